@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-arm build-cuda dist wheel deb demo test test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-robustness test-soak fuzz lint format bench bench-recipe clean docs
+.PHONY: build build-arm build-cuda build-hip dist wheel deb demo test test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-ptx test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -17,12 +17,17 @@ $(BUILD)/build.ninja: CMakePresets.json packages.txt
 	@touch $@
 
 # The same program with CUDA kernels, in build/cuda; it also runs where there is no GPU. Where there is no nvcc, the
-# toolkit comes from PyPI into a virtual environment. CUDA_ARCHITECTURES=90a compiles for one kind of GPU alone, from then
+# toolkit comes from PyPI into a virtual environment. CUDA_ARCHITECTURES=90 compiles for one kind of GPU alone, from then
 # on, until others are named.
 build-cuda: build/cuda/build.ninja
 	@$(if $(CUDA_ARCHITECTURES),cmake -B build/cuda --log-level=WARNING "-DSLUICE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)" >/dev/null)
 	@cmake --build build/cuda --target sluice
 	@sed -n 's/^SLUICE_CUDA_ARCHITECTURES:[A-Z]*=/build\/cuda\/bin\/sluice has kernels for /p' build/cuda/CMakeCache.txt
+
+# The kernels alone, compiled for AMD's gfx942 by Debian's Clang 19: nothing runs them yet (docs/cuda.md).
+build-hip:
+	@tools/install_packages.sh hip
+	@tools/hip_kernels.sh
 
 build/cuda/build.ninja: CMakePresets.json packages.txt
 	@tools/install_packages.sh build
@@ -101,6 +106,16 @@ test-arm:
 	@tools/install_packages.sh build test arm
 	@python3 tests/run.py arm
 
+# All checks of the CUDA kernels in the emulator, with data races reported by ThreadSanitizer; tens of minutes.
+test-races:
+	@tools/install_packages.sh build test
+	@python3 tests/run.py races
+
+# All checks of the CUDA kernels on the PTX that nvcc makes of them, in an interpreter; minutes, needs nvcc.
+test-ptx:
+	@tools/install_packages.sh build test
+	@python3 tests/run.py ptx
+
 # The tests of the cases in docs/security.md, in at most 20 minutes: load, slow peers, full disks, clocks, limits, signals, damaged
 # files. Keeps the results and writes the page's tables.
 test-robustness:
@@ -146,6 +161,12 @@ docs: build
 # The figures that README.md and the benchmarks folder speak of, beside this machine's own limits.
 bench: build
 	@tools/bench.sh
+
+# Before a release: instructions of the host's hot paths and ratios of kernels against the stored figures; needs idle cores.
+regressions: $(BUILD)/build.ninja
+	@tools/install_packages.sh build regressions
+	@cmake --build $(BUILD) --target host_paths kernels_benchmark
+	@tools/regressions.py
 
 # The benchmark of the recipes for large models, on the bundled model: tens of minutes, memory watched.
 bench-recipe: build

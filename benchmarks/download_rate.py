@@ -4,8 +4,8 @@
     benchmarks/download_rate.py --program build/release/bin/sluice --pairs 7
 
 What counts is the time of the whole command. curl writes the file and is done; sluice also computes the file's SHA-256, which takes
-half a second of a second processor for each gigabyte, and has the disk keep the file before it gets its name, so a third command is
-measured with them: curl, sha256sum and sync of that file. Machines that do other work, too, are why runs come in turns, and why the
+half a second of a second processor for each gigabyte. Neither waits for the disk; a third command is measured that does both: curl,
+sha256sum and sync of that file. Machines that do other work, too, are why runs come in turns, and why the
 processor time of the command is told: the medians count.
 """
 import argparse

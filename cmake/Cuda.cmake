@@ -1,8 +1,6 @@
 # The CUDA toolkit, where SLUICE_CUDA asks for it: nvcc for the kernels, its headers, and the runtime as a static
 # library, so that the program itself needs no library of CUDA to start.
 set(SLUICE_CUDA_NEEDED 12.8)
-set(SLUICE_CUDA_ARCHITECTURES "80;89;90a;100a;120a;121a" CACHE STRING
-    "GPU architectures to compile kernels for, as nvcc names them; one of them halves the time of a build")
 
 if(NOT CMAKE_CUDA_COMPILER)
   # In the order in which people mean it: CUDACXX, what PATH shows, the toolkit's own variables, its usual folder, and
@@ -27,12 +25,15 @@ if(nvcc_failed OR nvcc_found VERSION_LESS SLUICE_CUDA_NEEDED)
           "${SLUICE_CUDA_NEEDED} or later. Name another nvcc with CUDACXX and remove ${CMAKE_BINARY_DIR}.")
 endif()
 
-if(nvcc_found VERSION_LESS 12.9 AND SLUICE_CUDA_ARCHITECTURES MATCHES 121)
-  message(FATAL_ERROR "SLUICE_CUDA: code for compute capability 12.1 needs CUDA 12.9 or later, and ${CMAKE_CUDA_COMPILER} is "
-          "of ${nvcc_found}: leave it out of SLUICE_CUDA_ARCHITECTURES (${SLUICE_CUDA_ARCHITECTURES}).")
+# No kernel needs what one chip alone has (as 90a would), so code for 10.0 runs on 10.3, and for 12.0 on 12.1.
+set(default_architectures "80;89;90;100;110;120")
+if(nvcc_found VERSION_LESS 13.0)
+  list(REMOVE_ITEM default_architectures 110)
 endif()
+set(SLUICE_CUDA_ARCHITECTURES "${default_architectures}" CACHE STRING
+    "GPU architectures to compile kernels for, as nvcc names them; one of them halves the time of a build")
 
-# CMake 3.25 does not know 120a and 121a: the flags are given below instead.
+# CMake 3.25 does not know all of them: the flags are given below instead.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
 if(NOT CMAKE_CUDA_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER} CACHE STRING "")

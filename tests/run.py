@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Builds and runs the test suites; the last line is `N passed, N failed`.
 
-Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda arm-compile robustness web distributed arm
+Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda arm-compile robustness web distributed arm races ptx
 `fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
 `web`, no part of `all`, looks at the page in a browser. `distributed`, no part of `all`, runs ranks as processes, also on several (pretended) machines; needs root.
 `robustness`, no part of `all`, runs the tests of the cases in docs/security.md, and keeps their results for that page.
+`races`, no part of `all`, looks for data races of all kernels, of which `tsan` checks some; tens of minutes.
+`ptx`, no part of `all`, runs the checks of the kernels with all shapes on the PTX that nvcc makes of them, of which `cuda` runs some; minutes.
 `arm`, no part of `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without the newer instructions; slow.
 Exits with 1 where a test failed or a suite ran nothing.
 """
@@ -33,7 +35,8 @@ VENVS = {VENV: ROOT / "tests" / "requirements.txt",
          ROOT / ".venv-schemathesis": ROOT / "tests" / "requirements-schemathesis.txt"}
 LINT_VENV = ROOT / ".venv-lint"
 CUDA_VENV = ROOT / ".venv-cuobjdump"
-CUDA_ARCHITECTURE = "90a"
+CUDA_ARCHITECTURE = "90"
+CUDA_FOLDER = "cuda-test"
 ARM_COMPILER = "aarch64-linux-gnu-g++"
 # Only what hangs takes so long: a program, and all of e2e, of which one test may take this long.
 PROGRAM_TIMEOUT_S = 1800
@@ -45,13 +48,18 @@ BUILD_NEWS_S = 15
 PAUSES_S = [10, 60]
 # Folders whose threads are worth the price of the thread sanitizer.
 TSAN_FOLDERS = ["base", "engine", "server"]
+# The races of kernels, and the parts of their checks that are part of `all`.
+RACES = "kernel_races"
+RACES_CORE = ["instructions", "linear", "grouped_linear", "attention"]
 # Of the build for aarch64: folders whose tests qemu runs, and the CPUs that it stands in for, each with its kernels, the best
 # last, and the kernels' tests that are run on it. qemu has no limits of its own on memory, and starts no program of aarch64 from
 # another, which death tests need.
 ARM_FOLDERS = ["base", "checkpoint", "engine", "hardware", "kernels", "models", "tensor"]
 ARM_FILTER = "*:-*Heavy*:*DeathTest*"
+# What is emulated of CUDA has no code of its own for aarch64, and takes qemu half an hour.
+ARM_KERNELS_FILTER = ARM_FILTER + ":*KernelChecks*:SeededOrders*:DeviceLinear*:ExpertProducts*"
 ARM_FILTERS = {"engine": "*Promise*:-*Heavy*"}
-ARM_CPUS = {"max": ("reference neon neon_dotprod neon_bf16", ARM_FILTER),
+ARM_CPUS = {"max": ("reference neon neon_dotprod neon_bf16", ARM_KERNELS_FILTER),
             "neoverse-n1": ("reference neon neon_dotprod", "DispatchTest.*:Isa/LinearTest*neon_dotprod"),
             "cortex-a72": ("reference neon", "DispatchTest.*:Isa/LinearTest*neon:Isa/SamplingTest*neon")}
 # What has code of its own for aarch64, which every change compiles.
@@ -165,13 +173,45 @@ def without_passed(output):
     return "\n".join(kept + last)
 
 
-def build(preset, targets=(), name=None, options=()):
-    """Configures where needed and builds; the build's own errors are the message."""
-    name = name or preset
+class BuildsAhead:
+    """Builds what later suites want while tests run that leave much of the processors idle, which it gives way to. Who needs a build
+    waits for these and then makes it as ever: nothing is said here, of errors neither."""
+
+    def __init__(self):
+        self.wanted = []  # presets and their targets
+        self.thread = None
+
+    def begin(self):
+        self.thread = threading.Thread(target=self.make, daemon=True)
+        self.thread.start()
+
+    def wait(self):
+        if self.thread:
+            self.thread.join()
+
+    def make(self):
+        for preset, targets in self.wanted:
+            for argv in (["cmake", "--preset", preset, "--log-level=WARNING"],
+                         ["cmake", "--build", "build/" + preset, "--parallel", os.cpu_count(), "--target", *targets]):
+                run(["nice", "-n", "19", *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+builds_ahead = BuildsAhead()
+
+
+def configure(preset, name, options=()):
     folder = ROOT / "build" / name
-    start = time.time()
     if not (folder / "build.ninja").exists():
         run(["cmake", "--preset", preset, "-B", folder, "--log-level=WARNING", *options], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def build(preset, targets=(), name=None, options=()):
+    """Configures where needed and builds; the build's own errors are the message."""
+    builds_ahead.wait()
+    name = name or preset
+    folder = configure(preset, name, options)
+    start = time.time()
     argv = ["cmake", "--build", folder]
     if targets:
         argv += ["--target", *targets]
@@ -277,16 +317,34 @@ def run_lint(tally, words):
     tally.add("lint", good, bad, time.time() - start, result.stdout)
 
 
-def asan(tally):
+def asan_folders():
     folders = {path.relative_to(ROOT / "src").parts[0] for path in (ROOT / "src").rglob("*_test.cc")}
-    folders = sorted(folders - set(NOT_ASAN_FOLDERS))
-    run_units(tally, "asan", build("asan", [name + "_test" for name in folders]), folders, SANITIZER_FILTER,
+    return sorted(folders - set(NOT_ASAN_FOLDERS))
+
+
+def asan_targets():
+    return [name + "_test" for name in asan_folders()]
+
+
+def tsan_targets():
+    return [name + "_test" for name in [*TSAN_FOLDERS, RACES]]
+
+
+def asan(tally):
+    run_units(tally, "asan", build("asan", asan_targets()), asan_folders(), SANITIZER_FILTER,
               environment={"ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1"})
 
 
 def tsan(tally):
-    folder = build("tsan", [name + "_test" for name in TSAN_FOLDERS])
+    folder = build("tsan", tsan_targets())
     run_units(tally, "tsan", folder, TSAN_FOLDERS, SANITIZER_FILTER, {"TSAN_OPTIONS": "halt_on_error=1"})
+    # It counts what the sanitizer reports.
+    run_units(tally, "tsan", folder, [RACES], "Races.*:%s" % ":".join("*/" + part for part in RACES_CORE))
+
+
+def races(tally):
+    """All checks of the kernels, their threads fibers of the thread sanitizer."""
+    run_units(tally, "races", build("tsan", [RACES + "_test"]), [RACES], environment={"RACES": "all"})
 
 
 def make_venv(folder, requirements):
@@ -302,10 +360,14 @@ def make_venv(folder, requirements):
     print("build %-18s (%.1f s)" % (folder.name, time.time() - start), flush=True)
 
 
-def run_pytest(tally, suite, report, words, environment=None):
-    """Runs tests in the virtual environment of the end-to-end tests; `report` becomes their JUnit file."""
+def make_venvs():
     for folder, requirements in VENVS.items():
         make_venv(folder, requirements)
+
+
+def run_pytest(tally, suite, report, words, environment=None):
+    """Runs tests in the virtual environment of the end-to-end tests; `report` becomes their JUnit file."""
+    make_venvs()
     start = time.time()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own_folder:
         code, output = run_in(own_folder, [VENV / "bin/python", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--junitxml=%s" % report,
@@ -327,6 +389,8 @@ def run_pytest(tally, suite, report, words, environment=None):
 
 def e2e(tally):
     build("release", ["sluice"])
+    make_venvs()
+    builds_ahead.begin()
     with tempfile.TemporaryDirectory() as scratch:
         run_pytest(tally, "e2e", pathlib.Path(scratch) / "report.xml", ["tests/e2e"])
 
@@ -338,7 +402,8 @@ def web(tally):
 
 
 def distributed(tally):
-    build("release", ["sluice"])
+    # The test programs are those that copies of sources with mistakes are linked with.
+    build("release", ["sluice", "models_test", "parallel_test"])
     with tempfile.TemporaryDirectory() as scratch:
         run_pytest(tally, "distributed", pathlib.Path(scratch) / "report.xml", ["tests/distributed"])
 
@@ -360,13 +425,17 @@ def robustness(tally):
     run(["tools/security_cases.py", "page"], check=True)
 
 
-def cuobjdump(folder):
-    """The toolkit's, or one from its wheel."""
+def nvcc(folder):
+    """The compiler of a build for CUDA."""
     found = next(folder.glob("CMakeFiles/*/CMakeCUDACompiler.cmake")).read_text()
-    nvcc = re.search(r'^set\(CMAKE_CUDA_COMPILER "(.*)"\)$', found, re.M).group(1)
-    beside = pathlib.Path(nvcc).resolve().parent / "cuobjdump"
-    if beside.exists():
-        return beside
+    return pathlib.Path(re.search(r'^set\(CMAKE_CUDA_COMPILER "(.*)"\)$', found, re.M).group(1))
+
+
+def cuobjdump(folder):
+    """The toolkit's, or one from its wheel; nvdisasm stands beside it."""
+    beside = nvcc(folder).resolve().parent
+    if (beside / "cuobjdump").exists() and (beside / "nvdisasm").exists():
+        return beside / "cuobjdump"
     make_venv(CUDA_VENV, ROOT / "tests" / "requirements-cuda.txt")
     return next(CUDA_VENV.glob("lib/python3*/site-packages/nvidia/*/bin/cuobjdump"))
 
@@ -392,12 +461,16 @@ def cuda_for_arm(folder):
     return names, faults
 
 
+def cuda_options(release):
+    """Of the build with CUDA, for one architecture, whose host part is that of `release`."""
+    return ["-DSLUICE_CUDA_ARCHITECTURES=%s" % CUDA_ARCHITECTURE, "-DSLUICE_PLAIN_BUILD=%s" % release]
+
+
 def cuda(tally):
     """Compiles the CUDA part for one architecture, and looks at the program that holds it: it needs no GPU to start."""
     release = build("release", ["sluice"])
     run(["tools/cuda_toolkit.sh"], check=True)
-    folder = build("cuda", ["sluice_over_plain", "cuda_device_test"], "cuda-test",
-                   ["-DSLUICE_CUDA_ARCHITECTURES=%s" % CUDA_ARCHITECTURE, "-DSLUICE_PLAIN_BUILD=%s" % release])
+    folder = build("cuda", ["sluice_over_plain", "cuda_device_test"], CUDA_FOLDER, cuda_options(release))
     run_gtest(tally, "cuda device", [folder / "bin" / "cuda_device_test"])
     start = time.time()
     program = folder / "bin" / "sluice_over_plain"
@@ -426,12 +499,16 @@ def cuda(tally):
           listed.count(compiled) == len(kernels) == listed.count(".sm_"), listed)
     _, listed = output(tool, "--list-ptx", program)
     check("expected no PTX, which a driver would compile at run time", ".ptx" not in listed, listed)
+    code, said = output("tools/machine_code.py", "check", folder, "--tools", tool.parent)
+    check("expected every kernel's machine code as planned", code == 0, said)
     _, listed = output("ldd", program)
     check("expected no library of CUDA to be needed", not re.search(r"libcu(?!rl)|libnv|not found", listed), listed)
     code, said = output(program, "version")
     check("expected it to start without a GPU", code == 0, said)
     code, said = output(program, "doctor")
     check("expected doctor to speak of CUDA", code == 0 and re.search(r"cuda", said, re.I), said)
+    code, said = output("tools/hip_kernels.sh", "--check")
+    check("expected the kernels' source to be right for an AMD GPU, too (tools/install_packages.sh lint brings Clang 19)", code == 0, said)
     names, found = cuda_for_arm(folder)
     check("expected the host's part to compile for aarch64, too, by %s (tools/install_packages.sh arm)" % ARM_COMPILER,
           "cuda_device.cc" in names and not found, "".join(found) or names)
@@ -439,6 +516,37 @@ def cuda(tally):
         code, said = output(program, "serve", "models/abacus", "--device", "cuda", "--port", "0")
         check("expected --device cuda to say that there is no driver", code != 0 and "driver" in said, said)
     tally.add("cuda program", total - len(faults), len(faults), time.time() - start, "\n".join(faults)[-8000:])
+    check_ptx(tally, "cuda ptx")
+
+
+def check_ptx(tally, suite, *words):
+    """Checks of the kernels on the PTX that nvcc makes of them, in an interpreter."""
+    folder = build("release", ["ptx_test"])
+    compiler = nvcc(ROOT / "build" / CUDA_FOLDER)
+    start = time.time()
+    with tempfile.TemporaryDirectory() as scratch:
+        def compiled(kernel):
+            # As the emulator's source is compiled: no product is fused with a sum where the source does not say so.
+            return run([compiler, "-ptx", "-std=c++20", "-fmad=false", "-arch=compute_%s" % CUDA_ARCHITECTURE, "-I%s" % (ROOT / "src"), kernel,
+                        "-o", "%s/%s.ptx" % (scratch, kernel.stem)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        kernels = sorted((ROOT / "src" / "kernels" / "cuda").glob("*.cu"), key=lambda kernel: -kernel.stat().st_size)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            faults = [result.stdout for result in pool.map(compiled, kernels) if result.returncode]
+        if faults:
+            tally.add(suite, 0, len(faults), time.time() - start, "\n".join(faults)[-8000:])
+            return
+        code, output = run_in(scratch, [folder / "bin" / "ptx_test", scratch, *words], PROGRAM_TIMEOUT_S, {})
+    counted = re.search(r"^(\d+) passed, (\d+) failed$", output, re.M)
+    passed, failed = (int(counted[1]), int(counted[2])) if counted else (0, 1)
+    failed = max(failed, int(code != 0))
+    tally.add(suite, passed, failed, time.time() - start, output[-8000:] if failed else "")
+
+
+def ptx(tally):
+    release = build("release", ["sluice"])
+    run(["tools/cuda_toolkit.sh"], check=True)
+    configure("cuda", CUDA_FOLDER, cuda_options(release))
+    check_ptx(tally, "ptx", "--all")
 
 
 def arm_compile(tally):
@@ -479,7 +587,9 @@ def arm(tally):
             run_pytest(tally, "arm %s e2e" % cpu, scratch / "report.xml", ARM_E2E, {"SLUICE_BIN": str(scratch), "QEMU_CPU": cpu})
 
 
-SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "arm-compile": arm_compile, "robustness": robustness, "web": web, "distributed": distributed, "arm": arm}
+SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "arm-compile": arm_compile, "robustness": robustness, "web": web, "distributed": distributed, "arm": arm, "races": races, "ptx": ptx}
+# Suites whose builds are made while e2e runs, with their targets.
+BUILT_AHEAD = {"asan": asan_targets, "tsan": tsan_targets}
 GROUPS = {"all": ["lint", "unit", "e2e", "asan", "tsan", "cuda", "arm-compile"]}
 
 
@@ -491,6 +601,7 @@ def main(words):
         return 2
     tally = Tally()
     start = time.time()
+    builds_ahead.wanted = [(suite, targets()) for suite, targets in BUILT_AHEAD.items() if suite in names]
     for name in names:
         SUITES[name](tally)
     for suite in tally.empty:

@@ -72,7 +72,7 @@ for path in sorted(ROOT.rglob("*")):
     if path.suffix == ".h":
         inside = []
         for opened, closed, name in re.findall(
-                r"^namespace(?: (\S+))? \{$|^(\}  // namespace)|^(?:class|struct|enum class) (?:alignas\(\d+\) )?(\w+)[^;{]*\{",
+                r"^namespace(?: (\S+))? \{$|^(\}  // namespace)|^(?:class|struct|enum class) (?:alignas\(\d+\) |SLUICE_\w+\(.*\) )?(\w+)[^;{]*\{",
                 re.sub(r"^namespace \S+ \{\n[^{}]*\n\}$", "", text, flags=re.M), re.M):  # without forward declarations
             if not closed and not name:
                 inside.append(opened)

@@ -118,8 +118,9 @@ def command_lines():
 
 def tactic_files():
     tactic = {"algorithm": ["1"] + ["0"] * 7, "workspace_bytes": 4, "seconds": 0.5}
-    owner = {"format": 1, "program": "0.1.0", "device": "NVIDIA H200", "compute_capability": 90, "library_version": 130000}
-    return [json.dumps({**owner, "tactics": {"a": tactic}}).encode()]
+    owner = {"format": 2, "program": "0.1.0", "device": "NVIDIA H200", "compute_capability": 90, "library_version": 130000}
+    way = {"way": "own kernels", "seconds": 0.5}
+    return [json.dumps({**owner, "tactics": {"a": tactic, "b": way}}).encode()]
 
 
 def model_texts():

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes the pages of docs/ that come from the program, and the cases of security.md from the tests. With --check it writes
+# Writes the pages of docs/ that come from the program, the cases of security.md from the tests, and performance.md from the
+# last comparison. With --check it writes
 # nothing and fails where a page is not what the program says.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,6 +23,18 @@ page metrics.md --metrics
 page models.md --models
 page parsers.md --parsers
 page json-schema.md --json-schema
+if [ ! -f benchmarks/compare/last_run.json ]; then
+  : # no comparison was made
+elif [ "${check:-}" = yes ]; then
+  made="$(mktemp -d)"
+  benchmarks/compare/compare.py --report "$made/performance.md"
+  for file in performance.md images/performance.svg; do
+    cmp -s "$made/$file" "docs/$file" || { echo "docs/$file is not what benchmarks/compare/last_run.json says: run \`make docs\`"; status=1; }
+  done
+  rm -rf "$made"
+else
+  benchmarks/compare/compare.py --report docs/performance.md
+fi
 if [ "${check:-}" = yes ]; then
   tools/security_cases.py page --check || status=1
 else

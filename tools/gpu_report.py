@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Proves and measures a device in under nine minutes, part by part, and prints one table.
+"""Proves and measures a device, part by part, and prints one table: all at once in under nine minutes, or with --run in three runs
+of under ten: selftest, once more under compute-sanitizer (memcheck, racecheck, synccheck); kernel-bench, once more under ncu; and the
+load of the recipes. What of NVIDIA's tools is not in PATH is said, and not counted as passed.
 
 Every part runs in a process of its own with a budget of seconds: one that crashes, or that has to be cut, takes nothing
 of the others with it, and the device starts afresh. A part that finds no time left is not begun. Each part leaves a JSON
@@ -7,8 +9,8 @@ file in the output folder, and is not run again while that is there, whole, and 
 runs all). report.json and table.txt hold everything that is known, after every part.
 
 The program: SLUICE_BIN (a folder), else the folder of a distribution that this script lies in or --dist names, else
-build/cuda/bin. Random weights, random prompts, one wave of requests as large as the concurrency: its beginning and its
-end are in the figures, which a long run would show less of.
+build/cuda/bin. Random weights, random prompts. With 1 and 8 requests at once, one wave of them; with more, requests follow each other,
+and what the server's counters say of 30 seconds is the figure, once as many answers were finished as requests run at once.
 """
 import argparse
 import contextlib
@@ -39,18 +41,21 @@ DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_6
 # Output tokens a second on one H200: what is aimed for, and what reading weights and cache at 4.3 TB/s and arithmetic at
 # 1,400 TFLOP/s allow when prompts and answers take turns (docs/benchmarking.md).
 LADDER = [
-    # name, prompt tokens, answer tokens, concurrency, budget in seconds, target, bound
-    ("ladder-1024-1", 1024, 1024, 1, 40, 50, 60),
-    ("ladder-1024-8", 1024, 1024, 8, 40, 377, 453),
-    ("ladder-1024-64", 1024, 1024, 64, 55, 2059, 2418),
-    ("ladder-1024-256", 1024, 1024, 256, 110, 3942, 4517),
-    ("ladder-8192-64", 8192, 1024, 64, 140, 575, 653),
+    # name, prompt tokens, answer tokens, concurrency, seconds of its window (None: one wave), budget in seconds, target, bound
+    ("ladder-1024-1", 1024, 128, 1, None, 20, 50, 60),
+    ("ladder-1024-8", 1024, 128, 8, None, 20, 377, 453),
+    ("ladder-1024-64", 1024, 1024, 64, 30, 85, 2059, 2418),
+    ("ladder-1024-256", 1024, 1024, 256, 30, 130, 3942, 4517),
+    ("ladder-8192-64", 8192, 1024, 64, 30, 160, 575, 653),
 ]
+# Lengths of a load with a window vary by so much to both sides, so that prompts and answers mix; requests of it per place.
+LENGTH_RANGE = 0.5
+REQUESTS_PER_PLACE = 16
 # Room for the cache: 256 sequences of 2,048 tokens, and 64 of 9,216, do not fit one H200 whole (docs/cuda.md).
 LADDER_OPTIONS = "--gpu-memory-utilization 0.96"
 SHORT_LADDER = [
-    ("ladder-16-1", 16, 6, 1, 40, None, None),
-    ("ladder-16-2", 16, 6, 2, 40, None, None),
+    ("ladder-16-1", 16, 6, 1, None, 40, None, None),
+    ("ladder-16-2", 16, 6, 2, 0.2, 40, None, None),
 ]
 SHORT_SELFTEST = ["instructions", "memory", "draws"]
 READY_TARGET_S = 20
@@ -59,6 +64,13 @@ STATUS_WIDTH = 120
 # Of all parts of a command together, and of each.
 SELFTEST_S, SELFTEST_PART_S = 110, 45
 BENCH_S, BENCH_PART_S = 100, 30
+# Of a run of one kind alone.
+RUN_S = 570
+SANITIZERS = ["memcheck", "racecheck", "synccheck"]
+SANITIZED_S = 60
+PROFILED_S = 60
+PROFILED_KERNELS = "regex:Linear|Attention|RmsNorm|SiluMul"
+PROFILED_LAUNCHES = 6
 # With less left of its budget no part is begun.
 LEAST_S = 15
 # Of the output folder's disk: logs and rows take a few of them.
@@ -185,7 +197,8 @@ class Report:
             if isinstance(found, dict) and found.get("status") == "done" and found.get("of") == self.setting(path.stem):
                 parts[path.stem] = dict(found, reused=True)
         for command in ("selftest", "kernel-bench"):
-            of_command = [part for name, part in parts.items() if name.startswith(command + "-")]
+            tools = tuple("%s-%s" % (command, tool) for tool in [*SANITIZERS, "ncu"])
+            of_command = [part for name, part in parts.items() if name.startswith(command + "-") and not name.startswith(tools)]
             if of_command:
                 parts[command] = self.summary(dict(zip(map(str, range(len(of_command))), of_command)))
         return parts
@@ -234,10 +247,11 @@ class Report:
                     pass
         self.children.remove(process)
 
-    def run(self, words, seconds, log):
-        """Runs the program with its output kept: its exit code, or None where it was cut."""
+    def run(self, words, seconds, log, under=()):
+        """Runs the program, `under` another that gets it as its last words, with its output kept: its exit code, or None where it
+        was cut."""
         with open(self.log_path(log), "w") as out:
-            process = self.begin_process([self.bin / words[0], *words[1:]], out)
+            process = self.begin_process([*under, self.bin / words[0], *words[1:]], out)
             try:
                 return process.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -259,11 +273,13 @@ class Report:
             raise OSError("%s --list: %s" % (command, self.last_line(command + "-list") or "exit code %s" % code))
         return [line.split()[0] for line in lines if line.strip()]
 
-    def rows_of(self, command, name, seconds):
-        label = command + "-" + name
+    def rows_of(self, command, name, seconds, tool=None, under=(), more=()):
+        """`tool`: the name of the program `under` which it runs."""
+        label = "-".join([command, *([tool] if tool else []), name])
         path = self.out / (label + "-rows.json")
         path.unlink(missing_ok=True)
-        code = self.run(["sluice", command, "--device", self.options.device, "--part", name, "--json", path], seconds, label)
+        words = ["sluice", command, "--device", self.options.device, "--part", name, "--json", path, *more]
+        code = self.run(words, seconds, label, under)
         found = {}  # of a process that was cut, the rows that it had by then
         with contextlib.suppress(OSError, ValueError):
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -275,7 +291,9 @@ class Report:
             ended = "exit code %d" % code if code >= 0 else "ended by signal %d" % -code
             return dict(result, status="failed", why="%s; %s" % (ended, self.last_line(label)))
         if rows and not found.get("lost") and all(row.get("result") == "skipped" for row in rows):
-            return dict(result, status="skipped", why=rows[0]["message"])
+            # Without the vendor's library products are slower, and nobody would have looked at them.
+            status = "skipped" if self.emulated or name != "library" else "missing"
+            return dict(result, status=status, why=rows[0]["message"])
         if code != 0:
             bad = [row for row in rows if row.get("result") == "fail" or row.get("message", "").startswith("failed")]
             result["why"] = "; ".join("%s, %s: %s" % (row.get("operator", row.get("kernel")), row["shape"], row["message"])
@@ -311,6 +329,24 @@ class Report:
         for count, word in (("passed", "pass"), ("failed", "fail"), ("skipped", "skipped")):
             result[count] = sum(row.get("result") == word for row in rows)
         return result
+
+    def under_tool(self, command, tool, names, budget, under, more=()):
+        """Parts of a command once more, under a program of NVIDIA's."""
+        if shutil.which(under[0], path=self.environment.get("PATH")) is None:
+            self.parts["%s-%s" % (command, tool)] = {"status": "missing", "why": "%s is not in PATH" % under[0]}
+            return
+        for name in names:
+            place = str(self.out / ("%s-%s" % (tool, name)))
+            words = [word.replace("OUT", place) for word in under]
+            self.part("-".join([command, tool, name]), budget,
+                      lambda seconds, n=name, w=words: self.rows_of(command, n, seconds, tool, w, more))
+
+    def names_of(self, command, few=None):
+        """What listed() says, or nothing where that fails, which try_all_parts tells."""
+        try:
+            return few or self.listed(command)
+        except OSError:
+            return []
 
     def try_all_parts(self, command, names, budget, part_budget):
         try:
@@ -351,7 +387,7 @@ class Report:
     def start_server(self, seconds):
         self.stop_server()
         ladder = self.ladder()
-        longest = max(rung[1] + rung[2] for rung in ladder) + 64
+        longest = int(max((rung[1] + rung[2]) * (1 + LENGTH_RANGE * bool(rung[4])) for rung in ladder)) + 64
         self.url = None
         self.num_servers += 1
         words = [self.bin / "sluice", "serve", self.model_folder(), "--device", self.options.device, "--load-format", "dummy",
@@ -387,7 +423,40 @@ class Report:
     def ladder(self):
         return SHORT_LADDER if self.options.short else LADDER
 
-    def rung(self, name, prompt, answer, concurrency, seconds):
+    def load_words(self, name, prompt, answer, concurrency, window):
+        requests = concurrency if window is None else concurrency * REQUESTS_PER_PLACE
+        return ["sluice", "bench", "serve", "--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1], "--model",
+                self.model_folder(), "--trust-remote-code", "--dataset-name", "random", "--random-input-len", prompt,
+                "--random-output-len", answer, "--random-range-ratio", LENGTH_RANGE if window else 0, "--ignore-eos",
+                "--max-concurrency", concurrency, "--num-prompts", requests, "--ready-check-timeout-sec", "0",
+                "--save-result", "--result-dir", self.out, "--result-filename", name + "-bench.json"]
+
+    def in_window(self, name, prompt, answer, concurrency, window, seconds):
+        """Of a load in a steady state: the tokens that the server counts in a window of seconds."""
+        begin, finished = time.monotonic(), self.counter("request_success_total")
+        preempted = self.counter("num_preemptions_total")
+        words = self.load_words(name, prompt, answer, concurrency, window)
+        with open(self.log_path(name), "w") as out:
+            load = self.begin_process([self.bin / words[0], *words[1:]], out)
+        try:
+            while self.counter("request_success_total") - finished < concurrency:
+                if load.poll() is not None:
+                    return {"status": "failed", "code": load.returncode,
+                            "why": "the load ended before its window: %s" % self.last_line(name)}
+                if time.monotonic() - begin + window > seconds:
+                    return {"status": "cut", "why": "no steady load in %d s" % (time.monotonic() - begin)}
+                time.sleep(0.02 if self.options.short else 0.25)
+            tokens, start = self.counter("generation_tokens_total"), time.monotonic()
+            time.sleep(window)
+            tokens, elapsed = self.counter("generation_tokens_total") - tokens, time.monotonic() - start
+            running = self.counter("num_requests_running")
+        finally:
+            self.end_process(load, signal.SIGINT, 5)
+        result = {"output_tokens_per_second": round(tokens / elapsed, 2), "window_seconds": round(elapsed, 2), "running": running,
+                  "preemptions": self.counter("num_preemptions_total") - preempted}
+        return dict(result, status="done") if tokens > 0 else dict(result, status="failed", why="no token in %.0f s" % elapsed)
+
+    def rung(self, name, prompt, answer, concurrency, window, seconds):
         if self.server is None or not self.ready():
             started = self.start_server(min(self.options.ready_budget, self.left()))
             if started["status"] != "done":
@@ -395,12 +464,10 @@ class Report:
         seconds = min(seconds, self.left())
         file = name + "-bench.json"
         (self.out / file).unlink(missing_ok=True)
+        if window is not None:
+            return self.in_window(name, prompt, answer, concurrency, window, seconds)
         tokens_before, preempted_before, start = self.counter("generation_tokens_total"), self.counter("num_preemptions_total"), time.monotonic()
-        code = self.run(["sluice", "bench", "serve", "--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1], "--model",
-                         self.model_folder(), "--trust-remote-code", "--dataset-name", "random", "--random-input-len", prompt,
-                         "--random-output-len", answer, "--ignore-eos", "--max-concurrency", concurrency, "--num-prompts", concurrency,
-                         "--ready-check-timeout-sec", "0", "--save-result", "--result-dir", self.out, "--result-filename", file],
-                        seconds, name)
+        code = self.run(self.load_words(name, prompt, answer, concurrency, None), seconds, name)
         elapsed = time.monotonic() - start
         if self.server.poll() is not None:
             self.stop_server()
@@ -443,27 +510,46 @@ class Report:
 
         lines = []
         part = self.parts.get("selftest", {})
-        lines.append(("selftest, rows passed", "%d of %d" % (part["passed"], part["passed"] + part["failed"]) if "passed" in part else None,
-                      "all", "", state("selftest")))
+        counts = None
+        if "passed" in part:
+            counts = "%d of %d" % (part["passed"], part["passed"] + part["failed"] + part["skipped"])
+        lines.append(("selftest, rows passed", counts, "all", "", state("selftest")))
+        for tool in SANITIZERS:
+            names = [name for name in self.parts if name.startswith("selftest-" + tool)]
+            if names:
+                worst = next((name for name in names if self.parts[name]["status"] != "done"), names[0])
+                good = sum(self.parts[name]["status"] == "done" for name in names)
+                lines.append(("selftest under %s, parts without a fault" % tool, "%d of %d" % (good, len(names)), "all", "", state(worst)))
+        if not self.emulated:
+            library = self.library()
+            lines.append(("cuBLASLt", library, "", "", "found" if library else "missing: no part's log names it"))
         launch = self.parts.get("launch", {})
         lines.append(("launch to ready, s", launch.get("ready_seconds"), READY_TARGET_S if not self.options.short else None, "",
                       state("launch")))
         bench = state("kernel-bench")
         for label, kernel, shape, target in (
-                ("skinny FP8 product, m <= 16, worst % of copy bandwidth", r"^(qkv|o|gate, up|down)$", r"^(1|8|16) x .*, fp8( x fp8)?$", 85),
+                ("skinny FP8 product, m <= 16, worst % of copy bandwidth", r"^(qkv|o|gate, up|down)$", r"^(1|8|16) x .*, fp8( x fp8)?(, by .*)?$", 85),
                 ("decode attention, FP8, worst % of copy bandwidth", r"^decode attention$", r"^(64|256) x .*fp8$", 80)):
             share = self.share_of_limit(self.bench_rows(kernel, shape))
             lines.append((label, share and round(share, 1), target if not self.options.short else None, None if self.emulated else 100,
                           bench))
-        large = self.bench_rows(r"^(qkv|o|gate, up|down)$", r"^8192 x .*, fp8 x fp8$")
+        large = self.bench_rows(r"^(qkv|o|gate, up|down)$", r"^8192 x .*, fp8 x fp8(, by .*)?$")
         best = max((row["achieved"] for row in large), default=None)
         peak = max((row["limit"] or 0 for row in large), default=None)
         lines.append(("FP8 product, m = 8192, best TFLOP/s", best and round(best, 1), 1300 if not self.options.short else None,
                       peak and round(peak, 1), bench))
-        for name, prompt, answer, concurrency, _, target, bound in self.ladder():
+        for name, prompt, answer, concurrency, _, _, target, bound in self.ladder():
             lines.append(("%d/%d tokens, %d at once: output tokens/s" % (prompt, answer, concurrency),
                           self.parts.get(name, {}).get("output_tokens_per_second"), target, bound, state(name)))
         return lines
+
+    def library(self):
+        """The version of the vendor's library, as the programs' logs name it."""
+        for path in sorted(self.out.glob("*.log")):
+            found = re.search(r"cuBLASLt (\d+\.\d+\.\d+)", path.read_text(errors="replace"))
+            if found:
+                return found[1]
+        return None
 
     def table_text(self):
         def text(value):
@@ -488,19 +574,50 @@ class Report:
         self.save("report.json", json.dumps(report, indent=1) + "\n")
         self.save("table.txt", self.table_text())
 
-    def run_parts(self):
-        self.try_all_parts("selftest", SHORT_SELFTEST if self.options.short else None, SELFTEST_S, SELFTEST_PART_S)
+    def log_clocks(self):
+        """Clocks, power and temperature beside all that is measured, where nvidia-smi is; it only reads."""
+        if self.emulated or shutil.which("nvidia-smi", path=self.environment.get("PATH")) is None:
+            return
+        with open(self.out / "clocks.csv", "a") as out:
+            self.begin_process(["nvidia-smi", "--query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active",
+                                "--format=csv", "-l", "1"], out)
+
+    def run_selftest(self):
+        few = SHORT_SELFTEST if self.options.short else None
+        alone = self.options.run == "selftest"
+        self.try_all_parts("selftest", few, SELFTEST_S * (2 if alone else 1), SELFTEST_PART_S)
+        if not alone:
+            return
+        names = [name for name in self.names_of("selftest", few) if name != "models"]
+        for tool in SANITIZERS:
+            self.under_tool("selftest", tool, names, SANITIZED_S, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"],
+                            ["--small-shapes"])
+
+    def run_bench(self):
         if self.emulated:
             self.parts["kernel-bench"] = {"status": "skipped", "why": "emulated"}
-        else:
-            self.try_all_parts("kernel-bench", None, BENCH_S, BENCH_PART_S)
+            return
+        alone = self.options.run == "bench"
+        self.try_all_parts("kernel-bench", None, BENCH_S * (3 if alone else 1), BENCH_PART_S * (2 if alone else 1))
+        if alone:
+            self.under_tool("kernel-bench", "ncu", self.names_of("kernel-bench"), PROFILED_S,
+                            ["ncu", "--set", "basic", "-k", PROFILED_KERNELS, "-c", str(PROFILED_LAUNCHES), "-f", "-o", "OUT"])
+
+    def run_ladder(self):
         self.part("launch", self.options.ready_budget, self.start_server)
         launched = self.parts["launch"]["status"] == "done"
-        for name, prompt, answer, concurrency, budget, _, _ in self.ladder():
+        for name, prompt, answer, concurrency, window, budget, _, _ in self.ladder():
             if launched:
-                self.part(name, budget * self.options.patience, lambda seconds, r=(name, prompt, answer, concurrency): self.rung(*r, seconds))
+                self.part(name, budget * self.options.patience,
+                          lambda seconds, r=(name, prompt, answer, concurrency, window): self.rung(*r, seconds))
             else:
                 self.parts[name] = {"status": "failed", "why": "no server"}
+
+    def run_parts(self):
+        self.log_clocks()
+        for name, run in (("selftest", self.run_selftest), ("bench", self.run_bench), ("ladder", self.run_ladder)):
+            if self.options.run in ("all", name):
+                run()
 
     def all(self):
         whole = False
@@ -520,7 +637,8 @@ class Report:
         if self.unsaved is not None:
             say("not all of it could be written: %s" % self.unsaved)
         states = {part["status"] for part in self.parts.values()}
-        return 0 if whole and self.unsaved is None and states <= {"done", "skipped"} else 1
+        lacks_library = not self.emulated and self.library() is None
+        return 0 if whole and self.unsaved is None and states <= {"done", "skipped"} and not lacks_library else 1
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -544,13 +662,18 @@ def main():
     parser.add_argument("--model", help="serve this folder's shape instead of Llama 3.3 70B's")
     parser.add_argument("--short", action="store_true", help="few checks and tiny requests: tries the script itself")
     parser.add_argument("--again", action="store_true", help="run parts whose results are there")
-    parser.add_argument("--budget", type=float, default=TOTAL_S, help="seconds in all (default: %d)" % TOTAL_S)
+    parser.add_argument("--run", choices=("all", "selftest", "bench", "ladder"), default="all",
+                        help="one of three runs: selftest, also under compute-sanitizer; kernel-bench, also under ncu; the load")
+    parser.add_argument("--budget", type=float, help="seconds in all (default: %d; of one run: %d)" % (TOTAL_S, RUN_S))
     parser.add_argument("--part-budget", type=float, help="seconds of each part of selftest (default: %d) and kernel-bench (%d)"
                         % (SELFTEST_PART_S, BENCH_PART_S))
     parser.add_argument("--ready-budget", type=float, default=READY_S, help="seconds that the server may take to be ready (default: %d)" % READY_S)
     parser.add_argument("--patience", type=float, default=1, help="times the seconds that each load may take (default: 1)")
     parser.add_argument("--serve-options", help="further options of the server, as one word (default: %s)" % LADDER_OPTIONS)
-    report = Report(parser.parse_args())
+    options = parser.parse_args()
+    if options.budget is None:
+        options.budget = TOTAL_S if options.run == "all" else RUN_S
+    report = Report(options)
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
             signal.signal(number, stop)

@@ -10,16 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/owned_fd.h"
+
 namespace sluice {
 namespace {
-
-// Closes a descriptor at the end of a scope.
-struct Descriptor {
-  int fd = -1;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 tl::unexpected<Error> SystemError(const std::filesystem::path& path, const char* what) {
   const int number = errno;
@@ -46,13 +40,13 @@ const char* KindOf(mode_t mode) {
 }
 
 // Opens a regular file and tells its size.
-Status OpenRegular(const std::filesystem::path& path, Descriptor& descriptor, uint64_t& size) {
+Status OpenRegular(const std::filesystem::path& path, OwnedFd& file, uint64_t& size) {
   // Without O_NONBLOCK a pipe is opened only when somebody opens its other end, perhaps never; it
   // means nothing for a regular file.
-  descriptor.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor.fd < 0) return SystemError(path, "open");
+  file = OwnedFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) return SystemError(path, "open");
   struct stat info;
-  if (::fstat(descriptor.fd, &info) != 0) return SystemError(path, "inspect");
+  if (::fstat(file.get(), &info) != 0) return SystemError(path, "inspect");
   if (!S_ISREG(info.st_mode)) {
     return Fail(
         ErrorCode::kInvalidData,
@@ -66,9 +60,9 @@ Status OpenRegular(const std::filesystem::path& path, Descriptor& descriptor, ui
 }  // namespace
 
 Result<std::string> ReadFile(const std::filesystem::path& path, uint64_t max_bytes) {
-  Descriptor descriptor;
+  OwnedFd open;
   uint64_t size = 0;
-  RETURN_IF_ERROR(OpenRegular(path, descriptor, size));
+  RETURN_IF_ERROR(OpenRegular(path, open, size));
   if (size > max_bytes) {
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("{} has {} bytes, at most {} are read", path.string(), size, max_bytes),
@@ -77,7 +71,7 @@ Result<std::string> ReadFile(const std::filesystem::path& path, uint64_t max_byt
   std::string text(size, '\0');
   size_t done = 0;
   while (done < size) {
-    const ssize_t got = ::read(descriptor.fd, text.data() + done, size - done);
+    const ssize_t got = ::read(open.get(), text.data() + done, size - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return SystemError(path, "read");
     if (got == 0) break;
@@ -88,13 +82,13 @@ Result<std::string> ReadFile(const std::filesystem::path& path, uint64_t max_byt
 }
 
 Result<MappedFile> MappedFile::Open(const std::filesystem::path& path) {
-  Descriptor descriptor;
+  OwnedFd open;
   uint64_t size = 0;
-  RETURN_IF_ERROR(OpenRegular(path, descriptor, size));
+  RETURN_IF_ERROR(OpenRegular(path, open, size));
   MappedFile file;
   file.size_ = size;
   if (size == 0) return file;
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, open.get(), 0);
   if (data == MAP_FAILED) {
     file.size_ = 0;
     return SystemError(path, "map");
@@ -121,6 +115,17 @@ void MappedFile::Release(size_t offset, size_t size) const {
   const size_t begin = (offset + page - 1) / page * page;
   const size_t end = (offset + size) / page * page;
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+void MappedFile::ReadSparsely() const {
+  if (size_ > 0) ::madvise(const_cast<std::byte*>(data_), size_, MADV_RANDOM);
+}
+
+void MappedFile::Fetch(size_t offset, size_t size) const {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = offset / page * page;
+  if (size > 0)
+    ::madvise(const_cast<std::byte*>(data_) + begin, offset + size - begin, MADV_WILLNEED);
 }
 
 }  // namespace sluice

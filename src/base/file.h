@@ -33,6 +33,11 @@ class MappedFile {
   // Tells the kernel that [offset, offset + size) is not needed again: its pages leave this
   // process's memory.
   void Release(size_t offset, size_t size) const;
+  // For a file of which parts are read: from here on, a page that is read brings no others from
+  // the disk (else some megabytes behind it), but for those that Fetch asks for.
+  void ReadSparsely() const;
+  // Has the kernel bring [offset, offset + size) from the disk, without waiting for it.
+  void Fetch(size_t offset, size_t size) const;
 
  private:
   const std::byte* data_ = nullptr;

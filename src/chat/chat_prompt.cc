@@ -178,6 +178,25 @@ Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat f
   return result;
 }
 
+// `thinking` in messages of an assistant that have reasoning. Beside calls such a template takes
+// either thoughts or a text, which it shows alike: a text joins the thoughts.
+void NameThinking(json::Value& messages) {
+  for (json::Value& message : messages.as_array()) {
+    const json::Value* reasoning = message.Find("reasoning");
+    if (reasoning == nullptr || !reasoning->is_string() || reasoning->as_string().empty() ||
+        message.Find("thinking") != nullptr)
+      continue;
+    std::string thinking = reasoning->as_string();
+    const json::Value* content = message.Find("content");
+    if (message.Find("tool_calls") != nullptr && content->is_string() &&
+        !content->as_string().empty()) {
+      thinking += "\n\n" + content->as_string();
+      message.Set("content", "");
+    }
+    message.Set("thinking", std::move(thinking));
+  }
+}
+
 // Puts the mark behind the text of the last message and returns that text without white space
 // around it.
 Result<std::string> MarkLast(json::Value& messages) {
@@ -285,6 +304,7 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
   ASSIGN_OR_RETURN(
       json::Value normal,
       NormalizeMessages(messages, options.content_format.value_or(chat_template.content_format())));
+  if (chat_template.reads_thinking()) NameThinking(normal);
   std::string last_text;
   if (options.continue_final_message) {
     ASSIGN_OR_RETURN(last_text, MarkLast(normal));

@@ -40,7 +40,8 @@ Result<json::Value> NormalizeMessages(const json::Value& messages,
 // template are; RenderChatPrompt says so too.
 Status CheckTemplateKwargs(const json::Value& kwargs);
 
-// `messages` as in the request. The result is tokenized without adding special tokens.
+// `messages` as in the request; a template that reads `thinking` of a message (gpt-oss) is given
+// its reasoning there, too. The result is tokenized without adding special tokens.
 // kInvalidArgument: bad messages, or what ChatTemplate::Render says.
 Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
                                      const json::Value& special_tokens, const json::Value& messages,

@@ -48,6 +48,30 @@ TEST(NormalizeMessages, CallsAndReasoning) {
       R"([{"role":"assistant","content":"x","reasoning":"r","reasoning_content":"r"}])");
 }
 
+// The template of gpt-oss: thoughts of a message with calls stay until a final answer follows.
+TEST(RenderChatPrompt, ReasoningIsThinkingWhereTheTemplateReadsThat) {
+  const auto render = [](const std::string& source, std::string_view messages) {
+    const auto chat_template = ChatTemplate::Compile(source);
+    EXPECT_TRUE(chat_template) << chat_template.error().message;
+    const auto text = RenderChatPrompt(*chat_template, {}, *json::Parse(messages));
+    EXPECT_TRUE(text) << text.error().message;
+    return text ? *text : "";
+  };
+  const std::string shown =
+      "{% for message in messages %}[{{ message.thinking or '-' }}|{{ message.content }}]{% endfor "
+      "%}";
+  EXPECT_EQ(render(shown, R"([{"role": "user", "content": "q"},
+      {"role": "assistant", "content": "a", "reasoning": "r"},
+      {"role": "assistant", "content": "b", "reasoning": "r", "thinking": "own"},
+      {"role": "assistant", "reasoning": "r", "tool_calls": [{"function": {"name": "f"}}]},
+      {"role": "assistant", "content": "t", "reasoning": "r", "tool_calls": [{"function": {"name": "f"}}]}])"),
+            "[-|q][r|a][own|b][r|][r\n\nt|]");
+  EXPECT_EQ(render("{{ messages[0].thinking is defined }}",
+                   R"([{"role": "assistant", "content": "a", "reasoning": "r"}])"),
+            "False")
+      << "other templates are given what vLLM gives them";
+}
+
 // A text of brackets would become a hundred times as large.
 TEST(NormalizeMessages, ArgumentsHoldALimitedNumberOfValues) {
   const auto normal = [](size_t lists) {

@@ -18,6 +18,12 @@ std::string Title(const std::string& name) {
   return name.empty() ? "chat template" : "chat template " + name;
 }
 
+bool ReadsThinking(const std::string& source) {
+  const auto holds = [&](const char* text) { return source.find(text) != std::string::npos; };
+  return holds("message.thinking") || holds("message['thinking']") ||
+         holds("message[\"thinking\"]");
+}
+
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::Compile(std::string source, std::string name) {
@@ -43,6 +49,7 @@ Result<ChatTemplate> ChatTemplate::Compile(std::string source, std::string name)
                 "chat_template");
   }
   program->content_format = jinja::DetectContentFormat(program->body);
+  program->reads_thinking = ReadsThinking(source);
   program->source = std::move(source);
   program->name = std::move(name);
   return ChatTemplate(std::move(program));
@@ -75,6 +82,9 @@ const std::vector<std::string>& ChatTemplate::variables() const {
 }
 const std::string& ChatTemplate::source() const {
   return program_->source;
+}
+bool ChatTemplate::reads_thinking() const {
+  return program_->reads_thinking;
 }
 
 }  // namespace sluice

@@ -65,6 +65,8 @@ class ChatTemplate {
   // namespace, ...) are not among them.
   const std::vector<std::string>& variables() const;
   const std::string& source() const;
+  // Whether it reads thoughts as message.thinking, as that of gpt-oss.
+  bool reads_thinking() const;
 
  private:
   explicit ChatTemplate(std::shared_ptr<const jinja::Program> program)

@@ -21,6 +21,7 @@ struct StoredTensor {
 
   std::span<const std::byte> bytes() const { return file->Bytes(*info); }
   void Release(uint64_t offset, uint64_t size) const { file->Release(*info, offset, size); }
+  void Fetch(uint64_t offset, uint64_t size) const { file->Fetch(*info, offset, size); }
 };
 
 // The name under which this program knows a module or tensor: without "language_model." in front of

@@ -65,6 +65,11 @@ class SafetensorsFile {
   void Release(const TensorInfo& tensor, uint64_t offset, uint64_t size) const {
     file_.Release(tensor.offset + offset, size);
   }
+  // See MappedFile.
+  void ReadSparsely() const { file_.ReadSparsely(); }
+  void Fetch(const TensorInfo& tensor, uint64_t offset, uint64_t size) const {
+    file_.Fetch(tensor.offset + offset, size);
+  }
 
  private:
   std::filesystem::path path_;

@@ -104,6 +104,20 @@ bool IsGoodScale(float value) {
   return std::isfinite(value) && value > 0;
 }
 
+struct ByteRange {
+  uint64_t offset = 0, size = 0;
+};
+
+// Of rows in the layer's first tensor.
+ByteRange BytesOfRows(const StoredLinear& linear, int64_t first, int64_t count) {
+  const StoredMatrix& matrix = linear.matrix;
+  const auto begin = static_cast<uint64_t>(matrix.data - linear.tensors.front()->bytes().data());
+  if (matrix.transposed) return {begin, static_cast<uint64_t>(DataBytes(matrix))};
+  const int64_t row_bytes = matrix.cols * BitsPerElement(matrix.format.type) / 8;
+  return {begin + static_cast<uint64_t>(first * row_bytes),
+          static_cast<uint64_t>(count * row_bytes)};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const QuantizationScheme>> LoadScheme(const std::filesystem::path& folder,
@@ -145,6 +159,16 @@ Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_vie
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("--quantization {}: the checkpoint {}. {}", option, found, advice),
               "quantization");
+}
+
+void StoredLinear::FetchRows(int64_t first, int64_t count) const {
+  const ByteRange bytes = BytesOfRows(*this, first, count);
+  tensors.front()->Fetch(bytes.offset, bytes.size);
+}
+
+void StoredLinear::ReleaseRows(int64_t first, int64_t count) const {
+  const ByteRange bytes = BytesOfRows(*this, first, count);
+  tensors.front()->Release(bytes.offset, bytes.size);
 }
 
 Status CheckScales(const StoredLinear& linear) {

@@ -40,6 +40,10 @@ struct StoredLinear {
   const DataFormat& loaded_format() const {
     return rounded_to == nullptr ? matrix.format : rounded_to->format;
   }
+  // Fetch and Release (StoredTensor) of the data of some rows: of a transposed matrix, whose rows
+  // lie all over it, of all of it.
+  void FetchRows(int64_t first, int64_t count) const;
+  void ReleaseRows(int64_t first, int64_t count) const;
 };
 
 // Checks every scale of the matrix: finite and above 0 (scales of NVFP4 groups may be 0), no NaN.

@@ -109,11 +109,12 @@ T ValueOf(const options::Settings& settings, std::string_view option, const Word
 }
 
 // The folder that --generation-config names; "" for the model's own.
-Result<std::filesystem::path> GenerationConfigFolder(const options::Settings& settings) {
+Result<std::filesystem::path> GenerationConfigFolder(const options::Settings& settings,
+                                                     const DownloadHooks& hooks) {
   const std::string source = settings.TextOr("generation-config", "auto");
   if (source == "auto" || source == "vllm") return std::filesystem::path();
   auto resolved = FetchNamedModel(settings, source, "", ModelPart::kGenerationConfig,
-                                  /*update=*/false, {});
+                                  /*update=*/false, hooks);
   if (!resolved) return tl::unexpected(std::move(resolved).error().In("--generation-config"));
   const std::filesystem::path& folder = resolved->folder;
   if (std::filesystem::exists(folder / "generation_config.json")) return folder;
@@ -265,8 +266,8 @@ EnginesHere EnginesOf(const options::Settings& settings) {
           .first = static_cast<int>(settings.Integer("data-parallel-start-rank").value_or(0))};
 }
 
-Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
-                                      const ModelArgument& model) {
+Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const ModelArgument& model,
+                                      const DownloadHooks& hooks, bool are_processes) {
   const bool dummy_weights = settings.TextOr("load-format") == "dummy";
   if (!dummy_weights) RETURN_IF_ERROR(RefuseForeignFormat(model.folder));
   EngineConfig config;
@@ -279,7 +280,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
         LoadModelConfig(model.folder, config.config_overrides, config.load_quantization);
     if (!described) return tl::unexpected<Error>(described.error());
   }
-  ASSIGN_OR_RETURN(config.generation_config_folder, GenerationConfigFolder(settings));
+  ASSIGN_OR_RETURN(config.generation_config_folder, GenerationConfigFolder(settings, hooks));
   ASSIGN_OR_RETURN(config.pooling, PoolingOptionsOf(settings));
   config.dtype = ValueOf(settings, "dtype", kDtypes);
   config.kv_cache_dtype = ValueOf(settings, "kv-cache-dtype", kCacheDtypes);
@@ -307,9 +308,15 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   }
   config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
   config.enable_chunked_prefill = settings.Flag("enable-chunked-prefill");
+  config.async_scheduling = settings.Flag("async-scheduling");
   config.scheduling_policy = ValueOf(settings, "scheduling-policy", kPolicies);
   config.long_prefill_token_threshold = *settings.Integer("long-prefill-token-threshold");
-  ASSIGN_OR_RETURN(config.speculation, SpeculationOf(settings));
+  ASSIGN_OR_RETURN(Speculation speculation, SpeculationOf(settings, hooks, are_processes));
+  config.speculation = speculation.config;
+  config.draft = std::move(speculation.draft);
+  if (config.draft.is_given()) {
+    RETURN_IF_ERROR(CheckDraftTokens(model.tokenizer_folder, config.draft.folder));
+  }
   config.memory_utilization = settings.Number("gpu-memory-utilization");
   config.utilization_of_rest = settings.dialect() == options::Dialect::kTrtllm;
   config.kv_cache_bytes = settings.Integer("kv-cache-memory-bytes");
@@ -319,6 +326,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
   config.device = ValueOf(settings, "device", kDevices);
   config.batch_invariant = settings.Flag("batch-invariant");
+  config.fast_accumulation = settings.Flag("fast-accumulation");
   config.tensor_parallel_size = static_cast<int>(*settings.Integer("tensor-parallel-size"));
   config.pipeline_parallel_size = static_cast<int>(*settings.Integer("pipeline-parallel-size"));
   config.exact_ranks = settings.TextOr("tensor-parallel-mode") == "exact";

@@ -59,8 +59,10 @@ struct EnginesHere {
 };
 EnginesHere EnginesOf(const options::Settings& settings);
 
-Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
-                                      const ModelArgument& model);
+// What is missing of other models that the settings name is downloaded, with `hooks`.
+// `are_processes`: the model's ranks are, which some settings do not go with: kUnsupported.
+Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const ModelArgument& model,
+                                      const DownloadHooks& hooks = {}, bool are_processes = false);
 // The part of the configuration that all commands with a server have in common; AddServeOptions
 // adds the options of `sluice serve`.
 ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgument& model);

@@ -34,6 +34,7 @@ std::vector<std::string> Instructions(const CpuFeatures& cpu) {
   };
   add(cpu.avx2, "avx2");
   add(cpu.avx512, "avx512");
+  add(cpu.avx512_vbmi, "avx512_vbmi");
   add(cpu.avx512_vnni, "avx512_vnni");
   add(cpu.avx512_bf16, "avx512_bf16");
   add(cpu.amx_bf16, "amx_bf16");

@@ -17,6 +17,7 @@
 #include "cli/child_process.h"
 #include "cli/rank_process.h"
 #include "cli/signals.h"
+#include "parallel/mpi_library.h"
 
 namespace sluice::cli {
 namespace {
@@ -80,6 +81,7 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
                 "openmpi-bin), or leave out --distributed-executor-backend to run ranks as threads",
                 "distributed_executor_backend");
   }
+  if (hosts.empty()) RETURN_IF_ERROR(CheckSharedMemory(num_ranks));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return Fail(ErrorCode::kInternal, fmt::format("pipe: {}", std::strerror(errno)));

@@ -141,6 +141,8 @@ class MpiRankProcess final : public RankProcess {
 
 Result<std::unique_ptr<RankProcess>> RankProcess::Join(const options::Settings& settings,
                                                        int num_ranks) {
+  const std::optional<MpiLaunch> launch = FindMpiLaunch();
+  if (launch) RETURN_IF_ERROR(CheckSharedMemory(launch->here));
   ASSIGN_OR_RETURN(const SluiceMpiTable* mpi, OpenMpiLibrary());
   ASSIGN_OR_RETURN(auto group, MpiGroup::Join(*mpi, {.deadline = kHandshakeDeadline}));
   const int found = group->all().size();

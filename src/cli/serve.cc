@@ -153,7 +153,8 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
 Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes) {
   ASSIGN_OR_RETURN(const ModelArgument model,
                    ResolveModelArgument(settings, ModelPart::kAllButWeights));
-  ASSIGN_OR_RETURN(const EngineConfig engine, MakeEngineConfig(settings, model));
+  ASSIGN_OR_RETURN(const EngineConfig engine,
+                   MakeEngineConfig(settings, model, {}, /*are_processes=*/true));
   ASSIGN_OR_RETURN(const ModelConfig config,
                    LoadModelConfig(engine.model_folder, engine.config_overrides));
   return CheckRanks(config.spec, sizes.tensor_size, sizes.num_stages);
@@ -276,7 +277,8 @@ Result<int> RunServe(const options::Settings& settings) {
                                 serving->server().SetDownload(progress.done, progress.total);
                             }};
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings, hooks));
-  ASSIGN_OR_RETURN(EngineConfig engine_config, MakeEngineConfig(settings, model));
+  ASSIGN_OR_RETURN(EngineConfig engine_config,
+                   MakeEngineConfig(settings, model, hooks, /*are_processes=*/process != nullptr));
   engine_config.loop.drain_seconds = drain_seconds;
   RETURN_IF_ERROR(bind());
   const auto load_start = std::chrono::steady_clock::now();

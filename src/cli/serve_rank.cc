@@ -17,7 +17,8 @@ constexpr std::chrono::seconds kTimeForFirst(1);
 Status ComputeAsRank(const options::Settings& settings, RankProcess& process,
                      const RankSizes& sizes) {
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
-  ASSIGN_OR_RETURN(const EngineConfig config, MakeEngineConfig(settings, model));
+  ASSIGN_OR_RETURN(const EngineConfig config,
+                   MakeEngineConfig(settings, model, {}, /*are_processes=*/true));
   ASSIGN_OR_RETURN(const std::vector<Fact> facts, ModelFacts(config));
   RETURN_IF_ERROR(process.Compare(facts));
   process.BeginSteps();

@@ -1,6 +1,7 @@
 #include "cli/speculation_settings.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,8 +10,11 @@
 #include <fmt/format.h>
 
 #include "base/ascii.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/configs.h"
+#include "tokenizer/tokenizer.h"
 
 namespace sluice::cli {
 namespace {
@@ -110,48 +114,164 @@ Status ReadSuffix(Keys& keys, SpeculationConfig& config) {
   return {};
 }
 
+// Of a model whose name or config.json says that it continues the target's hidden states: "eagle"
+// and the like. "" for one that stands alone.
+std::string HiddenStateMethod(std::string_view text) {
+  constexpr std::array kMethods = {"eagle3", "eagle",  "medusa",     "mlp_speculator",
+                                   "dflash", "dspark", "speculator", "mtp"};
+  const std::string lower = AsciiLower(text);
+  for (const char* method : kMethods) {
+    if (lower.find(method) != std::string::npos) return method;
+  }
+  return "";
+}
+
+// What the config.json of a folder says of its kind.
+std::string KindOf(const std::filesystem::path& folder) {
+  const auto text = ReadFile(folder / "config.json");
+  if (!text) return "";  // said when the model is loaded
+  const auto config = json::Parse(*text);
+  if (!config || !config->is_object()) return "";
+  std::string kind;
+  for (const char* key : {"architectures", "model_type", "speculators_model_type"}) {
+    if (const json::Value* value = config->Find(key); value != nullptr) kind += json::Write(*value);
+  }
+  return kind;
+}
+
+// Where the draft's files are; of its weights only where it can be used.
+Status FindDraft(const options::Settings& settings, Keys& keys, const std::string& model,
+                 const DownloadHooks& hooks, bool are_processes, DraftConfig& draft) {
+  if (model.empty()) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--{}: model is missing: the folder or id of the draft model, a smaller "
+                    "one with the same vocabulary",
+                    kOption),
+        std::string(kOption));
+  }
+  ASSIGN_OR_RETURN(const std::string revision, keys.Text("revision"));
+  const bool needs_weights = settings.TextOr("load-format") != "dummy" && !are_processes;
+  auto found = FetchNamedModel(settings, model, revision,
+                               needs_weights ? ModelPart::kAll : ModelPart::kAllButWeights,
+                               /*update=*/false, hooks);
+  if (!found)
+    return tl::unexpected(std::move(found).error().In(fmt::format("--{}: model", kOption)));
+  draft.folder = found->folder;
+  return {};
+}
+
+tl::unexpected<Error> DraftOfProcesses() {
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("--{}: a draft model proposes within one process, not yet before ranks "
+                          "that are processes: use method ngram or suffix, or leave the ranks out",
+                          kOption),
+              std::string(kOption));
+}
+
+Status ReadDraft(Keys& keys, DraftConfig& draft) {
+  constexpr int kMostTokens = 1 << 30;
+  ASSIGN_OR_RETURN(const std::optional<int> longest, keys.Count("max_model_len", kMostTokens));
+  if (longest) draft.max_model_len = *longest;
+  ASSIGN_OR_RETURN(draft.quantization, keys.Text("quantization"));
+  if (const json::Value* value = keys.Find("adaptive"); value != nullptr) {
+    if (!value->is_bool()) return Bad("adaptive", "true or false", *value);
+    draft.adaptive = value->as_bool();
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<SpeculationConfig> SpeculationOf(const options::Settings& settings) {
+Status CheckDraftTokens(const std::filesystem::path& target_folder,
+                        const std::filesystem::path& draft_folder) {
+  constexpr const char* kFile = "tokenizer.json";
+  const auto target_text = ReadFile(target_folder / kFile);
+  const auto draft_text = ReadFile(draft_folder / kFile);
+  if (!target_text || !draft_text || *target_text == *draft_text) return {};
+  ASSIGN_OR_RETURN(const auto target, Tokenizer::Load(target_folder));
+  ASSIGN_OR_RETURN(const auto draft, Tokenizer::Load(draft_folder));
+  const int32_t size = std::max(target->vocab_size(), draft->vocab_size());
+  for (int32_t id = 0; id < size; ++id) {
+    const std::string_view own = target->IdToToken(id), other = draft->IdToToken(id);
+    if (own == other) continue;
+    const auto words = [](std::string_view token) {
+      return token.empty() ? std::string("no token") : json::Write(json::Value(std::string(token)));
+    };
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--{}: the draft model in {} has another vocabulary than the model in "
+                            "{}: token {} is {} there and {} here. Use a smaller model of the same "
+                            "family",
+                            kOption, draft_folder.string(), target_folder.string(), id,
+                            words(other), words(own)),
+                std::string(kOption));
+  }
+  return {};
+}
+
+Result<Speculation> SpeculationOf(const options::Settings& settings, const DownloadHooks& hooks,
+                                  bool are_processes) {
   using Method = SpeculationConfig::Method;
   ASSIGN_OR_RETURN(json::Value object, json::Parse(settings.TextOr(kOption, "{}")));
   if (const auto method = settings.Text("spec-method")) object.Set("method", *method);
   if (const auto tokens = settings.Integer("spec-tokens"))
     object.Set("num_speculative_tokens", *tokens);
-  if (object.as_object().empty()) return SpeculationConfig();
+  if (const auto model = settings.Text("spec-model")) object.Set("model", *model);
+  if (object.as_object().empty()) return Speculation();
 
   Keys keys(object);
   ASSIGN_OR_RETURN(std::string method, keys.Text("method"));
   ASSIGN_OR_RETURN(const std::string type, keys.Text("decoding_type"));
-  ASSIGN_OR_RETURN(const std::string model, keys.Text("model"));
+  ASSIGN_OR_RETURN(std::string model, keys.Text("model"));
+  for (const char* key : {"speculative_model_dir", "speculative_model"}) {
+    if (!model.empty()) break;
+    ASSIGN_OR_RETURN(model, keys.Text(key));
+  }
   if (method.empty()) method = AsciiLower(type);
+  if (method == "draft_target" || method == "drafttarget") method = "draft_model";
   if (method.empty() && (model == "ngram" || model == "[ngram]")) method = "ngram";
-  SpeculationConfig config;
+  const bool is_named = !method.empty();
+  if (!is_named && !model.empty())
+    method = HiddenStateMethod(std::filesystem::path(model).filename().string());
+  Speculation found;
+  if (method == "draft_model" || (method.empty() && !model.empty())) {
+    if (is_named && are_processes) return DraftOfProcesses();
+    RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
+    if (!is_named) method = HiddenStateMethod(KindOf(found.draft.folder));
+    if (method.empty()) method = "draft_model";
+    if (method == "draft_model" && are_processes) return DraftOfProcesses();
+  }
   if (method == "ngram") {
-    config.method = Method::kNgram;
-    RETURN_IF_ERROR(ReadNgram(keys, config));
+    found.config.method = Method::kNgram;
+    RETURN_IF_ERROR(ReadNgram(keys, found.config));
   } else if (method == "suffix") {
-    config.method = Method::kSuffix;
-    RETURN_IF_ERROR(ReadSuffix(keys, config));
+    found.config.method = Method::kSuffix;
+    RETURN_IF_ERROR(ReadSuffix(keys, found.config));
+  } else if (method == "draft_model") {
+    RETURN_IF_ERROR(ReadDraft(keys, found.draft));
   } else {
-    LOG_WARNING("options",
-                "--{}: {} is not a method of this program, which has ngram and suffix: tokens are "
-                "generated one at a time, and answers are the same",
-                kOption, method.empty() ? "a draft model" : method);
-    return SpeculationConfig();
+    LOG_WARNING(
+        "options",
+        "--{}: {} is not a method of this program, which has ngram, suffix and draft_model: "
+        "tokens are generated one at a time, and answers are the same",
+        kOption, method.empty() ? "none" : method);
+    return Speculation();
   }
   ASSIGN_OR_RETURN(const std::optional<int> tokens,
                    Either(keys, "num_speculative_tokens", "max_draft_len", kMaxSpeculativeTokens));
-  if (!tokens && config.method == Method::kNgram) {
+  if (!tokens && method != "suffix") {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--{}: num_speculative_tokens is missing: how many tokens are proposed "
                             "at a time, 4 for example",
                             kOption),
                 std::string(kOption));
   }
-  config.num_tokens = tokens.value_or(config.lookup_max);
+  if (method == "draft_model")
+    found.draft.num_tokens = *tokens;
+  else
+    found.config.num_tokens = tokens.value_or(found.config.lookup_max);
   keys.WarnOfOthers();
-  return config;
+  return found;
 }
 
 }  // namespace sluice::cli

@@ -1,8 +1,12 @@
 #include "device/cuda_device.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -136,13 +140,11 @@ class CudaStream final : public DeviceStream {
   }
 
   Status Synchronize() override {
-    const std::optional<Error> noted = std::exchange(noted_, std::nullopt);
-    const LaunchFailure failure = std::exchange(launch_failure_, {});
-    RETURN_IF_ERROR(home_.health->Check());
-    const cudaError_t code = home_.Try([&] { return cudaStreamSynchronize(stream_); });
-    if (failure.kernel != nullptr) return ReportLaunch(failure, code);
-    if (noted) return tl::unexpected<Error>(*noted);
-    return home_.Report("running a stream's kernels and copies", code);
+    return ReportAfter([&] { return cudaStreamSynchronize(stream_); });
+  }
+  Status SynchronizeUntil(DeviceEvent& event) override {
+    return ReportAfter(
+        [&] { return cudaEventSynchronize(static_cast<CudaEvent&>(event).native()); });
   }
 
   bool IsIdle() override {
@@ -157,11 +159,50 @@ class CudaStream final : public DeviceStream {
   }
 
  private:
+  // What has failed, once `wait` has returned.
+  template <typename Wait>
+  Status ReportAfter(const Wait& wait) {
+    const std::optional<Error> noted = std::exchange(noted_, std::nullopt);
+    const LaunchFailure failure = std::exchange(launch_failure_, {});
+    RETURN_IF_ERROR(home_.health->Check());
+    const cudaError_t code = home_.Try(wait);
+    if (failure.kernel != nullptr) return ReportLaunch(failure, code);
+    if (noted) return tl::unexpected<Error>(*noted);
+    std::string purpose = "running a stream's kernels and copies";
+    if (IsFatalCudaError(code)) purpose += Suspects(failure);
+    return home_.Report(purpose.c_str(), code);
+  }
+  // A launch and a wait tell of the failure of a kernel before them, unless each launch waits.
+  static bool LaunchesWait() {
+    const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return value != nullptr && std::string_view(value) == "1";
+  }
+  static std::string Suspects(const LaunchFailure& failure) {
+    std::string names;
+    const unsigned count = std::min(failure.num_launched, LaunchFailure::kRemembered);
+    for (unsigned i = failure.num_launched - count; i < failure.num_launched; ++i) {
+      names += names.empty() ? "" : ", ";
+      names += failure.launched[i % LaunchFailure::kRemembered];
+    }
+    if (names.empty()) return "";
+    return fmt::format(
+        " (the last kernels that were launched: {}; with CUDA_LAUNCH_BLOCKING=1 the "
+        "one that fails is named)",
+        names);
+  }
+
   // `code`: what the stream said afterwards. Where that is the device's end it says more than what
   // failed on the way.
   Status ReportLaunch(const LaunchFailure& failure, cudaError_t code) const {
-    const std::string purpose = fmt::format("launching kernel {}", failure.kernel);
-    if (IsFatalCudaError(code)) return home_.Report(purpose.c_str(), code);
+    std::string purpose = fmt::format("launching kernel {}", failure.kernel);
+    const auto launch_code = static_cast<cudaError_t>(failure.code);
+    if (failure.code != kFailedInLibrary && IsFatalCudaError(launch_code)) {
+      purpose = LaunchesWait()
+                    ? fmt::format("running kernel {}", failure.kernel)
+                    : fmt::format("a kernel before {} failed{}", failure.kernel, Suspects(failure));
+      return home_.Report(purpose.c_str(), launch_code);
+    }
+    if (IsFatalCudaError(code)) return home_.Report((purpose + Suspects(failure)).c_str(), code);
     if (failure.code == kFailedInLibrary)
       return Fail(ErrorCode::kInternal,
                   fmt::format("{} failed; the log tells its library's reason", failure.kernel));

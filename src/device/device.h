@@ -102,6 +102,10 @@ class DeviceStream {
 
   // For launchers.
   virtual StreamHandle handle() = 0;
+
+  // As Synchronize, for everything before the event's last Record by this stream; the error may be
+  // of what was enqueued behind it.
+  virtual Status SynchronizeUntil(DeviceEvent& /*event*/) { return Synchronize(); }
 };
 
 // Thread safety: any thread may call any method; one stream's methods by one thread at a time.

@@ -1,16 +1,63 @@
 #include "device/device_pool.h"
 
+#include <algorithm>
+#include <cstring>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "device/device_bytes.h"
+#include "device/emulated_device.h"
 
 namespace sluice {
+namespace {
+
+constexpr unsigned char kGapByte = 0xA5;
+
+void Poison([[maybe_unused]] const void* data, [[maybe_unused]] int64_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_poison_memory_region(data, static_cast<size_t>(bytes));
+#endif
+}
+
+void Unpoison([[maybe_unused]] const void* data, [[maybe_unused]] int64_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_unpoison_memory_region(data, static_cast<size_t>(bytes));
+#endif
+}
+
+}  // namespace
 
 Result<DevicePool> DevicePool::Allocate(Device& device, int64_t bytes, const char* what) {
   DevicePool pool;
-  ASSIGN_OR_RETURN(pool.memory_, device.Allocate(Padded(bytes), what));
+  pool.size_ = Padded(bytes);
+  if (auto* emulated = dynamic_cast<EmulatedDevice*>(&device); emulated != nullptr) {
+    // Room for a gap of kAlignment behind each piece, the smallest of which takes as much.
+    pool.has_gaps_ = true;
+    ASSIGN_OR_RETURN(pool.memory_, emulated->AllocateSpaced(pool.size_, 2 * pool.size_, what));
+  } else {
+    ASSIGN_OR_RETURN(pool.memory_, device.Allocate(pool.size_, what));
+  }
   return pool;
+}
+
+DevicePool::~DevicePool() {
+  for (const Gap& gap : gaps_) {
+    Unpoison(gap.begin, gap.bytes);
+    const bool is_whole = std::all_of(gap.begin, gap.begin + gap.bytes,
+                                      [](unsigned char byte) { return byte == kGapByte; });
+    CHECK(is_whole, "the memory behind {} was written", gap.piece);
+  }
+}
+
+void DevicePool::AddGap(unsigned char* begin, int64_t bytes, const char* piece) {
+  memset(begin, kGapByte, static_cast<size_t>(bytes));
+  Poison(begin, bytes);
+  gaps_.push_back({begin, bytes, piece});
 }
 
 Result<void*> DevicePool::Take(int64_t bytes, const char* what) {
@@ -24,8 +71,10 @@ Result<void*> DevicePool::Take(int64_t bytes, const char* what) {
                     what, DeviceBytesText(bytes), DeviceBytesText(left),
                     DeviceBytesText(size_bytes())));
   if (bytes == 0) return nullptr;
-  void* piece = memory_.As<char>() + used_;
+  const auto gaps = static_cast<int64_t>(gaps_.size()) * kAlignment;
+  auto* const piece = memory_.As<unsigned char>() + used_ + gaps;
   used_ += Padded(bytes);
+  if (has_gaps_) AddGap(piece + bytes, Padded(bytes) - bytes + kAlignment, what);
   return piece;
 }
 

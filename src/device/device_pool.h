@@ -1,9 +1,13 @@
 // The device's memory for one model: one allocation of the size that the memory plan found, cut
 // once, at start. Nothing is given back singly, so what a plan counts with Padded is exactly what
-// it takes.
+// it takes. On an emulated device a gap that nobody may write lies behind each piece, which counts
+// nowhere: a write there ends the program when the pool goes, with the piece's name, and an address
+// sanitizer sees any access at once.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "device/device.h"
 
@@ -27,12 +31,29 @@ class DevicePool {
   // `what`, what it needs and what is left.
   Result<void*> Take(int64_t bytes, const char* what);
 
+  // Where the first piece lies.
+  std::byte* begin() const { return memory_.As<std::byte>(); }
   int64_t used_bytes() const { return used_; }
-  int64_t size_bytes() const { return memory_.size_bytes(); }
+  int64_t size_bytes() const { return size_; }
+
+  DevicePool(DevicePool&&) = default;
+  DevicePool& operator=(DevicePool&&) = delete;
+  ~DevicePool();
 
  private:
+  // Behind a piece, of an emulated device.
+  struct Gap {
+    unsigned char* begin;
+    int64_t bytes;
+    std::string piece;
+  };
+  DevicePool() = default;
+  void AddGap(unsigned char* begin, int64_t bytes, const char* piece);
+
   DeviceBuffer memory_;
-  int64_t used_ = 0;
+  int64_t size_ = 0, used_ = 0;
+  bool has_gaps_ = false;
+  std::vector<Gap> gaps_;
 };
 
 }  // namespace sluice

@@ -90,19 +90,9 @@ class EmulatedStream final : public DeviceStream {
     if (place.first == nullptr || place.first == queue_) return;
     queue_->Enqueue([place] { place.first->RunUntil(place.second); });
   }
-  Status Synchronize() override {
-    if (device_->is_lost()) {
-      queue_->Drop();
-      return Lost();
-    }
-    queue_->RunAll();
-    const LaunchFailure failure = std::exchange(failure_, {});
-    const std::string copy_failure = std::exchange(copy_failure_, {});
-    if (failure.kernel != nullptr)
-      return Fail(ErrorCode::kInternal, fmt::format("kernel {} could not be launched: error {}",
-                                                    failure.kernel, failure.code));
-    if (!copy_failure.empty()) return Fail(ErrorCode::kInternal, copy_failure);
-    return {};
+  Status Synchronize() override { return SynchronizeUntil(queue_->num_enqueued()); }
+  Status SynchronizeUntil(DeviceEvent& event) override {
+    return SynchronizeUntil(static_cast<EmulatedEvent&>(event).place().second);
   }
   bool IsIdle() override {
     if (device_->is_lost()) queue_->Drop();
@@ -111,6 +101,21 @@ class EmulatedStream final : public DeviceStream {
   StreamHandle handle() override { return {queue_.get(), &failure_}; }
 
  private:
+  // The first `count` pieces of work.
+  Status SynchronizeUntil(int64_t count) {
+    if (device_->is_lost()) {
+      queue_->Drop();
+      return Lost();
+    }
+    queue_->RunUntil(count);
+    const LaunchFailure failure = std::exchange(failure_, {});
+    const std::string copy_failure = std::exchange(copy_failure_, {});
+    if (failure.kernel != nullptr)
+      return Fail(ErrorCode::kInternal, fmt::format("kernel {} could not be launched: error {}",
+                                                    failure.kernel, failure.code));
+    if (!copy_failure.empty()) return Fail(ErrorCode::kInternal, copy_failure);
+    return {};
+  }
   void Note(std::string message) {
     if (copy_failure_.empty()) copy_failure_ = std::move(message);
   }
@@ -172,7 +177,13 @@ Result<int64_t> EmulatedDevice::FreeBytes() {
 }
 
 Result<DeviceBuffer> EmulatedDevice::Allocate(int64_t bytes, const char* what) {
+  return AllocateSpaced(bytes, bytes, what);
+}
+
+Result<DeviceBuffer> EmulatedDevice::AllocateSpaced(int64_t bytes, int64_t reserved,
+                                                    const char* what) {
   CHECK_GE(bytes, 0);
+  CHECK_GE(reserved, bytes);
   if (is_lost_) return Lost();
   if (bytes == 0) return DeviceBuffer();
   const std::lock_guard lock(mutex_);
@@ -180,10 +191,11 @@ Result<DeviceBuffer> EmulatedDevice::Allocate(int64_t bytes, const char* what) {
   if (bytes > free)
     return Fail(ErrorCode::kResourceExhausted,
                 OutOfDeviceMemoryText(what, info_.name, bytes, free, info_.total_bytes));
-  ASSIGN_OR_RETURN(void* data, AllocateUnwritten(bytes, what));
-  allocated_.emplace(reinterpret_cast<uintptr_t>(data), bytes);
+  ASSIGN_OR_RETURN(void* data, AllocateUnwritten(reserved, what));
+  allocated_.emplace(reinterpret_cast<uintptr_t>(data), reserved);
+  if (reserved > bytes) spaced_.emplace(reinterpret_cast<uintptr_t>(data), reserved - bytes);
   allocated_bytes_ += bytes;
-  return DeviceBuffer(this, data, bytes, /*is_host=*/false);
+  return DeviceBuffer(this, data, reserved, /*is_host=*/false);
 }
 
 Result<DeviceBuffer> EmulatedDevice::AllocatePinned(int64_t bytes, const char* what) {
@@ -246,7 +258,13 @@ void EmulatedDevice::Free(void* data, bool is_host) {
   const auto found = memory.find(reinterpret_cast<uintptr_t>(data));
   CHECK(found != memory.end(), "memory that is not the device's");
   FreeUnwritten(data, found->second);
-  if (!is_host) allocated_bytes_ -= found->second;
+  if (!is_host) {
+    allocated_bytes_ -= found->second;
+    if (const auto spaced = spaced_.find(found->first); spaced != spaced_.end()) {
+      allocated_bytes_ += spaced->second;
+      spaced_.erase(spaced);
+    }
+  }
   memory.erase(found);
 }
 

@@ -33,6 +33,8 @@ class EmulatedDevice final : public Device {
   Status CheckAlive() const override;
   Result<int64_t> FreeBytes() override;
   Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) override;
+  // For memory with gaps: `reserved` bytes, of which `bytes` count as taken.
+  Result<DeviceBuffer> AllocateSpaced(int64_t bytes, int64_t reserved, const char* what);
   Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) override;
   bool Pin(void* data, int64_t bytes) override;
   void Unpin(void* data) override;
@@ -65,6 +67,7 @@ class EmulatedDevice final : public Device {
   std::atomic<int> launch_fault_ = 0;
   mutable std::mutex mutex_;
   std::map<uintptr_t, int64_t> allocated_;  // sizes by address, of the device's memory
+  std::map<uintptr_t, int64_t> spaced_;     // of it, what does not count
   std::map<uintptr_t, int64_t> pinned_;     // of the host's
   std::map<uintptr_t, int64_t> locked_;     // of the host's that somebody else holds
   int64_t allocated_bytes_ = 0;

@@ -251,17 +251,18 @@ TEST(DevicePool, TakesExactlyWhatPaddedCounts) {
   EXPECT_EQ(planned, 256 + 256 + 256 + 512 + 0 + 1024);
   DevicePool pool = Must(DevicePool::Allocate(device, planned, "the model"));
   EXPECT_EQ(Must(device.FreeBytes()), kMiB - planned);
-  auto* expected = static_cast<char*>(nullptr);
+  auto* least = static_cast<char*>(nullptr);
   for (const int64_t size : sizes) {
     void* const piece = Must(pool.Take(size, "piece"));
     if (size == 0) {
       EXPECT_EQ(piece, nullptr);
       continue;
     }
-    if (expected != nullptr) {
-      EXPECT_EQ(piece, expected);
+    // Here gaps lie in between.
+    if (least != nullptr) {
+      EXPECT_GT(piece, least);
     }
-    expected = static_cast<char*>(piece) + DevicePool::Padded(size);
+    least = static_cast<char*>(piece) + DevicePool::Padded(size);
     EXPECT_TRUE(device.Holds(piece, size));
   }
   EXPECT_EQ(pool.used_bytes(), pool.size_bytes());
@@ -270,6 +271,21 @@ TEST(DevicePool, TakesExactlyWhatPaddedCounts) {
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(refused.error().message,
               HasSubstr("the workspace: 1 bytes are needed, and 0 bytes are left of the"));
+}
+
+// One number too far, behind a piece of any size; where a sanitizer looks first, it says so.
+TEST(DevicePoolDeathTest, NamesThePieceThatIsOverrun) {
+  const auto write = [](int64_t place) {
+    EmulatedDevice device({.total_bytes = kMiB});
+    DevicePool pool = Must(DevicePool::Allocate(device, 4096, "the model"));
+    auto* const weights = static_cast<char*>(Must(pool.Take(1024, "the weights")));
+    const auto* const cache = static_cast<char*>(Must(pool.Take(100, "the KV cache")));
+    EXPECT_GE(cache - weights, 1280);
+    weights[place] = 1;
+  };
+  write(1023);
+  EXPECT_DEATH(write(1024), "behind the weights was written|use-after-poison");
+  EXPECT_DEATH(write(1380), "behind the KV cache was written|use-after-poison");
 }
 
 TEST(DevicePool, NamesWhatDidNotFit) {

@@ -4,10 +4,16 @@
 
 namespace sluice {
 
-// The first launch of a stream that failed since its last Synchronize.
+// The first launch of a stream that failed since its last Synchronize, and what was launched before
+// it: a kernel's failure is told by whatever comes after it. Names live as long as the program.
 struct LaunchFailure {
-  const char* kernel = nullptr;  // a string that lives as long as the program
-  int code = 0;                  // cudaError_t
+  static constexpr unsigned kRemembered = 8;
+
+  const char* kernel = nullptr;
+  int code = 0;  // cudaError_t
+  // The last launches that succeeded: number i is at i % kRemembered.
+  const char* launched[kRemembered] = {};
+  unsigned num_launched = 0;
 };
 
 // Ownership: of the DeviceStream that gave it.

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/draft_proposer.h"
 #include "engine/engine.h"
 #include "engine/request.h"
 #include "sampler/sampler.h"
@@ -30,8 +31,12 @@ struct ActiveSequence : ScheduledSequence {
   int index = 0;  // [0, n)
   SequenceSampling sampling;
   SequenceProposals proposals;
+  DraftSequence draft;
   std::vector<double> pooled;  // the sum of the wanted rows so far, where the model pools
   bool finished = false;
+  // Of the step that began last, where its token is drawn and counts in num_drawn: the draw's
+  // index.
+  int32_t last_draw = 0;
   Clock::time_point last_update{};  // of its last token
 
   int64_t num_output_tokens() const {
@@ -48,6 +53,7 @@ struct ActiveRequest {
   std::vector<std::unique_ptr<ActiveSequence>> sequences;
   int num_unfinished = 0;
   bool ended = false;  // its sink is not called any more
+  int num_slices_in_flight = 0;
   PromptResult prompt;
   bool prompt_sent = false;
   int64_t num_generated = 0;

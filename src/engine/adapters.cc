@@ -1,11 +1,13 @@
 #include "engine/adapters.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/mutex_unlock.h"
 
 namespace sluice {
 namespace {
@@ -16,9 +18,22 @@ tl::unexpected<Error> UnknownAdapter(std::string_view name) {
 
 }  // namespace
 
-Adapters::Adapters(LoraSlots& slots, int64_t max_loras) : slots_(slots), max_loras_(max_loras) {
-  const MutexLock lock(state_->mutex);
-  state_->slots.resize(static_cast<size_t>(slots.num_slots()));
+Adapters::Adapters(std::shared_ptr<LoraStore> slots, int64_t max_loras)
+    : slots_(std::move(slots)), max_loras_(max_loras) {
+  {
+    const MutexLock lock(state_->mutex);
+    state_->slots.resize(static_cast<size_t>(slots_->num_slots()));
+  }
+  thread_ = std::thread([this] { ServeWaiters(); });
+}
+
+Adapters::~Adapters() {
+  {
+    const MutexLock lock(state_->mutex);
+    state_->is_stopping = true;
+  }
+  state_->changed.NotifyAll();
+  thread_.join();
 }
 
 Adapters::Entry* Adapters::State::Find(std::string_view name) {
@@ -27,7 +42,7 @@ Adapters::Entry* Adapters::State::Find(std::string_view name) {
   return found == entries.end() ? nullptr : &*found;
 }
 
-int Adapters::State::TakeSlot() {
+int Adapters::State::TakeSlot(Entry& entry) {
   int best = -1;
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].uses > 0 || slots[i].is_filling) continue;
@@ -37,16 +52,54 @@ int Adapters::State::TakeSlot() {
   }
   if (best < 0) return best;
   Slot& slot = slots[static_cast<size_t>(best)];
-  for (Entry& entry : entries) {
-    if (entry.id == slot.owner) entry.slot = -1;
+  for (Entry& other : entries) {
+    if (other.id == slot.owner) other.slot = -1;
   }
-  slot.owner = 0;
+  entry.slot = best;
+  slot = {.owner = entry.id, .serial = next_serial++, .is_filling = true};
   return best;
 }
 
-Status Adapters::Fill(int slot, const std::filesystem::path& path) {
-  ASSIGN_OR_RETURN(const LoraAdapter adapter, LoraAdapter::Open(path, slots_.layout()));
-  return slots_.Fill(slot, adapter);
+void Adapters::State::EndFilling(int number, bool failed) {
+  Slot& slot = slots[static_cast<size_t>(number)];
+  slot.is_filling = false;
+  if (failed) {
+    for (Entry& entry : entries) {
+      if (entry.id == slot.owner) entry.slot = -1;
+    }
+    slot.owner = 0;
+  }
+  changed.NotifyAll();
+}
+
+void Adapters::State::Use(const Entry& entry, const AdapterUse& use) {
+  Slot& slot = slots[static_cast<size_t>(entry.slot)];
+  ++slot.uses;
+  slot.last_use = clock++;
+  use.slot_ = entry.slot;
+  use.serial_ = slot.serial;
+}
+
+Status Adapters::Fill(int slot, const LoraAdapter& adapter, MutexLock& lock) {
+  Status filled;
+  {
+    const MutexUnlock unlock(state_->mutex, lock);
+    filled = slots_->Fill(slot, adapter);
+  }
+  state_->EndFilling(slot, /*failed=*/!filled);
+  return filled;
+}
+
+Status Adapters::Fill(int slot, const std::filesystem::path& path, MutexLock& lock) {
+  std::optional<Result<LoraAdapter>> opened;
+  {
+    const MutexUnlock unlock(state_->mutex, lock);
+    opened.emplace(LoraAdapter::Open(path, slots_->layout()));
+  }
+  const Result<LoraAdapter>& adapter = *opened;
+  if (adapter) return Fill(slot, *adapter, lock);
+  state_->EndFilling(slot, /*failed=*/true);
+  return tl::unexpected(adapter.error());
 }
 
 Status Adapters::Add(const AdapterSource& source, bool replace) {
@@ -55,45 +108,43 @@ Status Adapters::Add(const AdapterSource& source, bool replace) {
                 fmt::format("the LoRA adapter '{}' is loaded already", source.name));
   };
   if (!replace && Has(source.name)) return exists();
-  int64_t rank = 0;
-  {
-    ASSIGN_OR_RETURN(const LoraAdapter adapter, LoraAdapter::Open(source.path, slots_.layout()));
-    rank = adapter.rank();
-  }
+  ASSIGN_OR_RETURN(const LoraAdapter adapter, LoraAdapter::Open(source.path, slots_->layout()));
   Entry replaced;
-  {
-    const MutexLock lock(state_->mutex);
-    Entry* entry = state_->Find(source.name);
-    if (entry != nullptr && !replace) return exists();
-    if (entry == nullptr && state_->entries.size() >= kMostAdapters) {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{} LoRA adapters are known, as many as may be: unload some", kMostAdapters));
-    }
-    if (entry == nullptr) {
-      entry = &state_->entries.emplace_back();
-    } else {
-      replaced = *entry;
-      if (replaced.slot >= 0) state_->slots[static_cast<size_t>(replaced.slot)].owner = 0;
-    }
-    *entry = {.source = source, .id = state_->next_id++};
+  MutexLock lock(state_->mutex);
+  Entry* entry = state_->Find(source.name);
+  if (entry != nullptr && !replace) return exists();
+  if (entry == nullptr && state_->entries.size() >= kMostAdapters) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} LoRA adapters are known, as many as may be: unload some", kMostAdapters));
   }
+  if (entry == nullptr) {
+    entry = &state_->entries.emplace_back();
+  } else {
+    replaced = *entry;
+    if (replaced.slot >= 0) state_->slots[static_cast<size_t>(replaced.slot)].owner = 0;
+  }
+  const uint64_t id = state_->next_id++;
+  *entry = {.source = source, .id = id};
   // Loaded at once where there is room, so that the first request need not wait, and so that
   // numbers which are not finite are found now.
-  const auto use = Acquire(source.name);
-  if (!use && use.error().code != ErrorCode::kUnavailable) {
-    const MutexLock lock(state_->mutex);
-    if (Entry* entry = state_->Find(source.name); entry != nullptr) {
+  const int slot = state_->TakeSlot(*entry);
+  Status filled = slot < 0 ? Status() : Fill(slot, adapter, lock);
+  if (!filled) {
+    entry = state_->Find(source.name);
+    if (entry != nullptr && entry->id == id) {
       if (replaced.id == 0) {
         state_->entries.erase(state_->entries.begin() + (entry - state_->entries.data()));
       } else {
         *entry = {.source = replaced.source, .id = state_->next_id++};
       }
     }
-    return tl::unexpected(use.error());
+    return filled;
   }
-  LOG_INFO("engine", "LoRA adapter '{}' of rank {} was loaded from {}{}", source.name, rank,
-           source.path.string(), use ? "" : "; it is read again when a slot of memory is free");
+  lock.Unlock();
+  LOG_INFO("engine", "LoRA adapter '{}' of rank {} was loaded from {}{}", source.name,
+           adapter.rank(), source.path.string(),
+           slot >= 0 ? "" : "; it is read again when a slot of memory is free");
   return {};
 }
 
@@ -104,6 +155,7 @@ Status Adapters::Remove(std::string_view name) {
     if (entry == nullptr) return UnknownAdapter(name);
     if (entry->slot >= 0) state_->slots[static_cast<size_t>(entry->slot)].owner = 0;
     state_->entries.erase(state_->entries.begin() + (entry - state_->entries.data()));
+    state_->changed.NotifyAll();  // Those that wait for it.
   }
   LOG_INFO("engine", "LoRA adapter '{}' was removed", name);
   return {};
@@ -122,48 +174,98 @@ std::vector<AdapterSource> Adapters::List() const {
 }
 
 Result<std::shared_ptr<const AdapterUse>> Adapters::Acquire(std::string_view name) {
+  // Destroyed after the lock is released, as its destructor takes it.
+  std::shared_ptr<const AdapterUse> use;
   MutexLock lock(state_->mutex);
   for (;;) {
-    Entry* entry = state_->Find(name);
+    Entry* const entry = state_->Find(name);
     if (entry == nullptr) return UnknownAdapter(name);
     if (entry->slot < 0) {
-      const int number = state_->TakeSlot();
-      if (number < 0) {
-        return Fail(ErrorCode::kUnavailable,
-                    fmt::format("requests use all {} LoRA adapters that are in memory at a time; "
-                                "try again later, or start the server with a larger "
-                                "--max-cpu-loras",
-                                state_->slots.size()));
-      }
-      const uint64_t id = entry->id;
+      std::erase_if(state_->waiters, [](const Waiter& waiter) { return waiter.use.expired(); });
+      const int slot = state_->waiters.empty() ? state_->TakeSlot(*entry) : -1;
+      if (slot < 0) break;
       const std::filesystem::path path = entry->source.path;
-      entry->slot = number;
-      state_->slots[static_cast<size_t>(number)] = {
-          .owner = id, .serial = state_->next_serial++, .is_filling = true};
-      lock.Unlock();
-      const Status filled = Fill(number, path);
-      lock.Lock();
-      Slot& slot = state_->slots[static_cast<size_t>(number)];
-      slot.is_filling = false;
-      entry = state_->Find(name);
-      if (!filled) {
-        slot.owner = 0;
-        if (entry != nullptr && entry->id == id) entry->slot = -1;
-      }
-      state_->filled.NotifyAll();
-      if (!filled) return tl::unexpected(filled.error());
+      RETURN_IF_ERROR(Fill(slot, path, lock));
       continue;  // It may have been removed or replaced meanwhile.
     }
-    Slot& slot = state_->slots[static_cast<size_t>(entry->slot)];
-    if (slot.is_filling) {
-      state_->filled.Wait(lock);
-      continue;
+    if (!state_->slots[static_cast<size_t>(entry->slot)].is_filling) {
+      use = std::make_shared<const AdapterUse>(state_, entry->source.name);
+      state_->Use(*entry, *use);
+      ++state_->counts[use->name_].waiting;
+      return use;
     }
-    ++slot.uses;
-    slot.last_use = state_->clock++;
-    ++state_->counts[entry->source.name].waiting;
-    return std::make_shared<const AdapterUse>(state_, entry->source.name, entry->slot, slot.serial);
+    state_->changed.Wait(lock);
   }
+  use = std::make_shared<const AdapterUse>(state_, std::string(name));
+  ++state_->counts[use->name_].waiting;
+  state_->waiters.push_back({.use = use, .name = use->name_, .then = nullptr});
+  state_->changed.NotifyAll();
+  return use;
+}
+
+void Adapters::WhenReady(const std::shared_ptr<const AdapterUse>& use,
+                         std::function<void(const Status&)> then) {
+  Status status;
+  {
+    const MutexLock lock(state_->mutex);
+    if (use->error_) status = tl::unexpected(*use->error_);
+    if (use->slot_ < 0 && !use->error_) {
+      // Compared without taking a reference, the last of which may not end under the lock.
+      const auto waiter =
+          std::find_if(state_->waiters.begin(), state_->waiters.end(), [&](const Waiter& waiter) {
+            return !waiter.use.owner_before(use) && !use.owner_before(waiter.use);
+          });
+      waiter->then = std::move(then);
+      return;
+    }
+  }
+  then(status);
+}
+
+void Adapters::ServeWaiters() {
+  MutexLock lock(state_->mutex);
+  while (!state_->is_stopping) {
+    if (!ServeOne(lock)) state_->changed.Wait(lock);
+  }
+}
+
+bool Adapters::ServeOne(MutexLock& lock) {
+  std::erase_if(state_->waiters, [](const Waiter& waiter) { return waiter.use.expired(); });
+  for (auto waiter = state_->waiters.begin(); waiter != state_->waiters.end(); ++waiter) {
+    Entry* const entry = state_->Find(waiter->name);
+    if (entry == nullptr) {
+      Tell(waiter, UnknownAdapter(waiter->name), lock);
+      return true;
+    }
+    if (entry->slot < 0) {
+      const int slot = state_->TakeSlot(*entry);
+      if (slot < 0) continue;
+      const std::string name = waiter->name;
+      const std::filesystem::path path = entry->source.path;
+      const Status filled = Fill(slot, path, lock);
+      if (filled) return true;
+      // Another one of the name may have come meanwhile; all read the same file.
+      const auto failed = std::find_if(state_->waiters.begin(), state_->waiters.end(),
+                                       [&](const Waiter& other) { return other.name == name; });
+      if (failed != state_->waiters.end()) Tell(failed, filled, lock);
+      return true;
+    }
+    if (state_->slots[static_cast<size_t>(entry->slot)].is_filling) continue;
+    Tell(waiter, {}, lock);
+    return true;
+  }
+  return false;
+}
+
+void Adapters::Tell(std::list<Waiter>::iterator waiter, const Status& status, MutexLock& lock) {
+  std::shared_ptr<const AdapterUse> use = waiter->use.lock();
+  const std::function<void(const Status&)> then = std::move(waiter->then);
+  if (use != nullptr && status) state_->Use(*state_->Find(waiter->name), *use);
+  if (use != nullptr && !status) use->error_ = status.error();
+  state_->waiters.erase(waiter);
+  const MutexUnlock unlock(state_->mutex, lock);
+  if (use != nullptr && then) then(status);
+  use.reset();  // It may be the last one, whose destructor takes the lock.
 }
 
 std::map<std::string, Adapters::Counts> Adapters::counts() const {
@@ -171,9 +273,15 @@ std::map<std::string, Adapters::Counts> Adapters::counts() const {
   return state_->counts;
 }
 
+bool AdapterUse::is_ready() const {
+  const MutexLock lock(state_->mutex);
+  return slot_ >= 0;
+}
+
 AdapterUse::~AdapterUse() {
   const MutexLock lock(state_->mutex);
-  --state_->slots[static_cast<size_t>(slot_)].uses;
+  if (slot_ >= 0 && --state_->slots[static_cast<size_t>(slot_)].uses == 0)
+    state_->changed.NotifyAll();
   const auto found = state_->counts.find(name_);
   --(is_running_ ? found->second.running : found->second.waiting);
   if (found->second.running + found->second.waiting == 0) state_->counts.erase(found);

@@ -1,8 +1,12 @@
 // LoRA adapters in an engine: the CPU promise holds with them, and memory has as many as planned.
 #include "engine/adapters.h"
 
+#include <chrono>
+#include <future>
 #include <thread>
+#include <tuple>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -133,6 +137,33 @@ TEST(AdapterPromiseTest, AnswersDoNotDependOnCompanyChunksCacheThreadsOrPreempti
   EXPECT_GT(preempted.preemptions, 0);
 }
 
+// Ranks hold parts of the adapters, engines share them; what is loaded at run time reaches all.
+TEST(AdapterPromiseTest, AnswersDoNotDependOnRanksOrEngines) {
+  const EngineConfig alone = Config({"qwen3-linear", "qwen3-stabilized"});
+  const std::vector<Answer> expected = Answers(*Make(alone), /*at_once=*/false);
+  for (const auto& [tensor_size, num_stages, num_engines] :
+       {std::tuple{2, 1, 1}, {3, 1, 1}, {1, 2, 1}, {2, 2, 1}, {1, 1, 2}, {2, 1, 2}}) {
+    EngineConfig config = Config({"qwen3-linear"});
+    config.adapters.max_cpu_loras = 2;
+    config.exact_ranks = true;
+    config.tensor_parallel_size = tensor_size;
+    config.pipeline_parallel_size = num_stages;
+    config.data_parallel_size = num_engines;
+    const auto engine = Make(config);
+    ASSERT_NE(engine, nullptr);
+    const Status added = engine->adapters()->Add(
+        {.name = "qwen3-stabilized", .path = AdapterPath("qwen3-stabilized"), .base = ""},
+        /*replace=*/false);
+    ASSERT_TRUE(added) << added.error().message;
+    const auto name = [&] {
+      return fmt::format("tp {} pp {} dp {}", tensor_size, num_stages, num_engines);
+    };
+    EXPECT_EQ(Answers(*engine, /*at_once=*/true), expected) << name();
+    EXPECT_TRUE(engine->adapters()->Remove("qwen3-linear"));
+    EXPECT_FALSE(engine->adapters()->Acquire("qwen3-linear"));
+  }
+}
+
 TEST(AdapterPromiseTest, TheBaseAnswersAsWithoutAdapters) {
   EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
   const std::vector<Answer> with = Answers(*Make(config), /*at_once=*/true);
@@ -175,13 +206,74 @@ TEST(AdaptersTest, MoreAdaptersThanSlots) {
   EXPECT_EQ(Answers(*engine, /*at_once=*/false), expected) << "each is read when it is asked for";
   auto use = adapters.Acquire("qwen3-linear");
   ASSERT_TRUE(use);
-  const auto refused = adapters.Acquire("qwen3-stabilized");
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(refused.error().message, HasSubstr("--max-cpu-loras"));
-  EXPECT_TRUE(adapters.Acquire("qwen3-linear"));
+  EXPECT_TRUE((*use)->is_ready());
+  auto waiting = adapters.Acquire("qwen3-stabilized");
+  ASSERT_TRUE(waiting);
+  EXPECT_FALSE((*waiting)->is_ready());
+  EXPECT_EQ(adapters.counts().at("qwen3-stabilized").waiting, 1);
+  EXPECT_TRUE((*adapters.Acquire("qwen3-linear"))->is_ready()) << "it is in a slot";
+  std::promise<bool> ready;
+  adapters.WhenReady(*waiting, [&](const Status& status) { ready.set_value(bool(status)); });
   *use = nullptr;
-  EXPECT_TRUE(adapters.Acquire("qwen3-stabilized"));
+  EXPECT_TRUE(ready.get_future().get());
+  EXPECT_TRUE((*waiting)->is_ready());
+}
+
+// Those of one adapter get its slot together, and the others after them, in order.
+TEST(AdaptersTest, WaitersGetTheSlotInOrder) {
+  EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
+  config.adapters.max_cpu_loras = 1;
+  const auto engine = Make(config);
+  Adapters& adapters = *engine->adapters();
+  auto use = *adapters.Acquire("qwen3-linear");
+  Mutex mutex;
+  CondVar told;
+  std::vector<int> order;
+  std::vector<std::shared_ptr<const AdapterUse>> uses;
+  const auto wait_for = [&](const char* name, int number) {
+    uses.push_back(*adapters.Acquire(name));
+    adapters.WhenReady(uses.back(), [&, number](const Status& status) {
+      EXPECT_TRUE(status);
+      const MutexLock lock(mutex);
+      order.push_back(number);
+      told.NotifyAll();
+    });
+  };
+  const auto expect = [&](const std::vector<int>& expected) {
+    MutexLock lock(mutex);
+    while (order.size() < expected.size()) told.Wait(lock);
+    EXPECT_EQ(order, expected);
+  };
+  wait_for("qwen3-stabilized", 0);
+  wait_for("qwen3-stabilized", 1);
+  // One that left does not take the slot.
+  adapters.WhenReady(*adapters.Acquire("qwen3-stabilized"),
+                     [](const Status&) { FAIL() << "its use is gone"; });
+  use = nullptr;
+  expect({0, 1});
+  wait_for("qwen3-linear", 2);
+  wait_for("qwen3-stabilized", 3);
+  expect({0, 1, 3});
+  uses.erase(uses.begin(), uses.begin() + 2);
+  EXPECT_EQ(uses.size(), 2U);
+  uses.pop_back();
+  expect({0, 1, 3, 2});
+}
+
+TEST(AdaptersTest, WhoWaitsForAnAdapterThatIsRemovedIsTold) {
+  EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
+  config.adapters.max_cpu_loras = 1;
+  const auto engine = Make(config);
+  Adapters& adapters = *engine->adapters();
+  const auto use = *adapters.Acquire("qwen3-linear");
+  const auto waiting = *adapters.Acquire("qwen3-stabilized");
+  std::promise<ErrorCode> told;
+  adapters.WhenReady(waiting, [&](const Status& status) { told.set_value(status.error().code); });
+  EXPECT_TRUE(adapters.Remove("qwen3-stabilized"));
+  EXPECT_EQ(told.get_future().get(), ErrorCode::kNotFound);
+  adapters.WhenReady(waiting, [](const Status& status) {
+    EXPECT_EQ(status.error().code, ErrorCode::kNotFound) << "also who asks later";
+  });
 }
 
 TEST(AdaptersTest, WhatRequestsUseStaysWhenItIsRemoved) {
@@ -198,7 +290,7 @@ TEST(AdaptersTest, WhatRequestsUseStaysWhenItIsRemoved) {
   EXPECT_EQ(adapters.Acquire("qwen3-linear").error().code, ErrorCode::kNotFound);
   const AdapterSource again{.name = "again", .path = AdapterPath("qwen3-stabilized"), .base = ""};
   ASSERT_TRUE(adapters.Add(again, /*replace=*/false)) << "known, though there is no slot";
-  EXPECT_EQ(adapters.Acquire("again").error().code, ErrorCode::kUnavailable);
+  EXPECT_FALSE((*adapters.Acquire("again"))->is_ready());
   EXPECT_EQ(adapters.Add(again, /*replace=*/false).error().code, ErrorCode::kInvalidArgument);
   *use = nullptr;
   EXPECT_TRUE(adapters.counts().empty());
@@ -218,11 +310,21 @@ TEST(AdaptersTest, ManyThreadsAskAtOnce) {
       for (int k = 0; k < 20; ++k) {
         const auto use =
             engine->adapters()->Acquire(i % 2 == 0 ? "qwen3-linear" : "qwen3-stabilized");
-        EXPECT_TRUE(use || use.error().code == ErrorCode::kUnavailable);
+        ASSERT_TRUE(use) << use.error().message;
+        if (k % 5 == 0) continue;  // It leaves, whether it is ready or not.
+        std::promise<bool> ready;
+        engine->adapters()->WhenReady(*use,
+                                      [&](const Status& status) { ready.set_value(bool(status)); });
+        EXPECT_TRUE(ready.get_future().get());
+        EXPECT_TRUE((*use)->is_ready());
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  // Who tells a waiter may hold its use a moment longer than the waiter itself.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!engine->adapters()->counts().empty() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
   EXPECT_TRUE(engine->adapters()->counts().empty());
   EXPECT_TRUE(engine->adapters()->Acquire("qwen3-linear"));
 }
@@ -259,13 +361,6 @@ TEST(AdapterPlanTest, WhatIsRefused) {
   config = Config({});
   config.device = DeviceChoice::kEmulated;
   EXPECT_THAT(Refusal(config), AllOf(HasSubstr("enable_lora"), HasSubstr("--device cpu")));
-  config = Config({});
-  config.tensor_parallel_size = 2;
-  config.exact_ranks = true;
-  EXPECT_THAT(Refusal(config), HasSubstr("LoRA adapters is computed by one rank"));
-  config = Config({});
-  config.data_parallel_size = 2;
-  EXPECT_THAT(Refusal(config), AllOf(HasSubstr("data_parallel_size"), HasSubstr("one engine")));
   config = Config({});
   config.model_folder = SourcePath("tests/data/checkpoints/tiny-bert");
   EXPECT_THAT(Refusal(config), HasSubstr("encoder"));

@@ -119,7 +119,7 @@ class Engine {
   // Requests accepted and not yet finished.
   virtual int64_t num_unfinished() const = 0;
 
-  // C9: from now on Submit answers kUnavailable, except to requests that continue an answer; what
+  // C9: from now on Submit answers kUnavailable, except where Request::was_accepted; what
   // runs may finish within LoopLimits::drain_seconds, then it is aborted and nothing is accepted.
   // Returns at once; num_unfinished() falls to 0.
   virtual void BeginShutdown() = 0;

@@ -15,6 +15,7 @@
 #include "kernels/dispatch.h"
 #include "models/model.h"
 #include "scheduler/scheduler.h"
+#include "speculation/draft_config.h"
 #include "speculation/speculation_config.h"
 #include "tensor/element_type.h"
 
@@ -76,7 +77,13 @@ struct EngineConfig {
   bool enable_chunked_prefill = true;
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
   int64_t long_prefill_token_threshold = 0;  // 0: off
+  bool async_scheduling = false;             // of one device: a step is sent while one runs
+  // At most one of them proposes tokens.
   SpeculationConfig speculation;
+  DraftConfig draft;
+  bool speculates() const {
+    return draft.is_given() || speculation.method != SpeculationConfig::Method::kNone;
+  }
 
   // Memory. On a CPU the cache takes a quarter of the free memory by default; with
   // `memory_utilization`, that fraction of the memory this process may use, less weights and
@@ -95,6 +102,7 @@ struct EngineConfig {
   // Machine.
   DeviceChoice device = DeviceChoice::kAuto;
   bool batch_invariant = false;         // of a device; a CPU's results never depend on the batch
+  bool fast_accumulation = false;       // of a device's FP8 products
   int num_threads = 0;                  // 0: all cores of the process's cgroup
   std::optional<kernels::Isa> cpu_isa;  // none: the best that the machine has
 
@@ -102,6 +110,8 @@ struct EngineConfig {
   // `exact_ranks` a CPU has no more of them than it is faster with.
   int tensor_parallel_size = 1;
   int pipeline_parallel_size = 1;
+  // Of the group of processes of which this is one, whose plans are made by each for its own share.
+  int process_stages = 1;
   bool exact_ranks = false;
 
   // Engines that share the weights, and divide the requests and the threads: each has ranks,

@@ -8,24 +8,51 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/adapters.h"
+#include "kernels/block_maxima.h"
 
 namespace sluice {
+namespace {
+
+// What `run` throws; "" if nothing.
+template <typename Run>
+std::string ReasonOfFailure(const Run& run) {
+  try {
+    run();
+  } catch (const std::exception& exception) {
+    return exception.what();
+  } catch (...) {
+    return "unknown exception";
+  }
+  return "";
+}
+
+int64_t MaximaOfRow(const Model& model) {
+  return kernels::NumMaxima(model.config().vocab_size);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, Model& model,
                                                        KvCache& cache, ThreadPool& pool,
                                                        EngineObserver* observer, OnEnd on_end,
-                                                       OnFailedStep on_failed_step) {
+                                                       OnFailedStep on_failed_step, Model* draft) {
   const int64_t bytes =
-      plan.max_logit_rows() * model.config().spec.ResultSize() * int64_t{sizeof(float)};
+      plan.scheduler.steps_in_flight * plan.max_logit_rows() *
+      (model.config().spec.ResultSize() + (model.finds_maxima() ? MaximaOfRow(model) : 0)) *
+      int64_t{sizeof(float)};
   ASSIGN_OR_RETURN(Buffer logits, Buffer::Allocate(static_cast<size_t>(bytes), "the logits"));
+  std::unique_ptr<DraftProposer> drafter;
+  if (draft != nullptr) {
+    ASSIGN_OR_RETURN(drafter, DraftProposer::Create(*plan.draft, *draft, pool));
+  }
   return std::unique_ptr<EngineCore>(new EngineCore(plan, model, cache, pool, observer,
                                                     std::move(on_end), std::move(on_failed_step),
-                                                    std::move(logits)));
+                                                    std::move(logits), std::move(drafter)));
 }
 
 EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
                        EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step,
-                       Buffer logits)
+                       Buffer logits, std::unique_ptr<DraftProposer> drafter)
     : plan_(plan),
       model_(model),
       cache_(cache),
@@ -38,13 +65,21 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
                  ? std::make_unique<PrefixIndex>(blocks_, plan.scheduler.block_size,
                                                  plan.scheduler.groups)
                  : nullptr),
-      proposer_(plan.scheduler.max_proposed_tokens > 0
+      proposer_(plan.scheduler.max_proposed_tokens > 0 && drafter == nullptr
                     ? std::make_unique<Proposer>(plan.config.speculation)
                     : nullptr),
+      drafter_(std::move(drafter)),
       scheduler_(plan.scheduler, blocks_, index_.get()),
       sampler_(model.config().vocab_size, pool.num_threads()),
-      logits_(std::move(logits)) {
+      draw_limits_(model.draw_limits()),
+      draw_planner_(model.config().vocab_size, draw_limits_.words, draw_limits_.top),
+      logits_(std::move(logits)),
+      flights_(static_cast<size_t>(plan.scheduler.steps_in_flight)) {
   model_.PrepareLogits(logits_.As<float>());
+  const int64_t steps_in_flight = plan.scheduler.steps_in_flight;
+  CHECK_LE(steps_in_flight, model.steps_in_flight());
+  CHECK(steps_in_flight <= 2 || !model.takes_drawn_tokens(),
+        "tokens are drawn by the step before, or known");
   const size_t rows = static_cast<size_t>(plan.scheduler.max_num_batched_tokens);
   const size_t sequences = static_cast<size_t>(plan.scheduler.max_num_seqs);
   const size_t logit_rows = static_cast<size_t>(plan.max_logit_rows());
@@ -52,11 +87,23 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   positions_.reserve(rows);
   slices_.reserve(sequences * plan.scheduler.groups.size());
   second_texts_.reserve(sequences);
-  first_logit_.reserve(sequences);
   if (model.lora() != nullptr) adapters_.reserve(sequences);
-  logit_rows_.reserve(logit_rows);
-  if (model.draws_tokens()) draws_.reserve(logit_rows);
+  for (Flight& flight : flights_) {
+    flight.slices.reserve(sequences);
+    flight.logit_rows.reserve(logit_rows);
+    if (model.draws_tokens()) flight.draws.reserve(logit_rows);
+    flight.tops.resize(logit_rows * static_cast<size_t>(draw_limits_.top));
+    const auto size = logit_rows * static_cast<size_t>(model.config().spec.ResultSize());
+    const auto index = static_cast<size_t>(&flight - flights_.data());
+    flight.logits = logits_.As<float>().subspan(index * size, size);
+    if (!model.finds_maxima()) continue;
+    const size_t maxima = logit_rows * static_cast<size_t>(MaximaOfRow(model));
+    flight.maxima = logits_.As<float>().subspan(flights_.size() * size + index * maxima, maxima);
+  }
   jobs_.resize(sequences);
+  if (model.draws_tokens()) draw_jobs_.reserve(sequences);
+  if (drafter_ != nullptr)
+    draft_jobs_.reserve(static_cast<size_t>(plan.scheduler.max_proposed_tokens));
   sampling_.reserve(sequences);
   updates_.reserve(sequences);
   prompt_jobs_.reserve(logit_rows);
@@ -64,6 +111,10 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
 }
 
 EngineCore::~EngineCore() {
+  while (num_in_flight_ > 0) {
+    ReasonOfFailure([&] { model_.Finish(pool_); });
+    Land();
+  }
   model_.PrepareLogits({});  // Their memory is freed before the model.
 }
 
@@ -79,7 +130,7 @@ void EngineCore::Abort(RequestHandle handle) {
   LOG_DEBUG("engine", "request {} was aborted after {} tokens", found->second->request.id,
             found->second->num_generated);
   FinishRequest(*found->second, FinishReason::kAbort);
-  finished_.clear();
+  ForgetFinished();
 }
 
 void EngineCore::StopSequence(RequestHandle handle, int sequence) {
@@ -96,7 +147,7 @@ void EngineCore::StopSequence(RequestHandle handle, int sequence) {
   const std::shared_ptr<RequestSink> sink = request.request.sink;
   if (request.num_unfinished == 0) FinishRequest(request, FinishReason::kStop);
   sink->OnUpdate(std::move(update));
-  finished_.clear();
+  ForgetFinished();
 }
 
 void EngineCore::AbortAll() {
@@ -108,7 +159,7 @@ void EngineCore::AbortAll() {
     }
     const std::shared_ptr<RequestSink> sink = request.request.sink;
     FinishRequest(request, FinishReason::kAbort);
-    finished_.clear();
+    ForgetFinished();
     for (const int index : open) {
       SequenceUpdate update;
       update.sequence = index;
@@ -116,91 +167,183 @@ void EngineCore::AbortAll() {
       sink->OnUpdate(std::move(update));
     }
   }
+  while (num_in_flight_ > 0) EndStep();
 }
 
 bool EngineCore::ResetPrefixCache() {
+  if (drafter_ != nullptr) drafter_->ResetPrefixCache();
   return index_ == nullptr || index_->Reset();
 }
 
 bool EngineCore::Step() {
-  const Clock::time_point start = Clock::now();
-  if (proposer_ != nullptr) ProposeTokens();
+  while (num_in_flight_ < static_cast<int>(flights_.size()) && !requests_.empty()) {
+    const Begun begun = BeginStep();
+    if (begun == Begun::kFailed) return false;
+    if (begun == Begun::kNothing) break;
+  }
+  if (num_in_flight_ > 0) return EndStep();
+  FailUnschedulable();
+  return false;
+}
+
+EngineCore::Begun EngineCore::BeginStep() {
+  Flight& flight =
+      flights_[(first_flight_ + static_cast<size_t>(num_in_flight_)) % flights_.size()];
+  flight.start = Clock::now();
+  if (proposes()) ProposeTokens();
+  draft_seconds_ += drafter_ != nullptr ? SecondsBetween(flight.start, Clock::now()) : 0;
   const StepPlan& plan = scheduler_.Plan();
+  planned_.preemptions += static_cast<int64_t>(plan.preempted.size());
+  planned_.prefix_queries += plan.prefix_queries;
+  planned_.prefix_hits += plan.prefix_hits;
   for (ScheduledSequence* preempted : plan.preempted) {
     auto& sequence = static_cast<ActiveSequence&>(*preempted);
-    sequence.proposals = {};
+    ForgetProposals(sequence);
     sequence.pooled.clear();
   }
   LogPreemptions(plan);
-  if (plan.slices.empty()) {
-    // The scheduler's contract excludes it; should it be broken all the same, no request may hang.
-    LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail",
-              scheduler_.num_waiting());
-    while (!requests_.empty()) {
-      FailRequest(*requests_.begin()->second,
-                  {ErrorCode::kInternal, "the request could not be scheduled", ""});
-    }
-    on_failed_step_();
-    Report(StatsOf(plan));
-    return false;
-  }
+  if (plan.slices.empty()) return Begun::kNothing;
   for (const PlannedSlice& slice : plan.slices) {
     ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
     if (!request.first_scheduled) {
-      request.first_scheduled = start;
+      request.first_scheduled = flight.start;
       if (request.request.adapter != nullptr) request.request.adapter->MarkRunning();
     }
   }
-  const StepInput input = BuildInput(plan);
+  const StepInput input = BuildInput(plan, flight);
   const Clock::time_point model_start = Clock::now();
-  try {
-    model_.Forward(pool_, input, cache_, logits_.As<float>().data());
-  } catch (const std::exception& exception) {
-    FailStep(plan, exception.what());
-    return false;
-  } catch (...) {
-    FailStep(plan, "unknown exception");
+  const std::string failure =
+      ReasonOfFailure([&] { model_.Begin(pool_, input, cache_, flight.logits.data()); });
+  flight.model_seconds = SecondsBetween(model_start, Clock::now());
+  if (!failure.empty()) {
+    FailStep(flight, failure);
+    Report({});
+    return Begun::kFailed;
+  }
+  Launch(flight);
+  return Begun::kStep;
+}
+
+bool EngineCore::EndStep() {
+  Flight& flight = flights_[first_flight_];
+  const double draft_seconds = std::exchange(draft_seconds_, 0);
+  const Clock::time_point model_start = Clock::now();
+  const std::string failure = ReasonOfFailure([&] { model_.Finish(pool_); });
+  flight.model_seconds += SecondsBetween(model_start, Clock::now());
+  if (!failure.empty()) {
+    FailStep(flight, failure);
+    Land();
+    Report({});
     return false;
   }
-  const Clock::time_point model_end = Clock::now();
-  scheduler_.Commit();
-  if (!plan_.pooling) ComputePromptLogprobs(plan);
-
-  StepStats stats = StatsOf(plan);
-  for (const PlannedSlice& slice : plan.slices) {
+  StepStats stats;
+  stats.in_flight = num_in_flight_;
+  for (FlyingSlice& slice : flight.slices) {
+    slice.is_wanted = Scheduler::IsWanted(slice);
+    scheduler_.Commit(slice);
     const bool decodes = slice.samples && slice.num_tokens - slice.num_proposed == 1 &&
                          slice.first >= slice.sequence->num_prompt_tokens;
     if (!decodes) stats.prompt_tokens += slice.num_tokens;
   }
   if (plan_.pooling) {
-    Pool(plan);
+    Pool(flight);
   } else {
-    Sample(plan, stats);
+    ComputePromptLogprobs(flight);
+    Sample(flight, stats);
   }
-  stats.model_seconds = SecondsBetween(model_start, model_end);
-  stats.step_seconds = SecondsBetween(start, Clock::now());
+  const Clock::time_point now = Clock::now();
+  stats.step_seconds = SecondsBetween(std::max(flight.start, last_end_), now);
+  stats.model_seconds = std::min(flight.model_seconds, stats.step_seconds);
+  last_end_ = now;
+  const double seconds = stats.step_seconds - draft_seconds;
+  if (drafter_ != nullptr && stats.prompt_tokens == 0 && seconds > 0)
+    drafter_->LearnStep(std::ssize(flight.slices), stats.draft_tokens, seconds);
+  Land();
   Report(stats);
   return true;
+}
+
+// The scheduler's contract excludes it; should it be broken all the same, no request may hang.
+void EngineCore::FailUnschedulable() {
+  LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail",
+            scheduler_.num_waiting());
+  while (!requests_.empty()) {
+    FailRequest(*requests_.begin()->second,
+                {ErrorCode::kInternal, "the request could not be scheduled", ""});
+  }
+  on_failed_step_();
+  Report({});
+}
+
+void EngineCore::Launch(Flight& flight) {
+  ++num_in_flight_;
+  // Proposals are of a sequence whose last token is known, and so are some draws.
+  const bool keeps_tokens = flights_.size() > 1 && model_.takes_drawn_tokens() && !proposes();
+  for (FlyingSlice& slice : flight.slices) {
+    ActiveSequence& sequence = slice.active();
+    ++sequence.request->num_slices_in_flight;
+    slice.is_awaited = keeps_tokens && slice.samples && !flight.draws.empty() &&
+                       flight.draws[static_cast<size_t>(slice.first_logit)].is_wanted &&
+                       sequence.length() + 1 < sequence.max_total_tokens &&
+                       !DrawNeedsHistory(sequence.sampling);
+    if (!slice.is_awaited) continue;
+    ++sequence.num_drawn;
+    sequence.last_draw = static_cast<int32_t>(slice.first_logit);
+  }
+}
+
+void EngineCore::Land() {
+  Flight& flight = flights_[first_flight_];
+  for (const FlyingSlice& slice : flight.slices) --slice.active().request->num_slices_in_flight;
+  flight.slices.clear();
+  first_flight_ = (first_flight_ + 1) % flights_.size();
+  --num_in_flight_;
+}
+
+void EngineCore::ForgetFinished() {
+  std::erase_if(finished_, [](const auto& request) { return request->num_slices_in_flight == 0; });
+}
+
+void EngineCore::ForgetProposals(ActiveSequence& sequence) {
+  sequence.proposals = {};
+  sequence.draft = DraftSequence();
 }
 
 void EngineCore::ProposeTokens() {
   const int64_t num_running = scheduler_.num_running();
   int64_t room = plan_.scheduler.max_proposed_tokens - num_running;
   int64_t left = num_running;
+  // A draft's tokens take long: they are for those that the step decodes.
+  const int64_t most_jobs = scheduler_.MostDecodes();
+  draft_jobs_.clear();
   for (ScheduledSequence* scheduled : scheduler_.running()) {
     auto& sequence = static_cast<ActiveSequence&>(*scheduled);
     const auto num_tokens = static_cast<int64_t>(sequence.tokens.size());
-    sequence.proposed.clear();
     const int64_t share = room > 0 ? std::max<int64_t>(1, room / left) : 0;
     --left;
-    if (share == 0) sequence.proposals = {};
+    if (sequence.is_in_flight()) continue;  // with what was proposed before
+    sequence.proposed.clear();
+    if (share == 0) ForgetProposals(sequence);
     const Request& asked = sequence.request->request;
     if (share == 0 || sequence.num_computed != num_tokens - 1) continue;
-    proposer_->Propose(sequence.tokens, sequence.max_total_tokens, asked.cache_salt.empty(),
-                       std::min(share, sequence.max_total_tokens - num_tokens - 1),
+    const int64_t most = std::min(share, sequence.max_total_tokens - num_tokens - 1);
+    if (drafter_ != nullptr) {
+      if (most < 1 || std::ssize(draft_jobs_) == most_jobs) continue;
+      draft_jobs_.push_back({.history = {sequence.tokens, sequence.num_prompt_tokens},
+                             .sampling = &sequence.sampling,
+                             .cache_salt = sequence.cache_salt,
+                             .most = std::min<int64_t>(most, plan_.config.draft.num_tokens),
+                             .left = sequence.max_total_tokens - num_tokens,
+                             .state = &sequence.draft,
+                             .proposal = &sequence.proposed});
+      room -= draft_jobs_.back().most;
+      continue;
+    }
+    proposer_->Propose(sequence.tokens, sequence.max_total_tokens, asked.cache_salt.empty(), most,
                        sequence.proposals, sequence.proposed);
     room -= static_cast<int64_t>(sequence.proposed.size());
   }
+  if (!draft_jobs_.empty()) drafter_->Propose(most_jobs, draft_jobs_);
 }
 
 void EngineCore::LogPreemptions(const StepPlan& plan) const {
@@ -215,13 +358,13 @@ void EngineCore::LogPreemptions(const StepPlan& plan) const {
   }
 }
 
-StepInput EngineCore::BuildInput(const StepPlan& plan) {
+StepInput EngineCore::BuildInput(const StepPlan& plan, Flight& flight) {
   tokens_.clear();
   positions_.clear();
   slices_.clear();
   second_texts_.clear();
-  logit_rows_.clear();
-  first_logit_.clear();
+  flight.slices.clear();
+  flight.logit_rows.clear();
   for (const PlannedSlice& slice : plan.slices) {
     const ScheduledSequence& sequence = *slice.sequence;
     const int64_t first_row = static_cast<int64_t>(tokens_.size());
@@ -232,16 +375,13 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
       const auto length = static_cast<int32_t>(sequence.tokens.size());
       second_texts_.push_back(request.second_text.value_or(length));
     }
-    const auto begin = sequence.tokens.begin() + slice.first;
-    tokens_.insert(tokens_.end(), begin, begin + slice.num_tokens - slice.num_proposed);
-    tokens_.insert(tokens_.end(), sequence.proposed.begin(),
-                   sequence.proposed.begin() + slice.num_proposed);
-    for (int64_t i = 0; i < slice.num_tokens; ++i)
-      positions_.push_back(static_cast<int32_t>(slice.first + i));
-    first_logit_.push_back(static_cast<int32_t>(logit_rows_.size()));
+    AppendTokens(slice);
+    FlyingSlice& flying = flight.slices.emplace_back();
+    static_cast<PlannedSlice&>(flying) = slice;
+    flying.first_logit = std::ssize(flight.logit_rows);
     const auto [begin_row, end_row] = WantedRows(slice, first_row);
     for (int64_t row = begin_row; row < end_row; ++row)
-      logit_rows_.push_back(static_cast<int32_t>(row));
+      flight.logit_rows.push_back(static_cast<int32_t>(row));
   }
   const auto num_groups = static_cast<int64_t>(plan_.scheduler.groups.size());
   for (int64_t group = 1; group < num_groups; ++group) {
@@ -251,8 +391,23 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
       slices_.push_back(slice);
     }
   }
-  return {tokens_,    positions_,      slices_,       logit_rows_,
-          num_groups, PlanDraws(plan), second_texts_, AdaptersOf(plan)};
+  const std::span<TokenDraw> draws = PlanDraws(flight);
+  const auto words = draws.empty() ? std::span<const uint32_t>() : draw_planner_.words();
+  return {tokens_, positions_, slices_,       flight.logit_rows, num_groups,
+          draws,   words,      second_texts_, AdaptersOf(plan),  flight.maxima};
+}
+
+void EngineCore::AppendTokens(const PlannedSlice& slice) {
+  const auto& sequence = static_cast<const ActiveSequence&>(*slice.sequence);
+  const int64_t end = slice.first + slice.num_tokens - slice.num_proposed;
+  const int64_t known = std::min(end, std::ssize(sequence.tokens));
+  tokens_.insert(tokens_.end(), sequence.tokens.begin() + slice.first,
+                 sequence.tokens.begin() + known);
+  if (known < end) tokens_.push_back(-1 - sequence.last_draw);
+  tokens_.insert(tokens_.end(), sequence.proposed.begin(),
+                 sequence.proposed.begin() + slice.num_proposed);
+  for (int64_t i = 0; i < slice.num_tokens; ++i)
+    positions_.push_back(static_cast<int32_t>(slice.first + i));
 }
 
 std::span<const int32_t> EngineCore::AdaptersOf(const StepPlan& plan) {
@@ -276,43 +431,56 @@ std::pair<int64_t, int64_t> EngineCore::WantedRows(const PlannedSlice& slice,
   return {slice.samples ? end_row - 1 - slice.num_proposed : end_row, end_row};
 }
 
-std::span<TokenDraw> EngineCore::PlanDraws(const StepPlan& plan) {
-  draws_.clear();
+std::span<TokenDraw> EngineCore::PlanDraws(Flight& flight) {
+  flight.draws.clear();
   if (!model_.draws_tokens()) return {};
-  draws_.resize(logit_rows_.size());
-  bool any = false;
-  for (size_t i = 0; i < plan.slices.size(); ++i) {
-    const PlannedSlice& slice = plan.slices[i];
-    // Whether the next row is drawn from is known once this one is.
+  draw_jobs_.clear();
+  for (const FlyingSlice& slice : flight.slices) {
+    // What the next row is drawn with is known once this one's token is.
     if (!slice.samples || slice.all_rows || slice.num_proposed > 0) continue;
-    const auto& sequence = static_cast<const ActiveSequence&>(*slice.sequence);
-    const TokenHistory history{sequence.tokens, sequence.num_prompt_tokens};
-    if (!IsPlainDraw(sequence.sampling, history)) continue;
-    TokenDraw& draw = draws_[static_cast<size_t>(first_logit_[i])];
-    draw.is_wanted = true;
-    draw.settings = PlainDraw(sequence.sampling, history);
-    any = true;
+    ActiveSequence& sequence = slice.active();
+    draw_jobs_.push_back({.sequence = &sequence.sampling,
+                          .history = {sequence.tokens, sequence.num_prompt_tokens},
+                          .num_output_tokens = sequence.length() - sequence.num_prompt_tokens,
+                          .row = slice.first_logit});
   }
-  return any ? std::span(draws_) : std::span<TokenDraw>();
+  draw_planner_.Plan(pool_, draw_jobs_);
+  for (const DrawJob& job : draw_jobs_) {
+    if (!job.is_possible) continue;
+    flight.draws.resize(flight.logit_rows.size());
+    const auto row = static_cast<size_t>(job.row);
+    flight.draws[row] = {.is_wanted = true,
+                         .settings = job.settings,
+                         .extras = job.extras,
+                         .top = std::span(flight.tops)
+                                    .subspan(row * static_cast<size_t>(draw_limits_.top),
+                                             static_cast<size_t>(job.extras.num_top))};
+  }
+  return flight.draws;
 }
 
-std::span<const float> EngineCore::LogitsOf(int64_t index) const {
+std::span<const float> EngineCore::LogitsOf(const Flight& flight, int64_t index) const {
   const auto size = static_cast<size_t>(model_.config().spec.ResultSize());
-  return logits_.As<float>().subspan(static_cast<size_t>(index) * size, size);
+  return flight.logits.subspan(static_cast<size_t>(index) * size, size);
 }
 
-void EngineCore::Pool(const StepPlan& plan) {
+std::span<const float> EngineCore::MaximaOf(const Flight& flight, int64_t index) const {
+  if (flight.maxima.empty()) return {};
+  const auto size = static_cast<size_t>(MaximaOfRow(model_));
+  return flight.maxima.subspan(static_cast<size_t>(index) * size, size);
+}
+
+void EngineCore::Pool(const Flight& flight) {
   const Clock::time_point now = Clock::now();
-  for (size_t i = 0; i < plan.slices.size(); ++i) {
-    const PlannedSlice& slice = plan.slices[i];
-    auto& sequence = static_cast<ActiveSequence&>(*slice.sequence);
+  for (const FlyingSlice& slice : flight.slices) {
+    if (!slice.is_wanted) continue;
+    ActiveSequence& sequence = slice.active();
     ActiveRequest& request = *sequence.request;
-    if (request.ended) continue;
     // Row by row in the order of their positions: the sum does not depend on how they came.
     std::vector<double>& pooled = sequence.pooled;
     const auto [begin, end] = WantedRows(slice, 0);
     for (int64_t row = 0; row < end - begin; ++row) {
-      const std::span<const float> result = LogitsOf(first_logit_[i] + row);
+      const std::span<const float> result = LogitsOf(flight, slice.first_logit + row);
       pooled.resize(result.size());
       std::transform(result.begin(), result.end(), pooled.begin(), pooled.begin(), std::plus<>());
     }
@@ -329,18 +497,17 @@ void EngineCore::Pool(const StepPlan& plan) {
   }
 }
 
-void EngineCore::ComputePromptLogprobs(const StepPlan& plan) {
+void EngineCore::ComputePromptLogprobs(const Flight& flight) {
   prompt_jobs_.clear();
   prompt_results_.clear();
-  for (size_t i = 0; i < plan.slices.size(); ++i) {
-    const PlannedSlice& slice = plan.slices[i];
-    if (!slice.all_rows) continue;
-    auto& sequence = static_cast<ActiveSequence&>(*slice.sequence);
+  for (const FlyingSlice& slice : flight.slices) {
+    if (!slice.all_rows || !slice.is_wanted) continue;
+    ActiveSequence& sequence = slice.active();
     ActiveRequest& request = *sequence.request;
     for (int64_t row = 0; row < slice.num_tokens; ++row) {
       const int64_t next = slice.first + row + 1;  // the token whose logprob this row gives
       if (next >= sequence.num_prompt_tokens) break;
-      prompt_jobs_.push_back({LogitsOf(first_logit_[i] + row),
+      prompt_jobs_.push_back({LogitsOf(flight, slice.first_logit + row),
                               sequence.tokens[static_cast<size_t>(next)],
                               *request.request.sampling.prompt_logprobs,
                               {},
@@ -353,9 +520,9 @@ void EngineCore::ComputePromptLogprobs(const StepPlan& plan) {
   if (prompt_jobs_.empty()) return;
   sampler_.PromptLogprobs(pool_, prompt_jobs_);
   size_t job = 0;
-  for (const PlannedSlice& slice : plan.slices) {
-    if (!slice.all_rows) continue;
-    ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
+  for (const FlyingSlice& slice : flight.slices) {
+    if (!slice.all_rows || !slice.is_wanted) continue;
+    ActiveRequest& request = *slice.active().request;
     const int64_t rows =
         std::min(slice.num_tokens, slice.sequence->num_prompt_tokens - 1 - slice.first);
     for (int64_t row = 0; row < rows; ++row, ++job) {
@@ -368,19 +535,20 @@ void EngineCore::ComputePromptLogprobs(const StepPlan& plan) {
   }
 }
 
-void EngineCore::Sample(const StepPlan& plan, StepStats& stats) {
+void EngineCore::Sample(Flight& flight, StepStats& stats) {
   sampling_.clear();
-  for (size_t i = 0; i < plan.slices.size(); ++i) {
-    const PlannedSlice& slice = plan.slices[i];
-    auto& sequence = static_cast<ActiveSequence&>(*slice.sequence);
-    if (!slice.samples || sequence.request->ended) continue;
+  for (const FlyingSlice& slice : flight.slices) {
+    ActiveSequence& sequence = slice.active();
+    if (!slice.samples || !slice.is_wanted || sequence.request->ended) continue;
+    sequence.num_drawn -= slice.is_awaited ? 1 : 0;
     SampleJob& job = jobs_[sampling_.size()];
     job.is_drawn = false;
-    if (!draws_.empty()) {
-      const TokenDraw& draw = draws_[static_cast<size_t>(first_logit_[i])];
-      if (draw.is_wanted) SetDrawn(job, draw.token, draw.error);
+    job.sequence = &sequence.sampling;
+    if (!flight.draws.empty()) {
+      const TokenDraw& draw = flight.draws[static_cast<size_t>(slice.first_logit)];
+      if (draw.is_wanted) SetDrawn(job, draw.token, draw.error, draw.logprobs, draw.top);
     }
-    const int64_t logits = first_logit_[i] + (slice.all_rows ? slice.num_tokens - 1 : 0);
+    const int64_t logits = slice.first_logit + (slice.all_rows ? slice.num_tokens - 1 : 0);
     sampling_.push_back({&sequence, logits, slice.num_proposed});
     stats.drafts += slice.num_proposed > 0 ? 1 : 0;
     stats.draft_tokens += slice.num_proposed;
@@ -390,7 +558,8 @@ void EngineCore::Sample(const StepPlan& plan, StepStats& stats) {
     for (size_t i = 0; i < sampling_.size(); ++i) {
       const ActiveSequence& sequence = *sampling_[i].sequence;
       SampleJob& job = jobs_[i];
-      job.logits = LogitsOf(sampling_[i].logits + round);
+      job.logits = LogitsOf(flight, sampling_[i].logits + round);
+      job.maxima = MaximaOf(flight, sampling_[i].logits + round);
       job.sequence = &sampling_[i].sequence->sampling;
       job.history = {sequence.tokens, sequence.num_prompt_tokens};
       if (round > 0) job.is_drawn = false;
@@ -411,8 +580,12 @@ void EngineCore::Sample(const StepPlan& plan, StepStats& stats) {
         scheduler_.AcceptProposed(sequence);
         sampling_[num_verified++] = sampling;
       } else {
-        Proposer::Learn(static_cast<int>(sampling.num_proposed),
-                        static_cast<int>(round + (is_proposed ? 1 : 0)), sequence.proposals);
+        const auto num_proposed = static_cast<int>(sampling.num_proposed);
+        const auto num_accepted = static_cast<int>(round + (is_proposed ? 1 : 0));
+        if (drafter_ != nullptr)
+          drafter_->Learn(num_proposed, num_accepted, sequence.draft);
+        else
+          Proposer::Learn(num_proposed, num_accepted, sequence.proposals);
       }
     }
     sampling_.resize(num_verified);
@@ -491,8 +664,12 @@ void EngineCore::TakePrompt(ActiveRequest& request, Clock::time_point now, SinkU
 }
 
 void EngineCore::Report(StepStats stats) {
-  finished_.clear();
+  ForgetFinished();
+  const StepStats planned = std::exchange(planned_, {});
   if (observer_ != nullptr) {
+    stats.preemptions = planned.preemptions;
+    stats.prefix_queries = planned.prefix_queries;
+    stats.prefix_hits = planned.prefix_hits;
     stats.running = scheduler_.num_running();
     stats.waiting = scheduler_.num_waiting();
     stats.used_blocks = blocks_.num_held();
@@ -511,15 +688,13 @@ void EngineCore::Report(StepStats stats) {
   updates_.clear();
 }
 
-void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
-  LOG_ERROR("engine", "a step of {} sequences failed: {}", plan.slices.size(), reason);
-  // Removing sequences does not change the plan's slices.
-  for (const PlannedSlice& slice : plan.slices) {
-    ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
-    FailRequest(request, {ErrorCode::kInternal, "the step failed: " + reason, ""});
+void EngineCore::FailStep(const Flight& flight, const std::string& reason) {
+  LOG_ERROR("engine", "a step of {} sequences failed: {}", flight.slices.size(), reason);
+  for (const FlyingSlice& slice : flight.slices) {
+    if (!Scheduler::IsWanted(slice)) continue;
+    FailRequest(*slice.active().request, {ErrorCode::kInternal, "the step failed: " + reason, ""});
   }
   on_failed_step_();
-  Report(StatsOf(plan));
 }
 
 void EngineCore::FinishSequence(ActiveSequence& sequence) {
@@ -528,6 +703,7 @@ void EngineCore::FinishSequence(ActiveSequence& sequence) {
     proposer_->Remember(
         std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.num_prompt_tokens)));
   }
+  sequence.draft.blocks.Clear();
   scheduler_.Remove(sequence);
   --sequence.request->num_unfinished;
 }
@@ -569,6 +745,7 @@ void EngineCore::FinishRequest(ActiveRequest& request, FinishReason reason) {
   removed_.clear();
   for (const auto& sequence : request.sequences) {
     if (!std::exchange(sequence->finished, true)) removed_.push_back(sequence.get());
+    sequence->draft.blocks.Clear();
   }
   scheduler_.Remove(removed_);
   request.num_unfinished = 0;
@@ -579,14 +756,6 @@ void EngineCore::FinishRequest(ActiveRequest& request, FinishReason reason) {
   finished_.push_back(std::move(found->second));
   requests_.erase(found);
   if (on_end_) on_end_(request);
-}
-
-StepStats EngineCore::StatsOf(const StepPlan& plan) const {
-  StepStats stats;
-  stats.preemptions = static_cast<int64_t>(plan.preempted.size());
-  stats.prefix_queries = plan.prefix_queries;
-  stats.prefix_hits = plan.prefix_hits;
-  return stats;
 }
 
 void EngineCore::ReportIdle() {

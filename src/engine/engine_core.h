@@ -12,10 +12,12 @@
 #include "cache/block_pool.h"
 #include "cache/prefix_index.h"
 #include "engine/active_request.h"
+#include "engine/draft_proposer.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
+#include "sampler/draw_planner.h"
 #include "sampler/sampler.h"
 #include "scheduler/scheduler.h"
 #include "speculation/proposer.h"
@@ -23,13 +25,21 @@
 
 namespace sluice {
 
-// A step: propose tokens, plan, fill the arrays, Model::Forward, sample, append the tokens, finish
-// what has ended and free its blocks, report to the observer, then to the sinks. A sequence whose
-// sampled token is the one that was proposed samples the next one, too, from the row behind it: its
-// tokens are those that as many steps would have sampled. Everything a step needs is
-// allocated in the constructor; a step allocates only what it hands to the sinks. Thread safety:
-// one thread at a time. Ownership: owns the requests until they end; plan, model, cache, pool and
-// observer outlive it.
+// A step begins: propose tokens (those of a draft model are computed at once), plan, fill the
+// arrays, Model::Begin. It ends: Model::Finish, sample, append the tokens, finish what has ended
+// and free its blocks, report to the observer, then to the sinks. A sequence whose sampled token is
+// the one that was proposed samples the next one, too, from the row behind it: its tokens are those
+// that as many steps would have sampled.
+//
+// Between the two halves of a step others begin, up to Model::steps_in_flight() in all; they end in
+// the order in which they began. A sequence is in several where it has tokens for them: chunks of
+// its prompt, or a token that the model draws and keeps (Model::takes_drawn_tokens). Whatever
+// becomes of a sequence while it is in flight, it becomes at once: what the steps compute of it is
+// dropped.
+//
+// Everything a step needs is allocated in the constructor; a step allocates only what it hands to
+// the sinks. Thread safety: one thread at a time. Ownership: owns the requests until they have
+// ended and are in no step; plan, model, cache, pool and observer outlive it.
 class EngineCore {
  public:
   // Called when a request has ended, before its sink is told.
@@ -37,11 +47,13 @@ class EngineCore {
   // Called when a step has failed, before the sinks of its requests are told.
   using OnFailedStep = std::function<void()>;
 
-  // kResourceExhausted if the system refuses the memory of the logits. `observer` may be null.
+  // kResourceExhausted if the system refuses the memory of the logits. `observer` may be null, and
+  // so may `draft`, the model of plan.draft, where there is none.
   static Result<std::unique_ptr<EngineCore>> Create(const EnginePlan& plan, Model& model,
                                                     KvCache& cache, ThreadPool& pool,
                                                     EngineObserver* observer, OnEnd on_end,
-                                                    OnFailedStep on_failed_step);
+                                                    OnFailedStep on_failed_step,
+                                                    Model* draft = nullptr);
 
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
@@ -52,12 +64,14 @@ class EngineCore {
   void Abort(RequestHandle handle);
   // Ends the sequence as kStop; its siblings continue. Unknown or ended ones are ignored.
   void StopSequence(RequestHandle handle, int sequence);
-  // Ends every sequence as kAbort and tells the sinks.
+  // Ends every sequence as kAbort and tells the sinks; then waits for the steps in flight.
   void AbortAll();
   bool ResetPrefixCache();
 
-  bool has_work() const { return !requests_.empty(); }
-  // Runs a step. False if it failed; the sinks of its requests have then received OnError.
+  bool has_work() const { return !requests_.empty() || num_in_flight_ > 0; }
+  int num_in_flight() const { return num_in_flight_; }
+  // Begins steps until as many are in flight as may be, then ends the first of them. False if one
+  // failed; the sinks of its requests have then received OnError. REQUIRES: has_work().
   bool Step();
   // Reports the present state to the observer, without a step: for when the engine becomes idle.
   void ReportIdle();
@@ -66,6 +80,8 @@ class EngineCore {
   Status CheckInvariant() const { return scheduler_.CheckInvariant(); }
   const BlockPool& pool() const { return blocks_; }
   const Scheduler& scheduler() const { return scheduler_; }
+  // Null where no draft model proposes.
+  const DraftProposer* drafter() const { return drafter_.get(); }
 
  private:
   // What the sinks receive of the step, after the observer.
@@ -78,34 +94,74 @@ class EngineCore {
     SequenceUpdate update;
   };
 
-  EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
-             EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step, Buffer logits);
+  // A slice of a step in flight.
+  struct FlyingSlice : PlannedSlice {
+    int64_t first_logit = 0;  // index of its first wanted row
+    bool is_awaited = false;  // its token is drawn, and counts in the sequence's num_drawn
+    bool is_wanted = true;    // once the step is done: Scheduler::IsWanted
+    ActiveSequence& active() const { return static_cast<ActiveSequence&>(*sequence); }
+  };
+  // What is kept of a step until it ends.
+  struct Flight {
+    std::vector<FlyingSlice> slices;      // [max_num_seqs]
+    std::vector<int32_t> logit_rows;      // [max_logit_rows]
+    std::vector<TokenDraw> draws;         // likewise, where the model draws tokens; empty: no row
+    std::vector<kernels::TopLogit> tops;  // what those tell of
+    std::span<float> logits;              // [max_logit_rows, result size]
+    std::span<float> maxima;              // of the logits' blocks, where the model finds them
+    Clock::time_point start{};
+    double model_seconds = 0;  // so far
+  };
+  enum class Begun { kStep, kNothing, kFailed };
 
+  EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
+             EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step, Buffer logits,
+             std::unique_ptr<DraftProposer> drafter);
+
+  // kNothing where no sequence has tokens for another step.
+  Begun BeginStep();
+  // Ends the step that began first. False if it failed.
+  bool EndStep();
+  void FailUnschedulable();
+
+  bool proposes() const { return proposer_ != nullptr || drafter_ != nullptr; }
+  // For sequences that are not in flight.
   void ProposeTokens();
+  // What was proposed for the sequence is forgotten, and its blocks of the draft are free.
+  void ForgetProposals(ActiveSequence& sequence);
   void LogPreemptions(const StepPlan& plan) const;
-  StepInput BuildInput(const StepPlan& plan);
+  // Fills the step's arrays.
+  StepInput BuildInput(const StepPlan& plan, Flight& flight);
+  // Those of a sequence's slice, as the step computes them.
+  void AppendTokens(const PlannedSlice& slice);
   // The slot of each slice's adapter; empty where none has one.
   std::span<const int32_t> AdaptersOf(const StepPlan& plan);
   // Those of a slice's rows whose results are wanted: [first, last) of the step's.
   std::pair<int64_t, int64_t> WantedRows(const PlannedSlice& slice, int64_t first_row) const;
-  // Selects the rows whose tokens the model draws: those whose logits are not needed otherwise.
-  std::span<TokenDraw> PlanDraws(const StepPlan& plan);
-  std::span<const float> LogitsOf(int64_t index) const;
+  // Selects the rows whose tokens the model draws, and says what is to be done to them before.
+  std::span<TokenDraw> PlanDraws(Flight& flight);
+  // The step is in flight: its requests stay, and sequences go on behind tokens that it draws.
+  void Launch(Flight& flight);
+  // The first one in flight is no more.
+  void Land();
+  std::span<const float> LogitsOf(const Flight& flight, int64_t index) const;
+  std::span<const float> MaximaOf(const Flight& flight, int64_t index) const;
   // Adds the rows of the step to the vectors of their prompts, and ends the requests of which that
   // was the last.
-  void Pool(const StepPlan& plan);
-  void ComputePromptLogprobs(const StepPlan& plan);
+  void Pool(const Flight& flight);
+  void ComputePromptLogprobs(const Flight& flight);
   // Samples and appends tokens; continues with the sequences whose token was the proposed one.
-  void Sample(const StepPlan& plan, StepStats& stats);
+  void Sample(Flight& flight, StepStats& stats);
   // Appends the sampled token and finishes the sequence where the token ends it. False if there was
   // no token. `entry`: the sequence's index in `updates_`, -1 where it has none yet.
   bool AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::time_point now, int64_t& entry);
-  void FailStep(const StepPlan& plan, const std::string& reason);
-  // The statistics that follow from the plan alone; they are reported for failed steps too.
-  StepStats StatsOf(const StepPlan& plan) const;
+  void FailStep(const Flight& flight, const std::string& reason);
+  // Those that are in no step any more.
+  void ForgetFinished();
   // What is known of the prompt, once a request.
   static void TakePrompt(ActiveRequest& request, Clock::time_point now, SinkUpdate& entry);
-  // Reports the step and the present state to the observer, then `updates_` to the sinks.
+  // Reports the step, what was planned since the last one, and the present state to the observer,
+  // then `updates_` to the sinks.
   void Report(StepStats stats);
 
   // Why the token just appended ends the sequence, if it does.
@@ -128,23 +184,34 @@ class EngineCore {
   OnFailedStep on_failed_step_;
   BlockPool blocks_;
   std::unique_ptr<PrefixIndex> index_;
-  std::unique_ptr<Proposer> proposer_;  // null: nothing is proposed
+  // At most one of them; without any nothing is proposed.
+  std::unique_ptr<Proposer> proposer_;
+  std::unique_ptr<DraftProposer> drafter_;
   Scheduler scheduler_;
   Sampler sampler_;
+  const DrawLimits draw_limits_;
+  DrawPlanner draw_planner_;
   std::unordered_map<RequestHandle, std::unique_ptr<ActiveRequest>> requests_;
-  std::vector<std::unique_ptr<ActiveRequest>> finished_;  // destroyed when nothing refers to them
+  std::vector<std::unique_ptr<ActiveRequest>> finished_;  // until nothing refers to them
   std::vector<ScheduledSequence*> removed_;               // by FinishRequest
 
-  // The arrays of a step.
-  Buffer logits_;                                // [max_logit_rows, result size] F32
+  Buffer logits_;                // of all flights, F32, and behind them their maxima
+  std::vector<Flight> flights_;  // used in turn
+  size_t first_flight_ = 0;      // the one that began first
+  int num_in_flight_ = 0;
+  Clock::time_point last_end_{};  // of a step
+  StepStats planned_;             // of plans that were not reported yet
+  double draft_seconds_ = 0;      // since a step ended
+
+  // The arrays of the step that begins.
   std::vector<int32_t> tokens_, positions_;      // [max_num_batched_tokens]
   std::vector<kernels::AttentionSlice> slices_;  // [groups, max_num_seqs]
   std::vector<int32_t> second_texts_;            // [max_num_seqs]
   std::vector<int32_t> adapters_;                // by slice: slot or -1, where adapters are served
-  std::vector<int32_t> logit_rows_;              // [max_logit_rows]
-  std::vector<int32_t> first_logit_;             // by slice: index into logit_rows_
-  std::vector<TokenDraw> draws_;                 // likewise, where the model draws tokens
-  std::vector<SampleJob> jobs_;                  // [max_num_seqs]
+  std::vector<DraftProposer::Job> draft_jobs_;   // [max_proposed_tokens]
+  std::vector<DrawJob> draw_jobs_;               // [max_num_seqs]
+  // The arrays of the step that ends.
+  std::vector<SampleJob> jobs_;  // [max_num_seqs]
   struct Sampling {
     ActiveSequence* sequence = nullptr;
     int64_t logits = 0;        // index of its first row

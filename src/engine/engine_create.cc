@@ -18,6 +18,7 @@
 #include "kernels/dispatch.h"
 #include "models/device/device_model.h"
 #include "models/parallel_model.h"
+#include "models/workspace.h"
 
 namespace sluice {
 namespace {
@@ -114,7 +115,8 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   info.end_tokens = EndTokens(model, generation);
   info.max_model_len = plan.max_model_len;
   info.max_num_seqs = plan.scheduler.max_num_seqs;
-  info.num_speculative_tokens = plan.config.speculation.num_tokens;
+  info.num_speculative_tokens =
+      std::max(plan.config.speculation.num_tokens, plan.config.draft.num_tokens);
   info.max_num_batched_tokens = plan.scheduler.max_num_batched_tokens;
   info.num_engines = plan.num_engines;
   info.first_engine = plan.config.first_engine;
@@ -207,20 +209,33 @@ Status LoadAlone(const EnginePlan& plan, const ModelConfig& model, const kernels
   return AllocateCache(plan, layout, parts);
 }
 
-// Those that the server starts with.
-Status LoadAdapters(const EnginePlan& plan, EngineLoop::Parts& parts) {
-  LoraSlots* const slots = parts.model->lora();
-  if (slots == nullptr) return {};
+// The model that proposes tokens, whose steps run on the threads of the first rank.
+Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, std::unique_ptr<Model>& draft) {
+  if (!plan.draft) return {};
+  const std::filesystem::path& folder = plan.config.draft.folder;
+  auto loaded = LoadModel(pool, folder, plan.draft->model, plan.draft->options);
+  if (!loaded) {
+    return tl::unexpected(
+        std::move(loaded).error().In(fmt::format("the draft model in {}", folder.string())));
+  }
+  draft = *std::move(loaded);
+  return {};
+}
+
+// Those that the server starts with; null where none are served.
+Result<std::shared_ptr<Adapters>> LoadAdapters(const EnginePlan& plan, Model& model) {
+  std::shared_ptr<LoraStore> slots = model.lora();
+  if (slots == nullptr) return nullptr;
   const AdapterSettings& settings = plan.config.adapters;
-  parts.adapters = std::make_unique<Adapters>(*slots, settings.max_loras);
+  auto adapters = std::make_shared<Adapters>(std::move(slots), settings.max_loras);
   for (const AdapterSource& source : settings.modules) {
-    const Status added = parts.adapters->Add(source, /*replace=*/false);
+    const Status added = adapters->Add(source, /*replace=*/false);
     if (added) continue;
     Error error = added.error();
     error.param = "lora_modules";
     return tl::unexpected(std::move(error).In(fmt::format("LoRA adapter '{}'", source.name)));
   }
-  return {};
+  return adapters;
 }
 
 ParallelOptions ParallelOptionsOf(const EnginePlan& plan, const Devices& devices) {
@@ -248,6 +263,15 @@ Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadPro
   parts.model = std::move(share.model);
   parts.cache = std::move(share.cache);
   return {};
+}
+
+// None where no draft model is asked for.
+Result<std::optional<ModelConfig>> ReadDraftConfig(const DraftConfig& draft) {
+  if (!draft.is_given()) return std::optional<ModelConfig>();
+  auto read = LoadModelConfig(draft.folder, {}, {.weights = draft.quantization, .head = ""});
+  if (read) return std::optional(*std::move(read));
+  return tl::unexpected(
+      std::move(read).error().In(fmt::format("the draft model in {}", draft.folder.string())));
 }
 
 void TellPlan(const EnginePlan& plan, const Engine::Hooks& hooks) {
@@ -287,12 +311,19 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
     RETURN_IF_ERROR(plan.ranks.num_ranks() > 1
                         ? LoadRanks(loading, model, hooks.load_progress, loaded)
                         : LoadAlone(loading, model, layout, hooks.load_progress, loaded));
+    RETURN_IF_ERROR(LoadDraft(plan, *loaded.pool, loaded.draft));
     for (int i = 0; i < count; ++i) {
-      RETURN_IF_ERROR(ShareLoaded(plan, *loaded.model, layout,
-                                  ThreadsOfEngine(plan.ranks, i, count),
-                                  parts[static_cast<size_t>(i)]));
+      EngineLoop::Parts& own = parts[static_cast<size_t>(i)];
+      RETURN_IF_ERROR(
+          ShareLoaded(plan, *loaded.model, layout, ThreadsOfEngine(plan.ranks, i, count), own));
+      if (loaded.draft != nullptr) {
+        ASSIGN_OR_RETURN(own.draft, loaded.draft->Share(*own.pool));
+      }
     }
   }
+  ASSIGN_OR_RETURN(const std::shared_ptr<Adapters> adapters,
+                   LoadAdapters(plan, *parts.front().model));
+  for (EngineLoop::Parts& mine : parts) mine.adapters = adapters;
   std::vector<std::unique_ptr<Engine>> engines;
   for (int i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(engines.emplace_back(),
@@ -307,6 +338,7 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
 Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const ModelConfig& model,
                                                   const GenerationConfig& generation,
+                                                  const std::optional<PoolingConfig>& pooling,
                                                   const Engine::Hooks& hooks) {
   if (config.device == DeviceChoice::kCuda || config.device == DeviceChoice::kEmulated) {
     return Fail(ErrorCode::kUnsupported,
@@ -318,13 +350,13 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                 "several servers behind a balancer",
                 "data_parallel_size");
   }
-  if (config.adapters.enabled) {
+  if (config.draft.is_given()) {
     return Fail(ErrorCode::kUnsupported,
-                "LoRA adapters are served by one process, not yet by ranks: leave --enable-lora or "
-                "the ranks out",
-                "enable_lora");
+                "a draft model proposes within one process, not yet before ranks that are "
+                "processes: use method ngram or suffix, or leave the ranks out",
+                "speculative_config");
   }
-  ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model));
+  ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model, pooling));
   TellPlan(plan, hooks);
   EngineLoop::Parts parts;
   ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
@@ -336,6 +368,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   ParallelShare lead = process->TakeLead();
   parts.model = std::move(lead.model);
   parts.cache = std::move(lead.cache);
+  ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
   return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
                            ObserverOf(hooks, 0));
 }
@@ -351,7 +384,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
                    ResolvePooling(config.pooling, config.model_folder, model_config));
   ASSIGN_OR_RETURN(const GenerationConfig generation,
                    LoadGenerationConfig(config.GenerationConfigFolder()));
-  if (hooks.processes != nullptr) return CreateOnProcesses(config, model_config, generation, hooks);
+  if (hooks.processes != nullptr)
+    return CreateOnProcesses(config, model_config, generation, pooling, hooks);
   EngineLoop::Parts parts;
   ASSIGN_OR_RETURN(parts.devices, ChooseDevices(config));
   const Device* const device = parts.devices.empty() ? nullptr : parts.devices.front().get();
@@ -363,6 +397,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   }
   if (!config.load_quantization.empty())
     LOG_INFO("models", "weights: {}", model_config.scheme->Name());
+  ASSIGN_OR_RETURN(const std::optional<ModelConfig> draft, ReadDraftConfig(config.draft));
   const MemoryLimits host = ReadMemoryLimits();
   MemoryLimits memory = host;
   PlanModelFunction plan_model = PlanModel;
@@ -373,17 +408,13 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
                              config.pipeline_parallel_size);
     };
   }
-  ASSIGN_OR_RETURN(
-      EnginePlan plan,
-      PlanEngine(config, model_config, memory, DetectTopology(), plan_model,
-                 device != nullptr ? &device->info() : nullptr, host, std::move(pooling)));
+  ASSIGN_OR_RETURN(EnginePlan plan,
+                   PlanEngine(config, model_config, memory, DetectTopology(), plan_model,
+                              device != nullptr ? &device->info() : nullptr, host,
+                              std::move(pooling), draft ? &*draft : nullptr));
   TellPlan(plan, hooks);
 
-  kernels::KvLayout layout;
-  layout.num_kv_heads = static_cast<int>(model_config.num_key_value_heads);
-  layout.head_dim = static_cast<int>(model_config.head_dim);
-  layout.block_size = config.block_size;
-  layout.type = plan.kv_type;
+  const kernels::KvLayout layout = KvLayoutOf(model_config, ModelOptionsOf(plan));
   EngineInfo info = InfoOf(plan, model_config, generation, device);
   if (plan.num_engines > 1) return CreateReplicas(plan, model_config, layout, info, hooks);
 
@@ -398,7 +429,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   } else {
     RETURN_IF_ERROR(LoadAlone(plan, model_config, layout, progress, parts));
   }
-  RETURN_IF_ERROR(LoadAdapters(plan, parts));
+  RETURN_IF_ERROR(LoadDraft(plan, *parts.pool, parts.draft));
+  ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
   if (device != nullptr) RETURN_IF_ERROR(WarmUpDevices(plan, parts));
   return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
                            ObserverOf(hooks, 0));

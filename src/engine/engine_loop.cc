@@ -32,7 +32,7 @@ Result<std::unique_ptr<Engine>> EngineLoop::Start(Parts parts, EngineInfo info, 
                    EngineCore::Create(
                        loop->plan_, *loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool,
                        observer, [self](const ActiveRequest& request) { self->OnEnd(request); },
-                       [self] { self->OnFailedStep(); }));
+                       [self] { self->OnFailedStep(); }, loop->parts_.draft.get()));
   loop->thread_ = std::thread([self] { self->Run(); });
   return std::unique_ptr<Engine>(std::move(loop));
 }
@@ -60,9 +60,9 @@ EngineLoop::Load EngineLoop::LoadOf(const Request& request) {
           static_cast<int64_t>(request.prompt.size()) * request.num_sequences};
 }
 
-Result<RequestHandle> EngineLoop::Reserve(const Load& load, bool continues_answer) {
+Result<RequestHandle> EngineLoop::Reserve(const Load& load, bool was_accepted) {
   const MutexLock lock(mutex_);
-  const bool may_finish = continues_answer && !stopping_ && Now() < drain_deadline_.load();
+  const bool may_finish = was_accepted && !stopping_ && Now() < drain_deadline_.load();
   if (shutting_down_ && !may_finish)
     return Fail(ErrorCode::kUnavailable, "the server is shutting down");
   const LoopLimits& most = plan_.config.loop;
@@ -108,7 +108,7 @@ Result<RequestHandle> EngineLoop::Submit(Request request) {
                             request.num_sequences, request.prompt.size()),
                 "n");
   }
-  ASSIGN_OR_RETURN(const RequestHandle handle, Reserve(load, request.continues_answer));
+  ASSIGN_OR_RETURN(const RequestHandle handle, Reserve(load, request.was_accepted));
   const bool siblings_wait = (plan_.config.enable_prefix_caching && request.use_prefix_cache) ||
                              request.sampling.prompt_logprobs.has_value();
   const uint64_t seed = request.default_seed.value_or(DefaultSeed(base_seed_, handle));
@@ -234,6 +234,7 @@ void EngineLoop::Run() {
   NoteProgress();
   parts_.pool->PinCaller();
   parts_.model->PrepareThread(*parts_.pool);
+  if (parts_.draft != nullptr) parts_.draft->PrepareThread(*parts_.pool);
   std::vector<Command> commands;
   bool running = true;
   while (running) {

@@ -31,8 +31,10 @@ class EngineLoop final : public Engine {
     std::unique_ptr<DevicePool> device_pool;       // memory of the one device
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Model> model;
+    std::unique_ptr<Model> draft;  // of plan.draft; null: no model proposes tokens
     std::unique_ptr<KvCache> cache;
-    std::unique_ptr<Adapters> adapters;  // in the model's slots; null: none are served
+    // In the model's slots, of all engines that share it; null: none are served.
+    std::shared_ptr<Adapters> adapters;
   };
   // `observer` may be null.
   static Result<std::unique_ptr<Engine>> Start(Parts parts, EngineInfo info, EnginePlan plan,
@@ -74,7 +76,7 @@ class EngineLoop final : public Engine {
 
   EngineLoop(Parts parts, EngineInfo info, EnginePlan plan);
   // Counts a request as unfinished, or refuses it.
-  Result<RequestHandle> Reserve(const Load& load, bool continues_answer);
+  Result<RequestHandle> Reserve(const Load& load, bool was_accepted);
   void Release(const Load& load);
   void Run();
   // Waits until there is something to do, then takes the queue. False when the engine ends.

@@ -9,8 +9,12 @@
 #include "cache/block_counts.h"
 #include "checkpoint/scheme.h"
 #include "engine/engine.h"
+#include "engine/plan_draft.h"
+#include "kernels/block_maxima.h"
 #include "models/encoder/encoder_spec.h"
+#include "models/lora_adapter.h"
 #include "models/shard.h"
+#include "models/workspace.h"
 #include "sampler/sampler.h"
 #include "speculation/proposer.h"
 
@@ -188,6 +192,29 @@ StepDefaults StepDefaultsOf(const EnginePlan& plan) {
   return {1024, plan.memory.total_bytes >= 160 * kGiB ? 16384 : 8192, 128};
 }
 
+// How many steps are in flight at a time.
+void PlanFlights(EnginePlan& plan) {
+  SchedulerLimits& step = plan.scheduler;
+  if (!plan.on_device()) {
+    step.num_stages = step.steps_in_flight = plan.ranks.num_stages * plan.config.process_stages;
+    if (plan.config.async_scheduling)
+      plan.notes.push_back(
+          "async_scheduling changes nothing on a CPU, which computes what it plans");
+    return;
+  }
+  if (!plan.config.async_scheduling) return;
+  if (plan.ranks.num_ranks() > 1) {
+    plan.warnings.push_back(
+        "async_scheduling: devices of several ranks compute one step after the other");
+  } else if (plan.config.speculates()) {
+    plan.warnings.push_back(
+        "async_scheduling: steps are computed one after the other, as speculative_config proposes "
+        "from the tokens of the last one; leave one of the two out");
+  } else {
+    step.steps_in_flight = 2;
+  }
+}
+
 // The limits of a step, but for what depends on the context's length.
 Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   const EngineConfig& config = plan.config;
@@ -222,11 +249,11 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   step.chunked_prefill = config.enable_chunked_prefill;
   step.long_prefill_token_threshold = config.long_prefill_token_threshold;
   step.policy = config.scheduling_policy;
+  PlanFlights(plan);
   step.max_prompt_logit_rows = std::clamp<int64_t>(
       kPromptLogitBytes / std::max<int64_t>(1, model.vocab_size * int64_t{sizeof(float)}), 32, 256);
   step.max_num_seqs = config.max_num_seqs.value_or(defaults.max_num_seqs);
-  if (config.speculation.method != SpeculationConfig::Method::kNone)
-    step.max_proposed_tokens = defaults.max_proposed_tokens;
+  if (config.speculates()) step.max_proposed_tokens = defaults.max_proposed_tokens;
   step.max_num_batched_tokens = config.max_num_batched_tokens.value_or(
       std::max(defaults.max_num_batched_tokens, step.max_num_seqs));
   if (step.max_num_seqs > kMost || step.max_num_batched_tokens > kMost) {
@@ -279,21 +306,20 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
                                               "decoders: leave --enable-lora out",
                                               model.architecture));
   }
-  if (plan.config.data_parallel_size > 1) {
-    return Invalid("data_parallel_size",
-                   "LoRA adapters are served by one engine: leave --data-parallel-size out, or run "
-                   "several servers behind a balancer");
-  }
   if (asked.max_cpu_loras && *asked.max_cpu_loras < asked.max_loras) {
     return Invalid("max_cpu_loras",
                    fmt::format("max_cpu_loras ({}) must be greater than or equal to max_loras ({})",
                                *asked.max_cpu_loras, asked.max_loras));
   }
-  RETURN_IF_ERROR(TakeOneRank("a model with LoRA adapters", plan));
   plan.lora.num_slots = static_cast<int>(asked.max_cpu_loras.value_or(
       std::max(asked.max_loras, static_cast<int64_t>(asked.modules.size()))));
   plan.lora.max_rank = asked.max_rank;
   plan.lora.target_modules = asked.target_modules;
+  const auto is_experts = [](const std::string& name) { return name == "experts"; };
+  plan.lora.experts =
+      std::any_of(asked.target_modules.begin(), asked.target_modules.end(), is_experts) ||
+      std::any_of(asked.modules.begin(), asked.modules.end(),
+                  [](const AdapterSource& source) { return ChangesExperts(source.path); });
   plan.lora.type = asked.dtype.value_or(plan.dtype);
   if (plan.lora.type == ElementType::kF16) {
     plan.lora.type = ElementType::kBF16;
@@ -302,14 +328,14 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
   return {};
 }
 
-Status PlanPooling(EnginePlan& plan) {
-  if (plan.on_device()) {
-    return Invalid("runner", fmt::format("models that pool are computed on a CPU, not yet on {}: "
-                                         "say --device cpu",
-                                         plan.device_name));
+Status PlanPooling(const ModelConfig& model, EnginePlan& plan) {
+  if (plan.on_device() && IsEncoder(model.architecture)) {
+    return Invalid("device", fmt::format("{} is an encoder, which is computed on a CPU, not yet on "
+                                         "{}: say --device cpu",
+                                         model.architecture, plan.device_name));
   }
   SchedulerLimits& step = plan.scheduler;
-  if (plan.config.speculation.method != SpeculationConfig::Method::kNone) {
+  if (plan.config.speculates()) {
     return Invalid("speculative_config",
                    "speculation is for models that generate: leave --speculative-config out");
   }
@@ -362,8 +388,9 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   plan.workspace_bytes = memory.workspace_bytes;
   plan.adapter_bytes = memory.lora_bytes;
   if (!plan.on_device()) {  // A device's own logits are part of its workspace.
+    const int64_t logits = model.spec.ResultSize() + kernels::NumMaxima(model.vocab_size);
     plan.workspace_bytes +=
-        plan.max_logit_rows() * model.spec.ResultSize() * int64_t{sizeof(float)} +
+        plan.scheduler.steps_in_flight * plan.max_logit_rows() * logits * int64_t{sizeof(float)} +
         Sampler::ScratchBytes(model.vocab_size, threads.front().num_threads);
     const SpeculationConfig& speculation = config.speculation;
     plan.workspace_bytes += Proposer::SharedBytes(speculation) +
@@ -371,6 +398,7 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
                                 Proposer::SequenceBytes(speculation, plan.max_model_len);
   }
   plan.workspace_bytes *= plan.num_engines;
+  if (plan.draft) RETURN_IF_ERROR(PlanDraftBytes(plan_model, threads.front().num_threads, plan));
   plan.kv_groups = memory.kv_groups;
   plan.kv_bytes_per_block = memory.kv_bytes_per_group_block;
   plan.scheduler.groups = plan.kv_groups.spans;
@@ -419,6 +447,20 @@ int64_t KvBudget(const EnginePlan& plan) {
   return std::min(plan.memory.available_bytes / 4, rest - rest / 8);
 }
 
+// What an engine's KV cache of `budget` bytes lies beside.
+std::string Neighbours(const EnginePlan& plan) {
+  if (plan.config.num_blocks_override) return "";
+  if (plan.config.kv_cache_bytes) {
+    return plan.draft ? fmt::format(" beside {} of the draft model's", Bytes(plan.draft->kv_bytes))
+                      : "";
+  }
+  return fmt::format(
+      " beside {} of weights{} {} of workspace{}", Bytes(plan.weight_bytes),
+      plan.draft ? "," : " and", Bytes(plan.workspace_bytes),
+      plan.draft ? fmt::format(" and {} of the draft model", Bytes(plan.draft->total_bytes()))
+                 : "");
+}
+
 tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
   const EngineConfig& config = plan.config;
   const int64_t needed = MostBlocks(plan.scheduler, plan.max_model_len) * plan.kv_bytes_per_block;
@@ -428,16 +470,12 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
                        : config.kv_cache_bytes                         ? "kv_cache_memory_bytes"
                        : config.memory_utilization || plan.on_device() ? "gpu_memory_utilization"
                                                                        : "kv_cache_memory_bytes";
-  const bool is_outright = config.kv_cache_bytes || config.num_blocks_override;
-  const std::string beside =
-      is_outright ? ""
-                  : fmt::format(" beside {} of weights and {} of workspace",
-                                Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes));
   std::vector<std::string> remedies;
   if (most >= 2) remedies.push_back(fmt::format("lower max_model_len to at most {}", most));
   if (plan.num_engines * needed + plan.fixed_bytes() <= plan.memory.available_bytes)
     remedies.push_back(fmt::format("raise {}", option));
   if (plan.num_engines > 1) remedies.emplace_back("lower data_parallel_size");
+  if (plan.draft) remedies.emplace_back("leave the draft model out");
   if (remedies.empty())
     remedies = {"use a smaller model", "lower max_num_batched_tokens and max_num_seqs"};
   return Fail(
@@ -447,7 +485,7 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
           "available for it{}{}; {}",
           plan.max_model_len, Bytes(needed), Bytes(std::max<int64_t>(0, budget)),
           plan.num_engines == 1 ? "" : fmt::format(" in each of {} engines", plan.num_engines),
-          beside, fmt::join(remedies, ", or ")),
+          Neighbours(plan), fmt::join(remedies, ", or ")),
       "max_model_len");
 }
 
@@ -478,21 +516,26 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   }
   const int64_t fixed = plan.fixed_bytes();
   if (fixed >= plan.memory.available_bytes) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("the weights take {} and the workspace {}, but only {} of memory is "
-                            "free{}. Use a smaller model{}",
-                            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes),
-                            Bytes(plan.memory.available_bytes), LimitNote(plan.memory),
-                            plan.workspace_bytes > plan.weight_bytes
-                                ? ", or lower max_num_batched_tokens and max_num_seqs"
-                            : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
-                                                              : ""),
-                "model");
+    return Fail(
+        ErrorCode::kResourceExhausted,
+        fmt::format(
+            "the weights take {} and the workspace {}{}, but only {} of memory is "
+            "free{}. Use a smaller model{}{}",
+            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes),
+            plan.draft ? fmt::format(", the draft model {}", Bytes(plan.draft->total_bytes())) : "",
+            Bytes(plan.memory.available_bytes), LimitNote(plan.memory),
+            plan.draft ? ", or no draft model" : "",
+            plan.workspace_bytes > plan.weight_bytes
+                ? ", or lower max_num_batched_tokens and max_num_seqs"
+            : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
+                                              : ""),
+        "model");
   }
   int64_t budget = KvBudget(plan) / plan.num_engines;
   if (config.num_blocks_override) {
     budget = *config.num_blocks_override * plan.kv_bytes_per_block * plan.kv_groups.num_groups();
   }
+  if (plan.draft) PlanDraftCache(budget, plan);
   int64_t blocks = std::max<int64_t>(0, budget) / plan.kv_bytes_per_block;
   const bool outright = config.kv_cache_bytes || config.num_blocks_override;
   if (MostBlocks(plan.scheduler, plan.max_model_len) > blocks) {
@@ -521,10 +564,12 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
     return Fail(
         ErrorCode::kResourceExhausted,
         fmt::format(
-            "{} of weights, {} of workspace, {} of KV cache and {} for requests "
+            "{} of weights, {} of workspace, {} of KV cache{} and {} for requests "
             "are more than the {} of memory that is free; "
             "lower {}",
             Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes), Bytes(plan.kv_bytes),
+            plan.draft ? fmt::format(", {} of the draft model", Bytes(plan.draft->total_bytes()))
+                       : "",
             Bytes(plan.on_device() ? 0 : plan.request_bytes), Bytes(plan.memory.available_bytes),
             config.num_blocks_override ? "num_gpu_blocks_override" : "kv_cache_memory_bytes"),
         config.num_blocks_override ? "num_gpu_blocks_override" : "kv_cache_memory_bytes");
@@ -558,6 +603,7 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
   options.allow_nonfinite = config.allow_nonfinite;
   options.dummy_seed = config.seed;
   options.batch_invariant = config.batch_invariant;
+  options.fast_accumulation = config.fast_accumulation;
   options.kv_type = plan.kv_type;
   options.activation_format = config.activation_format;
   options.block_size = config.block_size;
@@ -572,7 +618,8 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
                               const PlanModelFunction& plan_model, const DeviceInfo* device,
-                              const MemoryLimits& host, std::optional<PoolingConfig> pooling) {
+                              const MemoryLimits& host, std::optional<PoolingConfig> pooling,
+                              const ModelConfig* draft) {
   EnginePlan plan;
   plan.config = config;
   plan.pooling = std::move(pooling);
@@ -589,7 +636,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     RETURN_IF_ERROR(CheckDeviceTypes(plan));
   }
   RETURN_IF_ERROR(PlanThreads(topology, plan));
-  if (plan.pooling) RETURN_IF_ERROR(TakeOneRank("a model that pools", plan));
+  if (IsEncoder(model.architecture)) RETURN_IF_ERROR(TakeOneRank("an encoder", plan));
   RETURN_IF_ERROR(PlanAdapters(model, plan));
   ASSIGN_OR_RETURN(plan.ranks, RanksFor(model, topology, plan));
   plan.num_threads = plan.ranks.num_threads();
@@ -597,9 +644,10 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     (plan.ranks.fewer ? plan.warnings : plan.notes).push_back(plan.ranks.note);
   RETURN_IF_ERROR(PlanEngines(plan));
   RETURN_IF_ERROR(PlanStep(model, plan));
+  if (draft != nullptr && !plan.pooling) RETURN_IF_ERROR(PlanDraft(model, *draft, plan));
   int64_t longest = model.max_position_embeddings;
   if (plan.pooling) {
-    RETURN_IF_ERROR(PlanPooling(plan));
+    RETURN_IF_ERROR(PlanPooling(model, plan));
     longest = std::min(longest, plan.pooling->max_tokens.value_or(longest));
   }
   plan.max_model_len = config.max_model_len.value_or(longest);
@@ -652,6 +700,14 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
   lines.push_back(
       line("KV cache", plan.kv_bytes,
            of_each + what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));
+  if (plan.draft) {
+    const DraftPlan& draft = *plan.draft;
+    lines.push_back(line("draft", draft.total_bytes(),
+                         fmt::format("{}{} of weights, {} of workspace, {} of KV cache: {} tokens",
+                                     of_each.empty() ? "" : "of all engines: ",
+                                     Bytes(draft.weight_bytes), Bytes(draft.workspace_bytes),
+                                     Bytes(draft.kv_bytes), draft.num_blocks * block_size)));
+  }
   lines.push_back(line("requests", plan.request_bytes,
                        plan.on_device() ? "bodies, prompts and answers, in the machine's memory"
                                         : "bodies, prompts and answers"));

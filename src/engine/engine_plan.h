@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
+#include "engine/draft_plan.h"
 #include "engine/engine_config.h"
 #include "engine/pooling_config.h"
 #include "engine/rank_plan.h"
@@ -32,6 +33,7 @@ struct EnginePlan {
   RankPlan ranks;
   int num_engines = 1;  // that divide the threads of the ranks
   LoraOptions lora;
+  std::optional<DraftPlan> draft;
   int64_t max_model_len = 0;
   SchedulerLimits scheduler;
   int64_t num_blocks = 0;  // of each engine
@@ -56,8 +58,11 @@ struct EnginePlan {
   // Tokens that the cache of an engine holds in sequences of max_model_len.
   int64_t kv_tokens() const;
   // What is taken besides the cache.
-  int64_t fixed_bytes() const { return weight_bytes + workspace_bytes + adapter_bytes; }
-  int64_t total_bytes() const { return fixed_bytes() + kv_bytes; }
+  int64_t fixed_bytes() const {
+    return weight_bytes + workspace_bytes + adapter_bytes +
+           (draft ? draft->weight_bytes + draft->workspace_bytes : 0);
+  }
+  int64_t total_bytes() const { return fixed_bytes() + kv_bytes + (draft ? draft->kv_bytes : 0); }
   // Everything that is taken from `memory`; requests are in the memory of the machine.
   int64_t taken_bytes() const { return total_bytes() + (on_device() ? 0 : request_bytes); }
   bool on_device() const { return !device_name.empty(); }
@@ -81,17 +86,22 @@ using PlanModelFunction =
 //     latter.
 //   Several engines share the weights; the cache of each takes its part of what one would, or what
 //     the options set outright.
-//   LoRA adapters are of a CPU's decoders and one rank. There is room for max_cpu_loras of them, or
-//     for as many as max_loras or are given at the start.
-//   Pooling is of a CPU's models; the mean is taken of the results of all rows of a step.
+//   LoRA adapters are of a CPU's decoders. There is room for max_cpu_loras of them, or for as many
+//     as max_loras or are given at the start; ranks hold parts of them, engines share them.
+//   A draft model is of a CPU's decoders and has the vocabulary of the target; no rank has a part
+//     of it. Of the memory for caches its own takes a part by the bytes of a token, but never more
+//     than the sequences that it proposes for at a time can fill.
+//   Pooling is of a CPU's models, an encoder of one rank; the mean is taken of the results of all
+//     rows of a step.
 // kInvalidArgument for options that contradict each other or are out of range; kResourceExhausted,
 // with the option that would help, when weights exceed memory or one sequence of a given
-// max_model_len does not fit.
+// max_model_len does not fit. `draft`: the model of config.draft, if there is one.
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
                               const PlanModelFunction& plan_model,
                               const DeviceInfo* device = nullptr, const MemoryLimits& host = {},
-                              std::optional<PoolingConfig> pooling = std::nullopt);
+                              std::optional<PoolingConfig> pooling = std::nullopt,
+                              const ModelConfig* draft = nullptr);
 
 // The options for loading the model under the plan.
 ModelOptions ModelOptionsOf(const EnginePlan& plan);

@@ -10,7 +10,7 @@ TEST_P(RandomEngine, KeepsTheContract) {
   Run();
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomEngine, ::testing::Range(0u, 60u));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomEngine, ::testing::Range(0u, 120u));
 
 }  // namespace
 }  // namespace sluice

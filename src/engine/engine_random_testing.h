@@ -246,6 +246,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
       if (!OneIn(4)) (OneIn(2) ? group.chunk : group.window) = Pick(1, 30);
       limits.groups.push_back(group);
     }
+    OpenFlights(limits);
     plan_.num_blocks = MostBlocks(limits, kMaxModelLen) + Pick(0, 40);
     plan_.config.enable_prefix_caching = caches_ = !OneIn(4);
     SpeculationConfig& speculation = plan_.config.speculation;
@@ -257,19 +258,46 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
       speculation.lookup_max = speculation.lookup_min + static_cast<int>(Pick(0, 4));
       speculation.cached_tokens = Pick(0, 200);
       limits.max_proposed_tokens = Pick(1, 30);
+    } else if (OneIn(2)) {
+      plan_.config.draft.folder = "draft";
+      plan_.config.draft.num_tokens = static_cast<int>(Pick(1, 9));
+      plan_.config.draft.adaptive = OneIn(3);
+      limits.max_proposed_tokens = Pick(1, 30);
     }
     model_ = std::make_unique<FakeModel>(limits.block_size, plan_.num_blocks, limits.groups);
-    model_->draws = OneIn(2);
+    model_->most_in_flight = static_cast<int>(limits.steps_in_flight);
+    model_->keeps_drawn = limits.steps_in_flight > limits.num_stages;
+    model_->draws = model_->keeps_drawn || OneIn(2);
     model_->period = reference_.period = OneIn(2) ? static_cast<size_t>(Pick(1, 9)) : 0;
     kernels::KvLayout layout;
     layout.num_kv_heads = 1;
     layout.head_dim = 32;
     layout.block_size = limits.block_size;
     cache_ = std::make_unique<KvCache>(*KvCache::Allocate(layout, 1, plan_.num_blocks));
+    OpenDraft();
     core_ = *EngineCore::Create(
         plan_, ServedModel(), *cache_, pool_, &account_,
         [this](const ActiveRequest& request) { ++asked_.at(request.handle - 1)->num_ends; },
-        [this] { ++num_failed_steps_; });
+        [this] { ++num_failed_steps_; }, draft_.get());
+  }
+
+  // Its cache may be too small for the sequences, its rows for their prompts, and it may think
+  // otherwise than the model.
+  void OpenDraft() {
+    if (!plan_.config.draft.is_given()) return;
+    plan_.draft = FakeDraftPlan(plan_, Pick(1, 100), OneIn(2) ? kMaxModelLen : Pick(2, 60));
+    plan_.draft->options.max_rows = std::max(plan_.draft->max_sequences, Pick(1, 50));
+    draft_ = std::make_unique<FakeModel>(plan_.scheduler.block_size, plan_.draft->num_blocks);
+    draft_->period = OneIn(4) ? 0 : model_->period;
+  }
+
+  // Stages that compute a step each, or a device that keeps what it draws.
+  virtual void OpenFlights(SchedulerLimits& limits) {
+    if (OneIn(3)) {
+      limits.steps_in_flight = limits.num_stages = Pick(2, 4);
+    } else if (OneIn(2)) {
+      limits.steps_in_flight = 2;
+    }
   }
 
   SamplingParams RandomParams() {
@@ -286,8 +314,9 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     if (OneIn(6)) params.logit_bias = {{FakeModel::kEos, 15.0f}};
     // Some of the siblings say in the end what fails them, or the step.
     if (OneIn(20)) params.logit_bias = {{FakeModel::kNanToken, 13.0f}};
-    // A past answer with poison would be proposed to others.
-    if (OneIn(60) && has_poison_ &&
+    // A past answer with poison would be proposed to others, and a draft may draw it where the
+    // model does not.
+    if (OneIn(60) && has_poison_ && !plan_.config.draft.is_given() &&
         plan_.config.speculation.method != SpeculationConfig::Method::kSuffix)
       params.logit_bias = {{FakeModel::kPoison, 13.0f}};
     if (OneIn(6)) params.stop_token_ids = {static_cast<int32_t>(Pick(0, 20))};
@@ -372,15 +401,16 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   }
 
   void Step() {
-    const int64_t steps_before = model_->steps;
+    const int64_t steps_before = model_->steps - core_->num_in_flight();
     const bool were_lost = has_lost_ranks();
     told_.is_step_failing = may_lose_ranks();
     // The model throws where it meets poison; only then may it fail those who did nothing.
     for (const ScheduledSequence* sequence : core_->scheduler().running()) MayFail(*sequence);
     core_->scheduler().ForEachWaiting([this](const auto& sequence) { MayFail(sequence); });
+    told_.is_step_failing = told_.is_step_failing || model_->fails_in_flight();
     const bool ok = core_->Step();
     if (!has_lost_ranks()) {
-      EXPECT_EQ(model_->steps, steps_before + 1) << "somebody is always computed";
+      EXPECT_EQ(model_->steps - core_->num_in_flight(), steps_before + 1) << "a step ends";
     }
     EXPECT_FALSE(ok && were_lost);
     EXPECT_TRUE(ok || told_.is_step_failing);
@@ -411,6 +441,10 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     EXPECT_FALSE(core_->has_work());
     CheckAccounts();
     EXPECT_EQ(core_->pool().num_held(), 0);
+    if (core_->drafter() != nullptr) {
+      EXPECT_TRUE(core_->drafter()->pool().CheckInvariant());
+      EXPECT_EQ(core_->drafter()->pool().num_held(), 0);
+    }
     EXPECT_TRUE(core_->ResetPrefixCache());
     EXPECT_EQ(core_->pool().num_free(), core_->pool().num_blocks());
     EXPECT_EQ(account_.finished, static_cast<int64_t>(asked_.size()));
@@ -443,6 +477,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
       if (core_->has_work()) Step();
     }
     if (OneIn(4)) core_->AbortAll();
+    num_failed_steps_ = 0;
     for (int steps = 0; core_->has_work() && steps < 20000 && !HasFailure(); ++steps) Step();
     if (!HasFailure()) CheckNothingIsLeft();
   }
@@ -456,7 +491,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   Told told_;
   std::vector<std::unique_ptr<Asked>> asked_;  // by handle - 1
   ThreadPool pool_{1};
-  std::unique_ptr<FakeModel> model_;
+  std::unique_ptr<FakeModel> model_, draft_;
   std::unique_ptr<KvCache> cache_;
   EnginePlan plan_;
   std::unique_ptr<EngineCore> core_;

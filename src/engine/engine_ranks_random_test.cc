@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/engine_random_testing.h"
-#include "models/process_step_channel.h"
+#include "models/message_step_channel.h"
 #include "models/rank_steps.h"
 #include "models/shard.h"
 #include "parallel/fake_wire_testing.h"
@@ -22,8 +22,13 @@ using testing::RandomEngine;
 using testing::RankDied;
 using testing::WireFaults;
 
-// What a rank has of a FakeModel: it keeps what it is told of all tokens, and gives its words of
-// the logits.
+// The words of the vocabulary that a rank has.
+RowRange WordsOf(const Communicator& all) {
+  return CutRows(FakeModel::kVocab, all.rank(), all.size());
+}
+
+// What a rank that shares layers has of a FakeModel: it keeps what it is told of all tokens, and
+// gives its words of the logits.
 class FakeShare final : public Model {
  public:
   FakeShare(Communicator& all, FakeModel& model)
@@ -37,7 +42,7 @@ class FakeShare final : public Model {
     for (int rank = 0; rank < all_.size(); ++rank)
       widths.push_back(CutRows(FakeModel::kVocab, rank, all_.size()).size() *
                        int64_t{sizeof(float)});
-    const RowRange words = CutRows(FakeModel::kVocab, all_.rank(), all_.size());
+    const RowRange words = WordsOf(all_);
     std::vector<float> mine;
     for (int64_t row = 0; row < rows; ++row) {
       const auto from = whole_.begin() + row * FakeModel::kVocab;
@@ -52,6 +57,60 @@ class FakeShare final : public Model {
   std::vector<float> whole_;
 };
 
+// What a rank that is a stage has: it adds its words to the logits that it hands on. The first
+// stage has them when it finishes the step.
+class FakeStage final : public Model {
+ public:
+  FakeStage(Communicator& all, FakeModel& model)
+      : Model(FakeModel::Config()),
+        all_(all),
+        model_(model),
+        begun_(static_cast<size_t>(all.size())) {}
+
+  int steps_in_flight() const override { return all_.size(); }
+  void Forward(ThreadPool&, const StepInput&, KvCache&, float*) override {}
+  void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) override {
+    Begun& begun = begun_[static_cast<size_t>(num_begun_++ % all_.size())];
+    all_.AwaitPosted(Next(), all_.size() - 1);
+    const size_t size = input.logit_rows.size() * FakeModel::kVocab;
+    begun.results = results;
+    begun.handed.assign(size + 1, 0);  // a message, whether there are rows or not
+    if (all_.rank() > 0) Receive(begun, all_.rank() - 1);
+    whole_.assign(size, 0);
+    model_.Forward(pool, input, cache, whole_.data());
+    const RowRange words = WordsOf(all_);
+    for (size_t i = 0; i < size; ++i) {
+      const auto word = static_cast<int64_t>(i % FakeModel::kVocab);
+      if (word >= words.begin && word < words.end) begun.handed[i] = whole_[i];
+    }
+    all_.Post(begun.handed.data(), std::ssize(begun.handed) * int64_t{sizeof(float)}, Next());
+  }
+  void Finish(ThreadPool&) override {
+    Begun& begun = begun_[static_cast<size_t>(num_finished_++ % all_.size())];
+    if (all_.rank() > 0) return;
+    all_.AwaitPosted(Next(), num_begun_ - num_finished_);
+    Receive(begun, all_.size() - 1);
+    std::copy(begun.handed.begin(), begun.handed.end() - 1, begun.results);
+  }
+
+ private:
+  struct Begun {
+    float* results = nullptr;
+    std::vector<float> handed;
+  };
+
+  int Next() const { return (all_.rank() + 1) % all_.size(); }
+  void Receive(Begun& begun, int from) {
+    all_.Receive(begun.handed.data(), std::ssize(begun.handed) * int64_t{sizeof(float)}, from);
+  }
+
+  Communicator& all_;
+  FakeModel& model_;
+  std::vector<Begun> begun_;
+  int64_t num_begun_ = 0, num_finished_ = 0;
+  std::vector<float> whole_;
+};
+
 // Rank 0's model, and the other ranks as threads.
 class FakeRanks final : public Model {
  public:
@@ -59,6 +118,7 @@ class FakeRanks final : public Model {
     StepLimits step;
     std::vector<AttentionSpan> groups;
     size_t period = 0;
+    int steps_in_flight = 1;  // more: ranks are stages
     std::chrono::seconds deadline{1};
   };
 
@@ -68,8 +128,8 @@ class FakeRanks final : public Model {
     for (int rank = 1; rank < size; ++rank) threads_.emplace_back([this, rank] { Follow(rank); });
     wire_.Enter(0);
     group_ = Join();
-    channel_ = MakeProcessStepChannel(group_->all(), limits_.step);
-    share_ = std::make_unique<FakeShare>(group_->all(), model);
+    channel_ = MakeMessageStepChannel(group_->all(), limits_.step, limits_.steps_in_flight);
+    share_ = ShareOf(group_->all(), model);
   }
   ~FakeRanks() override {
     try {
@@ -80,9 +140,12 @@ class FakeRanks final : public Model {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
-    LeadStep(group_->all(), *channel_, *share_, pool, input, cache, logits);
+  void Forward(ThreadPool&, const StepInput&, KvCache&, float*) override {}
+  int steps_in_flight() const override { return limits_.steps_in_flight; }
+  void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
+    LeadBegin(group_->all(), *channel_, *share_, pool, input, cache, logits);
   }
+  void Finish(ThreadPool& pool) override { LeadFinish(group_->all(), *channel_, *share_, pool); }
   Status CheckAlive() override {
     const std::string reason = group_->all().failure();
     if (reason.empty()) return {};
@@ -98,6 +161,10 @@ class FakeRanks final : public Model {
     group->OnFailure([this](const std::string& reason) { wire_.Tell(reason); });
     return group;
   }
+  std::unique_ptr<Model> ShareOf(Communicator& all, FakeModel& model) const {
+    if (limits_.steps_in_flight > 1) return std::make_unique<FakeStage>(all, model);
+    return std::make_unique<FakeShare>(all, model);
+  }
   void Follow(int rank) {
     wire_.Enter(rank);
     try {
@@ -105,11 +172,12 @@ class FakeRanks final : public Model {
       FakeModel model(static_cast<int>(limits_.step.block_size), limits_.step.num_blocks,
                       limits_.groups);
       model.period = limits_.period;
-      FakeShare share(group->all(), model);
-      const auto channel = MakeProcessStepChannel(group->all(), limits_.step);
+      const std::unique_ptr<Model> share = ShareOf(group->all(), model);
+      const auto channel =
+          MakeMessageStepChannel(group->all(), limits_.step, limits_.steps_in_flight);
       ThreadPool pool(1);
       KvCache none = *KvCache::Allocate({.num_kv_heads = 1, .head_dim = 32, .block_size = 1}, 1, 1);
-      FollowSteps(group->all(), *channel, share, pool, none);
+      FollowSteps(group->all(), *channel, *share, pool, none);
     } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch)
     } catch (const RankDied&) {    // NOLINT(bugprone-empty-catch)
     }
@@ -120,7 +188,7 @@ class FakeRanks final : public Model {
   const Limits limits_;
   std::unique_ptr<MpiGroup> group_;
   std::unique_ptr<StepChannel> channel_;
-  std::unique_ptr<FakeShare> share_;
+  std::unique_ptr<Model> share_;
   std::vector<std::thread> threads_;
 };
 
@@ -128,10 +196,14 @@ class RandomRanks : public RandomEngine {
  protected:
   ~RandomRanks() override { core_.reset(); }
 
+  void OpenFlights(SchedulerLimits& limits) override {
+    size_ = static_cast<int>(Pick(2, 4));
+    if (OneIn(2)) limits.steps_in_flight = limits.num_stages = size_;
+  }
   Model& ServedModel() override {
     has_poison_ = false;
     model_->draws = false;
-    const int size = static_cast<int>(Pick(2, 4));
+    const int size = size_;
     faults_ = RandomFaults(size);
     FakeRanks::Limits limits;
     limits.step.max_rows = plan_.scheduler.max_num_batched_tokens;
@@ -144,6 +216,8 @@ class RandomRanks : public RandomEngine {
     limits.step.vocab_size = FakeModel::kVocab;
     limits.groups = plan_.scheduler.groups;
     limits.period = model_->period;
+    limits.steps_in_flight = model_->most_in_flight;
+    model_->most_in_flight = 1;
     // Shorter and longer than it takes until a watch calls a silent rank lost.
     limits.deadline = deadline_ = std::chrono::seconds(OneIn(2) ? 1 : 10);
     ranks_ = std::make_unique<FakeRanks>(size, random_(), std::chrono::milliseconds(Pick(0, 20)),
@@ -163,6 +237,7 @@ class RandomRanks : public RandomEngine {
     return faults;
   }
 
+  int size_ = 2;
   WireFaults faults_;
   std::chrono::seconds deadline_{1};
   std::unique_ptr<FakeRanks> ranks_;
@@ -183,7 +258,7 @@ TEST_P(RandomRanks, KeepTheContract) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomRanks, ::testing::Range(0u, 32u));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomRanks, ::testing::Range(0u, 48u));
 
 }  // namespace
 }  // namespace sluice

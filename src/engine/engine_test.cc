@@ -476,7 +476,7 @@ TEST(Engine, C9AnAnswerThatHasBegunMayContinueDuringTheDrain) {
     request.prompt = Prompt(1, 10);
     request.sampling = GreedyFor(1);
     request.sink = sink;
-    request.continues_answer = continues;
+    request.was_accepted = continues;
     return fake.engine->Submit(std::move(request));
   };
   fake.engine->BeginShutdown();
@@ -496,7 +496,7 @@ TEST(Engine, C9AnAnswerThatHasBegunMayContinueDuringTheDrain) {
   Request request;
   request.prompt = Prompt(1, 10);
   request.sink = std::make_shared<CollectingSink>();
-  request.continues_answer = true;
+  request.was_accepted = true;
   EXPECT_FALSE(late.engine->Submit(std::move(request))) << "not for ever";
 }
 
@@ -612,56 +612,6 @@ TEST(Engine, IdleUsesNoCpu) {
     used = cpu_seconds() - before;
   }
   EXPECT_LT(used, 0.02);
-}
-
-// What a model that draws tokens answers to requests of every kind, or one that leaves it to us.
-std::vector<std::vector<int32_t>> AnswersOfEveryKind(bool draws, int64_t& num_drawn) {
-  FakeEngine engine({});
-  engine.model->draws = draws;
-  std::vector<SamplingParams> kinds(7);
-  for (SamplingParams& params : kinds) {
-    params.max_tokens = 12;
-    params.seed = 5;
-  }
-  kinds[0].temperature = 0;
-  kinds[1].temperature = 0.5;
-  kinds[2].top_p = 0.8;
-  kinds[3].top_k = 7;
-  kinds[4].min_p = 0.2;
-  kinds[5].logprobs = 3;
-  kinds[6].presence_penalty = 1.5;
-  std::vector<std::shared_ptr<CollectingSink>> sinks;
-  for (const SamplingParams& params : kinds) {
-    sinks.push_back(std::make_shared<CollectingSink>());
-    EXPECT_TRUE(engine.Submit({1, 2, 3, 4, 5}, params, sinks.back()));
-  }
-  std::vector<std::vector<int32_t>> answers;
-  for (const auto& sink : sinks) {
-    EXPECT_TRUE(sink->WaitForEnd());
-    EXPECT_FALSE(sink->error);
-    answers.push_back(sink->tokens());
-  }
-  EXPECT_EQ(sinks[5]->sequences[0].logprobs.size(), 12u);
-  num_drawn = engine.model->num_drawn;
-  return answers;
-}
-
-TEST(EngineDraws, ModelsThatDrawTokensGiveTheSameAnswers) {
-  int64_t drawn = 0, none = 0;
-  const auto answers = AnswersOfEveryKind(true, drawn);
-  EXPECT_EQ(answers, AnswersOfEveryKind(false, none));
-  // All but those with logprobs; penalties count from the first token of the answer on.
-  EXPECT_EQ(drawn, 5 * 12);
-  EXPECT_EQ(none, 0);
-}
-
-TEST(EngineDraws, ADrawWithoutATokenFailsItsRequestAlone) {
-  FakeEngine engine({});
-  engine.model->draws = true;
-  const auto bad = engine.Ask({5, FakeModel::kNanToken}, GreedyFor(4));
-  ASSERT_TRUE(bad->error);
-  EXPECT_NE(bad->error->message.find("NaN"), std::string::npos) << bad->error->message;
-  EXPECT_EQ(engine.Ask({5, 6}, GreedyFor(4))->tokens(), FakeModel::Greedy({5, 6}, 4));
 }
 
 }  // namespace

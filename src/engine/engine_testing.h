@@ -2,10 +2,13 @@
 // collects.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -15,6 +18,7 @@
 
 #include <gtest/gtest.h>
 
+#include "constraints/constraint.h"
 #include "device/emulated_device.h"
 #include "engine/engine_loop.h"
 #include "kernels/sampling.h"
@@ -61,7 +65,8 @@ class FakeModel final : public Model {
     }
     if (period > 0 && tokens.size() >= period && hash % 8 != 0) {
       const int32_t again = tokens[tokens.size() - period];
-      if (again < kPoison) logits[again] += 20;
+      // A step behind one that fails finds what was there before.
+      if (again >= 0 && again < kPoison) logits[again] += 20;
     }
     if (tokens.back() == kNanToken) logits[3] = std::nanf("");
   }
@@ -110,12 +115,55 @@ class FakeModel final : public Model {
           Logits(context_, logits, period);
           if (!intact) std::reverse(logits, logits + kVocab);
         }
-        if (!input.draws.empty()) Draw(input.draws[next_row], logits);
+        if (!input.draws.empty()) Draw(input.draws[next_row], input.draw_words, logits);
         logits += kVocab;
       }
     }
   }
   bool draws_tokens() const override { return draws; }
+  DrawLimits draw_limits() const override { return {.words = 4096, .top = 8}; }
+
+  // What a step computes is shown when it ends.
+  int steps_in_flight() const override { return most_in_flight; }
+  bool takes_drawn_tokens() const override { return keeps_drawn; }
+  void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) override {
+    if (most_in_flight == 1) return Forward(pool, input, cache, results);
+    EXPECT_LT(static_cast<int>(in_flight_.size()), most_in_flight);
+    std::vector<int32_t> tokens(input.tokens.begin(), input.tokens.end());
+    for (int32_t& token : tokens) {
+      if (token < 0) token = drawn_.at(static_cast<size_t>(-1 - token));
+    }
+    Step step;
+    step.results = results;
+    step.draws = input.draws;
+    step.computed_draws.assign(input.draws.begin(), input.draws.end());
+    step.computed.resize(input.logit_rows.size() * kVocab);
+    StepInput known = input;
+    known.tokens = tokens;
+    known.draws = step.computed_draws;
+    step.fails = std::ranges::count(tokens, kPoison) > 0 && steps % 2 == 0;
+    if (step.fails) {
+      ++steps;
+    } else {
+      Forward(pool, known, cache, step.computed.data());
+    }
+    drawn_.clear();
+    for (const TokenDraw& draw : step.computed_draws) drawn_.push_back(draw.token);
+    in_flight_.push_back(std::move(step));
+  }
+  void Finish(ThreadPool&) override {
+    if (most_in_flight == 1) return;
+    ASSERT_FALSE(in_flight_.empty());
+    const Step step = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    if (step.fails) throw std::runtime_error("poison");
+    std::ranges::copy(step.computed, step.results);
+    std::ranges::copy(step.computed_draws, step.draws.begin());
+  }
+  bool fails_in_flight() const {
+    return std::ranges::any_of(in_flight_, [](const Step& step) { return step.fails; });
+  }
+
   Status CheckAlive() override {
     if (!lost) return {};
     return Fail(ErrorCode::kUnavailable, "rank 1 (process 7 on node3) has ended");
@@ -129,7 +177,9 @@ class FakeModel final : public Model {
   // The step after so many waits until it is raised: what is asked of the engine meanwhile is sure
   // to find it at work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};
-  bool fast = false;  // constant logits
+  int most_in_flight = 1;
+  bool keeps_drawn = false;  // tokens, for the step behind the one that draws them
+  bool fast = false;         // constant logits
   size_t period = 0;
   std::atomic<int64_t> steps{0};
   int64_t largest_step = 0;
@@ -142,25 +192,80 @@ class FakeModel final : public Model {
   }
 
   // Does what a device does, and leaves no logits.
-  void Draw(TokenDraw& draw, float* logits) {
+  void Draw(TokenDraw& draw, std::span<const uint32_t> words, float* logits) {
     if (!draw.is_wanted) return;
     ++num_drawn;
     const std::span<const float> row(logits, kVocab);
     if (std::any_of(row.begin(), row.end(), [](float x) { return std::isnan(x); })) {
       draw.error = kernels::DrawError::kNan;
     } else {
-      const int32_t best = kernels::ArgMax(row);
-      SamplingParams params;
-      params.temperature =
-          draw.settings.scale == 0 ? 0 : 1 / static_cast<double>(draw.settings.scale);
-      params.top_k = draw.settings.top_k;
-      params.top_p = draw.settings.top_p;
-      params.min_p = std::exp(-static_cast<double>(draw.settings.farthest));
-      draw.token = params.temperature == 0
-                       ? best
-                       : DrawToken(row, logits[best], params, draw.settings.uniform, draw_scratch_);
+      std::vector<float> raw(row.begin(), row.end());
+      const kernels::DrawExtras& extras = draw.extras;
+      const auto mask = [&](int32_t first, std::vector<float>& changed) {
+        if (first >= 0) MaskByBits(words.subspan(static_cast<size_t>(first)), changed);
+      };
+      mask(extras.mask, raw);
+      std::vector<float> changed = raw;
+      mask(extras.draw_mask, changed);
+      Change(extras, words, changed);
+      DrawFrom(raw, changed, draw);
     }
     std::fill(logits, logits + kVocab, std::nanf(""));
+  }
+
+  static void Change(const kernels::DrawExtras& extras, std::span<const uint32_t> words,
+                     std::vector<float>& logits) {
+    for (int32_t i = 0; i < extras.num_biases; ++i) {
+      const auto place = static_cast<size_t>(extras.biases) + 2 * static_cast<size_t>(i);
+      logits[words[place]] += std::bit_cast<float>(words[place + 1]);
+    }
+    for (int32_t i = 0; i < extras.num_counts; ++i) {
+      const auto place = static_cast<size_t>(extras.counts) + 2 * static_cast<size_t>(i);
+      float& logit = logits[words[place]];
+      logit = logit > 0 ? logit / extras.repetition : logit * extras.repetition;
+      if (words[place + 1] == 0) continue;
+      logit -= extras.frequency * static_cast<float>(words[place + 1]);
+      logit -= extras.presence;
+    }
+  }
+
+  void DrawFrom(const std::vector<float>& raw, const std::vector<float>& changed, TokenDraw& draw) {
+    const int32_t best = kernels::ArgMax(changed);
+    const float largest = changed[static_cast<size_t>(best)];
+    if (!std::isfinite(largest)) {
+      draw.error = draw.extras.is_changed != 0 ? kernels::DrawError::kNothingAllowed
+                                               : kernels::DrawError::kNoFiniteLogit;
+      return;
+    }
+    SamplingParams params;
+    params.temperature =
+        draw.settings.scale == 0 ? 0 : 1 / static_cast<double>(draw.settings.scale);
+    params.top_k = draw.settings.top_k;
+    params.top_p = draw.settings.top_p;
+    params.min_p = std::exp(-static_cast<double>(draw.settings.farthest));
+    draw.token = params.temperature == 0
+                     ? best
+                     : DrawToken(changed, largest, params, draw.settings.uniform, draw_scratch_);
+    if (draw.extras.logprobs == kernels::LogprobsOf::kNone) return;
+    std::vector<float> told = raw;
+    if (draw.extras.logprobs == kernels::LogprobsOf::kDrawn) {
+      told = changed;
+      const bool cuts = params.top_k > 0 || params.top_p < 1 || params.min_p > 0;
+      for (size_t i = 0; i < told.size() && params.temperature != 0; ++i) {
+        told[i] *= draw.settings.scale;
+        if (cuts && draw_scratch_.weights[i] == 0)
+          told[i] = -std::numeric_limits<float>::infinity();
+      }
+    }
+    const kernels::LogSumExp sum = kernels::ComputeLogSumExp(told);
+    const float chosen = told[static_cast<size_t>(draw.token)];
+    draw.logprobs = {std::exp(static_cast<double>(sum.log_sum)), sum.largest, chosen,
+                     int64_t{kernels::CountGreater(told, chosen)} + 1};
+    std::vector<std::pair<int32_t, float>> top;
+    kernels::TopK(told, draw.extras.num_top, top);
+    std::ranges::transform(top, draw.top.begin(), [](const auto& entry) {
+      return kernels::TopLogit{entry.first, entry.second};
+    });
   }
 
   // Looks at what the groups but the first hold for a slice, and writes what its tokens add. False
@@ -183,11 +288,50 @@ class FakeModel final : public Model {
     return intact;
   }
 
+  struct Step {
+    float* results = nullptr;
+    std::span<TokenDraw> draws;
+    std::vector<float> computed;
+    std::vector<TokenDraw> computed_draws;
+    bool fails = false;
+  };
+  std::deque<Step> in_flight_;
+  std::vector<int32_t> drawn_;  // by the step that began last
+
   int block_size_;
   const std::vector<AttentionSpan> groups_;
   DrawScratch draw_scratch_{kVocab};
   std::vector<int32_t> slots_;
   std::vector<int32_t> context_;
+};
+
+// The n-th token of the answer is a multiple of 3 after n was taken away.
+class StripeConstraint final : public Constraint {
+ public:
+  std::unique_ptr<TokenMatcher> NewMatcher() const override { return std::make_unique<Matcher>(); }
+  size_t bytes() const override { return 0; }
+
+ private:
+  class Matcher final : public TokenMatcher {
+   public:
+    bool Advance(int32_t token) override {
+      if (token % 3 != count_ % 3) return false;
+      ++count_;
+      return true;
+    }
+    bool FillMask(std::span<uint32_t> mask) override {
+      std::ranges::fill(mask, 0);
+      for (size_t token = count_ % 3; token < 32 * mask.size(); token += 3)
+        mask[token / 32] |= 1u << (token % 32);
+      return true;
+    }
+    void RollBack(int num_tokens) override { count_ -= num_tokens; }
+    void Reset() override { count_ = 0; }
+    bool is_finished() const override { return false; }
+
+   private:
+    int count_ = 0;
+  };
 };
 
 // Collects a request's news. Thread safety: any thread.
@@ -270,6 +414,7 @@ class CountingObserver final : public EngineObserver {
     prefix_hits += stats.prefix_hits;
     drafts += stats.drafts;
     draft_tokens += stats.draft_tokens;
+    most_in_flight = std::max<int64_t>(most_in_flight, stats.in_flight);
     for (const int64_t count : stats.accepted_tokens) accepted_tokens += count;
     if (stats.generated_tokens + stats.prompt_tokens > 0) {
       ++steps;
@@ -289,9 +434,26 @@ class CountingObserver final : public EngineObserver {
 
   std::atomic<int64_t> used_blocks{0}, running{0}, waiting{0}, preemptions{0}, prompt_tokens{0},
       generated_tokens{0}, prefix_hits{0}, drafts{0}, draft_tokens{0}, accepted_tokens{0}, steps{0},
-      first_tokens{0}, inter_tokens{0}, finished{0}, last_reason{-1};
+      first_tokens{0}, inter_tokens{0}, finished{0}, last_reason{-1}, most_in_flight{0};
   double host_seconds = 0;
 };
+
+// The plan of a draft that is a FakeModel, for limits that the engine's plan has by then.
+inline DraftPlan FakeDraftPlan(const EnginePlan& plan, int64_t num_blocks, int64_t max_len) {
+  DraftPlan draft;
+  draft.model = FakeModel::Config();
+  draft.model.spec.layers.resize(1);
+  draft.layout.num_kv_heads = 1;
+  draft.layout.head_dim = 32;
+  draft.layout.block_size = plan.scheduler.block_size;
+  draft.num_blocks = num_blocks;
+  draft.max_sequences = plan.scheduler.max_proposed_tokens;
+  draft.options.max_rows = std::max<int64_t>(draft.max_sequences, 48);
+  draft.options.max_context = max_len;
+  draft.keeps_prefixes = plan.config.enable_prefix_caching;
+  draft.adaptive = plan.config.draft.adaptive;
+  return draft;
+}
 
 // An engine over a FakeModel.
 struct FakeEngine {
@@ -305,9 +467,12 @@ struct FakeEngine {
     bool prefix_caching = true;
     std::vector<AttentionSpan> groups = {AttentionSpan{}};
     int num_threads = 1;
+    int num_stages = 1;       // steps in flight
     bool has_device = false;  // that nothing runs on
     LoopLimits loop = {};
     SpeculationConfig speculation = {};
+    DraftConfig draft = {};
+    int64_t draft_blocks = 256;  // of the cache of a draft model, another FakeModel
     std::optional<PoolingConfig> pooling = std::nullopt;  // of rows of logits
   };
 
@@ -321,6 +486,7 @@ struct FakeEngine {
     parts.pool = std::make_unique<ThreadPool>(options.num_threads);
     auto fake = std::make_unique<FakeModel>(options.block_size, options.num_blocks, options.groups);
     model = fake.get();
+    model->most_in_flight = options.num_stages;
     parts.model = std::move(fake);
     kernels::KvLayout layout;
     layout.num_kv_heads = 1;
@@ -342,10 +508,18 @@ struct FakeEngine {
     plan.scheduler.max_num_seqs = options.max_num_seqs;
     plan.scheduler.max_prompt_logit_rows = options.max_prompt_logit_rows;
     plan.scheduler.chunked_prefill = true;
+    plan.scheduler.num_stages = plan.scheduler.steps_in_flight = options.num_stages;
     plan.scheduler.groups = options.groups;
     plan.config.speculation = options.speculation;
-    if (options.speculation.num_tokens > 0) plan.scheduler.max_proposed_tokens = 16;
+    plan.config.draft = options.draft;
+    if (plan.config.speculates()) plan.scheduler.max_proposed_tokens = 16;
     plan.num_blocks = options.num_blocks;
+    if (options.draft.is_given()) {
+      plan.draft = FakeDraftPlan(plan, options.draft_blocks, options.max_model_len);
+      auto fake_draft = std::make_unique<FakeModel>(options.block_size, options.draft_blocks);
+      draft = fake_draft.get();
+      parts.draft = std::move(fake_draft);
+    }
     engine = *EngineLoop::Start(std::move(parts), info, std::move(plan), &observer);
   }
 
@@ -372,7 +546,7 @@ struct FakeEngine {
 
   // False if it does not come to hold within two minutes.
   template <typename Condition>
-  bool Eventually(Condition condition) {
+  bool Eventually(const Condition& condition) {
     for (int i = 0; i < 120000; ++i) {
       if (condition()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -390,6 +564,7 @@ struct FakeEngine {
   CountingObserver observer;
   EmulatedDevice* device = nullptr;
   FakeModel* model = nullptr;
+  FakeModel* draft = nullptr;
   std::unique_ptr<Engine> engine;
 };
 

@@ -27,8 +27,9 @@ struct StepStats {
   int64_t draft_tokens = 0;    // of those
   // Accepted ones, by their place in what was proposed.
   std::array<int16_t, kMaxSpeculativeTokens> accepted_tokens = {};
-  double step_seconds = 0;   // from plan to sampled tokens
-  double model_seconds = 0;  // of that inside Model::Forward
+  int64_t in_flight = 0;     // steps when it ended, itself among them
+  double step_seconds = 0;   // from plan, or the end of the step before, to sampled tokens
+  double model_seconds = 0;  // of that inside Model::Begin and Finish
 };
 
 // When the last sequence of a request ended.

@@ -33,7 +33,7 @@ struct PoolingConfig {
   std::vector<std::string> labels;  // of the classes; may be empty
   // Two texts are compared with the special tokens between them that the tokenizer puts there.
   bool separates_texts = false;
-  int64_t num_token_types = 1;  // that the model tells apart
+  int64_t num_token_types = 1;  // that the model tells apart; 0: it has none
 };
 
 enum class RunnerChoice { kAuto, kGenerate, kPooling };

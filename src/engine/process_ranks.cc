@@ -38,17 +38,21 @@ MemoryLimits PartOf(MemoryLimits memory, int ranks_here) {
 }
 
 Result<EnginePlan> PlanOwnShare(const ProcessRanks& ranks, EngineConfig config,
-                                const ModelConfig& model) {
+                                const ModelConfig& model,
+                                const std::optional<PoolingConfig>& pooling) {
   // Within a process there is one rank.
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
+  config.process_stages = ranks.num_stages;
   config.exact_ranks = false;
   const Topology topology = DetectTopology();
   if (config.num_threads == 0)
     config.num_threads = std::max(1, topology.DefaultThreads() / ranks.here);
-  return PlanEngine(config, model, PartOf(ReadMemoryLimits(), ranks.here), topology,
-                    [&ranks](const ModelConfig& shape, const ModelOptions& options, int threads) {
-                      return PlanShare(shape, options, threads, ranks.place());
-                    });
+  const auto plan_share = [&ranks](const ModelConfig& shape, const ModelOptions& options,
+                                   int threads) {
+    return PlanShare(shape, options, threads, ranks.place());
+  };
+  return PlanEngine(config, model, PartOf(ReadMemoryLimits(), ranks.here), topology, plan_share,
+                    /*device=*/nullptr, /*host=*/{}, pooling);
 }
 
 std::vector<PlanOfRank> ExchangePlans(Communicator& all, const Result<EnginePlan>& plan) {
@@ -89,15 +93,17 @@ Status CheckPlans(const std::vector<PlanOfRank>& plans) {
 }  // namespace
 
 Result<EnginePlan> PlanTogether(const ProcessRanks& ranks, const EngineConfig& config,
-                                const ModelConfig& model) {
+                                const ModelConfig& model,
+                                const std::optional<PoolingConfig>& pooling) {
   RETURN_IF_ERROR(CheckRanks(model.spec, ranks.tensor_size, ranks.num_stages));
-  std::vector<PlanOfRank> plans = ExchangePlans(*ranks.all, PlanOwnShare(ranks, config, model));
+  std::vector<PlanOfRank> plans =
+      ExchangePlans(*ranks.all, PlanOwnShare(ranks, config, model, pooling));
   RETURN_IF_ERROR(CheckPlans(plans));
   EngineConfig agreed = config;
   agreed.max_model_len = Least(plans, &PlanOfRank::max_model_len);
   agreed.max_num_seqs = Least(plans, &PlanOfRank::max_num_seqs);
   agreed.max_num_batched_tokens = Least(plans, &PlanOfRank::max_num_batched_tokens);
-  Result<EnginePlan> plan = PlanOwnShare(ranks, agreed, model);
+  Result<EnginePlan> plan = PlanOwnShare(ranks, agreed, model, pooling);
   plans = ExchangePlans(*ranks.all, plan);
   RETURN_IF_ERROR(CheckPlans(plans));
   plan->num_blocks = Least(plans, &PlanOfRank::num_blocks);
@@ -120,10 +126,11 @@ Result<std::unique_ptr<RankProcessModel>> LoadProcess(const ProcessRanks& ranks,
 
 Status RunProcessRank(const ProcessRanks& ranks, const EngineConfig& config) {
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa ? kernels::IsaName(*config.cpu_isa) : "auto"));
-  ASSIGN_OR_RETURN(
-      const ModelConfig model,
-      LoadModelConfig(config.model_folder, config.config_overrides, config.load_quantization));
-  ASSIGN_OR_RETURN(const EnginePlan plan, PlanTogether(ranks, config, model));
+  ASSIGN_OR_RETURN(ModelConfig model, LoadModelConfig(config.model_folder, config.config_overrides,
+                                                      config.load_quantization));
+  ASSIGN_OR_RETURN(const std::optional<PoolingConfig> pooling,
+                   ResolvePooling(config.pooling, config.model_folder, model));
+  ASSIGN_OR_RETURN(const EnginePlan plan, PlanTogether(ranks, config, model, pooling));
   try {
     ThreadPool pool(plan.num_threads);
     ASSIGN_OR_RETURN(const auto process, LoadProcess(ranks, pool, plan, model));

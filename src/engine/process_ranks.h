@@ -20,9 +20,10 @@ struct ProcessRanks {
 
 // Collective: plans each rank's share of the model in its part of its machine, and cuts the steps
 // and the cache to what the least of them can hold; the same on all ranks but for the bytes. The
-// error of a rank, with its number, is the error of all.
+// error of a rank, with its number, is the error of all. `pooling`: of ResolvePooling.
 Result<EnginePlan> PlanTogether(const ProcessRanks& ranks, const EngineConfig& config,
-                                const ModelConfig& model);
+                                const ModelConfig& model,
+                                const std::optional<PoolingConfig>& pooling);
 
 // This rank's share under the plan; collective. `pool` outlives it.
 Result<std::unique_ptr<RankProcessModel>> LoadProcess(const ProcessRanks& ranks, ThreadPool& pool,

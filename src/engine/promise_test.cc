@@ -16,6 +16,7 @@ namespace {
 
 using testing::CollectingSink;
 using testing::CountingObserver;
+using testing::StripeConstraint;
 
 struct Answer {
   std::vector<int32_t> tokens;
@@ -28,35 +29,6 @@ struct Question {
   std::vector<int32_t> prompt;
   SamplingParams params;
   std::shared_ptr<const Constraint> constraint;
-};
-
-// The n-th token of the answer is a multiple of 3 after n was taken away.
-class StripeConstraint final : public Constraint {
- public:
-  std::unique_ptr<TokenMatcher> NewMatcher() const override { return std::make_unique<Matcher>(); }
-  size_t bytes() const override { return 0; }
-
- private:
-  class Matcher final : public TokenMatcher {
-   public:
-    bool Advance(int32_t token) override {
-      if (token % 3 != count_ % 3) return false;
-      ++count_;
-      return true;
-    }
-    bool FillMask(std::span<uint32_t> mask) override {
-      std::ranges::fill(mask, 0);
-      for (size_t token = count_ % 3; token < 32 * mask.size(); token += 3)
-        mask[token / 32] |= 1u << (token % 32);
-      return true;
-    }
-    void RollBack(int num_tokens) override { count_ -= num_tokens; }
-    void Reset() override { count_ = 0; }
-    bool is_finished() const override { return false; }
-
-   private:
-    int count_ = 0;
-  };
 };
 
 std::vector<Question> Questions(int64_t vocab_size) {
@@ -85,6 +57,7 @@ std::vector<Question> Questions(int64_t vocab_size) {
 struct Subject {
   const char* folder;
   int64_t few_blocks;  // of all layers: enough for one sequence and a little more
+  int most_stages = 2;
 };
 
 // Keeps the engine's thread until it is opened: what is submitted meanwhile runs together.
@@ -218,7 +191,7 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "proposed tokens";
   EXPECT_GT(proposed.accepted_tokens, 500);
-  CountingObserver shared, staged, both;
+  CountingObserver shared, staged, both, far;
   EXPECT_EQ(
       Answers(
           {.max_num_batched_tokens = 64, .prefix_caching = true, .rounds = 2, .tensor_ranks = 2},
@@ -226,20 +199,36 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "two ranks, chunks of 64, prefix hits";
   EXPECT_GT(shared.prefix_hits, 1000);
+  // Where layers see a window, several steps in flight keep more of it.
+  const int64_t few_for_stages = GetParam().few_blocks + 3;
   EXPECT_EQ(Answers({.max_num_batched_tokens = 64,
                      .prefix_caching = true,
-                     .num_blocks = GetParam().few_blocks,
+                     .num_blocks = few_for_stages,
                      .stages = 2},
                     &staged),
             alone)
       << "two stages, few blocks";
   EXPECT_GT(staged.preemptions, 0);
+  EXPECT_EQ(staged.most_in_flight, 2);
+  EXPECT_EQ(shared.most_in_flight, 1);
   EXPECT_EQ(
       Answers({.max_num_seqs = 3, .rounds = 2, .proposes = true, .tensor_ranks = 2, .stages = 2},
               &both),
       alone)
       << "two stages of two ranks, proposed tokens";
   EXPECT_GT(both.accepted_tokens, 500);
+  EXPECT_EQ(Answers({.max_num_batched_tokens = 40,
+                     .prefix_caching = true,
+                     .num_blocks = few_for_stages,
+                     .rounds = 2,
+                     .tensor_ranks = 2,
+                     .stages = GetParam().most_stages},
+                    &far),
+            alone)
+      << "as many stages as may be, of two ranks, chunks of 40, prefix hits, few blocks";
+  EXPECT_GT(far.preemptions, 0);
+  EXPECT_GT(far.prefix_hits, 0);
+  EXPECT_EQ(far.most_in_flight, GetParam().most_stages);
   EXPECT_EQ(Answers({.num_threads = 2, .prefix_caching = true, .rounds = 2, .engines = 2}), alone)
       << "two engines";
   EXPECT_EQ(Answers({.num_threads = 3,
@@ -255,13 +244,69 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
 // experts and an FP8 cache besides.
 INSTANTIATE_TEST_SUITE_P(Models, Promise,
                          ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
-                                           Subject{"llama4-quark-fp8", 10},
+                                           Subject{"llama4-quark-fp8", 10, 3},
                                            Subject{"tiny-qwen2-window", 10}),
                          [](const auto& info) {
                            std::string name = info.param.folder;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+// On an emulated device, whose work is done when it is waited for: a step that is sent while one
+// runs has only tokens that are on the device. Some answers need the host for each token, one ends
+// at a stop token, one by its length.
+TEST(AsyncScheduling, AnswersAreThoseOfOneStepAtATime) {
+  const auto answers = [](bool async, int64_t* most_in_flight) {
+    EngineConfig config;
+    config.model_folder = SourcePath("tests/data/checkpoints/qwen3-bf16");
+    config.device = DeviceChoice::kEmulated;
+    config.batch_invariant = true;
+    config.async_scheduling = async;
+    config.max_num_batched_tokens = 16;
+    config.max_num_seqs = 4;
+    config.max_model_len = 64;
+    config.num_blocks_override = 12;
+    CountingObserver observer;
+    Engine::Hooks hooks;
+    hooks.observer = &observer;
+    auto engine = Engine::Create(config, hooks);
+    EXPECT_TRUE(engine) << engine.error().message;
+    std::vector<std::shared_ptr<CollectingSink>> sinks;
+    for (int32_t i = 0; i < 6; ++i) {
+      Request request;
+      for (int32_t k = 0; k < 3 + 9 * (i % 3); ++k) request.prompt.push_back((i * 13 + k * 7) % 90);
+      request.sampling = testing::GreedyFor(8 + i);
+      request.sampling.ignore_eos = true;
+      if (i % 2 == 1) {
+        request.sampling.temperature = 1;
+        request.sampling.seed = i;
+      }
+      if (i == 2) request.sampling.presence_penalty = 1;
+      if (i == 3) request.sampling.logprobs = 2;
+      if (i == 4) request.sampling.min_tokens = 5;
+      if (i == 3) request.sampling.logit_bias = {{7, 3.0f}, {9, -100.0f}};
+      if (i == 5) request.sampling.stop_token_ids = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+      request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
+      EXPECT_TRUE((*engine)->Submit(std::move(request)));
+    }
+    std::vector<std::vector<int32_t>> all;
+    for (const auto& sink : sinks) {
+      EXPECT_TRUE(sink->WaitForEnd());
+      EXPECT_FALSE(sink->error) << sink->error->message;
+      all.push_back(sink->tokens());
+    }
+    engine->reset();
+    *most_in_flight = observer.most_in_flight;
+    EXPECT_EQ(observer.used_blocks, 0);
+    return all;
+  };
+  int64_t alone = 0, together = 0;
+  const auto expected = answers(false, &alone);
+  EXPECT_EQ(answers(true, &together), expected);
+  EXPECT_EQ(alone, 1);
+  EXPECT_EQ(together, 2);
+  EXPECT_EQ(expected[0].size(), 8u);
+}
 
 TEST(EngineCreate, SaysItsPlanAndLoadsAnyShapeWithoutWeights) {
   EngineConfig config;

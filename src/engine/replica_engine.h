@@ -50,6 +50,8 @@ class ReplicaEngine final : public Engine {
   void BeginShutdown() override;
   // Of all that move; false where one does not.
   bool ResetPrefixCache() override;
+  // Which all engines serve, from slots that they have together.
+  Adapters* adapters() override { return members_.front().engine->adapters(); }
 
   // What an engine has yet to compute, as the router counts it.
   int64_t unfinished_tokens(int engine) const { return router_.unfinished_tokens(engine); }

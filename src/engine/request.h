@@ -82,9 +82,9 @@ struct Request {
   // Of Engine::adapters(); null: the base alone. Prefixes are shared only within one adapter.
   std::shared_ptr<const AdapterUse> adapter;
   bool use_prefix_cache = true;
-  // It continues an answer that has begun (the next step of a beam search): it is accepted during a
-  // drain too.
-  bool continues_answer = false;
+  // It belongs to what was accepted before (the next step of a beam search, a request that has
+  // waited for its adapter): a drain finishes it too.
+  bool was_accepted = false;
   std::optional<int> engine;  // which of several computes it; none: the one with the least to do
   std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
   std::shared_ptr<RequestSink> sink;

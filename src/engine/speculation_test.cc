@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "engine/engine_testing.h"
 
 namespace sluice {
 namespace {
 
 using testing::CollectingSink;
+using testing::CountingObserver;
 using testing::FakeEngine;
 using testing::FakeModel;
 using testing::GreedyFor;
@@ -19,6 +21,14 @@ SpeculationConfig Ngram(int num_tokens) {
   config.num_tokens = num_tokens;
   config.lookup_min = 2;
   config.lookup_max = 4;
+  return config;
+}
+
+DraftConfig Draft(int num_tokens) {
+  DraftConfig config;
+  config.folder = "draft";
+  config.num_tokens = num_tokens;
+  config.adaptive = false;  // times of tests say nothing
   return config;
 }
 
@@ -33,14 +43,18 @@ struct Answer {
 };
 
 // What is asked at once, and the engine that answered.
-std::vector<Answer> AnswersOf(FakeEngine& engine, const std::vector<SamplingParams>& kinds) {
+std::vector<Answer> AnswersOf(FakeEngine& engine, const std::vector<SamplingParams>& kinds,
+                              size_t period_of_draft = kPeriod) {
   engine.model->period = kPeriod;
+  if (engine.draft != nullptr) engine.draft->period = period_of_draft;
+  engine.model->allowed_steps = engine.model->steps.load();  // all have come before one ends
   std::vector<std::shared_ptr<CollectingSink>> sinks;
   for (const SamplingParams& params : kinds) {
     sinks.push_back(std::make_shared<CollectingSink>(2));
     const std::vector<int32_t> prompt = {9, 2, 3, 4, 5, 9, 2, 3, 4, 5, 9};
     EXPECT_TRUE(engine.Submit(prompt, params, sinks.back(), 2));
   }
+  engine.model->allowed_steps = std::numeric_limits<int64_t>::max();
   std::vector<Answer> answers;
   for (const auto& sink : sinks) {
     EXPECT_TRUE(sink->WaitForEnd());
@@ -115,6 +129,157 @@ TEST(Speculation, ManySequencesLeaveNoRoom) {
   FakeEngine plain({});
   const std::vector<SamplingParams> many(16, GreedyFor(20));  // of two sequences each
   EXPECT_EQ(AnswersOf(engine, many), AnswersOf(plain, many));
+}
+
+// A draft that is the model itself draws the same tokens, whatever they are drawn with: an error in
+// its cache or in what it thinks the sequence is would make some of them wrong.
+TEST(Speculation, ADraftModelOfTheSameWeightsIsAlwaysRight) {
+  std::vector<SamplingParams> kinds = EveryKind();
+  kinds.erase(kinds.begin() + 9);  // ends before all that is proposed is verified
+  kinds.erase(kinds.begin() + 7);
+  for (const bool prefix_caching : {false, true}) {
+    FakeEngine plain({.prefix_caching = prefix_caching});
+    const std::vector<Answer> expected = AnswersOf(plain, kinds);
+    for (const int num_tokens : {1, 3, 15}) {
+      for (const size_t at_once : {size_t{1}, size_t{3}}) {
+        FakeEngine engine({.prefix_caching = prefix_caching, .draft = Draft(num_tokens)});
+        std::vector<Answer> answers;
+        for (size_t i = 0; i < kinds.size(); i += at_once) {
+          const auto end = std::min(kinds.size(), i + at_once);
+          for (Answer& answer : AnswersOf(engine, {kinds.begin() + static_cast<ptrdiff_t>(i),
+                                                   kinds.begin() + static_cast<ptrdiff_t>(end)}))
+            answers.push_back(std::move(answer));
+        }
+        EXPECT_EQ(answers, expected) << num_tokens << " " << at_once;
+        EXPECT_GT(engine.observer.draft_tokens, 300);
+        EXPECT_EQ(engine.observer.accepted_tokens, engine.observer.draft_tokens);
+        EXPECT_LT(engine.observer.steps, plain.observer.generated_tokens);
+      }
+    }
+  }
+}
+
+TEST(Speculation, ADraftModelMayBeWrong) {
+  FakeEngine plain({}), engine({.draft = Draft(4)});
+  const std::vector<Answer> expected = AnswersOf(plain, EveryKind());
+  std::vector<Answer> answers;
+  for (const SamplingParams& kind : EveryKind()) {
+    for (Answer& answer : AnswersOf(engine, {kind}, /*period_of_draft=*/0))
+      answers.push_back(std::move(answer));
+  }
+  EXPECT_EQ(answers, expected);
+  EXPECT_GT(engine.observer.draft_tokens, 500);
+  EXPECT_GT(engine.observer.accepted_tokens, 0);
+  EXPECT_LT(2 * engine.observer.accepted_tokens, engine.observer.draft_tokens);
+}
+
+// A prompt that the draft has seen is not computed again; one that is new is, in several steps.
+TEST(Speculation, ADraftModelCatchesUp) {
+  FakeEngine engine({.max_num_batched_tokens = 400, .draft = Draft(4)});
+  std::vector<int32_t> prompt(203);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * i % 50);
+  const auto first = engine.Ask(prompt, GreedyFor(40));
+  EXPECT_EQ(first->tokens(), FakeModel::Greedy(prompt, 40));
+  EXPECT_EQ(engine.draft->largest_step, 48);
+  EXPECT_GT(engine.observer.accepted_tokens, 20);
+  EXPECT_EQ(engine.observer.accepted_tokens, engine.observer.draft_tokens);
+  EXPECT_TRUE(engine.WaitForIdle());
+  engine.draft->largest_step = 0;
+  EXPECT_EQ(engine.Ask(prompt, GreedyFor(40))->tokens(), first->tokens());
+  EXPECT_LT(engine.draft->largest_step, 8);
+}
+
+// Heads of several sizes, windows, and layers that read the keys of others: the draft's cache is
+// laid out as any other of its model.
+TEST(Speculation, ADraftModelMayHaveLayersThatDiffer) {
+  EngineConfig config;
+  config.model_folder = SourcePath("tests/data/checkpoints/tiny-gemma4-shared");
+  config.num_threads = 2;
+  config.max_model_len = 192;
+  config.max_num_seqs = 4;
+  config.kv_cache_bytes = int64_t{8} << 20;
+  std::vector<int32_t> expected;
+  for (const bool has_draft : {false, true}) {
+    if (has_draft) {
+      config.draft.folder = config.model_folder;
+      config.draft.num_tokens = 4;
+      config.draft.adaptive = false;
+    }
+    CountingObserver observer;
+    Engine::Hooks hooks;
+    hooks.observer = &observer;
+    const auto engine = Engine::Create(config, hooks);
+    ASSERT_TRUE(engine) << engine.error().message;
+    Request request;
+    for (int i = 0; i < 90; ++i) request.prompt.push_back((i * i * 17 + 3) % 128);
+    request.sampling = GreedyFor(60);
+    const auto sink = std::make_shared<CollectingSink>();
+    request.sink = sink;
+    const auto submitted = (*engine)->Submit(std::move(request));
+    ASSERT_TRUE(submitted) << submitted.error().message;
+    ASSERT_TRUE(sink->WaitForEnd());
+    if (!has_draft) {
+      expected = sink->tokens();
+    } else {
+      EXPECT_EQ(sink->tokens(), expected);
+      EXPECT_GT(observer.draft_tokens, 30);
+      EXPECT_EQ(observer.accepted_tokens, observer.draft_tokens);
+    }
+  }
+}
+
+TEST(Speculation, ADraftModelWithoutRoomProposesLess) {
+  FakeEngine plain({}), few({.draft = Draft(4), .draft_blocks = 4});
+  EXPECT_EQ(AnswersOf(few, EveryKind()), AnswersOf(plain, EveryKind()));
+  FakeEngine none({.draft = Draft(4), .draft_blocks = 1});
+  EXPECT_EQ(AnswersOf(none, {GreedyFor(30)}), AnswersOf(plain, {GreedyFor(30)}));
+  EXPECT_EQ(none.observer.drafts, 0);
+}
+
+TEST(Speculation, ADraftModelThatFailsIsNotAskedAgain) {
+  FakeEngine plain({}), engine({.draft = Draft(4)});
+  engine.draft->lost = true;  // every step throws
+  EXPECT_EQ(AnswersOf(engine, {GreedyFor(30)}), AnswersOf(plain, {GreedyFor(30)}));
+  EXPECT_EQ(engine.observer.drafts, 0);
+  EXPECT_EQ(engine.draft->steps, 1);
+}
+
+// It proposes for the sequences of the step that begins: no others, and none in flight.
+TEST(Speculation, ADraftModelProposesWhileStepsAreInFlight) {
+  FakeEngine plain({.prefix_caching = false});
+  FakeEngine engine({.prefix_caching = false, .num_stages = 3, .draft = Draft(3)});
+  const std::vector<SamplingParams> kinds(3, GreedyFor(60));
+  EXPECT_EQ(AnswersOf(engine, kinds), AnswersOf(plain, kinds));
+  EXPECT_EQ(engine.observer.most_in_flight, 3);
+  EXPECT_GT(engine.observer.draft_tokens, 100);
+  EXPECT_EQ(engine.observer.accepted_tokens, engine.observer.draft_tokens);
+  EXPECT_LE(engine.draft->largest_step, 2 * 16);
+}
+
+TEST(Speculation, ADraftModelMayBeWrongWhileStepsAreInFlight) {
+  FakeEngine plain({}), engine({.num_stages = 3, .draft = Draft(4)});
+  const std::vector<SamplingParams> kinds = EveryKind();
+  for (size_t i = 0; i < kinds.size(); i += 3) {  // few enough that there is room for proposals
+    const std::vector<SamplingParams> some(kinds.begin() + static_cast<ptrdiff_t>(i),
+                                           kinds.begin() + static_cast<ptrdiff_t>(i) + 3);
+    EXPECT_EQ(AnswersOf(engine, some, /*period_of_draft=*/0), AnswersOf(plain, some)) << i;
+  }
+  EXPECT_EQ(engine.observer.most_in_flight, 3);
+  EXPECT_GT(engine.observer.draft_tokens, 300);
+  EXPECT_GT(engine.observer.accepted_tokens, 0);
+  EXPECT_LT(2 * engine.observer.accepted_tokens, engine.observer.draft_tokens);
+}
+
+TEST(Speculation, ADraftModelSurvivesPreemptions) {
+  const FakeEngine::Options few = {.num_blocks = 26, .max_model_len = 96};
+  FakeEngine::Options speculating = few;
+  speculating.draft = Draft(4);
+  FakeEngine plain(few), engine(speculating);
+  const std::vector<SamplingParams> kinds(3, GreedyFor(80));
+  EXPECT_EQ(AnswersOf(engine, kinds), AnswersOf(plain, kinds));
+  EXPECT_GT(engine.observer.preemptions, 0);
+  EXPECT_EQ(engine.observer.accepted_tokens, engine.observer.draft_tokens);
+  EXPECT_GT(engine.observer.accepted_tokens, 0);
 }
 
 // Blocks that only proposals want are left to those who wait.

@@ -88,6 +88,7 @@ CpuFeatures Detect() {
   features.avx2 = ymm_saved && Bit(leaf1.ecx, 12) && Bit(leaf1.ecx, 29) && Bit(leaf7.ebx, 5);
   features.avx512 = features.avx2 && zmm_saved && Bit(leaf7.ebx, 16) && Bit(leaf7.ebx, 17) &&
                     Bit(leaf7.ebx, 30) && Bit(leaf7.ebx, 31);
+  features.avx512_vbmi = features.avx512 && Bit(leaf7.ecx, 1);
   features.avx512_vnni = features.avx512 && Bit(leaf7.ecx, 11);
   features.avx512_bf16 = features.avx512 && Bit(leaf7_1.eax, 5);
   if (features.avx512 && tiles_saved && Bit(leaf7.edx, 24) && RequestAmx()) {

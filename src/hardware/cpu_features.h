@@ -12,6 +12,7 @@ struct CpuFeatures {
   std::string model;
   bool avx2 = false;         // AVX2, FMA and F16C
   bool avx512 = false;       // AVX-512 F, BW, DQ and VL
+  bool avx512_vbmi = false;  // permutations of bytes
   bool avx512_vnni = false;  // 8-bit integer dot products
   bool avx512_bf16 = false;  // BF16 dot products
   bool amx_bf16 = false;     // AMX tiles with BF16 dot products

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "hub/file_lock.h"
+#include "hub/flush_mark.h"
 #include "hub/model_files.h"
 #include "hub/model_reference.h"
 #include "hub/repository_cache.h"
@@ -92,8 +93,9 @@ Status RemoveRevision(const RepositoryCache& repository, const std::string& comm
   }
   RETURN_IF_ERROR(RemoveTree(repository.Snapshot(commit)));
   for (const fs::path& blob : own) {
-    if (!used.contains(blob) && blob.parent_path() == repository.folder() / "blobs")
-      RETURN_IF_ERROR(RemoveTree(blob));
+    if (used.contains(blob) || blob.parent_path() != repository.folder() / "blobs") continue;
+    RETURN_IF_ERROR(RemoveTree(blob));
+    ForgetMark(repository, blob.filename().string());
   }
   return {};
 }

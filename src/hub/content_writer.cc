@@ -21,9 +21,6 @@ constexpr int64_t kRingBytes = int64_t{4} << 20;
 // file systems take large pages, which a virtual machine may first have to get from its host.
 constexpr int64_t kWriteBytes = int64_t{64} << 10;
 constexpr int64_t kDigestBytes = int64_t{256} << 10;
-// Of which the disk is told at once. It would else begin with most of a file when the whole file is
-// waited for.
-constexpr int64_t kDiskBytes = int64_t{16} << 20;
 static_assert(kRingBytes % kWriteBytes == 0 && kRingBytes >= 4 * kDigestBytes);
 
 }  // namespace
@@ -35,7 +32,6 @@ ContentWriter::ContentWriter(int file, int64_t begin, int64_t size, std::string_
       ring_(std::make_unique_for_overwrite<char[]>(kRingBytes)),
       appended_(begin),
       written_(begin),
-      sent_(begin),
       told_(begin),
       room_end_(begin),
       available_(begin),
@@ -88,11 +84,6 @@ int ContentWriter::Flush() {
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return done < 0 ? errno : ENOSPC;
     written_ += done;
-  }
-  if (written_ - sent_ >= kDiskBytes) {
-    // A hint: whoever needs the bytes on the disk waits for them by fsync.
-    ::sync_file_range(file_, sent_, written_ - sent_, SYNC_FILE_RANGE_WRITE);
-    sent_ = written_;
   }
   // Not for every part: the other thread would be woken for each.
   if (written_ - told_ < kDigestBytes && written_ < size_) return 0;

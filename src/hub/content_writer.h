@@ -58,7 +58,6 @@ class ContentWriter {
   const std::unique_ptr<char[]> ring_;  // a byte of the file is at its position modulo kRingBytes
   int64_t appended_;
   int64_t written_;
-  int64_t sent_;      // of `written_`, on the way to the disk
   int64_t told_;      // of `written_`, to the digest
   int64_t room_end_;  // up to there the ring may be overwritten
 

@@ -37,7 +37,7 @@ Result<FileLock> FileLock::Acquire(const std::filesystem::path& path,
   for (int polls = 1;; ++polls) {
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0664);
     if (file < 0) return CacheError("create", path, errno);
-    FileLock lock(file);
+    FileLock lock{OwnedFd(file)};
     if (::flock(file, LOCK_EX | LOCK_NB) == 0) {
       if (IsSameFile(file, path)) return lock;
       continue;
@@ -51,20 +51,9 @@ Result<FileLock> FileLock::Acquire(const std::filesystem::path& path,
 std::optional<FileLock> FileLock::TryAcquireExisting(const std::filesystem::path& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) return std::nullopt;
-  FileLock lock(file);
+  FileLock lock{OwnedFd(file)};
   if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
   return lock;
-}
-
-FileLock::FileLock(FileLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(file_, other.file_);
-  return *this;
-}
-
-FileLock::~FileLock() {
-  if (file_ >= 0) ::close(file_);
 }
 
 }  // namespace sluice

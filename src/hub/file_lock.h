@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <utility>
 
+#include "base/owned_fd.h"
 #include "base/result.h"
 
 namespace sluice {
@@ -21,14 +23,10 @@ class FileLock {
   // None if another process has it, or there is no such file.
   static std::optional<FileLock> TryAcquireExisting(const std::filesystem::path& path);
 
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  ~FileLock();
-
  private:
-  explicit FileLock(int file) : file_(file) {}
+  explicit FileLock(OwnedFd file) : file_(std::move(file)) {}
 
-  int file_;
+  OwnedFd file_;
 };
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <future>
 #include <utility>
 #include <vector>
 
@@ -15,8 +16,10 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/owned_fd.h"
 #include "hub/content_writer.h"
 #include "hub/file_lock.h"
+#include "hub/flush_mark.h"
 #include "hub/hub_client.h"
 #include "hub/range_download.h"
 #include "hub/repository_cache.h"
@@ -25,13 +28,6 @@ namespace sluice {
 namespace {
 
 constexpr int kDownloadsOfAFile = 2;
-
-struct OpenFile {
-  int fd = -1;
-  ~OpenFile() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 // The size of a regular file; -1 where there is none.
 int64_t SizeOf(const std::filesystem::path& path) {
@@ -63,6 +59,7 @@ class ModelDownload {
       }
       RETURN_IF_ERROR(Bring(weights));
     }
+    RETURN_IF_ERROR(EndSettling());
     RETURN_IF_ERROR(repository_.WriteReference(place_.revision.empty() ? "main" : place_.revision,
                                                info_.commit));
     return info_.commit;
@@ -169,14 +166,38 @@ class ModelDownload {
     return {};
   }
 
+  // Has the disk keep the last blob, while the next one comes.
+  Status SettleLast() {
+    RETURN_IF_ERROR(EndSettling());
+    if (last_.empty()) return {};
+    settled_ = std::async(std::launch::async, [this, etag = std::exchange(last_, "")] {
+      return SettleBlob(repository_, etag);
+    });
+    return {};
+  }
+
+  Status EndSettling() {
+    if (!settled_.valid()) return {};
+    ASSIGN_OR_RETURN(const bool kept, settled_.get());
+    if (kept) return {};
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("the disk of {} did not keep a file of model {}: the same command "
+                            "fetches it again",
+                            place_.cache.string(), place_.id),
+                "model");
+  }
+
   // REQUIRES: the blob's lock
   Status BringBlob(const RemoteFile& file) {
+    RETURN_IF_ERROR(SettleLast());
+    RETURN_IF_ERROR(MarkUnflushed(repository_, file.etag));
     const std::filesystem::path incomplete = repository_.Incomplete(file.etag);
     for (int attempt = 1; attempt <= kDownloadsOfAFile; ++attempt) {
       ASSIGN_OR_RETURN(const bool whole, BringIncomplete(file, incomplete));
       if (whole) {
         if (::rename(incomplete.c_str(), repository_.Blob(file.etag).c_str()) != 0)
           return CacheError("create", repository_.Blob(file.etag), errno);
+        last_ = file.etag;
         return {};
       }
       LOG_WARNING("download", "{}: the content that came is not that of {}; downloading it again",
@@ -192,14 +213,14 @@ class ModelDownload {
 
   // Appends what is missing to the incomplete file. False if its content is not the promised one.
   Result<bool> BringIncomplete(const RemoteFile& file, const std::filesystem::path& incomplete) {
-    const OpenFile open{::open(incomplete.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
-    if (open.fd < 0) return CacheError("create", incomplete, errno);
-    int64_t begin = ::lseek(open.fd, 0, SEEK_END);
+    const OwnedFd open(::open(incomplete.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!open) return CacheError("create", incomplete, errno);
+    int64_t begin = ::lseek(open.get(), 0, SEEK_END);
     if (begin > file.size) {
-      if (::ftruncate(open.fd, 0) != 0) return CacheError("cut", incomplete, errno);
+      if (::ftruncate(open.get(), 0) != 0) return CacheError("cut", incomplete, errno);
       begin = 0;
     }
-    ContentWriter content(open.fd, begin, file.size, file.etag);
+    ContentWriter content(open.get(), begin, file.size, file.etag);
     RangeDownload download{.source = file, .content = &content};
     download.on_progress = [&](int64_t bytes) { Tell(bytes); };
     download.find_again = [&]() -> Result<std::string> {
@@ -210,10 +231,7 @@ class ModelDownload {
       LOG_INFO("download", "{}: {} of {} bytes are here already", file.name, begin, file.size);
     }
     RETURN_IF_ERROR(DownloadRanges(hub_, std::move(download)));
-    ASSIGN_OR_RETURN(const bool whole, content.Finish());
-    // The name of a whole file must not come to the disk before its content.
-    if (whole && ::fsync(open.fd) != 0) return CacheError("write", incomplete, errno);
-    return whole;
+    return content.Finish();
   }
 
   void Tell(int64_t of_file) {
@@ -230,6 +248,8 @@ class ModelDownload {
   const RepositoryCache repository_;
   ModelInfo info_;
   FetchProgress progress_;
+  std::string last_;                   // the ETag of what was brought last, not yet settled
+  std::future<Result<bool>> settled_;  // of the one before
 };
 
 }  // namespace

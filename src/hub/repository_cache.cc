@@ -13,6 +13,7 @@
 
 #include "base/ascii.h"
 #include "base/file.h"
+#include "base/owned_fd.h"
 #include "hub/model_reference.h"
 
 namespace sluice {
@@ -42,17 +43,16 @@ std::string CacheFolderName(std::string_view id) {
 Status ReplaceFile(const std::filesystem::path& path, const std::string& text) {
   const std::filesystem::path temporary =
       path.parent_path() / fmt::format("{}.{}.tmp", path.filename().string(), ::getpid());
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) return CacheError("create", temporary, errno);
-  const ssize_t written = ::write(file, text.data(), text.size());
+  const OwnedFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) return CacheError("create", temporary, errno);
+  const ssize_t written = ::write(file.get(), text.data(), text.size());
   int number = written < 0 ? errno : ENOSPC;
   bool whole = written == std::ssize(text);
   // The new name must not come to the disk before the content.
-  if (whole && ::fsync(file) != 0) {
+  if (whole && ::fsync(file.get()) != 0) {
     whole = false;
     number = errno;
   }
-  ::close(file);
   if (!whole) {
     ::unlink(temporary.c_str());
     return CacheError("write", temporary, number);
@@ -203,6 +203,10 @@ Status RepositoryCache::LinkFile(std::string_view commit, const std::filesystem:
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EACCES)
       return CacheError("create", link, errno);
   }
+  // No mark tells of a file that is not a blob any more (hub/flush_mark.h).
+  const OwnedFd blob(::open(Blob(etag).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!blob) return CacheError("read", Blob(etag), errno);
+  if (::fsync(blob.get()) != 0) return CacheError("write", Blob(etag), errno);
   if (::rename(Blob(etag).c_str(), link.c_str()) != 0) return CacheError("create", link, errno);
   return {};
 }

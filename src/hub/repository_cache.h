@@ -42,7 +42,7 @@ class RepositoryCache {
   Status WriteReference(const std::string& revision, const std::string& commit) const;
 
   // Makes `file` (a relative path) of a snapshot a link to the blob. Where links cannot be made, or
-  // `copy` is set, the blob is moved there, as huggingface_hub does.
+  // `copy` is set, the blob is moved there, as huggingface_hub does, once the disk has it.
   Status LinkFile(std::string_view commit, const std::filesystem::path& file, std::string_view etag,
                   bool copy) const;
 

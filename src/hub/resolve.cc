@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "hub/flush_mark.h"
 #include "hub/model_reference.h"
 #include "hub/repository_cache.h"
 
@@ -22,14 +23,26 @@ tl::unexpected<Error> NotInCache(const ModelPlace& place, std::string_view what)
               "model");
 }
 
+// A snapshot that is named as a folder is one of a cache all the same.
+Status SettleFolder(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::path snapshots = std::filesystem::canonical(folder, error).parent_path();
+  const std::filesystem::path repository = snapshots.parent_path();
+  const std::string id = IdOfCacheFolder(repository.filename().string());
+  if (error || id.empty() || snapshots.filename() != "snapshots") return {};
+  return SettleBlobs(RepositoryCache(repository.parent_path(), id));
+}
+
 }  // namespace
 
 Result<ModelPlace> FindModelPlace(const ResolveOptions& options,
                                   const HubEnvironment& environment) {
   const std::filesystem::path path = ExpandHome(options.argument, environment.home);
   std::error_code error;
-  if (!options.argument.empty() && std::filesystem::is_directory(path, error))
+  if (!options.argument.empty() && std::filesystem::is_directory(path, error)) {
+    RETURN_IF_ERROR(SettleFolder(path));
     return ModelPlace{.folder = path, .name = options.argument};
+  }
   if (!options.argument.empty() && std::filesystem::exists(path, error)) {
     return Fail(
         ErrorCode::kUnsupported,
@@ -67,6 +80,7 @@ Result<ModelPlace> FindModelPlace(const ResolveOptions& options,
 
 Result<std::optional<ResolvedModel>> FindSnapshot(const ModelPlace& place, std::string& why_not) {
   const RepositoryCache repository(place.cache, place.id);
+  RETURN_IF_ERROR(SettleBlobs(repository));
   ASSIGN_OR_RETURN(std::string commit, repository.FindCommit(place.revision, why_not));
   if (commit.empty()) return std::optional<ResolvedModel>();
   return std::optional(ResolvedModel{.folder = repository.Snapshot(commit),

@@ -35,12 +35,14 @@ struct ModelPlace {
   std::filesystem::path cache = {};  // that the hub's models are kept in
 };
 
-// A folder that exists takes precedence over an id of the same spelling. kInvalidArgument for an
+// A folder that exists takes precedence over an id of the same spelling; of a snapshot, what the
+// disk may have lost is checked. kInvalidArgument for an
 // argument that is neither a path nor an id, or a revision that is no name.
 Result<ModelPlace> FindModelPlace(const ResolveOptions& options, const HubEnvironment& environment);
 
 // The snapshot of a model of the hub that is in the cache, complete or not; none, with the reason
-// in `why_not`. Without a revision and without refs/main, the only snapshot there is counts.
+// in `why_not`. Without a revision and without refs/main, the only snapshot there is counts. What
+// the disk may have lost is checked first (hub/flush_mark.h).
 // REQUIRES: place.id is not empty
 Result<std::optional<ResolvedModel>> FindSnapshot(const ModelPlace& place, std::string& why_not);
 

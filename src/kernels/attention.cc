@@ -22,14 +22,15 @@ namespace sluice::kernels {
 
 SLUICE_VECTOR_KERNEL(DivideRow);
 SLUICE_VECTOR_KERNEL(DecodeE4M3);
+SLUICE_VECTOR_KERNEL(AddScaled);
 
 namespace {
 
 constexpr int kMaxTileRows =
-    64;  // query rows (tokens x heads of the group) that share one pass over the cache
+    128;  // query rows (tokens x heads of the group) that share one pass over the cache
 // A decoding slice is cut into chunks for several threads when it is longer than this share of a
 // thread's work.
-constexpr int64_t kUnitsPerThread = 4;
+constexpr int64_t kUnitsPerThread = 8;
 
 bool IsFp8(const KvLayout& layout) {
   return layout.type == ElementType::kF8E4M3;
@@ -88,11 +89,13 @@ struct RowState {
 void Combine(RowState& row, float* out, const RowState& chunk, const float* chunk_out,
              int head_dim) {
   const float largest = row.largest > chunk.largest ? row.largest : chunk.largest;
-  const float row_factor = std::exp(row.largest - largest);
-  const float chunk_factor = std::exp(chunk.largest - largest);
+  // One of both is 1.
+  const auto factor = [&](float of) { return of == largest ? 1.0f : std::exp(of - largest); };
+  const float row_factor = factor(row.largest);
+  const float chunk_factor = factor(chunk.largest);
   row.largest = largest;
   row.sum = row.sum * row_factor + chunk.sum * chunk_factor;
-  for (int d = 0; d < head_dim; ++d) out[d] = out[d] * row_factor + chunk_out[d] * chunk_factor;
+  kAddScaled(chunk_out, chunk_factor, row_factor, head_dim, out);
 }
 
 struct Call {
@@ -102,20 +105,27 @@ struct Call {
   const float* q;
   int64_t q_stride;
   int num_heads;
-  bool both_ways;          // rows see all positions of their slice
+  bool both_ways;          // rows see positions behind their own
+  int reach;               // so many of them; 0: all of their slice
   AttentionScores scores;  // its scale: of what the cache holds
   float v_scale;           // of what the cache holds
   void* out;
   bool out_bf16;
 
-  // Codes of 8 bits are read as numbers of the result's type.
+  // Codes of 8 bits are read as numbers of the type of products, or of the result.
   bool reads_bf16() const {
-    return cache.layout.type == ElementType::kBF16 || (IsFp8(cache.layout) && out_bf16);
+    return cache.layout.type == ElementType::kBF16 ||
+           (IsFp8(cache.layout) && (out_bf16 || scores.bf16_products));
   }
   int group() const { return num_heads / cache.layout.num_kv_heads; }
   int head_dim() const { return cache.layout.head_dim; }
   // Tokens of a slice that are worked on together.
   int tile_tokens() const { return std::max(1, kMaxTileRows / group()); }
+
+  // Of a slice that is seen both ways: up to where the tokens before `end` see.
+  int Seen(const AttentionSlice& slice, int end) const {
+    return reach == 0 ? slice.num_tokens : std::min(slice.num_tokens, end + reach);
+  }
 
   void StoreRow(int64_t row, int head, const float* values, const RowState& state) const {
     const int64_t offset = (row * num_heads + head) * head_dim();
@@ -138,7 +148,7 @@ struct Tile {
   int rows() const { return tokens * heads; }
   // Up to the last that a row sees.
   int positions(const Call& call) const {
-    return slice->context + (call.both_ways ? slice->num_tokens : token + tokens);
+    return slice->context + (call.both_ways ? call.Seen(*slice, token + tokens) : token + tokens);
   }
   int first_seen(const AttentionSpan& span) const {
     return span.FirstSeen(slice->context + token);
@@ -212,7 +222,36 @@ void DecodeValues(const Float8E4M3* codes, int head_dim, float* panel) {
   }
 }
 
+// Where the panels of one KV head of a slice lie, one after the other, from that of `position` on.
+class PanelPlace {
+ public:
+  PanelPlace(const KvLayout& layout, const Tile& tile, int position)
+      : layout_(layout),
+        panels_(layout.block_size / kAttentionPanelPositions),
+        kv_head_(tile.kv_head),
+        block_(tile.slice->block_table + position / layout.block_size),
+        panel_(position % layout.block_size / kAttentionPanelPositions) {}
+
+  int64_t Offset() const {
+    return HeadOffset(layout_, *block_, kv_head_) +
+           int64_t{panel_} * kAttentionPanelPositions * layout_.head_dim;
+  }
+  void Next() {
+    if (++panel_ < panels_) return;
+    panel_ = 0;
+    ++block_;
+  }
+
+ private:
+  const KvLayout& layout_;
+  int panels_;  // of a block
+  int kv_head_;
+  const int32_t* block_;
+  int panel_;
+};
+
 // The panels of positions [begin, end) of the chunk that starts at `first`.
+// Codes that the kernels read themselves (P = Float8E4M3) are in panels already.
 template <typename T, typename P>
 void FindPanels(const Call& call, const Tile& tile, int first, int begin, int end,
                 const ThreadScratch& scratch, AttentionChunkArgs& args) {
@@ -225,10 +264,10 @@ void FindPanels(const Call& call, const Tile& tile, int first, int begin, int en
   const int first_panel = (begin - first) / kAttentionPanelPositions;
   if (HasPanels(layout)) {
     int position = first + first_panel * kAttentionPanelPositions;
-    for (int i = first_panel; position < end; position += kAttentionPanelPositions, ++i) {
-      const int64_t block = tile.slice->block_table[position / layout.block_size];
-      const int64_t panel = position % layout.block_size / kAttentionPanelPositions;
-      const int64_t offset = HeadOffset(layout, block, tile.kv_head) + panel * panel_elements;
+    PanelPlace place(layout, tile, position);
+    for (int i = first_panel; position < end;
+         position += kAttentionPanelPositions, ++i, place.Next()) {
+      const int64_t offset = place.Offset();
       if constexpr (std::is_same_v<T, P>) {
         args.k_panels[i] = k + offset;
         args.v_panels[i] = v + offset;
@@ -241,18 +280,20 @@ void FindPanels(const Call& call, const Tile& tile, int first, int begin, int en
     }
     return;
   }
-  for (int position = begin; position < end;) {
-    const int row = position % layout.block_size;
-    const int count = std::min(layout.block_size - row, end - position);
-    const int64_t offset =
-        HeadOffset(layout, tile.slice->block_table[position / layout.block_size], tile.kv_head);
-    BringIntoPanels(layout, k + offset, v + offset, row, row + count, position - first, k_panels,
-                    v_panels);
-    position += count;
-  }
-  for (int i = first_panel; i * kAttentionPanelPositions < end - first; ++i) {
-    args.k_panels[i] = k_panels + i * panel_elements;
-    args.v_panels[i] = v_panels + i * panel_elements;
+  if constexpr (!std::is_same_v<P, Float8E4M3>) {
+    for (int position = begin; position < end;) {
+      const int row = position % layout.block_size;
+      const int count = std::min(layout.block_size - row, end - position);
+      const int64_t offset =
+          HeadOffset(layout, tile.slice->block_table[position / layout.block_size], tile.kv_head);
+      BringIntoPanels(layout, k + offset, v + offset, row, row + count, position - first, k_panels,
+                      v_panels);
+      position += count;
+    }
+    for (int i = first_panel; i * kAttentionPanelPositions < end - first; ++i) {
+      args.k_panels[i] = k_panels + i * panel_elements;
+      args.v_panels[i] = v_panels + i * panel_elements;
+    }
   }
 }
 
@@ -274,9 +315,50 @@ struct ChunkRows {
   std::array<float, kMaxTileRows> sum;
 };
 
-// One chunk for a tile whose queries were gathered.
-void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch& scratch,
-              ChunkRows& rows, float* out) {
+// Lets `args` know the first keys of a chunk that is probably read next: of the same KV head where
+// one tile reads all chunks, else of the next head.
+void FindNextKeys(const Call& call, const Tile& tile, int chunk, bool is_split,
+                  AttentionChunkArgs& args) {
+  std::fill(std::begin(args.next_k_panels), std::end(args.next_k_panels), args.q);
+  const KvLayout& layout = call.cache.layout;
+  if (!HasPanels(layout)) return;
+  Tile next = tile;
+  const bool has_more = (chunk + 1) * kAttentionChunk < tile.positions(call);
+  const bool has_heads = tile.kv_head + 1 < layout.num_kv_heads;
+  if (!is_split && has_more) {
+    ++chunk;
+  } else if (has_heads) {
+    ++next.kv_head;
+    if (!is_split) chunk = tile.first_seen(call.span) / kAttentionChunk;
+  } else if (is_split && has_more) {
+    next.kv_head = 0;
+    ++chunk;
+  } else {
+    return;
+  }
+  const int first_seen = tile.first_seen(call.span);
+  int position =
+      std::max(chunk * kAttentionChunk, first_seen - first_seen % kAttentionPanelPositions);
+  PanelPlace place(layout, next, position);
+  const int64_t element_bytes = BitsPerElement(layout.type) / 8;
+  for (const void*& panel : args.next_k_panels) {
+    if (position >= tile.positions(call)) return;
+    panel = static_cast<const std::byte*>(call.cache.k) + place.Offset() * element_bytes;
+    position += kAttentionPanelPositions;
+    place.Next();
+  }
+}
+
+// Of a tile whose codes the kernels read themselves.
+int CodeRows() {
+  const auto rows = Kernels().attention_code_rows;
+  return rows == nullptr ? 0 : rows();
+}
+
+// One chunk for a tile whose queries were gathered. `is_split`: the chunks of a head are computed
+// one by one, not in a row.
+void RunChunk(const Call& call, const Tile& tile, int chunk, bool is_split,
+              const ThreadScratch& scratch, ChunkRows& rows, float* out) {
   const int first = chunk * kAttentionChunk;
   const int begin = std::max(first, tile.first_seen(call.span));
   const int end = std::min(tile.positions(call), first + kAttentionChunk);
@@ -285,11 +367,15 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
   args.rows = tile.rows();
   args.head_dim = call.head_dim();
   args.bf16 = call.reads_bf16();
+  args.rounds = call.scores.bf16_products && call.reads_bf16();
+  args.codes = IsFp8(call.cache.layout) && HasPanels(call.cache.layout) && args.rounds &&
+               args.rows <= CodeRows();
   args.soft_cap = call.scores.soft_cap;
+  FindNextKeys(call, tile, chunk, is_split, args);
   for (int row = 0; row < args.rows; ++row) {
     const int position = tile.slice->context + tile.token + row / tile.heads;
     const int start = std::max(call.span.FirstSeen(position) - first, 0);
-    const int seen = call.both_ways ? tile.positions(call) : position + 1;
+    const int seen = call.both_ways ? call.Seen(*tile.slice, position + 1) : position + 1;
     const int limit = std::clamp(seen - first, 0, kAttentionChunk);
     const auto r = static_cast<size_t>(row);
     rows.starts[r] = start < limit ? start : 0;
@@ -300,7 +386,9 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
       FindPanels<BFloat16, BFloat16>(call, tile, first, begin, end, scratch, args);
       break;
     case ElementType::kF8E4M3:
-      if (call.reads_bf16())
+      if (args.codes)
+        FindPanels<Float8E4M3, Float8E4M3>(call, tile, first, begin, end, scratch, args);
+      else if (call.reads_bf16())
         FindPanels<Float8E4M3, BFloat16>(call, tile, first, begin, end, scratch, args);
       else
         FindPanels<Float8E4M3, float>(call, tile, first, begin, end, scratch, args);
@@ -332,7 +420,7 @@ void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
   const int first_chunk = tile.first_seen(call.span) / kAttentionChunk;
   for (int chunk = first_chunk; chunk < Chunks(tile.positions(call)); ++chunk) {
     float* chunk_out = chunk == first_chunk ? scratch.out : scratch.chunk_out;
-    RunChunk(call, tile, chunk, scratch, rows, chunk_out);
+    RunChunk(call, tile, chunk, /*is_split=*/false, scratch, rows, chunk_out);
     for (int row = 0; row < tile.rows(); ++row) {
       const auto r = static_cast<size_t>(row);
       if (rows.limits[r] == 0) continue;
@@ -375,7 +463,8 @@ void RunSplitChunk(const Call& call, const SliceUnits& split, const Tile& tile, 
   GatherQueries(call, tile, scratch.q);
   ChunkRows rows;
   const int64_t slot = int64_t{part} * call.num_heads + tile.head;
-  RunChunk(call, tile, split.first_chunk + part, scratch, rows, split.out + slot * call.head_dim());
+  RunChunk(call, tile, split.first_chunk + part, /*is_split=*/true, scratch, rows,
+           split.out + slot * call.head_dim());
   for (int row = 0; row < tile.rows(); ++row) {
     split.states[(slot + row) * 2] = rows.largest[static_cast<size_t>(row)];
     split.states[(slot + row) * 2 + 1] = rows.sum[static_cast<size_t>(row)];
@@ -443,13 +532,13 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t /*m
 namespace {
 
 void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
-            const AttentionSpan& span, bool both_ways, const float* q, int64_t q_stride,
+            const AttentionSpan& span, bool both_ways, int reach, const float* q, int64_t q_stride,
             int num_heads, const AttentionScores& scores, void* out, ElementType out_type,
             std::span<std::byte> scratch) {
   const KvLayout& layout = cache.layout;
   CheckKvType(layout);
-  CHECK(layout.head_dim >= 32 && layout.head_dim <= 256 && layout.head_dim % 8 == 0,
-        "head_dim is 32 to 256 and a multiple of 8, not {}", layout.head_dim);
+  CHECK(layout.head_dim >= 32 && layout.head_dim <= kMaxHeadDim && layout.head_dim % 8 == 0,
+        "head_dim is 32 to {} and a multiple of 8, not {}", kMaxHeadDim, layout.head_dim);
   CHECK_EQ(num_heads % layout.num_kv_heads, 0);
   CHECK(out_type == ElementType::kF32 || out_type == ElementType::kBF16,
         "the result is F32 or BF16, not {}", ElementTypeName(out_type));
@@ -460,6 +549,7 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
             .q_stride = q_stride,
             .num_heads = num_heads,
             .both_ways = both_ways,
+            .reach = reach,
             .scores = scores,
             .v_scale = IsFp8(layout) ? cache.v_scale : 1,
             .out = out,
@@ -546,15 +636,16 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
                const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
                const AttentionScores& scores, void* out, ElementType out_type,
                std::span<std::byte> scratch) {
-  Attend(pool, cache, slices, span, /*both_ways=*/false, q, q_stride, num_heads, scores, out,
-         out_type, scratch);
+  Attend(pool, cache, slices, span, /*both_ways=*/false, /*reach=*/0, q, q_stride, num_heads,
+         scores, out, out_type, scratch);
 }
 
 void BidirectionalAttention(ThreadPool& pool, const KvCacheView& cache,
-                            std::span<const AttentionSlice> slices, const float* q,
+                            std::span<const AttentionSlice> slices, int32_t reach, const float* q,
                             int64_t q_stride, int num_heads, float scale, void* out,
                             ElementType out_type, std::span<std::byte> scratch) {
-  Attend(pool, cache, slices, AttentionSpan{}, /*both_ways=*/true, q, q_stride, num_heads,
+  const AttentionSpan span{.chunk = 0, .window = reach == 0 ? 0 : reach + 1};
+  Attend(pool, cache, slices, span, /*both_ways=*/true, reach, q, q_stride, num_heads,
          {.scale = scale}, out, out_type, scratch);
 }
 

@@ -12,18 +12,24 @@
 
 namespace sluice::kernels {
 
+// The widest head.
+inline constexpr int kMaxHeadDim = 512;
+
 // Shape of one layer's KV cache. K and V are separate arrays, each [num_blocks, num_kv_heads,
-// block_size, head_dim] of `type` (BF16, F16, F32 or F8_E4M3). The slot of token t of a sequence is
-// block_table[t / block_size], row t % block_size.
+// block_size, head_dim] of `type` (BF16, F16, F32 or F8_E4M3), with `block_stride` elements from a
+// block to the next. The slot of token t of a sequence is block_table[t / block_size], row
+// t % block_size.
 struct KvLayout {
   int num_kv_heads = 0;
   int head_dim = 0;
   int block_size = 16;
   ElementType type = ElementType::kBF16;
+  int64_t block_stride = 0;  // 0: blocks are dense
 
   int64_t BlockElements() const {
     return int64_t{num_kv_heads} * block_size * head_dim;
   }  // of K; V has as many
+  int64_t BlockStride() const { return block_stride == 0 ? BlockElements() : block_stride; }
 };
 
 // One layer's cache memory.
@@ -53,6 +59,9 @@ struct AttentionScores {
   // [num_heads]: a score that every row of a head has beside those of its positions, and whose
   // value is zero, so that it takes a part of the weights away; null: none.
   const float* sinks = nullptr;
+  // Queries and weights may be rounded to BF16 where keys and values are BF16 or F8_E4M3, as
+  // products of BF16 take them: faster, by errors of 2^-9 of each.
+  bool bf16_products = false;
 };
 
 // Writes k and v of all the slices' tokens to their slots, rounded to the cache's type; for F8_E4M3
@@ -76,10 +85,10 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max
 //
 // Positions are processed in chunks at fixed multiples, and each row combines its chunks in order:
 // the result of a row depends only on its own position and cache, never on the rest of the step or
-// the number of threads. F8_E4M3 codes are converted to `out_type` exactly; k_scale multiplies
+// the number of threads. F8_E4M3 codes are converted exactly; k_scale multiplies
 // the scale, v_scale divides the sum of weights that the result is divided by.
 //
-// REQUIRES: 32 <= head_dim <= 256, a multiple of 8; num_heads a multiple of num_kv_heads.
+// REQUIRES: 32 <= head_dim <= kMaxHeadDim, a multiple of 8; num_heads a multiple of num_kv_heads.
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
                const AttentionScores& scores, void* out, ElementType out_type,

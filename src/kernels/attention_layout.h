@@ -17,8 +17,6 @@
 
 namespace sluice::kernels {
 
-inline constexpr int kMaxHeadDim = 256;
-
 inline void CheckKvType(const KvLayout& layout) {
   CHECK(layout.type == ElementType::kBF16 || layout.type == ElementType::kF32 ||
             layout.type == ElementType::kF8E4M3 || layout.type == ElementType::kF16,
@@ -46,7 +44,7 @@ inline int64_t ValueOffset(bool pairs, int head_dim, int position, int d) {
 
 // Offset of a head's part of a block, in elements.
 inline int64_t HeadOffset(const KvLayout& layout, int64_t block, int kv_head) {
-  return block * layout.BlockElements() + int64_t{kv_head} * layout.block_size * layout.head_dim;
+  return block * layout.BlockStride() + int64_t{kv_head} * layout.block_size * layout.head_dim;
 }
 
 }  // namespace sluice::kernels

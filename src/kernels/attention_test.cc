@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 
+#include "kernels/attention_layout.h"
 #include "kernels/kernel_testing.h"
 #include "kernels/reference/reference.h"
 #include "kernels/vector_kernel.h"
@@ -34,6 +35,10 @@ constexpr Shape kShapes[] = {
     {6, 2, 128, 32, ElementType::kBF16},
     {5, 1, 40, 4, ElementType::kBF16},
     {8, 1, 256, 16, ElementType::kBF16},
+    {4, 1, 512, 16, ElementType::kBF16},
+    {2, 1, 512, 16, ElementType::kF32, {.window = 70}},
+    {2, 2, 512, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f},
+    {3, 1, 512, 4, ElementType::kF16},
     {3, 3, 72, 48, ElementType::kBF16},
     {8, 2, 64, 16, ElementType::kF32},
     {5, 1, 104, 4, ElementType::kF32},
@@ -95,8 +100,13 @@ class Sequences {
   struct Part {
     int sequence, context, count;
   };
+  // `type`: of the products and of the result.
   std::vector<std::vector<float>> Step(ThreadPool& pool, const std::vector<Part>& parts,
-                                       ElementType out_type = ElementType::kF32) {
+                                       ElementType type = ElementType::kF32) {
+    return Step(pool, parts, type, type == ElementType::kBF16);
+  }
+  std::vector<std::vector<float>> Step(ThreadPool& pool, const std::vector<Part>& parts,
+                                       ElementType out_type, bool bf16_products) {
     const int64_t q_width = int64_t{shape_.num_heads} * shape_.head_dim;
     const int64_t kv_width = int64_t{shape_.num_kv_heads} * shape_.head_dim;
     const int64_t stride =
@@ -138,7 +148,8 @@ class Sequences {
     const std::vector<float> sinks = Sinks();
     const AttentionScores scores{.scale = Scale(),
                                  .soft_cap = shape_.soft_cap,
-                                 .sinks = shape_.sinks ? sinks.data() : nullptr};
+                                 .sinks = shape_.sinks ? sinks.data() : nullptr,
+                                 .bf16_products = bf16_products};
     Attention(pool, cache, slices, shape_.span, qkv.data(), stride, shape_.num_heads, scores,
               out.data(), out_type, scratch);
     if (out_type == ElementType::kBF16) {
@@ -235,13 +246,26 @@ class Sequences {
 
 class AttentionTest : public KernelTest {};
 
+// Each has kernels of its own.
+constexpr ElementType kResults[] = {ElementType::kF32, ElementType::kBF16};
+
+std::vector<std::pair<Shape, ElementType>> ShapesAndResults() {
+  std::vector<std::pair<Shape, ElementType>> all;
+  for (const Shape& shape : kShapes) {
+    for (ElementType type : kResults) all.emplace_back(shape, type);
+  }
+  return all;
+}
+
 // Scores are sums of head_dim products and results averages of values of size one: errors of some
 // hundred roundings of numbers near one stay below 2e-5. AMX splits queries and weights into two
-// BF16 numbers, good for 16 bits: 2^-16 of scores of up to five.
+// BF16 numbers, good for 16 bits: 2^-16 of scores of up to five. BF16 dot products round both once
+// where that is allowed: 2^-9 of each.
 TEST_P(AttentionTest, AgreesWithExactSoftmax) {
   Random random(1);
   ThreadPool pool(2);
   const double tolerance = GetParam() == Isa::kAmx ? 1e-4 : 2e-5;
+  const double narrow_tolerance = GetParam() == Isa::kAvx512Bf16 ? 0.015 : tolerance;
   for (const Shape& shape : kShapes) {
     const int length = static_cast<int>(random.Integer(300, 330));
     Sequences sequences(random, shape, {length});
@@ -259,7 +283,7 @@ TEST_P(AttentionTest, AgreesWithExactSoftmax) {
               << d;
           ASSERT_NEAR(
               narrow[(int64_t{token} * shape.num_heads + head) * shape.head_dim + d], expected[d],
-              Bf16Tolerance(static_cast<float>(expected[d]), static_cast<float>(tolerance)));
+              Bf16Tolerance(static_cast<float>(expected[d]), static_cast<float>(narrow_tolerance)));
         }
       }
     }
@@ -272,13 +296,16 @@ TEST_P(AttentionTest, HeavyChunksOfThePromptLeaveNoTrace) {
   for (const Shape& shape : kShapes) {
     const int length = GetParam() == Isa::kReference ? 262 : 300;
     Sequences sequences(random, shape, {length});
-    const std::vector<float> whole = sequences.RunInChunks(pool2, 0, length);
-    for (int chunk : {1, 7, 64, 257}) {
-      if (GetParam() == Isa::kReference && (chunk == 7 || chunk == 64)) continue;  // Slow.
-      sequences.Clear();
-      const std::vector<float> out = sequences.RunInChunks(chunk == 7 ? pool3 : pool1, 0, chunk);
-      ASSERT_EQ(0, std::memcmp(whole.data(), out.data(), out.size() * 4))
-          << "chunk " << chunk << " head_dim " << shape.head_dim << " block " << shape.block_size;
+    for (ElementType type : kResults) {
+      const std::vector<float> whole = sequences.RunInChunks(pool2, 0, length, type);
+      for (int chunk : {1, 7, 64, 257}) {
+        if (GetParam() == Isa::kReference && (chunk == 7 || chunk == 64)) continue;  // Slow.
+        sequences.Clear();
+        const std::vector<float> out =
+            sequences.RunInChunks(chunk == 7 ? pool3 : pool1, 0, chunk, type);
+        ASSERT_EQ(0, std::memcmp(whole.data(), out.data(), out.size() * 4))
+            << "chunk " << chunk << " head_dim " << shape.head_dim << " block " << shape.block_size;
+      }
     }
   }
 }
@@ -294,13 +321,15 @@ TEST_P(AttentionTest, HeavyNeighboursAndThreadsLeaveNoTrace) {
     Sequences sequences(random, shape, {700, 300, 17, 90});
     for (int sequence = 0; sequence < 4; ++sequence) sequences.RunInChunks(pool2, sequence, 700);
     const std::vector<Sequences::Part> parts = {{0, 699, 1}, {1, 299, 1}, {2, 16, 1}, {3, 41, 49}};
-    std::vector<std::vector<float>> alone;
-    for (const auto& part : parts) alone.push_back(sequences.Step(pool1, {part})[0]);
-    for (ThreadPool* pool : {&pool1, &pool2, &pool3, &pool9}) {
-      const auto together = sequences.Step(*pool, parts);
-      for (size_t i = 0; i < parts.size(); ++i) {
-        EXPECT_EQ(0, std::memcmp(alone[i].data(), together[i].data(), alone[i].size() * 4)) << i;
-        EXPECT_EQ(alone[i], sequences.Step(*pool, {parts[i]})[0]) << i;
+    for (ElementType type : kResults) {
+      std::vector<std::vector<float>> alone;
+      for (const auto& part : parts) alone.push_back(sequences.Step(pool1, {part}, type)[0]);
+      for (ThreadPool* pool : {&pool1, &pool2, &pool3, &pool9}) {
+        const auto together = sequences.Step(*pool, parts, type);
+        for (size_t i = 0; i < parts.size(); ++i) {
+          EXPECT_EQ(0, std::memcmp(alone[i].data(), together[i].data(), alone[i].size() * 4)) << i;
+          EXPECT_EQ(alone[i], sequences.Step(*pool, {parts[i]}, type)[0]) << i;
+        }
       }
     }
   }
@@ -310,23 +339,46 @@ TEST_P(AttentionTest, RoundsToBf16) {
   Random random(4);
   ThreadPool pool(2);
   Sequences sequences(random, kShapes[0], {100});
-  const auto exact = sequences.Step(pool, {{0, 0, 100}});
-  const auto rounded = sequences.Step(pool, {{0, 0, 100}}, ElementType::kBF16);
-  EXPECT_EQ(Rounded(exact[0]), rounded[0]);
+  for (bool bf16_products : {false, true}) {
+    const auto exact = sequences.Step(pool, {{0, 0, 100}}, ElementType::kF32, bf16_products);
+    const auto rounded = sequences.Step(pool, {{0, 0, 100}}, ElementType::kBF16, bf16_products);
+    EXPECT_EQ(Rounded(exact[0]), rounded[0]);
+  }
+}
+
+// Their errors are of the size of those of rounding the result.
+TEST_P(AttentionTest, Bf16ProductsAreNearlyExact) {
+  Random random(8);
+  ThreadPool pool(2);
+  for (const Shape& shape : kShapes) {
+    Sequences sequences(random, shape, {300});
+    const auto exact = sequences.Step(pool, {{0, 0, 300}}, ElementType::kF32, false)[0];
+    const auto nearly = sequences.Step(pool, {{0, 0, 300}}, ElementType::kF32, true)[0];
+    double error = 0, size = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      error += std::pow(nearly[i] - exact[i], 2);
+      size += std::pow(exact[i], 2);
+    }
+    EXPECT_LT(std::sqrt(error / size), 0x1p-8f) << shape.head_dim;
+    if (GetParam() == Isa::kAmx) continue;  // Splits numbers in two.
+    const bool rounds = GetParam() == Isa::kAvx512Bf16 && shape.span.window != 1 &&
+                        (shape.type == ElementType::kBF16 || shape.type == ElementType::kF8E4M3);
+    EXPECT_EQ(error != 0, rounds) << shape.head_dim;
+  }
 }
 
 // A row must not see what comes after it, be it broken.
 TEST_P(AttentionTest, LaterTokensCannotPoisonEarlierOnes) {
   Random random(5);
   ThreadPool pool(2);
-  for (const Shape& shape : kShapes) {
+  for (auto [shape, type] : ShapesAndResults()) {
     Sequences sequences(random, shape, {40});
-    const std::vector<float> clean = sequences.RunInChunks(pool, 0, 40);
+    const std::vector<float> clean = sequences.RunInChunks(pool, 0, 40, type);
     const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
     for (int64_t i = 21 * kv_width; i < 22 * kv_width; ++i) {
       sequences.v(0)[i] = std::numeric_limits<float>::quiet_NaN();
     }
-    const std::vector<float> out = sequences.RunInChunks(pool, 0, 40);
+    const std::vector<float> out = sequences.RunInChunks(pool, 0, 40, type);
     const size_t before = size_t{21} * shape.num_heads * shape.head_dim;
     EXPECT_EQ(0, std::memcmp(clean.data(), out.data(), before * 4)) << shape.head_dim;
     EXPECT_FALSE(std::isfinite(out[before]));
@@ -338,16 +390,16 @@ TEST_P(AttentionTest, LaterTokensCannotPoisonEarlierOnes) {
 TEST_P(AttentionTest, HiddenTokensCannotPoisonLaterOnes) {
   Random random(6);
   ThreadPool pool(2);
-  for (const Shape& shape : kShapes) {
+  for (auto [shape, type] : ShapesAndResults()) {
     if (shape.span == AttentionSpan()) continue;
     const int length = 300;
     Sequences sequences(random, shape, {length});
-    const std::vector<float> clean = sequences.RunInChunks(pool, 0, 77);
+    const std::vector<float> clean = sequences.RunInChunks(pool, 0, 77, type);
     const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
     const int poisoned = 150;
     for (int64_t i = 0; i < kv_width; ++i)
       sequences.v(0)[poisoned * kv_width + i] = std::numeric_limits<float>::quiet_NaN();
-    const std::vector<float> out = sequences.RunInChunks(pool, 0, 77);
+    const std::vector<float> out = sequences.RunInChunks(pool, 0, 77, type);
     const int64_t width = int64_t{shape.num_heads} * shape.head_dim;
     for (int token = 0; token < length; ++token) {
       const bool sees = token >= poisoned && shape.span.FirstSeen(token) <= poisoned;
@@ -373,10 +425,43 @@ TEST_P(AttentionTest, Fp8SaturatesWhatItStores) {
                           0.12345f};
   std::copy(std::begin(values), std::end(values), sequences.v(0).begin());
   sequences.v(0)[31] = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> out = sequences.RunInChunks(pool, 0, 1);
-  const float expected[] = {224, -224, 224, 0, 224, 0.125f};
-  for (size_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(out[i], expected[i]) << i;
-  EXPECT_TRUE(std::isnan(out[31]));
+  for (ElementType type : kResults) {
+    const std::vector<float> out = sequences.RunInChunks(pool, 0, 1, type);
+    const float expected[] = {224, -224, 224, 0, 224, 0.125f};
+    for (size_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(out[i], expected[i]) << i;
+    EXPECT_TRUE(std::isnan(out[31]));
+  }
+}
+
+// A row that sees one position has its values: every code, read by tiles of each number of rows.
+TEST_P(AttentionTest, ReadsEveryCodeOfAPosition) {
+  constexpr int kDim = 256;
+  ThreadPool pool(1);
+  for (const int heads : {1, 2, 3, 4, 5, 8, 16, 17, 24}) {
+    for (const ElementType type : kResults) {
+      const KvLayout layout{1, kDim, 16, ElementType::kF8E4M3};
+      std::vector<uint8_t> k(16 * kDim, 0), v(16 * kDim, 0x7F);
+      for (int d = 0; d < kDim; ++d)
+        v[static_cast<size_t>(ValueOffset(true, kDim, 0, d))] = static_cast<uint8_t>(d);
+      const int32_t block = 0;
+      const AttentionSlice slice{0, 1, 0, &block};
+      const std::vector<float> q(static_cast<size_t>(heads * kDim), 1);
+      std::vector<std::byte> scratch(
+          static_cast<size_t>(AttentionScratchBytes(layout, heads, 1, 1, 16, pool.num_threads())));
+      std::vector<float> out(q.size());
+      Attention(pool, {layout, k.data(), v.data()}, {&slice, 1}, {}, q.data(), heads * kDim, heads,
+                {.bf16_products = type == ElementType::kBF16}, out.data(), ElementType::kF32,
+                scratch);
+      for (int i = 0; i < heads * kDim; ++i) {
+        const float expected = ToFloat(Float8E4M3{static_cast<uint8_t>(i % kDim)});
+        if (std::isnan(expected))
+          EXPECT_TRUE(std::isnan(out[static_cast<size_t>(i)]))
+              << heads << " heads, code " << i % kDim;
+        else
+          EXPECT_EQ(out[static_cast<size_t>(i)], expected) << heads << " heads, code " << i % kDim;
+      }
+    }
+  }
 }
 
 TEST_P(AttentionTest, DecodesEveryCode) {

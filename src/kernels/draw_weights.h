@@ -19,6 +19,10 @@ constexpr float kDrawBucketsPerNat = 32;
 // Weights are summed in blocks of this many.
 constexpr int64_t kDrawSumBlock = 256;
 
+constexpr int64_t NumDrawBlocks(int64_t weights) {
+  return (weights + kDrawSumBlock - 1) / kDrawSumBlock;
+}
+
 SLUICE_ON_DEVICE_TOO inline int32_t DrawBucket(float distance) {
   const float bucket = distance * kDrawBucketsPerNat;
   return static_cast<int32_t>(bucket < kDrawBuckets - 1 ? bucket : float{kDrawBuckets - 1});
@@ -29,6 +33,15 @@ SLUICE_ON_DEVICE_TOO inline int32_t DrawBucket(float distance) {
 // the last bucket are multiples of 2^-80 below 2^-46.
 SLUICE_ON_DEVICE_TOO inline double BucketWeight(float weight) {
   return weight < 0x1p-57f ? 0.0 : static_cast<double>(weight);
+}
+
+// a * b, rounded before anything is added to it.
+SLUICE_ON_DEVICE_TOO inline float RoundedProduct(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
 }
 
 // exp(-x) for x >= 0, relative error below 1e-7; 0 from 87 on. No branches or calls, so that loops

@@ -86,7 +86,12 @@ TEST_P(EncoderOpsTest, GatedGeluByErf) {
 // Sequences of one step, each as long as it says, against the formula.
 TEST_P(EncoderOpsTest, AttentionSeesTheTokensBehind) {
   Random random(2);
-  for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
+  for (const auto& [type, reach] : {std::pair{ElementType::kF32, 0},
+                                    {ElementType::kBF16, 0},
+                                    {ElementType::kF32, 1},
+                                    {ElementType::kF32, 64},
+                                    {ElementType::kBF16, 100},
+                                    {ElementType::kF32, 400}}) {
     const int heads = 3, dim = 32, block = 16, width = heads * dim;
     const std::vector<int> lengths = {1, 5, 70, 300};
     const int rows = std::accumulate(lengths.begin(), lengths.end(), 0);
@@ -119,7 +124,7 @@ TEST_P(EncoderOpsTest, AttentionSeesTheTokensBehind) {
       Buffer scratch = *Buffer::Allocate(
           static_cast<size_t>(AttentionScratchBytes(layout, heads, rows, 4, 512, threads)), "test");
       std::vector<float>& out = results.emplace_back(q.size());
-      BidirectionalAttention(pool, cache, slices, q.data(), width, heads, 0.2f, out.data(),
+      BidirectionalAttention(pool, cache, slices, reach, q.data(), width, heads, 0.2f, out.data(),
                              ElementType::kF32, scratch.As<std::byte>());
     }
     EXPECT_EQ(results[0], results[1]);
@@ -129,6 +134,10 @@ TEST_P(EncoderOpsTest, AttentionSeesTheTokensBehind) {
           std::vector<double> weights;
           for (int64_t other = slice.first_row; other < slice.first_row + slice.num_tokens;
                ++other) {
+            if (reach > 0 && std::abs(other - row) > reach) {
+              weights.push_back(0);
+              continue;
+            }
             double score = 0;
             for (int d = 0; d < dim; ++d)
               score += double{q[row * width + head * dim + d]} * k[other * width + head * dim + d];

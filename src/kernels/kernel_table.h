@@ -68,6 +68,7 @@ using LinearFunction = void(const LinearArgs& args, int64_t row_begin, int64_t r
 constexpr int kAttentionPanelPositions = 16;
 constexpr int kAttentionPanels = 16;
 constexpr int kAttentionChunk = kAttentionPanelPositions * kAttentionPanels;
+constexpr int kAttentionPanelsAhead = 16;
 
 // One chunk of positions of one KV head for a tile of query rows that read it.
 struct AttentionChunkArgs {
@@ -75,10 +76,14 @@ struct AttentionChunkArgs {
   int rows;
   int head_dim;
   bool bf16;       // type of K and V
+  bool rounds;     // queries and weights may be rounded to BF16; only with BF16 panels
+  bool codes;      // K and V are E4M3 codes laid out as BF16; only where attention_code_rows allows
   float soft_cap;  // c: a score s becomes c * tanh(s / c); 0: none
   // Panels that no row attends to may hold anything.
   const void* k_panels[kAttentionPanels];  // BF16: [head_dim / 2][16][2]; F32: [head_dim][16]
   const void* v_panels[kAttentionPanels];  // BF16: [8][head_dim][2]; F32: [16][head_dim]
+  // Where keys that are read next lie; no more than a hint, of any address.
+  const void* next_k_panels[kAttentionPanelsAhead];
   // [rows]: the row attends to positions [starts, limits) of the chunk, 0 <= starts < limits <=
   // kAttentionChunk, or to none where limits is 0. Both are non-decreasing over the rows that
   // attend to any.
@@ -124,6 +129,9 @@ struct KernelTable {
                            int64_t panel_end) = nullptr;
 
   AttentionFunction* attention_chunk;
+  // The most rows of a tile for which attention_chunk reads E4M3 codes itself on this machine,
+  // where it rounds; null: none.
+  int (*attention_code_rows)() = nullptr;
 };
 
 // The table in use (dispatch.cc).

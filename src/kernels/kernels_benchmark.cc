@@ -1,11 +1,15 @@
 // Throughput of the kernels on all cores, compared with this machine's measured limits.
 //
 // of_limit is the time that the machine's read bandwidth and arithmetic peak allow at least,
-// divided by the time taken: 1 is perfect. Shapes are those of Llama-3.2-1B. Try
+// divided by the time taken: 1 is perfect; of_reading (attention of one token) the time that
+// reading the keys and values alone takes, measured in turn. Shapes are those of Llama-3.2-1B. Try
 // --benchmark_filter=linear/amx.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -163,13 +167,45 @@ void Experts(benchmark::State& state, Isa isa, int64_t tokens, const DataFormat&
           });
 }
 
+double SecondsOf(const auto& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The time that all threads take to read the buffers over that of `body`, which reads them, too:
+// medians of runs in turn, as the machine's bandwidth changes from one moment to the next.
+double OfReading(const auto& body, std::initializer_list<const Buffer*> buffers) {
+  constexpr int kRuns = 31;
+  std::vector<double> own, plain;
+  std::atomic<uint64_t> sink = 0;  // Keeps the reads from being left out.
+  for (int i = 0; i < kRuns; ++i) {
+    own.push_back(SecondsOf(body));
+    plain.push_back(SecondsOf([&] {
+      for (const Buffer* buffer : buffers) {
+        const std::span<const uint64_t> words = buffer->As<uint64_t>();
+        Pool().ParallelFor(std::ssize(words), 1 << 15, [&](int64_t begin, int64_t end) {
+          uint64_t sum = 0;
+          for (int64_t word = begin; word < end; ++word) sum += words[static_cast<size_t>(word)];
+          sink += sum;
+        });
+      }
+    }));
+  }
+  std::ranges::nth_element(own, own.begin() + kRuns / 2);
+  std::ranges::nth_element(plain, plain.begin() + kRuns / 2);
+  return plain[kRuns / 2] / own[kRuns / 2];
+}
+
 // `tokens` new tokens for each of `sequences` sequences with `context` tokens in the cache.
-void Attend(benchmark::State& state, Isa isa, int tokens, int context, int sequences) {
+void Attend(benchmark::State& state, Isa isa, int tokens, int context, int sequences,
+            ElementType type) {
   SelectIsa(isa);
   constexpr int kHeads = 32;
-  const KvLayout layout{8, 64, 16, ElementType::kBF16};
+  const KvLayout layout{8, 64, 16, type};
   const int blocks = (context + tokens + 15) / 16;
-  const auto cache_bytes = static_cast<size_t>(layout.BlockElements() * blocks * sequences) * 2;
+  const auto cache_bytes =
+      static_cast<size_t>(layout.BlockElements() * blocks * sequences * BitsPerElement(type) / 8);
   Buffer k = *Buffer::Allocate(cache_bytes, "benchmark");
   Buffer v = *Buffer::Allocate(cache_bytes, "benchmark");
   std::memset(k.data(), 0x3C, cache_bytes);
@@ -186,11 +222,13 @@ void Attend(benchmark::State& state, Isa isa, int tokens, int context, int seque
       layout, kHeads, rows, sequences, context + tokens, Pool().num_threads())));
   const double positions =
       sequences * (static_cast<double>(tokens) * context + tokens * (tokens + 1) / 2.0);
+  const auto attend = [&] {
+    Attention(Pool(), {layout, k.data(), v.data()}, slices, {}, q.data(), kHeads * 64, kHeads,
+              {.scale = 0.125f, .bf16_products = true}, out.data(), ElementType::kBF16, scratch);
+  };
   Measure(state, 2.0 * static_cast<double>(cache_bytes), positions * kHeads * 64 * 4,
-          MachineLimits().fp32, [&] {
-            Attention(Pool(), {layout, k.data(), v.data()}, slices, {}, q.data(), kHeads * 64,
-                      kHeads, {.scale = 0.125f}, out.data(), ElementType::kBF16, scratch);
-          });
+          isa == Isa::kAvx512Bf16 ? MachineLimits().bf16 : MachineLimits().fp32, attend);
+  if (tokens == 1) state.counters["of_reading"] = OfReading(attend, {&k, &v});
 }
 
 void Normalize(benchmark::State& state, Isa isa, int64_t rows) {
@@ -251,14 +289,20 @@ const bool registered = [] {
           add("linear_w8a8" + shape, Linear, m, 8192, 2048, format.format, true);
       }
     }
+    for (const auto& [name, type] :
+         {std::pair{"", ElementType::kBF16}, {"_f8", ElementType::kF8E4M3}}) {
+      const std::string kv = std::string("attention") + name;
+      add(kv + "_prefill_512", Attend, 512, 0, 1, type);
+      add(kv + "_prefill_512_after_8000", Attend, 512, 8000, 1, type);
+      add(kv + "_decode_1x8000", Attend, 1, 8000, 1, type);
+      add(kv + "_decode_1x32000", Attend, 1, 32000, 1, type);
+      add(kv + "_decode_32x500", Attend, 1, 500, 32, type);
+    }
     // The rest is that of AVX-512, or of NEON.
     if (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx || isa == Isa::kNeonDotprod ||
         isa == Isa::kNeonBf16) {
       continue;
     }
-    add("attention_prefill_512", Attend, 512, 0, 1);
-    add("attention_decode_1x8000", Attend, 1, 8000, 1);
-    add("attention_decode_32x500", Attend, 1, 500, 32);
     for (int64_t rows : {1, 32, 512}) add("add_rms_norm/M" + std::to_string(rows), Normalize, rows);
     for (int64_t rows : {1, 32, 512}) add("silu_mul/M" + std::to_string(rows), Gate, rows);
     add("argmax_logsumexp_128256", Sample);

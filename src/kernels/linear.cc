@@ -20,12 +20,12 @@ int64_t LinearScratchBytes(int num_threads, int64_t max_rows, int64_t max_cols,
 }
 
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
-            int64_t y_stride, const float* bias) {
+            int64_t y_stride, const float* bias, const RowMaxima& maxima) {
   CHECK_EQ(x.cols, w.cols);
   CHECK_GE(x.stride, x.cols);
   CHECK_GE(y_stride, w.rows);
   LinearProducts products(pool, x.rows, w.cols);
-  products.Add(w, x, y, y_stride, bias);
+  products.Add(w, x, y, y_stride, bias, maxima);
   products.Run();
 }
 

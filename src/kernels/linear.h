@@ -3,6 +3,7 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "kernels/block_maxima.h"
 #include "kernels/matrix.h"
 #include "tensor/stored_matrix.h"
 
@@ -37,9 +38,9 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 // 2^-126, which only MXFP4 has, are zero.) F32 inputs are multiplied in F32 by the exact values of
 // the weights. I8 inputs require I8 weights: exact integer sums, scaled once at the end. The order
 // of the sum over k is the same for every M, thread count and position of the row in x. REQUIRES:
-// x.cols == w.cols.
+// x.cols == w.cols. Where `maxima` are wanted, those of the rows of y.
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
-            int64_t y_stride, const float* bias = nullptr);
+            int64_t y_stride, const float* bias = nullptr, const RowMaxima& maxima = {});
 
 // Where the weights have an order of inputs, those of x are brought into it first, and the order of
 // the sum over k is that one.

@@ -1,6 +1,7 @@
 #include "kernels/linear_products.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -16,6 +17,8 @@ constexpr int64_t kMaxPackedRows = 512;
 constexpr int64_t kPackedRowMultiple = 32;
 // Rows that are held in another order at once.
 constexpr int64_t kMaxOrderedRows = 512;
+// Panels of a block of maxima: units of a product that finds them have whole blocks.
+constexpr int64_t kMaximaPanels = kMaximaBlock / PackedMatrix::kPanelRows;
 
 int64_t Units(int64_t count, int64_t per_unit) {
   return (count + per_unit - 1) / per_unit;
@@ -98,7 +101,7 @@ void LinearProducts::MakeRoom(bool is_packed, bool is_ordered, int64_t rows) {
 }
 
 void LinearProducts::Add(const PackedMatrix& w, const Activations& x, float* y, int64_t y_stride,
-                         const float* bias) {
+                         const float* bias, const RowMaxima& maxima) {
   if (x.rows == 0 || w.rows == 0) return;
   const KernelTable& kernels = Kernels();
   const LinearPlan plan = PlanLinear(w, x);
@@ -123,12 +126,12 @@ void LinearProducts::Add(const PackedMatrix& w, const Activations& x, float* y, 
     if (x.scales != nullptr) part.x_scales = x.scales + begin;
     MakeRoom(packed != nullptr, is_ordered, rows);
     if (is_ordered) OrderInputs(w, part, rows);
-    AddRows(plan, part, packed, rows);
+    AddRows(plan, part, packed, rows, maxima.From(begin, 0));
   }
 }
 
 void LinearProducts::AddRows(const LinearPlan& plan, const LinearArgs& args, PackedFunction packed,
-                             int64_t rows) {
+                             int64_t rows, const RowMaxima& maxima) {
   const KernelTable& kernels = Kernels();
   const bool is_packed = packed != nullptr;
   Product& product = products_[static_cast<size_t>(count_++)];
@@ -140,6 +143,9 @@ void LinearProducts::AddRows(const LinearPlan& plan, const LinearArgs& args, Pac
   product.panels = NumPanels(args.outputs);
   product.panels_per_unit = is_packed ? PackedPanelsPerUnit(product.panels, pool_.num_threads())
                                       : kernels.panels_per_unit;
+  product.maxima = maxima;
+  if (maxima.data != nullptr)
+    product.panels_per_unit = std::lcm(product.panels_per_unit, kMaximaPanels);
   product.row_units = is_packed ? 1 : Units(rows, kRowsPerUnit);
   product.packed_offset = packed_bytes_;
   product.pack_units_before = pack_units_;
@@ -153,17 +159,28 @@ void LinearProducts::AddRows(const LinearPlan& plan, const LinearArgs& args, Pac
   }
 }
 
-void LinearProducts::RunUnit(const Product& product, int64_t unit, std::byte* scratch) const {
+void LinearProducts::RunUnit(const Product& product, int64_t unit, std::byte* scratch) {
   const int64_t panel = unit / product.row_units * product.panels_per_unit;
   const int64_t panel_end = std::min(product.panels, panel + product.panels_per_unit);
-  if (product.packed != nullptr) {
-    LinearArgs args = product.args;
-    args.lines = reinterpret_cast<uint8_t*>(scratch);
-    return product.packed(args, panel, panel_end);
-  }
   const int64_t row = unit % product.row_units * kRowsPerUnit;
-  ComputeUnit(product.plan, product.args, row, std::min(product.rows, row + kRowsPerUnit), panel,
-              panel_end, scratch);
+  const int64_t row_end =
+      product.packed != nullptr ? product.rows : std::min(product.rows, row + kRowsPerUnit);
+  LinearArgs args = product.args;
+  if (product.packed != nullptr) {
+    args.lines = reinterpret_cast<uint8_t*>(scratch);
+    product.packed(args, panel, panel_end);
+  } else {
+    const int64_t at_once = Kernels().panels_per_unit;
+    for (int64_t begin = panel; begin < panel_end; begin += at_once) {
+      ComputeUnit(product.plan, args, row, row_end, begin, std::min(begin + at_once, panel_end),
+                  scratch);
+    }
+  }
+  if (product.maxima.data == nullptr) return;
+  const int64_t column = panel * PackedMatrix::kPanelRows;
+  const int64_t column_end = std::min(args.outputs, panel_end * PackedMatrix::kPanelRows);
+  FindMaxima(args.y + row * args.y_stride + column, args.y_stride, row_end - row,
+             column_end - column, product.maxima.From(row, panel / kMaximaPanels));
 }
 
 void LinearProducts::Run() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/thread_pool.h"
+#include "kernels/block_maxima.h"
 #include "kernels/linear_unit.h"
 
 namespace sluice::kernels {
@@ -17,9 +18,10 @@ class LinearProducts {
   LinearProducts(ThreadPool& pool, int64_t rows, int64_t cols)
       : pool_(pool), rows_(rows), cols_(cols) {}
 
-  // Adds y = x W^T + bias, running the collected products first if there is no room for another.
+  // Adds y = x W^T + bias, and its maxima where they are wanted, running the collected products
+  // first if there is no room for another.
   void Add(const PackedMatrix& w, const Activations& x, float* y, int64_t y_stride,
-           const float* bias);
+           const float* bias, const RowMaxima& maxima = {});
   // Runs the collected products.
   void Run();
 
@@ -42,6 +44,7 @@ class LinearProducts {
     int64_t panels;
     int64_t panels_per_unit;
     int64_t row_units;
+    RowMaxima maxima;
     int64_t packed_offset;      // of its packed activations in the scratch memory
     int64_t pack_units_before;  // of the products before it
     int64_t units_before;
@@ -52,8 +55,9 @@ class LinearProducts {
   void MakeRoom(bool is_packed, bool is_ordered, int64_t rows);
   // Lets `args` see its `rows` rows of inputs in the order of the matrix.
   void OrderInputs(const PackedMatrix& w, LinearArgs& args, int64_t rows);
-  void AddRows(const LinearPlan& plan, const LinearArgs& args, PackedFunction packed, int64_t rows);
-  void RunUnit(const Product& product, int64_t unit, std::byte* scratch) const;
+  void AddRows(const LinearPlan& plan, const LinearArgs& args, PackedFunction packed, int64_t rows,
+               const RowMaxima& maxima);
+  static void RunUnit(const Product& product, int64_t unit, std::byte* scratch);
 
   ThreadPool& pool_;
   int64_t rows_;

@@ -92,6 +92,27 @@ TEST_P(LinearTest, AgreesWithExactSumsOverRandomShapes) {
   }
 }
 
+// Units of work of every shape, on one thread and on several.
+TEST_P(LinearTest, FindsTheMaximaOfItsResults) {
+  Random random(12);
+  for (Mode mode : kModes) {
+    for (int64_t m : {1, 3, 40, 800}) {
+      for (int64_t n : {5, 64, 200, 1000}) {
+        Problem p(random, mode, m, n, 36);
+        ThreadPool pool(m % 2 == 0 ? 3 : 1);
+        const int64_t blocks = NumMaxima(n), stride = blocks + 1;
+        std::vector<float> y(static_cast<size_t>(m * n));
+        std::vector<float> maxima(static_cast<size_t>(m * stride), 77);
+        Linear(pool, p.packed, p.Rows(0, m), y.data(), n, p.bias.data(), {maxima.data(), stride});
+        std::vector<float> expected(maxima.size(), 77);
+        FindMaxima(y.data(), n, m, n, {expected.data(), stride});
+        EXPECT_EQ(maxima, expected) << m << " x " << n;
+        EXPECT_EQ(y, p.Run(pool, 0, m, true)) << m << " x " << n;
+      }
+    }
+  }
+}
+
 // The same bits for every number of rows, place of the row, thread count and alignment of x.
 TEST_P(LinearTest, ARowsResultDoesNotDependOnTheBatch) {
   Random random(2);

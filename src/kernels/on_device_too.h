@@ -2,8 +2,8 @@
 // includes.
 #pragma once
 
-#ifdef __CUDACC__
-#define SLUICE_ON_DEVICE_TOO __host__ __device__
+#if defined(__CUDACC__) || defined(__HIP__)
+#define SLUICE_ON_DEVICE_TOO __attribute__((host)) __attribute__((device))
 #else
 #define SLUICE_ON_DEVICE_TOO
 #endif

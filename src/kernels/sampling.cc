@@ -1,9 +1,11 @@
 #include "kernels/sampling.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
+#include "kernels/draw_weights.h"
 #include "kernels/vector_kernel.h"
 
 namespace sluice::kernels {
@@ -35,12 +37,39 @@ int64_t CountGreater(const float* x, int64_t count, float value) {
   return greater;
 }
 
+void DrawWeights(const float* logits, int64_t count, float largest, float scale, float farthest,
+                 float smallest, float* weights) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float distance = (largest - logits[i]) * scale;
+    const bool stays = (distance <= farthest) & (logits[i] >= smallest);
+    weights[i] = stays ? ExpOfMinus(distance) : 0.0f;
+  }
+}
+
+void DrawBlockSums(const float* weights, int64_t count, double* sums) {
+  for (int64_t begin = 0; begin < count; begin += kDrawSumBlock) {
+    const int64_t end = std::min(begin + kDrawSumBlock, count);
+    std::array<float, 8> lanes{};
+    int64_t i = begin;
+    for (; i + 8 <= end; i += 8) {
+      for (size_t lane = 0; lane < 8; ++lane)
+        lanes[lane] += weights[i + static_cast<int64_t>(lane)];
+    }
+    double sum = 0;
+    for (const float lane : lanes) sum += static_cast<double>(lane);
+    for (; i < end; ++i) sum += static_cast<double>(weights[i]);
+    *sums++ = sum;
+  }
+}
+
 }  // namespace reference
 
 SLUICE_VECTOR_KERNEL(ArgMax);
 SLUICE_VECTOR_KERNEL(Largest);
 SLUICE_VECTOR_KERNEL(SumExp);
 SLUICE_VECTOR_KERNEL(CountGreater);
+SLUICE_VECTOR_KERNEL(DrawWeights);
+SLUICE_VECTOR_KERNEL(DrawBlockSums);
 
 int32_t ArgMax(std::span<const float> logits) {
   CHECK(!logits.empty(), "no logits");
@@ -94,6 +123,17 @@ void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, f
     out.resize(wanted);
   }
   std::sort(out.begin(), out.end(), before);
+}
+
+void DrawWeights(std::span<const float> logits, const DrawCut& cut, std::span<float> weights) {
+  CHECK_EQ(logits.size(), weights.size());
+  kDrawWeights(logits.data(), std::ssize(logits), cut.largest, cut.scale, cut.farthest,
+               cut.smallest, weights.data());
+}
+
+void DrawBlockSums(std::span<const float> weights, std::span<double> sums) {
+  CHECK_EQ(std::ssize(sums), NumDrawBlocks(std::ssize(weights)));
+  kDrawBlockSums(weights.data(), std::ssize(weights), sums.data());
 }
 
 int32_t CountGreater(std::span<const float> logits, float value) {

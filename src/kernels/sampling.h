@@ -23,6 +23,21 @@ LogSumExp ComputeLogSumExp(std::span<const float> logits);
 // The `k` largest as (index, value), by descending value, ties by ascending index.
 void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, float>>& out);
 
+// What is left of a row to draw from: logits at least `smallest` whose distance (largest - logit) *
+// scale is at most `farthest`.
+struct DrawCut {
+  float largest = 0;
+  float scale = 1;
+  float farthest = 0;
+  float smallest = 0;
+};
+// weights[i] = ExpOfMinus of the distance (draw_weights.h), 0 where the logit is not left; the same
+// bits by every version. REQUIRES: no NaN; a finite largest logit.
+void DrawWeights(std::span<const float> logits, const DrawCut& cut, std::span<float> weights);
+// The sums of blocks of kDrawSumBlock weights, the last of which may be shorter: in eight lanes of
+// F32 in rising order, then these and what is behind the last whole lanes in F64.
+void DrawBlockSums(std::span<const float> weights, std::span<double> sums);
+
 // Number of elements greater than `value`.
 int32_t CountGreater(std::span<const float> logits, float value);
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/block_maxima.h"
+#include "kernels/draw_weights.h"
 #include "kernels/kernel_testing.h"
 
 namespace sluice::kernels {
@@ -86,6 +88,94 @@ TEST_P(SamplingTest, TopKPutsNanLast) {
   EXPECT_EQ(top[0].first, 100);
   EXPECT_EQ(top[1].first, 900);
   EXPECT_EQ(top[2].first, 0);
+}
+
+TEST_P(SamplingTest, FindsTheMaximaOfBlocks) {
+  Random random(5);
+  ThreadPool pool(2);
+  for (int64_t columns : {1, 15, 63, 64, 65, 127, 200, 4096, 4099}) {
+    constexpr int64_t kRows = 5;
+    const int64_t stride = columns + 3, blocks = NumMaxima(columns);
+    std::vector<float> x = random.Normal(kRows * stride);
+    x[0] = -kInfinity;
+    if (columns > 100) {
+      x[static_cast<size_t>(stride + 70)] = kNan;
+      std::fill_n(x.begin() + 2 * stride, 64, -kInfinity);
+      std::fill_n(x.begin() + 3 * stride, 64, kNan);
+      x[static_cast<size_t>(4 * stride + 99)] = kInfinity;
+    }
+    std::vector<float> expected(static_cast<size_t>(kRows * blocks));
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t i = 0; i < columns; ++i) {
+        const float value = x[static_cast<size_t>(row * stride + i)];
+        float& block = expected[static_cast<size_t>(row * blocks + i / kMaximaBlock)];
+        if (i % kMaximaBlock == 0 || std::isnan(value) || value > block)
+          block = std::isnan(block) && i % kMaximaBlock != 0 ? block : value;
+      }
+    }
+    std::vector<float> maxima(expected.size()), by_pool(expected.size());
+    FindMaxima(x.data(), stride, kRows, columns, {maxima.data(), blocks});
+    FindMaxima(pool, x.data(), stride, kRows, columns, {by_pool.data(), blocks});
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (std::isnan(expected[i])) {
+        EXPECT_TRUE(std::isnan(maxima[i]) && std::isnan(by_pool[i])) << columns << " at " << i;
+      } else {
+        EXPECT_EQ(maxima[i], expected[i]) << columns << " at " << i;
+        EXPECT_EQ(by_pool[i], expected[i]) << columns << " at " << i;
+      }
+    }
+  }
+}
+
+TEST_P(SamplingTest, ArgMaxByBlocksIsArgMax) {
+  Random random(6);
+  for (int64_t count : {1, 64, 65, 1000, 128256}) {
+    for (float spread : {0.0f, 0.3f, 100.0f}) {
+      std::vector<float> x = random.Normal(count);
+      for (float& value : x) value = std::round(value * spread);  // Many equals.
+      std::vector<float> maxima(static_cast<size_t>(NumMaxima(count)));
+      FindMaxima(x.data(), 0, 1, count, {maxima.data(), 0});
+      EXPECT_EQ(ArgMaxByBlocks(x, maxima), ArgMax(x)) << count << ", " << spread;
+    }
+  }
+}
+
+// Every version has the bits of the plain form.
+TEST_P(SamplingTest, WeightsOfADrawAreThoseOfThePlainForm) {
+  Random random(7);
+  for (int64_t count : {1, 7, 255, 256, 300, 1025, 20003}) {
+    for (float spread : {0.01f, 3.0f, 60.0f}) {
+      const std::vector<float> x = [&] {
+        std::vector<float> logits = random.Normal(count, spread);
+        if (count > 8) logits[3] = -kInfinity;
+        return logits;
+      }();
+      const float largest = *std::max_element(x.begin(), x.end());
+      for (const DrawCut cut : {DrawCut{largest, 1, kInfinity, -kInfinity},
+                                DrawCut{largest, 1.4f, 3.5f, largest - 4}}) {
+        std::vector<float> weights(x.size()), expected(x.size());
+        DrawWeights(x, cut, weights);
+        for (size_t i = 0; i < x.size(); ++i) {
+          const float distance = (largest - x[i]) * cut.scale;
+          if (distance <= cut.farthest && x[i] >= cut.smallest) expected[i] = ExpOfMinus(distance);
+        }
+        ASSERT_EQ(weights, expected) << count << ", " << spread;
+        std::vector<double> sums(static_cast<size_t>(NumDrawBlocks(count)));
+        DrawBlockSums(weights, sums);
+        for (size_t block = 0; block < sums.size(); ++block) {
+          float lanes[8] = {};
+          const size_t begin = block * kDrawSumBlock;
+          const size_t end = std::min<size_t>(begin + kDrawSumBlock, x.size());
+          const size_t whole = begin + (end - begin) / 8 * 8;
+          for (size_t i = begin; i < whole; ++i) lanes[i % 8] += weights[i];
+          double sum = 0;
+          for (const float lane : lanes) sum += static_cast<double>(lane);
+          for (size_t i = whole; i < end; ++i) sum += static_cast<double>(weights[i]);
+          EXPECT_EQ(sums[block], sum) << count << ", block " << block;
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_KERNEL_TEST(SamplingTest);

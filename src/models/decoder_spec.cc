@@ -14,12 +14,6 @@ void DecoderSpec::FitRope(int64_t max_context) {
     rope_tables.front() = long_rope_table;
 }
 
-std::vector<AttentionSpan> DecoderSpec::Spans() const {
-  std::vector<AttentionSpan> spans;
-  for (const LayerSpec& layer : layers) spans.push_back(layer.attention.span);
-  return spans;
-}
-
 int64_t DecoderSpec::NumMoeLayers() const {
   return std::count_if(layers.begin(), layers.end(),
                        [](const LayerSpec& layer) { return layer.moe.has_value(); });
@@ -31,8 +25,36 @@ const LayerSpec* DecoderSpec::FirstMoeLayer() const {
   return found == layers.end() ? nullptr : &*found;
 }
 
+bool DecoderSpec::HasUniformHeads() const {
+  const AttentionSpec& first = layers.front().attention;
+  return std::all_of(layers.begin(), layers.end(), [&](const LayerSpec& layer) {
+    const AttentionSpec& attention = layer.attention;
+    return attention.num_heads == first.num_heads && attention.num_kv_heads == first.num_kv_heads &&
+           attention.head_dim == first.head_dim && attention.has_own_kv();
+  });
+}
+
+int64_t DecoderSpec::NumKvLayers() const {
+  return std::count_if(layers.begin(), layers.end(),
+                       [](const LayerSpec& layer) { return layer.attention.has_own_kv(); });
+}
+
+const AttentionSpec& DecoderSpec::WidestKeys() const {
+  return std::max_element(layers.begin(), layers.end(),
+                          [](const LayerSpec& a, const LayerSpec& b) {
+                            return a.attention.kv_width() < b.attention.kv_width();
+                          })
+      ->attention;
+}
+
+int DecoderSpec::LargestHeadDim() const {
+  int largest = 0;
+  for (const LayerSpec& layer : layers) largest = std::max(largest, layer.attention.head_dim);
+  return largest;
+}
+
 int64_t DecoderSpec::WidestInput() const {
-  int64_t widest = hidden_size;
+  int64_t widest = std::max(hidden_size, layer_embeddings.width);
   for (const LayerSpec& layer : layers) {
     widest = std::max({widest, layer.attention.q_width(), layer.mlp.intermediate_size,
                        layer.moe ? layer.moe->intermediate_size : 0});
@@ -41,7 +63,8 @@ int64_t DecoderSpec::WidestInput() const {
 }
 
 int64_t DecoderSpec::WidestOutput() const {
-  int64_t widest = hidden_size;
+  int64_t widest =
+      std::max(hidden_size, layer_embeddings.width * static_cast<int64_t>(layers.size()));
   for (const LayerSpec& layer : layers) {
     widest = std::max({widest, layer.attention.qkv_width(), 2 * layer.mlp.intermediate_size});
   }

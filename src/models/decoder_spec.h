@@ -58,6 +58,13 @@ struct AttentionSpec {
   float soft_cap = 0;  // c: a score s becomes c * tanh(s / c) before the softmax; 0: none
   // Each head has a learnt score ("sinks") beside those of the positions, with a value of zero.
   bool sinks = false;
+  bool values_are_keys = false;  // v is k as it is before norm and rope: there is no v_proj
+  bool norms_values = false;     // of each head of v, without weights
+  // An earlier layer of the same heads and span, whose keys and values this one attends to: it has
+  // none of its own; -1: its own.
+  int kv_layer = -1;
+
+  bool has_own_kv() const { return kv_layer < 0; }
 
   int64_t q_width() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_width() const { return int64_t{num_kv_heads} * head_dim; }
@@ -102,6 +109,24 @@ struct MoeSpec {
   bool normalize = false;     // the weights of a token's experts add up to 1
   float weight_scale = 1;     // of the weights, at last
   bool scale_inputs = false;  // the weight multiplies the expert's input instead of its output
+  // Router, MLP and experts read norms of the residual of their own, and norms of both results are
+  // added: Gemma 4. The router's norm is "<router_module>.scale" over the root of the width, its
+  // matrix "<router_module>.proj", and "<router_module>.per_expert_scale" [experts] multiplies the
+  // weights. LayerSpec::mlp_norms stand before the MLP and behind the sum.
+  struct OwnNorms {
+    std::string mlp_after;  // behind the layer's name, as the next
+    std::string experts_before, experts_after;
+  };
+  std::optional<OwnNorms> own_norms = {};
+};
+
+// An embedding of each token for each layer, which passes a gate in a sub-layer behind the MLP:
+// delta = norm(project(gelu(gate(residual)) * own(token, layer))). What a layer reads of a token is
+// the sum of "embed_tokens_per_layer" and of a norm of the embedding's projection: Gemma 4.
+// Source: transformers' Gemma4TextModel.
+struct LayerEmbeddingSpec {
+  int64_t width = 0;  // of a token in a layer; 0: there are none
+  int64_t vocab_size = 0;
 };
 
 // Names of the RMS norms around a sub-layer, behind the layer's name; "" where there is none.
@@ -114,6 +139,9 @@ struct LayerSpec {
   NormModules attention_norms = {.before = "input_layernorm", .after = ""};
   AttentionSpec attention;
   NormModules mlp_norms = {.before = "post_attention_layernorm", .after = ""};
+  // Behind the layer's name: the tensor [1] that multiplies the residual behind the layer; "" where
+  // there is none.
+  std::string residual_factor = {};
   MlpSpec mlp;                 // the only one, or the one beside the experts that sees every token
   std::optional<MoeSpec> moe;  // experts
 };
@@ -150,21 +178,20 @@ struct DecoderSpec {
   // Of the cosines and sines of the first table; where whole heads are rotated, a factor of their
   // products may stand in AttentionSpec::scale instead.
   float rope_amplitude = 1;
-  std::vector<LayerSpec> layers;  // all with the same numbers and width of heads
+  std::vector<LayerSpec> layers;
   // Layers that follow in the checkpoint and propose further tokens; they are not computed.
   int64_t num_draft_layers = 0;
 
   float norm_weight_offset = 0;  // added to every stored norm weight: 1 where w stands for 1 + w
   float embedding_scale = 1;     // of the embedding's rows
   float residual_scale = 1;      // of what a sub-layer adds to the residual
-  float logit_scale = 1;         // of the logits, before the soft cap
-  float logit_soft_cap = 0;      // c: a logit x becomes c * tanh(x / c); 0: none
+  LayerEmbeddingSpec layer_embeddings;
+  float logit_scale = 1;     // of the logits, before the soft cap
+  float logit_soft_cap = 0;  // c: a logit x becomes c * tanh(x / c); 0: none
 
   // Settles which table serves contexts of up to `max_context` tokens. One for all, so that keys in
   // the cache stay right as a sequence grows.
   void FitRope(int64_t max_context);
-
-  std::vector<AttentionSpan> Spans() const;  // by layer
 
   // Numbers that a wanted row gives.
   int64_t ResultSize() const {
@@ -178,6 +205,14 @@ struct DecoderSpec {
   int64_t NumMoeLayers() const;
   // The first layer with experts; null where none has some.
   const LayerSpec* FirstMoeLayer() const;
+
+  // Whether heads are of the same numbers and width in all layers, each of which has its own keys
+  // and values.
+  bool HasUniformHeads() const;
+  int LargestHeadDim() const;
+  // Of the layer whose keys take most.
+  const AttentionSpec& WidestKeys() const;
+  int64_t NumKvLayers() const;  // that have keys and values of their own
 
   // The widest input of any matrix product but the head's, and the widest output of all but the
   // head and the experts.

@@ -56,16 +56,20 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
   for (const VectorParameter& vector : list.vectors) {
     vector.target->assign(static_cast<size_t>(vector.rows()), 1.0f);
     if (vector.kind != VectorParameter::Kind::kBias) continue;
+    // Of all tensors; where the next one begins.
     int64_t stored = 0;
-    for (const ParameterPart& part : vector.parts) stored += part.rows;
+    std::vector<int64_t> first;
+    for (size_t i = 0; i < vector.parts.size(); ++i) {
+      const bool is_next = i == 0 || vector.parts[i].name != vector.parts[i - 1].name;
+      first.push_back(is_next ? stored : first.back());
+      if (is_next) stored += vector.parts[i].rows;
+    }
     std::vector<float> bias(static_cast<size_t>(stored));
     FillDummyBias(DummySeed(vector.parts.front().name, seed), stored, bias.data());
     auto to = vector.target->begin();
-    int64_t first = 0;
-    for (const ParameterPart& part : vector.parts) {
-      const RowRange held = part.held_rows();
-      to = std::copy_n(bias.begin() + first + held.begin, held.size(), to);
-      first += part.rows;
+    for (size_t i = 0; i < vector.parts.size(); ++i) {
+      const RowRange held = vector.parts[i].held_rows();
+      to = std::copy_n(bias.begin() + first[i] + held.begin, held.size(), to);
     }
   }
   for (const KvScaleParameter& parameter : list.kv_scales) *parameter.target = {};

@@ -44,7 +44,7 @@ std::string LayerFailure(std::string_view architecture, std::string_view changes
 
 std::vector<int64_t> Windows(const ModelConfig& config) {
   std::vector<int64_t> windows;
-  for (const AttentionSpan& span : config.spec.Spans()) windows.push_back(span.window);
+  for (const LayerSpec& layer : config.spec.layers) windows.push_back(layer.attention.span.window);
   return windows;
 }
 
@@ -391,6 +391,83 @@ TEST(LayerConfigTest, Gemma3InsideAModelOfTextAndImages) {
   EXPECT_EQ(config->num_attention_heads, 8);
   EXPECT_EQ(config->max_position_embeddings, 131072);
   EXPECT_THAT(Windows(*config), ElementsAre(1024, 1024, 1024, 1024, 1024, 0));
+}
+
+// The layout of Gemma 4's E2B: as published, in text_config.
+constexpr const char* kGemma4Layers = R"({
+    "architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "text_config": {
+      "model_type": "gemma4_text", "hidden_size": 1536, "intermediate_size": 6144, "num_hidden_layers": 6,
+      "num_attention_heads": 8, "num_key_value_heads": 1, "num_kv_shared_layers": 3, "use_double_wide_mlp": true,
+      "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+                      "full_attention"]}})";
+
+Result<ModelConfig> Gemma4With(std::string_view changes) {
+  json::Value config = Json(kGemma4Layers);
+  json::Value text = *config.Find("text_config");
+  const json::Value overlay = Json(changes);
+  for (const auto& [key, value] : overlay.as_object()) text.Set(key, value);
+  config.Set("text_config", text);
+  return ParseModelConfig(config);
+}
+
+TEST(Gemma4Test, LayersShareKeysAndHaveWiderHeadsWhereTheySeeEverything) {
+  const auto config = Gemma4With("{}");
+  ASSERT_TRUE(config) << config.error().message;
+  const std::vector<LayerSpec>& layers = config->spec.layers;
+  EXPECT_THAT(Windows(*config), ElementsAre(512, 512, 0, 512, 512, 0));
+  EXPECT_EQ(layers[0].attention.head_dim, 256);
+  EXPECT_EQ(layers[2].attention.head_dim, 512);
+  EXPECT_EQ(layers[2].attention.num_kv_heads, 1);
+  EXPECT_FALSE(layers[2].attention.values_are_keys);
+  EXPECT_EQ(layers[2].attention.kv_layer, -1);
+  EXPECT_EQ(layers[3].attention.kv_layer, 1);
+  EXPECT_EQ(layers[4].attention.kv_layer, 1);
+  EXPECT_EQ(layers[5].attention.kv_layer, 2);
+  EXPECT_EQ(layers[2].mlp.intermediate_size, 6144);
+  EXPECT_EQ(layers[3].mlp.intermediate_size, 2 * 6144);
+  EXPECT_EQ(config->spec.layer_embeddings.width, 256);
+  // A quarter of the wide heads is rotated.
+  const std::vector<float>& rope = config->spec.rope_tables[0];
+  ASSERT_EQ(rope.size(), 256U);
+  EXPECT_GT(rope[63], 0);
+  EXPECT_EQ(rope[64], 0);
+  EXPECT_EQ(config->spec.rope_tables[1].size(), 128U);
+}
+
+// What transformers writes since 5.20.
+TEST(Gemma4Test, HeadsByTheNumbersOfLayers) {
+  const auto config = Gemma4With(
+      R"({"attention_k_eq_v": true, "num_kv_shared_layers": 0, "num_key_value_heads": 4, "per_layer_config":
+          {"2": {"head_dim": 64, "num_key_value_heads": 2}, "5": {"head_dim": 64, "num_key_value_heads": 2}}})");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->spec.layers[2].attention.head_dim, 64);
+  EXPECT_EQ(config->spec.layers[5].attention.num_kv_heads, 2);
+  EXPECT_TRUE(config->spec.layers[5].attention.values_are_keys);
+  EXPECT_EQ(config->spec.layers[4].attention.num_kv_heads, 4);
+}
+
+TEST(Gemma4Test, WhatIsRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"use_bidirectional_attention": "all"})", "use_bidirectional_attention"},
+      {R"({"global_head_dim": 1024})", "global_head_dim"},
+      {R"({"attention_k_eq_v": true, "num_global_key_value_heads": 3})",
+       "num_global_key_value_heads"},
+      {R"({"num_kv_shared_layers": 5})", "num_kv_shared_layers"},
+      {R"({"vocab_size_per_layer_input": 1000})", "vocab_size_per_layer_input"},
+      {R"({"enable_moe_block": true, "num_experts": 4, "top_k_experts": 5})", "top_k_experts"},
+      {R"({"per_layer_config": {"0": {"head_dim": 64}}})", "per_layer_config.0"},
+      {R"({"per_layer_config": {"2": {"head_dim": 64}, "5": {"head_dim": 128}}})",
+       "per_layer_config.5"},
+      {R"({"per_layer_config": {"2": {"sliding_window": 64}}})", "per_layer_config.2"},
+      {R"({"rope_parameters": {"full_attention": {"rope_type": "yarn"}, "sliding_attention": {}}})",
+       "rope_parameters.full_attention.rope_type"},
+      {R"({"rope_parameters": {"full_attention": {}}})", "sliding_attention"},
+  };
+  for (const auto& [changes, words] : cases) {
+    const auto config = Gemma4With(changes);
+    ASSERT_FALSE(config) << changes;
+    EXPECT_THAT(config.error().message, HasSubstr(words));
+  }
 }
 
 TEST(RegistryTest, EveryFamilyIsDescribed) {

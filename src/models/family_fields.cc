@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "kernels/attention.h"
+
 namespace sluice {
 namespace {
 
@@ -165,6 +167,14 @@ Status ReadExpertCounts(const JsonFields& fields, std::optional<int64_t> default
   if (!top_k) return fields.Missing("num_experts_per_tok");
   moe.top_k = *top_k;
   return {};
+}
+
+Status CheckHeadWidth(int64_t head_dim, const char* key) {
+  if (head_dim >= 32 && head_dim <= kernels::kMaxHeadDim && head_dim % 8 == 0) return {};
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{} {} is not supported; supported are multiples of 8 from 32 to {}", key,
+                          head_dim, kernels::kMaxHeadDim),
+              key);
 }
 
 }  // namespace sluice

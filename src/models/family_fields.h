@@ -54,6 +54,9 @@ Result<std::optional<std::vector<bool>>> ReadLayerSet(const JsonFields& fields,
 // Which layers have experts, as Qwen's families spell it.
 Result<std::vector<bool>> ReadSparseLayers(const JsonFields& fields, const ModelConfig& config);
 
+// kUnsupported that names `key` for a width of heads that the attention kernels do not take.
+Status CheckHeadWidth(int64_t head_dim, const char* key);
+
 // Reads the number of experts and how many of them a token visits into `moe`.
 Status ReadExpertCounts(const JsonFields& fields, std::optional<int64_t> default_top_k,
                         MoeSpec& moe);

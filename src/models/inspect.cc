@@ -168,8 +168,7 @@ Status DescribeRanks(int tensor_size, int num_stages, InspectReport& report) {
     RankReport& entry = report.ranks.emplace_back();
     entry.place = RankPlace::Of(rank, tensor_size, num_stages);
     const int part = entry.place.tensor_rank;
-    entry.layers =
-        CutLayers(static_cast<int64_t>(spec.layers.size()), entry.place.stage, num_stages);
+    entry.layers = LayersOf(spec, entry.place);
     entry.heads = CutHeads(layer.attention, part, tensor_size);
     entry.hidden_rows = CutRows(spec.hidden_size, part, tensor_size);
     entry.mlp_rows = CutRows(mlp_rows, part, tensor_size);

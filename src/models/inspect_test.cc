@@ -75,7 +75,7 @@ TEST(InspectTest, NamesTheOperatorsThatAnUnknownArchitectureNeeds) {
   testing::WriteFile(folder.path() / "config.json",
                      R"({"architectures": ["NewForConditionalGeneration"], "model_type": "new",
       "text_config": {"kv_lora_rank": 512, "n_group": 8, "hidden_act": "relu2", "alibi": false,
-      "clip_qkv": null, "mamba_d_state": 128, "ssm_state_size": 128, "head_dim": 512,
+      "clip_qkv": null, "mamba_d_state": 128, "ssm_state_size": 128, "head_dim": 1024,
       "layer_types": ["full_attention", "linear_attention", "linear_attention"],
       "rope_parameters": {"full_attention": {"rope_type": "proportional"}}}})");
   const auto report = InspectModel(folder.path());
@@ -85,7 +85,7 @@ TEST(InspectTest, NamesTheOperatorsThatAnUnknownArchitectureNeeds) {
       ::testing::ElementsAre(
           "latent attention (kv_lora_rank)", "state space layers (mamba_d_state)",
           "another activation (hidden_act relu2)", "layers of kind linear_attention (layer_types)",
-          "rope of another type (rope_parameters proportional)", "heads wider than 256 (head_dim)",
+          "rope of another type (rope_parameters proportional)", "heads wider than 512 (head_dim)",
           "a choice of experts in groups (n_group)"));
   EXPECT_THAT(FormatText(*report),
               HasSubstr("it needs          latent attention (kv_lora_rank)\n"));

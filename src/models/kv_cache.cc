@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -91,6 +92,34 @@ KvGroups KvGroups::For(std::span<const AttentionSpan> layers, int64_t max_contex
   return groups;
 }
 
+KvGroups KvGroups::OfAllLayers(KvGroups own, const DecoderSpec& spec) {
+  KvGroups groups = std::move(own);
+  const std::vector<Place> places = std::exchange(groups.places, {});
+  size_t next = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    groups.places.push_back(attention.has_own_kv()
+                                ? places[next++]
+                                : groups.places[static_cast<size_t>(attention.kv_layer)]);
+  }
+  if (spec.HasUniformHeads()) return groups;
+  for (const LayerSpec& layer : spec.layers)
+    groups.heads.push_back({layer.attention.num_kv_heads, layer.attention.head_dim});
+  return groups;
+}
+
+KvGroups KvGroups::Uniform(const DecoderSpec& spec) {
+  return OfAllLayers(Uniform(spec.NumKvLayers()), spec);
+}
+
+KvGroups KvGroups::For(const DecoderSpec& spec, int64_t max_context) {
+  std::vector<AttentionSpan> spans;
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.attention.has_own_kv()) spans.push_back(layer.attention.span);
+  }
+  return OfAllLayers(For(spans, max_context), spec);
+}
+
 void KvCache::Warm(ThreadPool& pool) const {
   constexpr int64_t kWarmBytes = int64_t{128} << 20;
   constexpr int64_t kPageBytes = 4096;
@@ -145,6 +174,16 @@ void KvCache::SetSlots(const kernels::KvLayout& layout, void* memory) {
   for (int64_t slot = 0; slot < groups_.layers_per_group; ++slot) {
     std::byte* k = static_cast<std::byte*>(memory) + 2 * slot * half_bytes;
     slots_.push_back({layout, k, k + half_bytes});
+  }
+  for (size_t layer = 0; layer < groups_.places.size(); ++layer) {
+    kernels::KvCacheView view = slots_[static_cast<size_t>(groups_.places[layer].slot)];
+    if (!groups_.heads.empty()) {
+      view.layout.num_kv_heads = groups_.heads[layer].num_kv_heads;
+      view.layout.head_dim = groups_.heads[layer].head_dim;
+      view.layout.block_stride = layout.BlockStride();
+      CHECK_LE(view.layout.BlockElements(), view.layout.block_stride);
+    }
+    layers_.push_back(view);
   }
 }
 

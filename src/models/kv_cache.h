@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "kernels/attention.h"
+#include "models/decoder_spec.h"
 #include "tensor/buffer.h"
 
 namespace sluice {
@@ -26,14 +27,23 @@ struct KvGroups {
     int slot = 0;  // which of its group's layers it is
   };
   std::vector<AttentionSpan> spans = {{}};  // by group; group 0 keeps all positions
-  std::vector<Place> places;                // by layer
+  // By layer. Layers that attend to the keys and values of another have its place.
+  std::vector<Place> places;
   int64_t layers_per_group = 0;
+  // The heads of a layer's keys and values; empty: all layers have those of the cache's layout,
+  // which elsewhere are the largest.
+  struct Heads {
+    int num_kv_heads = 0;
+    int head_dim = 0;
+  };
+  std::vector<Heads> heads = {};  // by layer
 
   int64_t num_groups() const { return static_cast<int64_t>(spans.size()); }
   int64_t num_layers() const { return static_cast<int64_t>(places.size()); }
 
-  // One group of all layers.
+  // One group of all layers, which keeps all positions.
   static KvGroups Uniform(int64_t num_layers);
+  static KvGroups Uniform(const DecoderSpec& spec);
   // From the span of each layer, for sequences of up to `max_context` tokens. Where all layers have
   // the same span there is one group. Where no layer sees everything, those with the first layer's
   // span keep all positions: the prefix cache needs a group that does.
@@ -43,10 +53,17 @@ struct KvGroups {
   // a span, where there are more spans). Without that bound nothing would be unused: the greatest
   // common divisor of the layer counts always fits, but 52 and 10 layers would make 31 groups.
   static KvGroups For(std::span<const AttentionSpan> layers, int64_t max_context);
+  // Of the decoder's layers.
+  static KvGroups For(const DecoderSpec& spec, int64_t max_context);
+
+ private:
+  // From groups of those layers that have keys and values of their own to groups of all.
+  static KvGroups OfAllLayers(KvGroups own, const DecoderSpec& spec);
 };
 
 // Allocated once for `num_blocks` blocks, each of the K and V of block_size tokens in as many
-// layers as a group has; block ids are [0, num_blocks). Ownership: owns the memory of all layers,
+// layers as a group has; block ids are [0, num_blocks). Of a layer with fewer or narrower heads
+// than `layout` has, a part of each block stays unused. Ownership: owns the memory of all layers,
 // unless it wraps another's; move-only.
 class KvCache {
  public:
@@ -72,8 +89,7 @@ class KvCache {
 
   // Layers of different groups at the same slot share an array.
   const kernels::KvCacheView& layer(int64_t index) const {
-    const KvGroups::Place& place = groups_.places[static_cast<size_t>(index)];
-    return slots_[static_cast<size_t>(place.slot)];
+    return layers_[static_cast<size_t>(index)];
   }
   int group(int64_t layer) const { return groups_.places[static_cast<size_t>(layer)].group; }
   int64_t num_groups() const { return groups_.num_groups(); }
@@ -87,6 +103,7 @@ class KvCache {
   Buffer memory_;  // empty where it is another's
   KvGroups groups_;
   std::vector<kernels::KvCacheView> slots_;
+  std::vector<kernels::KvCacheView> layers_;
   int64_t num_blocks_ = 0;
 };
 

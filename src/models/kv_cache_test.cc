@@ -123,6 +123,41 @@ TEST(KvCache, LayersOfDifferentGroupsShareTheArraysOfTheirSlot) {
             10 * layout.BlockElements());
 }
 
+// Gemma 4: wider heads where everything is seen, and upper layers without keys of their own.
+TEST(KvCache, LayersOfOtherHeadsAndLayersThatShareKeys) {
+  DecoderSpec spec;
+  spec.layers.resize(5);
+  for (const size_t layer : {0, 1, 2, 3, 4}) {
+    AttentionSpec& attention = spec.layers[layer].attention;
+    const bool is_global = layer == 2 || layer == 4;
+    attention.num_heads = 4;
+    attention.num_kv_heads = is_global ? 1 : 2;
+    attention.head_dim = is_global ? 128 : 32;
+    attention.span.window = is_global ? 0 : 20;
+  }
+  spec.layers[3].attention.kv_layer = 1;
+  spec.layers[4].attention.kv_layer = 2;
+  EXPECT_FALSE(spec.HasUniformHeads());
+  EXPECT_EQ(spec.NumKvLayers(), 3);
+  const KvGroups groups = KvGroups::For(spec, 1000);
+  EXPECT_EQ(groups.num_layers(), 5);
+  const kernels::KvLayout layout{
+      .num_kv_heads = 1, .head_dim = 128, .block_size = 16, .type = ElementType::kBF16};
+  const auto cache = KvCache::Allocate(layout, groups, 10);
+  ASSERT_TRUE(cache);
+  for (const auto& [layer, from] : {std::pair{3, 1}, std::pair{4, 2}}) {
+    EXPECT_EQ(cache->layer(layer).k, cache->layer(from).k);
+    EXPECT_EQ(cache->group(layer), cache->group(from));
+  }
+  EXPECT_NE(cache->layer(0).k == cache->layer(1).k, cache->group(0) == cache->group(1));
+  const kernels::KvLayout& narrow = cache->layer(0).layout;
+  EXPECT_EQ(narrow.num_kv_heads, 2);
+  EXPECT_EQ(narrow.head_dim, 32);
+  EXPECT_EQ(narrow.BlockStride(), layout.BlockElements()) << "a block is of any group";
+  EXPECT_EQ(cache->layer(2).layout.BlockStride(), layout.BlockElements());
+  EXPECT_EQ(KvGroups::Uniform(spec).layers_per_group, 3);
+}
+
 TEST(KvCache, OverMemoryOfTheCallerIsLaidOutAsItsOwn) {
   const kernels::KvLayout layout{
       .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = ElementType::kBF16};

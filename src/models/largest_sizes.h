@@ -11,18 +11,24 @@ namespace sluice {
 struct LargestSizes {
   explicit LargestSizes(const DecoderSpec& spec) {
     for (const LayerSpec& layer : spec.layers) {
+      q_width = std::max(q_width, layer.attention.q_width());
+      qkv_width = std::max(qkv_width, layer.attention.qkv_width());
       intermediate = std::max(intermediate, layer.mlp.intermediate_size);
       if (!layer.moe) continue;
+      has_own_norms = has_own_norms || layer.moe->own_norms.has_value();
       experts = std::max(experts, layer.moe->num_experts);
       top_k = std::max(top_k, layer.moe->top_k);
       expert_intermediate = std::max(expert_intermediate, layer.moe->intermediate_size);
     }
   }
 
+  int64_t q_width = 0;
+  int64_t qkv_width = 0;
   int64_t intermediate = 0;
   int64_t experts = 0;  // 0: no layer has experts
   int64_t top_k = 0;
   int64_t expert_intermediate = 0;
+  bool has_own_norms = false;  // MoeSpec::own_norms
 };
 
 }  // namespace sluice

@@ -10,9 +10,9 @@
 #include "models/encoder/encoder_weights.h"
 #include "models/lora_layout.h"
 #include "models/parallel_model.h"
+#include "models/score_head.h"
 #include "models/share.h"
 #include "models/weight_loader.h"
-#include "tensor/stored_number.h"
 
 namespace sluice {
 namespace {
@@ -55,6 +55,7 @@ ParameterList ReadByOneToken(const DecoderSpec& spec, const ParameterList& param
   std::set<const kernels::PackedMatrix*> unread;
   if (spec.LoadsHead() || spec.head.kind != HeadSpec::Kind::kVocabulary)
     unread.insert(&weights.embedding);
+  unread.insert(&weights.layer_embeddings);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const auto top_k = static_cast<size_t>(spec.layers[i].moe ? spec.layers[i].moe->top_k : 0);
     for (const ExpertWeights* experts :
@@ -102,34 +103,6 @@ Status CheckExperts(const DecoderWeights& weights) {
   return {};
 }
 
-// The scores' weights, of the rows of the language model's head for `spec.head.tokens`.
-Status ReadTokenScores(const Checkpoint& checkpoint, const DecoderSpec& spec,
-                       std::vector<float>& scores) {
-  const char* name = spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight";
-  const StoredTensor* tensor = checkpoint.Find(name);
-  if (tensor == nullptr || tensor->info->shape != std::vector{spec.vocab_size, spec.hidden_size} ||
-      BitsPerElement(tensor->info->type) < 16) {
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("classifier_from_token needs the tensor '{}' of shape [{}, {}] in F32, "
-                            "F16 or BF16",
-                            name, spec.vocab_size, spec.hidden_size),
-                name);
-  }
-  const auto number = [&](int32_t row, int64_t i) {
-    return StoredNumber(tensor->bytes().data(), tensor->info->type, row * spec.hidden_size + i);
-  };
-  const std::vector<int32_t>& tokens = spec.head.tokens;
-  scores.resize(static_cast<size_t>(spec.head.num_scores * spec.hidden_size));
-  for (int64_t row = 0; row < spec.head.num_scores; ++row) {
-    for (int64_t i = 0; i < spec.hidden_size; ++i) {
-      scores[static_cast<size_t>(row * spec.hidden_size + i)] =
-          spec.head.is_difference ? number(tokens[1], i) - number(tokens[0], i)
-                                  : number(tokens[static_cast<size_t>(row)], i);
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint) {
@@ -169,16 +142,15 @@ Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& opt
       kernels::LinearScratchBytes(num_threads, options.max_rows, spec.WidestInput(),
                                   OrdersInputs(parameters, *config.scheme, options.compute_type));
   if (options.lora.num_slots > 0) {
-    memory.lora_bytes =
-        LoraLayout::For(spec, options.lora, parameters, unfilled).TotalBytes(options.max_rows);
+    const LoraLayout layout = LoraLayout::For(spec, options.lora, parameters, unfilled, place);
+    memory.lora_bytes = layout.SlotBytes();
+    memory.workspace_bytes += layout.StepBytes(options.max_rows);
   }
-  memory.kv_groups = KvGroups::For(spec.Spans(), options.max_context);
+  memory.kv_groups = KvGroups::For(spec, options.max_context);
   const kernels::KvLayout layout = KvLayoutOf(share, options);
-  const RowRange layers =
-      CutLayers(static_cast<int64_t>(spec.layers.size()), place.stage, place.num_stages);
-  memory.kv_bytes_per_block = KvCache::BytesPerBlock(layout, layers.size());
+  memory.kv_bytes_per_block = KvCache::BytesPerBlock(layout, NumHeldKvLayers(spec, place));
   memory.kv_bytes_per_group_block =
-      KvCache::BytesPerBlock(layout, StageGroups(memory.kv_groups, layers).layers_per_group);
+      KvCache::BytesPerBlock(layout, ShareGroups(memory.kv_groups, spec, place).layers_per_group);
   return memory;
 }
 
@@ -217,10 +189,10 @@ Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoi
   DecoderAdapters adapters;
   if (options.lora.num_slots > 0) {
     // Before the weights move: the parameters point into them.
-    ASSIGN_OR_RETURN(LoraSlots slots,
-                     LoraSlots::Allocate(LoraLayout::For(spec, options.lora, parameters, weights)));
-    adapters.slots = std::make_unique<LoraSlots>(std::move(slots));
-    ASSIGN_OR_RETURN(LoraStep step, LoraStep::Allocate(*adapters.slots, options.max_rows));
+    ASSIGN_OR_RETURN(LoraSlots slots, LoraSlots::Allocate(LoraLayout::For(
+                                          spec, options.lora, parameters, weights, place)));
+    adapters.slots = std::make_shared<LoraSlots>(std::move(slots));
+    ASSIGN_OR_RETURN(LoraStep step, LoraStep::Allocate(adapters.slots, options.max_rows));
     adapters.step = std::make_unique<LoraStep>(std::move(step));
   }
   return std::make_unique<DecoderModel>(config, options, place, groups,

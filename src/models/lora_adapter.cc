@@ -1,6 +1,7 @@
 #include "models/lora_adapter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -51,7 +52,15 @@ NameKind ReadName(std::string_view name, TensorName& read) {
 }
 
 bool IsExpert(std::string_view module) {
-  return module.find("experts.") != std::string_view::npos || module.ends_with(".experts");
+  return module.find(".experts.") != std::string_view::npos || module.ends_with(".experts");
+}
+
+// Of "model.layers.0.mlp.experts": "model.layers.0.", since names inside a layer differ between
+// published checkpoints and transformers.
+std::string_view LayerOf(std::string_view module) {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!module.starts_with(kLayers)) return "";
+  return module.substr(0, module.find('.', kLayers.size()) + 1);
 }
 
 tl::unexpected<Error> Refuse(const TensorInfo& tensor, ErrorCode code, std::string message) {
@@ -61,10 +70,12 @@ tl::unexpected<Error> Refuse(const TensorInfo& tensor, ErrorCode code, std::stri
 
 tl::unexpected<Error> UnknownModule(const TensorInfo& tensor, const std::string& module,
                                     const LoraLayout& layout) {
-  if (IsExpert(module) && module.find("shared_expert") == std::string::npos) {
-    return Refuse(tensor, ErrorCode::kUnsupported,
-                  "adapters of experts are not served; merge the adapter into its base with peft's "
-                  "merge_and_unload() and serve the result");
+  if (IsExpert(module) && layout.experts.empty()) {
+    return Refuse(
+        tensor, ErrorCode::kInvalidArgument,
+        "the server has no memory for factors of experts, or the model has none: start it "
+        "with an adapter of experts in --lora-modules, or with \"experts\" in "
+        "--lora-target-modules");
   }
   const std::vector<std::string> names = layout.TargetNames();
   return Refuse(
@@ -105,25 +116,105 @@ Status LoraAdapter::AddTensor(const TensorInfo& tensor, const LoraLayout& layout
                     "...lora_embedding_A or ...lora_embedding_B); merge the adapter into its base "
                     "with peft's merge_and_unload() and serve the result");
   }
-  const LoraModule* const module = layout.Find(name.module);
-  if (module == nullptr || module->is_embedding != name.is_embedding)
-    return UnknownModule(tensor, name.module, layout);
   if (tensor.type != ElementType::kF32 && tensor.type != ElementType::kF16 &&
       tensor.type != ElementType::kBF16) {
     return Refuse(tensor, ErrorCode::kUnsupported,
                   fmt::format("expected numbers in F32, F16 or BF16, found {}",
                               ElementTypeName(tensor.type)));
   }
-  auto found = std::find_if(factors_.begin(), factors_.end(),
-                            [&](const Factors& factors) { return factors.module == module; });
-  if (found == factors_.end()) found = factors_.insert(factors_.end(), {.module = module});
-  const TensorInfo*& place = name.is_a ? found->a : found->b;
-  if (place != nullptr) {
-    return Refuse(tensor, ErrorCode::kInvalidData,
-                  fmt::format("is the same factor as '{}'", place->name));
+  const auto set = [&](const TensorInfo*& place) -> Status {
+    if (place != nullptr) {
+      return Refuse(tensor, ErrorCode::kInvalidData,
+                    fmt::format("is the same factor as '{}'", place->name));
+    }
+    place = &tensor;
+    return {};
+  };
+  constexpr std::string_view kWrapped = ".base_layer";
+  std::string_view unwrapped = name.module;
+  while (unwrapped.ends_with(kWrapped)) unwrapped.remove_suffix(kWrapped.size());
+  if (unwrapped.ends_with(".experts") && !layout.experts.empty()) {
+    OfAllExperts& tensors = experts_[name.module];
+    return set(name.is_a ? tensors.a : tensors.b);
   }
-  place = &tensor;
-  return {};
+  const LoraModule* const module = layout.Find(name.module);
+  if (module == nullptr || module->is_embedding != name.is_embedding)
+    return UnknownModule(tensor, name.module, layout);
+  const auto [number, is_new] = numbers_.emplace(module, factors_.size());
+  if (is_new) factors_.push_back({.module = module});
+  Factors& factors = factors_[number->second];
+  return set(name.is_a ? factors.a : factors.b);
+}
+
+Status LoraAdapter::AddExperts(const std::string& module, const OfAllExperts& tensors,
+                               const LoraLayout& layout) {
+  if (tensors.a == nullptr || tensors.b == nullptr) {
+    return Refuse(
+        tensors.a != nullptr ? *tensors.a : *tensors.b, ErrorCode::kInvalidData,
+        fmt::format("its other factor, lora_{}, is missing", tensors.a == nullptr ? "A" : "B"));
+  }
+  const std::vector<int64_t>& a = tensors.a->shape;
+  const std::vector<int64_t>& b = tensors.b->shape;
+  std::vector<std::string> expected;
+  for (const LoraExperts& experts : layout.experts) {
+    if (LayerOf(experts.name) != LayerOf(module)) continue;
+    expected.push_back(fmt::format("[{} * rank, {}] and [{}, rank * {}] for {}",
+                                   experts.num_experts, experts.cols, experts.rows,
+                                   experts.num_experts, experts.tensor));
+    if (a.size() != 2 || a[0] < 1 || a[0] % experts.num_experts != 0 || a[1] != experts.cols ||
+        b != std::vector{experts.rows, a[0]})
+      continue;
+    const int64_t rank = a[0] / experts.num_experts;
+    const std::string name = fmt::format("{}.{}", experts.name, experts.tensor);
+    const LoraModule* part = &layout.modules[experts.first_module];
+    for (int64_t expert = 0; expert < experts.num_experts; ++expert) {
+      int64_t first_row = 0;
+      for (size_t i = 0; i < experts.modules_each; ++i, ++part) {
+        if (!numbers_.emplace(part, factors_.size()).second) {
+          return Refuse(*tensors.a, ErrorCode::kInvalidData,
+                        fmt::format("'{}' has factors of its own, too", part->name));
+        }
+        factors_.push_back({.module = part,
+                            .a = tensors.a,
+                            .b = tensors.b,
+                            .expert = expert,
+                            .num_experts = experts.num_experts,
+                            .first_row = first_row});
+        RETURN_IF_ERROR(CheckRank(factors_.back(), name, rank, layout));
+        first_row += part->rows;
+      }
+    }
+    return {};
+  }
+  return Refuse(*tensors.a, ErrorCode::kInvalidData,
+                fmt::format("expected with lora_B {}; found {} and {}: the adapter is of another "
+                            "base",
+                            expected.empty() ? "no factors of experts in this layer"
+                                             : fmt::format("{}", fmt::join(expected, ", or ")),
+                            ShapeText(a), ShapeText(b)));
+}
+
+const std::byte* LoraAdapter::ABytes(const Factors& factors) const {
+  const int64_t row_bytes = factors.module->cols * BitsPerElement(factors.a->type) / 8;
+  return Bytes(*factors.a).data() + factors.expert * factors.rank * row_bytes;
+}
+
+const std::byte* LoraAdapter::BBytes(const Factors& factors,
+                                     std::vector<std::byte>& scratch) const {
+  const std::byte* const all = Bytes(*factors.b).data();
+  if (factors.num_experts == 1) return all;
+  const auto size = static_cast<size_t>(BitsPerElement(factors.b->type) / 8);
+  const int64_t rows = factors.module->rows, rank = factors.rank;
+  scratch.resize(static_cast<size_t>(rows * rank) * size);
+  std::byte* to = scratch.data();
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t j = 0; j < rank; ++j, to += size) {
+      const int64_t from =
+          ((factors.first_row + row) * rank + j) * factors.num_experts + factors.expert;
+      std::memcpy(to, all + static_cast<size_t>(from) * size, size);
+    }
+  }
+  return scratch.data();
 }
 
 Status LoraAdapter::CheckFactors(Factors& factors, const LoraLayout& layout) {
@@ -141,13 +232,18 @@ Status LoraAdapter::CheckFactors(Factors& factors, const LoraLayout& layout) {
                               "base",
                               module.cols, ShapeText(a)));
   }
-  factors.rank = a[0];
-  if (b != std::vector<int64_t>{module.rows, factors.rank}) {
+  if (b != std::vector<int64_t>{module.rows, a[0]}) {
     return Refuse(*factors.b, ErrorCode::kInvalidData,
                   fmt::format("expected the shape [{}, {}], found {}: the adapter is of another "
                               "base",
-                              module.rows, factors.rank, ShapeText(b)));
+                              module.rows, a[0], ShapeText(b)));
   }
+  return CheckRank(factors, module.name, a[0], layout);
+}
+
+Status LoraAdapter::CheckRank(Factors& factors, const std::string& name, int64_t rank,
+                              const LoraLayout& layout) {
+  factors.rank = rank;
   if (factors.rank > layout.options.max_rank) {
     return Refuse(
         *factors.a, ErrorCode::kInvalidArgument,
@@ -155,12 +251,12 @@ Status LoraAdapter::CheckFactors(Factors& factors, const LoraLayout& layout) {
                     "a larger --max-lora-rank",
                     factors.rank, layout.options.max_rank));
   }
-  if (const int64_t told = config_.RankOf(module.name); told != factors.rank) {
+  if (const int64_t told = config_.RankOf(name); told != factors.rank) {
     return Refuse(*factors.a, ErrorCode::kInvalidData,
                   fmt::format("has rank {}, but adapter_config.json says {} (r, rank_pattern)",
                               factors.rank, told));
   }
-  factors.scale = config_.ScaleOf(module.name, factors.rank);
+  factors.scale = config_.ScaleOf(name, factors.rank);
   rank_ = std::max(rank_, factors.rank);
   return {};
 }
@@ -196,11 +292,22 @@ Result<LoraAdapter> LoraAdapter::Open(const std::filesystem::path& folder,
     RETURN_IF_ERROR(in_file(adapter.AddTensor(tensor, layout)));
   for (Factors& factors : adapter.factors_)
     RETURN_IF_ERROR(in_file(adapter.CheckFactors(factors, layout)));
+  for (const auto& [module, tensors] : adapter.experts_)
+    RETURN_IF_ERROR(in_file(adapter.AddExperts(module, tensors, layout)));
   if (adapter.factors_.empty()) {
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("{}: holds no factors of any module", path.string()));
   }
   return adapter;
+}
+
+bool ChangesExperts(const std::filesystem::path& folder) {
+  const auto file = SafetensorsFile::Open(folder / "adapter_model.safetensors");
+  if (!file) return false;
+  return std::any_of(file->tensors().begin(), file->tensors().end(), [](const TensorInfo& tensor) {
+    TensorName name;
+    return ReadName(tensor.name, name) == NameKind::kFactor && IsExpert(name.module);
+  });
 }
 
 }  // namespace sluice

@@ -38,7 +38,6 @@ constexpr RefusedField kRefused[] = {
     {"alora_invocation_tokens", "activated LoRA, which begins inside a prompt,"},
     {"use_bdlora", "block-diagonal factors"},
     {"use_qalora", "QALoRA"},
-    {"target_parameters", "factors of tensors that are no modules (experts)"},
     {"trainable_token_indices", "rows of the embedding that are trained whole"},
 };
 
@@ -81,7 +80,10 @@ Status CheckRefused(const json::Value& value) {
 
 // A list of names, a regular expression or "all-linear": which modules have factors is told by the
 // tensors, as in peft a name that no module has is without effect.
-Status CheckTargets(const json::Value* targets) {
+// With target_parameters (tensors that are no modules: experts) there need not be any.
+Status CheckTargets(const json::Value& config) {
+  const json::Value* const targets = config.Find("target_modules");
+  if (IsSet(config.Find("target_parameters")) && !IsSet(targets)) return {};
   const auto is_name = [](const json::Value& name) { return name.is_string(); };
   if (targets != nullptr &&
       (targets->is_string() ||
@@ -98,7 +100,7 @@ Status CheckTargets(const json::Value* targets) {
 
 template <typename Number>
 Status ReadPatterns(const json::Value& value, const char* field, double least, double most,
-                    std::vector<std::pair<ModulePattern, Number>>& patterns) {
+                    std::vector<std::pair<NamePattern, Number>>& patterns) {
   const json::Value* given = value.Find(field);
   if (given == nullptr || given->is_null()) return {};
   if (!given->is_object()) {
@@ -121,7 +123,7 @@ Status ReadPatterns(const json::Value& value, const char* field, double least, d
                               key.substr(0, 100), least, most, ShortText(number)),
                   field);
     }
-    auto pattern = ModulePattern::Parse(key);
+    auto pattern = NamePattern::PeftKey(key);
     if (!pattern) return tl::unexpected(std::move(pattern).error().In(field));
     patterns.emplace_back(*std::move(pattern), static_cast<Number>(number.as_double()));
   }
@@ -129,7 +131,7 @@ Status ReadPatterns(const json::Value& value, const char* field, double least, d
 }
 
 template <typename Number>
-Number Match(const std::vector<std::pair<ModulePattern, Number>>& patterns, std::string_view module,
+Number Match(const std::vector<std::pair<NamePattern, Number>>& patterns, std::string_view module,
              Number otherwise) {
   for (const auto& [pattern, number] : patterns) {
     if (pattern.Matches(module)) return number;
@@ -155,7 +157,7 @@ Result<LoraConfig> ParseLoraConfig(const json::Value& value) {
                 fmt::format("expected a JSON object, found {}", ShortText(value)));
   }
   RETURN_IF_ERROR(CheckRefused(value));
-  RETURN_IF_ERROR(CheckTargets(value.Find("target_modules")));
+  RETURN_IF_ERROR(CheckTargets(value));
   const JsonFields fields(value, "");
   const auto required = [](const auto& field, const char* name) -> Status {
     if (field) return {};

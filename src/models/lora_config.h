@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "models/module_pattern.h"
+#include "checkpoint/schemes/module_pattern.h"
 
 namespace sluice {
 
@@ -21,8 +21,8 @@ struct LoraConfig {
   // Ranks and alphas of modules whose names match a pattern, in the order of the file: the first
   // counts. A module's rank is that of its tensors; one that is neither `rank` nor here is an
   // error.
-  std::vector<std::pair<ModulePattern, int64_t>> rank_pattern;
-  std::vector<std::pair<ModulePattern, double>> alpha_pattern;
+  std::vector<std::pair<NamePattern, int64_t>> rank_pattern;
+  std::vector<std::pair<NamePattern, double>> alpha_pattern;
 
   // What B A x of `module` ("model.layers.0.self_attn.q_proj"), of that rank, is multiplied by.
   // Source: peft tuners/lora/layer.py, update_layer.

@@ -15,6 +15,8 @@ struct LoraOptions {
   ElementType type = ElementType::kBF16;  // of the factors: BF16 or F32
   // Last parts of the names of modules ("q_proj") that adapters may change; empty: all.
   std::vector<std::string> target_modules;
+  // Whether there is room for factors of experts, of which a layer may have hundreds.
+  bool experts = false;
 
   bool operator==(const LoraOptions&) const = default;
 };

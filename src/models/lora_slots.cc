@@ -9,6 +9,26 @@
 #include "base/check.h"
 
 namespace sluice {
+namespace {
+
+// Of B [rows, rank] at `stored`, the rows that the module's rank computes, one behind the other:
+// there, or in `joined` where they are apart there.
+const std::byte* HeldRows(const LoraModule& module, const LoraAdapter::Factors& factors,
+                          const std::byte* stored, std::vector<std::byte>& joined) {
+  const int64_t row_bytes = factors.rank * BitsPerElement(factors.b->type) / 8;
+  if (module.held.size() == 1) return stored + module.held.front().begin * row_bytes;
+  joined.clear();
+  for (const RowRange& range : module.held)
+    joined.insert(joined.end(), stored + range.begin * row_bytes, stored + range.end * row_bytes);
+  return joined.data();
+}
+
+bool Changes(std::span<const kernels::LoraFactors> modules) {
+  return std::any_of(modules.begin(), modules.end(),
+                     [](const kernels::LoraFactors& part) { return part.rank > 0; });
+}
+
+}  // namespace
 
 Result<LoraSlots> LoraSlots::Allocate(LoraLayout layout) {
   LoraSlots slots;
@@ -28,15 +48,19 @@ Status LoraSlots::Fill(int slot, const LoraAdapter& adapter) {
   kernels::LoraFactors* const all = factors_.data() + static_cast<size_t>(slot) * modules.size();
   std::fill_n(all, modules.size(), kernels::LoraFactors{});
   const ElementType type = layout_.options.type;
+  std::vector<std::byte> scratch, joined;
   for (const LoraAdapter::Factors& factors : adapter.factors()) {
-    const LoraModule& module = *factors.module;
+    const LoraModule& module = *layout_.Find(factors.module->name);
+    if (module.held.empty()) continue;
     std::byte* const a = memory + module.a_offset;
     std::byte* const b = memory + module.b_offset;
     const auto pack_a = module.is_embedding ? kernels::PackLoraTable : kernels::PackLoraA;
-    const bool finite_a = pack_a(adapter.Bytes(*factors.a).data(), factors.a->type, factors.rank,
-                                 module.cols, type, a);
-    const bool finite_b = kernels::PackLoraB(adapter.Bytes(*factors.b).data(), factors.b->type,
-                                             module.rows, factors.rank, type, b);
+    const bool finite_a =
+        pack_a(adapter.ABytes(factors), factors.a->type, factors.rank, module.cols, type, a);
+    const std::byte* const rows_of_b =
+        HeldRows(module, factors, adapter.BBytes(factors, scratch), joined);
+    const bool finite_b =
+        kernels::PackLoraB(rows_of_b, factors.b->type, module.held_rows(), factors.rank, type, b);
     if (!finite_a || !finite_b) {
       return Fail(
           ErrorCode::kInvalidData,
@@ -49,7 +73,7 @@ Status LoraSlots::Fill(int slot, const LoraAdapter& adapter) {
                                      .rank = factors.rank,
                                      .scale = factors.scale,
                                      .first_col = module.first_col,
-                                     .rows = module.rows};
+                                     .rows = module.held_rows()};
   }
   return {};
 }
@@ -60,17 +84,19 @@ std::span<const kernels::LoraFactors> LoraSlots::Factors(int slot, int layer) co
   return std::span(factors_).subspan(first, part.count);
 }
 
-Result<LoraStep> LoraStep::Allocate(const LoraSlots& slots, int64_t max_rows) {
-  LoraStep step(slots);
-  const auto num_slots = static_cast<size_t>(slots.num_slots());
+Result<LoraStep> LoraStep::Allocate(std::shared_ptr<const LoraSlots> slots, int64_t max_rows) {
+  const auto num_slots = static_cast<size_t>(slots->num_slots());
+  const int64_t pairs = slots->layout().MostPairs(max_rows);
+  const int64_t bytes = slots->layout().StepBytes(max_rows);
+  LoraStep step(std::move(slots));
   const auto rows = static_cast<size_t>(max_rows);
   step.adapters_.reserve(rows);
   step.rows_.resize(rows);
   step.begin_.resize(num_slots + 1);
-  step.groups_.reserve(num_slots);
+  step.groups_.reserve(std::max(num_slots, static_cast<size_t>(pairs)));
   step.scaled_.reserve(num_slots);
-  const int64_t floats = kernels::LoraScratchSize(max_rows, slots.layout().MostRanks());
-  ASSIGN_OR_RETURN(step.scratch_, Buffer::Allocate(static_cast<size_t>(floats) * sizeof(float),
+  step.pair_rows_.resize(static_cast<size_t>(pairs));
+  ASSIGN_OR_RETURN(step.scratch_, Buffer::Allocate(static_cast<size_t>(bytes),
                                                    "the scratch memory of LoRA adapters"));
   return step;
 }
@@ -82,6 +108,16 @@ void LoraStep::Begin(std::span<const kernels::AttentionSlice> slices,
   for (size_t i = 0; i < slices.size(); ++i)
     adapters_.insert(adapters_.end(), static_cast<size_t>(slices[i].num_tokens), adapters[i]);
   Group();
+}
+
+void LoraStep::BeginRows(std::span<const int32_t> adapters) {
+  adapters_.assign(adapters.begin(), adapters.end());
+  Group();
+}
+
+void LoraStep::AppendAdaptersOf(std::span<const int32_t> rows,
+                                std::vector<int32_t>& adapters) const {
+  for (const int32_t row : rows) adapters.push_back(adapters_[static_cast<size_t>(row)]);
 }
 
 void LoraStep::KeepRows(std::span<const int32_t> rows) {
@@ -121,10 +157,7 @@ std::span<const kernels::LoraGroup> LoraStep::GroupsOf(int layer, int64_t first,
     const auto end = std::lower_bound(begin, rows.end(), first + count);
     if (begin == end) continue;
     const std::span<const kernels::LoraFactors> modules = slots_->Factors(slot, layer);
-    const bool changes =
-        std::any_of(modules.begin(), modules.end(),
-                    [](const kernels::LoraFactors& part) { return part.rank > 0; });
-    if (changes) groups_.push_back({{begin, end}, modules});
+    if (Changes(modules)) groups_.push_back({{begin, end}, modules});
   }
   return groups_;
 }
@@ -135,6 +168,32 @@ void LoraStep::Add(ThreadPool& pool, int layer, const kernels::Activations& x, i
   const std::span<const kernels::LoraGroup> groups = GroupsOf(layer, first_row, x.rows);
   if (groups.empty()) return;
   kernels::AddLora(pool, x, groups, slots_->layout().options.type, first_row,
+                   scratch_.As<float>().data(), y, y_stride);
+}
+
+void LoraStep::AddExperts(ThreadPool& pool, int layer, std::span<const int32_t> row_begin,
+                          const ExpertRows& rows, const kernels::Activations& x, float* y,
+                          int64_t y_stride) {
+  if (layer < 0) return;
+  groups_.clear();
+  size_t next = 0;  // in pair_rows_
+  for (size_t expert = 0; expert + 1 < row_begin.size(); ++expert) {
+    const auto begin = row_begin[expert], end = row_begin[expert + 1];
+    for (int slot = 0; begin < end && slot < slots_->num_slots(); ++slot) {
+      const std::span<const kernels::LoraFactors> modules =
+          slots_->Factors(slot, layer + static_cast<int>(expert));
+      if (!Changes(modules) || RowsOf(slot).empty()) continue;
+      const size_t first = next;
+      for (int32_t row = begin; row < end; ++row) {
+        const int64_t step_row = rows.first + rows.order[row] / rows.top_k;
+        if (adapters_[static_cast<size_t>(step_row)] == slot) pair_rows_[next++] = row;
+      }
+      if (next > first)
+        groups_.push_back({std::span(pair_rows_).subspan(first, next - first), modules});
+    }
+  }
+  if (groups_.empty()) return;
+  kernels::AddLora(pool, x, groups_, slots_->layout().options.type, /*first_row=*/0,
                    scratch_.As<float>().data(), y, y_stride);
 }
 

@@ -10,12 +10,15 @@
 #include "checkpoint/checkpoint_testing.h"
 #include "models/golden_testing.h"
 #include "models/lora_slots.h"
+#include "models/lora_testing.h"
 
 namespace sluice {
 namespace {
 
+using testing::AdapterFolder;
 using ::testing::AllOf;
 using testing::DataFolder;
+using testing::Fill;
 using testing::GoldenCase;
 using ::testing::HasSubstr;
 using testing::LogitRows;
@@ -23,23 +26,11 @@ using testing::Runner;
 using testing::SmallOptions;
 using testing::TemporaryFolder;
 
-std::filesystem::path AdapterFolder(const std::string& name) {
-  return std::filesystem::path(SourcePath("tests/data/adapters")) / name;
-}
-
 ModelOptions LoraModelOptions(ElementType type) {
   ModelOptions options = SmallOptions(type, type);
-  options.lora = {.num_slots = 3, .max_rank = 8, .type = type, .target_modules = {}};
+  options.lora = {
+      .num_slots = 3, .max_rank = 8, .type = type, .target_modules = {}, .experts = true};
   return options;
-}
-
-void Fill(Runner& runner, int slot, const std::filesystem::path& folder) {
-  LoraSlots* slots = runner.model().lora();
-  ASSERT_NE(slots, nullptr);
-  const auto adapter = LoraAdapter::Open(folder, slots->layout());
-  ASSERT_TRUE(adapter) << adapter.error().message;
-  const Status filled = slots->Fill(slot, *adapter);
-  ASSERT_TRUE(filled) << filled.error().message;
 }
 
 struct Pair {
@@ -69,7 +60,8 @@ TEST_P(LoraGoldenTest, AgreesWithPeft) {
   }
 }
 
-// In the default types. Measured: at most 0.03, as bases without adapters.
+// In the default types, held to what bases without adapters are (0.06). Measured: at most 0.03 with
+// queries in float32, 0.057 with BF16 products in attention.
 TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   Runner runner(DataFolder(GetParam().base), LoraModelOptions(ElementType::kBF16), 2);
@@ -78,7 +70,7 @@ TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
     const double rms = WorstRms(golden, runner.RunAlone(golden.prompt, 64, /*adapter=*/2));
     ::testing::Test::RecordProperty(fmt::format("rms_{}", golden.prompt.size()),
                                     fmt::format("{:.2g}", rms));
-    EXPECT_LE(rms, 0.05) << "prompt of " << golden.prompt.size();
+    EXPECT_LE(rms, 0.06) << "prompt of " << golden.prompt.size();
   }
 }
 
@@ -89,6 +81,9 @@ INSTANTIATE_TEST_SUITE_P(Adapters, LoraGoldenTest,
                                            Pair{"gemma3-linear", "tiny-gemma3"},
                                            Pair{"phi3-fused", "tiny-phi3-partial"},
                                            Pair{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
+                                           Pair{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},
+                                           Pair{"qwen3-moe-each", "tiny-qwen3-moe-mixed"},
+                                           Pair{"gpt-oss-experts", "tiny-gpt-oss"},
                                            Pair{"qwen3-fp8", "qwen3-modelopt-fp8"}),
                          [](const ::testing::TestParamInfo<Pair>& info) {
                            std::string name = info.param.adapter;
@@ -121,6 +116,36 @@ TEST(LoraPromiseTest, ASequenceHasTheSameBitsInAnyCompany) {
     for (int sequence = 0; sequence < 4; ++sequence) runner.Forget(sequence);
     const auto together =
         runner.RunStep({{0, prompt, 0}, {1, prompt, -1}, {2, other, 1}, {3, prompt, 0}});
+    EXPECT_EQ(together[0], with);
+    EXPECT_EQ(together[1], without);
+    EXPECT_EQ(together[3], with);
+  }
+}
+
+// The same of experts, whose rows come from several sequences.
+TEST(LoraPromiseTest, ExpertsHaveTheSameBitsInAnyCompany) {
+  std::vector<int32_t> prompt = Prompt(45, 5), other = Prompt(30, 11);
+  for (int32_t& token : prompt) token %= 128;
+  for (int32_t& token : other) token %= 128;
+  const ModelOptions small = SmallOptions(ElementType::kBF16, ElementType::kF16);
+  Runner plain(DataFolder("tiny-qwen3-moe-mixed"), small, 2);
+  const LogitRows without = plain.RunAlone(prompt, 64);
+  ModelOptions options = LoraModelOptions(ElementType::kBF16);
+  options.kv_type = ElementType::kF16;
+  LogitRows with;
+  for (const int threads : {1, 3}) {
+    Runner runner(DataFolder("tiny-qwen3-moe-mixed"), options, threads);
+    Fill(runner, 0, AdapterFolder("qwen3-moe-experts"));
+    Fill(runner, 2, AdapterFolder("qwen3-moe-each"));
+    const LogitRows alone = runner.RunAlone(prompt, 64, 0);
+    if (with.empty()) with = alone;
+    EXPECT_EQ(alone, with);
+    EXPECT_EQ(runner.RunAlone(prompt, 64, 2), with) << "both layouts of the file";
+    EXPECT_NE(alone, without);
+    EXPECT_EQ(runner.RunAlone(prompt, 7, 0), with) << "in chunks";
+    for (int sequence = 0; sequence < 4; ++sequence) runner.Forget(sequence);
+    const auto together =
+        runner.RunStep({{0, prompt, 0}, {1, prompt, -1}, {2, other, 2}, {3, prompt, 2}});
     EXPECT_EQ(together[0], with);
     EXPECT_EQ(together[1], without);
     EXPECT_EQ(together[3], with);
@@ -173,6 +198,34 @@ TEST_F(LoraErrorTest, AnotherBase) {
                     HasSubstr("embed_tokens")));
 }
 
+std::string RefusalOfExperts(const char* base, const char* adapter, bool experts) {
+  ModelOptions options = LoraModelOptions(ElementType::kBF16);
+  options.lora.experts = experts;
+  Runner runner(DataFolder(base), options, 1);
+  const auto opened = LoraAdapter::Open(AdapterFolder(adapter), runner.model().lora()->layout());
+  return opened ? "" : opened.error().message;
+}
+
+TEST(LoraExpertsErrorTest, WithoutMemoryOrOfAnotherBase) {
+  EXPECT_TRUE(ChangesExperts(AdapterFolder("qwen3-moe-experts")));
+  EXPECT_TRUE(ChangesExperts(AdapterFolder("qwen3-moe-each")));
+  EXPECT_FALSE(ChangesExperts(AdapterFolder("qwen3-moe-attention")));
+  EXPECT_FALSE(ChangesExperts(AdapterFolder("absent")));
+  for (const char* adapter : {"qwen3-moe-experts", "qwen3-moe-each"}) {
+    EXPECT_EQ(RefusalOfExperts("tiny-qwen3-moe-mixed", adapter, true), "");
+    EXPECT_THAT(
+        RefusalOfExperts("tiny-qwen3-moe-mixed", adapter, false),
+        AllOf(HasSubstr("no memory for factors of experts"), HasSubstr("--lora-target-modules")));
+    EXPECT_THAT(RefusalOfExperts("qwen3-bf16", adapter, true), HasSubstr("model has none"));
+  }
+  EXPECT_THAT(RefusalOfExperts("tiny-mixtral", "gpt-oss-experts", true),
+              AllOf(HasSubstr("[4 * rank, 64] and [96, rank * 4] for gate_up_proj"),
+                    HasSubstr("another base")));
+  // Its layer 0 has no experts there.
+  EXPECT_THAT(RefusalOfExperts("tiny-qwen3-moe-mixed", "gpt-oss-experts", true),
+              HasSubstr("no factors of experts in this layer"));
+}
+
 TEST_F(LoraErrorTest, ARankAboveTheLimit) {
   ModelOptions options = LoraModelOptions(ElementType::kBF16);
   options.lora.max_rank = 1;
@@ -203,7 +256,6 @@ TEST_F(LoraErrorTest, WhatIsNotServed) {
       {"init_lora_weights", "pissa"},
       {"peft_type", "LOHA"},
       {"layer_replication", json::Value::Array{1}},
-      {"target_parameters", json::Value::Array{"mlp.experts.gate_up_proj"}},
       {"trainable_token_indices", json::Value::Array{1}},
       {"rank_pattern", json::Value::Object{{"(?=q)", 3}}},
   };

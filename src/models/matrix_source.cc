@@ -91,6 +91,7 @@ std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is
     }
     rows = {first_row + rows.begin, first_row + rows.end};
     first_row += matrix.parts[i].rows;
+    if (rows.size() == 0) continue;
     if (!pieces.empty() && pieces.back().rows.end == rows.begin)
       pieces.back().rows.end = rows.end;
     else

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "kernels/attention.h"
+#include "kernels/block_maxima.h"
 #include "kernels/draw_settings.h"
 #include "models/kv_cache.h"
 #include "models/lora_options.h"
@@ -31,6 +32,9 @@ struct ModelOptions {
   ActivationRounding activation_format = ActivationRounding::kAuto;
   // On a device: a row's result does not depend on the rest of the step. On the CPU it never does.
   bool batch_invariant = false;
+  // On a device: FP8 products may be added up in the tensor cores' own, lower precision, where that
+  // was measured to be faster.
+  bool fast_accumulation = false;
   // Weights that are NaN or infinite are loaded, with a warning.
   bool allow_nonfinite = false;
   // On a device: the file that keeps which kernels of the vendor's library were measured to be the
@@ -43,7 +47,7 @@ struct ModelOptions {
   int64_t max_slices = 256;                  // sequences in a step (max_num_seqs)
   int64_t max_context = 4096;                // tokens in a sequence (max_model_len)
   int64_t max_logit_rows = 256;              // rows of logits in one call of Forward
-  LoraOptions lora = {};                     // of a CPU's decoder that one rank computes
+  LoraOptions lora = {};                     // of a CPU's decoder
 };
 
 // What loading will take, from config.json alone.
@@ -63,14 +67,27 @@ struct ModelMemory {
 struct TokenDraw {
   bool is_wanted = false;  // false: the row's logits are wanted instead
   kernels::DrawSettings settings = {};
+  kernels::DrawExtras extras = {};  // within Model::draw_limits()
   // Out: the token, or -1 and why there is none.
   int32_t token = -1;
   kernels::DrawError error = kernels::DrawError::kNone;
+  // Out, where extras.logprobs asks for them: of the token, and the extras.num_top largest, in
+  // memory of the caller's.
+  kernels::DrawnLogprobs logprobs = {};
+  std::span<kernels::TopLogit> top = {};
+};
+
+// What the draws of a step may ask for besides a token.
+struct DrawLimits {
+  int64_t words = 0;  // of lists and masks, in all; 0: rows are drawn from as they are
+  int32_t top = 0;    // logits beside the token's
 };
 
 // One step over a mixed batch. Rows are the tokens of all slices, one slice after the other.
 struct StepInput {
-  std::span<const int32_t> tokens;     // [rows]
+  // [rows]. Of models with takes_drawn_tokens(): -1 - i is the token of the i-th of the draws of
+  // the step that was begun before.
+  std::span<const int32_t> tokens;
   std::span<const int32_t> positions;  // [rows], absolute
   // In the order of their rows; once for each group of the cache, with that group's block tables.
   std::span<const kernels::AttentionSlice> slices;
@@ -78,11 +95,15 @@ struct StepInput {
   int64_t num_groups = 1;
   // [logit_rows.size()], of models that draw tokens; empty: all rows' logits are wanted.
   std::span<TokenDraw> draws = {};
+  std::span<const uint32_t> draw_words = {};  // the lists and masks that DrawExtras tell of
   // [slices of a group], of models with token types: the position from which a sequence's tokens
   // have type 1 instead of 0.
   std::span<const int32_t> second_texts = {};
   // The slot of each slice's adapter [slices of a group], -1 where it has none; empty: none has.
   std::span<const int32_t> adapters = {};
+  // Out: of models that find them, kernels::RowMaxima of the logits, dense [logit_rows.size(),
+  // NumMaxima(vocab_size)]; empty: they are not wanted. Written when the results are.
+  std::span<float> maxima = {};
 
   std::span<const kernels::AttentionSlice> SlicesOf(int64_t group) const {
     const size_t count = slices.size() / static_cast<size_t>(num_groups);
@@ -90,9 +111,10 @@ struct StepInput {
   }
 };
 
-class LoraSlots;
+class LoraStore;
 
-// Thread safety: Forward by one thread at a time; the rest is constant after loading.
+// Thread safety: Forward, Begin and Finish by one thread at a time; the rest is constant after
+// loading.
 class Model {
  public:
   virtual ~Model() = default;
@@ -106,6 +128,10 @@ class Model {
   // Whether StepInput::draws may ask for tokens: those that DrawToken of sampler/draw.h draws, or
   // the largest, so that their logits need not leave the device.
   virtual bool draws_tokens() const { return false; }
+  virtual DrawLimits draw_limits() const { return {}; }
+
+  // Whether StepInput::maxima may be asked for: it costs next to nothing while logits are computed.
+  virtual bool finds_maxima() const { return false; }
 
   // To be called with the memory that every call of Forward will write its logits to: a device's
   // copies to it then run beside the host. And with nothing before that memory goes.
@@ -119,8 +145,25 @@ class Model {
   virtual void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
                        float* results) = 0;
 
-  // The adapters that requests may ask for; null where the model serves none.
-  virtual LoraSlots* lora() { return nullptr; }
+  // Forward in two halves, between which other steps may begin: up to steps_in_flight() have begun
+  // and are not finished. They are computed in the order in which they begin, so that a step finds
+  // in the cache what those before it append, and blocks that it is given may be those that a step
+  // before it uses. Begin has read `input` when it returns, but for `draws`; those and `results`
+  // are written, and belong to the model, until Finish, which is called for the step that began
+  // first, returns. A step is over when either throws; those that began before or behind it are
+  // not, and may throw, too.
+  virtual int steps_in_flight() const { return 1; }
+  virtual void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) {
+    Forward(pool, input, cache, results);
+  }
+  virtual void Finish(ThreadPool& /*pool*/) {}
+
+  // Whether a step may begin with tokens that the one before draws and has not told yet.
+  virtual bool takes_drawn_tokens() const { return false; }
+
+  // The adapters that requests may ask for, of all ranks; null where the model serves none. A model
+  // that shares its weights shares them.
+  virtual std::shared_ptr<LoraStore> lora() { return nullptr; }
 
   // kUnavailable, with the reason, once no step can be computed any more: a rank is gone. From any
   // thread.

@@ -131,14 +131,7 @@ Status ReadDimensions(const JsonFields& fields, const ConfigDefaults& defaults,
   } else {
     config.head_dim = config.hidden_size / config.num_attention_heads;
   }
-  // What the attention kernels can do.
-  if (config.head_dim < 32 || config.head_dim > 256 || config.head_dim % 8 != 0) {
-    return Unsupported(
-        fmt::format("head_dim {} is not supported; supported are multiples of 8 from 32 to 256",
-                    config.head_dim),
-        "head_dim");
-  }
-  return {};
+  return CheckHeadWidth(config.head_dim, "head_dim");
 }
 
 // How many elements of a head rope rotates.

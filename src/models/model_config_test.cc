@@ -222,7 +222,8 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
       {R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3"})",
        "DeepseekV3ForCausalLM is not supported; supported are Gemma2ForCausalLM, "
        "Gemma3ForCausalLM, "
-       "Gemma3ForConditionalGeneration, Glm4MoeForCausalLM, GptOssForCausalLM"},
+       "Gemma3ForConditionalGeneration, Gemma4ForCausalLM, Gemma4ForConditionalGeneration, "
+       "Gemma4UnifiedForConditionalGeneration, Glm4MoeForCausalLM, GptOssForCausalLM"},
       {R"({"architectures": null, "model_type": "gpt2"})", "gpt2"},
       {R"({"model_type": "qwen3"})", "qwen3"},
       {R"({"hidden_act": "gelu"})", "gelu"},
@@ -230,7 +231,7 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
       {R"({"layer_types": ["full_attention", "sliding_attention"]})", "sliding_attention"},
       {R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor"},
       {R"({"head_dim": 16})", "head_dim 16"},
-      {R"({"head_dim": 512})", "head_dim 512"},
+      {R"({"head_dim": 520})", "head_dim 520"},
       {R"({"head_dim": 36})", "head_dim 36"},
       {R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}})",
        "W4A8_AWQ"},

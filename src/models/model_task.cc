@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/json_fields.h"
+#include "models/encoder/encoder_spec.h"
 
 namespace sluice {
 namespace {
@@ -60,6 +61,7 @@ Status TakeFromTokens(const JsonFields& fields, const std::vector<int32_t>& toke
 ModelTask NativeTask(const ModelConfig& config) {
   const std::string_view name = config.architecture;
   if (name.ends_with("ForSequenceClassification")) return ModelTask::kClassify;
+  if (IsEncoder(name)) return ModelTask::kEmbed;
   return name.ends_with("Model") ? ModelTask::kEmbed : ModelTask::kGenerate;
 }
 

@@ -17,7 +17,7 @@ enum class ModelTask {
 };
 
 // The task that a checkpoint's architecture is made for: kClassify for
-// "...ForSequenceClassification", kEmbed for "...Model", else kGenerate.
+// "...ForSequenceClassification", kEmbed for "...Model" and other encoders, else kGenerate.
 ModelTask NativeTask(const ModelConfig& config);
 
 // Gives `config.spec` the head of the task. For kClassify it is the checkpoint's layer "score" of

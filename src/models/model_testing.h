@@ -3,16 +3,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
+#include "kernels/block_maxima.h"
 #include "models/model.h"
 #include "models/model_config.h"
+#include "models/workspace.h"
 
 namespace sluice::testing {
 
@@ -85,7 +90,18 @@ class Runner {
     std::vector<int32_t> adapters;
     for (const Part& part : parts) adapters.push_back(part.adapter);
     if (std::ranges::max(adapters) >= 0) input.adapters = adapters;
+    const int64_t blocks = kernels::NumMaxima(static_cast<int64_t>(vocabulary));
+    std::vector<float> maxima;
+    if (model_->finds_maxima()) maxima.resize(rows.size() * static_cast<size_t>(blocks));
+    input.maxima = maxima;
     model_->Forward(pool_, input, *cache_, logits.data());
+    if (!maxima.empty()) {
+      std::vector<float> expected(maxima.size());
+      kernels::FindMaxima(logits.data(), model_->config().vocab_size, std::ssize(rows),
+                          model_->config().vocab_size, {expected.data(), blocks});
+      EXPECT_TRUE(std::memcmp(maxima.data(), expected.data(), maxima.size() * 4) == 0)
+          << "maxima of the logits' blocks";
+    }
     std::vector<LogitRows> result;
     size_t row = 0;
     for (const Part& part : parts) {
@@ -109,6 +125,26 @@ class Runner {
                              tokens.begin() + static_cast<ptrdiff_t>(end)},
                             adapter}});
       std::move(part[0].begin(), part[0].end(), std::back_inserter(all));
+    }
+    return all;
+  }
+
+  // The results, of `width` numbers, of some rows of a prompt of 40 tokens that is computed in two
+  // steps.
+  std::vector<float> ResultsOfRows(const std::vector<int32_t>& tokens, int64_t width) {
+    const std::vector<int32_t> table = BlockTable(0);
+    std::vector<float> all;
+    for (const auto& [begin, end] : {std::pair{0, 17}, std::pair{17, 40}}) {
+      std::vector<int32_t> positions;
+      for (int32_t i = begin; i < end; ++i) positions.push_back(i);
+      const std::vector<int32_t> rows = {2, 5, end - begin - 1};
+      const std::vector<kernels::AttentionSlice> slices = {{0, end - begin, begin, table.data()}};
+      std::vector<float> results(rows.size() * static_cast<size_t>(width), -1);
+      model_->Forward(pool_,
+                      {std::span(tokens).subspan(static_cast<size_t>(begin), positions.size()),
+                       positions, slices, rows},
+                      *cache_, results.data());
+      all.insert(all.end(), results.begin(), results.end());
     }
     return all;
   }
@@ -138,12 +174,9 @@ class Runner {
     auto model = LoadModel(pool_, folder, config, options_);
     ASSERT_TRUE(model) << model.error().message;
     model_ = *std::move(model);
-    const kernels::KvLayout layout{.num_kv_heads = static_cast<int>(config.num_key_value_heads),
-                                   .head_dim = static_cast<int>(config.head_dim),
-                                   .block_size = options_.block_size,
-                                   .type = options_.kv_type};
-    auto cache = KvCache::Allocate(layout, config.num_hidden_layers,
-                                   BlocksPerSequence() * options_.max_slices);
+    auto cache =
+        KvCache::Allocate(KvLayoutOf(config.spec, options_), KvGroups::Uniform(config.spec),
+                          BlocksPerSequence() * options_.max_slices);
     ASSERT_TRUE(cache) << cache.error().message;
     cache_ = std::make_unique<KvCache>(*std::move(cache));
   }

@@ -33,8 +33,6 @@ Status PackingSink::Begin(const MatrixParameter& matrix, const DataFormat& forma
 Status PackingSink::AddStored(const StoredLinear& part, const RowRange& held, bool decodes,
                               int64_t first_row, const Done& done, const NotFinite& not_finite) {
   const StoredMatrix& source = part.matrix;
-  const StoredTensor& tensor = *part.tensors.front();
-  const auto begin = static_cast<uint64_t>(source.data - tensor.bytes().data());
   const int64_t row_bytes = source.cols * BitsPerElement(source.format.type) / 8;
   const int64_t chunk_rows = ChunkRows(decodes ? source.cols * 4 : row_bytes);
   std::vector<float> values;
@@ -55,14 +53,10 @@ Status PackingSink::AddStored(const StoredLinear& part, const RowRange& held, bo
       finite = kernels::PackRows(pool_, *target_, target_row, source, row, rows);
     }
     if (!finite) RETURN_IF_ERROR(not_finite(row, row + rows));
-    // The rows of a transposed matrix lie all over it.
-    if (!source.transposed) {
-      tensor.Release(begin + static_cast<uint64_t>(row * row_bytes),
-                     static_cast<uint64_t>(rows * row_bytes));
-    }
+    if (!source.transposed) part.ReleaseRows(row, rows);
     done(rows * row_bytes);
   }
-  if (source.transposed) tensor.Release(begin, static_cast<uint64_t>(DataBytes(source)));
+  if (source.transposed) part.ReleaseRows(0, source.rows);
   if (source.scales == nullptr) return {};
   const StoredTensor& scales = *part.tensors[1];
   scales.Release(static_cast<uint64_t>(source.scales - scales.bytes().data()),

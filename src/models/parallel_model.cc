@@ -15,6 +15,8 @@
 #include "device/device_pool.h"
 #include "kernels/cuda/device_kernels.h"
 #include "models/device/device_model.h"
+#include "models/lora_store.h"
+#include "models/message_step_channel.h"
 #include "models/rank_steps.h"
 #include "models/share.h"
 #include "models/step_channel.h"
@@ -113,9 +115,7 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
                                              {.deadline = parallel.deadline}));
   ASSIGN_OR_RETURN(const ModelMemory memory,
                    PlanDeviceModel(config, options, device.info(), rank.place));
-  const RowRange layers = CutLayers(static_cast<int64_t>(config.spec.layers.size()),
-                                    rank.place.stage, rank.place.num_stages);
-  const KvGroups groups = StageGroups(parallel.kv_groups, layers);
+  const KvGroups groups = ShareGroups(parallel.kv_groups, config.spec, rank.place);
   const kernels::KvLayout layout = KvLayoutOf(ShareOf(config.spec, rank.place), options);
   const int64_t kv_bytes =
       KvCache::BytesPerBlock(layout, groups.layers_per_group) * parallel.num_blocks;
@@ -151,11 +151,10 @@ Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const 
   rank.decoder = decoder.get();
   rank.model = std::move(decoder);
   const DecoderSpec share = ShareOf(config.spec, place);
-  const RowRange layers =
-      CutLayers(static_cast<int64_t>(config.spec.layers.size()), place.stage, place.num_stages);
-  ASSIGN_OR_RETURN(KvCache cache,
-                   KvCache::Allocate(KvLayoutOf(share, options),
-                                     StageGroups(parallel.kv_groups, layers), parallel.num_blocks));
+  ASSIGN_OR_RETURN(
+      KvCache cache,
+      KvCache::Allocate(KvLayoutOf(share, options),
+                        ShareGroups(parallel.kv_groups, config.spec, place), parallel.num_blocks));
   cache.Warm(pool);
   rank.cache = std::make_unique<KvCache>(std::move(cache));
   return {};
@@ -169,11 +168,32 @@ Status Named(Status status, int rank) {
   return tl::unexpected<Error>(std::move(error));
 }
 
+// The slots of ranks that are threads: whoever loads an adapter fills all of them.
+class SlotsOfAllRanks final : public LoraStore {
+ public:
+  explicit SlotsOfAllRanks(std::vector<std::shared_ptr<LoraStore>> ranks)
+      : ranks_(std::move(ranks)) {}
+
+  const LoraLayout& layout() const override { return ranks_.front()->layout(); }
+  Status Fill(int slot, const LoraAdapter& adapter) override {
+    for (const std::shared_ptr<LoraStore>& rank : ranks_)
+      RETURN_IF_ERROR(rank->Fill(slot, adapter));
+    return {};
+  }
+
+ private:
+  const std::vector<std::shared_ptr<LoraStore>> ranks_;
+};
+
 // Rank 0's share, which takes the others along.
 class ParallelModel final : public Model {
  public:
-  ParallelModel(const ModelConfig& config, const ParallelOptions& parallel)
-      : Model(config), results_(static_cast<size_t>(parallel.num_ranks())) {
+  ParallelModel(const ModelConfig& config, const ModelOptions& options,
+                const ParallelOptions& parallel)
+      : Model(config),
+        // Devices enqueue what a stage waits for on the stream that computes.
+        steps_in_flight_(parallel.devices.empty() ? parallel.num_stages : 1),
+        results_(static_cast<size_t>(parallel.num_ranks())) {
     // With fewer CPUs than threads nobody may spin.
     int num_threads = 0;
     for (const RankThreads& rank : parallel.threads) num_threads += rank.num_threads;
@@ -185,7 +205,11 @@ class ParallelModel final : public Model {
       Rank& rank = ranks_.emplace_back();
       rank.place = RankPlace::Of(i, parallel.tensor_size, parallel.num_stages);
       rank.all = std::move(group[static_cast<size_t>(i)]);
-      rank.channel = MakeLocalStepChannel(*rank.all);
+      rank.channel = steps_in_flight_ == 1
+                         ? MakeLocalStepChannel(*rank.all, /*ends_apart=*/!parallel.devices.empty())
+                         : MakeMessageStepChannel(
+                               *rank.all, StepLimitsOf(options, parallel, config.vocab_size),
+                               steps_in_flight_);
       if (!parallel.devices.empty()) rank.device = parallel.devices[static_cast<size_t>(i)];
     }
   }
@@ -219,13 +243,31 @@ class ParallelModel final : public Model {
 
   void PrepareThread(const ThreadPool& pool) override { ranks_.front().model->PrepareThread(pool); }
   bool draws_tokens() const override { return ranks_.front().model->draws_tokens(); }
+  DrawLimits draw_limits() const override { return ranks_.front().model->draw_limits(); }
   void PrepareLogits(std::span<float> logits) override {
     ranks_.front().model->PrepareLogits(logits);
   }
 
+  std::shared_ptr<LoraStore> lora() override {
+    std::vector<std::shared_ptr<LoraStore>> ranks;
+    for (const Rank& rank : ranks_) {
+      if (auto slots = rank.model->lora(); slots != nullptr) ranks.push_back(std::move(slots));
+    }
+    return ranks.empty() ? nullptr : std::make_shared<SlotsOfAllRanks>(std::move(ranks));
+  }
+
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
+    Begin(pool, input, cache, logits);
+    Finish(pool);
+  }
+  int steps_in_flight() const override { return steps_in_flight_; }
+  void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
     Rank& rank = ranks_.front();
-    LeadStep(*rank.all, *rank.channel, *rank.model, pool, input, cache, logits);
+    LeadBegin(*rank.all, *rank.channel, *rank.model, pool, input, cache, logits);
+  }
+  void Finish(ThreadPool& pool) override {
+    Rank& rank = ranks_.front();
+    LeadFinish(*rank.all, *rank.channel, *rank.model, pool);
   }
 
   Status CheckAlive() override {
@@ -313,6 +355,7 @@ class ParallelModel final : public Model {
     return *results_[rank];
   }
 
+  const int steps_in_flight_;
   std::vector<Rank> ranks_;
   std::vector<std::thread> threads_;
 
@@ -322,6 +365,19 @@ class ParallelModel final : public Model {
 };
 
 }  // namespace
+
+StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& parallel,
+                        int64_t vocab_size) {
+  return {.max_rows = options.max_rows,
+          .max_slices = options.max_slices,
+          .max_context = options.max_context,
+          .max_logit_rows = options.max_logit_rows,
+          .block_size = options.block_size,
+          .num_groups = parallel.kv_groups.num_groups(),
+          .num_blocks = parallel.num_blocks,
+          .vocab_size = vocab_size,
+          .num_adapters = options.lora.num_slots};
+}
 
 Result<ModelMemory> PlanDeviceRanks(const ModelConfig& config, const ModelOptions& options,
                                     const DeviceInfo& device, int tensor_size, int num_stages) {
@@ -362,6 +418,7 @@ Result<ModelMemory> PlanParallelModel(const ModelConfig& config, const ModelOpti
     all.weight_bytes += share.weight_bytes;
     all.token_weight_bytes += share.token_weight_bytes;
     all.workspace_bytes += share.workspace_bytes;
+    all.lora_bytes += share.lora_bytes;
     all.kv_bytes_per_block += share.kv_bytes_per_block;
     all.kv_bytes_per_group_block += share.kv_bytes_per_group_block;
     all.kv_groups = share.kv_groups;
@@ -377,7 +434,7 @@ Result<ParallelShare> LoadParallelModel(ThreadPool& pool, const std::filesystem:
   RETURN_IF_ERROR(CheckRanks(config.spec, parallel.tensor_size, parallel.num_stages));
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    OpenChecked(folder, config, options));
-  auto model = std::make_unique<ParallelModel>(config, parallel);
+  auto model = std::make_unique<ParallelModel>(config, options, parallel);
   RETURN_IF_ERROR(
       model->Load(pool, checkpoint ? &*checkpoint : nullptr, options, parallel, progress));
   ParallelShare share;
@@ -391,7 +448,7 @@ Result<ParallelShare> ShareParallelModel(const Model& loaded, ThreadPool& pool,
                                          const ParallelOptions& parallel) {
   CHECK_EQ(static_cast<int>(parallel.threads.size()), parallel.num_ranks());
   const auto& ranks = dynamic_cast<const ParallelModel&>(loaded);
-  auto model = std::make_unique<ParallelModel>(loaded.config(), parallel);
+  auto model = std::make_unique<ParallelModel>(loaded.config(), options, parallel);
   RETURN_IF_ERROR(model->ShareWeights(ranks, pool, options, parallel));
   ParallelShare share;
   share.cache = model->TakeCache();

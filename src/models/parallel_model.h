@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "models/shard.h"
+#include "models/step_message.h"
 
 namespace sluice {
 
@@ -33,6 +34,10 @@ struct ParallelOptions {
 
   int num_ranks() const { return tensor_size * num_stages; }
 };
+
+// The limits of its steps as messages.
+StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& parallel,
+                        int64_t vocab_size);
 
 // On devices: what the rank needs that needs most, of weights, of workspace and of cache each;
 // kInvalidArgument as of CheckRanks, kUnsupported as of PlanDeviceModel.

@@ -14,7 +14,7 @@
 
 #include "checkpoint/checkpoint_testing.h"
 #include "kernels/dispatch.h"
-#include "models/model_testing.h"
+#include "models/parallel_testing.h"
 #include "models/share.h"
 #include "models/weights.h"
 #include "parallel/local_group.h"
@@ -22,54 +22,20 @@
 namespace sluice {
 namespace {
 
+using testing::Cut;
 using testing::DataFolder;
 using ::testing::HasSubstr;
+using testing::kCuts;
 using testing::LogitRows;
+using testing::MakeRanks;
+using testing::OptionsOf;
+using testing::RowsUnlike;
 using testing::Runner;
 using testing::SmallOptions;
+using testing::SomeTokens;
 using testing::TemporaryFolder;
 using testing::TestTensor;
 using Rounding = ModelOptions::ActivationRounding;
-
-std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<int32_t> tokens(count);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 128);
-  return tokens;
-}
-
-struct Cut {
-  int tensor_size = 1;
-  int num_stages = 1;
-
-  std::string Name() const { return fmt::format("tp {} pp {}", tensor_size, num_stages); }
-};
-
-ParallelOptions OptionsOf(const Cut& cut, const ModelConfig& config, const ModelOptions& options,
-                          int threads) {
-  ParallelOptions parallel;
-  parallel.tensor_size = cut.tensor_size;
-  parallel.num_stages = cut.num_stages;
-  parallel.kv_groups = KvGroups::Uniform(config.num_hidden_layers);
-  parallel.num_blocks = Runner::BlocksPerSequence(options) * options.max_slices;
-  RankThreads rank;
-  rank.num_threads = threads;
-  parallel.threads.assign(static_cast<size_t>(parallel.num_ranks()), rank);
-  return parallel;
-}
-
-std::unique_ptr<Runner> MakeRanks(const char* name, const ModelOptions& options, const Cut& cut,
-                                  int threads = 1) {
-  const auto config = LoadModelConfig(DataFolder(name));
-  EXPECT_TRUE(config) << name;
-  ThreadPool pool(threads);
-  auto share = LoadParallelModel(pool, DataFolder(name), *config, options,
-                                 OptionsOf(cut, *config, options, threads));
-  EXPECT_TRUE(share) << name << ", " << cut.Name() << ": " << share.error().message;
-  if (!share) return nullptr;
-  return std::make_unique<Runner>(std::move(share->model), std::move(share->cache), options,
-                                  threads);
-}
 
 // A prompt in chunks among others, and a few tokens one by one.
 LogitRows RunMixed(Runner& runner, const std::vector<int32_t>& tokens,
@@ -129,19 +95,20 @@ constexpr Case kCases[] = {
     {"tiny-phi3-long", ElementType::kF32, ElementType::kF32},
     {"tiny-granite4"},
     {"tiny-gemma2"},
+    {"tiny-olmo2"},
     {"tiny-olmo3"},
+    {"tiny-olmo3", ElementType::kF32, ElementType::kF32},
+    {"tiny-gemma4-shared"},
+    {"tiny-gemma4-shared", ElementType::kF32, ElementType::kF32},
+    {"tiny-gemma4-shared", ElementType::kBF16, ElementType::kF8E4M3},
+    {"tiny-gemma4-experts", ElementType::kBF16, ElementType::kF16},
+    {"tiny-gemma4-experts", ElementType::kF32, ElementType::kF32},
+    {"tiny-gpt-oss", ElementType::kBF16, ElementType::kF16},
     {"tiny-gpt-oss-mxfp4", ElementType::kBF16, ElementType::kF16},
+    {"tiny-gpt-oss-mxfp4", ElementType::kF32, ElementType::kF32, Rounding::kCheckpoint},
+    {"tiny-ministral3"},
+    {"tiny-smollm3"},
 };
-
-size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {
-  if (got.size() != expected.size()) return std::max(got.size(), expected.size());
-  size_t unlike = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    unlike += got[i].size() != expected[i].size() ||
-              std::memcmp(got[i].data(), expected[i].data(), got[i].size() * sizeof(float)) != 0;
-  }
-  return unlike;
-}
 
 // Runs the case alone and by each cut that its model has parts for.
 void ExpectBitEqual(const Case& test, const std::vector<Cut>& cuts, int threads = 1) {
@@ -161,8 +128,6 @@ void ExpectBitEqual(const Case& test, const std::vector<Cut>& cuts, int threads 
         << "rows of " << got.size() << " of " << test.name << ", " << cut.Name();
   }
 }
-
-const std::vector<Cut> kCuts = {{2, 1}, {3, 1}, {4, 1}, {8, 1}, {1, 2}, {1, 3}, {2, 2}};
 
 TEST(ParallelModelTest, EveryFamilyAndFormatIsBitEqual) {
   for (const Case& test : kCases) ExpectBitEqual(test, kCuts);
@@ -201,7 +166,8 @@ TEST(ParallelModelTest, LongStepsAndFewLogitsAreBitEqual) {
                            logits.data());
     return logits;
   };
-  for (const char* name : {"tiny-llama4-mixed", "tiny-qwen3-moe-mixed"}) {
+  for (const char* name :
+       {"tiny-llama4-mixed", "tiny-qwen3-moe-mixed", "tiny-gemma4-shared", "tiny-gemma4-experts"}) {
     Runner alone(DataFolder(name), options, 1);
     for (const Cut& cut : {Cut{2, 1}, Cut{1, 2}, Cut{2, 2}}) {
       const auto ranks = MakeRanks(name, options, cut);
@@ -209,6 +175,61 @@ TEST(ParallelModelTest, LongStepsAndFewLogitsAreBitEqual) {
       for (const std::vector<int32_t>& rows :
            {std::vector<int32_t>{1499}, {}, {3, 4, 800, 1499}, {}})
         EXPECT_TRUE(run(*ranks, rows) == run(alone, rows)) << name << ", " << cut.Name();
+    }
+  }
+}
+
+// The logits of the last token of each chunk but the first, whose step wants none, with as many
+// steps in flight as may be. What Begin was given is overwritten once it has returned.
+LogitRows RunInFlight(Runner& runner, const std::vector<int32_t>& tokens,
+                      const std::vector<size_t>& chunks) {
+  const auto vocabulary = static_cast<size_t>(runner.model().config().vocab_size);
+  LogitRows results(chunks.size(), std::vector<float>(vocabulary));
+  std::vector<int32_t> table = runner.BlockTable(0);
+  const std::vector<int32_t> kept_table = table;
+  size_t context = 0;
+  int in_flight = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const auto begin = tokens.begin() + static_cast<ptrdiff_t>(context);
+    std::vector<int32_t> chunk(begin, begin + static_cast<ptrdiff_t>(chunks[i]));
+    std::vector<int32_t> positions(chunk.size());
+    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(context));
+    std::vector<int32_t> rows;
+    if (i > 0) rows.push_back(static_cast<int32_t>(chunk.size()) - 1);
+    std::vector<kernels::AttentionSlice> slices = {
+        {0, static_cast<int32_t>(chunk.size()), static_cast<int32_t>(context), table.data()}};
+    if (in_flight == runner.model().steps_in_flight()) {
+      runner.model().Finish(runner.pool());
+      --in_flight;
+    }
+    runner.model().Begin(runner.pool(), {chunk, positions, slices, rows}, runner.cache(),
+                         results[i].data());
+    ++in_flight;
+    for (std::vector<int32_t>* used : {&chunk, &positions, &rows, &table})
+      std::fill(used->begin(), used->end(), -1);
+    slices.front() = {};
+    table = kept_table;
+    context += chunks[i];
+  }
+  for (; in_flight > 0; --in_flight) runner.model().Finish(runner.pool());
+  return results;
+}
+
+TEST(ParallelModelTest, StepsInFlightAreBitEqual) {
+  const ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < 64; ++i) tokens.push_back(i * 37 % 100);
+  const std::vector<size_t> chunks = {17, 1, 1, 20, 3, 1, 16, 1, 1, 3};
+  for (const char* name : {"llama4-quark-fp8", "tiny-gemma4-shared"}) {
+    Runner alone(DataFolder(name), options, 1);
+    EXPECT_EQ(alone.model().steps_in_flight(), 1);
+    const LogitRows expected = RunInFlight(alone, tokens, chunks);
+    for (const Cut cut : {Cut{1, 2}, Cut{1, 3}, Cut{1, 4}, Cut{2, 2}, Cut{2, 3}}) {
+      const auto runner = MakeRanks(name, options, cut);
+      ASSERT_NE(runner, nullptr);
+      EXPECT_EQ(runner->model().steps_in_flight(), cut.num_stages);
+      for (int round = 0; round < 2; ++round)
+        EXPECT_EQ(RunInFlight(*runner, tokens, chunks), expected) << name << ", " << cut.Name();
     }
   }
 }

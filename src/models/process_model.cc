@@ -2,7 +2,9 @@
 
 #include <utility>
 
-#include "models/process_step_channel.h"
+#include "base/fair_mutex.h"
+#include "models/lora_store.h"
+#include "models/message_step_channel.h"
 #include "models/rank_steps.h"
 #include "models/share.h"
 
@@ -13,15 +15,44 @@ namespace {
 struct ProcessShare {
   Communicator& all;
   std::unique_ptr<Communicator> stage;  // null where the rank is alone in its stage
-  std::unique_ptr<StepChannel> channel;
+  std::unique_ptr<MessageStepChannel> channel;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Model> model;
+};
+
+// The slots of all ranks, filled between two steps.
+class SlotsOfProcesses final : public LoraStore {
+ public:
+  // `is_speaking` is held while anything is sent to the others.
+  SlotsOfProcesses(std::shared_ptr<LoraStore> own, MessageStepChannel& channel,
+                   FairMutex& is_speaking)
+      : own_(std::move(own)), channel_(channel), is_speaking_(is_speaking) {}
+
+  const LoraLayout& layout() const override { return own_->layout(); }
+  Status Fill(int slot, const LoraAdapter& adapter) override {
+    RETURN_IF_ERROR(own_->Fill(slot, adapter));
+    const FairMutexLock lock(is_speaking_);
+    try {
+      return channel_.FillEverywhere(slot, std::filesystem::absolute(adapter.folder()).string());
+    } catch (const GroupError& error) {
+      return sluice::Fail(ErrorCode::kUnavailable, error.what());
+    }
+  }
+
+ private:
+  const std::shared_ptr<LoraStore> own_;
+  MessageStepChannel& channel_;
+  FairMutex& is_speaking_;
 };
 
 class LeadingModel final : public Model {
  public:
   LeadingModel(const ModelConfig& config, ProcessShare share)
-      : Model(config), share_(std::move(share)) {}
+      : Model(config), share_(std::move(share)) {
+    if (auto own = share_.model->lora(); own != nullptr) {
+      slots_ = std::make_shared<SlotsOfProcesses>(std::move(own), *share_.channel, is_speaking_);
+    }
+  }
 
   ~LeadingModel() override {
     try {
@@ -33,8 +64,21 @@ class LeadingModel final : public Model {
 
   void PrepareThread(const ThreadPool& pool) override { share_.model->PrepareThread(pool); }
 
+  // It must not outlive this.
+  std::shared_ptr<LoraStore> lora() override { return slots_; }
+
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
-    LeadStep(share_.all, *share_.channel, *share_.model, pool, input, cache, logits);
+    Begin(pool, input, cache, logits);
+    Finish(pool);
+  }
+  int steps_in_flight() const override { return share_.model->steps_in_flight(); }
+  void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
+    const FairMutexLock lock(is_speaking_);
+    LeadBegin(share_.all, *share_.channel, *share_.model, pool, input, cache, logits);
+  }
+  void Finish(ThreadPool& pool) override {
+    const FairMutexLock lock(is_speaking_);
+    LeadFinish(share_.all, *share_.channel, *share_.model, pool);
   }
 
   Status CheckAlive() override {
@@ -44,7 +88,11 @@ class LeadingModel final : public Model {
   }
 
  private:
+  // Fair: steps follow each other without a pause, and an adapter that is filled is not to wait for
+  // the end of all of them.
+  FairMutex is_speaking_;
   ProcessShare share_;
+  std::shared_ptr<LoraStore> slots_;
 };
 
 class RankProcess final : public RankProcessModel {
@@ -69,6 +117,12 @@ class RankProcess final : public RankProcessModel {
   ProcessShare share_;
 };
 
+Status FillSlotOf(Model& model, int slot, const std::string& folder) {
+  const std::shared_ptr<LoraStore> slots = model.lora();
+  ASSIGN_OR_RETURN(const LoraAdapter adapter, LoraAdapter::Open(folder, slots->layout()));
+  return slots->Fill(slot, adapter);
+}
+
 Status LoadProcessShare(ProcessShare& share, ThreadPool& pool, const std::filesystem::path& folder,
                         const ModelConfig& config, const ModelOptions& options,
                         const ParallelOptions& parallel, const LoadProgress& progress) {
@@ -83,21 +137,17 @@ Status LoadProcessShare(ProcessShare& share, ThreadPool& pool, const std::filesy
                    LoadShare(pool, checkpoint ? &*checkpoint : nullptr, config, options, place,
                              {.all = &share.all, .stage = share.stage.get()}, progress));
   const DecoderSpec spec = ShareOf(config.spec, place);
-  const RowRange layers =
-      CutLayers(static_cast<int64_t>(config.spec.layers.size()), place.stage, place.num_stages);
-  ASSIGN_OR_RETURN(KvCache cache,
-                   KvCache::Allocate(KvLayoutOf(spec, options),
-                                     StageGroups(parallel.kv_groups, layers), parallel.num_blocks));
+  ASSIGN_OR_RETURN(
+      KvCache cache,
+      KvCache::Allocate(KvLayoutOf(spec, options),
+                        ShareGroups(parallel.kv_groups, config.spec, place), parallel.num_blocks));
   cache.Warm(pool);
   share.cache = std::make_unique<KvCache>(std::move(cache));
-  share.channel = MakeProcessStepChannel(share.all, {.max_rows = options.max_rows,
-                                                     .max_slices = options.max_slices,
-                                                     .max_context = options.max_context,
-                                                     .max_logit_rows = options.max_logit_rows,
-                                                     .block_size = options.block_size,
-                                                     .num_groups = parallel.kv_groups.num_groups(),
-                                                     .num_blocks = parallel.num_blocks,
-                                                     .vocab_size = config.vocab_size});
+  share.channel = MakeMessageStepChannel(
+      share.all, StepLimitsOf(options, parallel, config.vocab_size), share.model->steps_in_flight(),
+      [model = share.model.get()](int slot, const auto& folder) {
+        return FillSlotOf(*model, slot, folder);
+      });
   return {};
 }
 

@@ -43,6 +43,23 @@ TEST_P(PromiseTest, ChunksAndThreadsDoNotMatter) {
   }
 }
 
+// Layers of other heads, layers that share keys, embeddings in layers, experts beside the MLP.
+TEST_P(PromiseTest, LayersThatDiffer) {
+  std::vector<int32_t> tokens = RandomTokens(90, 7), other = RandomTokens(33, 8);
+  for (int32_t& token : tokens) token %= 128;
+  for (int32_t& token : other) token %= 128;
+  for (const char* name : {"tiny-gemma4-shared", "tiny-gemma4-experts"}) {
+    const LogitRows expected = MakeRunner(name, 1)->RunAlone(tokens, tokens.size());
+    for (const int num_threads : {1, 3}) {
+      const auto runner = MakeRunner(name, num_threads);
+      for (const size_t chunk : {size_t{1}, size_t{7}, size_t{64}})
+        EXPECT_TRUE(runner->RunAlone(tokens, chunk) == expected) << name << ", chunks of " << chunk;
+      for (int sequence = 0; sequence < 3; ++sequence) runner->Forget(sequence);
+      EXPECT_TRUE(runner->RunStep({{0, other}, {1, tokens}, {2, other}})[1] == expected) << name;
+    }
+  }
+}
+
 TEST_P(PromiseTest, TokensOneByOneGiveTheSameLogits) {
   const std::vector<int32_t> tokens = RandomTokens(40, 2);
   const auto runner = MakeRunner("llama-bf16", 2);

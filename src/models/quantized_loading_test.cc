@@ -188,6 +188,24 @@ TEST(QuantizedLoadingTest, ScalesOfKeysAndValuesAreCheckedWhateverTheCache) {
               AllOf(HasSubstr("model.layers.1.self_attn.k_proj.k_scale"), HasSubstr("-1")));
 }
 
+// Layers 2 and 3 read the codes of layer 0, and layer 4 those of layer 1, whose scales they are.
+TEST(QuantizedLoadingTest, LayersReadTheKeysOfOthersByTheirScales) {
+  QuantizedCopy copy("tiny-gemma4-shared");
+  for (const int layer : {0, 1}) {
+    for (const char* scale : {"k_scale", "v_scale"}) {
+      const std::string half("\0\0\0\x3f", 4);
+      copy.Add({fmt::format("model.layers.{}.self_attn.{}", layer, scale), "F32", {}, half});
+    }
+  }
+  const auto options = SmallOptions(ElementType::kF32, ElementType::kF8E4M3);
+  Runner plain(DataFolder("tiny-gemma4-shared"), options, 2), scaled(copy.Write(), options, 2);
+  std::vector<int32_t> tokens(60);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * i + 3) % 128);
+  // Codes of twice the numbers differ where those of the numbers are subnormal. By scales of its
+  // own a layer would read halves: the difference is 1.0 then.
+  EXPECT_LT(WorstDifference(plain.RunAlone(tokens, 60), scaled.RunAlone(tokens, 60)), 0.1);
+}
+
 TEST(QuantizedLoadingTest, RandomWeightsInEveryFormatGiveOrdinaryLogits) {
   for (const char* name : {"qwen3-modelopt-fp8", "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8",
                            "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "tiny-qwen3-w4a16",

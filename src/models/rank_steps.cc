@@ -1,13 +1,13 @@
 #include "models/rank_steps.h"
 
 namespace sluice {
+namespace {
 
-void LeadStep(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
-              const StepInput& input, KvCache& cache, float* logits) {
+// Whatever `run` throws fails the group.
+template <typename Run>
+void FailingAll(Communicator& all, const Run& run) {
   try {
-    channel.Publish(input);
-    share.Forward(pool, input, cache, logits);
-    channel.Finish();
+    run();
   } catch (const GroupError&) {
     throw;
   } catch (const std::exception& error) {
@@ -16,13 +16,52 @@ void LeadStep(Communicator& all, StepChannel& channel, Model& share, ThreadPool&
   }
 }
 
+// Finishes what `share` has begun, whatever becomes of it.
+void AbandonStep(Model& share, ThreadPool& pool) {
+  try {
+    share.Finish(pool);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
+    // The group has failed, which is told.
+  }
+}
+
+}  // namespace
+
+void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
+               const StepInput& input, KvCache& cache, float* logits) {
+  FailingAll(all, [&] {
+    channel.Publish(input);
+    share.Begin(pool, input, cache, logits);
+    try {
+      channel.EndReading();
+    } catch (...) {
+      // The step is over: nothing may use the caller's memory any more.
+      AbandonStep(share, pool);
+      throw;
+    }
+  });
+}
+
+void LeadFinish(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool) {
+  FailingAll(all, [&] {
+    channel.PublishFinish();
+    share.Finish(pool);
+    channel.EndStep();
+  });
+}
+
 void FollowSteps(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
                  KvCache& cache) {
   try {
     share.PrepareThread(pool);
-    while (const StepInput* input = channel.Receive()) {
-      share.Forward(pool, *input, cache, nullptr);
-      channel.Finish();
+    while (const StepOrder order = channel.Receive()) {
+      if (order.input != nullptr) {
+        share.Begin(pool, *order.input, cache, nullptr);
+        channel.EndReading();
+      }
+      if (!order.finishes) continue;
+      share.Finish(pool);
+      channel.EndStep();
     }
   } catch (const GroupError&) {
     throw;

@@ -9,9 +9,11 @@
 
 namespace sluice {
 
-// Rank 0: one step, which takes the others along. Throws what its share throws, and GroupError.
-void LeadStep(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
-              const StepInput& input, KvCache& cache, float* logits);
+// Rank 0: the halves of a step, as Model::Begin and Model::Finish, which take the others along.
+// They throw what its share throws, and GroupError.
+void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
+               const StepInput& input, KvCache& cache, float* logits);
+void LeadFinish(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool);
 
 // The other ranks: their shares of all steps, until there will be no more. Throws GroupError.
 void FollowSteps(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,

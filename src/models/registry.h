@@ -58,6 +58,9 @@ struct ModelFamily {
   FAMILY(kGemma2)                     \
   FAMILY(kGemma3)                     \
   FAMILY(kGemma3Nested)               \
+  FAMILY(kGemma4)                     \
+  FAMILY(kGemma4Nested)               \
+  FAMILY(kGemma4Unified)              \
   FAMILY(kGlm4Moe)                    \
   FAMILY(kGptOss)                     \
   FAMILY(kGranite)                    \

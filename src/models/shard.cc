@@ -1,7 +1,9 @@
 #include "models/shard.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -46,52 +48,57 @@ HeadCut CutHeads(const AttentionSpec& attention, int rank, int size) {
   return {{head * group + q.begin, head * group + q.end}, {head, head + 1}};
 }
 
+RowRange FirstHeldKeys(const AttentionSpec& attention, int rank, int size) {
+  const HeadCut cut = CutHeads(attention, rank, size);
+  const int64_t group = attention.num_heads / attention.num_kv_heads;
+  const bool is_first = cut.q.begin == cut.kv.begin * group;
+  return is_first ? cut.kv : RowRange{cut.kv.begin, cut.kv.begin};
+}
+
 RowRange CutLayers(int64_t num_layers, int stage, int num_stages) {
   return PartOf(num_layers, stage, num_stages);
 }
 
+RowRange LayersOf(const DecoderSpec& spec, const RankPlace& place) {
+  return CutLayers(std::ssize(spec.layers), place.stage, place.num_stages);
+}
+
 Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages) {
   CHECK(tensor_size >= 1 && num_stages >= 1);
+  if (tensor_size * num_stages == 1) return {};
+  if (spec.layers.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "an encoder is computed by one rank: leave --tensor-parallel-size and "
+                "--pipeline-parallel-size out",
+                "tensor_parallel_size");
+  }
   const auto num_layers = static_cast<int64_t>(spec.layers.size());
   if (num_stages > num_layers)
     return TooMany("pipeline_parallel_size", num_stages, num_layers, "layers");
   if (tensor_size == 1) return {};
   constexpr const char* kParam = "tensor_parallel_size";
-  const AttentionSpec& attention = spec.layers.front().attention;
-  if (tensor_size > attention.num_heads)
-    return TooMany(kParam, tensor_size, attention.num_heads, "query heads");
   const auto check_rows = [&](int64_t rows, const char* what) -> Status {
     if (rows > 0 && rows < tensor_size) return TooMany(kParam, tensor_size, rows, what);
     return {};
   };
   RETURN_IF_ERROR(check_rows(spec.hidden_size, "hidden rows"));
   RETURN_IF_ERROR(check_rows(spec.vocab_size, "words"));
+  if (spec.layer_embeddings.width > 0) {
+    RETURN_IF_ERROR(check_rows(spec.layer_embeddings.width, "rows in the embedding of a layer"));
+    RETURN_IF_ERROR(
+        check_rows(spec.layer_embeddings.vocab_size, "words with embeddings in layers"));
+  }
   for (const LayerSpec& layer : spec.layers) {
+    RETURN_IF_ERROR(check_rows(layer.attention.num_heads, "query heads"));
     RETURN_IF_ERROR(check_rows(layer.mlp.intermediate_size, "rows in an MLP"));
     if (layer.moe) RETURN_IF_ERROR(check_rows(layer.moe->intermediate_size, "rows in an expert"));
-    if (layer.moe && layer.moe->has_bias) {
-      return Fail(
-          ErrorCode::kUnsupported,
-          fmt::format("{} {}: experts with biases, whose rows of gate and up alternate, are "
-                      "not divided; leave the option out",
-                      kParam, tensor_size),
-          kParam);
-    }
-    if (layer.attention.qk_norm == QkNorm::kWholeWidth) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("{} {}: this model norms all heads of q together, which is not "
-                              "divided; leave the option out",
-                              kParam, tensor_size),
-                  kParam);
-    }
   }
   return {};
 }
 
 DecoderSpec ShareOf(const DecoderSpec& spec, const RankPlace& place) {
   DecoderSpec share = spec;
-  const RowRange layers =
-      CutLayers(static_cast<int64_t>(spec.layers.size()), place.stage, place.num_stages);
+  const RowRange layers = LayersOf(spec, place);
   share.layers.assign(spec.layers.begin() + layers.begin, spec.layers.begin() + layers.end);
   const auto rows_of = [&](int64_t count) {
     return CutRows(count, place.tensor_rank, place.tensor_size).size();
@@ -103,20 +110,41 @@ DecoderSpec ShareOf(const DecoderSpec& spec, const RankPlace& place) {
     layer.mlp.intermediate_size = rows_of(layer.mlp.intermediate_size);
     if (layer.moe) layer.moe->intermediate_size = rows_of(layer.moe->intermediate_size);
   }
+  share.layer_embeddings.width = rows_of(spec.layer_embeddings.width);
   return share;
 }
 
-KvGroups StageGroups(const KvGroups& groups, const RowRange& layers) {
-  if (layers.size() == groups.num_layers()) return groups;
-  KvGroups stage;
-  stage.spans = groups.spans;
-  std::map<int, int> layers_of;  // by group
-  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
-    const int group = groups.places[static_cast<size_t>(layer)].group;
-    stage.places.push_back({group, layers_of[group]++});
-    stage.layers_per_group = std::max<int64_t>(stage.layers_per_group, layers_of[group]);
+KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const RankPlace& place) {
+  const RowRange layers = LayersOf(spec, place);
+  const auto num_layers = static_cast<size_t>(layers.size());
+  KvGroups share = groups;
+  if (!groups.heads.empty()) {
+    share.heads.clear();
+    for (const LayerSpec& layer : ShareOf(spec, place).layers)
+      share.heads.push_back({layer.attention.num_kv_heads, layer.attention.head_dim});
   }
-  return stage;
+  if (num_layers == groups.places.size()) return share;
+  share.places.clear();
+  share.layers_per_group = 0;
+  std::map<int, std::map<int, int>> slots;  // by group, of the whole model's
+  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    const KvGroups::Place& whole = groups.places[static_cast<size_t>(layer)];
+    std::map<int, int>& of_group = slots[whole.group];
+    const int next = static_cast<int>(of_group.size());
+    share.places.push_back({whole.group, of_group.emplace(whole.slot, next).first->second});
+    share.layers_per_group = std::max(share.layers_per_group, std::ssize(of_group));
+  }
+  return share;
+}
+
+int64_t NumHeldKvLayers(const DecoderSpec& spec, const RankPlace& place) {
+  const RowRange layers = LayersOf(spec, place);
+  std::set<int64_t> held;
+  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    const AttentionSpec& attention = spec.layers[static_cast<size_t>(layer)].attention;
+    held.insert(attention.has_own_kv() ? layer : attention.kv_layer);
+  }
+  return std::ssize(held);
 }
 
 }  // namespace sluice

@@ -8,6 +8,8 @@
 //   gate and up    the same rows of both; of experts, inside every expert
 //   head           rows of the vocabulary, in the first stage; and so the embedding's table, which
 //                  may be the same matrix
+//   embeddings in layers   rows of the table's vocabulary, and of their projection, in the first
+//                  stage; of a layer's gate and projection, its rows
 // Norms, routers and the residual are every rank's. Since no sum over inputs is cut, a rank
 // computes the bits that one rank for all would.
 #pragma once
@@ -51,19 +53,27 @@ struct HeadCut {
 };
 HeadCut CutHeads(const AttentionSpec& attention, int rank, int size);
 
+// Of the KV heads that the rank holds, those that no rank before it does: every head is one's.
+RowRange FirstHeldKeys(const AttentionSpec& attention, int rank, int size);
+
 // Layers of a stage. The first one, which also has embedding and head, never has more than others.
 RowRange CutLayers(int64_t num_layers, int stage, int num_stages);
+// Layers of `spec`, that of the whole model, that the rank at `place` holds.
+RowRange LayersOf(const DecoderSpec& spec, const RankPlace& place);
 
-// kInvalidArgument that names the option where the decoder has fewer heads, rows or layers than
-// `tensor_size` or `num_stages` ask for.
+// kInvalidArgument that names the option for an encoder, and where the decoder has fewer heads,
+// rows or layers than `tensor_size` or `num_stages` ask for.
 Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages);
 
 // What the rank at `place` computes, as a decoder of its own: its layers, with the heads and the
 // intermediate rows that it holds.
 DecoderSpec ShareOf(const DecoderSpec& spec, const RankPlace& place);
 
-// The groups of a stage's cache: with the block ids of `groups`, but with memory for the stage's
-// layers alone.
-KvGroups StageGroups(const KvGroups& groups, const RowRange& layers);
+// The groups of a rank's cache: with the block ids of `groups`, which are those of `spec`, but with
+// memory for the rank's layers alone, and those of other stages whose keys and values they read;
+// and with the heads that the rank holds.
+KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const RankPlace& place);
+// Layers whose keys and values the rank's cache holds.
+int64_t NumHeldKvLayers(const DecoderSpec& spec, const RankPlace& place);
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "models/stage_rows.h"
 #include "models/weights.h"
 
 namespace sluice {
@@ -64,11 +65,15 @@ TEST(ShardTest, HeadsStayWithTheirKeysAndValues) {
   for (const auto& [heads, kv_heads] : {std::pair{8, 2}, {8, 8}, {32, 8}, {12, 1}, {9, 3}}) {
     const AttentionSpec spec = Heads(heads, kv_heads);
     for (int size = 1; size <= heads; ++size) {
-      std::vector<RowRange> q;
+      std::vector<RowRange> q, given;
       std::vector<bool> held(static_cast<size_t>(kv_heads));
       for (int rank = 0; rank < size; ++rank) {
         const HeadCut cut = CutHeads(spec, rank, size);
         q.push_back(cut.q);
+        if (const RowRange first = FirstHeldKeys(spec, rank, size); first.size() > 0) {
+          EXPECT_EQ(first, cut.kv);
+          given.push_back(first);
+        }
         // As the attention reads it: query head h of the rank takes KV head h / (q / kv).
         ASSERT_EQ(cut.q.size() % cut.kv.size(), 0);
         const int64_t group = cut.q.size() / cut.kv.size();
@@ -79,6 +84,7 @@ TEST(ShardTest, HeadsStayWithTheirKeysAndValues) {
         for (int64_t h = cut.kv.begin; h < cut.kv.end; ++h) held[static_cast<size_t>(h)] = true;
       }
       ExpectCover(q, heads);
+      ExpectCover(given, kv_heads);
       EXPECT_EQ(std::count(held.begin(), held.end(), false), 0);
     }
   }
@@ -100,18 +106,21 @@ TEST(ShardTest, MoreRanksThanPartsAreRefused) {
   EXPECT_EQ(heads.error().param, "tensor_parallel_size");
   EXPECT_THAT(CheckRanks(spec, 1, 5).error().message,
               HasSubstr("pipeline_parallel_size 5: the model has 4 layers to divide"));
+  EXPECT_TRUE(CheckRanks(DecoderSpec(), 1, 1));
+  EXPECT_THAT(CheckRanks(DecoderSpec(), 2, 1).error().message, HasSubstr("an encoder is computed"));
   DecoderSpec narrow = spec;
   narrow.layers.back().mlp.intermediate_size = 4;
   EXPECT_THAT(CheckRanks(narrow, 5, 1).error().message, HasSubstr("4 rows in an MLP"));
-  DecoderSpec whole = spec;
-  whole.layers.front().attention.qk_norm = QkNorm::kWholeWidth;
-  EXPECT_TRUE(CheckRanks(whole, 1, 2));
-  EXPECT_THAT(CheckRanks(whole, 2, 1).error().message, HasSubstr("norms all heads of q together"));
-  DecoderSpec biased = spec;
-  biased.layers.front().moe.emplace().intermediate_size = 64;
-  biased.layers.front().moe->has_bias = true;
-  EXPECT_TRUE(CheckRanks(biased, 1, 2));
-  EXPECT_THAT(CheckRanks(biased, 2, 1).error().message, HasSubstr("experts with biases"));
+  DecoderSpec experts = spec;
+  experts.layers.front().moe.emplace().intermediate_size = 4;
+  EXPECT_THAT(CheckRanks(experts, 5, 1).error().message, HasSubstr("4 rows in an expert"));
+  DecoderSpec few_heads = spec;
+  few_heads.layers.back().attention.num_heads = 4;
+  EXPECT_THAT(CheckRanks(few_heads, 5, 1).error().message, HasSubstr("4 query heads"));
+  DecoderSpec embeddings = spec;
+  embeddings.layer_embeddings = {.width = 4, .vocab_size = 100};
+  EXPECT_THAT(CheckRanks(embeddings, 5, 1).error().message,
+              HasSubstr("4 rows in the embedding of a layer"));
 }
 
 // Every stored row of every matrix is held by at least one rank, and, but for keys and values that
@@ -159,17 +168,68 @@ TEST(ShardTest, EveryRowIsHeldOnce) {
 
 TEST(ShardTest, AStagesCacheHasItsLayersAlone) {
   // Layers of two spans in groups of two: 0 1 | 2 3 and 4 5.
+  const DecoderSpec spec = SmallSpec(6);
   KvGroups groups;
   groups.spans = {{}, {.window = 64}, {.window = 64}};
   groups.places = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}};
   groups.layers_per_group = 2;
-  const KvGroups first = StageGroups(groups, {0, 2}), second = StageGroups(groups, {2, 6});
+  const KvGroups first = ShareGroups(groups, spec, RankPlace::Of(0, 1, 3));
+  const KvGroups rest = ShareGroups(groups, spec, RankPlace::Of(1, 1, 2));
   EXPECT_EQ(first.layers_per_group, 1);
-  EXPECT_EQ(second.layers_per_group, 2);
+  EXPECT_EQ(rest.layers_per_group, 2);
   EXPECT_EQ(first.num_groups(), 3);
-  EXPECT_EQ(second.places[0].group, 0);
-  EXPECT_EQ(second.places[0].slot, 0) << "the first of its group in this stage";
-  EXPECT_EQ(second.places[3].slot, 1);
+  EXPECT_EQ(rest.places[0].group, 1);
+  EXPECT_EQ(rest.places[0].slot, 0) << "the first of its group in this stage";
+  EXPECT_EQ(rest.places[2].slot, 1);
+}
+
+// Layers 3, 4 and 5 attend to the keys and values of 0, 1 and 0, whose heads are unlike.
+DecoderSpec SharedKeysSpec() {
+  DecoderSpec spec = SmallSpec(6);
+  spec.layer_embeddings = {.width = 8, .vocab_size = 100};
+  for (const int layer : {1, 4}) {
+    AttentionSpec& attention = spec.layers[static_cast<size_t>(layer)].attention;
+    attention.head_dim = 64;
+    attention.num_kv_heads = 4;
+    attention.span.window = 16;
+  }
+  spec.layers[3].attention.kv_layer = 0;
+  spec.layers[4].attention.kv_layer = 1;
+  spec.layers[5].attention.kv_layer = 0;
+  return spec;
+}
+
+TEST(ShardTest, AStageHasRoomForTheKeysOfOthersThatItReads) {
+  const DecoderSpec spec = SharedKeysSpec();
+  const KvGroups groups = KvGroups::For(spec, 4096);
+  const KvGroups last = ShareGroups(groups, spec, RankPlace::Of(4, 2, 3));
+  ASSERT_EQ(last.places.size(), 2U);
+  EXPECT_EQ(last.layers_per_group, 1) << "of each span one layer";
+  EXPECT_NE(last.places[0].group, last.places[1].group);
+  EXPECT_EQ(last.heads[0].head_dim, 64);
+  EXPECT_EQ(last.heads[0].num_kv_heads, 2) << "of four, divided by two ranks";
+  EXPECT_EQ(last.heads[1].num_kv_heads, 1);
+  EXPECT_EQ(NumHeldKvLayers(spec, RankPlace::Of(4, 2, 3)), 2);
+  EXPECT_EQ(NumHeldKvLayers(spec, RankPlace::Of(2, 2, 3)), 2) << "of layer 2, and of layer 0";
+  EXPECT_EQ(NumHeldKvLayers(spec, {}), 3);
+}
+
+TEST(ShardTest, WhatStagesHandOnIsReadByLaterOnes) {
+  const DecoderSpec spec = SharedKeysSpec();
+  const auto rows_of = [&](int rank) { return StageRows::For(spec, RankPlace::Of(rank, 2, 3)); };
+  const StageRows first = rows_of(0), middle = rows_of(2), last = rows_of(4);
+  // The residual, the embeddings of four layers, one KV head of layer 0 and two of layer 1.
+  EXPECT_EQ(first.handed_on(false), 96 + 4 * 8 + 2 * 32 + 2 * 128);
+  EXPECT_EQ(middle.received(), first.handed_on(false));
+  EXPECT_EQ(last.received(), middle.handed_on(false));
+  EXPECT_EQ(last.handed_on(true), 96);
+  EXPECT_EQ(first.num_received, 0U);
+  ASSERT_EQ(middle.num_received, 2U);
+  EXPECT_EQ(middle.keys[0].user, 1) << "layer 3";
+  EXPECT_EQ(middle.keys[1].user, -1) << "handed on alone";
+  EXPECT_EQ(last.keys[1].user, 0);
+  EXPECT_EQ(last.Find(1)->first, 96 + 4 * 8 + 2 * 32);
+  EXPECT_EQ(last.Find(2), nullptr);
 }
 
 }  // namespace

@@ -5,13 +5,20 @@ namespace {
 
 class LocalStepChannel final : public StepChannel {
  public:
-  explicit LocalStepChannel(Communicator& group) : group_(group) {}
+  LocalStepChannel(Communicator& group, bool ends_apart) : group_(group), ends_apart_(ends_apart) {}
 
   void Publish(const StepInput& input) override { Pass(&input); }
+  void PublishFinish() override {}  // follows by itself
   void Close() override { Pass(nullptr); }
-  const StepInput* Receive() override { return Pass(nullptr); }
+  StepOrder Receive() override {
+    const StepInput* const input = Pass(nullptr);
+    return {.input = input, .finishes = input != nullptr};
+  }
   // Until all are done with the step's arrays, which are rank 0's.
-  void Finish() override { group_.Broadcast(nullptr, 0, 0, Patience::kStep); }
+  void EndReading() override { group_.Broadcast(nullptr, 0, 0, Patience::kStep); }
+  void EndStep() override {
+    if (ends_apart_) group_.Broadcast(nullptr, 0, 0, Patience::kStep);
+  }
 
  private:
   struct Address {
@@ -25,12 +32,13 @@ class LocalStepChannel final : public StepChannel {
   }
 
   Communicator& group_;
+  const bool ends_apart_;
 };
 
 }  // namespace
 
-std::unique_ptr<StepChannel> MakeLocalStepChannel(Communicator& group) {
-  return std::make_unique<LocalStepChannel>(group);
+std::unique_ptr<StepChannel> MakeLocalStepChannel(Communicator& group, bool ends_apart) {
+  return std::make_unique<LocalStepChannel>(group, ends_apart);
 }
 
 }  // namespace sluice

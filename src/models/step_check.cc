@@ -5,7 +5,7 @@
 namespace sluice {
 
 void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const StepInput& input,
-                    const KvCache& cache) {
+                    const KvCache& cache, bool takes_drawn_tokens) {
   const auto rows = static_cast<int64_t>(input.tokens.size());
   CHECK_LE(rows, options.max_rows);
   CHECK_EQ(input.positions.size(), input.tokens.size());
@@ -23,12 +23,28 @@ void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const 
     CHECK_LE(int64_t{slice.context} + slice.num_tokens, options.max_context);
   }
   CHECK_EQ(next_row, rows);
+  // A negative one is drawn by the step before.
+  const int64_t least = takes_drawn_tokens ? -options.max_logit_rows : 0;
   for (const int32_t token : input.tokens)
-    CHECK(token >= 0 && token < spec.vocab_size, "token {}", token);
+    CHECK(token >= least && token < spec.vocab_size, "token {}", token);
   int32_t last = -1;
   for (const int32_t row : input.logit_rows) {
     CHECK(row > last && row < rows, "logit row {} after {} of {} rows", row, last, rows);
     last = row;
+  }
+  const auto words = static_cast<int64_t>(input.draw_words.size());
+  const int64_t mask = (spec.vocab_size + 31) / 32;
+  for (const TokenDraw& draw : input.draws) {
+    const kernels::DrawExtras& extras = draw.extras;
+    CHECK(extras.mask < 0 || extras.mask + mask <= words, "a mask beyond the step's words");
+    CHECK(extras.draw_mask < 0 || extras.draw_mask + mask <= words,
+          "a mask beyond the step's words");
+    CHECK(int64_t{extras.biases} + 2 * int64_t{extras.num_biases} <= words &&
+              int64_t{extras.counts} + 2 * int64_t{extras.num_counts} <= words,
+          "a list beyond the step's words");
+    CHECK(extras.num_top >= 0 && extras.num_top <= kernels::kMostTopLogits &&
+              std::ssize(draw.top) >= extras.num_top,
+          "{} logits are wanted, with room for {}", extras.num_top, draw.top.size());
   }
 }
 

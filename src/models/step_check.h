@@ -9,6 +9,6 @@ namespace sluice {
 
 // CHECKs the input against the limits, the cache against the options.
 void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const StepInput& input,
-                    const KvCache& cache);
+                    const KvCache& cache, bool takes_drawn_tokens = false);
 
 }  // namespace sluice

@@ -57,7 +57,7 @@ int64_t BlocksOf(const kernels::AttentionSlice& slice, int64_t block_size) {
 
 int64_t StepLimits::max_bytes() const {
   const int64_t numbers =
-      4 + max_slices * 2 + max_tables() * (3 + max_blocks()) + max_rows + max_logit_rows;
+      5 + max_slices * 3 + max_tables() * (3 + max_blocks()) + max_rows + max_logit_rows;
   return numbers * kMostNumberBytes;
 }
 
@@ -127,6 +127,10 @@ std::span<const std::byte> StepEncoder::Encode(const StepInput& input) {
               input.positions[static_cast<size_t>(slice.first_row)] == slice.context,
           "positions that do not follow the context");
   }
+  if (limits_.num_adapters > 0) {
+    Put(message_, input.adapters.empty() ? 0 : 1);
+    for (const int32_t slot : input.adapters) Put(message_, slot + 1);
+  }
   int64_t guess = 0;
   for (const kernels::AttentionSlice& slice : input.slices) {
     const int64_t number = NumberOf(slice.block_table, guess);
@@ -144,6 +148,7 @@ StepDecoder::StepDecoder(const StepLimits& limits)
   tokens_.reserve(static_cast<size_t>(limits.max_rows));
   positions_.reserve(static_cast<size_t>(limits.max_rows));
   logit_rows_.reserve(static_cast<size_t>(limits.max_logit_rows));
+  adapters_.reserve(static_cast<size_t>(limits.num_adapters > 0 ? limits.max_slices : 0));
   slices_.reserve(static_cast<size_t>(limits.max_tables()));
 }
 
@@ -152,6 +157,7 @@ Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message)
   tokens_.clear();
   positions_.clear();
   logit_rows_.clear();
+  adapters_.clear();
   slices_.clear();
   std::fill(seen_.begin(), seen_.end(), uint8_t{0});
   ASSIGN_OR_RETURN(const int64_t num_rows, reader.Next("rows", limits_.max_rows));
@@ -171,6 +177,13 @@ Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message)
   if (static_cast<int64_t>(positions_.size()) != num_rows)
     return reader.Wrong(
         fmt::format("expected {} rows in slices, found {}", num_rows, positions_.size()));
+  if (limits_.num_adapters > 0) {
+    ASSIGN_OR_RETURN(const int64_t has_adapters, reader.Next("whether adapters follow", 1));
+    for (int64_t i = 0; i < has_adapters * num_slices; ++i) {
+      ASSIGN_OR_RETURN(const int64_t slot, reader.Next("an adapter's slot", limits_.num_adapters));
+      adapters_.push_back(static_cast<int32_t>(slot - 1));
+    }
+  }
   for (int64_t group = 0; group < limits_.num_groups; ++group) {
     for (int64_t i = 0; i < num_slices; ++i) {
       kernels::AttentionSlice slice = slices_[static_cast<size_t>(i)];
@@ -206,7 +219,12 @@ Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message)
     next += skipped + 1;
   }
   if (!reader.is_at_end()) return reader.Wrong("expected the end");
-  input_ = {tokens_, positions_, slices_, logit_rows_, limits_.num_groups, {}};
+  input_ = {.tokens = tokens_,
+            .positions = positions_,
+            .slices = slices_,
+            .logit_rows = logit_rows_,
+            .num_groups = limits_.num_groups,
+            .adapters = adapters_};
   return &input_;
 }
 

@@ -25,6 +25,7 @@ struct StepLimits {
   int64_t num_groups = 1;
   int64_t num_blocks = 0;
   int64_t vocab_size = 0;
+  int64_t num_adapters = 0;  // slots of LoRA adapters
 
   int64_t max_tables() const { return max_slices * num_groups; }
   int64_t max_blocks() const { return (max_context + block_size - 1) / block_size; }
@@ -83,6 +84,7 @@ class StepDecoder {
   std::vector<uint8_t> seen_;  // [tables], in this step
   std::vector<int32_t> tokens_, positions_, logit_rows_;
   std::vector<kernels::AttentionSlice> slices_;
+  std::vector<int32_t> adapters_;
   StepInput input_;
 };
 

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                           .block_size = 4,
                           .num_groups = 2,
                           .num_blocks = 50,
-                          .vocab_size = 1000};
+                          .vocab_size = 1000,
+                          .num_adapters = 3};
   StepDecoder decoder(limits);
   StepEncoder encoder(limits);
   StepDecoder second(limits);
@@ -27,6 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto step = decoder.Decode(message);
     if (!step) return 0;
     const StepInput& input = **step;
+    for (const int32_t slot : input.adapters)
+      fuzz::Require(slot >= -1 && slot < limits.num_adapters);
     for (const int32_t position : input.positions)
       fuzz::Require(position >= 0 && position < limits.max_context);
     for (const kernels::AttentionSlice& slice : input.slices) {
@@ -37,7 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto again = second.Decode(encoder.Encode(input));
     fuzz::Require(again.has_value() && std::ranges::equal((*again)->tokens, input.tokens) &&
                   std::ranges::equal((*again)->positions, input.positions) &&
-                  std::ranges::equal((*again)->logit_rows, input.logit_rows));
+                  std::ranges::equal((*again)->logit_rows, input.logit_rows) &&
+                  std::ranges::equal((*again)->adapters, input.adapters));
   }
   return 0;
 }

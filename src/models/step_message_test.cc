@@ -102,6 +102,32 @@ TEST(StepMessageTest, ManyStepsArriveAsTheyWere) {
   }
 }
 
+TEST(StepMessageTest, SlotsOfAdaptersTravel) {
+  StepLimits limits = kLimits;
+  limits.num_groups = 1;
+  limits.num_adapters = 3;
+  StepEncoder encoder(limits);
+  StepDecoder decoder(limits);
+  const std::vector<int32_t> tokens{5, 6, 7}, positions{0, 1, 0}, table(8, 2), other(8, 3);
+  const std::vector<kernels::AttentionSlice> slices{{0, 2, 0, table.data()},
+                                                    {2, 1, 0, other.data()}};
+  for (const std::vector<int32_t>& adapters : {std::vector<int32_t>{2, -1}, {}, {-1, 0}, {1, 1}}) {
+    StepInput input{tokens, positions, slices, {}, 1, {}};
+    input.adapters = adapters;
+    const auto found = decoder.Decode(encoder.Encode(input));
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_TRUE(std::ranges::equal((*found)->adapters, adapters));
+  }
+  const auto refusal = [&](std::vector<int> numbers) {
+    std::vector<std::byte> bytes;
+    for (const int number : numbers) bytes.push_back(static_cast<std::byte>(number));
+    const auto step = StepDecoder(limits).Decode(bytes);
+    return step ? "" : step.error().message;
+  };
+  EXPECT_THAT(refusal({1, 1, 0, 1, 0, 2}), HasSubstr("whether adapters follow"));
+  EXPECT_THAT(refusal({1, 1, 0, 1, 0, 1, 4}), HasSubstr("an adapter's slot: expected at most 3"));
+}
+
 TEST(StepMessageTest, ASequenceThatDecodesCostsFewBytes) {
   StepLimits limits = kLimits;
   limits.num_groups = 1;

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "kernels/attention.h"
+
 namespace sluice {
 namespace {
 
@@ -19,9 +21,6 @@ struct Sign {
 constexpr auto kSigns = std::to_array<Sign>({
     {"kv_lora_rank", "latent attention"},
     {"index_topk", "attention to positions that an indexer chooses"},
-    {"num_kv_shared_layers", "layers that use the keys and values of others"},
-    {"attention_k_eq_v", "values that are the keys"},
-    {"hidden_size_per_layer_input", "embeddings of their own in every layer"},
     {"mamba_d_state", "state space layers"},
     {"mamba_num_heads", "state space layers"},
     {"ssm_state_size", "state space layers"},
@@ -37,7 +36,6 @@ constexpr auto kSigns = std::to_array<Sign>({
     {"clip_qkv", "limits of q, k and v"},
     {"mrope_section", "rope of several dimensions"},
     {"is_encoder_decoder", "an encoder"},
-    {"enable_moe_block", "experts beside the MLP, each with norms of their own"},
     {"num_zero_experts", "experts that compute nothing"},
     {"altup_num_inputs", "several residual streams"},
     {"hc_mult", "several residual streams"},
@@ -120,9 +118,10 @@ void FindSizes(const json::Value& decoder, Findings& findings) {
     const json::Value* value = decoder.Find(field);
     return value != nullptr && value->is_number() && value->as_double() > most;
   };
-  constexpr double kWidestHead = 256;
+  constexpr double kWidestHead = kernels::kMaxHeadDim;
   for (const char* field : {"head_dim", "global_head_dim", "qk_head_dim", "v_head_dim"}) {
-    if (above(field, kWidestHead)) findings.Add("heads wider than 256", field);
+    if (above(field, kWidestHead))
+      findings.Add(fmt::format("heads wider than {}", kernels::kMaxHeadDim), field);
   }
   if (above("n_group", 1)) findings.Add("a choice of experts in groups", "n_group");
 }

@@ -42,9 +42,19 @@ bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
 
 // Parts of a model of text and images that text alone does not pass through.
 bool IsOfImages(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kPrefixes = {
-      "vision_model.", "multi_modal_projector.",       "model.vision_model.",
-      "vision_tower.", "model.multi_modal_projector.", "model.vision_tower."};
+  constexpr std::array<std::string_view, 13> kPrefixes = {"vision_model.",
+                                                          "multi_modal_projector.",
+                                                          "model.vision_model.",
+                                                          "vision_tower.",
+                                                          "model.multi_modal_projector.",
+                                                          "model.vision_tower.",
+                                                          "audio_tower.",
+                                                          "model.audio_tower.",
+                                                          "embed_vision.",
+                                                          "model.embed_vision.",
+                                                          "embed_audio.",
+                                                          "model.embed_audio.",
+                                                          "model.vision_embedder."};
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
@@ -144,6 +154,10 @@ class NotFiniteTensors {
   std::string first_;
 };
 
+int64_t HeldBytes(const ParameterPart& part, const StoredTensor& tensor) {
+  return part.held_rows().size() * BitsPerElement(tensor.info->type) / 8;
+}
+
 // A problem with a vector's tensor, or "".
 std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& vector,
                           const ParameterPart& part) {
@@ -174,8 +188,6 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
                   int64_t first_row, const MatrixSink::Done& done,
                   const MatrixSink::NotFinite& not_finite) {
   const StoredMatrix& source = part.matrix;
-  const StoredTensor& tensor = *part.tensors.front();
-  const auto data_begin = static_cast<uint64_t>(source.data - tensor.bytes().data());
   const int64_t row_bytes = source.cols * BitsPerElement(source.format.type) / 8;
   const int64_t unit =
       std::max<int64_t>(kernels::PackedMatrix::kPanelRows, part.rounded_to->format.block_rows);
@@ -189,13 +201,10 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
     if (!rounded.are_finite()) RETURN_IF_ERROR(not_finite(row, row + rows));
     const RowRange taken = {std::max(held.begin - row, int64_t{0}), needed};
     RETURN_IF_ERROR(sink.AddMade(chunk, taken, first_row + row + taken.begin - held.begin));
-    if (!source.transposed) {
-      tensor.Release(data_begin + static_cast<uint64_t>(row * row_bytes),
-                     static_cast<uint64_t>(rows * row_bytes));
-    }
+    if (!source.transposed) part.ReleaseRows(row, rows);
     done(taken.size() * row_bytes);
   }
-  if (source.transposed) tensor.Release(data_begin, static_cast<uint64_t>(DataBytes(source)));
+  if (source.transposed) part.ReleaseRows(0, source.rows);
   return {};
 }
 
@@ -339,6 +348,65 @@ class Inspection {
   std::map<ElementType, int64_t> modules_of_type_;
 };
 
+// Finds the matrices of a list one after the other. Of a rank's share, what it holds of a matrix is
+// fetched from the disk while the one before is loaded, and nothing else is.
+class MatrixReader {
+ public:
+  MatrixReader(const ParameterList& list, const Checkpoint& checkpoint,
+               const QuantizationScheme& scheme, ElementType compute_type)
+      : list_(list), checkpoint_(checkpoint), scheme_(scheme), compute_type_(compute_type) {}
+
+  // Returns the stored bytes of all matrices; kInvalidData names what is missing.
+  Result<int64_t> Begin() {
+    int64_t total_bytes = 0;
+    for (const MatrixParameter& matrix : list_.matrices) {
+      ASSIGN_OR_RETURN(const MatrixSource source, Find(matrix));
+      total_bytes += source.stored_bytes();
+      for (const MatrixSource::Piece& piece : source.pieces)
+        sparse_ = sparse_ || piece.rows.size() < source.parts[piece.part].matrix.rows;
+    }
+    if (sparse_) {
+      for (const SafetensorsFile& file : checkpoint_.files()) file.ReadSparsely();
+    }
+    RETURN_IF_ERROR(FetchNext());
+    return total_bytes;
+  }
+
+  // Of the matrix behind the one that was asked for last.
+  Result<MatrixSource> Next() {
+    MatrixSource source = std::move(next_);
+    RETURN_IF_ERROR(FetchNext());
+    return source;
+  }
+
+ private:
+  Result<MatrixSource> Find(const MatrixParameter& matrix) const {
+    return FindMatrix(matrix, checkpoint_, scheme_, compute_type_);
+  }
+
+  Status FetchNext() {
+    if (index_ == list_.matrices.size()) return {};
+    ASSIGN_OR_RETURN(next_, Find(list_.matrices[index_++]));
+    if (!sparse_) return {};
+    for (const MatrixSource::Piece& piece : next_.pieces) {
+      const StoredLinear& part = next_.parts[piece.part];
+      part.FetchRows(piece.rows.begin, piece.rows.size());
+      // Scales, of which there are few, whole.
+      for (size_t i = 1; i < part.tensors.size(); ++i)
+        part.tensors[i]->Fetch(0, part.tensors[i]->bytes().size());
+    }
+    return {};
+  }
+
+  const ParameterList& list_;
+  const Checkpoint& checkpoint_;
+  const QuantizationScheme& scheme_;
+  const ElementType compute_type_;
+  bool sparse_ = false;
+  size_t index_ = 0;
+  MatrixSource next_;
+};
+
 }  // namespace
 
 int64_t ParameterBytes(const ParameterList& list, const QuantizationScheme& scheme,
@@ -372,21 +440,16 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
 Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
                       const LoadProgress& progress, bool allow_nonfinite) {
-  int64_t total = 0;
-  for (const MatrixParameter& matrix : list.matrices) {
-    ASSIGN_OR_RETURN(const MatrixSource source,
-                     FindMatrix(matrix, checkpoint, scheme, compute_type));
-    total += source.stored_bytes();
-  }
+  MatrixReader reader(list, checkpoint, scheme, compute_type);
+  ASSIGN_OR_RETURN(int64_t total, reader.Begin());
   for (const VectorParameter& vector : list.vectors) {
     for (const ParameterPart& part : vector.parts)
-      total += static_cast<int64_t>(checkpoint.Find(part.name)->info->size_bytes);
+      total += HeldBytes(part, *checkpoint.Find(part.name));
   }
   ProgressMeter meter(progress, total);
   NotFiniteTensors not_finite(checkpoint, allow_nonfinite);
   for (const MatrixParameter& matrix : list.matrices) {
-    ASSIGN_OR_RETURN(const MatrixSource source,
-                     FindMatrix(matrix, checkpoint, scheme, compute_type));
+    ASSIGN_OR_RETURN(const MatrixSource source, reader.Next());
     RETURN_IF_ERROR(sink.Begin(matrix, source.packed));
     if (matrix.inputs != nullptr) *matrix.inputs = source.inputs;
     int64_t first_row = 0;
@@ -413,9 +476,9 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
       for (int64_t i = held.begin; i < held.end; ++i) {
         const float value = StoredNumber(tensor.bytes().data(), tensor.info->type, i);
         if (!std::isfinite(value)) RETURN_IF_ERROR(not_finite.Add(tensor, value, i));
-        vector.target->push_back(value + vector.offset);
+        vector.target->push_back(value * vector.factor + vector.offset);
       }
-      meter.Add(static_cast<int64_t>(tensor.info->size_bytes));
+      meter.Add(HeldBytes(part, tensor));
     }
   }
   for (const KvScaleParameter& parameter : list.kv_scales) {

@@ -1,6 +1,7 @@
 #include "models/weights.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -49,6 +50,17 @@ class PartCutter {
     const int64_t half = rows / 2;
     const RowRange held = CutRows(half, place_.tensor_rank, place_.tensor_size);
     return {{name, rows, held}, {name, rows, RowRange{half + held.begin, half + held.end}}};
+  }
+  // Of two modules of `rows` rows each, one below the other, between which the rows of gate and up
+  // alternate: those of the same numbers of both.
+  std::vector<ParameterPart> Alternating(std::string first, std::string second,
+                                         int64_t rows) const {
+    const RowRange held = CutRows(rows, place_.tensor_rank, place_.tensor_size);
+    const auto within = [&](int64_t begin) {
+      return RowRange{std::clamp(2 * held.begin - begin, int64_t{0}, rows),
+                      std::clamp(2 * held.end - begin, int64_t{0}, rows)};
+    };
+    return {Make(std::move(first), rows, within(0)), Make(std::move(second), rows, within(rows))};
   }
 
  private:
@@ -102,22 +114,27 @@ void AddLayerNorm(ParameterList& list, const std::string& layer, const std::stri
           target);
 }
 
+std::string AttentionName(int64_t layer) {
+  return fmt::format("model.layers.{}.self_attn", layer);
+}
+
 void AddAttention(ParameterList& list, const std::string& prefix, const AttentionSpec& spec,
                   const DecoderSpec& decoder, const PartCutter& cut, AttentionWeights& weights) {
   const int64_t hidden_size = decoder.hidden_size;
   const float offset = decoder.norm_weight_offset;
   if (spec.qkv_projection.empty()) {
-    AddLinear(list,
-              {cut.Queries(prefix + ".q_proj", spec), cut.Keys(prefix + ".k_proj", spec),
-               cut.Keys(prefix + ".v_proj", spec)},
-              hidden_size, spec.qkv_bias, weights.qkv);
+    std::vector<ParameterPart> parts = {cut.Queries(prefix + ".q_proj", spec)};
+    if (spec.has_own_kv()) parts.push_back(cut.Keys(prefix + ".k_proj", spec));
+    if (spec.has_own_kv() && !spec.values_are_keys)
+      parts.push_back(cut.Keys(prefix + ".v_proj", spec));
+    AddLinear(list, parts, hidden_size, spec.qkv_bias, weights.qkv);
   } else {
     AddLinear(list, cut.QueriesKeysValues(fmt::format("{}.{}", prefix, spec.qkv_projection), spec),
               hidden_size, spec.qkv_bias, weights.qkv);
   }
   if (spec.qk_norm == QkNorm::kBeforeRope) {
     AddNorm(list, prefix + ".q_norm", spec.head_dim, offset, weights.q_norm);
-    AddNorm(list, prefix + ".k_norm", spec.head_dim, offset, weights.k_norm);
+    if (spec.has_own_kv()) AddNorm(list, prefix + ".k_norm", spec.head_dim, offset, weights.k_norm);
   } else if (spec.qk_norm == QkNorm::kWholeWidth) {
     AddNorm(list, prefix + ".q_norm", spec.q_width(), offset, weights.q_norm);
     AddNorm(list, prefix + ".k_norm", spec.kv_width(), offset, weights.k_norm);
@@ -125,13 +142,21 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
     weights.q_norm.assign(static_cast<size_t>(spec.head_dim), 1.0f);
     weights.k_norm = weights.q_norm;
   }
+  if (spec.norms_values) weights.v_norm.assign(static_cast<size_t>(spec.head_dim), 1.0f);
   AddLinear(list, {cut.Rows(prefix + ".o_proj", hidden_size)}, spec.q_width(), spec.output_bias,
             weights.output);
   if (spec.sinks) {
     list.vectors.push_back(
         {VectorParameter::Kind::kBias, {cut.EachQuery(prefix + ".sinks", spec)}, &weights.sinks});
   }
-  list.kv_scales.push_back({.attention = prefix, .target = &weights.kv_scales});
+  // Of the keys and values that the layer reads, which may be another's.
+  list.kv_scales.push_back({.attention = spec.has_own_kv() ? prefix : AttentionName(spec.kv_layer),
+                            .target = &weights.kv_scales});
+  // Some writers keep what such a layer would have of its own.
+  if (!spec.has_own_kv()) {
+    for (const char* module : {"k_proj", "v_proj", "k_norm", "v_norm"})
+      list.unread.push_back(fmt::format("{}.{}.", prefix, module));
+  }
 }
 
 void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, int64_t hidden_size,
@@ -167,34 +192,92 @@ void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& s
                            .fused = FusedExpert{.module = fmt::format("{}.{}", prefix, fused),
                                                 .expert = expert,
                                                 .num_experts = spec.num_experts,
-                                                .transposed = spec.fused_transposed}};
+                                                .transposed = spec.fused_transposed},
+                           .experts = &weights};
     for (ParameterPart& part : matrix.parts)
       part.name = fmt::format("{}.{}.{}", prefix, expert, part.name);
     list.matrices.push_back(std::move(matrix));
   }
   if (!spec.has_bias) return;
-  const int64_t rows = list.matrices.back().rows();
-  AddVector(list, fmt::format("{}.{}_bias", prefix, fused), spec.num_experts * rows, weights.bias);
-  list.vectors.back().width = rows;
+  const int64_t rows = list.matrices.back().stored_rows();
+  const std::string bias = fmt::format("{}.{}_bias", prefix, fused);
+  AddVector(list, bias, spec.num_experts * rows, weights.bias);
+  VectorParameter& vector = list.vectors.back();
+  vector.width = rows;
+  if (list.matrices.back().rows() == rows) return;
+  vector.parts.clear();
+  for (int64_t first = 0; first < spec.num_experts * rows;) {
+    for (const ParameterPart& part : projections) {
+      const RowRange held = part.held_rows();
+      vector.parts.push_back(
+          {bias, spec.num_experts * rows, RowRange{first + held.begin, first + held.end}});
+      first += part.rows;
+    }
+  }
 }
 
 void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, int64_t hidden_size,
             const PartCutter& cut, MoeWeights& weights) {
-  AddLinear(list, {{fmt::format("{}.{}", layer, spec.router_module), spec.num_experts}},
-            hidden_size, spec.router_bias, weights.router);
+  const std::string router = fmt::format("{}.{}", layer, spec.router_module);
+  AddLinear(list, {{spec.own_norms ? router + ".proj" : router, spec.num_experts}}, hidden_size,
+            spec.router_bias, weights.router);
   list.matrices.back().plain_on_device = true;
   list.matrices.back().linear = nullptr;
+  if (spec.own_norms) {
+    list.vectors.push_back({.kind = VectorParameter::Kind::kNorm,
+                            .parts = {{router + ".scale", hidden_size}},
+                            .target = &weights.router_norm,
+                            .factor = 1 / std::sqrt(static_cast<float>(hidden_size))});
+    list.vectors.push_back({.kind = VectorParameter::Kind::kNorm,
+                            .parts = {{router + ".per_expert_scale", spec.num_experts}},
+                            .target = &weights.expert_factors});
+    const auto add_norm = [&](const std::string& module, std::vector<float>& target) {
+      AddNorm(list, fmt::format("{}.{}", layer, module), hidden_size, /*offset=*/0, target);
+    };
+    add_norm(spec.own_norms->mlp_after, weights.mlp_after);
+    add_norm(spec.own_norms->experts_before, weights.experts_before);
+    add_norm(spec.own_norms->experts_after, weights.experts_after);
+  }
   if (!spec.choice_bias.empty()) {
     AddVector(list, fmt::format("{}.{}", layer, spec.choice_bias), spec.num_experts,
               weights.choice_bias);
   }
   const std::string prefix = fmt::format("{}.{}", layer, spec.experts_module);
-  AddExperts(list, prefix, spec,
-             {cut.Rows(spec.gate_projection, spec.intermediate_size),
-              cut.Rows(spec.up_projection, spec.intermediate_size)},
-             "gate_up_proj", hidden_size, weights.gate_up);
+  std::vector<ParameterPart> gate_up = {cut.Rows(spec.gate_projection, spec.intermediate_size),
+                                        cut.Rows(spec.up_projection, spec.intermediate_size)};
+  if (spec.activation == Activation::kClampedSwiglu)
+    gate_up = cut.Alternating(spec.gate_projection, spec.up_projection, spec.intermediate_size);
+  AddExperts(list, prefix, spec, gate_up, "gate_up_proj", hidden_size, weights.gate_up);
   AddExperts(list, prefix, spec, {cut.Rows(spec.down_projection, hidden_size)}, "down_proj",
              spec.intermediate_size, weights.down);
+}
+
+// LayerEmbeddingSpec: the table and the projection of all layers.
+void AddLayerEmbeddings(ParameterList& list, const DecoderSpec& spec, const PartCutter& cut,
+                        DecoderWeights& weights) {
+  const LayerEmbeddingSpec& embeddings = spec.layer_embeddings;
+  const int64_t all = embeddings.width * static_cast<int64_t>(spec.layers.size());
+  list.matrices.push_back(
+      {.parts = {cut.Rows("model.embed_tokens_per_layer", embeddings.vocab_size)},
+       .cols = all,
+       .target = &weights.layer_embeddings,
+       .plain_on_device = true});
+  AddLinear(list, {cut.Rows("model.per_layer_model_projection", all)}, spec.hidden_size,
+            /*has_bias=*/false, weights.layer_projection);
+  AddNorm(list, "model.per_layer_projection_norm", embeddings.width, spec.norm_weight_offset,
+          weights.layer_norm);
+}
+
+// The same of one layer.
+void AddLayerEmbedding(ParameterList& list, const std::string& layer, const DecoderSpec& spec,
+                       const PartCutter& cut, LayerEmbeddingWeights& weights) {
+  const int64_t width = spec.layer_embeddings.width;
+  AddLinear(list, {cut.Rows(layer + ".per_layer_input_gate", width)}, spec.hidden_size,
+            /*has_bias=*/false, weights.gate);
+  AddLinear(list, {cut.Rows(layer + ".per_layer_projection", spec.hidden_size)}, width,
+            /*has_bias=*/false, weights.projection);
+  AddNorm(list, layer + ".post_per_layer_input_norm", spec.hidden_size, spec.norm_weight_offset,
+          weights.norm);
 }
 
 }  // namespace
@@ -215,8 +298,7 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
                              const RankPlace& place) {
   ParameterList list;
   const PartCutter cut(place);
-  const RowRange layers =
-      CutLayers(static_cast<int64_t>(spec.layers.size()), place.stage, place.num_stages);
+  const RowRange layers = LayersOf(spec, place);
   weights.layers.resize(static_cast<size_t>(layers.size()));
   if (place.is_first_stage()) {
     list.matrices.push_back({.parts = {cut.Rows("model.embed_tokens", spec.vocab_size)},
@@ -224,19 +306,29 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
                              .target = &weights.embedding,
                              .plain_on_device = true});
   }
+  if (spec.layer_embeddings.width > 0 && place.is_first_stage())
+    AddLayerEmbeddings(list, spec, cut, weights);
   for (int64_t i = layers.begin; i < layers.end; ++i) {
     const std::string prefix = fmt::format("model.layers.{}", i);
     LayerWeights& layer = weights.layers[static_cast<size_t>(i - layers.begin)];
     const LayerSpec& layer_spec = spec.layers[static_cast<size_t>(i)];
     AddLayerNorm(list, prefix, layer_spec.attention_norms.before, spec,
                  layer.attention_norms.before);
-    AddAttention(list, prefix + ".self_attn", layer_spec.attention, spec, cut, layer.attention);
+    AddAttention(list, AttentionName(i), layer_spec.attention, spec, cut, layer.attention);
     AddLayerNorm(list, prefix, layer_spec.attention_norms.after, spec, layer.attention_norms.after);
     AddLayerNorm(list, prefix, layer_spec.mlp_norms.before, spec, layer.mlp_norms.before);
     if (layer_spec.mlp.intermediate_size > 0)
       AddMlp(list, prefix, layer_spec.mlp, spec.hidden_size, cut, layer.mlp);
     if (layer_spec.moe) AddMoe(list, prefix, *layer_spec.moe, spec.hidden_size, cut, layer.moe);
     AddLayerNorm(list, prefix, layer_spec.mlp_norms.after, spec, layer.mlp_norms.after);
+    if (spec.layer_embeddings.width > 0)
+      AddLayerEmbedding(list, prefix, spec, cut, layer.embedding);
+    if (!layer_spec.residual_factor.empty()) {
+      list.vectors.push_back(
+          {.kind = VectorParameter::Kind::kNorm,
+           .parts = {{fmt::format("{}.{}", prefix, layer_spec.residual_factor), 1}},
+           .target = &layer.residual_factor});
+    }
   }
   for (int64_t i = 0; i < spec.num_draft_layers; ++i) {
     list.unread.push_back(

@@ -35,15 +35,21 @@ struct ExpertWeights {
   std::vector<kernels::PackedMatrix> matrices;  // [experts] of [out, in]
   std::vector<LinearInputs> inputs;             // [experts]
   std::vector<float> bias;                      // [experts, out], or empty
+  // Index into LoraLayout::layers of the first expert's layer, which those of the others follow;
+  // -1: no adapter changes them.
+  int lora_layer = -1;
 };
 
 struct AttentionWeights {
-  LinearWeights qkv;  // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v
+  // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v; without those that the layer has
+  // not (AttentionSpec::values_are_keys and kv_layer).
+  LinearWeights qkv;
   // [head_dim], with QkNorm::kWholeWidth [q_width] and [kv_width], or empty.
   std::vector<float> q_norm, k_norm;
-  LinearWeights output;      // [hidden, q_width]
-  std::vector<float> sinks;  // [num_heads], or empty
-  KvScales kv_scales;        // of an FP8 cache
+  std::vector<float> v_norm;  // [head_dim] of ones, where values are normed; or empty
+  LinearWeights output;       // [hidden, q_width]
+  std::vector<float> sinks;   // [num_heads], or empty
+  KvScales kv_scales;         // of an FP8 cache
 };
 
 struct MlpWeights {
@@ -57,6 +63,15 @@ struct MoeWeights {
   std::vector<float> choice_bias;  // [experts], or empty
   ExpertWeights gate_up;           // [2 * intermediate, hidden] each
   ExpertWeights down;              // [hidden, intermediate] each
+  // MoeSpec::own_norms: [hidden] each, and [experts]; or empty.
+  std::vector<float> router_norm, mlp_after, experts_before, experts_after, expert_factors;
+};
+
+// LayerEmbeddingSpec, of one layer.
+struct LayerEmbeddingWeights {
+  LinearWeights gate;        // [width, hidden]
+  LinearWeights projection;  // [hidden, width]
+  std::vector<float> norm;   // [hidden]
 };
 
 // The RMS norms around a sub-layer.
@@ -70,14 +85,20 @@ struct LayerWeights {
   NormWeights mlp_norms;
   MlpWeights mlp;
   MoeWeights moe;
+  LayerEmbeddingWeights embedding;
+  std::vector<float> residual_factor;  // [1], or empty
 };
 
 struct DecoderWeights {
   kernels::PackedMatrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;  // [hidden]
-  LinearWeights head;             // [vocab, hidden]; empty unless DecoderSpec::LoadsHead
-  std::vector<float> scores;      // [num_scores, hidden]; empty but for HeadSpec::Kind::kScores
+  // LayerEmbeddingSpec, or empty.
+  kernels::PackedMatrix layer_embeddings;  // [its vocab, layers * width]
+  LinearWeights layer_projection;          // [layers * width, hidden]
+  std::vector<float> layer_norm;           // [width]
+  LinearWeights head;                      // [vocab, hidden]; empty unless DecoderSpec::LoadsHead
+  std::vector<float> scores;  // [num_scores, hidden]; empty but for HeadSpec::Kind::kScores
   // As LinearWeights::lora_layer.
   int embedding_lora = -1, head_lora = -1;
 };
@@ -112,6 +133,7 @@ struct MatrixParameter {
   LinearInputs* inputs = nullptr;   // may be null
   LinearWeights* linear = nullptr;  // that an adapter may change; null: none does
   std::optional<FusedExpert> fused = {};
+  ExpertWeights* experts = nullptr;  // whose matrix number fused->expert it is
   // No product of rounded inputs reads it (the embedding, the router): devices hold it as BF16.
   bool plain_on_device = false;
 
@@ -119,14 +141,15 @@ struct MatrixParameter {
   int64_t stored_rows() const;  // of all parts in the checkpoint
 };
 
-// A vector of F32 in memory, filled by what is held of one or more tensors [rows], one after the
-// other; or a small matrix [rows, cols] that no kernel multiplies with.
+// A vector of F32 in memory, of what is held of one or more tensors [rows], one after the other
+// (neighbours of one name are pieces of one tensor); or a small matrix that no kernel multiplies.
 struct VectorParameter {
   enum class Kind { kNorm, kBias };
   Kind kind = Kind::kNorm;
   std::vector<ParameterPart> parts;
   std::vector<float>* target = nullptr;
   float offset = 0;  // added to every stored number
+  float factor = 1;  // of every stored number
   int64_t width =
       0;  // not 0: the tensors are [rows / width, width], and their rows follow each other
 

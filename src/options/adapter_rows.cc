@@ -25,8 +25,9 @@ void AddAdapterRows(std::vector<Option>& table) {
       "Data type of adapters in memory; auto: that of --dtype. float16 is held as bfloat16.");
   rows.List(
       "lora-target-modules", "",
-      "Last parts of names of modules (o_proj, down_proj) that adapters may change; memory is "
-      "taken for those alone. Default: all.");
+      "Last parts of names of modules (o_proj, down_proj, and experts for those of all) that "
+      "adapters may change; memory is taken for those alone. Default: all, and experts where an "
+      "adapter of --lora-modules changes some.");
   rows.Flag("allow-runtime-lora-updating",
             "Serve /v1/load_lora_adapter and /v1/unload_lora_adapter, which let clients make the "
             "server read folders of this machine.",

@@ -56,6 +56,14 @@ void AddSchedulingRows(std::vector<Option>& table) {
               "first, with aging; fair: each client (API key, else address) has an equal share of "
               "the tokens that are computed, and priorities count within it.",
               {.vllm_default = "fcfs", .trtllm_default = "fcfs"});
+  rows.Flag(
+      "async-scheduling",
+      "On one device: plan and send the next step while one runs, with tokens that the device "
+      "has drawn and the program does not know yet; what it computes for an answer that has "
+      "ended meanwhile is dropped. Requests with penalties, logprobs, a constraint or a bias "
+      "wait for their token. Changes nothing on a CPU, whose threads plan a step and then compute "
+      "it, "
+      "nor with several devices. Answers do not depend on it.");
   rows.Integer("max-num-scheduled-tokens", "", "Most tokens in one step.",
                {.commands = kEngineArguments,
                 .range = {1, 1e7},
@@ -71,24 +79,38 @@ void AddSpeculationRows(std::vector<Option>& table) {
       "where they are right; answers do not change. {\"method\": \"ngram\", "
       "\"num_speculative_tokens\": 4, \"prompt_lookup_min\": 2, \"prompt_lookup_max\": "
       "5}: those that followed the same tokens before, in prompt or answer; method suffix: in "
-      "past answers, too. Other methods are logged and propose nothing.",
+      "past answers, too; method draft_model: what the smaller model of the key \"model\", of the "
+      "same vocabulary, continues with. Other methods are logged and propose nothing.",
       {.aliases = "-sc"});
-  rows.Text("spec-method", "", "Method of --speculative-config: ngram or suffix.");
+  rows.Text("spec-method", "", "Method of --speculative-config: ngram, suffix or draft_model.");
+  rows.Text("spec-model", "", "Model of --speculative-config that proposes tokens.");
   rows.Integer("spec-tokens", "", "num_speculative_tokens of --speculative-config.",
                {.range = {1, 64}});
 }
 
 void AddMachineRows(std::vector<Option>& table) {
   Rows rows(table, "Machine", kEngineCommands);
-  rows.Choice("device", "auto", "auto|cpu|cuda|emulated",
-              "Device that computes. auto: the first CUDA device where this program was built with "
-              "CUDA and the machine has one, else the CPU. emulated: the CUDA kernels on the CPU, "
-              "for development; slow.");
+  rows.Choice(
+      "device", "auto", "auto|cpu|cuda|emulated|hip",
+      "Device that computes. auto: the first CUDA device where this program was built with "
+      "CUDA and the machine has one, else the CPU. emulated: the CUDA kernels on the CPU, "
+      "for development; slow. hip: AMD GPUs, not yet.",
+      {.words = "auto|cpu|cuda|emulated",
+       .effect = Effect::kRefused,
+       .reason = "AMD GPUs: the kernels are compiled for gfx942 (make build-hip), but there "
+                 "is no launch through HIP's runtime, no memory or streams of such a device, "
+                 "and no kernel that uses its matrix instructions; use --device cpu"});
   rows.Flag("batch-invariant",
             "Tokens of a request do not depend on the rest of the batch, also on a CUDA device: "
             "large steps then use the program's own matrix products instead of a library's. Always "
             "so on a CPU.",
             {.environment = "VLLM_BATCH_INVARIANT"});
+  rows.Flag(
+      "fast-accumulation",
+      "FP8 products of a CUDA device may be added up in the tensor cores' own precision, about "
+      "13 bits, where that is measured to be faster; without it sums carry on in 32 bits. No "
+      "effect on a CPU, with --batch-invariant, or where cuBLASLt is not installed.",
+      {.vllm_default = "true", .trtllm_default = "true"});
   rows.Integer(
       "threads", "0",
       "Threads that compute; 0: one for each core of the cgroup. Answers do not depend on it.",

@@ -12,6 +12,10 @@ void AddSelftestRows(std::vector<Option>& table) {
   rows.Flag("list-parts", "List the parts and exit.", {.flag = "list"});
   rows.Text("report-json", "", "Write all results to this file.",
             {.flag = "json", .value = ValueKind::kFile});
+  rows.Flag("small-shapes",
+            "Leave out the shapes of large models: what compute-sanitizer slows down by far then "
+            "takes minutes.",
+            {.commands = kSelftest});
   rows.Text("checked-model", "",
             "Folder of the model, with a heldout.jsonl, that the part models runs in all formats; "
             "default: the bundled one.",

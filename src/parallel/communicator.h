@@ -5,7 +5,7 @@
 // sum is one rank's alone, and results have the same bits for every number of ranks.
 //
 // All ranks of a group call the same collective operations (Gather, Broadcast, Split) in the same
-// order with matching sizes; Send and Receive pair up in the order of their calls.
+// order with matching sizes; Post, or Send, and Receive pair up in the order of their calls.
 //
 // Failure: an operation that cannot be completed throws GroupError. A group that failed once has
 // failed for all of its ranks, those of its Splits included: every waiting and every later
@@ -59,9 +59,22 @@ class Communicator {
   // root may take to come.
   virtual void Broadcast(void* data, int64_t bytes, int root, Patience patience) = 0;
 
-  // Send returns once `data` may be used again.
-  virtual void Send(const void* data, int64_t bytes, int to) = 0;
-  virtual void Receive(void* data, int64_t bytes, int from) = 0;
+  // Messages between two ranks come in the order in which they were sent.
+  // Post returns without waiting for the other rank: `data` stays as it is until AwaitPosted, which
+  // returns once all messages to that rank but the last `most` have been taken over.
+  virtual void Post(const void* data, int64_t bytes, int to) = 0;
+  virtual void AwaitPosted(int to, int64_t most) = 0;
+  // `patience` says how long the other rank may take to send.
+  virtual void Receive(void* data, int64_t bytes, int from, Patience patience) = 0;
+  // Lets posted messages go on where they do not by themselves; returns at once.
+  virtual void Progress() {}
+
+  // Returns once `data` may be used again.
+  void Send(const void* data, int64_t bytes, int to) {
+    Post(data, bytes, to);
+    AwaitPosted(to, 0);
+  }
+  void Receive(void* data, int64_t bytes, int from) { Receive(data, bytes, from, Patience::kStep); }
 
   // The group of ranks [first, first + count) of this one; called by all of those and no others.
   // It must not outlive this one.

@@ -1,6 +1,7 @@
 #include "parallel/local_group.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -52,12 +53,23 @@ struct alignas(64) Shown {
   std::atomic<uint32_t> arrivals{0};
 };
 
-// From one rank to another: rendezvous.
+// From one rank to another: where messages are, in memory of the sender.
 struct Channel {
-  const void* data = nullptr;
-  int64_t bytes = 0;
-  WaitWord sent;
+  static constexpr uint32_t kMostPosted = 64;
+  struct Message {
+    const void* data = nullptr;
+    int64_t bytes = 0;
+  };
+  std::array<Message, kMostPosted> messages;
+  std::atomic<uint32_t> num_sent{0};   // by the sender
+  std::atomic<uint32_t> num_taken{0};  // by the receiver
+  WaitWord sent;                       // advance with them, and when the group fails
   WaitWord taken;
+
+  // Of those underway.
+  uint32_t count() const {
+    return num_sent.load(std::memory_order_acquire) - num_taken.load(std::memory_order_acquire);
+  }
 };
 
 struct Shared {
@@ -129,26 +141,32 @@ class LocalCommunicator final : public Communicator {
     Arrive("the end of a broadcast", Patience::kStep);
   }
 
-  void Send(const void* data, int64_t bytes, int to) override {
+  void Post(const void* data, int64_t bytes, int to) override {
+    AwaitPosted(to, Channel::kMostPosted - 1);
     Channel& channel = ChannelOf(rank(), to);
-    const uint32_t before = channel.taken.Load();
-    ThrowIfFailed();
-    channel.data = data;
-    channel.bytes = bytes;
+    const uint32_t number = channel.num_sent.load(std::memory_order_relaxed);
+    channel.messages[number % Channel::kMostPosted] = {data, bytes};
+    channel.num_sent.store(number + 1, std::memory_order_release);
     channel.sent.Advance();
-    WaitForPeer(channel.taken, before, to, "receive");
   }
 
-  void Receive(void* data, int64_t bytes, int from) override {
+  void AwaitPosted(int to, int64_t most) override {
+    Channel& channel = ChannelOf(rank(), to);
+    WaitUntil(channel.taken, to, "receive", Patience::kStep,
+              [&] { return channel.count() <= most; });
+  }
+
+  void Receive(void* data, int64_t bytes, int from, Patience patience) override {
     Channel& channel = ChannelOf(from, rank());
-    const uint32_t taken = channel.taken.Load();
-    ThrowIfFailed();
-    WaitForPeer(channel.sent, taken, from, "send");
-    if (channel.bytes != bytes) {
+    WaitUntil(channel.sent, from, "send", patience, [&] { return channel.count() > 0; });
+    const uint32_t number = channel.num_taken.load(std::memory_order_relaxed);
+    const Channel::Message message = channel.messages[number % Channel::kMostPosted];
+    if (message.bytes != bytes) {
       FailAndThrow(fmt::format("rank {}: expected {} bytes of rank {}, which sent {}", Name(rank()),
-                               bytes, Name(from), channel.bytes));
+                               bytes, Name(from), message.bytes));
     }
-    if (bytes > 0) std::memcpy(data, channel.data, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(data, message.data, static_cast<size_t>(bytes));
+    channel.num_taken.store(number + 1, std::memory_order_release);
     channel.taken.Advance();
   }
 
@@ -258,12 +276,20 @@ class LocalCommunicator final : public Communicator {
     return std::chrono::duration<double>(shared_->options.deadline).count();
   }
 
-  void WaitForPeer(WaitWord& word, uint32_t seen, int peer, const char* what) {
-    if (!word.WaitForChange(seen, shared_->options.spin, DeadlineOf(Patience::kStep))) {
-      FailAndThrow(fmt::format("rank {} did not {} within {} s, where rank {} waits", Name(peer),
-                               what, DeadlineSeconds(), Name(rank())));
+  // `word` advances whenever `is_done` may have become true.
+  template <typename IsDone>
+  void WaitUntil(WaitWord& word, int peer, const char* what, Patience patience,
+                 const IsDone& is_done) {
+    const auto deadline = DeadlineOf(patience);
+    while (true) {
+      const uint32_t seen = word.Load();
+      ThrowIfFailed();
+      if (is_done()) return;
+      if (!word.WaitForChange(seen, shared_->options.spin, deadline)) {
+        FailAndThrow(fmt::format("rank {} did not {} within {} s, where rank {} waits", Name(peer),
+                                 what, DeadlineSeconds(), Name(rank())));
+      }
     }
-    ThrowIfFailed();
   }
 
   const std::shared_ptr<Shared> shared_;

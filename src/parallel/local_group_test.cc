@@ -1,6 +1,8 @@
 #include "parallel/local_group.h"
 
+#include <atomic>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <thread>
 
@@ -107,6 +109,31 @@ TEST(LocalGroupTest, BroadcastsAndPassesOn) {
     }
   });
   EXPECT_EQ(errors, NoErrors(3));
+}
+
+TEST(LocalGroupTest, PostedMessagesWaitForNobody) {
+  std::atomic<bool> may_receive{false};
+  const auto errors = RunRanks({.size = 2}, [&](Communicator& rank) {
+    constexpr int kCount = 100;  // more than there is room for
+    if (rank.rank() == 0) {
+      std::vector<int> values(kCount);
+      std::iota(values.begin(), values.end(), 0);
+      for (int i = 0; i < 3; ++i) rank.Post(&values[static_cast<size_t>(i)], sizeof(int), 1);
+      rank.AwaitPosted(1, 3);
+      may_receive = true;
+      for (int i = 3; i < kCount; ++i) rank.Post(&values[static_cast<size_t>(i)], sizeof(int), 1);
+      rank.AwaitPosted(1, 0);
+      std::fill(values.begin(), values.end(), -1);
+    } else {
+      while (!may_receive) std::this_thread::yield();
+      for (int i = 0; i < kCount; ++i) {
+        int value = -1;
+        rank.Receive(&value, sizeof(value), 0, Patience::kIdle);
+        ASSERT_EQ(value, i);
+      }
+    }
+  });
+  EXPECT_EQ(errors, NoErrors(2));
 }
 
 TEST(LocalGroupTest, SplitsIntoGroupsOfTheirOwn) {

@@ -72,6 +72,8 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator(std::shared_ptr<MpiState> state, int rank, int size, int first, int tag)
       : Communicator(rank, size), state_(std::move(state)), first_(first), tag_(tag) {
     pending_.reserve(static_cast<size_t>(size) * 4);
+    posted_.reserve(static_cast<size_t>(size) * 4);
+    num_posted_.resize(static_cast<size_t>(size));
   }
 
   void Gather(ThreadPool& pool, std::span<const int64_t> widths, int64_t rows, const void* mine,
@@ -121,16 +123,30 @@ class MpiCommunicator final : public Communicator {
     WaitForAll("a broadcast", patience);
   }
 
-  void Send(const void* data, int64_t bytes, int to) override {
+  void Post(const void* data, int64_t bytes, int to) override {
     ThrowIfFailed();
-    BeginSend(data, bytes, to);
-    WaitForAll("a receive", Patience::kStep);
+    ++num_posted_[static_cast<size_t>(to)];
+    BeginSend(data, bytes, to, posted_);
   }
 
-  void Receive(void* data, int64_t bytes, int from) override {
+  void AwaitPosted(int to, int64_t most) override {
+    ThrowIfFailed();
+    const int64_t last = num_posted_[static_cast<size_t>(to)] - most;
+    const auto is_awaited = [&](const Pending& sent) {
+      return sent.peer == to && sent.message <= last;
+    };
+    WaitUntil("a receive", Patience::kStep, posted_,
+              [&] { return std::none_of(posted_.begin(), posted_.end(), is_awaited); });
+  }
+
+  void Receive(void* data, int64_t bytes, int from, Patience patience) override {
     ThrowIfFailed();
     BeginReceive(data, bytes, from);
-    WaitForAll("a send", Patience::kStep);
+    WaitForAll("a send", patience);
+  }
+
+  void Progress() override {
+    if (!posted_.empty()) Test(posted_);
   }
 
   std::unique_ptr<Communicator> Split(int first, int count) override {
@@ -155,7 +171,8 @@ class MpiCommunicator final : public Communicator {
   struct Pending {
     int request = 0;
     int peer = 0;
-    int64_t bytes = -1;  // that a receive expects
+    int64_t bytes = -1;   // that a receive expects
+    int64_t message = 0;  // of those posted to the peer, from 1
   };
 
   void ThrowIfFailed() const {
@@ -174,12 +191,16 @@ class MpiCommunicator final : public Communicator {
   }
 
   void BeginSend(const void* data, int64_t bytes, int peer) {
+    BeginSend(data, bytes, peer, pending_);
+  }
+  void BeginSend(const void* data, int64_t bytes, int peer, std::vector<Pending>& transfers) {
     CHECK(peer >= 0 && peer < size() && peer != rank(), "a message to rank {} of {}", peer, size());
     const auto* from = static_cast<const std::byte*>(data);
     for (int64_t sent = 0; sent < bytes;) {
       const int64_t piece = std::min(bytes - sent, kPieceBytes);
-      Pending& added = pending_.emplace_back();
+      Pending& added = transfers.emplace_back();
       added.peer = peer;
+      added.message = num_posted_[static_cast<size_t>(peer)];
       CheckMpi(state_->mpi.send(from + sent, piece, first_ + peer, tag_, &added.request), peer);
       sent += piece;
     }
@@ -200,8 +221,8 @@ class MpiCommunicator final : public Communicator {
   }
 
   // Removes what is done.
-  void TestAll() {
-    std::erase_if(pending_, [this](const Pending& transfer) {
+  void Test(std::vector<Pending>& transfers) {
+    std::erase_if(transfers, [this](const Pending& transfer) {
       int is_done = 0;
       int64_t bytes = 0;
       CheckMpi(state_->mpi.test(transfer.request, &is_done, &bytes), transfer.peer);
@@ -213,18 +234,26 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  // After a failure transfers may stay begun: nothing of MPI is called any more then.
   void WaitForAll(std::string_view what, Patience patience) {
+    WaitUntil(what, patience, pending_, [this] { return pending_.empty(); });
+  }
+
+  // Until `is_done`, which depends on `transfers`. After a failure transfers may stay begun:
+  // nothing of MPI is called any more then.
+  template <typename IsDone>
+  void WaitUntil(std::string_view what, Patience patience, const std::vector<Pending>& transfers,
+                 const IsDone& is_done) {
     const WireClock::Duration start = state_->clock.Now();
     for (int tests = 0;; ++tests) {
-      TestAll();
-      if (pending_.empty()) return;
+      if (!pending_.empty()) Test(pending_);
+      Progress();
+      if (is_done()) return;
       ThrowIfFailed();
       if (tests < kTestsWithoutPause) continue;
       const WireClock::Duration waited = state_->clock.Now() - start;
       if (patience == Patience::kStep && waited > state_->deadline) {
         FailAndThrow(fmt::format("rank {} did not come to {} within {} s, where rank {} waits",
-                                 fmt::join(MissingRanks(), ", "), what,
+                                 fmt::join(RanksOf(transfers), ", "), what,
                                  std::chrono::duration<double>(state_->deadline).count(),
                                  first_ + rank()));
       }
@@ -234,10 +263,10 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  std::vector<int> MissingRanks() const {
+  std::vector<int> RanksOf(const std::vector<Pending>& transfers) const {
     std::vector<int> missing;
-    missing.reserve(pending_.size());
-    for (const Pending& transfer : pending_) missing.push_back(first_ + transfer.peer);
+    missing.reserve(transfers.size());
+    for (const Pending& transfer : transfers) missing.push_back(first_ + transfer.peer);
     std::sort(missing.begin(), missing.end());
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
     return missing;
@@ -256,8 +285,10 @@ class MpiCommunicator final : public Communicator {
   const std::shared_ptr<MpiState> state_;
   const int first_;
   const int tag_;
-  std::vector<Pending> pending_;
-  Buffer staging_;  // grows to the largest gather of a step
+  std::vector<Pending> pending_;  // of the operation that runs
+  std::vector<Pending> posted_;
+  std::vector<int64_t> num_posted_;  // by peer
+  Buffer staging_;                   // grows to the largest gather of a step
 };
 
 class MpiGroupOfProcesses final : public MpiGroup {

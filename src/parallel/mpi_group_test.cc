@@ -1,6 +1,7 @@
 // The communicator over MPI, with a fake of MPI whose ranks are threads.
 #include "parallel/mpi_group.h"
 
+#include <array>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -141,6 +142,23 @@ TEST(MpiGroupTest, PartsOfAGroupSpeakByThemselves) {
     if (all.rank() == 2) {
       all.Receive(&number, sizeof(number), 1);
       EXPECT_EQ(number, 0);
+    }
+  });
+}
+
+TEST(MpiGroupTest, PostedMessagesComeInTheirOrder) {
+  OnRanks(2, [](MpiGroup& group) {
+    Communicator& all = group.all();
+    std::array<int, 20> values{};
+    if (all.rank() == 0) {
+      std::iota(values.begin(), values.end(), 0);
+      for (const int& value : values) all.Post(&value, sizeof(value), 1);
+      all.AwaitPosted(1, 5);
+      all.Progress();
+      all.AwaitPosted(1, 0);
+    } else {
+      for (int& value : values) all.Receive(&value, sizeof(value), 0, Patience::kIdle);
+      for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], static_cast<int>(i));
     }
   });
 }

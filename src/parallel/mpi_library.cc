@@ -1,6 +1,7 @@
 #include "parallel/mpi_library.h"
 
 #include <dlfcn.h>
+#include <sys/statvfs.h>
 
 #include <charconv>
 #include <cstdlib>
@@ -84,9 +85,30 @@ std::optional<MpiLaunch> FindMpiLaunch() {
   for (const Names& names : kLaunchers) {
     const std::optional<int> rank = NumberOf(names.rank);
     if (!rank) continue;
-    return MpiLaunch{*rank, NumberOf(names.size).value_or(0), names.launcher};
+    return MpiLaunch{*rank, NumberOf(names.size).value_or(0), names.launcher,
+                     NumberOf("OMPI_COMM_WORLD_LOCAL_SIZE").value_or(0)};
   }
   return {};
+}
+
+Status CheckSharedMemory(int ranks_here) {
+  if (ranks_here < 2) return {};
+  const char* const named = std::getenv("OMPI_MCA_btl_vader_backing_directory");
+  const std::string folder = named != nullptr ? named : "/dev/shm";
+  struct statvfs found = {};
+  if (statvfs(folder.c_str(), &found) != 0) return {};  // MPI finds another way, or tells.
+  // Source: the default of Open MPI's btl_vader_segment_size.
+  const int segment = NumberOf("OMPI_MCA_btl_vader_segment_size").value_or(4 << 20);
+  const auto needed = static_cast<uint64_t>(ranks_here) * static_cast<uint64_t>(segment);
+  const auto free = static_cast<uint64_t>(found.f_bavail) * found.f_frsize;
+  if (free >= needed) return {};
+  return Fail(
+      ErrorCode::kResourceExhausted,
+      fmt::format("{} has {} KiB free, and {} ranks on this machine exchange through {} KiB "
+                  "of it: make it larger (docker run --shm-size 1g, in Kubernetes an "
+                  "emptyDir with medium Memory), or set "
+                  "OMPI_MCA_btl_vader_backing_directory to a folder with more",
+                  folder, free / 1024, ranks_here, needed / 1024));
 }
 
 }  // namespace sluice

@@ -21,7 +21,12 @@ struct MpiLaunch {
   int rank = 0;
   int size = 1;          // 0: the launcher does not say
   std::string launcher;  // "mpirun", "Slurm's PMIx"
+  int here = 0;          // of the processes, those on this machine; 0: the launcher does not say
 };
 std::optional<MpiLaunch> FindMpiLaunch();
+
+// kResourceExhausted where the file system through which Open MPI's ranks on a machine exchange has
+// too little room for `ranks_here` of them: MPI would end in the middle of the start.
+Status CheckSharedMemory(int ranks_here);
 
 }  // namespace sluice

@@ -44,8 +44,8 @@ class NcclGroup final : public DeviceCommunicator {
   void Connect(Communicator* stage, DeviceStream& stream) {
     ShareCounts();
     static_cast<void>(stream.handle());  // its device becomes the thread's: NCCL takes that one
-    if (stage != nullptr) stage_comm_ = Join(*stage);
-    if (stage == nullptr || stage->size() < all_.size()) all_comm_ = Join(all_);
+    if (stage != nullptr) Join(*stage, stage_comm_);
+    if (stage == nullptr || stage->size() < all_.size()) Join(all_, all_comm_);
     if (stage != nullptr) {
       stage_rank_ = stage->rank();
       stage_size_ = stage->size();
@@ -129,15 +129,14 @@ class NcclGroup final : public DeviceCommunicator {
     all_.Broadcast(nullptr, 0, 0, Patience::kStep);  // all have taken it
   }
 
-  nccl::Comm Join(Communicator& group) {
+  // `comm` is there as soon as NCCL has begun to make it, so that a failure ends it, too.
+  void Join(Communicator& group, nccl::Comm& comm) {
     nccl::UniqueId id = {};
     if (group.rank() == 0) Require(nullptr, nccl_.get_unique_id(&id));
     group.Broadcast(&id, sizeof(id), 0, Patience::kStep);
     nccl::Config config;
-    nccl::Comm comm = nullptr;
     const int result = nccl_.init_rank(&comm, group.size(), id, group.rank(), &config);
     Require(comm, result, "the ranks to join");
-    return comm;
   }
 
   void SendPiece(nccl::Comm comm, const void* data, int64_t bytes, int to, void* native) {

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -20,6 +19,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/boot_identity.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "parallel/socket_parts.h"
@@ -74,10 +74,9 @@ Card OwnCard() {
   char host[128] = {};
   gethostname(host, sizeof(host) - 1);
   SetText(card.host, host);
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   std::error_code failed;
-  boot += std::filesystem::read_symlink("/proc/self/ns/net", failed).string();
+  const std::string boot =
+      BootIdentity() + std::filesystem::read_symlink("/proc/self/ns/net", failed).string();
   SetText(card.machine, boot);
   card.process = getpid();
   return card;

@@ -81,15 +81,6 @@ Result<Listener> ListenOn(in_addr_t host, uint16_t port) {
 
 }  // namespace
 
-OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
 std::vector<std::string> OwnAddresses() {
   std::vector<std::string> found;
   ifaddrs* list = nullptr;

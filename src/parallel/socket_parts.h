@@ -1,4 +1,4 @@
-// Small pieces of TCP between ranks: descriptors, addresses, and calls that take no longer than
+// Small pieces of TCP between ranks: addresses, and calls that take no longer than
 // they are given.
 #pragma once
 
@@ -6,28 +6,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "base/owned_fd.h"
 #include "base/result.h"
 
 namespace sluice {
-
-// Ownership: closes the descriptor; move-only.
-class OwnedFd {
- public:
-  OwnedFd() = default;
-  explicit OwnedFd(int fd) : fd_(fd) {}
-  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  OwnedFd& operator=(OwnedFd&& other) noexcept;
-  ~OwnedFd();
-
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 using SocketTime = std::chrono::steady_clock::time_point;
 

@@ -137,6 +137,9 @@ Result<ModelShape> ShapeOfConfig(const json::Value& config, std::string name) {
   shape.max_positions = reader.Integer("max_position_embeddings", 0);
   const json::Value* tied = reader.Find("tie_word_embeddings");
   shape.tied_embeddings = tied != nullptr && tied->is_bool() && tied->as_bool();
+  const json::Value* type = reader.Find("model_type");
+  shape.norms_whole_rows = type != nullptr && type->is_string() &&
+                           (type->as_string() == "olmo2" || type->as_string() == "olmo3");
   shape.num_experts = reader.Integer("num_local_experts", reader.Integer("num_experts", 0));
   if (shape.num_experts == 0) return shape;
   shape.num_moe_layers =

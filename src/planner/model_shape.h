@@ -28,6 +28,7 @@ struct ModelShape {
   int64_t num_experts = 0;
   int64_t experts_per_token = 0;
   int64_t max_positions = 0;
+  bool norms_whole_rows = false;  // q and k of all heads together
 
   // Weights of matrices that are quantized where a checkpoint is: all but embedding and head.
   int64_t AttentionWeights() const;

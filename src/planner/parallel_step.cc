@@ -17,8 +17,13 @@ double Number(int64_t value) {
 
 LinkTraffic TrafficOf(const ModelShape& shape, const DeviceGroup& group) {
   const int64_t dense_layers = shape.num_layers - shape.num_moe_layers;
-  const double attention =
-      Number(shape.num_heads * shape.head_dim) * kHalf + Number(shape.hidden_size) * kFloat;
+  // Rows of q and k that are normed as a whole are gathered for that.
+  const double normed =
+      shape.norms_whole_rows
+          ? Number((shape.num_heads + shape.num_kv_heads) * shape.head_dim) * kFloat
+          : 0;
+  const double attention = Number(shape.num_heads * shape.head_dim) * kHalf +
+                           Number(shape.hidden_size) * kFloat + normed;
   const double activated =
       Number(dense_layers * shape.dense_intermediate_size +
              shape.num_moe_layers * (shape.experts_per_token * shape.expert_intermediate_size +
@@ -36,7 +41,8 @@ LinkTraffic TrafficOf(const ModelShape& shape, const DeviceGroup& group) {
     traffic.row_bytes = traffic.layer_bytes + ends;
     traffic.received_bytes = others * traffic.row_bytes;
     const int64_t shared_layers = shape.shared_intermediate_size > 0 ? shape.num_moe_layers : 0;
-    traffic.num_exchanges = 4 * shape.num_layers + shared_layers + 2;
+    const int64_t of_layer = shape.norms_whole_rows ? 6 : 4;
+    traffic.num_exchanges = of_layer * shape.num_layers + shared_layers + 2;
   }
   traffic.row_bytes += handed;
   traffic.received_bytes += handed;

@@ -21,6 +21,18 @@ TEST(LinkTraffic, ALayerOfLlama70BGathers136KiBOfARow) {
   EXPECT_EQ(traffic.num_exchanges, 4 * 80 + 2);
 }
 
+TEST(LinkTraffic, RowsThatAreNormedAsAWholeAreGatheredForIt) {
+  const auto shape = ShapeOfConfig(
+      *json::Parse(R"({"model_type": "olmo2", "num_hidden_layers": 16, "hidden_size": 2048,
+                       "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 1000,
+                       "intermediate_size": 8192})"),
+      "olmo");
+  ASSERT_TRUE(shape);
+  const LinkTraffic traffic = TrafficOf(*shape, {.tensor = 2});
+  EXPECT_EQ(traffic.layer_bytes, 16 * (2 * 2048 + 2 * 8192 + 8 * 2048 + 4 * (2048 + 4 * 128)));
+  EXPECT_EQ(traffic.num_exchanges, 6 * 16 + 2);
+}
+
 TEST(LinkTraffic, OneDeviceSendsNothing) {
   const LinkTraffic traffic = TrafficOf(*PublishedShape("Llama-3.3-70B"), {.engines = 8});
   EXPECT_EQ(traffic.row_bytes, 0);

@@ -128,6 +128,7 @@ class LayerwiseCalibrator : public Calibrator {
                     .workspace = *workspace_,
                     .options = options_,
                     .hidden_size = spec_.hidden_size,
+                    .rope_width = spec_.LargestHeadDim(),
                     .norm_eps = spec_.norm_eps,
                     .residual_scale = spec_.residual_scale,
                     .splits_inputs = spec_.SplitsInputs(options_.compute_type),

@@ -34,8 +34,8 @@ class Predictor {
     Predictor predictor;
     const int64_t blocks = (longest + options.block_size - 1) / options.block_size;
     ASSIGN_OR_RETURN(predictor.model_, LoadModel(pool, model.folder, config, options));
-    ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(KvLayoutOf(spec, options),
-                                                      config.num_hidden_layers, blocks));
+    ASSIGN_OR_RETURN(KvCache cache,
+                     KvCache::Allocate(KvLayoutOf(spec, options), KvGroups::Uniform(spec), blocks));
     predictor.cache_ = std::make_unique<KvCache>(std::move(cache));
     predictor.blocks_.resize(static_cast<size_t>(blocks));
     std::iota(predictor.blocks_.begin(), predictor.blocks_.end(), 0);

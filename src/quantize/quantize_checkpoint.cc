@@ -520,6 +520,16 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
                             config.architecture),
                 "model");
   }
+  if (!options.calibration.empty() &&
+      (!config.spec.HasUniformHeads() || config.spec.layer_embeddings.width > 0 ||
+       (layer != nullptr && layer->moe->own_norms))) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("layers of {} share keys and values, or differ in their heads or norms, "
+                    "which calibration does not compute; choose a --to that needs none",
+                    config.architecture),
+        "calibration");
+  }
   if (options.calibration.empty() &&
       (options.target->needs_calibration() || options.fp8_kv_cache)) {
     return Fail(ErrorCode::kInvalidArgument,

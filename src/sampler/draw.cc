@@ -1,9 +1,12 @@
 #include "sampler/draw.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 
+#include "kernels/block_maxima.h"
 #include "kernels/draw_weights.h"
 #include "kernels/sampling.h"
 
@@ -11,50 +14,125 @@ namespace sluice {
 namespace {
 
 using kernels::DrawBucket;
-using kernels::ExpOfMinus;
 using kernels::kDrawSumBlock;
+using kernels::kMaximaBlock;
 
-float KthLargest(std::span<const float> logits, int64_t k, DrawScratch& scratch) {
+// A row to draw from, as parts of which blocks of it may be looked at alone.
+struct DrawRow {
+  std::span<const float> logits;
+  std::span<const float> maxima;  // of the blocks; empty: not known
+  kernels::DrawCut cut;
+
+  // Calls body(begin, count, largest of them or that of the row) for each block.
+  template <typename Body>
+  void ForEachBlock(const Body& body) const {
+    for (size_t begin = 0, block = 0; begin < logits.size(); begin += kMaximaBlock, ++block) {
+      body(begin, std::min<size_t>(kMaximaBlock, logits.size() - begin),
+           maxima.empty() ? cut.largest : maxima[block]);
+    }
+  }
+  float Distance(float logit) const { return (cut.largest - logit) * cut.scale; }
+  // Whether nothing is left of a block with that maximum: rounding keeps the order of distances.
+  bool IsCut(float maximum) const {
+    return maximum < cut.smallest || Distance(maximum) > cut.farthest;
+  }
+  // Of the blocks from element `begin` on.
+  bool IsCut(size_t begin, size_t count) const {
+    if (maxima.empty()) return false;
+    const size_t first = begin / kMaximaBlock;
+    const std::span<const float> own =
+        maxima.subspan(first, std::min(count / kMaximaBlock, maxima.size() - first));
+    return std::ranges::all_of(own, [&](float maximum) { return IsCut(maximum); });
+  }
+};
+
+float KthLargest(const DrawRow& row, int64_t k, DrawScratch& scratch) {
   constexpr int64_t kFewEnoughToCollect = 1024;
+  std::vector<float>& numbers = scratch.weights;
+  if (k <= std::ssize(row.maxima)) {
+    // At least k logits are as large as the k-th largest of the maxima.
+    const auto kth = numbers.begin() + k - 1;
+    std::nth_element(numbers.begin(), kth, std::ranges::copy(row.maxima, numbers.begin()).out,
+                     std::greater<>());
+    const float floor = *kth;
+    auto end = numbers.begin();
+    row.ForEachBlock([&](size_t begin, size_t count, float maximum) {
+      if (maximum < floor) return;
+      for (const float logit : row.logits.subspan(begin, count)) {
+        if (logit >= floor) *end++ = logit;
+      }
+    });
+    std::nth_element(numbers.begin(), kth, end, std::greater<>());
+    return *kth;
+  }
   if (k <= kFewEnoughToCollect) {
-    kernels::TopK(logits, static_cast<int>(k), scratch.sorted);
+    kernels::TopK(row.logits, static_cast<int>(k), scratch.sorted);
     return scratch.sorted.back().second;
   }
-  std::copy(logits.begin(), logits.end(), scratch.weights.begin());
-  const auto nth = scratch.weights.begin() + k - 1;
-  std::nth_element(scratch.weights.begin(), nth, scratch.weights.end(), std::greater<>());
-  return *nth;
+  std::ranges::copy(row.logits, numbers.begin());
+  const auto kth = numbers.begin() + k - 1;
+  std::nth_element(numbers.begin(), kth, numbers.end(), std::greater<>());
+  return *kth;
+}
+
+void Weigh(const DrawRow& row, std::span<float> weights) {
+  if (row.maxima.empty()) return kernels::DrawWeights(row.logits, row.cut, weights);
+  // Blocks that are not cut off are weighed together where they are neighbours.
+  size_t first = 0;
+  row.ForEachBlock([&](size_t begin, size_t count, float maximum) {
+    if (!row.IsCut(maximum)) return;
+    kernels::DrawWeights(row.logits.subspan(first, begin - first), row.cut,
+                         weights.subspan(first, begin - first));
+    std::ranges::fill(weights.subspan(begin, count), 0.0f);
+    first = begin + count;
+  });
+  kernels::DrawWeights(row.logits.subspan(first), row.cut, weights.subspan(first));
+}
+
+// The sums of the buckets' weights. They are exact, so their order does not matter: two arrays keep
+// neighbours of the same bucket from waiting for each other.
+void SumBuckets(const DrawRow& row, DrawScratch& scratch) {
+  for (auto& sums : scratch.bucket_weight) sums.fill(0);
+  row.ForEachBlock([&](size_t begin, size_t count, float maximum) {
+    if (row.IsCut(maximum)) return;
+    std::array<int32_t, kMaximaBlock> buckets;
+    for (size_t i = 0; i < count; ++i) buckets[i] = DrawBucket(row.Distance(row.logits[begin + i]));
+    for (size_t i = 0; i < count; ++i) {
+      scratch.bucket_weight[i % 2][static_cast<size_t>(buckets[i])] +=
+          kernels::BucketWeight(scratch.weights[begin + i]);
+    }
+  });
+  for (size_t i = 0; i < DrawScratch::kNumBuckets; ++i)
+    scratch.bucket_weight[0][i] += scratch.bucket_weight[1][i];
 }
 
 // Sets to zero the weights that top_p cuts off.
-void CutTail(std::span<const float> logits, float largest, float scale, double top_p,
-             DrawScratch& scratch) {
+void CutTail(const DrawRow& row, double top_p, DrawScratch& scratch) {
   std::vector<float>& weights = scratch.weights;
-  const int64_t count = static_cast<int64_t>(logits.size());
-  scratch.bucket_weight.fill(0);
-  for (int64_t i = 0; i < count; ++i) {
-    const float weight = weights[static_cast<size_t>(i)];
-    if (weight == 0) continue;
-    const int32_t bucket = DrawBucket((largest - logits[static_cast<size_t>(i)]) * scale);
-    scratch.bucket_weight[static_cast<size_t>(bucket)] += kernels::BucketWeight(weight);
-  }
+  SumBuckets(row, scratch);
+  const auto& bucket_weight = scratch.bucket_weight[0];
   double total = 0;
-  for (const double weight : scratch.bucket_weight) total += weight;
+  for (const double weight : bucket_weight) total += weight;
   const double target = top_p * total;
   double before = 0;
   int32_t edge = 0;
   while (edge < DrawScratch::kNumBuckets - 1 &&
-         before + scratch.bucket_weight[static_cast<size_t>(edge)] < target) {
-    before += scratch.bucket_weight[static_cast<size_t>(edge++)];
+         before + bucket_weight[static_cast<size_t>(edge)] < target) {
+    before += bucket_weight[static_cast<size_t>(edge++)];
   }
   scratch.sorted.clear();
-  for (int64_t i = 0; i < count; ++i) {
-    const size_t index = static_cast<size_t>(i);
-    if (weights[index] == 0) continue;
-    const int32_t bucket = DrawBucket((largest - logits[index]) * scale);
-    if (bucket == edge) scratch.sorted.emplace_back(static_cast<int32_t>(i), logits[index]);
-    if (bucket > edge) weights[index] = 0;
-  }
+  row.ForEachBlock([&](size_t begin, size_t count, float maximum) {
+    if (DrawBucket(row.Distance(maximum)) > edge) {
+      std::fill_n(weights.begin() + static_cast<ptrdiff_t>(begin), count, 0.0f);
+      return;
+    }
+    for (size_t i = begin; i < begin + count; ++i) {
+      if (weights[i] == 0) continue;
+      const int32_t bucket = DrawBucket(row.Distance(row.logits[i]));
+      if (bucket == edge) scratch.sorted.emplace_back(static_cast<int32_t>(i), row.logits[i]);
+      if (bucket > edge) weights[i] = 0;
+    }
+  });
   std::sort(scratch.sorted.begin(), scratch.sorted.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
@@ -67,49 +145,77 @@ void CutTail(std::span<const float> logits, float largest, float scale, double t
   }
 }
 
-double SumBlock(const float* weights, int64_t count) {
-  std::array<float, 8> sums{};
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    for (size_t lane = 0; lane < 8; ++lane) sums[lane] += weights[i + static_cast<int64_t>(lane)];
+// The token that `uniform` selects from blocks of weights with these sums. `weights_of(block)`: a
+// span of a block's weights.
+template <typename WeightsOf>
+int32_t Select(double uniform, std::span<const double> sums, const WeightsOf& weights_of) {
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  const double target = uniform * total;
+  // The token of a block with which the sum exceeds the target, or its last one.
+  const auto select = [&](size_t block, double reached) {
+    const std::span<const float> weights = weights_of(block);
+    size_t last = 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] == 0) continue;
+      last = i;
+      reached += static_cast<double>(weights[i]);
+      if (reached > target) break;
+    }
+    return static_cast<int32_t>(block * kDrawSumBlock + last);
+  };
+  double before = 0;
+  size_t last_block = 0;
+  for (size_t block = 0; block < sums.size(); ++block) {
+    const double sum = sums[block];
+    if (sum == 0) continue;
+    if (before + sum > target) return select(block, before);
+    before += sum;
+    last_block = block;
   }
-  double sum = 0;
-  for (const float lane : sums) sum += static_cast<double>(lane);
-  for (; i < count; ++i) sum += static_cast<double>(weights[i]);
-  return sum;
+  // Rounding may leave the target just beyond the last weight.
+  return select(last_block, -std::numeric_limits<double>::infinity());
 }
 
-int32_t Select(std::span<const float> weights, double uniform) {
-  const int64_t count = static_cast<int64_t>(weights.size());
-  const auto block = [&](int64_t begin) {
-    return SumBlock(weights.data() + begin, std::min(kDrawSumBlock, count - begin));
+int32_t SelectByWeights(double uniform, DrawScratch& scratch) {
+  const std::span<const float> weights = scratch.weights;
+  kernels::DrawBlockSums(weights, scratch.block_sums);
+  return Select(uniform, scratch.block_sums, [&](size_t block) {
+    const size_t begin = block * kDrawSumBlock;
+    return weights.subspan(begin, std::min<size_t>(kDrawSumBlock, weights.size() - begin));
+  });
+}
+
+// The same without an array of the weights, which would not stay in the cache: those of the block
+// that is selected are made again.
+int32_t SelectByLogits(const DrawRow& row, double uniform, DrawScratch& scratch) {
+  constexpr size_t kAtOnce = 4 * kDrawSumBlock;
+  const std::span<float> weights =
+      std::span(scratch.weights).first(std::min<size_t>(kAtOnce, row.logits.size()));
+  const auto weigh = [&](size_t begin, size_t most) {
+    const size_t count = std::min(most, row.logits.size() - begin);
+    kernels::DrawWeights(row.logits.subspan(begin, count), row.cut, weights.first(count));
+    return weights.first(count);
   };
-  double total = 0;
-  for (int64_t begin = 0; begin < count; begin += kDrawSumBlock) total += block(begin);
-  const double target = uniform * total;
-  double before = 0;
-  int64_t last = 0;  // rounding may leave the target just beyond the last weight
-  for (int64_t begin = 0; begin < count; begin += kDrawSumBlock) {
-    const double sum = block(begin);
-    if (sum == 0) continue;
-    const bool here = before + sum > target;
-    double reached = before;
-    for (int64_t i = begin; i < std::min(begin + kDrawSumBlock, count); ++i) {
-      if (weights[static_cast<size_t>(i)] == 0) continue;
-      last = i;
-      if (!here) continue;
-      reached += static_cast<double>(weights[static_cast<size_t>(i)]);
-      if (reached > target) return static_cast<int32_t>(i);
-    }
-    if (here) return static_cast<int32_t>(last);
-    before += sum;
+  const std::span<double> sums = scratch.block_sums;
+  for (size_t begin = 0; begin < row.logits.size(); begin += kAtOnce) {
+    const auto blocks = static_cast<size_t>(
+        kernels::NumDrawBlocks(static_cast<int64_t>(std::min(kAtOnce, row.logits.size() - begin))));
+    const std::span<double> own = sums.subspan(begin / kDrawSumBlock, blocks);
+    if (row.IsCut(begin, kAtOnce))
+      std::ranges::fill(own, 0.0);
+    else
+      kernels::DrawBlockSums(weigh(begin, kAtOnce), own);
   }
-  return static_cast<int32_t>(last);
+  return Select(uniform, sums,
+                [&](size_t block) { return weigh(block * kDrawSumBlock, kDrawSumBlock); });
 }
 
 }  // namespace
 
-DrawScratch::DrawScratch(int64_t vocab_size) : weights(static_cast<size_t>(vocab_size)) {
+DrawScratch::DrawScratch(int64_t vocab_size)
+    : weights(static_cast<size_t>(vocab_size)),
+      block_sums(static_cast<size_t>(kernels::NumDrawBlocks(vocab_size))) {
   sorted.reserve(static_cast<size_t>(vocab_size));
 }
 
@@ -130,21 +236,24 @@ kernels::DrawSettings DrawSettingsOf(const SamplingParams& params, double unifor
   return settings;
 }
 
+bool NeedsWeights(const SamplingParams& params) {
+  return params.logprobs && !IsRaw(params.logprobs_mode);
+}
+
 int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params,
-                  double uniform, DrawScratch& scratch) {
-  const int64_t count = static_cast<int64_t>(logits.size());
+                  double uniform, DrawScratch& scratch, std::span<const float> maxima) {
   const auto [scale, farthest, top_k, top_p, number] = DrawSettingsOf(params, uniform);
-  const float smallest = top_k > 0 && top_k < count ? KthLargest(logits, top_k, scratch)
-                                                    : -std::numeric_limits<float>::infinity();
-  float* weights = scratch.weights.data();
-  for (int64_t i = 0; i < count; ++i) {
-    const float distance = (largest - logits[static_cast<size_t>(i)]) * scale;
-    const float weight = ExpOfMinus(distance);
-    const bool stays = (distance <= farthest) & (logits[static_cast<size_t>(i)] >= smallest);
-    weights[i] = stays ? weight : 0.0f;
-  }
-  if (top_p < 1) CutTail(logits, largest, scale, top_p, scratch);
-  return Select(scratch.weights, number);
+  DrawRow row{logits,
+              maxima,
+              {.largest = largest,
+               .scale = scale,
+               .farthest = farthest,
+               .smallest = -std::numeric_limits<float>::infinity()}};
+  if (top_k > 0 && top_k < std::ssize(logits)) row.cut.smallest = KthLargest(row, top_k, scratch);
+  if (top_p == 1 && !NeedsWeights(params)) return SelectByLogits(row, number, scratch);
+  Weigh(row, scratch.weights);
+  if (top_p < 1) CutTail(row, top_p, scratch);
+  return SelectByWeights(number, scratch);
 }
 
 }  // namespace sluice

@@ -7,7 +7,6 @@ namespace sluice {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
-constexpr float kLargestBias = 100;
 
 void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
   // In place: the gaps between the allowed ids, in ascending order, are masked.
@@ -27,16 +26,6 @@ void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
   std::fill(logits.begin() + static_cast<int64_t>(next), logits.end(), kMasked);
 }
 
-void MaskBadWords(std::span<const std::vector<int32_t>> bad_words, std::span<const int32_t> output,
-                  std::span<float> logits) {
-  for (const std::vector<int32_t>& word : bad_words) {
-    if (word.empty() || word.size() - 1 > output.size()) continue;
-    const std::span<const int32_t> tail = output.last(word.size() - 1);
-    if (std::equal(tail.begin(), tail.end(), word.begin()))
-      logits[static_cast<size_t>(word.back())] = kMasked;
-  }
-}
-
 void Penalize(const SamplingParams& params, std::span<const TokenCounts::Entry> entries,
               std::span<float> logits) {
   const float repetition = static_cast<float>(params.repetition_penalty);
@@ -52,6 +41,18 @@ void Penalize(const SamplingParams& params, std::span<const TokenCounts::Entry> 
 }
 
 }  // namespace
+
+bool AllowsOnly(std::span<const int32_t> end_tokens, std::span<const uint32_t> mask) {
+  for (size_t i = 0; i < mask.size(); ++i) {
+    if (mask[i] == 0) continue;
+    uint32_t others = mask[i];
+    for (const int32_t token : end_tokens) {
+      if (static_cast<size_t>(token) / 32 == i) others &= ~(1u << (token % 32));
+    }
+    if (others != 0) return false;
+  }
+  return true;
+}
 
 void MaskByBits(std::span<const uint32_t> mask, std::span<float> logits) {
   for (size_t first = 0; first < logits.size(); first += 32) {
@@ -71,17 +72,18 @@ bool HasPenalties(const SamplingParams& params) {
          params.presence_penalty != 0;
 }
 
-bool NeedsProcessing(const SamplingParams& params, const TokenHistory& history) {
+bool NeedsProcessing(const SamplingParams& params, int64_t num_output_tokens) {
   return HasPenalties(params) || !params.logit_bias.empty() ||
          params.allowed_token_ids.has_value() || !params.bad_words.empty() ||
-         static_cast<int64_t>(history.output().size()) < params.min_tokens;
+         num_output_tokens < params.min_tokens;
 }
 
 void ProcessLogits(const SamplingParams& params, const TokenHistory& history,
                    std::span<const int32_t> end_tokens, TokenCounts& counts,
                    std::span<float> logits) {
   if (params.allowed_token_ids) MaskAllBut(*params.allowed_token_ids, logits);
-  MaskBadWords(params.bad_words, history.output(), logits);
+  ForEachCompletion(params.bad_words, history.output(),
+                    [&](int32_t token) { logits[static_cast<size_t>(token)] = kMasked; });
   if (static_cast<int64_t>(history.output().size()) < params.min_tokens) {
     for (const int32_t token : end_tokens) logits[static_cast<size_t>(token)] = kMasked;
   }

@@ -1,8 +1,10 @@
 // What is done to the logits before a token is chosen: masks, bias, penalties.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "sampler/sampling_params.h"
 #include "sampler/token_counts.h"
@@ -19,10 +21,26 @@ struct TokenHistory {
   }
 };
 
-bool HasPenalties(const SamplingParams& params);
-// Whether ProcessLogits would change anything.
-bool NeedsProcessing(const SamplingParams& params, const TokenHistory& history);
+// logit_bias is within +- this.
+inline constexpr float kLargestBias = 100;
 
+bool HasPenalties(const SamplingParams& params);
+// Whether ProcessLogits would change anything behind so many tokens of the output.
+bool NeedsProcessing(const SamplingParams& params, int64_t num_output_tokens);
+
+// visit(token) for the last token of each of bad_words whose others end `output`.
+template <typename Visit>
+void ForEachCompletion(std::span<const std::vector<int32_t>> bad_words,
+                       std::span<const int32_t> output, const Visit& visit) {
+  for (const std::vector<int32_t>& word : bad_words) {
+    if (word.empty() || word.size() - 1 > output.size()) continue;
+    const std::span<const int32_t> tail = output.last(word.size() - 1);
+    if (std::equal(tail.begin(), tail.end(), word.begin())) visit(word.back());
+  }
+}
+
+// Whether `mask` (constraints/constraint.h) allows none but `end_tokens`.
+bool AllowsOnly(std::span<const int32_t> end_tokens, std::span<const uint32_t> mask);
 // Logits of tokens whose bit in `mask` (constraints/constraint.h) is 0 become -infinity.
 void MaskByBits(std::span<const uint32_t> mask, std::span<float> logits);
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "kernels/block_maxima.h"
 #include "kernels/sampling.h"
 #include "kernels/work_queue.h"
 #include "sampler/philox.h"
@@ -29,6 +30,11 @@ bool HasNan(std::span<const float> logits) {
   for (const float logit : logits)
     found |= (std::bit_cast<int32_t>(logit) & 0x7fffffff) > 0x7f800000 ? 1 : 0;
   return found != 0;
+}
+
+// The place of the largest. `maxima`: of the logits' blocks, or none.
+int32_t Largest(std::span<const float> logits, std::span<const float> maxima) {
+  return maxima.empty() ? kernels::ArgMax(logits) : kernels::ArgMaxByBlocks(logits, maxima);
 }
 
 // Logprobs, or the logits as they are where `normalize` is false.
@@ -62,30 +68,38 @@ void MakeDrawn(std::span<const float> logits, const SamplingParams& params,
   }
 }
 
-// Whether `mask` allows none but `end_tokens`.
-bool AllowsOnly(std::span<const int32_t> end_tokens, std::span<uint32_t> mask) {
-  for (const int32_t token : end_tokens)
-    mask[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32));
-  return std::ranges::all_of(mask, [](uint32_t word) { return word == 0; });
-}
-
 }  // namespace
 
-bool IsPlainDraw(const SequenceSampling& sequence, const TokenHistory& history) {
-  const bool is_free = sequence.matcher == nullptr || sequence.matcher->is_finished();
-  return is_free && !sequence.params->logprobs && !NeedsProcessing(*sequence.params, history);
-}
-
-kernels::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history) {
-  return DrawSettingsOf(*sequence.params, UniformAt(sequence.seed, history.output().size()));
-}
-
-void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error) {
+void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error,
+              const kernels::DrawnLogprobs& logprobs, std::span<const kernels::TopLogit> top) {
+  using kernels::DrawError;
   job.is_drawn = true;
   job.token = token;
   job.error = {};
-  if (error == kernels::DrawError::kNan) job.error = kNotANumber;
-  if (error == kernels::DrawError::kNoFiniteLogit) job.error = kNoFiniteLogit;
+  job.is_request_error = error == DrawError::kNothingAllowed;
+  if (error == DrawError::kNan) job.error = kNotANumber;
+  if (error == DrawError::kNoFiniteLogit) job.error = kNoFiniteLogit;
+  if (error == DrawError::kNothingAllowed) job.error = kNothingAllowed;
+  const SamplingParams& params = *job.sequence->params;
+  if (!job.error.empty() || !params.logprobs) return;
+  const bool normalize = IsNormalized(params.logprobs_mode);
+  const float offset_high = normalize ? logprobs.largest : 0;
+  const float offset_low = normalize ? static_cast<float>(std::log(logprobs.sum)) : 0;
+  const auto logprob = [&](float logit) { return logit - offset_high - offset_low; };
+  job.logprobs.token = token;
+  job.logprobs.logprob = logprob(logprobs.chosen);
+  job.logprobs.rank = static_cast<int32_t>(logprobs.rank);
+  job.logprobs.top.clear();
+  for (const kernels::TopLogit& entry : top)
+    job.logprobs.top.emplace_back(entry.token, logprob(entry.logit));
+}
+
+bool CatchUp(SequenceSampling& sequence, std::span<const int32_t> output) {
+  while (!sequence.matcher->is_finished() && sequence.num_matched < output.size()) {
+    if (!sequence.matcher->Advance(output[sequence.num_matched])) return false;
+    ++sequence.num_matched;
+  }
+  return true;
 }
 
 Sampler::Scratch::Scratch(int64_t vocab_size)
@@ -101,7 +115,8 @@ Sampler::Sampler(int64_t vocab_size, int num_threads) {
 int64_t Sampler::ScratchBytes(int64_t vocab_size, int num_threads) {
   const int64_t a_token = 3 * int64_t{sizeof(float)} + int64_t{sizeof(std::pair<int32_t, float>)};
   const int64_t mask = static_cast<int64_t>(MaskWords(vocab_size) * sizeof(uint32_t));
-  return num_threads * (vocab_size * a_token + mask + int64_t{sizeof(Scratch)});
+  const int64_t sums = kernels::NumDrawBlocks(vocab_size) * int64_t{sizeof(double)};
+  return num_threads * (vocab_size * a_token + mask + sums + int64_t{sizeof(Scratch)});
 }
 
 void Sampler::Sample(ThreadPool& pool, std::span<SampleJob> jobs) {
@@ -111,22 +126,8 @@ void Sampler::Sample(ThreadPool& pool, std::span<SampleJob> jobs) {
   });
 }
 
-bool Sampler::CatchUp(SampleJob& job) {
-  SequenceSampling& sequence = *job.sequence;
-  const std::span<const int32_t> output = job.history.output();
-  while (!sequence.matcher->is_finished() && sequence.num_matched < output.size()) {
-    if (!sequence.matcher->Advance(output[sequence.num_matched])) {
-      job.error = kCannotFollow;
-      job.is_request_error = true;
-      return false;
-    }
-    ++sequence.num_matched;
-  }
-  return true;
-}
-
 bool Sampler::TakesLargest(SampleJob& job) {
-  const int32_t best = kernels::ArgMax(job.logits);
+  const int32_t best = Largest(job.logits, job.maxima);
   if (!std::isfinite(job.logits[static_cast<size_t>(best)])) return false;
   if (!job.sequence->matcher->Advance(best)) return false;
   ++job.sequence->num_matched;
@@ -151,14 +152,18 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
   job.token = -1;
   job.error = {};
   job.is_request_error = false;
-  if (HasNan(job.logits)) {
+  if (HasNan(job.maxima.empty() ? job.logits : job.maxima)) {
     job.error = kNotANumber;
     return;
   }
   TokenMatcher* const matcher = job.sequence->matcher.get();
-  if (matcher != nullptr && !CatchUp(job)) return;
+  if (matcher != nullptr && !CatchUp(*job.sequence, job.history.output())) {
+    job.error = kCannotFollow;
+    job.is_request_error = true;
+    return;
+  }
   const bool constrained = matcher != nullptr && !matcher->is_finished();
-  const bool processed = NeedsProcessing(params, job.history);
+  const bool processed = NeedsProcessing(params, std::ssize(job.history.output()));
   // Where the largest of all logits is allowed, it is the largest of those that are.
   if (constrained && params.temperature == 0 && !processed && !params.logprobs && TakesLargest(job))
     return;
@@ -174,7 +179,9 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
     ProcessLogits(params, job.history, end_tokens, job.sequence->counts, scratch.processed);
     logits = scratch.processed;
   }
-  const int32_t best = kernels::ArgMax(logits);
+  const bool is_raw = logits.data() == job.logits.data();
+  const std::span<const float> maxima = is_raw ? job.maxima : std::span<const float>();
+  const int32_t best = Largest(logits, maxima);
   const float largest = logits[static_cast<size_t>(best)];
   if (!std::isfinite(largest)) {
     job.is_request_error = (processed || constrained) && largest < 0;
@@ -185,20 +192,17 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
     job.token = best;
   } else {
     const double uniform = UniformAt(job.sequence->seed, job.history.output().size());
-    job.token = DrawToken(logits, largest, params, uniform, scratch.draw);
+    job.token = DrawToken(logits, largest, params, uniform, scratch.draw, maxima);
   }
   if (!params.logprobs) return;
-  const LogprobsMode mode = params.logprobs_mode;
-  const bool raw = mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kRawLogits;
-  const bool normalize =
-      mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kProcessedLogprobs;
-  if (raw) {
+  if (IsRaw(params.logprobs_mode)) {
     logits = raw_logits;
   } else if (params.temperature != 0) {
     MakeDrawn(logits, params, scratch.draw.weights, scratch.processed);
     logits = scratch.processed;
   }
-  FillLogprobs(logits, job.token, *params.logprobs, normalize, job.logprobs);
+  FillLogprobs(logits, job.token, *params.logprobs, IsNormalized(params.logprobs_mode),
+               job.logprobs);
 }
 
 void Sampler::PromptLogprobs(ThreadPool& pool, std::span<PromptLogprobJob> jobs) {

@@ -41,6 +41,9 @@ struct SampleJob {
   // The model has drawn the token (SetDrawn): Sample leaves the job as it is.
   bool is_drawn = false;
   bool is_request_error = false;  // of `error`: what the request asks for leaves no token
+  // In: the maxima of the logits' blocks (kernels/block_maxima.h), so that fewer of the logits are
+  // looked at; empty: none.
+  std::span<const float> maxima = {};
 };
 
 // The logprobs of a prompt token, given the logits before it.
@@ -52,12 +55,14 @@ struct PromptLogprobJob {
   TokenLogprobs logprobs;  // out
 };
 
-// Whether the next token is drawn from the logits as they are and nothing else is wanted of them,
-// so that a model that draws tokens (Model::draws_tokens) may do it; and with which settings.
-bool IsPlainDraw(const SequenceSampling& sequence, const TokenHistory& history);
-kernels::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history);
-// Stores what the model drew.
-void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error);
+// Stores what a model drew for job.sequence. `logprobs` and `top` are read where params->logprobs
+// is set.
+void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error,
+              const kernels::DrawnLogprobs& logprobs, std::span<const kernels::TopLogit> top);
+
+// Shows the matcher of a constrained sequence the output that it has not seen. False where it
+// cannot follow.
+bool CatchUp(SequenceSampling& sequence, std::span<const int32_t> output);
 
 // Semantics: what the sequence's constraint forbids becomes -infinity, for logprobs too; logprobs
 // as params->logprobs_mode says; ProcessLogits, where a constraint that leaves only end tokens
@@ -82,9 +87,6 @@ class Sampler {
     std::vector<uint32_t> mask;
     DrawScratch draw;
   };
-  // Shows the matcher the output that it has not seen. False, with job.error, where it cannot
-  // follow.
-  static bool CatchUp(SampleJob& job);
   // Chooses the largest logit without a mask, if the matcher takes it.
   static bool TakesLargest(SampleJob& job);
   // What `job` draws from: its logits but for those that its constraint forbids. `mask` is left as

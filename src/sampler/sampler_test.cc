@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/block_maxima.h"
 #include "sampler/philox.h"
 
 namespace sluice {
@@ -29,14 +30,33 @@ class Row {
     tokens_.insert(tokens_.end(), output.begin(), output.end());
   }
 
+  // With the maxima of the logits' blocks and, where no matcher changes on the way, without, which
+  // must make no difference.
   SampleJob Sample(const SamplingParams& params, uint64_t seed = 0,
-                   std::vector<int32_t> end_tokens = {}) {
+                   const std::vector<int32_t>& end_tokens = {}) {
+    std::vector<float> maxima(static_cast<size_t>(kernels::NumMaxima(std::ssize(logits_))));
+    kernels::FindMaxima(logits_.data(), 0, 1, std::ssize(logits_), {maxima.data(), 0});
+    const bool is_free = matcher_ == nullptr;
+    const SampleJob job = Sample(params, seed, end_tokens, maxima);
+    if (is_free) {
+      const SampleJob other = Sample(params, seed, end_tokens, {});
+      EXPECT_EQ(job.token, other.token);
+      EXPECT_EQ(job.error, other.error);
+      EXPECT_EQ(job.is_request_error, other.is_request_error);
+      EXPECT_EQ(job.logprobs.top, other.logprobs.top);
+    }
+    return job;
+  }
+
+  SampleJob Sample(const SamplingParams& params, uint64_t seed, std::vector<int32_t> end_tokens,
+                   std::span<const float> maxima) {
     SequenceSampling sequence;
     sequence.params = &params;
     sequence.seed = seed;
     sequence.end_tokens = std::move(end_tokens);
     sequence.matcher = std::exchange(matcher_, nullptr);
     SampleJob job{logits_, &sequence, {tokens_, num_prompt_}, -1, {}, {}};
+    job.maxima = maxima;
     sampler_.Sample(pool_, {&job, 1});
     job.sequence = nullptr;
     return job;
@@ -198,6 +218,37 @@ TEST(Sampler, FollowsTheCutsInTheirOrder) {
           SCOPED_TRACE(testing::Message()
                        << temperature << " " << top_p << " " << top_k << " " << min_p);
           ExpectFollows(Row(logits).Count(params, 2000), PlainProbabilities(logits, params), 2000);
+        }
+      }
+    }
+  }
+}
+
+// Row::Sample compares.
+TEST(Sampler, MaximaOfBlocksMakeNoDifference) {
+  for (const float spread : {0.0f, 0.4f, 3.0f, 40.0f}) {
+    std::vector<float> logits = RandomLogits(20011, 11, spread);
+    for (size_t i = 0; i < logits.size(); i += 2) logits[i] = std::round(logits[i] * 4) / 4;
+    std::fill_n(logits.begin() + 640, 130, -std::numeric_limits<float>::infinity());
+    Row row(logits);
+    for (const double top_p : {1.0, 0.95, 0.2}) {
+      for (const int64_t top_k : {0, 1, 40, 300, 700, 15000}) {
+        for (const double min_p : {0.0, 0.1}) {
+          SamplingParams params;
+          params.temperature = 0.8;
+          params.top_p = top_p;
+          params.top_k = top_k;
+          params.min_p = min_p;
+          SCOPED_TRACE(testing::Message()
+                       << spread << " " << top_p << " " << top_k << " " << min_p);
+          SamplingParams with_weights = params;
+          with_weights.logprobs = 0;
+          with_weights.logprobs_mode = LogprobsMode::kProcessedLogits;
+          for (uint64_t seed = 0; seed < 3; ++seed) {
+            const int32_t token = row.Sample(params, seed).token;
+            EXPECT_GE(token, 0);
+            EXPECT_EQ(token, row.Sample(with_weights, seed).token);
+          }
         }
       }
     }

@@ -15,6 +15,15 @@ namespace sluice {
 // off). With kRawLogits and kProcessedLogits those logits themselves are returned.
 enum class LogprobsMode { kRawLogprobs, kProcessedLogprobs, kRawLogits, kProcessedLogits };
 
+// Of the logits as they are, not of those that the token was drawn from.
+constexpr bool IsRaw(LogprobsMode mode) {
+  return mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kRawLogits;
+}
+// Logprobs, not logits.
+constexpr bool IsNormalized(LogprobsMode mode) {
+  return mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kProcessedLogprobs;
+}
+
 // A temperature above 0 but below this counts as this, as in vLLM: divided by a smaller one, logits
 // leave the range of float.
 inline constexpr double kSmallestTemperature = 0.01;

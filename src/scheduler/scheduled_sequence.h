@@ -24,9 +24,9 @@ using SequenceHook =
     boost::intrusive::set_member_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
 // The owner sets the first part and calls Scheduler::Add; afterwards it may append to `tokens` (one
-// sampled token at a time), set `proposed` and clear `wants_all_rows`, everything else belongs to
-// the scheduler. Ownership: the owner keeps it alive until Scheduler::Remove. Neither copied nor
-// moved.
+// sampled token at a time), set `proposed` and `num_drawn`, and clear `wants_all_rows`, everything
+// else belongs to the scheduler. Ownership: the owner keeps it alive until Scheduler::Remove.
+// Neither copied nor moved.
 struct ScheduledSequence : FollowerHook {
   ScheduledSequence() = default;
   ScheduledSequence(const ScheduledSequence&) = delete;
@@ -46,6 +46,9 @@ struct ScheduledSequence : FollowerHook {
   // What may follow `tokens`: the next step verifies as much of it as there is room for. It ends
   // before max_total_tokens.
   std::vector<int32_t> proposed;
+  // Tokens behind `tokens` that steps in flight draw and that may be computed before they are known
+  // here.
+  int64_t num_drawn = 0;
   // A sequence with the same prompt that was added before: this one waits until it has computed the
   // prompt, to find it in the prefix cache. Null: none. The scheduler sets it, too, where a prompt
   // that is being computed begins alike.
@@ -54,6 +57,7 @@ struct ScheduledSequence : FollowerHook {
   // Set by the scheduler.
   enum class State { kNew, kWaiting, kRunning } state = State::kNew;
   int64_t num_computed = 0;  // leading tokens whose KV is in `blocks`, as far as needed
+  int64_t num_begun = 0;     // likewise once the steps in flight are done
   BlockTables blocks;
   PrefixCursor cursor;
   PrefixLookup lookup;        // while it waits
@@ -74,6 +78,10 @@ struct ScheduledSequence : FollowerHook {
   int64_t planned = 0;
   size_t slice = 0;
   ScheduledSequence* next_prefill = nullptr;
+
+  // Tokens that may be computed.
+  int64_t length() const { return static_cast<int64_t>(tokens.size()) + num_drawn; }
+  bool is_in_flight() const { return num_begun > num_computed; }
 };
 
 }  // namespace sluice

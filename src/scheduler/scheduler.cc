@@ -7,11 +7,18 @@
 #include "base/check.h"
 
 namespace sluice {
+namespace {
+
+int64_t MostTokensInFlight(const SchedulerLimits& limits) {
+  return limits.steps_in_flight * limits.max_num_batched_tokens;
+}
+
+}  // namespace
 
 int64_t MostBlocks(const SchedulerLimits& limits, int64_t tokens) {
   int64_t blocks = 0;
   for (const AttentionSpan& group : limits.groups)
-    blocks += MostBlocks(group, tokens, limits.max_num_batched_tokens, limits.block_size);
+    blocks += MostBlocks(group, tokens, MostTokensInFlight(limits), limits.block_size);
   return blocks;
 }
 
@@ -28,7 +35,7 @@ constexpr int64_t kNoQuantum = int64_t{1} << 40;
 
 // Whether more tokens than the one that decodes are to be computed.
 bool IsPrefill(const ScheduledSequence& sequence) {
-  return sequence.num_computed < static_cast<int64_t>(sequence.tokens.size()) - 1;
+  return sequence.num_begun < sequence.length() - 1;
 }
 
 void AppendPrefill(ScheduledSequence& sequence) {
@@ -50,11 +57,12 @@ Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex
   CHECK_GT(limits.max_num_seqs, 0);
   CHECK_GE(limits.max_num_batched_tokens, limits.max_num_seqs);
   CHECK_GT(limits.max_prompt_logit_rows, 0);
+  CHECK(limits.num_stages >= 1 && limits.steps_in_flight >= limits.num_stages);
   CHECK(!limits.groups.empty() && limits.groups[0].sees_all());
   constexpr int64_t kAnyLength = int64_t{1} << 40;
   for (const AttentionSpan& group : limits.groups) {
     most_blocks_.push_back(
-        MostBlocks(group, kAnyLength, limits.max_num_batched_tokens, limits.block_size));
+        MostBlocks(group, kAnyLength, MostTokensInFlight(limits), limits.block_size));
   }
   const size_t places = static_cast<size_t>(limits.max_num_seqs);
   running_.reserve(places);
@@ -192,6 +200,8 @@ const StepPlan& Scheduler::Plan() {
   PlanDecodes(budget);
   PlanShares(budget);
   PlanProposed(budget);
+  for (const PlannedSlice& slice : plan_.slices)
+    slice.sequence->num_begun += slice.num_tokens - slice.num_proposed;
   return plan_;
 }
 
@@ -234,19 +244,28 @@ void Scheduler::GiveWay() {
   plan_.num_preempted_for_others = 1;
 }
 
+int64_t Scheduler::MostDecodes() const {
+  const auto num_decodes = static_cast<int64_t>(
+      std::ranges::count_if(running_, [](const auto* sequence) { return !IsPrefill(*sequence); }));
+  return (num_decodes + limits_.num_stages - 1) / limits_.num_stages;
+}
+
 void Scheduler::PlanDecodes(Budget& budget) {
   // The blocks of all are taken before slices are planned, so that no victim has a slice.
   for (size_t i = 0; i < running_.size();) {
-    if (TakeMissing(*running_[i], static_cast<int64_t>(running_[i]->tokens.size()))) {
+    if (TakeMissing(*running_[i], running_[i]->length())) {
       ++i;
       continue;
     }
     Preempt(*PickVictim(nullptr));
     i = 0;  // the list has changed
   }
+  int64_t most = MostDecodes();
   for (ScheduledSequence* sequence : running_) {
     sequence->planned = 0;
-    if (!IsPrefill(*sequence)) PlanTokens(*sequence, 1, budget);
+    if (IsPrefill(*sequence) || sequence->num_begun == sequence->length() || most == 0) continue;
+    PlanTokens(*sequence, 1, budget);
+    --most;
   }
 }
 
@@ -295,13 +314,13 @@ void Scheduler::PlanShares(Budget& budget) {
 
 bool Scheduler::PlanPrefill(Share& share, Budget& budget) {
   ScheduledSequence& sequence = *share.first_prefill;
-  const int64_t computed = sequence.num_computed + sequence.planned;
+  const int64_t computed = sequence.num_begun + sequence.planned;
   const int64_t chunk = Chunk(sequence, computed, budget);
   if (chunk > 0) {
     PlanTokens(sequence, chunk, budget);
     shares_.Charge(share, chunk);
   }
-  if (chunk > 0 && computed + chunk < static_cast<int64_t>(sequence.tokens.size())) return false;
+  if (chunk > 0 && computed + chunk < sequence.length()) return false;
   share.first_prefill = sequence.next_prefill;
   if (share.first_prefill == nullptr) share.last_prefill = nullptr;
   return true;
@@ -309,7 +328,7 @@ bool Scheduler::PlanPrefill(Share& share, Budget& budget) {
 
 int64_t Scheduler::Chunk(const ScheduledSequence& sequence, int64_t computed,
                          const Budget& budget) const {
-  const int64_t remaining = static_cast<int64_t>(sequence.tokens.size()) - computed;
+  const int64_t remaining = sequence.length() - computed;
   const int64_t most = std::min({remaining, budget.tokens, budget.share_tokens});
   // Where a step has room for all rows of its tokens, they do not divide a prompt.
   const bool may_divide = limits_.max_prompt_logit_rows < limits_.max_num_batched_tokens;
@@ -326,13 +345,15 @@ void Scheduler::PlanTokens(ScheduledSequence& sequence, int64_t num_tokens, Budg
   const bool all_rows = sequence.wants_all_rows;
   if (sequence.planned == 0) {
     sequence.slice = plan_.slices.size();
-    plan_.slices.push_back({&sequence, sequence.num_computed, 0, false, all_rows});
+    plan_.slices.push_back({.sequence = &sequence,
+                            .first = sequence.num_begun,
+                            .all_rows = all_rows,
+                            .num_preemptions = sequence.num_preemptions});
   }
   sequence.planned += num_tokens;
   PlannedSlice& slice = plan_.slices[sequence.slice];
   slice.num_tokens = sequence.planned;
-  slice.samples =
-      sequence.num_computed + sequence.planned == static_cast<int64_t>(sequence.tokens.size());
+  slice.samples = sequence.num_begun + sequence.planned == sequence.length();
   plan_.num_tokens += num_tokens;
   plan_.num_logit_rows += all_rows ? num_tokens : slice.samples;
   budget.tokens -= num_tokens;
@@ -403,7 +424,7 @@ ScheduledSequence* Scheduler::PickVictim(const Share* share) const {
 void Scheduler::Preempt(ScheduledSequence& victim) {
   running_.erase(std::find(running_.begin(), running_.end(), &victim));
   victim.blocks.Clear();
-  victim.num_computed = 0;
+  victim.num_computed = victim.num_begun = victim.num_drawn = 0;
   victim.cursor = {};
   --victim.share->num_running;
   ++victim.num_preemptions;
@@ -450,7 +471,7 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
              found.blocks);
     sequence.lookup = {};
   }
-  sequence.num_computed = computed;
+  sequence.num_computed = sequence.num_begun = computed;
   CHECK(TakeMissing(sequence, num_tokens));
   if (!sequence.admitted_before) {
     sequence.admitted_before = true;
@@ -470,16 +491,29 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   return true;
 }
 
+bool Scheduler::IsWanted(const PlannedSlice& slice) {
+  return slice.sequence->state == ScheduledSequence::State::kRunning &&
+         slice.sequence->num_preemptions == slice.num_preemptions;
+}
+
+void Scheduler::Commit(const PlannedSlice& slice) {
+  if (IsWanted(slice)) Advance(*slice.sequence, slice.num_tokens - slice.num_proposed);
+}
+
 void Scheduler::Commit() {
-  for (const PlannedSlice& slice : plan_.slices)
-    Advance(*slice.sequence, slice.num_tokens - slice.num_proposed);
+  for (const PlannedSlice& slice : plan_.slices) Commit(slice);
+}
+
+void Scheduler::AcceptProposed(ScheduledSequence& sequence) {
+  ++sequence.num_begun;
+  Advance(sequence, 1);
 }
 
 void Scheduler::Advance(ScheduledSequence& sequence, int64_t num_tokens) {
   const auto length = static_cast<size_t>(limits_.block_size);
   const std::span<const int32_t> tokens = sequence.tokens;
   sequence.num_computed += num_tokens;
-  CHECK_LE(sequence.num_computed, static_cast<int64_t>(tokens.size()));
+  CHECK_LE(sequence.num_computed, std::min(sequence.num_begun, std::ssize(tokens)));
   while (index_ != nullptr &&
          (sequence.cursor.num_blocks + 1) * limits_.block_size <= sequence.num_computed) {
     index_->Insert(tokens.subspan(static_cast<size_t>(sequence.cursor.num_blocks) * length, length),

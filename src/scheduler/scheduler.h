@@ -32,6 +32,10 @@ struct SchedulerLimits {
   int64_t max_prompt_logit_rows = 0;
   // Proposed tokens that a step verifies at most.
   int64_t max_proposed_tokens = 0;
+  // Steps that are planned before the first of them is committed, and stages that compute one each:
+  // decodes are divided among so many steps, so that no stage waits.
+  int64_t steps_in_flight = 1;
+  int64_t num_stages = 1;
   bool chunked_prefill = false;
   // Most tokens of one prompt in a step; 0: no such limit.
   int64_t long_prefill_token_threshold = 0;
@@ -61,6 +65,7 @@ struct PlannedSlice {
   // The last tokens are the first of the sequence's `proposed`: the logits of their rows and of the
   // one before them are wanted.
   int64_t num_proposed = 0;
+  int64_t num_preemptions = 0;  // of the sequence when this was planned
 };
 
 struct StepPlan {
@@ -93,6 +98,8 @@ struct StepPlan {
 //      former at once, so that a prefill never runs out of blocks.
 //   3. Proposed tokens of sequences that decode get what is left of budget and blocks: they delay
 //     nothing, and nothing is preempted for them.
+// A sequence gets what it has tokens for beyond those of the steps in flight: the next chunk of a
+// prompt, but no token behind one that is not known.
 // Under the other policies all sequences are of one share. Decoded tokens are charged while anybody
 // waits for tokens: who is alone runs up no debt.
 // Thread safety: used by the engine's thread only. Ownership: refers to pool, index and sequences;
@@ -109,21 +116,30 @@ class Scheduler {
   // Likewise for any number, in time linear in those and in the running ones, but for a logarithm.
   void Remove(std::span<ScheduledSequence* const> sequences);
 
-  // Plans the next step. The plan is valid until the next call; it does not change when sequences
-  // are removed.
+  // Plans the next step, which is in flight from then on. The plan is valid until the next call; it
+  // does not change when sequences are removed. Steps are computed in the order of their plans:
+  // blocks that are released meanwhile may be planned with again.
   const StepPlan& Plan();
-  // To be called when the planned step was computed and its tokens' KV is in the blocks: before
-  // sampled tokens are appended and before any Remove. Not called for a step that failed.
-  // Proposed tokens do not count as computed.
+  // To be called when a step was computed and its tokens' KV is in the blocks, for each of its
+  // slices: in the order of the plans, before sampled tokens are appended and before any Remove.
+  // Not called for a step that failed. Proposed tokens do not count as computed.
+  void Commit(const PlannedSlice& slice);
+  // Of the step that was planned last.
   void Commit();
+  // Whether what a step computes of the slice is still wanted: the sequence has neither been
+  // removed nor preempted since. REQUIRES: it still exists.
+  static bool IsWanted(const PlannedSlice& slice);
   // To be called after Commit when a sequence's next proposed token was sampled indeed, and was
   // appended: its KV is in the blocks.
-  void AcceptProposed(ScheduledSequence& sequence) { Advance(sequence, 1); }
+  void AcceptProposed(ScheduledSequence& sequence);
 
   bool has_work() const { return !running_.empty() || num_waiting_ > 0; }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   int64_t num_waiting() const { return num_waiting_; }
   std::span<ScheduledSequence* const> running() const { return running_; }
+  // Of the running sequences that decode, the next step takes no more: the first that may be
+  // computed.
+  int64_t MostDecodes() const;
   // Calls `visit` with the waiting sequences that may be admitted, which do not wait for a leader.
   template <typename Visit>
   void ForEachWaiting(const Visit& visit) const {

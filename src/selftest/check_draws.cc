@@ -92,7 +92,7 @@ void CheckDraw(CaseMemory& memory, Comparison& comparison, const Draws& draws) {
   const auto rows = static_cast<int64_t>(draws.tokens.size());
   int32_t* tokens = memory.Out<int32_t>(rows);
   auto* errors = memory.Out<kernels::DrawError>(rows);
-  memory.Launch(&device::DeviceKernels::sample_rows, {memory.In(draws.logits), rows, draws.cols,
+  memory.Launch(&device::DeviceKernels::sample_rows, {memory.InOut(draws.logits), rows, draws.cols,
                                                       memory.In(draws.settings), tokens, errors});
   const auto got = memory.Read(tokens, rows);
   const auto got_errors = memory.Read(errors, rows);
@@ -177,6 +177,7 @@ void CheckDraws(CheckRun& run) {
   }
   add("2 x 9000, the largest", GreedyDraws());
   add("4 x 3, NaN and infinities", ImpossibleDraws());
+  CheckDrawExtras(run);
 }
 
 }  // namespace sluice::selftest

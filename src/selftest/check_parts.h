@@ -24,6 +24,7 @@ std::vector<checks::CheckPart> CheckParts(const DemoModel& model);
 
 void CheckMemory(checks::CheckRun& run);
 void CheckDraws(checks::CheckRun& run);
+void CheckDrawExtras(checks::CheckRun& run);  // of CheckDraws
 void CheckModels(checks::CheckRun& run, const DemoModel& model);
 
 }  // namespace sluice::selftest

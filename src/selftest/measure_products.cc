@@ -39,13 +39,15 @@ void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredSha
       is_skinny ? run.CopiesBeyondCache(MeasuredProduct::WeightBytes(format, shape.n, shape.k)) : 1;
   const MeasuredProduct product(run.device(), memory, products, format, m, shape.n, shape.k,
                                 copies);
-  const std::string text = fmt::format("{} x {} x {}, {}", m, shape.n, shape.k, format.name);
-  if (memory.ok() && !is_skinny) {
-    if (const Status tuned = products.Tune(run.device().stream(), product.args(0)); !tuned) {
+  std::string text = fmt::format("{} x {} x {}, {}", m, shape.n, shape.k, format.name);
+  if (memory.ok()) {
+    if (const Status tuned = products.Tune(run.device().stream(), product.all()); !tuned) {
       run.Skip(shape.name, text, tuned.error().message);
       return;
     }
   }
+  // As a model's start chooses it.
+  text += fmt::format(", by {}", NameOf(products.Choose(product.args(0))));
   // Codes without inputs of their own kind are multiplied as BF16.
   const double peak = format.e4m3_inputs   ? run.limits().fp8_teraflops
                       : format.nvf4_inputs ? run.limits().nvf4_teraflops
@@ -67,7 +69,7 @@ void MeasureSkinnyProducts(MeasureRun& run) {
   for (const WeightFormat& format : WeightFormats()) {
     if (!IsMeasured(run.device(), format)) continue;
     for (const MeasuredShape& shape : kLlama70Layers) {
-      for (const int64_t m : {1, 8, 16, 64}) {
+      for (const int64_t m : {1, 8, 16, 32, 64}) {
         if (!run.lost()) MeasureProduct(run, *products, shape, format, m, /*is_skinny=*/true);
       }
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/cuda/checks/checked_device.h"
@@ -28,6 +29,7 @@ class MeasuredProduct {
   const device::LinearArgs& args(int64_t turn) const {
     return args_[static_cast<size_t>(turn) % args_.size()];
   }
+  std::span<const device::LinearArgs> all() const { return args_; }
   static double WeightBytes(const checks::WeightFormat& format, int64_t n, int64_t k);
   // Of weights, inputs and results.
   double bytes() const { return bytes_; }

@@ -7,6 +7,7 @@
 #include "device/device_pool.h"
 #include "kernels/sampling.h"
 #include "models/device/device_model.h"
+#include "models/workspace.h"
 
 namespace sluice::selftest {
 
@@ -18,13 +19,6 @@ int64_t BlocksOf(const ModelOptions& options) {
   return (options.max_context + options.block_size - 1) / options.block_size * options.max_slices;
 }
 
-kernels::KvLayout LayoutOf(const ModelConfig& config, const ModelOptions& options) {
-  return {.num_kv_heads = static_cast<int>(config.num_key_value_heads),
-          .head_dim = static_cast<int>(config.head_dim),
-          .block_size = options.block_size,
-          .type = options.kv_type};
-}
-
 class CpuModel final : public LoadedModel {
  public:
   CpuModel(ThreadPool& pool, const ModelOptions& options) : LoadedModel(pool, options) {}
@@ -32,8 +26,9 @@ class CpuModel final : public LoadedModel {
   Status Open(ThreadPool& pool, const std::filesystem::path& folder, const ModelOptions& options) {
     ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(folder));
     ASSIGN_OR_RETURN(model_, LoadModel(pool, folder, config, options));
-    ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(LayoutOf(config, options),
-                                                      config.num_hidden_layers, BlocksOf(options)));
+    ASSIGN_OR_RETURN(KvCache cache,
+                     KvCache::Allocate(KvLayoutOf(config.spec, options),
+                                       KvGroups::Uniform(config.spec), BlocksOf(options)));
     cache_ = std::make_unique<KvCache>(std::move(cache));
     return {};
   }
@@ -48,7 +43,7 @@ class OnDevice final : public LoadedModel {
               const ModelOptions& options) {
     ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(folder));
     ASSIGN_OR_RETURN(const ModelMemory memory, PlanDeviceModel(config, options, device.info()));
-    const kernels::KvLayout layout = LayoutOf(config, options);
+    const kernels::KvLayout layout = KvLayoutOf(config.spec, options);
     const KvGroups groups = KvGroups::Uniform(config.num_hidden_layers);
     const int64_t kv_bytes =
         KvCache::BytesPerBlock(layout, config.num_hidden_layers) * BlocksOf(options);

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/emulator.h"
 #include "selftest/check_parts.h"
 #include "selftest/measure_run.h"
@@ -39,10 +40,74 @@ void ExpectPassed(CheckExtent extent, size_t rows) {
     EXPECT_EQ(digests[i], digests[rows + i]) << "the order of the threads shows";
 }
 TEST(Checks, PassOnTheEmulator) {
-  ExpectPassed(CheckExtent::kQuick, 16);
+  ExpectPassed(CheckExtent::kQuick, 18);
 }
 TEST(Checks, HeavyPassOnTheEmulator) {
-  ExpectPassed(CheckExtent::kSlow, 2);
+  ExpectPassed(CheckExtent::kSlow, 3);
+}
+
+// Warps and lanes in any order.
+TEST(Checks, OfDrawsPassInSeededOrders) {
+  auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+  ASSERT_TRUE(device);
+  std::vector<uint64_t> forward;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    emulator::SetOrder(seed == 0 ? emulator::Order::kForward : emulator::Order::kSeeded, seed);
+    CheckRun run(*device, {}, CheckExtent::kSome);
+    CheckDraws(run);
+    std::vector<uint64_t> digests;
+    for (const CheckRow& row : run.rows()) {
+      EXPECT_TRUE(row.passed) << row.name << " " << row.shape << ": " << row.message;
+      digests.push_back(row.digest);
+    }
+    if (seed == 0) forward = digests;
+    EXPECT_EQ(digests, forward) << "the order of the threads shows";
+  }
+  emulator::SetOrder(emulator::Order::kForward);
+}
+
+// Draws in which one thing is wrong.
+using Spoil = void (*)(kernels::DrawExtras&);
+constexpr Spoil kSpoils[] = {
+    [](kernels::DrawExtras& extras) { extras.num_biases -= extras.num_biases > 0; },
+    [](kernels::DrawExtras& extras) { extras.num_counts -= extras.num_counts > 0; },
+    [](kernels::DrawExtras& extras) { extras.repetition = 1; },
+    [](kernels::DrawExtras& extras) { extras.frequency = 0; },
+    [](kernels::DrawExtras& extras) { extras.presence = 0; },
+    [](kernels::DrawExtras& extras) { extras.draw_mask = extras.mask; },
+    [](kernels::DrawExtras& extras) { extras.mask = -1; },
+    [](kernels::DrawExtras& extras) { extras.mask = extras.draw_mask; },
+    [](kernels::DrawExtras& extras) { extras.is_changed = 0; },
+    [](kernels::DrawExtras& extras) { extras.num_top -= extras.num_top > 0; },
+    [](kernels::DrawExtras& extras) {
+      if (extras.logprobs == kernels::LogprobsOf::kDrawn)
+        extras.logprobs = kernels::LogprobsOf::kRaw;
+    },
+    [](kernels::DrawExtras& extras) {
+      if (extras.logprobs == kernels::LogprobsOf::kRaw)
+        extras.logprobs = kernels::LogprobsOf::kDrawn;
+    }};
+Spoil spoil = nullptr;
+
+void SampleSpoiled(const StreamHandle& stream, const device::SampleRowsArgs& args) {
+  // The emulator's memory is the host's.
+  auto* const extras = const_cast<kernels::DrawExtras*>(args.extras);
+  for (int64_t i = 0; extras != nullptr && i < args.rows; ++i) spoil(extras[i]);
+  emulated::LaunchSampleRows(stream, args);
+}
+
+TEST(Checks, FindWrongDraws) {
+  auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+  ASSERT_TRUE(device);
+  device::DeviceKernels kernels = device->kernels();
+  kernels.sample_rows = SampleSpoiled;
+  device->ReplaceKernels(kernels);
+  for (size_t i = 0; i < std::size(kSpoils); ++i) {
+    spoil = kSpoils[i];
+    CheckRun run(*device, {}, CheckExtent::kSome);
+    CheckDrawExtras(run);
+    EXPECT_FALSE(run.passed()) << "number " << i;
+  }
 }
 
 TEST(Checks, HaveEveryPartOnce) {
@@ -69,7 +134,7 @@ TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
     if (row.Find("kernel")->as_string() == "library's product") continue;  // there is none
     EXPECT_EQ(row.Find("message")->as_string(), "") << row.Find("shape")->as_string();
   }
-  EXPECT_EQ(rows["skinny"], 7 * 4 * 4);
+  EXPECT_EQ(rows["skinny"], 7 * 4 * 5);
   EXPECT_EQ(rows["large"], 7 * 4 * 2);
   EXPECT_EQ(rows["decode"], 2 * 7);
   EXPECT_EQ(rows["prefill"], 2 * 4);

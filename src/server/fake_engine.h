@@ -74,7 +74,7 @@ class FakeEngine : public Engine {
   const EngineInfo& info() const override { return info_; }
 
   Result<RequestHandle> Submit(Request request) override {
-    if (shutting_down_ && !request.continues_answer)
+    if (shutting_down_ && !request.was_accepted)
       return Fail(ErrorCode::kUnavailable, "the engine is shutting down");
     Running running;
     running.script = script(request);

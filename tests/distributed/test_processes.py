@@ -1,10 +1,12 @@
 """Ranks as processes on one machine: equal answers, and what happens when one is lost or unlike."""
 import contextlib
+import json
 import os
 import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -23,7 +25,7 @@ from ranks import (
     stop_and_tell,
 )
 
-from serving import ABACUS, DATA, command, serving, wait_until
+from serving import ABACUS, DATA, ROOT, command, serving, wait_until
 
 CHECKPOINTS = DATA / "checkpoints"
 # Prompts are tokens here: whose words they are is no matter.
@@ -63,6 +65,47 @@ def test_answers_are_equal_bit_by_bit(folder):
             assert answers(server, prompts) == expected, cut
 
 
+def test_models_that_pool_are_equal_bit_by_bit():
+    def vectors(*flags):
+        with serving(CHECKPOINTS / "qwen3-bf16", "--runner", "pooling", "--max-model-len", 128, *flags) as server:
+            status, answer = server.post("/v1/embeddings", {"model": "m", "input": ["one", "two beads", "the third text"]})
+            assert status == 200, answer
+            return [entry["embedding"] for entry in answer["data"]]
+
+    expected = vectors()
+    for cut in (["-tp", 2], ["-tp", 2, "-pp", 2]):
+        assert vectors(*cut, *MPI) == expected
+    assert "an encoder is computed by one rank" in refused(CHECKPOINTS / "tiny-bert", "-tp", 2, *MPI)
+
+
+def test_adapters_are_loaded_on_all_ranks(tmp_path):
+    adapters = DATA / "adapters"
+    flags = (CHECKPOINTS / "qwen3-bf16", "--max-model-len", 256, "--enable-lora", "--max-cpu-loras", 2, "--lora-modules", "a=%s" % (adapters / "qwen3-linear"))
+
+    def ask(server, model):
+        status, answer = server.post("/v1/completions", {"model": model, "prompt": list(range(5, 60)), "max_tokens": 12, "temperature": 0, "logprobs": 2,
+                                                         "ignore_eos": True, "return_tokens_as_token_ids": True})
+        assert status == 200, answer
+        return answer["choices"][0]["logprobs"]
+
+    def load(server, name, path):
+        return server.request("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(path)})
+
+    runtime = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+    with serving(*flags, env=runtime) as server:
+        assert load(server, "b", adapters / "qwen3-stabilized")[0] == 200
+        expected = [ask(server, model) for model in ("m", "a", "b")]
+    for cut in (["-tp", 2], ["-pp", 2]):
+        with serving(*flags, *cut, *MPI, env=runtime) as server:
+            assert load(server, "b", adapters / "qwen3-stabilized")[0] == 200
+            assert [ask(server, model) for model in ("m", "a", "b")] == expected
+            status, _, text = load(server, "c", adapters / "llama-vocabulary")
+            assert status == 400 and b"another base" in text
+            assert server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "a"})[0] == 200
+            assert server.post("/v1/completions", {"model": "a", "prompt": "x"})[0] == 404
+            assert ask(server, "b") == expected[2]
+
+
 def test_mpirun_of_the_user_is_recognised(abacus_answers):
     with serving_under("mpirun", "--oversubscribe", "-n", "2") as server:
         assert answers(server) == abacus_answers
@@ -80,12 +123,12 @@ def abacus_answers():
 
 
 @contextlib.contextmanager
-def serving_under(*launcher):
+def serving_under(*launcher, model=ABACUS, flags=()):
     import serving as helpers
     plain = helpers.command
     helpers.command = lambda *words, **kw: [*launcher, *plain(*words, **kw)]
     try:
-        with serving(ABACUS, "-tp", 2, env=AS_ROOT) as server:
+        with serving(model, *flags, "-tp", 2, env=AS_ROOT) as server:
             yield server
     finally:
         helpers.command = plain
@@ -174,6 +217,90 @@ def test_missing_mpi_is_refused(tmp_path):
     assert "install Open MPI" in refused(ABACUS, "-tp", 2, *MPI, code=3, env={"PATH": str(tmp_path)})
     assert "SLUICE" not in refused(ABACUS, "-tp", 2, *MPI, env={"SLUICE_MPI_PLUGIN": str(tmp_path / "none.so")})
     assert "there is no MPI plugin" in refused(ABACUS, "-tp", 2, *MPI, env={"SLUICE_MPI_PLUGIN": str(tmp_path / "none.so")})
+
+
+def write_llama(folder):
+    """A checkpoint of some 80 MB: numbers of either sign, small enough to compute with. Its bytes."""
+    config = json.loads((CHECKPOINTS / "llama-bf16" / "config.json").read_text())
+    hidden, wide, words, layers, heads, head = 512, 2048, 16384, 6, 8, 64
+    config.update(hidden_size=hidden, intermediate_size=wide, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=4,
+                  head_dim=head, tie_word_embeddings=False)
+    config["vocab_size"] = words
+    shapes = {"model.embed_tokens.weight": [words, hidden], "lm_head.weight": [words, hidden], "model.norm.weight": [hidden]}
+    for layer in range(layers):
+        of_layer = {"self_attn.q_proj": [heads * head, hidden], "self_attn.k_proj": [4 * head, hidden], "self_attn.v_proj": [4 * head, hidden],
+                    "self_attn.o_proj": [hidden, heads * head], "mlp.gate_proj": [wide, hidden], "mlp.up_proj": [wide, hidden],
+                    "mlp.down_proj": [hidden, wide], "input_layernorm": [hidden], "post_attention_layernorm": [hidden]}
+        shapes.update({"model.layers.%d.%s.weight" % (layer, name): shape for name, shape in of_layer.items()})
+    head_text, end = {}, 0
+    for name, shape in shapes.items():
+        size = 2 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+        head_text[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(head_text).encode()
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        mask, base = int.from_bytes(b"\x7f\x80" * 4096, "little"), int.from_bytes(b"\x00\x3c" * 4096, "little")
+        for left in range(end, 0, -8192):
+            block = (int.from_bytes(os.urandom(8192), "little") & mask | base).to_bytes(8192, "little")
+            file.write(block[:min(left, 8192)])
+        file.flush()
+        os.fsync(file.fileno())
+    (folder / "config.json").write_text(json.dumps(config))
+    return end
+
+
+def test_a_rank_reads_its_rows_alone(tmp_path):
+    """From the disk, as /proc says, of files that are in no cache, one of its own for each rank, at the same path: its half, and what
+    the system reads ahead."""
+    folders = [tmp_path / str(rank) for rank in range(2)]
+    folders[0].mkdir()
+    size = write_llama(folders[0])
+    shutil.copytree(*folders)
+    (tmp_path / "model").mkdir()
+
+    def forget():
+        for folder in folders:
+            descriptor = os.open(folder / "model.safetensors", os.O_RDONLY)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+    def read_by(pid):
+        lines = open("/proc/%d/io" % pid).read().splitlines()
+        return int(next(line for line in lines if line.startswith("read_bytes")).split()[1])
+
+    flags = ("--tokenizer", CHECKPOINTS / "llama-bf16", "--max-model-len", 64, "--kv-cache-memory-bytes", "16M", "--threads", 1)
+    forget()
+    with serving(folders[0], *flags) as server:
+        alone = read_by(server.process.pid)
+    if alone < size:
+        pytest.skip("the file system does not count what is read: %d of %d bytes" % (alone, size))
+    forget()
+    own_file = ["unshare", "-m", "sh", "-c", 'mount --bind "$0/$OMPI_COMM_WORLD_RANK" "$0/model" && exec "$@"', str(tmp_path)]
+    with serving_under("mpirun", "--oversubscribe", "--bind-to", "none", "-q", "-n", "2", *own_file, model=tmp_path / "model", flags=flags) as server:
+        read = [read_by(pid) for pid in ranks_of(server)]
+    print("a file of %.1f MB; alone %.1f MB, by rank %s MB" % (size / 1e6, alone / 1e6, ["%.1f" % (n / 1e6) for n in read]))
+    assert all(0.49 * size < n < 0.65 * size for n in read), (size, read)
+
+
+def test_shared_memory_that_is_too_small_is_refused():
+    # A namespace of mounts of its own, in which /dev/shm has the 64 KiB of a careless container.
+    small = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh"]
+    said = refused(argv=[*small, *command("serve", ABACUS, "-tp", 2, "--port", 0, *MPI)])
+    assert "/dev/shm has 64 KiB free, and 2 ranks on this machine exchange through 8192 KiB" in said and "--shm-size" in said
+    launched = ["mpirun", "--oversubscribe", "-q", "-n", "2"]
+    said = refused(argv=[*small, *launched, *command("serve", ABACUS, "-tp", 2, "--port", 0)], env=AS_ROOT)
+    assert "/dev/shm has 64 KiB free" in said
+
+
+def test_a_rank_without_memory_is_named():
+    # Each rank has 1.2 GB of weights; the limit of rank 1 is less.
+    words = command("serve", ROOT / "benchmarks" / "llama-3.2-1b-shape", "--load-format", "dummy", "--tokenizer", CHECKPOINTS / "llama-bf16", "-tp", 2,
+                    "--max-model-len", 256, "--kv-cache-memory-bytes", "16M", "--port", 0)
+    small = ["sh", "-c", 'ulimit -d 800000; exec "$@"', "sh"]
+    said = refused(argv=["mpirun", "--oversubscribe", "--bind-to", "none", "-q", "-n", "1", *words, ":", "-n", "1", *small, *words], env=AS_ROOT)
+    assert "rank 1: " in said and "memory" in said
 
 
 def under_mpirun(*commands):

@@ -93,34 +93,41 @@ def test_what_is_fetched_and_how_it_lies(hub, place):
     assert run("list", env=place.env).stdout.count(repository.commit[:12]) == 1
 
 
+@contextlib.contextmanager
+def served_from_the_hub(tmp_path, env, *words):
+    """A server that has told of its download before it was ready."""
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(command("serve", *words, "--host", "127.0.0.1", "--port", free_port(), "--max-model-len", "512"),
+                                   stdout=log, stderr=log, env={**os.environ, **env})
+    try:
+        server = Server(process, int(process.args[process.args.index("--port") + 1]), tmp_path / "log")
+        seen = []
+
+        def ready():
+            assert process.poll() is None, server.log()
+            try:
+                status, text = server.get("/health")
+            except OSError:
+                return False
+            seen.append(json.loads(text))
+            return status == 200
+
+        wait_until(ready, server.log)
+        told = [health for health in seen if "download_bytes" in health]
+        assert told and all(h["status"] == "loading" and h["downloaded_bytes"] <= h["download_bytes"] for h in told), seen
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def test_v14_serve_from_nothing_then_without_the_hub(tmp_path):
     files = folder_files(ABACUS)
     with serving_hub({"acme/abacus": Repository(files)}) as hub:
         place = Place(hub, tmp_path)
         hub.cut_every, hub.bytes_per_second = 2 << 20, 8 << 20
-        with open(tmp_path / "log", "w") as log:
-            process = subprocess.Popen(command("serve", "acme/abacus", "--host", "127.0.0.1", "--port", free_port(), "--max-model-len", "512"),
-                                       stdout=log, stderr=log, env={**os.environ, **place.env, "HF_TOKEN": "good"})
-        try:
-            server = Server(process, int(process.args[process.args.index("--port") + 1]), tmp_path / "log")
-            seen = []
-
-            def ready():
-                assert process.poll() is None, server.log()
-                try:
-                    status, text = server.get("/health")
-                except OSError:
-                    return False
-                seen.append(json.loads(text))
-                return status == 200
-
-            wait_until(ready, server.log)
-            told = [health for health in seen if "download_bytes" in health]
-            assert told and all(h["status"] == "loading" and h["downloaded_bytes"] <= h["download_bytes"] for h in told), seen
+        with served_from_the_hub(tmp_path, {**place.env, "HF_TOKEN": "good"}, "acme/abacus") as server:
             assert server.complete("Tom has 3 apples", model="acme/abacus")["text"]
-        finally:
-            process.terminate()
-            process.wait()
         assert hub.cuts > 0
         tokens = {r[1]: r[4] for r in hub.requests}
         assert tokens == {"hub": "Bearer good", "store": None}, "the token is the hub's alone"
@@ -128,6 +135,25 @@ def test_v14_serve_from_nothing_then_without_the_hub(tmp_path):
         report = run("inspect", "acme/abacus", env=place.env)
         assert report.returncode == 0 and len(hub.requests) == before, report.stderr
         assert run("inspect", "acme/abacus", env={**place.env, "HF_HUB_OFFLINE": "1"}).returncode == 0
+
+
+def test_a_draft_model_is_fetched_as_the_model_is(tmp_path):
+    config = json.dumps({"method": "draft_model", "model": "acme/draft", "num_speculative_tokens": 2})
+    with serving_hub({"acme/draft": Repository(folder_files(ABACUS))}) as hub:
+        place = Place(hub, tmp_path)
+        # What does not go with a draft model is refused before anything is fetched.
+        ended = run("serve", ABACUS, "--port", free_port(), "-tp", 2, "--distributed-executor-backend", "mp",
+                    "--speculative-config", config, env=place.env)
+        assert ended.returncode != 0 and "ranks that are processes" in ended.stderr and not hub.requests, ended.stderr
+        # As is one whose name does not tell the method, before its weights are.
+        unnamed = json.dumps({"model": "acme/draft", "num_speculative_tokens": 2})
+        ended = run("serve", ABACUS, "--port", free_port(), "-tp", 2, "--distributed-executor-backend", "mp",
+                    "--speculative-config", unnamed, env=place.env)
+        assert ended.returncode != 0 and "ranks that are processes" in ended.stderr and not hub.taken("store"), ended.stderr
+        hub.bytes_per_second = 8 << 20
+        with served_from_the_hub(tmp_path, place.env, ABACUS, "--served-model-name", "m", "--speculative-config", config) as server:
+            assert server.complete("Tom has 3 apples")["text"]
+        assert hub.taken("store")
 
 
 def test_shards_of_an_index_and_a_tokenizer_alone(tmp_path):
@@ -272,6 +298,63 @@ def test_a_full_disk_keeps_what_came(hub, place):
     incomplete = place.repository() / "blobs" / (hub.repositories["a/b"].etag(WEIGHTS) + ".incomplete")
     assert incomplete.read_bytes() == hub.repositories["a/b"].files[WEIGHTS][:incomplete.stat().st_size]
     assert same(place.pulled(), hub.repositories["a/b"].files)
+
+
+def marks_of(place):
+    return sorted((place.repository() / "blobs").glob("*.unflushed"))
+
+
+def as_if_the_power_failed(place, damage):
+    """Of what no flush was seen to finish: the machine started anew, and the disk has not got all of it. How many files that were."""
+    marks = marks_of(place)
+    for mark in marks:
+        mark.write_text("0c5e46c2-8dc6-4b71-9b5f-3a4a2c1e7f10")
+        if damage and (blob := mark.with_suffix("")).exists():
+            size = blob.stat().st_size
+            with open(blob, "r+b") as file:
+                file.truncate(size // 2)
+                file.truncate(size)  # with zeros
+    return len(marks)
+
+
+def test_b10_what_the_disk_may_have_lost_is_checked(hub, place):
+    """A pull does not wait for the disk with its last file: the next start does, or computes the digest when the machine was started anew."""
+    files = hub.repositories["a/b"].files
+    folder = place.pulled()
+    assert [mark.stem for mark in marks_of(place)] == [hub.repositories["a/b"].etag(WEIGHTS)], "of the last file alone"
+    offline = {**place.env, "HF_HUB_OFFLINE": "1"}
+    assert run("pull", "a/b", env=offline).returncode == 0 and not marks_of(place)
+
+    (folder / WEIGHTS).resolve().unlink()
+    place.pulled()
+    assert as_if_the_power_failed(place, damage=False) == 1
+    asked = len(hub.taken("store"))
+    result = place.pull()
+    assert result.returncode == 0 and "checking 300000 bytes" in result.stderr and not marks_of(place), result.stderr
+    assert len(hub.taken("store")) == asked, "what is whole is not fetched again"
+    assert "checking" not in place.pull().stderr
+
+    for name in ("a/b", folder):
+        (folder / WEIGHTS).resolve().unlink()
+        place.pulled()
+        assert as_if_the_power_failed(place, damage=True) == 1
+        result = run("complete", name, "-q", "x", env=offline)
+        assert result.returncode not in (0, -signal.SIGBUS) and "is damaged and is removed" in result.stderr, result.stderr
+        asked = len(hub.taken("store"))
+        assert same(place.pulled(), files) and len(hub.taken("store")) == asked + 1, "what was lost is fetched again"
+
+
+def test_b10_marks_in_a_cache_that_cannot_be_written(hub, place):
+    """What is whole is served, each time after a check."""
+    folder = place.pulled()
+    assert as_if_the_power_failed(place, damage=False) == 1
+    mount = "mount --bind %s %s && mount -o remount,ro,bind %s && exec \"$@\"" % ((place.cache,) * 3)
+    words = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "-", *command("pull", "a/b")]
+    for _ in range(2):
+        result = subprocess.run(words, env={**os.environ, **place.env, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True)
+        assert result.returncode == 0 and result.stdout.strip() == str(folder), result.stderr
+        assert "checking 300000 bytes" in result.stderr and "checked again at each start" in result.stderr, result.stderr
+    assert len(marks_of(place)) == 1
 
 
 def test_without_links(hub, place):

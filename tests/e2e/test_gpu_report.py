@@ -82,7 +82,8 @@ def test_gpu_report_runs_goes_on_and_cuts(tmp_path):
     assert parts["selftest"]["status"] == "done" and parts["selftest"]["failed"] == 0
     assert parts["kernel-bench"] == {**parts["kernel-bench"], "status": "skipped", "why": "emulated"}
     assert parts["launch"]["ready_seconds"] > 0
-    assert parts["ladder-16-2"]["completed"] == 2 and parts["ladder-16-2"]["output_tokens_per_second"] > 0
+    assert parts["ladder-16-1"]["completed"] == 1 and parts["ladder-16-1"]["output_tokens_per_second"] > 0
+    assert parts["ladder-16-2"]["window_seconds"] >= 0.2 and parts["ladder-16-2"]["output_tokens_per_second"] > 0
     assert "skipped: emulated" in done.stdout and "output tokens/s" in done.stdout
 
     # One part is run anew, the others are there.

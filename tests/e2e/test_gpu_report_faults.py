@@ -19,10 +19,11 @@ case "$*" in
   version*) echo '{"version": "stand-in"}' ;;
   "selftest --list") for part in $STAND_IN_PARTS; do echo "$part  of the stand-in"; done ;;
   "kernel-bench --list") echo limits ;;
-  *"--part good"*|*"--part limits"*|*"--part bad"*|*"--part absent"*|*"--part half"*)
+  *"--part good"*|*"--part limits"*|*"--part bad"*|*"--part absent"*|*"--part half"*|*"--part library"*)
     while [ "$1" != --part ]; do shift; done; part="$2"
     while [ "$1" != --json ]; do shift; done
     result=pass; [ "$part" = bad ] && result=fail; [ "$part" = absent ] && result=skipped
+    [ "$part" = library ] && result=skipped
     complete=true; case "$part" in half*) complete=false ;; esac
     echo '{"device": {"name": "stand-in"}, "complete": '$complete', "rows": [{"part": "'$part'", "operator": "sum", "kernel": "sum",
            "shape": "1", "result": "'$result'", "message": "off by one", "achieved": null, "limit": 1}]}' >"$2"
@@ -83,7 +84,7 @@ def test_what_crashes_or_hangs_costs_its_own_result_alone(report, tmp_path):
     assert whole["why"] == "crash failed, hang cut, bad failed"
     assert parts["kernel-bench"]["status"] == "done" and parts["launch"]["status"] == "failed"
     table = (tmp_path / "out" / "table.txt").read_text()
-    assert table in output and "1 of 2" in table and "did not start: no GPU" in table
+    assert table in output and "1 of 3" in table and "did not start: no GPU" in table
 
     # What did well is not run again.
     again, _ = report("good crash bad").communicate(timeout=PATIENCE_S)
@@ -196,3 +197,16 @@ def test_a_report_that_is_killed_leaves_its_table_and_nothing_running(report, tm
     while runs(pid_file.read_text().strip()):
         assert time.time() < end, "it still runs"
         time.sleep(0.05)
+
+
+def test_what_nobody_looked_at_does_not_count_as_passed(report, tmp_path):
+    """Without the vendor's library, and where a tool of the run is not there."""
+    process = report("good library", "--run", "selftest")
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    parts = parts_in(tmp_path)
+    assert parts["selftest-good"]["status"] == "done" and parts["selftest-library"]["status"] == "missing"
+    assert parts["selftest"]["status"] == "failed" and parts["selftest"]["why"] == "library missing"
+    assert parts["selftest-racecheck"] == {"status": "missing", "why": "compute-sanitizer is not in PATH"}
+    assert "kernel-bench" not in parts and "launch" not in parts
+    assert "missing: no part's log names it" in output

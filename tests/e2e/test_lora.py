@@ -1,10 +1,12 @@
 """Servers with LoRA adapters against peft in float32 (tests/data/adapters): by name, at run time, by folder, and what is refused."""
 import json
 import shutil
+import signal
+import threading
 
 import pytest
 
-from serving import DATA, at_once, events, run, serving, wait_until
+from serving import DATA, PATIENCE_S, at_once, events, run, serving, wait_until
 
 QWEN3 = DATA / "checkpoints" / "qwen3-bf16"
 ADAPTERS = DATA / "adapters"
@@ -81,6 +83,22 @@ def test_two_adapters_and_the_base_at_once():
         assert status == 404 and "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in answer["detail"]
 
 
+@pytest.mark.parametrize("flags", [["-tp", 2, "--tensor-parallel-mode", "exact"], ["-pp", 2, "--tensor-parallel-mode", "exact"], ["-dp", 2]])
+def test_adapters_on_ranks_and_engines(flags):
+    prompts = [case["prompt"] for case in golden(LINEAR)]
+    jobs = [(model, prompt) for prompt in prompts for model in ("m", "linear", "stable")]
+    modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
+    with serving(QWEN3, *COMMON, *CHUNKS, "--max-cpu-loras", 2, "--lora-modules", *modules) as server:
+        expected = [ask(server, *job) for job in jobs]
+    with serving(QWEN3, *COMMON, *CHUNKS, "--max-cpu-loras", 2, "--lora-modules", modules[0], *flags, env=RUNTIME) as server:
+        status, _, text = server.request("POST", "/v1/load_lora_adapter", {"lora_name": "stable", "lora_path": str(STABILIZED)})
+        assert status == 200, text
+        assert at_once([lambda job=job: ask(server, *job) for job in jobs * 2]) == expected * 2
+        assert server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "linear"})[0] == 200
+        assert server.post("/v1/completions", {"model": "linear", "prompt": "a"})[0] == 404
+        assert ask(server, *jobs[2]) == expected[2]
+
+
 def test_load_and_unload_at_run_time(tmp_path):
     with serving(QWEN3, *COMMON, "--max-cpu-loras", 2, program="vllm", env=RUNTIME) as server:
         def load(name, path, **fields):
@@ -134,6 +152,54 @@ def test_load_and_unload_at_run_time(tmp_path):
         assert refusal(status, json.loads(raw)) == (404, "NotFoundError", "The lora adapter 'b' cannot be found.")
         assert server.post("/v1/completions", {"model": "b", "prompt": "a"})[0] == 404
         assert ask(server, "a", prompt) == expected
+
+
+def test_requests_wait_for_a_slot():
+    """There is room for one adapter: requests for two take turns, and the base goes on meanwhile."""
+    modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
+    with serving(QWEN3, *COMMON, "--max-loras", 2, "--lora-modules", *modules) as server:
+        prompts = [case["prompt"] for case in golden(LINEAR)]
+        jobs = [(model, prompt) for prompt in prompts for model in ("m", "linear", "stable")]
+        expected = [ask(server, *job) for job in jobs]
+    with serving(QWEN3, *COMMON, program="vllm", env=RUNTIME) as server:
+        for name, folder in (("linear", LINEAR), ("stable", STABILIZED)):
+            assert server.request("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})[0] == 200
+        assert at_once([lambda job=job: ask(server, *job) for job in jobs * 3]) == expected * 3
+        # Of a stream that waits while another one uses the slot.
+        def stream(model):
+            body = {"model": model, "prompt": prompts[1], "max_tokens": 100, "stream": True, "ignore_eos": True}
+            status, _, raw = server.request("POST", "/v1/completions", body)
+            return status, {event["model"] for event in events(raw) if event != "[DONE]"}
+        assert at_once([lambda model=model: stream(model) for model in ("linear", "stable") * 3]) == [(200, {"linear"}), (200, {"stable"})] * 3
+        idle = 'running_lora_adapters="",waiting_lora_adapters=""} '
+        wait_until(lambda: idle in server.get("/metrics")[1].decode(), "adapters in use when no request is")
+
+
+@pytest.mark.parametrize("fields", [{}, {"use_beam_search": True, "n": 2}], ids=["sampled", "beams"])
+def test_a_drain_finishes_requests_that_wait_for_a_slot(fields):
+    """They were accepted, and count among the unfinished ones."""
+    modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
+    with serving(QWEN3, *COMMON, "--max-loras", 1, "--max-cpu-loras", 1, "--max-num-queued-reqs", 2, "--shutdown-timeout", PATIENCE_S,
+                 "--lora-modules", *modules) as server:
+        def complete(model, **fields):
+            return server.post("/v1/completions", {"model": model, "prompt": "a", "ignore_eos": True, **fields})
+
+        long = threading.Thread(target=complete, args=("linear",), kwargs={"prompt": ["a"] * 8, "max_tokens": 200, "n": 16})
+        long.start()
+        wait_until(lambda: b'running_lora_adapters="linear"' in server.get("/metrics")[1], "nothing runs")
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(complete("stable", max_tokens=4, **fields)))
+        waiting.start()
+        wait_until(lambda: b'waiting_lora_adapters="stable"' in server.get("/metrics")[1], "nothing waits")
+        assert refusal(*complete("m"))[0] == 503
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: server.get("/health")[0] == 503, "no drain")
+        assert long.is_alive(), "nothing is left to wait for"
+        long.join()
+        waiting.join()
+        assert answers[0][0] == 200, answers
+        assert [choice["finish_reason"] for choice in answers[0][1]["choices"]] == ["length"] * (2 if fields else 1)
+        assert server.process.wait(PATIENCE_S) == 0
 
 
 def test_adapters_in_a_folder(tmp_path):

@@ -1,111 +1,84 @@
-"""What the compiler made of the kernels' inner loops: no vector that they change may wait on the stack.
-
-Whether a compiler keeps the sums of a tile in registers depends on details that no test of results sees, and costs up to
-half of the speed.
-"""
-import re
-import shutil
-import subprocess
+"""tools/machine_code.py by what cuobjdump prints: each kind of departure from a kernel's plan is found."""
+import importlib.util
 
 import pytest
 
-from serving import BIN
+from serving import ROOT
 
-OBJECTS = sorted((BIN.parent / "src/kernels/CMakeFiles").glob("sluice_kernels_*.dir/cpu/*/*.o"))
-FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
-INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
-PRODUCT = re.compile(r"vpdpbusd|vdpbf16ps|vpmaddwd|vfn?m(add|sub)")
-# Into a slot of the frame: no other register takes part in its address, as one does in those of arrays.
-STORE = re.compile(r"%[xyz]mm\d+,-?(?:0x[0-9a-f]+)?\((%rsp|%rbp)\)(?:\{%k\d\})?")
-MIN_PRODUCTS = 4  # of a loop that counts
+SPEC = importlib.util.spec_from_file_location("machine_code", ROOT / "tools" / "machine_code.py")
+machine_code = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(machine_code)
 
-
-def functions(listing):
-    """The instructions of each function: (address, mnemonic, operands)."""
-    name, found = None, {}
-    for line in listing.splitlines():
-        if match := FUNCTION.match(line):
-            name = match[1]
-            found[name] = []
-        elif name and (match := INSTRUCTION.match(line)):
-            found[name].append((int(match[1], 16), match[2], match[3]))
-    return found
+LINEAR = "_ZN6sluice4cuda6linear16LinearTileKernelILNS1_6FormatE2ELi16ELb1EEEvNS1_14LinearTileArgsE"
+ATTENTION = "_ZN6sluice4cuda45_GLOBAL__N__e9f9f4cc_12_attention_cu_860ba5c315AttentionKernelILb0ELi128ELi64EEEvNS0_15AttentionLaunchE"
 
 
-def inner_loops(instructions):
-    """The loops without any other jump in them, as ranges of instructions: what a tile does for each of its inputs."""
-    place = {address: i for i, (address, _, _) in enumerate(instructions)}
-    loops, last_jump = [], -1
-    for i, (address, mnemonic, operands) in enumerate(instructions):
-        if not mnemonic.startswith(("j", "call")):
-            continue
-        if match := re.match(r"([0-9a-f]+)\b", operands):
-            target = int(match[1], 16)
-            if target <= address and place.get(target, -1) > last_jump:
-                loops.append((place[target], i))
-        last_jump = i
-    return loops
+def usage(name, registers=90, stack=0, local=0, architecture=90):
+    return """
+Fatbin elf code:
+================
+arch = sm_%d
+code version = [1,8]
+
+Resource usage:
+ Common:
+  GLOBAL:16384 CONSTANT[4]:8
+ Function %s:
+  REG:%d STACK:%d SHARED:1024 LOCAL:%d CONSTANT[0]:808 TEXTURE:0 SURFACE:0 SAMPLER:0
+""" % (architecture, name, registers, stack, local)
 
 
-def spills(listing):
-    """How many loops were looked at, and those that put vectors on the stack: function, how often, the first time.
-
-    Constants that are only read from there cost next to nothing.
-    """
-    seen, found = 0, []
-    for name, instructions in functions(listing).items():
-        # Elsewhere rbp is a register as any other.
-        has_frame = any(m == "mov" and o == "%rsp,%rbp" for _, m, o in instructions)
-        for begin, end in inner_loops(instructions):
-            body = instructions[begin:end + 1]
-            if sum(bool(PRODUCT.match(m)) for _, m, _ in body) < MIN_PRODUCTS:
-                continue
-            seen += 1
-            stores = [f"{m} {o}" for _, m, o in body
-                      if (match := STORE.fullmatch(o)) and m.startswith("vmov") and (match[1] == "%rsp" or has_frame)]
-            if stores:
-                found.append((name, len(stores), stores[0]))
-    return seen, found
+def code(name, *instructions, architecture=90):
+    lines = ["\tcode for sm_%d" % architecture, "\t\tFunction : %s" % name,
+             "\t.headerflags\t@\"EF_CUDA_TEXMODE_UNIFIED\""]
+    for i, instruction in enumerate(instructions):
+        lines += ["        /*%04x*/                   %s ;    /* 0x00000a00ff017b82 */" % (16 * i, instruction),
+                  "                                                   /* 0x000fe20000000800 */"]
+    return "\n".join(lines)
 
 
-CLEAN = """
-0000000000000000 <Tile>:
-   0:	vmovdqa64 %zmm1,0x40(%rsp)
-   8:	vpbroadcastd (%rdx,%rcx,4),%zmm4
-  10:	vpdpbusd %zmm4,%zmm3,%zmm9
-  18:	vpdpbusd %zmm4,%zmm2,%zmm8
-  20:	vpdpbusd %zmm4,%zmm1,%zmm7
-  28:	vpdpbusd %zmm4,%zmm0,%zmm6
-  30:	jg     8 <Tile+0x8>
-  38:	vmovdqa64 0x40(%rsp),%zmm1
-  40:	ret
-"""
+GOOD = ["LDC R1, c[0x0][0x28]", "@!P0 LDGSTS.E.BYPASS.128 [R67], desc[UR12][R56.64], P4", "LDS.64 R2, [R3]",
+        "HMMA.16816.F32 R4, R8, R12, R4"]
 
 
-def test_finds_the_spills_of_a_listing():
-    assert spills(CLEAN) == (1, [])
-    with_access = "  2c:\t{}\n  30:"
-    for access in ("vmovdqa64 %zmm9,0x180(%rsp)", "vmovaps %ymm9,(%rsp)"):
-        assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, [("Tile", 1, access)]), access
-    # A constant that is read, an array on the stack, and a register that happens to be rbp.
-    for access in ("vpxord 0x40(%rsp),%zmm5,%zmm5", "vmovaps %zmm5,0x40(%rsp,%rax,4)", "vmovdqu64 %zmm5,0x40(%rbp)"):
-        assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, []), access
-    framed = CLEAN.replace("   0:", "   0:\tmov    %rsp,%rbp\n   4:")
-    assert spills(framed.replace("  30:", with_access.format("vmovaps %ymm5,-0x70(%rbp)")))[1]
+def faults(name=LINEAR, instructions=GOOD, architecture=90, **found):
+    kernels = machine_code.parse(usage(name, architecture=architecture, **found), code(name, *instructions, architecture=architecture))
+    assert len(kernels) == 1
+    return machine_code.faults_of(kernels[0])
 
 
-@pytest.mark.skipif(not OBJECTS, reason="the kernels' objects are not beside the program")
-@pytest.mark.skipif(not shutil.which("objdump"), reason="no objdump")
-def test_inner_loops_keep_their_vectors_in_registers():
-    looked_at, found = {}, []
-    for path in OBJECTS:
-        listing = subprocess.run(["objdump", "--disassemble", "--no-show-raw-insn", "--demangle", path],
-                                 check=True, capture_output=True, text=True).stdout
-        isa = path.parents[2].name.removeprefix("sluice_kernels_").removesuffix(".dir")
-        seen, spilled = spills(listing)
-        looked_at[isa] = looked_at.get(isa, 0) + seen
-        found += [f"{isa} {path.name} {name}: {count}, the first {first}" for name, count, first in spilled]
-    assert not found, "\n".join(found)
-    # Were the names of the instructions or of the files to change, nothing would be looked at.
-    for isa in ("avx2", "avx512", "avx512_bf16"):
-        assert looked_at.get(isa, 0) >= 10, looked_at
+def test_a_kernel_as_planned_has_no_faults():
+    assert faults() == []
+    assert faults(ATTENTION, GOOD + ["LDSM.16.M88.4 R4, [R5]"], registers=255) == []
+
+
+@pytest.mark.parametrize("name, instructions, found, expected", [
+    (LINEAR, GOOD, {"stack": 8}, "expected no stack, found 8 bytes"),
+    (LINEAR, GOOD, {"local": 16}, "16 of local memory"),
+    (LINEAR, [*GOOD, "STL [R1+0x50], R30", "LDL.LU R6, [R1+0x50]"], {}, "found 2 LDL and STL"),
+    (LINEAR, GOOD, {"registers": 103}, "expected registers for 5 blocks of 128 threads together, found 103 registers, which suffice for 4"),
+    (LINEAR, GOOD[:3], {}, "expected the instruction HMMA, found none"),
+    (LINEAR, [word.replace(".128", "") for word in GOOD], {}, "expected the instruction LDGSTS.128, found none"),
+    (LINEAR, GOOD, {"architecture": 89}, "expected the instruction QMMA, found none"),
+    (ATTENTION, GOOD, {"registers": 255}, "expected the instruction LDSM, found none"),
+    ("_ZN6sluice4cuda9NewKernelEi", GOOD, {}, "no plan for it"),
+])
+def test_departures_are_named(name, instructions, found, expected):
+    said = faults(name, instructions, **found)
+    assert any(expected in line for line in said), said
+
+
+def test_a_plan_without_a_kernel_is_named():
+    kernels = machine_code.parse(usage(LINEAR), code(LINEAR, *GOOD))
+    said = machine_code.check(kernels)
+    assert "AttentionKernel: a plan for a kernel that is not there" in said
+    assert not any("LinearTileKernel" in line for line in said)
+
+
+def test_the_page_is_of_what_was_compiled():
+    kernels = machine_code.parse(usage(LINEAR), code(LINEAR, *GOOD))
+    text = machine_code.page(kernels, "13.0")
+    assert "| linear, fp8 x fp8, 16 rows | 90 | 128 | 5, 5 | LDGSTS.128 LDS HMMA |" in text
+    assert machine_code.stale(kernels, text) == []
+    kernels[0].registers = 91
+    assert machine_code.stale(kernels, text) != []

@@ -56,6 +56,54 @@ def test_decoders_embed(method):
             assert server.metric("vllm:prefix_cache_hits_total") > 0
 
 
+@pytest.mark.parametrize("method", ["last", "mean"])
+def test_ranks_embed_the_same(method):
+    cases = json.loads((QWEN3 / "pooling.json").read_text())
+    flags = [QWEN3, "--runner", "pooling", "--pooler-config", json.dumps({"pooling_type": method.upper()}), *COMMON, *CHUNKS]
+    with serving(*flags) as server:
+        expected = embed(server, [case["ids"] for case in cases])
+    for ranks in (["-tp", 3], ["-tp", 2, "-pp", 2]):
+        with serving(*flags, *ranks, "--tensor-parallel-mode", "exact") as server:
+            assert embed(server, [case["ids"] for case in cases]) == expected
+
+
+@pytest.mark.parametrize("method", ["last", "cls", "mean"])
+def test_an_emulated_device_embeds_nearly_the_same(method):
+    cases = json.loads((QWEN3 / "pooling.json").read_text())
+    flags = ["--runner", "pooling", "--pooler-config", json.dumps({"pooling_type": method.upper()}), "--max-model-len", 256, "--max-num-seqs", 8, *CHUNKS]
+    for ranks in ([], ["-tp", 2]):
+        with serving(QWEN3, "--device", "emulated", *flags, *ranks) as server:
+            together = embed(server, [case["ids"] for case in cases])
+            for case, vector in zip(cases, together):
+                assert cosine(vector, case[method]) > 0.999
+            assert embed(server, cases[0]["ids"]) == [together[0]]
+
+
+def test_an_emulated_device_scores_nearly_the_same():
+    cases = json.loads((QWEN3 / "pooling.json").read_text())
+    vocabulary = {i: t for t, i in json.loads((QWEN3 / "tokenizer.json").read_text())["model"]["vocab"].items()}
+    overrides = {"architectures": ["Qwen3ForSequenceClassification"], "classifier_from_token": [vocabulary[10], vocabulary[20]],
+                 "is_original_qwen3_reranker": True}
+    with serving(QWEN3, "--device", "emulated", "--hf-overrides", json.dumps(overrides), "--max-model-len", 256, "--max-num-seqs", 8) as server:
+        for case in cases:
+            no, yes = case["no_yes"]
+            status, answer = server.post("/classify", {"input": case["ids"]})
+            assert status == 200, answer
+            assert abs(answer["data"][0]["probs"][0] - 1 / (1 + math.exp(no - yes))) < 0.02
+
+
+def test_encoders_are_computed_on_a_cpu():
+    done = run("serve", str(CHECKPOINTS / "tiny-bert"), "--device", "emulated")
+    assert done.returncode != 0 and "BertModel is an encoder, which is computed on a CPU" in done.stdout + done.stderr
+
+
+def test_an_encoder_has_one_rank():
+    with serving(CHECKPOINTS / "tiny-bert", "-tp", 2) as server:
+        assert " WARN engine an encoder is computed by one rank" in server.log()
+    done = run("serve", str(CHECKPOINTS / "tiny-bert"), "-tp", "2", "--tensor-parallel-mode", "exact")
+    assert done.returncode != 0 and "an encoder is computed by one rank" in done.stdout + done.stderr
+
+
 def test_the_default_type_stays_near():
     cases = json.loads((QWEN3 / "pooling.json").read_text())
     with serving(QWEN3, "--convert", "embed", "--max-model-len", 256, "--max-num-seqs", 8) as server:
@@ -122,6 +170,35 @@ def test_an_encoder_with_rotary_positions():
             assert embed(server, case["ids"]) == [vector]
         status, answer = server.post("/v1/embeddings", {"input": "a " * 100})
         assert status == 400 and "96 tokens" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["cls", "mean"])
+def test_an_encoder_with_windows_to_either_side(kind):
+    folder = CHECKPOINTS / "tiny-modernbert"
+    cases = json.loads((folder / "texts.json").read_text())
+    with serving(folder, "--dtype", "float32", "--pooler-config", json.dumps({"pooling_type": kind.upper()})) as server:
+        together = embed(server, [case["text"] for case in cases])
+        for case, vector in zip(cases, together):
+            assert_near(vector, case[kind])
+            assert embed(server, case["ids"]) == [vector]
+
+
+@pytest.mark.parametrize("kind", ["cls", "mean"])
+def test_a_classifier_of_an_encoder_with_windows(kind, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(CHECKPOINTS / "tiny-modernbert-score", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "classifier_pooling": kind}))
+    cases = json.loads((folder / "texts.json").read_text())
+    with serving(folder, "--dtype", "float32") as server:
+        first, second = zip(*[case["pair"] for case in cases])
+        status, together = server.post("/score", {"text_1": list(first), "text_2": list(second)})
+        assert status == 200, together
+        for case, entry in zip(cases, together["data"]):
+            assert abs(entry["score"] - 1 / (1 + math.exp(-case[kind]))) < 1e-4
+            status, alone = server.post("/score", {"text_1": case["pair"][0], "text_2": case["pair"][1]})
+            assert alone["data"][0]["score"] == entry["score"]
+            assert alone["usage"]["prompt_tokens"] == len(case["ids"])
 
 
 @pytest.mark.parametrize("name", ["tiny-xlmr-score", "tiny-gte-score"])

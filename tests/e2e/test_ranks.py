@@ -1,9 +1,10 @@
 """Several ranks on a CPU: the answers of one, and what is said of the options."""
 import json
+import shutil
 
 import pytest
 
-from serving import ABACUS, run, serving
+from serving import ABACUS, DATA, run, serving
 
 EXACT = ["--tensor-parallel-mode", "exact"]
 PROMPTS = ["12 + 30 =", "Tom has 3 apples and buys 4 more. How many apples has Tom?", "7"]
@@ -31,6 +32,33 @@ def test_answers_are_those_of_one_rank(expected, flags):
         assert answers(server) == expected
         assert "as asked: " in server.log()
         assert server.get("/health")[0] == 200
+
+
+def answers_to_ids(server):
+    """Prompts of token ids at once, longer than the window of the model's layers, and one again with its prefix in the cache."""
+    prompts = [[3 + (7 * i + start) % 120 for i in range(length)] for start, length in ((1, 90), (5, 41), (9, 7), (1, 90))]
+    fields = {"max_tokens": 24, "temperature": 0, "logprobs": 3, "ignore_eos": True, "return_token_ids": True}
+    found = []
+    for batch in (prompts[:3], prompts[3:]):
+        status, answer = server.post("/v1/completions", {"prompt": batch, **fields})
+        assert status == 200, answer
+        found += [(choice["token_ids"], choice["logprobs"]["token_logprobs"]) for choice in answer["choices"]]
+    return found
+
+
+@pytest.mark.parametrize("name, cuts", [("tiny-gemma4-shared", (["-tp", 2], ["-tp", 3], ["-pp", 2], ["-tp", 2, "-pp", 3])),
+                                        ("tiny-gemma4-experts", (["-tp", 2], ["-pp", 2], ["-tp", 2, "-pp", 2]))])
+def test_layers_that_differ_are_divided(name, cuts, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(DATA / "checkpoints" / name, folder)
+    shutil.copy(DATA / "checkpoints" / "tiny-bert" / "tokenizer.json", folder)  # any: ids go in and come out
+    flags = [folder, "--max-model-len", 256, "--max-num-batched-tokens", 64, "--max-num-seqs", 4]
+    with serving(*flags) as server:
+        expected = answers_to_ids(server)
+    assert expected[0] == expected[3]
+    for cut in cuts:
+        with serving(*flags, *cut, *EXACT) as server:
+            assert answers_to_ids(server) == expected, cut
 
 
 def test_a_cpu_decides_how_many_ranks_there_are(expected):

@@ -64,3 +64,5 @@ def test_what_it_leads_to_is_there():
     for target in re.findall(r"\]\(([^)#\s]+)", README):
         assert (ROOT / target).exists(), target
     assert os.access(BIN / "sluice", os.X_OK)
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        assert "(docs/%s)" % page.name in README, "a page that README.md does not lead to: %s" % page.name

@@ -146,7 +146,7 @@ def test_f06_hangups_while_it_starts():
                 return "Application startup complete." in text()
 
             wait_until(is_ready, text)
-            assert "SIGHUP: log level, API keys and certificates are read again" in text()
+            wait_until(lambda: "SIGHUP: log level, API keys and certificates are read again" in text(), text)
             process.terminate()
             assert process.wait(PATIENCE_S) == 0
         finally:

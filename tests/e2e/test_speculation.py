@@ -1,10 +1,11 @@
 """Proposed tokens: more than one a step, and never others."""
 import json
 import re
+import shutil
 
 import pytest
 
-from serving import ABACUS, run, serving
+from serving import ABACUS, DATA, run, serving
 
 PROMPTS = ["Tom has 3 apples. Tom has 3 apples. Tom has 3", "12 + 30 = 42\n12 + 30 = 42\n12 + 30 ="]
 ASKED = [
@@ -15,6 +16,7 @@ ASKED = [
     {"temperature": 0, "stop": ["."], "ignore_eos": False},
     {"temperature": 0, "ignore_eos": False},
 ]
+LLAMA, QWEN = DATA / "checkpoints" / "llama-bf16", DATA / "checkpoints" / "qwen3-bf16"
 NGRAM = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "prompt_lookup_max": 5}'
 
 
@@ -76,6 +78,77 @@ def test_streams_have_the_same_text(abacus):
     assert len(texts[1]) < len(texts[0]), "a step's tokens come together"
 
 
+def draft(model, **keys):
+    return json.dumps({"method": "draft_model", "model": str(model), "num_speculative_tokens": 4, **keys})
+
+
+def drafts(server):
+    return [server.metric("vllm:spec_decode_num_%s_total" % name) for name in ("draft_tokens", "accepted_tokens")]
+
+
+def test_a_draft_of_the_same_weights_is_always_right(expected):
+    """But where the answer ends first, or a constraint says otherwise."""
+    with serving(ABACUS, "--speculative-config", draft(ABACUS, adaptive=False)) as server:
+        assert answers(server) == expected
+        proposed, accepted = drafts(server)
+        assert proposed > 300 and accepted > 0.9 * proposed
+        assert re.search(r" draft +\S+ MiB  .* of weights, .* of workspace, .* of KV cache: \d+ tokens$", server.log(), re.M)
+
+
+def test_a_draft_that_does_not_pay_is_not_asked(expected):
+    """It takes as long as the model itself."""
+    with serving(ABACUS, "--spec-model", ABACUS, "--spec-tokens", "4") as server:
+        assert answers(server) == expected
+        assert drafts(server)[0] < 300
+
+
+@pytest.mark.parametrize("flags", [[], ["--max-num-batched-tokens", "32", "--max-num-seqs", "4"], ["--no-enable-prefix-caching"],
+                                   ["--data-parallel-size", "2"], ["--pipeline-parallel-size", "2"], ["--tensor-parallel-size", "2", "--tensor-parallel-mode", "exact"]])
+def test_a_draft_of_another_model_changes_nothing(flags):
+    constrained = {"temperature": 0, "ignore_eos": False, "structured_outputs": {"json": {"type": "array", "items": {"type": "integer"}}}}
+
+    def constrained_answer(server):
+        body = {"model": "m", "prompt": PROMPTS[1], "max_tokens": 40, **constrained}
+        status, answer = server.post("/v1/completions", body)
+        assert status == 200, answer
+        return answer["choices"]
+
+    with serving(LLAMA) as plain:
+        expected = answers(plain), constrained_answer(plain)
+    with serving(LLAMA, "--speculative-config", draft(QWEN, adaptive=False), *flags) as server:
+        assert (answers(server), constrained_answer(server)) == expected
+        proposed, accepted = drafts(server)
+        assert proposed > 300 and accepted < 0.5 * proposed
+
+
+def test_the_draft_of_trtllm_serve(tmp_path, expected):
+    options = tmp_path / "extra.yaml"
+    options.write_text("speculative_config:\n  decoding_type: Draft_Target\n  max_draft_len: 3\n  adaptive: false\n"
+                       "  speculative_model_dir: %s\n" % ABACUS)
+    with serving(ABACUS, program="trtllm-serve") as plain, serving(ABACUS, "--extra_llm_api_options", options, program="trtllm-serve") as server:
+        assert answers(server) == answers(plain)
+        found = re.search(r"^vllm:spec_decode_num_accepted_tokens_total{.*} (.*)$", server.get("/prometheus/metrics")[1].decode(), re.M)
+        assert float(found.group(1)) > 100
+
+
+def test_drafts_of_another_vocabulary_are_refused(tmp_path):
+    refused = run("serve", ABACUS, "--port", 0, "--speculative-config", draft(LLAMA))
+    assert refused.returncode == 2 and "has another vocabulary than the model in" in refused.stderr, refused
+    other = tmp_path / "other"
+    shutil.copytree(ABACUS, other)
+    (other / "tokenizer.json").unlink()
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "vocab_size": config["vocab_size"] + 64}))
+    refused = run("serve", ABACUS, "--port", 0, "--speculative-config", draft(other))
+    assert refused.returncode != 0 and "its vocabulary has %d tokens, but that of the model in" % (config["vocab_size"] + 64) in refused.stderr, refused
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        text = (ABACUS / name).read_text()
+        (other / name).write_text(text.replace("<|start_header_id|>", "<|another|>"))
+    refused = run("serve", ABACUS, "--port", 0, "--speculative-config", draft(other))
+    words = r'token 1010 is "<\|another\|>" there and "<\|start_header_id\|>" here'
+    assert refused.returncode == 2 and re.search(words, refused.stderr), refused
+
+
 def test_other_methods_are_told(abacus):
     config = '{"method": "eagle3", "model": "org/draft", "num_speculative_tokens": 3}'
     with serving(ABACUS, "--speculative-config", config) as server:
@@ -89,9 +162,18 @@ def test_other_methods_are_told(abacus):
     ('{"method": "ngram", "num_speculative_tokens": "4"}', 'num_speculative_tokens: expected a whole number in [1, 64], found "4"'),
     ('{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 5, "prompt_lookup_max": 2}',
      "prompt_lookup_min is 5, more than prompt_lookup_max, 2"),
+    ('{"method": "draft_model", "num_speculative_tokens": 4}', "model is missing: the folder or id of the draft model"),
+    (draft(ABACUS, num_speculative_tokens=None), "num_speculative_tokens is missing"),
+    (draft(ABACUS, max_model_len=1000000), "max_model_len of the draft model (1000000) is larger than its max_position_embeddings"),
+    (draft(ABACUS, adaptive=3), "adaptive: expected true or false, found 3"),
     ('{"method": 7}', "method: expected a text, found 7"),
     ('{"method": "suffix", "suffix_decoding_min_token_prob": 2}', "suffix_decoding_min_token_prob: expected a number in [0, 1], found 2"),
 ])
 def test_what_is_wrong_is_refused_by_name(config, words):
     result = run("serve", ABACUS, "--port", 0, "--speculative-config", config)
     assert result.returncode == 2 and words in result.stderr, result
+
+
+def test_a_draft_that_is_not_there_is_refused_as_a_model_is():
+    result = run("serve", ABACUS, "--port", 0, "--speculative-config", draft(DATA / "nothing-here"))
+    assert result.returncode == 3 and "nothing-here" in result.stderr, result

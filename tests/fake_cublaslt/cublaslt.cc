@@ -159,7 +159,16 @@ struct Product {
   const float* scale_b;
   const void* groups_a;  // E4M3
   const void* groups_b;
+  bool is_fast;
 };
+
+double SlowdownOf(const Product& product) {
+  double slowdown = product.groups_a != nullptr  ? state.groups_slowdown
+                    : product.scale_a != nullptr ? state.rows_slowdown
+                                                 : state.plain_slowdown;
+  if (product.is_fast) slowdown *= state.fast_slowdown;
+  return slowdown;
+}
 
 bool IsAligned(const void* address, uint64_t alignment) {
   return address != nullptr && reinterpret_cast<uintptr_t>(address) % alignment == 0;
@@ -205,7 +214,8 @@ int Examine(Operation operation, Layout a, Layout b, Layout c, Layout d, Product
              .scale_a = Get(attributes, kScalePointerA, none),
              .scale_b = Get(attributes, kScalePointerB, none),
              .groups_a = nullptr,
-             .groups_b = nullptr};
+             .groups_b = nullptr,
+             .is_fast = Get(attributes, kFastAccumulation, int8_t{0}) != 0};
   const int32_t mode_a = Get(attributes, kScaleModeA, kScaleScalar);
   const int32_t mode_b = Get(attributes, kScaleModeB, kScaleScalar);
   if (mode_a != mode_b) return Refuse("scale modes that differ", kNotSupported);
@@ -365,6 +375,8 @@ int cublasLtMatmul(Handle handle, Operation operation, const void* alpha, const 
   if (*static_cast<const float*>(beta) != 0) return Refuse("a sum with C", kNotSupported);
   ++state.num_products;
   state.last_algorithm = index;
+  static const void* last_weights = nullptr;
+  state.num_other_weights += std::exchange(last_weights, a) != a;
   static_cast<EmulatedQueue*>(stream)->Enqueue([=] {
     if (used > 0) memset(workspace, 0xFF, used);
     const std::vector<double> a_values = ScaledColumns(a, product.a, product.groups_a);
@@ -378,7 +390,7 @@ int cublasLtMatmul(Handle handle, Operation operation, const void* alpha, const 
         Store(d, product.d.type, j * product.d.ld + i, factor * static_cast<float>(sum));
       }
     }
-    state.seconds += kFakeSeconds[index];
+    state.seconds += kFakeSeconds[index] * SlowdownOf(product);
   });
   return kSuccess;
 }

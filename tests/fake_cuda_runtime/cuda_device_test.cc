@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -221,6 +222,45 @@ TEST_F(CudaDeviceTest, ReportsTheFirstLaunchThatFailed) {
   EXPECT_EQ(status.error().message,
             "launching kernel Attention: cudaErrorInvalidConfiguration (in words)");
   EXPECT_TRUE(stream->Synchronize());
+}
+
+// A launch only tells that a kernel before it failed, and which those were.
+TEST_F(CudaDeviceTest, ALaunchIsNotBlamedForKernelsBeforeIt) {
+  const auto names = [](LaunchFailure& failure, unsigned count) {
+    constexpr const char* kNames[] = {"zero", "one", "two",   "three", "four",
+                                      "five", "six", "seven", "eight", "nine"};
+    for (unsigned i = 0; i < count; ++i)
+      failure.launched[failure.num_launched++ % LaunchFailure::kRemembered] = kNames[i];
+  };
+  for (const bool waits : {false, true}) {
+    fake_cuda::ResetMachine();
+    const auto device = Open(0);
+    const auto stream = *device->CreateStream();
+    LaunchFailure& failure = *stream->handle().failure;
+    names(failure, 10);
+    failure.kernel = "rms_norm";
+    failure.code = cudaErrorIllegalAddress;
+    if (waits) setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    const Status status = stream->Synchronize();
+    unsetenv("CUDA_LAUNCH_BLOCKING");
+    ASSERT_FALSE(status);
+    const std::string& said = status.error().message;
+    if (waits) {
+      EXPECT_THAT(said, HasSubstr("running kernel rms_norm: cudaErrorIllegalAddress"));
+    } else {
+      EXPECT_THAT(said, AllOf(HasSubstr("a kernel before rms_norm failed"),
+                              HasSubstr("two, three, four, five, six, seven, eight, nine"),
+                              Not(HasSubstr("one,")), HasSubstr("CUDA_LAUNCH_BLOCKING=1")));
+    }
+    EXPECT_FALSE(device->CheckAlive());
+  }
+  // The wait that finds it names them as well.
+  fake_cuda::ResetMachine();
+  const auto device = Open(0);
+  const auto stream = *device->CreateStream();
+  names(*stream->handle().failure, 1);
+  TheMachine().next["cudaStreamSynchronize"] = cudaErrorIllegalAddress;
+  EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("were launched: zero;"));
 }
 
 TEST_F(CudaDeviceTest, AFailureOfALibraryIsNotTheDevicesEnd) {

@@ -1,7 +1,7 @@
 // Loaded in front of the C library (LD_PRELOAD), it lets calls fail: of the function FAULT_CALL
 // ("new": an allocation by the program) the call number FAULT_NTH (from 1), or from FAULT_SEED a
 // share FAULT_PER_MILLE of all, with the error FAULT_ERRNO; FAULT_SHORT=1: reads and writes of
-// several bytes move one byte instead. Only while the first byte of the file FAULT_SWITCH, if one
+// several bytes move one byte instead, FAULT_KILL=1: the process is killed. Only while the first byte of the file FAULT_SWITCH, if one
 // is named, is not '0'; what was counted so far is kept in its eight bytes from 8 on. FAULT_CLOCK:
 // seconds by which the wall clock jumps back and forth.
 #include <dlfcn.h>
@@ -10,6 +10,7 @@
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@ struct State {
   uint64_t nth = 0, seed = 0, per_mille = 0;
   int error = EIO;
   bool is_short = false;
+  bool kills = false;
   long clock_seconds = 0;
   volatile char* shared = nullptr;
   std::atomic<uint64_t> count{0};
@@ -66,6 +68,7 @@ __attribute__((constructor)) void Prepare() {
   state.per_mille = Number("FAULT_PER_MILLE");
   if (getenv("FAULT_ERRNO")) state.error = static_cast<int>(Number("FAULT_ERRNO"));
   state.is_short = Number("FAULT_SHORT") != 0;
+  state.kills = Number("FAULT_KILL") != 0;
   state.clock_seconds = static_cast<long>(Number("FAULT_CLOCK"));
   if (const char* path = getenv("FAULT_SWITCH")) {
     const int file = open(path, O_RDWR | O_CLOEXEC);
@@ -90,6 +93,7 @@ bool Fails(const char* call) {
   if (state.shared != nullptr) {
     for (int i = 0; i < 8; ++i) state.shared[8 + i] = static_cast<char>(number >> (8 * i));
   }
+  if (state.kills && number == state.nth) kill(getpid(), SIGKILL);
   if (state.nth != 0) return number == state.nth;
   // splitmix64: the numbers that fail are those of the seed.
   uint64_t x = state.seed + number * 0x9e3779b97f4a7c15u;

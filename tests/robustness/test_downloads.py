@@ -7,7 +7,7 @@ import struct
 import subprocess
 
 from loopback_hub import Repository, serving_hub
-from test_download import WEIGHTS, Place, same, small_model
+from test_download import WEIGHTS, Place, as_if_the_power_failed, same, small_model
 
 from serving import command, wait_until
 
@@ -45,23 +45,49 @@ def test_b10_a_gigabyte_after_twenty_kills(tmp_path):
 
 
 def test_b10_f02_a_disk_that_does_not_keep_what_was_written(fault_shim, tmp_path):
-    """Each sync fails once: what is not surely on the disk gets no name of a whole file, and the next attempt brings it there."""
-    with serving_hub({"a/b": Repository(small_model())}) as hub:
-        place = Place(hub, tmp_path)
-        switch = tmp_path / "switch"
-
-        def pull(nth):
+    """Each sync fails once: nothing that the disk may not have is without a mark or in a reference, and the next attempt brings it there."""
+    nth = 0
+    while True:
+        nth += 1
+        with serving_hub({"a/b": Repository(small_model())}) as hub:
+            place = Place(hub, tmp_path / str(nth))
+            switch = tmp_path / "switch"
             switch.write_bytes(b"1" + bytes(15))
-            return place.pull(**fault_shim, FAULT_CALL="fsync", FAULT_ERRNO=str(errno.EIO), FAULT_SWITCH=str(switch), FAULT_NTH=str(nth))
-
-        files = hub.repositories["a/b"].files
-        for left in (("config.json", "tokenizer.json", WEIGHTS), ("tokenizer.json", WEIGHTS), (WEIGHTS,), ()):
-            result = pull(1)
+            result = place.pull(**fault_shim, FAULT_CALL="fsync", FAULT_ERRNO=str(errno.EIO), FAULT_SWITCH=str(switch), FAULT_NTH=str(nth))
+            calls, = struct.unpack("<Q", switch.read_bytes()[8:])
+            if calls < nth:
+                assert result.returncode == 0, result.stderr
+                break
             assert result.returncode == 5 and "Input/output error" in result.stderr, result.stderr
-            etags = [hub.repositories["a/b"].etag(name) for name in left]
-            assert not place.blobs() & set(etags[:1]), "no name for what the disk may lose"
             assert not (place.repository() / "refs" / "main").exists()
-            if left:  # one file more gets through the next time
-                assert pull(2).returncode == 5
-        assert same(place.pulled(), files)
-        assert struct.unpack("<Q", switch.read_bytes()[8:])[0] > 0
+            assert unmarked(place) * SYNCS_OF_A_FILE < calls
+            assert same(place.pulled(), hub.repositories["a/b"].files)
+    assert nth > 8
+
+
+# The mark, its folder, and the content.
+SYNCS_OF_A_FILE = 3
+
+
+def unmarked(place):
+    names = place.blobs() if place.repository().exists() else set()
+    return len([name for name in names if "." not in name and name + ".unflushed" not in names])
+
+
+def test_b10_f02_power_that_fails_at_each_flush(fault_shim, tmp_path):
+    """The process ends at each sync in turn, and what has a mark then is damaged: the next start takes nothing half for whole."""
+    nth = damaged = 0
+    while True:
+        nth += 1
+        with serving_hub({"a/b": Repository(small_model())}) as hub:
+            place = Place(hub, tmp_path / str(nth))
+            result = place.pull(**fault_shim, FAULT_CALL="fsync", FAULT_KILL="1", FAULT_NTH=str(nth))
+            assert unmarked(place) * SYNCS_OF_A_FILE < nth, "the mark stays until the sync is done"
+            blobs = place.blobs() if place.repository().exists() else set()
+            damaged += len([name for name in blobs if name + ".unflushed" in blobs])
+            as_if_the_power_failed(place, damage=True)
+            assert same(place.pulled(), hub.repositories["a/b"].files)
+            if result.returncode == 0:
+                break
+            assert result.returncode == -signal.SIGKILL, result.stderr
+    assert nth > 8 and damaged > 4

@@ -268,9 +268,11 @@ def test_copy(browser, server):
             page.wait("document.querySelector('figure.code .copy').innerText !== 'Copy'")
             assert pasted(page).startswith("class Table:\n    def __init__")
             page.click(".message.assistant footer .copy")
+            page.wait("document.querySelector('.message.assistant footer .copy').innerText !== 'Copy'")
             assert pasted(page).startswith("A **hash table** keeps values")
             page.click("#show-code")
             page.click("#code-actions .copy")
+            page.wait("document.querySelector('#code-actions .copy').innerText !== 'Copy'")
             page.press("Escape")
             assert pasted(page).startswith("curl ")
             assert page.errors == []

@@ -52,6 +52,14 @@ ADAPTERS = {
     "qwen3-moe-attention": ("tiny-qwen3-moe-mixed", {
         "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "o_proj"],
     }),
+    # The experts, in tensors of all.
+    "qwen3-moe-experts": ("tiny-qwen3-moe-mixed", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["q_proj"], "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
+    }),
+    # Experts whose rows of gate and up alternate, with tensors stored the other way round.
+    "gpt-oss-experts": ("tiny-gpt-oss", {
+        "r": 4, "lora_alpha": 4, "target_modules": ["v_proj"], "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
+    }),
     # A base of FP8 weights.
     "qwen3-fp8": ("qwen3-modelopt-fp8", {
         "r": 4, "lora_alpha": 8, "target_modules": "all-linear",
@@ -122,11 +130,46 @@ def make(name, checkpoints, folder):
         write_golden(model.merge_and_unload(), prompts, folder / "golden_merged.json")
 
 
+# Adapters of experts whose tensors are those of another one, a module for each expert, as of models that have such modules.
+SPLIT = {"qwen3-moe-each": "qwen3-moe-experts"}
+
+
+def split(source, folder):
+    tensors = {}
+    for name, tensor in load_file(source / "adapter_model.safetensors").items():
+        module, factor = name.rsplit(".lora_", 1)
+        if not module.removesuffix(".base_layer").endswith(".experts"):
+            tensors[name] = tensor
+            continue
+        is_down = module.endswith(".experts")  # the outer of two wrappers
+        config = json.loads((source / "adapter_config.json").read_text())
+        rank = config["r"]
+        experts = (tensor.shape[0] if factor == "A.weight" else tensor.shape[1]) // rank
+        for expert in range(experts):
+            prefix = "%s.%d." % (module.removesuffix(".base_layer"), expert)
+            if factor == "A.weight":
+                part = tensor[expert * rank:(expert + 1) * rank]
+                parts = {"down_proj": part} if is_down else {"gate_proj": part, "up_proj": part}
+            else:
+                part = tensor[:, expert::experts]
+                parts = {"down_proj": part} if is_down else dict(zip(("gate_proj", "up_proj"), part.chunk(2)))
+            tensors |= {prefix + key + ".lora_" + factor: value.clone().contiguous() for key, value in parts.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    config["target_parameters"] = None
+    config["target_modules"] += ["down_proj", "gate_proj", "up_proj"]
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (folder / "golden.json").write_text((source / "golden.json").read_text())
+
+
 def main():
     torch.set_num_threads(1)
     checkpoints, target = map(pathlib.Path, sys.argv[1:3])
-    for name in sys.argv[3:] or ADAPTERS:
-        make(name, checkpoints, target / name)
+    for name in sys.argv[3:] or [*ADAPTERS, *SPLIT]:
+        if name in SPLIT:
+            split(target / SPLIT[name], target / name)
+        else:
+            make(name, checkpoints, target / name)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ sentence-transformers make of texts in float32: `texts.json` beside each.
 tiny-bert: BERT, WordPiece, folders of sentence-transformers (mean, normalized). tiny-xlmr-score: an XLM-R cross-encoder,
 Unigram. tiny-bert-classes: BERT with three classes. tiny-bert-score: a BERT cross-encoder, which knows its texts by token types.
 tiny-nomic: Nomic's rotary BERT, with the published names of tensors and settings. tiny-gte-score: a cross-encoder of GTE's kind, likewise.
+tiny-modernbert: ModernBERT as a masked language model is published, with the older names of settings. tiny-modernbert-score: a classifier of its
+kind, by the mean or the first hidden state, with biases.
 """
 import json
 import pathlib
@@ -21,6 +23,9 @@ from transformers import (
     BertModel,
     GteConfig,
     GteForSequenceClassification,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    ModernBertForSequenceClassification,
     NomicBertConfig,
     NomicBertModel,
     XLMRobertaConfig,
@@ -83,7 +88,50 @@ def encode(tokenizer, *texts):
     return torch.tensor([both.ids]), torch.tensor([both.type_ids])
 
 
+def modern_bert(root):
+    torch.manual_seed(6)
+    tokens = word_piece()
+    names = dict(cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]")
+    sizes = dict(vocab_size=len(tokens["model"]["vocab"]), hidden_size=64, num_hidden_layers=4, num_attention_heads=2, intermediate_size=96,
+                 max_position_embeddings=96, local_attention=12, pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
+
+    folder = root / "tiny-modernbert"
+    save(folder, ModernBertForMaskedLM(ModernBertConfig(**sizes)), tokens, **names)
+    # Read again, for the frequencies were rounded with the weights.
+    model = ModernBertForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["ModernBertForMaskedLM"], "model_type": "modernbert", "attention_bias": False, "classifier_activation": "gelu",
+        "classifier_bias": False, "classifier_pooling": "mean", "decoder_bias": True, "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0,
+        "hidden_activation": "gelu", "layer_norm_eps": 1e-5, "local_rope_theta": 10000.0, "mlp_bias": False, "norm_bias": False, "norm_eps": 1e-5,
+        "position_embedding_type": "absolute", "tie_word_embeddings": True, "torch_dtype": "bfloat16", **sizes}, indent=1) + "\n")
+    cases = []
+    for text in TEXTS:
+        ids, _ = encode(tokens, text)
+        with torch.no_grad():
+            hidden = model.model(ids).last_hidden_state[0]
+        vectors = {"cls": hidden[0], "mean": hidden.mean(0)}
+        cases.append({"text": text, "ids": ids[0].tolist(), **{kind: numbers(v / v.norm()) for kind, v in vectors.items()}})
+    (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    folder = root / "tiny-modernbert-score"
+    layers = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
+    config = ModernBertConfig(num_labels=1, classifier_pooling="mean", layer_types=layers, norm_bias=True, attention_bias=True, mlp_bias=True,
+                              classifier_bias=True, **sizes)
+    save(folder, ModernBertForSequenceClassification(config), tokens, **names)
+    model = ModernBertForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    cases = []
+    for first, second in PAIRS:
+        ids, _ = encode(tokens, first, second)
+        case = {"pair": [first, second], "ids": ids[0].tolist()}
+        for model.config.classifier_pooling in ("cls", "mean"):
+            with torch.no_grad():
+                case[model.config.classifier_pooling] = model(ids).logits.item()
+        cases.append(case)
+    (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
 def main(root):
+    modern_bert(root)
     torch.manual_seed(5)
     sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=96)
     names = dict(cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]")

@@ -29,6 +29,12 @@ GEMMA3 = {**{key: value for key, value in COMMON.items() if key != "hidden_act"}
           "hidden_activation": "gelu_pytorch_tanh", "attention_bias": False, "tie_word_embeddings": True,
           "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
                               "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}
+GEMMA4 = {**{key: value for key, value in COMMON.items() if key != "hidden_act"}, "model_type": "gemma4_text",
+          "architectures": ["Gemma4ForCausalLM"], "hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4,
+          "head_dim": 32, "global_head_dim": 64, "sliding_window": 24, "hidden_activation": "gelu_pytorch_tanh", "attention_bias": False,
+          "tie_word_embeddings": True,
+          "rope_parameters": {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
+                              "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
 PHI3 = {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "hidden_size": 128, "intermediate_size": 80, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 10000.0, "tie_word_embeddings": False, "pad_token_id": 0}
@@ -120,6 +126,16 @@ VARIANTS = {
     "tiny-gemma2": {**{key: value for key, value in GEMMA3.items() if key != "rope_parameters"}, "model_type": "gemma2",
                     "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 2, "attn_logit_softcapping": 3.0,
                     "final_logit_softcapping": 8.0, "rope_theta": 10000.0},
+    # Embeddings in every layer, the upper three layers without keys and values of their own and with wider MLPs.
+    "tiny-gemma4-shared": {**GEMMA4, "num_hidden_layers": 5, "num_key_value_heads": 1, "num_kv_shared_layers": 3,
+                           "use_double_wide_mlp": True, "hidden_size_per_layer_input": 16, "vocab_size_per_layer_input": 128,
+                           "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+                                           "full_attention"]},
+    # Experts beside the MLP, values that are keys, the widest heads in the layers that see everything, a cap of the logits.
+    "tiny-gemma4-experts": {**GEMMA4, "num_hidden_layers": 3, "num_attention_heads": 2, "global_head_dim": 512, "num_key_value_heads": 2, "num_global_key_value_heads": 1,
+                            "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 6,
+                            "top_k_experts": 2, "moe_intermediate_size": 32, "final_logit_softcapping": 8.0,
+                            "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
     # Half of a head rotated, an MLP in the first layer, a bias for the choice of experts, a shared one.
     "tiny-glm4-moe": {**COMMON, **SMALL, "model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "intermediate_size": 96,
                       "moe_intermediate_size": 48, "num_hidden_layers": 2, "n_routed_experts": 6, "num_experts_per_tok": 2,
@@ -161,7 +177,7 @@ def randomize(model, generator):
     """Weights that give attention and MLP a say of their own, and norms and biases away from one and zero."""
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if name.endswith("norm.weight"):
+        if name.endswith("norm.weight") or "layernorm_" in name or name.endswith("scale"):
             parameter.data = 1 + 0.3 * noise
         elif name.endswith(("bias", ".sinks")):
             parameter.data = 0.3 * noise
@@ -172,6 +188,8 @@ def randomize(model, generator):
     for name, buffer in model.named_buffers():
         if name.endswith("e_score_correction_bias"):
             buffer.data = 0.2 * torch.randn(buffer.shape, generator=generator)
+        if name.endswith("layer_scalar"):
+            buffer.data = 0.8 + 0.2 * torch.rand(buffer.shape, generator=generator)
 
 
 def mxfp4_experts(state):

@@ -170,6 +170,7 @@ struct Program {
   std::vector<std::unique_ptr<FunctionInfo>> functions;
   std::vector<std::string> variables;
   ChatTemplate::ContentFormat content_format = ChatTemplate::ContentFormat::kString;
+  bool reads_thinking = false;
 };
 
 }  // namespace sluice::jinja

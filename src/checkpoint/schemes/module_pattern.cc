@@ -16,6 +16,10 @@ namespace {
 
 constexpr size_t kMaxPatternBytes = 4096;
 constexpr uint32_t kMaxDepth = 32;
+constexpr size_t kMaxKeyBytes = 1024;
+// Of a key. Each state takes two bytes or more of it, and three of the workspace's numbers in each
+// of two lists.
+constexpr size_t kMaxCompiledKeyBytes = 16 << 10;
 // Of assertions inside each other, for one name.
 constexpr uint32_t kMatchLimit = 10'000;
 constexpr uint32_t kHeapLimitKib = 16 << 10;
@@ -136,6 +140,27 @@ Result<NamePattern> NamePattern::Regex(std::string_view text) {
   if (const size_t open = text.find("{,"); open != std::string_view::npos)
     return Refused(text, "a repetition without a least count", open);
   return Compile(text, text);
+}
+
+size_t NamePattern::CompiledBytes() const {
+  size_t bytes = 0;
+  pcre2_pattern_info(code_.get(), PCRE2_INFO_SIZE, &bytes);
+  return bytes;
+}
+
+Result<NamePattern> NamePattern::PeftKey(std::string_view text) {
+  if (text.empty() || text.size() > kMaxKeyBytes)
+    return Refused(text, fmt::format("a key has 1 to {} bytes", kMaxKeyBytes), text.size());
+  for (const std::string_view opening : {"(?=", "(?!", "(?<=", "(?<!"}) {
+    if (const size_t place = text.find(opening); place != std::string_view::npos)
+      return Refused(text, "look-around", place);
+  }
+  // Alone first: what is around it does not close its groups.
+  if (auto alone = Regex(text); !alone) return alone;
+  ASSIGN_OR_RETURN(NamePattern pattern, Compile(fmt::format("(?:.*\\.)?(?:{})\\z", text), text));
+  if (pattern.CompiledBytes() > kMaxCompiledKeyBytes)
+    return Refused(text, "repetitions of so many parts", text.size());
+  return pattern;
 }
 
 bool NamePattern::Matches(std::string_view name) const {

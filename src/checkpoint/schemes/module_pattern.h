@@ -1,5 +1,5 @@
-// The lists of modules in quantization configurations: exact names, shell globs and regular
-// expressions.
+// Patterns of names of modules: the lists in quantization configurations (exact names, shell globs,
+// regular expressions), and keys of adapters.
 #pragma once
 
 #include <memory>
@@ -24,6 +24,11 @@ class NamePattern {
   // Python's re.match, from the start of the name on, by PCRE2. kUnsupported for references to
   // groups and for what PCRE2 refuses or reads in another way.
   static Result<NamePattern> Regex(std::string_view text);
+  // A key of peft's rank_pattern and alpha_pattern: a regular expression of a name's end, the start
+  // of which is the name's or behind a dot. kUnsupported also for look-around and for what compiles
+  // to more than a match of a module's name has memory for.
+  // Source: peft utils/other.py, get_pattern_key: re.match(rf"(.*\.)?({key})$", name).
+  static Result<NamePattern> PeftKey(std::string_view text);
 
   bool Matches(std::string_view name) const;
 
@@ -36,6 +41,7 @@ class NamePattern {
       : source_(std::move(source)), code_(code) {}
   // `source`: as the configuration has it, for messages.
   static Result<NamePattern> Compile(std::string_view regex, std::string_view source);
+  size_t CompiledBytes() const;
 
   std::string source_;
   std::unique_ptr<pcre2_real_code_8, Free> code_;

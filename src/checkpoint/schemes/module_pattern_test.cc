@@ -104,7 +104,7 @@ TEST(NamePatternTest, RefusesWhatItDoesNotKnow) {
 // milliseconds.
 TEST(NamePatternTest, NoPatternHangs) {
   std::string deep = "c";
-  for (int i = 0; i < 30; ++i) deep = "(?=(?:a|aa|a*)*" + deep + ")a";
+  for (int i = 0; i < 30; ++i) deep.insert(0, "(?=(?:a|aa|a*)*").append(")a");
   for (const std::string& pattern :
        {std::string("(a*)*[bc]$"), std::string("(?:a|aa)+$"), std::string("(?:a|a?)+b$"),
         std::string("(((a{64}){64}){64})"), std::string("(?:(?:a*)*)*(?=(?:a|a)*c)"), deep}) {
@@ -140,6 +140,64 @@ TEST(ModuleListTest, NamesStandForWhatIsInsideAndForEverySpelling) {
       {"", false},
   };
   for (const auto& test : kCases) EXPECT_EQ(list.Contains(test.module), test.is_in) << test.module;
+}
+
+constexpr const char* kName = "model.layers.12.self_attn.q_proj";
+
+bool KeyMatches(std::string_view pattern, std::string_view name = kName) {
+  const auto parsed = NamePattern::PeftKey(pattern);
+  EXPECT_TRUE(parsed) << pattern << ": " << parsed.error().message;
+  return parsed && parsed->Matches(name);
+}
+
+// What Python's re.match(r"(.*\.)?(PATTERN)$", name) finds.
+TEST(PeftKeyTest, MatchesNamesAndTheirEnds) {
+  for (const char* pattern : {"q_proj",
+                              "self_attn.q_proj",
+                              "self_attn\\.q_proj",
+                              kName,
+                              "^model.*q_proj",
+                              "q_proj$",
+                              ".*q_proj",
+                              ".*\\.(q|k)_proj",
+                              "layers.1[0-3].self_attn.[qk]_proj",
+                              "(?:v|q)_proj",
+                              "layers\\.\\d+\\..*",
+                              "layers.\\d{2}.self_attn.\\w+",
+                              "k_proj|q_proj",
+                              ".+",
+                              "q_?pro{1}j",
+                              "[^k]_proj",
+                              "(layers|self_attn|12|q_proj|\\.)+",
+                              ".*?q_proj",
+                              "(a|.)*",
+                              "((.*)*)*"}) {
+    EXPECT_TRUE(KeyMatches(pattern)) << pattern;
+  }
+  for (const char* pattern :
+       {"_proj", "proj", "q_pro", "k_proj", "^q_proj", "^layers.*", "self_attn", "layers.1[3-9].*",
+        "q_proj.", "layers.\\d.self_attn.q_proj", "q_proj{2}", "[^q]_proj", "self_attn|layers",
+        "x*"}) {
+    EXPECT_FALSE(KeyMatches(pattern)) << pattern;
+  }
+  EXPECT_TRUE(KeyMatches("lm_head", "lm_head"));
+  EXPECT_TRUE(KeyMatches("x*", ""));
+}
+
+TEST(PeftKeyTest, WhatIsNotRead) {
+  for (const char* pattern :
+       {"", "(", ")", "a)", "a)|(b", "[a", "*", "a**", "a{2,1}", "((a|b){255}){255}", "(?=a)",
+        "a(?!b)", "(?<=a)b", "(?<!a)b", "\\", "(a)\\1", "[z-a]", "a{,3}"}) {
+    const auto parsed = NamePattern::PeftKey(pattern);
+    ASSERT_FALSE(parsed) << pattern;
+    EXPECT_FALSE(parsed.error().message.empty());
+  }
+  EXPECT_FALSE(NamePattern::PeftKey(std::string(1025, 'a')));
+}
+
+// A pattern that takes Python's own matcher for ever.
+TEST(PeftKeyTest, TakesLittleTime) {
+  EXPECT_FALSE(KeyMatches("((a*)*)*b", std::string(4096, 'a')));
 }
 
 }  // namespace

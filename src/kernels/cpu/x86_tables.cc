@@ -2,6 +2,7 @@
 // only addresses here.
 #include "kernels/cpu/tables.h"
 
+#include "hardware/cpu_features.h"
 #include "kernels/cpu/amx/kernels.h"
 #include "kernels/cpu/avx2/kernels.h"
 #include "kernels/cpu/avx512/kernels.h"
@@ -31,6 +32,10 @@ constexpr KernelTable Avx512Bf16Table() {
   table.linear_i8 = avx512_bf16::LinearI8;
   table.expand_rows = avx512_bf16::kExpandRows;
   table.has_block_scales = true;
+  table.attention_chunk = avx512_bf16::AttentionChunk;
+  table.attention_code_rows = [] {
+    return DetectCpuFeatures().avx512_vbmi ? avx512_bf16::kAttentionCodeRows : 0;
+  };
   return table;
 }
 

@@ -18,7 +18,7 @@ using device::kWideTileRows;
 constexpr float kLog2E = 1.44269504088896f;
 
 // Blocks of narrow tiles wait for memory: so many on a multiprocessor.
-constexpr int BlocksTogether(bool is_e4m3, int rows) {
+[[maybe_unused]] constexpr int BlocksTogether(bool is_e4m3, int rows) {
   return rows == kWideTileRows ? 1 : is_e4m3 ? 4 : 3;
 }
 

@@ -361,6 +361,8 @@ class AttentionBlock {
   // Adds weights times values, and the weights themselves, rounded as they are.
   __device__ __forceinline__ void AddValues(int index,
                                             const uint32_t (&weights)[kPositions / 16][4]) {
+    // Wide tiles have no registers left for the places of values from one tile to the next.
+    const int lane = kIsWide ? KeptInLoop(Lane()) : Lane();
     SLUICE_UNROLL
     for (int k = 0; k < kPositions / 16; k += 2) {
       const uint32_t ones[2] = {Tile::kOnes, Tile::kOnes};
@@ -370,7 +372,7 @@ class AttentionBlock {
       for (int j = 0; j < kOwnSteps; ++j) {
         if (Step(j) >= tile_.steps()) break;
         uint32_t b[2][2][2];
-        tile_.LoadValues(b, Values(index), k * 16, Step(j));
+        tile_.LoadValues(b, Values(index), k * 16, Step(j), lane);
         SLUICE_UNROLL
         for (int i = 0; i < 4; ++i)
           Tile::Multiply(sums_[j][i % 2], weights[k + i / 2], b[i / 2][i % 2]);

@@ -160,10 +160,9 @@ struct KvTile {
 
   // Warp. For sums over 16 positions from `position` + 16 * i on, i < 2: step `step` of the values
   // as operands b of Multiply for two groups n of eight columns. Number e of row r of the results d
-  // of both, d[n][2 * r + e], is that of Column().
-  __device__ void LoadValues(uint32_t (&b)[2][2][2], unsigned char* tile, int position,
-                             int step) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+  // of both, d[n][2 * r + e], is that of Column(). `lane`: of this thread.
+  __device__ void LoadValues(uint32_t (&b)[2][2][2], unsigned char* tile, int position, int step,
+                             int lane) const {
     uint32_t codes[4];
     if constexpr (kIsE4m3) {
       // A column of pairs of codes: even columns become n = 0, odd ones n = 1.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 #include "base/integer.h"
@@ -120,6 +121,13 @@ void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSlice
     plan.items.push_back(
         {slice, tile.first_token, tile.num_tokens, tile.begin, tile.end, /*partial=*/-1});
   });
+  // The longest first: a short one at the end leaves less of the device idle. No two are alike.
+  std::sort(plan.items.begin(), plan.items.end(),
+            [](const AttentionItem& a, const AttentionItem& b) {
+              const int32_t length_a = a.end - a.begin, length_b = b.end - b.begin;
+              if (length_a != length_b) return length_a > length_b;
+              return std::pair(a.slice, a.first_token) < std::pair(b.slice, b.first_token);
+            });
   plan.num_wide_items = static_cast<int>(plan.items.size());
   const int32_t least_ranges = LeastRangesToSplit(limits, tokens, slices, span);
   VisitTiles(tokens, true, slices, span, [&](int32_t slice, const PlannedTile& tile) {

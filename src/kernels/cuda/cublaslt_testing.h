@@ -15,11 +15,16 @@ struct FakeCublasLtState {
   bool refuse_f4 = false;      // none for products of E2M1
   uint64_t refuse_rows = 0;    // none for products with so many rows of weights
   bool fail = false;           // products fail when they are enqueued
+  // How many times longer than kFakeSeconds products take: those without scales of rows or groups,
+  // with scales of rows, with those of groups; and what fast accumulation multiplies that by.
+  double plain_slowdown = 1, rows_slowdown = 1, groups_slowdown = 1, fast_slowdown = 1;
   // Counted.
   int64_t num_searches = 0;
   int64_t num_checks = 0;
-  int64_t num_products = 0;    // enqueued
-  int64_t num_records = 0;     // that were made and not yet destroyed
+  int64_t num_products = 0;  // enqueued
+  int64_t num_records = 0;   // that were made and not yet destroyed
+  int64_t num_other_weights =
+      0;                       // products whose weights lie elsewhere than those of the one before
   int last_algorithm = -1;     // of the last product enqueued
   double seconds = 0;          // that products took so far, as they ran
   const char* complaint = "";  // about the last call that was refused

@@ -17,7 +17,12 @@
 
 #include "device/stream_handle.h"
 
-#ifdef __CUDACC__
+#if defined(__HIP__)
+#include "kernels/cuda/hip_code.h"
+#define SLUICE_DEVICE_NAMESPACE hip
+#define SLUICE_UNROLL _Pragma("unroll")
+#define SLUICE_KEPT static __device__
+#elif defined(__CUDACC__)
 #include <cuda_runtime.h>
 #include "device/shared_memory_grant.h"
 #define SLUICE_DEVICE_NAMESPACE cuda
@@ -40,7 +45,19 @@ struct LaunchShape {
   unsigned shared_bytes = 0;
 };
 
-#ifdef __CUDACC__
+#if defined(__HIP__)
+
+// Launching needs a HIP runtime, which nothing here is linked with: kernels are compiled alone.
+template <auto kKernel, typename Args>
+void Launch(const StreamHandle& stream, const char* name, const LaunchShape&, const Args&) {
+  constexpr int kNoRuntime = 1;
+  static_cast<void>(kKernel);
+  if (stream.failure->kernel != nullptr) return;
+  stream.failure->kernel = name;
+  stream.failure->code = kNoRuntime;
+}
+
+#elif defined(__CUDACC__)
 
 // Launches `kKernel` on the stream. A launch that fails is noted there, with the kernel's name. An
 // empty grid is no launch.
@@ -68,8 +85,14 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape& sha
               static_cast<cudaStream_t>(stream.native)>>>(args);
     code = cudaGetLastError();
   }
-  if (code != cudaSuccess && stream.failure->kernel == nullptr)
-    *stream.failure = {name, static_cast<int>(code)};
+  LaunchFailure& failure = *stream.failure;
+  if (failure.kernel != nullptr) return;
+  if (code == cudaSuccess) {
+    failure.launched[failure.num_launched++ % LaunchFailure::kRemembered] = name;
+  } else {
+    failure.kernel = name;
+    failure.code = static_cast<int>(code);
+  }
 }
 
 // The block's dynamic shared memory, aligned to 128 bytes.
@@ -157,10 +180,41 @@ __device__ __forceinline__ uint32_t PackF16(float low, float high) {
   return pair;
 }
 
-// Four E4M3 codes as F16, exactly: the two lower bytes in `low`, of them the first in the low half.
-// NaN stays NaN.
+// The product of each half: two F16 numbers in a register, rounded once; subnormal numbers count.
+__device__ __forceinline__ uint32_t MultiplyF16x2(uint32_t a, uint32_t b) {
+  uint32_t pair;
+  asm("mul.rn.f16x2 %0, %1, %2;\n" : "=r"(pair) : "r"(a), "r"(b));
+  return pair;
+}
+
+// Two F16 numbers as BF16, to nearest even.
+__device__ __forceinline__ uint32_t F16x2ToBf16x2(uint32_t pair) {
+  asm("{\n"
+      "  .reg .b16 first, second;\n"
+      "  .reg .f32 first_number, second_number;\n"
+      "  mov.b32 {first, second}, %0;\n"
+      "  cvt.f32.f16 first_number, first;\n"
+      "  cvt.f32.f16 second_number, second;\n"
+      "  cvt.rn.bf16x2.f32 %0, second_number, first_number;\n"
+      "}\n"
+      : "+r"(pair));
+  return pair;
+}
+
+// What the compiler compiles for, as 90 for 9.0: a constant, so that branches which are not taken
+// are no code.
+__device__ __forceinline__ constexpr int ComputeCapability() {
+#ifdef __CUDA_ARCH__
+  return __CUDA_ARCH__ / 10;
+#else
+  return 0;  // of the host
+#endif
+}
+
+// Instructions of compute capability 8.9 and later: E4m3x4ToF16 and MmaE4m3 (below) by hardware.
+namespace instruction {
+
 __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
   asm("{\n"
       "  .reg .b16 first, second;\n"
       "  mov.b32 {first, second}, %2;\n"
@@ -169,68 +223,8 @@ __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint3
       "}\n"
       : "=&r"(low), "=r"(high)
       : "r"(codes));
-#else
-  SLUICE_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const uint32_t two = half == 0 ? codes & 0xFFFFu : codes >> 16;
-    const uint32_t bytes = (two & 0xFFu) | (two & 0xFF00u) << 8;
-    // The exponent's bias rises from 7 to 15: a product that is exact for subnormal codes as well.
-    const uint32_t raised = (bytes & 0x00800080u) << 8 | (bytes & 0x007F007Fu) << 7;
-    uint32_t pair;
-    asm("mul.rn.f16x2 %0, %1, %2;\n" : "=r"(pair) : "r"(raised), "r"(0x5C005C00u));
-    // The sum reaches the highest bit of the bytes 0x7F alone.
-    const uint32_t nan = ((bytes & 0x007F007Fu) + 0x00010001u) & 0x00800080u;
-    (half == 0 ? low : high) = pair | (nan >> 7) * 0x7FFFu;
-  }
-#endif
 }
 
-// The same as BF16.
-__device__ __forceinline__ void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint32_t& high) {
-  E4m3x4ToF16(codes, low, high);
-  SLUICE_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    uint32_t& pair = half == 0 ? low : high;
-    asm("{\n"
-        "  .reg .b16 first, second;\n"
-        "  .reg .f32 first_number, second_number;\n"
-        "  mov.b32 {first, second}, %0;\n"
-        "  cvt.f32.f16 first_number, first;\n"
-        "  cvt.f32.f16 second_number, second;\n"
-        "  cvt.rn.bf16x2.f32 %0, second_number, first_number;\n"
-        "}\n"
-        : "+r"(pair));
-  }
-}
-
-// Warp. d += a b: a [16, 32] and b [32, 8] E4M3, d [16, 8] F32. With g = lane / 4, t = lane % 4:
-//   a[0]: row g, columns 4t..4t+3;  a[1]: row g+8;  a[2]: row g, columns 4t+16..4t+19;  a[3]: row
-//   g+8 b[0]: rows 4t..4t+3 of column g;  b[1]: rows 4t+16..4t+19 d as of MmaBf16.
-// The first of four numbers is the lowest byte. (PTX ISA, mma.m16n8k32.) Compute capability 8.9 and
-// later; kHasE4m3Mma tells device code, DeviceInfo tells the host.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-constexpr bool kHasE4m3Mma = false;
-__device__ __forceinline__ void MmaE4m3(float (&)[4], const uint32_t (&)[4],
-                                        const uint32_t (&)[2]) {
-  __trap();
-}
-#elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
-// These have the instruction in name alone: the compiler makes products of F16 of it, each sum of
-// 32 from zero on and added afterwards. Products of F16 that add up by themselves take less.
-constexpr bool kHasE4m3Mma = true;
-__device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
-                                        const uint32_t (&b)[2]) {
-  uint32_t low_a[4], high_a[4], low_b[2], high_b[2];
-  SLUICE_UNROLL
-  for (int i = 0; i < 4; ++i) E4m3x4ToF16(a[i], low_a[i], high_a[i]);
-  SLUICE_UNROLL
-  for (int i = 0; i < 2; ++i) E4m3x4ToF16(b[i], low_b[i], high_b[i]);
-  // In what order the columns of a meet the rows of b does not matter, as long as both agree.
-  MmaF16(d, {low_a[0], low_a[1], high_a[0], high_a[1]}, {low_b[0], high_b[0]});
-  MmaF16(d, {low_a[2], low_a[3], high_a[2], high_a[3]}, {low_b[1], high_b[1]});
-}
-#else
-constexpr bool kHasE4m3Mma = true;
 __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
                                         const uint32_t (&b)[2]) {
   asm volatile(
@@ -239,7 +233,15 @@ __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-#endif
+
+}  // namespace instruction
+
+// The same number, of which the compiler knows nothing: what a loop computes from it is computed
+// there, and not kept in registers from before the loop.
+__device__ __forceinline__ int KeptInLoop(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
 
 // a * b + c of each half: two BF16 numbers in a register, rounded once; subnormal numbers count.
 __device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
@@ -254,29 +256,109 @@ template <auto kKernel, typename Args>
 void Launch(const StreamHandle& stream, const char* name, const LaunchShape& shape,
             const Args& args) {
   if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0) return;
-  emulator::Enqueue(stream, name,
-                    {shape.grid_x, shape.grid_y, shape.grid_z, shape.threads, shape.shared_bytes},
+  emulator::Enqueue(stream,
+                    {name,
+                     {shape.grid_x, shape.grid_y, shape.grid_z, shape.threads, shape.shared_bytes},
+                     reinterpret_cast<const void*>(kKernel),
+                     &args,
+                     sizeof(args)},
                     [args] { kKernel(args); });
+}
+
+inline int KeptInLoop(int value) {
+  return value;
 }
 
 using emulator::AsyncCommit;
 using emulator::AsyncCopy16;
 using emulator::AsyncWait;
 using emulator::BitsOf;
-using emulator::E4m3x4ToBf16;
-using emulator::E4m3x4ToF16;
+using emulator::ComputeCapability;
+using emulator::F16x2ToBf16x2;
 using emulator::FloatFromBits;
 using emulator::FmaBf16x2;
 using emulator::LoadMatrix4;
 using emulator::LoadMatrix4Transposed;
 using emulator::MmaBf16;
-using emulator::MmaE4m3;
 using emulator::MmaF16;
+using emulator::MultiplyF16x2;
 using emulator::PackF16;
 using emulator::SharedMemory;
-constexpr bool kHasE4m3Mma = true;
+namespace instruction {
+using emulator::E4m3x4ToF16;
+using emulator::MmaE4m3;
+}  // namespace instruction
 
 #endif
+
+// The same without that hardware.
+namespace arithmetic {
+
+__device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
+  SLUICE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t two = half == 0 ? codes & 0xFFFFu : codes >> 16;
+    const uint32_t bytes = (two & 0xFFu) | (two & 0xFF00u) << 8;
+    // The exponent's bias rises from 7 to 15: a product that is exact for subnormal codes as well.
+    const uint32_t raised = (bytes & 0x00800080u) << 8 | (bytes & 0x007F007Fu) << 7;
+    const uint32_t pair = MultiplyF16x2(raised, 0x5C005C00u);
+    // The sum reaches the highest bit of the bytes 0x7F alone.
+    const uint32_t nan = ((bytes & 0x007F007Fu) + 0x00010001u) & 0x00800080u;
+    (half == 0 ? low : high) = pair | (nan >> 7) * 0x7FFFu;
+  }
+}
+
+__device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
+                                        const uint32_t (&b)[2]) {
+  uint32_t low_a[4], high_a[4], low_b[2], high_b[2];
+  SLUICE_UNROLL
+  for (int i = 0; i < 4; ++i) instruction::E4m3x4ToF16(a[i], low_a[i], high_a[i]);
+  SLUICE_UNROLL
+  for (int i = 0; i < 2; ++i) instruction::E4m3x4ToF16(b[i], low_b[i], high_b[i]);
+  // In what order the columns of a meet the rows of b does not matter, as long as both agree.
+  MmaF16(d, {low_a[0], low_a[1], high_a[0], high_a[1]}, {low_b[0], high_b[0]});
+  MmaF16(d, {low_a[2], low_a[3], high_a[2], high_a[3]}, {low_b[1], high_b[1]});
+}
+
+}  // namespace arithmetic
+
+// What differs between GPUs. The emulator takes the branches of 9.0, or of what a test sets.
+
+// Four E4M3 codes as F16, exactly: the two lower bytes in `low`, of them the first in the low half.
+// NaN stays NaN.
+__device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
+  if (ComputeCapability() >= 89)
+    instruction::E4m3x4ToF16(codes, low, high);
+  else
+    arithmetic::E4m3x4ToF16(codes, low, high);
+}
+
+// The same as BF16.
+__device__ __forceinline__ void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint32_t& high) {
+  E4m3x4ToF16(codes, low, high);
+  low = F16x2ToBf16x2(low);
+  high = F16x2ToBf16x2(high);
+}
+
+// Whether MmaE4m3 may be called: compute capability 8.9 and later. DeviceInfo tells the host.
+__device__ __forceinline__ bool HasE4m3Mma() {
+  return ComputeCapability() >= 89;
+}
+
+// Warp. d += a b: a [16, 32] and b [32, 8] E4M3, d [16, 8] F32. With g = lane / 4, t = lane % 4:
+//   a[0]: row g, columns 4t..4t+3;  a[1]: row g+8;  a[2]: row g, columns 4t+16..4t+19;  a[3]: row
+//   g+8 b[0]: rows 4t..4t+3 of column g;  b[1]: rows 4t+16..4t+19 d as of MmaBf16.
+// The first of four numbers is the lowest byte. (PTX ISA, mma.m16n8k32.) REQUIRES: HasE4m3Mma().
+__device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
+                                        const uint32_t (&b)[2]) {
+  // 9.0 to 11.0 have the instruction in name alone: the compiler makes products of F16 of it, each
+  // sum of 32 from zero on and added afterwards. Products of F16 that add up by themselves take
+  // less.
+  if (ComputeCapability() >= 90 && ComputeCapability() < 120)
+    arithmetic::MmaE4m3(d, a, b);
+  else
+    instruction::MmaE4m3(d, a, b);
+}
 
 // Numbers. The same formulas as tensor/bfloat16.h and tensor/float8.h, in the compiler's terms.
 
@@ -301,8 +383,8 @@ __device__ __forceinline__ float E4m3ToFloat(uint8_t code) {
   const uint32_t bits = BitsOf(FloatFromBits(magnitude << 20) * 0x1p120f);
   return FloatFromBits((magnitude == 0x7F ? 0x7FC00000u : bits) | sign);
 }
-// To nearest even; beyond +-448 becomes +-448; NaN stays NaN.
-__device__ __forceinline__ uint8_t FloatToE4m3(float value) {
+// To nearest even; beyond +-448 becomes +-448; NaN stays NaN, with its sign.
+__device__ __forceinline__ uint8_t SoftwareE4m3(float value) {
   const uint32_t bits = BitsOf(value);
   const uint32_t sign = bits >> 24 & 0x80u;
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
@@ -312,6 +394,20 @@ __device__ __forceinline__ uint8_t FloatToE4m3(float value) {
   const uint32_t subnormal = BitsOf(FloatFromBits(clamped) + 0x1p14f) - 0x46800000u;
   const uint32_t code = clamped < 0x3C800000u ? subnormal : normal;
   return static_cast<uint8_t>((magnitude > 0x7F800000u ? 0x7Fu : code) | sign);
+}
+// The same of two numbers, the first in the low byte.
+__device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\n" : "=h"(pair) : "f"(high), "f"(low));
+  // The instruction's NaN has no sign; all else has its number's.
+  return pair | (BitsOf(low) >> 24 & 0x80u) | (BitsOf(high) >> 16 & 0x8000u);
+#else
+  return SoftwareE4m3(low) | static_cast<uint32_t>(SoftwareE4m3(high)) << 8;
+#endif
+}
+__device__ __forceinline__ uint8_t FloatToE4m3(float value) {
+  return static_cast<uint8_t>(PackE4m3(value, 0));
 }
 // Sign, 2 bits of exponent, 1 of mantissa; the low 4 bits of `code`.
 __device__ __forceinline__ float E2m1ToFloat(uint32_t code) {

@@ -219,6 +219,13 @@ enum class GroupScales : uint8_t {
 };
 constexpr uint32_t kInt4ZeroMask = 15;
 
+// Rows of a matrix, one behind the other, whose scales are one number that the host knows.
+struct ScaledPart {
+  int64_t rows;
+  float scale;
+};
+constexpr int kMostScaledParts = 3;  // q, k and v
+
 // A weight matrix [n, k], row-major as checkpoints store it; two codes of 4 bits in a byte, the
 // even k in the low half. Its value is code (of INT4: less the zero point of its group) * the scale
 // of its group * row_scales[n]. All addresses are aligned to 256 bytes, k * bits is a multiple of
@@ -235,6 +242,9 @@ struct Weights {
   // All of row_scales, where they are one number that the host knows; else 0. Kernels read
   // row_scales.
   float same_row_scale = 0;
+  // Where they are several numbers, but one for each of a few parts of the rows: these; else none.
+  int num_parts = 0;
+  ScaledPart parts[kMostScaledParts] = {};
   // Of a part of a larger matrix's rows: the rows of that one, which decide how its sums over k are
   // cut; 0: n. So the part's results have the bits of the whole.
   int64_t whole_n = 0;
@@ -256,6 +266,10 @@ struct LinearArgs {
   // Scratch for partial sums, LinearScratchBytes (linear_shapes.h).
   void* scratch;
   float same_x_scale = 0;  // of x_scales, as same_row_scale of row_scales
+  // [kMostSplitTiles] zeros (linear_plan.h), which count the parts of a split sum and are zeros
+  // again when the product is done: products that run at the same time need others. Null: those of
+  // the device's module, which all products without counters share.
+  uint32_t* counters = nullptr;
 };
 
 // The same for experts of equal shape, one behind the other in memory: rows [row_begin[e],
@@ -333,14 +347,20 @@ struct CombineExpertsArgs {
 };
 
 // tokens[i] = the token that DrawToken (sampler/draw.h) draws from logits[i, :], the same on every
-// device. Where there is none to draw, tokens[i] = -1 and errors[i] says why. REQUIRES: cols <=
-// kernels::kMostDrawnTokens.
+// device. Where there is none to draw, tokens[i] = -1 and errors[i] says why. With `extras` the row
+// is changed before, and tells of its logits, as its element says. What then stands in logits, and
+// in the lists, is unspecified. REQUIRES: cols <= kernels::kMostDrawnTokens.
 struct SampleRowsArgs {
-  const float* logits;  // [rows, cols]
+  float* logits;  // [rows, cols]; only read without `extras`
   int64_t rows, cols;
   const kernels::DrawSettings* settings;  // [rows], on the device
   int32_t* tokens;
   kernels::DrawError* errors;
+  const kernels::DrawExtras* extras = nullptr;  // [rows], or null: none has any
+  uint32_t* words = nullptr;                    // the lists and masks of all rows
+  kernels::DrawnLogprobs* logprobs = nullptr;   // [rows], of rows that want some
+  kernels::TopLogit* tops = nullptr;            // [rows, most_top]: the num_top largest, descending
+  int64_t most_top = 0;
 };
 
 // The random codes of dummy_weights.cc: row i of the tensor whose hashed name is `tensor_seed`,

@@ -1,11 +1,15 @@
 #include "kernels/cuda/device_linear.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/integer.h"
 #include "base/log.h"
+#include "kernels/cuda/addresses.h"
+#include "kernels/cuda/launch_timer.h"
 #include "kernels/cuda/library_linear.h"
 #include "kernels/cuda/linear_shapes.h"
 #include "kernels/cuda/nvf4_scales.h"
@@ -13,12 +17,13 @@
 namespace sluice::device {
 namespace {
 
-constexpr int kFirstWithF8 = 89;        // compute capability
 constexpr int kFirstWithNvF4 = 100;     // compute capability
-constexpr int64_t kF8Multiple = 16;     // of n and k, in the library's products of E4M3
 constexpr int64_t kRowsMultiple = 128;  // of a chunk of expanded weights: whole tiles
 // Log lines about what the library refused; a model has fewer shapes.
 constexpr size_t kMaxRefusedShapes = 64;
+// Kinds of products that are remembered; then all are looked up again.
+constexpr size_t kMostWaysKept = 4096;
+constexpr int64_t kCaches = 3;  // so many times the device's cache is too much for it
 
 const char* NameOf(ElementType codes) {
   switch (codes) {
@@ -26,12 +31,10 @@ const char* NameOf(ElementType codes) {
     case ElementType::kF8E4M3: return "E4M3";
     case ElementType::kI8: return "INT8";
     case ElementType::kF4E2M1: return "FP4";
+    case ElementType::kInt4: return "INT4";
+    case ElementType::kF32: return "F32";
     default: return "";
   }
-}
-
-void* Advance(void* address, int64_t bytes) {
-  return static_cast<uint8_t*>(address) + bytes;
 }
 
 // Rows of a chunk of expanded weights.
@@ -54,18 +57,6 @@ bool HasNvF4Scales(const Weights& w) {
   return w.type == ElementType::kF4E2M1 && w.group_type == GroupScales::kE4M3;
 }
 
-// Inputs that were rounded to NVFP4.
-bool HasNvF4Inputs(const LinearArgs& args) {
-  return args.x_type == ElementType::kBF16 && args.x_scales != nullptr;
-}
-
-// Whether the scales of rows of W and of x are a factor of the whole product. Results in BF16 are
-// then rounded once, and not read and written again.
-bool HasOneScale(const LinearArgs& args) {
-  return args.w.row_scales != nullptr && args.x_scales != nullptr && args.w.same_row_scale != 0 &&
-         args.same_x_scale != 0;
-}
-
 // Packed inputs: codes, then scales.
 int64_t PackedCodeBytes(int64_t m, int64_t k) {
   return RoundUp(m * k / 2, 256);
@@ -77,19 +68,28 @@ int64_t PackedBytes(int64_t m, int64_t k) {
 int64_t ScratchWith(bool library, int compute_capability, const DeviceLinearOptions& options,
                     const Weights& w, int64_t max_m) {
   const int64_t own = LinearScratchBytes(w, max_m);
-  if (!library || max_m <= kMaxSkinnyRows) return own;
+  const bool packs = HasNvF4Scales(w) && compute_capability >= kFirstWithNvF4;
+  if (!library || (max_m < kMinLibraryRows && !packs)) return own;
   // Of expanded weights or packed inputs: never both.
   int64_t operands = 0;
   if (w.type != ElementType::kBF16) operands = ExpandedRows(options, w) * w.k * 2;
-  if (HasNvF4Scales(w) && compute_capability >= kFirstWithNvF4)
-    operands = std::max(operands, PackedBytes(max_m, w.k));
+  if (packs) operands = std::max(operands, PackedBytes(max_m, w.k));
   return std::max(own, RoundUp(options.workspace_bytes, 256) + operands);
+}
+
+int64_t ElementBytes(const LinearArgs& args) {
+  return args.y_type == ElementType::kF32 ? 4 : 2;
+}
+
+// Results in BF16 are rounded once more if scales of rows come after them, results in F32 are not:
+// there the codes of all formats but blocks stay exact.
+bool ScalesExpandedLater(const LinearArgs& args) {
+  return args.y_type == ElementType::kF32 && args.w.row_scales != nullptr;
 }
 
 // The product of rows [first_row, first_row + rows) of W, whose codes are at `codes`.
 LibraryProduct ProductOf(const LinearArgs& args, ElementType type, const void* codes,
                          int64_t first_row, int64_t rows) {
-  const int64_t element_bytes = args.y_type == ElementType::kF32 ? 4 : 2;
   return {.m = args.m,
           .n = rows,
           .k = args.w.k,
@@ -98,15 +98,17 @@ LibraryProduct ProductOf(const LinearArgs& args, ElementType type, const void* c
           .y_stride = args.y_stride,
           .w = codes,
           .x = args.x,
-          .y = Advance(args.y, first_row * element_bytes),
+          .y = Behind(args.y, first_row * ElementBytes(args)),
           .workspace = args.scratch};
 }
 
 }  // namespace
 
-DeviceLinear::DeviceLinear(const DeviceKernels& kernels, const DeviceLinearOptions& options,
-                           int compute_capability)
-    : kernels_(kernels), options_(options), compute_capability_(compute_capability) {}
+DeviceLinear::DeviceLinear(Device& device, const DeviceKernels& kernels,
+                           const DeviceLinearOptions& options)
+    : device_(device), kernels_(kernels), options_(options) {
+  abilities_.compute_capability = device.info().compute_capability();
+}
 DeviceLinear::~DeviceLinear() = default;
 
 Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
@@ -118,22 +120,25 @@ Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
                             "and more than 0 bytes for weights, found {} and {}",
                             options.workspace_bytes, options.expand_bytes));
   }
-  const DeviceInfo& info = device.info();
-  std::unique_ptr<DeviceLinear> result(
-      new DeviceLinear(kernels, options, info.compute_capability()));
-  if (!WantsLibrary(info, options)) {
+  std::unique_ptr<DeviceLinear> result(new DeviceLinear(device, kernels, options));
+  if (!WantsLibrary(device.info(), options)) {
     LOG_INFO("kernels", "matrix products by own kernels{}",
              options.batch_invariant ? ", whose results do not depend on the batch" : "");
     return result;
   }
   auto library = LibraryLinear::Create(device, {.library = options.library,
                                                 .tactics = options.tactics,
-                                                .workspace_bytes = options.workspace_bytes,
-                                                .fast_accumulation = options.fast_accumulation});
+                                                .workspace_bytes = options.workspace_bytes});
   if (library) {
     result->library_ = std::move(*library);
-    LOG_INFO("kernels", "matrix products of more than {} rows by {}, others by own kernels",
-             kMaxSkinnyRows, result->library());
+    LinearAbilities& abilities = result->abilities_;
+    abilities.library = true;
+    abilities.row_scales = result->library_->HasRowScales();
+    abilities.nvf4 = result->library_->HasNvF4();
+    abilities.fast_sums = options.fast_accumulation;
+    LOG_INFO(
+        "kernels", "matrix products by own kernels or {}, whichever is measured to be faster{}",
+        result->library(), options.fast_accumulation ? "; FP8 with fast accumulation, too" : "");
     return result;
   }
   if (!options.library.empty() || CublasLtLibrary::IsNamedByUser())
@@ -142,22 +147,8 @@ Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
   return result;
 }
 
-DeviceLinear::Way DeviceLinear::Choose(const LinearArgs& args) const {
-  const Weights& w = args.w;
-  if (library_ == nullptr || args.m <= kMaxSkinnyRows) return Way::kOwn;
-  if (args.x_type == ElementType::kF8E4M3) {
-    const bool fits = w.type == ElementType::kF8E4M3 && w.group_type == GroupScales::kNone &&
-                      compute_capability_ >= kFirstWithF8 && w.n % kF8Multiple == 0 &&
-                      w.k % kF8Multiple == 0;
-    return fits ? Way::kDirect : Way::kOwn;
-  }
-  if (HasNvF4Inputs(args) && library_->HasNvF4() && library_->CanRun(NvF4Product(args)))
-    return Way::kNvF4;
-  return w.type == ElementType::kBF16 ? Way::kDirect : Way::kExpanded;
-}
-
 int64_t DeviceLinear::ScratchBytes(const Weights& w, int64_t max_m) const {
-  return ScratchWith(library_ != nullptr, compute_capability_, options_, w, max_m);
+  return ScratchWith(library_ != nullptr, abilities_.compute_capability, options_, w, max_m);
 }
 
 int64_t DeviceLinear::PlannedScratchBytes(const DeviceInfo& info,
@@ -166,113 +157,197 @@ int64_t DeviceLinear::PlannedScratchBytes(const DeviceInfo& info,
   return ScratchWith(WantsLibrary(info, options), info.compute_capability(), options, w, max_m);
 }
 
+DeviceLinear::Kind DeviceLinear::KindOf(const LinearArgs& args, LinearWays ways) {
+  return {.n = args.w.n,
+          .k = args.w.k,
+          .bucket = LibraryLinear::Bucket(args.m),
+          .y_stride = args.y_stride,
+          .w_type = args.w.type,
+          .x_type = args.x_type,
+          .y_type = args.y_type,
+          .group_type = args.w.group_type,
+          .has_bias = args.bias != nullptr,
+          .ways = ways.bits()};
+}
+
+std::string DeviceLinear::KeyOf(const Kind& kind) {
+  return fmt::format("way of {} {} by {} to {}{}, n {}, k {}, stride {}, m to {}, of {:x}",
+                     NameOf(kind.w_type), static_cast<int>(kind.group_type), NameOf(kind.x_type),
+                     NameOf(kind.y_type), kind.has_bias ? " with a bias" : "", kind.n, kind.k,
+                     kind.y_stride, kind.bucket, kind.ways);
+}
+
+const DeviceLinear::Choice& DeviceLinear::ChoiceOf(const Kind& kind, int64_t m) {
+  if (choices_.size() >= kMostWaysKept) choices_.clear();
+  const auto [place, is_new] = choices_.try_emplace(kind);
+  Choice& choice = place->second;
+  if (!is_new || library_ == nullptr) return choice;
+  LinearWays ways;
+  const Tactic* tactic = library_->tactics().Find(KeyOf(kind));
+  for (int i = kNumLinearWays - 1; i >= 0; --i) {
+    const auto way = static_cast<LinearWay>(i);
+    if ((kind.ways >> i & 1) == 0) continue;
+    if (tactic != nullptr && tactic->way == NameOf(way)) return choice = {way, /*measured=*/true};
+    if (m > kMaxSkinnyRows) choice.way = way;
+  }
+  return choice;
+}
+
+LinearWay DeviceLinear::Choose(const LinearArgs& args) {
+  return ChoiceOf(KindOf(args, WaysOf(args)), args.m).way;
+}
+
 void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args) {
   if (args.m == 0 || args.w.n == 0) return;
   const StreamHandle handle = stream.handle();
-  Way way = Choose(args);
-  if (way == Way::kNvF4) {
-    if (RunNvF4(handle, args)) return;
-    way = Way::kExpanded;
+  const LinearWays ways = WaysOf(args);
+  const Choice choice = ChoiceOf(KindOf(args, ways), args.m);
+  bool is_done = TryRun(choice.way, handle, args);
+  LinearWay way = choice.way;
+  // What the library refuses goes another way; but not to fast sums, which only a measurement
+  // takes.
+  for (int i = 0; !is_done; ++i) {
+    way = static_cast<LinearWay>(i);
+    if (way != choice.way && ways.Has(way) && !HasFastSums(way))
+      is_done = TryRun(way, handle, args);
   }
-  if (way == Way::kDirect && RunDirect(handle, args)) return;
-  if (way == Way::kExpanded && RunExpanded(handle, args)) return;
-  if (way != Way::kOwn) NoteRefused(args, "", "own kernels serve it");
-  ++counts_.own;
-  kernels_.linear(handle, args);
+  if (way == LinearWay::kOwn && choice.way != way) NoteRefused(args, "", "own kernels serve it");
+  const bool lacks_nvf4 =
+      HasNvF4Inputs(args) && abilities_.compute_capability >= kFirstWithNvF4 && !choice.measured;
+  if (way == LinearWay::kExpanded && lacks_nvf4)
+    NoteRefused(args, " with NVFP4 inputs", "its weights are expanded to BF16");
 }
 
-LibraryProduct DeviceLinear::DirectProduct(const LinearArgs& args) const {
-  LibraryProduct product =
-      ProductOf(args, args.x_type, args.w.codes, /*first_row=*/0, /*rows=*/args.w.n);
-  if (args.x_type == ElementType::kF8E4M3 && library_->HasRowScales() &&
-      args.w.row_scales != nullptr && args.x_scales != nullptr) {
-    product.w_scales = args.w.row_scales;
-    product.x_scales = args.x_scales;
-    // A library that has no algorithm with scales may have one without.
-    if (!library_->CanRun(product)) product.w_scales = product.x_scales = nullptr;
-  }
-  if (product.w_scales == nullptr && HasOneScale(args))
-    product.factor = args.w.same_row_scale * args.same_x_scale;
-  return product;
-}
-
-bool DeviceLinear::RunDirect(const StreamHandle& stream, const LinearArgs& args) {
-  const LibraryProduct product = DirectProduct(args);
-  const LibraryOutcome outcome = library_->Run(stream, product);
-  if (outcome == LibraryOutcome::kRefused) return false;
-  ++counts_.library;
-  if (outcome == LibraryOutcome::kFailed) return true;
-  const bool is_scaled = product.w_scales != nullptr || HasOneScale(args);
-  FinishResults(stream, args, is_scaled ? nullptr : args.w.row_scales,
-                is_scaled || args.x_type != ElementType::kF8E4M3 ? nullptr : args.x_scales);
-  return true;
-}
-
-LibraryProduct DeviceLinear::NvF4Product(const LinearArgs& args) const {
-  LibraryProduct product =
-      ProductOf(args, ElementType::kF4E2M1, args.w.codes, /*first_row=*/0, /*rows=*/args.w.n);
-  void* codes = Advance(args.scratch, RoundUp(options_.workspace_bytes, 256));
-  product.x = codes;
-  product.w_scales = args.w.group_scales;
-  product.x_scales = Advance(codes, PackedCodeBytes(args.m, args.w.k));
-  if (HasOneScale(args)) product.factor = args.w.same_row_scale * args.same_x_scale;
-  return product;
-}
-
-bool DeviceLinear::RunNvF4(const StreamHandle& stream, const LinearArgs& args) {
-  const LibraryProduct product = NvF4Product(args);
-  kernels_.pack_nvf4(stream,
-                     {.x = static_cast<const uint16_t*>(args.x),
-                      .rows = args.m,
-                      .cols = args.w.k,
-                      .codes = static_cast<uint8_t*>(const_cast<void*>(product.x)),
-                      .scales = static_cast<uint8_t*>(const_cast<void*>(product.x_scales))});
-  const LibraryOutcome outcome = library_->Run(stream, product);
-  if (outcome == LibraryOutcome::kRefused) return false;
-  ++counts_.library;
-  ++counts_.nvf4;
-  if (outcome == LibraryOutcome::kEnqueued) {
-    const bool is_scaled = HasOneScale(args);
-    FinishResults(stream, args, is_scaled ? nullptr : args.w.row_scales,
-                  is_scaled ? nullptr : args.x_scales);
-  }
-  return true;
-}
-
-bool DeviceLinear::RunExpanded(const StreamHandle& stream, const LinearArgs& args) {
+std::vector<LibraryProduct> DeviceLinear::ProductsFor(LinearWay way, const LinearArgs& args) const {
   const Weights& w = args.w;
-  const int64_t chunk = ExpandedRows(options_, w);
-  void* expanded = Advance(args.scratch, RoundUp(options_.workspace_bytes, 256));
-  // Results in BF16 are rounded once more if scales of rows come after them, results in F32 are
-  // not: there the codes of all formats but blocks stay exact.
-  const bool scales_later = args.y_type == ElementType::kF32 && w.row_scales != nullptr;
-  Weights source = w;
-  if (scales_later) source.row_scales = nullptr;
-  const auto product_at = [&](int64_t row) {
-    return ProductOf(args, ElementType::kBF16, expanded, row, std::min(chunk, w.n - row));
+  void* const operands = Behind(args.scratch, RoundUp(options_.workspace_bytes, 256));
+  std::vector<LibraryProduct> products;
+  const auto add = [&](int64_t first, int64_t rows) -> LibraryProduct& {
+    LibraryProduct product = ProductOf(args, args.x_type, w.codes, first, rows);
+    product.fast_accumulation = HasFastSums(way);
+    return products.emplace_back(product);
   };
-  // Of all chunks only the last may differ from the first.
-  const int64_t last = (w.n - 1) / chunk * chunk;
-  if (!library_->CanRun(product_at(0)) || !library_->CanRun(product_at(last))) return false;
-  for (int64_t row = 0; row < w.n; row += chunk) {
-    const LibraryProduct product = product_at(row);
-    kernels_.expand_weights(stream, {.w = source,
-                                     .first_row = row,
-                                     .rows = product.n,
-                                     .out = static_cast<uint16_t*>(expanded)});
+  const auto add_nvf4 = [&](int64_t first, int64_t rows) -> LibraryProduct& {
+    LibraryProduct& product = add(first, rows);
+    product.type = ElementType::kF4E2M1;
+    product.w = Behind(w.codes, first * w.k / 2);
+    product.w_scales = Behind(w.group_scales, NvF4ScaleBytes(first, w.k / kNvF4Group));
+    product.x = operands;
+    product.x_scales = Behind(operands, PackedCodeBytes(args.m, w.k));
+    return product;
+  };
+  switch (way) {
+    case LinearWay::kOwn: break;
+    case LinearWay::kPlain:
+    case LinearWay::kFastPlain: add(0, w.n); break;
+    case LinearWay::kOneScale:
+    case LinearWay::kFastOneScale: add(0, w.n).factor = w.same_row_scale * args.same_x_scale; break;
+    case LinearWay::kRowScales:
+    case LinearWay::kFastRowScales: {
+      LibraryProduct& product = add(0, w.n);
+      product.w_scales = w.row_scales;
+      product.x_scales = args.x_scales;
+      break;
+    }
+    case LinearWay::kNvF4: {
+      LibraryProduct& product = add_nvf4(0, w.n);
+      if (HasOneScale(args)) product.factor = w.same_row_scale * args.same_x_scale;
+      break;
+    }
+    case LinearWay::kPartScales:
+    case LinearWay::kFastPartScales:
+    case LinearWay::kNvF4Parts: {
+      int64_t first = 0;
+      for (int i = 0; i < w.num_parts; ++i) {
+        const ScaledPart& part = w.parts[i];
+        LibraryProduct& product =
+            way == LinearWay::kNvF4Parts ? add_nvf4(first, part.rows) : add(first, part.rows);
+        if (way != LinearWay::kNvF4Parts) product.w = Behind(w.codes, first * w.k);
+        product.factor = part.scale * args.same_x_scale;
+        first += part.rows;
+      }
+      break;
+    }
+    case LinearWay::kExpanded: {
+      const int64_t chunk = ExpandedRows(options_, w);
+      for (int64_t first = 0; first < w.n; first += chunk) {
+        products.push_back(
+            ProductOf(args, ElementType::kBF16, operands, first, std::min(chunk, w.n - first)));
+      }
+      break;
+    }
+  }
+  return products;
+}
+
+bool DeviceLinear::TryRun(LinearWay way, const StreamHandle& stream, const LinearArgs& args) {
+  if (way == LinearWay::kOwn) {
+    ++counts_.own;
+    kernels_.linear(stream, args);
+    return true;
+  }
+  const std::vector<LibraryProduct> products = ProductsFor(way, args);
+  // All or nothing, and nothing is prepared in vain.
+  const bool is_prepared = way == LinearWay::kExpanded || way == LinearWay::kNvF4;
+  if (is_prepared || products.size() > 1) {
+    for (const LibraryProduct& product : products) {
+      if (!library_->CanRun(product)) return false;
+    }
+  }
+  bool has_failed = false;
+  int64_t first_row = 0;
+  for (const LibraryProduct& product : products) {
+    PrepareOperands(way, stream, args, product, first_row);
+    first_row += product.n;
     const LibraryOutcome outcome = library_->Run(stream, product);
     if (outcome == LibraryOutcome::kRefused) return false;
-    if (outcome == LibraryOutcome::kFailed) break;
+    has_failed = outcome == LibraryOutcome::kFailed;
+    if (has_failed) break;
   }
   ++counts_.library;
-  if (HasNvF4Inputs(args) && compute_capability_ >= kFirstWithNvF4)
-    NoteRefused(args, " with NVFP4 inputs", "its weights are expanded to BF16");
-  FinishResults(stream, args, scales_later ? w.row_scales : nullptr, args.x_scales);
+  counts_.nvf4 += way == LinearWay::kNvF4 || way == LinearWay::kNvF4Parts;
+  if (!has_failed) FinishResults(way, stream, args);
   return true;
 }
 
-void DeviceLinear::FinishResults(const StreamHandle& stream, const LinearArgs& args,
-                                 const float* row_scales, const float* x_scales) {
+void DeviceLinear::PrepareOperands(LinearWay way, const StreamHandle& stream,
+                                   const LinearArgs& args, const LibraryProduct& product,
+                                   int64_t first_row) {
+  if (way == LinearWay::kExpanded) {
+    Weights source = args.w;
+    if (ScalesExpandedLater(args)) source.row_scales = nullptr;
+    kernels_.expand_weights(stream, {.w = source,
+                                     .first_row = first_row,
+                                     .rows = product.n,
+                                     .out = static_cast<uint16_t*>(const_cast<void*>(product.w))});
+  }
+  if ((way == LinearWay::kNvF4 || way == LinearWay::kNvF4Parts) && first_row == 0) {
+    kernels_.pack_nvf4(stream,
+                       {.x = static_cast<const uint16_t*>(args.x),
+                        .rows = args.m,
+                        .cols = args.w.k,
+                        .codes = static_cast<uint8_t*>(const_cast<void*>(product.x)),
+                        .scales = static_cast<uint8_t*>(const_cast<void*>(product.x_scales))});
+  }
+}
+
+void DeviceLinear::FinishResults(LinearWay way, const StreamHandle& stream,
+                                 const LinearArgs& args) {
+  const float* row_scales = args.w.row_scales;
+  const float* x_scales = args.x_scales;
+  switch (way) {
+    case LinearWay::kPlain:
+    case LinearWay::kFastPlain:
+      if (args.x_type != ElementType::kF8E4M3) x_scales = nullptr;
+      break;
+    case LinearWay::kNvF4:
+      if (HasOneScale(args)) row_scales = x_scales = nullptr;
+      break;
+    case LinearWay::kExpanded:
+      if (!ScalesExpandedLater(args)) row_scales = nullptr;
+      break;
+    default: row_scales = x_scales = nullptr; break;
+  }
   if (row_scales == nullptr && x_scales == nullptr && args.bias == nullptr) return;
   kernels_.scale_results(stream, {.y = args.y,
                                   .y_type = args.y_type,
@@ -298,31 +373,84 @@ void DeviceLinear::NoteRefused(const LinearArgs& args, const char* inputs, const
 std::vector<int64_t> DeviceLinear::TuningRows(int64_t max_m) const {
   std::vector<int64_t> rows;
   if (library_ == nullptr) return rows;
-  for (int64_t m = 2 * kMaxSkinnyRows; m < max_m; m *= 2) rows.push_back(m);
-  if (max_m > kMaxSkinnyRows) rows.push_back(max_m);
+  const int64_t first = abilities_.nvf4 ? 1 : LibraryLinear::Bucket(kMinLibraryRows);
+  for (int64_t m = first; m < max_m; m *= 2) rows.push_back(m);
+  if (max_m >= (abilities_.nvf4 ? 1 : kMinLibraryRows)) rows.push_back(max_m);
   return rows;
 }
 
-Status DeviceLinear::Tune(DeviceStream& stream, const LinearArgs& args) {
-  switch (Choose(args)) {
-    case Way::kOwn: return {};
-    case Way::kDirect: return library_->Tune(stream, DirectProduct(args));
-    case Way::kNvF4: return library_->Tune(stream, NvF4Product(args));
-    case Way::kExpanded: break;
+LinearWays DeviceLinear::Candidates(const LinearArgs& args, LinearWays ways) {
+  bool rounds_once = false;
+  for (int i = 0; i < kNumLinearWays; ++i) {
+    const auto way = static_cast<LinearWay>(i);
+    if (way == LinearWay::kOwn || !ways.Has(way)) continue;
+    for (const LibraryProduct& product : ProductsFor(way, args)) {
+      if (!library_->CanRun(product)) ways.Remove(way);
+    }
+    rounds_once |= ways.Has(way) && way <= LinearWay::kPartScales;
   }
-  // What the chunks hold does not matter for the time they take, so nothing is expanded.
-  void* expanded = Advance(args.scratch, RoundUp(options_.workspace_bytes, 256));
-  const int64_t chunk = ExpandedRows(options_, args.w), last = (args.w.n - 1) / chunk * chunk;
-  for (const int64_t row : {int64_t{0}, last}) {
-    RETURN_IF_ERROR(library_->Tune(stream, ProductOf(args, ElementType::kBF16, expanded, row,
-                                                     std::min(chunk, args.w.n - row))));
+  if (args.y_type == ElementType::kBF16 && rounds_once) {
+    ways.Remove(LinearWay::kPlain);
+    ways.Remove(LinearWay::kFastPlain);
   }
+  return ways;
+}
+
+Result<LinearWay> DeviceLinear::Measure(DeviceStream& stream, std::span<const LinearArgs> layers,
+                                        LinearWays candidates, double& seconds) {
+  ASSIGN_OR_RETURN(LaunchTimer timer, LaunchTimer::Create(device_));
+  LinearWay best = LinearWay::kOwn;
+  seconds = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kNumLinearWays; ++i) {
+    const auto way = static_cast<LinearWay>(i);
+    if (!candidates.Has(way)) continue;
+    std::vector<std::vector<LibraryProduct>> products;  // of each layer
+    for (const LinearArgs& layer : layers) products.push_back(ProductsFor(way, layer));
+    for (size_t at = 0; at < products.front().size(); ++at) {
+      std::vector<LibraryProduct> turns;
+      for (const auto& of_layer : products) turns.push_back(of_layer[at]);
+      RETURN_IF_ERROR(library_->Tune(stream, turns));
+    }
+    ASSIGN_OR_RETURN(const double found,
+                     timer.Seconds(stream, std::ssize(layers), seconds, [&](int64_t turn) {
+                       return TryRun(way, stream.handle(), layers[static_cast<size_t>(turn)]);
+                     }));
+    if (found < seconds) {
+      best = way;
+      seconds = found;
+    }
+  }
+  return best;
+}
+
+Status DeviceLinear::Tune(DeviceStream& stream, std::span<const LinearArgs> layers) {
+  const LinearArgs& args = layers.front();
+  if (library_ == nullptr || args.m == 0 || args.w.n == 0) return {};
+  const LinearWays ways = WaysOf(args);
+  const Kind kind = KindOf(args, ways);
+  if (ways.IsOwnAlone() || ChoiceOf(kind, args.m).measured) return {};
+  const LinearWays candidates = Candidates(args, ways);
+  // Enough to find nothing in the cache.
+  std::vector<LinearArgs> alike;
+  const int64_t enough = kCaches * device_.info().l2_bytes;
+  const int64_t layer_bytes = args.w.n * args.w.k * LinearCodeBits(args.w.type) / 8;
+  for (const LinearArgs& layer : layers) {
+    const int64_t count = std::ssize(alike);
+    if (count > 0 && (count >= kMostRotatedLayers || count * layer_bytes >= enough)) break;
+    if (KindOf(layer, WaysOf(layer)) == kind) alike.push_back(layer);
+  }
+  double seconds = 0;
+  const DeviceLinearCounts counts = counts_;
+  ASSIGN_OR_RETURN(const LinearWay best, Measure(stream, alike, candidates, seconds));
+  counts_ = counts;
+  choices_[kind] = {.way = best, .measured = true};
+  library_->tactics().Put(KeyOf(kind), {.way = std::string(NameOf(best)), .seconds = seconds});
   return {};
 }
 
 void DeviceLinear::SaveTactics() {
   if (library_ == nullptr) return;
-  if (const Status status = library_->SaveTactics(); !status)
+  if (const Status status = library_->tactics().Save(); !status)
     LOG_WARNING("kernels", "{}", status.error().message);
 }
 

@@ -4,12 +4,16 @@
 
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "device/emulated_queue.h"
 #include "kernels/cuda/checks/check_library.h"
 #include "kernels/cuda/device_kernel_tables.h"
 #include "kernels/cuda/library_linear_testing.h"
@@ -34,11 +38,21 @@ const WeightFormat& FormatNamed(std::string_view name) {
   ADD_FAILURE() << name;
   return WeightFormats().front();
 }
+constexpr EmulatedDeviceOptions kBlackwell{.compute_major = 10};
+
 const WeightFormat& kBf16 = FormatNamed("bf16");
 const WeightFormat& kF8 = FormatNamed("fp8 x fp8");
 const WeightFormat& kI8 = FormatNamed("int8");
 const WeightFormat& kNvF4 = FormatNamed("nvfp4");
 const WeightFormat& kNvF4Inputs = FormatNamed("nvfp4 x nvfp4");
+
+// What own kernels take by the stand-in's clock, which must outlive their launches.
+double own_seconds;
+double* own_clock;
+void LinearByClock(const StreamHandle& stream, const LinearArgs& args) {
+  emulated::LaunchLinear(stream, args);
+  static_cast<EmulatedQueue*>(stream.native)->Enqueue([] { *own_clock += own_seconds; });
+}
 
 // The numbers are integers, so that every way of computing a product has the same exact result.
 class DeviceLinearTest : public testing::Test {
@@ -50,6 +64,9 @@ class DeviceLinearTest : public testing::Test {
   void Open(const DeviceLinearOptions& options = Options(),
             const EmulatedDeviceOptions& device = {}) {
     linear_.reset();
+    own_seconds = 1;
+    own_clock = &fake_.seconds;
+    kernels_.linear = LinearByClock;
     device_.emplace(*DeviceUnderTest::Of(std::make_unique<ClockDevice>(device, &fake_.seconds)));
     auto linear = DeviceLinear::Create(device_->device(), kernels_, options);
     ASSERT_TRUE(linear.has_value()) << linear.error().message;
@@ -159,8 +176,6 @@ TEST_F(DeviceLinearTest, ServesE4m3ByOwnKernelsWhereTheLibraryCannot) {
   expect_own(40);
   EXPECT_EQ(fake_.num_products, 0);
 }
-
-constexpr EmulatedDeviceOptions kBlackwell{.compute_major = 10};
 
 TEST_F(DeviceLinearTest, MultipliesNvF4ByNvF4AsTheyAreOnBlackwell) {
   for (const EmulatedDeviceOptions& device :
@@ -358,16 +373,19 @@ TEST_F(DeviceLinearTest, KeepsTacticsWhereItIsToldAndCan) {
 }
 
 TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
+  Open();
+  EXPECT_THAT(linear_->TuningRows(8), ElementsAre());
+  EXPECT_THAT(linear_->TuningRows(12), ElementsAre(12));
+  EXPECT_THAT(linear_->TuningRows(64), ElementsAre(16, 32, 64));
+  EXPECT_THAT(linear_->TuningRows(100), ElementsAre(16, 32, 64, 100));
+  EXPECT_THAT(linear_->TuningRows(256), ElementsAre(16, 32, 64, 128, 256));
   Open(Options(), kBlackwell);
-  EXPECT_THAT(linear_->TuningRows(64), ElementsAre());
-  EXPECT_THAT(linear_->TuningRows(100), ElementsAre(100));
-  EXPECT_THAT(linear_->TuningRows(1000), ElementsAre(128, 256, 512, 1000));
-  EXPECT_THAT(linear_->TuningRows(1024), ElementsAre(128, 256, 512, 1024));
+  EXPECT_THAT(linear_->TuningRows(1), ElementsAre(1));
+  EXPECT_THAT(linear_->TuningRows(24), ElementsAre(1, 2, 4, 8, 16, 24));
   for (const WeightFormat& format : WeightFormats()) {
     SCOPED_TRACE(format.name);
-    const int64_t rows = linear_->TuningRows(100)[0];
     CaseMemory memory(*device_);
-    ModelProduct(memory, {.m = rows, .n = 304, .k = 64, .format = format, .has_bias = true})
+    ModelProduct(memory, {.m = 100, .n = 304, .k = 64, .format = format, .has_bias = true})
         .Tune(*linear_);
     ASSERT_TRUE(memory.ok()) << memory.status().error().message;
     const int64_t searches = fake_.num_searches;
@@ -377,6 +395,170 @@ TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
     EXPECT_EQ(fake_.num_searches, searches);
   }
   EXPECT_EQ(linear_->counts().nvf4, 1);
+  EXPECT_EQ(linear_->counts().library, static_cast<int64_t>(WeightFormats().size()));
+}
+
+// Of products whose weights' rows have one scale, or one for each of two parts, which is faster
+// decides the stand-in's clock.
+struct TunedCase {
+  const char* name;
+  LinearWay expected;
+  int64_t m = 16;
+  bool is_nvf4 = false;   // NVFP4 by NVFP4, else E4M3 by E4M3
+  bool in_parts = false;  // W's scales are two numbers
+  bool fast = false;      // fast sums are allowed
+  EmulatedDeviceOptions device = {};
+  double own = 1;  // seconds
+  double plain = 1, rows = 1, groups = 1, fast_factor = 0.5;
+};
+
+class TunedProductTest : public DeviceLinearTest, public testing::WithParamInterface<TunedCase> {
+ protected:
+  // Tunes the product, and runs it.
+  void TuneAndRun(const DeviceLinearOptions& options, LinearWay expected, bool tunes) {
+    const TunedCase& test = GetParam();
+    Open(options, test.device);
+    own_seconds = test.own;
+    fake_.plain_slowdown = test.plain;
+    fake_.rows_slowdown = test.rows;
+    fake_.groups_slowdown = test.groups;
+    fake_.fast_slowdown = test.fast_factor;
+    CaseMemory memory(*device_);
+    constexpr int64_t kFirst = 128, kRows = 256;
+    ModelProduct product(memory, {.m = test.m,
+                                  .n = kRows,
+                                  .k = 64,
+                                  .format = test.is_nvf4 ? kNvF4Inputs : kF8,
+                                  .y_type = ElementType::kBF16,
+                                  .same_scale = 0.25f,
+                                  .first_rows = test.in_parts ? kFirst : 0,
+                                  .first_scale = 2,
+                                  .tells_scales = true});
+    LinearArgs& args = product.args();
+    const int64_t products = fake_.num_products;
+    if (tunes) product.Tune(*linear_);
+    EXPECT_TRUE(tunes || fake_.num_products == products);
+    EXPECT_EQ(linear_->counts().own + linear_->counts().library, 0) << "tuning counts no products";
+    product.PrepareResults(*linear_);
+    EXPECT_EQ(NameOf(linear_->Choose(args)), NameOf(expected));
+    Comparison comparison;
+    product.Run(*linear_, comparison);
+    EXPECT_TRUE(comparison.passed()) << comparison.first_failure();
+    EXPECT_EQ(linear_->counts().own, expected == LinearWay::kOwn ? 1 : 0) << fake_.complaint;
+    EXPECT_EQ(linear_->counts().refused, 0);
+  }
+};
+
+TEST_P(TunedProductTest, TakesWhatIsFastestAndRemembersIt) {
+  const auto file = std::filesystem::temp_directory_path() /
+                    fmt::format("sluice-tuned-{}-{}.json", GetParam().name, getpid());
+  std::filesystem::remove(file);
+  DeviceLinearOptions options = Options();
+  options.tactics = file;
+  options.fast_accumulation = GetParam().fast;
+  TuneAndRun(options, GetParam().expected, /*tunes=*/true);
+  linear_->SaveTactics();
+  TuneAndRun(options, GetParam().expected, /*tunes=*/false);  // the next start
+  const int64_t products = fake_.num_products;
+  TuneAndRun(options, GetParam().expected, /*tunes=*/true);  // of what is known already
+  EXPECT_LE(fake_.num_products, products + 2);
+  // Others' choices are no order: where fast sums are not allowed any more, none are used.
+  if (GetParam().fast) {
+    options.fast_accumulation = false;
+    Open(options, GetParam().device);
+    TuneAndRun(options, LinearWay::kOwn, /*tunes=*/false);
+  }
+  std::filesystem::remove(file);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, TunedProductTest,
+    testing::Values(
+        TunedCase{.name = "OwnKernels", .expected = LinearWay::kOwn, .own = 1e-9},
+        TunedCase{
+            .name = "OwnKernelsForManyRows", .expected = LinearWay::kOwn, .m = 80, .own = 1e-9},
+        TunedCase{.name = "OneScale", .expected = LinearWay::kOneScale, .rows = 2},
+        TunedCase{.name = "ScalesOfRows", .expected = LinearWay::kRowScales, .plain = 2},
+        TunedCase{.name = "FastSumsWhereAllowed",
+                  .expected = LinearWay::kFastOneScale,
+                  .fast = true,
+                  .rows = 2},
+        TunedCase{.name = "FastScalesOfRows",
+                  .expected = LinearWay::kFastRowScales,
+                  .fast = true,
+                  .plain = 2},
+        TunedCase{.name = "NoFastSumsThatAreSlower",
+                  .expected = LinearWay::kOneScale,
+                  .fast = true,
+                  .rows = 2,
+                  .fast_factor = 3},
+        TunedCase{
+            .name = "ACallAPart", .expected = LinearWay::kPartScales, .in_parts = true, .rows = 3},
+        TunedCase{.name = "OneCallForAllParts",
+                  .expected = LinearWay::kRowScales,
+                  .in_parts = true,
+                  .rows = 1.5},
+        TunedCase{.name = "FastCallAPart",
+                  .expected = LinearWay::kFastPartScales,
+                  .in_parts = true,
+                  .fast = true,
+                  .rows = 3},
+        TunedCase{
+            .name = "OneScaleOnBlackwell", .expected = LinearWay::kOneScale, .device = kBlackwell},
+        TunedCase{.name = "NvF4OfOneRow",
+                  .expected = LinearWay::kNvF4,
+                  .m = 1,
+                  .is_nvf4 = true,
+                  .device = kBlackwell},
+        TunedCase{.name = "OwnKernelsForNvF4OfOneRow",
+                  .expected = LinearWay::kOwn,
+                  .m = 1,
+                  .is_nvf4 = true,
+                  .device = kBlackwell,
+                  .own = 1e-9},
+        TunedCase{.name = "NvF4InOneCall",
+                  .expected = LinearWay::kNvF4,
+                  .m = 20,
+                  .is_nvf4 = true,
+                  .in_parts = true,
+                  .device = kBlackwell},
+        TunedCase{.name = "NvF4Expanded",
+                  .expected = LinearWay::kExpanded,
+                  .m = 20,
+                  .is_nvf4 = true,
+                  .device = kBlackwell,
+                  .groups = 100}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// Small weights of several layers would stay in the cache if one layer were measured alone.
+TEST_F(DeviceLinearTest, TakesTurnsWithLayersWhileItTunes) {
+  Open();
+  CaseMemory memory(*device_);
+  std::vector<std::unique_ptr<ModelProduct>> products;
+  std::vector<LinearArgs> layers;
+  for (int i = 0; i < 3; ++i) {
+    products.push_back(std::make_unique<ModelProduct>(
+        memory, ModelProductCase{.m = 32, .n = 48, .k = 64, .format = kBf16}));
+    layers.push_back(products.back()->PrepareResults(*linear_));
+  }
+  // One of another kind is left out.
+  ModelProduct other(memory, {.m = 32, .n = 64, .k = 64, .format = kBf16});
+  layers.push_back(other.PrepareResults(*linear_));
+  fake_.num_other_weights = 0;
+  ASSERT_TRUE(linear_->Tune(device_->stream(), layers).has_value());
+  EXPECT_EQ(fake_.num_other_weights, fake_.num_products);
+  EXPECT_EQ(linear_->Choose(layers[1]), LinearWay::kPlain);
+  EXPECT_EQ(linear_->Choose(layers[3]), LinearWay::kOwn) << "it is not measured";
+}
+
+// Where nothing was measured, fast sums are no second choice.
+TEST_F(DeviceLinearTest, TakesNoFastSumsUnmeasured) {
+  DeviceLinearOptions options = Options();
+  options.fast_accumulation = true;
+  Open(options);
+  CaseMemory memory(*device_);
+  ModelProduct product(memory, {.m = 66, .n = 48, .k = 64, .format = kF8});
+  EXPECT_EQ(linear_->Choose(product.PrepareResults(*linear_)), LinearWay::kRowScales);
 }
 
 }  // namespace

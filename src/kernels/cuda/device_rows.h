@@ -125,9 +125,9 @@ __device__ __forceinline__ void StoreVector(void* out, ElementType type, int64_t
     uint8_t* to = static_cast<uint8_t*>(out) + index;
     uint32_t codes[2] = {0, 0};
     SLUICE_UNROLL
-    for (int i = 0; i < kVector; ++i) {
-      const uint8_t code = FloatToE4m3(values[i] / scale);
-      codes[i / 4] |= static_cast<uint32_t>(code) << (i % 4 * 8);
+    for (int i = 0; i < kVector; i += 2) {
+      const uint32_t pair = PackE4m3(values[i] / scale, values[i + 1] / scale);
+      codes[i / 4] |= pair << (i % 4 * 8);
     }
     if (wide && count == kVector) {
       *reinterpret_cast<uint2*>(to) = make_uint2(codes[0], codes[1]);

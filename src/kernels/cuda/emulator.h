@@ -1,12 +1,13 @@
 // Runs CUDA kernels on the CPU: for tests, and for `--device emulated`.
 //
-// The blocks of a grid run one after the other; the threads of a block are fibers that switch at
-// barriers and at warp-wide functions. It is designed to expose mistakes: shared memory is filled
-// with NaNs when a block begins, asynchronous copies complete only when they are waited for,
-// launches run only when the stream is waited for, and the order of blocks and threads can be
-// reversed (a kernel whose result changes lacks a barrier). A barrier that not all threads of a
-// block reach, a misaligned vector access, or a launch that a device would refuse aborts the
-// program with the kernel's name. Thread safety: each host thread has its own emulator.
+// The threads of a block are fibers that switch at barriers and at warp-wide functions. It is
+// designed to expose mistakes: shared memory is filled with NaNs when a block begins and watched
+// behind its end, launches run only when the stream is waited for, and the order of blocks and
+// threads can be chosen (a kernel whose result changes lacks a barrier). Asynchronous copies
+// complete only when they are waited for, or, in seeded orders, at any time before; there several
+// blocks run at once. A barrier that not all threads of a block reach, a misaligned vector
+// access, or a launch that a device would refuse aborts the program with the kernel's name. Thread
+// safety: each host thread has its own emulator.
 #pragma once
 
 #include <math.h>
@@ -48,15 +49,60 @@ struct Grid {
   unsigned shared_bytes;
 };
 
-// Adds a launch to the stream's queue (an EmulatedQueue).
-void Enqueue(const StreamHandle& stream, const char* name, const Grid& grid,
+struct KernelLaunch {
+  const char* name;
+  Grid grid;
+  const void* kernel;  // the function
+  const void* args;    // of the kernel, one struct
+  size_t args_bytes;
+};
+
+// Adds a launch to the stream's queue (an EmulatedQueue). `args` is copied.
+void Enqueue(const StreamHandle& stream, const KernelLaunch& launch,
              std::function<void()> thread_body);
 
-// In which order the blocks of a grid run, and the threads of a block between two barriers.
-enum class Order { kForward, kReverse };
-void SetOrder(Order order);
+// What follows is set for the calling host thread.
+
+// In which order the blocks of a grid run, and the threads of a block. kForward, kReverse: blocks
+// one after the other, warps from one barrier to the next, lanes from one warp-wide function to the
+// next. kSeeded: several blocks at once, blocks, warps and lanes taken at random also at atomics,
+// fences and waits for copies, which land at random; equal seeds give equal orders.
+enum class Order { kForward, kReverse, kSeeded };
+void SetOrder(Order order, uint64_t seed = 0);
+
+// Watches a piece of global memory, of kilobytes: stores there reach other blocks only by fences,
+// as emulated_global.h describes; 0 bytes end it. For seeded orders.
+void WatchGlobal(void* memory, size_t bytes);
+
+// Reports data races to ThreadSanitizer, which ends the program or not as its options say; see
+// emulated_races.h. Returns false where the program is built without it. For seeded orders.
+bool FindRaces(bool finds);
+
+// Of the device that is emulated: which of the kernels' branches run; 80, 89, 90 or 100. 90 unless
+// set: the hardware that has E4M3 products in name alone.
+void SetComputeCapability(int capability);
+int ComputeCapability();
+
+// Runs kernels in place of the emulator. Empty: as ever.
+void SetRunner(std::function<void(const KernelLaunch&)> runner);
 
 void BlockBarrier();
+void WarpBarrier();
+void Fence();
+// Stands around an atomic operation of this thread.
+class Atomic {
+ public:
+  Atomic(const void* address, size_t bytes);
+  ~Atomic();
+  Atomic(const Atomic&) = delete;
+  Atomic& operator=(const Atomic&) = delete;
+
+ private:
+  const void* address_;
+  size_t bytes_;
+};
+// Before a read past the multiprocessor's cache.
+void ReadPastCache(const void* address, size_t bytes);
 unsigned char* SharedMemory();
 
 // All lanes of the warp give `bytes` bytes and wait for one another; then `combine` runs once with
@@ -66,6 +112,8 @@ void WarpCollective(const char* what, const void* input, int input_bytes, void* 
                     int output_bytes, Combine combine);
 // All lanes' values, by lane.
 void WarpGather(const void* input, int bytes, void* outputs);
+// Of 16 bytes that this thread names to a warp's load.
+void CheckMatrixRow(const void* shared_row);
 
 void AsyncCopy16(void* shared, const void* global, bool is_valid);
 void AsyncCommit();
@@ -80,8 +128,9 @@ void MmaBf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void MmaF16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 uint32_t PackF16(float low, float high);
+uint32_t MultiplyF16x2(uint32_t a, uint32_t b);
+uint32_t F16x2ToBf16x2(uint32_t pair);
 void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high);
-void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint32_t& high);
 
 // Ends the program where a vector of kBytes is read or written at an address that is no multiple.
 [[noreturn]] void EndOfMisalignedVector();
@@ -126,8 +175,7 @@ inline void __syncthreads() {
   ::sluice::emulator::BlockBarrier();
 }
 inline void __syncwarp() {
-  unsigned char nothing = 0, all[32];
-  ::sluice::emulator::WarpGather(&nothing, 1, all);
+  ::sluice::emulator::WarpBarrier();
 }
 template <typename T>
 T __shfl_sync(unsigned /*mask*/, T value, int lane) {
@@ -183,15 +231,19 @@ inline float rsqrtf(float x) {
 }
 template <typename T>
 T atomicAdd(T* address, T value) {
-  const T old = *address;
-  *address = old + value;
+  const ::sluice::emulator::Atomic atomic(address, sizeof(T));
+  T old, sum;
+  __atomic_load(address, &old, __ATOMIC_RELAXED);
+  do {
+    sum = old + value;
+  } while (!__atomic_compare_exchange(address, &old, &sum, /*weak=*/true, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED));
   return old;
 }
 template <typename T>
-T atomicMax(T* address, T value) {
-  const T old = *address;
-  if (value > old) *address = value;
-  return old;
+T atomicExch(T* address, T value) {
+  const ::sluice::emulator::Atomic atomic(address, sizeof(T));
+  return __atomic_exchange_n(address, value, __ATOMIC_RELAXED);
 }
 template <typename T>
 T min(T a, T b) {
@@ -265,8 +317,11 @@ T __ldg(const T* address) {
 }
 template <typename T>
 T __ldcg(const T* address) {
+  ::sluice::emulator::ReadPastCache(address, sizeof(T));
   return *address;
 }
-inline void __threadfence() {}  // blocks run one after the other
+inline void __threadfence() {
+  ::sluice::emulator::Fence();
+}
 // NOLINTEND
 }  // namespace sluice::emulated

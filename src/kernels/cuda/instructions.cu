@@ -59,7 +59,7 @@ __global__ void MmaF16Kernel(InstructionArgs args) {
 }
 
 __global__ void MmaE4m3Kernel(InstructionArgs args) {
-  if constexpr (kHasE4m3Mma) MultiplyTiles<uint8_t>(args);
+  if (HasE4m3Mma()) MultiplyTiles<uint8_t>(args);
 }
 
 // Four matrices of 8 x 8 numbers of 16 bits, as LoadMatrix4 and its transposed sister give them:
@@ -115,13 +115,15 @@ __global__ void DecodeKernel(InstructionArgs args) {
   if (i < 16) out[65536 + 512 + i] = E2m1ToFloat(static_cast<uint32_t>(i));
 }
 
-// Numbers as codes: out [count] of 32 bits, the BF16 code below, the E4M3 code above it.
+// Numbers as codes: out [count] of 32 bits, the BF16 code below, the E4M3 code above it, and above
+// that the same code once more, made beside another number's.
 __global__ void EncodeKernel(InstructionArgs args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= args.count) return;
   const float value = static_cast<const float*>(args.a)[i];
-  static_cast<uint32_t*>(args.out)[i] =
-      FloatToBf16(value) | static_cast<uint32_t>(FloatToE4m3(value)) << 16;
+  static_cast<uint32_t*>(args.out)[i] = FloatToBf16(value) |
+                                        static_cast<uint32_t>(FloatToE4m3(value)) << 16 |
+                                        (PackE4m3(1.0f, value) & 0xFF00u) << 16;
 }
 
 // Numbers and codes as F16 in pairs: out [count + 256] of 32 bits: number i with number count - 1 -

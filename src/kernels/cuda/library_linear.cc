@@ -5,12 +5,14 @@
 #include <bit>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "device/library_failure.h"
+#include "kernels/cuda/launch_timer.h"
 #include "tensor/element_type.h"
 
 namespace sluice::device {
@@ -20,8 +22,6 @@ using namespace cublaslt;
 namespace {
 
 constexpr int kProposals = 8;
-constexpr int kRounds = 2;
-constexpr int kProductsPerRound = 4;
 // Kinds of products that are remembered; then all are forgotten and asked for again.
 constexpr size_t kMaxChoices = 4096;
 // Addresses and, in bytes, leading dimensions: what tensor cores need.
@@ -77,7 +77,7 @@ class LibraryLinear::Description {
     Set(kTransposeA, kTransposed);
     Set(kTransposeB, kPlain);
     if (product.type == ElementType::kF8E4M3)
-      Set(kFastAccumulation, static_cast<int8_t>(options.fast_accumulation ? 1 : 0));
+      Set(kFastAccumulation, static_cast<int8_t>(product.fast_accumulation ? 1 : 0));
     if (product.w_scales != nullptr) {
       const int32_t mode =
           product.type == ElementType::kF4E2M1 ? kScaleGroups16 : kScaleOuterVector;
@@ -178,13 +178,14 @@ LibraryLinear::Kind LibraryLinear::KindOf(const LibraryProduct& product) {
           .y_stride = product.y_stride,
           .type = product.type,
           .y_type = product.y_type,
-          .scaled = product.w_scales != nullptr};
+          .scaled = product.w_scales != nullptr,
+          .fast = product.fast_accumulation};
 }
 
 std::string LibraryLinear::KeyOf(const Kind& kind) {
-  return fmt::format("{} to {}{}, n {}, k {}, stride {}, m to {}", TacticName(kind.type),
-                     TacticName(kind.y_type), kind.scaled ? " scaled" : "", kind.n, kind.k,
-                     kind.y_stride, kind.bucket);
+  return fmt::format("{} to {}{}{}, n {}, k {}, stride {}, m to {}", TacticName(kind.type),
+                     TacticName(kind.y_type), kind.scaled ? " scaled" : "",
+                     kind.fast ? " fast" : "", kind.n, kind.k, kind.y_stride, kind.bucket);
 }
 
 int LibraryLinear::Propose(const Description& description, int count, Heuristic* proposals) const {
@@ -242,6 +243,10 @@ const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product
 
 bool LibraryLinear::CanRun(const LibraryProduct& product) {
   if (!IsPlausible(product)) return false;
+  // Of its kind and size the answer is known, as of each chunk of expanded weights but the first.
+  const auto known = choices_.find(KindOf(product));
+  if (known != choices_.end() && known->second.refused) return false;
+  if (known != choices_.end() && known->second.checked_m == product.m) return true;
   const Description description(f_, product, options_);
   return description.is_complete() && !Choose(product, description).refused;
 }
@@ -276,29 +281,8 @@ LibraryOutcome LibraryLinear::Run(const StreamHandle& stream, const LibraryProdu
   return outcome;
 }
 
-Result<double> LibraryLinear::Measure(DeviceStream& stream, const LibraryProduct& product,
-                                      const Description& description, const Heuristic& proposal,
-                                      DeviceEvent& begin, DeviceEvent& end) const {
-  double best = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < kRounds; ++round) {
-    // The first product of a round loads the algorithm's code and warms the clock.
-    for (int i = 0; i <= kProductsPerRound; ++i) {
-      if (i == 1) stream.Record(begin);
-      if (Multiply(stream.handle(), product, description, proposal.algorithm,
-                   proposal.workspace_bytes) != LibraryOutcome::kEnqueued) {
-        RETURN_IF_ERROR(stream.Synchronize());
-        return std::numeric_limits<double>::infinity();
-      }
-    }
-    stream.Record(end);
-    RETURN_IF_ERROR(stream.Synchronize());
-    ASSIGN_OR_RETURN(const double seconds, end.SecondsSince(begin));
-    best = std::min(best, seconds / kProductsPerRound);
-  }
-  return best;
-}
-
-Status LibraryLinear::Tune(DeviceStream& stream, const LibraryProduct& product) {
+Status LibraryLinear::Tune(DeviceStream& stream, std::span<const LibraryProduct> products) {
+  const LibraryProduct& product = products.front();
   if (!IsPlausible(product)) return {};
   const Description description(f_, product, options_);
   if (!description.is_complete()) return {};
@@ -307,14 +291,24 @@ Status LibraryLinear::Tune(DeviceStream& stream, const LibraryProduct& product) 
 
   std::array<Heuristic, kProposals> proposals;
   const int count = Propose(description, kProposals, proposals.data());
-  ASSIGN_OR_RETURN(const auto begin, device_.CreateEvent());
-  ASSIGN_OR_RETURN(const auto end, device_.CreateEvent());
+  // Scales are a part of what is described.
+  std::vector<std::unique_ptr<Description>> descriptions;
+  for (const LibraryProduct& one : products) {
+    descriptions.push_back(std::make_unique<Description>(f_, one, options_));
+    if (!descriptions.back()->is_complete() || !IsPlausible(one)) return {};
+  }
+  ASSIGN_OR_RETURN(LaunchTimer timer, LaunchTimer::Create(device_));
   const Heuristic* best = nullptr;
   double best_seconds = std::numeric_limits<double>::infinity();
   for (int i = 0; i < count; ++i) {
     const Heuristic& proposal = proposals[static_cast<size_t>(i)];
+    const auto launch = [&](int64_t turn) {
+      const auto at = static_cast<size_t>(turn);
+      return Multiply(stream.handle(), products[at], *descriptions[at], proposal.algorithm,
+                      proposal.workspace_bytes) == LibraryOutcome::kEnqueued;
+    };
     ASSIGN_OR_RETURN(const double seconds,
-                     Measure(stream, product, description, proposal, *begin, *end));
+                     timer.Seconds(stream, std::ssize(products), best_seconds, launch));
     if (seconds < best_seconds) {
       best = &proposal;
       best_seconds = seconds;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -35,7 +36,8 @@ struct LibraryProduct {
   const void* w_scales = nullptr;
   const void* x_scales = nullptr;
   float factor = 1;
-  void* workspace = nullptr;  // of the size given at the start, aligned to 256 bytes
+  bool fast_accumulation = false;  // kF8E4M3: sums in the tensor cores' own, lower precision
+  void* workspace = nullptr;       // of the size given at the start, aligned to 256 bytes
 };
 
 enum class LibraryOutcome : uint8_t {
@@ -51,7 +53,6 @@ class LibraryLinear {
     std::string library = {};            // CublasLtLibrary::Open
     std::filesystem::path tactics = {};  // TacticCache
     int64_t workspace_bytes = 0;
-    bool fast_accumulation = false;  // of kF8E4M3
   };
   // Opens the library and starts it on the device.
   static Result<std::unique_ptr<LibraryLinear>> Create(Device& device, Options options);
@@ -68,10 +69,10 @@ class LibraryLinear {
   // Enqueues the product: by the algorithm that Tune found for products of this kind, else by the
   // first that the library proposes.
   LibraryOutcome Run(const StreamHandle& stream, const LibraryProduct& product);
-  // Measures what the library proposes for the product and keeps the fastest for all of its kind,
-  // unless that was done already. Waits for the stream.
-  Status Tune(DeviceStream& stream, const LibraryProduct& product);
-  Status SaveTactics() { return tactics_.Save(); }
+  // Measures what the library proposes for the products, which are of one kind and take turns, and
+  // keeps the fastest for all of their kind, unless that was done already. Waits for the stream.
+  Status Tune(DeviceStream& stream, std::span<const LibraryProduct> products);
+  TacticCache& tactics() { return tactics_; }
 
   std::string Describe() const { return library_->Describe(); }
   // The rows that products of `m` rows are measured with: the power of two from m up.
@@ -84,7 +85,7 @@ class LibraryLinear {
   struct Kind {
     int64_t n, k, bucket, y_stride;
     ElementType type, y_type;
-    bool scaled;
+    bool scaled, fast;
     auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   struct Choice {
@@ -108,10 +109,6 @@ class LibraryLinear {
   LibraryOutcome Multiply(const StreamHandle& stream, const LibraryProduct& product,
                           const Description& description, const cublaslt::Algorithm& algorithm,
                           size_t workspace_bytes) const;
-  // Seconds of one product, the best of some rounds; none if the library does not run it.
-  Result<double> Measure(DeviceStream& stream, const LibraryProduct& product,
-                         const Description& description, const cublaslt::Heuristic& proposal,
-                         DeviceEvent& begin, DeviceEvent& end) const;
 
   Device& device_;
   const Options options_;

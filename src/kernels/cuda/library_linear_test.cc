@@ -270,9 +270,9 @@ TEST_F(LibraryLinearTest, KeepsWhatIsFastestAndRemembersIt) {
   EXPECT_EQ(fake_.last_algorithm, kFakeSlow) << "what the library proposes first";
   {
     Problem problem(*device_, 8, 16, 16, ElementType::kBF16, ElementType::kF32, 16, false);
-    ASSERT_TRUE(library_->Tune(*stream_, problem.product).has_value());
+    ASSERT_TRUE(library_->Tune(*stream_, {&problem.product, 1}).has_value());
     const int64_t products = fake_.num_products;
-    ASSERT_TRUE(library_->Tune(*stream_, problem.product).has_value());
+    ASSERT_TRUE(library_->Tune(*stream_, {&problem.product, 1}).has_value());
     EXPECT_EQ(fake_.num_products, products) << "it is known already";
   }
   run(8);
@@ -281,7 +281,7 @@ TEST_F(LibraryLinearTest, KeepsWhatIsFastestAndRemembersIt) {
   EXPECT_EQ(fake_.last_algorithm, kFakeFast) << "of the same kind";
   run(7);
   EXPECT_EQ(fake_.last_algorithm, kFakeSlow) << "the faster one does not take odd numbers";
-  ASSERT_TRUE(library_->SaveTactics().has_value());
+  ASSERT_TRUE(library_->tactics().Save().has_value());
 
   // The next start.
   Open(options);

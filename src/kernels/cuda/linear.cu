@@ -28,7 +28,7 @@ void LaunchProduct(const StreamHandle& stream, const device::GroupedLinearArgs& 
   const int64_t tiles =
       device::LinearTokenTiles(linear.m, product.num_experts, tokens) * device::LinearRowTiles(w.n);
   if (args.split.ranges > 1 && linear.m <= device::kMaxParallelSplitRows &&
-      tiles <= kMostSplitTiles) {
+      tiles <= device::kMostSplitTiles) {
     args.partials = static_cast<float*>(linear.scratch);
   }
   TilesOf(linear)(stream, tokens, args);

@@ -16,6 +16,10 @@ constexpr int kLinearTileRows = 64;
 // each runs through all ranges.
 constexpr int64_t kMaxParallelSplitRows = 64;
 
+// Tiles of products whose ranges run side by side, at most.
+constexpr int64_t kMostSplitTiles = 4096;
+constexpr int64_t kLinearCounterBytes = kMostSplitTiles * 4;  // LinearArgs::counters
+
 struct LinearSplit {
   int64_t stages;            // of the whole k
   int64_t stages_per_range;  // the last range may have fewer

@@ -46,10 +46,11 @@ struct Tile {
   static constexpr int kStages = kMostBytes / kStageBytes > 4 ? 4 : kMostBytes / kStageBytes;
   static constexpr unsigned kSharedBytes = kStages * kStageBytes;
   // Blocks that registers are to suffice for, of those that a multiprocessor has shared memory for.
-  static constexpr int kBlocks = kTokens == 128                                    ? 1
-                                 : kTokens == 64                                   ? 2
-                                 : kTokens == 32 || T::kHasGroups || T::kHasBlocks ? 4
-                                                                                   : 5;
+  static constexpr bool kIsScaled = T::kHasGroups || T::kHasBlocks;
+  static constexpr int kBlocks = kTokens == 128  ? 1
+                                 : kTokens == 64 ? 2
+                                 : kTokens == 32 ? (kIsScaled ? 3 : 4)
+                                                 : (kIsScaled ? 4 : 5);
   static_assert(kStages >= 2 && kStageBytes % 128 == 0);
 };
 
@@ -339,26 +340,22 @@ __device__ __forceinline__ void MultiplyExpanded(const unsigned char* weights,
   }
 }
 
-// Tiles of products whose ranges run side by side, at most.
-constexpr int64_t kMostSplitTiles = 4096;
-
-// How many blocks of each tile have written their part; 0 before a launch and after it. So products
-// run on one stream of a device at a time.
-__device__ __forceinline__ unsigned& FinishedRanges(unsigned tile) {
-  SLUICE_KEPT unsigned finished[kMostSplitTiles];
-  return finished[tile];
+// How many blocks of each tile have written their part; 0 before a launch and after it.
+__device__ __forceinline__ unsigned* FinishedRanges(const device::LinearArgs& args) {
+  SLUICE_KEPT unsigned finished[device::kMostSplitTiles];
+  return args.counters != nullptr ? args.counters : finished;
 }
 
 // Block, whose parts are written. True for the last of a tile's blocks: then the parts of all of
 // them are there to be read, past the cache of this multiprocessor (__ldcg).
-__device__ __forceinline__ bool IsLastOfTile() {
+__device__ __forceinline__ bool IsLastOfTile(const device::LinearArgs& args) {
   auto* is_last = reinterpret_cast<int*>(SharedMemory());
   __threadfence();
   __syncthreads();  // all of this block's parts are visible, and no thread reads the stages
   if (threadIdx.x == 0) {
-    unsigned& finished = FinishedRanges(blockIdx.y * gridDim.x + blockIdx.x);
+    unsigned& finished = FinishedRanges(args)[blockIdx.y * gridDim.x + blockIdx.x];
     *is_last = atomicAdd(&finished, 1u) == gridDim.z - 1;
-    if (*is_last) finished = 0;
+    if (*is_last) atomicExch(&finished, 0u);  // ordered behind the others' by being one of them
   }
   __syncthreads();
   __threadfence();
@@ -524,7 +521,7 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
       }
     }
   }
-  if (args.partials != nullptr && IsLastOfTile())
+  if (args.partials != nullptr && IsLastOfTile(linear))
     CombineRanges<Shape::kThreads>(args, tokens, first_n, result);
 }
 
@@ -532,7 +529,14 @@ template <Format kF, int kTokens, bool kMultipliesE4m3>
 __global__ void __launch_bounds__(Tile<kF, kTokens>::kThreads, Tile<kF, kTokens>::kBlocks)
     LinearTileKernel(LinearTileArgs args) {
   // Where tensor cores lack E4M3, device code takes BF16 whatever the host asked for.
-  RunTile<kF, kTokens, kMultipliesE4m3 && kHasE4m3Mma>(args);
+  if constexpr (kF == Format::kF8Inputs && kMultipliesE4m3) {
+    if (HasE4m3Mma())
+      RunTile<kF, kTokens, true>(args);
+    else
+      RunTile<kF, kTokens, false>(args);
+  } else {
+    RunTile<kF, kTokens, false>(args);
+  }
 }
 
 template <Format kF, int kTokens, bool kMultipliesE4m3 = true>

@@ -17,20 +17,17 @@ struct Four {
 __device__ __forceinline__ float2 LoadTwo(const void* x, ElementType type, int64_t index) {
   if (type == ElementType::kF32)
     return *reinterpret_cast<const float2*>(static_cast<const float*>(x) + index);
-  const uint16_t* from = static_cast<const uint16_t*>(x) + index;
-  return make_float2(Bf16ToFloat(from[0]), Bf16ToFloat(from[1]));
+  const uint32_t pair = *reinterpret_cast<const uint32_t*>(static_cast<const uint16_t*>(x) + index);
+  return make_float2(FloatFromBits(pair << 16), FloatFromBits(pair & 0xFFFF0000u));
 }
 
 __device__ __forceinline__ void StoreTwo(void* out, ElementType type, int64_t index, float a,
                                          float b, float scale) {
   if (type == ElementType::kF8E4M3) {
-    uint8_t* to = static_cast<uint8_t*>(out) + index;
-    to[0] = FloatToE4m3(a / scale);
-    to[1] = FloatToE4m3(b / scale);
+    *reinterpret_cast<uint16_t*>(static_cast<uint8_t*>(out) + index) =
+        static_cast<uint16_t>(PackE4m3(a / scale, b / scale));
   } else {
-    uint16_t* to = static_cast<uint16_t*>(out) + index;
-    to[0] = FloatToBf16(a);
-    to[1] = FloatToBf16(b);
+    *reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(out) + index) = PackBf16(a, b);
   }
 }
 

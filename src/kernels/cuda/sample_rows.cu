@@ -2,9 +2,9 @@
 // logit, the k-th largest, the weights of buckets, the end of top_p inside a bucket, the sums that
 // the random number is looked up in. Weights are computed anew each time, so that no memory is
 // needed beside the logits.
-#include "kernels/cuda/device_rows.h"
-#include "kernels/cuda/ordered_key.h"
-#include "kernels/draw_weights.h"
+#include "kernels/cuda/draw_lists.h"
+#include "kernels/cuda/draw_logprobs.h"
+#include "kernels/cuda/draw_row.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
@@ -12,121 +12,21 @@ namespace {
 using kernels::DrawError;
 
 constexpr unsigned kSampleThreads = 1024;
-constexpr int kDigits = 256;  // a key is looked for eight bits at a time
-constexpr int kBuckets = kernels::kDrawBuckets;
-constexpr int64_t kSumBlock = kernels::kDrawSumBlock;
-
-// The block's shared memory.
-struct Shared {
-  uint64_t reduced[3][32];  // for BlockMax: a place for each of the calls in a row
-  double sums[kBuckets];    // of buckets, then of the values of a digit
-  uint32_t counts[kDigits];
-  float weights[kSumBlock];
-  double found_sum;
-  int32_t found;
-  // Then double [blocks of a row]: sums of the weights before and in each.
-};
-
-struct Row {
-  const float* logits;
-  int64_t cols;
-  kernels::DrawSettings settings;
-  float largest;
-  float smallest;  // that top_k leaves
-  int32_t edge;    // the last bucket that top_p leaves, kBuckets without top_p
-  uint64_t cut;    // the smallest key that it leaves there
-};
-
-// What the weights of row.cut apart make of element `i`.
-__device__ __forceinline__ float WeightBeforeTopP(const Row& row, float logit, float distance) {
-  const bool stays = distance <= row.settings.farthest && logit >= row.smallest;
-  return stays ? kernels::ExpOfMinus(distance) : 0.0f;
-}
-
-__device__ __forceinline__ float Distance(const Row& row, float logit) {
-  return (row.largest - logit) * row.settings.scale;
-}
-
-__device__ __forceinline__ float Weight(const Row& row, int64_t i) {
-  const float logit = row.logits[i], distance = Distance(row, logit);
-  if (row.edge < kBuckets) {
-    const int32_t bucket = kernels::DrawBucket(distance);
-    if (bucket > row.edge || (bucket == row.edge && OrderedKey(logit, i) < row.cut)) return 0;
-  }
-  return WeightBeforeTopP(row, logit, distance);
-}
-
-// visit(i, logit) for this thread's elements of a row, which it reads several at a time: the way to
-// them is long.
-template <typename Visit>
-__device__ __forceinline__ void VisitLogits(const Row& row, const Visit& visit) {
-  constexpr int kAtOnce = 4;
-  for (int64_t first = threadIdx.x; first < row.cols; first += kAtOnce * int64_t{blockDim.x}) {
-    float logits[kAtOnce];
-    SLUICE_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int64_t i = first + j * int64_t{blockDim.x};
-      logits[j] = i < row.cols ? row.logits[i] : 0;
-    }
-    SLUICE_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int64_t i = first + j * int64_t{blockDim.x};
-      if (i < row.cols) visit(i, logits[j]);
-    }
-  }
-}
-
-// Block. Of the sums of a digit's values: the largest value `v` for which reaches(the sum of those
-// from v on) holds, and the sum of those above v; -1 if there is none. The sums are exact.
-template <typename T, typename Reaches>
-__device__ __forceinline__ void FindDigit(const T* sums, Shared& shared, const Reaches& reaches) {
-  if (threadIdx.x < 32) {
-    constexpr int kEach = kDigits / 32;
-    const auto lane = static_cast<int>(threadIdx.x);
-    const int top = kDigits - 1 - lane * kEach;  // the lane's values: this one and those below
-    T own = 0;
-    for (int i = 0; i < kEach; ++i) own += sums[top - i];
-    T above = own;  // of all lanes up to this one, then of those before
-    for (unsigned delta = 1; delta < 32; delta <<= 1) {
-      const T other = __shfl_up_sync(0xFFFFFFFFu, above, delta);
-      if (threadIdx.x >= delta) above += other;
-    }
-    const unsigned all = __ballot_sync(0xFFFFFFFFu, reaches(above));
-    if (all == 0 && lane == 0) shared.found = -1;
-    if (all != 0 && lane == __ffs(static_cast<int>(all)) - 1) {
-      above -= own;
-      int value = top;
-      while (!reaches(above + sums[value])) above += sums[value--];
-      shared.found = value;
-      shared.found_sum = static_cast<double>(above);
-    }
-  }
-  __syncthreads();
-}
 
 // Block. The k-th largest logit.
-__device__ __forceinline__ float KthLargest(const Row& row, Shared& shared) {
+__device__ __forceinline__ float KthLargest(const DrawRow& row, DrawShared& shared) {
   uint64_t prefix = 0;
   auto remaining = static_cast<uint32_t>(row.settings.top_k);
   for (int shift = 56; shift >= 32; shift -= 8) {
-    for (unsigned i = threadIdx.x; i < kDigits; i += blockDim.x) shared.counts[i] = 0;
-    __syncthreads();
-    VisitLogits(row, [&](int64_t, float logit) {
-      const uint64_t key = OrderedKey(logit, 0);
-      if (shift == 56 || key >> (shift + 8) == prefix)
-        atomicAdd(&shared.counts[key >> shift & 0xFF], 1u);
-    });
-    __syncthreads();
-    FindDigit(shared.counts, shared, [&](uint32_t count) { return count >= remaining; });
-    prefix = prefix << 8 | static_cast<uint64_t>(shared.found);
-    remaining -= static_cast<uint32_t>(shared.found_sum);
+    const auto key_of = [](int64_t, float logit) { return OrderedKey(logit, 0); };
+    NarrowKey(row, shift, key_of, shared, prefix, remaining);
     __syncthreads();
   }
   return FloatOfOrdered(static_cast<uint32_t>(prefix));
 }
 
 // Block. Sets the row's edge and cut for its top_p.
-__device__ __forceinline__ void CutTail(Row& row, Shared& shared) {
+__device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
   for (unsigned i = threadIdx.x; i < kBuckets; i += blockDim.x) shared.sums[i] = 0;
   __syncthreads();
   VisitLogits(row, [&](int64_t, float logit) {
@@ -177,7 +77,7 @@ __device__ __forceinline__ void CutTail(Row& row, Shared& shared) {
 
 // Block. The element that the row's random number selects; see Select of sampler/draw.cc, whose
 // order of sums this is.
-__device__ __forceinline__ int32_t Select(const Row& row, Shared& shared, double* sums) {
+__device__ __forceinline__ int32_t Select(const DrawRow& row, DrawShared& shared, double* sums) {
   const int64_t blocks = (row.cols + kSumBlock - 1) / kSumBlock;
   const int64_t groups_end = row.cols / 8 * 8;  // what is beyond is added one by one
   const unsigned lane = threadIdx.x % 32, place = lane % 8;
@@ -188,14 +88,14 @@ __device__ __forceinline__ int32_t Select(const Row& row, Shared& shared, double
     const int64_t block_end = begin + kSumBlock < row.cols ? begin + kSumBlock : row.cols;
     const int64_t end = block_end < groups_end ? block_end : groups_end;
     float partial = 0;
-    for (int64_t i = begin + place; i < end; i += 8) partial += Weight(row, i);
+    for (int64_t i = begin + place; i < end; i += 8) partial += Weight(row, i, LogitAt(row, i));
     double sum = 0;
     for (int i = 0; i < 8; ++i)
       sum += static_cast<double>(
           __shfl_sync(0xFFFFFFFFu, partial, static_cast<int>(lane / 8 * 8) + i));
     if (block >= blocks || place != 0) continue;
     for (int64_t i = end > begin ? end : begin; i < block_end; ++i)
-      sum += static_cast<double>(Weight(row, i));
+      sum += static_cast<double>(Weight(row, i, LogitAt(row, i)));
     sums[block] = sum;
     if (sum != 0) last_with_weight = static_cast<uint64_t>(block) + 1;
   }
@@ -219,7 +119,7 @@ __device__ __forceinline__ int32_t Select(const Row& row, Shared& shared, double
   const int64_t begin = here * kSumBlock;
   const int64_t count = begin + kSumBlock < row.cols ? kSumBlock : row.cols - begin;
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
-    shared.weights[i] = Weight(row, begin + i);
+    shared.weights[i] = Weight(row, begin + i, LogitAt(row, begin + i));
   __syncthreads();
   if (threadIdx.x != 0) return 0;
   double reached = here == 0 ? 0.0 : sums[here - 1];
@@ -234,45 +134,66 @@ __device__ __forceinline__ int32_t Select(const Row& row, Shared& shared, double
 }
 
 __global__ void __launch_bounds__(kSampleThreads) SampleRowsKernel(device::SampleRowsArgs args) {
-  Shared& shared = *reinterpret_cast<Shared*>(SharedMemory());
-  auto* block_sums = reinterpret_cast<double*>(SharedMemory() + sizeof(Shared));
+  DrawShared& shared = *reinterpret_cast<DrawShared*>(SharedMemory());
+  auto* block_sums = reinterpret_cast<double*>(SharedMemory() + sizeof(DrawShared));
   const int64_t index = blockIdx.x;
-  Row row{};
-  row.logits = args.logits + index * args.cols;
+  const kernels::DrawExtras* extras = args.extras == nullptr ? nullptr : args.extras + index;
+  float* const logits = args.logits + index * args.cols;
+  DrawRow row{};
+  row.logits = logits;
   row.cols = args.cols;
   row.settings = args.settings[index];
+  if (extras != nullptr) {
+    row.mask = extras->draw_mask < 0 ? nullptr : args.words + extras->draw_mask;
+    ApplyLists(*extras, args.words, logits);
+  }
   uint64_t best = 0;
   uint64_t has_nan = 0;
-  VisitLogits(row, [&](int64_t i, float logit) {
-    const uint64_t key = OrderedKey(logit, i);
+  VisitUnmasked(row, [&](int64_t i, float logit) {
+    const uint64_t key = OrderedKey(MaskedLogit(row, i, logit), i);
     best = key > best ? key : best;
     has_nan |= logit != logit;
   });
   best = BlockMax(best, shared.reduced[0]);
   has_nan = BlockMax(has_nan, shared.reduced[1]);
   __syncthreads();
-  row.largest = row.logits[IndexOfKey(best)];
+  row.largest = LogitAt(row, IndexOfKey(best));
   const bool is_finite = (BitsOf(row.largest) & 0x7F800000u) != 0x7F800000u;
   if (has_nan != 0 || !is_finite) {
     if (threadIdx.x == 0) {
+      const bool is_empty = extras != nullptr && extras->is_changed != 0 && row.largest < 0;
       args.tokens[index] = -1;
-      args.errors[index] = has_nan != 0 ? DrawError::kNan : DrawError::kNoFiniteLogit;
+      args.errors[index] = has_nan != 0 ? DrawError::kNan
+                           : is_empty   ? DrawError::kNothingAllowed
+                                        : DrawError::kNoFiniteLogit;
     }
     return;
   }
   int32_t token = IndexOfKey(best);
+  row.smallest = FloatFromBits(0xFF800000u);
+  row.edge = kBuckets;
   if (row.settings.scale != 0) {
-    row.smallest = FloatFromBits(0xFF800000u);
-    row.edge = kBuckets;
     if (row.settings.top_k > 0 && row.settings.top_k < row.cols)
       row.smallest = KthLargest(row, shared);
     if (row.settings.top_p < 1) CutTail(row, shared);
     __syncthreads();
     token = Select(row, shared, block_sums);
   }
-  if (threadIdx.x != 0) return;
-  args.tokens[index] = token;
-  args.errors[index] = DrawError::kNone;
+  if (threadIdx.x == 0) {
+    args.tokens[index] = token;
+    args.errors[index] = DrawError::kNone;
+    shared.found = token;
+  }
+  if (extras == nullptr || extras->logprobs == kernels::LogprobsOf::kNone) return;
+  __syncthreads();
+  token = shared.found;
+  const bool of_raw = extras->logprobs == kernels::LogprobsOf::kRaw;
+  if (of_raw) {
+    RestoreLists(*extras, args.words, logits);
+    row.mask = extras->mask < 0 ? nullptr : args.words + extras->mask;
+  }
+  TellLogprobs(row, token, !of_raw && row.settings.scale != 0, extras->num_top, shared,
+               args.logprobs[index], args.tops + index * args.most_top);
 }
 
 }  // namespace
@@ -282,7 +203,7 @@ void LaunchSampleRows(const StreamHandle& stream, const device::SampleRowsArgs& 
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.rows);
   shape.threads = kSampleThreads;
-  shape.shared_bytes = static_cast<unsigned>(sizeof(Shared) + blocks * sizeof(double));
+  shape.shared_bytes = static_cast<unsigned>(sizeof(DrawShared) + blocks * sizeof(double));
   Launch<SampleRowsKernel>(stream, "sample_rows", shape, args);
 }
 

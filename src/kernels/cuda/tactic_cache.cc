@@ -17,9 +17,10 @@
 namespace sluice::device {
 namespace {
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;
 constexpr uint64_t kMaxFileBytes = uint64_t{8} << 20;
 constexpr size_t kMaxKeyBytes = 200;
+constexpr size_t kMaxWayBytes = 40;
 constexpr int64_t kMaxWorkspaceBytes = int64_t{1} << 40;
 constexpr auto kReadableByAll =
     std::filesystem::perms::owner_read | std::filesystem::perms::owner_write |
@@ -38,8 +39,7 @@ bool ParseWord(const json::Value& value, uint64_t& word) {
   return error == std::errc() && stopped == end;
 }
 
-Result<Tactic> ParseTactic(const json::Value& value) {
-  Tactic tactic;
+Status ParseAlgorithm(const json::Value& value, Tactic& tactic) {
   const json::Value* words = value.Find("algorithm");
   if (words == nullptr || !words->is_array() || words->as_array().size() != tactic.algorithm.size())
     return Damaged("algorithm: expected 8 words");
@@ -52,6 +52,18 @@ Result<Tactic> ParseTactic(const json::Value& value) {
       workspace->as_integer() > kMaxWorkspaceBytes)
     return Damaged("workspace_bytes: expected a number of bytes");
   tactic.workspace_bytes = workspace->as_integer();
+  return {};
+}
+
+Result<Tactic> ParseTactic(const json::Value& value) {
+  Tactic tactic;
+  if (const json::Value* way = value.Find("way"); way == nullptr) {
+    RETURN_IF_ERROR(ParseAlgorithm(value, tactic));
+  } else {
+    if (!way->is_string() || way->as_string().empty() || way->as_string().size() > kMaxWayBytes)
+      return Damaged(fmt::format("way: expected 1 to {} characters", kMaxWayBytes));
+    tactic.way = way->as_string();
+  }
   const json::Value* seconds = value.Find("seconds");
   if (seconds == nullptr || !seconds->is_number() || !(seconds->as_double() >= 0))
     return Damaged("seconds: expected a number");
@@ -110,11 +122,15 @@ std::string TacticCache::Write() const {
   json::Value file(OwnerMembers(owner_));
   json::Value::Object tactics;
   for (const auto& [key, tactic] : tactics_) {
-    json::Value::Array words;
-    for (const uint64_t word : tactic.algorithm) words.emplace_back(fmt::format("{:x}", word));
     json::Value::Object members;
-    members.emplace_back("algorithm", std::move(words));
-    members.emplace_back("workspace_bytes", tactic.workspace_bytes);
+    if (tactic.way.empty()) {
+      json::Value::Array words;
+      for (const uint64_t word : tactic.algorithm) words.emplace_back(fmt::format("{:x}", word));
+      members.emplace_back("algorithm", std::move(words));
+      members.emplace_back("workspace_bytes", tactic.workspace_bytes);
+    } else {
+      members.emplace_back("way", tactic.way);
+    }
     members.emplace_back("seconds", tactic.seconds);
     tactics.emplace_back(key, std::move(members));
   }

@@ -1,4 +1,5 @@
-// Which algorithm of a library was fastest for which product: measured once, kept in a file.
+// Which kernels were fastest for which product, measured once and kept in a file: which algorithm
+// of a library, and whether that library at all, and how.
 #pragma once
 
 #include <array>
@@ -11,11 +12,12 @@
 
 namespace sluice::device {
 
-// What was chosen for one product.
+// What was chosen for one product: a library's algorithm, or one of several ways to compute it.
 struct Tactic {
-  std::array<uint64_t, 8> algorithm{};  // the library's own words
+  std::array<uint64_t, 8> algorithm{};  // the library's own words; zeros where there is a way
   int64_t workspace_bytes = 0;
-  double seconds = 0;  // of one product, as measured
+  std::string way = {};  // at most 40 characters; what it means its user knows
+  double seconds = 0;    // of one product, as measured
 };
 
 // For what a file of tactics is good: anything else makes them worthless.
@@ -29,7 +31,7 @@ struct TacticOwner {
 class TacticCache {
  public:
   // More products than any model has; beyond that nothing is added.
-  static constexpr size_t kMaxTactics = 4096;
+  static constexpr size_t kMaxTactics = 8192;
 
   // Reads `path` (empty: nothing is read or written). A file that is not there makes an empty
   // cache; so does one that is damaged, or another device's, library's or program's: the log says

@@ -11,6 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t before = cache.size();
   fuzz::Require(before <= device::TacticCache::kMaxTactics);
   cache.Put("a product", device::Tactic{});
+  cache.Put("a choice", device::Tactic{.way = "own kernels"});
   fuzz::Require(cache.Save().has_value());
   const device::TacticCache again(file, owner);
   fuzz::Require(again.size() == cache.size());

@@ -82,6 +82,25 @@ TEST_F(TacticCacheTest, IgnoresAndReplacesAnotherOwnersFile) {
   }
 }
 
+TEST_F(TacticCacheTest, KeepsWays) {
+  TacticCache cache(path_, kOwner);
+  cache.Put("a product", {.way = "own kernels", .seconds = 2e-6});
+  ASSERT_TRUE(cache.Save().has_value());
+  const TacticCache again(path_, kOwner);
+  ASSERT_NE(again.Find("a product"), nullptr);
+  EXPECT_EQ(again.Find("a product")->way, "own kernels");
+  EXPECT_EQ(again.Find("a product")->seconds, 2e-6);
+  const std::string text = Saved();
+  const std::string way = "\"own kernels\"";
+  for (const std::string& other : {std::string("\"\""), std::string("7"), std::string("null"),
+                                   std::string("[]"), "\"" + std::string(41, 'w') + "\""}) {
+    std::string damaged = text;
+    damaged.replace(damaged.find(way), way.size(), other);
+    Write(damaged);
+    EXPECT_EQ(TacticCache(path_, kOwner).size(), 0u) << other;
+  }
+}
+
 TEST_F(TacticCacheTest, IgnoresDamagedFiles) {
   const std::string text = Text();
   // Cut short anywhere.
@@ -90,7 +109,7 @@ TEST_F(TacticCacheTest, IgnoresDamagedFiles) {
     EXPECT_EQ(TacticCache(path_, kOwner).size(), 0u) << size;
   }
   const std::pair<std::string, std::string> edits[] = {
-      {"\"format\":1", "\"format\":2"},
+      {"\"format\":2", "\"format\":1"},
       {"\"program\":\"", "\"program\":\"x"},
       {"\"tactics\":{", "\"tactics\":[],\"x\":{"},
       {"ffffffffffffffff", "fffffffffffffffff"},  // 65 bits and more

@@ -62,6 +62,10 @@ void DivideRow(const float* x, float divisor, int64_t count, void* y, bool y_bf1
   for (int64_t i = 0; i < count; ++i) StoreResult(y, i, x[i] / divisor, y_bf16);
 }
 
+void AddScaled(const float* x, float x_factor, float y_factor, int64_t count, float* y) {
+  for (int64_t i = 0; i < count; ++i) y[i] = y[i] * y_factor + x[i] * x_factor;
+}
+
 void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16) {
   for (int64_t i = 0; i < count; ++i) bf16[i] = ToBFloat16(ToFloat(Float8E4M3{codes[i]})).bits;
 }

@@ -6,6 +6,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "kernels/cuda/expert_products.h"
+#include "kernels/cuda/linear_plan.h"
+#include "models/score_head.h"
 #include "models/step_check.h"
 
 namespace sluice {
@@ -36,8 +39,15 @@ DeviceDecoder::DeviceDecoder(ModelConfig config, const ModelOptions& options, De
       spec_(std::move(spec)),
       place_(place),
       share_(ShareOf(spec_, place)),
-      layers_(CutLayers(static_cast<int64_t>(spec_.layers.size()), place.stage, place.num_stages)),
-      parts_(std::move(parts)) {}
+      layers_(LayersOf(spec_, place)),
+      parts_(std::move(parts)) {
+  parts_.stream->Fill(At(parts_.layout.linear_counters), 0, device::kLinearCounterBytes);
+  if (spec_.head.kind != HeadSpec::Kind::kScores || place_.rank() != 0) return;
+  for (Begun& begun : begun_) {
+    begun.hidden.resize(static_cast<size_t>(std::min(options.max_logit_rows, options.max_rows) *
+                                            spec_.hidden_size));
+  }
+}
 
 DeviceDecoder::~DeviceDecoder() {
   if (parts_.ranks != nullptr) parts_.ranks->group().Abort();
@@ -51,37 +61,63 @@ Status DeviceDecoder::Tune() {
   const int64_t logit_rows = std::min(options_.max_logit_rows, options_.max_rows);
   if (parts_.linear->TuningRows(options_.max_rows).empty()) return {};
   LOG_INFO("models",
-           "choosing among the algorithms of {}: what no earlier start measured is "
-           "measured now",
+           "choosing between own kernels and the algorithms of {}: what no earlier start measured "
+           "is measured now",
            parts_.linear->library());
   const auto begin = std::chrono::steady_clock::now();
-  // What the arrays hold does not matter.
-  const auto tune = [&](const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t most,
-                        int64_t y, ElementType y_type) -> Status {
-    if (weights.matrix.n == 0) return {};
-    for (const int64_t rows : parts_.linear->TuningRows(most))
-      RETURN_IF_ERROR(
-          parts_.linear->Tune(*parts_.stream, ProductOf(weights, x, rows, At(y), y_type)));
+  // What the arrays hold does not matter. The weights of the layers take turns, from each on: one
+  // of another kind than those before is measured by itself.
+  const auto& layers = parts_.weights.layers;
+  const auto tune = [&](DeviceLinearWeights DeviceLayerWeights::*member, int64_t data,
+                        int64_t scales, int64_t most, int64_t y, ElementType y_type) -> Status {
+    for (const int64_t rows : parts_.linear->TuningRows(most)) {
+      std::vector<device::LinearArgs> products;
+      for (const DeviceLayerWeights& layer : layers) {
+        const DeviceLinearWeights& weights = layer.*member;
+        if (weights.matrix.n == 0) continue;
+        const device::RowsOut x = RowsAt(data, scales, weights.inputs);
+        products.push_back(ProductOf(weights, x, rows, At(y), y_type));
+      }
+      const std::span<const device::LinearArgs> all = products;
+      for (size_t i = 0; i < all.size(); ++i)
+        RETURN_IF_ERROR(parts_.linear->Tune(*parts_.stream, all.subspan(i)));
+    }
     return {};
   };
-  for (const DeviceLayerWeights& layer : parts_.weights.layers) {
-    RETURN_IF_ERROR(
-        tune(layer.qkv, Normed(layer.qkv.inputs), options_.max_rows, layout.qkv, layout.wide));
-    device::RowsOut x = RowsAt(layout.attended, layout.attended_scales, layer.output.inputs);
-    const int64_t delta = is_shared() ? layout.own_delta : layout.delta;
-    RETURN_IF_ERROR(tune(layer.output, x, options_.max_rows, delta, ElementType::kF32));
-    RETURN_IF_ERROR(tune(layer.gate_up, Normed(layer.gate_up.inputs), layout.mlp_rows,
-                         layout.gate_up, layout.wide));
-    x = RowsAt(layout.activated, layout.activated_scales, layer.down.inputs);
-    RETURN_IF_ERROR(tune(layer.down, x, layout.mlp_rows, delta, ElementType::kF32));
+  using Layer = DeviceLayerWeights;
+  const int64_t most = options_.max_rows;
+  const int64_t delta = is_shared() ? layout.own_delta : layout.delta;
+  RETURN_IF_ERROR(
+      tune(&Layer::qkv, layout.normed, layout.normed_scales, most, layout.qkv, layout.wide));
+  RETURN_IF_ERROR(tune(&Layer::output, layout.attended, layout.attended_scales, most, delta,
+                       ElementType::kF32));
+  RETURN_IF_ERROR(tune(&Layer::gate_up, layout.normed, layout.normed_scales, layout.mlp_rows,
+                       layout.gate_up, layout.wide));
+  RETURN_IF_ERROR(tune(&Layer::down, layout.activated, layout.activated_scales, layout.mlp_rows,
+                       delta, ElementType::kF32));
+  for (size_t i = 0; i < layers.size() && parts_.ranks == nullptr; ++i) {
+    if (!share_.layers[i].moe) continue;
+    const int64_t experts = share_.layers[i].moe->num_experts;
+    RETURN_IF_ERROR(TuneExperts(
+        layers[i].expert_gate_up, experts,
+        RowsAt(layout.gathered, layout.gathered_scales, layers[i].expert_gate_up.first.inputs),
+        At(layout.gate_up), layout.wide));
+    RETURN_IF_ERROR(TuneExperts(
+        layers[i].expert_down, experts,
+        RowsAt(layout.activated, layout.activated_scales, layers[i].expert_down.first.inputs),
+        At(layout.expert_results), ElementType::kF32));
   }
   const DeviceLinearWeights& head = parts_.weights.head;
-  RETURN_IF_ERROR(tune(head, Normed(head.inputs), logit_rows,
-                       is_shared() ? layout.own_logits : layout.logits, ElementType::kF32));
+  for (const int64_t rows : parts_.linear->TuningRows(head.matrix.n > 0 ? logit_rows : 0)) {
+    RETURN_IF_ERROR(parts_.linear->Tune(
+        *parts_.stream,
+        ProductOf(head, Normed(head.inputs), rows,
+                  At(is_shared() ? layout.own_logits : layout.logits), ElementType::kF32)));
+  }
   RETURN_IF_ERROR(parts_.stream->Synchronize());
   parts_.linear->SaveTactics();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  LOG_INFO("models", "the algorithms are chosen after {:.1f} s", seconds.count());
+  LOG_INFO("models", "the kernels are chosen after {:.1f} s", seconds.count());
   return {};
 }
 
@@ -147,7 +183,8 @@ device::LinearArgs DeviceDecoder::ProductOf(const DeviceLinearWeights& weights,
           .y_stride = weights.matrix.n,
           .bias = weights.bias,
           .scratch = At(parts_.layout.linear_scratch),
-          .same_x_scale = x.row_scale == device::RowScale::kPerToken ? 0 : x.static_scale};
+          .same_x_scale = x.row_scale == device::RowScale::kPerToken ? 0 : x.static_scale,
+          .counters = At<uint32_t>(parts_.layout.linear_counters)};
 }
 
 void DeviceDecoder::Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x,
@@ -167,26 +204,58 @@ void DeviceDecoder::Multiply(const DeviceLinearWeights& weights, const device::R
   parts_.linear->Run(*parts_.stream, product);
 }
 
-void DeviceDecoder::MultiplyExperts(const DeviceExpertWeights& weights, int64_t num_experts,
-                                    const device::RowsOut& x, int64_t pairs, void* y,
-                                    ElementType y_type) {
+device::GroupedLinearArgs DeviceDecoder::ExpertProducts(const DeviceExpertWeights& weights,
+                                                        int64_t num_experts,
+                                                        const device::RowsOut& x, int64_t pairs,
+                                                        void* y, ElementType y_type) const {
   const device::Weights& first = weights.first.matrix;
-  parts_.kernels.grouped_linear(parts_.stream->handle(),
-                                {.linear = {.w = first,
-                                            .x = x.data,
-                                            .x_type = x.type,
-                                            .x_scales = x.scales,
-                                            .m = pairs,
-                                            .y = y,
-                                            .y_type = y_type,
-                                            .y_stride = first.n,
-                                            .bias = nullptr,
-                                            .scratch = At(parts_.layout.linear_scratch)},
-                                 .num_experts = num_experts,
-                                 .codes_stride = weights.codes_stride,
-                                 .group_scales_stride = weights.group_scales_stride,
-                                 .row_scales_stride = weights.row_scales_stride,
-                                 .row_begin = At<int32_t>(parts_.layout.row_begin)});
+  return {.linear = {.w = first,
+                     .x = x.data,
+                     .x_type = x.type,
+                     .x_scales = x.scales,
+                     .m = pairs,
+                     .y = y,
+                     .y_type = y_type,
+                     .y_stride = first.n,
+                     .bias = nullptr,
+                     .scratch = At(parts_.layout.linear_scratch),
+                     .same_x_scale = 0,
+                     .counters = At<uint32_t>(parts_.layout.linear_counters)},
+          .num_experts = num_experts,
+          .codes_stride = weights.codes_stride,
+          .group_scales_stride = weights.group_scales_stride,
+          .row_scales_stride = weights.row_scales_stride,
+          .row_begin = At<int32_t>(parts_.layout.row_begin)};
+}
+
+void DeviceDecoder::MultiplyExperts(const device::GroupedLinearArgs& products,
+                                    std::span<const int32_t> row_begin) {
+  if (!row_begin.empty())
+    device::RunExperts(*parts_.linear, *parts_.stream, products, row_begin);
+  else
+    parts_.kernels.grouped_linear(parts_.stream->handle(), products);
+}
+
+std::span<const int32_t> DeviceDecoder::ReceiveExpertRows(int64_t num_experts) {
+  const int64_t count = num_experts + 1;
+  parts_.stream->CopyToHost(parts_.expert_rows.data(), At(parts_.layout.row_begin), count * 4);
+  if (const Status status = parts_.stream->Synchronize(); !status)
+    throw std::runtime_error(status.error().message);
+  return {parts_.expert_rows.As<int32_t>(), static_cast<size_t>(count)};
+}
+
+Status DeviceDecoder::TuneExperts(const DeviceExpertWeights& weights, int64_t num_experts,
+                                  const device::RowsOut& x, void* y, ElementType y_type) {
+  const device::GroupedLinearArgs all =
+      ExpertProducts(weights, num_experts, x, parts_.layout.moe_pairs, y, y_type);
+  for (const int64_t rows : parts_.linear->TuningRows(parts_.layout.moe_pairs)) {
+    if (rows < device::kManyExpertRows) continue;
+    std::vector<device::LinearArgs> experts;
+    for (int64_t e = 0; e < std::min(num_experts, device::DeviceLinear::kMostRotatedLayers); ++e)
+      experts.push_back(device::ExpertProduct(all, e, 0, rows));
+    RETURN_IF_ERROR(parts_.linear->Tune(*parts_.stream, experts));
+  }
+  return {};
 }
 
 // activation(gate) * up of the rows that the last product wrote to `gate_up`. Ranks gather the rows
@@ -367,12 +436,19 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
                                       .top_k = top_k,
                                       .weights = spec.scale_inputs ? expert_weights : nullptr,
                                       .out = x});
-  MultiplyExperts(weights.expert_gate_up, spec.num_experts, x, pairs, At(layout.gate_up),
-                  layout.wide);
+  device::GroupedLinearArgs products = ExpertProducts(weights.expert_gate_up, spec.num_experts, x,
+                                                      pairs, At(layout.gate_up), layout.wide);
+  // Ranks would each wait for the others here.
+  std::span<const int32_t> row_begin;
+  if (parts_.ranks == nullptr && device::IsWorthTakingApart(*parts_.linear, products))
+    row_begin = ReceiveExpertRows(spec.num_experts);
+  MultiplyExperts(products, row_begin);
   x = ApplyGate(spec.activation, weights.expert_down.first.inputs, pairs, spec.intermediate_size,
                 WholeLayer(index).moe->intermediate_size);
-  MultiplyExperts(weights.expert_down, spec.num_experts, x, pairs, At(layout.expert_results),
-                  ElementType::kF32);
+  products = ExpertProducts(weights.expert_down, spec.num_experts, x, pairs,
+                            At(layout.expert_results), ElementType::kF32);
+  if (!row_begin.empty() && !device::IsWorthTakingApart(*parts_.linear, products)) row_begin = {};
+  MultiplyExperts(products, row_begin);
   parts_.kernels.combine_experts(handle, {.y = At(layout.expert_results),
                                           .y_type = ElementType::kF32,
                                           .place = At<int32_t>(layout.place),
@@ -443,7 +519,23 @@ void DeviceDecoder::Receive(const Rows& rows, int from_stage) {
                                 RankOfStage(from_stage));
 }
 
+void DeviceDecoder::CopyHidden(const Rows& rows, float* results) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  if (place_.rank() != 0) return;  // Every rank could: nothing of it is cut.
+  Norm(rows, place_.num_stages == 1 ? At<float>(layout.delta) : nullptr, parts_.weights.final_norm,
+       DeviceInputs(), At<float>(layout.logits));
+  float* to = results;
+  if (spec_.head.kind == HeadSpec::Kind::kScores) {
+    Begun& begun = begun_[newest_];
+    begun.results = results;
+    begun.num_results = rows.count;
+    to = begun.hidden.data();
+  }
+  parts_.stream->CopyToHost(to, At<float>(layout.logits), rows.count * spec_.hidden_size * 4);
+}
+
 void DeviceDecoder::Head(const Rows& rows, const StepInput& input, float* logits) {
+  if (spec_.head.kind != HeadSpec::Kind::kVocabulary) return CopyHidden(rows, logits);
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const DeviceLinearWeights& head = parts_.weights.head;
   Norm(rows, place_.num_stages == 1 ? At<float>(layout.delta) : nullptr, parts_.weights.final_norm,
@@ -519,24 +611,55 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
   Head(rows, input, logits);
 }
 
-void DeviceDecoder::Forward(ThreadPool& /*threads*/, const StepInput& input, KvCache& cache,
-                            float* logits) {
-  CheckStepInput(spec_, options_, input, cache);
-  if (input.tokens.empty()) return;
+void DeviceDecoder::Begin(ThreadPool& /*threads*/, const StepInput& input, KvCache& cache,
+                          float* logits) {
+  CheckStepInput(spec_, options_, input, cache, takes_drawn_tokens());
+  CHECK_LT(num_in_flight_, steps_in_flight());
+  const size_t index = (first_begun_ + static_cast<size_t>(num_in_flight_)) % begun_.size();
+  Begun& begun = begun_[index];
+  begun.draws = {};
+  begun.end = parts_.events[index].get();
+  begun.failure.clear();
+  begun.num_results = 0;
+  newest_ = index;
   try {
-    Enqueue(input, cache, logits);
-  } catch (...) {
+    if (!input.tokens.empty()) Enqueue(input, cache, logits);
+    parts_.stream->Record(*begun.end);
+  } catch (const std::exception& error) {
     // What was enqueued reads the inputs and writes the logits, which the caller takes for free.
     if (parts_.ranks != nullptr) parts_.ranks->group().Abort();
     static_cast<void>(parts_.stream->Synchronize());
+    FailInFlight(error.what());
     throw;
   }
+  if (place_.rank() == 0 && !input.tokens.empty()) begun.draws = input.draws;
+  begun.buffer = parts_.inputs.buffer();
+  ++num_in_flight_;
+}
+
+void DeviceDecoder::Finish(ThreadPool& threads) {
+  CHECK_GT(num_in_flight_, 0);
+  const Begun& begun = begun_[first_begun_];
+  first_begun_ = (first_begun_ + 1) % begun_.size();
+  --num_in_flight_;
+  if (!begun.failure.empty()) throw std::runtime_error(begun.failure);
   if (parts_.ranks != nullptr) {
     parts_.ranks->group().Wait(*parts_.stream);
-  } else if (const Status status = parts_.stream->Synchronize(); !status) {
+  } else if (const Status status = parts_.stream->SynchronizeUntil(*begun.end); !status) {
+    static_cast<void>(parts_.stream->Synchronize());
+    FailInFlight(status.error().message);
     throw std::runtime_error(status.error().message);
   }
-  if (place_.rank() == 0) parts_.inputs.ReadDraws(input.draws);
+  parts_.inputs.ReadDraws(begun.buffer, begun.draws);
+  if (begun.num_results > 0) {
+    ScoreRows(threads, spec_, parts_.scores, begun.hidden.data(), begun.num_results, begun.results);
+  }
+}
+
+// Those in flight may be what has failed, or have been computed from it.
+void DeviceDecoder::FailInFlight(const std::string& reason) {
+  for (int i = 0; i < num_in_flight_; ++i)
+    begun_[(first_begun_ + static_cast<size_t>(i)) % begun_.size()].failure = reason;
 }
 
 }  // namespace sluice

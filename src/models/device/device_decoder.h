@@ -2,8 +2,10 @@
 // the fused kernels.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "device/device.h"
 #include "kernels/cuda/device_linear.h"
@@ -18,7 +20,8 @@ namespace sluice {
 
 // Ownership: the device and the memory of weights and workspace outlive it.
 //
-// Of several ranks, Forward is called by all with the same input, as DecoderModel's.
+// Of several ranks, Begin and Finish are called by all with the same input, as DecoderModel's; one
+// step is in flight at a time. Alone, the next step is sent while one runs.
 class DeviceDecoder final : public Model {
  public:
   struct Parts {
@@ -31,6 +34,11 @@ class DeviceDecoder final : public Model {
     std::byte* workspace = nullptr;
     DeviceStepInputs inputs;
     std::unique_ptr<DeviceRanks> ranks;  // null: alone
+    // For the ends of steps.
+    std::array<std::unique_ptr<DeviceEvent>, DeviceStepInputs::kMostInFlight> events;
+    // Page-locked: how many rows the experts of a large step have; empty where there are none.
+    DeviceBuffer expert_rows = {};
+    std::vector<float> scores = {};  // DecoderWeights::scores, of the first rank
   };
 
   // `spec`: of the whole model.
@@ -42,11 +50,38 @@ class DeviceDecoder final : public Model {
   // before the first step.
   Status Tune();
 
-  bool draws_tokens() const override { return spec_.vocab_size <= kernels::kMostDrawnTokens; }
+  bool draws_tokens() const override {
+    return spec_.head.kind == HeadSpec::Kind::kVocabulary &&
+           spec_.vocab_size <= kernels::kMostDrawnTokens;
+  }
+  DrawLimits draw_limits() const override {
+    return draws_tokens() ? DeviceStepInputs::DrawLimitsOf(spec_, options_) : DrawLimits();
+  }
   void PrepareLogits(std::span<float> logits) override;
-  void Forward(ThreadPool& threads, const StepInput& input, KvCache& cache, float* logits) override;
+  void Forward(ThreadPool& threads, const StepInput& input, KvCache& cache,
+               float* logits) override {
+    Begin(threads, input, cache, logits);
+    Finish(threads);
+  }
+  int steps_in_flight() const override {
+    return parts_.ranks == nullptr ? DeviceStepInputs::kMostInFlight : 1;
+  }
+  bool takes_drawn_tokens() const override { return parts_.ranks == nullptr && draws_tokens(); }
+  void Begin(ThreadPool& threads, const StepInput& input, KvCache& cache, float* logits) override;
+  void Finish(ThreadPool& threads) override;
 
  private:
+  // Of a step that was enqueued.
+  struct Begun {
+    std::span<TokenDraw> draws;
+    int buffer = 0;              // of parts_.inputs
+    DeviceEvent* end = nullptr;  // recorded behind it
+    std::string failure;         // of a step before: what it computes is nothing
+    // Of HeadSpec::Kind::kScores: what Finish makes of `hidden`.
+    float* results = nullptr;
+    int64_t num_results = 0;    // rows
+    std::vector<float> hidden;  // [max_logit_rows, hidden], or empty
+  };
   // Of the step that is being enqueued.
   struct Rows {
     float* residual = nullptr;
@@ -67,8 +102,17 @@ class DeviceDecoder final : public Model {
                                int64_t rows, void* y, ElementType y_type) const;
   void Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t rows, void* y,
                 ElementType y_type);
-  void MultiplyExperts(const DeviceExpertWeights& weights, int64_t num_experts,
-                       const device::RowsOut& x, int64_t pairs, void* y, ElementType y_type);
+  device::GroupedLinearArgs ExpertProducts(const DeviceExpertWeights& weights, int64_t num_experts,
+                                           const device::RowsOut& x, int64_t pairs, void* y,
+                                           ElementType y_type) const;
+  // Each expert's product by itself, of the rows that begin at `row_begin` on the host; empty: as
+  // one grouped product.
+  void MultiplyExperts(const device::GroupedLinearArgs& products,
+                       std::span<const int32_t> row_begin);
+  // Where the rows of experts begin, once the device has grouped them.
+  std::span<const int32_t> ReceiveExpertRows(int64_t num_experts);
+  Status TuneExperts(const DeviceExpertWeights& weights, int64_t num_experts,
+                     const device::RowsOut& x, void* y, ElementType y_type);
   device::RowsOut ApplyGate(Activation activation, const DeviceInputs& inputs, int64_t rows,
                             int64_t own_width, int64_t width);
   bool is_shared() const { return place_.tensor_size > 1; }
@@ -96,10 +140,13 @@ class DeviceDecoder final : public Model {
   void Moe(size_t index, int64_t rows);
   void RunChosen(size_t index, int64_t first, int64_t count, bool add);
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
+  void FailInFlight(const std::string& reason);
   // Draws the tokens that the step asks for, and copies the other rows of logits to the host.
   void FinishLogits(const StepInput& input, float* logits);
   // The final norm of the wanted rows, and the logits that this rank has of them.
   void Head(const Rows& rows, const StepInput& input, float* logits);
+  // The final norm of the wanted rows, to the host.
+  void CopyHidden(const Rows& rows, float* results);
 
   const LayerSpec& WholeLayer(size_t index) const {
     return spec_.layers[static_cast<size_t>(layers_.begin) + index];
@@ -112,6 +159,10 @@ class DeviceDecoder final : public Model {
   RowRange layers_;    // of the whole model's, those of this stage
   Parts parts_;
   void* pinned_logits_ = nullptr;
+  std::array<Begun, DeviceStepInputs::kMostInFlight> begun_;  // used in turn
+  size_t newest_ = 0;                                         // that is being enqueued
+  size_t first_begun_ = 0;
+  int num_in_flight_ = 0;
 };
 
 }  // namespace sluice

@@ -17,6 +17,7 @@
 #include "models/device/device_decoder.h"
 #include "models/device/device_sink.h"
 #include "models/matrix_source.h"
+#include "models/score_head.h"
 #include "models/share.h"
 #include "models/weight_loader.h"
 #include "models/workspace.h"
@@ -63,6 +64,12 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if (layer.attention.sinks) return "attention sinks";
     if (layer.attention.temperature_tuning && layer.attention.temperature_tuning->first != 1)
       return "a temperature that counts positions from 0";
+    if (!layer.attention.has_own_kv()) return "layers that use the keys and values of others";
+    if (layer.attention.norms_values) return "a norm of values";
+    if (layer.attention.values_are_keys) return "values that are the keys";
+    if (!layer.residual_factor.empty()) return "a factor on the residual";
+    if (layer.moe && layer.moe->own_norms)
+      return "experts beside the MLP, each with norms of their own";
     if (!layer.mlp.output_gate.empty()) return "a gate behind the shared expert";
     if (layer.moe) {
       if (layer.moe->router_bias || layer.moe->has_bias) return "biases of experts";
@@ -119,6 +126,7 @@ Result<DecoderSpec> SpecFor(const ModelConfig& config, const ModelOptions& optio
 device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options) {
   device::DeviceLinearOptions linear;
   linear.batch_invariant = options.batch_invariant;
+  linear.fast_accumulation = options.fast_accumulation;
   linear.tactics = options.linear_tactics;
   return linear;
 }
@@ -139,8 +147,12 @@ int64_t LinearScratch(const DecoderSpec& spec, const ModelOptions& options,
       product(*one);
     }
     if (layer.router == nullptr) continue;
-    for (const DeviceExpertWeights* experts : {&layer.expert_gate_up, &layer.expert_down})
-      bytes = std::max(bytes, device::LinearScratchBytes(experts->first.matrix, moe_pairs));
+    // Together, or each by itself, which may get them all.
+    for (const DeviceExpertWeights* experts : {&layer.expert_gate_up, &layer.expert_down}) {
+      const device::Weights& w = experts->first.matrix;
+      bytes = std::max({bytes, device::LinearScratchBytes(w, moe_pairs),
+                        device::DeviceLinear::PlannedScratchBytes(device, linear, w, moe_pairs)});
+    }
   }
   product(weights.head);
   return bytes;
@@ -203,7 +215,7 @@ DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& 
   needs.linear_scratch = LinearScratch(spec, options, device, weights);
   needs.ordered_inputs = OrderedInputs(spec, options, weights);
   needs.step_inputs = DeviceStepInputs::MaxBytes(
-      share, options, KvGroups::For(spec.Spans(), options.max_context).num_groups(), place);
+      share, options, KvGroups::For(spec, options.max_context).num_groups(), place);
   return DeviceWorkspaceLayout::For(spec, options, needs, place);
 }
 
@@ -232,7 +244,8 @@ Result<std::vector<DataFormat>> StoredFormats(const ParameterList& list,
 int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
                          const DecoderWeights& unfilled, const DeviceWeightLayout& layout) {
   std::set<const kernels::PackedMatrix*> unread;
-  if (!spec.tied_head) unread.insert(&unfilled.embedding);
+  if (spec.LoadsHead() || spec.head.kind != HeadSpec::Kind::kVocabulary)
+    unread.insert(&unfilled.embedding);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     if (!spec.layers[i].moe) continue;
     const MoeWeights& moe = unfilled.layers[i].moe;
@@ -308,7 +321,7 @@ Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const Param
   RETURN_IF_ERROR(sink.Put(layout.rope_frequencies(), frequencies));
   RETURN_IF_ERROR(parts.stream.Synchronize());
   RETURN_IF_ERROR(parts.uploader.Finish());
-  layout.SetSameRowScales(sink.same_row_scales());
+  layout.SetScaledParts(sink.scaled_parts());
   if (checkpoint != nullptr) {
     LOG_INFO("models", "the weights reached the device at {:.2f} GB/s",
              parts.uploader.bytes_per_second() / 1e9);
@@ -337,13 +350,11 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   memory.workspace_bytes = WorkspaceFor(spec, options, place, device, weights,
                                         RoundsWholeRows(list, *config.scheme, rounding))
                                .total_bytes;
-  memory.kv_groups = KvGroups::For(spec.Spans(), options.max_context);
+  memory.kv_groups = KvGroups::For(spec, options.max_context);
   const kernels::KvLayout kv = KvLayoutOf(share, options);
-  const RowRange layers =
-      CutLayers(static_cast<int64_t>(spec.layers.size()), place.stage, place.num_stages);
-  memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, layers.size());
+  memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, LayersOf(spec, place).size());
   memory.kv_bytes_per_group_block =
-      KvCache::BytesPerBlock(kv, StageGroups(memory.kv_groups, layers).layers_per_group);
+      KvCache::BytesPerBlock(kv, ShareGroups(memory.kv_groups, spec, place).layers_per_group);
   return memory;
 }
 
@@ -387,6 +398,9 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
     RETURN_IF_ERROR(Fill({uploader, threads, kernels, *rank.stream}, spec, list, layout, memory,
                          checkpoint, scheme, options, progress));
   }
+  if (checkpoint != nullptr && !spec.head.tokens.empty()) {
+    RETURN_IF_ERROR(ReadTokenScores(*checkpoint, spec, loaded.scores));
+  }
   const DeviceRounding rounding = DeviceRounding::For(options, device.info());
   DeviceDecoderWeights weights = PlaceWeights(share, list, loaded, layout, rounding, memory);
   if (place.rank() == 0) {
@@ -402,10 +416,22 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   auto* const workspace_bytes = static_cast<std::byte*>(workspace);
   ASSIGN_OR_RETURN(auto linear,
                    device::DeviceLinear::Create(device, kernels, LinearOptionsOf(options)));
-  ASSIGN_OR_RETURN(auto inputs, DeviceStepInputs::Create(
-                                    device, share, options,
-                                    KvGroups::For(spec.Spans(), options.max_context).num_groups(),
-                                    workspace_bytes + workspace_layout.step_inputs, place));
+  ASSIGN_OR_RETURN(auto inputs,
+                   DeviceStepInputs::Create(device, share, options,
+                                            KvGroups::For(spec, options.max_context).num_groups(),
+                                            workspace_bytes + workspace_layout.step_inputs, place));
+  std::array<std::unique_ptr<DeviceEvent>, DeviceStepInputs::kMostInFlight> events;
+  for (std::unique_ptr<DeviceEvent>& event : events) {
+    ASSIGN_OR_RETURN(event, device.CreateEvent());
+  }
+  int64_t most_experts = 0;
+  for (const LayerSpec& layer : share.layers)
+    most_experts = std::max(most_experts, layer.moe ? layer.moe->num_experts : int64_t{0});
+  DeviceBuffer expert_rows;
+  if (most_experts > 0) {
+    ASSIGN_OR_RETURN(expert_rows,
+                     device.AllocatePinned((most_experts + 1) * 4, "how many rows experts have"));
+  }
   std::unique_ptr<DeviceRanks> ranks;
   if (rank.group != nullptr)
     ranks = std::make_unique<DeviceRanks>(std::move(rank.group), kernels, spec, place);
@@ -419,7 +445,10 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                                                            .layout = workspace_layout,
                                                            .workspace = workspace_bytes,
                                                            .inputs = std::move(inputs),
-                                                           .ranks = std::move(ranks)});
+                                                           .ranks = std::move(ranks),
+                                                           .events = std::move(events),
+                                                           .expert_rows = std::move(expert_rows),
+                                                           .scores = std::move(loaded.scores)});
   RETURN_IF_ERROR(model->Tune());
   return model;
 }

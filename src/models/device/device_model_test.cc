@@ -1,6 +1,8 @@
 // Plans, refusals, random weights, and the promise of own kernels, on the emulated device.
 #include "models/device/device_model.h"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -266,6 +268,38 @@ TEST(DeviceModelTest, TheWantedRowsAreTheSameAlone) {
   }
 }
 
+// Hidden states and scores, of a model with a head of its own and of one with a tied one.
+TEST(DeviceModelTest, HiddenStatesAndScoresAreNearTheCpus) {
+  HeadSpec none, scores;
+  none.kind = HeadSpec::Kind::kNone;
+  scores.kind = HeadSpec::Kind::kScores;
+  scores.num_scores = 2;
+  scores.tokens = {3, 77};
+  for (const char* name : {"qwen3-bf16", "llama-tied-bf16-sharded", "qwen3-llmc-fp8-block"}) {
+    for (const HeadSpec& head : {none, scores}) {
+      auto config = LoadModelConfig(DataFolder(name));
+      ASSERT_TRUE(config);
+      config->spec.head = head;
+      const int64_t width = config->spec.ResultSize();
+      Runner cpu(DataFolder(name), *config, DeviceOptions(), 1);
+      const std::vector<float> expected = cpu.ResultsOfRows(SomeTokens(40, 5), width);
+      DeviceRunner device(DataFolder(name), DeviceOptions(), {}, {}, head);
+      EXPECT_FALSE(device.runner().model().draws_tokens());
+      const std::vector<float> got = device.runner().ResultsOfRows(SomeTokens(40, 5), width);
+      ASSERT_EQ(got.size(), expected.size());
+      double dot = 0, of_got = 0, of_expected = 0;
+      for (size_t i = 0; i < got.size(); ++i) {
+        dot += double{got[i]} * expected[i];
+        of_got += double{got[i]} * got[i];
+        of_expected += double{expected[i]} * expected[i];
+      }
+      EXPECT_GT(dot / std::sqrt(of_got * of_expected), 0.999) << name << ", " << width;
+      EXPECT_NEAR(std::sqrt(of_got / of_expected), 1, 0.02) << name << ", " << width;
+      EXPECT_EQ(device.runner().ResultsOfRows(SomeTokens(40, 5), width), got) << "a second time";
+    }
+  }
+}
+
 // Whether copies and kernels run at once or when they are waited for, no bit tells.
 TEST(DeviceModelTest, WhenTheDeviceWorksDoesNotShow) {
   for (const char* name : {"tiny-qwen2-window", "qwen3-moe-llmc-nvfp4"}) {
@@ -310,6 +344,153 @@ TEST(DeviceModelTest, DrawnRowsBringTheirTokensAndTheOthersTheirLogits) {
       EXPECT_TRUE(std::equal(row.begin(), row.end(), begin)) << i;
     }
   }
+}
+
+// What is done to a row before its token is drawn, and told of it besides, reaches the device and
+// comes back: some rows have masks, lists or logprobs, and one has nothing.
+TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
+  DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
+  Runner& runner = device.runner();
+  const DrawLimits limits = runner.model().draw_limits();
+  const std::vector<int32_t> tokens = SomeTokens(30, 4);
+  const LogitRows all = runner.RunAlone(tokens, tokens.size());
+  const auto vocabulary = static_cast<int64_t>(all[0].size());
+  ASSERT_GE(limits.words, 4 * 96 + vocabulary / 16);
+  ASSERT_EQ(limits.top, kernels::kMostTopLogits);
+  const std::vector<int32_t> table = runner.BlockTable(1), rows = {3, 4, 9, 20, 29};
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::vector<kernels::AttentionSlice> slices = {
+      {0, static_cast<int32_t>(tokens.size()), 0, table.data()}};
+  // Masks of the upper half, and of that without its last word; a bias and a count.
+  const auto mask_words = static_cast<size_t>((vocabulary + 31) / 32);
+  std::vector<uint32_t> words(2 * mask_words, 0);
+  for (size_t i = mask_words / 2; i < mask_words; ++i) words[i] = ~uint32_t{0};
+  std::copy_n(words.begin(), mask_words - 1, words.begin() + static_cast<int64_t>(mask_words));
+  const auto lists = static_cast<int32_t>(words.size());
+  words.insert(words.end(), {7, std::bit_cast<uint32_t>(50.0f), 7, 2});
+  std::vector<TokenDraw> draws(rows.size());
+  std::vector<kernels::TopLogit> tops(3 * rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    draws[i].is_wanted = i != 1;
+    draws[i].settings.top_p = 1;  // the rest is 0: the largest
+    draws[i].top = std::span(tops).subspan(3 * i, 3);
+  }
+  kernels::DrawExtras& masked = draws[0].extras;
+  masked.mask = 0;
+  masked.draw_mask = static_cast<int32_t>(mask_words);
+  masked.is_changed = 1;
+  masked.logprobs = kernels::LogprobsOf::kRaw;
+  masked.num_top = 3;
+  kernels::DrawExtras& biased = draws[2].extras;
+  biased.biases = lists;
+  biased.counts = lists + 2;
+  biased.num_biases = biased.num_counts = 1;
+  biased.frequency = 1;
+  biased.presence = 2;
+  biased.is_changed = 1;
+  biased.logprobs = kernels::LogprobsOf::kDrawn;
+  biased.num_top = 1;
+  draws[4].extras.logprobs = kernels::LogprobsOf::kRaw;
+  std::vector<float> logits(rows.size() * static_cast<size_t>(vocabulary), -1);
+  runner.model().Forward(runner.pool(), {tokens, positions, slices, rows, 1, draws, words},
+                         runner.cache(), logits.data());
+  const auto row = [&](size_t i) { return all[static_cast<size_t>(rows[i])]; };
+  const auto best = [](std::span<const float> part) { return kernels::ArgMax(part); };
+
+  const std::vector<float> first = row(0);
+  const auto half = static_cast<int32_t>(mask_words / 2 * 32);
+  const auto upper = std::span(first).subspan(static_cast<size_t>(half));
+  EXPECT_EQ(draws[0].token, half + best(upper.first(upper.size() - 32)));
+  std::vector<std::pair<int32_t, float>> top;
+  kernels::TopK(upper, 3, top);
+  for (size_t k = 0; k < 3; ++k) {
+    EXPECT_EQ(tops[k].token, half + top[k].first);
+    EXPECT_EQ(tops[k].logit, top[k].second);
+  }
+  EXPECT_EQ(draws[0].logprobs.largest, top[0].second);
+  EXPECT_EQ(draws[0].logprobs.chosen, first[static_cast<size_t>(draws[0].token)]);
+
+  EXPECT_EQ(draws[1].token >= 0, true) << "a token that nobody takes";
+  EXPECT_TRUE(std::ranges::equal(
+      row(1), std::span(logits).subspan(static_cast<size_t>(vocabulary), first.size())));
+
+  EXPECT_EQ(draws[2].token, 7);
+  EXPECT_EQ(draws[2].logprobs.chosen, row(2)[7] + 50 - 2 - 2);
+  EXPECT_EQ(draws[2].logprobs.rank, 1);
+  EXPECT_EQ(tops[6].token, 7);
+  EXPECT_EQ(tops[7].token, 0) << "not asked for";
+
+  EXPECT_EQ(draws[3].token, best(row(3)));
+  EXPECT_EQ(draws[4].token, best(row(4)));
+  const kernels::LogSumExp sum = kernels::ComputeLogSumExp(row(4));
+  EXPECT_EQ(draws[4].logprobs.largest, sum.largest);
+  EXPECT_NEAR(std::log(draws[4].logprobs.sum), sum.log_sum, 1e-6);
+  EXPECT_EQ(logits[0], -1) << "not copied";
+}
+
+// Three sequences decode while the host knows nothing of what is drawn: a step takes its tokens
+// from the draws of the one before, in another order each time. The emulated device works when it
+// is waited for.
+TEST(DeviceModelTest, AStepTakesTheTokensThatTheOneInFlightDraws) {
+  constexpr int kSequences = 3, kSteps = 6;
+  DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
+  Runner& runner = device.runner();
+  Model& model = runner.model();
+  ASSERT_TRUE(model.takes_drawn_tokens());
+  ASSERT_EQ(model.steps_in_flight(), 2);
+  std::vector<std::vector<int32_t>> expected, prompts, tables;
+  for (int s = 0; s < kSequences; ++s) {
+    prompts.push_back(SomeTokens(5 + static_cast<size_t>(s), static_cast<uint64_t>(s) + 1));
+    std::vector<int32_t> tokens = prompts.back();
+    for (int i = 0; i <= kSteps; ++i)
+      tokens.push_back(kernels::ArgMax(runner.RunAlone(tokens, tokens.size()).back()));
+    expected.emplace_back(tokens.begin() + static_cast<ptrdiff_t>(prompts.back().size()),
+                          tokens.end());
+    tables.push_back(runner.BlockTable(s));
+  }
+  struct Step {
+    std::vector<int> order;  // of the sequences
+    std::vector<TokenDraw> draws;
+    std::vector<float> logits;
+  };
+  std::vector<Step> steps(kSteps + 1);
+  const auto finish = [&](size_t index) {
+    Step& step = steps[index];
+    for (const TokenDraw& draw : step.draws) EXPECT_EQ(draw.token, -1) << "known too early";
+    model.Finish(runner.pool());
+    for (size_t i = 0; i < step.order.size(); ++i)
+      EXPECT_EQ(step.draws[i].token, expected[static_cast<size_t>(step.order[i])][index]) << index;
+  };
+  for (size_t index = 0; index < steps.size(); ++index) {
+    Step& step = steps[index];
+    step.order = index % 3 == 2 ? std::vector<int>{2, 0, 1} : std::vector<int>{0, 1, 2};
+    std::vector<int32_t> tokens, positions, rows;
+    std::vector<kernels::AttentionSlice> slices;
+    for (const int s : step.order) {
+      const auto sequence = static_cast<size_t>(s);
+      const auto prompt = static_cast<int32_t>(prompts[sequence].size());
+      const int32_t context = index == 0 ? 0 : prompt + static_cast<int32_t>(index) - 1;
+      const int32_t count = index == 0 ? prompt : 1;
+      slices.push_back({std::ssize(tokens), count, context, tables[sequence].data()});
+      for (int32_t k = 0; k < count; ++k) positions.push_back(context + k);
+      if (index == 0) {
+        tokens.insert(tokens.end(), prompts[sequence].begin(), prompts[sequence].end());
+      } else {
+        const std::vector<int>& before = steps[index - 1].order;
+        const auto draw = std::find(before.begin(), before.end(), s) - before.begin();
+        tokens.push_back(static_cast<int32_t>(-1 - draw));
+      }
+      rows.push_back(static_cast<int32_t>(tokens.size()) - 1);
+      step.draws.emplace_back().is_wanted = true;
+      step.draws.back().settings.top_p = 1;  // the rest is 0: the largest
+    }
+    step.logits.resize(rows.size() * static_cast<size_t>(model.config().vocab_size));
+    model.Begin(runner.pool(), {tokens, positions, slices, rows, 1, step.draws}, runner.cache(),
+                step.logits.data());
+    if (index > 0) finish(index - 1);
+  }
+  finish(steps.size() - 1);
 }
 
 // Layers that see a chunk alone have blocks and tables of their own.
@@ -466,7 +647,7 @@ void ExpectSameWeights(const std::filesystem::path& folder, ModelOptions::LoadFo
   const auto memory = PlanDeviceModel(*config, options, device.info());
   ASSERT_TRUE(memory) << memory.error().message;
   const int64_t model_bytes = memory->weight_bytes + memory->workspace_bytes;
-  auto pool = DevicePool::Allocate(device, model_bytes + DevicePool::kAlignment, "a model");
+  auto pool = DevicePool::Allocate(device, model_bytes, "a model");
   ASSERT_TRUE(pool);
   const auto model = LoadDeviceModel(device, *pool, threads, folder, *config, options);
   ASSERT_TRUE(model) << model.error().message;
@@ -476,9 +657,7 @@ void ExpectSameWeights(const std::filesystem::path& folder, ModelOptions::LoadFo
   const auto layout = DeviceWeightLayout::For(config->spec, list, formats);
   ASSERT_TRUE(layout) << layout.error().message;
   EXPECT_EQ(layout->total_bytes(), memory->weight_bytes);
-  const auto behind = pool->Take(DevicePool::kAlignment, "what lies behind the model");
-  ASSERT_TRUE(behind);
-  std::byte* const weights = static_cast<std::byte*>(*behind) - model_bytes;
+  std::byte* const weights = pool->begin();
   for (size_t i = 0; i < list.matrices.size(); ++i) {
     const MatrixParameter& matrix = list.matrices[i];
     const device::Weights w = layout->matrix(i).At(weights);
@@ -515,8 +694,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceWeightsTest,
                                            "llama4-modelopt-nvfp4"),
                          CheckpointName);
 
-TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumber) {
-  int64_t same = 0, different = 0;
+TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumberOrOneAPart) {
+  int64_t same = 0, in_parts = 0, different = 0;
   for (const char* name : {"qwen3-modelopt-fp8", "qwen3-moe-llmc-nvfp4", "qwen3-llmc-int8-w8a8"}) {
     for (const bool is_dummy : {false, true}) {
       SCOPED_TRACE(name);
@@ -529,7 +708,7 @@ TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumber) {
           LoadParameters(threads, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
       std::vector<DataFormat> formats;
       for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
-      const auto layout = DeviceWeightLayout::For(config->spec, list, formats);
+      auto layout = DeviceWeightLayout::For(config->spec, list, formats);
       ASSERT_TRUE(layout);
       EmulatedDevice device;
       const auto stream = *device.CreateStream();
@@ -544,19 +723,37 @@ TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumber) {
               : LoadParameters(sink, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
       ASSERT_TRUE(stream->Synchronize());
       ASSERT_TRUE(uploader.Finish());
-      const std::vector<float> scales = sink.same_row_scales();
-      ASSERT_EQ(scales.size(), list.matrices.size());
-      for (size_t i = 0; i < scales.size(); ++i) {
+      const auto parts = sink.scaled_parts();
+      ASSERT_EQ(parts.size(), list.matrices.size());
+      for (size_t i = 0; i < parts.size(); ++i) {
         const device::Weights w = layout->matrix(i).At(memory);
         const float* const begin = w.row_scales;
-        float expected = 0;
-        if (begin != nullptr && std::count(begin, begin + w.n, *begin) == w.n) expected = *begin;
-        EXPECT_EQ(scales[i], expected) << list.matrices[i].parts.front().name;
-        if (begin != nullptr) ++(expected != 0 ? same : different);
+        std::vector<device::ScaledPart> expected;
+        for (int64_t row = 0; begin != nullptr && row < w.n; ++row) {
+          if (row == 0 || begin[row] != begin[row - 1]) expected.push_back({0, begin[row]});
+          ++expected.back().rows;
+        }
+        if (expected.size() > device::kMostScaledParts) expected.clear();
+        const std::string& tensor = list.matrices[i].parts.front().name;
+        ASSERT_EQ(parts[i].size(), expected.size()) << tensor;
+        for (size_t p = 0; p < expected.size(); ++p) {
+          EXPECT_EQ(parts[i][p].rows, expected[p].rows) << tensor;
+          EXPECT_EQ(parts[i][p].scale, expected[p].scale) << tensor;
+        }
+        if (begin != nullptr)
+          ++(expected.size() == 1 ? same : expected.empty() ? different : in_parts);
+      }
+      layout->SetScaledParts(parts);
+      for (size_t i = 0; i < parts.size(); ++i) {
+        const device::Weights w = layout->matrix(i).At(memory);
+        EXPECT_EQ(w.same_row_scale, parts[i].size() == 1 ? parts[i].front().scale : 0);
+        EXPECT_EQ(w.num_parts, parts[i].size() > 1 ? std::ssize(parts[i]) : 0);
+        for (int p = 0; p < w.num_parts; ++p) EXPECT_GT(w.parts[p].rows, 0);
       }
     }
   }
   EXPECT_GT(same, 0);
+  EXPECT_GT(in_parts, 0);
   EXPECT_GT(different, 0);
 }
 

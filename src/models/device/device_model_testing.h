@@ -35,10 +35,11 @@ class DeviceRunner {
  public:
   DeviceRunner(const std::filesystem::path& folder, const ModelOptions& options,
                const EmulatedDeviceOptions& device_options = {},
-               const LoadQuantization& quantization = {})
+               const LoadQuantization& quantization = {}, const HeadSpec& head = {})
       : device_(device_options) {
-    const auto config = LoadModelConfig(folder, {}, quantization);
+    auto config = LoadModelConfig(folder, {}, quantization);
     EXPECT_TRUE(config) << (config ? "" : config.error().message);
+    config->spec.head = head;
     auto memory = PlanDeviceModel(*config, options, device_.info());
     EXPECT_TRUE(memory) << (memory ? "" : memory.error().message);
     memory_ = *memory;

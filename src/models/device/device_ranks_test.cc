@@ -9,7 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "models/device/device_model_testing.h"
+#include "models/device/device_weights.h"
 #include "models/parallel_model.h"
+#include "models/shard.h"
+#include "models/weights.h"
 #include "parallel/emulated_nccl.h"
 
 namespace sluice {
@@ -155,6 +158,35 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
+
+// The splits of a product's sum depend on the rows of the whole matrix, else they would differ with
+// the number of ranks: of large matrices, which no checkpoint here has.
+TEST(DeviceRanksWeightsTest, SumsAreSplitAsThoseOfTheWholeMatrix) {
+  const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
+  ASSERT_TRUE(config);
+  const auto matrices = [&](const RankPlace& place) {
+    DecoderWeights weights;
+    const ParameterList list = ListParameters(config->spec, weights, place);
+    const std::vector<DataFormat> formats(list.matrices.size(), {.type = ElementType::kBF16});
+    const auto layout = DeviceWeightLayout::For(ShareOf(config->spec, place), list, formats);
+    EXPECT_TRUE(layout) << layout.error().message;
+    std::vector<device::Weights> all;
+    // An address that nothing reads.
+    auto* const base =
+        reinterpret_cast<std::byte*>(DevicePool::kAlignment);  // NOLINT(performance-no-int-to-ptr)
+    for (size_t i = 0; i < formats.size(); ++i) all.push_back(layout->matrix(i).At(base));
+    return all;
+  };
+  const std::vector<device::Weights> alone = matrices({});
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::vector<device::Weights> share = matrices({.tensor_rank = rank, .tensor_size = 2});
+    ASSERT_EQ(share.size(), alone.size());
+    for (size_t i = 0; i < share.size(); ++i) {
+      EXPECT_EQ(share[i].whole_n, alone[i].n) << i;
+      EXPECT_LT(share[i].n, alone[i].n) << i;
+    }
+  }
+}
 
 using emulated_nccl::Fault;
 

@@ -96,8 +96,7 @@ Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*form
   place_ = &layout_.matrix(next_++);
   CHECK(place_->rows == matrix.rows() && place_->cols == matrix.cols);
   nvf4_scales_.clear();
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  row_scales_.emplace_back(kInfinity, -kInfinity);
+  scaled_parts_.emplace_back();
   if (!place_->input_order) return {};
   // What stays where no part of the matrix brings an order.
   std::vector<int32_t> order(static_cast<size_t>(place_->cols));
@@ -131,13 +130,7 @@ Status DeviceSink::AddStored(const StoredLinear& part, const RowRange& held, boo
   } else {
     RETURN_IF_ERROR(PutStoredRows(part, held, first_row, done));
   }
-  // The rows of a transposed matrix lie all over it.
-  const StoredTensor& tensor = *part.tensors.front();
-  const int64_t stored_row_bytes = source.transposed ? 0 : DataBytes(source) / source.rows;
-  tensor.Release(
-      static_cast<uint64_t>(source.data - tensor.bytes().data() + held.begin * stored_row_bytes),
-      static_cast<uint64_t>(source.transposed ? DataBytes(source)
-                                              : held.size() * stored_row_bytes));
+  part.ReleaseRows(held.begin, held.size());
   if (source.scales == nullptr) return {};
   if (!plain) RETURN_IF_ERROR(PutScales(source, held, first_row));
   const StoredTensor& scales = *part.tensors[1];
@@ -240,7 +233,7 @@ Status DeviceSink::PutScales(const StoredMatrix& source, const RowRange& held, i
   std::vector<float> scales(static_cast<size_t>(rows));
   for (int64_t row = 0; row < rows; ++row)
     scales[static_cast<size_t>(row)] = RowScaleOf(source, held.begin + row);
-  NoteRowScales(scales);
+  for (const float scale : scales) NoteRowScale(scale, 1);
   return Put(*place_->row_scales + first_row * 4, scales);
 }
 
@@ -307,18 +300,21 @@ Status DeviceSink::PutBlockScales(const StoredMatrix& source, const RowRange& he
   return Put(*place_->group_scales + first_row / block_rows * groups * 4, scales);
 }
 
-void DeviceSink::NoteRowScales(std::span<const float> scales) {
-  auto& [least, most] = row_scales_.back();
-  for (const float scale : scales) {
-    least = std::min(least, scale);
-    most = std::max(most, scale);
+void DeviceSink::NoteRowScale(float scale, int64_t rows) {
+  std::vector<device::ScaledPart>& parts = scaled_parts_.back();
+  if (parts.empty() || parts.back().scale != scale) {
+    if (parts.size() > device::kMostScaledParts) return;
+    parts.push_back({.rows = 0, .scale = scale});
   }
+  parts.back().rows += rows;
 }
 
-std::vector<float> DeviceSink::same_row_scales() const {
-  std::vector<float> same;
-  for (const auto& [least, most] : row_scales_) same.push_back(least == most ? least : 0);
-  return same;
+std::vector<std::vector<device::ScaledPart>> DeviceSink::scaled_parts() const {
+  std::vector<std::vector<device::ScaledPart>> all = scaled_parts_;
+  for (auto& parts : all) {
+    if (parts.size() > device::kMostScaledParts) parts.clear();
+  }
+  return all;
 }
 
 Status DeviceSink::Put(int64_t offset, std::span<const float> values) {
@@ -375,7 +371,7 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t
   }
   if (place.row_scales) {
     const float scale = rows_only ? numbers.scale : numbers.second_scale;
-    NoteRowScales({&scale, 1});
+    NoteRowScale(scale, rows);
     parts_.kernels.random_scales(handle, {.out = memory_ + *place.row_scales + first_row * 4,
                                           .type = device::GroupScales::kBlock,
                                           .tensor_seed = tensor_seed,

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -36,9 +35,9 @@ class DeviceSink final : public MatrixSink {
   Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                    const Done& done) override;
 
-  // For each matrix of the list the number that all its scales of rows are; 0 where it has none, or
-  // several.
-  std::vector<float> same_row_scales() const;
+  // For each matrix of the list the parts of its rows that have one scale each; none where it has
+  // no scales of rows, or a part's differ, or there are more parts than kMostScaledParts.
+  std::vector<std::vector<device::ScaledPart>> scaled_parts() const;
 
   // A vector of numbers to its place in the memory.
   Status Put(int64_t offset, std::span<const float> values);
@@ -61,15 +60,16 @@ class DeviceSink final : public MatrixSink {
   Status PutInt4Scales(const StoredMatrix& source, const RowRange& held, int64_t first_row);
   Status PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows);
   Status PutBlockScales(const StoredMatrix& source, const RowRange& held, int64_t first_row);
-  void NoteRowScales(std::span<const float> scales);
+  void NoteRowScale(float scale, int64_t rows);
 
   Parts parts_;
   const DeviceWeightLayout& layout_;
   std::byte* memory_;
   size_t next_ = 0;
   const DeviceMatrixPlace* place_ = nullptr;  // of the matrix that was begun last
-  // The smallest and the largest scale of a row, of each matrix so far.
-  std::vector<std::pair<float, float>> row_scales_;
+  // Of each matrix so far: neighbouring rows of the same scale, one part more than are told at
+  // most.
+  std::vector<std::vector<device::ScaledPart>> scaled_parts_;
   std::vector<std::byte> made_;
   // Of the matrix that was begun last, as far as they have come.
   std::vector<std::byte> nvf4_scales_;

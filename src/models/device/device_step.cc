@@ -34,6 +34,17 @@ device::AttentionLimits DeviceStepInputs::LimitsOf(const DecoderSpec& share,
           .head_dim = attention.head_dim};
 }
 
+DrawLimits DeviceStepInputs::DrawLimitsOf(const DecoderSpec& spec, const ModelOptions& options) {
+  constexpr int64_t kManyBiases = 1024;
+  const int64_t masks = 2 * ((spec.vocab_size + 31) / 32);
+  const int64_t biases = std::min(spec.vocab_size, kManyBiases);
+  const int64_t counts = std::min(spec.vocab_size, options.max_context);
+  const int64_t row = masks + 2 * (biases + counts);
+  const int64_t rows = std::min(options.max_logit_rows, options.max_rows);
+  return {.words = std::max(row, std::min(rows * row, kMostDrawWords)),
+          .top = static_cast<int32_t>(std::min<int64_t>(spec.vocab_size, kernels::kMostTopLogits))};
+}
+
 int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions& options,
                                    int64_t num_groups, const RankPlace& place) {
   const device::AttentionLimits limits = LimitsOf(share, options);
@@ -48,8 +59,13 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   const int64_t logit_rows = std::min(options.max_logit_rows, options.max_rows);
   take(logit_rows, sizeof(int32_t));
   take(logit_rows, sizeof(kernels::DrawSettings));
-  take(logit_rows, sizeof(int32_t));                     // tokens that were drawn
-  take(logit_rows, sizeof(kernels::DrawError));          // or why not
+  take(logit_rows, sizeof(int32_t));             // tokens that were drawn
+  take(logit_rows, sizeof(kernels::DrawError));  // or why not
+  const DrawLimits draws = DrawLimitsOf(share, options);
+  take(logit_rows, sizeof(kernels::DrawnLogprobs));
+  take(logit_rows * draws.top, sizeof(kernels::TopLogit));
+  take(logit_rows, sizeof(kernels::DrawExtras));
+  take(draws.words, sizeof(uint32_t));
   take(num_groups * options.max_rows, sizeof(int64_t));  // slots
   take(slices, sizeof(device::AttentionSliceInfo));
   take(num_groups * slices * TableEntries(options.max_context, options.block_size),
@@ -73,9 +89,16 @@ Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderS
   inputs.limits_ = LimitsOf(share, options);
   for (const AttentionSpan& span : SpansOf(share))
     inputs.plans_.push_back({.span = span, .plan = device::AttentionPlan(inputs.limits_)});
-  ASSIGN_OR_RETURN(inputs.host_, device.AllocatePinned(MaxBytes(share, options, num_groups, place),
-                                                       "the inputs of a step"));
+  ASSIGN_OR_RETURN(inputs.host_, device.AllocatePinned(
+                                     kMostInFlight * MaxBytes(share, options, num_groups, place),
+                                     "the inputs of a step"));
   inputs.device_memory_ = memory;
+  const int64_t most_draws = std::min(options.max_logit_rows, options.max_rows);
+  inputs.Take<int32_t>(most_draws, inputs.drawn_tokens_);
+  inputs.Take<kernels::DrawError>(most_draws, inputs.drawn_errors_);
+  inputs.Take<kernels::DrawnLogprobs>(most_draws, inputs.drawn_logprobs_);
+  inputs.Take<kernels::TopLogit>(most_draws * DrawLimitsOf(share, options).top, inputs.drawn_tops_);
+  inputs.begin_ = inputs.end_;
   return inputs;
 }
 
@@ -83,12 +106,13 @@ template <typename T>
 std::span<T> DeviceStepInputs::Take(int64_t count, int64_t& offset) {
   offset = end_;
   end_ += DevicePool::Padded(count * static_cast<int64_t>(sizeof(T)));
-  CHECK_LE(end_, host_.size_bytes());
-  return {reinterpret_cast<T*>(host_.As<std::byte>() + offset), static_cast<size_t>(count)};
+  CHECK_LE(end_, host_.size_bytes() / kMostInFlight);
+  return {reinterpret_cast<T*>(OnHost() + offset), static_cast<size_t>(count)};
 }
 
 void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input) {
-  end_ = 0;
+  buffer_ = (buffer_ + 1) % kMostInFlight;
+  end_ = begin_;
   num_rows_ = static_cast<int64_t>(input.tokens.size());
   const auto copy = [&](std::span<const int32_t> from, int64_t& offset) {
     std::ranges::copy(from, Take<int32_t>(static_cast<int64_t>(from.size()), offset).begin());
@@ -100,11 +124,31 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input) {
   copy(input.positions, positions_);
   copy(input.logit_rows, logit_rows_);
   WriteTables(input);
-  WriteDraws(place_.rank() == 0 ? input.draws : std::span<TokenDraw>());
-  stream.CopyToDevice(device_memory_, host_.data(), end_);
-  // What comes back has its place behind what was sent.
-  Take<int32_t>(num_draws_, drawn_tokens_);
-  Take<kernels::DrawError>(num_draws_, drawn_errors_);
+  if (place_.rank() == 0)
+    WriteDraws(input.draws, input.draw_words);
+  else
+    WriteDraws({}, {});
+  stream.CopyToDevice(device_memory_ + begin_, OnHost() + begin_, end_ - begin_);
+  TakeDrawn(stream, input.tokens);
+}
+
+void DeviceStepInputs::TakeDrawn(DeviceStream& stream, std::span<const int32_t> tokens) const {
+  const auto at = [this](int64_t offset, int64_t index) {
+    return device_memory_ + offset + index * static_cast<int64_t>(sizeof(int32_t));
+  };
+  const auto count = static_cast<int64_t>(tokens.size());
+  for (int64_t row = 0; row < count;) {
+    const int32_t first = tokens[static_cast<size_t>(row)];
+    int64_t end = row + 1;
+    if (first < 0) {
+      CHECK_EQ(place_.tensor_size, 1);
+      // Sequences that go on keep their order: draws that follow each other go to rows that do.
+      while (end < count && tokens[static_cast<size_t>(end)] == first - (end - row)) ++end;
+      stream.CopyOnDevice(at(tokens_, row), at(drawn_tokens_, -1 - first),
+                          (end - row) * static_cast<int64_t>(sizeof(int32_t)));
+    }
+    row = end;
+  }
 }
 
 void DeviceStepInputs::WriteTokens(std::span<const int32_t> tokens) {
@@ -129,7 +173,8 @@ void DeviceStepInputs::WriteTokens(std::span<const int32_t> tokens) {
   }
 }
 
-void DeviceStepInputs::WriteDraws(std::span<const TokenDraw> draws) {
+void DeviceStepInputs::WriteDraws(std::span<const TokenDraw> draws,
+                                  std::span<const uint32_t> words) {
   num_draws_ = static_cast<int64_t>(draws.size());
   const auto settings = Take<kernels::DrawSettings>(num_draws_, settings_);
   // Rows whose logits are wanted get a token that nobody takes.
@@ -138,6 +183,21 @@ void DeviceStepInputs::WriteDraws(std::span<const TokenDraw> draws) {
   std::ranges::transform(draws, settings.begin(), [&](const TokenDraw& draw) {
     return draw.is_wanted ? draw.settings : largest;
   });
+  most_top_ = 0;
+  has_extras_ = tells_logprobs_ = false;
+  for (const TokenDraw& draw : draws) {
+    if (!draw.is_wanted) continue;
+    const bool tells = draw.extras.logprobs != kernels::LogprobsOf::kNone;
+    tells_logprobs_ = tells_logprobs_ || tells;
+    has_extras_ = has_extras_ || tells || draw.extras.is_changed != 0;
+    most_top_ = std::max<int64_t>(most_top_, draw.extras.num_top);
+  }
+  if (!has_extras_) return;
+  const auto extras = Take<kernels::DrawExtras>(num_draws_, extras_);
+  std::ranges::transform(draws, extras.begin(), [](const TokenDraw& draw) {
+    return draw.is_wanted ? draw.extras : kernels::DrawExtras();
+  });
+  std::ranges::copy(words, Take<uint32_t>(std::ssize(words), draw_words_).begin());
 }
 
 device::SampleRowsArgs DeviceStepInputs::Draws() const {
@@ -146,21 +206,43 @@ device::SampleRowsArgs DeviceStepInputs::Draws() const {
   args.settings = OnDevice<kernels::DrawSettings>(settings_);
   args.tokens = reinterpret_cast<int32_t*>(device_memory_ + drawn_tokens_);
   args.errors = reinterpret_cast<kernels::DrawError*>(device_memory_ + drawn_errors_);
+  if (!has_extras_) return args;
+  args.extras = OnDevice<kernels::DrawExtras>(extras_);
+  args.words = reinterpret_cast<uint32_t*>(device_memory_ + draw_words_);
+  args.logprobs = reinterpret_cast<kernels::DrawnLogprobs*>(device_memory_ + drawn_logprobs_);
+  args.tops = reinterpret_cast<kernels::TopLogit*>(device_memory_ + drawn_tops_);
+  args.most_top = most_top_;
   return args;
 }
 
 void DeviceStepInputs::ReceiveDraws(DeviceStream& stream) {
-  stream.CopyToHost(host_.As<std::byte>() + drawn_tokens_, device_memory_ + drawn_tokens_,
-                    end_ - drawn_tokens_);
+  const auto copy = [&](int64_t offset, int64_t count, size_t element_bytes) {
+    stream.CopyToHost(OnHost() + offset, device_memory_ + offset,
+                      count * static_cast<int64_t>(element_bytes));
+  };
+  copy(drawn_tokens_, num_draws_, sizeof(int32_t));
+  copy(drawn_errors_, num_draws_, sizeof(kernels::DrawError));
+  if (tells_logprobs_) copy(drawn_logprobs_, num_draws_, sizeof(kernels::DrawnLogprobs));
+  if (most_top_ > 0) copy(drawn_tops_, num_draws_ * most_top_, sizeof(kernels::TopLogit));
 }
 
-void DeviceStepInputs::ReadDraws(std::span<TokenDraw> draws) const {
-  const auto* tokens = reinterpret_cast<const int32_t*>(host_.As<std::byte>() + drawn_tokens_);
-  const auto* errors =
-      reinterpret_cast<const kernels::DrawError*>(host_.As<std::byte>() + drawn_errors_);
+void DeviceStepInputs::ReadDraws(int buffer, std::span<TokenDraw> draws) const {
+  const std::byte* const host = OnHost(buffer);
+  const auto* tokens = reinterpret_cast<const int32_t*>(host + drawn_tokens_);
+  const auto* errors = reinterpret_cast<const kernels::DrawError*>(host + drawn_errors_);
+  const auto* logprobs = reinterpret_cast<const kernels::DrawnLogprobs*>(host + drawn_logprobs_);
+  const auto* tops = reinterpret_cast<const kernels::TopLogit*>(host + drawn_tops_);
+  int64_t most_top = 0;  // of that step
+  for (const TokenDraw& draw : draws) {
+    if (draw.is_wanted) most_top = std::max<int64_t>(most_top, draw.extras.num_top);
+  }
   for (size_t i = 0; i < draws.size(); ++i) {
     draws[i].token = tokens[i];
     draws[i].error = errors[i];
+    if (draws[i].extras.logprobs == kernels::LogprobsOf::kNone) continue;
+    draws[i].logprobs = logprobs[i];
+    std::copy_n(tops + static_cast<int64_t>(i) * most_top, draws[i].extras.num_top,
+                draws[i].top.begin());
   }
 }
 

@@ -1,6 +1,7 @@
 // The inputs of a step on a device: tokens, positions, slots of keys and values, the division of
 // attention into work items, sampling parameters. All of it is laid out in one page-locked buffer
-// and copied at once. Sampled tokens are copied back the same way.
+// and copied at once. Sampled tokens stay where the next step may take its own from them, and are
+// copied back.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +16,22 @@
 
 namespace sluice {
 
-// Ownership: owns the host's buffer; the device's is the caller's and outlives it; move-only.
+// Ownership: owns the host's buffers, one for each step in flight; the device's is the caller's and
+// outlives it; move-only.
 class DeviceStepInputs {
  public:
-  // Bytes of the largest step within the options, on either side. Here and below: `share` is what
-  // the rank at `place` computes (ShareOf).
+  // Steps that may have been sent and not been passed by the stream.
+  static constexpr int kMostInFlight = 2;
+
+  // Bytes of the largest step within the options, on the device and of each of the host's buffers.
+  // Here and below: `share` is what the rank at `place` computes (ShareOf).
   static int64_t MaxBytes(const DecoderSpec& share, const ModelOptions& options, int64_t num_groups,
                           const RankPlace& place = {});
+  // What draws may ask for, whose room is part of MaxBytes. Words are those of a step in which
+  // every row has its masks and lists as long as the longest sequence's, up to kMostDrawWords or
+  // one row.
+  static constexpr int64_t kMostDrawWords = int64_t{1} << 20;
+  static DrawLimits DrawLimitsOf(const DecoderSpec& spec, const ModelOptions& options);
   // The largest attention problem within the options.
   static device::AttentionLimits LimitsOf(const DecoderSpec& share, const ModelOptions& options);
 
@@ -30,7 +40,8 @@ class DeviceStepInputs {
                                          const ModelOptions& options, int64_t num_groups,
                                          std::byte* memory, const RankPlace& place = {});
 
-  // Lays out the step and enqueues its copy. The stream must have passed the copy of the step
+  // Lays out the step and enqueues its copy, and that of the tokens which it takes from the draws
+  // of the step before. The stream must have passed what was enqueued for the step kMostInFlight
   // before. Allocates nothing.
   void Send(DeviceStream& stream, const StepInput& input);
 
@@ -48,9 +59,11 @@ class DeviceStepInputs {
   }
   // How each row's token is drawn, and where it goes. REQUIRES: the step has draws.
   device::SampleRowsArgs Draws() const;
-  // Enqueues the copy of what was drawn; ReadDraws takes it once the stream has passed that.
+  // Enqueues the copy of what was drawn; once the stream has passed that, ReadDraws takes it, whose
+  // `buffer` is what that step's was.
   void ReceiveDraws(DeviceStream& stream);
-  void ReadDraws(std::span<TokenDraw> draws) const;
+  int buffer() const { return buffer_; }
+  void ReadDraws(int buffer, std::span<TokenDraw> draws) const;
 
   // The items, slices and tables of layers with this span in this group of the cache; the rest is
   // left to the caller.
@@ -69,12 +82,18 @@ class DeviceStepInputs {
   const T* OnDevice(int64_t offset) const {
     return reinterpret_cast<const T*>(device_memory_ + offset);
   }
+  std::byte* OnHost() const { return OnHost(buffer_); }
+  std::byte* OnHost(int buffer) const {
+    return host_.As<std::byte>() + buffer * host_.size_bytes() / kMostInFlight;
+  }
   // The next `count` elements of the host's buffer, and where they begin.
   template <typename T>
   std::span<T> Take(int64_t count, int64_t& offset);
   void WriteTokens(std::span<const int32_t> tokens);
+  // Enqueues the copies of the tokens that the step before drew.
+  void TakeDrawn(DeviceStream& stream, std::span<const int32_t> tokens) const;
   void WriteTables(const StepInput& input);
-  void WriteDraws(std::span<const TokenDraw> draws);
+  void WriteDraws(std::span<const TokenDraw> draws, std::span<const uint32_t> words);
 
   int block_size_ = 0;
   RankPlace place_;
@@ -83,13 +102,19 @@ class DeviceStepInputs {
   device::AttentionLimits limits_;
   std::vector<SpanPlan> plans_;
   DeviceBuffer host_;
+  int buffer_ = 0;  // of the step that was sent last
   std::byte* device_memory_ = nullptr;
-  int64_t end_ = 0;  // bytes of the step
+  int64_t begin_ = 0;  // of what is sent; before it is what was drawn
+  int64_t end_ = 0;
   int64_t num_rows_ = 0;
   int64_t table_entries_ = 0;  // of one group
   int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
           slices_ = 0, tables_ = 0;
-  int64_t num_draws_ = 0, settings_ = 0, drawn_tokens_ = 0, drawn_errors_ = 0;
+  int64_t num_draws_ = 0, settings_ = 0, extras_ = 0, draw_words_ = 0;
+  bool has_extras_ = false, tells_logprobs_ = false;
+  int64_t most_top_ = 0;  // of the rows of the step
+  // What comes back.
+  int64_t drawn_tokens_ = 0, drawn_errors_ = 0, drawn_logprobs_ = 0, drawn_tops_ = 0;
 };
 
 }  // namespace sluice

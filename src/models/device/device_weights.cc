@@ -239,14 +239,18 @@ device::Weights DeviceMatrixPlace::At(std::byte* memory) const {
   if (row_scales) weights.row_scales = reinterpret_cast<const float*>(memory + *row_scales);
   weights.n = rows;
   weights.k = cols;
-  weights.same_row_scale = same_row_scale;
+  if (scaled_parts.size() == 1) weights.same_row_scale = scaled_parts.front().scale;
+  if (scaled_parts.size() > 1) {
+    weights.num_parts = static_cast<int>(scaled_parts.size());
+    std::copy(scaled_parts.begin(), scaled_parts.end(), weights.parts);
+  }
   weights.whole_n = whole_rows;
   return weights;
 }
 
-void DeviceWeightLayout::SetSameRowScales(const std::vector<float>& scales) {
-  CHECK_EQ(scales.size(), matrices_.size());
-  for (size_t i = 0; i < scales.size(); ++i) matrices_[i].same_row_scale = scales[i];
+void DeviceWeightLayout::SetScaledParts(std::vector<std::vector<device::ScaledPart>> parts) {
+  CHECK_EQ(parts.size(), matrices_.size());
+  for (size_t i = 0; i < parts.size(); ++i) matrices_[i].scaled_parts = std::move(parts[i]);
 }
 
 Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
@@ -314,10 +318,10 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList&
   weights.final_norm = places.Vector(loaded.final_norm);
   if (places.Has(loaded.embedding)) {
     weights.embedding = places.Bf16(loaded.embedding);
-    if (share.tied_head)
-      weights.head.matrix = places.Matrix(loaded.embedding);
-    else
+    if (share.LoadsHead())
       weights.head = places.Linear(loaded.head);
+    else if (share.head.kind == HeadSpec::Kind::kVocabulary)
+      weights.head.matrix = places.Matrix(loaded.embedding);
   }
   for (size_t i = 0; i < share.layers.size(); ++i) {
     const LayerWeights& from = loaded.layers[i];

@@ -29,8 +29,9 @@ struct DeviceMatrixPlace {
   std::optional<int64_t> group_scales = {};
   std::optional<int64_t> row_scales = {};
   std::optional<int64_t> input_order = {};  // of INT4: I32 [cols]
-  float same_row_scale =
-      0;  // all of them, where they are one number; known after they are uploaded
+  // Of those, where they are one number for each of a few parts of the rows; known after they are
+  // uploaded.
+  std::vector<device::ScaledPart> scaled_parts = {};
   int64_t end = 0;
 
   int64_t row_bytes() const { return cols * BitsPerElement(format.type) / 8; }
@@ -54,8 +55,8 @@ class DeviceWeightLayout {
                                         const std::vector<DataFormat>& formats);
 
   const DeviceMatrixPlace& matrix(size_t index) const { return matrices_[index]; }
-  // Of what was uploaded: DeviceSink::same_row_scales.
-  void SetSameRowScales(const std::vector<float>& scales);
+  // Of what was uploaded: DeviceSink::scaled_parts.
+  void SetScaledParts(std::vector<std::vector<device::ScaledPart>> parts);
   int64_t vector(size_t index) const { return vectors_[index]; }
   int64_t rope_frequencies() const { return rope_frequencies_; }
   int64_t total_bytes() const { return total_bytes_; }
@@ -116,7 +117,7 @@ struct DeviceDecoderWeights {
   const uint16_t* embedding = nullptr;      // BF16 [words of the rank, hidden]; null without them
   const float* rope_frequencies = nullptr;  // DecoderSpec::rope_tables, one behind the other
   const float* final_norm = nullptr;        // null without a head
-  DeviceLinearWeights head;                 // the embedding's table where they are tied
+  DeviceLinearWeights head;  // the embedding's table where they are tied; empty without logits
   std::vector<DeviceLayerWeights> layers;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/device_pool.h"
+#include "kernels/cuda/linear_plan.h"
 #include "models/largest_sizes.h"
 
 namespace sluice {
@@ -28,7 +29,9 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   };
   const int64_t rows = options.max_rows, hidden = spec.hidden_size;
   const int64_t logit_rows = std::min(options.max_logit_rows, rows);
-  const auto [intermediate, experts, top_k, expert_intermediate] = LargestSizes(spec);
+  const LargestSizes largest(spec);
+  const int64_t intermediate = largest.intermediate, experts = largest.experts;
+  const int64_t top_k = largest.top_k, expert_intermediate = largest.expert_intermediate;
   DeviceWorkspaceLayout layout;
   layout.wide = experts > 0 ? ElementType::kF32 : ElementType::kBF16;
   const int64_t wide_bytes = experts > 0 ? 4 : 2;
@@ -49,9 +52,12 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.cos_sin =
       take(static_cast<int64_t>(spec.rope_tables.size()) * rows * attention.head_dim * 4);
   layout.normed_scales = take(rows * 4);
-  if (place.rank() == 0) layout.logits = take(logit_rows * spec.vocab_size * 4);
+  const bool has_logits = spec.head.kind == HeadSpec::Kind::kVocabulary;
+  if (place.rank() == 0)
+    layout.logits = take(logit_rows * (has_logits ? spec.vocab_size : hidden) * 4);
   layout.step_inputs = take(needs.step_inputs);
   layout.linear_scratch = take(needs.linear_scratch);
+  layout.linear_counters = take(device::kLinearCounterBytes);
   layout.ordered = take(needs.ordered_inputs);
   if (is_shared) {
     layout.joined = take(rows * std::max(hidden * 4, attention.q_width() * kRowBytes));
@@ -99,7 +105,7 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   const int64_t mlp_end = end;
 
   end = shared;  // when the layers are done
-  if (is_shared && place.is_first_stage()) {
+  if (is_shared && place.is_first_stage() && has_logits) {
     layout.own_logits = take(logit_rows * own_rows_of(spec.vocab_size) * 4);
     if (place.rank() == 0) layout.joined_logits = take(logit_rows * spec.vocab_size * 4);
   }

@@ -45,9 +45,10 @@ struct DeviceWorkspaceLayout {
   int64_t logits = 0;         // F32 [logit rows, vocab]
   int64_t step_inputs = 0;
   int64_t linear_scratch = 0;
-  int64_t joined = 0;     // of [rows, the wider of hidden F32 and q_width BF16]
-  int64_t own_delta = 0;  // F32 [rows, own rows of hidden]
-  int64_t ordered = 0;    // BF16: inputs of a product in the order of its matrix
+  int64_t linear_counters = 0;  // U32 [kMostSplitTiles], zeros between products
+  int64_t joined = 0;           // of [rows, the wider of hidden F32 and q_width BF16]
+  int64_t own_delta = 0;        // F32 [rows, own rows of hidden]
+  int64_t ordered = 0;          // BF16: inputs of a product in the order of its matrix
 
   int64_t qkv = 0;              // [rows, own qkv_width], wide type
   int64_t q = 0;                // BF16 [rows, own q_width]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <numeric>
 #include <utility>
 
@@ -32,9 +33,10 @@ struct EncoderLayout {
   int64_t qkv = 0;       // [rows, 3 * hidden] F32
   int64_t scratch = 0;   // of the attention
   int64_t scratch_bytes = 0;
-  int64_t cos_sin = 0;    // [rows, head_dim] F32, where positions are rotary
-  int64_t inner = 0;      // [rows, intermediate] F32, twice where the MLP has a gate
-  int64_t activated = 0;  // [rows, intermediate] compute type
+  int64_t cos_sin = 0;         // [rows, head_dim] F32, where positions are rotary
+  int64_t window_cos_sin = 0;  // the same of layers with a window
+  int64_t inner = 0;           // [rows, intermediate] F32, twice where the MLP has a gate
+  int64_t activated = 0;       // [rows, intermediate] compute type
   int64_t total_bytes = 0;
 
   EncoderLayout(const EncoderSpec& spec, const ModelOptions& options, int num_threads) {
@@ -57,6 +59,7 @@ struct EncoderLayout {
         cache, cache.num_kv_heads, rows, options.max_slices, options.max_context, num_threads);
     scratch = take(scratch_bytes);
     if (!spec.rope_frequencies.empty()) cos_sin = take(rows * spec.head_dim() * 4);
+    if (!spec.window_frequencies.empty()) window_cos_sin = take(rows * spec.head_dim() * 4);
     inner = take(rows * spec.intermediate_size * (spec.is_gated() ? 8 : 4));
     activated = take(rows * spec.intermediate_size * size);
   }
@@ -87,13 +90,19 @@ class EncoderModel final : public Model {
     Embed(pool, input);
     for (size_t i = 0; i < weights_.layers.size(); ++i) {
       const EncoderLayerWeights& layer = weights_.layers[i];
-      Attend(pool, input, cache, layer);
-      if (i + 1 == weights_.layers.size()) {
+      if (i > 0 && spec_.norms_before) NormInputs(pool, layer.attention_norm, rows);
+      Attend(pool, input, cache, layer, !spec_.has_window.empty() && spec_.has_window[i]);
+      if (i + 1 == weights_.layers.size() && !TakesMeans()) {
         // Behind the last attention no row depends on another.
         KeepWantedRows(input);
         rows = static_cast<int64_t>(input.logit_rows.size());
       }
       RunLayerEnd(pool, layer, rows);
+    }
+    if (spec_.norms_before && rows > 0) Norm(pool, weights_.final_norm, rows);
+    if (TakesMeans()) {
+      TakeMeans(pool, input);
+      rows = static_cast<int64_t>(input.logit_rows.size());
     }
     if (weights_.classifier.out.empty()) {
       std::copy_n(At<float>(layout_.residual), rows * spec_.hidden_size, results);
@@ -150,6 +159,10 @@ class EncoderModel final : public Model {
     if (!spec_.rope_frequencies.empty()) {
       kernels::RopeTable(pool, input.positions, spec_.rope_frequencies, At<float>(layout_.cos_sin));
     }
+    if (!spec_.window_frequencies.empty()) {
+      kernels::RopeTable(pool, input.positions, spec_.window_frequencies,
+                         At<float>(layout_.window_cos_sin));
+    }
     Norm(pool, weights_.embedding_norm, rows);
   }
 
@@ -172,6 +185,17 @@ class EncoderModel final : public Model {
                        At<std::byte>(layout_.inputs), options_.compute_type);
   }
 
+  // Of the residual, which stays as it is, as the inputs of the next product.
+  void NormInputs(ThreadPool& pool, const LayerNormWeights& weights, int64_t rows) {
+    auto* const copy = At<float>(layout_.delta);
+    const float* const residual = At<float>(layout_.residual);
+    pool.ParallelFor(rows * spec_.hidden_size, 4096, [&](int64_t begin, int64_t end) {
+      std::copy(residual + begin, residual + end, copy + begin);
+    });
+    kernels::LayerNorm(pool, copy, weights.weight.data(), weights.bias.data(), spec_.norm_eps, rows,
+                       spec_.hidden_size, At<std::byte>(layout_.inputs), options_.compute_type);
+  }
+
   void Product(ThreadPool& pool, const LinearWeights& weights, int64_t inputs, int64_t rows,
                int64_t result) {
     const kernels::Activations x{.data = At<std::byte>(inputs),
@@ -185,7 +209,7 @@ class EncoderModel final : public Model {
 
   // Leaves the attention's result in `inputs`.
   void Attend(ThreadPool& pool, const StepInput& input, KvCache& cache,
-              const EncoderLayerWeights& layer) {
+              const EncoderLayerWeights& layer, bool has_window) {
     const int64_t width = spec_.hidden_size;
     Product(pool, layer.qkv, layout_.inputs, static_cast<int64_t>(input.tokens.size()),
             layout_.qkv);
@@ -195,15 +219,16 @@ class EncoderModel final : public Model {
       kernels::ApplyRope(pool, q, 3 * width, static_cast<int64_t>(input.tokens.size()),
                          static_cast<int>(2 * spec_.num_heads), static_cast<int>(spec_.head_dim()),
                          static_cast<int>(spec_.head_dim()), kernels::RopeStyle::kHalf,
-                         At<float>(layout_.cos_sin));
+                         At<float>(has_window ? layout_.window_cos_sin : layout_.cos_sin));
     }
     // All layers use the cache of one, each after the other.
     const kernels::KvCacheView& view = cache.layer(0);
     kernels::AppendKv(pool, view, input.slices, q + width, q + 2 * width, 3 * width);
     const auto head_dim = static_cast<float>(spec_.head_dim());
     kernels::BidirectionalAttention(
-        pool, view, input.slices, q, 3 * width, static_cast<int>(spec_.num_heads),
-        1 / std::sqrt(head_dim), At<std::byte>(layout_.inputs), options_.compute_type,
+        pool, view, input.slices, has_window ? spec_.reach : 0, q, 3 * width,
+        static_cast<int>(spec_.num_heads), 1 / std::sqrt(head_dim), At<std::byte>(layout_.inputs),
+        options_.compute_type,
         {At<std::byte>(layout_.scratch), static_cast<size_t>(layout_.scratch_bytes)});
   }
 
@@ -219,18 +244,50 @@ class EncoderModel final : public Model {
     keep(layout_.inputs, spec_.hidden_size * BitsPerElement(options_.compute_type) / 8);
   }
 
-  // The output projection and the MLP, each with its norm behind the sum.
+  // Whether scores are made of means.
+  bool TakesMeans() const { return spec_.classifies_mean && !weights_.classifier.out.empty(); }
+
+  // Row i of the residual becomes the mean of the text of the i-th wanted row; a text has one. In
+  // F64.
+  void TakeMeans(ThreadPool& pool, const StepInput& input) {
+    CHECK_LE(input.logit_rows.size(), input.slices.size());
+    const int64_t width = spec_.hidden_size;
+    auto* const residual = At<float>(layout_.residual);
+    const auto text_of = [&](int32_t row) {
+      const kernels::AttentionSlice* slice = input.slices.data();
+      while (row >= slice->first_row + slice->num_tokens) ++slice;
+      return slice;
+    };
+    pool.ParallelFor(width, 16, [&](int64_t begin, int64_t end) {
+      // A text does not begin before the row that its mean goes to.
+      for (size_t i = 0; i < input.logit_rows.size(); ++i) {
+        const kernels::AttentionSlice& text = *text_of(input.logit_rows[i]);
+        for (int64_t col = begin; col < end; ++col) {
+          double sum = 0;
+          for (int64_t row = 0; row < text.num_tokens; ++row)
+            sum += residual[(text.first_row + row) * width + col];
+          residual[static_cast<int64_t>(i) * width + col] =
+              static_cast<float>(sum / text.num_tokens);
+        }
+      }
+    });
+  }
+
+  // The output projection and the MLP, each with its norm before it or behind the sum.
   void RunLayerEnd(ThreadPool& pool, const EncoderLayerWeights& layer, int64_t rows) {
     if (rows == 0) return;
     const int64_t count = rows * spec_.hidden_size;
     Product(pool, layer.output, layout_.inputs, rows, layout_.delta);
     kernels::ResidualAdd(pool, At<float>(layout_.residual), At<float>(layout_.delta), count);
-    Norm(pool, layer.attention_norm, rows);
+    if (spec_.norms_before)
+      NormInputs(pool, layer.mlp_norm, rows);
+    else
+      Norm(pool, layer.attention_norm, rows);
     Product(pool, layer.up, layout_.inputs, rows, layout_.inner);
     Activate(pool, rows);
     Product(pool, layer.down, layout_.activated, rows, layout_.delta);
     kernels::ResidualAdd(pool, At<float>(layout_.residual), At<float>(layout_.delta), count);
-    Norm(pool, layer.mlp_norm, rows);
+    if (!spec_.norms_before) Norm(pool, layer.mlp_norm, rows);
   }
 
   void Activate(ThreadPool& pool, int64_t rows) {
@@ -261,7 +318,7 @@ class EncoderModel final : public Model {
     });
   }
 
-  // scores = out(tanh(dense(h))), in F64.
+  // ClassifierWeights, in F64.
   void Classify(ThreadPool& pool, int64_t rows, float* results) {
     const ClassifierWeights& weights = weights_.classifier;
     const auto width = static_cast<size_t>(spec_.hidden_size);
@@ -274,14 +331,20 @@ class EncoderModel final : public Model {
     auto* hidden = At<float>(layout_.delta);
     const float* x = At<float>(layout_.residual);
     const auto cols = static_cast<int64_t>(width);
+    const bool is_normed = !weights.norm.weight.empty();
     pool.ParallelFor(rows * cols, 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t col = i % cols;
-        hidden[i] =
-            static_cast<float>(std::tanh(dot(x + i / cols * cols, weights.dense.data() + col * cols,
-                                             weights.dense_bias[static_cast<size_t>(col)])));
+        const double sum = dot(x + i / cols * cols, weights.dense.data() + col * cols,
+                               weights.dense_bias[static_cast<size_t>(col)]);
+        hidden[i] = static_cast<float>(
+            is_normed ? sum / 2 * (1 + std::erf(sum / std::numbers::sqrt2)) : std::tanh(sum));
       }
     });
+    if (is_normed) {
+      kernels::LayerNorm(pool, hidden, weights.norm.weight.data(), weights.norm.bias.data(),
+                         spec_.norm_eps, rows, cols, /*y=*/nullptr, ElementType::kF32);
+    }
     for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
       for (size_t n = 0; n < num_scores; ++n) {
         results[row * num_scores + n] = static_cast<float>(
@@ -346,6 +409,7 @@ Result<std::unique_ptr<Model>> LoadEncoder(ThreadPool& pool, const std::filesyst
     RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, *config.scheme,
                                    options.compute_type, progress, options.allow_nonfinite));
   }
+  FillEncoderBiases(spec, weights);
   return EncoderModel::Make(std::move(config), options, spec,
                             std::make_shared<const EncoderWeights>(std::move(weights)),
                             pool.num_threads());

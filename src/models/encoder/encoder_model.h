@@ -1,4 +1,5 @@
-// Encoders: embedding, layers of bidirectional attention and an MLP with norms behind both.
+// Encoders: embedding, layers of bidirectional attention and an MLP with norms behind or before
+// both.
 #pragma once
 
 #include <filesystem>

@@ -11,6 +11,7 @@
 #include "base/json_fields.h"
 #include "checkpoint/scheme.h"
 #include "kernels/rope.h"
+#include "models/encoder/modern_bert.h"
 
 namespace sluice {
 namespace {
@@ -41,6 +42,7 @@ std::optional<EncoderSpec::Family> FamilyOf(std::string_view architecture) {
   if (IsAmong(kRoberta, architecture)) return EncoderSpec::Family::kRoberta;
   if (IsAmong(kNomic, architecture)) return EncoderSpec::Family::kNomic;
   if (IsAmong(kGte, architecture)) return EncoderSpec::Family::kGte;
+  if (IsModernBert(architecture)) return EncoderSpec::Family::kModern;
   return std::nullopt;
 }
 
@@ -121,6 +123,7 @@ Result<EncoderSpec::Activation> EncoderActivation(const JsonFields& fields,
       break;
     case EncoderSpec::Family::kBert:
     case EncoderSpec::Family::kRoberta:
+    case EncoderSpec::Family::kModern:  // ReadModernBert
       if (!name || name == "gelu") return EncoderSpec::Activation::kGelu;
       if (name == "relu") return EncoderSpec::Activation::kRelu;
       break;
@@ -203,6 +206,20 @@ Result<ElementType> EncoderDtype(const JsonFields& fields) {
 
 }  // namespace
 
+Status CheckEncoderHeads(const EncoderSpec& spec) {
+  const int64_t head_dim = spec.head_dim();
+  if (spec.hidden_size % spec.num_heads != 0 || head_dim < 32 || head_dim > 256 ||
+      head_dim % 8 != 0) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{} heads of a hidden_size of {} are not supported; heads are multiples "
+                    "of 8 from 32 to 256",
+                    spec.num_heads, spec.hidden_size),
+        "num_attention_heads");
+  }
+  return {};
+}
+
 bool IsEncoder(std::string_view architecture) {
   return FamilyOf(architecture).has_value();
 }
@@ -212,6 +229,7 @@ Result<EncoderSpec> ReadEncoderSpec(const json::Value& config) {
   EncoderSpec spec;
   ASSIGN_OR_RETURN(const std::string architecture, EncoderArchitecture(fields));
   spec.family = FamilyOf(architecture).value_or(EncoderSpec::Family::kBert);
+  if (spec.family == EncoderSpec::Family::kModern) return ReadModernBert(fields);
   const bool is_rotary =
       spec.family == EncoderSpec::Family::kNomic || spec.family == EncoderSpec::Family::kGte;
   RETURN_IF_ERROR(CheckEncoderSettings(fields, spec.family));
@@ -242,18 +260,10 @@ Result<EncoderSpec> ReadEncoderSpec(const json::Value& config) {
                       json::Value(spec.num_positions));
   }
   ASSIGN_OR_RETURN(spec.activation, EncoderActivation(fields, spec.family));
-  const int64_t head_dim = spec.head_dim();
-  if (spec.hidden_size % spec.num_heads != 0 || head_dim < 32 || head_dim > 256 ||
-      head_dim % 8 != 0) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("{} heads of a hidden_size of {} are not supported; heads are multiples "
-                    "of 8 from 32 to 256",
-                    spec.num_heads, spec.hidden_size),
-        "num_attention_heads");
-  }
+  RETURN_IF_ERROR(CheckEncoderHeads(spec));
   if (is_rotary) {
-    ASSIGN_OR_RETURN(spec.rope_frequencies, EncoderFrequencies(fields, spec.family, head_dim));
+    ASSIGN_OR_RETURN(spec.rope_frequencies,
+                     EncoderFrequencies(fields, spec.family, spec.head_dim()));
   }
   return spec;
 }

@@ -1,5 +1,5 @@
-// What an encoder computes: BERT, RoBERTa and XLM-R, which learn their positions, Nomic's BERT and
-// GTE, which turn queries and keys and have a gate in the MLP.
+// What an encoder computes: BERT, RoBERTa and XLM-R, which learn their positions, Nomic's BERT, GTE
+// and ModernBERT, which turn queries and keys and have a gate in the MLP.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace sluice {
 // modeling_gte.py.
 struct EncoderSpec {
   // Names and biases of the parameters, and the head of classifiers.
-  enum class Family { kBert, kRoberta, kNomic, kGte };
+  enum class Family { kBert, kRoberta, kNomic, kGte, kModern };
   enum class Activation { kGelu, kRelu, kGatedSilu, kGatedGelu };
 
   Family family = Family::kBert;
@@ -32,12 +32,29 @@ struct EncoderSpec {
   float norm_eps = 1e-12F;
   Activation activation = Activation::kGelu;  // GELU by erf
   std::vector<float> rope_frequencies;        // [head_dim / 2]; empty: positions are learned
+  // Norms stand before attention and MLP, and one behind the last layer; else behind both.
+  bool norms_before = false;
+  // Layers whose tokens see `reach` others to either side, with frequencies of their own; empty:
+  // all see everything.
+  std::vector<bool> has_window;
+  int32_t reach = 0;
+  std::vector<float> window_frequencies;
+  // Which layers have biases, of kModern.
+  struct Biases {
+    bool attention = false, mlp = false, norms = false, classifier = false;
+  };
+  Biases biases = {};
+  // Scores are made of the mean of all hidden states, not of the first.
+  bool classifies_mean = false;
 
   bool is_gated() const {
     return activation == Activation::kGatedSilu || activation == Activation::kGatedGelu;
   }
   int64_t head_dim() const { return hidden_size / num_heads; }
 };
+
+// kUnsupported where heads are too narrow, too wide, or not a part of the hidden size.
+Status CheckEncoderHeads(const EncoderSpec& spec);
 
 // Whether an architecture's name is that of an encoder.
 bool IsEncoder(std::string_view architecture);

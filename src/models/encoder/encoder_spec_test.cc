@@ -75,5 +75,46 @@ TEST(EncoderSpecTest, WhatWouldChangeTheNumbersIsRefusedByName) {
   EXPECT_THAT(Failure(kNomic, R"({"n_head": null})"), HasSubstr("num_attention_heads"));
 }
 
+constexpr const char* kModern = R"({"architectures": ["ModernBertModel"], "vocab_size": 100,
+  "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 2,
+  "max_position_embeddings": 8192, "position_embedding_type": "absolute",
+  "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0,
+  "local_attention": 128})";
+
+TEST(EncoderSpecTest, LayersOfModernBertSeeAWindowOrEverything) {
+  const auto spec = ReadEncoderSpec(*json::Parse(kModern));
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->has_window, (std::vector{false, true, true, false}));
+  EXPECT_EQ(spec->reach, 64);
+  EXPECT_NEAR(spec->rope_frequencies[8], std::pow(160000.0, -0.5), 1e-6);
+  EXPECT_NEAR(spec->window_frequencies[8], std::pow(10000.0, -0.5), 1e-6);
+  EXPECT_FALSE(spec->classifies_mean);
+  // As newer transformers write it.
+  const auto newer = ReadEncoderSpec(With(kModern, R"({"layer_types":
+      ["sliding_attention", "full_attention", "full_attention", "full_attention"],
+      "global_rope_theta": null, "local_rope_theta": null, "classifier_pooling": "mean",
+      "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 100.0},
+                          "sliding_attention": {"rope_type": "default", "rope_theta": 400.0}}})"));
+  ASSERT_TRUE(newer) << newer.error().message;
+  EXPECT_EQ(newer->has_window, (std::vector{true, false, false, false}));
+  EXPECT_NEAR(newer->rope_frequencies[8], 0.1, 1e-6);
+  EXPECT_NEAR(newer->window_frequencies[8], 0.05, 1e-6);
+  EXPECT_TRUE(newer->classifies_mean);
+}
+
+TEST(EncoderSpecTest, WhatModernBertDoesNotComputeIsRefusedByName) {
+  EXPECT_THAT(Failure(kModern, R"({"hidden_activation": "silu"})"),
+              HasSubstr("hidden_activation 'silu'"));
+  EXPECT_THAT(Failure(kModern, R"({"layer_types": ["full_attention"]})"), HasSubstr("layer_types"));
+  EXPECT_THAT(Failure(kModern, R"({"layer_types": ["full_attention", "linear_attention",
+                                                   "full_attention", "full_attention"]})"),
+              HasSubstr("'linear_attention'"));
+  EXPECT_THAT(Failure(kModern, R"({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}})"),
+              HasSubstr("rope_parameters.full_attention.rope_type 'yarn'"));
+  EXPECT_THAT(Failure(kModern, R"({"classifier_pooling": "max"})"),
+              HasSubstr("classifier_pooling 'max'"));
+  EXPECT_THAT(Failure(kModern, R"({"num_attention_heads": 3})"), HasSubstr("3 heads"));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "models/encoder/encoder_parameters.h"
+#include "models/encoder/modern_bert.h"
 #include "models/matrix_source.h"
 
 namespace sluice {
@@ -23,74 +25,54 @@ void AddVector(ParameterList& list, std::vector<ParameterPart> parts, int64_t co
                           .width = cols});
 }
 
-void AddLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
-               LinearWeights& weights, bool has_bias = true) {
-  list.matrices.push_back(
-      {.parts = modules, .cols = cols, .target = &weights.matrix, .inputs = &weights.inputs});
-  if (!has_bias) return;
-  std::vector<ParameterPart> biases = modules;
-  for (ParameterPart& part : biases) part.name += ".bias";
-  AddVector(list, std::move(biases), 0, weights.bias);
-}
-
-void AddNorm(ParameterList& list, const std::string& module, int64_t size,
-             LayerNormWeights& weights) {
-  list.vectors.push_back(
-      {VectorParameter::Kind::kNorm, {{module + ".weight", size}}, &weights.weight});
-  AddVector(list, {{module + ".bias", size}}, 0, weights.bias);
-}
-
-void AddDense(ParameterList& list, const std::string& module, int64_t rows, int64_t cols,
-              std::vector<float>& weight, std::vector<float>& bias) {
-  AddVector(list, {{module + ".weight", rows}}, cols, weight);
-  AddVector(list, {{module + ".bias", rows}}, 0, bias);
-}
-
 // BERT's and RoBERTa's names of a layer.
 void AddBertLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
                   EncoderLayerWeights& layer) {
   const int64_t hidden = spec.hidden_size;
   const std::string self = name + "attention.self.";
-  AddLinear(list, {{self + "query", hidden}, {self + "key", hidden}, {self + "value", hidden}},
-            hidden, layer.qkv);
-  AddLinear(list, {{name + "attention.output.dense", hidden}}, hidden, layer.output);
-  AddNorm(list, name + "attention.output.LayerNorm", hidden, layer.attention_norm);
-  AddLinear(list, {{name + "intermediate.dense", spec.intermediate_size}}, hidden, layer.up);
-  AddLinear(list, {{name + "output.dense", hidden}}, spec.intermediate_size, layer.down);
-  AddNorm(list, name + "output.LayerNorm", hidden, layer.mlp_norm);
+  AddEncoderLinear(list,
+                   {{self + "query", hidden}, {self + "key", hidden}, {self + "value", hidden}},
+                   hidden, layer.qkv);
+  AddEncoderLinear(list, {{name + "attention.output.dense", hidden}}, hidden, layer.output);
+  AddEncoderNorm(list, name + "attention.output.LayerNorm", hidden, layer.attention_norm);
+  AddEncoderLinear(list, {{name + "intermediate.dense", spec.intermediate_size}}, hidden, layer.up);
+  AddEncoderLinear(list, {{name + "output.dense", hidden}}, spec.intermediate_size, layer.down);
+  AddEncoderNorm(list, name + "output.LayerNorm", hidden, layer.mlp_norm);
 }
 
 // Nomic's, without biases; fc12 is the gate.
 void AddNomicLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
                    EncoderLayerWeights& layer) {
   const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
-  AddLinear(list, {{name + "attn.Wqkv", 3 * hidden}}, hidden, layer.qkv, false);
-  AddLinear(list, {{name + "attn.out_proj", hidden}}, hidden, layer.output, false);
-  AddNorm(list, name + "norm1", hidden, layer.attention_norm);
-  AddLinear(list, {{name + "mlp.fc12", inner}, {name + "mlp.fc11", inner}}, hidden, layer.up,
-            false);
-  AddLinear(list, {{name + "mlp.fc2", hidden}}, inner, layer.down, false);
-  AddNorm(list, name + "norm2", hidden, layer.mlp_norm);
+  AddEncoderLinear(list, {{name + "attn.Wqkv", 3 * hidden}}, hidden, layer.qkv, false);
+  AddEncoderLinear(list, {{name + "attn.out_proj", hidden}}, hidden, layer.output, false);
+  AddEncoderNorm(list, name + "norm1", hidden, layer.attention_norm);
+  AddEncoderLinear(list, {{name + "mlp.fc12", inner}, {name + "mlp.fc11", inner}}, hidden, layer.up,
+                   false);
+  AddEncoderLinear(list, {{name + "mlp.fc2", hidden}}, inner, layer.down, false);
+  AddEncoderNorm(list, name + "norm2", hidden, layer.mlp_norm);
 }
 
 // GTE's; the gate is the lower half of up_gate_proj, which alone has no bias.
 void AddGteLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
                  EncoderLayerWeights& layer) {
   const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
-  AddLinear(list, {{name + "attention.qkv_proj", 3 * hidden}}, hidden, layer.qkv);
-  AddLinear(list, {{name + "attention.o_proj", hidden}}, hidden, layer.output);
-  AddNorm(list, name + "attn_ln", hidden, layer.attention_norm);
+  AddEncoderLinear(list, {{name + "attention.qkv_proj", 3 * hidden}}, hidden, layer.qkv);
+  AddEncoderLinear(list, {{name + "attention.o_proj", hidden}}, hidden, layer.output);
+  AddEncoderNorm(list, name + "attn_ln", hidden, layer.attention_norm);
   const std::string both = name + "mlp.up_gate_proj";
-  AddLinear(list,
-            {{both, 2 * inner, RowRange{inner, 2 * inner}}, {both, 2 * inner, RowRange{0, inner}}},
-            hidden, layer.up, false);
-  AddLinear(list, {{name + "mlp.down_proj", hidden}}, inner, layer.down);
-  AddNorm(list, name + "mlp_ln", hidden, layer.mlp_norm);
+  AddEncoderLinear(
+      list, {{both, 2 * inner, RowRange{inner, 2 * inner}}, {both, 2 * inner, RowRange{0, inner}}},
+      hidden, layer.up, false);
+  AddEncoderLinear(list, {{name + "mlp.down_proj", hidden}}, inner, layer.down);
+  AddEncoderNorm(list, name + "mlp_ln", hidden, layer.mlp_norm);
 }
 
 // Tensors that a checkpoint may have beside those that are read: buffers, the head of the training,
 // and the pooler of models that embed.
 bool IsSuperfluous(std::string_view name) {
+  // ModernBERT's.
+  if (name.starts_with("head.") || name.starts_with("decoder.")) return true;
   constexpr std::string_view kParts[] = {"position_ids", "pooler.dense.", "cls.", "lm_head.",
                                          "classifier."};
   return std::ranges::any_of(
@@ -117,8 +99,33 @@ std::string ProblemOf(const Checkpoint& checkpoint, const ParameterPart& part, i
 
 }  // namespace
 
+void AddEncoderLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
+                      LinearWeights& weights, bool has_bias) {
+  list.matrices.push_back(
+      {.parts = modules, .cols = cols, .target = &weights.matrix, .inputs = &weights.inputs});
+  if (!has_bias) return;
+  std::vector<ParameterPart> biases = modules;
+  for (ParameterPart& part : biases) part.name += ".bias";
+  AddVector(list, std::move(biases), 0, weights.bias);
+}
+
+void AddEncoderNorm(ParameterList& list, const std::string& module, int64_t size,
+                    LayerNormWeights& weights, bool has_bias) {
+  list.vectors.push_back(
+      {VectorParameter::Kind::kNorm, {{module + ".weight", size}}, &weights.weight});
+  if (has_bias) AddVector(list, {{module + ".bias", size}}, 0, weights.bias);
+}
+
+void AddEncoderDense(ParameterList& list, const std::string& module, int64_t rows, int64_t cols,
+                     std::vector<float>& weight, std::vector<float>& bias, bool has_bias) {
+  AddVector(list, {{module + ".weight", rows}}, cols, weight);
+  if (has_bias) AddVector(list, {{module + ".bias", rows}}, 0, bias);
+}
+
 ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
                                     const std::string& prefix, EncoderWeights& weights) {
+  if (spec.family == EncoderSpec::Family::kModern)
+    return ListModernBertParameters(spec, num_scores, prefix, weights);
   ParameterList list;
   const int64_t hidden = spec.hidden_size;
   weights.layers.resize(static_cast<size_t>(spec.num_layers));
@@ -135,8 +142,8 @@ ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
               weights.types);
   }
   const bool is_nomic = spec.family == EncoderSpec::Family::kNomic;
-  AddNorm(list, is_nomic ? prefix + "emb_ln" : embeddings + "LayerNorm", hidden,
-          weights.embedding_norm);
+  AddEncoderNorm(list, is_nomic ? prefix + "emb_ln" : embeddings + "LayerNorm", hidden,
+                 weights.embedding_norm);
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     EncoderLayerWeights& layer = weights.layers[i];
     const std::string name = fmt::format("{}encoder.layer{}.{}.", prefix, is_nomic ? "s" : "", i);
@@ -145,15 +152,16 @@ ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
       case EncoderSpec::Family::kRoberta: AddBertLayer(list, spec, name, layer); break;
       case EncoderSpec::Family::kNomic: AddNomicLayer(list, spec, name, layer); break;
       case EncoderSpec::Family::kGte: AddGteLayer(list, spec, name, layer); break;
+      case EncoderSpec::Family::kModern: break;  // above
     }
   }
   if (num_scores == 0) return list;
   ClassifierWeights& classifier = weights.classifier;
   const bool is_roberta = spec.family == EncoderSpec::Family::kRoberta;
-  AddDense(list, is_roberta ? "classifier.dense" : prefix + "pooler.dense", hidden, hidden,
-           classifier.dense, classifier.dense_bias);
-  AddDense(list, is_roberta ? "classifier.out_proj" : "classifier", num_scores, hidden,
-           classifier.out, classifier.out_bias);
+  AddEncoderDense(list, is_roberta ? "classifier.dense" : prefix + "pooler.dense", hidden, hidden,
+                  classifier.dense, classifier.dense_bias);
+  AddEncoderDense(list, is_roberta ? "classifier.out_proj" : "classifier", num_scores, hidden,
+                  classifier.out, classifier.out_bias);
   return list;
 }
 
@@ -162,7 +170,23 @@ std::string EncoderPrefix(const Checkpoint& checkpoint) {
     const std::string name = std::string(prefix) + "embeddings.word_embeddings.weight";
     if (checkpoint.Find(name) != nullptr) return prefix;
   }
-  return "";
+  return checkpoint.Find("model.embeddings.tok_embeddings.weight") != nullptr ? "model." : "";
+}
+
+void FillEncoderBiases(const EncoderSpec& spec, EncoderWeights& weights) {
+  const auto fill = [](LayerNormWeights& norm) {
+    if (norm.bias.empty()) norm.bias.resize(norm.weight.size());
+  };
+  fill(weights.embedding_norm);
+  for (EncoderLayerWeights& layer : weights.layers) {
+    fill(layer.attention_norm);
+    fill(layer.mlp_norm);
+  }
+  fill(weights.final_norm);
+  ClassifierWeights& classifier = weights.classifier;
+  fill(classifier.norm);
+  if (classifier.dense_bias.empty() && !classifier.dense.empty())
+    classifier.dense_bias.resize(static_cast<size_t>(spec.hidden_size));
 }
 
 Status CheckEncoderParameters(const ParameterList& list, const Checkpoint& checkpoint,

@@ -11,22 +11,24 @@
 namespace sluice {
 
 struct LayerNormWeights {
-  std::vector<float> weight, bias;  // [hidden]
+  std::vector<float> weight, bias;  // [hidden]; of a norm without a bias, zeros
 };
 
 struct EncoderLayerWeights {
-  LinearWeights qkv;     // [3 * hidden, hidden]: rows of q, then k, then v
-  LinearWeights output;  // [hidden, hidden]
-  LayerNormWeights attention_norm;
+  LinearWeights qkv;                // [3 * hidden, hidden]: rows of q, then k, then v
+  LinearWeights output;             // [hidden, hidden]
+  LayerNormWeights attention_norm;  // empty: there is none
   LinearWeights up;    // [intermediate, hidden]; where the MLP has a gate, [2 * intermediate,
                        // hidden]: rows of the gate, then up
   LinearWeights down;  // [hidden, intermediate]
   LayerNormWeights mlp_norm;
 };
 
-// Of a classifier, over the hidden state of the first token: scores = out(tanh(dense(h))). In F32.
+// Of a classifier, over the hidden state of the first token: scores = out(tanh(dense(h))); where
+// there is a norm, out(norm(gelu(dense(h)))). In F32.
 struct ClassifierWeights {
-  std::vector<float> dense, dense_bias;  // [hidden, hidden], [hidden]
+  std::vector<float> dense, dense_bias;  // [hidden, hidden]; [hidden], or empty
+  LayerNormWeights norm;                 // or empty
   std::vector<float> out, out_bias;      // [num_scores, hidden], [num_scores]
 };
 
@@ -36,6 +38,7 @@ struct EncoderWeights {
   std::vector<float> types;      // [num_types, hidden]
   LayerNormWeights embedding_norm;
   std::vector<EncoderLayerWeights> layers;
+  LayerNormWeights final_norm;   // where norms stand before
   ClassifierWeights classifier;  // empty where nothing is classified
 };
 
@@ -43,6 +46,9 @@ struct EncoderWeights {
 // of the names of the checkpoint's tensors ("bert.", or "").
 ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
                                     const std::string& prefix, EncoderWeights& weights);
+
+// Gives norms without a bias one of zeros.
+void FillEncoderBiases(const EncoderSpec& spec, EncoderWeights& weights);
 
 // "bert.", "roberta.", "new.", ... or "": what stands in front of the checkpoint's names.
 std::string EncoderPrefix(const Checkpoint& checkpoint);

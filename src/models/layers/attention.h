@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Appends K and V of all rows to `cache`. From the workspace's `normed` [rows, hidden]; leaves q in
-// its `qkv`.
+// Appends K and V of all rows to `cache`, where the layer has its own. From the workspace's
+// `normed` [rows, hidden]; leaves q in its `qkv`.
 void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
                       const LayerCache& cache);
 

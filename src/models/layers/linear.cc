@@ -7,7 +7,6 @@
 #include "kernels/linear.h"
 #include "kernels/quantize_rows.h"
 #include "kernels/split_rows.h"
-#include "models/lora_slots.h"
 
 namespace sluice {
 namespace {
@@ -88,30 +87,24 @@ kernels::Activations RoundOfExperts(const Step& step, const ExpertWeights& weigh
 
 // The layer itself, without adapters.
 void RunBase(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
-             float* y, int64_t y_stride) {
+             float* y, int64_t y_stride, const kernels::RowMaxima& maxima) {
   if (RoundingOf(weights.inputs.format, step.options) == InputRounding::kNone &&
       !IsSplit(step, x)) {
-    return kernels::Linear(step.pool, weights.matrix, x, y, y_stride, BiasOrNull(weights.bias));
+    return kernels::Linear(step.pool, weights.matrix, x, y, y_stride, BiasOrNull(weights.bias),
+                           maxima);
   }
   const int64_t most = step.workspace.rounded_rows();
   for (int64_t begin = 0; begin < x.rows; begin += most) {
     RunRows(step, weights, RowsOf(x, begin, std::min(most, x.rows - begin)), y + begin * y_stride,
             y_stride);
   }
+  if (maxima.data != nullptr)
+    kernels::FindMaxima(step.pool, y, y_stride, x.rows, weights.matrix.rows, maxima);
 }
 
-}  // namespace
-
-void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
-               float* y, int64_t y_stride, int64_t first_row) {
-  if (step.observer != nullptr) step.observer->OnInputs(weights.matrix, x);
-  RunBase(step, weights, x, y, y_stride);
-  if (step.lora != nullptr)
-    step.lora->Add(step.pool, weights.lora_layer, x, first_row, y, y_stride);
-}
-
-void RunExperts(const Step& step, const ExpertWeights& weights, std::span<int32_t> row_begin,
-                const kernels::Activations& x, float* y) {
+// Experts without adapters.
+void RunBaseExperts(const Step& step, const ExpertWeights& weights, std::span<int32_t> row_begin,
+                    const kernels::Activations& x, float* y) {
   CHECK_LE(x.rows, step.workspace.moe_pairs());
   if (step.observer != nullptr) {
     for (size_t e = 0; e < weights.matrices.size(); ++e) {
@@ -144,6 +137,25 @@ void RunExperts(const Step& step, const ExpertWeights& weights, std::span<int32_
                       weights.bias.data() + static_cast<int64_t>(e) * width, count, width,
                       y + begin * width, width);
   }
+}
+
+}  // namespace
+
+void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
+               float* y, int64_t y_stride, int64_t first_row, const kernels::RowMaxima& maxima) {
+  if (step.observer != nullptr) step.observer->OnInputs(weights.matrix, x);
+  CHECK(step.lora == nullptr || maxima.data == nullptr, "an adapter changes what has maxima");
+  RunBase(step, weights, x, y, y_stride, maxima);
+  if (step.lora != nullptr)
+    step.lora->Add(step.pool, weights.lora_layer, x, first_row, y, y_stride);
+}
+
+void RunExperts(const Step& step, const ExpertWeights& weights, std::span<int32_t> row_begin,
+                const ExpertRows& rows, const kernels::Activations& x, float* y) {
+  RunBaseExperts(step, weights, row_begin, x, y);
+  if (step.lora == nullptr) return;
+  step.lora->AddExperts(step.pool, weights.lora_layer, row_begin, rows, x, y,
+                        weights.matrices.front().rows);
 }
 
 }  // namespace sluice

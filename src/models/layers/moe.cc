@@ -5,8 +5,11 @@
 #include "kernels/clamped_swiglu.h"
 #include "kernels/experts.h"
 #include "kernels/linear.h"
+#include "kernels/rms_norm.h"
 #include "models/layers/linear.h"
 #include "models/layers/mlp.h"
+#include "models/layers/residual.h"
+#include "models/layers/tensor_ranks.h"
 
 namespace sluice {
 namespace {
@@ -51,9 +54,9 @@ void ApplyExpertGate(const Step& step, const MoeSpec& spec, int64_t pairs) {
                          workspace.own_activated(), ElementType::kF32);
 }
 
-// The experts of rows [first, first + count), into `delta`.
+// The experts of rows [first, first + count), into those rows of `delta`.
 void RunChosen(const Step& step, const MoeSpec& spec, const MoeWeights& weights, int64_t first,
-               int64_t count, bool add) {
+               int64_t count, bool add, float* delta) {
   const Workspace& workspace = step.workspace;
   const ElementType type = ElementType::kF32;
   const int64_t hidden_size = weights.router.matrix.cols;
@@ -68,27 +71,67 @@ void RunChosen(const Step& step, const MoeSpec& spec, const MoeWeights& weights,
   kernels::GatherRows(step.pool, DenseRows(normed, type, count, hidden_size),
                       {workspace.order(), static_cast<size_t>(pairs)}, spec.top_k,
                       spec.scale_inputs ? expert_weights : nullptr, workspace.gathered());
-  RunExperts(step, weights.gate_up, row_begin,
+  const ExpertRows rows{.order = workspace.order(), .top_k = spec.top_k, .first = first};
+  RunExperts(step, weights.gate_up, row_begin, rows,
              DenseRows(workspace.gathered(), type, pairs, hidden_size), workspace.gate_up());
   ApplyExpertGate(step, spec, pairs);
   const kernels::PackedMatrix& down = weights.down.matrices.front();
   GatherActivated(step, down.cols, pairs, type);
-  RunExperts(step, weights.down, row_begin,
+  RunExperts(step, weights.down, row_begin, rows,
              DenseRows(workspace.activated(), type, pairs, down.cols), workspace.expert_results());
   kernels::CombineExperts(step.pool, workspace.expert_results(), workspace.place(),
                           spec.scale_inputs ? nullptr : expert_weights, count, spec.top_k,
-                          down.rows, add, workspace.own_delta() + first * down.rows);
+                          down.rows, add, delta + first * down.rows);
+}
+
+// The experts of all rows.
+void RunAllChosen(const Step& step, const MoeSpec& spec, const MoeWeights& weights, int64_t rows,
+                  bool add, float* delta) {
+  const int64_t most = step.workspace.moe_pairs() / spec.top_k;
+  for (int64_t first = 0; first < rows; first += most)
+    RunChosen(step, spec, weights, first, std::min(most, rows - first), add, delta);
+}
+
+// Of whole rows, which the ranks put together in `result` from their `own_delta`.
+void NormResult(const Step& step, const std::vector<float>& norm, int64_t rows, float* result) {
+  if (step.ranks != nullptr) step.ranks->GatherHidden(step, rows, result);
+  kernels::HeadRmsNorm(step.pool, result, step.hidden_size, norm.data(), step.norm_eps, rows, 1,
+                       static_cast<int>(step.hidden_size));
+}
+
+void ScaleByExpert(const Step& step, const MoeSpec& spec, const MoeWeights& weights, int64_t rows) {
+  const int32_t* chosen = step.workspace.chosen();
+  float* factors = step.workspace.expert_weights();
+  for (int64_t i = 0; i < rows * spec.top_k; ++i)
+    factors[i] *= weights.expert_factors[static_cast<size_t>(chosen[i])];
+}
+
+// MoeSpec::own_norms. The MLP reads `normed`, as EnterSublayer left it.
+void RunWithOwnNorms(const Step& step, const LayerSpec& spec, const LayerWeights& weights,
+                     int64_t rows) {
+  const Workspace& workspace = step.workspace;
+  Mlp(step, spec.mlp, weights.mlp, rows);
+  NormResult(step, weights.moe.mlp_after, rows, workspace.delta());
+  EnterSublayer(step, weights.moe.router_norm, /*add=*/false, rows, ElementType::kF32);
+  Route(step, *spec.moe, weights.moe, rows);
+  ScaleByExpert(step, *spec.moe, weights.moe, rows);
+  EnterSublayer(step, weights.moe.experts_before, /*add=*/false, rows, ElementType::kF32);
+  // `delta` is taken.
+  float* const result = step.ranks == nullptr ? workspace.expert_delta() : workspace.own_delta();
+  RunAllChosen(step, *spec.moe, weights.moe, rows, /*add=*/false, result);
+  NormResult(step, weights.moe.experts_after, rows, workspace.expert_delta());
+  kernels::ResidualAdd(step.pool, workspace.delta(), workspace.expert_delta(),
+                       rows * step.hidden_size);
 }
 
 }  // namespace
 
 void Moe(const Step& step, const LayerSpec& spec, const LayerWeights& weights, int64_t rows) {
+  if (spec.moe->own_norms) return RunWithOwnNorms(step, spec, weights, rows);
   Route(step, *spec.moe, weights.moe, rows);
   const bool has_shared = spec.mlp.intermediate_size > 0;
   if (has_shared) RunShared(step, spec.mlp, weights.mlp, rows);
-  const int64_t most = step.workspace.moe_pairs() / spec.moe->top_k;
-  for (int64_t first = 0; first < rows; first += most)
-    RunChosen(step, *spec.moe, weights.moe, first, std::min(most, rows - first), has_shared);
+  RunAllChosen(step, *spec.moe, weights.moe, rows, has_shared, step.workspace.own_delta());
 }
 
 }  // namespace sluice

@@ -9,7 +9,8 @@ namespace sluice {
 
 // The router, the MLP that sees every token where the layer has one, and the chosen experts: from
 // the first `rows` rows of the workspace's `normed` [rows, hidden] and of its `residual`, whose
-// norm `normed` is, into its `own_delta` (mlp.h).
+// norm `normed` is, into its `own_delta` (mlp.h); with MoeSpec::own_norms, which norm whole rows,
+// into all of its `delta`.
 //
 // Each chunk of rows passes over the weights of its active experts once. The results of a row's
 // experts are added in the order of their logits, whatever else is in the step. REQUIRES:

@@ -1,5 +1,6 @@
 #include "models/layers/residual.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -40,8 +41,7 @@ void Embed(ThreadPool& pool, const DecoderSpec& spec, const kernels::PackedMatri
 }
 
 void FillRopeTables(const Step& step, const DecoderSpec& spec) {
-  const int64_t table_size =
-      static_cast<int64_t>(step.input.positions.size()) * spec.layers.front().attention.head_dim;
+  const int64_t table_size = static_cast<int64_t>(step.input.positions.size()) * step.rope_width;
   float* cos_sin = step.workspace.cos_sin();
   for (const std::vector<float>& frequencies : spec.rope_tables) {
     const float amplitude = &frequencies == spec.rope_tables.data() ? spec.rope_amplitude : 1;
@@ -81,9 +81,21 @@ void LeaveSublayer(const Step& step, const std::vector<float>& norm, int64_t row
   });
 }
 
+void CopyColumns(ThreadPool& pool, const float* from, int64_t from_stride, int64_t width,
+                 int64_t rows, float* to, int64_t to_stride) {
+  pool.ParallelFor(rows, /*grain=*/16, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      std::copy_n(from + row * from_stride, width, to + row * to_stride);
+  });
+}
+
+bool ChangesLogits(const DecoderSpec& spec) {
+  return spec.logit_scale != 1 || spec.logit_soft_cap != 0;
+}
+
 void FinishLogits(ThreadPool& pool, const DecoderSpec& spec, float* logits, int64_t count) {
+  if (!ChangesLogits(spec)) return;
   const float scale = spec.logit_scale, cap = spec.logit_soft_cap;
-  if (scale == 1 && cap == 0) return;
   pool.ParallelFor(count, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       logits[i] *= scale;

@@ -29,6 +29,13 @@ void EnterSublayer(const Step& step, const std::vector<float>& norm, bool add, i
 // norm, where `norm` is not empty, and are scaled by Step::residual_scale.
 void LeaveSublayer(const Step& step, const std::vector<float>& norm, int64_t rows);
 
+// `width` columns of `rows` rows, `from_stride` elements apart, to rows `to_stride` apart. They do
+// not overlap.
+void CopyColumns(ThreadPool& pool, const float* from, int64_t from_stride, int64_t width,
+                 int64_t rows, float* to, int64_t to_stride);
+
+// Whether logits have a scale or a soft cap.
+bool ChangesLogits(const DecoderSpec& spec);
 // The scale and the soft cap of `count` logits, in place.
 void FinishLogits(ThreadPool& pool, const DecoderSpec& spec, float* logits, int64_t count);
 

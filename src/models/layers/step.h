@@ -22,18 +22,27 @@ class StepObserver {
 class LoraStep;
 class TensorRanks;
 
+// Where the embeddings in layers of the step's rows are (LayerEmbeddingSpec).
+struct LayerEmbeddingRows {
+  float* data = nullptr;   // [rows, num_layers, width]
+  int64_t num_layers = 0;  // those of the model, or those behind the first stage
+  int64_t first = 0;       // of them, the first that this stage computes
+};
+
 struct Step {
   ThreadPool& pool;
   const StepInput& input;
   const Workspace& workspace;
   const ModelOptions& options;
   int64_t hidden_size = 0;
+  int64_t rope_width = 0;  // of a row in each of the workspace's rope tables
   float norm_eps = 0;
   float residual_scale = 1;          // DecoderSpec::residual_scale
   bool splits_inputs = false;        // DecoderSpec::SplitsInputs
   StepObserver* observer = nullptr;  // may be null
   TensorRanks* ranks = nullptr;      // null: this rank computes whole layers
   LoraStep* lora = nullptr;          // null: no sequence of the step has an adapter
+  LayerEmbeddingRows layer_embeddings = {};
 
   // The type in which rows are written that this linear layer will read.
   ElementType InputType(const ActivationFormat& format) const {

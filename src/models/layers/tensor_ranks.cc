@@ -5,14 +5,38 @@
 #include <numeric>
 
 namespace sluice {
+namespace {
 
-TensorRanks::TensorRanks(Communicator* group, const DecoderSpec& spec, const RankPlace& place)
+RowRange ColumnsOf(const RowRange& heads, int64_t head_dim) {
+  return {heads.begin * head_dim, heads.end * head_dim};
+}
+
+}  // namespace
+
+TensorRanks::TensorRanks(Communicator* group, const DecoderSpec& spec, const RankPlace& place,
+                         int64_t max_rows)
     : group_(group),
+      spec_(spec),
       place_(place),
-      hidden_size_(spec.hidden_size),
-      vocab_size_(spec.vocab_size),
       widths_(static_cast<size_t>(place.tensor_size)),
-      offsets_(static_cast<size_t>(place.tensor_size)) {}
+      offsets_(static_cast<size_t>(place.tensor_size)) {
+  if (!is_alone()) own_tokens_.reserve(static_cast<size_t>(max_rows));
+}
+
+RowRange TensorRanks::q_columns() const {
+  return ColumnsOf(CutHeads(attention(), place_.tensor_rank, place_.tensor_size).q,
+                   attention().head_dim);
+}
+
+RowRange TensorRanks::k_columns() const {
+  return ColumnsOf(CutHeads(attention(), place_.tensor_rank, place_.tensor_size).kv,
+                   attention().head_dim);
+}
+
+RowRange TensorRanks::given_k_columns() const {
+  return ColumnsOf(FirstHeldKeys(attention(), place_.tensor_rank, place_.tensor_size),
+                   attention().head_dim);
+}
 
 void TensorRanks::FillWidths(int64_t count, int64_t bytes) {
   for (int rank = 0; rank < place_.tensor_size; ++rank) {
@@ -20,12 +44,21 @@ void TensorRanks::FillWidths(int64_t count, int64_t bytes) {
   }
 }
 
-void TensorRanks::GatherHeads(ThreadPool& pool, const AttentionSpec& whole, ElementType type,
-                              int64_t rows, const void* mine, void* all) {
-  const int64_t head_bytes = whole.head_dim * BitsPerElement(type) / 8;
+void TensorRanks::GatherHeads(ThreadPool& pool, ElementType type, int64_t rows, const void* mine,
+                              void* all) {
+  const int64_t head_bytes = attention().head_dim * BitsPerElement(type) / 8;
   for (int rank = 0; rank < place_.tensor_size; ++rank) {
     widths_[static_cast<size_t>(rank)] =
-        CutHeads(whole, rank, place_.tensor_size).q.size() * head_bytes;
+        CutHeads(attention(), rank, place_.tensor_size).q.size() * head_bytes;
+  }
+  group_->Gather(pool, widths_, rows, mine, all);
+}
+
+void TensorRanks::GatherKeys(ThreadPool& pool, int64_t rows, const float* mine, float* all) {
+  for (int rank = 0; rank < place_.tensor_size; ++rank) {
+    widths_[static_cast<size_t>(rank)] =
+        FirstHeldKeys(attention(), rank, place_.tensor_size).size() * attention().head_dim *
+        int64_t{sizeof(float)};
   }
   group_->Gather(pool, widths_, rows, mine, all);
 }
@@ -37,16 +70,26 @@ void TensorRanks::GatherRowsOf(ThreadPool& pool, int64_t count, ElementType type
 }
 
 void TensorRanks::GatherLogits(ThreadPool& pool, int64_t rows, const float* mine, float* all) {
-  FillWidths(vocab_size_, sizeof(float));
+  FillWidths(spec_.vocab_size, sizeof(float));
   group_->Gather(pool, widths_, rows, mine, all, /*root=*/0);
 }
 
-void TensorRanks::GatherEmbeddings(ThreadPool& pool, std::span<const int32_t> tokens,
-                                   const float* mine, float* scratch, float* all) {
-  const auto row_bytes = hidden_size_ * static_cast<int64_t>(sizeof(float));
+std::span<const int32_t> TensorRanks::OwnTokens(std::span<const int32_t> tokens, int64_t count) {
+  const RowRange rows = RowsOf(count);
+  own_tokens_.clear();
+  for (const int32_t token : tokens) {
+    if (token >= rows.begin && token < rows.end)
+      own_tokens_.push_back(token - static_cast<int32_t>(rows.begin));
+  }
+  return own_tokens_;
+}
+
+void TensorRanks::GatherEmbeddings(ThreadPool& pool, std::span<const int32_t> tokens, int64_t count,
+                                   int64_t width, const float* mine, float* scratch, float* all) {
+  const auto row_bytes = width * static_cast<int64_t>(sizeof(float));
   const auto rank_of = [&](int32_t token) {
     size_t rank = 0;
-    while (token >= CutRows(vocab_size_, static_cast<int>(rank), place_.tensor_size).end) ++rank;
+    while (token >= CutRows(count, static_cast<int>(rank), place_.tensor_size).end) ++rank;
     return rank;
   };
   std::fill(widths_.begin(), widths_.end(), 0);

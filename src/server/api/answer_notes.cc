@@ -1,5 +1,6 @@
 #include "server/api/answer_notes.h"
 
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -14,44 +15,40 @@ class NotingWriter : public AnswerWriter {
   NotingWriter(std::unique_ptr<AnswerWriter> writer, std::shared_ptr<ResponseWriter> client,
                std::string id, int64_t prompt_tokens)
       : writer_(std::move(writer)), client_(std::move(client)) {
-    notes_.request_id = std::move(id);
-    notes_.prompt_tokens = prompt_tokens;
-    client_->Describe(notes_);
+    AnswerNotes notes;
+    notes.request_id = std::move(id);
+    notes.prompt_tokens = prompt_tokens;
+    client_->Describe(std::move(notes));
   }
 
   void Write(AnswerStep step) override {
-    bool changed = false;
-    for (const AnswerEvent& event : step) changed |= Note(event);
-    if (changed) client_->Describe(notes_);
+    client_->CorrectNotes([&](AnswerNotes& notes) {
+      for (const AnswerEvent& event : step) Note(event, notes);
+    });
     writer_->Write(std::move(step));
   }
   std::optional<ApiError> Refusal() const override { return writer_->Refusal(); }
 
  private:
-  // Whether the notes are others now.
-  bool Note(const AnswerEvent& event) {
+  void Note(const AnswerEvent& event, AnswerNotes& notes) {
+    constexpr std::string_view kUnlessMoreComes = "abort";  // the client has left
     if (const auto* prompt = std::get_if<PromptEvent>(&event)) {
-      notes_.cached_tokens = prompt->result.cached_tokens;
+      notes.cached_tokens = prompt->result.cached_tokens;
+      notes.finish_reason = kUnlessMoreComes;
     } else if (const auto* tokens = std::get_if<TokensEvent>(&event)) {
-      notes_.completion_tokens += static_cast<int64_t>(tokens->ids.size());
+      notes.completion_tokens += static_cast<int64_t>(tokens->ids.size());
+      notes.finish_reason = kUnlessMoreComes;
     } else if (const auto* finish = std::get_if<FinishEvent>(&event)) {
       AddReason(FinishReasonName(*finish));
-      return false;
     } else if (const auto* usage = std::get_if<UsageEvent>(&event)) {
-      notes_.prompt_tokens = usage->prompt_tokens;
-      notes_.completion_tokens = usage->completion_tokens;
-      notes_.cached_tokens = usage->cached_tokens;
-      notes_.finish_reason = reasons_;
-      return true;
+      notes.prompt_tokens = usage->prompt_tokens;
+      notes.completion_tokens = usage->completion_tokens;
+      notes.cached_tokens = usage->cached_tokens;
+      notes.finish_reason = reasons_;
     } else if (std::holds_alternative<ErrorEvent>(event)) {
       AddReason("error");
-      notes_.finish_reason = reasons_;
-      return true;
-    } else {
-      return false;
+      notes.finish_reason = reasons_;
     }
-    notes_.finish_reason = "abort";  // unless more comes, the client has left
-    return true;
   }
   void AddReason(std::string_view reason) {
     if (num_reasons_++ >= kMaxReasons) return;
@@ -61,7 +58,6 @@ class NotingWriter : public AnswerWriter {
 
   const std::unique_ptr<AnswerWriter> writer_;
   const std::shared_ptr<ResponseWriter> client_;
-  AnswerNotes notes_;
   std::string reasons_;
   size_t num_reasons_ = 0;
 };

@@ -58,11 +58,12 @@ size_t KeptBytes(const AnswerPlan& plan) {
   constexpr size_t kSequence = 2048;
   size_t bytes = plan.writer_bytes;
   const auto n = static_cast<size_t>(plan.generation.n);
-  for (const AnswerOptions::Prompt& prompt : plan.options.prompts) {
+  for (const AnswerOptions::Prompt& prompt : plan.options.prompts)
+    bytes += prompt.echo.size() + prompt.text.size();
+  for (const Prompt& prompt : plan.generation.prompts) {
     const size_t tokens = sizeof(int32_t) * prompt.tokens.size();
-    bytes += 2 * tokens + prompt.echo.size() + prompt.text.size() + n * (tokens + kSequence);
+    bytes += 2 * tokens + n * (tokens + kSequence) + prompt.text.size();
   }
-  for (const Prompt& prompt : plan.generation.prompts) bytes += prompt.text.size();
   return bytes;
 }
 
@@ -198,7 +199,6 @@ ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt promp
       sampling.max_tokens,
       ResolveMaxTokens(fields, *plan.options.model, static_cast<int64_t>(prompt.tokens.size())));
   plan.generation.sampling.push_back(std::move(sampling));
-  shown.tokens = prompt.tokens;
   plan.options.prompts.push_back(std::move(shown));
   plan.generation.prompts.push_back(std::move(prompt));
   return {};
@@ -217,8 +217,13 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
       call.ticket->TakeTokens(static_cast<int64_t>(prompt.tokens.size()));
   }
   int64_t prompt_tokens = 0;
-  for (const Prompt& prompt : plan.generation.prompts)
-    prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
+  for (size_t i = 0; i < plan.generation.prompts.size(); ++i) {
+    const std::vector<int32_t>& tokens = plan.generation.prompts[i].tokens;
+    AnswerOptions::Prompt& shown = plan.options.prompts[i];
+    shown.num_tokens = static_cast<int64_t>(tokens.size());
+    if (plan.options.shows_prompt_tokens()) shown.tokens = tokens;
+    prompt_tokens += shown.num_tokens;
+  }
   std::string id = plan.options.id;
   auto writer = WithNotes(make_writer(std::move(plan.options), call.client), call.client,
                           std::move(id), prompt_tokens);

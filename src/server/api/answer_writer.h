@@ -29,9 +29,10 @@ class AnswerWriter {
 // What a writer needs to know of the request.
 struct AnswerOptions {
   struct Prompt {
-    std::vector<int32_t> tokens;
-    std::string echo;  // text that each of its choices begins with
-    std::string text;  // of a rendered conversation, for return_prompt_text
+    int64_t num_tokens = 0;
+    std::vector<int32_t> tokens;  // where shows_prompt_tokens()
+    std::string echo;             // text that each of its choices begins with
+    std::string text;             // of a rendered conversation, for return_prompt_text
     std::string role = "assistant";
   };
 
@@ -59,6 +60,8 @@ struct AnswerOptions {
   bool parsed = false;         // reasoning and tool calls are told from the text
   bool must_call = false;      // AnswerParsing::must_call
   bool hide_logprobs = false;  // of the choices: only those of the prompt are shown
+
+  bool shows_prompt_tokens() const { return echo || return_token_ids || prompt_logprobs; }
 };
 
 // Approximate size of a token id in JSON.

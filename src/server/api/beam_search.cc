@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/mutex.h"
+#include "server/api/adapter_wait.h"
 
 namespace sluice {
 namespace {
@@ -61,7 +62,18 @@ class BeamSearchImpl : public BeamSearch {
     const std::shared_ptr<ResponseWriter> client = client_;
     client->SetCallbacks([self] { self->Cancel(); }, [] {});
     active_->Start(request_.common.id, weak, [weak] {
-      if (const auto search = weak.lock()) search->Step();
+      const auto search = weak.lock();
+      if (search == nullptr) return;
+      StartWithAdapter(*search->model_->engine, search->request_.common.adapter, *search->pool_,
+                       weak, [weak](bool has_waited) {
+                         const auto ready = weak.lock();
+                         if (ready == nullptr) return;
+                         {
+                           const MutexLock lock(ready->mutex_);
+                           ready->has_waited_ = has_waited;
+                         }
+                         ready->Step();
+                       });
     });
   }
 
@@ -135,7 +147,7 @@ class BeamSearchImpl : public BeamSearch {
           request.client = request_.common.client;
           request.cache_salt = request_.common.cache_salt;
           request.adapter = request_.common.adapter;
-          request.continues_answer = search.steps > 0;
+          request.was_accepted = has_waited_ || search.steps > 0;
           request.sink = std::make_shared<Sink>(self, next_.size());
           requests.push_back(std::move(request));
           next_.emplace_back();
@@ -281,6 +293,7 @@ class BeamSearchImpl : public BeamSearch {
   size_t missing_ GUARDED_BY(mutex_) = 0;
   std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
   bool over_ GUARDED_BY(mutex_) = false;
+  bool has_waited_ GUARDED_BY(mutex_) = false;  // for its adapter
 };
 
 }  // namespace

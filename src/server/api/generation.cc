@@ -1,16 +1,19 @@
 #include "server/api/generation.h"
 
 #include <chrono>
-#include <deque>
+#include <cstdint>
 #include <iterator>
 #include <new>
+#include <span>
 #include <utility>
 #include <variant>
 
 #include "base/log.h"
 #include "base/mutex.h"
 #include "constraints/deferred_constraint.h"
+#include "engine/adapters.h"
 #include "parsers/answer_reader.h"
+#include "server/api/adapter_wait.h"
 #include "server/api/python_text.h"
 
 namespace sluice {
@@ -20,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 // How long a generation may occupy a worker before others have their turn.
 constexpr auto kTurn = std::chrono::milliseconds(10);
+constexpr size_t kNone = SIZE_MAX;
 
 class GenerationImpl : public Generation {
  public:
@@ -30,41 +34,54 @@ class GenerationImpl : public Generation {
         pool_(pool),
         active_(std::move(active)),
         client_(std::move(client)),
-        request_(std::move(request)),
+        asked_(std::make_unique<GenerationRequest>(std::move(request))),
+        n_(asked_->n),
+        stream_(asked_->stream),
+        include_stop_(asked_->include_stop),
+        stream_interval_(asked_->stream_interval),
+        ticket_(std::move(asked_->ticket)),
+        trace_(std::move(asked_->trace)),
+        parsing_(asked_->parsing
+                     ? std::make_unique<const AnswerParsing>(*std::move(asked_->parsing))
+                     : nullptr),
         answer_(std::move(answer)) {
-    for (const Prompt& prompt : request_.prompts)
+    for (const Prompt& prompt : asked_->prompts)
       usage_.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
-    usage_.clock = request_.clock;
+    usage_.clock = asked_->clock;
     StopRules rules;
-    rules.strings = request_.stop;
-    rules.include_in_output = request_.include_stop;
-    choices_.reserve(request_.prompts.size() * static_cast<size_t>(request_.n));
-    for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
-      rules.min_tokens = request_.sampling[prompt].min_tokens;
-      for (int i = 0; i < request_.n; ++i) {
-        choices_.push_back({.text = TextStream(*model_->tokenizer, request_.prompts[prompt].tokens,
-                                               rules, request_.skip_special_tokens),
-                            .repetition = RepetitionWatch(request_.repetition),
-                            .reader = MakeReader(request_.prompts[prompt].text)});
+    rules.strings = asked_->stop;
+    rules.include_in_output = include_stop_;
+    choices_.reserve(asked_->prompts.size() * static_cast<size_t>(n_));
+    for (size_t prompt = 0; prompt < asked_->prompts.size(); ++prompt) {
+      rules.min_tokens = asked_->sampling[prompt].min_tokens;
+      for (int i = 0; i < n_; ++i) {
+        choices_.push_back({.text = TextStream(*model_->tokenizer, asked_->prompts[prompt].tokens,
+                                               rules, asked_->skip_special_tokens),
+                            .repetition = RepetitionWatch::Make(asked_->repetition),
+                            .reader = MakeReader(asked_->prompts[prompt].text)});
+        if (model_->config.log_requests && model_->config.log_outputs)
+          choices_.back().log = std::make_unique<OutputLog>();
       }
+      asked_->prompts[prompt].text = std::string();
     }
     num_open_ = choices_.size();
-    if (request_.parsing && request_.parsing->reasoning != nullptr) usage_.reasoning_tokens = 0;
+    if (parsing_ != nullptr && parsing_->reasoning != nullptr) usage_.reasoning_tokens = 0;
   }
 
   void Begin() {
     const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
     const std::weak_ptr<GenerationImpl> weak = self;
     const std::shared_ptr<ResponseWriter> client = client_;
-    const bool started = active_->Start(request_.id, weak, [weak] {
-      if (const auto generation = weak.lock()) generation->Submit();
+    const bool waits = asked_->adapter != nullptr && !asked_->adapter->is_ready();
+    const bool started = active_->Start(asked_->id, weak, [weak] {
+      if (const auto generation = weak.lock()) generation->StartNow();
     });
     // Held back: only the connection keeps it alive.
-    if (!started) SetCallbacks(self, *client);
+    if (!started || waits) SetCallbacks(self, *client);
   }
 
   void KeepAlive(Clock::duration interval) override {
-    if (!request_.stream) return;
+    if (!stream_) return;
     const Clock::time_point now = Clock::now();
     {
       const MutexLock lock(mutex_);
@@ -82,7 +99,15 @@ class GenerationImpl : public Generation {
     client.SetCallbacks([self] { self->Cancel(); }, [self] { self->Schedule(/*writable=*/true); });
   }
 
-  void Submit() {
+  void StartNow() {
+    const std::weak_ptr<GenerationImpl> weak =
+        std::static_pointer_cast<GenerationImpl>(shared_from_this());
+    StartWithAdapter(*model_->engine, asked_->adapter, *pool_, weak, [weak](bool has_waited) {
+      if (const auto generation = weak.lock()) generation->Submit(has_waited);
+    });
+  }
+
+  void Submit(bool has_waited) {
     const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
     std::shared_ptr<ResponseWriter> client;
     {
@@ -93,28 +118,33 @@ class GenerationImpl : public Generation {
       }
     }
     if (client == nullptr) return active_->Remove(this);  // It ended while it was held back.
-    for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
+    // What the request asked for is given up, and its adapter as soon as the engine has done with
+    // it.
+    const std::unique_ptr<GenerationRequest> asked = std::move(asked_);
+    for (size_t prompt = 0; prompt < asked->prompts.size(); ++prompt) {
       Request request;
-      request.id = request_.id;
-      request.prompt = std::move(request_.prompts[prompt].tokens);
-      request.sampling = std::move(request_.sampling[prompt]);
+      request.id = asked->id;
+      request.prompt = std::move(asked->prompts[prompt].tokens);
+      request.sampling = std::move(asked->sampling[prompt]);
       request.end_tokens = model_->end_tokens;
-      request.num_sequences = request_.n;
-      request.priority = request_.priority;
-      request.engine = request_.engine;
-      request.client = request_.client;
-      request.cache_salt = request_.cache_salt;
-      request.adapter = request_.adapter;
-      request.constraint = ConstraintOf(prompt);
+      request.num_sequences = n_;
+      request.priority = asked->priority;
+      request.engine = asked->engine;
+      request.client = asked->client;
+      request.cache_salt = asked->cache_salt;
+      request.adapter = asked->adapter;
+      request.was_accepted = has_waited;
+      request.constraint = ConstraintOf(asked->constraint, prompt);
       request.sink = std::make_shared<Sink>(self, static_cast<int>(prompt));
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
       const MutexLock lock(mutex_);
       if (!handle) {
-        queue_.push_front({0, handle.error()});
+        queue_.insert(queue_.begin(), {0, handle.error()});
         break;
       }
       handles_.push_back(*handle);
     }
+    if (LogsOutputs()) logged_id_ = std::move(asked->id);
     // Set only now, because the callbacks need all handles; a client that has disconnected
     // meanwhile is reported at once. They make the connection keep the generation alive, as nothing
     // else does once the engine is done and a slow client catches up.
@@ -133,19 +163,25 @@ class GenerationImpl : public Generation {
 
   // Of the prompts; events are only processed once all handles are known.
   enum class Stage { kHeld, kSubmitting, kSubmitted };
+  // With --enable-log-outputs.
+  struct OutputLog {
+    std::string unlogged;  // text that the reader has taken
+    std::string text;
+    int64_t num_tokens = 0;  // of it
+  };
   struct Choice {
     TextStream text;
-    RepetitionWatch repetition;
-    std::unique_ptr<AnswerReader> reader;  // null: all text is the answer
-    TokensEvent pending = {};              // not yet given to the answer
-    std::vector<ParserEvent> parsed = {};  // nor these
-    std::string unlogged = {};             // text that the reader has taken
-    std::string logged = {};               // with --enable-log-outputs
-    int64_t num_tokens = 0;                // of `logged`
+    std::unique_ptr<RepetitionWatch> repetition;  // null: none is looked for
+    std::unique_ptr<AnswerReader> reader;         // null: all text is the answer
+    TokensEvent pending = {};                     // not yet given to the answer
+    std::vector<ParserEvent> parsed = {};         // nor these
+    std::unique_ptr<OutputLog> log = {};          // null without --enable-log-outputs
     bool started = false;
     bool finished = false;
   };
   struct ServerAbort {};
+  struct SinkEvent;
+  using Queue = std::vector<SinkEvent>;  // without memory while it is empty
   // From the engine and the server, queued for a worker.
   struct SinkEvent {
     int prompt = 0;
@@ -159,13 +195,13 @@ class GenerationImpl : public Generation {
         : generation_(std::move(generation)), prompt_(prompt) {}
     void OnPrompt(PromptResult result) override { generation_->Post({prompt_, std::move(result)}); }
     void OnUpdate(SequenceUpdate update) override {
-      if (const auto& ticket = generation_->request_.ticket; ticket != nullptr)
+      if (const auto& ticket = generation_->ticket_; ticket != nullptr)
         ticket->TakeTokens(static_cast<int64_t>(update.tokens.size()));
       generation_->Post({prompt_, std::move(update)});
     }
     void OnError(Error error) override { generation_->Post({prompt_, std::move(error)}); }
     void OnStats(const RequestStats& stats) override {
-      if (const auto& trace = generation_->request_.trace; trace != nullptr) trace->Finish(stats);
+      if (const auto& trace = generation_->trace_; trace != nullptr) trace->Finish(stats);
     }
 
    private:
@@ -194,29 +230,33 @@ class GenerationImpl : public Generation {
   // At the end of the queue. While the client is behind, an update is merged into the last queued
   // update of the same sequence, which keeps the order of its tokens.
   void Append(SinkEvent event) REQUIRES(mutex_) {
+    if (!holding_) ForgetLastUpdates();
     auto* update = std::get_if<SequenceUpdate>(&event.what);
-    if (update == nullptr) return queue_.push_back(std::move(event));
-    if (last_updates_.empty()) last_updates_.resize(choices_.size());
-    SequenceUpdate*& last = last_updates_[ChoiceIndex(event.prompt, *update)];
-    if (!holding_ || last == nullptr) {
-      queue_.push_back(std::move(event));
-      last = &std::get<SequenceUpdate>(queue_.back().what);
-      return;
+    if (update == nullptr || !holding_) return queue_.push_back(std::move(event));
+    if (last_updates_.empty()) last_updates_.resize(choices_.size(), kNone);
+    size_t& last_index = last_updates_[ChoiceIndex(event.prompt, *update)];
+    if (last_index == kNone) {
+      last_index = queue_.size();
+      return queue_.push_back(std::move(event));
     }
-    last->tokens.insert(last->tokens.end(), update->tokens.begin(), update->tokens.end());
-    last->logprobs.insert(last->logprobs.end(), std::make_move_iterator(update->logprobs.begin()),
-                          std::make_move_iterator(update->logprobs.end()));
-    last->finish = update->finish;
-    last->stop_token = update->stop_token;
+    auto& last = std::get<SequenceUpdate>(queue_[last_index].what);
+    last.tokens.insert(last.tokens.end(), update->tokens.begin(), update->tokens.end());
+    last.logprobs.insert(last.logprobs.end(), std::make_move_iterator(update->logprobs.begin()),
+                         std::make_move_iterator(update->logprobs.end()));
+    last.finish = update->finish;
+    last.stop_token = update->stop_token;
   }
 
-  std::deque<SinkEvent> TakeQueue() REQUIRES(mutex_) {
-    last_updates_.clear();
-    return std::exchange(queue_, {});
+  // With its space.
+  void ForgetLastUpdates() REQUIRES(mutex_) { std::vector<size_t>().swap(last_updates_); }
+
+  Queue TakeQueue() REQUIRES(mutex_) {
+    ForgetLastUpdates();
+    return std::exchange(queue_, Queue());
   }
 
   size_t ChoiceIndex(int prompt, const SequenceUpdate& update) const {
-    return static_cast<size_t>(prompt) * static_cast<size_t>(request_.n) +
+    return static_cast<size_t>(prompt) * static_cast<size_t>(n_) +
            static_cast<size_t>(update.sequence);
   }
 
@@ -280,7 +320,7 @@ class GenerationImpl : public Generation {
     const Clock::time_point start = Clock::now();
     bool worked = false;
     while (true) {
-      std::deque<SinkEvent> batch;
+      Queue batch;
       {
         const MutexLock lock(mutex_);
         if (stage_ == Stage::kSubmitting) {
@@ -295,12 +335,12 @@ class GenerationImpl : public Generation {
         if (cancelled_) batch.clear();
       }
       if (batch.empty()) return Release();
-      while (!batch.empty() && !over_) {
-        if (request_.stream && HoldBack(batch)) return;
-        if (worked && Clock::now() - start > kTurn) return Yield(batch);
+      for (size_t next = 0; next < batch.size() && !over_; ++next) {
+        const std::span<SinkEvent> rest = std::span(batch).subspan(next);
+        if (stream_ && HoldBack(rest)) return;
+        if (worked && Clock::now() - start > kTurn) return Yield(rest);
         worked = true;
-        Process(std::move(batch.front()));
-        batch.pop_front();
+        Process(std::move(batch[next]));
         if (over_) break;
         if (std::optional<ApiError> refusal = answer_->Refusal()) Fail(*std::move(refusal));
       }
@@ -309,7 +349,7 @@ class GenerationImpl : public Generation {
   }
 
   // True if the client is behind: the rest is queued until it has caught up.
-  bool HoldBack(std::deque<SinkEvent>& batch) {
+  bool HoldBack(std::span<SinkEvent> batch) {
     if (!client_->backlogged()) return false;
     MutexLock lock(mutex_);
     holding_ = true;
@@ -337,14 +377,14 @@ class GenerationImpl : public Generation {
   }
 
   // At the front of the queue, where it was taken from.
-  void PutBack(std::deque<SinkEvent>& batch) REQUIRES(mutex_) {
-    std::deque<SinkEvent> later = TakeQueue();
+  void PutBack(std::span<SinkEvent> batch) REQUIRES(mutex_) {
+    Queue later = TakeQueue();
     for (SinkEvent& event : batch) Append(std::move(event));
     for (SinkEvent& event : later) Append(std::move(event));
   }
 
   // Goes on behind the tasks that are queued for a worker.
-  void Yield(std::deque<SinkEvent>& batch) {
+  void Yield(std::span<SinkEvent> batch) {
     {
       const MutexLock lock(mutex_);
       if (!cancelled_) PutBack(batch);
@@ -390,52 +430,53 @@ class GenerationImpl : public Generation {
   }
 
   // Collects as much as --max-log-len allows and logs it once the sequence has ended.
-  void LogOutput(Choice& choice, std::string_view text, const FinishEvent* finish) const {
+  void LogOutput(OutputLog& log, std::string_view text, size_t num_tokens,
+                 const FinishEvent* finish) const {
     const int64_t limit = model_->config.max_log_length;
-    if (limit < 0 || static_cast<int64_t>(choice.logged.size()) < 4 * limit) choice.logged += text;
-    choice.num_tokens += static_cast<int64_t>(choice.pending.ids.size());
+    if (limit < 0 || static_cast<int64_t>(log.text.size()) < 4 * limit) log.text += text;
+    log.num_tokens += static_cast<int64_t>(num_tokens);
     if (finish == nullptr) return;
-    const std::string_view shown =
-        limit < 0 ? std::string_view(choice.logged)
-                  : TrimToCharacters(choice.logged, static_cast<size_t>(limit));
+    const std::string_view shown = limit < 0
+                                       ? std::string_view(log.text)
+                                       : TrimToCharacters(log.text, static_cast<size_t>(limit));
     LOG_INFO("server", "Generated response {}{}: output: {}, output tokens: {}, finish_reason: {}",
-             request_.id, request_.stream ? " (streaming complete)" : "", PythonRepr(shown),
-             choice.num_tokens, FinishReasonName(*finish));
+             logged_id_, stream_ ? " (streaming complete)" : "", PythonRepr(shown), log.num_tokens,
+             FinishReasonName(*finish));
   }
 
   std::unique_ptr<AnswerReader> MakeReader(std::string_view prompt) const {
-    if (!request_.parsing) return nullptr;
-    return std::make_unique<AnswerReader>(
-        AnswerReaderOptions{.tools = request_.parsing->tools,
-                            .reasoning = request_.parsing->reasoning,
-                            .types = request_.parsing->types,
-                            .form = request_.parsing->form,
-                            .named = request_.parsing->named,
-                            .whole = !request_.stream,
-                            .streamed = request_.stream,
-                            .prompt = prompt,
-                            .thinking = request_.parsing->thinking});
+    if (parsing_ == nullptr) return nullptr;
+    return std::make_unique<AnswerReader>(AnswerReaderOptions{.tools = parsing_->tools,
+                                                              .reasoning = parsing_->reasoning,
+                                                              .types = parsing_->types,
+                                                              .form = parsing_->form,
+                                                              .named = parsing_->named,
+                                                              .whole = !stream_,
+                                                              .streamed = stream_,
+                                                              .prompt = prompt,
+                                                              .thinking = parsing_->thinking});
   }
 
   // Reasoning is unconstrained unless ServerConfig::constrain_reasoning.
-  std::shared_ptr<const Constraint> ConstraintOf(size_t prompt) const {
-    const ReasoningParser* parser = request_.parsing ? request_.parsing->reasoning : nullptr;
-    if (request_.constraint == nullptr || parser == nullptr || model_->config.constrain_reasoning)
-      return request_.constraint;
-    if (request_.parsing->constrains_channels) return request_.constraint;
+  std::shared_ptr<const Constraint> ConstraintOf(
+      const std::shared_ptr<const Constraint>& constraint, size_t prompt) const {
+    const ReasoningParser* parser = parsing_ != nullptr ? parsing_->reasoning : nullptr;
+    if (constraint == nullptr || parser == nullptr || model_->config.constrain_reasoning)
+      return constraint;
+    if (parsing_->constrains_channels) return constraint;
     ReasoningMarks marks;
-    marks.begins_inside = choices_[prompt * static_cast<size_t>(request_.n)].reader->reasoning();
+    marks.begins_inside = choices_[prompt * static_cast<size_t>(n_)].reader->reasoning();
     if (!marks.begins_inside && !parser->format.starts_inside) {
       for (const std::string& mark : parser->format.start) {
         if (const auto id = model_->tokenizer->TokenToId(mark)) marks.begin.push_back(*id);
       }
     }
-    if (!marks.begins_inside && marks.begin.empty()) return request_.constraint;
+    if (!marks.begins_inside && marks.begin.empty()) return constraint;
     marks.end = parser->format.end;
     marks.bytes_of = [model = model_](int32_t token) {
       return model->tokenizer->TokenBytes(token);
     };
-    return AfterReasoning(request_.constraint, std::move(marks));
+    return AfterReasoning(constraint, std::move(marks));
   }
 
   // Gives the reader, if there is one, the text that can be shown by now. A token counts as
@@ -443,7 +484,7 @@ class GenerationImpl : public Generation {
   void ReadText(Choice& choice, bool last) {
     if (choice.reader == nullptr) return;
     const std::string text = choice.text.Take();
-    if (LogsOutputs()) choice.unlogged += text;
+    if (choice.log != nullptr) choice.log->unlogged += text;
     std::vector<ParserEvent> events = choice.reader->Push(text);
     if (last) {
       for (ParserEvent& event : choice.reader->Finish()) events.push_back(std::move(event));
@@ -459,19 +500,19 @@ class GenerationImpl : public Generation {
   // vLLM's form, unless the model writes ids of its own.
   std::string CallId(std::string written) const {
     if (!written.empty()) return written;
-    if (request_.parsing->tools->name == "mistral") return RandomHex(9);
+    if (parsing_->tools->name == "mistral") return RandomHex(9);
     return "chatcmpl-tool-" + RandomHex(16);
   }
 
   void AddParsed(int index, std::vector<ParserEvent> events, AnswerStep& step) const {
     for (ParserEvent& event : events) {
-      const bool dropped_call = request_.parsing->first_call_only && event.call > 0;
+      const bool dropped_call = parsing_->first_call_only && event.call > 0;
       switch (event.kind) {
         case ParserEvent::Kind::kContent:
           step.emplace_back(TextEvent{index, std::move(event.text)});
           break;
         case ParserEvent::Kind::kReasoning:
-          if (request_.parsing->include_reasoning)
+          if (parsing_->include_reasoning)
             step.emplace_back(ReasoningEvent{index, std::move(event.text)});
           break;
         case ParserEvent::Kind::kCallBegin:
@@ -495,12 +536,12 @@ class GenerationImpl : public Generation {
     TextEvent text{static_cast<int>(index), choice.text.Take()};
     if (choice.reader != nullptr && finish) {
       // As in vLLM, an answer that is one call that it had to make has just stopped.
-      finish->called_tools =
-          choice.reader->calls() > 0 && request_.parsing->choice != ToolChoice::kNamed;
+      finish->called_tools = choice.reader->calls() > 0 && parsing_->choice != ToolChoice::kNamed;
     }
-    if (LogsOutputs()) {
-      LogOutput(choice, choice.reader == nullptr ? text.text : std::exchange(choice.unlogged, ""),
-                finish ? &*finish : nullptr);
+    if (choice.log != nullptr) {
+      LogOutput(*choice.log,
+                choice.reader == nullptr ? text.text : std::exchange(choice.log->unlogged, ""),
+                choice.pending.ids.size(), finish ? &*finish : nullptr);
     }
     const auto num_tokens = static_cast<int64_t>(choice.pending.ids.size());
     usage_.completion_tokens += num_tokens;
@@ -539,7 +580,7 @@ class GenerationImpl : public Generation {
       if (update.stop_token) finish->cause = *update.stop_token;
     }
     // The token that ended the sequence counts, but is not shown.
-    const bool silent_end = update.finish == FinishReason::kStop && !request_.include_stop;
+    const bool silent_end = update.finish == FinishReason::kStop && !include_stop_;
     for (size_t i = 0; i < update.tokens.size(); ++i) {
       choice.pending.ids.push_back(update.tokens[i]);
       if (i < update.logprobs.size())
@@ -550,7 +591,8 @@ class GenerationImpl : public Generation {
       }
       std::optional<std::string> match = choice.text.Push(update.tokens[i]);
       if (!match) ReadText(choice, /*last=*/false);
-      const bool repeats = !match && choice.repetition.Push(update.tokens[i]) && !update.finish;
+      const bool repeats = !match && choice.repetition != nullptr &&
+                           choice.repetition->Push(update.tokens[i]) && !update.finish;
       if (!match && !repeats) continue;
       if (!update.finish) StopSequence(prompt, update.sequence);
       finish = FinishEvent{static_cast<int>(index), FinishReason::kStop};
@@ -568,10 +610,10 @@ class GenerationImpl : public Generation {
       --num_open_;
     }
     const auto num_pending = static_cast<int64_t>(choice.pending.ids.size());
-    const bool due = num_pending >= (choice.started ? request_.stream_interval : 1);
+    const bool due = num_pending >= (choice.started ? stream_interval_ : 1);
     if (!due && !finish) return;
     choice.started = true;
-    if (request_.stream) {
+    if (stream_) {
       const MutexLock lock(mutex_);
       last_event_ = Clock::now();
     }
@@ -597,7 +639,14 @@ class GenerationImpl : public Generation {
   WorkerPool* const pool_;
   const std::shared_ptr<ActiveRequests> active_;
   std::shared_ptr<ResponseWriter> client_;
-  GenerationRequest request_;
+  std::unique_ptr<GenerationRequest> asked_;  // null once it is submitted
+  const int n_;
+  const bool stream_, include_stop_;
+  const int64_t stream_interval_;
+  const std::shared_ptr<ClientLimits::Ticket> ticket_;
+  const std::shared_ptr<const RequestTrace> trace_;
+  const std::unique_ptr<const AnswerParsing> parsing_;  // null: all text is the answer
+  std::string logged_id_;                               // with --enable-log-outputs
   std::unique_ptr<AnswerWriter> answer_;
   std::vector<Choice> choices_;
   size_t num_open_ = 0;
@@ -607,9 +656,10 @@ class GenerationImpl : public Generation {
 
   Mutex mutex_;
   std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
-  std::deque<SinkEvent> queue_ GUARDED_BY(mutex_);
-  // In queue_, one per choice, or null.
-  std::vector<SequenceUpdate*> last_updates_ GUARDED_BY(mutex_);
+  Queue queue_ GUARDED_BY(mutex_);
+  // Positions in queue_ of updates that more are merged into, one per choice, or kNone. Empty while
+  // there are none.
+  std::vector<size_t> last_updates_ GUARDED_BY(mutex_);
   Stage stage_ GUARDED_BY(mutex_) = Stage::kHeld;
   Clock::time_point last_event_ GUARDED_BY(mutex_) = Clock::now();
   bool scheduled_ GUARDED_BY(mutex_) = false;  // a task is queued or running

@@ -43,8 +43,8 @@ struct ModelContext : ModelText {
   bool IsBaseName(std::string_view name) const;
   // The adapter of that name; null for a name of the model itself. One that is not known is looked
   // for in ServerConfig::lora_resolver_folder. 404 for a name that is not served, 400 for an
-  // adapter that is found and cannot be loaded, 503 where requests use all slots of adapters.
-  // Reads files: for workers.
+  // adapter that is found and cannot be loaded. It may not be ready yet: StartWithAdapter. Reads
+  // files: for workers.
   ApiResult<std::shared_ptr<const AdapterUse>> FindAdapter(
       const std::optional<std::string>& requested) const;
 };

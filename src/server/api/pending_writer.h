@@ -36,6 +36,9 @@ class PendingWriter : public ResponseWriter {
     writer_->EndStream();
   }
   void Describe(AnswerNotes notes) override { writer_->Describe(std::move(notes)); }
+  void CorrectNotes(const std::function<void(AnswerNotes&)>& change) override {
+    writer_->CorrectNotes(change);
+  }
   bool backlogged() const override { return writer_->backlogged(); }
   bool closed() const override { return writer_->closed(); }
   void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) override {

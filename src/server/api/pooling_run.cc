@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "engine/engine.h"
 #include "server/api/active_requests.h"
+#include "server/api/adapter_wait.h"
 
 namespace sluice {
 namespace {
@@ -37,7 +38,12 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
     Client()->SetCallbacks([self = shared_from_this()] { self->End(std::nullopt); }, [] {});
     const std::weak_ptr<PoolingRun> weak = weak_from_this();
     active_->Start(job_.id, weak, [weak] {
-      if (const auto self = weak.lock()) self->Submit();
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      StartWithAdapter(*self->model_->engine, self->job_.adapter, *self->pool_, weak,
+                       [weak](bool has_waited) {
+                         if (const auto ready = weak.lock()) ready->Submit(has_waited);
+                       });
     });
   }
 
@@ -63,7 +69,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
     const size_t prompt_;
   };
 
-  void Submit() {
+  void Submit(bool has_waited) {
     if (IsOver()) return active_->Remove(this);  // The client left before it began.
     for (size_t i = 0; i < job_.prompts.size(); ++i) {
       Request request;
@@ -76,6 +82,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
       request.client = client_id_;
       request.cache_salt = job_.cache_salt;
       request.adapter = job_.adapter;
+      request.was_accepted = has_waited;
       request.sink = std::make_shared<Sink>(shared_from_this(), i);
       const Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
       if (!handle) return End(FromError(handle.error()));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace sluice {
@@ -19,6 +20,10 @@ struct RepetitionRule {
 class RepetitionWatch {
  public:
   explicit RepetitionWatch(RepetitionRule rule) : rule_(rule) {}
+  // Null for a rule that is off.
+  static std::unique_ptr<RepetitionWatch> Make(RepetitionRule rule) {
+    return rule.max_size > 0 ? std::make_unique<RepetitionWatch>(rule) : nullptr;
+  }
 
   // Appends `token`. True if it completes the last repetition.
   bool Push(int32_t token);

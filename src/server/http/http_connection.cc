@@ -4,18 +4,24 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
+#include <memory>
 #include <new>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
+#include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 
-#include "base/append_format.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "server/http/exact_allocator.h"
+#include "server/http/incoming_request.h"
 #include "server/http/request_framing.h"
-#include "server/http/request_parser.h"
 #include "server/http/response_head.h"
 
 namespace sluice {
@@ -57,12 +63,6 @@ Clock::duration Seconds(double seconds) {
 // What the log may need of the body of an error.
 constexpr size_t kMaxErrorBytes = 2048;
 
-uint64_t HeadBytes(const HttpRequest& head) {
-  uint64_t bytes = head.target.size();
-  for (const HttpHeader& header : head.headers) bytes += header.name.size() + header.value.size();
-  return bytes;
-}
-
 class Connection : public HttpConnection, public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<HttpCore> core, HttpIoThread* io, Socket socket)
@@ -77,8 +77,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     error_code error;
     const Socket::endpoint_type remote = socket_.remote_endpoint(error);
     if (!error) client_ = NameOf(remote);
-    const Socket::endpoint_type local = socket_.local_endpoint(error);
-    if (!error) local_ = NameOf(local);
     ++core_->num_connections;
   }
   ~Connection() override { --core_->num_connections; }
@@ -127,7 +125,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
     sending_ = {};
     sending_index_ = sent_ = 0;
-    parser_.reset();
+    incoming_.reset();
     Free(in_);
     received_.Shrink(0);
     if (state_ == State::kBusy) EndRecord();
@@ -141,9 +139,13 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   // Queues bytes to be sent, of which `body_bytes` belong to the body. Ignored unless `exchange` is
   // the current one.
   void Append(uint64_t exchange, std::string_view bytes, uint64_t body_bytes, bool end) {
+    AppendPieces(exchange, {bytes}, body_bytes, end);
+  }
+  void AppendPieces(uint64_t exchange, std::initializer_list<std::string_view> pieces,
+                    uint64_t body_bytes, bool end) {
     const MutexLock lock(mutex_);
     if (gone_ || exchange != exchange_ || ended_) return;
-    AppendLocked(bytes);
+    AppendLocked(pieces);
     response_bytes_ += body_bytes;
     ended_ = end;
   }
@@ -164,6 +166,10 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   void SetNotes(uint64_t exchange, AnswerNotes notes) {
     const MutexLock lock(mutex_);
     if (exchange == exchange_) notes_ = std::move(notes);
+  }
+  void CorrectNotes(uint64_t exchange, const std::function<void(AnswerNotes&)>& change) {
+    const MutexLock lock(mutex_);
+    if (exchange == exchange_ && notes_) change(*notes_);
   }
   void SetErrorBody(uint64_t exchange, std::string_view body) {
     const MutexLock lock(mutex_);
@@ -240,10 +246,12 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   // gone_ is false.
-  void AppendLocked(std::string_view bytes) REQUIRES(mutex_) {
-    if (!TakeUnsent(bytes.size()) || bytes.empty()) return;
-    if (out_.empty() || out_.back().size() + bytes.size() > kBacklogHigh) out_.emplace_back();
-    out_.back().append(bytes);
+  void AppendLocked(std::initializer_list<std::string_view> pieces) REQUIRES(mutex_) {
+    size_t size = 0;
+    for (const std::string_view piece : pieces) size += piece.size();
+    if (!TakeUnsent(size) || size == 0) return;
+    if (out_.empty() || out_.back().size() + size > kBacklogHigh) out_.emplace_back();
+    for (const std::string_view piece : pieces) out_.back().append(piece);
   }
 
   // Counts bytes that the caller appends to out_. False if they do not fit: the answer is cut.
@@ -309,10 +317,11 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (read_armed_ || closed_ || saw_eof_) return;
     if (state_ == State::kBusy && in_.size() > kMaxPipelinedBytes) return;
     read_armed_ = true;
-    socket_.async_wait(what, [self = shared_from_this()](error_code error) {
+    const auto on_ready = [self = shared_from_this()](error_code error) {
       self->read_armed_ = false;
       if (!error && !self->closed_) self->Guard([&] { self->OnReadable(); });
-    });
+    };
+    socket_.async_wait(what, asio::bind_allocator(ExactAllocator<char>(), on_ready));
   }
 
   void OnReadable() {
@@ -347,41 +356,41 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     probe_time_ = now + kProbeInterval;
     if (http10_ || state_ != State::kBusy) return;
     const MutexLock lock(mutex_);
-    if (!gone_ && status_ == 0 && on_closed_) AppendLocked(kContinue);
+    if (!gone_ && status_ == 0 && on_closed_) AppendLocked({kContinue});
   }
 
   void Process() {
     while (state_ != State::kBusy && state_ != State::kLingering && !closed_ && !in_.empty()) {
       const auto now = Clock::now();
-      if (!parser_) {
-        parser_.emplace(core_->memory);
-        head_ = {};
-        request_bytes_ = 0;
-        parser_->header_limit(core_->config.max_header_bytes);
-        parser_->body_limit(core_->config.max_body_bytes);
-        parser_->eager(true);
+      if (incoming_ == nullptr) {
+        incoming_ = std::make_unique<IncomingRequest>(core_->memory);
+        recorded_ = {};
+        recorded_.start = now;
+        incoming_->parser.header_limit(core_->config.max_header_bytes);
+        incoming_->parser.body_limit(core_->config.max_body_bytes);
+        incoming_->parser.eager(true);
         state_ = State::kHead;
-        request_started_ = now;
         deadline_ = now + Seconds(core_->config.header_timeout_seconds);
       }
+      HttpRequestParser& parser = incoming_->parser;
       error_code error;
-      const size_t used = parser_->put(asio::buffer(in_), error);
+      const size_t used = parser.put(asio::buffer(in_), error);
       in_.erase(0, used);
-      if (parser_->is_header_done() && state_ == State::kHead) {
+      if (in_.empty()) Free(in_);
+      if (parser.is_header_done() && state_ == State::kHead) {
         // Before any error of a body, which was read as what the head may not say.
-        if (const auto fault = FindHeadFault(parser_->fields(), parser_->version()))
+        if (const auto fault = FindHeadFault(parser.fields(), parser.version()))
           return Refuse(fault->status, fault->message);
       }
       if (error && error != http::error::need_more) return RefuseParse(error);
-      if (parser_->is_header_done() && state_ == State::kHead) {
+      if (parser.is_header_done() && state_ == State::kHead) {
         state_ = State::kBody;
         deadline_ = now + Seconds(core_->config.body_timeout_seconds);
         if (!OnHead()) return;
       }
-      if (parser_->is_done()) return Dispatch();
+      if (parser.is_done()) return Dispatch();
       if (used == 0 || error == http::error::need_more) break;
     }
-    if (in_.empty() && in_.capacity() > RequestMemory::kTiny) Free(in_);
     const bool arrives = state_ == State::kHead || state_ == State::kBody;
     if (!received_.TryResize(in_.size()) && arrives) return RefuseMemory(in_.size());
     // The parser bounds the head, but not what stands between the chunks of a body.
@@ -393,7 +402,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   void RefuseParse(error_code error) {
     if (error == boost::system::errc::not_enough_memory)
-      return RefuseMemory(parser_->wanted_bytes());
+      return RefuseMemory(incoming_->parser.wanted_bytes());
     if (error == http::error::header_limit) return Refuse(431, "The request's head is too large.");
     if (error == http::error::body_limit) {
       return Refuse(413, fmt::format("The request body is larger than {} bytes.",
@@ -407,41 +416,28 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     Refuse(refusal.status, refusal.message);
   }
 
-  HttpRequest TakeRequest() {
-    HttpRequest request;
-    request.method = parser_->method();
-    request.target = parser_->target();
-    std::string_view target = request.target;
-    for (const std::string_view scheme : {"http://", "https://"}) {
-      if (target.starts_with(scheme)) {
-        const size_t slash = target.find('/', scheme.size());
-        target = slash == std::string_view::npos ? "/" : target.substr(slash);
-      }
-    }
-    target = target.substr(0, target.find('#'));
-    const size_t question = target.find('?');
-    request.path = PercentDecode(target.substr(0, question));
-    if (question != std::string_view::npos)
-      request.query = std::string(target.substr(question + 1));
-    request.headers = std::move(parser_->fields());
-    const std::string* host = request.Header("host");
-    request.host = host != nullptr && !host->empty() ? *host : local_;
-    request.client = client_;
-    return request;
+  std::string LocalName() const {
+    error_code error;
+    const Socket::endpoint_type local = socket_.local_endpoint(error);
+    return error ? "" : NameOf(local);
   }
 
   // False if the request ended here.
   bool OnHead() {
-    if (!parser_->known_method()) {
+    HttpRequestParser& parser = incoming_->parser;
+    if (!parser.known_method()) {
       Refuse(400, "Invalid HTTP request received.");
       return false;
     }
-    head_ = TakeRequest();
-    early_ = core_->handler->CheckHead(head_);
-    const bool complete = parser_->is_done();
-    if (early_ && !complete &&
-        (parser_->chunked() ||
-         parser_->content_length_remaining().value_or(0) > kMaxDiscardedBody)) {
+    incoming_->TakeHead(client_, [this] { return LocalName(); });
+    const HttpRequest& head = incoming_->head;
+    recorded_.method = head.method;
+    recorded_.target = head.target;
+    if (const std::string* id = head.Header("x-request-id"); id != nullptr) recorded_.id = *id;
+    std::optional<HttpResponse>& early = incoming_->early = core_->handler->CheckHead(head);
+    const bool complete = parser.is_done();
+    if (early && !complete &&
+        (parser.chunked() || parser.content_length_remaining().value_or(0) > kMaxDiscardedBody)) {
       {
         const MutexLock lock(mutex_);
         close_after_ = true;
@@ -449,15 +445,15 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       Dispatch();
       return false;
     }
-    const uint64_t body_bytes = complete ? 0 : parser_->content_length_remaining().value_or(0);
-    if (!early_ && core_->memory->IsTooLarge(body_bytes)) {
+    const uint64_t body_bytes = complete ? 0 : parser.content_length_remaining().value_or(0);
+    if (!early && core_->memory->IsTooLarge(body_bytes)) {
       RefuseMemory(body_bytes);
       return false;
     }
-    const std::string* expect = head_.Header("expect");
-    if (!complete && !early_ && expect != nullptr && parser_->version() == 11 && in_.empty()) {
+    const std::string* expect = head.Header("expect");
+    if (!complete && !early && expect != nullptr && parser.version() == 11 && in_.empty()) {
       const MutexLock lock(mutex_);
-      AppendLocked(kContinue);
+      AppendLocked({kContinue});
     }
     return true;
   }
@@ -493,7 +489,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     while (!closed_) {
       if (sending_index_ == sending_.size()) {
         MutexLock lock(mutex_);
-        sending_.clear();
+        std::vector<std::string>().swap(sending_);
         sending_index_ = 0;
         if (out_.empty()) {
           writing_ = false;
@@ -543,14 +539,14 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     --core_->num_exchanges;
     HttpExchangeRecord record;
     record.client = client_;
-    record.method = head_.method;
-    record.target = head_.target;
-    record.path = head_.path;
+    const std::string path = SplitTarget(recorded_.target).first;
+    record.method = recorded_.method;
+    record.target = recorded_.target;
+    record.path = path;
     record.version = http10_ ? "1.0" : "1.1";
-    record.request_bytes = request_bytes_;
-    record.seconds = std::chrono::duration<double>(Clock::now() - request_started_).count();
-    if (const std::string* id = head_.Header("x-request-id"); id != nullptr)
-      record.request_id = *id;
+    record.request_bytes = recorded_.body_bytes;
+    record.seconds = std::chrono::duration<double>(Clock::now() - recorded_.start).count();
+    record.request_id = recorded_.id;
     std::optional<AnswerNotes> notes;
     std::string error_body;
     {
@@ -562,7 +558,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
     if (notes) record.notes = &*notes;
     record.error_body = error_body;
-    if (core_->record && !head_.method.empty()) core_->record(record);
+    if (core_->record && !recorded_.method.empty()) core_->record(record);
   }
 
   void FinishExchange() {
@@ -577,8 +573,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       on_writable.swap(on_writable_);
       close = close_after_;
     }
-    parser_.reset();
-    early_.reset();
+    incoming_.reset();
     // Requests behind this one are answered too if they came before the client's end.
     if (close || core_->draining || (saw_eof_ && in_.empty())) {
       state_ = State::kLingering;
@@ -607,20 +602,18 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   const MemoryLease tls_memory_;
   HttpStream stream_;
   Socket& socket_;  // of stream_
-  std::string client_, local_;
+  std::string client_;
 
   // Used by the I/O thread only.
   State state_ = State::kIdle;
   bool closed_ = false, read_armed_ = false, saw_eof_ = false, writing_ = false, http10_ = false;
   std::string in_;
-  MemoryLease received_;  // in_; the parser has its own for the body
-  std::optional<HttpRequestParser> parser_;
-  HttpRequest head_;  // of the current request, without body
-  std::optional<HttpResponse> early_;
-  uint64_t request_bytes_ = 0;
+  MemoryLease received_;                       // in_; the parser has its own for the body
+  std::unique_ptr<IncomingRequest> incoming_;  // null between requests, and while one is answered
+  RecordedRequest recorded_;                   // the current request, or the last
   std::vector<std::string> sending_;
   size_t sending_index_ = 0, sent_ = 0;  // the next piece, and how far it is sent
-  Clock::time_point request_started_, deadline_ = Clock::time_point::max();
+  Clock::time_point deadline_ = Clock::time_point::max();
   Clock::time_point write_deadline_ = Clock::time_point::max();
   Clock::time_point probe_time_ = Clock::time_point::max();
 
@@ -646,12 +639,13 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
 class Writer : public ResponseWriter {
  public:
-  // `memory`: of the request; its owner may keep what it made of the request as long as this.
-  Writer(std::shared_ptr<Connection> connection, uint64_t exchange, HttpRequest head, bool http10,
-         bool close, std::shared_ptr<MemoryLease> memory)
+  // `head`: the request without its body. `memory`: of the request; its owner may keep what it made
+  // of the request as long as this.
+  Writer(std::shared_ptr<Connection> connection, uint64_t exchange, const HttpRequest& head,
+         bool http10, bool close, std::shared_ptr<MemoryLease> memory)
       : connection_(std::move(connection)),
         exchange_(exchange),
-        head_(std::move(head)),
+        head_(std::make_unique<const HttpRequest>(head)),
         http10_(http10),
         close_(close),
         memory_(std::move(memory)) {}
@@ -676,6 +670,8 @@ class Writer : public ResponseWriter {
   void Send(HttpResponse response) override {
     // The handler, which adds to the head, may be gone with the server.
     if (closed()) return;
+    // Too late for another head, where memory ran out behind the first: the stream is cut.
+    if (started_) return connection_->Abort(exchange_);
     // What was made of the request is no longer needed.
     if (memory_ != nullptr) memory_->Shrink(0);
     if (!connection_->MayHold(response.body.size() + kHeadRoom))
@@ -685,7 +681,7 @@ class Writer : public ResponseWriter {
         response,
         response.status == 304 ? "" : fmt::format("content-length: {}\r\n", response.body.size()));
     if (response.status >= 400) connection_->SetErrorBody(exchange_, response.body);
-    if (head_.method == "HEAD") response.body.clear();
+    if (head_->method == "HEAD") response.body.clear();
     started_ = complete_ = true;
     connection_->Append(exchange_, head, 0, false);
     connection_->AppendBody(exchange_, std::move(response.body));
@@ -698,16 +694,16 @@ class Writer : public ResponseWriter {
     close_ = close_ || http10_;
     const std::string out = Head(response, http10_ ? "" : "transfer-encoding: chunked\r\n");
     started_ = true;
+    head_.reset();
     connection_->Append(exchange_, out, 0, false);
   }
   void WriteChunk(std::string_view data) override {
     if (data.empty()) return;
     if (http10_) return connection_->Append(exchange_, data, data.size(), false);
-    framed_.clear();
-    AppendFormat(framed_, "{:x}\r\n", data.size());
-    framed_ += data;
-    framed_ += "\r\n";
-    connection_->Append(exchange_, framed_, data.size(), false);
+    fmt::memory_buffer size;
+    fmt::format_to(fmt::appender(size), "{:x}\r\n", data.size());
+    connection_->AppendPieces(exchange_, {{size.data(), size.size()}, data, "\r\n"}, data.size(),
+                              false);
   }
   void EndStream() override {
     complete_ = true;
@@ -715,6 +711,9 @@ class Writer : public ResponseWriter {
   }
 
   void Describe(AnswerNotes notes) override { connection_->SetNotes(exchange_, std::move(notes)); }
+  void CorrectNotes(const std::function<void(AnswerNotes&)>& change) override {
+    connection_->CorrectNotes(exchange_, change);
+  }
   bool backlogged() const override { return connection_->Backlogged(exchange_); }
   bool closed() const override { return connection_->Gone(exchange_); }
   void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) override {
@@ -729,7 +728,7 @@ class Writer : public ResponseWriter {
     response.status = refusal.status;
     if (refusal.status == 503) response.headers.push_back({"retry-after", "1"});
     response.body = connection_->core().handler->ErrorBody(
-        head_.target, refusal.status,
+        head_->target, refusal.status,
         refusal.status == 503 ? "ServiceUnavailableError" : "BadRequestError", refusal.message);
     return response;
   }
@@ -737,44 +736,46 @@ class Writer : public ResponseWriter {
     const bool close = close_ || connection_->draining();
     connection_->SetStatus(exchange_, response.status, close);
     return ResponseHead(response,
-                        connection_->core().handler->CommonHeaders(head_, response.status), framing,
-                        close);
+                        connection_->core().handler->CommonHeaders(*head_, response.status),
+                        framing, close);
   }
 
   const std::shared_ptr<Connection> connection_;
   const uint64_t exchange_;
-  const HttpRequest head_;
+  std::unique_ptr<const HttpRequest> head_;  // until a stream begins
   const bool http10_;
   bool close_;
-  const std::shared_ptr<MemoryLease> memory_;
   bool started_ = false, complete_ = false;
-  std::string framed_;
+  const std::shared_ptr<MemoryLease> memory_;
 };
 
 void Connection::Dispatch() {
-  HttpRequest request = head_;
-  request.body = std::move(parser_->body());
-  request_bytes_ = request.body.size();
-  http10_ = parser_->version() < 11;
-  const bool close = http10_ || !parser_->keep_alive();
+  const std::unique_ptr<IncomingRequest> incoming = std::move(incoming_);
+  HttpRequestParser& parser = incoming->parser;
+  HttpRequest& request = incoming->head;
+  http10_ = parser.version() < 11;
+  const bool close = http10_ || !parser.keep_alive();
   const uint64_t exchange = BeginExchange(close);
-  request.memory = std::make_shared<MemoryLease>(std::move(parser_->lease()));
-  const uint64_t bytes = HeadBytes(head_) + request.memory->bytes();
-  const bool fits = request.memory->TryResize(bytes);
-  auto writer = std::make_shared<Writer>(shared_from_this(), exchange, head_, http10_,
-                                         close || !parser_->is_done(), request.memory);
+  auto memory = std::make_shared<MemoryLease>(std::move(parser.lease()));
+  const uint64_t bytes = HeadBytes(request) + memory->bytes();
+  const bool fits = memory->TryResize(bytes);
+  auto writer = std::make_shared<Writer>(shared_from_this(), exchange, request, http10_,
+                                         close || !parser.is_done(), memory);
+  request.body = std::move(parser.body());
+  request.memory = std::move(memory);
+  recorded_.body_bytes = request.body.size();
   received_.Shrink(in_.size());
-  if (!early_ && !fits) return writer->SendRefusal(bytes);
-  if (early_) return writer->Send(std::move(*early_));
+  if (!incoming->early && !fits) return writer->SendRefusal(bytes);
+  if (incoming->early) return writer->Send(std::move(*incoming->early));
   core_->handler->Handle(std::move(request), std::move(writer));
 }
 
 void Connection::Refuse(int status, const std::string& message) {
   const uint64_t exchange = BeginExchange(true);
   SetStatus(exchange, status, true);
-  const std::string target = parser_ ? parser_->target() : "";
+  const std::string target = incoming_ != nullptr ? incoming_->parser.target() : "";
   Free(in_);
-  parser_.reset();
+  incoming_.reset();
   received_.Shrink(0);
   const bool plain = status == 400;
   const std::string body =

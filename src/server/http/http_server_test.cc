@@ -389,6 +389,19 @@ class HttpStopTest : public HttpServerTest {
   std::weak_ptr<int> alive_;
 };
 
+TEST_F(HttpServerTest, AnAnswerBehindTheStartOfAStreamCutsIt) {
+  Start();
+  RawClient client(server_->port());
+  client.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  ASSERT_TRUE(Eventually([&] { return handler_.handled > 0; }));
+  const auto writer = std::move(handler_.held);
+  writer->StartStream({});
+  writer->WriteChunk("begun");
+  EXPECT_THAT(client.ReadUntil("begun\r\n"), StartsWith("HTTP/1.1 200"));
+  writer->Send({});
+  EXPECT_EQ(client.ReadAll(), "") << "no second head, and no end of the chunks";
+}
+
 TEST_F(HttpStopTest, LeavesNothingWhileAStreamIsWritten) {
   for (int i = 0; i < 40; ++i) {
     std::unique_ptr<HttpServer> server = StartAnother();

@@ -8,7 +8,9 @@
 #include <string_view>
 
 #include <openssl/ssl.h>
+#include <boost/asio/basic_stream_socket.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/system/error_code.hpp>
 
 #include "server/http/tls_context.h"
@@ -23,7 +25,9 @@ std::string NameOf(const boost::asio::generic::stream_protocol::endpoint& endpoi
 // one thread at a time.
 class HttpStream {
  public:
-  using Socket = boost::asio::generic::stream_protocol::socket;
+  // With the executor itself, not any executor, which takes more memory in each connection.
+  using Socket = boost::asio::basic_stream_socket<boost::asio::generic::stream_protocol,
+                                                  boost::asio::io_context::executor_type>;
   using error_code = boost::system::error_code;
 
   // Memory of a connection in TLS, with its buffers.

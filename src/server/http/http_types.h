@@ -74,6 +74,8 @@ class ResponseWriter {
 
   // Adds to the access log; called before the answer is complete.
   virtual void Describe(AnswerNotes) {}  // NOLINT(performance-unnecessary-value-param)
+  // Has `change` correct what was described, unless the client has gone. It must not block.
+  virtual void CorrectNotes(const std::function<void(AnswerNotes&)>& /*change*/) {}
 
   // True while so much is queued that the caller should wait for `on_writable`.
   virtual bool backlogged() const = 0;

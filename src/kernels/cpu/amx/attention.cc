@@ -18,7 +18,7 @@
 namespace sluice::kernels::amx {
 namespace {
 
-constexpr int kMaxHeadDim = 256;
+constexpr int kMostHeadDim = 256;  // what the arrays on the stack hold
 constexpr int kPositions = kAttentionPanelPositions;
 
 // Tiles 0 to 3 hold sums, 4 queries and 5 keys, 6 weights and 7 values.
@@ -55,7 +55,7 @@ struct alignas(64) SplitRows {
 
 // Scores of the tile's rows at the positions of kPanels panels.
 template <int kPanels>
-inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMaxHeadDim>& q, int row,
+inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMostHeadDim>& q, int row,
                         int panel) {
   _tile_zero(0);
   if constexpr (kPanels > 1) {
@@ -65,7 +65,7 @@ inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMaxHead
   }
   for (int d = 0; d < args.head_dim; d += kStepInputs) {
     for (int half = 0; half < 2; ++half) {
-      _tile_loadd(4, half == 0 ? &q.high[0][d] : &q.low[0][d], kMaxHeadDim * 2);
+      _tile_loadd(4, half == 0 ? &q.high[0][d] : &q.low[0][d], kMostHeadDim * 2);
       const int64_t offset = int64_t{d} / 2 * kLineBytes;
       const auto keys = [&](int i) {
         return static_cast<const uint8_t*>(args.k_panels[panel + i]) + offset;
@@ -199,7 +199,7 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
   const int first_panel = begin / kPositions;
   const int panels = (end + kPositions - 1) / kPositions;
 
-  SplitRows<kMaxHeadDim> q;
+  SplitRows<kMostHeadDim> q;
   for (int r = 0; r < rows; ++r) {
     const float* from = args.q + int64_t{row + r} * args.head_dim;
     for (int d = 0; d < args.head_dim; d += kLanes)
@@ -220,7 +220,7 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
   // copies have zeros there.
   const void* v_panels[kAttentionPanels];
   for (int i = first_panel; i < panels; ++i) v_panels[i] = args.v_panels[i];
-  alignas(64) uint16_t copies[2][kPositions * kMaxHeadDim];
+  alignas(64) uint16_t copies[2][kPositions * kMostHeadDim];
   if (begin % kPositions != 0) {
     CopyPanel(args, first_panel, begin, end, copies[0]);
     v_panels[first_panel] = copies[0];
@@ -239,7 +239,8 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
 }  // namespace
 
 void AttentionChunk(const AttentionChunkArgs& args) {
-  if (!args.bf16 || args.head_dim % kStepInputs != 0) return avx512::AttentionChunk(args);
+  if (!args.bf16 || args.head_dim % kStepInputs != 0 || args.head_dim > kMostHeadDim)
+    return avx512::AttentionChunk(args);
   for (int row = 0; row < args.rows;) {
     if (args.limits[row] == 0) {
       ++row;

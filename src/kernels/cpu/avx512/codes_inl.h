@@ -154,15 +154,22 @@ struct I8Codes {
   NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
   bool IsUnusual() const { return false; }
 
+  // A code and 128 more, in the mantissa of an F32 whose last place of it has the weight 1, from
+  // which as much is taken away: shifts are what there are the fewest units for.
   template <typename Use>
   __attribute__((always_inline)) void Expand(const uint8_t* codes, NoScales /*scales*/,
                                              const Use& use) const {
-    const auto value = [](__m512i in_top_byte) __attribute__((always_inline)) {
-      return _mm512_cvtepi32_ps(_mm512_srai_epi32(in_top_byte, 24));
+    const auto value = [](__m512i words, int mask, float place) __attribute__((always_inline)) {
+      constexpr int kAAndBOrC = 0xEA;
+      const __m512 raised = _mm512_castsi512_ps(_mm512_ternarylogic_epi32(
+          words, _mm512_set1_epi32(mask), _mm512_castps_si512(_mm512_set1_ps(place)), kAAndBOrC));
+      return _mm512_sub_ps(raised, _mm512_set1_ps(place + 128));
     };
-    const __m512i words = LoadVector(codes);
-    use(0, Pairs(value(_mm512_slli_epi32(words, 24)), value(_mm512_slli_epi32(words, 16))));
-    use(1, Pairs(value(_mm512_slli_epi32(words, 8)), value(words)));
+    const __m512i words =
+        _mm512_xor_si512(LoadVector(codes), _mm512_set1_epi8(static_cast<char>(0x80)));
+    const __m512i upper = _mm512_srli_epi32(words, 16);
+    use(0, Pairs(value(words, 0xFF, 0x1p23f), value(words, 0xFF00, 0x1p15f)));
+    use(1, Pairs(value(upper, 0xFF, 0x1p23f), value(upper, 0xFF00, 0x1p15f)));
   }
 };
 

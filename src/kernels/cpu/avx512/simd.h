@@ -174,9 +174,8 @@ inline void LoadPairs(const float* p, Floats& first, Floats& second) {
 // 32 E4M3 codes as BF16 bits: the mantissa's place and the exponent's bias move; subnormals and NaN
 // are looked up.
 constexpr int kE4M3Codes = 32;
-inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
-  const __m512i wide =
-      _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+inline __m512i Bf16OfE4M3Codes(__m256i codes) {
+  const __m512i wide = _mm512_cvtepu8_epi16(codes);
   const __m512i magnitude = _mm512_and_si512(wide, _mm512_set1_epi16(0x7F));
   const __m512i sign = _mm512_slli_epi16(_mm512_and_si512(wide, _mm512_set1_epi16(0x80)), 8);
   __m512i bits = _mm512_add_epi16(_mm512_slli_epi16(magnitude, 4), _mm512_set1_epi16(0x3C00));
@@ -186,7 +185,11 @@ inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
       bits, _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8)), magnitude, subnormals);
   bits = _mm512_mask_mov_epi16(bits, _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7F)),
                                _mm512_set1_epi16(0x7FC0));
-  _mm512_storeu_si512(bf16, _mm512_or_si512(bits, sign));
+  return _mm512_or_si512(bits, sign);
+}
+inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
+  _mm512_storeu_si512(bf16,
+                      Bf16OfE4M3Codes(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes))));
 }
 
 // v * 2^n for whole n in [-126, 127], n given as a float.

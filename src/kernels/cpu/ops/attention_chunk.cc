@@ -203,6 +203,13 @@ void DivideRow(const float* x, float divisor, int64_t count, void* y, bool y_bf1
   });
 }
 
+void AddScaled(const float* x, float x_factor, float y_factor, int64_t count, float* y) {
+  const Floats x_factors = Set(x_factor), y_factors = Set(y_factor);
+  ForEachVector(count, [&](int64_t i, auto lanes) {
+    Store(y + i, MulAdd(Load(x + i, lanes), x_factors, Mul(Load(y + i, lanes), y_factors)), lanes);
+  });
+}
+
 void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16) {
   for (int64_t i = 0; i < count; i += kE4M3Codes) DecodeE4M3Codes(codes + i, bf16 + i);
 }

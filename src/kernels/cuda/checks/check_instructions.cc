@@ -185,7 +185,8 @@ Status CheckEncode(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   if (!memory.ok()) return memory.status();
   for (size_t i = 0; i < values.size(); ++i) {
     comparison.AddEqual(got[i] & 0xFFFF, ToBFloat16(values[i]).bits);
-    comparison.AddEqual(got[i] >> 16, ToFloat8E4M3(values[i]).bits);
+    comparison.AddEqual(got[i] >> 16 & 0xFFu, ToFloat8E4M3(values[i]).bits);
+    comparison.AddEqual(got[i] >> 24, ToFloat8E4M3(values[i]).bits);
   }
   return {};
 }

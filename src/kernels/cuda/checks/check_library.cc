@@ -20,7 +20,8 @@ struct LibraryShape {
 };
 // More rows than own kernels take; numbers of rows and of outputs that tile nothing as well.
 constexpr LibraryShape kLibraryShapes[] = {
-    {"", 65, 130, 128}, {"", 70, 192, 256}, {"", 128, 48, 384}};
+    {"", 65, 130, 128}, {"", 12, 192, 128}, {"", 70, 192, 256}, {"", 128, 48, 384}};
+constexpr int64_t kFirstPart = 128;  // rows of the first of two parts
 constexpr LibraryShape kLargeLibraryShapes[] = {{"Llama 3 70B qkv", 256, 10240, 8192},
                                                 {"Llama 3 8B down", 1000, 4096, 14336}};
 
@@ -37,8 +38,19 @@ double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, i
   return f32 + Gamma(kShortSum * (1 + 2.0 / 8) + 2, 0x1p-13);
 }
 
-void CheckLibraryProduct(CaseMemory& memory, Comparison& comparison, DeviceLinear& products,
-                         const ModelProductCase& test) {
+// The same with fast sums, of numbers with random signs. Whatever is added to the sum so far is cut
+// off 13 bits behind the point of that sum, which grows as the root of the number of terms: it
+// stays below five of its standard deviations, and so do the errors of k terms beside the sum of
+// their magnitudes, k times 0.8 of a term's standard deviation.
+double FastError(int64_t k) {
+  return 5 / 0.8 * std::sqrt(static_cast<double>(k)) * 0x1p-13;
+}
+// Sums of so large integers are exact in 13 bits.
+constexpr double kMostFastExact = 0x1p13;
+
+// Returns the ways that the library refuses.
+std::vector<std::string> CheckLibraryProduct(CaseMemory& memory, Comparison& comparison,
+                                             DeviceLinear& products, const ModelProductCase& test) {
   ModelProduct product(memory, test);
   // By what the library proposes first, and by what was fastest.
   comparison.SetSubject("untuned");
@@ -46,6 +58,7 @@ void CheckLibraryProduct(CaseMemory& memory, Comparison& comparison, DeviceLinea
   product.Tune(products);
   comparison.SetSubject("tuned");
   product.Run(products, comparison);
+  return product.RunInEveryWay(products, comparison);
 }
 
 void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
@@ -54,6 +67,7 @@ void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
   for (const LibraryShape& shape : shapes) {
     for (const WeightFormat& format : WeightFormats()) {
       if (format.e4m3_inputs && !run.device().has_e4m3_products()) continue;
+      const bool has_scales = format.e4m3_inputs || format.nvf4_inputs;
       for (const NumberKind kind : {NumberKind::kIntegers, NumberKind::kFree}) {
         ++turn;
         const ModelProductCase test{
@@ -63,15 +77,24 @@ void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
             .format = format,
             .kind = kind,
             .y_type = turn % 3 == 0 ? ElementType::kBF16 : ElementType::kF32,
-            .has_bias = turn % 4 == 0};
+            .has_bias = turn % 4 == 0,
+            // What is one scale, or one a part, as models of FP8 and NVFP4 have them.
+            .same_scale = shape.n % 64 == 0 && has_scales ? 0.25f : 0,
+            .first_rows = shape.n % 64 == 0 && has_scales && turn % 2 == 0 ? kFirstPart : 0,
+            .first_scale = 2,
+            .tells_scales = true};
         const std::string text =
             fmt::format("{} x {} x {}, {}, {}{}{}", shape.m, shape.n, shape.k, format.name,
                         NumberKindName(kind), test.y_type == ElementType::kBF16 ? ", to bf16" : "",
                         test.has_bias ? ", bias" : "");
-        run.Case(*shape.name == 0 ? std::string("library") : fmt::format("library {}", shape.name),
-                 text, [&](CaseMemory& memory, Comparison& comparison) {
-                   CheckLibraryProduct(memory, comparison, products, test);
-                 });
+        const std::string name =
+            *shape.name == 0 ? std::string("library") : fmt::format("library {}", shape.name);
+        std::vector<std::string> refused;
+        run.Case(name, text, [&](CaseMemory& memory, Comparison& comparison) {
+          refused = CheckLibraryProduct(memory, comparison, products, test);
+        });
+        for (const std::string& way : refused)
+          run.Skip(name, text, fmt::format("refused in the way '{}'", way));
       }
     }
   }
@@ -85,11 +108,24 @@ ModelProduct::ModelProduct(CaseMemory& memory, const ModelProductCase& test)
       weights_(test.format, test.kind, 1, test.n, test.k),
       x_(MakeInputs(memory, test.format, test.kind, test.m, test.k, test.same_scale)) {
   if (test.same_scale != 0) weights_.SetRowScales(test.same_scale);
+  weights_.SetRowScales(test.first_scale, test.first_rows);
   if (test.has_bias) bias_ = TestNumbers(63).Integers(test.n, 9);
   args_ = LinearArgsOf(weights_.Upload(memory), x_, 0, test.m);
   args_.y_type = test.y_type;
   args_.y_stride = (test.n + 15) / 16 * 16 + 16;
   args_.bias = test.has_bias ? memory.In(bias_) : nullptr;
+  if (test.tells_scales && test.same_scale != 0) TellScales();
+}
+
+void ModelProduct::TellScales() {
+  args_.same_x_scale = case_.same_scale;
+  if (case_.first_rows == 0) {
+    args_.w.same_row_scale = case_.same_scale;
+    return;
+  }
+  args_.w.num_parts = 2;
+  args_.w.parts[0] = {case_.first_rows, case_.first_scale};
+  args_.w.parts[1] = {case_.n - case_.first_rows, case_.same_scale};
 }
 
 const device::LinearArgs& ModelProduct::PrepareResults(const DeviceLinear& products) {
@@ -105,18 +141,47 @@ void ModelProduct::Tune(DeviceLinear& products) {
 }
 
 void ModelProduct::Run(DeviceLinear& products, Comparison& comparison) {
-  const int64_t nvf4_before = products.counts().nvf4;
+  using device::LinearWay;
+  const device::DeviceLinearCounts before = products.counts();
   PrepareResults(products);
   if (memory_.ok()) products.Run(memory_.device().stream(), args_);
   y_->Read();
-  Compare(products.counts().nvf4 > nvf4_before, comparison);
+  const device::DeviceLinearCounts& after = products.counts();
+  LinearWay way = products.Choose(args_);
+  // Others that took its place where the library refused it.
+  if (after.own > before.own) way = LinearWay::kOwn;
+  if (case_.format.nvf4_inputs && after.library > before.library && after.nvf4 == before.nvf4)
+    way = LinearWay::kExpanded;
+  Compare(way, comparison);
 }
 
-void ModelProduct::Compare(bool is_nvf4, Comparison& comparison) const {
+std::vector<std::string> ModelProduct::RunInEveryWay(DeviceLinear& products,
+                                                     Comparison& comparison) {
+  std::vector<std::string> refused;
+  PrepareResults(products);
+  const device::LinearWays ways = products.WaysOf(args_);
+  for (int i = 0; i < device::kNumLinearWays && memory_.ok(); ++i) {
+    const auto way = static_cast<device::LinearWay>(i);
+    if (!ways.Has(way)) continue;
+    PrepareResults(products);
+    if (!memory_.ok()) break;
+    if (!products.RunBy(way, memory_.device().stream(), args_)) {
+      refused.emplace_back(NameOf(way));
+      continue;
+    }
+    y_->Read();
+    comparison.SetSubject(std::string(NameOf(way)));
+    Compare(way, comparison);
+  }
+  return refused;
+}
+
+void ModelProduct::Compare(device::LinearWay way, Comparison& comparison) const {
   const WeightFormat& format = case_.format;
   const bool is_bf16 = case_.y_type == ElementType::kBF16,
              is_free = case_.kind == NumberKind::kFree;
-  const bool is_expanded = format.type != ElementType::kBF16 && !format.e4m3_inputs && !is_nvf4;
+  const bool is_expanded = way == device::LinearWay::kExpanded && format.type != ElementType::kBF16;
+  const bool is_fast = device::HasFastSums(way) && !memory_.device().is_emulated();
   // Sums of integers, and products with powers of two, are exact.
   double relative = 0;
   if (is_free) {
@@ -140,6 +205,8 @@ void ModelProduct::Compare(bool is_nvf4, Comparison& comparison) const {
       const double scale =
           weights_.RowScale(0, n) * (x_.scales.empty() ? 1.0 : x_.scales[static_cast<size_t>(m)]);
       double error = size * std::abs(scale) * relative;
+      if (is_fast && (is_free || size > kMostFastExact))
+        error += size * std::abs(scale) * FastError(case_.k);
       double expected = sum * scale;
       // Results in BF16 are rounded before scales and the bias are applied, too.
       if (is_bf16 && (is_free || case_.has_bias))
@@ -155,13 +222,15 @@ void ModelProduct::Compare(bool is_nvf4, Comparison& comparison) const {
   y_->CompareGaps(comparison);
 }
 
-void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& options) {
+void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& options,
+                          size_t most_shapes) {
   auto products = DeviceLinear::Create(run.device().device(), run.device().kernels(), options);
   if (!products) return run.Fail("library", "", products.error());
   const std::string library = (*products)->library();
   if (library.empty())
     return run.Skip("library", "", "there is none here: own kernels multiply many rows as well");
-  CheckLibraryShapes(run, **products, kLibraryShapes);
+  const std::span<const LibraryShape> shapes = kLibraryShapes;
+  CheckLibraryShapes(run, **products, shapes.first(std::min(most_shapes, shapes.size())));
   if (run.with_large_shapes()) CheckLibraryShapes(run, **products, kLargeLibraryShapes);
   const int64_t refused = (*products)->counts().refused;
   if (refused != 0) {
@@ -173,7 +242,8 @@ void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& opti
 }
 
 void CheckLibrary(CheckRun& run) {
-  CheckLibraryProducts(run, {});
+  // With fast sums, whose error is measured beside that of the others.
+  CheckLibraryProducts(run, {.fast_accumulation = true});
 }
 
 }  // namespace sluice::checks

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/checks/check_run.h"
@@ -20,6 +21,11 @@ struct ModelProductCase {
   bool has_bias = false;
   // 0: the rows of W, and those of x, have scales of their own; else all have this one.
   float same_scale = 0;
+  // But the first rows of W this one.
+  int64_t first_rows = 0;
+  float first_scale = 1;
+  // The host is told the scales that are one number, as it is those of a checkpoint.
+  bool tells_scales = false;
 };
 
 // Operands on the device, and the exact results.
@@ -33,10 +39,14 @@ class ModelProduct {
   void Tune(device::DeviceLinear& products);
   // Runs the product and compares sampled results.
   void Run(device::DeviceLinear& products, Comparison& comparison);
+  // The same in each way that the product allows. Returns the names of those that the library
+  // refuses.
+  std::vector<std::string> RunInEveryWay(device::DeviceLinear& products, Comparison& comparison);
 
  private:
-  // `is_nvf4`: NVFP4 weights met NVFP4 inputs as they are.
-  void Compare(bool is_nvf4, Comparison& comparison) const;
+  void TellScales();
+  // `way`: how it was computed, which says how often it was rounded.
+  void Compare(device::LinearWay way, Comparison& comparison) const;
 
   CaseMemory& memory_;
   ModelProductCase case_;
@@ -48,7 +58,8 @@ class ModelProduct {
 };
 
 // Checks what DeviceLinear makes of such products with these options; skips where it would not use
-// a library.
-void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& options);
+// a library, and the ways that it refuses, by name. `most_shapes`: of the small ones.
+void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& options,
+                          size_t most_shapes = ~size_t{0});
 
 }  // namespace sluice::checks

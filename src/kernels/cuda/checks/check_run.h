@@ -68,7 +68,8 @@ class CheckRun {
 
   const DeviceUnderTest& device() const { return device_; }
   // Shapes of real models' layers come on top of small ones.
-  bool with_large_shapes() const { return !device_.is_emulated(); }
+  bool with_large_shapes() const { return !device_.is_emulated() && !small_shapes_alone_; }
+  void LeaveOutLargeShapes() { small_shapes_alone_ = true; }
   // Not only those that show that a kernel works at all.
   bool with_all_shapes() const { return !device_.is_emulated() || extent_ != CheckExtent::kSome; }
 
@@ -78,6 +79,7 @@ class CheckRun {
   json::Value ToJson() const;
 
  private:
+  bool small_shapes_alone_ = false;
   using CheckFunction = std::function<Status(CaseMemory&, Comparison&)>;
   template <typename Check>
   static CheckFunction WithStatus(const Check& check) {

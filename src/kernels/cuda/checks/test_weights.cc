@@ -228,7 +228,11 @@ double TestWeights::GroupScale(int64_t expert, int64_t row, int64_t group) const
 }
 
 void TestWeights::SetRowScales(float scale) {
-  std::fill(row_scales_.begin(), row_scales_.end(), scale);
+  SetRowScales(scale, std::ssize(row_scales_));
+}
+
+void TestWeights::SetRowScales(float scale, int64_t rows) {
+  std::fill_n(row_scales_.begin(), rows, scale);
 }
 
 void TestWeights::SetNan(int64_t row, int64_t k) {

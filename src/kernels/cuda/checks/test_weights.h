@@ -49,8 +49,9 @@ class TestWeights {
   int64_t group_scales_stride() const;
   int64_t row_scales_stride() const { return format_.has_row_scales ? n_ : 0; }
 
-  // Gives all rows of a format with row scales the same one.
+  // Gives all rows of a format with row scales the same one, or the first `rows` of them.
   void SetRowScales(float scale);
+  void SetRowScales(float scale, int64_t rows);
   // Makes a weight NaN, by its code or the scale of its group, whatever the format has.
   void SetNan(int64_t row, int64_t k);
 

@@ -54,9 +54,10 @@ ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFiel
   API_ASSIGN_OR_RETURN(Tokenizer::Pair pair, PairFromTexts(first, second, fields.common, model));
   PooledPrompt prompt{std::move(pair.ids)};
   const auto begin = std::ranges::find(pair.types, int8_t{1});
-  if (begin == pair.types.end()) return prompt;
-  if (model.engine->info().pooling->num_token_types < 2 ||
-      std::count(begin, pair.types.end(), 0) > 0) {
+  const int64_t num_types = model.engine->info().pooling->num_token_types;
+  // A model that has no types was trained without.
+  if (begin == pair.types.end() || num_types == 0) return prompt;
+  if (num_types < 2 || std::count(begin, pair.types.end(), 0) > 0) {
     return BadRequest(
         "this model's tokenizer tells two texts apart by token types that the model does not have: "
         "send them to /classify as one text, or use another reranker.");

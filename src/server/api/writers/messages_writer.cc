@@ -198,9 +198,8 @@ class MessagesWriter : public AnswerWriter {
     client_->StartStream(EventStreamHead());
     std::string message = R"(,"message":)" + Head() + R"(],"model":)";
     json::AppendString(message, options_.model_name());
-    message += fmt::format(
-        R"(,"stop_reason":null,"stop_sequence":null,"usage":{}}})",
-        Usage(static_cast<int64_t>(options_.prompts[0].tokens.size()), /*completion_tokens=*/0));
+    message += fmt::format(R"(,"stop_reason":null,"stop_sequence":null,"usage":{}}})",
+                           Usage(options_.prompts[0].num_tokens, /*completion_tokens=*/0));
     AppendEvent("message_start", message);
   }
 

@@ -28,8 +28,7 @@ OpenAiWriter::OpenAiWriter(Format format, AnswerOptions options,
     choices_[i].index = static_cast<int>(i);
     choices_[i].prompt = static_cast<int>(i) / options_.n;
   }
-  for (const auto& prompt : options_.prompts)
-    prompt_tokens_ += static_cast<int64_t>(prompt.tokens.size());
+  for (const auto& prompt : options_.prompts) prompt_tokens_ += prompt.num_tokens;
   head_ = R"({"id":)";
   json::AppendString(head_, options_.id);
   head_ += fmt::format(R"(,"object":"{}","created":{},"model":)", format_.object, options_.created);

@@ -30,7 +30,7 @@ class TrtllmCompletionWriter : public OpenAiWriter {
     AppendFinish(out, choice.finish);
     out += R"(}],"usage":)";
     if (options_.continuous_usage) {
-      AppendUsage(out, static_cast<int64_t>(PromptOf(choice).tokens.size()), choice.num_tokens);
+      AppendUsage(out, PromptOf(choice).num_tokens, choice.num_tokens);
       out.push_back('}');
     } else {
       out += "null";

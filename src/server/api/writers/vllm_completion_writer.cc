@@ -34,7 +34,7 @@ class VllmCompletionWriter : public VllmWriter {
     out += "}]";
     if (options_.continuous_usage) {
       out += R"(,"usage":)";
-      AppendUsage(out, static_cast<int64_t>(prompt.size()), choice.num_tokens);
+      AppendUsage(out, PromptOf(choice).num_tokens, choice.num_tokens);
       out.push_back('}');
     }
     if (choice.finish && !options_.include_usage) AppendFingerprint(out);

@@ -37,6 +37,7 @@ class WritersTest : public testing::Test {
     options_.created = 5;
     options_.prompts.resize(1);
     options_.prompts[0].tokens = {7, 8};
+    options_.prompts[0].num_tokens = 2;
     options_.return_token_ids = true;
     options_.include_usage = true;
   }

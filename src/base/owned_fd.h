@@ -1,0 +1,34 @@
+// A file descriptor that is closed at the end of its scope.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace sluice {
+
+// Ownership: closes the descriptor; move-only.
+class OwnedFd {
+ public:
+  OwnedFd() = default;
+  // -1, which failed calls of the system return: none.
+  explicit OwnedFd(int fd) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept {
+    OwnedFd(std::move(other)).Swap(*this);
+    return *this;
+  }
+  ~OwnedFd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  void Swap(OwnedFd& other) { std::swap(fd_, other.fd_); }
+
+  int fd_ = -1;
+};
+
+}  // namespace sluice

@@ -1,0 +1,398 @@
+// One chunk of attention by BF16 dot products (vdpbf16ps), where rounding to BF16 is allowed.
+//
+// Queries and the weights of the softmax are rounded to BF16. How keys and values are read is up to
+// the file that includes this, by a class Kv:
+//   kBytes: of an element in a panel;
+//   kVectors: vectors of 16 pairs of BF16 that one reading makes, 1 or 2;
+//   kTileRows: rows of a tile, whose sums and what Kv needs fit in the registers;
+//   Read(panel, pair, vectors): the pairs from `pair` on of a panel, [kVectors] vectors or one;
+//   Read(panel, pair, lanes, vectors): one vector, those of a mask.
+//
+// Per row: a score is one chain of dot-product steps over pairs of elements, the sum of the rounded
+// weights is taken in lanes of pairs of positions, an output element is one chain of steps over the
+// pairs of positions (2 i, 2 i + 1) that the row sees, in which a position that it does not see
+// counts as zero. None of it depends on the other rows of the tile.
+#pragma once
+
+#include "kernels/attention.h"
+#include "kernels/cpu/avx512/simd.h"
+#include "kernels/cpu/avx512_bf16/kernels.h"
+#include "kernels/cpu/soft_cap_inl.h"
+#include "kernels/cpu/tiles_inl.h"
+
+namespace sluice::kernels::avx512_bf16 {
+namespace {
+
+constexpr int kTileVectors = 4;  // sums of a row of a tile
+constexpr int kPositions = kAttentionPanelPositions;
+// Panels are fetched into the second cache this many before they are read, which hides the memory's
+// latency: the keys', then the values', then those of the chunk that follows.
+constexpr int kPanelsAhead = kAttentionPanelsAhead;
+constexpr uint32_t kFirst = 0xFFFF, kSecond = 0xFFFF0000;  // positions of a pair
+
+inline __m512bh Broadcast(const uint16_t* pair) {
+  int bits;
+  __builtin_memcpy(&bits, pair, 4);
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
+}
+
+// Adds the products of all pairs and one pair in memory.
+inline __m512 DotOfAll(__m512 sums, __m512bh pairs, const uint16_t* pair) {
+  typedef int32_t __attribute__((may_alias, aligned(2))) Pair;
+  asm("vdpbf16ps %2%{1to16%}, %1, %0"
+      : "+v"(sums)
+      : "v"(pairs), "m"(*reinterpret_cast<const Pair*>(pair)));
+  return sums;
+}
+
+inline __m256i RoundedBits(Floats values) {
+  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values));
+}
+
+inline void Fetch(const uint8_t* line) {
+  _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+}
+
+// What a call reads, in that order. `order`: panels [first, end) of keys, those of values, and
+// what follows.
+struct Panels {
+  const uint8_t* order[2 * kAttentionPanels + kPanelsAhead];
+  int first, end;
+
+  int count() const { return end - first; }
+  const uint8_t* const* keys(int panel) const { return order + (panel - first); }
+  const uint8_t* const* values(int panel) const { return order + count() + (panel - first); }
+};
+
+// Scores of a tile of rows at the positions of kPanels panels. Every tile has its scores at the
+// beginning of the scratch, so that they stay in the nearest cache.
+template <typename Kv, bool kFetch, int kRows, int kPanels>
+inline void ScorePanels(const AttentionChunkArgs& args, const uint16_t* q,
+                        const uint8_t* const* panels, int panel) {
+  __m512 acc[kRows][kPanels];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p) acc[r][p] = _mm512_setzero_ps();
+  }
+  const uint8_t* now[kPanels];
+  const uint8_t* ahead[kPanels];
+  for (int p = 0; p < kPanels; ++p) {
+    now[p] = panels[p];
+    ahead[p] = panels[p + kPanelsAhead];
+  }
+  const Kv kv;
+  // Panels that are read before their products, so that these have a query in common.
+  constexpr int kAtOnce = Kv::kVectors == 1 ? kPanels : 1;
+  for (int pair = 0; pair < args.head_dim / 2; pair += Kv::kVectors) {
+    const int64_t offset = int64_t{pair} * kPositions;
+#pragma GCC unroll 8
+    for (int first = 0; first < kPanels; first += kAtOnce) {
+      __m512bh keys[kAtOnce][Kv::kVectors];
+#pragma GCC unroll 8
+      for (int p = 0; p < kAtOnce; ++p) {
+        kv.Read(now[first + p], offset, keys[p]);
+        if constexpr (kFetch) Fetch(ahead[first + p] + offset * 2 * Kv::kBytes);
+      }
+#pragma GCC unroll 8
+      for (int v = 0; v < Kv::kVectors; ++v) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const uint16_t* query = q + r * kMaxHeadDim + 2 * (pair + v);
+          if constexpr (kAtOnce == 1) {
+            acc[r][first] = DotOfAll(acc[r][first], keys[0][v], query);
+          } else {
+            const __m512bh all = Broadcast(query);
+#pragma GCC unroll 8
+            for (int p = 0; p < kAtOnce; ++p)
+              acc[r][first + p] = _mm512_dpbf16_ps(acc[r][first + p], all, keys[p][v]);
+          }
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p)
+      Store(args.scores + r * kAttentionChunk + (panel + p) * kPositions, acc[r][p]);
+  }
+}
+
+// 2^x for x <= 0, to 5e-5 of it, which is far below what rounding to BF16 takes away; exactly 1 for
+// 0, 0 for x below -150, NaN for NaN.
+inline Floats PowerOfTwo(Floats x) {
+  // The order of the operands lets a NaN through.
+  const Floats power = Max(Set(-200.0f), x);
+  const Floats whole = RoundToWhole(power);
+  const Floats r = Sub(power, whole);
+  Floats p = Set(9.6181291e-3f);  // Taylor's polynomial: ln(2)^k / k!
+  p = MulAdd(p, r, Set(5.5504109e-2f));
+  p = MulAdd(p, r, Set(2.4022651e-1f));
+  p = MulAdd(p, r, Set(6.9314718e-1f));
+  p = MulAdd(p, r, Set(1.0f));
+  return ScaleByPowerOfTwo(p, whole);
+}
+
+// `r`: the row's place in its tile.
+inline uint16_t* WeightsOf(const AttentionChunkArgs& args, int r) {
+  return reinterpret_cast<uint16_t*>(args.scores + r * kAttentionChunk);
+}
+
+// Turns a row's scores into weights, which take the place of the first half of the scores.
+inline void Softmax(const AttentionChunkArgs& args, int row, int r) {
+  const int start = args.starts[row];
+  const int limit = args.limits[row];
+  constexpr int kStep = 2 * kLanes;
+  const int first = start / kStep * kStep;
+  const int end = (limit + kStep - 1) / kStep * kStep;
+  float* scores = args.scores + r * kAttentionChunk;
+  if (args.soft_cap > 0) CapScores(scores, start / kLanes * kLanes, limit, args.soft_cap);
+  // What the row does not see has a weight of zero.
+  const Floats lowest = Set(-__builtin_inff());
+  const auto hide = [&](int i) __attribute__((always_inline)) {
+    const Mask seen = AndNot(FirstLanes(start - i), FirstLanes(limit - i));
+    Store(scores + i, Select(seen, Load(scores + i), lowest));
+  };
+  if (start > first) {
+    hide(first);
+    hide(first + kLanes);
+  }
+  if (limit < end) {
+    hide(end - kStep);
+    hide(end - kLanes);
+  }
+  Floats largest = lowest, largest_of_others = lowest;
+  for (int i = first; i < end; i += kStep) {
+    largest = Max(Load(scores + i), largest);
+    largest_of_others = Max(Load(scores + i + kLanes), largest_of_others);
+  }
+  args.largest[row] = MaxLane(Max(largest, largest_of_others));
+  const Floats log2_e = Set(1.44269504088896341f);
+  const Floats offset = Mul(Set(args.largest[row]), log2_e);
+  uint16_t* weights = WeightsOf(args, r);
+  const auto ones = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3F80));
+  Floats sum = Zero();
+  for (int i = first; i < end; i += kStep) {
+    const Floats low = PowerOfTwo(_mm512_fmsub_ps(Load(scores + i), log2_e, offset));
+    const Floats high = PowerOfTwo(_mm512_fmsub_ps(Load(scores + i + kLanes), log2_e, offset));
+    const __m512bh rounded = _mm512_cvtne2ps_pbh(high, low);
+    _mm512_storeu_si512(weights + i, reinterpret_cast<__m512i>(rounded));
+    sum = _mm512_dpbf16_ps(sum, rounded, ones);
+  }
+  args.sum[row] = SumLanes(sum);
+}
+
+// Elements of every vector: all, or the lanes of a mask.
+struct AllLanes {};
+inline Floats LoadLanes(const float* p, AllLanes) {
+  return Load(p);
+}
+inline Floats LoadLanes(const float* p, Mask lanes) {
+  return Load(p, lanes);
+}
+inline void StoreLanes(float* p, Floats v, AllLanes) {
+  Store(p, v);
+}
+inline void StoreLanes(float* p, Floats v, Mask lanes) {
+  Store(p, v, lanes);
+}
+template <typename Kv, int kVectors>
+inline void ReadLanes(const Kv& kv, const uint8_t* panel, int64_t pair, AllLanes,
+                      __m512bh (&vectors)[kVectors]) {
+  kv.Read(panel, pair, vectors);
+}
+template <typename Kv>
+inline void ReadLanes(const Kv& kv, const uint8_t* panel, int64_t pair, Mask lanes,
+                      __m512bh (&vectors)[1]) {
+  kv.Read(panel, pair, lanes, vectors);
+}
+
+// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d, or
+// begins there with zero where `fresh`. `tile`: the first row of the tile.
+template <typename Kv, bool kFetch, int kRows, int kVectors, typename Lanes>
+inline void AddValues(const AttentionChunkArgs& args, const Panels& panels, int tile, int row,
+                      int begin, int end, bool fresh, int d, Lanes lanes) {
+  const uint16_t* weights = WeightsOf(args, row - tile);
+  float* out = args.out + int64_t{row} * args.head_dim + d;
+  __m512 acc[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      acc[r][v] = fresh ? Zero() : LoadLanes(out + int64_t{r} * args.head_dim + v * kLanes, lanes);
+    }
+  }
+  const Kv kv;
+  constexpr int kRead = kVectors < Kv::kVectors ? 1 : Kv::kVectors;  // vectors read together
+  constexpr int kAtOnce = Kv::kVectors == 1 ? kVectors : kRead;      // before their products
+  // Positions 2 pair and 2 pair + 1 of the chunk, of whose values `halves` are taken.
+  const auto add = [&](const uint8_t* panel, const uint8_t* ahead, int pair, const auto& halves)
+      __attribute__((always_inline)) {
+    const int64_t offset = int64_t{pair % (kPositions / 2)} * args.head_dim + d;
+#pragma GCC unroll 8
+    for (int first = 0; first < kVectors; first += kAtOnce) {
+      __m512bh values[kAtOnce];
+#pragma GCC unroll 8
+      for (int v = 0; v < kAtOnce; v += kRead) {
+        const int64_t at = offset + (first + v) * kLanes;
+        __m512bh read[kRead];
+        ReadLanes(kv, panel, at, lanes, read);
+#pragma GCC unroll 8
+        for (int i = 0; i < kRead; ++i) values[v + i] = halves(read[i]);
+        if constexpr (kFetch) Fetch(ahead + at * 2 * Kv::kBytes);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const uint16_t* weight = weights + r * 2 * kAttentionChunk + 2 * pair;
+        if constexpr (Kv::kVectors == 2) {
+#pragma GCC unroll 8
+          for (int v = 0; v < kAtOnce; ++v)
+            acc[r][first + v] = DotOfAll(acc[r][first + v], values[v], weight);
+        } else {
+          const __m512bh all = Broadcast(weight);
+#pragma GCC unroll 8
+          for (int v = 0; v < kAtOnce; ++v)
+            acc[r][first + v] = _mm512_dpbf16_ps(acc[r][first + v], all, values[v]);
+        }
+      }
+    }
+  };
+  const auto add_part = [&](int position, uint32_t half) __attribute__((always_inline)) {
+    const uint8_t* const* panel = panels.values(position / kPositions);
+    add(*panel, *panel, position / 2, [&](__m512bh pairs) {
+      return reinterpret_cast<__m512bh>(_mm512_and_si512(
+          reinterpret_cast<__m512i>(pairs), _mm512_set1_epi32(static_cast<int>(half))));
+    });
+  };
+  int position = begin;
+  if (position % 2 != 0 && position < end) add_part(position++, kSecond);
+  while (position + 1 < end) {
+    const uint8_t* const* panel = panels.values(position / kPositions);
+    const int next = position / kPositions * kPositions + kPositions;
+    const int pairs_end = (next < end ? next : end) / 2;
+    for (int pair = position / 2; pair < pairs_end; ++pair)
+      add(panel[0], panel[kPanelsAhead], pair, [](__m512bh pairs) { return pairs; });
+    position = 2 * pairs_end;
+  }
+  if (position < end) add_part(position, kFirst);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v)
+      StoreLanes(out + int64_t{r} * args.head_dim + v * kLanes, acc[r][v], lanes);
+  }
+}
+
+template <typename Kv, bool kFetch, int kRows>
+inline void AddAllValues(const AttentionChunkArgs& args, const Panels& panels, int tile, int row,
+                         int begin, int end, bool fresh) {
+  constexpr int kWide = kTileVectors * kLanes;
+  int d = 0;
+  for (; d + kWide <= args.head_dim; d += kWide) {
+    AddValues<Kv, kFetch, kRows, kTileVectors>(args, panels, tile, row, begin, end, fresh, d,
+                                               AllLanes());
+  }
+  for (; d < args.head_dim; d += kLanes) {
+    AddValues<Kv, kFetch, kRows, 1>(args, panels, tile, row, begin, end, fresh, d,
+                                    FirstLanes(args.head_dim - d));
+  }
+}
+
+// Rows [row, row + kRows), which all see something.
+template <typename Kv, bool kFetch, int kRows>
+void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row) {
+  alignas(64) uint16_t q[kRows * kMaxHeadDim];
+  for (int r = 0; r < kRows; ++r) {
+    for (int d = 0; d < args.head_dim; d += kLanes) {
+      const Floats values =
+          Load(args.q + int64_t{row + r} * args.head_dim + d, FirstLanes(args.head_dim - d));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(q + r * kMaxHeadDim + d), RoundedBits(values));
+    }
+  }
+  // Rows see [start, limit), neither of which falls from a row to the next.
+  const int last = row + kRows - 1;
+  const int panel_end = (args.limits[last] + kPositions - 1) / kPositions;
+  int panel = args.starts[row] / kPositions;
+  for (; panel + kTileVectors <= panel_end; panel += kTileVectors)
+    ScorePanels<Kv, kFetch, kRows, kTileVectors>(args, q, panels.keys(panel), panel);
+  for (; panel < panel_end; ++panel)
+    ScorePanels<Kv, kFetch, kRows, 1>(args, q, panels.keys(panel), panel);
+  for (int r = row; r <= last; ++r) Softmax(args, r, r - row);
+
+  // Pairs of positions that all rows see together, the rest for each row alone: a weight of zero
+  // would not keep a NaN out.
+  const int common_begin = (args.starts[last] + 1) / 2 * 2;
+  const int common_end = args.limits[row] / 2 * 2;
+  if (kRows == 1 || common_begin >= common_end) {
+    for (int r = row; r <= last; ++r)
+      AddAllValues<Kv, kFetch, 1>(args, panels, row, r, args.starts[r], args.limits[r], true);
+    return;
+  }
+  const bool apart = args.starts[row] < common_begin;
+  if (apart) {
+    for (int r = row; r <= last; ++r)
+      AddAllValues<Kv, false, 1>(args, panels, row, r, args.starts[r], common_begin, true);
+  }
+  AddAllValues<Kv, kFetch, kRows>(args, panels, row, row, common_begin, common_end, !apart);
+  for (int r = row; r <= last; ++r) {
+    if (common_end < args.limits[r])
+      AddAllValues<Kv, false, 1>(args, panels, row, r, common_end, args.limits[r], false);
+  }
+}
+
+template <typename Kv, bool kFetch>
+inline void AttendTile(const AttentionChunkArgs& args, const Panels& panels, int row, int rows) {
+  constexpr int kRows = Kv::kTileRows;
+  const int tiles = (rows + kRows - 1) / kRows;
+  for (int i = 0; i < tiles; ++i) {
+    const int begin = rows * i / tiles;
+    const int count = rows * (i + 1) / tiles - begin;
+    RunTile<kRows, 1>(row + begin, count, 0, [&]<int kTile, int>(int64_t first, int64_t) {
+      if (kFetch && i == 0)
+        AttendRows<Kv, true, kTile>(args, panels, static_cast<int>(first));
+      else
+        AttendRows<Kv, false, kTile>(args, panels, static_cast<int>(first));
+    });
+  }
+}
+
+template <typename Kv>
+void AttendChunk(const AttentionChunkArgs& args) {
+  Panels panels;
+  panels.first = kAttentionPanels;
+  panels.end = 0;
+  for (int row = 0; row < args.rows; ++row) {
+    if (args.limits[row] == 0) continue;
+    const int first = args.starts[row] / kPositions;
+    const int end = (args.limits[row] + kPositions - 1) / kPositions;
+    if (first < panels.first) panels.first = first;
+    if (end > panels.end) panels.end = end;
+  }
+  int count = 0;
+  for (int i = panels.first; i < panels.end; ++i)
+    panels.order[count++] = static_cast<const uint8_t*>(args.k_panels[i]);
+  for (int i = panels.first; i < panels.end; ++i)
+    panels.order[count++] = static_cast<const uint8_t*>(args.v_panels[i]);
+  for (int i = 0; i < kPanelsAhead; ++i)
+    panels.order[count++] = static_cast<const uint8_t*>(args.next_k_panels[i]);
+
+  bool fetched = false;
+  for (int row = 0; row < args.rows;) {
+    if (args.limits[row] == 0) {
+      ++row;
+      continue;
+    }
+    int rows = 1;
+    while (row + rows < args.rows && args.limits[row + rows] > 0) ++rows;
+    if (fetched)
+      AttendTile<Kv, false>(args, panels, row, rows);
+    else
+      AttendTile<Kv, true>(args, panels, row, rows);
+    fetched = true;
+    row += rows;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::kernels::avx512_bf16

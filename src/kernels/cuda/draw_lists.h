@@ -1,0 +1,51 @@
+// The lists of DrawExtras, applied to a row of logits in place: each number of a list is exchanged
+// for the logit that was there, so that the row can be had back.
+#pragma once
+
+#include "kernels/cuda/device_code.h"
+#include "kernels/draw_settings.h"
+#include "kernels/draw_weights.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+
+// Block. change(logit, word) for each entry of a list, whose word is then the logit before.
+template <typename Change>
+__device__ __forceinline__ void ExchangeLogits(uint32_t* list, int32_t count, float* logits,
+                                               const Change& change) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count;
+       i += static_cast<int32_t>(blockDim.x)) {
+    float& logit = logits[list[2 * i]];
+    const float before = logit;
+    logit = change(before, list[2 * i + 1]);
+    list[2 * i + 1] = BitsOf(before);
+  }
+  __syncthreads();
+}
+
+// Block. Every operation is rounded apart, as the sampler's.
+__device__ __forceinline__ void ApplyLists(const kernels::DrawExtras& extras, uint32_t* words,
+                                           float* logits) {
+  ExchangeLogits(words + extras.biases, extras.num_biases, logits, [](float logit, uint32_t bias) {
+    constexpr uint32_t kMinusInfinity = 0xFF800000u;
+    if (bias != kMinusInfinity) return logit + FloatFromBits(bias);
+    return logit != logit ? logit : FloatFromBits(kMinusInfinity);  // NaN is to be seen
+  });
+  ExchangeLogits(words + extras.counts, extras.num_counts, logits,
+                 [&](float logit, uint32_t count) {
+                   logit = logit > 0 ? logit / extras.repetition
+                                     : kernels::RoundedProduct(logit, extras.repetition);
+                   if (count == 0) return logit;
+                   logit -= kernels::RoundedProduct(extras.frequency, static_cast<float>(count));
+                   return logit - extras.presence;
+                 });
+}
+
+// Block. The row is as before ApplyLists.
+__device__ __forceinline__ void RestoreLists(const kernels::DrawExtras& extras, uint32_t* words,
+                                             float* logits) {
+  const auto back = [](float, uint32_t before) { return FloatFromBits(before); };
+  ExchangeLogits(words + extras.counts, extras.num_counts, logits, back);
+  ExchangeLogits(words + extras.biases, extras.num_biases, logits, back);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,30 @@
+// Bytes that the emulated device itself moves: what the checker of races does not see.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+#include "kernels/cuda/emulated_races.h"
+
+namespace sluice::emulator {
+
+inline void CopyBytes(void* to, const void* from, size_t bytes) {
+  if (!races::kCanFind) {
+    if (bytes > 0) memcpy(to, from, bytes);
+    return;
+  }
+  auto* target = static_cast<volatile unsigned char*>(to);
+  const auto* source = static_cast<const unsigned char*>(from);
+  for (size_t i = 0; i < bytes; ++i) target[i] = source[i];
+}
+
+inline void FillBytes(void* to, unsigned char byte, size_t bytes) {
+  if (!races::kCanFind) {
+    memset(to, byte, bytes);
+    return;
+  }
+  auto* target = static_cast<volatile unsigned char*>(to);
+  for (size_t i = 0; i < bytes; ++i) target[i] = byte;
+}
+
+}  // namespace sluice::emulator

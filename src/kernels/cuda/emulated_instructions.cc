@@ -1,0 +1,188 @@
+// The instructions of emulator.h: what they compute.
+#include "kernels/cuda/emulator.h"
+
+namespace sluice::emulator {
+namespace {
+
+float E4m3(uint8_t code) {
+  const float magnitude = (code & 0x7F) == 0x7F
+                              ? NAN
+                              : FloatFromBits(static_cast<uint32_t>(code & 0x7F) << 20) * 0x1p120f;
+  return code & 0x80 ? -magnitude : magnitude;
+}
+
+// NaN as the instruction makes it.
+uint16_t ToF16(float value) {
+  const uint32_t bits = BitsOf(value);
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  constexpr uint32_t kNan = 0x7F800000u, kTooLarge = 0x477FF000u, kLeastNormal = 0x38800000u;
+  uint32_t code;
+  if (magnitude > kNan)
+    return 0x7FFF;
+  else if (magnitude >= kTooLarge)
+    code = 0x7C00;
+  else if (magnitude < kLeastNormal)
+    code = BitsOf(FloatFromBits(magnitude) + 0.5f) - BitsOf(0.5f);
+  else
+    code = ((magnitude + 0xFFFu + (magnitude >> 13 & 1u)) >> 13) - (112u << 10);
+  return static_cast<uint16_t>(code | sign);
+}
+
+float F16(const unsigned char* bytes) {
+  uint16_t bits;
+  memcpy(&bits, bytes, 2);
+  const uint32_t magnitude = bits & 0x7FFFu;
+  // The exponent's bias rises from 15 to 127.
+  const float value = magnitude > 0x7C00u    ? NAN
+                      : magnitude == 0x7C00u ? INFINITY
+                                             : FloatFromBits(magnitude << 13) * 0x1p112f;
+  return bits & 0x8000u ? -value : value;
+}
+
+float Bf16(const unsigned char* bytes) {
+  uint16_t bits;
+  memcpy(&bits, bytes, 2);
+  return FloatFromBits(static_cast<uint32_t>(bits) << 16);
+}
+
+struct MmaInput {
+  float d[4];
+  uint32_t a[4];
+  uint32_t b[2];
+};
+
+// d += a b of a warp, for fragments of 4-byte registers that hold kPerRegister numbers each: a is
+// [16, 8 * kPerRegister], b [8 * kPerRegister, 8]. Hardware's order of sums is its own; here it is,
+// of E4M3, the order in which two products of F16 take the same numbers.
+template <int kPerRegister, float (*kNumber)(const unsigned char*)>
+void CombineMma(const unsigned char* inputs, unsigned char* outputs) {
+  constexpr int kDepth = 8 * kPerRegister;
+  float a[16][kDepth], b[kDepth][8], d[16][8];
+  for (int lane = 0; lane < 32; ++lane) {
+    MmaInput input;
+    memcpy(&input, inputs + lane * sizeof(input), sizeof(input));
+    const int g = lane / 4, t = lane % 4;
+    for (int r = 0; r < 4; ++r) {
+      for (int i = 0; i < kPerRegister; ++i) {
+        const auto* bytes =
+            reinterpret_cast<const unsigned char*>(&input.a[r]) + i * 4 / kPerRegister;
+        a[g + r % 2 * 8][kPerRegister * t + i + r / 2 * kDepth / 2] = kNumber(bytes);
+      }
+      d[g + r / 2 * 8][2 * t + r % 2] = input.d[r];
+    }
+    for (int r = 0; r < 2; ++r) {
+      for (int i = 0; i < kPerRegister; ++i) {
+        const auto* bytes =
+            reinterpret_cast<const unsigned char*>(&input.b[r]) + i * 4 / kPerRegister;
+        b[kPerRegister * t + i + r * kDepth / 2][g] = kNumber(bytes);
+      }
+    }
+  }
+  for (int m = 0; m < 16; ++m) {
+    for (int place = 0; place < kDepth; ++place) {
+      constexpr int kPairs = kPerRegister / 2;
+      const int within = place % 16;
+      const int k =
+          kPairs == 1 ? place : place / 16 * 16 + within % 8 / 2 * 4 + within / 8 * 2 + within % 2;
+      for (int n = 0; n < 8; ++n) d[m][n] += a[m][k] * b[k][n];
+    }
+  }
+  for (int lane = 0; lane < 32; ++lane) {
+    float result[4];
+    for (int r = 0; r < 4; ++r) result[r] = d[lane / 4 + r / 2 * 8][2 * (lane % 4) + r % 2];
+    memcpy(outputs + lane * sizeof(result), result, sizeof(result));
+  }
+}
+
+// NaN without a sign, as F16 has it.
+float E4m3Of(const unsigned char* byte) {
+  return (*byte & 0x7F) == 0x7F ? NAN : E4m3(*byte);
+}
+
+template <bool kTransposed>
+void CombineLoadMatrix(const unsigned char* inputs, unsigned char* outputs) {
+  const unsigned char* rows[32];
+  memcpy(rows, inputs, sizeof(rows));
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int m = 0; m < 4; ++m) {
+      for (int i = 0; i < 2; ++i) {
+        const int row = kTransposed ? 2 * (lane % 4) + i : lane / 4;
+        const int col = kTransposed ? lane / 4 : 2 * (lane % 4) + i;
+        memcpy(outputs + lane * 16 + m * 4 + i * 2, rows[m * 8 + row] + col * 2, 2);
+      }
+    }
+  }
+}
+
+void Mma(const char* what, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+         Combine combine) {
+  MmaInput input;
+  memcpy(input.d, d, sizeof(d));
+  memcpy(input.a, a, sizeof(a));
+  memcpy(input.b, b, sizeof(b));
+  WarpCollective(what, &input, sizeof(input), d, sizeof(d), combine);
+}
+
+}  // namespace
+
+void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
+  CheckMatrixRow(shared_row);
+  WarpCollective("LoadMatrix4", &shared_row, sizeof(shared_row), registers, sizeof(registers),
+                 CombineLoadMatrix<false>);
+}
+
+void LoadMatrix4Transposed(uint32_t (&registers)[4], const void* shared_row) {
+  CheckMatrixRow(shared_row);
+  WarpCollective("LoadMatrix4Transposed", &shared_row, sizeof(shared_row), registers,
+                 sizeof(registers), CombineLoadMatrix<true>);
+}
+
+void MmaBf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  Mma("MmaBf16", d, a, b, CombineMma<2, Bf16>);
+}
+
+void MmaF16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  Mma("MmaF16", d, a, b, CombineMma<2, F16>);
+}
+
+uint32_t PackF16(float low, float high) {
+  return ToF16(low) | static_cast<uint32_t>(ToF16(high)) << 16;
+}
+
+uint32_t MultiplyF16x2(uint32_t a, uint32_t b) {
+  uint32_t result = 0;
+  for (int shift = 0; shift < 32; shift += 16) {
+    const auto number = [shift](uint32_t pair) {
+      const auto bits = static_cast<uint16_t>(pair >> shift);
+      return F16(reinterpret_cast<const unsigned char*>(&bits));
+    };
+    // Exact in F32: rounded once.
+    result |= static_cast<uint32_t>(ToF16(number(a) * number(b))) << shift;
+  }
+  return result;
+}
+
+uint32_t F16x2ToBf16x2(uint32_t pair) {
+  uint32_t result = 0;
+  for (int shift = 0; shift < 32; shift += 16) {
+    const auto half = static_cast<uint16_t>(pair >> shift);
+    const float value = F16(reinterpret_cast<const unsigned char*>(&half));
+    const uint32_t bits = BitsOf(value);
+    const uint32_t rounded = value != value ? 0x7FFFu : (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+    result |= rounded << shift;
+  }
+  return result;
+}
+
+void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
+  const auto number = [codes](int i) { return E4m3(static_cast<uint8_t>(codes >> 8 * i)); };
+  low = PackF16(number(0), number(1));
+  high = PackF16(number(2), number(3));
+}
+
+void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  Mma("MmaE4m3", d, a, b, CombineMma<4, E4m3Of>);
+}
+
+}  // namespace sluice::emulator

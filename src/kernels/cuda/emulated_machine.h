@@ -1,0 +1,152 @@
+// The scheduler of emulated kernels: which thread of which block runs next, and what it waits for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <boost/context/fiber.hpp>
+#include <boost/context/pooled_fixedsize_stack.hpp>
+
+#include "kernels/cuda/emulated_global.h"
+#include "kernels/cuda/emulator.h"
+
+namespace sluice::emulator {
+
+// Thread safety: one host thread. Kernels' threads are its fibers, and call the methods of the
+// second group.
+class Machine {
+ public:
+  ~Machine();
+
+  void Run(const char* name, const Grid& grid, const std::function<void()>& body);
+
+  void BlockBarrier();
+  void WarpBarrier();
+  unsigned char* SharedMemory();
+  void Collective(const char* what, const void* input, int input_bytes, void* output,
+                  int output_bytes, Combine combine);
+  void AsyncCopy16(void* shared, const void* global, bool is_valid);
+  void AsyncCommit();
+  void AsyncWait(int pending);
+  void Fence();
+  void BeginAtomic(const void* address, size_t bytes);
+  void EndAtomic(const void* address, size_t bytes);
+  void ReadPastCache(const void* address, size_t bytes);
+  void NoteRead(const void* address, int bytes);
+  [[noreturn]] void Die(const char* what) const;
+
+  Position& position() { return position_; }
+  void set_order(Order order, uint64_t seed);
+  void set_finds_races(bool finds) { finds_races_ = finds; }
+  void Watch(void* memory, size_t bytes) { global_.Watch(memory, bytes); }
+
+ private:
+  static constexpr unsigned kLanes = 32;
+  static constexpr int kMostBytes = 64;  // that a lane gives to a collective
+
+  struct Copy {
+    void* shared;
+    const void* global;
+    bool is_valid;
+    bool has_landed;
+    uint64_t group;
+  };
+  // The copies of one group of a thread, as one who races with others.
+  struct CopyFiber {
+    void* fiber;
+    uint64_t group;
+    char issued, landed;  // places of order
+  };
+  struct Thread {
+    boost::context::fiber fiber;  // where it goes on
+    unsigned block = 0;           // the place of its block among those that run
+    unsigned index = 0;
+    bool is_done = true;
+    std::vector<Copy> copies;  // under way, the oldest first
+    uint64_t next_group = 0;   // which the next commit ends
+    // Of race detection.
+    void* race_fiber = nullptr;
+    std::vector<std::unique_ptr<CopyFiber>> copy_fibers;
+    bool has_fenced = false, has_looked = false;
+    char fenced = 0, looked = 0;  // places of order
+  };
+  struct Warp {
+    const char* what = nullptr;
+    unsigned num_lanes = 0;  // alive
+    unsigned num_arrived = 0;
+    uint32_t ready = 0;  // lanes that can run
+    // Of the collective under way and the one before, whose results slow lanes have yet to read.
+    uint64_t generation = 0;
+    char order = 0;  // a place of order
+    alignas(16) unsigned char inputs[2][kLanes * kMostBytes];
+    alignas(16) unsigned char outputs[2][kLanes * kMostBytes];
+  };
+  // A place for a block that runs.
+  struct Block {
+    Index3 index;
+    unsigned num_alive = 0, num_at_barrier = 0;
+    uint64_t barrier = 0;
+    uint32_t ready = 0;  // warps with lanes that can run
+    std::vector<std::unique_ptr<Thread>> threads;
+    std::vector<Warp> warps;
+    unsigned char* shared = nullptr;
+    uint64_t run = 0;  // blocks that ran in this place
+    // Places of order: the barrier; all that was done by this block, and by those before it; what
+    // fences covered and what atomics showed, up to the last barrier.
+    char arrived = 0, through[2] = {}, fenced = 0, looked = 0;
+  };
+
+  void CheckGrid(const Grid& grid) const;
+  void AllocateShared(Block& block, unsigned bytes);
+  void CheckGuards(const Block& block) const;
+  void Begin(Block& block, Index3 index);
+  Index3 BlockAt(uint64_t number) const;
+  unsigned BlocksAtATime(uint64_t blocks) const;
+  bool PickThread();
+  void Resume(Thread& thread);
+  void Body(Thread& thread);
+  void EndFibers();
+  void Yield();
+  void MayYield();
+  void MakeReady(Thread& thread);
+  void Leave(const Thread& thread);
+  void PassBarrier(Block& block);
+  void* CreateCarrier();
+  void OrderAcrossBarrier(Block& block);
+  void Land(Thread& thread, Copy& copy);
+  void LandSome();
+  CopyFiber& FiberOf(Thread& thread, uint64_t group);
+  unsigned PickBit(uint32_t mask);
+  bool Chance(unsigned one_in) { return random_() % one_in == 0; }
+  bool is_seeded() const { return order_ == Order::kSeeded; }
+  Block& OwnBlock() { return blocks_[self_->block]; }
+  Warp& OwnWarp() { return OwnBlock().warps[self_->index / kLanes]; }
+
+  const char* name_ = "";
+  const std::function<void()>* body_ = nullptr;
+  Grid grid_ = {};
+  Order order_ = Order::kForward;
+  bool finds_races_ = false;
+  bool ends_ = false;  // the machine goes: so do its fibers
+  std::minstd_rand random_;
+  Position position_;
+  std::vector<Block> blocks_;  // places
+  unsigned used_blocks_ = 0;   // of them, in this launch
+  std::vector<std::unique_ptr<unsigned char[]>> memory_;
+  std::vector<uint32_t> block_order_;
+  Thread* self_ = nullptr;
+  unsigned favoured_block_ = 0, favoured_warp_ = 0;
+  WeakGlobalMemory global_;
+  void* host_fiber_ = nullptr;
+  void* unordered_fiber_ = nullptr;  // comes before everything
+  char begun_ = 0;                   // a place of order
+  boost::context::fiber scheduler_;
+  boost::context::pooled_fixedsize_stack stacks_{size_t{64} << 10};
+};
+
+}  // namespace sluice::emulator

@@ -1,0 +1,71 @@
+// Data races of emulated kernels, found by ThreadSanitizer: each CUDA thread is one of its fibers,
+// and so is each group of asynchronous copies of a thread. These wrappers do nothing where the
+// program is built without it.
+//
+// What orders accesses of two threads is what CUDA says orders them, and nothing else: barriers of
+// a block, __syncwarp(), the end of an asynchronous copy for the thread that waited for it, the
+// chain of fence, atomic and fence between blocks, and the beginning and end of a launch. Shuffles,
+// votes and products of tensor cores exchange registers; they order no memory.
+#pragma once
+
+#ifdef SLUICE_EMULATED_RACES
+extern "C" {
+void* __tsan_get_current_fiber();
+void* __tsan_create_fiber(unsigned flags);
+void __tsan_destroy_fiber(void* fiber);
+void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+void __tsan_acquire(void* address);
+void __tsan_release(void* address);
+void __tsan_read_range(void* address, long bytes);
+void __tsan_write_range(void* address, long bytes);
+}
+#endif
+
+namespace sluice::emulator::races {
+
+#ifdef SLUICE_EMULATED_RACES
+constexpr bool kCanFind = true;
+inline void* CurrentFiber() {
+  return __tsan_get_current_fiber();
+}
+inline void* CreateFiber() {
+  return __tsan_create_fiber(0);
+}
+inline void DestroyFiber(void* fiber) {
+  __tsan_destroy_fiber(fiber);
+}
+// What follows counts as done by `fiber`; that alone orders nothing.
+inline void SwitchTo(void* fiber) {
+  constexpr unsigned kOrdersNothing = 1;
+  __tsan_switch_to_fiber(fiber, kOrdersNothing);
+}
+// What was released at the address before comes before what the fiber does from now on.
+inline void Acquire(const void* address) {
+  __tsan_acquire(const_cast<void*>(address));
+}
+inline void Release(const void* address) {
+  __tsan_release(const_cast<void*>(address));
+}
+inline void Read(const void* address, long bytes) {
+  __tsan_read_range(const_cast<void*>(address), bytes);
+}
+inline void Write(void* address, long bytes) {
+  __tsan_write_range(address, bytes);
+}
+#else
+constexpr bool kCanFind = false;
+inline void* CurrentFiber() {
+  return nullptr;
+}
+inline void* CreateFiber() {
+  return nullptr;
+}
+inline void DestroyFiber(void* /*fiber*/) {}
+inline void SwitchTo(void* /*fiber*/) {}
+inline void Acquire(const void* /*address*/) {}
+inline void Release(const void* /*address*/) {}
+inline void Read(const void* /*address*/, long /*bytes*/) {}
+inline void Write(void* /*address*/, long /*bytes*/) {}
+#endif
+
+}  // namespace sluice::emulator::races

@@ -1,0 +1,182 @@
+// That the emulator's seeded orders find what hardware shows rarely: faults of synchronisation,
+// and numbers written one place too far.
+#include <cstring>
+#include <functional>
+
+#include <gmock/gmock.h>
+
+#include "kernels/cuda/device_kernel_tables.h"
+#include "kernels/cuda/linear_plan.h"
+#include "kernels/cuda/seeded_faults_testing.h"
+
+namespace sluice::emulated::faults {
+namespace {
+
+constexpr uint64_t kSeeds = 40;
+
+class SeededOrders : public testing::Test {
+ protected:
+  void TearDown() override {
+    emulator::SetOrder(emulator::Order::kForward);
+    emulator::SetComputeCapability(90);
+  }
+
+  // Of so many orders, in how many the result was wrong.
+  static int CountWrong(const std::function<bool()>& run, uint64_t seeds = kSeeds) {
+    int wrong = 0;
+    for (uint64_t seed = 0; seed < seeds; ++seed) {
+      emulator::SetOrder(emulator::Order::kSeeded, seed);
+      wrong += !run();
+    }
+    return wrong;
+  }
+};
+
+TEST_F(SeededOrders, FindFaultsOfAPipelineOfCopies) {
+  EXPECT_EQ(CountWrong(RunPipeline<Fault::kNone>), 0);
+  EXPECT_GT(CountWrong(RunPipeline<Fault::kCopyBeforeBarrier>), 0);
+  EXPECT_GT(CountWrong(RunPipeline<Fault::kWaitTooFew>), 0);
+  EXPECT_GT(CountWrong(RunPipeline<Fault::kNoBarrier>), 0);
+}
+
+// What orders without seeds cannot show: there copies land when they are waited for, at last.
+TEST_F(SeededOrders, FindWhatFixedOrdersDoNot) {
+  for (const auto order : {emulator::Order::kForward, emulator::Order::kReverse}) {
+    emulator::SetOrder(order);
+    EXPECT_TRUE(RunPipeline<Fault::kCopyBeforeBarrier>());
+    EXPECT_TRUE(RunSplitSum<Fault::kNoFence>(/*watches=*/false));
+  }
+}
+
+TEST_F(SeededOrders, FindFaultsOfASumByBlocks) {
+  const auto count = [](bool (*run)(bool)) { return CountWrong([run] { return run(true); }); };
+  EXPECT_EQ(count(RunSplitSum<Fault::kNone>), 0);
+  EXPECT_GT(count(RunSplitSum<Fault::kNoFence>), 0);
+  EXPECT_GT(count(RunSplitSum<Fault::kFenceOfOne>), 0);
+  EXPECT_GT(count(RunSplitSum<Fault::kFenceTooLate>), 0);
+  EXPECT_GT(count(RunSplitSum<Fault::kReadsCached>), 0);
+}
+
+// The kernel of matrix products itself: parts of a sum written by blocks that run at once, with the
+// weak order of global memory.
+TEST_F(SeededOrders, LetSumsOfRangesOfARealProductPass) {
+  constexpr int64_t kN = 64, kK = 2048, kM = 2;
+  std::vector<uint16_t> w(kN * kK, 0x3F80), x(kM * kK, 0x3F80);  // ones
+  for (size_t i = 0; i < w.size(); i += 3) w[i] = 0x4000;        // and twos
+  device::LinearArgs args = {};
+  args.w.codes = w.data();
+  args.w.type = ElementType::kBF16;
+  args.w.n = kN;
+  args.w.k = kK;
+  args.x = x.data();
+  args.x_type = ElementType::kBF16;
+  args.m = kM;
+  args.y_type = ElementType::kF32;
+  args.y_stride = kN;
+  const int64_t ranges = device::LinearSplitOf(args.w).ranges;
+  ASSERT_GT(ranges, 1);
+  std::vector<float> y(kM * kN), scratch(static_cast<size_t>(ranges) * kM * kN + 4096);
+  args.y = y.data();
+  args.scratch = scratch.data();
+  std::vector<float> expected(kM * kN);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    for (int64_t k = 0; k < kK; ++k)
+      expected[i] += (i % kN * kK + static_cast<size_t>(k)) % 3 == 0 ? 2.0f : 1.0f;
+  }
+  EXPECT_EQ(CountWrong(
+                [&] {
+                  y.assign(y.size(), 0);
+                  emulator::WatchGlobal(scratch.data(), scratch.size() * sizeof(float));
+                  FaultStream stream;
+                  LaunchLinear(stream.handle, args);
+                  stream.queue.RunAll();
+                  emulator::WatchGlobal(nullptr, 0);
+                  return y == expected;
+                },
+                /*seeds=*/2),
+            0);
+}
+
+TEST_F(SeededOrders, FindLanesThatAreThoughtToRunInStep) {
+  EXPECT_EQ(CountWrong(RunExchange<Fault::kNone>), 0);
+  EXPECT_GT(CountWrong(RunExchange<Fault::kNoWarpBarrier>), 0);
+  EXPECT_GT(CountWrong(RunExchange<Fault::kBlocksOverlap>), 0);
+}
+
+TEST_F(SeededOrders, AreEqualForEqualSeeds) {
+  const auto wrong_seeds = [] {
+    std::vector<uint64_t> seeds;
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      emulator::SetOrder(emulator::Order::kSeeded, seed);
+      if (!RunPipeline<Fault::kWaitTooFew>()) seeds.push_back(seed);
+    }
+    return seeds;
+  };
+  EXPECT_EQ(wrong_seeds(), wrong_seeds());
+}
+
+struct OverrunArgs {
+  unsigned bytes;
+};
+
+void WriteShared(OverrunArgs args) {
+  for (unsigned i = threadIdx.x; i < args.bytes; i += blockDim.x) SharedMemory()[i] = 1;
+}
+
+TEST_F(SeededOrders, NameTheKernelThatWritesBehindItsSharedMemory) {
+  const auto run = [](unsigned bytes) {
+    FaultStream stream;
+    Launch<WriteShared>(stream.handle, "overrun", {.shared_bytes = 96}, OverrunArgs{bytes});
+    stream.queue.RunAll();
+  };
+  run(96);
+  EXPECT_DEATH(run(97), "behind the block's shared memory|use-after-poison");
+}
+
+struct ProductArgs {
+  const uint8_t* codes;  // [6, 32 lanes, 4]
+  uint32_t* out;         // [32 lanes, 4 + 4]: a product's sums; codes as F16 and as BF16
+};
+
+void MultiplyE4m3(ProductArgs args) {
+  uint32_t registers[6];
+  for (int i = 0; i < 6; ++i) memcpy(&registers[i], args.codes + (i * 32 + threadIdx.x) * 4, 4);
+  float d[4] = {0.1f, -3, 7, 1e-3f};
+  uint32_t* out = args.out + threadIdx.x * 8;
+  if (HasE4m3Mma())
+    MmaE4m3(d, {registers[0], registers[1], registers[2], registers[3]},
+            {registers[4], registers[5]});
+  memcpy(out, d, sizeof(d));
+  E4m3x4ToF16(registers[0], out[4], out[5]);
+  E4m3x4ToBf16(registers[0], out[6], out[7]);
+}
+
+// The branches of the compute capabilities: equal in every bit, as far as each has them.
+TEST_F(SeededOrders, BranchesOfAllComputeCapabilitiesAgree) {
+  std::vector<uint8_t> codes(6 * 32 * 4);
+  // All codes but NaN; those of NaN are looked at by the check of conversions.
+  for (size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = static_cast<uint8_t>(i * 37 + i / 256);
+    if ((codes[i] & 0x7F) == 0x7F) codes[i] = 0x01;
+  }
+  const auto run = [&](int capability) {
+    emulator::SetComputeCapability(capability);
+    std::vector<uint32_t> out(32 * 8);
+    FaultStream stream;
+    Launch<MultiplyE4m3>(stream.handle, "product", {}, ProductArgs{codes.data(), out.data()});
+    stream.queue.RunAll();
+    return out;
+  };
+  const std::vector<uint32_t> expected = run(89);
+  EXPECT_EQ(run(90), expected);
+  EXPECT_EQ(run(100), expected);
+  EXPECT_EQ(run(120), expected);
+  const std::vector<uint32_t> old = run(80);
+  for (size_t lane = 0; lane < 32; ++lane) {
+    EXPECT_FALSE(std::equal(&old[lane * 8], &old[lane * 8 + 4], &expected[lane * 8]));
+    EXPECT_TRUE(std::equal(&old[lane * 8 + 4], &old[lane * 8 + 8], &expected[lane * 8 + 4]));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::emulated::faults

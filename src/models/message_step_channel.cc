@@ -1,0 +1,179 @@
+#include "models/message_step_channel.h"
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace sluice {
+namespace {
+
+// In place of a message's size: there will be no more steps, the first of those in flight is to be
+// finished, or a slot is to be filled.
+constexpr int64_t kClose = -1;
+constexpr int64_t kFinish = -2;
+constexpr int64_t kFill = -3;
+constexpr int64_t kLongestFolder = 4096;
+
+struct FillOrder {
+  int64_t slot = 0;
+  int64_t folder_bytes = 0;
+};
+
+// What became of an order: "" or the problem.
+struct FillAnswer {
+  ErrorCode code = ErrorCode::kInternal;
+  std::array<char, 500> problem{};
+};
+
+class StepsByMessage final : public MessageStepChannel {
+ public:
+  StepsByMessage(Communicator& group, const StepLimits& limits, int steps_in_flight,
+                 FillSlot fill_slot)
+      : group_(group.Split(0, group.size())),
+        limits_(limits),
+        steps_in_flight_(steps_in_flight),
+        fill_slot_(std::move(fill_slot)) {
+    if (group.rank() == 0) {
+      encoder_ = std::make_unique<StepEncoder>(limits);
+      sent_.resize(static_cast<size_t>(steps_in_flight) + 1);
+    } else {
+      decoder_ = std::make_unique<StepDecoder>(limits);
+    }
+  }
+
+  void Publish(const StepInput& input) override {
+    Sent& next = sent_[next_];
+    next_ = (next_ + 1) % sent_.size();
+    // Until nobody reads the message that it held.
+    for (int rank = 1; rank < group_->size(); ++rank)
+      group_->AwaitPosted(rank, num_posted_ - next.num_posted);
+    const std::span<const std::byte> message = encoder_->Encode(input);
+    next.message.assign(message.begin(), message.end());
+    next.bytes = static_cast<int64_t>(message.size());
+    PostToAll(&next.bytes, sizeof(next.bytes));
+    PostToAll(next.message.data(), next.bytes);
+    next.num_posted = num_posted_;
+  }
+
+  // A step that is alone in flight is finished by all when it is done.
+  void PublishFinish() override {
+    if (!is_alone()) PostToAll(&kFinish, sizeof(kFinish));
+  }
+
+  void Close() override {
+    PostToAll(&kClose, sizeof(kClose));
+    for (int rank = 1; rank < group_->size(); ++rank) group_->AwaitPosted(rank, 0);
+  }
+
+  StepOrder Receive() override {
+    int64_t bytes = 0;
+    for (;;) {
+      group_->Receive(&bytes, sizeof(bytes), 0, Patience::kIdle);
+      if (bytes != kFill) break;
+      FillAsOrdered();
+    }
+    if (bytes == kClose) return {};
+    if (bytes == kFinish) return {.finishes = true};
+    if (bytes < 0 || bytes > limits_.max_bytes())
+      Refuse(fmt::format("a step's message of {} bytes", bytes));
+    message_.resize(static_cast<size_t>(bytes));
+    group_->Receive(message_.data(), bytes, 0, Patience::kStep);
+    const auto input = decoder_->Decode(message_);
+    if (!input) Refuse(input.error().message);
+    return {.input = *input, .finishes = is_alone()};
+  }
+
+  // Every rank has a copy of the step.
+  void EndReading() override {}
+  // What a rank computes reaches rank 0 through exchanges, which fail with it.
+  void EndStep() override {}
+
+  Status FillEverywhere(int slot, const std::string& folder) override {
+    const FillOrder order{slot, static_cast<int64_t>(folder.size())};
+    if (order.folder_bytes > kLongestFolder) {
+      return sluice::Fail(ErrorCode::kInvalidArgument,
+                          fmt::format("the folder of an adapter has a name of {} bytes; expected "
+                                      "at most {}",
+                                      order.folder_bytes, kLongestFolder));
+    }
+    PostToAll(&kFill, sizeof(kFill));
+    PostToAll(&order, sizeof(order));
+    PostToAll(folder.data(), order.folder_bytes);
+    Status first;
+    for (int rank = 1; rank < group_->size(); ++rank) {
+      FillAnswer answer;
+      group_->Receive(&answer, sizeof(answer), rank, Patience::kStep);
+      group_->AwaitPosted(rank, 0);
+      if (first && answer.problem.front() != '\0') {
+        first = sluice::Fail(answer.code, fmt::format("rank {}: {}", rank, answer.problem.data()));
+      }
+    }
+    return first;
+  }
+
+ private:
+  // A message that was posted to all.
+  struct Sent {
+    int64_t bytes = 0;
+    std::vector<std::byte> message;
+    int64_t num_posted = 0;  // to each rank, until then
+  };
+
+  // At another rank than 0.
+  void FillAsOrdered() {
+    FillOrder order;
+    group_->Receive(&order, sizeof(order), 0, Patience::kStep);
+    if (order.folder_bytes < 0 || order.folder_bytes > kLongestFolder || order.slot < 0 ||
+        order.slot >= limits_.num_adapters) {
+      Refuse(fmt::format("an order to fill slot {} of adapters", order.slot));
+    }
+    std::string folder(static_cast<size_t>(order.folder_bytes), '\0');
+    group_->Receive(folder.data(), order.folder_bytes, 0, Patience::kStep);
+    const Status filled = fill_slot_(static_cast<int>(order.slot), folder);
+    FillAnswer answer;
+    if (!filled) {
+      answer.code = filled.error().code;
+      // Rank 0 has found it: what is missing here is told as a fault, with the rank.
+      if (answer.code == ErrorCode::kNotFound) answer.code = ErrorCode::kInvalidArgument;
+      filled.error().message.copy(answer.problem.data(), answer.problem.size() - 1);
+    }
+    group_->Send(&answer, sizeof(answer), 0);
+  }
+
+  bool is_alone() const { return steps_in_flight_ == 1; }
+
+  void PostToAll(const void* data, int64_t bytes) {
+    for (int rank = 1; rank < group_->size(); ++rank) group_->Post(data, bytes, rank);
+    ++num_posted_;
+  }
+
+  [[noreturn]] void Refuse(const std::string& problem) {
+    group_->Fail(problem);
+    throw GroupError(group_->failure());
+  }
+
+  const std::unique_ptr<Communicator> group_;
+  const StepLimits limits_;
+  const int steps_in_flight_;
+  const FillSlot fill_slot_;
+  // At rank 0.
+  std::unique_ptr<StepEncoder> encoder_;
+  std::vector<Sent> sent_;  // used in turn
+  size_t next_ = 0;
+  int64_t num_posted_ = 0;
+  // At the others.
+  std::unique_ptr<StepDecoder> decoder_;
+  std::vector<std::byte> message_;
+};
+
+}  // namespace
+
+std::unique_ptr<MessageStepChannel> MakeMessageStepChannel(Communicator& group,
+                                                           const StepLimits& limits,
+                                                           int steps_in_flight,
+                                                           FillSlot fill_slot) {
+  return std::make_unique<StepsByMessage>(group, limits, steps_in_flight, std::move(fill_slot));
+}
+
+}  // namespace sluice

@@ -1,0 +1,21 @@
+// Scores made of hidden states: the head HeadSpec::Kind::kScores.
+#pragma once
+
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "models/decoder_spec.h"
+
+namespace sluice {
+
+// The layer's weights [num_scores, hidden], of the rows of the language model's head for
+// HeadSpec::tokens. kInvalidData where the checkpoint has no such rows.
+Status ReadTokenScores(const Checkpoint& checkpoint, const DecoderSpec& spec,
+                       std::vector<float>& scores);
+
+// scores[m, n] = weights [n, :] . x[m, :], in F64. x: [rows, hidden], scores: [rows, num_scores].
+void ScoreRows(ThreadPool& pool, const DecoderSpec& spec, const std::vector<float>& weights,
+               const float* x, int64_t rows, float* scores);
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// Requests that wait until their LoRA adapter is in memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "engine/engine.h"
+#include "server/api/active_requests.h"
+#include "server/api/worker_pool.h"
+
+namespace sluice {
+
+// Calls `start` now where the adapter is ready, or null; otherwise later, in a task of `pool`, or
+// ends the request with an error where the adapter was removed or cannot be read. Does nothing once
+// the request or the adapter's use is gone. `engine`: whose adapter it is; it outlives the request.
+// `has_waited`, if it was called later, is for Request::was_accepted: a drain may have begun
+// meanwhile, and finishes what waits for an adapter as what runs.
+void StartWithAdapter(Engine& engine, const std::shared_ptr<const AdapterUse>& adapter,
+                      WorkerPool& pool, std::weak_ptr<AbortableRequest> request,
+                      std::function<void(bool has_waited)> start);
+
+}  // namespace sluice

@@ -1,0 +1,129 @@
+#include "speculation/draft_policy.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using Candidate = DraftPolicy::Candidate;
+
+// A draft that is right with a probability, in steps of a second.
+struct Simulation {
+  explicit Simulation(double pass_seconds, double row_seconds = 0.01)
+      : pass(pass_seconds), row(row_seconds) {}
+
+  // Tokens a second of an answer of so many steps, over those without a draft.
+  double Run(double share, int steps, int64_t prompt = 0, int64_t most = 5) {
+    DraftAcceptance acceptance;
+    double seconds = 0, tokens = 0;
+    int64_t behind = prompt;
+    for (int i = 0; i < steps; ++i) {
+      Candidate candidate{&acceptance, most, behind, 1000};
+      policy.Choose(1, {&candidate, 1});
+      const auto length = static_cast<int>(candidate.length);
+      if (length > 0) {
+        const double catching_up = static_cast<double>(behind) * pass / 16;
+        if (behind > 0) policy.LearnCatchUp(catching_up, behind);
+        seconds += catching_up + length * pass;
+        for (int j = 0; j < length; ++j) policy.LearnPass(pass);
+        behind = 0;
+      } else {
+        ++behind;
+      }
+      const double step = 1 + length * row;
+      policy.LearnStep(1, length, step);
+      seconds += step;
+      int accepted = 0;
+      while (accepted < length && std::bernoulli_distribution(share)(random)) ++accepted;
+      policy.LearnAcceptance(length, accepted, acceptance);
+      tokens += 1 + accepted;
+      proposed += length;
+    }
+    return tokens / seconds;
+  }
+
+  DraftPolicy policy{0.1, true};
+  std::mt19937 random{1};
+  const double pass, row;
+  int64_t proposed = 0;
+};
+
+TEST(DraftPolicy, ProposesManyWhereTheyAreRight) {
+  // Without the steps that measure, 6 tokens in 1.5 seconds would be the most.
+  EXPECT_GT(Simulation(0.1).Run(1, 400), 3.5);
+  EXPECT_GT(Simulation(0.1).Run(0.8, 400), 2);
+}
+
+TEST(DraftPolicy, CostsLittleWhereTheyAreWrong) {
+  for (const double pass : {0.05, 0.1, 0.3, 1.0}) {
+    EXPECT_GT(Simulation(pass).Run(0, 400), 0.97) << pass;
+    EXPECT_GT(Simulation(pass).Run(0.05, 400), 0.97) << pass;
+  }
+}
+
+// Each request would try anew, if it did not know of the others.
+TEST(DraftPolicy, CostsLittleInShortAnswersToLongPrompts) {
+  Simulation simulation(0.2);
+  double worst = 1;
+  for (int request = 0; request < 50; ++request) {
+    const double ratio = simulation.Run(0, 40, 2000);
+    if (request > 0) worst = std::min(worst, ratio);
+  }
+  EXPECT_GT(worst, 0.95);
+  EXPECT_GT(simulation.Run(0, 40, 2000), 0.97);
+}
+
+TEST(DraftPolicy, AModelThatIsAsSlowIsNotAsked) {
+  Simulation simulation(1.0);
+  EXPECT_GT(simulation.Run(1, 400), 0.97);
+  EXPECT_LT(simulation.proposed, 40);
+}
+
+TEST(DraftPolicy, FindsOutThatItPaysAfterAll) {
+  Simulation simulation(0.1);
+  simulation.Run(0, 400);
+  EXPECT_GT(simulation.Run(1, 1000), 2);
+}
+
+TEST(DraftPolicy, MayBeToldToProposeAnyway) {
+  DraftPolicy policy(1, /*adaptive=*/false);
+  DraftAcceptance acceptance;
+  for (int i = 0; i < 50; ++i) policy.LearnAcceptance(4, 0, acceptance);
+  Candidate candidate{&acceptance, 7, 5000, 1};
+  policy.Choose(1, {&candidate, 1});
+  EXPECT_EQ(candidate.length, 7);
+}
+
+TEST(DraftPolicy, AsksMoreOfSequencesThatAccept) {
+  DraftPolicy policy(0.05, true);
+  DraftAcceptance good, bad;
+  for (int i = 0; i < 100; ++i) policy.LearnStep(2, 0, 1);
+  for (int i = 0; i < 50; ++i) {
+    policy.LearnAcceptance(4, 4, good);
+    policy.LearnAcceptance(4, 0, bad);
+  }
+  std::array candidates = {Candidate{&good, 4, 0, 1000}, Candidate{&bad, 4, 0, 1000}};
+  policy.Choose(2, candidates);
+  EXPECT_EQ(candidates[0].length, 4);
+  EXPECT_LE(candidates[1].length, 1);
+}
+
+TEST(DraftPolicy, CatchesUpOnlyWhatComesBack) {
+  DraftPolicy policy(0.1, true);
+  DraftAcceptance good;
+  for (int i = 0; i < 40; ++i) policy.LearnAcceptance(4, 4, good);
+  policy.LearnStep(1, 0, 1);
+  policy.LearnCatchUp(1, 100);
+  const auto length = [&](int64_t behind, int64_t left) {
+    Candidate candidate{&good, 4, behind, left};
+    policy.Choose(1, {&candidate, 1});
+    return candidate.length;
+  };
+  EXPECT_EQ(length(2000, 1000), 4);  // 20 seconds, of some 150 that are saved
+  EXPECT_EQ(length(2000, 10), 0);
+}
+
+}  // namespace
+}  // namespace sluice

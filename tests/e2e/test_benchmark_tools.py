@@ -1,0 +1,84 @@
+"""What a maintainer measures with: the comparison's page, and the list of regressions."""
+import importlib.util
+import json
+import sys
+import xml.etree.ElementTree
+
+import pytest
+
+from serving import ROOT
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def compare(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "compare"))
+    return load(ROOT / "benchmarks" / "compare" / "compare.py")
+
+
+def results():
+    return {"machine": {"cpu": "A & B <CPU>", "cores": 2, "memory_gib": 24.0}, "threads": 2, "shape": "s", "decode_prompt": 128, "tokens": 32,
+            "rounds": 3, "date": "2026-01-02", "limits": {"limit_read_bytes_per_second": [3e10, 5e10, 4e10]},
+            "formats": {"bf16": {
+                "sluice": {"program": "sluice", "version": "1", "values": {"prefill-512": [300, 500, 400], "decode-1": [20, 19, 21]}},
+                "vLLM": {"program": "vllm", "version": "0.32.0", "values": {"prefill-512": [450.0], "decode-1": []}},
+                "llama.cpp": {"program": "llama.cpp", "values": {}, "error": "no compiler"}}}}
+
+
+def test_the_page_of_a_comparison(compare, tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps(results()))
+    compare.report.write(str(tmp_path / "run.json"), str(tmp_path / "page.md"))
+    page = (tmp_path / "page.md").read_text()
+    assert "| sluice | 400 | **20.0** |" in page
+    assert "| vLLM 0.32.0 | **450** | – |" in page
+    assert "- llama.cpp: no compiler" in page
+    assert "memory is read at 40 GB/s" in page and "2026-01-02" in page
+    plot = xml.etree.ElementTree.parse(tmp_path / "images" / "performance.svg")
+    words = ["".join(text.itertext()) for text in plot.iter("{http://www.w3.org/2000/svg}text")]
+    assert "450" in words and "vLLM" in words and "A & B <CPU>" in " ".join(words)
+
+
+def test_pieces_of_a_run_are_merged(compare):
+    known = results()
+    options = type("Options", (), {"prepare": False})
+    compare.merge(known, "bf16", {"vLLM": {"program": "vllm", "version": "0.33.0", "values": {"decode-1": [30], "prefill-512": []}},
+                                  "llama.cpp": {"program": "llama.cpp", "values": {"decode-1": [10]}}}, options)
+    entries = known["formats"]["bf16"]
+    assert entries["vLLM"]["values"] == {"prefill-512": [450.0], "decode-1": [30]} and entries["vLLM"]["version"] == "0.33.0"
+    assert entries["llama.cpp"] == {"program": "llama.cpp", "values": {"decode-1": [10]}}
+    assert entries["sluice"]["values"]["decode-1"] == [20, 19, 21]
+
+
+def test_an_engine_that_fails_is_a_row_that_says_so(compare, tmp_path):
+    program = tmp_path / "sluice"
+    program.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'sluice 9' && exit\necho 'no such model' >&2\nexit 3\n")
+    program.chmod(0o755)
+    options = type("Options", (), {"rows": ["decode-1"], "peers": ["sluice"], "prepare": False, "rounds": 2, "decode_prompt": 8, "tokens": 4,
+                                   "threads": 1, "sluice": str(program), "folder": str(tmp_path), "name": "s",
+                                   "shape": str(ROOT / "benchmarks" / "llama-3.2-1b-shape")})
+    known = {"formats": {}, "limits": {}}
+    compare.run_format(options, known, "bf16")
+    assert known["formats"]["bf16"] == {"sluice": {"program": "sluice", "version": "sluice 9", "error": "no such model", "values": {}}}
+
+
+def test_regressions_are_told(capsys):
+    regressions = load(ROOT / "tools" / "regressions.py")
+    stored = {"encode": 1000, "read-request": 1000, "stream-token": 1000}
+    worse = regressions.compare("instructions", {"encode": 1040, "read-request": 1020, "stream-token": 500, "new-one": 7}, stored)
+    assert worse == ["encode"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("+4.0 %  WORSE") and lines[1].endswith("+2.0 %") and lines[3].endswith("new")
+
+
+def test_regressions_without_stored_figures_are_an_error(monkeypatch, tmp_path):
+    regressions = load(ROOT / "tools" / "regressions.py")
+    monkeypatch.setattr(regressions, "FILE", str(tmp_path / "regressions.json"))
+    monkeypatch.setattr(sys, "argv", ["regressions.py"])
+    with pytest.raises(SystemExit, match="no figures are stored: .*regressions.json does not exist"):
+        regressions.main()

@@ -1,0 +1,111 @@
+"""What the compiler made of the kernels' inner loops: no vector that they change may wait on the stack.
+
+Whether a compiler keeps the sums of a tile in registers depends on details that no test of results sees, and costs up to
+half of the speed.
+"""
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from serving import BIN
+
+OBJECTS = sorted((BIN.parent / "src/kernels/CMakeFiles").glob("sluice_kernels_*.dir/cpu/*/*.o"))
+FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
+INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
+PRODUCT = re.compile(r"vpdpbusd|vdpbf16ps|vpmaddwd|vfn?m(add|sub)")
+# Into a slot of the frame: no other register takes part in its address, as one does in those of arrays.
+STORE = re.compile(r"%[xyz]mm\d+,-?(?:0x[0-9a-f]+)?\((%rsp|%rbp)\)(?:\{%k\d\})?")
+MIN_PRODUCTS = 4  # of a loop that counts
+
+
+def functions(listing):
+    """The instructions of each function: (address, mnemonic, operands)."""
+    name, found = None, {}
+    for line in listing.splitlines():
+        if match := FUNCTION.match(line):
+            name = match[1]
+            found[name] = []
+        elif name and (match := INSTRUCTION.match(line)):
+            found[name].append((int(match[1], 16), match[2], match[3]))
+    return found
+
+
+def inner_loops(instructions):
+    """The loops without any other jump in them, as ranges of instructions: what a tile does for each of its inputs."""
+    place = {address: i for i, (address, _, _) in enumerate(instructions)}
+    loops, last_jump = [], -1
+    for i, (address, mnemonic, operands) in enumerate(instructions):
+        if not mnemonic.startswith(("j", "call")):
+            continue
+        if match := re.match(r"([0-9a-f]+)\b", operands):
+            target = int(match[1], 16)
+            if target <= address and place.get(target, -1) > last_jump:
+                loops.append((place[target], i))
+        last_jump = i
+    return loops
+
+
+def spills(listing):
+    """How many loops were looked at, and those that put vectors on the stack: function, how often, the first time.
+
+    Constants that are only read from there cost next to nothing.
+    """
+    seen, found = 0, []
+    for name, instructions in functions(listing).items():
+        # Elsewhere rbp is a register as any other.
+        has_frame = any(m == "mov" and o == "%rsp,%rbp" for _, m, o in instructions)
+        for begin, end in inner_loops(instructions):
+            body = instructions[begin:end + 1]
+            if sum(bool(PRODUCT.match(m)) for _, m, _ in body) < MIN_PRODUCTS:
+                continue
+            seen += 1
+            stores = [f"{m} {o}" for _, m, o in body
+                      if (match := STORE.fullmatch(o)) and m.startswith("vmov") and (match[1] == "%rsp" or has_frame)]
+            if stores:
+                found.append((name, len(stores), stores[0]))
+    return seen, found
+
+
+CLEAN = """
+0000000000000000 <Tile>:
+   0:	vmovdqa64 %zmm1,0x40(%rsp)
+   8:	vpbroadcastd (%rdx,%rcx,4),%zmm4
+  10:	vpdpbusd %zmm4,%zmm3,%zmm9
+  18:	vpdpbusd %zmm4,%zmm2,%zmm8
+  20:	vpdpbusd %zmm4,%zmm1,%zmm7
+  28:	vpdpbusd %zmm4,%zmm0,%zmm6
+  30:	jg     8 <Tile+0x8>
+  38:	vmovdqa64 0x40(%rsp),%zmm1
+  40:	ret
+"""
+
+
+def test_finds_the_spills_of_a_listing():
+    assert spills(CLEAN) == (1, [])
+    with_access = "  2c:\t{}\n  30:"
+    for access in ("vmovdqa64 %zmm9,0x180(%rsp)", "vmovaps %ymm9,(%rsp)"):
+        assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, [("Tile", 1, access)]), access
+    # A constant that is read, an array on the stack, and a register that happens to be rbp.
+    for access in ("vpxord 0x40(%rsp),%zmm5,%zmm5", "vmovaps %zmm5,0x40(%rsp,%rax,4)", "vmovdqu64 %zmm5,0x40(%rbp)"):
+        assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, []), access
+    framed = CLEAN.replace("   0:", "   0:\tmov    %rsp,%rbp\n   4:")
+    assert spills(framed.replace("  30:", with_access.format("vmovaps %ymm5,-0x70(%rbp)")))[1]
+
+
+@pytest.mark.skipif(not OBJECTS, reason="the kernels' objects are not beside the program")
+@pytest.mark.skipif(not shutil.which("objdump"), reason="no objdump")
+def test_inner_loops_keep_their_vectors_in_registers():
+    looked_at, found = {}, []
+    for path in OBJECTS:
+        listing = subprocess.run(["objdump", "--disassemble", "--no-show-raw-insn", "--demangle", path],
+                                 check=True, capture_output=True, text=True).stdout
+        isa = path.parents[2].name.removeprefix("sluice_kernels_").removesuffix(".dir")
+        seen, spilled = spills(listing)
+        looked_at[isa] = looked_at.get(isa, 0) + seen
+        found += [f"{isa} {path.name} {name}: {count}, the first {first}" for name, count, first in spilled]
+    assert not found, "\n".join(found)
+    # Were the names of the instructions or of the files to change, nothing would be looked at.
+    for isa in ("avx2", "avx512", "avx512_bf16"):
+        assert looked_at.get(isa, 0) >= 10, looked_at

@@ -1,0 +1,78 @@
+// Runs kernels in PTX, thread by thread and instruction by instruction. Global memory is the
+// host's; shared memory is one block's, which runs alone. A thread runs until it waits for its warp
+// or its block; asynchronous copies are done when they are waited for. What a warp computes
+// together (shuffles, votes, matrices) is done when all 32 lanes have come to it.
+//
+// Sums of products of matrices are rounded to F32 after each product, in the order of their
+// columns: the ISA leaves order and precision open.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ptx_program.h"
+
+namespace sluice::ptx {
+
+struct Extent {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+class Machine {
+ public:
+  // Ends the program with a message where the kernel does what it must not.
+  void Run(const Kernel& kernel, const Extent& grid, unsigned threads, unsigned shared_bytes,
+           const void* args, uint64_t args_bytes);
+  int64_t num_instructions() const { return num_instructions_; }
+
+ private:
+  static constexpr unsigned kLanes = 32;
+  enum class State : uint8_t { kRunning, kAtWarp, kAtBarrier, kDone };
+  struct Copy {
+    uint64_t shared;
+    uint64_t global;
+    uint64_t bytes;  // the others of the 16 become zeros
+    uint64_t group;
+  };
+  struct Thread {
+    State state = State::kRunning;
+    uint32_t next = 0;  // instruction
+    std::vector<uint64_t> registers;
+    std::vector<unsigned char> local;
+    std::vector<Copy> copies;
+    uint64_t group = 0;
+  };
+
+  void RunBlock();
+  void RunThread(unsigned index);
+  void Execute(const Instruction& in, Thread& thread);
+  bool RunWarp(unsigned warp);
+  void ExecuteWarp(const Instruction& in, unsigned warp);
+  void Shuffle(const Instruction& in, unsigned warp);
+  void Vote(const Instruction& in, unsigned warp);
+  void LoadMatrices(const Instruction& in, unsigned warp);
+  void Multiply(const Instruction& in, unsigned warp);
+  uint64_t Special(uint64_t which) const;
+  uint64_t Value(const Thread& thread, const Operand& operand, Type type) const;
+  uint64_t Raw(const Thread& thread, const Operand& operand) const;
+  static void Set(Thread& thread, const Operand& operand, uint64_t value);
+  unsigned char* Address(const Instruction& in, Thread& thread, Space space, uint64_t place,
+                         uint64_t bytes, uint64_t alignment);
+  void Load(const Instruction& in, Thread& thread);
+  void Store(const Instruction& in, Thread& thread);
+  void Atomic(const Instruction& in, Thread& thread);
+  void Wait(Thread& thread, uint64_t pending);
+  [[noreturn]] void Die(const Instruction& in, const char* what) const;
+
+  const Kernel* kernel_ = nullptr;
+  Extent grid_, block_;
+  unsigned num_threads_ = 0;
+  unsigned index_ = 0;  // of the thread that runs
+  const unsigned char* args_ = nullptr;
+  uint64_t args_bytes_ = 0;
+  std::vector<unsigned char> shared_;
+  std::vector<Thread> threads_;
+  int64_t num_instructions_ = 0;
+};
+
+}  // namespace sluice::ptx

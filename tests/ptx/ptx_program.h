@@ -1,0 +1,175 @@
+// Kernels in PTX, as nvcc writes them: read into lists of instructions. By NVIDIA's "Parallel
+// Thread Execution ISA" alone; it knows what occurs in the output of nvcc for this project's
+// kernels, and refuses everything else by name.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::ptx {
+
+enum class Op : uint8_t {
+  kAbs,
+  kAdd,
+  kAnd,
+  kAtomAdd,
+  kAtomExch,
+  kBarrier,
+  kBfi,
+  kBfind,
+  kBra,
+  kBrev,
+  kCommit,
+  kCopyAsync,
+  kCvt,
+  kDiv,
+  kEx2,
+  kFma,
+  kLd,
+  kLdmatrix,
+  kMad,
+  kMax,
+  kMembar,
+  kMin,
+  kMma,
+  kMov,
+  kMul,
+  kNeg,
+  kNot,
+  kOr,
+  kPopc,
+  kPrmt,
+  kRcp,
+  kRem,
+  kRet,
+  kRsqrt,
+  kSelp,
+  kSetp,
+  kShfl,
+  kShl,
+  kShr,
+  kSqrt,
+  kSt,
+  kSub,
+  kVote,
+  kWaitGroup,
+  kWarpBarrier,
+  kXor
+};
+
+enum class Type : uint8_t {
+  kNone,
+  kPred,
+  kB8,
+  kU8,
+  kS8,
+  kB16,
+  kU16,
+  kS16,
+  kB32,
+  kU32,
+  kS32,
+  kB64,
+  kU64,
+  kS64,
+  kF16,
+  kF32,
+  kF64,
+  kF16x2,
+  kBf16,
+  kBf16x2,
+  kE4m3,
+  kE4m3x2
+};
+int BitsOfType(Type type);
+bool IsSigned(Type type);
+
+enum class Space : uint8_t { kNone, kGlobal, kShared, kLocal, kParam };
+enum class Rounding : uint8_t { kNearest, kZero, kDown };
+enum class Shape : uint8_t { kNone, kUp, kDown, kButterfly, kIndex };
+
+// Of setp. Those that end in U are true where a number is NaN.
+enum class Compare : uint8_t {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan
+};
+
+struct Operand {
+  enum class Kind : uint8_t { kNone, kRegister, kConstant, kSpecial } kind = Kind::kNone;
+  bool is_negated = false;  // a predicate
+  uint32_t index = 0;       // of the register
+  uint64_t value = 0;       // a constant's bits; what is added to an address; a special register
+};
+
+// Special registers.
+enum : uint64_t {
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ
+};
+
+struct Instruction {
+  Op op;
+  Type type = Type::kNone;  // the last that its name says; of cvt and mma: of the result
+  Type from = Type::kNone;  // of cvt: what is converted; of mma: of a and b
+  Space space = Space::kNone;
+  Rounding rounding = Rounding::kNearest;
+  Shape shape = Shape::kNone;
+  Compare compare = Compare::kEq;
+  bool is_wide = false, is_high = false, is_saturated = false, to_integer = false;
+  bool is_transposed = false, shifts_amount = false, flushes = false;
+  Operand guard;                           // a predicate; kNone: always
+  std::vector<Operand> to, from_operands;  // results; arguments (of an address: register, constant)
+  uint32_t target = 0;                     // of a branch: an instruction's number
+  int line = 0;
+};
+
+struct Variable {
+  std::string name;
+  std::vector<unsigned char> bytes;
+};
+
+struct Kernel {
+  std::string name;  // as in the source: "void sluice::cuda::Kernel<1>(...)"
+  std::string symbol;
+  uint32_t num_registers = 0;
+  uint32_t local_bytes = 0;
+  std::vector<Instruction> instructions;
+};
+
+struct Program {
+  std::map<std::string, Kernel> kernels;  // by `name`
+  // Of all files, in global memory for the life of the program.
+  std::map<std::string, std::unique_ptr<Variable>> globals;
+};
+
+// Adds a file's kernels. Ends the program with a message where it cannot read it.
+void ReadFile(const std::string& path, Program& program);
+
+// "_ZN..." as in the source.
+std::string Demangled(const std::string& symbol);
+
+}  // namespace sluice::ptx

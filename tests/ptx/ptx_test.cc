@@ -1,0 +1,154 @@
+// The checks of `sluice selftest` on the PTX that nvcc makes of the kernels: every launch on the
+// emulated device is run by the interpreter of this folder, and by the emulator; the results must
+// pass, and be equal bit for bit but for functions that PTX approximates or computes in another way
+// than the host's library.
+//
+// Usage: ptx_test FOLDER [--all] [PART...]; --all: with all shapes; FOLDER: *.ptx, compiled with
+// -fmad=false, as the emulator's source is. Prints a line a check; exits with 1 where one failed.
+// The last line counts.
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+#include <elf.h>
+
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/emulator.h"
+#include "ptx_machine.h"
+
+namespace sluice::ptx {
+namespace {
+
+// Names of the functions of this program, by their address in its file.
+std::map<uint64_t, std::string> OwnFunctions() {
+  FILE* file = fopen("/proc/self/exe", "rb");
+  fseek(file, 0, SEEK_END);
+  std::vector<char> bytes(static_cast<size_t>(ftell(file)));
+  rewind(file);
+  if (fread(bytes.data(), 1, bytes.size(), file) != bytes.size()) exit(1);
+  fclose(file);
+  const auto* header = reinterpret_cast<const Elf64_Ehdr*>(bytes.data());
+  const auto* sections = reinterpret_cast<const Elf64_Shdr*>(bytes.data() + header->e_shoff);
+  std::map<uint64_t, std::string> names;
+  for (int i = 0; i < header->e_shnum; ++i) {
+    if (sections[i].sh_type != SHT_SYMTAB) continue;
+    const char* strings = bytes.data() + sections[sections[i].sh_link].sh_offset;
+    const auto* symbols = reinterpret_cast<const Elf64_Sym*>(bytes.data() + sections[i].sh_offset);
+    for (size_t s = 0; s < sections[i].sh_size / sizeof(Elf64_Sym); ++s) {
+      if (ELF64_ST_TYPE(symbols[s].st_info) == STT_FUNC)
+        names[symbols[s].st_value] = strings + symbols[s].st_name;
+    }
+  }
+  return names;
+}
+
+void Replace(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
+// The name of a kernel of the emulator as it is in CUDA's build.
+class KernelNames {
+ public:
+  KernelNames() : functions_(OwnFunctions()) {
+    Dl_info info;
+    dladdr(reinterpret_cast<const void*>(&OwnFunctions), &info);
+    base_ = reinterpret_cast<uint64_t>(info.dli_fbase);
+  }
+  std::string Of(const void* kernel) const {
+    const auto found = functions_.find(reinterpret_cast<uint64_t>(kernel) - base_);
+    if (found == functions_.end()) return "";
+    std::string name = Demangled(found->second);
+    Replace(name, "sluice::emulated::", "sluice::cuda::");
+    for (const char* vector : {"uint2", "uint4", "float2", "float4"})  // CUDA's own
+      Replace(name, std::string("sluice::cuda::") + vector, vector);
+    return name;
+  }
+
+ private:
+  std::map<uint64_t, std::string> functions_;
+  uint64_t base_ = 0;
+};
+
+// Checks whose results may differ in bits from the emulator's, within their bounds: exp, sin, cos
+// and log1p are code of nvcc's library in PTX, rsqrt is an approximation (all six functions are
+// results of one kernel), and PTX says which NaN an operation gives.
+bool MayDiffer(const checks::CheckRow& row) {
+  static const std::set<std::string> kNames = {
+      "expf", "rsqrtf", "sinf", "cosf", "log1pf", "division", "rope_table", "router", "silu_mul"};
+  return kNames.contains(row.name) || (row.name + row.shape).find("NaN") != std::string::npos;
+}
+
+std::vector<checks::CheckRow> RunPart(const checks::DeviceUnderTest& device,
+                                      const checks::CheckPart& part, checks::CheckExtent extent) {
+  checks::CheckRun run(device, {}, extent);
+  run.RunPart(part);
+  return run.rows();
+}
+
+int Main(const std::vector<std::string>& words) {
+  Program program;
+  for (const auto& entry : std::filesystem::directory_iterator(words.at(0))) {
+    if (entry.path().extension() == ".ptx") ReadFile(entry.path(), program);
+  }
+  std::set<std::string> wanted(words.begin() + 1, words.end());
+  const auto extent =
+      wanted.erase("--all") > 0 ? checks::CheckExtent::kQuick : checks::CheckExtent::kSome;
+  const KernelNames names;
+  Machine machine;
+  std::set<std::string> run_kernels;
+  const auto run = [&](const emulator::KernelLaunch& launch) {
+    const std::string name = names.Of(launch.kernel);
+    const auto kernel = program.kernels.find(name);
+    if (kernel == program.kernels.end()) {
+      fprintf(stderr, "no PTX of kernel %s (%s)\n", launch.name, name.c_str());
+      exit(1);
+    }
+    run_kernels.insert(name);
+    const emulator::Grid& grid = launch.grid;
+    machine.Run(kernel->second, {grid.x, grid.y, grid.z}, grid.threads, grid.shared_bytes,
+                launch.args, launch.args_bytes);
+  };
+  auto device = checks::DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+  if (!device) return 1;
+  int passed = 0, failed = 0, equal = 0;
+  for (const checks::CheckPart& part : checks::KernelCheckParts()) {
+    if (!wanted.empty() && !wanted.contains(std::string(part.name))) continue;
+    const std::vector<checks::CheckRow> expected = RunPart(*device, part, extent);
+    emulator::SetRunner(run);
+    const std::vector<checks::CheckRow> rows = RunPart(*device, part, extent);
+    emulator::SetRunner({});
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const checks::CheckRow& row = rows[i];
+      if (row.skipped) continue;
+      const bool is_equal = row.digest == expected[i].digest;
+      const bool is_good = row.passed && (is_equal || MayDiffer(row));
+      (is_good ? passed : failed) += 1;
+      equal += is_equal;
+      printf("%-14s %-26s %-46s %s%s %s\n", row.part.c_str(), row.name.c_str(), row.shape.c_str(),
+             is_good ? "pass" : "FAIL", is_equal ? "" : ", other bits", row.message.c_str());
+      fflush(stdout);
+    }
+  }
+  printf("%zu of %zu kernels ran, %.1f million instructions; %d checks with the emulator's bits\n",
+         run_kernels.size(), program.kernels.size(),
+         static_cast<double>(machine.num_instructions()) * 1e-6, equal);
+  printf("%d passed, %d failed\n", passed, failed);
+  return failed == 0 && passed > 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace sluice::ptx
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    fprintf(stderr, "usage: %s FOLDER [--all] [PART...]\n", argv[0]);
+    return 2;
+  }
+  return sluice::ptx::Main({argv + 1, argv + argc});
+}

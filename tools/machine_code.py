@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""Compares the machine code of the CUDA kernels with what each was planned for: registers, stack, spills, blocks that run together,
+and the instructions that it was written for. Needs CUDA's cuobjdump and nvdisasm, and c++filt.
+
+Usage: tools/machine_code.py check FOLDER [--tools FOLDER]    FOLDER: of a build with CUDA, with the objects *.cu.o
+       tools/machine_code.py page FOLDER [--tools FOLDER]     writes docs/cuda-machine-code.md
+`check` prints what is wrong, one a line, and exits with 1; also where a kernel of an architecture is not in the page as it is.
+"""
+import argparse
+import collections
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "cuda-machine-code.md"
+
+# Of a multiprocessor, by compute capability (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+REGISTERS = 65536
+REGISTERS_AT_ONCE = 256  # that a warp is given
+MOST_THREADS = {80: 2048, 89: 1536, 90: 2048, 100: 2048, 103: 2048, 110: 1536, 120: 1536, 121: 1536}
+WITH_E4M3_MMA = {89, 120, 121}  # in machine code; elsewhere products of F16 take its place
+# CUDA's sine and cosine of large numbers keep the digits of 2 / pi there.
+SINE_STACK = 64
+
+# Parameters of linear_tile.h (Tile) and linear_formats.h (Format).
+FORMATS = ["bf16", "fp8", "fp8 x fp8", "fp8 blocks", "int8", "int4", "nvfp4", "mxfp4"]
+SCALED_FORMATS = {"fp8 blocks", "int4", "nvfp4", "mxfp4"}
+
+
+@dataclasses.dataclass
+class Kernel:
+    architecture: int
+    name: str  # "LinearTileKernel<(Format)2, 64, true>"
+    registers: int = 0
+    stack: int = 0
+    local: int = 0
+    opcodes: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # "LDG.E.128": 12
+
+    def has(self, opcode):
+        """Whether an instruction's name begins so, its parts in this order: "LDG.128" finds LDG.E.128."""
+        pattern = re.compile(r"\.(?:.*\.)?".join(map(re.escape, opcode.split("."))) + r"(\.|$)")
+        return any(pattern.match(name) for name in self.opcodes)
+
+
+@dataclasses.dataclass
+class Plan:
+    threads: int  # of a block
+    blocks: int  # that are to run on a multiprocessor at once, as far as registers and threads go
+    instructions: list
+    stack: int = 0  # bytes that it may have
+
+
+def rows_plan(threads, *instructions):
+    """Kernels that go over rows: they wait for memory, so half of a multiprocessor's threads are there at once."""
+    return Plan(threads, 1024 // threads, list(instructions))
+
+
+def linear_plan(architecture, arguments):
+    form, tokens, multiplies_e4m3 = FORMATS[arguments[0]], arguments[1], arguments[2]
+    blocks = {128: 1, 64: 2, 32: 4, 16: 5}[tokens] - (tokens <= 32 and form in SCALED_FORMATS)
+    product = "QMMA" if form == "fp8 x fp8" and multiplies_e4m3 and architecture in WITH_E4M3_MMA else "HMMA"
+    return Plan(256 if tokens == 128 else 128, blocks, ["LDGSTS.128", "LDS", product])
+
+
+def attention_plan(architecture, arguments):
+    is_e4m3, _, rows = arguments
+    return Plan(128, 1 if rows == 64 else 4 if is_e4m3 else 3, ["LDGSTS.128", "LDSM", "HMMA"])
+
+
+# For each kernel what it was planned for. A kernel without a plan, and a plan without a kernel, are errors.
+PLANS = {
+    "LinearTileKernel": linear_plan,
+    "AttentionKernel": attention_plan,
+    "MergeKernel": lambda *_: Plan(128, 4, ["LDG.64"]),  # a thread reads four partial results at once
+    # A thread holds up to so many vectors of its row in registers.
+    "RmsNormKernel": lambda _, arguments: Plan(512, 2 if arguments[0] < 4 else 1, ["LDG.128", "STG.128"]),
+    "SiluMulKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
+    "ConvertRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
+    "EmbeddingKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
+    "GatherRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
+    "CombineExpertsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
+    "ScaleResultsKernel": lambda *_: rows_plan(256),
+    "RopeAppendKernel": lambda *_: rows_plan(128),
+    "RopeTableKernel": lambda *_: dataclasses.replace(rows_plan(128), stack=SINE_STACK),
+    "ExpandWeightsKernel": lambda *_: rows_plan(256, "STG.128"),
+    "PackNvF4Kernel": lambda *_: rows_plan(256, "LDG.128"),
+    "TakeRowsKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128"),
+    "TakeColumnsKernel": lambda *_: rows_plan(128, "STG.128"),
+    "JoinColumnsKernel": lambda *_: rows_plan(256),
+    "RouterLogitsKernel": lambda *_: Plan(256, 3, []),
+    "RouterChoiceKernel": lambda *_: rows_plan(128, "SHFL"),
+    "GroupByExpertKernel": lambda *_: Plan(512, 1, []),
+    "SampleRowsKernel": lambda *_: Plan(1024, 1, []),
+    "RandomCodesKernel": lambda *_: rows_plan(256),
+    "RandomScalesKernel": lambda *_: rows_plan(256),
+    # One instruction each, for the self-test.
+    "MmaBf16Kernel": lambda *_: Plan(32, 1, ["HMMA"]),
+    "MmaF16Kernel": lambda *_: Plan(32, 1, ["HMMA"]),
+    "MmaE4m3Kernel": lambda arch, _: Plan(32, 1, ["QMMA"] if arch in WITH_E4M3_MMA else ["HMMA"] if arch >= 90 else []),
+    "LoadMatrixKernel": lambda *_: Plan(32, 1, ["LDSM"]),
+    "AsyncCopyKernel": lambda *_: Plan(128, 1, ["LDGSTS.128"]),
+    "DecodeKernel": lambda *_: Plan(32, 1, []),
+    "EncodeKernel": lambda *_: Plan(32, 1, []),
+    "HalvesKernel": lambda *_: Plan(32, 1, []),
+    "WarpKernel": lambda *_: Plan(32, 1, ["SHFL"]),
+    "MathKernel": lambda *_: Plan(32, 1, ["MUFU"], stack=SINE_STACK),
+}
+
+
+# Departures that are there, to be mended: bytes of stack and spilling instructions at most. Nothing else may spill.
+KNOWN_SPILLS = {
+    "AttentionKernel<false, 128, 64>": (24, 6),  # places of keys in shared memory, beside 255 registers
+    "RmsNormKernel<8>": (312, 352),  # rows of more than 16,384 numbers
+}
+
+
+def argument(text):
+    text = re.sub(r"^\([^)]*\)", "", text.strip())  # of an enumeration
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def split_name(name):
+    """("LinearTileKernel", [2, 64, True])"""
+    base, _, rest = name.partition("<")
+    return base, [argument(text) for text in rest.rstrip(">").split(",")] if rest else []
+
+
+def display_name(name):
+    base, arguments = split_name(name)
+    if base == "LinearTileKernel":
+        form, tokens, multiplies = arguments
+        return "linear, %s, %d rows%s" % (FORMATS[form], tokens, "" if multiplies or FORMATS[form] != "fp8 x fp8" else ", as bf16")
+    if base == "AttentionKernel":
+        is_e4m3, dim, rows = arguments
+        return "attention, %s cache, heads of %s, %d rows" % ("fp8" if is_e4m3 else "bf16", dim or "other sizes", rows)
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", base.removesuffix("Kernel")).lower()
+    return words + ("" if not arguments else " (%s)" % ", ".join(str(a).lower() for a in arguments))
+
+
+def short_names(mangled):
+    """By mangled name the kernel's, without namespaces, result and parameters."""
+    out = subprocess.run(["c++filt"], input="\n".join(mangled), stdout=subprocess.PIPE, text=True, check=True).stdout
+    short = {}
+    for name, plain in zip(mangled, out.splitlines()):
+        plain = re.sub(r"\(anonymous namespace\)::|[\w]+::", "", plain.removeprefix("void "))
+        short[name] = re.match(r"\w+(<.*?>(?=\(|$))?", plain).group(0)
+    return short
+
+
+def parse(usage, code):
+    """Kernels of what `cuobjdump -res-usage` and `cuobjdump -sass` print."""
+    kernels, architecture, name = {}, 0, ""
+    for line in usage.splitlines():
+        if found := re.match(r"arch = sm_(\d+)", line):
+            architecture = int(found.group(1))
+        elif found := re.match(r"\s*Function (\S+):", line):
+            name = found.group(1)
+        elif found := re.match(r"\s*REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", line):
+            kernels[architecture, name] = Kernel(architecture, name, *map(int, found.groups()))
+    for line in code.splitlines():
+        if found := re.match(r"\s*code for sm_(\d+)", line):
+            architecture = int(found.group(1))
+        elif found := re.match(r"\s*Function : (\S+)", line):
+            name = found.group(1)
+        elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line):
+            kernels[architecture, name].opcodes[found.group(1)] += 1
+    short = short_names(sorted({kernel.name for kernel in kernels.values()}))
+    for kernel in kernels.values():
+        kernel.name = short[kernel.name]
+    return list(kernels.values())
+
+
+def read(folder, tools):
+    environment = dict(os.environ, PATH="%s:%s" % (tools, os.environ["PATH"])) if tools else None
+
+    def one(path):
+        usage, code = (subprocess.run(["cuobjdump", how, path], stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout
+                       for how in ("-res-usage", "-sass"))
+        return parse(usage, code)
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [kernel for kernels in pool.map(one, sorted(folder.rglob("*.cu.o"))) for kernel in kernels]
+
+
+def blocks_together(kernel, threads):
+    """Blocks for which a multiprocessor has registers and places of threads."""
+    warp_registers = -(-kernel.registers * 32 // REGISTERS_AT_ONCE) * REGISTERS_AT_ONCE
+    return min(REGISTERS // (warp_registers * -(-threads // 32)), MOST_THREADS[kernel.architecture] // threads)
+
+
+def faults_of(kernel):
+    base, arguments = split_name(kernel.name)
+    what = "%s for sm_%d" % (display_name(kernel.name) if base in PLANS else kernel.name, kernel.architecture)
+    if base not in PLANS:
+        return ["%s: no plan for it in tools/machine_code.py" % what]
+    plan = PLANS[base](kernel.architecture, arguments)
+    faults = []
+    known_stack, known_spills = KNOWN_SPILLS.get(kernel.name, (plan.stack, 0))
+    if kernel.stack > known_stack or kernel.local:
+        faults.append("%s: expected no stack, found %d bytes, and %d of local memory" % (what, kernel.stack, kernel.local))
+    spills = sum(count for name, count in kernel.opcodes.items() if re.match(r"(LDL|STL)(\.|$)", name))
+    if spills > known_spills and not plan.stack:
+        faults.append("%s: expected no registers spilled to memory, found %d LDL and STL" % (what, spills))
+    blocks = blocks_together(kernel, plan.threads)
+    if blocks < plan.blocks:
+        faults.append("%s: expected registers for %d blocks of %d threads together, found %d registers, which suffice for %d"
+                      % (what, plan.blocks, plan.threads, kernel.registers, blocks))
+    faults += ["%s: expected the instruction %s, found none" % (what, name) for name in plan.instructions if not kernel.has(name)]
+    return faults
+
+
+def check(kernels):
+    faults = [fault for kernel in kernels for fault in faults_of(kernel)]
+    seen = {split_name(kernel.name)[0] for kernel in kernels}
+    return faults + ["%s: a plan for a kernel that is not there" % name for name in PLANS if name not in seen]
+
+
+def row_of(kernel):
+    base, arguments = split_name(kernel.name)
+    plan = PLANS[base](kernel.architecture, arguments)
+    return "| %s | %d | %d | %d, %d | %s |" % (display_name(kernel.name), kernel.registers, plan.threads, plan.blocks,
+                                                 blocks_together(kernel, plan.threads), " ".join(plan.instructions))
+
+
+def tables(kernels):
+    """By architecture the rows of its table."""
+    by = collections.defaultdict(list)
+    for kernel in sorted(kernels, key=lambda kernel: (kernel.architecture, display_name(kernel.name))):
+        if split_name(kernel.name)[0] in PLANS:
+            by[kernel.architecture].append(row_of(kernel))
+    return by
+
+
+INTRODUCTION = """# Machine code of the CUDA kernels
+
+Written by `tools/machine_code.py page build/cuda`, by CUDA's `cuobjdump`, from what nvcc %s made of the kernels. No kernel uses a stack or
+spills registers to memory, but for those that KNOWN_SPILLS of that program lists, which are to be mended (the wide tiles of attention over a bfloat16 cache, norms of rows
+of more than 16,384 numbers), and the functions sine and cosine. "Blocks": for how many of a kernel's blocks a multiprocessor is to have registers (shared memory may hold
+fewer), and for how many it has, by registers and threads. "Instructions": those that the kernel was written for, and which are there.
+`tests/run.py cuda` checks all this for one architecture, and that its table is up to date.
+"""
+
+
+def nvcc_version(folder):
+    """Of the compiler that the build in `folder` was configured for: "13.0"."""
+    cache = (folder / "CMakeCache.txt").read_text()
+    found = re.search(r"^CMAKE_CUDA_COMPILER:\w+=(.+)$", cache, re.M)
+    if not found:
+        sys.exit("%s: found no CMAKE_CUDA_COMPILER: expected the folder of a build with CUDA" % (folder / "CMakeCache.txt"))
+    said = subprocess.run([found.group(1), "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return re.search(r"release (\d+\.\d+)", said).group(1)
+
+
+def page(kernels, version):
+    parts = [INTRODUCTION % version]
+    for architecture, rows in tables(kernels).items():
+        parts += ["\n## Compute capability %d.%d\n\n" % divmod(architecture, 10),
+                  "| kernel | registers | threads | blocks: planned, possible | instructions |\n|---|---|---|---|---|\n", "\n".join(rows), "\n"]
+    return "".join(parts)
+
+
+def stale(kernels, text):
+    """Architectures whose table in the page is another one."""
+    sections = dict(re.findall(r"^## Compute capability (\S+)\n(.*?)(?=^## |\Z)", text, re.M | re.S))
+    return ["%s: the table of %d.%d is not what this build holds: run tools/machine_code.py page" % (PAGE.name, *divmod(architecture, 10))
+            for architecture, rows in tables(kernels).items()
+            if [line for line in sections.get("%d.%d" % divmod(architecture, 10), "").splitlines() if line.startswith("| ")][1:] != rows]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["check", "page"])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--tools", type=pathlib.Path)
+    options = parser.parse_args()
+    kernels = read(options.folder, options.tools)
+    if not kernels:
+        sys.exit("%s: found no *.cu.o with kernels: expected the folder of a build with CUDA" % options.folder)
+    faults = check(kernels)
+    if options.command == "page":
+        PAGE.write_text(page(kernels, nvcc_version(options.folder)))
+    else:
+        faults += stale(kernels, PAGE.read_text() if PAGE.exists() else "")
+    print("\n".join(faults or ["%d kernels as planned" % len(kernels)]))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
