@@ -94,14 +94,13 @@ def test_what_is_wrong_is_refused(abacus, constraint, words):
 
 def test_a_constraint_that_costs_too_much_is_refused_while_others_go_on(abacus):
     grammar = "root ::= " + " ".join("[a-z]{0,%d}" % (100 + i) for i in range(300))
-    seconds = []
+    ends = []
     stop = threading.Event()
 
     def neighbour():
         while not stop.is_set():
-            start = time.monotonic()
             abacus.complete("Tom has 3 apples.", max_tokens=2)
-            seconds.append(time.monotonic() - start)
+            ends.append(time.monotonic())
 
     thread = threading.Thread(target=neighbour)
     thread.start()
@@ -109,10 +108,10 @@ def test_a_constraint_that_costs_too_much_is_refused_while_others_go_on(abacus):
         start = time.monotonic()
         answers = at_once([lambda i=i: abacus.post("/v1/completions", {"model": "m", "prompt": "a", "structured_outputs": {"grammar": grammar + " [%s]" % i}})
                            for i in range(2)])
-        took = time.monotonic() - start
+        end = time.monotonic()
     finally:
         stop.set()
         thread.join()
     assert [status for status, _ in answers] == [400] * 2, answers
     assert "to compile" in answers[0][1]["error"]["message"]
-    assert len(seconds) > 2 and max(seconds) < took / 2
+    assert sum(start < at < end for at in ends) > 2
