@@ -42,6 +42,8 @@ ARM_COMPILER = "aarch64-linux-gnu-g++"
 PROGRAM_TIMEOUT_S = 1800
 E2E_TIMEOUT_S = 5400
 E2E_TEST_S = 1200
+# Of end-to-end tests that fail, which share the machine with builds, so many may run again by themselves.
+MOST_AGAIN = 3
 # How often a build says how far it is.
 BUILD_NEWS_S = 15
 # Between the tries of a download.
@@ -365,25 +367,40 @@ def make_venvs():
         make_venv(folder, requirements)
 
 
-def run_pytest(tally, suite, report, words, environment=None):
-    """Runs tests in the virtual environment of the end-to-end tests; `report` becomes their JUnit file."""
+def pytest_counts(report):
+    """Tests, those that failed and those that were skipped, of a JUnit file."""
+    total = bad = skipped = 0
+    if report.exists():
+        for node in xml.etree.ElementTree.parse(report).getroot().iter("testsuite"):
+            total += int(node.get("tests"))
+            bad += int(node.get("failures")) + int(node.get("errors"))
+            skipped += int(node.get("skipped"))
+    return total, bad, skipped
+
+
+def run_pytest(tally, suite, report, words, environment=None, tries=1):
+    """Runs tests in the virtual environment of the end-to-end tests; `report` becomes their JUnit file. More than one of `tries`: up to
+    MOST_AGAIN tests that fail run again, by themselves; what their first run said is printed all the same, as it may be a rare fault."""
     make_venvs()
     start = time.time()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own_folder:
-        code, output = run_in(own_folder, [VENV / "bin/python", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--junitxml=%s" % report,
-                                           "-o", "faulthandler_timeout=%d" % E2E_TEST_S, "--durations=5", *words],
-                              E2E_TIMEOUT_S, {"PYTHONUTF8": "1", **(environment or {})})
-        total = bad = skipped = 0
-        if report.exists():
-            for node in xml.etree.ElementTree.parse(report).getroot().iter("testsuite"):
-                total += int(node.get("tests"))
-                bad += int(node.get("failures")) + int(node.get("errors"))
-                skipped += int(node.get("skipped"))
-    if code and not bad:
-        bad = 1
-    for line in output.splitlines():
-        if line.startswith("SKIPPED"):
-            print(line, flush=True)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as kept:
+        argv = [VENV / "bin/python", "-m", "pytest", "-q", "-rs", "-o", "cache_dir=%s" % kept, "-o", "faulthandler_timeout=%d" % E2E_TEST_S,
+                "--durations=5", *words]
+
+        def attempt(report, *more):
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own_folder:
+                code, output = run_in(own_folder, [*argv, "--junitxml=%s" % report, *more], E2E_TIMEOUT_S, {"PYTHONUTF8": "1", **(environment or {})})
+            total, bad, skipped = pytest_counts(report)
+            return total, bad if bad or not code else 1, skipped, output
+
+        total, bad, skipped, output = attempt(report)
+        for line in output.splitlines():
+            if line.startswith("SKIPPED"):
+                print(line, flush=True)
+        if tries > 1 and total > 0 < bad <= MOST_AGAIN:
+            print("%s: %d failed, and run again by themselves:\n%s" % (suite, bad, output[-8000:]), flush=True)
+            again, bad, _, output = attempt(report.with_suffix(".again.xml"), "--last-failed", "--last-failed-no-failures", "none")
+            bad = bad if again else 1
     tally.add(suite, total - bad - skipped, bad, time.time() - start, output[-8000:] if bad else "")
 
 
@@ -392,7 +409,7 @@ def e2e(tally):
     make_venvs()
     builds_ahead.begin()
     with tempfile.TemporaryDirectory() as scratch:
-        run_pytest(tally, "e2e", pathlib.Path(scratch) / "report.xml", ["tests/e2e"])
+        run_pytest(tally, "e2e", pathlib.Path(scratch) / "report.xml", ["tests/e2e"], tries=2)
 
 
 def web(tally):

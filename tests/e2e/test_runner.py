@@ -64,3 +64,18 @@ def test_a_download_is_tried_again(runner, tmp_path, capfd):
         runner.retried(["sh", "-c", "echo no network; exit 1"])
     said = capfd.readouterr().out
     assert "no network" in said and said.endswith("0 passed, 1 failed (download)\n")
+
+
+@pytest.mark.parametrize(("script", "counts"), [("assert place.exists() or place.touch()", (2, 0)), ("assert False", (1, 1))])
+def test_an_end_to_end_test_that_fails_runs_again_by_itself(runner, tmp_path, capfd, monkeypatch, script, counts):
+    monkeypatch.setattr(runner, "make_venvs", lambda: None)
+    others = tmp_path / "others"
+    (tmp_path / "test_it.py").write_text("import pathlib\nplace = pathlib.Path(%r)\n" % str(tmp_path / "failed") +
+                                         "def test_good():\n    with open(%r, 'a') as out: out.write('x')\n" % str(others) +
+                                         "def test_bad():\n    %s\n" % script)
+    tally = runner.Tally()
+    runner.run_pytest(tally, "e2e", tmp_path / "report.xml", [tmp_path / "test_it.py"], tries=2)
+    assert (tally.passed, tally.failed) == counts
+    assert others.read_text() == "x"
+    said = capfd.readouterr().out
+    assert "1 failed, and run again" in said and "AssertionError" in said
