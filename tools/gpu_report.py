@@ -446,9 +446,11 @@ class Report:
                 if time.monotonic() - begin + window > seconds:
                     return {"status": "cut", "why": "no steady load in %d s" % (time.monotonic() - begin)}
                 time.sleep(0.02 if self.options.short else 0.25)
-            tokens, start = self.counter("generation_tokens_total"), time.monotonic()
-            time.sleep(window)
-            tokens, elapsed = self.counter("generation_tokens_total") - tokens, time.monotonic() - start
+            before, start = self.counter("generation_tokens_total"), time.monotonic()
+            tokens, elapsed = 0, window
+            while tokens == 0 and time.monotonic() - begin + window <= seconds:  # a window without any says nothing of the rate
+                time.sleep(window)
+                tokens, elapsed = self.counter("generation_tokens_total") - before, time.monotonic() - start
             running = self.counter("num_requests_running")
         finally:
             self.end_process(load, signal.SIGINT, 5)

@@ -15,6 +15,9 @@ namespace {
 // Rows whose activations are packed at once, each product's rounded up to whole tiles.
 constexpr int64_t kMaxPackedRows = 512;
 constexpr int64_t kPackedRowMultiple = 32;
+// Up to so many, a unit is done before the weights of as many panels as the kernels like most have
+// come, so that half as many are better: 5 to 17 % faster on 64 and 128 rows (Granite Rapids).
+constexpr int64_t kFewPackedRows = 192;
 // Rows that are held in another order at once.
 constexpr int64_t kMaxOrderedRows = 512;
 // Panels of a block of maxima: units of a product that finds them have whole blocks.
@@ -26,9 +29,10 @@ int64_t Units(int64_t count, int64_t per_unit) {
 
 // Panels of a unit on packed activations: what the kernels like most, or fewer where the threads
 // would not get some units each.
-int64_t PackedPanelsPerUnit(int64_t panels, int num_threads) {
+int64_t PackedPanelsPerUnit(int64_t rows, int64_t panels, int num_threads) {
   constexpr int64_t kUnitsPerThread = 4;
   int64_t per_unit = Kernels().packed_panels_per_unit;
+  if (rows <= kFewPackedRows) per_unit /= 2;
   while (per_unit > 2 && Units(panels, per_unit) < kUnitsPerThread * num_threads) per_unit /= 2;
   return per_unit;
 }
@@ -141,8 +145,9 @@ void LinearProducts::AddRows(const LinearPlan& plan, const LinearArgs& args, Pac
   product.packed = packed;
   product.rows = rows;
   product.panels = NumPanels(args.outputs);
-  product.panels_per_unit = is_packed ? PackedPanelsPerUnit(product.panels, pool_.num_threads())
-                                      : kernels.panels_per_unit;
+  product.panels_per_unit = is_packed
+                                ? PackedPanelsPerUnit(rows, product.panels, pool_.num_threads())
+                                : kernels.panels_per_unit;
   product.maxima = maxima;
   if (maxima.data != nullptr)
     product.panels_per_unit = std::lcm(product.panels_per_unit, kMaximaPanels);
