@@ -186,13 +186,14 @@ def run_format(options, results, form):
                 except (peers.Unavailable, OSError, ValueError, KeyError, TypeError) as error:
                     entry["error"] = str(error)
                     print("%-13s %-15s %s" % (row, label, error), file=sys.stderr, flush=True)
+        merge(results, form, found, options)
     for _, engine in started:
         engine.close()
     merge(results, form, found, options)
 
 
 def merge(results, form, found, options):
-    """What was measured now replaces what was measured before; the rest stays."""
+    """What was measured now replaces what was measured before; the rest stays. A run that is cut keeps its whole rows."""
     if options.prepare:
         return
     known = results["formats"].setdefault(form, {})
@@ -202,6 +203,9 @@ def merge(results, form, found, options):
         if "error" not in entry:
             old.pop("error", None)
         old["values"].update({row: values for row, values in entry["values"].items() if values})
+    with open(options.results, "w", encoding="utf-8") as file:
+        json.dump(results, file, indent=1)
+        file.write("\n")
 
 
 def machine():
@@ -256,10 +260,6 @@ def main():
     results["limits"] = results.get("limits", {})
     for form in options.formats.split(","):
         run_format(options, results, form)
-        if not options.prepare:
-            with open(options.results, "w", encoding="utf-8") as file:
-                json.dump(results, file, indent=1)
-                file.write("\n")
 
 
 if __name__ == "__main__":

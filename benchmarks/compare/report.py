@@ -9,7 +9,7 @@ COLOURS = {"sluice": "#1f6feb", "vllm": "#d29922", "openvino": "#3fb950", "llama
 TITLES = {"bf16": "BF16", "int8": "8 bits", "int4": "4 bits"}
 PAGE = """# Speed on a CPU, beside its peers
 
-Tokens a second; medians of {rounds} rounds, in which the engines took turns row by row. {cpu}, {threads} threads, {memory} GiB;
+Tokens a second; medians of up to {rounds} rounds, in which the engines took turns row by row. {cpu}, {threads} threads, {memory} GiB;
 {date}. The shape is `benchmarks/{shape}` with random weights. Prefill: one prompt. Decode: so many streams, prompts of
 {decode_prompt} tokens, {tokens} tokens each, counted from the moment when the last stream has its first token. In bold what is
 best in its row and format.

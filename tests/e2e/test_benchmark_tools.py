@@ -44,9 +44,9 @@ def test_the_page_of_a_comparison(compare, tmp_path):
     assert "450" in words and "vLLM" in words and "A & B <CPU>" in " ".join(words)
 
 
-def test_pieces_of_a_run_are_merged(compare):
+def test_pieces_of_a_run_are_merged(compare, tmp_path):
     known = results()
-    options = type("Options", (), {"prepare": False})
+    options = type("Options", (), {"prepare": False, "results": str(tmp_path / "run.json")})
     compare.merge(known, "bf16", {"vLLM": {"program": "vllm", "version": "0.33.0", "values": {"decode-1": [30], "prefill-512": []}},
                                   "llama.cpp": {"program": "llama.cpp", "values": {"decode-1": [10]}}}, options)
     entries = known["formats"]["bf16"]
@@ -61,10 +61,12 @@ def test_an_engine_that_fails_is_a_row_that_says_so(compare, tmp_path):
     program.chmod(0o755)
     options = type("Options", (), {"rows": ["decode-1"], "peers": ["sluice"], "prepare": False, "rounds": 2, "decode_prompt": 8, "tokens": 4,
                                    "threads": 1, "sluice": str(program), "folder": str(tmp_path), "name": "s",
+                                   "results": str(tmp_path / "run.json"),
                                    "shape": str(ROOT / "benchmarks" / "llama-3.2-1b-shape")})
     known = {"formats": {}, "limits": {}}
     compare.run_format(options, known, "bf16")
     assert known["formats"]["bf16"] == {"sluice": {"program": "sluice", "version": "sluice 9", "error": "no such model", "values": {}}}
+    assert json.loads((tmp_path / "run.json").read_text()) == known, "a run that is cut keeps its whole rows"
 
 
 def test_regressions_are_told(capsys):
