@@ -214,8 +214,7 @@ class CudaStream final : public DeviceStream {
     cudaGraphExec_t native = nullptr;
     RETURN_IF_ERROR(home_.Do("making a graph of what was recorded",
                              [&] { return cudaGraphInstantiate(&native, recorded, 0); }));
-    auto graph =
-        std::make_unique<CudaGraph>(home_, native, static_cast<int64_t>(num_operations));
+    auto graph = std::make_unique<CudaGraph>(home_, native, static_cast<int64_t>(num_operations));
     RETURN_IF_ERROR(home_.Do("bringing a graph to the device",
                              [&] { return cudaGraphUpload(native, stream_); }));
     RETURN_IF_ERROR(Synchronize());
