@@ -100,7 +100,7 @@ struct RopeAppendArgs {
   float temperature_scale;   // else by log1p(floor((p + 1) / floor)) * scale + 1
   // [rows]: block * block_size + row in the block; negative: the row is not put into the cache
   const int64_t* slots;
-  uint16_t* q;               // BF16 [rows, num_heads, head_dim]
+  uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   KvArrays cache;
 };
 

@@ -1,4 +1,5 @@
 // How a decoder on a device records its steps, and which steps it replays.
+#include <algorithm>
 #include <chrono>
 #include <exception>
 
@@ -52,6 +53,8 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
   if (steps.sequences.empty()) return {};
   CHECK(parts_.ranks == nullptr && spec_.head.kind == HeadSpec::Kind::kVocabulary);
   CHECK_EQ(num_in_flight_, 0);
+  CHECK_LE(steps.sequences.back(),
+           std::min({options_.max_slices, options_.max_rows, options_.max_logit_rows}));
   const auto begin = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const int64_t free_before, parts_.device.FreeBytes());
   // Any step of the kind: one sequence of one token, in the first block.
