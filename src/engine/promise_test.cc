@@ -310,10 +310,10 @@ TEST(AsyncScheduling, AnswersAreThoseOfOneStepAtATime) {
 
 // Steps that are replayed as graphs, one at a time and while one runs; sequences join and leave, so
 // that steps are of many sizes, and some steps have prompts.
-TEST(Graphs, AnswersAreThoseOfStepsThatAreLaunched) {
-  const auto answers = [](bool records, bool async, int64_t* replayed) {
+TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
+  const auto answers = [](const char* model, bool records, bool async, int64_t* replayed) {
     EngineConfig config;
-    config.model_folder = SourcePath("tests/data/checkpoints/qwen3-bf16");
+    config.model_folder = SourcePath("tests/data/checkpoints") + ("/" + std::string(model));
     config.device = DeviceChoice::kEmulated;
     config.graphs.records = records;
     config.graphs.sizes = {1, 3, 64};
@@ -352,12 +352,15 @@ TEST(Graphs, AnswersAreThoseOfStepsThatAreLaunched) {
     *replayed = observer.replayed;
     return all;
   };
-  int64_t replayed = -1;
-  const auto expected = answers(false, false, &replayed);
-  EXPECT_EQ(replayed, 0);
-  for (const bool async : {false, true}) {
-    EXPECT_EQ(answers(true, async, &replayed), expected);
-    EXPECT_GT(replayed, 10);
+  // The second one has groups of layers with block tables of their own.
+  for (const char* model : {"qwen3-bf16", "tiny-llama4-mixed"}) {
+    int64_t replayed = -1;
+    const auto expected = answers(model, false, false, &replayed);
+    EXPECT_EQ(replayed, 0);
+    for (const bool async : {false, true}) {
+      EXPECT_EQ(answers(model, true, async, &replayed), expected) << model;
+      EXPECT_GT(replayed, 10);
+    }
   }
 }
 
