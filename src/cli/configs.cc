@@ -9,6 +9,7 @@
 #include "checkpoint/foreign_format.h"
 #include "checkpoint/scheme.h"
 #include "cli/adapter_settings.h"
+#include "cli/graph_settings.h"
 #include "cli/progress.h"
 #include "cli/speculation_settings.h"
 #include "cli/usage.h"
@@ -309,6 +310,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
   config.enable_chunked_prefill = settings.Flag("enable-chunked-prefill");
   config.async_scheduling = settings.Flag("async-scheduling");
+  ASSIGN_OR_RETURN(config.graphs, GraphsOf(settings));
   config.scheduling_policy = ValueOf(settings, "scheduling-policy", kPolicies);
   config.long_prefill_token_threshold = *settings.Integer("long-prefill-token-threshold");
   ASSIGN_OR_RETURN(Speculation speculation, SpeculationOf(settings, hooks, are_processes));

@@ -33,8 +33,8 @@ TEST(StartupLines, ArgumentsAsPythonWritesThem) {
                 Dialect::kVllm)),
             "{'model_tag': 'm/x', 'model': 'm/x', 'dtype': 'float32', "
             "'override_generation_config': {'top_k': 3, 'x': [True, None, 'y']}, "
-            "'enable_prefix_caching': False, 'port': 8001, 'api_key': '***', "
-            "'served_model_name': ['a', \"b's\"], 'enforce_eager': True}");
+            "'enable_prefix_caching': False, 'enforce_eager': True, 'port': 8001, "
+            "'api_key': '***', 'served_model_name': ['a', \"b's\"]}");
 }
 
 TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {

@@ -103,6 +103,22 @@ class CudaEvent final : public DeviceEvent {
   cudaEvent_t event_;
 };
 
+class CudaGraph final : public DeviceGraph {
+ public:
+  CudaGraph(Home home, cudaGraphExec_t graph, int64_t num_operations)
+      : home_(home), graph_(graph), num_operations_(num_operations) {}
+  ~CudaGraph() override {
+    home_.Try([&] { return cudaGraphExecDestroy(graph_); });
+  }
+  int64_t num_operations() const override { return num_operations_; }
+  cudaGraphExec_t native() const { return graph_; }
+
+ private:
+  Home home_;
+  cudaGraphExec_t graph_;
+  int64_t num_operations_;
+};
+
 class CudaStream final : public DeviceStream {
  public:
   CudaStream(Home home, cudaStream_t stream) : home_(home), stream_(stream) {}
@@ -151,6 +167,30 @@ class CudaStream final : public DeviceStream {
     return home_.Try([&] { return cudaStreamQuery(stream_); }) != cudaErrorNotReady;
   }
 
+  // Other threads may allocate and copy meanwhile.
+  Status BeginCapture() override {
+    RETURN_IF_ERROR(Synchronize());
+    return home_.Do("beginning to record a graph", [&] {
+      return cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+    });
+  }
+  Result<std::unique_ptr<DeviceGraph>> EndCapture() override {
+    const std::optional<Error> noted = std::exchange(noted_, std::nullopt);
+    const LaunchFailure failure = std::exchange(launch_failure_, {});
+    cudaGraph_t recorded = nullptr;
+    const cudaError_t code = home_.Try([&] { return cudaStreamEndCapture(stream_, &recorded); });
+    auto graph = Instantiate(noted, failure, code, recorded);
+    if (recorded != nullptr) home_.Try([&] { return cudaGraphDestroy(recorded); });
+    return graph;
+  }
+  void Replay(DeviceGraph& graph) override {
+    const cudaError_t code = home_.Try(
+        [&] { return cudaGraphLaunch(static_cast<CudaGraph&>(graph).native(), stream_); });
+    if (code != cudaSuccess) return Note("launching a graph", code);
+    launch_failure_.launched[launch_failure_.num_launched++ % LaunchFailure::kRemembered] =
+        "a graph";
+  }
+
   // Launches go to the thread's current device.
   StreamHandle handle() override {
     const cudaError_t code = home_.Try([] { return cudaSuccess; });
@@ -159,6 +199,27 @@ class CudaStream final : public DeviceStream {
   }
 
  private:
+  // What was recorded as a graph on the device, unless something failed meanwhile.
+  Result<std::unique_ptr<DeviceGraph>> Instantiate(const std::optional<Error>& noted,
+                                                   const LaunchFailure& failure, cudaError_t code,
+                                                   cudaGraph_t recorded) {
+    RETURN_IF_ERROR(home_.health->Check());
+    if (failure.kernel != nullptr) RETURN_IF_ERROR(ReportLaunch(failure, code));
+    if (noted) return tl::unexpected<Error>(*noted);
+    RETURN_IF_ERROR(home_.Report("recording a graph", code));
+    size_t num_operations = 0;
+    RETURN_IF_ERROR(home_.Do("counting what a graph does", [&] {
+      return cudaGraphGetNodes(recorded, nullptr, &num_operations);
+    }));
+    cudaGraphExec_t native = nullptr;
+    RETURN_IF_ERROR(home_.Do("making a graph of what was recorded",
+                             [&] { return cudaGraphInstantiate(&native, recorded, 0); }));
+    auto graph = std::make_unique<CudaGraph>(home_, native, static_cast<int64_t>(num_operations));
+    RETURN_IF_ERROR(home_.Do("bringing a graph to the device",
+                             [&] { return cudaGraphUpload(native, stream_); }));
+    RETURN_IF_ERROR(Synchronize());
+    return graph;
+  }
   // What has failed, once `wait` has returned.
   template <typename Wait>
   Status ReportAfter(const Wait& wait) {

@@ -80,6 +80,15 @@ class DeviceEvent {
   virtual Result<double> SecondsSince(DeviceEvent& begin) = 0;
 };
 
+// Work that a stream recorded, to be enqueued again as a whole: a CUDA graph. It goes with the
+// addresses and numbers that it was recorded with, and reads what lies at those addresses when it
+// runs. Ownership: what it uses outlives it, and it outlives its own runs.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  virtual int64_t num_operations() const = 0;
+};
+
 // A queue of work. Every method but Synchronize returns at once; failures are reported by the next
 // Synchronize. Host memory that is copied from or to must stay as it is until the copy is passed;
 // copies run beside the host only where that memory is page-locked. Thread safety: one thread at a
@@ -106,6 +115,17 @@ class DeviceStream {
   // As Synchronize, for everything before the event's last Record by this stream; the error may be
   // of what was enqueued behind it.
   virtual Status SynchronizeUntil(DeviceEvent& /*event*/) { return Synchronize(); }
+
+  // From here to EndCapture what is enqueued is recorded in place of being run. That may be
+  // launches, copies on the device and fills; to wait, to copy from or to the host or to record an
+  // event then fails the recording. kUnsupported where the stream cannot record.
+  virtual Status BeginCapture();
+  // What was recorded, ready to run: Replay allocates nothing. Waits for the stream. The error of
+  // whatever failed since BeginCapture; the stream then works as before. REQUIRES: BeginCapture
+  // succeeded.
+  virtual Result<std::unique_ptr<DeviceGraph>> EndCapture();
+  // Enqueues what this stream recorded, once more.
+  virtual void Replay(DeviceGraph& graph);
 };
 
 // Thread safety: any thread may call any method; one stream's methods by one thread at a time.

@@ -56,6 +56,16 @@ class EmulatedEvent final : public DeviceEvent {
   int64_t count_ = 0;
 };
 
+class EmulatedGraph final : public DeviceGraph {
+ public:
+  explicit EmulatedGraph(EmulatedQueue::Recorded work) : work_(std::move(work)) {}
+  int64_t num_operations() const override { return std::ssize(work_); }
+  const EmulatedQueue::Recorded& work() const { return work_; }
+
+ private:
+  EmulatedQueue::Recorded work_;
+};
+
 // Which of a copy's addresses is the device's.
 enum class CopyKind { kToDevice, kToHost, kOnDevice };
 
@@ -84,8 +94,12 @@ class EmulatedStream final : public DeviceStream {
       memset(to, byte, static_cast<size_t>(bytes));
     });
   }
-  void Record(DeviceEvent& event) override { static_cast<EmulatedEvent&>(event).Record(queue_); }
+  void Record(DeviceEvent& event) override {
+    if (queue_->is_recording()) return Note("an event was recorded inside a graph");
+    static_cast<EmulatedEvent&>(event).Record(queue_);
+  }
   void WaitFor(DeviceEvent& event) override {
+    if (queue_->is_recording()) return Note("an event was waited for inside a graph");
     const auto place = static_cast<EmulatedEvent&>(event).place();
     if (place.first == nullptr || place.first == queue_) return;
     queue_->Enqueue([place] { place.first->RunUntil(place.second); });
@@ -100,12 +114,33 @@ class EmulatedStream final : public DeviceStream {
   }
   StreamHandle handle() override { return {queue_.get(), &failure_}; }
 
+  Status BeginCapture() override {
+    CHECK(!queue_->is_recording());
+    RETURN_IF_ERROR(Synchronize());
+    queue_->BeginRecording();
+    return {};
+  }
+  Result<std::unique_ptr<DeviceGraph>> EndCapture() override {
+    CHECK(queue_->is_recording());
+    auto graph = std::make_unique<EmulatedGraph>(queue_->EndRecording());
+    RETURN_IF_ERROR(Synchronize());
+    return graph;
+  }
+  void Replay(DeviceGraph& graph) override {
+    for (const std::function<bool()>& work : static_cast<EmulatedGraph&>(graph).work())
+      queue_->EnqueueWaiting(work);
+  }
+
  private:
   // The first `count` pieces of work.
   Status SynchronizeUntil(int64_t count) {
     if (device_->is_lost()) {
       queue_->Drop();
       return Lost();
+    }
+    if (queue_->is_recording()) {
+      Note("a stream was waited for inside a graph");
+      return Fail(ErrorCode::kInternal, copy_failure_);
     }
     queue_->RunUntil(count);
     const LaunchFailure failure = std::exchange(failure_, {});
@@ -123,6 +158,8 @@ class EmulatedStream final : public DeviceStream {
     CHECK_GE(bytes, 0);
     if (bytes == 0) return;
     if (device_->TakeCopyFault()) return Note(fmt::format("{} failed: an injected fault", what));
+    if (queue_->is_recording() && kind != CopyKind::kOnDevice)
+      return Note(fmt::format("{} was put into a graph", what));
     const void* const host = kind == CopyKind::kToDevice ? from : to;
     const bool was_locked = device_->IsLocked(host, bytes);
     queue_->Enqueue([=, this] {

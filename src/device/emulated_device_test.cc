@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -66,6 +67,61 @@ TEST(EmulatedDevice, KeepsTheOrderOfAStream) {
   stream->CopyToHost(host.data(), b.data(), 64);
   ASSERT_TRUE(stream->Synchronize());
   EXPECT_THAT(host, Each(1));
+}
+
+TEST(EmulatedDevice, ReplaysWhatItRecorded) {
+  for (const bool at_once : {false, true}) {
+    EmulatedDevice device({.runs_at_once = at_once});
+    const DeviceBuffer a = Must(device.Allocate(4, "a"));
+    const DeviceBuffer b = Must(device.Allocate(4, "b"));
+    auto stream = Must(device.CreateStream());
+    stream->Fill(b.data(), 9, 4);
+    ASSERT_TRUE(stream->BeginCapture());
+    stream->CopyOnDevice(b.data(), a.data(), 4);
+    stream->CopyOnDevice(a.data(), b.data(), 1);
+    auto graph = Must(stream->EndCapture());
+    EXPECT_EQ(graph->num_operations(), 2);
+    std::array<uint8_t, 4> host = {};
+    stream->CopyToHost(host.data(), b.data(), 4);
+    ASSERT_TRUE(stream->Synchronize());
+    EXPECT_THAT(host, Each(9)) << "recording runs nothing";
+    for (const uint8_t number : {3, 4}) {
+      stream->Fill(a.data(), number, 4);
+      stream->Replay(*graph);
+      stream->CopyToHost(host.data(), b.data(), 4);
+      ASSERT_TRUE(stream->Synchronize());
+      EXPECT_THAT(host, Each(number));
+    }
+  }
+}
+
+TEST(EmulatedDevice, WhatNoGraphHoldsFailsItsRecording) {
+  EmulatedDevice device;
+  const DeviceBuffer memory = Must(device.Allocate(4, "test"));
+  auto stream = Must(device.CreateStream());
+  auto event = Must(device.CreateEvent());
+  int32_t host = 7;
+  const auto failure = [&](const std::function<void()>& call) {
+    EXPECT_TRUE(stream->BeginCapture());
+    call();
+    const auto graph = stream->EndCapture();
+    EXPECT_TRUE(stream->Synchronize());
+    return graph ? "" : graph.error().message;
+  };
+  EXPECT_EQ(failure([&] { stream->Fill(memory.data(), 1, 4); }), "");
+  EXPECT_THAT(failure([&] { stream->CopyToDevice(memory.data(), &host, 4); }),
+              HasSubstr("a copy to the device was put into a graph"));
+  EXPECT_THAT(failure([&] { stream->CopyToHost(&host, memory.data(), 4); }),
+              HasSubstr("a copy to the host was put into a graph"));
+  EXPECT_THAT(failure([&] { stream->Record(*event); }), HasSubstr("inside a graph"));
+  EXPECT_THAT(failure([&] { stream->WaitFor(*event); }), HasSubstr("inside a graph"));
+  EXPECT_THAT(failure([&] { EXPECT_FALSE(stream->Synchronize()); }), HasSubstr("inside a graph"));
+  EXPECT_THAT(failure([&] {
+                device.FailNextCopy();
+                stream->Fill(memory.data(), 1, 4);
+              }),
+              HasSubstr("injected"));
+  EXPECT_EQ(failure([&] { stream->Fill(memory.data(), 1, 4); }), "");
 }
 
 TEST(EmulatedDevice, WaitsForTheEventsLastRecordAlone) {

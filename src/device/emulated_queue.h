@@ -6,10 +6,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <thread>
+#include <vector>
 
 namespace sluice {
 
@@ -31,6 +34,7 @@ class EmulatedQueue {
   }
   // `work` returns false where it cannot go on yet, and is called again.
   void EnqueueWaiting(std::function<bool()> work) {
+    if (recorded_) return recorded_->push_back(std::move(work));
     work_.push_back(std::move(work));
     ++num_enqueued_;
     if (runs_at_once_) TryRunAll();
@@ -48,6 +52,15 @@ class EmulatedQueue {
     work_.clear();
     num_done_ = num_enqueued_;
   }
+  // From here to EndRecording work is kept in place of being enqueued.
+  using Recorded = std::vector<std::function<bool()>>;
+  void BeginRecording() { recorded_.emplace(); }
+  Recorded EndRecording() {
+    Recorded recorded = std::move(*recorded_);
+    recorded_.reset();
+    return recorded;
+  }
+  bool is_recording() const { return recorded_.has_value(); }
   int TakeLaunchFault() { return launch_fault_ == nullptr ? 0 : launch_fault_->exchange(0); }
   int64_t num_enqueued() const { return num_enqueued_; }
   int64_t num_done() const { return num_done_; }
@@ -67,6 +80,7 @@ class EmulatedQueue {
   }
 
   std::deque<std::function<bool()>> work_;
+  std::optional<Recorded> recorded_;
   int64_t num_enqueued_ = 0;
   int64_t num_done_ = 0;
   std::atomic<int>* launch_fault_ = nullptr;

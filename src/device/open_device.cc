@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "device/device.h"
 #include "device/emulated_device.h"
 #ifdef SLUICE_CUDA
@@ -7,6 +8,18 @@
 #endif
 
 namespace sluice {
+
+Status DeviceStream::BeginCapture() {
+  return Fail(ErrorCode::kUnsupported, "this stream records no graphs");
+}
+
+Result<std::unique_ptr<DeviceGraph>> DeviceStream::EndCapture() {
+  return Fail(ErrorCode::kUnsupported, "this stream records no graphs");
+}
+
+void DeviceStream::Replay(DeviceGraph& /*graph*/) {
+  CHECK(false, "this stream records no graphs");
+}
 namespace {
 
 constexpr int kMostEmulatedDevices = 256;

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "checkpoint/scheme.h"
 #include "engine/adapter_settings.h"
+#include "engine/graph_plan.h"
 #include "engine/pooling_config.h"
 #include "engine/request.h"
 #include "kernels/dispatch.h"
@@ -78,6 +79,7 @@ struct EngineConfig {
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
   int64_t long_prefill_token_threshold = 0;  // 0: off
   bool async_scheduling = false;             // of one device: a step is sent while one runs
+  GraphConfig graphs;
   // At most one of them proposes tokens.
   SpeculationConfig speculation;
   DraftConfig draft;

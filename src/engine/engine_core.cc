@@ -670,6 +670,7 @@ void EngineCore::Report(StepStats stats) {
     stats.preemptions = planned.preemptions;
     stats.prefix_queries = planned.prefix_queries;
     stats.prefix_hits = planned.prefix_hits;
+    stats.replayed = model_.num_replayed() - std::exchange(num_replayed_, model_.num_replayed());
     stats.running = scheduler_.num_running();
     stats.waiting = scheduler_.num_waiting();
     stats.used_blocks = blocks_.num_held();

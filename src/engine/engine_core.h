@@ -201,6 +201,7 @@ class EngineCore {
   int num_in_flight_ = 0;
   Clock::time_point last_end_{};  // of a step
   StepStats planned_;             // of plans that were not reported yet
+  int64_t num_replayed_ = 0;      // by the model, that were reported
   double draft_seconds_ = 0;      // since a step ended
 
   // The arrays of the step that begins.

@@ -215,6 +215,26 @@ void PlanFlights(EnginePlan& plan) {
   }
 }
 
+// Which steps a device records.
+void PlanRecording(EnginePlan& plan) {
+  const EngineConfig& config = plan.config;
+  if (!config.graphs.records) return;
+  if (!plan.on_device()) {
+    plan.notes.emplace_back("cuda_graphs change nothing on a CPU");
+    return;
+  }
+  if (plan.ranks.num_ranks() > 1) {
+    plan.warnings.emplace_back(
+        "cuda_graphs: devices of several ranks launch their steps kernel by kernel");
+    return;
+  }
+  if (config.speculates()) {
+    plan.notes.emplace_back(
+        "cuda_graphs: steps that verify proposed tokens are launched kernel by kernel");
+  }
+  plan.recorded = PlanGraphs(config.graphs, plan.scheduler.max_num_seqs, plan.notes);
+}
+
 // The limits of a step, but for what depends on the context's length.
 Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   const EngineConfig& config = plan.config;
@@ -644,6 +664,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     (plan.ranks.fewer ? plan.warnings : plan.notes).push_back(plan.ranks.note);
   RETURN_IF_ERROR(PlanEngines(plan));
   RETURN_IF_ERROR(PlanStep(model, plan));
+  PlanRecording(plan);
   if (draft != nullptr && !plan.pooling) RETURN_IF_ERROR(PlanDraft(model, *draft, plan));
   int64_t longest = model.max_position_embeddings;
   if (plan.pooling) {

@@ -36,6 +36,7 @@ struct EnginePlan {
   std::optional<DraftPlan> draft;
   int64_t max_model_len = 0;
   SchedulerLimits scheduler;
+  RecordedSteps recorded;  // of a device
   int64_t num_blocks = 0;  // of each engine
 
   int64_t weight_bytes = 0;

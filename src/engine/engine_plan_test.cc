@@ -1,5 +1,7 @@
 #include "engine/engine_plan.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -461,6 +463,62 @@ TEST(EnginePlanOnDevice, StepsInFlight) {
   const auto on_cpu = Plan(config);
   EXPECT_EQ(on_cpu->scheduler.steps_in_flight, 1);
   EXPECT_THAT(on_cpu->notes, testing::Contains(HasSubstr("async_scheduling changes nothing")));
+}
+
+TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
+  EngineConfig config;
+  EXPECT_TRUE(PlanOnDevice(config)->recorded.sequences.empty());
+  config.graphs.records = true;
+  config.max_num_seqs = 50;
+  const auto plan = PlanOnDevice(config);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(plan->recorded.sequences,
+              testing::ElementsAre(1, 2, 4, 8, 10, 12, 16, 20, 24, 32, 40, 48, 50));
+  EXPECT_TRUE(plan->recorded.pads);
+  const auto on_cpu = Plan(config);
+  EXPECT_TRUE(on_cpu->recorded.sequences.empty());
+  EXPECT_THAT(on_cpu->notes, testing::Contains(HasSubstr("graphs change nothing on a CPU")));
+  config.pipeline_parallel_size = 2;
+  const auto ranks = PlanOnDevice(config);
+  ASSERT_TRUE(ranks) << ranks.error().message;
+  EXPECT_TRUE(ranks->recorded.sequences.empty());
+  EXPECT_THAT(ranks->warnings, testing::Contains(HasSubstr("cuda_graphs")));
+  config.pipeline_parallel_size = 1;
+  config.max_num_seqs = 6;
+  config.graphs.sizes = {8, 2, 2, 7, 1};
+  const auto bounded = PlanOnDevice(config);
+  ASSERT_TRUE(bounded) << bounded.error().message;
+  EXPECT_THAT(bounded->recorded.sequences, testing::ElementsAre(1, 2, 6));
+  EXPECT_THAT(bounded->notes, testing::Contains(HasSubstr("no step has the 7, 8 sequences")));
+}
+
+TEST(GraphPlan, ChoosesSizes) {
+  using testing::ElementsAre;
+  const auto sizes = [](const GraphConfig& config, int64_t max_sequences) {
+    std::vector<std::string> notes;
+    const RecordedSteps steps = PlanGraphs(config, max_sequences, notes);
+    EXPECT_TRUE(std::ranges::is_sorted(steps.sequences));
+    EXPECT_EQ(std::ranges::adjacent_find(steps.sequences), steps.sequences.end());
+    EXPECT_EQ(steps.pads, config.pads);
+    return steps.sequences;
+  };
+  GraphConfig config;
+  EXPECT_THAT(sizes(config, 9), ElementsAre());
+  config.records = true;
+  EXPECT_THAT(sizes(config, 1), ElementsAre(1));
+  EXPECT_THAT(sizes(config, 3), ElementsAre(1, 2, 3));
+  EXPECT_THAT(sizes(config, 8), ElementsAre(1, 2, 4, 8));
+  EXPECT_EQ(sizes(config, 1024).back(), kLargestGraph);
+  config.largest = 1024;
+  EXPECT_EQ(sizes(config, 2000).back(), 1024);
+  config.largest = 9;
+  EXPECT_THAT(sizes(config, 2000), ElementsAre(1, 2, 4, 8, 9));
+  config.pads = false;
+  EXPECT_EQ(sizes(config, 2000).size(), 9U);
+  config.largest = 100;
+  EXPECT_EQ(sizes(config, 2000).size(), 34U);
+  config.sizes = {5, 3};
+  EXPECT_THAT(sizes(config, 4), ElementsAre(3));
 }
 
 TEST(EnginePlanOnDevice, MemoryThatOthersHoldIsNotTaken) {

@@ -27,6 +27,7 @@ struct StepStats {
   int64_t draft_tokens = 0;    // of those
   // Accepted ones, by their place in what was proposed.
   std::array<int16_t, kMaxSpeculativeTokens> accepted_tokens = {};
+  int64_t replayed = 0;      // steps since the last report that a device replayed as graphs
   int64_t in_flight = 0;     // steps when it ended, itself among them
   double step_seconds = 0;   // from plan, or the end of the step before, to sampled tokens
   double model_seconds = 0;  // of that inside Model::Begin and Finish

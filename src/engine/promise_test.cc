@@ -308,6 +308,62 @@ TEST(AsyncScheduling, AnswersAreThoseOfOneStepAtATime) {
   EXPECT_EQ(expected[0].size(), 8u);
 }
 
+// Steps that are replayed as graphs, one at a time and while one runs; sequences join and leave, so
+// that steps are of many sizes, and some steps have prompts.
+TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
+  const auto answers = [](const char* model, bool records, bool async, int64_t* replayed) {
+    EngineConfig config;
+    config.model_folder = SourcePath("tests/data/checkpoints") + ("/" + std::string(model));
+    config.device = DeviceChoice::kEmulated;
+    config.graphs.records = records;
+    config.graphs.sizes = {1, 3, 64};
+    config.async_scheduling = async;
+    config.max_num_batched_tokens = 16;
+    config.max_num_seqs = 4;
+    config.max_model_len = 64;
+    config.num_blocks_override = 12;
+    CountingObserver observer;
+    Engine::Hooks hooks;
+    hooks.observer = &observer;
+    auto engine = Engine::Create(config, hooks);
+    EXPECT_TRUE(engine) << engine.error().message;
+    std::vector<std::shared_ptr<CollectingSink>> sinks;
+    for (int32_t i = 0; i < 6; ++i) {
+      Request request;
+      for (int32_t k = 0; k < 3 + 9 * (i % 3); ++k) request.prompt.push_back((i * 13 + k * 7) % 90);
+      request.sampling = testing::GreedyFor(8 + i);
+      request.sampling.ignore_eos = true;
+      if (i % 2 == 1) {
+        request.sampling.temperature = 1;
+        request.sampling.seed = i;
+      }
+      if (i == 2) request.sampling.presence_penalty = 1;
+      if (i == 3) request.sampling.logprobs = 2;
+      request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
+      EXPECT_TRUE((*engine)->Submit(std::move(request)));
+    }
+    std::vector<std::vector<int32_t>> all;
+    for (const auto& sink : sinks) {
+      EXPECT_TRUE(sink->WaitForEnd());
+      EXPECT_FALSE(sink->error) << sink->error->message;
+      all.push_back(sink->tokens());
+    }
+    engine->reset();
+    *replayed = observer.replayed;
+    return all;
+  };
+  // The second one has groups of layers with block tables of their own.
+  for (const char* model : {"qwen3-bf16", "tiny-llama4-mixed"}) {
+    int64_t replayed = -1;
+    const auto expected = answers(model, false, false, &replayed);
+    EXPECT_EQ(replayed, 0);
+    for (const bool async : {false, true}) {
+      EXPECT_EQ(answers(model, true, async, &replayed), expected) << model;
+      EXPECT_GT(replayed, 10);
+    }
+  }
+}
+
 TEST(EngineCreate, SaysItsPlanAndLoadsAnyShapeWithoutWeights) {
   EngineConfig config;
   config.model_folder = SourcePath("tests/data/checkpoints/llama-bf16");

@@ -111,6 +111,18 @@ struct StepInput {
   }
 };
 
+// Steps that a device records before the first request, and replays: of one token for each of up to
+// so many sequences.
+struct RecordedSteps {
+  std::vector<int64_t> sequences;  // ascending; empty: none are recorded
+  // Steps of other numbers of sequences are padded to the next one; else they are not replayed.
+  bool pads = true;
+  // Each is computed once before, as what it needs may be loaded and allocated by the first run.
+  bool runs_before = true;
+
+  bool operator==(const RecordedSteps&) const = default;
+};
+
 class LoraStore;
 
 // Thread safety: Forward, Begin and Finish by one thread at a time; the rest is constant after
@@ -157,6 +169,15 @@ class Model {
     Forward(pool, input, cache, results);
   }
   virtual void Finish(ThreadPool& /*pool*/) {}
+
+  // Of models on a device: records steps, to be replayed for those of their kind whose cache is
+  // this one; to be called before the first step. What cannot be recorded is told in the log, and
+  // computed as ever. No result depends on it, but for those of a vendor's library, which may
+  // depend on the number of rows. Afterwards the content of the first block of `cache` is
+  // undefined. Fails where the device is lost.
+  virtual Status RecordSteps(const RecordedSteps& /*steps*/, KvCache& /*cache*/) { return {}; }
+  // Steps that were replayed so far.
+  virtual int64_t num_replayed() const { return 0; }
 
   // Whether a step may begin with tokens that the one before draws and has not told yet.
   virtual bool takes_drawn_tokens() const { return false; }

@@ -41,7 +41,7 @@ constexpr auto kSigns = std::to_array<Sign>({
     {"hc_mult", "several residual streams"},
 });
 
-bool IsSet(const json::Value* value) {
+bool HasValue(const json::Value* value) {
   if (value == nullptr || value->is_null()) return false;
   if (value->is_bool()) return value->as_bool();
   return !value->is_number() || value->as_double() != 0;
@@ -93,7 +93,7 @@ void FindLayerTypes(const json::Value& decoder, Findings& findings) {
 
 void FindRopes(const json::Value& decoder, Findings& findings) {
   const auto look = [&](const json::Value& block, std::string_view field) {
-    if (IsSet(block.Find("mrope_section"))) findings.Add("rope of several dimensions", field);
+    if (HasValue(block.Find("mrope_section"))) findings.Add("rope of several dimensions", field);
     for (const char* key : {"rope_type", "type"}) {
       const json::Value* type = block.Find(key);
       if (type == nullptr || !type->is_string() ||
@@ -134,7 +134,7 @@ std::vector<std::string> UnknownOperators(const json::Value& config) {
   const json::Value* text = config.Find("text_config");
   const json::Value& decoder = text != nullptr && text->is_object() ? *text : config;
   for (const Sign& sign : kSigns) {
-    if (IsSet(decoder.Find(sign.field))) findings.Add(sign.needs, sign.field);
+    if (HasValue(decoder.Find(sign.field))) findings.Add(sign.needs, sign.field);
   }
   FindActivations(decoder, findings);
   FindLayerTypes(decoder, findings);

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kWorkspaceAlignment = 64;
 // The MLP's intermediates are the widest arrays. Going through in parts bounds them; at this many
 // rows a pass over the weights is long limited by arithmetic.
 constexpr int64_t kMlpRows = 768;
@@ -83,10 +83,11 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   int64_t end = 0;
   const auto take = [&](int64_t bytes) {
     const int64_t offset = end;
-    end = RoundUp(end + bytes, kAlignment);
+    end = RoundUp(end + bytes, kWorkspaceAlignment);
     return offset;
   };
-  layout.residual_bytes = RoundUp(rows * StageRows::For(spec, place).widest() * 4, kAlignment);
+  layout.residual_bytes =
+      RoundUp(rows * StageRows::For(spec, place).widest() * 4, kWorkspaceAlignment);
   layout.residual = take(place.num_stages * layout.residual_bytes);
   layout.delta = take(rows * spec.hidden_size * 4);
   const int64_t last_bytes =  // of a row behind the final norm

@@ -31,6 +31,10 @@ bool IsOwnVariable(std::string_view name) {
 void AddCompilationNote(const std::string& path, std::vector<Note>& notes) {
   const std::string what = "--compilation-config " + path;
   for (const DialectKey& key : Dialects().compilation_keys) {
+    if (key.effect == Effect::kMapped && (path == key.name || path == key.earlier)) {
+      notes.push_back({Note::Kind::kMapped, what, "--" + std::string(FlagName(Find(key.text)))});
+      return;
+    }
     if (path == key.name) {
       notes.push_back({Note::Kind::kNoEffect, what, std::string(key.text)});
       return;

@@ -135,8 +135,7 @@ TEST(Vllm, CompilerKeysAreTold) {
       Dialect::kVllm);
   ASSERT_TRUE(resolved);
   const Settings& settings = resolved->settings;
-  EXPECT_THAT(NoteOn(settings, "--compilation-config full_cuda_graph"),
-              HasSubstr("now cudagraph_mode"));
+  EXPECT_EQ(NoteOn(settings, "--compilation-config full_cuda_graph"), "--cuda-graphs");
   EXPECT_THAT(NoteOn(settings, "--compilation-config pass_config.enable_noop"),
               HasSubstr("now pass_config.eliminate_noops"));
   EXPECT_THAT(NoteOn(settings, "--compilation-config pass_config.odd"), HasSubstr("not a key"));
@@ -281,7 +280,10 @@ TEST_F(TrtllmYaml, KeysSetOptionsAndWinOverFlags) {
   EXPECT_EQ(settings.Integer("num-gpu-blocks-override"), 4);
   EXPECT_EQ(settings.Integer("max-num-seqs"), 7);
   EXPECT_EQ(settings.Integer("max-num-batched-tokens"), 2048);
-  EXPECT_THAT(NoteOn(settings, "cuda_graph_config.enable_padding"), HasSubstr("graph"));
+  EXPECT_EQ(NoteOn(settings, "cuda_graph_config.enable_padding"), "--cudagraph-padding");
+  EXPECT_TRUE(settings.Flag("cuda-graphs"));
+  EXPECT_TRUE(settings.Flag("cudagraph-padding"));
+  EXPECT_EQ(settings.Integer("max-cudagraph-capture-size"), 1024);
   EXPECT_EQ(NoteOn(settings, "kv_cache_config.dtype"), "--kv-cache-dtype");
 }
 
@@ -296,7 +298,9 @@ TEST_F(TrtllmYaml, MistakesNameTheirPath) {
   EXPECT_THAT(ErrorOf("cuda_graph_config:\n  batch_sizes: [1, 2]\n  max_batch_size: 4\n"),
               HasSubstr("give one of them alone"));
   EXPECT_THAT(ErrorOf("enable_lora: true\n"), HasSubstr("adapters"));
-  EXPECT_TRUE(With("cuda_graph_config: null\nenable_lora: false\n"));
+  const auto none = With("cuda_graph_config: null\nenable_lora: false\n");
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(none->settings.Flag("cuda-graphs"));
 }
 
 TEST(Trtllm, SetTakesTheSameKeys) {

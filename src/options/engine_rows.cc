@@ -71,6 +71,36 @@ void AddSchedulingRows(std::vector<Option>& table) {
                 .reason = "--max-num-batched-tokens, where that is larger or not given"});
 }
 
+void AddGraphRows(std::vector<Option>& table) {
+  Rows rows(table, "CUDA graphs", kEngineArguments);
+  rows.Flag("cuda-graphs",
+            "On one CUDA device: steps in which each sequence goes on by one token are recorded as "
+            "CUDA graphs before the server is ready, for each number of sequences in "
+            "--cudagraph-capture-sizes, and replayed; other steps are launched kernel by kernel. "
+            "Also on where sizes are given, by cudagraph_mode of --compilation-config, and by "
+            "cuda_graph_config of trtllm-serve's file; else off, as no GPU has run it yet.");
+  rows.List("cudagraph-capture-sizes", "",
+            "Numbers of sequences of the steps that are recorded; those beyond --max-num-seqs are "
+            "left out. Default: 1, 2, 4, 8, then two between each power of two and the next.");
+  rows.Integer("max-cudagraph-capture-size", "",
+               "Largest number of sequences of the steps that are recorded; 0: none. Default: 512.",
+               {.range = {0, 65536}});
+  rows.List("cuda-graph-sizes", "",
+            "One number as --max-cudagraph-capture-size, several as --cudagraph-capture-sizes.",
+            {.retired = "before 0.32.0: now --max-cudagraph-capture-size and "
+                        "--cudagraph-capture-sizes"});
+  rows.Flag("cudagraph-padding",
+            "Pad steps to the next number of sequences that was recorded; without it steps of "
+            "other numbers are launched kernel by kernel.",
+            {.default_value = "true", .trtllm_default = "false"});
+  rows.Flag("enforce-eager", "Record and replay no CUDA graphs, whatever other options say.");
+  rows.Json("compilation-config", "",
+            "vLLM's compiler settings: JSON, one number for the mode, or --compilation-config.key "
+            "value. cudagraph_mode (any but NONE), cudagraph_capture_sizes and "
+            "max_cudagraph_capture_size act as --cuda-graphs does; the other keys have no effect.",
+            {.aliases = "-cc"});
+}
+
 void AddSpeculationRows(std::vector<Option>& table) {
   Rows rows(table, "Speculative decoding", kEngineCommands);
   rows.Json(
@@ -127,6 +157,7 @@ void AddMachineRows(std::vector<Option>& table) {
 void AddEngineRows(std::vector<Option>& table) {
   AddMemoryRows(table);
   AddSchedulingRows(table);
+  AddGraphRows(table);
   AddSpeculationRows(table);
   AddMachineRows(table);
 }

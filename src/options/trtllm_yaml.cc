@@ -62,7 +62,10 @@ class Keys {
       if (value.is_null()) return {};
       if (!value.is_object())
         return Bad(path, fmt::format("expected a mapping, found {}", json::Write(value)));
-      if (path == "cuda_graph_config") graphs_ = value;
+      if (path == "cuda_graph_config") {
+        graphs_ = value;
+        RETURN_IF_ERROR(Assign(path, "cuda-graphs", {"true"}));
+      }
       return Read(value, path);
     }
     const DialectKey* key = FindKey(path);

@@ -38,6 +38,12 @@ class LoadedModel {
   Result<std::vector<std::vector<int32_t>>> Continue(
       const std::vector<std::vector<int32_t>>& prompts, int64_t count);
 
+  // From now on steps of one token are replayed as graphs, padded to `sequences`.
+  Status Record(int64_t sequences) {
+    return model_->RecordSteps({.sequences = {sequences}}, *cache_);
+  }
+  int64_t num_replayed() const { return model_->num_replayed(); }
+
  protected:
   explicit LoadedModel(ThreadPool& pool, const ModelOptions& options)
       : pool_(pool), options_(options) {}

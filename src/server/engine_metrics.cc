@@ -67,6 +67,7 @@ void EngineMetrics::OnStep(const StepStats& stats) {
   prompt_tokens += static_cast<uint64_t>(stats.prompt_tokens);
   generation_tokens += static_cast<uint64_t>(stats.generated_tokens);
   preemptions += static_cast<uint64_t>(stats.preemptions);
+  replayed_steps += static_cast<uint64_t>(stats.replayed);
   prefix_queries += static_cast<uint64_t>(stats.prefix_queries);
   prefix_hits += static_cast<uint64_t>(stats.prefix_hits);
   drafts += static_cast<uint64_t>(stats.drafts);
@@ -176,6 +177,8 @@ void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
   }
   families.Counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.",
                    CountOf(&EngineMetrics::preemptions));
+  families.Counter("sluice:replayed_steps", "Steps that a device replayed as CUDA graphs.",
+                   CountOf(&EngineMetrics::replayed_steps));
   families.Counter("vllm:prompt_tokens", "Number of prefill tokens processed.",
                    [](const EngineMetrics& engine) {
                      return MetricValue(engine.prompt_tokens + engine.prefix_hits);

@@ -33,6 +33,7 @@ struct EngineMetrics {
   uint64_t cached_tokens = 0;
   uint64_t generation_tokens = 0;
   uint64_t preemptions = 0;
+  uint64_t replayed_steps = 0;
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
   uint64_t drafts = 0;

@@ -81,3 +81,27 @@ def test_without_a_gpu_cuda_is_refused_and_never_replaced_by_the_cpu():
         pytest.skip("this machine has a GPU")
     assert result.returncode == 3 and result.stdout == ""
     assert "CUDA" in result.stderr or "driver" in result.stderr or "GPU" in result.stderr
+
+
+GRAPHS = {
+    "vllm": ["--compilation-config", '{"cudagraph_mode":"FULL_DECODE_ONLY","cudagraph_capture_sizes":[1,3]}'],
+    "sluice": ["--cudagraph-capture-sizes", 1, 3, "--async-scheduling"]}
+
+
+@pytest.mark.parametrize("program", GRAPHS)
+def test_steps_that_are_replayed_answer_as_those_that_are_launched(device, alone, program):
+    """Alone, and up to three at a time, so that some steps are padded."""
+    with serving(ABACUS, "--device", "emulated", *FLAGS, *GRAPHS[program], program=program) as server:
+        assert "1, 3 sequences or, padded, fewer" in server.log()
+        assert [ask(server, prompt) for prompt in PROMPTS] == alone
+        assert server.metric("sluice:replayed_steps_total") >= 3 * 19  # the first of 20 tokens is the prompt's
+        assert at_once([lambda p=p: ask(server, p) for p in PROMPTS]) == alone
+        fields = {"temperature": 0.8, "top_p": 0.9, "seed": 11, "max_tokens": 10, "ignore_eos": True}
+        assert server.complete(PROMPTS[0], **fields)["text"] == device.complete(PROMPTS[0], **fields)["text"]
+    assert device.metric("sluice:replayed_steps_total") == 0
+
+
+def test_enforced_eager_steps_are_not_replayed(alone):
+    with serving(ABACUS, "--device", "emulated", *FLAGS, *GRAPHS["vllm"], "--enforce-eager", program="vllm") as server:
+        assert ask(server, PROMPTS[0]) == alone[0]
+        assert server.metric("sluice:replayed_steps_total") == 0

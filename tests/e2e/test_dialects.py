@@ -121,7 +121,7 @@ def launched(script, folder):
 @pytest.mark.parametrize("script, words", [
     (LLAMA33, ["non-default args: {'model_tag': 'nvidia/Some-Model-FP4'", "now pass_config.eliminate_noops",
                "VLLM_ATTENTION_BACKEND: now --attention-backend", "Application startup complete."]),
-    (TRTLLM, ["[TRT-LLM] [I]", "cuda_graph_config.enable_padding, cuda_graph_config.max_batch_size: ",
+    (TRTLLM, ["[TRT-LLM] [I]", "cuda_graph_config.enable_padding: --cudagraph-padding", "cuda_graphs change nothing on a CPU",
               "kv_cache_config.dtype: --kv-cache-dtype", "Application startup complete."]),
     (AMD, ["--disable-log-requests: requests are logged only with", "SAFETENSORS_FAST_GPU: files", "VLLM_ROCM_USE_AITER: "]),
     (YAML, ["Blackwell.yaml:", "splitting_ops", "Application startup complete."]),

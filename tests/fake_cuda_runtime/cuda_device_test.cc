@@ -370,6 +370,95 @@ TEST_P(CopyTimeTest, StreamsMeetAtEvents) {
   }
 }
 
+// A graph does what was recorded, with what its memory holds when it runs, and nothing before.
+TEST_P(CopyTimeTest, GraphsReplayWhatWasRecorded) {
+  const auto device = Open(1);
+  const auto stream = *device->CreateStream();
+  const auto a = device->Allocate(64, "a"), b = device->Allocate(64, "b");
+  const auto in = device->AllocatePinned(64, "in"), out = device->AllocatePinned(64, "out");
+  stream->Fill(b->data(), 9, 64);
+  ASSERT_TRUE(stream->BeginCapture());
+  stream->CopyOnDevice(b->data(), a->data(), 32);
+  stream->Fill(b->As<char>() + 32, 7, 16);
+  const auto graph = stream->EndCapture();
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ((*graph)->num_operations(), 2);
+  const auto look = [&] {
+    stream->CopyToHost(out->data(), b->data(), 64);
+    EXPECT_TRUE(stream->Synchronize());
+    return std::vector<int>{out->As<char>()[0], out->As<char>()[31], out->As<char>()[32],
+                            out->As<char>()[47], out->As<char>()[48]};
+  };
+  EXPECT_EQ(look(), (std::vector<int>{9, 9, 9, 9, 9})) << "recording runs nothing";
+  for (const char number : {3, 4}) {
+    memset(in->data(), number, 64);
+    stream->CopyToDevice(a->data(), in->data(), 64);
+    stream->Replay(**graph);
+    EXPECT_EQ(look(), (std::vector<int>{number, number, 7, 7, 9}));
+  }
+  EXPECT_EQ(TheMachine().num_late_uploads, 0);
+}
+
+// Whatever goes wrong, the stream works afterwards and nothing is left behind.
+TEST_F(CudaDeviceTest, AGraphThatCannotBeMadeIsAnErrorAlone) {
+  const auto device = Open(1);
+  const auto stream = *device->CreateStream();
+  const auto memory = device->Allocate(64, "test");
+  TheMachine().next["cudaStreamBeginCapture"] = cudaErrorInvalidValue;
+  EXPECT_THAT(stream->BeginCapture().error().message, HasSubstr("beginning to record a graph"));
+  const std::pair<const char*, const char*> calls[] = {
+      {"cudaMemsetAsync", "filling 64 bytes of the device"},
+      {"cudaStreamEndCapture", "recording a graph"},
+      {"cudaGraphGetNodes", "counting what a graph does"},
+      {"cudaGraphInstantiate", "making a graph of what was recorded"},
+      {"cudaGraphUpload", "bringing a graph to the device"},
+  };
+  const auto fill = [&] { stream->Fill(memory->data(), 1, 64); };
+  for (const auto& [call, message] : calls) {
+    ASSERT_TRUE(stream->BeginCapture());
+    TheMachine().next[call] = cudaErrorMemoryAllocation;
+    fill();
+    const auto graph = stream->EndCapture();
+    ASSERT_FALSE(graph) << call;
+    EXPECT_THAT(graph.error().message, HasSubstr(message));
+    fill();
+    EXPECT_TRUE(stream->Synchronize()) << call;
+  }
+  // A launch that was refused.
+  ASSERT_TRUE(stream->BeginCapture());
+  *stream->handle().failure = {"Attention", cudaErrorInvalidConfiguration};
+  EXPECT_THAT(stream->EndCapture().error().message, HasSubstr("launching kernel Attention"));
+  // What may not be recorded.
+  ASSERT_TRUE(stream->BeginCapture());
+  fill();
+  EXPECT_FALSE(stream->Synchronize());
+  EXPECT_THAT(stream->EndCapture().error().message, HasSubstr("recording a graph"));
+  const auto event = *device->CreateEvent();
+  ASSERT_TRUE(stream->BeginCapture());
+  stream->Record(*event);
+  EXPECT_THAT(stream->EndCapture().error().message, HasSubstr("recording an event"));
+  fill();
+  EXPECT_TRUE(stream->Synchronize());
+}
+
+TEST_F(CudaDeviceTest, AGraphThatFailsIsNamed) {
+  const auto device = Open(1);
+  const auto memory = device->Allocate(64, "test");
+  const auto stream = *device->CreateStream();
+  ASSERT_TRUE(stream->BeginCapture());
+  stream->Fill(memory->data(), 1, 64);
+  const auto graph = stream->EndCapture();
+  ASSERT_TRUE(graph);
+  TheMachine().next["cudaGraphLaunch"] = cudaErrorInvalidValue;
+  stream->Replay(**graph);
+  EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("launching a graph"));
+  stream->Replay(**graph);
+  EXPECT_TRUE(stream->Synchronize());
+  stream->Replay(**graph);
+  TheMachine().next["cudaStreamSynchronize"] = cudaErrorIllegalAddress;
+  EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("were launched: a graph;"));
+}
+
 TEST_P(CopyTimeTest, StreamsEndBeforeWhatTheyUse) {
   const auto device = Open(1);
   const auto memory = device->Allocate(64, "test"), pinned = device->AllocatePinned(64, "test");

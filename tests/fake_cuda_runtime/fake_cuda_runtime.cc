@@ -3,30 +3,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "device/emulated_queue.h"
 
-// What the runtime's handles point to.
-struct CUstream_st {
-  int device;
-  std::shared_ptr<sluice::EmulatedQueue> queue = std::make_shared<sluice::EmulatedQueue>();
-};
-struct CUevent_st {
-  int device;
-  std::shared_ptr<sluice::EmulatedQueue> queue = {};  // that recorded it last; null: none
-  int64_t count = 0;                                  // of that queue's work, which stands before
-  bool passed() const { return queue->num_done() >= count; }
-};
-
 namespace fake_cuda {
 namespace {
-
-struct Memory {
-  int device;  // -1: the host's
-  size_t bytes;
-};
 
 // A copy or a fill that has yet to run.
 struct Transfer {
@@ -50,6 +35,44 @@ struct Transfer {
     else
       memset(to, byte, bytes);
   }
+};
+
+// What a stream records in place of running it.
+struct Recording {
+  std::vector<Transfer> transfers;
+  bool is_invalid = false;  // something happened that cannot be recorded
+};
+
+}  // namespace
+}  // namespace fake_cuda
+
+// What the runtime's handles point to.
+struct CUgraph_st {
+  std::vector<fake_cuda::Transfer> transfers;
+};
+struct CUgraphExec_st {
+  int device;
+  std::vector<fake_cuda::Transfer> transfers;
+  bool is_uploaded = false;
+};
+struct CUstream_st {
+  int device;
+  std::optional<fake_cuda::Recording> recording = {};
+  std::shared_ptr<sluice::EmulatedQueue> queue = std::make_shared<sluice::EmulatedQueue>();
+};
+struct CUevent_st {
+  int device;
+  std::shared_ptr<sluice::EmulatedQueue> queue = {};  // that recorded it last; null: none
+  int64_t count = 0;                                  // of that queue's work, which stands before
+  bool passed() const { return queue->num_done() >= count; }
+};
+
+namespace fake_cuda {
+namespace {
+
+struct Memory {
+  int device;  // -1: the host's
+  size_t bytes;
 };
 
 thread_local int current_device = 0;
@@ -80,6 +103,7 @@ void LoseTransfers(uintptr_t begin, size_t bytes) {
 }
 
 void Enqueue(cudaStream_t stream, const Transfer& what) {
+  if (stream->recording) return stream->recording->transfers.push_back(what);
   auto transfer = std::make_shared<Transfer>(what);
   Transfers().insert(transfer);
   stream->queue->Enqueue([transfer] {
@@ -107,6 +131,13 @@ cudaError_t Begin(const char* function) {
   const cudaError_t code = found->second;
   machine.next.erase(found);
   return Answer(code);
+}
+
+// What may not stand in a graph ends its recording.
+cudaError_t RefuseWhileRecording(cudaStream_t stream) {
+  if (!stream->recording) return cudaSuccess;
+  stream->recording->is_invalid = true;
+  return Answer(cudaErrorStreamCaptureUnsupported);
 }
 
 void BelongsTo(int device) {
@@ -171,6 +202,10 @@ using fake_cuda::Answer;
 using fake_cuda::Begin;
 using fake_cuda::BelongsTo;
 using fake_cuda::TheMachine;
+
+#define NOT_IN_GRAPHS(stream)                                                               \
+  if (const cudaError_t code = fake_cuda::RefuseWhileRecording(stream); code != cudaSuccess) \
+  return code
 
 #define BEGIN() \
   if (const cudaError_t code = Begin(__func__); code != cudaSuccess) return code
@@ -295,12 +330,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   BEGIN();
   BelongsTo(stream->device);
+  NOT_IN_GRAPHS(stream);
   stream->queue->RunAll();
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   BEGIN();
   BelongsTo(stream->device);
+  NOT_IN_GRAPHS(stream);
   const bool is_idle = stream->queue->num_done() == stream->queue->num_enqueued();
   stream->queue->RunUntil(stream->queue->num_done() + 1);  // some of it is done with each look
   return is_idle ? cudaSuccess : Answer(cudaErrorNotReady);
@@ -332,6 +369,77 @@ cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t strea
   return cudaSuccess;
 }
 
+// Between others' calls: one thread records at a time, and other threads are let alone.
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  BEGIN();
+  BelongsTo(stream->device);
+  NOT_IN_GRAPHS(stream);
+  if (mode != cudaStreamCaptureModeThreadLocal) return Answer(cudaErrorInvalidValue);
+  stream->recording.emplace();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (!stream->recording) return Answer(cudaErrorIllegalState);
+  const fake_cuda::Recording recording = *std::move(stream->recording);
+  stream->recording.reset();
+  BEGIN();
+  BelongsTo(stream->device);
+  if (recording.is_invalid) return Answer(cudaErrorStreamCaptureInvalidated);
+  *graph = new CUgraph_st{recording.transfers};
+  ++TheMachine().num_alive;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  BEGIN();
+  if (nodes != nullptr) return Answer(cudaErrorInvalidValue);
+  *count = graph->transfers.size();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
+                                 unsigned long long flags) {
+  BEGIN();
+  if (flags != 0) return Answer(cudaErrorInvalidValue);
+  *made = new CUgraphExec_st{fake_cuda::current_device, graph->transfers};
+  ++TheMachine().num_alive;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  BEGIN();
+  delete graph;
+  --TheMachine().num_alive;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  BEGIN();
+  BelongsTo(graph->device);
+  delete graph;
+  --TheMachine().num_alive;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t stream) {
+  BEGIN();
+  BelongsTo(stream->device);
+  NOT_IN_GRAPHS(stream);
+  graph->is_uploaded = true;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  BEGIN();
+  BelongsTo(stream->device);
+  if (!graph->is_uploaded) ++TheMachine().num_late_uploads;
+  for (const fake_cuda::Transfer& transfer : graph->transfers) {
+    // Its memory went before it runs.
+    const bool has_memory =
+        fake_cuda::DeviceOf(transfer.to, transfer.bytes) == stream->device &&
+        (transfer.from == nullptr ||
+         fake_cuda::DeviceOf(transfer.from, transfer.bytes) == stream->device);
+    if (!has_memory) return Answer(cudaErrorIllegalAddress);
+    fake_cuda::Enqueue(stream, transfer);
+  }
+  return cudaSuccess;
+}
+
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   BEGIN();
   *event = new CUevent_st{fake_cuda::current_device};
@@ -347,6 +455,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   BEGIN();
   BelongsTo(stream->device);
+  NOT_IN_GRAPHS(stream);
   event->queue = stream->queue;
   event->count = stream->queue->num_enqueued();
   return cudaSuccess;

@@ -3,7 +3,8 @@
 // fail, and which minds rules that a real one punishes late: every call that belongs to a device is
 // made by a thread whose current device that is, every copy is between the right memories, and what
 // a copy needs stays until it is through. Copies run as late as the runtime allows, when somebody
-// waits for them, or at once: a program that is right cannot tell which.
+// waits for them, or at once: a program that is right cannot tell which. What a stream records runs
+// when its graph is launched, each time anew, and not before.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,8 @@ struct Machine {
   // What blocks of a kernel may take on a device.
   std::map<std::pair<const void*, int>, int> shared_bytes;
 
-  int64_t num_alive = 0;         // buffers, streams and events
+  int64_t num_alive = 0;         // buffers, streams, events and graphs
+  int64_t num_late_uploads = 0;  // graphs that were launched before they were on the device
   int64_t num_wrong_device = 0;  // calls by a thread whose current device was another one
   // Memory that was freed, or no longer page-locked, before the copies and fills that use it were
   // through, and streams that were destroyed before they were.

@@ -106,6 +106,22 @@ int64_t AttentionPartialsBytes(const AttentionLimits& limits) {
          static_cast<int64_t>(sizeof(float));
 }
 
+AttentionCounts MostOfSingleTokens(const AttentionLimits& limits, int64_t slices, bool is_split) {
+  if (!is_split) return {.items = slices, .merges = 0};
+  AttentionLimits own = limits;
+  own.max_rows = own.max_slices = slices;
+  return {.items = slices + MaxPartialTokens(own), .merges = MaxAttentionMerges(own)};
+}
+
+void PadPlan(const AttentionCounts& counts, AttentionPlan& plan) {
+  CHECK_LE(static_cast<int64_t>(plan.items.size()), counts.items);
+  CHECK_LE(static_cast<int64_t>(plan.merges.size()), counts.merges);
+  AttentionItem no_item = {};
+  no_item.slice = -1;
+  plan.items.resize(static_cast<size_t>(counts.items), no_item);
+  plan.merges.resize(static_cast<size_t>(counts.merges), AttentionMerge());
+}
+
 AttentionPlan::AttentionPlan(const AttentionLimits& limits) {
   items.reserve(static_cast<size_t>(MaxAttentionItems(limits)));
   merges.reserve(static_cast<size_t>(MaxAttentionMerges(limits)));

@@ -34,6 +34,14 @@ int64_t MaxAttentionItems(const AttentionLimits& limits);
 int64_t MaxAttentionMerges(const AttentionLimits& limits);
 int64_t AttentionPartialsBytes(const AttentionLimits& limits);
 
+// For steps of one token for each of `slices` sequences, within the limits, whose launches are not
+// to depend on how long those are: items and merges of the longest, to which PadPlan fills others
+// up with such that do nothing. Without `is_split`, of a step none of whose tiles is split.
+struct AttentionCounts {
+  int64_t items = 0, merges = 0;
+};
+AttentionCounts MostOfSingleTokens(const AttentionLimits& limits, int64_t slices, bool is_split);
+
 // Room for the plan of any step within the limits: PlanAttention allocates nothing.
 struct AttentionPlan {
   AttentionPlan() = default;
@@ -49,5 +57,7 @@ struct AttentionPlan {
 // within the limits that `plan` was made for; head_dim a multiple of 8 from 32 to 256.
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
                    const AttentionSpan& span, AttentionPlan& plan);
+// REQUIRES: the plan has no more than that.
+void PadPlan(const AttentionCounts& counts, AttentionPlan& plan);
 
 }  // namespace sluice::device

@@ -148,6 +148,43 @@ TEST(AttentionPlan, SplitsTheLongestAloneWhereRoomIsScarce) {
   EXPECT_EQ(plan.items.size(), 300U + 254U);
 }
 
+// Steps of so many sequences have equal counts, whatever their contexts, and room for them.
+TEST(AttentionPlan, PadsPlansOfSingleTokens) {
+  std::mt19937 random(5);
+  AttentionLimits limits = Limits(64, 8);
+  for (const int64_t max_context : {400, 3000, 140000}) {
+    limits.max_context = max_context;
+    for (const int count : {1, 2, 7, 64, 300}) {
+      for (int round = 0; round < 20; ++round) {
+        std::vector<AttentionSliceInfo> slices;
+        for (int i = 0; i < count; ++i) {
+          const int64_t most =
+              i % 3 == round % 3 ? max_context : std::min(max_context, int64_t{600});
+          slices.push_back({i, 1, static_cast<int32_t>(random() % static_cast<uint64_t>(most)), 0});
+        }
+        for (const bool is_split : {false, true}) {
+          AttentionPlan plan(limits);
+          const AttentionItem* items = plan.items.data();
+          const AttentionMerge* merges = plan.merges.data();
+          PlanAttention(limits, slices, {}, plan);
+          if (!is_split && !plan.merges.empty()) continue;
+          const size_t own = plan.items.size();
+          const AttentionCounts counts = MostOfSingleTokens(limits, count, is_split);
+          PadPlan(counts, plan);
+          EXPECT_EQ(std::ssize(plan.items), counts.items);
+          EXPECT_EQ(std::ssize(plan.merges), counts.merges);
+          EXPECT_EQ(plan.items.data(), items) << "nothing was allocated";
+          EXPECT_EQ(plan.merges.data(), merges);
+          for (size_t k = 0; k < plan.items.size(); ++k)
+            EXPECT_EQ(plan.items[k].slice < 0, k >= own);
+        }
+      }
+    }
+  }
+  limits.max_context = kAttentionSplit;
+  EXPECT_EQ(MostOfSingleTokens(limits, 8, /*is_split=*/true).merges, 0);
+}
+
 TEST(AttentionPlan, NeedsNoRoomForShortContexts) {
   AttentionLimits limits = Limits(64, 8);
   limits.max_context = kAttentionSplit;

@@ -98,8 +98,9 @@ struct RopeAppendArgs {
   const int32_t* positions;  // [rows]
   float temperature_floor;   // 0: q is not scaled by its position
   float temperature_scale;   // else by log1p(floor((p + 1) / floor)) * scale + 1
-  const int64_t* slots;      // [rows]: block * block_size + row in the block
-  uint16_t* q;               // BF16 [rows, num_heads, head_dim]
+  // [rows]: block * block_size + row in the block; negative: the row is not put into the cache
+  const int64_t* slots;
+  uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   KvArrays cache;
 };
 

@@ -57,6 +57,20 @@ struct KernelLaunch {
   size_t args_bytes;
 };
 
+// What lies between the members of a launch's arguments becomes zeros, so that equal arguments are
+// equal bytes; not with every compiler.
+#if __has_builtin(__builtin_clear_padding)
+constexpr bool kClearsPadding = true;
+template <typename Args>
+void ClearPadding(Args& args) {
+  __builtin_clear_padding(&args);
+}
+#else
+constexpr bool kClearsPadding = false;
+template <typename Args>
+void ClearPadding(Args& /*args*/) {}
+#endif
+
 // Adds a launch to the stream's queue (an EmulatedQueue). `args` is copied.
 void Enqueue(const StreamHandle& stream, const KernelLaunch& launch,
              std::function<void()> thread_body);

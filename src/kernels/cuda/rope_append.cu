@@ -115,6 +115,7 @@ __global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::Rope
   int64_t to = (row * args.num_heads + head) * dim;
   if (!is_q) {
     const int64_t slot = args.slots[row], block = slot / args.cache.block_size;
+    if (slot < 0) return;
     const int kv_head = head - args.num_heads - (is_v ? num_kv_heads : 0);
     out = is_v ? args.cache.v : args.cache.k;
     type = args.cache.type;

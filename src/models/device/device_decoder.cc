@@ -237,6 +237,8 @@ void DeviceDecoder::MultiplyExperts(const device::GroupedLinearArgs& products,
 }
 
 std::span<const int32_t> DeviceDecoder::ReceiveExpertRows(int64_t num_experts) {
+  if (is_recording_)
+    throw std::runtime_error("the host reads how many rows each expert has, in steps this large");
   const int64_t count = num_experts + 1;
   parts_.stream->CopyToHost(parts_.expert_rows.data(), At(parts_.layout.row_begin), count * 4);
   if (const Status status = parts_.stream->Synchronize(); !status)
@@ -534,8 +536,7 @@ void DeviceDecoder::CopyHidden(const Rows& rows, float* results) {
   parts_.stream->CopyToHost(to, At<float>(layout.logits), rows.count * spec_.hidden_size * 4);
 }
 
-void DeviceDecoder::Head(const Rows& rows, const StepInput& input, float* logits) {
-  if (spec_.head.kind != HeadSpec::Kind::kVocabulary) return CopyHidden(rows, logits);
+void DeviceDecoder::ComputeLogits(const Rows& rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const DeviceLinearWeights& head = parts_.weights.head;
   Norm(rows, place_.num_stages == 1 ? At<float>(layout.delta) : nullptr, parts_.weights.final_norm,
@@ -548,15 +549,30 @@ void DeviceDecoder::Head(const Rows& rows, const StepInput& input, float* logits
                                                 .joined = At(layout.joined_logits),
                                                 .all = At(layout.logits)});
   }
-  if (place_.rank() == 0) FinishLogits(input, logits);
 }
 
 void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float* logits) {
+  if (const StepGraphs::Size* graphs = GraphsFor(input, cache); graphs != nullptr) {
+    PaddedStep padded = {.rows = graphs->sequences};
+    parts_.inputs.Send(*parts_.stream, input, &padded);
+    parts_.stream->Replay(padded.is_split ? *graphs->split : *graphs->whole);
+    ++num_replayed_;
+    return FinishLogits(input, logits);
+  }
+  parts_.inputs.Send(*parts_.stream, input);
+  const Rows rows = RunLayers(std::ssize(input.tokens), std::ssize(input.logit_rows), cache);
+  if (rows.count == 0) return;
+  if (spec_.head.kind != HeadSpec::Kind::kVocabulary) return CopyHidden(rows, logits);
+  ComputeLogits(rows);
+  if (place_.rank() == 0) FinishLogits(input, logits);
+}
+
+DeviceDecoder::Rows DeviceDecoder::RunLayers(int64_t num_rows, int64_t logit_rows,
+                                             const KvCache& cache) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const StreamHandle handle = parts_.stream->handle();
-  Rows rows = {At<float>(layout.residual), static_cast<int64_t>(input.tokens.size())};
+  Rows rows = {At<float>(layout.residual), num_rows};
   float* const delta = At<float>(layout.delta);
-  parts_.inputs.Send(*parts_.stream, input);
   Begin(rows);
   const int head_dim = spec_.layers.front().attention.head_dim;
   for (int64_t table = 0; table < static_cast<int64_t>(spec_.rope_tables.size()); ++table) {
@@ -576,11 +592,11 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
     Norm(rows, i == 0 ? nullptr : delta, mine.attention_norm, mine.qkv.inputs, nullptr);
     ProjectAndAppend(layer.attention, mine, arrays, group, rows.count);
     const bool is_last = place_.is_last_stage() && i + 1 == share_.layers.size();
-    if (is_last && input.logit_rows.empty()) return;
+    if (is_last && logit_rows == 0) return {};
     Attend(layer.attention, arrays, group);
     uint16_t* attended = At<uint16_t>(layout.own_attended);
-    if (is_last && input.logit_rows.size() < input.tokens.size()) {
-      rows = KeepLogitRows(layer.attention, static_cast<int64_t>(input.logit_rows.size()));
+    if (is_last && logit_rows < num_rows) {
+      rows = KeepLogitRows(layer.attention, logit_rows);
       attended = At<uint16_t>(layout.attended_last);
     }
     if (is_shared()) {
@@ -603,12 +619,12 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
     NormDelta(mine.mlp_norm_after, rows.count);
   }
   PassOn(rows);
-  if (!place_.is_first_stage() || input.logit_rows.empty()) return;
+  if (!place_.is_first_stage() || logit_rows == 0) return {};
   if (place_.num_stages > 1) {
-    rows = {At<float>(layout.last_residual), static_cast<int64_t>(input.logit_rows.size())};
+    rows = {At<float>(layout.last_residual), logit_rows};
     Receive(rows, place_.num_stages - 1);
   }
-  Head(rows, input, logits);
+  return rows;
 }
 
 void DeviceDecoder::Begin(ThreadPool& /*threads*/, const StepInput& input, KvCache& cache,

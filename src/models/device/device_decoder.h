@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "kernels/cuda/device_linear.h"
 #include "models/decoder_spec.h"
+#include "models/device/device_graphs.h"
 #include "models/device/device_ranks.h"
 #include "models/device/device_step.h"
 #include "models/device/device_weights.h"
@@ -67,6 +68,12 @@ class DeviceDecoder final : public Model {
     return parts_.ranks == nullptr ? DeviceStepInputs::kMostInFlight : 1;
   }
   bool takes_drawn_tokens() const override { return parts_.ranks == nullptr && draws_tokens(); }
+  Status RecordSteps(const RecordedSteps& steps, KvCache& cache) override;
+  int64_t num_replayed() const override { return num_replayed_; }
+  // A step of single tokens as a graph; `input` is sent, and `runs_before` as in RecordedSteps.
+  // `padded` becomes what Send makes of it. Throws what the model's steps throw.
+  Result<std::unique_ptr<DeviceGraph>> Record(const StepInput& input, bool runs_before,
+                                              PaddedStep& padded, const KvCache& cache);
   void Begin(ThreadPool& threads, const StepInput& input, KvCache& cache, float* logits) override;
   void Finish(ThreadPool& threads) override;
 
@@ -140,17 +147,23 @@ class DeviceDecoder final : public Model {
   void Moe(size_t index, int64_t rows);
   void RunChosen(size_t index, int64_t first, int64_t count, bool add);
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
+  // What follows is the same for all steps of equal numbers of rows whose logits are all wanted.
+  // All layers of a step that was sent; the rows that the head takes, or none.
+  Rows RunLayers(int64_t rows, int64_t logit_rows, const KvCache& cache);
   void FailInFlight(const std::string& reason);
   // Draws the tokens that the step asks for, and copies the other rows of logits to the host.
   void FinishLogits(const StepInput& input, float* logits);
-  // The final norm of the wanted rows, and the logits that this rank has of them.
-  void Head(const Rows& rows, const StepInput& input, float* logits);
+  // The final norm of the wanted rows, and their logits, on the device.
+  void ComputeLogits(const Rows& rows);
   // The final norm of the wanted rows, to the host.
   void CopyHidden(const Rows& rows, float* results);
 
   const LayerSpec& WholeLayer(size_t index) const {
     return spec_.layers[static_cast<size_t>(layers_.begin) + index];
   }
+
+  // The recorded steps that this one may be replayed by; null: none.
+  const StepGraphs::Size* GraphsFor(const StepInput& input, const KvCache& cache) const;
 
   ModelOptions options_;
   DecoderSpec spec_;  // of the whole model
@@ -163,6 +176,9 @@ class DeviceDecoder final : public Model {
   size_t newest_ = 0;                                         // that is being enqueued
   size_t first_begun_ = 0;
   int num_in_flight_ = 0;
+  StepGraphs graphs_;
+  bool is_recording_ = false;
+  int64_t num_replayed_ = 0;
 };
 
 }  // namespace sluice

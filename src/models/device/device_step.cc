@@ -67,7 +67,7 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   take(logit_rows, sizeof(kernels::DrawExtras));
   take(draws.words, sizeof(uint32_t));
   take(num_groups * options.max_rows, sizeof(int64_t));  // slots
-  take(slices, sizeof(device::AttentionSliceInfo));
+  take(num_groups * slices, sizeof(device::AttentionSliceInfo));
   take(num_groups * slices * TableEntries(options.max_context, options.block_size),
        sizeof(int32_t));
   for (size_t i = 0; i < SpansOf(share).size(); ++i) {
@@ -110,20 +110,28 @@ std::span<T> DeviceStepInputs::Take(int64_t count, int64_t& offset) {
   return {reinterpret_cast<T*>(OnHost() + offset), static_cast<size_t>(count)};
 }
 
-void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input) {
+void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, PaddedStep* padded) {
   buffer_ = (buffer_ + 1) % kMostInFlight;
   end_ = begin_;
-  num_rows_ = static_cast<int64_t>(input.tokens.size());
-  const auto copy = [&](std::span<const int32_t> from, int64_t& offset) {
-    std::ranges::copy(from, Take<int32_t>(static_cast<int64_t>(from.size()), offset).begin());
+  const auto count = static_cast<int64_t>(input.tokens.size());
+  num_rows_ = padded != nullptr ? padded->rows : count;
+  CHECK_LE(count, num_rows_);
+  // Rows that pad the step are of the first word, at the last row's position.
+  const auto copy = [&](std::span<const int32_t> from, int64_t rows, int32_t more,
+                        int64_t& offset) {
+    const std::span<int32_t> to = Take<int32_t>(rows, offset);
+    std::ranges::fill(std::ranges::copy(from, to.begin()).out, to.end(), more);
   };
   if (place_.tensor_size > 1)
     WriteTokens(input.tokens);
   else
-    copy(input.tokens, tokens_);
-  copy(input.positions, positions_);
-  copy(input.logit_rows, logit_rows_);
+    copy(input.tokens, num_rows_, 0, tokens_);
+  copy(input.positions, num_rows_, input.positions.back(), positions_);
+  WriteSlices(input);
+  WritePlans(padded);
+  // From here on, where things are depends on the step.
   WriteTables(input);
+  copy(input.logit_rows, std::ssize(input.logit_rows), 0, logit_rows_);
   if (place_.rank() == 0)
     WriteDraws(input.draws, input.draw_words);
   else
@@ -246,41 +254,76 @@ void DeviceStepInputs::ReadDraws(int buffer, std::span<TokenDraw> draws) const {
   }
 }
 
-// Slices, block tables and slots, and the plans of attention.
-void DeviceStepInputs::WriteTables(const StepInput& input) {
-  const std::span<const kernels::AttentionSlice> first = input.SlicesOf(0);
-  const auto slices = Take<device::AttentionSliceInfo>(static_cast<int64_t>(first.size()), slices_);
+// Slots, and each group's slices, whose tables lie behind those of the groups before.
+void DeviceStepInputs::WriteSlices(const StepInput& input) {
+  const auto first = input.SlicesOf(0);
+  const auto own_rows = static_cast<int64_t>(input.tokens.size());
+  num_padding_ = num_rows_ - own_rows;
+  num_slices_ = std::ssize(first) + num_padding_;
   table_entries_ = 0;
-  for (size_t i = 0; i < first.size(); ++i) {
-    slices[i] = {.first_row = static_cast<int32_t>(first[i].first_row),
-                 .num_tokens = first[i].num_tokens,
-                 .context = first[i].context,
-                 .table = static_cast<int32_t>(table_entries_)};
-    table_entries_ += TableEntries(first[i].context + first[i].num_tokens, block_size_);
-  }
-  const auto tables = Take<int32_t>(input.num_groups * table_entries_, tables_);
+  for (const kernels::AttentionSlice& slice : first)
+    table_entries_ += TableEntries(slice.context + slice.num_tokens, block_size_);
   const auto slots = Take<int64_t>(input.num_groups * num_rows_, slots_);
+  const auto slices = Take<device::AttentionSliceInfo>(input.num_groups * num_slices_, slices_);
+  int64_t table = 0;
   for (int64_t group = 0; group < input.num_groups; ++group) {
-    int32_t* table = tables.data() + group * table_entries_;
     int64_t* slot = slots.data() + group * num_rows_;
+    device::AttentionSliceInfo* info = slices.data() + group * num_slices_;
     for (const kernels::AttentionSlice& slice : input.SlicesOf(group)) {
+      *info++ = {.first_row = static_cast<int32_t>(slice.first_row),
+                 .num_tokens = slice.num_tokens,
+                 .context = slice.context,
+                 .table = static_cast<int32_t>(table)};
       const int32_t end = slice.context + slice.num_tokens;
-      table = std::copy_n(slice.block_table, TableEntries(end, block_size_), table);
+      table += TableEntries(end, block_size_);
       for (int32_t position = slice.context; position < end; ++position) {
         *slot++ = int64_t{slice.block_table[position / block_size_]} * block_size_ +
                   position % block_size_;
       }
     }
+    for (int64_t row = own_rows; row < num_rows_; ++row) {
+      *info = *(info - 1);
+      info->first_row = static_cast<int32_t>(row);
+      ++info;
+      *slot++ = -1;
+    }
+  }
+}
+
+// How each span's attention is divided.
+void DeviceStepInputs::WritePlans(PaddedStep* padded) {
+  const int64_t own_slices = num_slices_ - num_padding_;
+  const std::span slices(reinterpret_cast<const device::AttentionSliceInfo*>(OnHost() + slices_),
+                         static_cast<size_t>(num_slices_));
+  for (SpanPlan& mine : plans_) {
+    device::PlanAttention(limits_, slices.first(static_cast<size_t>(own_slices)), mine.span,
+                          mine.plan);
+    if (padded != nullptr) padded->is_split |= !mine.plan.merges.empty();
   }
   for (SpanPlan& mine : plans_) {
-    device::PlanAttention(limits_, slices, mine.span, mine.plan);
-    std::ranges::copy(mine.plan.items, Take<device::AttentionItem>(
-                                           static_cast<int64_t>(mine.plan.items.size()), mine.items)
-                                           .begin());
-    std::ranges::copy(
-        mine.plan.merges,
-        Take<device::AttentionMerge>(static_cast<int64_t>(mine.plan.merges.size()), mine.merges)
-            .begin());
+    std::vector<device::AttentionItem>& items = mine.plan.items;
+    const std::vector<device::AttentionMerge>& merges = mine.plan.merges;
+    if (padded != nullptr) {
+      // What pads the step sees the last position of a sequence that has it.
+      for (int64_t slice = own_slices; slice < num_slices_; ++slice) {
+        const int32_t context = slices[static_cast<size_t>(slice)].context;
+        items.push_back({static_cast<int32_t>(slice), 0, 1, context, context + 1, /*partial=*/-1});
+      }
+      device::PadPlan(device::MostOfSingleTokens(limits_, num_slices_, padded->is_split),
+                      mine.plan);
+    }
+    std::ranges::copy(items, Take<device::AttentionItem>(std::ssize(items), mine.items).begin());
+    std::ranges::copy(merges,
+                      Take<device::AttentionMerge>(std::ssize(merges), mine.merges).begin());
+  }
+}
+
+// The block tables of all groups.
+void DeviceStepInputs::WriteTables(const StepInput& input) {
+  int32_t* table = Take<int32_t>(input.num_groups * table_entries_, tables_).data();
+  for (const kernels::AttentionSlice& slice : input.slices) {
+    table = std::copy_n(slice.block_table,
+                        TableEntries(slice.context + slice.num_tokens, block_size_), table);
   }
 }
 
@@ -296,8 +339,8 @@ device::AttentionArgs DeviceStepInputs::Attention(const AttentionSpan& span, int
   args.num_wide_items = found->plan.num_wide_items;
   args.merges = OnDevice<device::AttentionMerge>(found->merges);
   args.num_merges = static_cast<int>(found->plan.merges.size());
-  args.slices = OnDevice<device::AttentionSliceInfo>(slices_);
-  args.tables = OnDevice<int32_t>(tables_) + group * table_entries_;
+  args.slices = OnDevice<device::AttentionSliceInfo>(slices_) + group * num_slices_;
+  args.tables = OnDevice<int32_t>(tables_);
   return args;
 }
 

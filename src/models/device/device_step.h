@@ -16,6 +16,16 @@
 
 namespace sluice {
 
+// What steps have in common that are computed by the same launches: each has one token for each of
+// up to `rows` sequences, and wants the logits of all. What is left of the rows is padded with rows
+// that read the last sequence's cache, write nothing to it, and whose results nobody takes.
+struct PaddedStep {
+  int64_t rows = 0;
+  bool is_split = false;  // whether a sequence's attention may be split
+
+  bool operator==(const PaddedStep&) const = default;
+};
+
 // Ownership: owns the host's buffers, one for each step in flight; the device's is the caller's and
 // outlives it; move-only.
 class DeviceStepInputs {
@@ -43,7 +53,15 @@ class DeviceStepInputs {
   // Lays out the step and enqueues its copy, and that of the tokens which it takes from the draws
   // of the step before. The stream must have passed what was enqueued for the step kMostInFlight
   // before. Allocates nothing.
-  void Send(DeviceStream& stream, const StepInput& input);
+  //
+  // With `padded`, whose rows are at most what the options allow of rows, slices and rows of
+  // logits, every address and number below but those of draws depends on `padded` alone. A step
+  // whose attention is split makes `padded` split.
+  void Send(DeviceStream& stream, const StepInput& input, PaddedStep* padded = nullptr);
+  // Whether steps of such sequences can be split at all.
+  bool CanSplit(int64_t rows) const {
+    return device::MostOfSingleTokens(limits_, rows, /*is_split=*/true).merges > 0;
+  }
 
   // Of the step that was sent last, on the device.
   // Its tokens, counted from the first word of this rank: of ranks that share the vocabulary, those
@@ -92,6 +110,8 @@ class DeviceStepInputs {
   void WriteTokens(std::span<const int32_t> tokens);
   // Enqueues the copies of the tokens that the step before drew.
   void TakeDrawn(DeviceStream& stream, std::span<const int32_t> tokens) const;
+  void WriteSlices(const StepInput& input);
+  void WritePlans(PaddedStep* padded);
   void WriteTables(const StepInput& input);
   void WriteDraws(std::span<const TokenDraw> draws, std::span<const uint32_t> words);
 
@@ -106,7 +126,9 @@ class DeviceStepInputs {
   std::byte* device_memory_ = nullptr;
   int64_t begin_ = 0;  // of what is sent; before it is what was drawn
   int64_t end_ = 0;
-  int64_t num_rows_ = 0;
+  int64_t num_rows_ = 0;       // with those that pad it, as num_slices_
+  int64_t num_slices_ = 0;     // of one group
+  int64_t num_padding_ = 0;    // of the rows and of the slices
   int64_t table_entries_ = 0;  // of one group
   int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
           slices_ = 0, tables_ = 0;

@@ -217,20 +217,21 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   const float* cos_sin = memory.In(sample.cos_sin);
   const int32_t* positions = memory.In(sample.positions);
   const int64_t* slots = memory.In(sample.slots);
+  const int64_t* no_slot = memory.In(std::vector<int64_t>{-1});
   if (!memory.ok()) return;
 
   struct Results {
     std::vector<uint16_t> q;
     std::vector<T> k, v;
   };
-  const auto run = [&](int64_t first, int64_t count) -> Results {
+  const auto run = [&](int64_t first, int64_t count, const int64_t* own_slots) -> Results {
     T* const k = memory.Out<T>(cache_elements);
     T* const v = memory.Out<T>(cache_elements);
     args.qkv = qkv + first * row_elements * (is_bf16 ? 2 : 4);
     args.rows = count;
     args.cos_sin = cos_sin + first * c.head_dim;
     args.positions = positions + first;
-    args.slots = slots + first;
+    args.slots = own_slots;
     args.q = memory.Out<uint16_t>(count * q_elements);
     args.cache = {k,          v,           c.cache_type, kRopeKScale, kRopeVScale, c.num_kv_heads,
                   c.head_dim, c.block_size};
@@ -238,7 +239,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
     return {memory.Read<uint16_t>(args.q, count * q_elements), memory.Read<T>(k, cache_elements),
             memory.Read<T>(v, cache_elements)};
   };
-  const Results got = run(0, rows);
+  const Results got = run(0, rows, slots);
 
   std::vector<double> k_values(got.k.size()), k_errors(got.k.size()), v_values(got.k.size());
   std::vector<bool> written(got.k.size());
@@ -278,7 +279,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   comparison.SetSubject("a row alone");
   constexpr T kUntouched = static_cast<T>(~T{0});
   for (int64_t row = 0; row < std::min<int64_t>(rows, 6); ++row) {
-    const Results alone = run(row, 1);
+    const Results alone = run(row, 1, slots + row);
     for (size_t i = 0; i < alone.q.size(); ++i)
       comparison.AddEqual(alone.q[i], got.q[static_cast<size_t>(row * q_elements) + i]);
     const int64_t slot = sample.slots[static_cast<size_t>(row)];
@@ -290,6 +291,11 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
       comparison.AddEqual(alone.v[i], is_own ? got.v[i] : kUntouched);
     }
   }
+  comparison.SetSubject("a row without a slot");
+  const Results unkept = run(0, 1, no_slot);
+  for (size_t i = 0; i < unkept.q.size(); ++i) comparison.AddEqual(unkept.q[i], got.q[i]);
+  for (const T code : unkept.k) comparison.AddEqual(code, kUntouched);
+  for (const T code : unkept.v) comparison.AddEqual(code, kUntouched);
   comparison.SetSubject("");
 }
 

@@ -1,0 +1,37 @@
+// The graphs of a decoder's steps, by how many sequences they are of.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+#include "models/model.h"
+
+namespace sluice {
+
+// Ownership: its graphs', which do not outlive the memory of the steps that they were recorded of.
+class StepGraphs {
+ public:
+  // Of steps of up to `sequences` sequences.
+  struct Size {
+    int64_t sequences = 0;
+    std::unique_ptr<DeviceGraph> whole;  // where no sequence's attention is split
+    std::unique_ptr<DeviceGraph> split;  // null where none can be
+  };
+
+  StepGraphs() = default;
+  // Without graphs. `keys`: of the cache that the steps use.
+  StepGraphs(const RecordedSteps& steps, const void* keys);
+
+  std::vector<Size>& sizes() { return sizes_; }
+  // That a step of `sequences` sequences is padded to; null where there is none, or no graph of it.
+  const Size* Find(int64_t sequences, const void* keys) const;
+
+ private:
+  bool pads_ = false;
+  const void* keys_ = nullptr;
+  std::vector<Size> sizes_;  // ascending
+};
+
+}  // namespace sluice

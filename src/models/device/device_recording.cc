@@ -1,0 +1,110 @@
+// How a decoder on a device records its steps, and which steps it replays.
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "device/device_bytes.h"
+#include "models/device/device_decoder.h"
+
+namespace sluice {
+namespace {
+
+const void* KeysOf(const KvCache& cache) {
+  return cache.layer(0).k;
+}
+
+}  // namespace
+
+const StepGraphs::Size* DeviceDecoder::GraphsFor(const StepInput& input,
+                                                 const KvCache& cache) const {
+  const size_t sequences = input.slices.size() / static_cast<size_t>(input.num_groups);
+  if (input.tokens.size() != sequences || input.logit_rows.size() != sequences) return nullptr;
+  return graphs_.Find(static_cast<int64_t>(sequences), KeysOf(cache));
+}
+
+Result<std::unique_ptr<DeviceGraph>> DeviceDecoder::Record(const StepInput& input, bool runs_before,
+                                                           PaddedStep& padded,
+                                                           const KvCache& cache) {
+  DeviceStream& stream = *parts_.stream;
+  const auto run = [&] { ComputeLogits(RunLayers(padded.rows, padded.rows, cache)); };
+  parts_.inputs.Send(stream, input, &padded);
+  if (runs_before) run();
+  RETURN_IF_ERROR(stream.Synchronize());
+  RETURN_IF_ERROR(stream.BeginCapture());
+  is_recording_ = true;
+  std::exception_ptr thrown;
+  try {
+    run();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  is_recording_ = false;
+  auto graph = stream.EndCapture();
+  if (thrown) std::rethrow_exception(thrown);
+  return graph;
+}
+
+Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
+  if (steps.sequences.empty()) return {};
+  CHECK(parts_.ranks == nullptr && spec_.head.kind == HeadSpec::Kind::kVocabulary);
+  CHECK_EQ(num_in_flight_, 0);
+  CHECK_LE(steps.sequences.back(),
+           std::min({options_.max_slices, options_.max_rows, options_.max_logit_rows}));
+  const auto begin = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(const int64_t free_before, parts_.device.FreeBytes());
+  // Any step of the kind: one sequence of one token, in the first block.
+  const int32_t token = 0, position = 0, row = 0, block = 0;
+  const std::vector<kernels::AttentionSlice> slices(static_cast<size_t>(cache.num_groups()),
+                                                    {0, 1, 0, &block});
+  const StepInput input = {{&token, 1}, {&position, 1}, slices, {&row, 1}, cache.num_groups()};
+  StepGraphs graphs(steps, KeysOf(cache));
+  std::vector<int64_t> recorded;
+  int64_t num_graphs = 0, num_operations = 0;
+  for (StepGraphs::Size& size : graphs.sizes()) {
+    const auto record = [&](bool is_split) -> Result<std::unique_ptr<DeviceGraph>> {
+      PaddedStep padded = {.rows = size.sequences, .is_split = is_split};
+      try {
+        return Record(input, steps.runs_before, padded, cache);
+      } catch (const std::exception& error) {
+        return Fail(ErrorCode::kInternal, error.what());
+      }
+    };
+    auto whole = record(false);
+    auto split = whole && parts_.inputs.CanSplit(size.sequences)
+                     ? record(true)
+                     : Result<std::unique_ptr<DeviceGraph>>(nullptr);
+    if (whole && split) {
+      recorded.push_back(size.sequences);
+      for (const auto* graph : {&*whole, &*split}) {
+        if (*graph == nullptr) continue;
+        ++num_graphs;
+        num_operations += (*graph)->num_operations();
+      }
+      size.whole = *std::move(whole);
+      size.split = *std::move(split);
+      continue;
+    }
+    RETURN_IF_ERROR(parts_.device.CheckAlive());
+    static_cast<void>(parts_.stream->Synchronize());  // what failed is told here
+    LOG_WARNING("models", "steps of {} sequences are computed without a graph: {}", size.sequences,
+                (whole ? split : whole).error().message);
+  }
+  graphs_ = std::move(graphs);
+  ASSIGN_OR_RETURN(const int64_t free_after, parts_.device.FreeBytes());
+  if (num_graphs == 0) return {};
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  LOG_INFO("models",
+           "{} graphs of {} operations are recorded, for steps that continue {} sequences{}; that "
+           "took {:.2f} s and {} of the device's memory",
+           num_graphs, num_operations, fmt::join(recorded, ", "),
+           steps.pads ? " or, padded, fewer" : "", seconds.count(),
+           DeviceBytesText(std::max<int64_t>(0, free_before - free_after)));
+  return {};
+}
+
+}  // namespace sluice
