@@ -116,7 +116,7 @@ TEST(Checks, HaveEveryPartOnce) {
   for (const checks::CheckPart& part : CheckParts(none)) names.push_back(part.name);
   EXPECT_THAT(names, testing::ElementsAre("instructions", "memory", "rows", "rope", "linear",
                                           "library", "grouped-linear", "attention", "experts",
-                                          "draws", "dummy-weights", "models"));
+                                          "draws", "lora", "dummy-weights", "models"));
 }
 
 // What a GPU will be asked is allocated, launched and waited for; no time passes on the emulator.

@@ -4,12 +4,14 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "device/device.h"
 #include "kernels/cuda/device_linear.h"
 #include "models/decoder_spec.h"
+#include "models/device/device_lora.h"
 #include "models/device/device_ranks.h"
 #include "models/device/device_step.h"
 #include "models/device/device_weights.h"
@@ -38,7 +40,8 @@ class DeviceDecoder final : public Model {
     std::array<std::unique_ptr<DeviceEvent>, DeviceStepInputs::kMostInFlight> events;
     // Page-locked: how many rows the experts of a large step have; empty where there are none.
     DeviceBuffer expert_rows = {};
-    std::vector<float> scores = {};  // DecoderWeights::scores, of the first rank
+    std::vector<float> scores = {};              // DecoderWeights::scores, of the first rank
+    std::shared_ptr<DeviceLoraSlots> lora = {};  // null: no adapters are served
   };
 
   // `spec`: of the whole model.
@@ -66,6 +69,7 @@ class DeviceDecoder final : public Model {
   int steps_in_flight() const override {
     return parts_.ranks == nullptr ? DeviceStepInputs::kMostInFlight : 1;
   }
+  std::shared_ptr<LoraStore> lora() override { return parts_.lora; }
   bool takes_drawn_tokens() const override { return parts_.ranks == nullptr && draws_tokens(); }
   void Begin(ThreadPool& threads, const StepInput& input, KvCache& cache, float* logits) override;
   void Finish(ThreadPool& threads) override;
@@ -79,8 +83,9 @@ class DeviceDecoder final : public Model {
     std::string failure;         // of a step before: what it computes is nothing
     // Of HeadSpec::Kind::kScores: what Finish makes of `hidden`.
     float* results = nullptr;
-    int64_t num_results = 0;    // rows
-    std::vector<float> hidden;  // [max_logit_rows, hidden], or empty
+    int64_t num_results = 0;     // rows
+    std::vector<float> hidden;   // [max_logit_rows, hidden], or empty
+    std::vector<int32_t> slots;  // of the adapters that it uses, and -1 for rows without
   };
   // Of the step that is being enqueued.
   struct Rows {
@@ -100,8 +105,18 @@ class DeviceDecoder final : public Model {
   void NormDelta(const float* weight, int64_t rows);
   device::LinearArgs ProductOf(const DeviceLinearWeights& weights, const device::RowsOut& x,
                                int64_t rows, void* y, ElementType y_type) const;
+  // With what the step's adapters add. The first of `rows` is row `first_row` of what is computed:
+  // of the step, or of the rows whose logits are wanted.
   void Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t rows, void* y,
-                ElementType y_type);
+                ElementType y_type, int64_t first_row = 0);
+  // The rows that have adapters; nothing where none of these changes the layer.
+  std::optional<device::AddLoraArgs> AdaptersOf(int layer) const;
+  void AddLora(const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t rows, void* y,
+               ElementType y_type, int64_t first_row);
+  // Of the pairs of GroupByExpert, whose rows are those from `first` on.
+  void AddExpertLora(const DeviceExpertWeights& weights, const device::GroupedLinearArgs& products,
+                     int64_t first, int64_t top_k);
+  void AddEmbeddingLora(const Rows& rows);
   device::GroupedLinearArgs ExpertProducts(const DeviceExpertWeights& weights, int64_t num_experts,
                                            const device::RowsOut& x, int64_t pairs, void* y,
                                            ElementType y_type) const;
@@ -141,6 +156,8 @@ class DeviceDecoder final : public Model {
   void RunChosen(size_t index, int64_t first, int64_t count, bool add);
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
   void FailInFlight(const std::string& reason);
+  // The step's adapters may be replaced.
+  void EndUse(const Begun& begun);
   // Draws the tokens that the step asks for, and copies the other rows of logits to the host.
   void FinishLogits(const StepInput& input, float* logits);
   // The final norm of the wanted rows, and the logits that this rank has of them.
@@ -163,6 +180,7 @@ class DeviceDecoder final : public Model {
   size_t newest_ = 0;                                         // that is being enqueued
   size_t first_begun_ = 0;
   int num_in_flight_ = 0;
+  bool keeps_logit_rows_ = false;  // whether rows are those whose logits are wanted
 };
 
 }  // namespace sluice
