@@ -84,6 +84,10 @@ PLANS = {
     "EmbeddingKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "GatherRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "CombineExpertsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
+    # Four rows by four ranks, or by eight columns a thread, are sums in registers.
+    "LoraShrinkKernel": lambda *_: Plan(256, 2, ["LDG.128", "SHFL"]),
+    "LoraLookupKernel": lambda *_: rows_plan(64),
+    "LoraExpandKernel": lambda *_: Plan(64, 12, ["LDG.128", "STG.128"]),
     "ScaleResultsKernel": lambda *_: rows_plan(256),
     "RopeAppendKernel": lambda *_: rows_plan(128),
     "RopeTableKernel": lambda *_: dataclasses.replace(rows_plan(128), stack=SINE_STACK),

@@ -360,7 +360,7 @@ TEST(AdapterPlanTest, WhatIsRefused) {
   EXPECT_THAT(Refusal(config), HasSubstr("max_cpu_loras (3)"));
   config = Config({});
   config.device = DeviceChoice::kEmulated;
-  EXPECT_THAT(Refusal(config), AllOf(HasSubstr("enable_lora"), HasSubstr("--device cpu")));
+  EXPECT_EQ(Refusal(config), "") << "a device has slots, too";
   config = Config({});
   config.model_folder = SourcePath("tests/data/checkpoints/tiny-bert");
   EXPECT_THAT(Refusal(config), HasSubstr("encoder"));

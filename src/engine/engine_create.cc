@@ -157,12 +157,13 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
                     const kernels::KvLayout& layout, const LoadProgress& progress,
                     EngineLoop::Parts& parts) {
   Device& device = *parts.devices.front();
-  ASSIGN_OR_RETURN(DevicePool pool,
-                   DevicePool::Allocate(device,
-                                        DevicePool::Padded(plan.weight_bytes) +
-                                            DevicePool::Padded(plan.workspace_bytes) +
-                                            DevicePool::Padded(plan.kv_bytes),
-                                        "weights, workspace and KV cache"));
+  ASSIGN_OR_RETURN(
+      DevicePool pool,
+      DevicePool::Allocate(
+          device,
+          DevicePool::Padded(plan.weight_bytes) + DevicePool::Padded(plan.workspace_bytes) +
+              DevicePool::Padded(plan.adapter_bytes) + DevicePool::Padded(plan.kv_bytes),
+          "weights, workspace and KV cache"));
   parts.device_pool = std::make_unique<DevicePool>(std::move(pool));
   ASSIGN_OR_RETURN(parts.model, LoadDeviceModel(device, *parts.device_pool, *parts.pool,
                                                 plan.config.model_folder, model,

@@ -315,12 +315,6 @@ Status TakeOneRank(const char* what, EnginePlan& plan) {
 Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
   const AdapterSettings& asked = plan.config.adapters;
   if (!asked.enabled) return {};
-  if (plan.on_device()) {
-    return Invalid("enable_lora",
-                   fmt::format("LoRA adapters are computed on a CPU, not yet on {}: say --device "
-                               "cpu, or merge the adapter into its base",
-                               plan.device_name));
-  }
   if (IsEncoder(model.architecture)) {
     return Invalid("enable_lora", fmt::format("{} is an encoder, and LoRA adapters are served with "
                                               "decoders: leave --enable-lora out",
@@ -331,8 +325,10 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
                    fmt::format("max_cpu_loras ({}) must be greater than or equal to max_loras ({})",
                                *asked.max_cpu_loras, asked.max_loras));
   }
-  plan.lora.num_slots = static_cast<int>(asked.max_cpu_loras.value_or(
-      std::max(asked.max_loras, static_cast<int64_t>(asked.modules.size()))));
+  // Beside a device, adapters that wait for a slot are in their files, not in the host's memory.
+  plan.lora.num_slots = static_cast<int>(
+      asked.max_cpu_loras ? (plan.on_device() ? asked.max_loras : *asked.max_cpu_loras)
+                          : std::max(asked.max_loras, static_cast<int64_t>(asked.modules.size())));
   plan.lora.max_rank = asked.max_rank;
   plan.lora.target_modules = asked.target_modules;
   const auto is_experts = [](const std::string& name) { return name == "experts"; };

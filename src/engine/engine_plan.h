@@ -87,8 +87,9 @@ using PlanModelFunction =
 //     latter.
 //   Several engines share the weights; the cache of each takes its part of what one would, or what
 //     the options set outright.
-//   LoRA adapters are of a CPU's decoders. There is room for max_cpu_loras of them, or for as many
-//     as max_loras or are given at the start; ranks hold parts of them, engines share them.
+//   LoRA adapters are of decoders. There is room for max_cpu_loras of them (on a device for
+//     max_loras), or without that for as many as max_loras or are given at the start; ranks hold
+//     parts of them, engines share them.
 //   A draft model is of a CPU's decoders and has the vocabulary of the target; no rank has a part
 //     of it. Of the memory for caches its own takes a part by the bytes of a token, but never more
 //     than the sequences that it proposes for at a time can fill.

@@ -444,6 +444,19 @@ TEST(EnginePlanOnDevice, TakesAShareOfAllMemory) {
   EXPECT_EQ(PlanOnDevice(config)->kv_bytes, int64_t{99 * 1024 - 256 - 110} * kMiB / 2);
 }
 
+TEST(EnginePlanOnDevice, HasSlotsForTheAdaptersOfAStep) {
+  EngineConfig config;
+  config.adapters.enabled = true;
+  EXPECT_EQ(PlanOnDevice(config)->lora.num_slots, 1);
+  EXPECT_EQ(PlanOnDevice(config)->lora.type, ElementType::kBF16);
+  config.adapters.modules = {{"a", "/a", ""}, {"b", "/b", ""}};
+  EXPECT_EQ(PlanOnDevice(config)->lora.num_slots, 2);
+  config.adapters.max_loras = 3;
+  EXPECT_EQ(PlanOnDevice(config)->lora.num_slots, 3);
+  config.adapters.max_cpu_loras = 9;
+  EXPECT_EQ(PlanOnDevice(config)->lora.num_slots, 3) << "the others are in their files";
+}
+
 TEST(EnginePlanOnDevice, StepsInFlight) {
   EngineConfig config;
   EXPECT_EQ(PlanOnDevice(config)->scheduler.steps_in_flight, 1);

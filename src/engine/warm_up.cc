@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "models/lora_store.h"
 
 namespace sluice {
 namespace {
@@ -37,6 +38,7 @@ struct StepMemory {
   std::vector<int32_t> tokens, positions, logit_rows, table;
   std::vector<kernels::AttentionSlice> slices;
   std::vector<TokenDraw> draws;
+  std::vector<int32_t> adapters;  // of a model that serves some: those in the first slot
   std::vector<float> logits;
 };
 
@@ -78,7 +80,11 @@ Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits
   const std::vector<StepShape> shapes = ShapesWithin(limits);
   for (StepShape shape : shapes) {
     if (!model.draws_tokens()) shape.draws = false;
-    const StepInput input = Describe(shape, cache.num_groups(), block_size, memory);
+    StepInput input = Describe(shape, cache.num_groups(), block_size, memory);
+    if (model.lora() != nullptr) {
+      memory.adapters.assign(static_cast<size_t>(shape.slices), 0);
+      input.adapters = memory.adapters;
+    }
     memory.logits.resize(memory.logit_rows.size() * static_cast<size_t>(model.config().vocab_size));
     try {
       model.Forward(pool, input, cache, memory.logits.data());

@@ -287,6 +287,20 @@ bool PackLoraB(const std::byte* b, ElementType stored, int64_t rows, int64_t ran
   return finite;
 }
 
+bool PackLoraRows(const std::byte* a, ElementType stored, int64_t rows, int64_t cols,
+                  ElementType type, void* out) {
+  const bool bf16 = IsBf16Factor(type);
+  std::vector<float> row(static_cast<size_t>(cols));
+  bool finite = true;
+  for (int64_t j = 0; j < rows; ++j) {
+    WidenRow(a, stored, j * cols, row);
+    finite = finite && AllAreFinite(row);
+    for (int64_t k = 0; k < cols; ++k)
+      StoreFactor(out, bf16, j * cols + k, row[static_cast<size_t>(k)]);
+  }
+  return finite;
+}
+
 bool PackLoraTable(const std::byte* a, ElementType stored, int64_t rank, int64_t vocab_size,
                    ElementType type, void* out) {
   const bool bf16 = IsBf16Factor(type);

@@ -49,7 +49,10 @@ bool PackLoraA(const std::byte* a, ElementType stored, int64_t rank, int64_t col
 // b: [rows, rank] to [rank / 2][rows][2]; in F32 [rank][rows].
 bool PackLoraB(const std::byte* b, ElementType stored, int64_t rows, int64_t rank, ElementType type,
                void* out);
-// a: [rank, vocab_size] to [vocab_size, rank].
+// Row by row, as it is stored: [rows, cols]. The factor A of devices.
+bool PackLoraRows(const std::byte* a, ElementType stored, int64_t rows, int64_t cols,
+                  ElementType type, void* out);
+// a: [rank, vocab_size] to [vocab_size, rank]. So devices have B, too.
 bool PackLoraTable(const std::byte* a, ElementType stored, int64_t rank, int64_t vocab_size,
                    ElementType type, void* out);
 

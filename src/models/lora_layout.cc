@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kLoraAlignment = 64;
 
 std::string_view LastPart(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
@@ -54,7 +54,7 @@ void LoraLayout::Add(LoraModule module) {
 void LoraLayout::Hold(LoraModule& module) {
   const auto take = [&](int64_t bytes) {
     const int64_t offset = slot_bytes;
-    slot_bytes = RoundUp(slot_bytes + bytes, kAlignment);
+    slot_bytes = RoundUp(slot_bytes + bytes, kLoraAlignment);
     return offset;
   };
   const auto a_bytes = module.is_embedding ? kernels::LoraTableBytes : kernels::LoraABytes;

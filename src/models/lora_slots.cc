@@ -4,24 +4,11 @@
 #include <cstring>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "models/lora_packing.h"
 
 namespace sluice {
 namespace {
-
-// Of B [rows, rank] at `stored`, the rows that the module's rank computes, one behind the other:
-// there, or in `joined` where they are apart there.
-const std::byte* HeldRows(const LoraModule& module, const LoraAdapter::Factors& factors,
-                          const std::byte* stored, std::vector<std::byte>& joined) {
-  const int64_t row_bytes = factors.rank * BitsPerElement(factors.b->type) / 8;
-  if (module.held.size() == 1) return stored + module.held.front().begin * row_bytes;
-  joined.clear();
-  for (const RowRange& range : module.held)
-    joined.insert(joined.end(), stored + range.begin * row_bytes, stored + range.end * row_bytes);
-  return joined.data();
-}
 
 bool Changes(std::span<const kernels::LoraFactors> modules) {
   return std::any_of(modules.begin(), modules.end(),
@@ -48,34 +35,24 @@ Status LoraSlots::Fill(int slot, const LoraAdapter& adapter) {
   kernels::LoraFactors* const all = factors_.data() + static_cast<size_t>(slot) * modules.size();
   std::fill_n(all, modules.size(), kernels::LoraFactors{});
   const ElementType type = layout_.options.type;
-  std::vector<std::byte> scratch, joined;
-  for (const LoraAdapter::Factors& factors : adapter.factors()) {
-    const LoraModule& module = *layout_.Find(factors.module->name);
-    if (module.held.empty()) continue;
+  return CopyHeldFactors(layout_, adapter, [&](const HeldFactors& held) -> Result<FiniteFactors> {
+    const LoraModule& module = held.module;
+    const LoraAdapter::Factors& factors = held.factors;
     std::byte* const a = memory + module.a_offset;
     std::byte* const b = memory + module.b_offset;
     const auto pack_a = module.is_embedding ? kernels::PackLoraTable : kernels::PackLoraA;
-    const bool finite_a =
-        pack_a(adapter.ABytes(factors), factors.a->type, factors.rank, module.cols, type, a);
-    const std::byte* const rows_of_b =
-        HeldRows(module, factors, adapter.BBytes(factors, scratch), joined);
-    const bool finite_b =
-        kernels::PackLoraB(rows_of_b, factors.b->type, module.held_rows(), factors.rank, type, b);
-    if (!finite_a || !finite_b) {
-      return Fail(
-          ErrorCode::kInvalidData,
-          fmt::format("{}: tensor '{}' holds a number that is NaN or infinite",
-                      adapter.path().string(), finite_a ? factors.b->name : factors.a->name),
-          finite_a ? factors.b->name : factors.a->name);
-    }
+    FiniteFactors finite;
+    finite.a = pack_a(held.a, factors.a->type, factors.rank, module.cols, type, a);
+    finite.b =
+        kernels::PackLoraB(held.b, factors.b->type, module.held_rows(), factors.rank, type, b);
     all[&module - modules.data()] = {.a = a,
                                      .b = b,
                                      .rank = factors.rank,
                                      .scale = factors.scale,
                                      .first_col = module.first_col,
                                      .rows = module.held_rows()};
-  }
-  return {};
+    return finite;
+  });
 }
 
 std::span<const kernels::LoraFactors> LoraSlots::Factors(int slot, int layer) const {

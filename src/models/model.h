@@ -47,7 +47,7 @@ struct ModelOptions {
   int64_t max_slices = 256;                  // sequences in a step (max_num_seqs)
   int64_t max_context = 4096;                // tokens in a sequence (max_model_len)
   int64_t max_logit_rows = 256;              // rows of logits in one call of Forward
-  LoraOptions lora = {};                     // of a CPU's decoder
+  LoraOptions lora = {};                     // of a decoder
 };
 
 // What loading will take, from config.json alone.

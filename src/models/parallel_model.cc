@@ -119,12 +119,13 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
   const kernels::KvLayout layout = KvLayoutOf(ShareOf(config.spec, rank.place), options);
   const int64_t kv_bytes =
       KvCache::BytesPerBlock(layout, groups.layers_per_group) * parallel.num_blocks;
-  ASSIGN_OR_RETURN(DevicePool device_pool,
-                   DevicePool::Allocate(device,
-                                        DevicePool::Padded(memory.weight_bytes) +
-                                            DevicePool::Padded(memory.workspace_bytes) +
-                                            DevicePool::Padded(kv_bytes),
-                                        "weights, workspace and KV cache"));
+  ASSIGN_OR_RETURN(
+      DevicePool device_pool,
+      DevicePool::Allocate(device,
+                           DevicePool::Padded(memory.weight_bytes) +
+                               DevicePool::Padded(memory.workspace_bytes) +
+                               DevicePool::Padded(memory.lora_bytes) + DevicePool::Padded(kv_bytes),
+                           "weights, workspace and KV cache"));
   rank.device_pool = std::make_unique<DevicePool>(std::move(device_pool));
   ASSIGN_OR_RETURN(rank.model, LoadDeviceShare(device, *rank.device_pool, pool, source.checkpoint,
                                                config, options, std::move(mine), source.progress));
@@ -400,6 +401,7 @@ Result<ModelMemory> PlanDeviceRanks(const ModelConfig& config, const ModelOption
     raise(&ModelMemory::weight_bytes);
     raise(&ModelMemory::token_weight_bytes);
     raise(&ModelMemory::workspace_bytes);
+    raise(&ModelMemory::lora_bytes);
     raise(&ModelMemory::kv_bytes_per_block);
     raise(&ModelMemory::kv_bytes_per_group_block);
     most.kv_groups = share.kv_groups;

@@ -4,19 +4,20 @@ namespace sluice::options {
 
 void AddAdapterRows(std::vector<Option>& table) {
   Rows rows(table, "LoRA adapters", kEngineArguments);
-  rows.Flag(
-      "enable-lora",
-      "Serve LoRA adapters beside the model; a request asks for one by its \"model\". On a CPU.");
+  rows.Flag("enable-lora",
+            "Serve LoRA adapters beside the model; a request asks for one by its \"model\".");
   rows.List("lora-modules", "",
             "Adapters to start with: name=folder, or {\"name\": ..., \"path\": ..., "
             "\"base_model_name\": ...}. A folder is as peft writes it.");
   rows.Integer("max-loras", "1",
-               "Adapters in a step. On a CPU a step may have all that are in memory: there is room "
-               "for the most of this, --max-cpu-loras and the number of --lora-modules.",
+               "Adapters in a step, which may have all that are in memory: there is room for the "
+               "most of this, --max-cpu-loras and the number of --lora-modules; on a device for so "
+               "many where --max-cpu-loras is given.",
                {.range = {1, 4096}});
   rows.Integer("max-cpu-loras", "",
                "Adapters in memory at a time; others are read again when a request asks for them. "
-               "Default: --max-loras, or as many as --lora-modules.",
+               "Default: --max-loras, or as many as --lora-modules. On a device there is room for "
+               "--max-loras, and all others are read again.",
                {.range = {1, 4096}});
   rows.Choice("max-lora-rank", "16", "1|8|16|32|64|128|256|320|512",
               "Largest rank of an adapter; memory is taken for it.");

@@ -119,6 +119,77 @@ void MeasureRopeAppend(MeasureRun& run, int64_t rows) {
               });
 }
 
+// Adapters of rank 16 on q, k and v of Llama 3 8B, the rows divided among them: bytes of factors,
+// and of y, which is read and written.
+void MeasureLora(MeasureRun& run, int64_t rows, int32_t adapters) {
+  const int64_t hidden = run.Size(4096, 64), kv = run.Size(1024, 16);
+  constexpr int64_t kRank = 16;
+  const std::vector<int64_t> outputs = {hidden, kv, kv};
+  const int64_t width = hidden + 2 * kv;
+  int64_t numbers = 0;  // of a slot
+  std::vector<int64_t> places;
+  for (const int64_t output : outputs) {
+    for (const int64_t size : {hidden, output}) {
+      places.push_back(numbers);
+      numbers += kRank * size;
+    }
+  }
+  CaseMemory memory(run.device());
+  const double bytes = static_cast<double>(adapters * numbers) * 2 +
+                       static_cast<double>(rows) * static_cast<double>(hidden * 2 + width * 4);
+  const int64_t copies = run.CopiesBeyondCache(bytes);
+  std::vector<const uint16_t*> factors;
+  for (int64_t i = 0; i < copies; ++i) {
+    factors.push_back(
+        memory.In(std::vector<uint16_t>(static_cast<size_t>(adapters * numbers), uint16_t{0})));
+  }
+  const auto inputs = Arrays<uint16_t>(memory, rows * hidden, copies);
+  const auto results = Arrays<uint16_t>(memory, rows * width, copies);
+  const auto* ranks = memory.In(std::vector<device::LoraFactor>(
+      static_cast<size_t>(adapters) * outputs.size(), {static_cast<int32_t>(kRank), 1.0f}));
+  std::vector<int32_t> order;
+  std::vector<device::LoraTile> tiles;
+  for (int32_t slot = 0; slot < adapters; ++slot) {
+    for (int64_t row = slot; row < rows; row += adapters) {
+      if (tiles.empty() || tiles.back().slot != slot || tiles.back().count == device::kLoraRows)
+        tiles.push_back({slot, static_cast<int32_t>(order.size()), 0});
+      ++tiles.back().count;
+      order.push_back(static_cast<int32_t>(row));
+    }
+  }
+  device::AddLoraArgs args = {};
+  args.x_type = args.y_type = ElementType::kBF16;
+  args.cols = hidden;
+  args.y_stride = width;
+  args.scale = 1;
+  args.num_modules = static_cast<int>(outputs.size());
+  args.slot_bytes = numbers * 2;
+  args.slot_factors = args.num_modules;
+  args.max_rank = static_cast<int>(kRank);
+  args.h = memory.Out<float>(rows * args.num_modules * kRank);
+  args.num_tiles = std::ssize(tiles);
+  args.tiles = memory.In(tiles);
+  args.rows = memory.In(order);
+  args.num_rows = rows;
+  run.Measure(
+      {.name = "add_lora",
+       .shape = fmt::format("{} x {} to {}, {} of rank {}", rows, hidden, width, adapters, kRank),
+       .amount = bytes,
+       .limit = run.limits().copy_gigabytes},
+      memory, [&](int64_t turn) {
+        args.x = Of(inputs, turn);
+        args.y = Of(results, turn);
+        int64_t first_col = 0;
+        for (size_t i = 0; i < outputs.size(); ++i) {
+          const uint16_t* const slots = Of(factors, turn);
+          args.modules[i] = {slots + places[2 * i], slots + places[2 * i + 1], ranks + i, first_col,
+                             outputs[i]};
+          first_col += outputs[i];
+        }
+        run.device().kernels().add_lora(run.device().handle(), args);
+      });
+}
+
 void MeasureDraws(MeasureRun& run, int64_t rows) {
   const int64_t vocabulary = run.Size(128256, 256);
   CaseMemory memory(run.device());
@@ -149,6 +220,8 @@ void MeasureRows(MeasureRun& run) {
     MeasureSilu(run, rows);
     MeasureRopeAppend(run, rows);
   }
+  if (!run.lost()) MeasureLora(run, run.Size(32, 5), 8);
+  if (!run.lost()) MeasureLora(run, run.Size(2048, 6), 1);
   for (const int64_t rows : {int64_t{1}, run.Size(64, 2), run.Size(256, 3)}) {
     if (!run.lost()) MeasureDraws(run, rows);
   }

@@ -116,7 +116,7 @@ TEST(Checks, HaveEveryPartOnce) {
   for (const checks::CheckPart& part : CheckParts(none)) names.push_back(part.name);
   EXPECT_THAT(names, testing::ElementsAre("instructions", "memory", "rows", "rope", "linear",
                                           "library", "grouped-linear", "attention", "experts",
-                                          "draws", "dummy-weights", "models"));
+                                          "draws", "lora", "dummy-weights", "models"));
 }
 
 // What a GPU will be asked is allocated, launched and waited for; no time passes on the emulator.
@@ -138,7 +138,7 @@ TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
   EXPECT_EQ(rows["large"], 7 * 4 * 2);
   EXPECT_EQ(rows["decode"], 2 * 7);
   EXPECT_EQ(rows["prefill"], 2 * 4);
-  EXPECT_EQ(rows["rows"], 3 * 4 + 3);
+  EXPECT_EQ(rows["rows"], 3 * 4 + 2 + 3);
 }
 
 }  // namespace

@@ -225,6 +225,54 @@ def test_a_quantized_base(tmp_path):
         check_golden(server, "a", folder)
 
 
+DEVICE = ["--device", "emulated", "--enable-lora", "--max-lora-rank", 8, "--max-model-len", 256, "--max-num-seqs", 8, "--max-num-batched-tokens", 24]
+
+
+def check_near_golden(server, model, folder):
+    """The first token's logprob; in bfloat16, which rounds more than the golden files."""
+    for case in golden(folder):
+        _, logprobs, named = ask(server, model, case["prompt"], max_tokens=1)
+        assert named == model
+        assert abs(logprobs[0] - max(case["top_logprobs"][-1])) < 0.1
+
+
+def test_adapters_on_a_device():
+    """At start and at run time, more than there is room for, in company, and over several devices."""
+    modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
+    jobs = [(model, case["prompt"][-12:]) for case in golden(LINEAR) for model in ("m", "linear", "stable")]
+    with serving(QWEN3, *DEVICE, "--lora-modules", *modules) as server:
+        check_near_golden(server, "m", QWEN3)
+        check_near_golden(server, "linear", LINEAR)
+        check_near_golden(server, "stable", STABILIZED)
+        alone = [ask(server, *job) for job in jobs]
+        assert alone[0][1] != alone[1][1] != alone[2][1]
+        assert at_once([lambda job=job: ask(server, *job) for job in jobs]) == alone
+        assert "adapters" in server.log() and "2 in memory at a time, of rank 8 at most, in bfloat16" in server.log()
+    with serving(QWEN3, *DEVICE, "-tp", 2, "--async-scheduling", env=RUNTIME) as server:
+        def load(name, path):
+            status, _, raw = server.request("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(path)})
+            return status, raw.decode()
+
+        assert load("linear", LINEAR)[0] == load("stable", STABILIZED)[0] == 200
+        assert at_once([lambda job=job: ask(server, *job) for job in jobs]) == alone
+        status, said = load("e", ADAPTERS / "llama-vocabulary")
+        assert status == 400 and "another base" in said
+        assert server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "linear"})[0] == 200
+        assert server.post("/v1/completions", {"model": "linear", "prompt": "a"})[0] == 404
+        assert ask(server, *jobs[2]) == alone[2]
+
+
+def test_a_slot_of_a_device_is_filled_while_steps_overlap():
+    """Requests for two adapters take turns in one slot, and a step may be in flight when one ends."""
+    modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
+    jobs = [(model, [prompt]) for prompt in (5, 6) for model in ("m", "linear", "stable")]
+    with serving(QWEN3, *DEVICE, "--max-loras", 2, "--lora-modules", *modules) as server:
+        expected = [ask(server, *job) for job in jobs]
+    with serving(QWEN3, *DEVICE, "--async-scheduling", "--max-loras", 1, "--max-cpu-loras", 2, "--lora-modules", *modules) as server:
+        assert "1 in memory at a time" in server.log()
+        assert at_once([lambda job=job: ask(server, *job) for job in jobs * 2]) == expected * 2
+
+
 def test_embeddings_of_an_adapter():
     with serving(QWEN3, *COMMON, "--runner", "pooling", "--convert", "embed", "--lora-modules", "a=%s" % LINEAR) as server:
         def embed(model):
@@ -243,7 +291,7 @@ def test_embeddings_of_an_adapter():
     (["--enable-lora", "--lora-modules", "m=%s" % LINEAR], ["conflicts with a served base model"]),
     (["--enable-lora", "--lora-modules", "a=%s" % LINEAR, "a=%s" % LINEAR], ["two adapters have the name 'a'"]),
     (["--lora-modules", "a=%s" % LINEAR], ["--enable-lora"]),
-    (["--enable-lora", "--device", "emulated"], ["--device cpu"]),
+    (["--enable-lora", "--device", "emulated", "--lora-modules", "a=%s" % (ADAPTERS / "phi3-fused")], ["LoRA adapter 'a'", "no module"]),
     (["--enable-lora", "--max-loras", 3, "--max-cpu-loras", 2], ["max_cpu_loras (2)"]),
 ])
 def test_refused_at_start(flags, words):

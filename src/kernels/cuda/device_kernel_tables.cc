@@ -13,8 +13,8 @@ namespace {
         backend::LaunchTakeColumns, backend::LaunchJoinColumns, backend::LaunchLinear,           \
         backend::LaunchGroupedLinear, backend::LaunchExpandWeights, backend::LaunchScaleResults, \
         backend::LaunchRouter, backend::LaunchGroupByExpert, backend::LaunchGatherRows,          \
-        backend::LaunchCombineExperts, backend::LaunchSampleRows, backend::LaunchRandomCodes,    \
-        backend::LaunchRandomScales, backend::LaunchInstruction                                  \
+        backend::LaunchCombineExperts, backend::LaunchAddLora, backend::LaunchSampleRows,        \
+        backend::LaunchRandomCodes, backend::LaunchRandomScales, backend::LaunchInstruction      \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

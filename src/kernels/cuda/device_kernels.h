@@ -347,6 +347,65 @@ struct CombineExpertsArgs {
   float* sum;
 };
 
+// Rows of a step that share a read of an adapter's factors.
+constexpr int kLoraRows = 4;
+
+// Up to kLoraRows rows that have the adapter of a slot: AddLoraArgs::rows [first, first + count).
+struct LoraTile {
+  int32_t slot, first, count;
+};
+
+// An adapter's factors for one module: how many rows of A and of B there are; 0: none.
+struct LoraFactor {
+  int32_t rank;
+  float scale;
+};
+
+// Modules whose results are columns of one product: q, k and v.
+constexpr int kMostLoraModules = 3;
+
+// Of the adapter in slot 0, for expert 0; AddLoraArgs says how far apart those of others are.
+struct LoraModulePlace {
+  const uint16_t* a;         // BF16 [rank, cols]; of an embedding [cols, rank], cols by token
+  const uint16_t* b;         // BF16 [rank, rows]: transposed
+  const LoraFactor* factor;  // one
+  int64_t first_col, rows;   // its results are columns [first_col, first_col + rows) of y
+};
+
+// What adapters add to the results of a linear layer or an embedding (kernels/lora.h): for each row
+// i that has an adapter, and each module, y[i, first_col + n] += scale * (sum over j of b[j, n] *
+// (sum over k of a[j, k] * x[i, k] * x_scales[i])). Other rows are not touched. Which rows there
+// are is told in tiles, or, for experts, by the slots of all rows.
+struct AddLoraArgs {
+  const void* x;  // [.., cols], kF32, kBF16 or kF8E4M3; not read of an embedding
+  ElementType x_type;
+  const float* x_scales;  // by row; null: 1
+  int64_t cols;
+  const int32_t* tokens;  // of an embedding, by row: the column of A; else null
+  void* y;                // kF32 or kBF16, row stride y_stride
+  ElementType y_type;
+  int64_t y_stride;
+  float scale;  // besides those of the factors
+  int num_modules;
+  LoraModulePlace modules[kMostLoraModules];
+  int64_t slot_bytes, slot_factors;  // from one slot to the next: bytes of a and b, elements
+  int max_rank;                      // of all slots; at most 2048
+  float* h;                          // scratch: [rows of x, num_modules, max_rank]
+  int64_t num_tiles;                 // of experts: the pairs of a row and an expert, rows of x
+  const LoraTile* tiles;
+  // Numbers of rows, ascending in each tile. What of them is in [first_row, first_row + num_rows)
+  // is computed, and is row number - first_row of x and y.
+  const int32_t* rows;
+  int64_t first_row, num_rows;
+  // Of experts; else null. Row i of x is of row order[i] / top_k of the step, and meets expert
+  // chosen[order[i]] (GroupByExpertArgs).
+  const int32_t* slots;  // by row of the step; -1: no adapter
+  const int32_t* order;
+  const int32_t* chosen;
+  int top_k;
+  int64_t expert_bytes, expert_factors;  // as slot_bytes, from one expert to the next
+};
+
 // tokens[i] = the token that DrawToken (sampler/draw.h) draws from logits[i, :], the same on every
 // device. Where there is none to draw, tokens[i] = -1 and errors[i] says why. With `extras` the row
 // is changed before, and tells of its logits, as its element says. What then stands in logits, and
@@ -427,6 +486,7 @@ struct DeviceKernels {
   void (*group_by_expert)(const StreamHandle&, const GroupByExpertArgs&);
   void (*gather_rows)(const StreamHandle&, const GatherRowsArgs&);
   void (*combine_experts)(const StreamHandle&, const CombineExpertsArgs&);
+  void (*add_lora)(const StreamHandle&, const AddLoraArgs&);
   void (*sample_rows)(const StreamHandle&, const SampleRowsArgs&);
   void (*random_codes)(const StreamHandle&, const RandomCodesArgs&);
   void (*random_scales)(const StreamHandle&, const RandomScalesArgs&);
@@ -456,6 +516,7 @@ struct DeviceKernels {
   void LaunchGroupByExpert(const StreamHandle&, const device::GroupByExpertArgs&);   \
   void LaunchGatherRows(const StreamHandle&, const device::GatherRowsArgs&);         \
   void LaunchCombineExperts(const StreamHandle&, const device::CombineExpertsArgs&); \
+  void LaunchAddLora(const StreamHandle&, const device::AddLoraArgs&);               \
   void LaunchSampleRows(const StreamHandle&, const device::SampleRowsArgs&);         \
   void LaunchRandomCodes(const StreamHandle&, const device::RandomCodesArgs&);       \
   void LaunchRandomScales(const StreamHandle&, const device::RandomScalesArgs&);     \

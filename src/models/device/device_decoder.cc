@@ -42,6 +42,9 @@ DeviceDecoder::DeviceDecoder(ModelConfig config, const ModelOptions& options, De
       layers_(LayersOf(spec_, place)),
       parts_(std::move(parts)) {
   parts_.stream->Fill(At(parts_.layout.linear_counters), 0, device::kLinearCounterBytes);
+  if (parts_.lora != nullptr) {
+    for (Begun& begun : begun_) begun.slots.reserve(static_cast<size_t>(options.max_slices));
+  }
   if (spec_.head.kind != HeadSpec::Kind::kScores || place_.rank() != 0) return;
   for (Begun& begun : begun_) {
     begun.hidden.resize(static_cast<size_t>(std::min(options.max_logit_rows, options.max_rows) *
@@ -54,6 +57,7 @@ DeviceDecoder::~DeviceDecoder() {
   // Nothing may run any more when the memory goes; what failed was told by the step that failed.
   static_cast<void>(parts_.stream->Synchronize());
   if (pinned_logits_ != nullptr) parts_.device.Unpin(pinned_logits_);
+  if (parts_.lora != nullptr) parts_.lora->Close();
 }
 
 Status DeviceDecoder::Tune() {
@@ -188,7 +192,7 @@ device::LinearArgs DeviceDecoder::ProductOf(const DeviceLinearWeights& weights,
 }
 
 void DeviceDecoder::Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x,
-                             int64_t rows, void* y, ElementType y_type) {
+                             int64_t rows, void* y, ElementType y_type, int64_t first_row) {
   device::LinearArgs product = ProductOf(weights, x, rows, y, y_type);
   if (weights.input_order != nullptr) {
     CHECK(x.type == ElementType::kBF16);
@@ -202,6 +206,73 @@ void DeviceDecoder::Multiply(const DeviceLinearWeights& weights, const device::R
     product.x = ordered;
   }
   parts_.linear->Run(*parts_.stream, product);
+  AddLora(weights, x, rows, y, y_type, first_row);
+}
+
+std::optional<device::AddLoraArgs> DeviceDecoder::AdaptersOf(int layer) const {
+  if (layer < 0 || !parts_.inputs.has_adapters()) return std::nullopt;
+  const std::vector<int32_t>& slots = begun_[newest_].slots;
+  const bool any = std::any_of(slots.begin(), slots.end(), [&](int32_t slot) {
+    return slot >= 0 && parts_.lora->Changes(slot, layer);
+  });
+  if (!any) return std::nullopt;
+  const device::AddLoraArgs rows = parts_.inputs.Adapters(keeps_logit_rows_);
+  device::AddLoraArgs args = parts_.lora->ArgsOf(layer);
+  args.num_tiles = rows.num_tiles;
+  args.tiles = rows.tiles;
+  args.rows = rows.rows;
+  args.slots = rows.slots;
+  args.h = At<float>(parts_.layout.lora);
+  return args;
+}
+
+void DeviceDecoder::AddLora(const DeviceLinearWeights& weights, const device::RowsOut& x,
+                            int64_t rows, void* y, ElementType y_type, int64_t first_row) {
+  std::optional<device::AddLoraArgs> args = AdaptersOf(weights.lora_layer);
+  if (!args) return;
+  args->x = x.data;
+  args->x_type = x.type;
+  args->x_scales = x.scales;
+  args->y = y;
+  args->y_type = y_type;
+  args->y_stride = weights.matrix.n;
+  args->first_row = first_row;
+  args->num_rows = rows;
+  args->slots = nullptr;
+  parts_.kernels.add_lora(parts_.stream->handle(), *args);
+}
+
+void DeviceDecoder::AddExpertLora(const DeviceExpertWeights& weights,
+                                  const device::GroupedLinearArgs& products, int64_t first,
+                                  int64_t top_k) {
+  std::optional<device::AddLoraArgs> args = AdaptersOf(weights.first.lora_layer);
+  if (!args) return;
+  const device::LinearArgs& all = products.linear;
+  args->x = all.x;
+  args->x_type = all.x_type;
+  args->x_scales = all.x_scales;
+  args->y = all.y;
+  args->y_type = all.y_type;
+  args->y_stride = all.y_stride;
+  args->num_tiles = all.m;
+  args->slots += first;
+  args->order = At<int32_t>(parts_.layout.order);
+  args->chosen = At<int32_t>(parts_.layout.chosen) + first * top_k;
+  args->top_k = static_cast<int>(top_k);
+  parts_.kernels.add_lora(parts_.stream->handle(), *args);
+}
+
+void DeviceDecoder::AddEmbeddingLora(const Rows& rows) {
+  std::optional<device::AddLoraArgs> args = AdaptersOf(parts_.weights.embedding_lora);
+  if (!args) return;
+  args->tokens = parts_.inputs.all_tokens();
+  args->y = rows.residual;
+  args->y_type = ElementType::kF32;
+  args->y_stride = spec_.hidden_size;
+  args->scale = spec_.embedding_scale;
+  args->num_rows = rows.count;
+  args->slots = nullptr;
+  parts_.kernels.add_lora(parts_.stream->handle(), *args);
 }
 
 device::GroupedLinearArgs DeviceDecoder::ExpertProducts(const DeviceExpertWeights& weights,
@@ -381,9 +452,10 @@ void DeviceDecoder::Mlp(size_t index, int64_t rows) {
     device::RowsOut x = Normed(weights.gate_up.inputs);
     x.data = static_cast<std::byte*>(x.data) + first * hidden * ElementBytes(x.type);
     if (x.scales != nullptr) x.scales += first;
-    Multiply(weights.gate_up, x, count, At(layout.gate_up), layout.wide);
+    Multiply(weights.gate_up, x, count, At(layout.gate_up), layout.wide, first);
     x = ApplyGate(spec.activation, weights.down.inputs, count, spec.intermediate_size, width);
-    Multiply(weights.down, x, count, OwnDelta() + first * weights.down.matrix.n, ElementType::kF32);
+    Multiply(weights.down, x, count, OwnDelta() + first * weights.down.matrix.n, ElementType::kF32,
+             first);
   }
 }
 
@@ -445,12 +517,14 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
   if (parts_.ranks == nullptr && device::IsWorthTakingApart(*parts_.linear, products))
     row_begin = ReceiveExpertRows(spec.num_experts);
   MultiplyExperts(products, row_begin);
+  AddExpertLora(weights.expert_gate_up, products, first, spec.top_k);
   x = ApplyGate(spec.activation, weights.expert_down.first.inputs, pairs, spec.intermediate_size,
                 WholeLayer(index).moe->intermediate_size);
   products = ExpertProducts(weights.expert_down, spec.num_experts, x, pairs,
                             At(layout.expert_results), ElementType::kF32);
   if (!row_begin.empty() && !device::IsWorthTakingApart(*parts_.linear, products)) row_begin = {};
   MultiplyExperts(products, row_begin);
+  AddExpertLora(weights.expert_down, products, first, spec.top_k);
   parts_.kernels.combine_experts(handle, {.y = At(layout.expert_results),
                                           .y_type = ElementType::kF32,
                                           .place = At<int32_t>(layout.place),
@@ -573,7 +647,9 @@ DeviceDecoder::Rows DeviceDecoder::RunLayers(int64_t num_rows, int64_t logit_row
   const StreamHandle handle = parts_.stream->handle();
   Rows rows = {At<float>(layout.residual), num_rows};
   float* const delta = At<float>(layout.delta);
+  keeps_logit_rows_ = false;
   Begin(rows);
+  if (place_.is_first_stage()) AddEmbeddingLora(rows);
   const int head_dim = spec_.layers.front().attention.head_dim;
   for (int64_t table = 0; table < static_cast<int64_t>(spec_.rope_tables.size()); ++table) {
     parts_.kernels.rope_table(
@@ -598,6 +674,7 @@ DeviceDecoder::Rows DeviceDecoder::RunLayers(int64_t num_rows, int64_t logit_row
     if (is_last && logit_rows < num_rows) {
       rows = KeepLogitRows(layer.attention, logit_rows);
       attended = At<uint16_t>(layout.attended_last);
+      keeps_logit_rows_ = true;
     }
     if (is_shared()) {
       parts_.ranks->GatherHeads(*parts_.stream, {.rows = rows.count,
@@ -623,6 +700,7 @@ DeviceDecoder::Rows DeviceDecoder::RunLayers(int64_t num_rows, int64_t logit_row
   if (place_.num_stages > 1) {
     rows = {At<float>(layout.last_residual), logit_rows};
     Receive(rows, place_.num_stages - 1);
+    keeps_logit_rows_ = true;
   }
   return rows;
 }
@@ -638,6 +716,10 @@ void DeviceDecoder::Begin(ThreadPool& /*threads*/, const StepInput& input, KvCac
   begun.failure.clear();
   begun.num_results = 0;
   newest_ = index;
+  begun.slots.assign(input.adapters.begin(), input.adapters.end());
+  std::sort(begun.slots.begin(), begun.slots.end());
+  begun.slots.erase(std::unique(begun.slots.begin(), begun.slots.end()), begun.slots.end());
+  if (parts_.lora != nullptr) parts_.lora->BeginUse(begun.slots);
   try {
     if (!input.tokens.empty()) Enqueue(input, cache, logits);
     parts_.stream->Record(*begun.end);
@@ -646,6 +728,7 @@ void DeviceDecoder::Begin(ThreadPool& /*threads*/, const StepInput& input, KvCac
     if (parts_.ranks != nullptr) parts_.ranks->group().Abort();
     static_cast<void>(parts_.stream->Synchronize());
     FailInFlight(error.what());
+    EndUse(begun);
     throw;
   }
   if (place_.rank() == 0 && !input.tokens.empty()) begun.draws = input.draws;
@@ -656,6 +739,12 @@ void DeviceDecoder::Begin(ThreadPool& /*threads*/, const StepInput& input, KvCac
 void DeviceDecoder::Finish(ThreadPool& threads) {
   CHECK_GT(num_in_flight_, 0);
   const Begun& begun = begun_[first_begun_];
+  struct End {
+    DeviceDecoder& decoder;
+    const Begun& begun;
+    ~End() { decoder.EndUse(begun); }
+  };
+  const End end{*this, begun};
   first_begun_ = (first_begun_ + 1) % begun_.size();
   --num_in_flight_;
   if (!begun.failure.empty()) throw std::runtime_error(begun.failure);
@@ -670,6 +759,10 @@ void DeviceDecoder::Finish(ThreadPool& threads) {
   if (begun.num_results > 0) {
     ScoreRows(threads, spec_, parts_.scores, begun.hidden.data(), begun.num_results, begun.results);
   }
+}
+
+void DeviceDecoder::EndUse(const Begun& begun) {
+  if (parts_.lora != nullptr) parts_.lora->EndUse(begun.slots);
 }
 
 // Those in flight may be what has failed, or have been computed from it.

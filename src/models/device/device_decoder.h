@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "kernels/cuda/device_linear.h"
 #include "models/decoder_spec.h"
 #include "models/device/device_graphs.h"
+#include "models/device/device_lora.h"
 #include "models/device/device_ranks.h"
 #include "models/device/device_step.h"
 #include "models/device/device_weights.h"
@@ -39,7 +41,8 @@ class DeviceDecoder final : public Model {
     std::array<std::unique_ptr<DeviceEvent>, DeviceStepInputs::kMostInFlight> events;
     // Page-locked: how many rows the experts of a large step have; empty where there are none.
     DeviceBuffer expert_rows = {};
-    std::vector<float> scores = {};  // DecoderWeights::scores, of the first rank
+    std::vector<float> scores = {};              // DecoderWeights::scores, of the first rank
+    std::shared_ptr<DeviceLoraSlots> lora = {};  // null: no adapters are served
   };
 
   // `spec`: of the whole model.
@@ -67,6 +70,7 @@ class DeviceDecoder final : public Model {
   int steps_in_flight() const override {
     return parts_.ranks == nullptr ? DeviceStepInputs::kMostInFlight : 1;
   }
+  std::shared_ptr<LoraStore> lora() override { return parts_.lora; }
   bool takes_drawn_tokens() const override { return parts_.ranks == nullptr && draws_tokens(); }
   Status RecordSteps(const RecordedSteps& steps, KvCache& cache) override;
   int64_t num_replayed() const override { return num_replayed_; }
@@ -86,8 +90,9 @@ class DeviceDecoder final : public Model {
     std::string failure;         // of a step before: what it computes is nothing
     // Of HeadSpec::Kind::kScores: what Finish makes of `hidden`.
     float* results = nullptr;
-    int64_t num_results = 0;    // rows
-    std::vector<float> hidden;  // [max_logit_rows, hidden], or empty
+    int64_t num_results = 0;     // rows
+    std::vector<float> hidden;   // [max_logit_rows, hidden], or empty
+    std::vector<int32_t> slots;  // of the adapters that it uses, and -1 for rows without
   };
   // Of the step that is being enqueued.
   struct Rows {
@@ -107,8 +112,18 @@ class DeviceDecoder final : public Model {
   void NormDelta(const float* weight, int64_t rows);
   device::LinearArgs ProductOf(const DeviceLinearWeights& weights, const device::RowsOut& x,
                                int64_t rows, void* y, ElementType y_type) const;
+  // With what the step's adapters add. The first of `rows` is row `first_row` of what is computed:
+  // of the step, or of the rows whose logits are wanted.
   void Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t rows, void* y,
-                ElementType y_type);
+                ElementType y_type, int64_t first_row = 0);
+  // The rows that have adapters; nothing where none of these changes the layer.
+  std::optional<device::AddLoraArgs> AdaptersOf(int layer) const;
+  void AddLora(const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t rows, void* y,
+               ElementType y_type, int64_t first_row);
+  // Of the pairs of GroupByExpert, whose rows are those from `first` on.
+  void AddExpertLora(const DeviceExpertWeights& weights, const device::GroupedLinearArgs& products,
+                     int64_t first, int64_t top_k);
+  void AddEmbeddingLora(const Rows& rows);
   device::GroupedLinearArgs ExpertProducts(const DeviceExpertWeights& weights, int64_t num_experts,
                                            const device::RowsOut& x, int64_t pairs, void* y,
                                            ElementType y_type) const;
@@ -151,6 +166,8 @@ class DeviceDecoder final : public Model {
   // All layers of a step that was sent; the rows that the head takes, or none.
   Rows RunLayers(int64_t rows, int64_t logit_rows, const KvCache& cache);
   void FailInFlight(const std::string& reason);
+  // The step's adapters may be replaced.
+  void EndUse(const Begun& begun);
   // Draws the tokens that the step asks for, and copies the other rows of logits to the host.
   void FinishLogits(const StepInput& input, float* logits);
   // The final norm of the wanted rows, and their logits, on the device.
@@ -179,6 +196,7 @@ class DeviceDecoder final : public Model {
   StepGraphs graphs_;
   bool is_recording_ = false;
   int64_t num_replayed_ = 0;
+  bool keeps_logit_rows_ = false;  // whether rows are those whose logits are wanted
 };
 
 }  // namespace sluice

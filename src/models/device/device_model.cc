@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 #include "kernels/cuda/device_linear.h"
 #include "kernels/cuda/linear_shapes.h"
 #include "models/device/device_decoder.h"
+#include "models/device/device_lora.h"
 #include "models/device/device_sink.h"
 #include "models/matrix_source.h"
 #include "models/score_head.h"
@@ -43,6 +45,13 @@ Status CheckDeviceOptions(const ModelOptions& options) {
                             "use --kv-cache-dtype bfloat16, fp8 or auto, or serve on the CPU",
                             ElementTypeName(options.kv_type)),
                 "kv_cache_dtype");
+  }
+  if (options.lora.num_slots > 0 && options.lora.type != ElementType::kBF16) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("the CUDA backend keeps LoRA adapters in bfloat16, not in {}: use "
+                            "--lora-dtype bfloat16 or auto, or serve on the CPU",
+                            ElementTypeName(options.lora.type)),
+                "lora_dtype");
   }
   CHECK(options.block_size > 0 && options.max_rows > 0 && options.max_slices > 0 &&
         options.max_context > 0 && options.max_logit_rows > 0);
@@ -206,7 +215,8 @@ int64_t OrderedInputs(const DecoderSpec& spec, const ModelOptions& options,
 // `spec`: of the whole model.
 DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& options,
                                    const RankPlace& place, const DeviceInfo& device,
-                                   const DeviceDecoderWeights& weights, bool rounds_whole_rows) {
+                                   const DeviceDecoderWeights& weights, const LoraLayout* lora,
+                                   bool rounds_whole_rows) {
   const DecoderSpec share = ShareOf(spec, place);
   DeviceWorkspaceNeeds needs;
   needs.rounds_whole_rows = rounds_whole_rows;
@@ -214,9 +224,18 @@ DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& 
       device::AttentionPartialsBytes(DeviceStepInputs::LimitsOf(share, options));
   needs.linear_scratch = LinearScratch(spec, options, device, weights);
   needs.ordered_inputs = OrderedInputs(spec, options, weights);
+  if (lora != nullptr) needs.lora_ranks = lora->MostRanks();
   needs.step_inputs = DeviceStepInputs::MaxBytes(
       share, options, KvGroups::For(spec, options.max_context).num_groups(), place);
   return DeviceWorkspaceLayout::For(spec, options, needs, place);
+}
+
+// Of the adapters that the options have room for; none: of none.
+std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOptions& options,
+                                        const ParameterList& list, DecoderWeights& weights,
+                                        const RankPlace& place) {
+  if (options.lora.num_slots == 0) return std::nullopt;
+  return LoraLayout::For(spec, options.lora, list, weights, place);
 }
 
 std::vector<DataFormat> PlannedFormats(const ParameterList& list,
@@ -337,6 +356,7 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   const DecoderSpec share = ShareOf(spec, place);
   DecoderWeights unfilled;
   const ParameterList list = ListParameters(spec, unfilled, place);
+  const std::optional<LoraLayout> lora = LoraLayoutFor(spec, options, list, unfilled, place);
   ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
                    DeviceWeightLayout::For(spec, list, PlannedFormats(list, *config.scheme)));
   const DeviceRounding rounding = DeviceRounding::For(options, device);
@@ -347,9 +367,11 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   ModelMemory memory;
   memory.weight_bytes = layout.total_bytes();
   memory.token_weight_bytes = TokenWeightBytes(share, list, unfilled, layout);
-  memory.workspace_bytes = WorkspaceFor(spec, options, place, device, weights,
-                                        RoundsWholeRows(list, *config.scheme, rounding))
-                               .total_bytes;
+  if (lora) memory.lora_bytes = DeviceLoraSlots::Bytes(*lora);
+  memory.workspace_bytes =
+      WorkspaceFor(spec, options, place, device, weights, lora ? &*lora : nullptr,
+                   RoundsWholeRows(list, *config.scheme, rounding))
+          .total_bytes;
   memory.kv_groups = KvGroups::For(spec, options.max_context);
   const kernels::KvLayout kv = KvLayoutOf(share, options);
   memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, LayersOf(spec, place).size());
@@ -382,6 +404,7 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   const QuantizationScheme& scheme = *config.scheme;
   DecoderWeights loaded;
   const ParameterList list = ListParameters(spec, loaded, place);
+  std::optional<LoraLayout> lora_layout = LoraLayoutFor(spec, options, list, loaded, place);
   std::vector<DataFormat> formats;
   if (checkpoint == nullptr) {
     formats = PlannedFormats(list, scheme);
@@ -410,10 +433,18 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   const bool rounds_whole_rows = RoundsWholeRows(list, scheme, rounding);
   if (place.tensor_size > 1) RETURN_IF_ERROR(CheckRounding(weights, rounds_whole_rows));
   const DeviceWorkspaceLayout workspace_layout =
-      WorkspaceFor(spec, options, place, device.info(), weights, rounds_whole_rows);
+      WorkspaceFor(spec, options, place, device.info(), weights,
+                   lora_layout ? &*lora_layout : nullptr, rounds_whole_rows);
   ASSIGN_OR_RETURN(void* const workspace,
                    pool.Take(workspace_layout.total_bytes, "the workspace of a step"));
   auto* const workspace_bytes = static_cast<std::byte*>(workspace);
+  std::shared_ptr<DeviceLoraSlots> lora;
+  if (lora_layout) {
+    ASSIGN_OR_RETURN(void* const slots,
+                     pool.Take(DeviceLoraSlots::Bytes(*lora_layout), "the slots of LoRA adapters"));
+    ASSIGN_OR_RETURN(lora, DeviceLoraSlots::Create(device, *std::move(lora_layout),
+                                                   static_cast<std::byte*>(slots)));
+  }
   ASSIGN_OR_RETURN(auto linear,
                    device::DeviceLinear::Create(device, kernels, LinearOptionsOf(options)));
   ASSIGN_OR_RETURN(auto inputs,
@@ -448,7 +479,8 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                                                            .ranks = std::move(ranks),
                                                            .events = std::move(events),
                                                            .expert_rows = std::move(expert_rows),
-                                                           .scores = std::move(loaded.scores)});
+                                                           .scores = std::move(loaded.scores),
+                                                           .lora = std::move(lora)});
   RETURN_IF_ERROR(model->Tune());
   return model;
 }

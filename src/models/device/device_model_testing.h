@@ -45,14 +45,14 @@ class DeviceRunner {
     memory_ = *memory;
     const int64_t blocks = Runner::BlocksPerSequence(options) * options.max_slices;
     const int64_t kv_bytes = DevicePool::Padded(memory_.kv_bytes_per_block * blocks);
-    auto pool = DevicePool::Allocate(
-        device_, memory_.weight_bytes + memory_.workspace_bytes + kv_bytes, "a model");
+    const int64_t model_bytes = memory_.weight_bytes + memory_.workspace_bytes + memory_.lora_bytes;
+    auto pool = DevicePool::Allocate(device_, model_bytes + kv_bytes, "a model");
     EXPECT_TRUE(pool) << (pool ? "" : pool.error().message);
     pool_ = std::make_unique<DevicePool>(*std::move(pool));
     ThreadPool threads(2);
     auto model = LoadDeviceModel(device_, *pool_, threads, folder, *config, options);
     EXPECT_TRUE(model) << (model ? "" : model.error().message);
-    EXPECT_EQ(pool_->used_bytes(), memory_.weight_bytes + memory_.workspace_bytes);
+    EXPECT_EQ(pool_->used_bytes(), model_bytes);
     const auto kv = pool_->Take(kv_bytes, "the KV cache");
     EXPECT_TRUE(kv) << (kv ? "" : kv.error().message);
     EXPECT_EQ(pool_->used_bytes(), pool_->size_bytes());

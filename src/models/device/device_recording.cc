@@ -22,6 +22,8 @@ const void* KeysOf(const KvCache& cache) {
 
 const StepGraphs::Size* DeviceDecoder::GraphsFor(const StepInput& input,
                                                  const KvCache& cache) const {
+  // What adapters add was not recorded.
+  if (std::ranges::any_of(input.adapters, [](int32_t slot) { return slot >= 0; })) return nullptr;
   const size_t sequences = input.slices.size() / static_cast<size_t>(input.num_groups);
   if (input.tokens.size() != sequences || input.logit_rows.size() != sequences) return nullptr;
   return graphs_.Find(static_cast<int64_t>(sequences), KeysOf(cache));

@@ -17,6 +17,11 @@ std::vector<AttentionSpan> SpansOf(const DecoderSpec& spec) {
   return spans;
 }
 
+// The most tiles of rows that have the adapters of so many slots.
+int64_t MostTiles(int64_t rows, int64_t num_slots) {
+  return std::min(rows, rows / device::kLoraRows + num_slots);
+}
+
 int64_t TableEntries(int64_t tokens, int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
@@ -70,6 +75,14 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   take(num_groups * slices, sizeof(device::AttentionSliceInfo));
   take(num_groups * slices * TableEntries(options.max_context, options.block_size),
        sizeof(int32_t));
+  if (options.lora.num_slots > 0) {
+    if (place.tensor_size > 1) take(options.max_rows, sizeof(int32_t));  // tokens of all ranks
+    for (const int64_t rows : {options.max_rows, logit_rows}) {
+      take(rows, sizeof(int32_t));  // slots
+      take(rows, sizeof(int32_t));
+      take(MostTiles(rows, options.lora.num_slots), sizeof(device::LoraTile));
+    }
+  }
   for (size_t i = 0; i < SpansOf(share).size(); ++i) {
     take(device::MaxAttentionItems(limits), sizeof(device::AttentionItem));
     take(device::MaxAttentionMerges(limits), sizeof(device::AttentionMerge));
@@ -86,6 +99,11 @@ Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderS
   for (int rank = 0; rank < place.tensor_size; ++rank)
     inputs.words_.push_back(CutRows(share.vocab_size, rank, place.tensor_size));
   inputs.embeddings_.resize(inputs.words_.size());
+  inputs.num_slots_ = options.lora.num_slots;
+  if (inputs.num_slots_ > 0) {
+    inputs.row_slots_.reserve(static_cast<size_t>(2 * options.max_rows));
+    inputs.begin_of_slot_.resize(static_cast<size_t>(inputs.num_slots_) + 1);
+  }
   inputs.limits_ = LimitsOf(share, options);
   for (const AttentionSpan& span : SpansOf(share))
     inputs.plans_.push_back({.span = span, .plan = device::AttentionPlan(inputs.limits_)});
@@ -132,6 +150,7 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, Padded
   // From here on, where things are depends on the step.
   WriteTables(input);
   copy(input.logit_rows, std::ssize(input.logit_rows), 0, logit_rows_);
+  WriteAdapters(input);
   if (place_.rank() == 0)
     WriteDraws(input.draws, input.draw_words);
   else
@@ -325,6 +344,67 @@ void DeviceStepInputs::WriteTables(const StepInput& input) {
     table = std::copy_n(slice.block_table,
                         TableEntries(slice.context + slice.num_tokens, block_size_), table);
   }
+}
+
+void DeviceStepInputs::WriteAdapters(const StepInput& input) {
+  has_adapters_ = std::ranges::any_of(input.adapters, [](int32_t slot) { return slot >= 0; });
+  if (!has_adapters_) return;
+  all_tokens_ = tokens_;
+  if (place_.tensor_size > 1)
+    std::ranges::copy(input.tokens, Take<int32_t>(num_rows_, all_tokens_).begin());
+  const std::span<const kernels::AttentionSlice> slices = input.SlicesOf(0);
+  CHECK_EQ(slices.size(), input.adapters.size());
+  row_slots_.clear();
+  for (size_t i = 0; i < slices.size(); ++i) {
+    CHECK_LT(input.adapters[i], num_slots_);
+    row_slots_.insert(row_slots_.end(), static_cast<size_t>(slices[i].num_tokens),
+                      input.adapters[i]);
+  }
+  for (const int32_t row : input.logit_rows)
+    row_slots_.push_back(row_slots_[static_cast<size_t>(row)]);
+  const std::span<const int32_t> slots = row_slots_;
+  WriteAdapterRows(slots.first(static_cast<size_t>(num_rows_)), adapters_);
+  WriteAdapterRows(slots.subspan(static_cast<size_t>(num_rows_)), logit_adapters_);
+}
+
+void DeviceStepInputs::WriteAdapterRows(std::span<const int32_t> slots, AdapterRows& to) {
+  std::ranges::copy(slots, Take<int32_t>(std::ssize(slots), to.slots).begin());
+  std::fill(begin_of_slot_.begin(), begin_of_slot_.end(), 0);
+  for (const int32_t slot : slots) {
+    if (slot >= 0) ++begin_of_slot_[static_cast<size_t>(slot) + 1];
+  }
+  int32_t num_tiles = 0;
+  for (size_t slot = 0; slot + 1 < begin_of_slot_.size(); ++slot) {
+    num_tiles += (begin_of_slot_[slot + 1] + device::kLoraRows - 1) / device::kLoraRows;
+    begin_of_slot_[slot + 1] += begin_of_slot_[slot];
+  }
+  const auto rows = Take<int32_t>(begin_of_slot_.back(), to.rows);
+  const auto tiles = Take<device::LoraTile>(num_tiles, to.tiles);
+  to.num_tiles = num_tiles;
+  auto tile = tiles.begin();
+  for (int32_t slot = 0; slot < num_slots_; ++slot) {
+    const int32_t end = begin_of_slot_[static_cast<size_t>(slot) + 1];
+    for (int32_t first = begin_of_slot_[static_cast<size_t>(slot)]; first < end;
+         first += device::kLoraRows) {
+      *tile++ = {.slot = slot, .first = first, .count = std::min(device::kLoraRows, end - first)};
+    }
+  }
+  for (size_t row = 0; row < slots.size(); ++row) {
+    if (slots[row] < 0) continue;
+    const auto place = static_cast<size_t>(begin_of_slot_[static_cast<size_t>(slots[row])]++);
+    rows[place] = static_cast<int32_t>(row);
+  }
+}
+
+device::AddLoraArgs DeviceStepInputs::Adapters(bool of_logit_rows) const {
+  CHECK(has_adapters_);
+  const AdapterRows& from = of_logit_rows ? logit_adapters_ : adapters_;
+  device::AddLoraArgs args = {};
+  args.num_tiles = from.num_tiles;
+  args.tiles = OnDevice<device::LoraTile>(from.tiles);
+  args.rows = OnDevice<int32_t>(from.rows);
+  args.slots = OnDevice<int32_t>(from.slots);
+  return args;
 }
 
 device::AttentionArgs DeviceStepInputs::Attention(const AttentionSpan& span, int64_t group) const {

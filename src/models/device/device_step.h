@@ -75,6 +75,12 @@ class DeviceStepInputs {
   const int64_t* slots(int64_t group) const {
     return OnDevice<int64_t>(slots_) + group * num_rows_;
   }
+  // The rows that have adapters, or of the rows whose logits are wanted those that have, by their
+  // places among these: AddLoraArgs::tiles, rows, num_tiles and slots are set. Tokens: as they are
+  // in the vocabulary of all ranks. REQUIRES: the step has adapters.
+  device::AddLoraArgs Adapters(bool of_logit_rows) const;
+  const int32_t* all_tokens() const { return OnDevice<int32_t>(all_tokens_); }
+  bool has_adapters() const { return has_adapters_; }
   // How each row's token is drawn, and where it goes. REQUIRES: the step has draws.
   device::SampleRowsArgs Draws() const;
   // Enqueues the copy of what was drawn; once the stream has passed that, ReadDraws takes it, whose
@@ -113,7 +119,16 @@ class DeviceStepInputs {
   void WriteSlices(const StepInput& input);
   void WritePlans(PaddedStep* padded);
   void WriteTables(const StepInput& input);
+  void WriteAdapters(const StepInput& input);
   void WriteDraws(std::span<const TokenDraw> draws, std::span<const uint32_t> words);
+
+  // Where the slots of rows are, and the rows by slot (kernels/cuda/device_kernels.h, AddLoraArgs).
+  struct AdapterRows {
+    int64_t slots = 0, rows = 0, tiles = 0;  // offsets
+    int64_t num_tiles = 0;
+  };
+  // `slots` is of the rows. Room in `begin_of_slot_` is used.
+  void WriteAdapterRows(std::span<const int32_t> slots, AdapterRows& to);
 
   int block_size_ = 0;
   RankPlace place_;
@@ -132,6 +147,12 @@ class DeviceStepInputs {
   int64_t table_entries_ = 0;  // of one group
   int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
           slices_ = 0, tables_ = 0;
+  bool has_adapters_ = false;
+  int num_slots_ = 0;                   // of adapters
+  std::vector<int32_t> row_slots_;      // of the step's rows, then of its logit rows
+  std::vector<int32_t> begin_of_slot_;  // [slots + 1]
+  AdapterRows adapters_, logit_adapters_;
+  int64_t all_tokens_ = 0;
   int64_t num_draws_ = 0, settings_ = 0, extras_ = 0, draw_words_ = 0;
   bool has_extras_ = false, tells_logprobs_ = false;
   int64_t most_top_ = 0;  // of the rows of the step

@@ -165,13 +165,15 @@ class Places {
   DeviceLinearWeights Linear(const LinearWeights& weights) const {
     DeviceLinearWeights linear{.matrix = Matrix(weights.matrix),
                                .bias = Vector(weights.bias),
-                               .input_order = PlaceOf(weights.matrix).InputOrderAt(memory_)};
+                               .input_order = PlaceOf(weights.matrix).InputOrderAt(memory_),
+                               .lora_layer = weights.lora_layer};
     linear.inputs = InputsOf(weights.inputs, linear.matrix, rounding_.e4m3, rounding_.nvf4);
     return linear;
   }
   DeviceExpertWeights Experts(const ExpertWeights& weights) const {
     DeviceExpertWeights experts;
     experts.first.matrix = Matrix(weights.matrices.front());
+    experts.first.lora_layer = weights.lora_layer;
     const auto inputs_of = [&](const LinearInputs& inputs) {
       return InputsOf(inputs, experts.first.matrix, rounding_.e4m3, rounding_.nvf4_experts);
     };
@@ -323,6 +325,8 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList&
     else if (share.head.kind == HeadSpec::Kind::kVocabulary)
       weights.head.matrix = places.Matrix(loaded.embedding);
   }
+  weights.embedding_lora = loaded.embedding_lora;
+  weights.head.lora_layer = loaded.head_lora;
   for (size_t i = 0; i < share.layers.size(); ++i) {
     const LayerWeights& from = loaded.layers[i];
     DeviceLayerWeights& to = weights.layers.emplace_back();

@@ -89,6 +89,7 @@ struct DeviceLinearWeights {
   DeviceInputs inputs = {};
   // [k] on the device, or null: the inputs in the order of the matrix's columns.
   const int32_t* input_order = nullptr;
+  int lora_layer = -1;  // as LinearWeights::lora_layer, of experts ExpertWeights::lora_layer
 };
 
 // The same linear layer of every expert.
@@ -118,6 +119,7 @@ struct DeviceDecoderWeights {
   const float* rope_frequencies = nullptr;  // DecoderSpec::rope_tables, one behind the other
   const float* final_norm = nullptr;        // null without a head
   DeviceLinearWeights head;  // the embedding's table where they are tied; empty without logits
+  int embedding_lora = -1;   // as DecoderWeights::embedding_lora
   std::vector<DeviceLayerWeights> layers;
 };
 

@@ -59,6 +59,7 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.linear_scratch = take(needs.linear_scratch);
   layout.linear_counters = take(device::kLinearCounterBytes);
   layout.ordered = take(needs.ordered_inputs);
+  layout.lora = take(std::max(rows, layout.moe_pairs) * needs.lora_ranks * 4);
   if (is_shared) {
     layout.joined = take(rows * std::max(hidden * 4, attention.q_width() * kRowBytes));
     layout.own_delta = take(rows * own_rows_of(hidden) * 4);

@@ -16,6 +16,7 @@ struct DeviceWorkspaceNeeds {
   int64_t linear_scratch = 0;      // bytes
   int64_t step_inputs = 0;         // bytes
   int64_t ordered_inputs = 0;      // bytes
+  int64_t lora_ranks = 0;          // F32 numbers of a row
   // Whether a row of the MLP is rounded by what all of its numbers are: ranks then gather it in F32
   // before.
   bool rounds_whole_rows = false;
@@ -49,6 +50,7 @@ struct DeviceWorkspaceLayout {
   int64_t joined = 0;           // of [rows, the wider of hidden F32 and q_width BF16]
   int64_t own_delta = 0;        // F32 [rows, own rows of hidden]
   int64_t ordered = 0;          // BF16: inputs of a product in the order of its matrix
+  int64_t lora = 0;             // AddLoraArgs::h, of rows or pairs of a row and an expert
 
   int64_t qkv = 0;              // [rows, own qkv_width], wide type
   int64_t q = 0;                // BF16 [rows, own q_width]

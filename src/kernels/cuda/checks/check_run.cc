@@ -134,6 +134,7 @@ std::span<const CheckPart> KernelCheckParts() {
       {"grouped-linear", "matrix products of experts", CheckGroupedLinear},
       {"attention", "attention over the paged cache", CheckAttention},
       {"experts", "routing to experts and back", CheckExperts},
+      {"lora", "what adapters add, with several in one step", CheckLora},
       {"dummy-weights", "random weights made on the device", CheckDummyWeights},
   };
   return kParts;

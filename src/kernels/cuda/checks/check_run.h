@@ -125,6 +125,7 @@ void CheckLibrary(CheckRun& run);
 void CheckGroupedLinear(CheckRun& run);
 void CheckAttention(CheckRun& run);
 void CheckExperts(CheckRun& run);
+void CheckLora(CheckRun& run);
 void CheckDummyWeights(CheckRun& run);
 
 }  // namespace sluice::checks

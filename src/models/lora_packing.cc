@@ -1,0 +1,41 @@
+#include "models/lora_packing.h"
+
+#include <fmt/format.h>
+
+namespace sluice {
+namespace {
+
+// Of B [rows, rank] at `stored`, the rows that the module's rank computes, one behind the other:
+// there, or in `joined` where they are apart there.
+const std::byte* HeldRows(const LoraModule& module, const LoraAdapter::Factors& factors,
+                          const std::byte* stored, std::vector<std::byte>& joined) {
+  const int64_t row_bytes = factors.rank * BitsPerElement(factors.b->type) / 8;
+  if (module.held.size() == 1) return stored + module.held.front().begin * row_bytes;
+  joined.clear();
+  for (const RowRange& range : module.held)
+    joined.insert(joined.end(), stored + range.begin * row_bytes, stored + range.end * row_bytes);
+  return joined.data();
+}
+
+}  // namespace
+
+Status CopyHeldFactors(const LoraLayout& layout, const LoraAdapter& adapter,
+                       const std::function<Result<FiniteFactors>(const HeldFactors&)>& copy) {
+  std::vector<std::byte> scratch, joined;
+  for (const LoraAdapter::Factors& factors : adapter.factors()) {
+    const LoraModule& module = *layout.Find(factors.module->name);
+    if (module.held.empty()) continue;
+    const std::byte* const b = HeldRows(module, factors, adapter.BBytes(factors, scratch), joined);
+    ASSIGN_OR_RETURN(const FiniteFactors finite,
+                     copy({module, factors, adapter.ABytes(factors), b}));
+    if (finite.a && finite.b) continue;
+    const std::string& tensor = finite.a ? factors.b->name : factors.a->name;
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: tensor '{}' holds a number that is NaN or infinite",
+                            adapter.path().string(), tensor),
+                tensor);
+  }
+  return {};
+}
+
+}  // namespace sluice
