@@ -120,6 +120,28 @@ void ExpectSameInCompany(const char* base, const char* first, const char* second
   EXPECT_EQ(together[3], with);
 }
 
+// Steps are recorded without adapters: those that use one are not replayed, the others give what
+// they give without graphs.
+TEST(DeviceLora, RecordedStepsAreThoseWithoutAdapters) {
+  DeviceRunner eager(DataFolder("qwen3-bf16"), LoraModelOptions());
+  DeviceRunner replaying(DataFolder("qwen3-bf16"), LoraModelOptions());
+  Model& model = replaying.runner().model();
+  for (DeviceRunner* device : {&eager, &replaying})
+    Fill(device->runner(), 1, AdapterFolder("qwen3-linear"));
+  ASSERT_TRUE(model.RecordSteps({.sequences = {3}}, replaying.runner().cache()));
+  const auto both = [&](const std::vector<Runner::Part>& parts) {
+    EXPECT_TRUE(eager.runner().RunStep(parts) == replaying.runner().RunStep(parts)) << parts.size();
+  };
+  both({{0, SomeTokens(9, 1), 1}, {1, SomeTokens(20, 2)}});
+  both({{0, {5}, 1}, {1, {6}}});
+  EXPECT_EQ(model.num_replayed(), 0);
+  both({{1, {7}}});
+  EXPECT_EQ(model.num_replayed(), 1);
+  both({{0, {8}, 1}});
+  both({{1, {9}}});
+  EXPECT_EQ(model.num_replayed(), 2);
+}
+
 TEST(DeviceLoraPromiseTest, HeavyASequenceHasTheSameBitsInAnyCompany) {
   ExpectSameInCompany("qwen3-bf16", "qwen3-linear", "qwen3-stabilized");
 }
