@@ -47,7 +47,7 @@ RecordedSteps PlanGraphs(const GraphConfig& config, int64_t max_sequences,
     sizes->erase(twice.begin(), twice.end());
   }
   if (!beyond.empty()) {
-    // As a step may have fewer sequences than were named, none of its sizes would be padded.
+    // What steps of more sequences than the largest that is left are padded to.
     if (config.pads && (steps.sequences.empty() || steps.sequences.back() < max_sequences))
       steps.sequences.push_back(max_sequences);
     notes.push_back(fmt::format(
