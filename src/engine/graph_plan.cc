@@ -43,8 +43,7 @@ RecordedSteps PlanGraphs(const GraphConfig& config, int64_t max_sequences,
     (size <= max_sequences ? steps.sequences : beyond).push_back(size);
   for (std::vector<int64_t>* sizes : {&steps.sequences, &beyond}) {
     std::ranges::sort(*sizes);
-    const auto twice = std::ranges::unique(*sizes);
-    sizes->erase(twice.begin(), twice.end());
+    sizes->erase(std::unique(sizes->begin(), sizes->end()), sizes->end());
   }
   if (!beyond.empty()) {
     // What steps of more sequences than the largest that is left are padded to.
