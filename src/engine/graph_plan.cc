@@ -43,11 +43,10 @@ RecordedSteps PlanGraphs(const GraphConfig& config, int64_t max_sequences,
     (size <= max_sequences ? steps.sequences : beyond).push_back(size);
   for (std::vector<int64_t>* sizes : {&steps.sequences, &beyond}) {
     std::ranges::sort(*sizes);
-    const auto twice = std::ranges::unique(*sizes);
-    sizes->erase(twice.begin(), twice.end());
+    sizes->erase(std::unique(sizes->begin(), sizes->end()), sizes->end());
   }
   if (!beyond.empty()) {
-    // As a step may have fewer sequences than were named, none of its sizes would be padded.
+    // What steps of more sequences than the largest that is left are padded to.
     if (config.pads && (steps.sequences.empty() || steps.sequences.back() < max_sequences))
       steps.sequences.push_back(max_sequences);
     notes.push_back(fmt::format(

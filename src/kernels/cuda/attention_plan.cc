@@ -36,6 +36,14 @@ int64_t MaxPartialTokens(const AttentionLimits& limits) {
   return std::min(limits.max_partial_tokens, tokens * ranges);
 }
 
+AttentionLimits OfSingleTokens(AttentionLimits limits, int64_t slices) {
+  limits.max_rows = limits.max_slices = slices;
+  return limits;
+}
+
+// Partial results that levels have room for; the last of a model's levels has room for the most.
+constexpr std::array<int64_t, 7> kPartialsOfLevels = {0, 32, 128, 512, 1024, 2048, 4096};
+
 struct PlannedTile {
   int32_t first_token, num_tokens;
   int32_t begin, end;  // positions that its rows see
@@ -106,14 +114,24 @@ int64_t AttentionPartialsBytes(const AttentionLimits& limits) {
          static_cast<int64_t>(sizeof(float));
 }
 
-AttentionCounts MostOfSingleTokens(const AttentionLimits& limits, int64_t slices, bool is_split) {
-  if (!is_split) return {.items = slices, .merges = 0};
-  AttentionLimits own = limits;
-  own.max_rows = own.max_slices = slices;
-  return {.items = slices + MaxPartialTokens(own), .merges = MaxAttentionMerges(own)};
+int NumSplitLevels(const AttentionLimits& limits, int64_t slices) {
+  const int64_t most = MaxPartialTokens(OfSingleTokens(limits, slices));
+  int level = 0;
+  while (level + 1 < std::ssize(kPartialsOfLevels) && kPartialsOfLevels[level] < most) ++level;
+  return level + 1;
+}
+
+AttentionCounts CountsOfLevel(const AttentionLimits& limits, int64_t slices, int level) {
+  const AttentionLimits own = OfSingleTokens(limits, slices);
+  const bool is_last = level + 1 == NumSplitLevels(limits, slices);
+  const int64_t partials = is_last ? MaxPartialTokens(own) : kPartialsOfLevels[level];
+  return {.items = slices + partials,
+          .merges = std::min(MaxAttentionMerges(own), partials / 2),
+          .partial_tokens = partials};
 }
 
 void PadPlan(const AttentionCounts& counts, AttentionPlan& plan) {
+  CHECK_LE(plan.num_partial_tokens, counts.partial_tokens);
   CHECK_LE(static_cast<int64_t>(plan.items.size()), counts.items);
   CHECK_LE(static_cast<int64_t>(plan.merges.size()), counts.merges);
   AttentionItem no_item = {};

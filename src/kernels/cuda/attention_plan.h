@@ -35,12 +35,16 @@ int64_t MaxAttentionMerges(const AttentionLimits& limits);
 int64_t AttentionPartialsBytes(const AttentionLimits& limits);
 
 // For steps of one token for each of `slices` sequences, within the limits, whose launches are not
-// to depend on how long those are: items and merges of the longest, to which PadPlan fills others
-// up with such that do nothing. Without `is_split`, of a step none of whose tiles is split.
+// to depend on how long those are: PadPlan fills a plan up to what its level has, with items and
+// merges that do nothing. Level 0 is of steps none of whose tiles is split, the last one of all
+// steps; those between have room for fewer partial results, as what does nothing takes time, too.
 struct AttentionCounts {
   int64_t items = 0, merges = 0;
+  int64_t partial_tokens = 0;
 };
-AttentionCounts MostOfSingleTokens(const AttentionLimits& limits, int64_t slices, bool is_split);
+int NumSplitLevels(const AttentionLimits& limits, int64_t slices);
+// REQUIRES: level < NumSplitLevels.
+AttentionCounts CountsOfLevel(const AttentionLimits& limits, int64_t slices, int level);
 
 // Room for the plan of any step within the limits: PlanAttention allocates nothing.
 struct AttentionPlan {

@@ -148,28 +148,34 @@ TEST(AttentionPlan, SplitsTheLongestAloneWhereRoomIsScarce) {
   EXPECT_EQ(plan.items.size(), 300U + 254U);
 }
 
-// Steps of so many sequences have equal counts, whatever their contexts, and room for them.
+// Steps of so many sequences at a level have equal counts, whatever their contexts, and room.
 TEST(AttentionPlan, PadsPlansOfSingleTokens) {
   std::mt19937 random(5);
   AttentionLimits limits = Limits(64, 8);
   for (const int64_t max_context : {400, 3000, 140000}) {
     limits.max_context = max_context;
     for (const int count : {1, 2, 7, 64, 300}) {
+      const int levels = NumSplitLevels(limits, count);
+      EXPECT_EQ(levels == 1, max_context <= kAttentionSplit);
+      EXPECT_EQ(CountsOfLevel(limits, count, 0).items, count);
+      EXPECT_EQ(CountsOfLevel(limits, count, 0).merges, 0);
       for (int round = 0; round < 20; ++round) {
         std::vector<AttentionSliceInfo> slices;
         for (int i = 0; i < count; ++i) {
           const int64_t most =
-              i % 3 == round % 3 ? max_context : std::min(max_context, int64_t{600});
+              i % 3 == round % 3 ? max_context : std::min<int64_t>(max_context, 600);
           slices.push_back({i, 1, static_cast<int32_t>(random() % static_cast<uint64_t>(most)), 0});
         }
-        for (const bool is_split : {false, true}) {
+        int fitting = 0;
+        for (int level = 0; level < levels; ++level) {
           AttentionPlan plan(limits);
           const AttentionItem* items = plan.items.data();
           const AttentionMerge* merges = plan.merges.data();
           PlanAttention(limits, slices, {}, plan);
-          if (!is_split && !plan.merges.empty()) continue;
+          const AttentionCounts counts = CountsOfLevel(limits, count, level);
+          if (plan.num_partial_tokens > counts.partial_tokens) continue;
+          ++fitting;
           const size_t own = plan.items.size();
-          const AttentionCounts counts = MostOfSingleTokens(limits, count, is_split);
           PadPlan(counts, plan);
           EXPECT_EQ(std::ssize(plan.items), counts.items);
           EXPECT_EQ(std::ssize(plan.merges), counts.merges);
@@ -178,11 +184,14 @@ TEST(AttentionPlan, PadsPlansOfSingleTokens) {
           for (size_t k = 0; k < plan.items.size(); ++k)
             EXPECT_EQ(plan.items[k].slice < 0, k >= own);
         }
+        EXPECT_GT(fitting, 0) << "the last level has room for all";
       }
     }
   }
-  limits.max_context = kAttentionSplit;
-  EXPECT_EQ(MostOfSingleTokens(limits, 8, /*is_split=*/true).merges, 0);
+  limits.max_context = 140000;
+  EXPECT_EQ(CountsOfLevel(limits, 1, 1).partial_tokens, 32);
+  EXPECT_EQ(CountsOfLevel(limits, 1, NumSplitLevels(limits, 1) - 1).partial_tokens, 274);
+  EXPECT_EQ(CountsOfLevel(limits, 8, NumSplitLevels(limits, 8) - 1).partial_tokens, 2048);
 }
 
 TEST(AttentionPlan, NeedsNoRoomForShortContexts) {

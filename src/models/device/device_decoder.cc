@@ -629,7 +629,7 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
   if (const StepGraphs::Size* graphs = GraphsFor(input, cache); graphs != nullptr) {
     PaddedStep padded = {.rows = graphs->sequences};
     parts_.inputs.Send(*parts_.stream, input, &padded);
-    parts_.stream->Replay(padded.is_split ? *graphs->split : *graphs->whole);
+    parts_.stream->Replay(*graphs->graphs[static_cast<size_t>(padded.level)]);
     ++num_replayed_;
     return FinishLogits(input, logits);
   }

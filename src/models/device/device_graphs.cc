@@ -12,7 +12,7 @@ StepGraphs::StepGraphs(const RecordedSteps& steps, const void* keys)
 const StepGraphs::Size* StepGraphs::Find(int64_t sequences, const void* keys) const {
   if (keys != keys_) return nullptr;
   const auto found = std::ranges::lower_bound(sizes_, sequences, {}, &Size::sequences);
-  if (found == sizes_.end() || found->whole == nullptr) return nullptr;
+  if (found == sizes_.end() || found->graphs.empty()) return nullptr;
   return pads_ || found->sequences == sequences ? &*found : nullptr;
 }
 

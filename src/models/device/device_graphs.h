@@ -16,8 +16,8 @@ class StepGraphs {
   // Of steps of up to `sequences` sequences.
   struct Size {
     int64_t sequences = 0;
-    std::unique_ptr<DeviceGraph> whole;  // where no sequence's attention is split
-    std::unique_ptr<DeviceGraph> split;  // null where none can be
+    std::vector<std::unique_ptr<DeviceGraph>>
+        graphs;  // by PaddedStep::level; of all levels or none
   };
 
   StepGraphs() = default;

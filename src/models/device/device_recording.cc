@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -68,33 +69,32 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
   std::vector<int64_t> recorded;
   int64_t num_graphs = 0, num_operations = 0;
   for (StepGraphs::Size& size : graphs.sizes()) {
-    const auto record = [&](bool is_split) -> Result<std::unique_ptr<DeviceGraph>> {
-      PaddedStep padded = {.rows = size.sequences, .is_split = is_split};
+    const auto record = [&](int level) -> Result<std::unique_ptr<DeviceGraph>> {
+      PaddedStep padded = {.rows = size.sequences, .level = level};
       try {
         return Record(input, steps.runs_before, padded, cache);
       } catch (const std::exception& error) {
         return Fail(ErrorCode::kInternal, error.what());
       }
     };
-    auto whole = record(false);
-    auto split = whole && parts_.inputs.CanSplit(size.sequences)
-                     ? record(true)
-                     : Result<std::unique_ptr<DeviceGraph>>(nullptr);
-    if (whole && split) {
+    std::string failure;
+    for (int level = 0; level < parts_.inputs.NumLevels(size.sequences); ++level) {
+      auto graph = record(level);
+      if (!graph) failure = graph.error().message;
+      if (!graph) break;
+      size.graphs.push_back(*std::move(graph));
+    }
+    if (failure.empty()) {
       recorded.push_back(size.sequences);
-      for (const auto* graph : {&*whole, &*split}) {
-        if (*graph == nullptr) continue;
-        ++num_graphs;
-        num_operations += (*graph)->num_operations();
-      }
-      size.whole = *std::move(whole);
-      size.split = *std::move(split);
+      num_graphs += std::ssize(size.graphs);
+      for (const auto& graph : size.graphs) num_operations += graph->num_operations();
       continue;
     }
+    size.graphs.clear();
     RETURN_IF_ERROR(parts_.device.CheckAlive());
     static_cast<void>(parts_.stream->Synchronize());  // what failed is told here
     LOG_WARNING("models", "steps of {} sequences are computed without a graph: {}", size.sequences,
-                (whole ? split : whole).error().message);
+                failure);
   }
   graphs_ = std::move(graphs);
   ASSIGN_OR_RETURN(const int64_t free_after, parts_.device.FreeBytes());

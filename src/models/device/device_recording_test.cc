@@ -162,7 +162,7 @@ TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
     const auto stream = device.device().CreateStream();
     ASSERT_TRUE(stream);
     const auto launches = [&](const std::vector<int32_t>& contexts, PaddedStep padded,
-                              bool expects_split) {
+                              int expected_level) {
       std::vector<int32_t> tokens, positions, rows;
       std::vector<std::vector<int32_t>> tables;
       std::vector<kernels::AttentionSlice> slices;
@@ -179,7 +179,7 @@ TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
       const auto graph = decoder.Record({tokens, positions, slices, rows, groups.num_groups()},
                                         /*runs_before=*/false, padded, cache);
       EXPECT_TRUE(graph);
-      EXPECT_EQ(padded.is_split, expects_split);
+      EXPECT_EQ(padded.level, expected_level);
       std::vector<Launch> found;
       emulator::SetRunner([&](const emulator::KernelLaunch& launch) {
         const auto* args = static_cast<const unsigned char*>(launch.args);
@@ -194,15 +194,15 @@ TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
       EXPECT_EQ(std::ssize(found), (*graph)->num_operations());
       return found;
     };
-    const std::vector<Launch> once = launches({0}, {.rows = 4}, false);
+    const std::vector<Launch> once = launches({0}, {.rows = 4}, 0);
     EXPECT_GT(once.size(), 10U);
-    EXPECT_TRUE(launches({200, 3, 77}, {.rows = 4}, false) == once) << name;
-    EXPECT_TRUE(launches({50, 400, 1, 9}, {.rows = 4}, false) == once) << name;
-    EXPECT_FALSE(launches({0}, {.rows = 3}, false) == once) << name << ": another size";
-    const std::vector<Launch> split = launches({0}, {.rows = 4, .is_split = true}, true);
+    EXPECT_TRUE(launches({200, 3, 77}, {.rows = 4}, 0) == once) << name;
+    EXPECT_TRUE(launches({50, 400, 1, 9}, {.rows = 4}, 0) == once) << name;
+    EXPECT_FALSE(launches({0}, {.rows = 3}, 0) == once) << name << ": another size";
+    const std::vector<Launch> split = launches({0}, {.rows = 4, .level = 1}, 1);
     EXPECT_FALSE(split == once) << name;
-    EXPECT_TRUE(launches({600, 600, 1, 600}, {.rows = 4}, true) == split) << name;
-    EXPECT_TRUE(launches({2, 555}, {.rows = 4}, true) == split) << name;
+    EXPECT_TRUE(launches({600, 600, 1, 600}, {.rows = 4}, 1) == split) << name;
+    EXPECT_TRUE(launches({2, 555}, {.rows = 4}, 1) == split) << name;
   }
 }
 

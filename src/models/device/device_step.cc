@@ -317,7 +317,11 @@ void DeviceStepInputs::WritePlans(PaddedStep* padded) {
   for (SpanPlan& mine : plans_) {
     device::PlanAttention(limits_, slices.first(static_cast<size_t>(own_slices)), mine.span,
                           mine.plan);
-    if (padded != nullptr) padded->is_split |= !mine.plan.merges.empty();
+    if (padded == nullptr) continue;
+    while (device::CountsOfLevel(limits_, num_slices_, padded->level).partial_tokens <
+           mine.plan.num_partial_tokens) {
+      ++padded->level;
+    }
   }
   for (SpanPlan& mine : plans_) {
     std::vector<device::AttentionItem>& items = mine.plan.items;
@@ -328,8 +332,7 @@ void DeviceStepInputs::WritePlans(PaddedStep* padded) {
         const int32_t context = slices[static_cast<size_t>(slice)].context;
         items.push_back({static_cast<int32_t>(slice), 0, 1, context, context + 1, /*partial=*/-1});
       }
-      device::PadPlan(device::MostOfSingleTokens(limits_, num_slices_, padded->is_split),
-                      mine.plan);
+      device::PadPlan(device::CountsOfLevel(limits_, num_slices_, padded->level), mine.plan);
     }
     std::ranges::copy(items, Take<device::AttentionItem>(std::ssize(items), mine.items).begin());
     std::ranges::copy(merges,

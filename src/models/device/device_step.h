@@ -21,7 +21,7 @@ namespace sluice {
 // that read the last sequence's cache, write nothing to it, and whose results nobody takes.
 struct PaddedStep {
   int64_t rows = 0;
-  bool is_split = false;  // whether a sequence's attention may be split
+  int level = 0;  // of how far attention is split (attention_plan.h)
 
   bool operator==(const PaddedStep&) const = default;
 };
@@ -56,12 +56,10 @@ class DeviceStepInputs {
   //
   // With `padded`, whose rows are at most what the options allow of rows, slices and rows of
   // logits, every address and number below but those of draws depends on `padded` alone. A step
-  // whose attention is split makes `padded` split.
+  // whose attention is split further than at the level of `padded` raises it.
   void Send(DeviceStream& stream, const StepInput& input, PaddedStep* padded = nullptr);
-  // Whether steps of such sequences can be split at all.
-  bool CanSplit(int64_t rows) const {
-    return device::MostOfSingleTokens(limits_, rows, /*is_split=*/true).merges > 0;
-  }
+  // Levels of PaddedStep there are for so many rows.
+  int NumLevels(int64_t rows) const { return device::NumSplitLevels(limits_, rows); }
 
   // Of the step that was sent last, on the device.
   // Its tokens, counted from the first word of this rank: of ranks that share the vocabulary, those
