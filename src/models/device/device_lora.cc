@@ -80,25 +80,24 @@ Status DeviceLoraSlots::Fill(int slot, const LoraAdapter& adapter) {
   }
   const MutexLock filling(filling_);
   if (!uploader_) return Fail(ErrorCode::kUnavailable, "the model ends: no adapter is loaded");
-  Status status = Upload(slot, adapter);
-  // What was packed may not be read by a later upload's copies.
+  Status status = Upload(slot, adapter, *uploader_);
+  // Behind an error, too: what is under way uses the uploader's memory.
   Status arrived = uploader_->Finish();
   return status ? arrived : status;
 }
 
-Status DeviceLoraSlots::Upload(int slot, const LoraAdapter& adapter) {
+Status DeviceLoraSlots::Upload(int slot, const LoraAdapter& adapter, Uploader& uploader) {
+  std::vector<std::byte> packed;
   uint8_t* const changes = changes_.data() + static_cast<size_t>(slot) * layout_.layers.size();
   std::fill_n(changes, layout_.layers.size(), uint8_t{0});
   std::vector<device::LoraFactor> all(layout_.modules.size(), device::LoraFactor{0, 0});
   std::byte* const memory = memory_ + slot * layout_.slot_bytes;
   constexpr ElementType kType = ElementType::kBF16;
   const auto send = [&](void* to, const void* from, int64_t bytes) {
-    return uploader_->Fill(to, bytes,
-                           [&](std::byte* chunk, int64_t offset, int64_t size) -> Status {
-                             std::memcpy(chunk, static_cast<const std::byte*>(from) + offset,
-                                         static_cast<size_t>(size));
-                             return {};
-                           });
+    return uploader.Fill(to, bytes, [&](std::byte* chunk, int64_t offset, int64_t size) -> Status {
+      std::memcpy(chunk, static_cast<const std::byte*>(from) + offset, static_cast<size_t>(size));
+      return {};
+    });
   };
   RETURN_IF_ERROR(
       CopyHeldFactors(layout_, adapter, [&](const HeldFactors& held) -> Result<FiniteFactors> {
@@ -107,14 +106,14 @@ Status DeviceLoraSlots::Upload(int slot, const LoraAdapter& adapter) {
         const int64_t rank = factors.rank, rows = module.held_rows();
         const int64_t a_bytes = kernels::LoraTableBytes(rank, module.cols, kType);
         const int64_t b_bytes = kernels::LoraTableBytes(rank, rows, kType);
-        packed_.resize(static_cast<size_t>(std::max(a_bytes, b_bytes)));
+        packed.resize(static_cast<size_t>(std::max(a_bytes, b_bytes)));
         const auto pack_a = module.is_embedding ? kernels::PackLoraTable : kernels::PackLoraRows;
         FiniteFactors finite;
-        finite.a = pack_a(held.a, factors.a->type, rank, module.cols, kType, packed_.data());
-        RETURN_IF_ERROR(send(memory + module.a_offset, packed_.data(), a_bytes));
+        finite.a = pack_a(held.a, factors.a->type, rank, module.cols, kType, packed.data());
+        RETURN_IF_ERROR(send(memory + module.a_offset, packed.data(), a_bytes));
         finite.b =
-            kernels::PackLoraTable(held.b, factors.b->type, rows, rank, kType, packed_.data());
-        RETURN_IF_ERROR(send(memory + module.b_offset, packed_.data(), b_bytes));
+            kernels::PackLoraTable(held.b, factors.b->type, rows, rank, kType, packed.data());
+        RETURN_IF_ERROR(send(memory + module.b_offset, packed.data(), b_bytes));
         const auto number = static_cast<size_t>(&module - layout_.modules.data());
         all[number] = {static_cast<int32_t>(rank), factors.scale};
         changes[layer_of_[number]] = 1;

@@ -52,7 +52,7 @@ class DeviceLoraSlots final : public LoraStore {
  private:
   DeviceLoraSlots(LoraLayout layout, std::byte* memory);
   void CountUses(std::span<const int32_t> slots, int count);
-  Status Upload(int slot, const LoraAdapter& adapter) REQUIRES(filling_);
+  Status Upload(int slot, const LoraAdapter& adapter, Uploader& uploader);
   device::LoraFactor* FactorsOf(int slot) const;
 
   const LoraLayout layout_;
@@ -63,7 +63,6 @@ class DeviceLoraSlots final : public LoraStore {
 
   Mutex filling_;
   std::optional<Uploader> uploader_ GUARDED_BY(filling_);  // none: closed
-  std::vector<std::byte> packed_ GUARDED_BY(filling_);
 
   Mutex mutex_;
   CondVar changed_;
