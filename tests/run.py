@@ -44,6 +44,8 @@ E2E_TIMEOUT_S = 5400
 E2E_TEST_S = 1200
 # Of end-to-end tests that fail, which share the machine with builds, so many may run again by themselves.
 MOST_AGAIN = 3
+# A program under qemu, which shares the machine with other work.
+EMULATED_TIMEOUT_S = 4 * PROGRAM_TIMEOUT_S
 # How often a build says how far it is.
 BUILD_NEWS_S = 15
 # Between the tries of a download.
@@ -241,7 +243,7 @@ def unit_programs(folder, only=None):
     return [(t["name"], t["command"]) for t in json.loads(out)["tests"] if only is None or t["name"] in only]
 
 
-def run_gtest(tally, suite, command, test_filter="*", environment=None, kept=None):
+def run_gtest(tally, suite, command, test_filter="*", environment=None, kept=None, timeout=None):
     """`command`: the program, behind what emulates its processor if that is another one; `kept`: where its report is copied to."""
     start = time.time()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
@@ -250,7 +252,7 @@ def run_gtest(tally, suite, command, test_filter="*", environment=None, kept=Non
         own_folder = pathlib.Path(scratch) / "tmp"
         own_folder.mkdir()
         code, output = run_in(own_folder, [*command, "--gtest_output=json:%s" % report, "--gtest_filter=%s" % test_filter],
-                              PROGRAM_TIMEOUT_S, {"TEST_TMPDIR": str(own_folder) + "/", **(environment or {})})
+                              timeout or PROGRAM_TIMEOUT_S, {"TEST_TMPDIR": str(own_folder) + "/", **(environment or {})})
         passed = failed = 0
         with contextlib.suppress(OSError, ValueError):  # it is not there, or was cut short with the program
             cases = [c for s in json.loads(report.read_text())["testsuites"] for c in s["testsuite"]]
@@ -593,7 +595,7 @@ def arm(tally):
         folders = ARM_FOLDERS if cpu == "max" else ["hardware", "kernels"]
         for name, command in unit_programs(folder, folders):
             test_filter = kernel_tests if name == "kernels" else ARM_FILTERS.get(name, ARM_FILTER)
-            run_gtest(tally, "arm %s %s" % (cpu, name), command, test_filter, {"QEMU_CPU": cpu})
+            run_gtest(tally, "arm %s %s" % (cpu, name), command, test_filter, {"QEMU_CPU": cpu}, timeout=EMULATED_TIMEOUT_S)
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         for name in ("sluice", "vllm", "trtllm-serve"):

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "cli/exit_code.h"
 #include "cli/launch_nodes.h"
 #include "cli/reload.h"
+#include "cli/signals.h"
 #include "cli/startup_lines.h"
 #include "cli/usage.h"
 #include "options/sources.h"
@@ -61,6 +63,9 @@ void LogWithoutEffect(const options::Settings& settings) {
 }
 
 int RunCommand(const Command& command, const std::vector<std::string>& words, Dialect dialect) {
+  // A server that is told to reload while it reads its options must not end of it. Other commands
+  // end with their terminal.
+  if (command.bit == options::kServe) BlockSignals({SIGHUP});
   auto resolved = options::Resolve(words, options::ProcessEnvironment(), command.bit, dialect);
   if (!resolved) return ReportUsage(dialect, command, resolved.error());
   if (resolved->help) {

@@ -230,7 +230,13 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
                                    int num_stages) {
   InspectReport report;
   report.folder = folder;
-  ASSIGN_OR_RETURN(const json::Value raw, ReadJsonObject(folder / "config.json"));
+  const auto file = ReadJsonObject(folder / "config.json");
+  if (!file) {
+    // Where there is none, it tells what the folder holds.
+    RETURN_IF_ERROR(LoadModelConfig(folder));
+    return tl::unexpected<Error>(file.error());
+  }
+  const json::Value& raw = *file;
   report.architecture = StringOf(raw, "architectures");
   report.model_type = StringOf(raw, "model_type");
   ASSIGN_OR_RETURN(report.quantization, DescribeQuantization(folder, raw));

@@ -125,6 +125,14 @@ TEST(InspectTest, AFolderWithoutWeightsIsDescribed) {
   EXPECT_THAT(report->refusal.value_or(""), HasSubstr("model.safetensors"));
 }
 
+TEST(InspectTest, FoldersOfOtherFormatsAreNamed) {
+  const testing::TemporaryFolder folder;
+  testing::WriteFile(folder.path() / "model.gguf", "GGUF");
+  EXPECT_THAT(InspectModel(folder.path()).error().message, HasSubstr("GGUF format is not read"));
+  testing::WriteFile(folder.path() / "adapter_config.json", "{}");
+  EXPECT_THAT(InspectModel(folder.path()).error().message, HasSubstr("holds a LoRA adapter"));
+}
+
 TEST(InspectTest, DamagedFilesAreErrors) {
   const testing::TemporaryFolder folder;
   EXPECT_EQ(InspectModel(folder.path()).error().code, ErrorCode::kNotFound);

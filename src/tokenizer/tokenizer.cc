@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@ using tokenizer_internal::Pipeline;
 
 namespace {
 
+constexpr const char* kFile = "tokenizer.json";
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
 // An optional JSON object beside the tokenizer: empty if there is no such file.
@@ -90,6 +92,26 @@ std::optional<std::string> TokenContent(const json::Value* value) {
   return value->as_string();
 }
 
+// The error of reading kFile; where there is none, with what to do.
+Error WithWayOut(Error error, const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const bool is_there =
+      fs::symlink_status(folder / kFile, ignored).type() != fs::file_type::not_found;
+  if (error.code != ErrorCode::kNotFound || is_there || !fs::is_directory(folder, ignored))
+    return error;
+  std::string others;
+  for (const char* other : {"tokenizer.model", "vocab.json", "vocab.txt", "tekken.json"}) {
+    if (fs::exists(folder / other, ignored)) others = fmt::format(", and {} is not read", other);
+  }
+  error.message = fmt::format(
+      "{} has no {}{}: write it with transformers: "
+      "AutoTokenizer.from_pretrained(IN).save_pretrained(OUT), or take that of the model that this "
+      "one was made from; its folder or id goes behind --tokenizer",
+      folder.string(), kFile, others);
+  return error;
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer() = default;
@@ -100,13 +122,13 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::filesystem::path& 
   ASSIGN_OR_RETURN(tokenizer->config_, ReadObject(model_folder, "tokenizer_config.json"));
   ASSIGN_OR_RETURN(tokenizer->special_tokens_map_,
                    ReadObject(model_folder, "special_tokens_map.json"));
-  ASSIGN_OR_RETURN(const std::string text,
-                   ReadModelFile(model_folder, "tokenizer.json", kMaxTokenizerJsonBytes));
+  auto text = ReadModelFile(model_folder, kFile, kMaxTokenizerJsonBytes);
+  if (!text) return tl::unexpected<Error>(WithWayOut(std::move(text).error(), model_folder));
   const auto load = [&]() -> Status {
-    ASSIGN_OR_RETURN(TokenizerJson parts, ReadTokenizerJson(text));
+    ASSIGN_OR_RETURN(TokenizerJson parts, ReadTokenizerJson(*text));
     ASSIGN_OR_RETURN(std::vector<AddedToken> late, LateTokens(tokenizer->config_, parts));
     auto pipeline = Pipeline::Create(std::move(parts), std::move(late));
-    if (!pipeline) return tl::unexpected<Error>(std::move(pipeline).error().In("tokenizer.json"));
+    if (!pipeline) return tl::unexpected<Error>(std::move(pipeline).error().In(kFile));
     tokenizer->pipeline_ = *std::move(pipeline);
     return {};
   };

@@ -279,9 +279,21 @@ TEST(TokenizerTest, ReadsTheFilesBeside) {
   EXPECT_EQ((*tokenizer)->vocab_size(), 5);
 }
 
+TEST(TokenizerTest, SaysWhereATokenizerComesFromWhereThereIsNone) {
+  const TemporaryFolder folder;
+  const auto nothing = Tokenizer::Load(folder.path());
+  EXPECT_EQ(nothing.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(nothing.error().message,
+              HasSubstr("has no tokenizer.json: write it with transformers"));
+  folder.Write("tokenizer.model", "sentences");
+  EXPECT_THAT(Tokenizer::Load(folder.path()).error().message,
+              HasSubstr("has no tokenizer.json, and tokenizer.model is not read: "));
+  std::filesystem::create_symlink("nowhere", folder.path() / "tokenizer.json");
+  EXPECT_THAT(Tokenizer::Load(folder.path()).error().message, HasSubstr("it is a link to nowhere"));
+}
+
 TEST(TokenizerTest, RefusesFilesOfDifferentModels) {
   const TemporaryFolder folder;
-  EXPECT_EQ(Tokenizer::Load(folder.path()).error().code, ErrorCode::kNotFound);
   folder.Write("tokenizer.json", Json("", ""));
   folder.Write("tokenizer_config.json", R"({"added_tokens_decoder":{"1":{"content":"ab"}}})");
   EXPECT_THAT(Tokenizer::Load(folder.path()).error().message, HasSubstr("'ab' has id 2"));

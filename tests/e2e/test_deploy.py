@@ -1,6 +1,5 @@
 """The unit of systemd, the compose file and the manifest of Kubernetes in deploy/."""
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from serving import ABACUS, BIN, ROOT, serving
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
 def test_the_unit_is_valid_and_hardened(tmp_path):
     unit = tmp_path / "sluice.service"
     text = (ROOT / "deploy" / "systemd" / "sluice.service").read_text()

@@ -1,10 +1,13 @@
 """SIGHUP: what a server reads again while it runs, and that it never ends of it."""
+import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import tempfile
 import threading
 
+import pytest
 from test_start import streaming
 
 from serving import (
@@ -151,6 +154,36 @@ def test_f06_hangups_while_it_starts():
             assert process.wait(PATIENCE_S) == 0
         finally:
             end(process)
+
+
+@contextlib.contextmanager
+def telling_its_help(*words, program):
+    """The program while it writes its help, of which a pipe holds a part: past its start, far from serving, and held up there. Yields the
+    process and a function that reads the rest."""
+    reader, writer = os.pipe()
+    with open(reader, "rb", buffering=0) as pipe:
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        process = subprocess.Popen(command(*words, "--help=all", program=program), stdout=writer, stdin=subprocess.DEVNULL)
+        os.close(writer)
+        try:
+            assert pipe.read(1)
+            yield process, pipe.readall
+        finally:
+            end(process)
+
+
+@pytest.mark.parametrize("program, words", [("sluice", ["serve"]), ("vllm", ["serve"]), ("trtllm-serve", ["serve"]), ("trtllm-serve", ["acme/model"])])
+def test_a_hangup_while_options_are_read(program, words):
+    with telling_its_help(*words, program=program) as (process, read):
+        process.send_signal(signal.SIGHUP)
+        read()
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_hangup_ends_other_commands():
+    with telling_its_help("chat", program="sluice") as (process, _):
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(PATIENCE_S) == -signal.SIGHUP
 
 
 def test_f06_nohup():
