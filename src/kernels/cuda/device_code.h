@@ -256,14 +256,13 @@ template <auto kKernel, typename Args>
 void Launch(const StreamHandle& stream, const char* name, const LaunchShape& shape,
             const Args& args) {
   if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0) return;
-  Args own = args;
-  emulator::ClearPadding(own);
   emulator::Enqueue(stream,
                     {name,
                      {shape.grid_x, shape.grid_y, shape.grid_z, shape.threads, shape.shared_bytes},
                      reinterpret_cast<const void*>(kKernel),
-                     &own,
-                     sizeof(own)},
+                     &args,
+                     sizeof(args),
+                     emulator::MemberBytes<Args>()},
                     [args] { kKernel(args); });
 }
 

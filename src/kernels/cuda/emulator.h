@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <array>
 #include <functional>
 
 #include "device/stream_handle.h"
@@ -55,20 +56,30 @@ struct KernelLaunch {
   const void* kernel;  // the function
   const void* args;    // of the kernel, one struct
   size_t args_bytes;
+  const unsigned char* member_bytes;  // MemberBytes of the arguments
 };
 
-// What lies between the members of a launch's arguments becomes zeros, so that equal arguments are
-// equal bytes; not with every compiler.
+// 0xFF for each byte of a launch's arguments that is a member's, 0 for those between members, whose
+// values mean nothing. GCC 12 takes some bytes of arrays of structs for such, too. Null with
+// compilers that cannot tell.
 #if __has_builtin(__builtin_clear_padding)
-constexpr bool kClearsPadding = true;
 template <typename Args>
-void ClearPadding(Args& args) {
-  __builtin_clear_padding(&args);
+const unsigned char* MemberBytes() {
+  static const auto kBytes = [] {
+    Args args = {};
+    memset(static_cast<void*>(&args), 0xFF, sizeof(args));
+    __builtin_clear_padding(&args);
+    std::array<unsigned char, sizeof(Args)> bytes;
+    memcpy(bytes.data(), &args, sizeof(args));
+    return bytes;
+  }();
+  return kBytes.data();
 }
 #else
-constexpr bool kClearsPadding = false;
 template <typename Args>
-void ClearPadding(Args& /*args*/) {}
+const unsigned char* MemberBytes() {
+  return nullptr;
+}
 #endif
 
 // Adds a launch to the stream's queue (an EmulatedQueue). `args` is copied.

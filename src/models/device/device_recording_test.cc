@@ -1,6 +1,7 @@
 // Steps that are recorded as graphs and replayed, on the emulated device.
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -182,11 +183,14 @@ TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
       EXPECT_EQ(padded.level, expected_level);
       std::vector<Launch> found;
       emulator::SetRunner([&](const emulator::KernelLaunch& launch) {
-        const auto* args = static_cast<const unsigned char*>(launch.args);
+        std::vector<unsigned char> args(launch.member_bytes != nullptr ? launch.args_bytes : 0);
+        for (size_t i = 0; i < args.size(); ++i) {
+          args[i] = static_cast<const unsigned char*>(launch.args)[i] & launch.member_bytes[i];
+        }
         const emulator::Grid& grid = launch.grid;
         found.push_back({launch.name,
                          {grid.x, grid.y, grid.z, grid.threads, grid.shared_bytes},
-                         {args, args + (emulator::kClearsPadding ? launch.args_bytes : 0)}});
+                         std::move(args)});
       });
       (*stream)->Replay(**graph);
       EXPECT_TRUE((*stream)->Synchronize());
