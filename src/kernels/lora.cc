@@ -74,6 +74,7 @@ bool IsBf16Factor(ElementType type) {
 
 // A row of numbers in F32.
 void WidenRow(const std::byte* stored, ElementType type, int64_t first, std::span<float> out) {
+  if (out.empty()) return;  // of rank 0; its data may be null, which memcpy does not take
   if (type == ElementType::kF32) {
     std::memcpy(out.data(), stored + first * 4, out.size_bytes());
     return;
