@@ -223,6 +223,11 @@ void PlanRecording(EnginePlan& plan) {
     plan.notes.emplace_back("cuda_graphs change nothing on a CPU");
     return;
   }
+  if (plan.pooling) {
+    plan.notes.emplace_back(
+        "cuda_graphs change nothing for a model that pools: no step goes on with a sequence");
+    return;
+  }
   if (plan.ranks.num_ranks() > 1) {
     plan.warnings.emplace_back(
         "cuda_graphs: devices of several ranks launch their steps kernel by kernel");

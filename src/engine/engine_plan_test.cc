@@ -417,7 +417,8 @@ TEST(EnginePlan, TheTypeOfTheCache) {
 }
 
 // 100 GiB, all free but 1.
-Result<EnginePlan> PlanOnDevice(const EngineConfig& config, int64_t free_bytes = 99 * 1024 * kMiB) {
+Result<EnginePlan> PlanOnDevice(const EngineConfig& config, int64_t free_bytes = 99 * 1024 * kMiB,
+                                std::optional<PoolingConfig> pooling = std::nullopt) {
   ModelConfig model;
   model.vocab_size = 256;
   model.max_position_embeddings = 1 << 20;
@@ -426,7 +427,7 @@ Result<EnginePlan> PlanOnDevice(const EngineConfig& config, int64_t free_bytes =
   topology.core_cpus = {0, 2};
   DeviceInfo device;
   device.name = "NVIDIA H200";
-  return PlanEngine(config, model, memory, topology, Sizes, &device);
+  return PlanEngine(config, model, memory, topology, Sizes, &device, {}, std::move(pooling));
 }
 
 TEST(EnginePlanOnDevice, TakesAShareOfAllMemory) {
@@ -491,6 +492,10 @@ TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
   const auto on_cpu = Plan(config);
   EXPECT_TRUE(on_cpu->recorded.sequences.empty());
   EXPECT_THAT(on_cpu->notes, testing::Contains(HasSubstr("graphs change nothing on a CPU")));
+  const auto pools = PlanOnDevice(config, 99 * 1024 * kMiB, PoolingConfig());
+  ASSERT_TRUE(pools) << pools.error().message;
+  EXPECT_TRUE(pools->recorded.sequences.empty());
+  EXPECT_THAT(pools->notes, testing::Contains(HasSubstr("nothing for a model that pools")));
   config.pipeline_parallel_size = 2;
   const auto ranks = PlanOnDevice(config);
   ASSERT_TRUE(ranks) << ranks.error().message;
