@@ -3,7 +3,10 @@
 // engines, on preemptions or on proposed tokens.
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <random>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -252,50 +255,65 @@ INSTANTIATE_TEST_SUITE_P(Models, Promise,
                            return name;
                          });
 
-// On an emulated device, whose work is done when it is waited for: a step that is sent while one
-// runs has only tokens that are on the device. Some answers need the host for each token, one ends
-// at a stop token, one by its length.
+// Of a small engine on an emulated device, whose work is done when it is waited for.
+EngineConfig EmulatedConfig(const std::string& checkpoint) {
+  EngineConfig config;
+  config.model_folder = SourcePath("tests/data/checkpoints/" + checkpoint);
+  config.device = DeviceChoice::kEmulated;
+  config.max_num_batched_tokens = 16;
+  config.max_num_seqs = 4;
+  config.max_model_len = 64;
+  config.num_blocks_override = 12;
+  return config;
+}
+
+// The tokens of six requests, greedy and sampled, of unlike lengths. `change`: the i-th request.
+std::vector<std::vector<int32_t>> AnswersOnDevice(
+    const EngineConfig& config, CountingObserver& observer,
+    const std::function<void(int32_t i, Request& request)>& change = {}) {
+  Engine::Hooks hooks;
+  hooks.observer = &observer;
+  auto engine = Engine::Create(config, hooks);
+  EXPECT_TRUE(engine) << engine.error().message;
+  std::vector<std::shared_ptr<CollectingSink>> sinks;
+  for (int32_t i = 0; i < 6; ++i) {
+    Request request;
+    for (int32_t k = 0; k < 3 + 9 * (i % 3); ++k) request.prompt.push_back((i * 13 + k * 7) % 90);
+    request.sampling = testing::GreedyFor(8 + i);
+    request.sampling.ignore_eos = true;
+    if (i % 2 == 1) {
+      request.sampling.temperature = 1;
+      request.sampling.seed = i;
+    }
+    if (i == 2) request.sampling.presence_penalty = 1;
+    if (i == 3) request.sampling.logprobs = 2;
+    if (change) change(i, request);
+    request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
+    EXPECT_TRUE((*engine)->Submit(std::move(request)));
+  }
+  std::vector<std::vector<int32_t>> all;
+  for (const auto& sink : sinks) {
+    EXPECT_TRUE(sink->WaitForEnd());
+    EXPECT_FALSE(sink->error) << sink->error->message;
+    all.push_back(sink->tokens());
+  }
+  engine->reset();
+  return all;
+}
+
+// A step that is sent while one runs has only tokens that are on the device. Some answers need the
+// host for each token, one ends at a stop token, one by its length.
 TEST(AsyncScheduling, AnswersAreThoseOfOneStepAtATime) {
   const auto answers = [](bool async, int64_t* most_in_flight) {
-    EngineConfig config;
-    config.model_folder = SourcePath("tests/data/checkpoints/qwen3-bf16");
-    config.device = DeviceChoice::kEmulated;
+    EngineConfig config = EmulatedConfig("qwen3-bf16");
     config.batch_invariant = true;
     config.async_scheduling = async;
-    config.max_num_batched_tokens = 16;
-    config.max_num_seqs = 4;
-    config.max_model_len = 64;
-    config.num_blocks_override = 12;
     CountingObserver observer;
-    Engine::Hooks hooks;
-    hooks.observer = &observer;
-    auto engine = Engine::Create(config, hooks);
-    EXPECT_TRUE(engine) << engine.error().message;
-    std::vector<std::shared_ptr<CollectingSink>> sinks;
-    for (int32_t i = 0; i < 6; ++i) {
-      Request request;
-      for (int32_t k = 0; k < 3 + 9 * (i % 3); ++k) request.prompt.push_back((i * 13 + k * 7) % 90);
-      request.sampling = testing::GreedyFor(8 + i);
-      request.sampling.ignore_eos = true;
-      if (i % 2 == 1) {
-        request.sampling.temperature = 1;
-        request.sampling.seed = i;
-      }
-      if (i == 2) request.sampling.presence_penalty = 1;
-      if (i == 3) request.sampling.logprobs = 2;
+    const auto all = AnswersOnDevice(config, observer, [](int32_t i, Request& request) {
       if (i == 4) request.sampling.min_tokens = 5;
       if (i == 3) request.sampling.logit_bias = {{7, 3.0f}, {9, -100.0f}};
       if (i == 5) request.sampling.stop_token_ids = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
-      request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
-      EXPECT_TRUE((*engine)->Submit(std::move(request)));
-    }
-    std::vector<std::vector<int32_t>> all;
-    for (const auto& sink : sinks) {
-      EXPECT_TRUE(sink->WaitForEnd());
-      EXPECT_FALSE(sink->error) << sink->error->message;
-      all.push_back(sink->tokens());
-    }
-    engine->reset();
+    });
     *most_in_flight = observer.most_in_flight;
     EXPECT_EQ(observer.used_blocks, 0);
     return all;
@@ -312,43 +330,12 @@ TEST(AsyncScheduling, AnswersAreThoseOfOneStepAtATime) {
 // that steps are of many sizes, and some steps have prompts.
 TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
   const auto answers = [](const char* model, bool records, bool async, int64_t* replayed) {
-    EngineConfig config;
-    config.model_folder = SourcePath("tests/data/checkpoints") + ("/" + std::string(model));
-    config.device = DeviceChoice::kEmulated;
+    EngineConfig config = EmulatedConfig(model);
     config.graphs.records = records;
     config.graphs.sizes = {1, 3, 64};
     config.async_scheduling = async;
-    config.max_num_batched_tokens = 16;
-    config.max_num_seqs = 4;
-    config.max_model_len = 64;
-    config.num_blocks_override = 12;
     CountingObserver observer;
-    Engine::Hooks hooks;
-    hooks.observer = &observer;
-    auto engine = Engine::Create(config, hooks);
-    EXPECT_TRUE(engine) << engine.error().message;
-    std::vector<std::shared_ptr<CollectingSink>> sinks;
-    for (int32_t i = 0; i < 6; ++i) {
-      Request request;
-      for (int32_t k = 0; k < 3 + 9 * (i % 3); ++k) request.prompt.push_back((i * 13 + k * 7) % 90);
-      request.sampling = testing::GreedyFor(8 + i);
-      request.sampling.ignore_eos = true;
-      if (i % 2 == 1) {
-        request.sampling.temperature = 1;
-        request.sampling.seed = i;
-      }
-      if (i == 2) request.sampling.presence_penalty = 1;
-      if (i == 3) request.sampling.logprobs = 2;
-      request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
-      EXPECT_TRUE((*engine)->Submit(std::move(request)));
-    }
-    std::vector<std::vector<int32_t>> all;
-    for (const auto& sink : sinks) {
-      EXPECT_TRUE(sink->WaitForEnd());
-      EXPECT_FALSE(sink->error) << sink->error->message;
-      all.push_back(sink->tokens());
-    }
-    engine->reset();
+    const auto all = AnswersOnDevice(config, observer);
     *replayed = observer.replayed;
     return all;
   };
