@@ -269,7 +269,7 @@ const bool registered = [] {
           ->Unit(benchmark::kMillisecond);
     };
     for (auto [n, k] : {std::pair<int64_t, int64_t>{8192, 2048}, {2048, 8192}, {128256, 2048}}) {
-      for (int64_t m : {1, 8, 32, 512}) {
+      for (int64_t m : {1, 8, 32, 128, 512}) {
         add("linear_" + std::to_string(k) + "x" + std::to_string(n) + "/M" + std::to_string(m),
             Linear, m, n, k, DataFormat{}, false);
       }
