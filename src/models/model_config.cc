@@ -330,11 +330,13 @@ Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
     }
     return tl::unexpected<Error>(std::move(error));
   }
+  std::string source = path.string();
   if (!overrides.is_null()) {
     ASSIGN_OR_RETURN(value, OverrideConfig(*std::move(value), overrides));
+    source += " as --hf-overrides, --rope-scaling and --rope-theta change it";
   }
   auto config = ParseModelShape(*value);
-  if (!config) return tl::unexpected<Error>(std::move(config).error().In(path.string()));
+  if (!config) return tl::unexpected<Error>(std::move(config).error().In(source));
   ASSIGN_OR_RETURN(config->scheme, LoadScheme(folder, *value));
   if (quantization.empty()) return config;
   ASSIGN_OR_RETURN(config->scheme, QuantizeAtLoad(std::move(config->scheme), quantization,

@@ -323,6 +323,17 @@ TEST(ModelConfigTest, FilesNameThemselves) {
   EXPECT_TRUE(quantized->scheme->WantsFp8KvCache());
 }
 
+TEST(ModelConfigTest, WhatAnOptionChangedIsNotBlamedOnTheFile) {
+  const TemporaryFolder folder;
+  WriteFile(folder.path() / "config.json", json::Write(With()));
+  const auto config = LoadModelConfig(
+      folder.path(), *json::Parse(R"({"rope_scaling":{"rope_type":"twisted","factor":2}})"));
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message,
+              AllOf(HasSubstr("as --hf-overrides, --rope-scaling and --rope-theta change it"),
+                    HasSubstr("twisted")));
+}
+
 TEST(GenerationConfigTest, ReadsDefaultsOfTheAuthors) {
   const auto config = ParseGenerationConfig(Json(
       R"({"bos_token_id": 1, "eos_token_id": [2, 3], "temperature": 0.6, "top_p": 0.9, "top_k": 20, "min_p": 0, "do_sample": true,

@@ -47,8 +47,11 @@ std::string ReasonOf(std::string_view body) {
   return std::string(Utf8Prefix(reason, kMaxReasonBytes));
 }
 
+// 503: the server loads, drains, is full, or has said itself why it ended.
 LogLevel LevelOf(int status) {
-  return status >= 500 ? LogLevel::kError : status >= 400 ? LogLevel::kWarning : LogLevel::kInfo;
+  return status >= 500 && status != 503 ? LogLevel::kError
+         : status >= 400                ? LogLevel::kWarning
+                                        : LogLevel::kInfo;
 }
 
 }  // namespace

@@ -134,6 +134,17 @@ TEST(AccessLogTest, ReasonsOfEveryShape) {
   EXPECT_LT(reason("{" + std::string(2000, 'x')).size(), 520u);
 }
 
+TEST(AccessLogTest, AProbeOfAServerThatIsNotReadyIsNoError) {
+  const auto level = [](int status) {
+    const std::string line = LogOf({}).Line(Record("/ready", status));
+    const size_t begin = line.find(' ') + 1;
+    return line.substr(begin, line.find(' ', begin) - begin);
+  };
+  EXPECT_EQ(level(200), "INFO");
+  EXPECT_EQ(level(503), "WARN");
+  EXPECT_EQ(level(500), "ERROR");
+}
+
 TEST(AccessLogTest, WritesAsUvicornUnderOtherNames) {
   const LogForm form(LogStyle::kVllm);
   EXPECT_THAT(
