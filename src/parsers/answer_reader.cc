@@ -40,10 +40,10 @@ bool IsBegin(const ParserEvent& event) {
   return event.kind == ParserEvent::Kind::kCallBegin;
 }
 
-// Neighbours of one kind are one event.
+// Neighbours of one kind are one event, but for breaks.
 void AppendEvent(ParserEvent event, std::vector<ParserEvent>& events) {
   const bool joins = !events.empty() && !IsBegin(event) && events.back().kind == event.kind &&
-                     events.back().call == event.call;
+                     events.back().call == event.call && !event.is_break && !events.back().is_break;
   if (joins) {
     events.back().text += event.text;
   } else {

@@ -49,15 +49,14 @@ std::string_view ToolOf(std::string_view recipient) {
 
 void HarmonyReader::Emit(std::string_view text, ParserOutput& output) {
   if (text.empty()) return;
-  // Messages of one kind are told apart by a line break.
   const bool separate = !std::exchange(has_text_, true);
   switch (part_) {
     case Part::kContent:
-      if (separate && std::exchange(has_content_, true)) output.Content("\n");
+      if (separate && std::exchange(has_content_, true)) output.BreakContent();
       output.Content(text);
       break;
     case Part::kThought:
-      if (separate && std::exchange(has_thoughts_, true)) output.Reasoning("\n");
+      if (separate && std::exchange(has_thoughts_, true)) output.BreakReasoning();
       output.Reasoning(text);
       break;
     case Part::kCall: output.Arguments(text); break;
@@ -81,7 +80,8 @@ void HarmonyReader::BeginMessage(ParserOutput& output) {
     }
   } else if (channel == "analysis") {
     if (parts_.thoughts) part_ = Part::kThought;
-  } else if (recipient.empty()) {
+  } else if (recipient.empty() &&
+             (channel.empty() || channel == "final" || channel == "commentary")) {
     part_ = Part::kContent;
   }
   header_.clear();

@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-// Reads all of an answer: thoughts, too. Messages to other recipients are dropped.
+// Reads all of an answer: thoughts, too. Messages to other recipients and
+// in unknown channels are dropped; those of one kind are told apart by breaks.
 class HarmonyReader final : public ToolReader {
  public:
   explicit HarmonyReader(ChannelParts parts) : parts_(parts) {}

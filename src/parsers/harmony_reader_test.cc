@@ -1,5 +1,6 @@
 #include "parsers/harmony_reader.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "parsers/answer_reading_testing.h"
@@ -45,6 +46,29 @@ TEST(HarmonyReaderTest, MessagesOfOneKindAreLines) {
       "<|start|>assistant<|channel|>final<|message|>c<|return|>");
   EXPECT_EQ(answer.reasoning, "a\nb");
   EXPECT_EQ(answer.content, "c");
+}
+
+TEST(HarmonyReaderTest, MessagesOfOneKindAreToldApart) {
+  AnswerReader reader(ParserOptions("openai", "openai_gptoss"));
+  std::vector<std::string> texts;
+  std::vector<bool> breaks;
+  for (const ParserEvent& event : reader.Push(
+           "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b"
+           "<|end|><|start|>assistant<|channel|>commentary<|message|>c<|end|>"
+           "<|start|>assistant<|channel|>final<|message|>d<|return|>")) {
+    texts.push_back(event.text);
+    breaks.push_back(event.is_break);
+  }
+  EXPECT_THAT(texts, testing::ElementsAre("a", "\n", "b", "c", "\n", "d"));
+  EXPECT_THAT(breaks, testing::ElementsAre(false, true, false, false, true, false));
+}
+
+TEST(HarmonyReaderTest, UnknownChannelsAreDropped) {
+  const ReadParts answer = ReadHarmony(
+      "<|channel|>remarks<|message|>Strange.<|end|><|start|>assistant<|channel|>final<|message|>Out"
+      "<|return|>");
+  EXPECT_EQ(answer.content, "Out");
+  EXPECT_EQ(answer.reasoning, "");
 }
 
 TEST(HarmonyReaderTest, OtherRecipientsAndAuthorsAreDropped) {

@@ -9,7 +9,8 @@ namespace sluice {
 void ParserOutput::Add(ParserEvent::Kind kind, std::string_view text) {
   if (text.empty()) return;
   const int call = kind == ParserEvent::Kind::kCallArguments ? calls_ - 1 : 0;
-  if (!events_.empty() && events_.back().kind == kind && events_.back().call == call) {
+  if (!events_.empty() && events_.back().kind == kind && events_.back().call == call &&
+      !events_.back().is_break) {
     events_.back().text += text;
     return;
   }
@@ -30,6 +31,15 @@ void ParserOutput::Content(std::string_view text) {
 
 void ParserOutput::Reasoning(std::string_view text) {
   Add(ParserEvent::Kind::kReasoning, text);
+}
+
+void ParserOutput::BreakContent() {
+  if (!has_words_) return Content("\n");
+  events_.push_back({ParserEvent::Kind::kContent, 0, "\n", "", true});
+}
+
+void ParserOutput::BreakReasoning() {
+  events_.push_back({ParserEvent::Kind::kReasoning, 0, "\n", "", true});
 }
 
 void ParserOutput::BeginCall(std::string name, std::string id) {

@@ -15,6 +15,8 @@ struct ParserEvent {
   int call = 0;      // of the last two kinds
   std::string text;  // the text; of kCallBegin the tool's name; of kCallArguments a piece of JSON
   std::string id;    // of kCallBegin: the id that the model wrote, empty in most formats
+  // The text, a line break, parts two messages that the model wrote as such.
+  bool is_break = false;
 };
 
 // Collects events. White space before the first word of the content waits for that word, and is
@@ -23,6 +25,9 @@ class ParserOutput {
  public:
   void Content(std::string_view text);
   void Reasoning(std::string_view text);
+  // Another message of the kind begins.
+  void BreakContent();
+  void BreakReasoning();
   void BeginCall(std::string name, std::string id = "");
   // REQUIRES: a call has begun.
   void Arguments(std::string_view text);
@@ -31,7 +36,8 @@ class ParserOutput {
 
   int calls() const { return calls_; }
   bool has_words() const { return has_words_; }
-  // The events since the last call; neighbours of one kind are one event.
+  // The events since the last call; neighbours of one kind are one event, but for
+  // breaks.
   std::vector<ParserEvent> Take();
 
  private:

@@ -106,7 +106,8 @@ def items(output):
 
 def expected_items(answer):
     reasoning, content, arguments = answer
-    found = [("reasoning", reasoning)] if reasoning else []
+    # Each message that the model wrote is an item.
+    found = [("reasoning", thought) for thought in (reasoning or "").split("\n") if thought]
     found += [("message", content)] if content else []
     return found + ([("function_call", "get_weather", arguments)] if arguments else [])
 

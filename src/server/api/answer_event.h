@@ -33,12 +33,14 @@ struct TokensEvent {
 struct TextEvent {
   int choice = 0;
   std::string text;
+  bool is_break = false;  // the text, a line break, parts two messages of the model
 };
 
 // Reasoning text, where a reasoning parser separates it from the content.
 struct ReasoningEvent {
   int choice = 0;
   std::string text;
+  bool is_break = false;  // as above
 };
 
 // A fragment of a tool call. The calls of a choice are numbered from 0; the first event of a call

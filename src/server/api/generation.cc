@@ -509,11 +509,11 @@ class GenerationImpl : public Generation {
       const bool dropped_call = parsing_->first_call_only && event.call > 0;
       switch (event.kind) {
         case ParserEvent::Kind::kContent:
-          step.emplace_back(TextEvent{index, std::move(event.text)});
+          step.emplace_back(TextEvent{index, std::move(event.text), event.is_break});
           break;
         case ParserEvent::Kind::kReasoning:
           if (parsing_->include_reasoning)
-            step.emplace_back(ReasoningEvent{index, std::move(event.text)});
+            step.emplace_back(ReasoningEvent{index, std::move(event.text), event.is_break});
           break;
         case ParserEvent::Kind::kCallBegin:
           if (dropped_call) break;

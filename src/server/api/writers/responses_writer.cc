@@ -80,8 +80,11 @@ class ResponsesWriter : public AnswerWriter {
     AddLogprobs(event.logprobs);
   }
 
-  void Take(const TextEvent& event) { Add(Kind::kMessage, event.text); }
-  void Take(const ReasoningEvent& event) { Add(Kind::kReasoning, event.text); }
+  // Messages that the model told apart are items of their own.
+  void Take(const TextEvent& event) { event.is_break ? Close() : Add(Kind::kMessage, event.text); }
+  void Take(const ReasoningEvent& event) {
+    event.is_break ? Close() : Add(Kind::kReasoning, event.text);
+  }
 
   void Take(ToolCallEvent event) {
     if (!event.name.empty()) {
