@@ -76,7 +76,8 @@ def save(folder, model, tokenizer, **names):
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
     (folder / "tokenizer_config.json").write_text(json.dumps(dict(names, tokenizer_class="PreTrainedTokenizerFast"), indent=1) + "\n")
-    return model.float().eval()
+    # Read again, for frequencies were rounded with the weights.
+    return type(model).from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def numbers(tensor):
@@ -96,9 +97,7 @@ def modern_bert(root):
                  max_position_embeddings=96, local_attention=12, pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
 
     folder = root / "tiny-modernbert"
-    save(folder, ModernBertForMaskedLM(ModernBertConfig(**sizes)), tokens, **names)
-    # Read again, for the frequencies were rounded with the weights.
-    model = ModernBertForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = save(folder, ModernBertForMaskedLM(ModernBertConfig(**sizes)), tokens, **names)
     (folder / "config.json").write_text(json.dumps({
         "architectures": ["ModernBertForMaskedLM"], "model_type": "modernbert", "attention_bias": False, "classifier_activation": "gelu",
         "classifier_bias": False, "classifier_pooling": "mean", "decoder_bias": True, "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0,
@@ -117,8 +116,7 @@ def modern_bert(root):
     layers = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
     config = ModernBertConfig(num_labels=1, classifier_pooling="mean", layer_types=layers, norm_bias=True, attention_bias=True, mlp_bias=True,
                               classifier_bias=True, **sizes)
-    save(folder, ModernBertForSequenceClassification(config), tokens, **names)
-    model = ModernBertForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    model = save(folder, ModernBertForSequenceClassification(config), tokens, **names)
     cases = []
     for first, second in PAIRS:
         ids, _ = encode(tokens, first, second)
