@@ -22,9 +22,11 @@ double Seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
-uint64_t SumWords(const uint64_t* words, int64_t count) {
+// Of `count` words; the line `ahead` words further on is fetched.
+uint64_t SumWords(const uint64_t* words, int64_t count, int64_t ahead) {
   uint64_t sums[8] = {};
   for (int64_t i = 0; i + 8 <= count; i += 8) {
+    __builtin_prefetch(words + i + ahead);
     for (int j = 0; j < 8; ++j) sums[j] += words[i + j];
   }
   uint64_t sum = 0;
@@ -50,10 +52,13 @@ double MeasureReadBandwidth(ThreadPool& pool) {
   });
   double best = 0;
   std::atomic<uint64_t> sink = 0;  // Keeps the reads from being left out.
-  for (int i = 0; i < 4; ++i) {
+  // What the hardware fetches by itself is not always enough: on some machines a loop that fetches
+  // reads 1.7 x as fast.
+  constexpr int64_t kAhead[] = {0, 512, 1024};
+  for (int i = 0; i < 6; ++i) {
     const auto start = Clock::now();
     pool.ParallelFor(count, kHugePage / 8, [&](int64_t begin, int64_t end) {
-      sink += SumWords(words + begin, end - begin);
+      sink += SumWords(words + begin, end - begin, kAhead[i % 3]);
     });
     best = std::max(best, static_cast<double>(bytes) / Seconds(Clock::now() - start));
   }
