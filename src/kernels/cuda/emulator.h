@@ -156,6 +156,7 @@ uint32_t PackF16(float low, float high);
 uint32_t MultiplyF16x2(uint32_t a, uint32_t b);
 uint32_t F16x2ToBf16x2(uint32_t pair);
 void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high);
+uint32_t PackE4m3(float low, float high);
 
 // Ends the program where a vector of kBytes is read or written at an address that is no multiple.
 [[noreturn]] void EndOfMisalignedVector();

@@ -178,5 +178,33 @@ TEST_F(SeededOrders, BranchesOfAllComputeCapabilitiesAgree) {
   }
 }
 
+struct EncodeArgs {
+  uint32_t first;  // bits of the first number
+  uint32_t* out;   // [threads]
+};
+
+void EncodeE4m3(EncodeArgs args) {
+  const auto bits = args.first + threadIdx.x * 0x10001u;
+  args.out[threadIdx.x] = PackE4m3(FloatFromBits(bits), FloatFromBits(~bits));
+}
+
+// Numbers of all exponents and signs, NaN among them, as codes.
+TEST_F(SeededOrders, CodesOfAllComputeCapabilitiesAgree) {
+  const auto run = [](int capability, uint32_t first) {
+    emulator::SetComputeCapability(capability);
+    std::vector<uint32_t> out(1024);
+    FaultStream stream;
+    Launch<EncodeE4m3>(stream.handle, "encode", {.threads = 1024}, EncodeArgs{first, out.data()});
+    stream.queue.RunAll();
+    return out;
+  };
+  for (uint32_t part = 0; part < 64; ++part) {
+    const uint32_t first = part << 26;
+    const std::vector<uint32_t> expected = run(80, first);
+    EXPECT_EQ(run(89, first), expected) << part;
+    EXPECT_EQ(run(90, first), expected) << part;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::emulated::faults
