@@ -103,6 +103,12 @@ void WatchGlobal(void* memory, size_t bytes);
 // emulated_races.h. Returns false where the program is built without it. For seeded orders.
 bool FindRaces(bool finds);
 
+// Leaves one barrier out of the kernel that is launched by this name, to see that tests find it so:
+// the `number`-th that a thread comes to, from 0 on, in every block. "": out of none.
+void LeaveOutBarrier(const char* kernel, int number = 0);
+// Whether launches since then came to it.
+bool HasLeftOutBarrier();
+
 // Of the device that is emulated: which of the kernels' branches run; 80, 89, 90 or 100. 90 unless
 // set: the hardware that has E4M3 products in name alone.
 void SetComputeCapability(int capability);

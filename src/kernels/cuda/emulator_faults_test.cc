@@ -115,6 +115,16 @@ TEST_F(SeededOrders, AreEqualForEqualSeeds) {
   EXPECT_EQ(wrong_seeds(), wrong_seeds());
 }
 
+TEST_F(SeededOrders, FindABarrierThatIsLeftOut) {
+  emulator::LeaveOutBarrier("pipeline", kSteps - 1);
+  EXPECT_GT(CountWrong(RunPipeline<Fault::kNone>), 0);
+  EXPECT_TRUE(emulator::HasLeftOutBarrier());
+  emulator::LeaveOutBarrier("pipeline", kSteps);
+  EXPECT_EQ(CountWrong(RunPipeline<Fault::kNone>), 0);
+  EXPECT_FALSE(emulator::HasLeftOutBarrier());
+  emulator::LeaveOutBarrier("");
+}
+
 struct OverrunArgs {
   unsigned bytes;
 };
