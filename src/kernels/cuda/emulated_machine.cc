@@ -287,14 +287,14 @@ bool Machine::PickThread() {
 void Machine::Resume(Thread& thread) {
   position_.block = blocks_[thread.block].index;
   position_.thread = {thread.index, 0, 0};
-  if (global_.is_watching()) global_.Enter(thread.block);
+  if (global_.is_watching()) global_.Show(thread.block);
   if (finds_races_) races::SwitchTo(thread.race_fiber);
   thread.fiber = std::move(thread.fiber).resume();
-  if (global_.is_watching()) global_.Leave(thread.block, thread.index);
-  if (thread.is_done) Leave(thread);
+  if (global_.is_watching()) global_.TakeStores(thread.block, thread.index);
+  if (thread.is_done) EndThread(thread);
 }
 
-void Machine::Leave(const Thread& thread) {
+void Machine::EndThread(const Thread& thread) {
   if (!thread.copies.empty()) Die("a thread ended with asynchronous copies under way");
   Block& block = blocks_[thread.block];
   --block.warps[thread.index / kLanes].num_lanes;

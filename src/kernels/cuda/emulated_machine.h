@@ -118,7 +118,7 @@ class Machine {
   void Yield();
   void MayYield();
   void MakeReady(Thread& thread);
-  void Leave(const Thread& thread);
+  void EndThread(const Thread& thread);
   void PassBarrier(Block& block);
   void* CreateCarrier();
   void OrderAcrossBarrier(Block& block);
