@@ -54,7 +54,7 @@ PAUSES_S = [10, 60]
 TSAN_FOLDERS = ["base", "engine", "server"]
 # The races of kernels, and the parts of their checks that are part of `all`.
 RACES = "kernel_races"
-RACES_CORE = ["instructions", "linear", "grouped_linear", "attention"]
+RACES_CORE = ["instructions", "linear", "grouped_linear", "attention", "lora"]
 # Of the build for aarch64: folders whose tests qemu runs, and the CPUs that it stands in for, each with its kernels, the best
 # last, and the kernels' tests that are run on it. qemu has no limits of its own on memory, and starts no program of aarch64 from
 # another, which death tests need.

@@ -408,6 +408,7 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   plan.token_weight_bytes = memory.token_weight_bytes;
   plan.workspace_bytes = memory.workspace_bytes;
   plan.adapter_bytes = memory.lora_bytes;
+  plan.graph_bytes = memory.graph_bytes;
   if (!plan.on_device()) {  // A device's own logits are part of its workspace.
     const int64_t logits = model.spec.ResultSize() + kernels::NumMaxima(model.vocab_size);
     plan.workspace_bytes +=
@@ -475,11 +476,14 @@ std::string Neighbours(const EnginePlan& plan) {
     return plan.draft ? fmt::format(" beside {} of the draft model's", Bytes(plan.draft->kv_bytes))
                       : "";
   }
-  return fmt::format(
-      " beside {} of weights{} {} of workspace{}", Bytes(plan.weight_bytes),
-      plan.draft ? "," : " and", Bytes(plan.workspace_bytes),
-      plan.draft ? fmt::format(" and {} of the draft model", Bytes(plan.draft->total_bytes()))
-                 : "");
+  std::vector<std::string> parts = {fmt::format("{} of weights", Bytes(plan.weight_bytes)),
+                                    fmt::format("{} of workspace", Bytes(plan.workspace_bytes))};
+  if (plan.graph_bytes > 0) parts.push_back(fmt::format("{} of graphs", Bytes(plan.graph_bytes)));
+  if (plan.draft)
+    parts.push_back(fmt::format("{} of the draft model", Bytes(plan.draft->total_bytes())));
+  const std::string last = std::move(parts.back());
+  parts.pop_back();
+  return fmt::format(" beside {} and {}", fmt::join(parts, ", "), last);
 }
 
 tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
@@ -497,6 +501,7 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
     remedies.push_back(fmt::format("raise {}", option));
   if (plan.num_engines > 1) remedies.emplace_back("lower data_parallel_size");
   if (plan.draft) remedies.emplace_back("leave the draft model out");
+  if (plan.graph_bytes > 0) remedies.emplace_back("record fewer graphs (cudagraph_capture_sizes)");
   if (remedies.empty())
     remedies = {"use a smaller model", "lower max_num_batched_tokens and max_num_seqs"};
   return Fail(
@@ -633,6 +638,7 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
   options.max_context = plan.max_model_len;
   options.max_logit_rows = plan.max_logit_rows();
   options.lora = plan.lora;
+  options.recorded = plan.recorded;
   return options;
 }
 
@@ -708,6 +714,11 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
         line("adapters", plan.adapter_bytes,
              fmt::format("{} in memory at a time, of rank {} at most, in {}", plan.lora.num_slots,
                          plan.lora.max_rank, DtypeName(plan.lora.type))));
+  }
+  if (!plan.recorded.sequences.empty()) {
+    lines.push_back(line("graphs", plan.graph_bytes,
+                         fmt::format("about, of steps of {} sizes, which the driver allocates",
+                                     plan.recorded.sequences.size())));
   }
   const std::string_view kv_type = DtypeName(plan.kv_type);
   const std::string what =

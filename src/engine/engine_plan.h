@@ -43,6 +43,7 @@ struct EnginePlan {
   int64_t token_weight_bytes = 0;  // as in ModelMemory
   int64_t workspace_bytes = 0;     // activations, logits, sampling; of all engines, as the cache's
   int64_t adapter_bytes = 0;       // of the slots of LoRA adapters
+  int64_t graph_bytes = 0;         // about, of recorded steps; the driver allocates it
   int64_t kv_bytes = 0;
   int64_t request_bytes = 0;       // that requests may hold, in the memory of the machine
   int64_t kv_bytes_per_block = 0;  // of one group's layers
@@ -60,7 +61,7 @@ struct EnginePlan {
   int64_t kv_tokens() const;
   // What is taken besides the cache.
   int64_t fixed_bytes() const {
-    return weight_bytes + workspace_bytes + adapter_bytes +
+    return weight_bytes + workspace_bytes + adapter_bytes + graph_bytes +
            (draft ? draft->weight_bytes + draft->workspace_bytes : 0);
   }
   int64_t total_bytes() const { return fixed_bytes() + kv_bytes + (draft ? draft->kv_bytes : 0); }

@@ -18,10 +18,12 @@ using ::testing::Not;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// 100 MiB of weights, 10 MiB of workspace, 1 MiB a block of 16 tokens.
-Result<ModelMemory> Sizes(const ModelConfig&, const ModelOptions&, int) {
-  return ModelMemory{
-      .weight_bytes = 100 * kMiB, .workspace_bytes = 10 * kMiB, .kv_bytes_per_group_block = kMiB};
+// 100 MiB of weights, 10 MiB of workspace, 1 MiB a block of 16 tokens, and one a recorded step.
+Result<ModelMemory> Sizes(const ModelConfig&, const ModelOptions& options, int) {
+  return ModelMemory{.weight_bytes = 100 * kMiB,
+                     .workspace_bytes = 10 * kMiB,
+                     .graph_bytes = std::ssize(options.recorded.sequences) * kMiB,
+                     .kv_bytes_per_group_block = kMiB};
 }
 
 struct Machine {
@@ -489,7 +491,18 @@ TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
   EXPECT_THAT(plan->recorded.sequences,
               testing::ElementsAre(1, 2, 4, 8, 10, 12, 16, 20, 24, 32, 40, 48, 50));
   EXPECT_TRUE(plan->recorded.pads);
+  EXPECT_THAT(plan->notes, Not(testing::Contains(HasSubstr("cuda_graphs"))));
+  // What graphs take is not the cache's.
+  EXPECT_EQ(plan->graph_bytes, 13 * kMiB);
+  EXPECT_EQ(plan->kv_bytes, int64_t{94208 - 256 - 110 - 13} * kMiB);
+  EXPECT_THAT(MemoryTable(*plan), testing::Contains(ContainsRegex("graphs +13.0 MiB +about")));
+  config.speculation.method = SpeculationConfig::Method::kNgram;
+  const auto speculates = PlanOnDevice(config);
+  EXPECT_EQ(speculates->recorded, plan->recorded);
+  EXPECT_THAT(speculates->notes, testing::Contains(HasSubstr("steps that verify proposed tokens")));
+  config.speculation = {};
   const auto on_cpu = Plan(config);
+  EXPECT_EQ(on_cpu->graph_bytes, 0);
   EXPECT_TRUE(on_cpu->recorded.sequences.empty());
   EXPECT_THAT(on_cpu->notes, testing::Contains(HasSubstr("graphs change nothing on a CPU")));
   const auto pools = PlanOnDevice(config, 99 * 1024 * kMiB, PoolingConfig());

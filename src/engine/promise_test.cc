@@ -351,6 +351,37 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
   }
 }
 
+// Steps that verify proposed tokens are launched; those beside them are replayed.
+TEST(Graphs, HeavyAnswersAreTheSameWhereTokensAreProposed) {
+  const auto answers = [](bool records, bool proposes, int64_t* replayed) {
+    EngineConfig config = EmulatedConfig("qwen3-bf16");
+    config.batch_invariant = true;
+    config.graphs.records = records;
+    config.graphs.sizes = {1, 3, 64};
+    if (proposes)
+      config.speculation = {.method = SpeculationConfig::Method::kNgram,
+                            .num_tokens = 3,
+                            .lookup_min = 1,
+                            .lookup_max = 1};
+    CountingObserver observer;
+    const auto all = AnswersOnDevice(config, observer, [](int32_t i, Request& request) {
+      if (i % 2 != 0) return;
+      // Whichever token comes was there before, and what followed it then is proposed.
+      request.prompt = {1, 2, 3, 1};
+      request.sampling.allowed_token_ids = std::vector<int32_t>{1, 2, 3};
+    });
+    *replayed = observer.replayed;
+    return all;
+  };
+  int64_t launched = -1, replayed = -1, beside_proposed = -1;
+  const auto expected = answers(false, false, &launched);
+  EXPECT_EQ(answers(true, false, &replayed), expected);
+  EXPECT_EQ(answers(true, true, &beside_proposed), expected);
+  EXPECT_EQ(launched, 0);
+  EXPECT_GT(beside_proposed, 0);
+  EXPECT_LT(beside_proposed, replayed);
+}
+
 TEST(EngineCreate, SaysItsPlanAndLoadsAnyShapeWithoutWeights) {
   EngineConfig config;
   config.model_folder = SourcePath("tests/data/checkpoints/llama-bf16");

@@ -20,6 +20,18 @@
 
 namespace sluice {
 
+// Steps that a device records before the first request, and replays: of one token for each of up to
+// so many sequences.
+struct RecordedSteps {
+  std::vector<int64_t> sequences;  // ascending; empty: none are recorded
+  // Steps of other numbers of sequences are padded to the next one; else they are not replayed.
+  bool pads = true;
+  // Each is computed once before, as what it needs may be loaded and allocated by the first run.
+  bool runs_before = true;
+
+  bool operator==(const RecordedSteps&) const = default;
+};
+
 // How a model is loaded and how large its steps may get. The workspace is allocated once for these
 // limits.
 struct ModelOptions {
@@ -48,6 +60,7 @@ struct ModelOptions {
   int64_t max_context = 4096;                // tokens in a sequence (max_model_len)
   int64_t max_logit_rows = 256;              // rows of logits in one call of Forward
   LoraOptions lora = {};                     // of a decoder
+  RecordedSteps recorded = {};               // on a device: what RecordSteps will be asked for
 };
 
 // What loading will take, from config.json alone.
@@ -58,6 +71,7 @@ struct ModelMemory {
   int64_t token_weight_bytes = 0;
   int64_t workspace_bytes = 0;
   int64_t lora_bytes = 0;                // of the slots of adapters
+  int64_t graph_bytes = 0;               // about, of ModelOptions::recorded; not of the pool
   int64_t kv_bytes_per_block = 0;        // block_size tokens in all layers, K and V
   int64_t kv_bytes_per_group_block = 0;  // the same in the layers of a group
   KvGroups kv_groups = {};
@@ -109,18 +123,6 @@ struct StepInput {
     const size_t count = slices.size() / static_cast<size_t>(num_groups);
     return slices.subspan(static_cast<size_t>(group) * count, count);
   }
-};
-
-// Steps that a device records before the first request, and replays: of one token for each of up to
-// so many sequences.
-struct RecordedSteps {
-  std::vector<int64_t> sequences;  // ascending; empty: none are recorded
-  // Steps of other numbers of sequences are padded to the next one; else they are not replayed.
-  bool pads = true;
-  // Each is computed once before, as what it needs may be loaded and allocated by the first run.
-  bool runs_before = true;
-
-  bool operator==(const RecordedSteps&) const = default;
 };
 
 class LoraStore;

@@ -18,6 +18,10 @@ struct DemoModel {
   std::string missing;                        // why
 };
 
+// Those of kernels alone: checks::KernelCheckParts, and what is drawn, which is compared with the
+// sampler.
+std::vector<checks::CheckPart> PartsOfKernels();
+
 // In the order in which they build on one another. The last one reads `model`, which outlives them,
 // when it runs.
 std::vector<checks::CheckPart> CheckParts(const DemoModel& model);

@@ -20,6 +20,7 @@
 #include "kernels/cuda/checks/check_run.h"
 #include "kernels/cuda/emulator.h"
 #include "ptx_machine.h"
+#include "selftest/check_parts.h"
 
 namespace sluice::ptx {
 namespace {
@@ -117,7 +118,7 @@ int Main(const std::vector<std::string>& words) {
   auto device = checks::DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   if (!device) return 1;
   int passed = 0, failed = 0, equal = 0;
-  for (const checks::CheckPart& part : checks::KernelCheckParts()) {
+  for (const checks::CheckPart& part : selftest::PartsOfKernels()) {
     if (!wanted.empty() && !wanted.contains(std::string(part.name))) continue;
     const std::vector<checks::CheckRow> expected = RunPart(*device, part, extent);
     emulator::SetRunner(run);

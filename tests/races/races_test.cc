@@ -1,6 +1,7 @@
 // Data races of kernels, found by ThreadSanitizer: each CUDA thread is one of its fibers
 // (kernels/cuda/emulated_races.h). Seeded faults are reported, the right kernels are not, and
-// neither are the project's own, under their checks. Built with SLUICE_SANITIZE=thread alone.
+// neither are the project's own, under their checks, but for those that lack a barrier. Built with
+// SLUICE_SANITIZE=thread alone.
 //
 // With RACES=all in the environment all shapes of the checks run, else a core of them.
 #include <atomic>
@@ -12,8 +13,10 @@
 #include <gmock/gmock.h>
 
 #include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/device_kernel_tables.h"
 #include "kernels/cuda/emulator.h"
 #include "kernels/cuda/seeded_faults_testing.h"
+#include "selftest/check_parts.h"
 
 namespace {
 
@@ -35,12 +38,19 @@ namespace sluice {
 namespace {
 
 using emulated::faults::Fault;
+using emulated::faults::FaultStream;
+
+bool RunsAll() {
+  const char* all = getenv("RACES");
+  return all != nullptr && strcmp(all, "all") == 0;
+}
 
 class Races : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(emulator::FindRaces(true)); }
   void TearDown() override {
     emulator::FindRaces(false);
+    emulator::LeaveOutBarrier("");
     emulator::SetOrder(emulator::Order::kForward);
   }
 
@@ -80,26 +90,114 @@ TEST_F(Races, OfLanesAndBlocksAreFound) {
   EXPECT_GT(CountReports(RunExchange<Fault::kBlocksOverlap>), 0);
 }
 
+// What adapters add to one row: both kernels, with more warps than one.
+void RunAddLora() {
+  constexpr int64_t kCols = 512, kRows = 8;
+  constexpr int kRank = 8;
+  const std::vector<uint16_t> numbers(kRank * (kCols + kRows), 0x3F80);
+  const std::vector<float> x(kCols, 1);
+  const device::LoraFactor factor = {kRank, 1};
+  const device::LoraTile tile = {.slot = 0, .first = 0, .count = 1};
+  const int32_t row = 0;
+  std::vector<float> y(kRows), h(kRank);
+  device::AddLoraArgs args = {};
+  args.x = x.data();
+  args.x_type = args.y_type = ElementType::kF32;
+  args.cols = kCols;
+  args.y = y.data();
+  args.y_stride = kRows;
+  args.scale = 1;
+  args.num_modules = 1;
+  args.modules[0] = {numbers.data(), numbers.data() + kRank * kCols, &factor, 0, kRows};
+  args.max_rank = kRank;
+  args.h = h.data();
+  args.num_tiles = 1;
+  args.tiles = &tile;
+  args.rows = &row;
+  args.num_rows = 1;
+  args.top_k = 1;
+  FaultStream stream;
+  device::KernelsOf(DeviceKind::kEmulated).add_lora(stream.handle, args);
+  stream.queue.RunAll();
+}
+
+// A token drawn from a row of logits, behind a bias and a penalty of one token, and its logprobs.
+void RunDraw() {
+  constexpr int64_t kCols = 600, kTop = 20;
+  std::vector<float> logits(kCols);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 37 % 100) / 16;
+  const kernels::DrawSettings settings = {
+      .scale = 1, .farthest = 50, .top_k = 0, .top_p = 1, .uniform = 0.5};
+  // Token 7 is changed by unlike threads: +1; then one of another token and two of it.
+  std::vector<uint32_t> words = {7, 0x3F800000, 3, 1, 7, 2};
+  kernels::DrawExtras extras;
+  extras.num_biases = 1;
+  extras.counts = 2;
+  extras.num_counts = 2;
+  extras.repetition = 1.5f;
+  extras.is_changed = 1;
+  extras.logprobs = kernels::LogprobsOf::kRaw;
+  extras.num_top = kTop;
+  int32_t token = 0;
+  kernels::DrawError error = {};
+  kernels::DrawnLogprobs logprobs = {};
+  std::vector<kernels::TopLogit> tops(kTop);
+  FaultStream stream;
+  device::KernelsOf(DeviceKind::kEmulated)
+      .sample_rows(stream.handle, {.logits = logits.data(),
+                                   .rows = 1,
+                                   .cols = kCols,
+                                   .settings = &settings,
+                                   .tokens = &token,
+                                   .errors = &error,
+                                   .extras = &extras,
+                                   .words = words.data(),
+                                   .logprobs = &logprobs,
+                                   .tops = tops.data(),
+                                   .most_top = kTop});
+  stream.queue.RunAll();
+  EXPECT_GE(token, 0);
+}
+
+TEST_F(Races, OfAdaptersWithoutABarrierAreFound) {
+  EXPECT_EQ(CountReports(RunAddLora), 0);
+  for (const char* kernel : {"lora_shrink", "lora_expand"}) {
+    emulator::LeaveOutBarrier(kernel);
+    EXPECT_GT(CountReports(RunAddLora), 0) << kernel;
+    EXPECT_TRUE(emulator::HasLeftOutBarrier()) << kernel;
+  }
+}
+
+// Of a draw's barriers those without which it reads numbers too early, but no wild places: behind
+// each list, the sums of blocks and the weights of one, behind each list that is taken back, and in
+// what is told of the row.
+TEST_F(Races, OfADrawWithoutABarrierAreFound) {
+  EXPECT_EQ(CountReports(RunDraw, /*seeds=*/1), 0);
+  for (const int number : {0, 1, 8, 10, 12, 13, 14, 15}) {
+    emulator::LeaveOutBarrier("sample_rows", number);
+    EXPECT_GT(CountReports(RunDraw, /*seeds=*/1), 0) << "barrier " << number;
+    EXPECT_TRUE(emulator::HasLeftOutBarrier()) << "barrier " << number;
+  }
+}
+
 class RacesOfKernels : public Races, public testing::WithParamInterface<std::string> {};
 
 // All parts but that of the vendor's library, which has no kernels here.
 std::vector<std::string> PartsOfKernels() {
   std::vector<std::string> names;
-  for (const checks::CheckPart& part : checks::KernelCheckParts()) {
+  for (const checks::CheckPart& part : selftest::PartsOfKernels()) {
     if (part.name != "library") names.emplace_back(part.name);
   }
   return names;
 }
 
 TEST_P(RacesOfKernels, AreNone) {
-  const char* all = getenv("RACES");
-  const bool runs_all = all != nullptr && strcmp(all, "all") == 0;
   auto device = checks::DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
   const auto run = [&] {
     checks::CheckRun checks(*device, {},
-                            runs_all ? checks::CheckExtent::kQuick : checks::CheckExtent::kSome);
-    for (const checks::CheckPart& part : checks::KernelCheckParts()) {
+                            RunsAll() ? checks::CheckExtent::kQuick : checks::CheckExtent::kSome);
+    for (const checks::CheckPart& part : selftest::PartsOfKernels()) {
       if (part.name == GetParam()) checks.RunPart(part);
     }
     EXPECT_GT(checks.rows().size(), 0u);

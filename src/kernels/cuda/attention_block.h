@@ -121,6 +121,9 @@ class AttentionBlock {
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ int Warp() { return static_cast<int>(threadIdx.x) / 32; }
+  // Lane(), for places in shared memory: wide tiles have no registers left for those of keys and
+  // values from one tile to the next.
+  static __device__ int LaneOfPlaces() { return kIsWide ? KeptInLoop(Lane()) : Lane(); }
   static __device__ int FirstGroup() { return kIsWide ? 0 : Warp() * kOwnGroups; }
   // The step of 16 columns that are this warp's j-th.
   static __device__ int Step(int j) { return kIsWide ? j : Warp() + j * kWarps; }
@@ -255,10 +258,11 @@ class AttentionBlock {
 
   __device__ __forceinline__ void AddScores(int index, int step, const uint32_t (&query)[kLoads][4],
                                             float (&scores)[kOwnGroups][4]) const {
+    const int lane = LaneOfPlaces();
     SLUICE_UNROLL
     for (int n = 0; n < kOwnGroups; ++n) {
       uint32_t b[kLoads][2];
-      tile_.LoadKeys(b, Keys(index), (FirstGroup() + n) * 8, step);
+      tile_.LoadKeys(b, Keys(index), (FirstGroup() + n) * 8, step, lane);
       SLUICE_UNROLL
       for (int i = 0; i < kLoads; ++i) {
         if (step + i < tile_.steps()) Tile::Multiply(scores[n], query[i], b[i]);
@@ -361,8 +365,7 @@ class AttentionBlock {
   // Adds weights times values, and the weights themselves, rounded as they are.
   __device__ __forceinline__ void AddValues(int index,
                                             const uint32_t (&weights)[kPositions / 16][4]) {
-    // Wide tiles have no registers left for the places of values from one tile to the next.
-    const int lane = kIsWide ? KeptInLoop(Lane()) : Lane();
+    const int lane = LaneOfPlaces();
     SLUICE_UNROLL
     for (int k = 0; k < kPositions / 16; k += 2) {
       const uint32_t ones[2] = {Tile::kOnes, Tile::kOnes};

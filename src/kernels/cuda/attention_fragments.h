@@ -66,10 +66,10 @@ struct KvTile {
 
   // Warp. For scores of 16 query rows against the eight positions from `position` on:
   // steps [step, step + kStepsOfLoad) of the keys as operand b of Multiply, of which those beyond
-  // steps() are unspecified. The order of a step's 16 numbers is that of LoadQuery.
+  // steps() are unspecified. The order of a step's 16 numbers is that of LoadQuery. `lane`: of this
+  // thread.
   __device__ void LoadKeys(uint32_t (&b)[kStepsOfLoad][2], unsigned char* tile, int position,
-                           int step) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+                           int step, int lane) const {
     uint32_t codes[4];
     LoadMatrix4(
         codes, Piece(tile, position + lane % 8, min(step * kNumberBytes + lane / 8, pieces() - 1)));

@@ -211,7 +211,8 @@ __device__ __forceinline__ constexpr int ComputeCapability() {
 #endif
 }
 
-// Instructions of compute capability 8.9 and later: E4m3x4ToF16 and MmaE4m3 (below) by hardware.
+// Instructions of compute capability 8.9 and later: E4m3x4ToF16, PackE4m3 and MmaE4m3 (below) by
+// hardware.
 namespace instruction {
 
 __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
@@ -223,6 +224,13 @@ __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint3
       "}\n"
       : "=&r"(low), "=r"(high)
       : "r"(codes));
+}
+
+// But NaN has no sign.
+__device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
+  uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\n" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
 }
 
 __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
@@ -288,6 +296,7 @@ using emulator::SharedMemory;
 namespace instruction {
 using emulator::E4m3x4ToF16;
 using emulator::MmaE4m3;
+using emulator::PackE4m3;
 }  // namespace instruction
 
 #endif
@@ -321,7 +330,29 @@ __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
   MmaF16(d, {low_a[2], low_a[3], high_a[2], high_a[3]}, {low_b[1], high_b[1]});
 }
 
+__device__ __forceinline__ uint32_t FloatToE4m3(float value) {
+  const uint32_t bits = BitsOf(value);
+  const uint32_t sign = bits >> 24 & 0x80u;
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  constexpr uint32_t kMax = 0x43E00000u;  // 448
+  const uint32_t clamped = magnitude > kMax ? kMax : magnitude;
+  const uint32_t normal = ((clamped + 0x7FFFFu + (clamped >> 20 & 1u)) >> 20) - (120u << 3);
+  const uint32_t subnormal = BitsOf(FloatFromBits(clamped) + 0x1p14f) - 0x46800000u;
+  const uint32_t code = clamped < 0x3C800000u ? subnormal : normal;
+  return (magnitude > 0x7F800000u ? 0x7Fu : code) | sign;
+}
+__device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
+  return FloatToE4m3(low) | FloatToE4m3(high) << 8;
+}
+
 }  // namespace arithmetic
+
+#if defined(__HIP__)
+// AMD's instruction encodes another format.
+namespace instruction {
+using arithmetic::PackE4m3;
+}  // namespace instruction
+#endif
 
 // What differs between GPUs. The emulator takes the branches of 9.0, or of what a test sets.
 
@@ -339,6 +370,15 @@ __device__ __forceinline__ void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint
   E4m3x4ToF16(codes, low, high);
   low = F16x2ToBf16x2(low);
   high = F16x2ToBf16x2(high);
+}
+
+// Two numbers as E4M3 codes, the first in the low byte: to nearest even; beyond +-448 they become
+// +-448; NaN stays NaN, with its sign.
+__device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
+  if (ComputeCapability() < 89) return arithmetic::PackE4m3(low, high);
+  // All but NaN has its sign already.
+  return instruction::PackE4m3(low, high) | (BitsOf(low) >> 24 & 0x80u) |
+         (BitsOf(high) >> 16 & 0x8000u);
 }
 
 // Whether MmaE4m3 may be called: compute capability 8.9 and later. DeviceInfo tells the host.
@@ -385,28 +425,6 @@ __device__ __forceinline__ float E4m3ToFloat(uint8_t code) {
   return FloatFromBits((magnitude == 0x7F ? 0x7FC00000u : bits) | sign);
 }
 // To nearest even; beyond +-448 becomes +-448; NaN stays NaN, with its sign.
-__device__ __forceinline__ uint8_t SoftwareE4m3(float value) {
-  const uint32_t bits = BitsOf(value);
-  const uint32_t sign = bits >> 24 & 0x80u;
-  const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  constexpr uint32_t kMax = 0x43E00000u;  // 448
-  const uint32_t clamped = magnitude > kMax ? kMax : magnitude;
-  const uint32_t normal = ((clamped + 0x7FFFFu + (clamped >> 20 & 1u)) >> 20) - (120u << 3);
-  const uint32_t subnormal = BitsOf(FloatFromBits(clamped) + 0x1p14f) - 0x46800000u;
-  const uint32_t code = clamped < 0x3C800000u ? subnormal : normal;
-  return static_cast<uint8_t>((magnitude > 0x7F800000u ? 0x7Fu : code) | sign);
-}
-// The same of two numbers, the first in the low byte.
-__device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-  uint16_t pair;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\n" : "=h"(pair) : "f"(high), "f"(low));
-  // The instruction's NaN has no sign; all else has its number's.
-  return pair | (BitsOf(low) >> 24 & 0x80u) | (BitsOf(high) >> 16 & 0x8000u);
-#else
-  return SoftwareE4m3(low) | static_cast<uint32_t>(SoftwareE4m3(high)) << 8;
-#endif
-}
 __device__ __forceinline__ uint8_t FloatToE4m3(float value) {
   return static_cast<uint8_t>(PackE4m3(value, 0));
 }

@@ -26,13 +26,13 @@ void WeakGlobalMemory::BeginBlock(size_t block) {
   if (present_ == block) present_ = ~size_t{0};
 }
 
-void WeakGlobalMemory::Enter(size_t block) {
+void WeakGlobalMemory::Show(size_t block) {
   if (present_ == block) return;
   memcpy(memory_, blocks_[block].seen.data(), common_.size());
   present_ = block;
 }
 
-void WeakGlobalMemory::Note(size_t block, size_t thread) {
+void WeakGlobalMemory::TakeStores(size_t block, size_t thread) {
   Block& own = blocks_[block];
   if (memcmp(own.seen.data(), memory_, common_.size()) == 0) return;
   for (size_t i = 0; i < common_.size(); ++i) {
@@ -42,12 +42,8 @@ void WeakGlobalMemory::Note(size_t block, size_t thread) {
   }
 }
 
-void WeakGlobalMemory::Leave(size_t block, size_t thread) {
-  Note(block, thread);
-}
-
 void WeakGlobalMemory::Fence(size_t block, size_t thread) {
-  Note(block, thread);
+  TakeStores(block, thread);
   Block& own = blocks_[block];
   for (const Store& store : own.stores[thread]) common_[store.place] = store.value;
   own.stores[thread].clear();
@@ -61,7 +57,7 @@ void WeakGlobalMemory::Fence(size_t block, size_t thread) {
 void WeakGlobalMemory::Refresh(size_t block, size_t thread, const void* address, size_t bytes) {
   size_t place = 0;
   if (!Find(address, bytes, place)) return;
-  Note(block, thread);
+  TakeStores(block, thread);
   Block& own = blocks_[block];
   memcpy(own.seen.data() + place, common_.data() + place, bytes);
   for (const auto& stores : own.stores) {

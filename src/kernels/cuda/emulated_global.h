@@ -26,9 +26,10 @@ class WeakGlobalMemory {
   void Begin(size_t blocks, size_t threads);
   // A new block runs in place of an old one, whose stores may still be on their way.
   void BeginBlock(size_t block);
-  // A thread runs from Enter to Leave.
-  void Enter(size_t block);
-  void Leave(size_t block, size_t thread);
+  // A thread of the block runs now: brings the block's copy to the memory's address.
+  void Show(size_t block);
+  // The thread that ran stops: what differs from the block's copy is what it stored.
+  void TakeStores(size_t block, size_t thread);
   // All that was stored is there.
   void End();
 
@@ -50,7 +51,6 @@ class WeakGlobalMemory {
   };
   // Whether all of it is watched, and where.
   bool Find(const void* address, size_t bytes, size_t& place) const;
-  void Note(size_t block, size_t thread);
 
   unsigned char* memory_ = nullptr;
   std::vector<unsigned char> common_;  // what has reached everybody

@@ -46,6 +46,26 @@ float Bf16(const unsigned char* bytes) {
   return FloatFromBits(static_cast<uint32_t>(bits) << 16);
 }
 
+// The nearest of all codes, of two equally near the even one; beyond 448 the largest. NaN as the
+// instruction makes it.
+uint8_t ToE4m3(float value) {
+  constexpr int kLargest = 0x7E, kNan = 0x7F;
+  if (value != value) return kNan;
+  const float magnitude = fabsf(value);
+  int code = 0;  // the largest that is not above the magnitude
+  for (int bit = 0x40; bit > 0; bit /= 2) {
+    if ((code | bit) <= kLargest && E4m3(static_cast<uint8_t>(code | bit)) <= magnitude)
+      code |= bit;
+  }
+  if (code < kLargest) {
+    // Both differences are exact in F64.
+    const double below = double{magnitude} - double{E4m3(static_cast<uint8_t>(code))};
+    const double above = double{E4m3(static_cast<uint8_t>(code + 1))} - double{magnitude};
+    if (above < below || (above == below && code % 2 == 1)) ++code;
+  }
+  return static_cast<uint8_t>(code | (signbit(value) ? 0x80 : 0));
+}
+
 struct MmaInput {
   float d[4];
   uint32_t a[4];
@@ -179,6 +199,10 @@ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
   const auto number = [codes](int i) { return E4m3(static_cast<uint8_t>(codes >> 8 * i)); };
   low = PackF16(number(0), number(1));
   high = PackF16(number(2), number(3));
+}
+
+uint32_t PackE4m3(float low, float high) {
+  return ToE4m3(low) | static_cast<uint32_t>(ToE4m3(high)) << 8;
 }
 
 void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {

@@ -52,6 +52,12 @@ void Machine::set_order(Order order, uint64_t seed) {
   random_.seed(static_cast<std::minstd_rand::result_type>(seed * 2654435761u + 12345));
 }
 
+void Machine::LeaveOutBarrier(std::string kernel, int number) {
+  kernel_without_barrier_ = std::move(kernel);
+  left_out_barrier_ = number;
+  has_left_out_ = false;
+}
+
 void Machine::Die(const char* what) const {
   fprintf(stderr, "emulated kernel %s, block (%u, %u, %u), thread %u: %s\n", name_,
           position_.block.x, position_.block.y, position_.block.z, position_.thread.x, what);
@@ -108,6 +114,7 @@ void Machine::CheckGuards(const Block& block) const {
 void Machine::Run(const char* name, const Grid& grid, const std::function<void()>& body) {
   name_ = name;
   CheckGrid(grid);
+  leaves_out_barrier_ = kernel_without_barrier_ == name;
   grid_ = grid;
   body_ = &body;
   position_.grid = {grid.x, grid.y, grid.z};
@@ -180,6 +187,7 @@ void Machine::Begin(Block& block, Index3 index) {
     thread.block = static_cast<unsigned>(&block - blocks_.data());
     thread.index = i;
     thread.is_done = false;
+    thread.num_barriers = 0;
     thread.copies.clear();
     thread.copies.reserve(64);
     thread.next_group = 0;
@@ -279,14 +287,14 @@ bool Machine::PickThread() {
 void Machine::Resume(Thread& thread) {
   position_.block = blocks_[thread.block].index;
   position_.thread = {thread.index, 0, 0};
-  if (global_.is_watching()) global_.Enter(thread.block);
+  if (global_.is_watching()) global_.Show(thread.block);
   if (finds_races_) races::SwitchTo(thread.race_fiber);
   thread.fiber = std::move(thread.fiber).resume();
-  if (global_.is_watching()) global_.Leave(thread.block, thread.index);
-  if (thread.is_done) Leave(thread);
+  if (global_.is_watching()) global_.TakeStores(thread.block, thread.index);
+  if (thread.is_done) EndThread(thread);
 }
 
-void Machine::Leave(const Thread& thread) {
+void Machine::EndThread(const Thread& thread) {
   if (!thread.copies.empty()) Die("a thread ended with asynchronous copies under way");
   Block& block = blocks_[thread.block];
   --block.warps[thread.index / kLanes].num_lanes;
@@ -294,16 +302,21 @@ void Machine::Leave(const Thread& thread) {
 }
 
 void Machine::BlockBarrier() {
+  if (leaves_out_barrier_ && self_->num_barriers++ == left_out_barrier_) {
+    has_left_out_ = true;
+    return;
+  }
   Block& block = OwnBlock();
-  if (finds_races_) races::Release(&block.arrived);
   const uint64_t barrier = block.barrier;
+  const char* const arrived = &block.arrived[barrier % 2];
+  if (finds_races_) races::Release(arrived);
   if (++block.num_at_barrier == block.num_alive) {
     PassBarrier(block);
     // The others have not gone on yet: this one comes in its turn like them.
     if (is_seeded()) MayYield();
   }
   while (block.barrier == barrier) Yield();
-  if (finds_races_) races::Acquire(&block.arrived);
+  if (finds_races_) races::Acquire(arrived);
 }
 
 // All threads that are alive are at the barrier.
@@ -323,9 +336,10 @@ unsigned char* Machine::SharedMemory() {
 
 void Machine::WarpBarrier() {
   Warp& warp = OwnWarp();
-  if (finds_races_) races::Release(&warp.order);
+  const char* const order = &warp.order[warp.generation % 2];
+  if (finds_races_) races::Release(order);
   Collective("__syncwarp", nullptr, 0, nullptr, 0, nullptr);
-  if (finds_races_) races::Acquire(&warp.order);
+  if (finds_races_) races::Acquire(order);
 }
 
 void Machine::Collective(const char* what, const void* input, int input_bytes, void* output,

@@ -44,6 +44,8 @@ class Machine {
   void set_order(Order order, uint64_t seed);
   void set_finds_races(bool finds) { finds_races_ = finds; }
   void Watch(void* memory, size_t bytes) { global_.Watch(memory, bytes); }
+  void LeaveOutBarrier(std::string kernel, int number);
+  bool has_left_out_barrier() const { return has_left_out_; }
 
  private:
   static constexpr unsigned kLanes = 32;
@@ -67,6 +69,7 @@ class Machine {
     unsigned block = 0;           // the place of its block among those that run
     unsigned index = 0;
     bool is_done = true;
+    int num_barriers = 0;      // that it came to, where one is left out
     std::vector<Copy> copies;  // under way, the oldest first
     uint64_t next_group = 0;   // which the next commit ends
     // Of race detection.
@@ -82,7 +85,7 @@ class Machine {
     uint32_t ready = 0;  // lanes that can run
     // Of the collective under way and the one before, whose results slow lanes have yet to read.
     uint64_t generation = 0;
-    char order = 0;  // a place of order
+    char order[2] = {};  // places of order, of generations in turn
     alignas(16) unsigned char inputs[2][kLanes * kMostBytes];
     alignas(16) unsigned char outputs[2][kLanes * kMostBytes];
   };
@@ -96,9 +99,10 @@ class Machine {
     std::vector<Warp> warps;
     unsigned char* shared = nullptr;
     uint64_t run = 0;  // blocks that ran in this place
-    // Places of order: the barrier; all that was done by this block, and by those before it; what
+    // Places of order: barriers in turn, as who passed one may be at the next before others have
+    // gone on from it; all that was done by this block, and by those before it; what
     // fences covered and what atomics showed, up to the last barrier.
-    char arrived = 0, through[2] = {}, fenced = 0, looked = 0;
+    char arrived[2] = {}, through[2] = {}, fenced = 0, looked = 0;
   };
 
   void CheckGrid(const Grid& grid) const;
@@ -114,7 +118,7 @@ class Machine {
   void Yield();
   void MayYield();
   void MakeReady(Thread& thread);
-  void Leave(const Thread& thread);
+  void EndThread(const Thread& thread);
   void PassBarrier(Block& block);
   void* CreateCarrier();
   void OrderAcrossBarrier(Block& block);
@@ -132,7 +136,11 @@ class Machine {
   Grid grid_ = {};
   Order order_ = Order::kForward;
   bool finds_races_ = false;
-  bool ends_ = false;  // the machine goes: so do its fibers
+  std::string kernel_without_barrier_;
+  int left_out_barrier_ = 0;         // its number in each thread
+  bool leaves_out_barrier_ = false;  // in this launch
+  bool has_left_out_ = false;        // since it was asked for
+  bool ends_ = false;                // the machine goes: so do its fibers
   std::minstd_rand random_;
   Position position_;
   std::vector<Block> blocks_;  // places

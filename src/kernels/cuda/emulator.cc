@@ -63,6 +63,14 @@ bool FindRaces(bool finds) {
   return races::kCanFind;
 }
 
+void LeaveOutBarrier(const char* kernel, int number) {
+  TheMachine().LeaveOutBarrier(kernel, number);
+}
+
+bool HasLeftOutBarrier() {
+  return TheMachine().has_left_out_barrier();
+}
+
 void SetComputeCapability(int capability) {
   Own().compute_capability = capability;
 }

@@ -103,6 +103,12 @@ void WatchGlobal(void* memory, size_t bytes);
 // emulated_races.h. Returns false where the program is built without it. For seeded orders.
 bool FindRaces(bool finds);
 
+// Leaves one barrier out of the kernel that is launched by this name, to see that tests find it so:
+// the `number`-th that a thread comes to, from 0 on, in every block. "": out of none.
+void LeaveOutBarrier(const char* kernel, int number = 0);
+// Whether launches since then came to it.
+bool HasLeftOutBarrier();
+
 // Of the device that is emulated: which of the kernels' branches run; 80, 89, 90 or 100. 90 unless
 // set: the hardware that has E4M3 products in name alone.
 void SetComputeCapability(int capability);
@@ -156,6 +162,7 @@ uint32_t PackF16(float low, float high);
 uint32_t MultiplyF16x2(uint32_t a, uint32_t b);
 uint32_t F16x2ToBf16x2(uint32_t pair);
 void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high);
+uint32_t PackE4m3(float low, float high);
 
 // Ends the program where a vector of kBytes is read or written at an address that is no multiple.
 [[noreturn]] void EndOfMisalignedVector();

@@ -115,6 +115,16 @@ TEST_F(SeededOrders, AreEqualForEqualSeeds) {
   EXPECT_EQ(wrong_seeds(), wrong_seeds());
 }
 
+TEST_F(SeededOrders, FindABarrierThatIsLeftOut) {
+  emulator::LeaveOutBarrier("pipeline", kSteps - 1);
+  EXPECT_GT(CountWrong(RunPipeline<Fault::kNone>), 0);
+  EXPECT_TRUE(emulator::HasLeftOutBarrier());
+  emulator::LeaveOutBarrier("pipeline", kSteps);
+  EXPECT_EQ(CountWrong(RunPipeline<Fault::kNone>), 0);
+  EXPECT_FALSE(emulator::HasLeftOutBarrier());
+  emulator::LeaveOutBarrier("");
+}
+
 struct OverrunArgs {
   unsigned bytes;
 };
@@ -175,6 +185,34 @@ TEST_F(SeededOrders, BranchesOfAllComputeCapabilitiesAgree) {
   for (size_t lane = 0; lane < 32; ++lane) {
     EXPECT_FALSE(std::equal(&old[lane * 8], &old[lane * 8 + 4], &expected[lane * 8]));
     EXPECT_TRUE(std::equal(&old[lane * 8 + 4], &old[lane * 8 + 8], &expected[lane * 8 + 4]));
+  }
+}
+
+struct EncodeArgs {
+  uint32_t first;  // bits of the first number
+  uint32_t* out;   // [threads]
+};
+
+void EncodeE4m3(EncodeArgs args) {
+  const auto bits = args.first + threadIdx.x * 0x10001u;
+  args.out[threadIdx.x] = PackE4m3(FloatFromBits(bits), FloatFromBits(~bits));
+}
+
+// Numbers of all exponents and signs, NaN among them, as codes.
+TEST_F(SeededOrders, CodesOfAllComputeCapabilitiesAgree) {
+  const auto run = [](int capability, uint32_t first) {
+    emulator::SetComputeCapability(capability);
+    std::vector<uint32_t> out(1024);
+    FaultStream stream;
+    Launch<EncodeE4m3>(stream.handle, "encode", {.threads = 1024}, EncodeArgs{first, out.data()});
+    stream.queue.RunAll();
+    return out;
+  };
+  for (uint32_t part = 0; part < 64; ++part) {
+    const uint32_t first = part << 26;
+    const std::vector<uint32_t> expected = run(80, first);
+    EXPECT_EQ(run(89, first), expected) << part;
+    EXPECT_EQ(run(90, first), expected) << part;
   }
 }
 

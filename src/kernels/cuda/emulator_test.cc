@@ -77,6 +77,17 @@ TEST(DeviceNumbers, RoundToF16) {
   EXPECT_EQ(second & 0x7C007C00u, 0x7C007C00u);
 }
 
+// The same of E4M3.
+TEST(DeviceNumbers, RoundToE4m3) {
+  EXPECT_EQ(PackE4m3(1, -2), 0xC038u);
+  EXPECT_EQ(PackE4m3(NAN, -NAN), 0xFF7Fu);
+  EXPECT_EQ(instruction::PackE4m3(NAN, -NAN), 0x7F7Fu);
+  EXPECT_EQ(PackE4m3(-INFINITY, 449), 0x7EFEu);
+  EXPECT_EQ(PackE4m3(-0.0f, 0x1p-10f), 0x0080u);          // a tie, to even
+  EXPECT_EQ(PackE4m3(0x1.8p-9f, 0x1.001p-10f), 0x0102u);  // subnormal codes
+  EXPECT_EQ(PackE4m3(17, 19), 0x5A58u);                   // ties of 16, 18 and 20
+}
+
 void Stuck(ReverseArgs) {
   if (threadIdx.x < 32) __shfl_sync(~0u, 1, 0);
   if (threadIdx.x == 33) __shfl_sync(~0u, 1, 0);

@@ -5,8 +5,9 @@
 namespace sluice::device {
 namespace {
 
-constexpr int kFirstWithF8 = 89;   // compute capability
-constexpr int64_t kMultiple = 16;  // of n and k, in the library's products of E4M3
+constexpr int kFirstWithF8 = 89;  // compute capability
+// Of n, of a part or of all of them, and of k, in the library's products of E4M3 and of FP4.
+constexpr int64_t kSizeMultiple = 16;
 
 bool PartsBeginAtMultiplesOf(const Weights& w, int64_t multiple) {
   int64_t row = 0;
@@ -14,7 +15,7 @@ bool PartsBeginAtMultiplesOf(const Weights& w, int64_t multiple) {
     if (row % multiple != 0) return false;
     row += w.parts[i].rows;
   }
-  return row % kMultiple == 0 && row == w.n;
+  return row % kSizeMultiple == 0 && row == w.n;
 }
 
 LinearWays E4m3Ways(const LinearArgs& args, const LinearAbilities& abilities) {
@@ -22,7 +23,7 @@ LinearWays E4m3Ways(const LinearArgs& args, const LinearAbilities& abilities) {
   LinearWays ways;
   if (w.type != ElementType::kF8E4M3 || w.group_type != GroupScales::kNone) return ways;
   if (abilities.compute_capability < kFirstWithF8) return ways;
-  if (w.n % kMultiple != 0 || w.k % kMultiple != 0) return ways;
+  if (w.n % kSizeMultiple != 0 || w.k % kSizeMultiple != 0) return ways;
   const auto add = [&](LinearWay way, LinearWay fast) {
     ways.Add(way);
     if (abilities.fast_sums) ways.Add(fast);
@@ -31,7 +32,7 @@ LinearWays E4m3Ways(const LinearArgs& args, const LinearAbilities& abilities) {
   if (HasOneScale(args)) add(LinearWay::kOneScale, LinearWay::kFastOneScale);
   if (abilities.row_scales && w.row_scales != nullptr && args.x_scales != nullptr)
     add(LinearWay::kRowScales, LinearWay::kFastRowScales);
-  if (HasPartScales(args) && PartsBeginAtMultiplesOf(w, kMultiple))
+  if (HasPartScales(args) && PartsBeginAtMultiplesOf(w, kSizeMultiple))
     add(LinearWay::kPartScales, LinearWay::kFastPartScales);
   return ways;
 }

@@ -5,62 +5,78 @@ namespace {
 
 constexpr unsigned kMaxThreads = 512;
 
-// A block for each row, which it holds in registers: kVectors vectors a thread.
+// A block for each row, which it holds in registers: kVectors vectors a thread. 0: a row of any
+// size, of which each thread reads its numbers anew each time.
 template <int kVectors>
 __global__ void __launch_bounds__(kMaxThreads)
     RmsNormKernel(RowsLaunch<device::RmsNormArgs> launch) {
+  constexpr bool kHolds = kVectors > 0;
   const device::RmsNormArgs& args = launch.args;
   const bool wide = launch.wide;
   auto* shared = reinterpret_cast<float*>(SharedMemory());
   const int64_t row = blockIdx.x, cols = args.cols, row_begin = row * cols;
-  float values[kVectors][kVector];
+  float held[kHolds ? kVectors : 1][kVector];
+  // visit(column, values) for this thread's vectors.
+  const auto visit_vectors = [&](const auto& visit) {
+    if constexpr (kHolds) {
+      SLUICE_UNROLL
+      for (int i = 0; i < kVectors; ++i)
+        visit((int64_t{i} * blockDim.x + threadIdx.x) * kVector, held[i]);
+    } else {
+      // As often in all threads of a warp.
+      for (int64_t first = 0; first < cols; first += int64_t{blockDim.x} * kVector)
+        visit(first + int64_t{threadIdx.x} * kVector, held[0]);
+    }
+  };
   float squares = 0;
-  SLUICE_UNROLL
-  for (int i = 0; i < kVectors; ++i) {
-    const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
+  visit_vectors([&](int64_t col, float(&values)[kVector]) {
     const int count = VectorCount(col, cols);
-    LoadVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values[i]);
+    LoadVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values);
     if (args.delta != nullptr) {
       float delta[kVector];
       LoadVector(args.delta, args.delta_type, row_begin + col, count, wide, delta);
       SLUICE_UNROLL
-      for (int j = 0; j < kVector; ++j) values[i][j] += delta[j];
-      StoreVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values[i], 1);
+      for (int j = 0; j < kVector; ++j) values[j] += delta[j];
+      StoreVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values, 1);
     }
     SLUICE_UNROLL
-    for (int j = 0; j < kVector; ++j) squares += values[i][j] * values[i][j];
-  }
+    for (int j = 0; j < kVector; ++j) squares += values[j] * values[j];
+  });
   const float mean = BlockSum(squares, shared) / static_cast<float>(cols);
   const float factor = 1.0f / sqrtf(mean + args.eps);
-  uint32_t largest = 0;
-  SLUICE_UNROLL
-  for (int i = 0; i < kVectors; ++i) {
-    const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
+  const auto normalize = [&](int64_t col, float(&values)[kVector]) {
     const int count = VectorCount(col, cols);
+    if constexpr (!kHolds)
+      LoadVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values);
     float weight[kVector];
     LoadVector(args.weight, ElementType::kF32, col, count, wide, weight);
     SLUICE_UNROLL
-    for (int j = 0; j < kVector; ++j) values[i][j] = weight[j] * (values[i][j] * factor);
-    const uint32_t bits = LargestBits(values[i]);
-    largest = bits > largest ? bits : largest;
-  }
+    for (int j = 0; j < kVector; ++j) values[j] = weight[j] * (values[j] * factor);
+  };
   float scale = args.out.static_scale;
-  if (IsPerToken(args.out))
-    scale = PerTokenScale(BlockMax(largest, reinterpret_cast<uint32_t*>(shared + 32)));
+  if (kHolds || IsPerToken(args.out)) {
+    uint32_t largest = 0;
+    visit_vectors([&](int64_t col, float(&values)[kVector]) {
+      normalize(col, values);
+      const uint32_t bits = LargestBits(values);
+      largest = bits > largest ? bits : largest;
+    });
+    if (IsPerToken(args.out))
+      scale = PerTokenScale(BlockMax(largest, reinterpret_cast<uint32_t*>(shared + 32)));
+  }
   if (HasRowScales(args.out) && threadIdx.x == 0) args.out.scales[row] = scale;
-  SLUICE_UNROLL
-  for (int i = 0; i < kVectors; ++i) {
-    const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
+  visit_vectors([&](int64_t col, float(&values)[kVector]) {
+    if constexpr (!kHolds) normalize(col, values);
     const int count = VectorCount(col, cols);
     if (args.out_f32 != nullptr)
-      StoreVector(args.out_f32, ElementType::kF32, row_begin + col, count, wide, values[i], 1);
+      StoreVector(args.out_f32, ElementType::kF32, row_begin + col, count, wide, values, 1);
     if (IsNvF4(args.out)) {
       // The other half of the group is a neighbour's.
-      const uint32_t own = LargestBits(values[i]), other = __shfl_xor_sync(0xFFFFFFFFu, own, 1);
-      RoundToNvF4(own > other ? own : other, scale, values[i]);
+      const uint32_t own = LargestBits(values), other = __shfl_xor_sync(0xFFFFFFFFu, own, 1);
+      RoundToNvF4(own > other ? own : other, scale, values);
     }
-    StoreVector(args.out.data, args.out.type, row_begin + col, count, wide, values[i], scale);
-  }
+    StoreVector(args.out.data, args.out.type, row_begin + col, count, wide, values, scale);
+  });
 }
 
 }  // namespace
@@ -84,7 +100,7 @@ void LaunchRmsNorm(const StreamHandle& stream, const device::RmsNormArgs& args) 
   else if (vectors <= 4)
     Launch<RmsNormKernel<4>>(stream, "rms_norm", shape, launch);
   else
-    Launch<RmsNormKernel<8>>(stream, "rms_norm", shape, launch);
+    Launch<RmsNormKernel<0>>(stream, "rms_norm", shape, launch);
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -2,7 +2,27 @@
 
 #include <algorithm>
 
+#include "models/device/device_step.h"
+
 namespace sluice {
+namespace {
+
+// Of a step, from what DeviceDecoder launches, with some room: cuBLASLt may launch several kernels
+// for a product.
+int64_t OperationsOf(const DecoderSpec& spec) {
+  constexpr int64_t kOfLayer = 16, kMoreOfExperts = 12, kBesides = 16;
+  return std::ssize(spec.layers) * kOfLayer + spec.NumMoeLayers() * kMoreOfExperts + kBesides;
+}
+
+}  // namespace
+
+int64_t GraphBytes(const DecoderSpec& spec, const ModelOptions& options) {
+  const device::AttentionLimits limits = DeviceStepInputs::LimitsOf(spec, options);
+  int64_t graphs = 0;
+  for (const int64_t sequences : options.recorded.sequences)
+    graphs += device::NumSplitLevels(limits, sequences);
+  return graphs * OperationsOf(spec) * kGraphOperationBytes;
+}
 
 StepGraphs::StepGraphs(const RecordedSteps& steps, const void* keys)
     : pads_(steps.pads), keys_(keys) {

@@ -6,9 +6,18 @@
 #include <vector>
 
 #include "device/device.h"
+#include "models/decoder_spec.h"
 #include "models/model.h"
 
 namespace sluice {
+
+// About what the graphs of options.recorded take of the device's memory, which the driver allocates
+// as they are recorded. All that CUDA's documentation says is that a graph holds the parameters of
+// its kernels. So kGraphOperationBytes are counted for each operation: the room that parameters
+// have in every version of CUDA. Those of sluice's kernels fill some hundred bytes of it; the rest
+// is for what else the driver keeps.
+inline constexpr int64_t kGraphOperationBytes = 4096;
+int64_t GraphBytes(const DecoderSpec& spec, const ModelOptions& options);
 
 // Ownership: its graphs', which do not outlive the memory of the steps that they were recorded of.
 class StepGraphs {

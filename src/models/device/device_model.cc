@@ -16,6 +16,7 @@
 #include "kernels/cuda/device_linear.h"
 #include "kernels/cuda/linear_shapes.h"
 #include "models/device/device_decoder.h"
+#include "models/device/device_graphs.h"
 #include "models/device/device_lora.h"
 #include "models/device/device_sink.h"
 #include "models/matrix_source.h"
@@ -372,6 +373,7 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
       WorkspaceFor(spec, options, place, device, weights, lora ? &*lora : nullptr,
                    RoundsWholeRows(list, *config.scheme, rounding))
           .total_bytes;
+  memory.graph_bytes = GraphBytes(share, options);
   memory.kv_groups = KvGroups::For(spec, options.max_context);
   const kernels::KvLayout kv = KvLayoutOf(share, options);
   memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, LayersOf(spec, place).size());

@@ -19,8 +19,8 @@ class DevicePool;
 // What LoadDeviceModel, or LoadDeviceShare for the rank at `place`, will take from the pool, from
 // config.json alone: weight_bytes, lora_bytes and workspace_bytes (activations, the inputs of a
 // step, logits) to the byte where the checkpoint stores what its configuration says. Page-locked
-// memory of the host is not counted. A block of the cache takes the share of kv_bytes_per_block
-// that one group's layers have (KvCache::Wrap).
+// memory of the host is not counted. Besides, graph_bytes (GraphBytes). A block of the cache takes
+// the share of kv_bytes_per_block that one group's layers have (KvCache::Wrap).
 //
 // kUnsupported names what no kernel of devices computes: `dtype` other than BF16, `kv_cache_dtype`
 // other than BF16 and FP8, shapes that kernels do not take, an architecture that is not in the

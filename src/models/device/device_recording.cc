@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "device/device_bytes.h"
 #include "models/device/device_decoder.h"
+#include "models/device/device_graphs.h"
 
 namespace sluice {
 namespace {
@@ -99,13 +100,21 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
   graphs_ = std::move(graphs);
   ASSIGN_OR_RETURN(const int64_t free_after, parts_.device.FreeBytes());
   if (num_graphs == 0) return {};
+  const int64_t taken = std::max<int64_t>(0, free_before - free_after);
+  ModelOptions options = options_;
+  options.recorded = steps;
+  const int64_t planned = GraphBytes(spec_, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   LOG_INFO("models",
            "{} graphs of {} operations are recorded, for steps that continue {} sequences{}; that "
-           "took {:.2f} s and {} of the device's memory",
+           "took {:.2f} s and {} of the device's memory, of {} in the memory plan",
            num_graphs, num_operations, fmt::join(recorded, ", "),
-           steps.pads ? " or, padded, fewer" : "", seconds.count(),
-           DeviceBytesText(std::max<int64_t>(0, free_before - free_after)));
+           steps.pads ? " or, padded, fewer" : "", seconds.count(), DeviceBytesText(taken),
+           DeviceBytesText(planned));
+  if (taken > planned)
+    LOG_WARNING("models",
+                "graphs take more than was planned: where memory gets short, lower "
+                "gpu_memory_utilization, or record fewer sizes (cudagraph_capture_sizes)");
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/emulator.h"
 #include "models/device/device_decoder.h"
+#include "models/device/device_graphs.h"
 #include "models/device/device_model_testing.h"
 
 namespace sluice {
@@ -200,6 +201,11 @@ TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
     };
     const std::vector<Launch> once = launches({0}, {.rows = 4}, 0);
     EXPECT_GT(once.size(), 10U);
+    // What the memory plan counts for a graph, of which there are several levels.
+    ModelOptions recorded = options;
+    recorded.max_context = 16;
+    recorded.recorded.sequences = {4};
+    EXPECT_LE(std::ssize(once) * kGraphOperationBytes, GraphBytes(config->spec, recorded)) << name;
     EXPECT_TRUE(launches({200, 3, 77}, {.rows = 4}, 0) == once) << name;
     EXPECT_TRUE(launches({50, 400, 1, 9}, {.rows = 4}, 0) == once) << name;
     EXPECT_FALSE(launches({0}, {.rows = 3}, 0) == once) << name << ": another size";
