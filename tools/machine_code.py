@@ -79,6 +79,9 @@ PLANS = {
     "MergeKernel": lambda *_: Plan(128, 4, ["LDG.64"]),  # a thread reads four partial results at once
     # A thread holds up to so many vectors of its row in registers.
     "RmsNormKernel": lambda _, arguments: Plan(512, 2 if arguments[0] < 4 else 1, ["LDG.128", "STG.128"]),
+    "LayerNormKernel": lambda *_: Plan(512, 2, ["LDG.128", "STG.128"]),
+    "ActivateKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
+    "AddEmbeddingsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "SiluMulKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
     "ConvertRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
     "EmbeddingKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),

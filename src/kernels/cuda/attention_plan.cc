@@ -51,19 +51,26 @@ struct PlannedTile {
   int32_t NumRanges() const { return (end - 1) / kAttentionSplit - begin / kAttentionSplit + 1; }
 };
 
+// What rows see: of the positions up to their own those of `span`, and `ahead` behind it.
+struct SeenPositions {
+  AttentionSpan span;
+  int32_t ahead;
+};
+
 // Calls visit(slice's index, tile) for the tiles of every slice that is narrow, or not.
 template <typename Visit>
 void VisitTiles(const TileTokens& tokens, bool narrow, std::span<const AttentionSliceInfo> slices,
-                const AttentionSpan& span, const Visit& visit) {
+                const SeenPositions& seen, const Visit& visit) {
   const int32_t tile_tokens = narrow ? tokens.narrow : tokens.wide;
   for (size_t i = 0; i < slices.size(); ++i) {
     const AttentionSliceInfo& slice = slices[i];
     if ((slice.num_tokens <= tokens.most_in_narrow) != narrow) continue;
     for (int32_t first = 0; first < slice.num_tokens; first += tile_tokens) {
       const int32_t count = std::min(tile_tokens, slice.num_tokens - first);
+      const int32_t left = slice.num_tokens - first - count;
       visit(static_cast<int32_t>(i),
-            PlannedTile{first, count, span.FirstSeen(slice.context + first),
-                        slice.context + first + count});
+            PlannedTile{first, count, seen.span.FirstSeen(slice.context + first),
+                        slice.context + first + count + std::min(seen.ahead, left)});
     }
   }
 }
@@ -75,10 +82,10 @@ constexpr int64_t kBusyBlocks = 512;
 // of them take together on a busy device, since what is split is written, read and combined on top.
 // Fewer, where their partial results would not fit.
 int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& tokens,
-                           std::span<const AttentionSliceInfo> slices, const AttentionSpan& span) {
+                           std::span<const AttentionSliceInfo> slices, const SeenPositions& seen) {
   int64_t all_ranges = 0;
   std::array<int64_t, 32> partials{};  // of tiles of [2^i, 2^(i + 1)) ranges
-  VisitTiles(tokens, true, slices, span, [&](int32_t, const PlannedTile& tile) {
+  VisitTiles(tokens, true, slices, seen, [&](int32_t, const PlannedTile& tile) {
     const auto ranges = static_cast<uint32_t>(tile.NumRanges());
     all_ranges += ranges;
     partials[static_cast<size_t>(std::bit_width(ranges)) - 1] += int64_t{ranges} * tile.num_tokens;
@@ -146,12 +153,13 @@ AttentionPlan::AttentionPlan(const AttentionLimits& limits) {
 }
 
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
-                   const AttentionSpan& span, AttentionPlan& plan) {
+                   const AttentionSpan& span, AttentionPlan& plan, int32_t ahead) {
+  const SeenPositions seen = {span, ahead};
   const TileTokens tokens = TileTokensOf(limits);
   plan.items.clear();
   plan.merges.clear();
   plan.num_partial_tokens = 0;
-  VisitTiles(tokens, false, slices, span, [&](int32_t slice, const PlannedTile& tile) {
+  VisitTiles(tokens, false, slices, seen, [&](int32_t slice, const PlannedTile& tile) {
     plan.items.push_back(
         {slice, tile.first_token, tile.num_tokens, tile.begin, tile.end, /*partial=*/-1});
   });
@@ -163,8 +171,8 @@ void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSlice
               return std::pair(a.slice, a.first_token) < std::pair(b.slice, b.first_token);
             });
   plan.num_wide_items = static_cast<int>(plan.items.size());
-  const int32_t least_ranges = LeastRangesToSplit(limits, tokens, slices, span);
-  VisitTiles(tokens, true, slices, span, [&](int32_t slice, const PlannedTile& tile) {
+  const int32_t least_ranges = LeastRangesToSplit(limits, tokens, slices, seen);
+  VisitTiles(tokens, true, slices, seen, [&](int32_t slice, const PlannedTile& tile) {
     AttentionItem item{slice,      tile.first_token, tile.num_tokens,
                        tile.begin, tile.end,         /*partial=*/-1};
     const int32_t num_ranges = tile.NumRanges();

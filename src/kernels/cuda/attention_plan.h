@@ -58,9 +58,10 @@ struct AttentionPlan {
 };
 
 // Replaces what `plan` holds. Takes time in proportion to the number of items. REQUIRES: a step
-// within the limits that `plan` was made for; head_dim a multiple of 8 from 32 to 256.
+// within the limits that `plan` was made for; head_dim a multiple of 8 from 32 to 256. `ahead`: as
+// of AttentionArgs.
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
-                   const AttentionSpan& span, AttentionPlan& plan);
+                   const AttentionSpan& span, AttentionPlan& plan, int32_t ahead = 0);
 // REQUIRES: the plan has no more than that.
 void PadPlan(const AttentionCounts& counts, AttentionPlan& plan);
 

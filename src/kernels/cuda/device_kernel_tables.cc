@@ -7,7 +7,8 @@ namespace {
 
 #define SLUICE_KERNEL_TABLE(backend)                                                             \
   {                                                                                              \
-    backend::LaunchEmbedding, backend::LaunchRmsNorm, backend::LaunchRopeTable,                  \
+    backend::LaunchEmbedding, backend::LaunchAddEmbeddings, backend::LaunchLayerNorm,            \
+        backend::LaunchActivate, backend::LaunchRmsNorm, backend::LaunchRopeTable,               \
         backend::LaunchRopeAppend, backend::LaunchAttention, backend::LaunchSiluMul,             \
         backend::LaunchConvertRows, backend::LaunchPackNvF4, backend::LaunchTakeRows,            \
         backend::LaunchTakeColumns, backend::LaunchJoinColumns, backend::LaunchLinear,           \

@@ -46,6 +46,34 @@ struct EmbeddingArgs {
   float scale = 1;
 };
 
+// out[i, :] += position_table[positions[i] + first_position, :] + type_table[types[i], :], of the
+// tables that are not null; where both are, their rows are added up first. F32.
+struct AddEmbeddingsArgs {
+  float* out;  // [rows, cols]
+  int64_t rows, cols;
+  const float* position_table;  // [.., cols]
+  const int32_t* positions;     // [rows]
+  int32_t first_position;
+  const float* type_table;  // [.., cols]
+  const int32_t* types;     // [rows]; null: all are of type 0
+};
+
+// x = residual + delta where delta is not null, else residual; then out = (x - mean) *
+// rsqrt(variance + eps) * weight + bias, with the variance of the row itself
+// (kernels/layer_norm.h). residual becomes the result in F32 where `keeps_norm`, else x.
+// REQUIRES: cols <= kMostLayerNormCols.
+struct LayerNormArgs {
+  float* residual;      // [rows, cols]
+  const float* delta;   // [rows, cols], or null
+  const float* weight;  // [cols]
+  const float* bias;    // [cols]; null: zeros
+  float eps;
+  int64_t rows, cols;
+  bool keeps_norm;
+  uint16_t* out;  // BF16 [rows, cols]
+};
+constexpr int64_t kMostLayerNormCols = 8192;
+
 // residual += delta where delta is not null (the sum is written back); then out = weight * residual
 // * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where that is not null. Without
 // delta, F32 rows of `out` may be those of `residual`.
@@ -151,7 +179,10 @@ struct AttentionArgs {
   const int32_t* tables;
   float* partials;  // scratch; attention_plan.h says how much
   uint16_t* out;    // BF16 [rows, num_heads, head_dim]
+  // Positions behind a row's own, of its slice, that it sees on top; at most kSeesAllBehind.
+  int32_t ahead = 0;
 };
+constexpr int32_t kSeesAllBehind = 1 << 30;
 
 // out[m, i] = silu(x[m, i]) * x[m, width + i], with gelu by tanh (kernels/gelu_mul.h) in place of
 // silu where `gelu`. x: kF32 or kBF16 [rows, 2 * width].
@@ -161,6 +192,15 @@ struct SiluMulArgs {
   int64_t rows, width;
   RowsOut out;
   bool gelu = false;
+};
+
+// The activations of encoders: out[m, i] = f(x[m, i]), or where `gated` f(x[m, i]) * x[m, width +
+// i]. f(z): GELU by erf (kernels/gelu.h), or where `relu` max(z, 0).
+struct ActivateArgs {
+  const uint16_t* x;  // BF16 [rows, width], or [rows, 2 * width]
+  int64_t rows, width;
+  bool gated, relu;
+  uint16_t* out;  // BF16 [rows, width]
 };
 
 // x (kF32 or kBF16) [rows, cols] to `out`. For kNvF4 both may be the same rows of BF16.
@@ -468,6 +508,9 @@ struct InstructionArgs {
 
 struct DeviceKernels {
   void (*embedding)(const StreamHandle&, const EmbeddingArgs&);
+  void (*add_embeddings)(const StreamHandle&, const AddEmbeddingsArgs&);
+  void (*layer_norm)(const StreamHandle&, const LayerNormArgs&);
+  void (*activate)(const StreamHandle&, const ActivateArgs&);
   void (*rms_norm)(const StreamHandle&, const RmsNormArgs&);
   void (*rope_table)(const StreamHandle&, const RopeTableArgs&);
   void (*rope_append)(const StreamHandle&, const RopeAppendArgs&);
@@ -498,6 +541,9 @@ struct DeviceKernels {
 // Each is defined by one file of kernels, once for GPUs (namespace cuda) and once emulated.
 #define SLUICE_DECLARE_LAUNCHERS                                                     \
   void LaunchEmbedding(const StreamHandle&, const device::EmbeddingArgs&);           \
+  void LaunchAddEmbeddings(const StreamHandle&, const device::AddEmbeddingsArgs&);   \
+  void LaunchLayerNorm(const StreamHandle&, const device::LayerNormArgs&);           \
+  void LaunchActivate(const StreamHandle&, const device::ActivateArgs&);             \
   void LaunchRmsNorm(const StreamHandle&, const device::RmsNormArgs&);               \
   void LaunchRopeTable(const StreamHandle&, const device::RopeTableArgs&);           \
   void LaunchRopeAppend(const StreamHandle&, const device::RopeAppendArgs&);         \

@@ -199,6 +199,7 @@ device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
                 shape_.block_size};
   args.chunk = shape_.span.chunk;
   args.window = shape_.span.window;
+  args.ahead = shape_.ahead;
   std::vector<Part> parts;
   for (size_t slice = 0; slice < shape_.slices.size(); ++slice)
     parts.push_back({slice, 0, shape_.slices[slice].num_tokens});
@@ -237,7 +238,7 @@ device::AttentionArgs AttentionStep::UploadParts(CaseMemory& memory,
     limits.max_context = std::max<int64_t>(limits.max_context, context + part.count);
   }
   device::AttentionPlan plan(limits);
-  device::PlanAttention(limits, infos, shape_.span, plan);
+  device::PlanAttention(limits, infos, shape_.span, plan, shape_.ahead);
   if (!q_.empty()) {  // padding, as in a plan of fixed size
     plan.items.push_back({-1, 0, 0, 0, 0, -1});
     plan.merges.push_back({});

@@ -2,6 +2,7 @@
 // a cache whose blocks lie in no order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -25,6 +26,13 @@ struct AttentionShape {
   AttentionSpan span = {};
   std::vector<Slice> slices = {};
   int block_size = 16;
+  int32_t ahead = 0;  // of AttentionArgs
+
+  // The last position that a token of a slice sees.
+  int32_t LastSeen(size_t slice, int32_t position) const {
+    const int32_t end = slices[slice].context + slices[slice].num_tokens;
+    return std::min(position + ahead, end - 1);
+  }
 };
 
 // What queries, keys and values are.

@@ -32,7 +32,8 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   const int dim = shape.heads.head_dim;
   const AttentionStep::RowPlace place = step.PlaceOf(row);
   const int kv_head = head / (shape.heads.num_heads / shape.heads.num_kv_heads);
-  const int32_t first = shape.span.FirstSeen(place.position), last = place.position;
+  const int32_t first = shape.span.FirstSeen(place.position);
+  const int32_t last = shape.LastSeen(place.slice, place.position);
   const int64_t num_seen = last - first + 1;
   const auto count = static_cast<size_t>(num_seen);
   std::vector<double> scores(count), score_errors(count);
@@ -145,7 +146,9 @@ void CheckCounts(CaseMemory& memory, Comparison& comparison, const AttentionShap
   for (size_t i = 0; i < got.size(); ++i) {
     const auto row = static_cast<int64_t>(i) / (int64_t{shape.heads.num_heads} * dim);
     const auto d = static_cast<int32_t>(i % static_cast<size_t>(dim));
-    const int32_t last = step.PlaceOf(row).position, first = shape.span.FirstSeen(last);
+    const AttentionStep::RowPlace place = step.PlaceOf(row);
+    const int32_t first = shape.span.FirstSeen(place.position);
+    const int32_t last = shape.LastSeen(place.slice, place.position);
     const auto below = [&](int32_t position) { return (position + dim - 1 - d) / dim; };
     const double expected =
         static_cast<double>(below(last + 1) - below(first)) / (last + 1 - first);
@@ -235,6 +238,12 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
       {"chunks of 32", {.heads = {5, 1, 64}, .span = {.chunk = 32}, .slices = {{6, 60}, {1, 95}}}},
       {"window of 24", {.heads = {4, 2, 64}, .span = {.window = 24}, .slices = {{9, 50}, {1, 99}}}},
       {"long, split", {.heads = {4, 1, 64}, .slices = {{1, 1200}}}},
+      {"texts",
+       {.heads = {2, 2, 64},
+        .slices = {{70, 0}, {1, 0}, {20, 0}},
+        .ahead = device::kSeesAllBehind}},
+      {"texts in windows",
+       {.heads = {2, 2, 32}, .span = {.window = 7}, .slices = {{90, 0}, {5, 0}}, .ahead = 6}},
   };
   if (run.with_large_shapes()) {
     const AttentionHeads llama70 = {64, 8, 128};
@@ -252,6 +261,15 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
         {"Scout chunk",
          {.heads = {40, 8, 128}, .span = {.chunk = 8192}, .slices = {{700, 8000}, {1, 20000}}}});
     cases.push_back({"Qwen3 30B", {.heads = {32, 4, 128}, .slices = {{64, 100}, {1, 3000}}}});
+    cases.push_back({"BGE-large texts",
+                     {.heads = {16, 16, 64},
+                      .slices = {{512, 0}, {300, 0}, {33, 0}},
+                      .ahead = device::kSeesAllBehind}});
+    cases.push_back({"ModernBERT window",
+                     {.heads = {12, 12, 64},
+                      .span = {.window = 65},
+                      .slices = {{8192, 0}, {100, 0}},
+                      .ahead = 64}});
   }
   return cases;
 }
@@ -282,6 +300,23 @@ const AttentionShape kMixedShapes[] = {
     Shape({5, 1, 40}, 4, ElementType::kBF16),
     Shape({4, 2, 40}, 16, ElementType::kF8E4M3),
 };
+// Texts whose tokens see those behind them, beyond the ranges that are folded one by one.
+const AttentionShape kTextShapes[] = {
+    {.heads = {2, 2, 64},
+     .slices = {{600, 0}, {33, 0}, {64, 0}, {16, 0}},
+     .ahead = device::kSeesAllBehind},
+    {.heads = {3, 3, 32}, .span = {.window = 65}, .slices = {{560, 0}, {130, 0}}, .ahead = 64},
+    {.heads = {2, 2, 48},
+     .type = ElementType::kF8E4M3,
+     .slices = {{530, 0}, {40, 0}},
+     .block_size = 7,
+     .ahead = device::kSeesAllBehind},
+    {.heads = {1, 1, 128},
+     .span = {.window = 401},
+     .slices = {{1100, 0}},
+     .block_size = 32,
+     .ahead = 400},
+};
 const AttentionShape kCutShapes[] = {
     Shape({8, 1, 128}, 16, ElementType::kBF16),
     Shape({5, 1, 128}, 16, ElementType::kF8E4M3),
@@ -306,6 +341,10 @@ std::string ShapeText(const AttentionCase& c) {
   if (shape.block_size != 16) text += fmt::format(", blocks of {}", shape.block_size);
   if (shape.span.chunk > 0) text += fmt::format(", chunk {}", shape.span.chunk);
   if (shape.span.window > 0) text += fmt::format(", window {}", shape.span.window);
+  if (shape.ahead == device::kSeesAllBehind)
+    text += ", all behind";
+  else if (shape.ahead > 0)
+    text += fmt::format(", {} behind", shape.ahead);
   return text;
 }
 
@@ -332,6 +371,16 @@ void CheckAttention(CheckRun& run) {
     run.SlowCase("attention counts", ShapeText(mixed),
                  [&](CaseMemory& memory, Comparison& comparison) {
                    CheckCounts(memory, comparison, mixed.shape);
+                 });
+  }
+  for (const AttentionShape& shape : kTextShapes) {
+    const AttentionCase texts{"texts", shape};
+    run.SlowCase("attention", ShapeText(texts), [&](CaseMemory& memory, Comparison& comparison) {
+      CheckStep(memory, comparison, shape);
+    });
+    run.SlowCase("attention counts", ShapeText(texts),
+                 [&](CaseMemory& memory, Comparison& comparison) {
+                   CheckCounts(memory, comparison, shape);
                  });
   }
   for (const AttentionShape& shape : kCutShapes) {

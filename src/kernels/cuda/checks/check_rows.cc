@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "kernels/cuda/checks/check_encoder_rows.h"
 #include "kernels/cuda/checks/check_nvf4_rows.h"
 #include "kernels/cuda/checks/check_run.h"
 #include "kernels/cuda/checks/rows_out.h"
@@ -324,6 +325,7 @@ void CheckRows(CheckRun& run) {
   run.Case("convert_rows", "2 x 16, NaN and infinity", CheckNotFinite);
   run.Case("convert_rows", "3 x 64, not aligned", CheckUnaligned);
   CheckNvF4Rows(run);
+  CheckEncoderRows(run);
   for (const int64_t row_bytes : {16, 64, 80, 2048, 4800}) {
     run.Case("take_rows", fmt::format("9 rows of {} bytes", row_bytes),
              [&](CaseMemory& memory, Comparison& comparison) {

@@ -1,0 +1,10 @@
+// Operators of encoders that go over rows: embeddings, norm, activations.
+#pragma once
+
+#include "kernels/cuda/checks/check_run.h"
+
+namespace sluice::checks {
+
+void CheckEncoderRows(CheckRun& run);
+
+}  // namespace sluice::checks
