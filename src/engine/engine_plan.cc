@@ -193,7 +193,7 @@ StepDefaults StepDefaultsOf(const EnginePlan& plan) {
 }
 
 // How many steps are in flight at a time.
-void PlanFlights(EnginePlan& plan) {
+void PlanFlights(const ModelConfig& model, EnginePlan& plan) {
   SchedulerLimits& step = plan.scheduler;
   if (!plan.on_device()) {
     step.num_stages = step.steps_in_flight = plan.ranks.num_stages * plan.config.process_stages;
@@ -210,6 +210,9 @@ void PlanFlights(EnginePlan& plan) {
     plan.warnings.push_back(
         "async_scheduling: steps are computed one after the other, as speculative_config proposes "
         "from the tokens of the last one; leave one of the two out");
+  } else if (IsEncoder(model.architecture)) {
+    plan.warnings.push_back(
+        "async_scheduling: an encoder's steps are computed one after the other");
   } else {
     step.steps_in_flight = 2;
   }
@@ -274,7 +277,7 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   step.chunked_prefill = config.enable_chunked_prefill;
   step.long_prefill_token_threshold = config.long_prefill_token_threshold;
   step.policy = config.scheduling_policy;
-  PlanFlights(plan);
+  PlanFlights(model, plan);
   step.max_prompt_logit_rows = std::clamp<int64_t>(
       kPromptLogitBytes / std::max<int64_t>(1, model.vocab_size * int64_t{sizeof(float)}), 32, 256);
   step.max_num_seqs = config.max_num_seqs.value_or(defaults.max_num_seqs);
@@ -349,12 +352,7 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
   return {};
 }
 
-Status PlanPooling(const ModelConfig& model, EnginePlan& plan) {
-  if (plan.on_device() && IsEncoder(model.architecture)) {
-    return Invalid("device", fmt::format("{} is an encoder, which is computed on a CPU, not yet on "
-                                         "{}: say --device cpu",
-                                         model.architecture, plan.device_name));
-  }
+Status PlanPooling(EnginePlan& plan) {
   SchedulerLimits& step = plan.scheduler;
   if (plan.config.speculates()) {
     return Invalid("speculative_config",
@@ -669,7 +667,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   if (draft != nullptr && !plan.pooling) RETURN_IF_ERROR(PlanDraft(model, *draft, plan));
   int64_t longest = model.max_position_embeddings;
   if (plan.pooling) {
-    RETURN_IF_ERROR(PlanPooling(model, plan));
+    RETURN_IF_ERROR(PlanPooling(plan));
     longest = std::min(longest, plan.pooling->max_tokens.value_or(longest));
   }
   plan.max_model_len = config.max_model_len.value_or(longest);

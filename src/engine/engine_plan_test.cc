@@ -418,8 +418,10 @@ TEST(EnginePlan, TheTypeOfTheCache) {
 
 // 100 GiB, all free but 1.
 Result<EnginePlan> PlanOnDevice(const EngineConfig& config, int64_t free_bytes = 99 * 1024 * kMiB,
-                                std::optional<PoolingConfig> pooling = std::nullopt) {
+                                std::optional<PoolingConfig> pooling = std::nullopt,
+                                const char* architecture = "") {
   ModelConfig model;
+  model.architecture = architecture;
   model.vocab_size = 256;
   model.max_position_embeddings = 1 << 20;
   const MemoryLimits memory{.total_bytes = 100 * 1024 * kMiB, .available_bytes = free_bytes};
@@ -474,6 +476,10 @@ TEST(EnginePlanOnDevice, StepsInFlight) {
   EXPECT_EQ(with_speculation->scheduler.steps_in_flight, 1);
   EXPECT_THAT(with_speculation->warnings, testing::Contains(HasSubstr("async_scheduling")));
   config.speculation = {};
+  const auto encoder = PlanOnDevice(config, 99 * 1024 * kMiB, PoolingConfig(), "BertModel");
+  ASSERT_TRUE(encoder) << encoder.error().message;
+  EXPECT_EQ(encoder->scheduler.steps_in_flight, 1);
+  EXPECT_THAT(encoder->warnings, testing::Contains(HasSubstr("an encoder's steps")));
   const auto on_cpu = Plan(config);
   EXPECT_EQ(on_cpu->scheduler.steps_in_flight, 1);
   EXPECT_THAT(on_cpu->notes, testing::Contains(HasSubstr("async_scheduling changes nothing")));

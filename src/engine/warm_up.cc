@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "models/encoder/encoder_spec.h"
 #include "models/lora_store.h"
 
 namespace sluice {
@@ -22,9 +23,11 @@ struct StepShape {
 };
 
 // One up to the limits: products run by other kernels from 17, 33, and 65 rows on.
-std::vector<StepShape> ShapesWithin(const WarmUpLimits& limits) {
+std::vector<StepShape> ShapesWithin(const WarmUpLimits& limits, bool is_encoder) {
   const int64_t most = std::min(limits.max_rows, limits.max_slices);
-  std::vector<StepShape> shapes = {{.tokens = 1}, {.context = limits.max_context - 1}};
+  std::vector<StepShape> shapes = {{.tokens = 1}};
+  // Encoders see whole texts alone.
+  if (!is_encoder) shapes.push_back({.context = limits.max_context - 1});
   for (const int64_t slices : {17, 33, 64})
     if (slices <= most) shapes.push_back({.slices = slices});
   const int64_t longest = std::min(limits.max_rows, limits.max_context);
@@ -77,7 +80,9 @@ Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits
   const auto begin = std::chrono::steady_clock::now();
   const int block_size = cache.slots().front().layout.block_size;
   StepMemory memory;
-  const std::vector<StepShape> shapes = ShapesWithin(limits);
+  const ModelConfig& config = model.config();
+  const int64_t width = std::max(config.vocab_size, config.spec.ResultSize());
+  const std::vector<StepShape> shapes = ShapesWithin(limits, IsEncoder(config.architecture));
   for (StepShape shape : shapes) {
     if (!model.draws_tokens()) shape.draws = false;
     StepInput input = Describe(shape, cache.num_groups(), block_size, memory);
@@ -85,7 +90,7 @@ Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits
       memory.adapters.assign(static_cast<size_t>(shape.slices), 0);
       input.adapters = memory.adapters;
     }
-    memory.logits.resize(memory.logit_rows.size() * static_cast<size_t>(model.config().vocab_size));
+    memory.logits.resize(memory.logit_rows.size() * static_cast<size_t>(width));
     try {
       model.Forward(pool, input, cache, memory.logits.data());
     } catch (const std::exception& exception) {

@@ -87,11 +87,13 @@ TEST(WarmUp, TheSmallestLimitsAreKept) {
   EXPECT_EQ(model.num_drawing, 0);
 }
 
-// A model with groups of the cache, experts and FP8 inputs. Heavy, so that the thread sanitizer
-// leaves it out: it cannot follow the emulator, which changes stacks.
-TEST(WarmUp, HeavyRunsOnADevice) {
+class WarmUpOnADevice : public ::testing::TestWithParam<const char*> {};
+
+// A model with groups of the cache, experts and FP8 inputs; and an encoder. Heavy, so that the
+// thread sanitizer leaves it out: it cannot follow the emulator, which changes stacks.
+TEST_P(WarmUpOnADevice, HeavyRuns) {
   const std::filesystem::path folder =
-      std::filesystem::path(SourcePath("tests/data/checkpoints/llama4-quark-fp8"));
+      std::filesystem::path(SourcePath("tests/data/checkpoints")) / GetParam();
   const auto config = LoadModelConfig(folder);
   ASSERT_TRUE(config) << config.error().message;
   ModelOptions options;
@@ -123,6 +125,14 @@ TEST(WarmUp, HeavyRunsOnADevice) {
   device.FailNextLaunch();
   EXPECT_FALSE(WarmUp(**model, threads, cache, limits));
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, WarmUpOnADevice,
+                         ::testing::Values("llama4-quark-fp8", "tiny-modernbert"),
+                         [](const ::testing::TestParamInfo<const char*>& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(WarmUp, AStepThatFailsIsToldAtStart) {
   RecordingModel model(/*draws=*/true);

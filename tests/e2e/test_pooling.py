@@ -92,9 +92,31 @@ def test_an_emulated_device_scores_nearly_the_same():
             assert abs(answer["data"][0]["probs"][0] - 1 / (1 + math.exp(no - yes))) < 0.02
 
 
-def test_encoders_are_computed_on_a_cpu():
-    done = run("serve", str(CHECKPOINTS / "tiny-bert"), "--device", "emulated")
-    assert done.returncode != 0 and "BertModel is an encoder, which is computed on a CPU" in done.stdout + done.stderr
+@pytest.mark.parametrize("name, method, flags", [
+    ("tiny-bert", "embedding", []), ("tiny-nomic", "embedding", ["--pooler-config", '{"pooling_type": "MEAN"}', "--async-scheduling"]),
+    ("tiny-modernbert", "mean", ["--pooler-config", '{"pooling_type": "MEAN"}', "--kv-cache-dtype", "fp8"])])
+def test_an_emulated_device_embeds_texts_with_encoders(name, method, flags):
+    cases = json.loads((CHECKPOINTS / name / "texts.json").read_text())
+    with serving(CHECKPOINTS / name, "--device", "emulated", "--max-num-batched-tokens", 128, *flags) as server:
+        together = embed(server, [case["text"] for case in cases])
+        for case, vector in zip(cases, together):
+            assert cosine(vector, case[method]) > (0.999 if not "fp8" in flags else 0.995)
+        assert embed(server, cases[0]["ids"]) == [together[0]]
+        assert "of 4096.0 MiB on emulated" in server.log()
+
+
+@pytest.mark.parametrize("name, logit", [("tiny-bert-score", "logit"), ("tiny-modernbert-score", "mean")])
+def test_an_emulated_device_scores_pairs_with_encoders(name, logit):
+    """Token types, and the mean of all rows, which the host takes."""
+    cases = [case for case in json.loads((CHECKPOINTS / name / "texts.json").read_text()) if not case.get("truncate")]
+    with serving(CHECKPOINTS / name, "--device", "emulated", "--max-num-batched-tokens", 128) as server:
+        first, second = zip(*[case["pair"] for case in cases])
+        status, together = server.post("/score", {"text_1": list(first), "text_2": list(second)})
+        assert status == 200, together
+        for case, entry in zip(cases, together["data"]):
+            assert abs(entry["score"] - 1 / (1 + math.exp(-case[logit]))) < 0.02
+        status, alone = server.post("/score", {"text_1": first[0], "text_2": second[0]})
+        assert alone["data"][0]["score"] == together["data"][0]["score"]
 
 
 def test_an_encoder_has_one_rank():

@@ -1,5 +1,6 @@
 #include "kernels/cuda/attention_plan.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 #include <vector>
@@ -124,6 +125,27 @@ TEST(AttentionPlan, SplitsALongSequenceAtFixedPositions) {
   EXPECT_EQ(plan.items[0].end, 512);
   EXPECT_EQ(plan.items[1].end, 1024);
   EXPECT_EQ(plan.items[2].end, 1101);
+}
+
+TEST(AttentionPlan, TilesReachAsFarAheadAsTheirRowsSee) {
+  const std::vector<AttentionSliceInfo> texts = {{0, 200, 0, 0}, {200, 5, 0, 0}};
+  AttentionLimits limits = Limits(8, 8);
+  limits.max_partial_tokens = 0;
+  AttentionPlan plan(limits);
+  PlanAttention(limits, texts, {}, plan, kSeesAllBehind);
+  ASSERT_EQ(plan.items.size(), 5U);
+  EXPECT_EQ(plan.num_wide_items, 4);
+  for (const AttentionItem& item : plan.items) {
+    EXPECT_EQ(item.begin, 0);
+    EXPECT_EQ(item.end, texts[static_cast<size_t>(item.slice)].num_tokens);
+  }
+  PlanAttention(limits, texts, {.window = 11}, plan, 10);
+  ASSERT_EQ(plan.items.size(), 5U);
+  for (const AttentionItem& item : plan.items) {
+    const int tokens = texts[static_cast<size_t>(item.slice)].num_tokens;
+    EXPECT_EQ(item.begin, std::max(item.first_token - 10, 0));
+    EXPECT_EQ(item.end, std::min(item.first_token + item.num_tokens + 10, tokens));
+  }
 }
 
 TEST(AttentionPlan, SplitsNothingWhereTilesAloneKeepADeviceBusy) {

@@ -16,9 +16,11 @@
 #include "kernels/cuda/device_linear.h"
 #include "kernels/cuda/linear_shapes.h"
 #include "models/device/device_decoder.h"
+#include "models/device/device_encoder_loading.h"
 #include "models/device/device_lora.h"
+#include "models/device/device_options.h"
 #include "models/device/device_sink.h"
-#include "models/matrix_source.h"
+#include "models/encoder/encoder_spec.h"
 #include "models/score_head.h"
 #include "models/share.h"
 #include "models/weight_loader.h"
@@ -27,36 +29,6 @@
 
 namespace sluice {
 namespace {
-
-// Products multiply BF16; plain weights are rounded to it.
-constexpr ElementType kComputeType = ElementType::kBF16;
-
-Status CheckDeviceOptions(const ModelOptions& options) {
-  if (options.compute_type != kComputeType) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("the CUDA backend computes in bfloat16, not in {}: use --dtype "
-                            "bfloat16 or auto, or serve on the CPU",
-                            ElementTypeName(options.compute_type)),
-                "dtype");
-  }
-  if (options.kv_type != ElementType::kBF16 && options.kv_type != ElementType::kF8E4M3) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("the CUDA backend keeps keys and values in bfloat16 or fp8, not in {}: "
-                            "use --kv-cache-dtype bfloat16, fp8 or auto, or serve on the CPU",
-                            ElementTypeName(options.kv_type)),
-                "kv_cache_dtype");
-  }
-  if (options.lora.num_slots > 0 && options.lora.type != ElementType::kBF16) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("the CUDA backend keeps LoRA adapters in bfloat16, not in {}: use "
-                            "--lora-dtype bfloat16 or auto, or serve on the CPU",
-                            ElementTypeName(options.lora.type)),
-                "lora_dtype");
-  }
-  CHECK(options.block_size > 0 && options.max_rows > 0 && options.max_slices > 0 &&
-        options.max_context > 0 && options.max_logit_rows > 0);
-  return {};
-}
 
 // What of the description the device's decoder does not compute; "" if nothing.
 std::string MissingKernel(const DecoderSpec& spec) {
@@ -130,14 +102,6 @@ Result<DecoderSpec> SpecFor(const ModelConfig& config, const ModelOptions& optio
   DecoderSpec spec = config.spec;
   spec.FitRope(options.max_context);
   return spec;
-}
-
-device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options) {
-  device::DeviceLinearOptions linear;
-  linear.batch_invariant = options.batch_invariant;
-  linear.fast_accumulation = options.fast_accumulation;
-  linear.tactics = options.linear_tactics;
-  return linear;
 }
 
 int64_t LinearScratch(const DecoderSpec& spec, const ModelOptions& options,
@@ -238,26 +202,6 @@ std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOpti
   return LoraLayout::For(spec, options.lora, list, weights, place);
 }
 
-std::vector<DataFormat> PlannedFormats(const ParameterList& list,
-                                       const QuantizationScheme& scheme) {
-  std::vector<DataFormat> formats;
-  for (const MatrixParameter& matrix : list.matrices)
-    formats.push_back(PlannedMatrixFormat(matrix, scheme, kComputeType));
-  return formats;
-}
-
-Result<std::vector<DataFormat>> StoredFormats(const ParameterList& list,
-                                              const Checkpoint& checkpoint,
-                                              const QuantizationScheme& scheme) {
-  std::vector<DataFormat> formats;
-  for (const MatrixParameter& matrix : list.matrices) {
-    ASSIGN_OR_RETURN(const MatrixSource source,
-                     FindMatrix(matrix, checkpoint, scheme, kComputeType));
-    formats.push_back(source.packed);
-  }
-  return formats;
-}
-
 // Bytes of the weights that a step of one token reads: all but the embedding's table and the
 // experts that are not chosen.
 int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
@@ -327,9 +271,9 @@ Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const Param
   DeviceSink sink(parts, layout, memory);
   if (checkpoint == nullptr) {
     RETURN_IF_ERROR(
-        FillDummyParameters(sink, list, options.dummy_seed, scheme, kComputeType, progress));
+        FillDummyParameters(sink, list, options.dummy_seed, scheme, kDeviceComputeType, progress));
   } else {
-    RETURN_IF_ERROR(LoadParameters(sink, list, *checkpoint, scheme, kComputeType, progress,
+    RETURN_IF_ERROR(LoadParameters(sink, list, *checkpoint, scheme, kDeviceComputeType, progress,
                                    options.allow_nonfinite));
   }
   for (size_t i = 0; i < list.vectors.size(); ++i)
@@ -352,6 +296,10 @@ Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const Param
 
 Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOptions& options,
                                     const DeviceInfo& device, const RankPlace& place) {
+  if (IsEncoder(config.architecture)) {
+    CHECK(place.tensor_size == 1 && place.num_stages == 1, "an encoder is computed by one rank");
+    return PlanDeviceEncoder(config, options, device);
+  }
   ASSIGN_OR_RETURN(const DecoderSpec spec, SpecFor(config, options));
   const DecoderSpec share = ShareOf(spec, place);
   DecoderWeights unfilled;
@@ -385,6 +333,9 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
                                                const std::filesystem::path& folder,
                                                ModelConfig config, const ModelOptions& options,
                                                const LoadProgress& progress) {
+  if (IsEncoder(config.architecture)) {
+    return LoadDeviceEncoder(device, pool, threads, folder, std::move(config), options, progress);
+  }
   RETURN_IF_ERROR(SpecFor(config, options));
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    OpenChecked(folder, config, options));

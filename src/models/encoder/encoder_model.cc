@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numbers>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -16,6 +14,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/silu_mul.h"
+#include "models/encoder/encoder_classifier.h"
 #include "models/encoder/encoder_weights.h"
 #include "models/weight_loader.h"
 #include "tensor/bfloat16.h"
@@ -101,13 +100,14 @@ class EncoderModel final : public Model {
     }
     if (spec_.norms_before && rows > 0) Norm(pool, weights_.final_norm, rows);
     if (TakesMeans()) {
-      TakeMeans(pool, input);
+      TakeTextMeans(pool, input, spec_.hidden_size, At<float>(layout_.residual));
       rows = static_cast<int64_t>(input.logit_rows.size());
     }
     if (weights_.classifier.out.empty()) {
       std::copy_n(At<float>(layout_.residual), rows * spec_.hidden_size, results);
     } else {
-      Classify(pool, rows, results);
+      ScoreTexts(pool, weights_.classifier, spec_.norm_eps, At<float>(layout_.residual), rows,
+                 spec_.hidden_size, At<float>(layout_.delta), results);
     }
   }
 
@@ -247,32 +247,6 @@ class EncoderModel final : public Model {
   // Whether scores are made of means.
   bool TakesMeans() const { return spec_.classifies_mean && !weights_.classifier.out.empty(); }
 
-  // Row i of the residual becomes the mean of the text of the i-th wanted row; a text has one. In
-  // F64.
-  void TakeMeans(ThreadPool& pool, const StepInput& input) {
-    CHECK_LE(input.logit_rows.size(), input.slices.size());
-    const int64_t width = spec_.hidden_size;
-    auto* const residual = At<float>(layout_.residual);
-    const auto text_of = [&](int32_t row) {
-      const kernels::AttentionSlice* slice = input.slices.data();
-      while (row >= slice->first_row + slice->num_tokens) ++slice;
-      return slice;
-    };
-    pool.ParallelFor(width, 16, [&](int64_t begin, int64_t end) {
-      // A text does not begin before the row that its mean goes to.
-      for (size_t i = 0; i < input.logit_rows.size(); ++i) {
-        const kernels::AttentionSlice& text = *text_of(input.logit_rows[i]);
-        for (int64_t col = begin; col < end; ++col) {
-          double sum = 0;
-          for (int64_t row = 0; row < text.num_tokens; ++row)
-            sum += residual[(text.first_row + row) * width + col];
-          residual[static_cast<int64_t>(i) * width + col] =
-              static_cast<float>(sum / text.num_tokens);
-        }
-      }
-    });
-  }
-
   // The output projection and the MLP, each with its norm before it or behind the sum.
   void RunLayerEnd(ThreadPool& pool, const EncoderLayerWeights& layer, int64_t rows) {
     if (rows == 0) return;
@@ -316,41 +290,6 @@ class EncoderModel final : public Model {
           At<float>(layout_.activated)[i] = value;
       }
     });
-  }
-
-  // ClassifierWeights, in F64.
-  void Classify(ThreadPool& pool, int64_t rows, float* results) {
-    const ClassifierWeights& weights = weights_.classifier;
-    const auto width = static_cast<size_t>(spec_.hidden_size);
-    const size_t num_scores = weights.out_bias.size();
-    const auto dot = [width](const float* a, const float* b, float bias) {
-      double sum = bias;
-      for (size_t i = 0; i < width; ++i) sum += double{a[i]} * double{b[i]};
-      return sum;
-    };
-    auto* hidden = At<float>(layout_.delta);
-    const float* x = At<float>(layout_.residual);
-    const auto cols = static_cast<int64_t>(width);
-    const bool is_normed = !weights.norm.weight.empty();
-    pool.ParallelFor(rows * cols, 64, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t col = i % cols;
-        const double sum = dot(x + i / cols * cols, weights.dense.data() + col * cols,
-                               weights.dense_bias[static_cast<size_t>(col)]);
-        hidden[i] = static_cast<float>(
-            is_normed ? sum / 2 * (1 + std::erf(sum / std::numbers::sqrt2)) : std::tanh(sum));
-      }
-    });
-    if (is_normed) {
-      kernels::LayerNorm(pool, hidden, weights.norm.weight.data(), weights.norm.bias.data(),
-                         spec_.norm_eps, rows, cols, /*y=*/nullptr, ElementType::kF32);
-    }
-    for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
-      for (size_t n = 0; n < num_scores; ++n) {
-        results[row * num_scores + n] = static_cast<float>(
-            dot(hidden + row * width, weights.out.data() + n * width, weights.out_bias[n]));
-      }
-    }
   }
 
   ModelOptions options_;

@@ -132,7 +132,8 @@ ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
   const std::string embeddings = prefix + "embeddings.";
   list.matrices.push_back({.parts = {{embeddings + "word_embeddings", spec.vocab_size}},
                            .cols = hidden,
-                           .target = &weights.words});
+                           .target = &weights.words,
+                           .plain_on_device = true});
   if (spec.rope_frequencies.empty()) {
     AddVector(list, {{embeddings + "position_embeddings.weight", spec.num_positions}}, hidden,
               weights.positions);

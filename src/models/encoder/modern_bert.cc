@@ -145,7 +145,8 @@ ParameterList ListModernBertParameters(const EncoderSpec& spec, int64_t num_scor
   weights.layers.resize(static_cast<size_t>(spec.num_layers));
   list.matrices.push_back({.parts = {{prefix + "embeddings.tok_embeddings", spec.vocab_size}},
                            .cols = hidden,
-                           .target = &weights.words});
+                           .target = &weights.words,
+                           .plain_on_device = true});
   add_norm(prefix + "embeddings.norm", weights.embedding_norm);
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     EncoderLayerWeights& layer = weights.layers[i];

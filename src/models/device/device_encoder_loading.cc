@@ -1,0 +1,173 @@
+#include "models/device/device_encoder_loading.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "device/uploader.h"
+#include "kernels/cuda/device_kernel_tables.h"
+#include "models/device/device_encoder.h"
+#include "models/device/device_options.h"
+#include "models/device/device_sink.h"
+#include "models/weight_loader.h"
+
+namespace sluice {
+namespace {
+
+EncoderWorkspace WorkspaceFor(const EncoderSpec& spec, const ModelOptions& options,
+                              const DeviceInfo& device, const DeviceEncoderWeights& weights) {
+  int64_t scratch = 0;
+  for (const DeviceEncoderLayerWeights& layer : weights.layers) {
+    for (const DeviceLinearWeights* one : {&layer.qkv, &layer.output, &layer.up, &layer.down}) {
+      scratch =
+          std::max(scratch, device::DeviceLinear::PlannedScratchBytes(
+                                device, LinearOptionsOf(options), one->matrix, options.max_rows));
+    }
+  }
+  return {spec, options, scratch};
+}
+
+Result<EncoderSpec> EncoderSpecFor(const ModelConfig& config, const ModelOptions& options) {
+  RETURN_IF_ERROR(CheckDeviceOptions(options));
+  ASSIGN_OR_RETURN(EncoderSpec spec, ReadEncoderSpec(config.raw));
+  if (spec.hidden_size > device::kMostLayerNormCols) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("hidden_size is {}: of encoders devices take up to {}; serve this "
+                            "model on the CPU",
+                            spec.hidden_size, device::kMostLayerNormCols),
+                "hidden_size");
+  }
+  return spec;
+}
+
+int64_t NumClasses(const ModelConfig& config) {
+  return config.spec.head.kind == HeadSpec::Kind::kScores ? config.spec.head.num_scores : 0;
+}
+
+// The parameters that the device holds: all but the classifier's.
+ParameterList HeldByDevice(ParameterList list, const ClassifierWeights& classifier) {
+  const std::vector<float>* const kept[] = {&classifier.dense,       &classifier.dense_bias,
+                                            &classifier.norm.weight, &classifier.norm.bias,
+                                            &classifier.out,         &classifier.out_bias};
+  std::erase_if(list.vectors, [&](const VectorParameter& vector) {
+    return std::ranges::find(kept, vector.target) != std::end(kept);
+  });
+  return list;
+}
+
+// Fills `list`'s parameters in `memory`, and in `layout` what is known of them then. `held`: those
+// of them that the device holds.
+Status FillEncoder(const DeviceSink::Parts& parts, const EncoderSpec& spec,
+                   const ParameterList& list, const ParameterList& held, DeviceWeightLayout& layout,
+                   std::byte* memory, const Checkpoint* checkpoint,
+                   const QuantizationScheme& scheme, const ModelOptions& options,
+                   const LoadProgress& progress) {
+  DeviceSink sink(parts, layout, memory);
+  if (checkpoint == nullptr) {
+    RETURN_IF_ERROR(
+        FillDummyParameters(sink, list, options.dummy_seed, scheme, kDeviceComputeType, progress));
+  } else {
+    RETURN_IF_ERROR(LoadParameters(sink, list, *checkpoint, scheme, kDeviceComputeType, progress,
+                                   options.allow_nonfinite));
+  }
+  for (size_t i = 0; i < held.vectors.size(); ++i)
+    RETURN_IF_ERROR(sink.Put(layout.vector(i), *held.vectors[i].target));
+  const std::vector<float> rope = EncoderRopeNumbers(spec);
+  if (!rope.empty()) RETURN_IF_ERROR(sink.Put(layout.rope_frequencies(), rope));
+  RETURN_IF_ERROR(parts.stream.Synchronize());
+  RETURN_IF_ERROR(parts.uploader.Finish());
+  layout.SetScaledParts(sink.scaled_parts());
+  return {};
+}
+
+}  // namespace
+
+Result<ModelMemory> PlanDeviceEncoder(const ModelConfig& config, const ModelOptions& options,
+                                      const DeviceInfo& device) {
+  ASSIGN_OR_RETURN(const EncoderSpec spec, EncoderSpecFor(config, options));
+  EncoderWeights unfilled;
+  const ParameterList held =
+      HeldByDevice(ListEncoderParameters(spec, NumClasses(config), /*prefix=*/"", unfilled),
+                   unfilled.classifier);
+  ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
+                   LayOutEncoder(spec, held, PlannedFormats(held, *config.scheme)));
+  // Sizes alone are asked for; the address is nobody's.
+  auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
+  const DeviceEncoderWeights weights = PlaceEncoderWeights(spec, held, unfilled, layout, nowhere);
+  ModelMemory memory;
+  memory.weight_bytes = memory.token_weight_bytes = layout.total_bytes();
+  memory.workspace_bytes = WorkspaceFor(spec, options, device, weights).total_bytes;
+  memory.kv_groups = KvGroups::Uniform(1);
+  memory.kv_bytes_per_block =
+      KvCache::BytesPerBlock({.num_kv_heads = static_cast<int>(spec.num_heads),
+                              .head_dim = static_cast<int>(spec.head_dim()),
+                              .block_size = options.block_size,
+                              .type = options.kv_type},
+                             1);
+  memory.kv_bytes_per_group_block = memory.kv_bytes_per_block;
+  return memory;
+}
+
+Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& pool,
+                                                 ThreadPool& threads,
+                                                 const std::filesystem::path& folder,
+                                                 ModelConfig config, const ModelOptions& options,
+                                                 const LoadProgress& progress) {
+  ASSIGN_OR_RETURN(const EncoderSpec spec, EncoderSpecFor(config, options));
+  const QuantizationScheme& scheme = *config.scheme;
+  std::optional<Checkpoint> checkpoint;
+  if (options.load_format != ModelOptions::LoadFormat::kDummy) {
+    ASSIGN_OR_RETURN(checkpoint, Checkpoint::Open(folder));
+  }
+  EncoderWeights loaded;
+  const ParameterList list = ListEncoderParameters(
+      spec, NumClasses(config), checkpoint ? EncoderPrefix(*checkpoint) : "", loaded);
+  const ParameterList held = HeldByDevice(list, loaded.classifier);
+  std::vector<DataFormat> formats;
+  if (checkpoint) {
+    RETURN_IF_ERROR(CheckEncoderParameters(list, *checkpoint, scheme));
+    ASSIGN_OR_RETURN(formats, StoredFormats(held, *checkpoint, scheme));
+  } else {
+    formats = PlannedFormats(held, scheme);
+  }
+  ASSIGN_OR_RETURN(DeviceWeightLayout layout, LayOutEncoder(spec, held, formats));
+  ASSIGN_OR_RETURN(void* const weights_memory, pool.Take(layout.total_bytes(), "the weights"));
+  auto* const memory = static_cast<std::byte*>(weights_memory);
+  const device::DeviceKernels& kernels = device::KernelsOf(device.info().kind);
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, device.CreateStream());
+  {
+    ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device));
+    RETURN_IF_ERROR(FillEncoder({uploader, threads, kernels, *stream}, spec, list, held, layout,
+                                memory, checkpoint ? &*checkpoint : nullptr, scheme, options,
+                                progress));
+  }
+  DeviceEncoderWeights weights = PlaceEncoderWeights(spec, held, loaded, layout, memory);
+  const EncoderWorkspace workspace_layout = WorkspaceFor(spec, options, device.info(), weights);
+  ASSIGN_OR_RETURN(void* const workspace,
+                   pool.Take(workspace_layout.total_bytes, "the workspace of a step"));
+  auto* const workspace_bytes = static_cast<std::byte*>(workspace);
+  ASSIGN_OR_RETURN(auto linear,
+                   device::DeviceLinear::Create(device, kernels, LinearOptionsOf(options)));
+  ASSIGN_OR_RETURN(DeviceEncoderStep inputs,
+                   DeviceEncoderStep::Create(device, spec, options,
+                                             workspace_bytes + workspace_layout.step_inputs));
+  FillEncoderBiases(spec, loaded);
+  auto model = std::make_unique<DeviceEncoder>(
+      std::move(config), options, spec,
+      DeviceEncoder::Parts{.device = device,
+                           .kernels = kernels,
+                           .stream = std::move(stream),
+                           .linear = std::move(linear),
+                           .weights = std::move(weights),
+                           .layout = workspace_layout,
+                           .workspace = workspace_bytes,
+                           .inputs = std::move(inputs),
+                           .classifier = std::move(loaded.classifier)});
+  RETURN_IF_ERROR(model->Tune());
+  return model;
+}
+
+}  // namespace sluice

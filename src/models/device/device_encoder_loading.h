@@ -1,0 +1,25 @@
+// Plans and loads encoders on a device.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "device/device.h"
+#include "device/device_pool.h"
+#include "models/model.h"
+
+namespace sluice {
+
+// PlanDeviceModel of an encoder. The cache holds the keys and values of one layer, of the step
+// alone. kUnsupported as there.
+Result<ModelMemory> PlanDeviceEncoder(const ModelConfig& config, const ModelOptions& options,
+                                      const DeviceInfo& device);
+
+// LoadDeviceModel of an encoder.
+Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& pool,
+                                                 ThreadPool& threads,
+                                                 const std::filesystem::path& folder,
+                                                 ModelConfig config, const ModelOptions& options,
+                                                 const LoadProgress& progress);
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+// What all models on devices take from their options.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/cuda/device_linear.h"
+#include "models/model.h"
+#include "models/weights.h"
+
+namespace sluice {
+
+// Products multiply BF16; plain weights are rounded to it.
+inline constexpr ElementType kDeviceComputeType = ElementType::kBF16;
+
+// kUnsupported names the option with a type that devices do not compute with.
+Status CheckDeviceOptions(const ModelOptions& options);
+
+device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options);
+
+// The format of each matrix of the list: as config.json plans it, and as the checkpoint has it.
+std::vector<DataFormat> PlannedFormats(const ParameterList& list, const QuantizationScheme& scheme);
+Result<std::vector<DataFormat>> StoredFormats(const ParameterList& list,
+                                              const Checkpoint& checkpoint,
+                                              const QuantizationScheme& scheme);
+
+}  // namespace sluice
