@@ -5,11 +5,11 @@
 #include <limits>
 #include <numeric>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "models/device/device_model_testing.h"
-#include "models/encoder/encoder_model.h"
 #include "models/golden_testing.h"
 
 namespace sluice {
@@ -155,20 +155,22 @@ TEST_P(DeviceEncoderTest, HeavyHiddenStatesAreNearlyTheCpus) {
   OnDevice device(GetParam());
   const auto together = device.Run(texts);
   const size_t width = expected[0].size();
+  double least = 1;
   for (size_t text = 0; text < texts.size(); ++text) {
     ASSERT_EQ(together[text].size(), expected[text].size());
     for (size_t row = 0; row < texts[text].ids.size(); ++row) {
       const auto row_of = [&](const std::vector<float>& all) {
         return std::span(all).subspan(row * width, width);
       };
-      EXPECT_GT(Cosine(row_of(together[text]), row_of(expected[text])), 0.9998)
-          << "row " << row << " of text " << text;
+      least = std::min(least, Cosine(row_of(together[text]), row_of(expected[text])));
     }
     // Alone, and where the first row alone is wanted, every bit is the same.
     EXPECT_EQ(device.Run({texts[text]})[0], together[text]) << "text " << text << " alone";
     const auto first = device.Run({texts[text]}, /*all_rows=*/false)[0];
     EXPECT_TRUE(std::equal(first.begin(), first.end(), together[text].begin()));
   }
+  RecordProperty("least_cosine", fmt::format("{:.6f}", least));
+  EXPECT_GT(least, 0.9998);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceEncoderTest,
