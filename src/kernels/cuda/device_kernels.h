@@ -58,10 +58,9 @@ struct AddEmbeddingsArgs {
   const int32_t* types;     // [rows]; null: all are of type 0
 };
 
-// x = residual + delta where delta is not null, else residual; then out = (x - mean) /
-// sqrt(variance
-// + eps) * weight + bias, with the variance of the row itself (kernels/layer_norm.h). residual
-// becomes the result in F32 where `keeps_norm`, else x.
+// x = residual + delta where delta is not null, else residual; then out = (x - mean) *
+// rsqrt(variance + eps) * weight + bias, with the variance of the row itself
+// (kernels/layer_norm.h). residual becomes the result in F32 where `keeps_norm`, else x.
 // REQUIRES: cols <= kMostLayerNormCols.
 struct LayerNormArgs {
   float* residual;      // [rows, cols]
