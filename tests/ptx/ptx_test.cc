@@ -29,7 +29,7 @@ std::map<uint64_t, std::string> OwnFunctions() {
   FILE* file = fopen("/proc/self/exe", "rb");
   fseek(file, 0, SEEK_END);
   std::vector<char> bytes(static_cast<size_t>(ftell(file)));
-  rewind(file);
+  fseek(file, 0, SEEK_SET);
   if (fread(bytes.data(), 1, bytes.size(), file) != bytes.size()) exit(1);
   fclose(file);
   const auto* header = reinterpret_cast<const Elf64_Ehdr*>(bytes.data());
@@ -79,8 +79,9 @@ class KernelNames {
 // and log1p are code of nvcc's library in PTX, rsqrt is an approximation (all six functions are
 // results of one kernel), and PTX says which NaN an operation gives.
 bool MayDiffer(const checks::CheckRow& row) {
-  static const std::set<std::string> kNames = {
-      "expf", "rsqrtf", "sinf", "cosf", "log1pf", "division", "rope_table", "router", "silu_mul"};
+  static const std::set<std::string> kNames = {"expf",     "rsqrtf",    "sinf",       "cosf",
+                                               "log1pf",   "division",  "rope_table", "router",
+                                               "silu_mul", "cap_logits"};
   return kNames.contains(row.name) || (row.name + row.shape).find("NaN") != std::string::npos;
 }
 

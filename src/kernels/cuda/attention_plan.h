@@ -58,7 +58,7 @@ struct AttentionPlan {
 };
 
 // Replaces what `plan` holds. Takes time in proportion to the number of items. REQUIRES: a step
-// within the limits that `plan` was made for; head_dim a multiple of 8 from 32 to 256.
+// within the limits that `plan` was made for; head_dim a multiple of 8 from 32 to 256, or 512.
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
                    const AttentionSpan& span, AttentionPlan& plan);
 // REQUIRES: the plan has no more than that.

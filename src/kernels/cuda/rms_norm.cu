@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kMaxThreads)
       float delta[kVector];
       LoadVector(args.delta, args.delta_type, row_begin + col, count, wide, delta);
       SLUICE_UNROLL
-      for (int j = 0; j < kVector; ++j) values[i][j] += delta[j];
+      for (int j = 0; j < kVector; ++j) values[i][j] = (values[i][j] + delta[j]) * args.sum_factor;
       StoreVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values[i], 1);
     }
     SLUICE_UNROLL
@@ -37,10 +37,12 @@ __global__ void __launch_bounds__(kMaxThreads)
   for (int i = 0; i < kVectors; ++i) {
     const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
     const int count = VectorCount(col, cols);
-    float weight[kVector];
-    LoadVector(args.weight, ElementType::kF32, col, count, wide, weight);
-    SLUICE_UNROLL
-    for (int j = 0; j < kVector; ++j) values[i][j] = weight[j] * (values[i][j] * factor);
+    if (args.weight != nullptr) {
+      float weight[kVector];
+      LoadVector(args.weight, ElementType::kF32, col, count, wide, weight);
+      SLUICE_UNROLL
+      for (int j = 0; j < kVector; ++j) values[i][j] = weight[j] * (values[i][j] * factor);
+    }
     const uint32_t bits = LargestBits(values[i]);
     largest = bits > largest ? bits : largest;
   }

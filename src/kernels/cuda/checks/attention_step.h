@@ -25,6 +25,9 @@ struct AttentionShape {
   AttentionSpan span = {};
   std::vector<Slice> slices = {};
   int block_size = 16;
+  int spare_rows = 0;  // of head_dim, behind those of a block
+
+  int block_rows() const { return heads.num_kv_heads * block_size + spare_rows; }
 };
 
 // What queries, keys and values are.

@@ -235,6 +235,11 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
       {"chunks of 32", {.heads = {5, 1, 64}, .span = {.chunk = 32}, .slices = {{6, 60}, {1, 95}}}},
       {"window of 24", {.heads = {4, 2, 64}, .span = {.window = 24}, .slices = {{9, 50}, {1, 99}}}},
       {"long, split", {.heads = {4, 1, 64}, .slices = {{1, 1200}}}},
+      {"heads of 512", {.heads = {4, 2, 512}, .slices = {{20, 3}, {1, 600}}}},
+      {"heads of 512, fp8 cache",
+       {.heads = {2, 1, 512}, .type = ElementType::kF8E4M3, .slices = {{18, 40}, {1, 5}}}},
+      {"spare rows in blocks",
+       {.heads = {4, 2, 32}, .slices = {{20, 30}, {1, 9}, {1, 100}}, .spare_rows = 7}},
   };
   if (run.with_large_shapes()) {
     const AttentionHeads llama70 = {64, 8, 128};
@@ -251,6 +256,7 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
     cases.push_back(
         {"Scout chunk",
          {.heads = {40, 8, 128}, .span = {.chunk = 8192}, .slices = {{700, 8000}, {1, 20000}}}});
+    cases.push_back({"Gemma 4 31B", {.heads = {32, 4, 512}, .slices = {{64, 100}, {1, 3000}}}});
     cases.push_back({"Qwen3 30B", {.heads = {32, 4, 128}, .slices = {{64, 100}, {1, 3000}}}});
   }
   return cases;
@@ -281,6 +287,8 @@ const AttentionShape kMixedShapes[] = {
     Shape({2, 1, 256}, 16, ElementType::kF8E4M3),
     Shape({5, 1, 40}, 4, ElementType::kBF16),
     Shape({4, 2, 40}, 16, ElementType::kF8E4M3),
+    Shape({4, 1, 512}, 16, ElementType::kBF16, {.window = 520}),
+    Shape({8, 1, 512}, 16, ElementType::kF8E4M3),
 };
 const AttentionShape kCutShapes[] = {
     Shape({8, 1, 128}, 16, ElementType::kBF16),
@@ -289,6 +297,7 @@ const AttentionShape kCutShapes[] = {
     Shape({2, 1, 64}, 16, ElementType::kBF16, {.chunk = 520}),
     Shape({6, 2, 32}, 16, ElementType::kBF16),
     Shape({3, 1, 96}, 16, ElementType::kF8E4M3, {.window = 513}),
+    Shape({2, 1, 512}, 16, ElementType::kBF16),
 };
 
 std::string ShapeText(const AttentionCase& c) {
