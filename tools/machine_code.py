@@ -68,15 +68,16 @@ def linear_plan(architecture, arguments):
 
 
 def attention_plan(architecture, arguments):
-    is_e4m3, _, rows = arguments
-    return Plan(128, 1 if rows == 64 else 4 if is_e4m3 else 3, ["LDGSTS.128", "LDSM", "HMMA"])
+    is_e4m3, dim, rows = arguments
+    blocks = 2 if dim > 256 else 1 if rows == 64 else 4 if is_e4m3 else 3
+    return Plan(128, blocks, ["LDGSTS.128", "LDSM", "HMMA"])
 
 
 # For each kernel what it was planned for. A kernel without a plan, and a plan without a kernel, are errors.
 PLANS = {
     "LinearTileKernel": linear_plan,
     "AttentionKernel": attention_plan,
-    "MergeKernel": lambda *_: Plan(128, 4, ["LDG.64"]),  # a thread reads four partial results at once
+    "MergeKernel": lambda *_: Plan(128, 4, ["LDG.64"]),  # a thread reads some partial results at once
     # A thread holds up to so many vectors of its row in registers; 0: none.
     "RmsNormKernel": lambda _, arguments: Plan(512, 2 if arguments[0] < 4 else 1, ["LDG.128", "STG.128"]),
     "LayerNormKernel": lambda *_: Plan(512, 2, ["LDG.128", "STG.128"]),
@@ -85,6 +86,8 @@ PLANS = {
     "SiluMulKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
     "ConvertRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
     "EmbeddingKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
+    "LayerEmbeddingsKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128"),
+    "CapLogitsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "GatherRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "CombineExpertsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     # Four rows by four ranks, or by eight columns a thread, are sums in registers.

@@ -18,12 +18,13 @@ using device::kWideTileRows;
 constexpr float kLog2E = 1.44269504088896f;
 
 // Blocks of narrow tiles wait for memory: so many on a multiprocessor.
-[[maybe_unused]] constexpr int BlocksTogether(bool is_e4m3, int rows) {
+[[maybe_unused]] constexpr int BlocksTogether(bool is_e4m3, int dim, int rows) {
+  if (dim > 256) return 2;  // as many as fit into the memory
   return rows == kWideTileRows ? 1 : is_e4m3 ? 4 : 3;
 }
 
 template <bool kIsE4m3, int kDim, int kRows>
-__global__ void __launch_bounds__(kAttentionThreads, BlocksTogether(kIsE4m3, kRows))
+__global__ void __launch_bounds__(kAttentionThreads, BlocksTogether(kIsE4m3, kDim, kRows))
     AttentionKernel(AttentionLaunch launch) {
   const device::AttentionItem item =
       launch.attention.items[launch.first_item + static_cast<int>(blockIdx.x)];
@@ -31,10 +32,11 @@ __global__ void __launch_bounds__(kAttentionThreads, BlocksTogether(kIsE4m3, kRo
   AttentionBlock<kIsE4m3, kDim, kRows>(launch, item).Run();
 }
 
-// Folds the partial results of a merge's rows; a warp for each head.
+// Folds the partial results of a merge's rows; a warp for each head, of up to kMostDim numbers.
+template <int kMostDim>
 __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch launch) {
-  constexpr int kMostPairs = 256 / 2 / 32;  // of columns, of a lane
-  constexpr int kAtOnce = 4;                // partial results that are read together
+  constexpr int kMostPairs = kMostDim / 2 / 32;  // of columns, of a lane
+  constexpr int kAtOnce = 1024 / kMostDim;       // partial results that are read together
   const AttentionArgs& args = launch.attention;
   const AttentionMerge merge = args.merges[blockIdx.x];
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -128,10 +130,10 @@ template <bool kIsE4m3, int kDim>
 void LaunchItems(const StreamHandle& stream, const AttentionLaunch& launch) {
   const int num_wide = launch.attention.num_wide_items;
   const int num_narrow = launch.attention.num_items - num_wide;
-  if constexpr (kDim > 0) {
+  if constexpr (KvTile<kIsE4m3, kDim>::kFitsRegisters) {
     LaunchTiles<kIsE4m3, kDim, kWideTileRows>(stream, launch, 0, num_wide);
   } else {
-    // Registers would not hold the sums of 16 rows of any size: blocks of 16 rows make a wide tile.
+    // Registers would not hold the sums of 16 rows of a warp: blocks of 16 rows make a wide tile.
     LaunchTiles<kIsE4m3, kDim, kNarrowTileRows>(stream, launch, 0, num_wide,
                                                 kWideTileRows / kNarrowTileRows);
   }
@@ -143,6 +145,7 @@ void LaunchOfType(const StreamHandle& stream, const AttentionLaunch& launch) {
   switch (launch.attention.cache.head_dim) {
     case 64: return LaunchItems<kIsE4m3, 64>(stream, launch);
     case 128: return LaunchItems<kIsE4m3, 128>(stream, launch);
+    case 512: return LaunchItems<kIsE4m3, 512>(stream, launch);
     default: return LaunchItems<kIsE4m3, 0>(stream, launch);
   }
 }
@@ -152,6 +155,8 @@ void LaunchOfType(const StreamHandle& stream, const AttentionLaunch& launch) {
 void LaunchAttention(const StreamHandle& stream, const AttentionArgs& args) {
   AttentionLaunch launch{};
   launch.attention = args;
+  device::KvArrays& cache = launch.attention.cache;
+  if (cache.block_rows == 0) cache.block_rows = cache.num_kv_heads * cache.block_size;
   launch.head_tiles = device::HeadTilesOf(args.num_heads, args.cache.num_kv_heads);
   launch.score_scale = args.scale * args.cache.k_scale * kLog2E;
   if (args.cache.type == ElementType::kF8E4M3) {
@@ -159,12 +164,14 @@ void LaunchAttention(const StreamHandle& stream, const AttentionArgs& args) {
   } else {
     LaunchOfType<false>(stream, launch);
   }
-  Launch<MergeKernel>(
-      stream, "attention_merge",
-      {.grid_x = static_cast<unsigned>(args.num_merges),
-       .grid_y = static_cast<unsigned>((args.num_heads + kAttentionWarps - 1) / kAttentionWarps),
-       .threads = kAttentionThreads},
-      launch);
+  const LaunchShape merges = {
+      .grid_x = static_cast<unsigned>(args.num_merges),
+      .grid_y = static_cast<unsigned>((args.num_heads + kAttentionWarps - 1) / kAttentionWarps),
+      .threads = kAttentionThreads};
+  if (cache.head_dim <= 256)
+    Launch<MergeKernel<256>>(stream, "attention_merge", merges, launch);
+  else
+    Launch<MergeKernel<512>>(stream, "attention_merge", merges, launch);
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -63,10 +63,10 @@ class AttentionBlock {
           is_row ? min(position + args.ahead, slice.context + slice.num_tokens - 1) : -1;
       place_[r] = (slice.first_row + token) * args.num_heads + kv_head_ * group + head;
       query[r] = is_row ? args.q + static_cast<int64_t>(place_[r]) * tile_.head_dim() : nullptr;
-      if constexpr (kDim == 0) query_[r] = query[r];
+      if constexpr (!kKeepsQuery) query_[r] = query[r];
     }
     partial_shift_ = (item.partial - slice.first_row - item.first_token) * args.num_heads;
-    if constexpr (kDim > 0) {
+    if constexpr (kKeepsQuery) {
       SLUICE_UNROLL
       for (int step = 0; step < Tile::kMaxSteps; ++step)
         tile_.LoadQuery(kept_query_[step / kLoads][step % kLoads], query, step);
@@ -75,10 +75,12 @@ class AttentionBlock {
   }
 
   // Bytes of shared memory: stages of keys and values; results of the ranges before the one under
-  // way; of narrow tiles, weights of all warps and each warp's largest scores.
+  // way; of narrow tiles, weights of all warps, unless they take the place of keys, and each warp's
+  // largest scores.
   static constexpr int SharedBytes(const Tile& tile) {
     const int own = kIsWide ? tile.steps() : (tile.steps() + kWarps - 1) / kWarps;
-    const int narrow = kIsWide ? 0 : 16 * kWeightStride * 2 + kWarps * 16 * 4;
+    const int weights = kStages == 1 ? 0 : 16 * kWeightStride * 2;
+    const int narrow = kIsWide ? 0 : weights + kWarps * 16 * 4;
     return kStages * 2 * tile.bytes() + (own * 8 + 4) * kThreads * 4 + narrow;
   }
 
@@ -92,12 +94,16 @@ class AttentionBlock {
       AsyncWait<0>();
       __syncthreads();  // this tile has arrived, and no thread reads the one before
       const bool is_last = index + 1 == end_tile;
-      if (!is_last) CopyTile(index + 1);
+      if (kStages > 1 && !is_last) CopyTile(index + 1);
       float scores[kOwnGroups][4];
       ComputeScores(index, scores);
       uint32_t weights[kPositions / 16][4];
       WeighScores(scores, weights);
       AddValues(index, weights);
+      if constexpr (kStages == 1) {
+        __syncthreads();  // no thread reads this tile any more
+        if (!is_last) CopyTile(index + 1);
+      }
       if (!is_last && (index + 1) * kPositions % device::kAttentionSplit == 0) {
         Fold((index + 1) * kPositions - item_.begin <= device::kAttentionSplit);
         ClearSums();
@@ -109,7 +115,10 @@ class AttentionBlock {
   }
 
  private:
-  static constexpr int kStages = 2;  // while one tile is computed the next one is copied
+  static constexpr bool kKeepsQuery = Tile::kFitsRegisters;
+  // Two: while one tile is computed the next one is copied. Of heads so wide that two would not fit
+  // into a block's memory, one: then other blocks compute while one copies.
+  static constexpr int kStages = kDim > 256 ? 1 : 2;
   static constexpr int kLoads = Tile::kStepsOfLoad;
   static constexpr int kOwnRows = kPositions / kWarps;  // of a tile, that a warp copies
   static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of eight positions
@@ -135,7 +144,7 @@ class AttentionBlock {
   // Brings queries to F16.
   __device__ __forceinline__ void ConvertQueries() {
     query_exponents_[0] = query_exponents_[1] = 0;
-    if constexpr (kDim > 0) {
+    if constexpr (kKeepsQuery) {
       SLUICE_UNROLL
       for (int step = 0; step < Tile::kMaxSteps; ++step)
         Tile::FindQueryExponents(kept_query_[step / kLoads][step % kLoads], query_exponents_);
@@ -147,7 +156,7 @@ class AttentionBlock {
       }
     }
     Tile::ShareQueryExponents(query_exponents_);
-    if constexpr (kDim > 0) {
+    if constexpr (kKeepsQuery) {
       SLUICE_UNROLL
       for (int step = 0; step < Tile::kMaxSteps; ++step)
         Tile::ConvertQuery(kept_query_[step / kLoads][step % kLoads], query_exponents_);
@@ -169,12 +178,18 @@ class AttentionBlock {
   __device__ float* Folded() const {
     return reinterpret_cast<float*>(Keys(0) + kStages * 2 * tile_.bytes()) + threadIdx.x;
   }
-  // [16, kWeightStride]
+  __device__ float* BehindFolded() const {
+    return Folded() - threadIdx.x + (NumOwnSteps() * 8 + 4) * kThreads;
+  }
+  // [16, kWeightStride]; of one stage in the place of the keys, which all warps have read when they
+  // know the largest scores.
   __device__ uint16_t* SharedWeights() const {
-    return reinterpret_cast<uint16_t*>(Folded() - threadIdx.x + (NumOwnSteps() * 8 + 4) * kThreads);
+    if constexpr (kStages == 1) return reinterpret_cast<uint16_t*>(Keys(0));
+    return reinterpret_cast<uint16_t*>(BehindFolded());
   }
   // [kWarps, 16]
   __device__ float* SharedLargest() const {
+    if constexpr (kStages == 1) return BehindFolded();
     return reinterpret_cast<float*>(SharedWeights() + 16 * kWeightStride);
   }
 
@@ -199,7 +214,7 @@ class AttentionBlock {
     const int32_t row =
         next_block_ == Tile::kNoRow
             ? Tile::kNoRow
-            : (next_block_ * cache.num_kv_heads + kv_head_) * cache.block_size + next_row_in_block_;
+            : next_block_ * cache.block_rows + kv_head_ * cache.block_size + next_row_in_block_;
     tile_.template Copy<kOwnRows>(
         Keys(index), Values(index), static_cast<const unsigned char*>(cache.k),
         static_cast<const unsigned char*>(cache.v), Warp() * kOwnRows, row);
@@ -232,7 +247,7 @@ class AttentionBlock {
       SLUICE_UNROLL
       for (int i = 0; i < 4; ++i) scores[n][i] = 0;
     }
-    if constexpr (kDim > 0) {
+    if constexpr (kKeepsQuery) {
       SLUICE_UNROLL
       for (int i = 0; i < Tile::kMaxSteps / kLoads; ++i)
         AddScores(index, i * kLoads, kept_query_[i], scores);
@@ -463,10 +478,10 @@ class AttentionBlock {
   int first_seen_[2], last_seen_[2];  // positions; of no row: none
   int place_[2];                      // row of the step * num_heads + head
   int partial_shift_;                 // from there to the place of partial results
-  const uint16_t* query_[2];          // kDim == 0
+  const uint16_t* query_[2];          // !kKeepsQuery
   uint32_t query_exponents_[2];       // kIsE4m3
   float score_scales_[2];             // kIsE4m3
-  uint32_t kept_query_[kDim > 0 ? Tile::kMaxSteps / kLoads : 1][kLoads][4];  // kDim > 0
+  uint32_t kept_query_[kKeepsQuery ? Tile::kMaxSteps / kLoads : 1][kLoads][4];  // kKeepsQuery
 
   // Of the range under way, relative to the largest score, an exponent of 2. Every column of
   // weight_sums_ holds the same.

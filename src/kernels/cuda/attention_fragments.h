@@ -10,10 +10,13 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 // a position, in pieces of 16 bytes, of which those of eight rows at one place are in different
 // banks. Products are of BF16, or of F16, which E4M3 turns into with one instruction for two codes;
 // queries are brought to the range of F16 by a power of two for each row. kDim 0: any head size up
-// to 256, in whole steps of 16, with zeros beyond head_dim.
+// to 256, in whole steps of 16, with zeros beyond head_dim; else that head size, one that fills
+// whole loads and, of a wide tile, registers.
 template <bool kIsE4m3, int kDim>
 struct KvTile {
-  static constexpr int kPositions = kDim == 0 ? 32 : 64;
+  // Whether registers hold the queries of a warp's 16 rows, and the sums that they have alone.
+  static constexpr bool kFitsRegisters = kDim > 0 && kDim <= 128;
+  static constexpr int kPositions = kFitsRegisters ? 64 : 32;
   static constexpr int kMaxSteps = (kDim == 0 ? 256 : kDim) / 16;
   static constexpr int kNumberBytes = kIsE4m3 ? 1 : 2;
   static constexpr bool kIsSwizzled = kDim > 0 && kDim* kNumberBytes % 128 == 0;

@@ -58,8 +58,8 @@ struct AttentionPlan {
 };
 
 // Replaces what `plan` holds. Takes time in proportion to the number of items. REQUIRES: a step
-// within the limits that `plan` was made for; head_dim a multiple of 8 from 32 to 256. `ahead`: as
-// of AttentionArgs.
+// within the limits that `plan` was made for; head_dim a multiple of 8 from 32 to 256, or 512.
+// `ahead`: as of AttentionArgs.
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
                    const AttentionSpan& span, AttentionPlan& plan, int32_t ahead = 0);
 // REQUIRES: the plan has no more than that.

@@ -15,7 +15,8 @@ namespace {
         backend::LaunchGroupedLinear, backend::LaunchExpandWeights, backend::LaunchScaleResults, \
         backend::LaunchRouter, backend::LaunchGroupByExpert, backend::LaunchGatherRows,          \
         backend::LaunchCombineExperts, backend::LaunchAddLora, backend::LaunchSampleRows,        \
-        backend::LaunchRandomCodes, backend::LaunchRandomScales, backend::LaunchInstruction      \
+        backend::LaunchRandomCodes, backend::LaunchRandomScales, backend::LaunchInstruction,     \
+        backend::LaunchLayerEmbeddings, backend::LaunchCapLogits                                 \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

@@ -74,19 +74,35 @@ struct LayerNormArgs {
 };
 constexpr int64_t kMostLayerNormCols = 8192;
 
-// residual += delta where delta is not null (the sum is written back); then out = weight * residual
-// * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where that is not null. Without
-// delta, F32 rows of `out` may be those of `residual`.
+// residual = (residual + delta) * sum_factor where delta is not null (that is written back); then
+// out = weight * residual * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where
+// that is not null. F32 rows of `out` may be those of `residual`, which then hold the norm alone.
+// Without a weight, out = residual.
 // REQUIRES: cols <= 32768.
 struct RmsNormArgs {
   float* residual;  // [rows, cols]
   const void* delta;
   ElementType delta_type;  // kF32 or kBF16
-  const float* weight;     // [cols]
+  const float* weight;     // [cols] or null
   float eps;
   int64_t rows, cols;
   RowsOut out;
   float* out_f32;
+  float sum_factor = 1;
+};
+
+// What each layer reads of each row's token, in place of its projection: x[i, l, :] = (norm(x[i, l,
+// :] * projection_scale) + table[tokens[i], l, :] * table_scale) * sum_scale, whose norm is weight
+// * y * rsqrt(mean(y^2) + eps). x: F32 [rows, num_layers, width]; table: BF16 [.., num_layers,
+// width]. REQUIRES: width is a multiple of 8.
+struct LayerEmbeddingsArgs {
+  const int32_t* tokens;
+  const uint16_t* table;
+  int64_t rows, num_layers, width;
+  const float* weight;  // [width]
+  float eps;
+  float projection_scale, table_scale, sum_scale;
+  float* x;
 };
 
 // cos_sin[i] = cosines, then sines, of positions[i] * frequencies; [rows, head_dim].
@@ -106,13 +122,21 @@ struct KvArrays {
   ElementType type;
   float k_scale, v_scale;
   int num_kv_heads, head_dim, block_size;
+  int block_rows = 0;  // rows of head_dim from one block to the next; 0: num_kv_heads * block_size
+};
+
+// What a row of projections has beside the heads of q.
+enum class RowKv : uint8_t {
+  kBoth,
+  kKeys,  // the values are the keys as projected
+  kNone,  // neither: nothing is put into the cache, of which head_dim and the type are read
 };
 
 // From the projections of a row, [heads of q, of k, of v], to its q in BF16 and its slot in the
 // cache: QK norm, rope, temperature, in the order of models/layers/attention.cc. REQUIRES: head_dim
-// is a multiple of 4, at most 256; qkv is aligned to 8 bytes.
+// is a multiple of 4, at most 512; qkv is aligned to 8 bytes.
 struct RopeAppendArgs {
-  const void* qkv;       // row i at i * (num_heads + 2 * num_kv_heads) * head_dim
+  const void* qkv;       // row i at i * head_dim * the heads that it has (`kv`)
   ElementType qkv_type;  // kF32 or kBF16
   int64_t rows;
   int num_heads;
@@ -130,6 +154,8 @@ struct RopeAppendArgs {
   const int64_t* slots;
   uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   KvArrays cache;
+  RowKv kv = RowKv::kBoth;
+  bool norms_values = false;  // of each head of v, without weights
 };
 
 // One piece of attention: a tile of query rows of one sequence, over a range of its positions.
@@ -163,7 +189,7 @@ struct AttentionMerge {
 // kernels/attention.h). Every item runs for each KV head. Weights are rounded to BF16 before they
 // are summed, with a cache of kF8E4M3 to F16. A value that is no number reaches, of its own
 // sequence, even rows that do not see it: those that share a tile with one that does. head_dim: a
-// multiple of 8 from 32 to 256.
+// multiple of 8 from 32 to 256, or 512.
 struct AttentionArgs {
   const uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   int num_heads;
@@ -185,13 +211,16 @@ struct AttentionArgs {
 constexpr int32_t kSeesAllBehind = 1 << 30;
 
 // out[m, i] = silu(x[m, i]) * x[m, width + i], with gelu by tanh (kernels/gelu_mul.h) in place of
-// silu where `gelu`. x: kF32 or kBF16 [rows, 2 * width].
+// silu where `gelu`. x: kF32 or kBF16 [rows, 2 * width]; where there are `factors`, [rows, width],
+// and those stand in place of its second half.
 struct SiluMulArgs {
   const void* x;
   ElementType x_type;
   int64_t rows, width;
   RowsOut out;
   bool gelu = false;
+  const float* factors = nullptr;  // F32, rows factor_stride apart; or null
+  int64_t factor_stride = 0;
 };
 
 // The activations of encoders: out[m, i] = f(x[m, i]), or where `gated` f(x[m, i]) * x[m, width +
@@ -234,6 +263,7 @@ struct TakeRowsArgs {
   const int32_t* indices;
   int64_t rows, row_bytes;
   void* out;
+  int64_t in_stride = 0;  // bytes from one row of `in` to the next, a multiple of 16; 0: row_bytes
 };
 
 // Ranks that may share a layer on devices.
@@ -352,6 +382,8 @@ struct RouterArgs {
   float* logits;          // [rows, num_experts], scratch
   int32_t* chosen;        // [rows, top_k]
   float* expert_weights;  // [rows, top_k]
+  // [num_experts], of the weights, behind all else; or null.
+  const float* expert_factors = nullptr;
 };
 
 // kernels/experts.h, GroupByExpert. REQUIRES: num_experts <= 512.
@@ -463,6 +495,13 @@ struct SampleRowsArgs {
   int64_t most_top = 0;
 };
 
+// x[i] = cap * tanh(x[i] / cap).
+struct CapLogitsArgs {
+  float* x;  // [count]
+  int64_t count;
+  float cap;
+};
+
 // The random codes of dummy_weights.cc: row i of the tensor whose hashed name is `tensor_seed`,
 // from `first_row` of that tensor on.
 struct RandomCodesArgs {
@@ -534,39 +573,43 @@ struct DeviceKernels {
   void (*random_codes)(const StreamHandle&, const RandomCodesArgs&);
   void (*random_scales)(const StreamHandle&, const RandomScalesArgs&);
   void (*instruction)(const StreamHandle&, const InstructionArgs&);
+  void (*layer_embeddings)(const StreamHandle&, const LayerEmbeddingsArgs&);
+  void (*cap_logits)(const StreamHandle&, const CapLogitsArgs&);
 };
 
 }  // namespace sluice::device
 
 // Each is defined by one file of kernels, once for GPUs (namespace cuda) and once emulated.
-#define SLUICE_DECLARE_LAUNCHERS                                                     \
-  void LaunchEmbedding(const StreamHandle&, const device::EmbeddingArgs&);           \
-  void LaunchAddEmbeddings(const StreamHandle&, const device::AddEmbeddingsArgs&);   \
-  void LaunchLayerNorm(const StreamHandle&, const device::LayerNormArgs&);           \
-  void LaunchActivate(const StreamHandle&, const device::ActivateArgs&);             \
-  void LaunchRmsNorm(const StreamHandle&, const device::RmsNormArgs&);               \
-  void LaunchRopeTable(const StreamHandle&, const device::RopeTableArgs&);           \
-  void LaunchRopeAppend(const StreamHandle&, const device::RopeAppendArgs&);         \
-  void LaunchAttention(const StreamHandle&, const device::AttentionArgs&);           \
-  void LaunchSiluMul(const StreamHandle&, const device::SiluMulArgs&);               \
-  void LaunchConvertRows(const StreamHandle&, const device::ConvertRowsArgs&);       \
-  void LaunchPackNvF4(const StreamHandle&, const device::PackNvF4Args&);             \
-  void LaunchTakeRows(const StreamHandle&, const device::TakeRowsArgs&);             \
-  void LaunchTakeColumns(const StreamHandle&, const device::TakeColumnsArgs&);       \
-  void LaunchJoinColumns(const StreamHandle&, const device::JoinColumnsArgs&);       \
-  void LaunchLinear(const StreamHandle&, const device::LinearArgs&);                 \
-  void LaunchGroupedLinear(const StreamHandle&, const device::GroupedLinearArgs&);   \
-  void LaunchExpandWeights(const StreamHandle&, const device::ExpandWeightsArgs&);   \
-  void LaunchScaleResults(const StreamHandle&, const device::ScaleResultsArgs&);     \
-  void LaunchRouter(const StreamHandle&, const device::RouterArgs&);                 \
-  void LaunchGroupByExpert(const StreamHandle&, const device::GroupByExpertArgs&);   \
-  void LaunchGatherRows(const StreamHandle&, const device::GatherRowsArgs&);         \
-  void LaunchCombineExperts(const StreamHandle&, const device::CombineExpertsArgs&); \
-  void LaunchAddLora(const StreamHandle&, const device::AddLoraArgs&);               \
-  void LaunchSampleRows(const StreamHandle&, const device::SampleRowsArgs&);         \
-  void LaunchRandomCodes(const StreamHandle&, const device::RandomCodesArgs&);       \
-  void LaunchRandomScales(const StreamHandle&, const device::RandomScalesArgs&);     \
-  void LaunchInstruction(const StreamHandle&, const device::InstructionArgs&);
+#define SLUICE_DECLARE_LAUNCHERS                                                       \
+  void LaunchEmbedding(const StreamHandle&, const device::EmbeddingArgs&);             \
+  void LaunchAddEmbeddings(const StreamHandle&, const device::AddEmbeddingsArgs&);     \
+  void LaunchLayerNorm(const StreamHandle&, const device::LayerNormArgs&);             \
+  void LaunchActivate(const StreamHandle&, const device::ActivateArgs&);               \
+  void LaunchRmsNorm(const StreamHandle&, const device::RmsNormArgs&);                 \
+  void LaunchRopeTable(const StreamHandle&, const device::RopeTableArgs&);             \
+  void LaunchRopeAppend(const StreamHandle&, const device::RopeAppendArgs&);           \
+  void LaunchAttention(const StreamHandle&, const device::AttentionArgs&);             \
+  void LaunchSiluMul(const StreamHandle&, const device::SiluMulArgs&);                 \
+  void LaunchConvertRows(const StreamHandle&, const device::ConvertRowsArgs&);         \
+  void LaunchPackNvF4(const StreamHandle&, const device::PackNvF4Args&);               \
+  void LaunchTakeRows(const StreamHandle&, const device::TakeRowsArgs&);               \
+  void LaunchTakeColumns(const StreamHandle&, const device::TakeColumnsArgs&);         \
+  void LaunchJoinColumns(const StreamHandle&, const device::JoinColumnsArgs&);         \
+  void LaunchLinear(const StreamHandle&, const device::LinearArgs&);                   \
+  void LaunchGroupedLinear(const StreamHandle&, const device::GroupedLinearArgs&);     \
+  void LaunchExpandWeights(const StreamHandle&, const device::ExpandWeightsArgs&);     \
+  void LaunchScaleResults(const StreamHandle&, const device::ScaleResultsArgs&);       \
+  void LaunchRouter(const StreamHandle&, const device::RouterArgs&);                   \
+  void LaunchGroupByExpert(const StreamHandle&, const device::GroupByExpertArgs&);     \
+  void LaunchGatherRows(const StreamHandle&, const device::GatherRowsArgs&);           \
+  void LaunchCombineExperts(const StreamHandle&, const device::CombineExpertsArgs&);   \
+  void LaunchAddLora(const StreamHandle&, const device::AddLoraArgs&);                 \
+  void LaunchSampleRows(const StreamHandle&, const device::SampleRowsArgs&);           \
+  void LaunchRandomCodes(const StreamHandle&, const device::RandomCodesArgs&);         \
+  void LaunchRandomScales(const StreamHandle&, const device::RandomScalesArgs&);       \
+  void LaunchInstruction(const StreamHandle&, const device::InstructionArgs&);         \
+  void LaunchLayerEmbeddings(const StreamHandle&, const device::LayerEmbeddingsArgs&); \
+  void LaunchCapLogits(const StreamHandle&, const device::CapLogitsArgs&);
 
 namespace sluice::emulated {
 SLUICE_DECLARE_LAUNCHERS

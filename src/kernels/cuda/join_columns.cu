@@ -6,7 +6,7 @@ namespace {
 
 using device::JoinColumnsArgs;
 
-constexpr unsigned kThreads = 256;
+constexpr unsigned kJoinThreads = 256;
 
 // A thread moves one unit of a row. Ends are in units here.
 template <typename Unit>
@@ -35,8 +35,8 @@ void LaunchOf(const StreamHandle& stream, JoinColumnsArgs args) {
   const int64_t width = args.ends[args.num_pieces - 1];
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.rows);
-  shape.grid_y = static_cast<unsigned>((width + kThreads - 1) / kThreads);
-  shape.threads = kThreads;
+  shape.grid_y = static_cast<unsigned>((width + kJoinThreads - 1) / kJoinThreads);
+  shape.threads = kJoinThreads;
   Launch<JoinColumnsKernel<Unit>>(stream, "join_columns", shape, args);
 }
 

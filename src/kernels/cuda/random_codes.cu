@@ -6,7 +6,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-constexpr unsigned kThreads = 256;
+constexpr unsigned kCodeThreads = 256;
 
 __device__ __forceinline__ uint8_t ValidCode(ElementType type, uint8_t byte) {
   if (type == ElementType::kF8E4M3) return kernels::ValidE4m3Code(byte);
@@ -71,15 +71,15 @@ void LaunchRandomCodes(const StreamHandle& stream, const device::RandomCodesArgs
   const int64_t row_bytes = RowBytes(args.type, args.cols);
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.rows);
-  shape.grid_y = static_cast<unsigned>((row_bytes + kThreads * 8 - 1) / (kThreads * 8));
-  shape.threads = kThreads;
+  shape.grid_y = static_cast<unsigned>((row_bytes + kCodeThreads * 8 - 1) / (kCodeThreads * 8));
+  shape.threads = kCodeThreads;
   Launch<RandomCodesKernel>(stream, "random_codes", shape, args);
 }
 
 void LaunchRandomScales(const StreamHandle& stream, const device::RandomScalesArgs& args) {
   LaunchShape shape;
-  shape.grid_x = static_cast<unsigned>((args.count + kThreads - 1) / kThreads);
-  shape.threads = kThreads;
+  shape.grid_x = static_cast<unsigned>((args.count + kCodeThreads - 1) / kCodeThreads);
+  shape.threads = kCodeThreads;
   Launch<RandomScalesKernel>(stream, "random_scales", shape, args);
 }
 

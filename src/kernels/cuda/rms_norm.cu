@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kMaxThreads)
       float delta[kVector];
       LoadVector(args.delta, args.delta_type, row_begin + col, count, wide, delta);
       SLUICE_UNROLL
-      for (int j = 0; j < kVector; ++j) values[j] += delta[j];
+      for (int j = 0; j < kVector; ++j) values[j] = (values[j] + delta[j]) * args.sum_factor;
       StoreVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values, 1);
     }
     SLUICE_UNROLL
@@ -48,6 +48,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     const int count = VectorCount(col, cols);
     if constexpr (!kHolds)
       LoadVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values);
+    if (args.weight == nullptr) return;
     float weight[kVector];
     LoadVector(args.weight, ElementType::kF32, col, count, wide, weight);
     SLUICE_UNROLL

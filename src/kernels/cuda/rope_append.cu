@@ -7,7 +7,7 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
 constexpr unsigned kRopeWarps = 4;
-constexpr int kRounds = 2;  // of 32 lanes with four numbers: head_dim up to 256
+constexpr int kRoundDim = 128;  // of 32 lanes with four numbers
 
 struct Four {
   float a0, a1;  // at `first` and after it
@@ -37,15 +37,26 @@ __device__ __forceinline__ void Rotate(float& a, float& b, float cosine, float s
   a = rotated;
 }
 
+// Heads that have a warp: of q and, where the row has its own, of k and v.
+__host__ __device__ __forceinline__ int HeadsOfRow(const device::RopeAppendArgs& args) {
+  return args.num_heads + (args.kv == device::RowKv::kNone ? 0 : 2 * args.cache.num_kv_heads);
+}
+
+// Heads of up to kRounds * kRoundDim numbers.
+template <int kRounds>
 __global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::RopeAppendArgs args) {
   const int dim = args.cache.head_dim, num_kv_heads = args.cache.num_kv_heads;
-  const int heads = args.num_heads + 2 * num_kv_heads;
+  const int heads = HeadsOfRow(args);
   const int64_t task = int64_t{blockIdx.x} * kRopeWarps + threadIdx.x / 32;
   if (task >= args.rows * heads) return;
   const int64_t row = task / heads;
   const int head = static_cast<int>(task % heads);
   const bool is_q = head < args.num_heads;
   const bool is_v = head >= args.num_heads + num_kv_heads;
+  // Where the head was projected to.
+  const bool is_key_too = is_v && args.kv == device::RowKv::kKeys;
+  const int64_t row_heads = args.kv == device::RowKv::kKeys ? heads - num_kv_heads : heads;
+  const int64_t source = (row * row_heads + head - (is_key_too ? num_kv_heads : 0)) * dim;
   const int lane = static_cast<int>(threadIdx.x % 32);
   // The lane's numbers in round r: first + r * stride and second + r * stride, each with its
   // successor.
@@ -59,13 +70,19 @@ __global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::Rope
   for (int r = 0; r < kRounds; ++r) {
     x[r] = {0, 0, 0, 0};
     if (lane + 32 * r >= dim / 4) continue;
-    const int64_t from = task * dim + r * stride;
+    const int64_t from = source + r * stride;
     const float2 a = LoadTwo(args.qkv, args.qkv_type, from + first);
     const float2 b = LoadTwo(args.qkv, args.qkv_type, from + second);
     x[r] = {a.x, a.y, b.x, b.y};
     squares += a.x * a.x + a.y * a.y + b.x * b.x + b.y * b.y;
   }
   const float* norm = is_v ? nullptr : is_q ? args.q_norm : args.k_norm;
+  if (is_v && args.norms_values) {
+    const float factor = 1.0f / sqrtf(WarpSum(squares) / static_cast<float>(dim) + args.eps);
+    SLUICE_UNROLL
+    for (Four& four : x)
+      four = {four.a0 * factor, four.a1 * factor, four.b0 * factor, four.b1 * factor};
+  }
   if (norm != nullptr) {
     const float factor = 1.0f / sqrtf(WarpSum(squares) / static_cast<float>(dim) + args.eps);
     SLUICE_UNROLL
@@ -120,7 +137,8 @@ __global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::Rope
     out = is_v ? args.cache.v : args.cache.k;
     type = args.cache.type;
     scale = is_v ? args.cache.v_scale : args.cache.k_scale;
-    to = ((block * num_kv_heads + kv_head) * args.cache.block_size + slot % args.cache.block_size) *
+    to = (block * args.cache.block_rows + kv_head * args.cache.block_size +
+          slot % args.cache.block_size) *
          dim;
   }
   SLUICE_UNROLL
@@ -136,12 +154,18 @@ __global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::Rope
 
 }  // namespace
 
-void LaunchRopeAppend(const StreamHandle& stream, const device::RopeAppendArgs& args) {
-  const int64_t tasks = args.rows * (args.num_heads + 2 * args.cache.num_kv_heads);
+void LaunchRopeAppend(const StreamHandle& stream, const device::RopeAppendArgs& given) {
+  device::RopeAppendArgs args = given;
+  device::KvArrays& cache = args.cache;
+  if (cache.block_rows == 0) cache.block_rows = cache.num_kv_heads * cache.block_size;
+  const int64_t tasks = args.rows * HeadsOfRow(args);
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>((tasks + kRopeWarps - 1) / kRopeWarps);
   shape.threads = kRopeWarps * 32;
-  Launch<RopeAppendKernel>(stream, "rope_append", shape, args);
+  if (cache.head_dim <= 2 * kRoundDim)
+    Launch<RopeAppendKernel<2>>(stream, "rope_append", shape, args);
+  else
+    Launch<RopeAppendKernel<4>>(stream, "rope_append", shape, args);
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -85,8 +85,10 @@ __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::Rou
     weights[slot] = weight;
     total += weight;
   }
-  if (!args.normalize) return;
-  for (int slot = 0; slot < args.top_k; ++slot) weights[slot] /= total;
+  for (int slot = 0; slot < args.top_k; ++slot) {
+    if (args.normalize) weights[slot] /= total;
+    if (args.expert_factors != nullptr) weights[slot] *= args.expert_factors[chosen[slot]];
+  }
 }
 
 }  // namespace

@@ -10,10 +10,13 @@ __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
   // costs less than a place for a row of any width.
   WriteRow(
       args.out, row, args.width, launch.wide, [&](int64_t col, int count, float(&values)[kVector]) {
-        const int64_t gate = row * 2 * args.width + col;
+        const bool is_apart = args.factors != nullptr;
+        const int64_t gate = row * (is_apart ? 1 : 2) * args.width + col;
         float up[kVector];
         LoadVector(args.x, args.x_type, gate, count, launch.wide, values);
-        LoadVector(args.x, args.x_type, gate + args.width, count, launch.wide, up);
+        LoadVector(is_apart ? args.factors : args.x, is_apart ? ElementType::kF32 : args.x_type,
+                   is_apart ? row * args.factor_stride + col : gate + args.width, count,
+                   launch.wide, up);
         for (int i = 0; i < kVector; ++i) {
           const float z = values[i];
           const float exponent = args.gelu ? z * (-1.5957691216f - 0.0713548163f * (z * z)) : -z;
@@ -25,7 +28,8 @@ __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
 }  // namespace
 
 void LaunchSiluMul(const StreamHandle& stream, const device::SiluMulArgs& args) {
-  const bool wide = IsWide(args.x, args.width) && IsWide(args.out, args.width);
+  const bool wide = IsWide(args.x, args.width) && IsWide(args.out, args.width) &&
+                    IsWide(args.factors, args.factor_stride);
   Launch<SiluMulKernel>(stream, "silu_mul", RowsShape(args.rows, args.width, IsPerToken(args.out)),
                         RowsLaunch<device::SiluMulArgs>{args, wide});
 }

@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "kernels/cuda/expert_products.h"
 #include "kernels/cuda/linear_plan.h"
 #include "models/score_head.h"
 #include "models/step_check.h"
@@ -27,7 +26,8 @@ device::KvArrays ArraysOf(const kernels::KvCacheView& view, const DeviceLayerWei
           .v_scale = is_f8 ? weights.v_scale : 1,
           .num_kv_heads = view.layout.num_kv_heads,
           .head_dim = view.layout.head_dim,
-          .block_size = view.layout.block_size};
+          .block_size = view.layout.block_size,
+          .block_rows = static_cast<int>(view.layout.BlockStride() / view.layout.head_dim)};
 }
 
 }  // namespace
@@ -111,6 +111,16 @@ Status DeviceDecoder::Tune() {
         RowsAt(layout.activated, layout.activated_scales, layers[i].expert_down.first.inputs),
         At(layout.expert_results), ElementType::kF32));
   }
+  RETURN_IF_ERROR(tune(&Layer::embedding_gate, layout.normed, layout.normed_scales, layout.mlp_rows,
+                       layout.gate_up, layout.wide));
+  RETURN_IF_ERROR(tune(&Layer::embedding_projection, layout.activated, layout.activated_scales,
+                       layout.mlp_rows, delta, ElementType::kF32));
+  const DeviceLinearWeights& projection = parts_.weights.layer_projection;
+  for (const int64_t rows : parts_.linear->TuningRows(projection.matrix.n > 0 ? most : 0)) {
+    RETURN_IF_ERROR(parts_.linear->Tune(*parts_.stream,
+                                        ProductOf(projection, Normed(projection.inputs), rows,
+                                                  At(layout.layer_embeddings), ElementType::kF32)));
+  }
   const DeviceLinearWeights& head = parts_.weights.head;
   for (const int64_t rows : parts_.linear->TuningRows(head.matrix.n > 0 ? logit_rows : 0)) {
     RETURN_IF_ERROR(parts_.linear->Tune(
@@ -142,12 +152,19 @@ device::RowsOut DeviceDecoder::RowsAt(int64_t data, int64_t scales,
           .static_scale = inputs.static_scale};
 }
 
+device::RowsOut DeviceDecoder::RowsFrom(int64_t first, device::RowsOut rows) const {
+  rows.data =
+      static_cast<std::byte*>(rows.data) + first * spec_.hidden_size * ElementBytes(rows.type);
+  if (rows.scales != nullptr) rows.scales += first;
+  return rows;
+}
+
 device::RowsOut DeviceDecoder::Normed(const DeviceInputs& inputs) const {
   return RowsAt(parts_.layout.normed, parts_.layout.normed_scales, inputs);
 }
 
 void DeviceDecoder::Norm(const Rows& rows, const float* delta, const float* weight,
-                         const DeviceInputs& inputs, float* out_f32) {
+                         const DeviceInputs& inputs, float* out_f32, float sum_factor) {
   parts_.kernels.rms_norm(parts_.stream->handle(), {.residual = rows.residual,
                                                     .delta = delta,
                                                     .delta_type = ElementType::kF32,
@@ -156,21 +173,31 @@ void DeviceDecoder::Norm(const Rows& rows, const float* delta, const float* weig
                                                     .rows = rows.count,
                                                     .cols = spec_.hidden_size,
                                                     .out = Normed(inputs),
-                                                    .out_f32 = out_f32});
+                                                    .out_f32 = out_f32,
+                                                    .sum_factor = sum_factor});
+}
+
+void DeviceDecoder::FinalNorm(const Rows& rows, const DeviceInputs& inputs, float* out_f32) {
+  // Another stage's rows come added.
+  const bool adds = place_.num_stages == 1;
+  Norm(rows, adds ? At<float>(parts_.layout.delta) : nullptr, parts_.weights.final_norm, inputs,
+       out_f32, parts_.weights.layers.back().residual_factor);
 }
 
 void DeviceDecoder::NormDelta(const float* weight, int64_t rows) {
-  if (weight == nullptr) return;
-  float* const delta = At<float>(parts_.layout.delta);
+  if (weight != nullptr) NormRows(At<float>(parts_.layout.delta), nullptr, weight, rows);
+}
+
+void DeviceDecoder::NormRows(float* data, const float* delta, const float* weight, int64_t rows) {
   parts_.kernels.rms_norm(parts_.stream->handle(),
-                          {.residual = delta,
-                           .delta = nullptr,
+                          {.residual = data,
+                           .delta = delta,
                            .delta_type = ElementType::kF32,
                            .weight = weight,
                            .eps = spec_.norm_eps,
                            .rows = rows,
                            .cols = spec_.hidden_size,
-                           .out = {.data = delta, .type = ElementType::kF32},
+                           .out = {.data = data, .type = ElementType::kF32},
                            .out_f32 = nullptr});
 }
 
@@ -275,62 +302,6 @@ void DeviceDecoder::AddEmbeddingLora(const Rows& rows) {
   parts_.kernels.add_lora(parts_.stream->handle(), *args);
 }
 
-device::GroupedLinearArgs DeviceDecoder::ExpertProducts(const DeviceExpertWeights& weights,
-                                                        int64_t num_experts,
-                                                        const device::RowsOut& x, int64_t pairs,
-                                                        void* y, ElementType y_type) const {
-  const device::Weights& first = weights.first.matrix;
-  return {.linear = {.w = first,
-                     .x = x.data,
-                     .x_type = x.type,
-                     .x_scales = x.scales,
-                     .m = pairs,
-                     .y = y,
-                     .y_type = y_type,
-                     .y_stride = first.n,
-                     .bias = nullptr,
-                     .scratch = At(parts_.layout.linear_scratch),
-                     .same_x_scale = 0,
-                     .counters = At<uint32_t>(parts_.layout.linear_counters)},
-          .num_experts = num_experts,
-          .codes_stride = weights.codes_stride,
-          .group_scales_stride = weights.group_scales_stride,
-          .row_scales_stride = weights.row_scales_stride,
-          .row_begin = At<int32_t>(parts_.layout.row_begin)};
-}
-
-void DeviceDecoder::MultiplyExperts(const device::GroupedLinearArgs& products,
-                                    std::span<const int32_t> row_begin) {
-  if (!row_begin.empty())
-    device::RunExperts(*parts_.linear, *parts_.stream, products, row_begin);
-  else
-    parts_.kernels.grouped_linear(parts_.stream->handle(), products);
-}
-
-std::span<const int32_t> DeviceDecoder::ReceiveExpertRows(int64_t num_experts) {
-  if (is_recording_)
-    throw std::runtime_error("the host reads how many rows each expert has, in steps this large");
-  const int64_t count = num_experts + 1;
-  parts_.stream->CopyToHost(parts_.expert_rows.data(), At(parts_.layout.row_begin), count * 4);
-  if (const Status status = parts_.stream->Synchronize(); !status)
-    throw std::runtime_error(status.error().message);
-  return {parts_.expert_rows.As<int32_t>(), static_cast<size_t>(count)};
-}
-
-Status DeviceDecoder::TuneExperts(const DeviceExpertWeights& weights, int64_t num_experts,
-                                  const device::RowsOut& x, void* y, ElementType y_type) {
-  const device::GroupedLinearArgs all =
-      ExpertProducts(weights, num_experts, x, parts_.layout.moe_pairs, y, y_type);
-  for (const int64_t rows : parts_.linear->TuningRows(parts_.layout.moe_pairs)) {
-    if (rows < device::kManyExpertRows) continue;
-    std::vector<device::LinearArgs> experts;
-    for (int64_t e = 0; e < std::min(num_experts, device::DeviceLinear::kMostRotatedLayers); ++e)
-      experts.push_back(device::ExpertProduct(all, e, 0, rows));
-    RETURN_IF_ERROR(parts_.linear->Tune(*parts_.stream, experts));
-  }
-  return {};
-}
-
 // activation(gate) * up of the rows that the last product wrote to `gate_up`. Ranks gather the rows
 // of all; in F32 where the whole row determines how its numbers are rounded.
 device::RowsOut DeviceDecoder::ApplyGate(Activation activation, const DeviceInputs& inputs,
@@ -360,13 +331,11 @@ device::RowsOut DeviceDecoder::ApplyGate(Activation activation, const DeviceInpu
   return whole;
 }
 
-void DeviceDecoder::GatherDelta(int64_t rows) {
+void DeviceDecoder::GatherHidden(int64_t rows, float* all) {
   if (!is_shared()) return;
-  parts_.ranks->GatherRowsOf(*parts_.stream, spec_.hidden_size, sizeof(float),
-                             {.rows = rows,
-                              .own = OwnDelta(),
-                              .joined = At(parts_.layout.joined),
-                              .all = At(parts_.layout.delta)});
+  parts_.ranks->GatherRowsOf(
+      *parts_.stream, spec_.hidden_size, sizeof(float),
+      {.rows = rows, .own = OwnDelta(), .joined = At(parts_.layout.joined), .all = all});
 }
 
 void DeviceDecoder::ProjectAndAppend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
@@ -384,7 +353,7 @@ void DeviceDecoder::ProjectAndAppend(const AttentionSpec& spec, const DeviceLaye
   args.eps = spec_.norm_eps;
   args.rope = spec.rope;
   args.interleaved = spec.rope_style == kernels::RopeStyle::kInterleaved;
-  args.cos_sin = At<float>(layout.cos_sin) + spec.rope_table * rows * spec.head_dim;
+  args.cos_sin = At<float>(layout.cos_sin) + 2 * FrequenciesBefore(spec_, spec.rope_table) * rows;
   args.positions = parts_.inputs.positions();
   if (spec.temperature_tuning) {
     args.temperature_floor = static_cast<float>(spec.temperature_tuning->floor_scale);
@@ -393,12 +362,16 @@ void DeviceDecoder::ProjectAndAppend(const AttentionSpec& spec, const DeviceLaye
   args.slots = parts_.inputs.slots(group);
   args.q = At<uint16_t>(layout.q);
   args.cache = cache;
+  args.kv = !spec.has_own_kv()     ? device::RowKv::kNone
+            : spec.values_are_keys ? device::RowKv::kKeys
+                                   : device::RowKv::kBoth;
+  args.norms_values = spec.norms_values;
   parts_.kernels.rope_append(parts_.stream->handle(), args);
 }
 
 void DeviceDecoder::Attend(const AttentionSpec& spec, const device::KvArrays& cache,
                            int64_t group) {
-  device::AttentionArgs args = parts_.inputs.Attention(spec.span, group);
+  device::AttentionArgs args = parts_.inputs.Attention(spec, group);
   args.q = At<uint16_t>(parts_.layout.q);
   args.num_heads = spec.num_heads;
   args.scale = spec.softmax_scale();
@@ -413,15 +386,21 @@ void DeviceDecoder::Attend(const AttentionSpec& spec, const device::KvArrays& ca
 DeviceDecoder::Rows DeviceDecoder::KeepLogitRows(const AttentionSpec& spec, int64_t rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const StreamHandle handle = parts_.stream->handle();
-  const auto take = [&](int64_t from, int64_t row_bytes, int64_t to) {
+  const auto take = [&](int64_t from, int64_t row_bytes, int64_t to, int64_t in_stride = 0) {
     parts_.kernels.take_rows(handle, {.in = At(from),
                                       .indices = parts_.inputs.logit_rows(),
                                       .rows = rows,
                                       .row_bytes = row_bytes,
-                                      .out = At(to)});
+                                      .out = At(to),
+                                      .in_stride = in_stride});
   };
   take(layout.residual, spec_.hidden_size * 4, layout.last_residual);
   take(layout.own_attended, spec.q_width() * 2, layout.attended_last);
+  if (const int64_t bytes = spec_.layer_embeddings.width * 4; bytes > 0) {
+    const int64_t layers = std::ssize(spec_.layers);
+    take(layout.layer_embeddings + (layers - 1) * bytes, bytes, layout.last_layer_embeddings,
+         layers * bytes);
+  }
   return {At<float>(layout.last_residual), rows};
 }
 
@@ -446,94 +425,15 @@ void DeviceDecoder::Mlp(size_t index, int64_t rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const DeviceLayerWeights& weights = parts_.weights.layers[index];
   const MlpSpec& spec = share_.layers[index].mlp;
-  const int64_t hidden = spec_.hidden_size, width = WholeLayer(index).mlp.intermediate_size;
+  const int64_t width = WholeLayer(index).mlp.intermediate_size;
   for (int64_t first = 0; first < rows; first += layout.mlp_rows) {
     const int64_t count = std::min(layout.mlp_rows, rows - first);
-    device::RowsOut x = Normed(weights.gate_up.inputs);
-    x.data = static_cast<std::byte*>(x.data) + first * hidden * ElementBytes(x.type);
-    if (x.scales != nullptr) x.scales += first;
+    device::RowsOut x = RowsFrom(first, Normed(weights.gate_up.inputs));
     Multiply(weights.gate_up, x, count, At(layout.gate_up), layout.wide, first);
     x = ApplyGate(spec.activation, weights.down.inputs, count, spec.intermediate_size, width);
     Multiply(weights.down, x, count, OwnDelta() + first * weights.down.matrix.n, ElementType::kF32,
              first);
   }
-}
-
-// The router, from inputs in F32: a choice between two experts that are nearly as good should not
-// hang on their rounding. Then the MLP that sees every token, and the chosen experts.
-void DeviceDecoder::Moe(size_t index, int64_t rows) {
-  const DeviceWorkspaceLayout& layout = parts_.layout;
-  const LayerSpec& layer = share_.layers[index];
-  const MoeSpec& spec = *layer.moe;
-  parts_.kernels.router(parts_.stream->handle(),
-                        {.x = At<float>(layout.normed_f32),
-                         .weight = parts_.weights.layers[index].router,
-                         .rows = rows,
-                         .k = spec_.hidden_size,
-                         .num_experts = spec.num_experts,
-                         .top_k = static_cast<int>(spec.top_k),
-                         .sigmoid = spec.score == kernels::RouterScore::kSigmoid,
-                         .normalize = spec.normalize,
-                         .logits = At<float>(layout.router_logits),
-                         .chosen = At<int32_t>(layout.chosen),
-                         .expert_weights = At<float>(layout.expert_weights)});
-  const bool has_shared = layer.mlp.intermediate_size > 0;
-  if (has_shared) Mlp(index, rows);
-  const int64_t most = layout.moe_pairs / spec.top_k;
-  for (int64_t first = 0; first < rows; first += most)
-    RunChosen(index, first, std::min(most, rows - first), has_shared);
-}
-
-// The experts of rows [first, first + count), into what this rank has of `delta`.
-void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool add) {
-  const DeviceWorkspaceLayout& layout = parts_.layout;
-  const DeviceLayerWeights& weights = parts_.weights.layers[index];
-  const MoeSpec& spec = *share_.layers[index].moe;
-  const StreamHandle handle = parts_.stream->handle();
-  const int64_t hidden = spec_.hidden_size, pairs = count * spec.top_k;
-  const int64_t own_hidden = weights.expert_down.first.matrix.n;
-  const auto top_k = static_cast<int>(spec.top_k);
-  const float* expert_weights = At<float>(layout.expert_weights) + first * spec.top_k;
-  parts_.kernels.group_by_expert(handle, {.chosen = At<int32_t>(layout.chosen) + first * spec.top_k,
-                                          .rows = count,
-                                          .top_k = top_k,
-                                          .num_experts = spec.num_experts,
-                                          .order = At<int32_t>(layout.order),
-                                          .place = At<int32_t>(layout.place),
-                                          .row_begin = At<int32_t>(layout.row_begin)});
-  device::RowsOut x =
-      RowsAt(layout.gathered, layout.gathered_scales, weights.expert_gate_up.first.inputs);
-  parts_.kernels.gather_rows(handle, {.x = At<float>(layout.normed_f32) + first * hidden,
-                                      .order = At<int32_t>(layout.order),
-                                      .pairs = pairs,
-                                      .cols = hidden,
-                                      .top_k = top_k,
-                                      .weights = spec.scale_inputs ? expert_weights : nullptr,
-                                      .out = x});
-  device::GroupedLinearArgs products = ExpertProducts(weights.expert_gate_up, spec.num_experts, x,
-                                                      pairs, At(layout.gate_up), layout.wide);
-  // Ranks would each wait for the others here.
-  std::span<const int32_t> row_begin;
-  if (parts_.ranks == nullptr && device::IsWorthTakingApart(*parts_.linear, products))
-    row_begin = ReceiveExpertRows(spec.num_experts);
-  MultiplyExperts(products, row_begin);
-  AddExpertLora(weights.expert_gate_up, products, first, spec.top_k);
-  x = ApplyGate(spec.activation, weights.expert_down.first.inputs, pairs, spec.intermediate_size,
-                WholeLayer(index).moe->intermediate_size);
-  products = ExpertProducts(weights.expert_down, spec.num_experts, x, pairs,
-                            At(layout.expert_results), ElementType::kF32);
-  if (!row_begin.empty() && !device::IsWorthTakingApart(*parts_.linear, products)) row_begin = {};
-  MultiplyExperts(products, row_begin);
-  AddExpertLora(weights.expert_down, products, first, spec.top_k);
-  parts_.kernels.combine_experts(handle, {.y = At(layout.expert_results),
-                                          .y_type = ElementType::kF32,
-                                          .place = At<int32_t>(layout.place),
-                                          .weights = spec.scale_inputs ? nullptr : expert_weights,
-                                          .rows = count,
-                                          .cols = own_hidden,
-                                          .top_k = top_k,
-                                          .add = add,
-                                          .sum = OwnDelta() + first * own_hidden});
 }
 
 void DeviceDecoder::FinishLogits(const StepInput& input, float* logits) {
@@ -581,11 +481,24 @@ void DeviceDecoder::Begin(const Rows& rows) {
                                     .out = rows.residual});
 }
 
+void DeviceDecoder::FillRopeTables(int64_t rows) {
+  for (int64_t table = 0; table < std::ssize(spec_.rope_tables); ++table) {
+    const int64_t first = FrequenciesBefore(spec_, table);
+    const auto count = std::ssize(spec_.rope_tables[static_cast<size_t>(table)]);
+    parts_.kernels.rope_table(parts_.stream->handle(),
+                              {.positions = parts_.inputs.positions(),
+                               .frequencies = parts_.weights.rope_frequencies + first,
+                               .rows = rows,
+                               .head_dim = static_cast<int>(2 * count),
+                               .cos_sin = At<float>(parts_.layout.cos_sin) + 2 * first * rows});
+  }
+}
+
 void DeviceDecoder::PassOn(const Rows& rows) {
   if (place_.num_stages == 1) return;
-  // For the sum that the norm writes back; the next stage norms it by its own weights.
-  Norm(rows, At<float>(parts_.layout.delta), parts_.weights.layers.back().attention_norm,
-       DeviceInputs(), nullptr);
+  // For the sum that is written back.
+  Norm(rows, At<float>(parts_.layout.delta), /*weight=*/nullptr, DeviceInputs(), nullptr,
+       parts_.weights.layers.back().residual_factor);
   parts_.ranks->group().Send(*parts_.stream, rows.residual, rows.count * spec_.hidden_size * 4,
                              RankOfStage((place_.stage + 1) % place_.num_stages));
 }
@@ -598,8 +511,7 @@ void DeviceDecoder::Receive(const Rows& rows, int from_stage) {
 void DeviceDecoder::CopyHidden(const Rows& rows, float* results) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   if (place_.rank() != 0) return;  // Every rank could: nothing of it is cut.
-  Norm(rows, place_.num_stages == 1 ? At<float>(layout.delta) : nullptr, parts_.weights.final_norm,
-       DeviceInputs(), At<float>(layout.logits));
+  FinalNorm(rows, DeviceInputs(), At<float>(layout.logits));
   float* to = results;
   if (spec_.head.kind == HeadSpec::Kind::kScores) {
     Begun& begun = begun_[newest_];
@@ -613,8 +525,7 @@ void DeviceDecoder::CopyHidden(const Rows& rows, float* results) {
 void DeviceDecoder::ComputeLogits(const Rows& rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const DeviceLinearWeights& head = parts_.weights.head;
-  Norm(rows, place_.num_stages == 1 ? At<float>(layout.delta) : nullptr, parts_.weights.final_norm,
-       head.inputs, nullptr);
+  FinalNorm(rows, head.inputs, nullptr);
   void* const own = At(is_shared() ? layout.own_logits : layout.logits);
   Multiply(head, Normed(head.inputs), rows.count, own, ElementType::kF32);
   if (is_shared()) {
@@ -623,6 +534,10 @@ void DeviceDecoder::ComputeLogits(const Rows& rows) {
                                                 .joined = At(layout.joined_logits),
                                                 .all = At(layout.logits)});
   }
+  if (spec_.logit_soft_cap == 0 || place_.rank() != 0) return;
+  parts_.kernels.cap_logits(parts_.stream->handle(), {.x = At<float>(layout.logits),
+                                                      .count = rows.count * spec_.vocab_size,
+                                                      .cap = spec_.logit_soft_cap});
 }
 
 void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float* logits) {
@@ -644,28 +559,24 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
 DeviceDecoder::Rows DeviceDecoder::RunLayers(int64_t num_rows, int64_t logit_rows,
                                              const KvCache& cache) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
-  const StreamHandle handle = parts_.stream->handle();
   Rows rows = {At<float>(layout.residual), num_rows};
   float* const delta = At<float>(layout.delta);
   keeps_logit_rows_ = false;
   Begin(rows);
   if (place_.is_first_stage()) AddEmbeddingLora(rows);
-  const int head_dim = spec_.layers.front().attention.head_dim;
-  for (int64_t table = 0; table < static_cast<int64_t>(spec_.rope_tables.size()); ++table) {
-    parts_.kernels.rope_table(
-        handle, {.positions = parts_.inputs.positions(),
-                 .frequencies = parts_.weights.rope_frequencies + table * head_dim / 2,
-                 .rows = rows.count,
-                 .head_dim = head_dim,
-                 .cos_sin = At<float>(layout.cos_sin) + table * rows.count * head_dim});
-  }
+  if (spec_.layer_embeddings.width > 0) EmbedInLayers(rows);
+  FillRopeTables(rows.count);
+  float residual_factor = 1;  // of the layer before
   for (size_t i = 0; i < share_.layers.size(); ++i) {
     const LayerSpec& layer = share_.layers[i];
     const DeviceLayerWeights& mine = parts_.weights.layers[i];
     const auto index = static_cast<int64_t>(i);
+    const bool has_own_norms = layer.moe && layer.moe->own_norms;
     const int64_t group = cache.group(index);
     const device::KvArrays arrays = ArraysOf(cache.layer(index), mine);
-    Norm(rows, i == 0 ? nullptr : delta, mine.attention_norm, mine.qkv.inputs, nullptr);
+    Norm(rows, i == 0 ? nullptr : delta, mine.attention_norm, mine.qkv.inputs, nullptr,
+         residual_factor);
+    residual_factor = mine.residual_factor;
     ProjectAndAppend(layer.attention, mine, arrays, group, rows.count);
     const bool is_last = place_.is_last_stage() && i + 1 == share_.layers.size();
     if (is_last && logit_rows == 0) return {};
@@ -677,23 +588,27 @@ DeviceDecoder::Rows DeviceDecoder::RunLayers(int64_t num_rows, int64_t logit_row
       keeps_logit_rows_ = true;
     }
     if (is_shared()) {
-      parts_.ranks->GatherHeads(*parts_.stream, {.rows = rows.count,
-                                                 .own = attended,
-                                                 .joined = At(layout.joined),
-                                                 .all = At(layout.attended)});
+      parts_.ranks->GatherHeads(*parts_.stream, WholeLayer(i).attention,
+                                {.rows = rows.count,
+                                 .own = attended,
+                                 .joined = At(layout.joined),
+                                 .all = At(layout.attended)});
       attended = At<uint16_t>(layout.attended);
     }
     ProjectOutput(WholeLayer(i).attention, mine, attended, rows.count);
     GatherDelta(rows.count);
     NormDelta(mine.attention_norm_after, rows.count);
     Norm(rows, delta, mine.mlp_norm, mine.gate_up.inputs,
-         layer.moe ? At<float>(layout.normed_f32) : nullptr);
+         layer.moe && !has_own_norms ? At<float>(layout.normed_f32) : nullptr);
     if (layer.moe)
-      Moe(i, rows.count);
+      Moe(i, rows);
     else
       Mlp(i, rows.count);
-    GatherDelta(rows.count);
-    NormDelta(mine.mlp_norm_after, rows.count);
+    if (!has_own_norms) {
+      GatherDelta(rows.count);
+      NormDelta(mine.mlp_norm_after, rows.count);
+    }
+    if (spec_.layer_embeddings.width > 0) AddLayerEmbedding(i, rows);
   }
   PassOn(rows);
   if (!place_.is_first_stage() || logit_rows == 0) return {};

@@ -106,8 +106,16 @@ class DeviceDecoder final : public Model {
   }
   device::RowsOut RowsAt(int64_t data, int64_t scales, const DeviceInputs& inputs) const;
   device::RowsOut Normed(const DeviceInputs& inputs) const;
+  // Of rows of the hidden size, those from `first` on.
+  device::RowsOut RowsFrom(int64_t first, device::RowsOut rows) const;
+  // `sum_factor`: of the residual with `delta`.
   void Norm(const Rows& rows, const float* delta, const float* weight, const DeviceInputs& inputs,
-            float* out_f32);
+            float* out_f32, float sum_factor = 1);
+  // Of the wanted rows, with what the last layer left in `delta`.
+  void FinalNorm(const Rows& rows, const DeviceInputs& inputs, float* out_f32);
+  // `data` [rows, hidden] and `delta`, if not null, become the norm of their sum; without `weight`
+  // the sum.
+  void NormRows(float* data, const float* delta, const float* weight, int64_t rows);
   // `delta` becomes its norm, where the layer has one behind the sub-layer (`weight` is not null).
   void NormDelta(const float* weight, int64_t rows);
   device::LinearArgs ProductOf(const DeviceLinearWeights& weights, const device::RowsOut& x,
@@ -142,10 +150,15 @@ class DeviceDecoder final : public Model {
   float* OwnDelta() const {
     return At<float>(is_shared() ? parts_.layout.own_delta : parts_.layout.delta);
   }
-  void GatherDelta(int64_t rows);
+  void GatherDelta(int64_t rows) { GatherHidden(rows, At<float>(parts_.layout.delta)); }
+  // All columns of results that the ranks have in their `own_delta`.
+  void GatherHidden(int64_t rows, float* all);
 
   // The residual of the step's tokens: of the embedding, or from the stage before.
   void Begin(const Rows& rows);
+  // What layers read of the step's tokens, from their scaled embeddings.
+  void EmbedInLayers(const Rows& rows);
+  void FillRopeTables(int64_t rows);
   // Hands residual and delta, added, to the next stage; the last one's to the first.
   void PassOn(const Rows& rows);
   void Receive(const Rows& rows, int from_stage);
@@ -159,8 +172,15 @@ class DeviceDecoder final : public Model {
                      uint16_t* attended, int64_t rows);
   // `index`: of the layer in this stage.
   void Mlp(size_t index, int64_t rows);
-  void Moe(size_t index, int64_t rows);
-  void RunChosen(size_t index, int64_t first, int64_t count, bool add);
+  // Leaves its result in what this rank has of `delta`; with MoeSpec::own_norms in all of it.
+  void Moe(size_t index, const Rows& rows);
+  void MoeWithOwnNorms(size_t index, const Rows& rows);
+  void Route(size_t index, int64_t rows);
+  // The experts of all rows, and of some, into rows of `sum`: the columns that this rank has.
+  void RunAllChosen(size_t index, int64_t rows, bool add, float* sum);
+  void RunChosen(size_t index, int64_t first, int64_t count, bool add, float* sum);
+  // The sub-layer of what the layer reads of the tokens.
+  void AddLayerEmbedding(size_t index, const Rows& rows);
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
   // What follows is the same for all steps of equal numbers of rows whose logits are all wanted.
   // All layers of a step that was sent; the rows that the head takes, or none.

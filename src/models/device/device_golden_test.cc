@@ -37,8 +37,12 @@ TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
   const std::filesystem::path folder = DataFolder(GetParam());
   DeviceRunner device(folder,
                       GoldenOptions(ElementType::kBF16, ModelOptions::ActivationRounding::kBf16));
-  // The norms of this one make its logits, and their errors, twice as large. Measured: 0.052.
-  const double tolerance = std::string_view(GetParam()) == "tiny-gemma3" ? 0.06 : kTolerance;
+  // The norms of the first make its logits, and their errors, twice as large. Measured: 0.052. The
+  // second does not scale q . k down (DefaultModeOfUnscaledScoresTest). Measured: 0.122.
+  const std::string_view name = GetParam();
+  const double tolerance = name == "tiny-gemma3"          ? 0.06
+                           : name == "tiny-gemma4-shared" ? 0.15
+                                                          : kTolerance;
   for (const GoldenCase& golden : testing::ReadGolden(folder / "golden.json")) {
     const double rms = testing::WorstRms(golden, device.runner().RunAlone(golden.prompt, 64));
     RecordProperty(fmt::format("rms_{}", golden.prompt.size()), fmt::format("{:.4f}", rms));
@@ -50,8 +54,8 @@ TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceDenseTest,
                          ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
                                            "tiny-qwen3-bias", "tiny-mistral-window",
-                                           "tiny-qwen2-window", "tiny-gemma3", "tiny-phi3-long",
-                                           "tiny-smollm3", "qwen3-modelopt-fp8",
+                                           "tiny-qwen2-window", "tiny-gemma3", "tiny-gemma4-shared",
+                                           "tiny-phi3-long", "tiny-smollm3", "qwen3-modelopt-fp8",
                                            "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8",
                                            "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-actorder",
                                            "tiny-qwen3-awq", "tiny-qwen3-gptq"),
@@ -81,10 +85,10 @@ TEST_P(DeviceExpertsTest, HeavyMostRowsStayNearTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceExpertsTest,
                          ::testing::Values("tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
-                                           "tiny-mixtral", "qwen3-moe-llmc-nvfp4",
-                                           "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
-                                           "llama4-modelopt-nvfp4", "tiny-qwen3-moe-w4a16",
-                                           "tiny-qwen3-moe-gptq"),
+                                           "tiny-mixtral", "tiny-gemma4-experts",
+                                           "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4",
+                                           "llama4-quark-fp8", "llama4-modelopt-nvfp4",
+                                           "tiny-qwen3-moe-w4a16", "tiny-qwen3-moe-gptq"),
                          TestName);
 
 // Inputs and the cache rounded to E4M3 as the checkpoint says. What comes before such a rounding is

@@ -10,17 +10,17 @@ namespace {
 // Of a step, from what DeviceDecoder launches, with some room: cuBLASLt may launch several kernels
 // for a product.
 int64_t OperationsOf(const DecoderSpec& spec) {
-  constexpr int64_t kOfLayer = 16, kMoreOfExperts = 12, kBesides = 16;
-  return std::ssize(spec.layers) * kOfLayer + spec.NumMoeLayers() * kMoreOfExperts + kBesides;
+  constexpr int64_t kOfLayer = 16, kMoreOfExperts = 12, kMoreOfEmbeddings = 8, kBesides = 16;
+  const int64_t of_layer = kOfLayer + (spec.layer_embeddings.width > 0 ? kMoreOfEmbeddings : 0);
+  return std::ssize(spec.layers) * of_layer + spec.NumMoeLayers() * kMoreOfExperts + kBesides;
 }
 
 }  // namespace
 
 int64_t GraphBytes(const DecoderSpec& spec, const ModelOptions& options) {
-  const device::AttentionLimits limits = DeviceStepInputs::LimitsOf(spec, options);
   int64_t graphs = 0;
   for (const int64_t sequences : options.recorded.sequences)
-    graphs += device::NumSplitLevels(limits, sequences);
+    graphs += DeviceStepInputs::NumLevels(spec, options, sequences);
   return graphs * OperationsOf(spec) * kGraphOperationBytes;
 }
 

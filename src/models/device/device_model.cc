@@ -35,7 +35,6 @@ namespace {
 std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.logit_scale != 1) return "scaled logits";
   if (spec.residual_scale != 1) return "a factor on what layers add to the residual";
-  if (spec.logit_soft_cap != 0) return "a soft cap of logits";
   for (const LayerSpec& layer : spec.layers) {
     if (layer.attention_norms.before.empty() || layer.mlp_norms.before.empty())
       return "layers without a norm before attention and MLP";
@@ -46,12 +45,6 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if (layer.attention.sinks) return "attention sinks";
     if (layer.attention.temperature_tuning && layer.attention.temperature_tuning->first != 1)
       return "a temperature that counts positions from 0";
-    if (!layer.attention.has_own_kv()) return "layers that use the keys and values of others";
-    if (layer.attention.norms_values) return "a norm of values";
-    if (layer.attention.values_are_keys) return "values that are the keys";
-    if (!layer.residual_factor.empty()) return "a factor on the residual";
-    if (layer.moe && layer.moe->own_norms)
-      return "experts beside the MLP, each with norms of their own";
     if (!layer.mlp.output_gate.empty()) return "a gate behind the shared expert";
     if (layer.moe) {
       if (layer.moe->router_bias || layer.moe->has_bias) return "biases of experts";
@@ -62,15 +55,19 @@ std::string MissingKernel(const DecoderSpec& spec) {
   return "";
 }
 
+bool HasAttentionKernel(int head_dim) {
+  return (head_dim % 8 == 0 && head_dim >= 32 && head_dim <= 256) || head_dim == 512;
+}
+
 Status CheckSpec(const DecoderSpec& spec) {
-  const AttentionSpec& attention = spec.layers.front().attention;
   constexpr int64_t kMostHidden = 32768;  // of a row that one block of threads norms
   constexpr int64_t kMostExperts = 512;
-  if (attention.head_dim % 8 != 0 || attention.head_dim < 32 || attention.head_dim > 256) {
+  for (const LayerSpec& layer : spec.layers) {
+    if (HasAttentionKernel(layer.attention.head_dim)) continue;
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("head_dim is {}: attention on a device takes multiples of 8 from 32 to "
-                            "256; serve this model on the CPU",
-                            attention.head_dim),
+                            "256, and 512; serve this model on the CPU",
+                            layer.attention.head_dim),
                 "head_dim");
   }
   if (spec.hidden_size > kMostHidden) {
@@ -97,9 +94,47 @@ Status CheckSpec(const DecoderSpec& spec) {
   return {};
 }
 
-Result<DecoderSpec> SpecFor(const ModelConfig& config, const ModelOptions& options) {
+// What one rank gives another is the residual, and of a rank's layers the results.
+Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
+  if (place.is_alone()) return {};
+  if (spec.layer_embeddings.width > 0) {
+    return Fail(ErrorCode::kUnsupported,
+                "this model has embeddings in its layers, which devices do not share: serve it on "
+                "one device, or with --device cpu",
+                "tensor_parallel_size");
+  }
+  const bool shares_kv = std::ranges::any_of(
+      spec.layers, [](const LayerSpec& layer) { return !layer.attention.has_own_kv(); });
+  if (shares_kv && place.num_stages > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "layers of this model use the keys and values of others, which devices do not send "
+                "from stage to stage: serve it with --pipeline-parallel-size 1, or with --device "
+                "cpu",
+                "pipeline_parallel_size");
+  }
+  return {};
+}
+
+// Kernels count where blocks of keys begin in rows of the layer's heads.
+Status CheckBlocks(const DecoderSpec& share, const ModelOptions& options) {
+  const int64_t stride = KvLayoutOf(share, options).BlockStride();
+  for (const LayerSpec& layer : share.layers) {
+    if (stride % layer.attention.head_dim == 0) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("layers have heads of {} numbers, of which the {} of a block of the KV "
+                            "cache are no multiple: use another --block-size, or --device cpu",
+                            layer.attention.head_dim, stride),
+                "block_size");
+  }
+  return {};
+}
+
+Result<DecoderSpec> SpecFor(const ModelConfig& config, const ModelOptions& options,
+                            const RankPlace& place) {
   RETURN_IF_ERROR(CheckDeviceOptions(options));
   RETURN_IF_ERROR(CheckSpec(config.spec));
+  RETURN_IF_ERROR(CheckRanksOf(config.spec, place));
+  RETURN_IF_ERROR(CheckBlocks(ShareOf(config.spec, place), options));
   DecoderSpec spec = config.spec;
   spec.FitRope(options.max_context);
   return spec;
@@ -116,8 +151,8 @@ int64_t LinearScratch(const DecoderSpec& spec, const ModelOptions& options,
                                                                       options.max_rows));
   };
   for (const DeviceLayerWeights& layer : weights.layers) {
-    for (const DeviceLinearWeights* one :
-         {&layer.qkv, &layer.output, &layer.gate_up, &layer.down}) {
+    for (const DeviceLinearWeights* one : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down,
+                                           &layer.embedding_gate, &layer.embedding_projection}) {
       product(*one);
     }
     if (layer.router == nullptr) continue;
@@ -128,6 +163,7 @@ int64_t LinearScratch(const DecoderSpec& spec, const ModelOptions& options,
                         device::DeviceLinear::PlannedScratchBytes(device, linear, w, moe_pairs)});
     }
   }
+  product(weights.layer_projection);
   product(weights.head);
   return bytes;
 }
@@ -172,7 +208,10 @@ int64_t OrderedInputs(const DecoderSpec& spec, const ModelOptions& options,
     add(layer.output, options.max_rows);
     add(layer.gate_up, mlp_rows);
     add(layer.down, mlp_rows);
+    add(layer.embedding_gate, mlp_rows);
+    add(layer.embedding_projection, mlp_rows);
   }
+  add(weights.layer_projection, options.max_rows);
   add(weights.head, options.max_rows);
   return numbers * static_cast<int64_t>(sizeof(BFloat16));
 }
@@ -185,8 +224,7 @@ DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& 
   const DecoderSpec share = ShareOf(spec, place);
   DeviceWorkspaceNeeds needs;
   needs.rounds_whole_rows = rounds_whole_rows;
-  needs.attention_partials =
-      device::AttentionPartialsBytes(DeviceStepInputs::LimitsOf(share, options));
+  needs.attention_partials = DeviceStepInputs::PartialsBytes(share, options);
   needs.linear_scratch = LinearScratch(spec, options, device, weights);
   needs.ordered_inputs = OrderedInputs(spec, options, weights);
   if (lora != nullptr) needs.lora_ranks = lora->MostRanks();
@@ -203,11 +241,11 @@ std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOpti
   return LoraLayout::For(spec, options.lora, list, weights, place);
 }
 
-// Bytes of the weights that a step of one token reads: all but the embedding's table and the
+// Bytes of the weights that a step of one token reads: all but the embeddings' tables and the
 // experts that are not chosen.
 int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
                          const DecoderWeights& unfilled, const DeviceWeightLayout& layout) {
-  std::set<const kernels::PackedMatrix*> unread;
+  std::set<const kernels::PackedMatrix*> unread = {&unfilled.layer_embeddings};
   if (spec.LoadsHead() || spec.head.kind != HeadSpec::Kind::kVocabulary)
     unread.insert(&unfilled.embedding);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
@@ -246,6 +284,10 @@ void LogUnroundedInputs(const ModelOptions& options, const DecoderWeights& loade
     if (to.gate_up.matrix.n > 0) {
       count(from.mlp.gate_up.inputs, to.gate_up);
       count(from.mlp.down.inputs, to.down);
+    }
+    if (to.embedding_norm != nullptr) {
+      count(from.embedding.gate.inputs, to.embedding_gate);
+      count(from.embedding.projection.inputs, to.embedding_projection);
     }
     if (to.router == nullptr) continue;
     count(from.moe.gate_up.inputs.front(), to.expert_gate_up.first);
@@ -301,7 +343,7 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
     CHECK(place.tensor_size == 1 && place.num_stages == 1, "an encoder is computed by one rank");
     return PlanDeviceEncoder(config, options, device);
   }
-  ASSIGN_OR_RETURN(const DecoderSpec spec, SpecFor(config, options));
+  ASSIGN_OR_RETURN(const DecoderSpec spec, SpecFor(config, options, place));
   const DecoderSpec share = ShareOf(spec, place);
   DecoderWeights unfilled;
   const ParameterList list = ListParameters(spec, unfilled, place);
@@ -324,7 +366,7 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   memory.graph_bytes = GraphBytes(share, options);
   memory.kv_groups = KvGroups::For(spec, options.max_context);
   const kernels::KvLayout kv = KvLayoutOf(share, options);
-  memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, LayersOf(spec, place).size());
+  memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, NumHeldKvLayers(spec, place));
   memory.kv_bytes_per_group_block =
       KvCache::BytesPerBlock(kv, ShareGroups(memory.kv_groups, spec, place).layers_per_group);
   return memory;
@@ -338,7 +380,7 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
   if (IsEncoder(config.architecture)) {
     return LoadDeviceEncoder(device, pool, threads, folder, std::move(config), options, progress);
   }
-  RETURN_IF_ERROR(SpecFor(config, options));
+  RETURN_IF_ERROR(SpecFor(config, options, RankPlace()));
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    OpenChecked(folder, config, options));
   DeviceRank alone;
@@ -351,8 +393,8 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                                                ThreadPool& threads, const Checkpoint* checkpoint,
                                                ModelConfig config, const ModelOptions& options,
                                                DeviceRank rank, const LoadProgress& progress) {
-  ASSIGN_OR_RETURN(DecoderSpec spec, SpecFor(config, options));
   const RankPlace& place = rank.place;
+  ASSIGN_OR_RETURN(DecoderSpec spec, SpecFor(config, options, place));
   const DecoderSpec share = ShareOf(spec, place);
   const QuantizationScheme& scheme = *config.scheme;
   DecoderWeights loaded;

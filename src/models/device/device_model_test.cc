@@ -84,8 +84,6 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
     return memory.error().message;
   };
   EXPECT_EQ(refusal([](DecoderSpec&) {}), "");
-  EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.logit_soft_cap = 30; }),
-              HasSubstr("a soft cap of logits"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.logit_scale = 0.5f; }),
               HasSubstr("scaled logits"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.layers.back().mlp_norms.before = ""; }),
@@ -130,6 +128,26 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
               HasSubstr("a factor on the weights of experts"));
 }
 
+TEST(DeviceModelTest, HeadsThatNoKernelTakesAreRefused) {
+  const EmulatedDevice device;
+  const auto refusal = [&](int head_dim, int block_size) -> std::string {
+    auto config = *LoadModelConfig(DataFolder("tiny-gemma4-shared"));
+    for (LayerSpec& layer : config.spec.layers) {
+      if (layer.attention.span.sees_all()) layer.attention.head_dim = head_dim;
+    }
+    config.spec.rope_tables.front().resize(static_cast<size_t>(head_dim) / 2);
+    ModelOptions options = DeviceOptions();
+    options.block_size = block_size;
+    const auto memory = PlanDeviceModel(config, options, device.info());
+    return memory ? "" : memory.error().message;
+  };
+  EXPECT_EQ(refusal(512, 16), "");
+  EXPECT_THAT(refusal(320, 16), HasSubstr("head_dim is 320"));
+  // The others' heads of 32 numbers lie in blocks for heads of 40.
+  EXPECT_EQ(refusal(40, 4), "");
+  EXPECT_THAT(refusal(40, 3), HasSubstr("use another --block-size"));
+}
+
 TEST(DeviceModelTest, ADeviceTooSmallIsNamed) {
   EmulatedDevice device;
   const auto config = LoadModelConfig(DataFolder("llama-bf16"));
@@ -169,11 +187,11 @@ INSTANTIATE_TEST_SUITE_P(
     Checkpoints, DeviceAgainstCpuTest,
     ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-mistral-window",
                       "tiny-qwen2-window", "tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
-                      "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8",
-                      "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
-                      "llama4-modelopt-nvfp4", "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-gptq",
-                      "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16", "tiny-qwen3-awq",
-                      "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
+                      "tiny-gemma4-experts", "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block",
+                      "qwen3-llmc-int8-w8a8", "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4",
+                      "llama4-quark-fp8", "llama4-modelopt-nvfp4", "tiny-qwen3-w4a16",
+                      "tiny-qwen3-w4a16-gptq", "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16",
+                      "tiny-qwen3-awq", "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
     CheckpointName);
 
 struct PromiseCase {
@@ -210,6 +228,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DevicePromiseTest,
                          ::testing::Values(PromiseCase{"llama-bf16", ElementType::kBF16},
                                            PromiseCase{"tiny-mistral-window", ElementType::kBF16},
                                            PromiseCase{"tiny-qwen2-window", ElementType::kF8E4M3},
+                                           PromiseCase{"tiny-gemma4-shared", ElementType::kBF16},
+                                           PromiseCase{"tiny-gemma4-experts", ElementType::kF8E4M3},
                                            PromiseCase{"qwen3-modelopt-fp8", ElementType::kF8E4M3},
                                            PromiseCase{"qwen3-llmc-fp8-block", ElementType::kBF16},
                                            PromiseCase{"tiny-qwen3-gptq", ElementType::kBF16},

@@ -58,9 +58,8 @@ class DeviceRunner {
     EXPECT_EQ(pool_->used_bytes(), pool_->size_bytes());
     kv_memory_ = *kv;
     // One group of all layers: the runner gives each sequence one table.
-    auto cache = std::make_unique<KvCache>(
-        KvCache::Wrap(KvLayoutOf(config->spec, options),
-                      KvGroups::Uniform(config->num_hidden_layers), blocks, *kv));
+    auto cache = std::make_unique<KvCache>(KvCache::Wrap(
+        KvLayoutOf(config->spec, options), KvGroups::Uniform(config->spec), blocks, *kv));
     runner_ = std::make_unique<Runner>(*std::move(model), std::move(cache), options, 1);
   }
 

@@ -12,7 +12,6 @@ DeviceRanks::DeviceRanks(std::unique_ptr<DeviceCommunicator> group,
     : group_(std::move(group)),
       kernels_(kernels),
       place_(place),
-      attention_(spec.layers.front().attention),
       hidden_size_(spec.hidden_size),
       vocab_size_(spec.vocab_size),
       widths_(static_cast<size_t>(place.tensor_size)),
@@ -40,10 +39,11 @@ void DeviceRanks::Gather(DeviceStream& stream, const Place& place, std::optional
   kernels_.join_columns(stream.handle(), args);
 }
 
-void DeviceRanks::GatherHeads(DeviceStream& stream, const Place& place) {
+void DeviceRanks::GatherHeads(DeviceStream& stream, const AttentionSpec& attention,
+                              const Place& place) {
   for (int rank = 0; rank < place_.tensor_size; ++rank) {
     widths_[static_cast<size_t>(rank)] =
-        CutHeads(attention_, rank, place_.tensor_size).q.size() * attention_.head_dim * 2;
+        CutHeads(attention, rank, place_.tensor_size).q.size() * attention.head_dim * 2;
   }
   Gather(stream, place);
 }

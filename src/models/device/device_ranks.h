@@ -34,8 +34,8 @@ class DeviceRanks {
     void* joined = nullptr;
     void* all = nullptr;
   };
-  // Query heads, BF16.
-  void GatherHeads(DeviceStream& stream, const Place& place);
+  // Query heads, BF16, of a layer whose heads of all ranks are those of `attention`.
+  void GatherHeads(DeviceStream& stream, const AttentionSpec& attention, const Place& place);
   // Columns that are cut like the rows of a matrix of `count` rows, of `bytes` bytes each.
   void GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes, const Place& place);
   // Logits, F32, at the first rank alone.
@@ -53,7 +53,6 @@ class DeviceRanks {
   std::unique_ptr<DeviceCommunicator> group_;
   const device::DeviceKernels& kernels_;
   RankPlace place_;
-  AttentionSpec attention_;  // of all ranks
   int64_t hidden_size_;
   int64_t vocab_size_;
   std::vector<int64_t> widths_;  // bytes of a row, by rank

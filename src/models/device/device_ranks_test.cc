@@ -90,6 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         DeviceCase{"qwen3-bf16", kAllCuts}, DeviceCase{"llama-tied-bf16-sharded", kThree},
         DeviceCase{"tiny-gemma3", kTwo}, DeviceCase{"tiny-qwen2-window", kTwo},
+        DeviceCase{"tiny-gemma4-experts", {{2, 1}, {1, 2}}},
         DeviceCase{"tiny-qwen3-moe-mixed", kTwo}, DeviceCase{"tiny-llama4-mixed", kThree},
         DeviceCase{"qwen3-modelopt-fp8", kThree, ElementType::kF8E4M3},
         DeviceCase{"qwen3-llmc-fp8-block", kAllCuts, ElementType::kBF16, Rounding::kCheckpoint},
@@ -235,6 +236,16 @@ TEST(DeviceRanksPlanTest, ARankHoldsLess) {
     EXPECT_LE(own->weight_bytes, most->weight_bytes);
     EXPECT_LE(own->workspace_bytes, most->workspace_bytes);
   }
+  const auto layers = LoadModelConfig(DataFolder("tiny-gemma4-shared"));
+  const auto embedded = PlanDeviceRanks(*layers, DeviceOptions(), device.info(), 2, 1);
+  ASSERT_FALSE(embedded);
+  EXPECT_THAT(embedded.error().message, HasSubstr("embeddings in its layers"));
+  auto shared = *layers;
+  shared.spec.layer_embeddings.width = 0;
+  EXPECT_TRUE(PlanDeviceRanks(shared, DeviceOptions(), device.info(), 2, 1));
+  const auto staged = PlanDeviceRanks(shared, DeviceOptions(), device.info(), 1, 2);
+  ASSERT_FALSE(staged);
+  EXPECT_THAT(staged.error().message, HasSubstr("--pipeline-parallel-size 1"));
   const auto refused = PlanDeviceRanks(*config, DeviceOptions(), device.info(), 1, 99);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("pipeline_parallel_size 99"));

@@ -30,7 +30,7 @@ class DeviceRanksRunner {
     parallel.tensor_size = cut.tensor_size;
     parallel.num_stages = cut.num_stages;
     parallel.threads.assign(static_cast<size_t>(parallel.num_ranks()), {});
-    parallel.kv_groups = KvGroups::Uniform(config->num_hidden_layers);
+    parallel.kv_groups = KvGroups::Uniform(config->spec);
     parallel.num_blocks = Runner::BlocksPerSequence(options) * options.max_slices;
     parallel.deadline = deadline;
     for (int rank = 0; rank < parallel.num_ranks(); ++rank) {

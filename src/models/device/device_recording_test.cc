@@ -74,7 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(RecordingCase{"llama-bf16"},
                       RecordingCase{"tiny-mistral-window", ElementType::kF8E4M3},
                       RecordingCase{"qwen3-modelopt-fp8", ElementType::kF8E4M3},
-                      RecordingCase{"qwen3-moe-llmc-nvfp4"}, RecordingCase{"tiny-llama4-mixed"}),
+                      RecordingCase{"qwen3-moe-llmc-nvfp4"}, RecordingCase{"tiny-llama4-mixed"},
+                      RecordingCase{"tiny-gemma4-shared"}, RecordingCase{"tiny-gemma4-experts"}),
     [](const auto& info) {
       std::string name = info.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
@@ -152,7 +153,8 @@ struct Launch {
 TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
   ModelOptions options = OptionsOf(ElementType::kBF16, 4);
   options.max_context = 640;
-  for (const char* name : {"tiny-qwen3-bias", "qwen3-moe-llmc-nvfp4", "tiny-llama4-mixed"}) {
+  for (const char* name :
+       {"tiny-qwen3-bias", "qwen3-moe-llmc-nvfp4", "tiny-llama4-mixed", "tiny-gemma4-shared"}) {
     DeviceRunner device(DataFolder(name), options);
     Runner& runner = device.runner();
     auto& decoder = dynamic_cast<DeviceDecoder&>(runner.model());

@@ -8,15 +8,6 @@
 namespace sluice {
 namespace {
 
-std::vector<AttentionSpan> SpansOf(const DecoderSpec& spec) {
-  std::vector<AttentionSpan> spans;
-  for (const LayerSpec& layer : spec.layers) {
-    if (std::find(spans.begin(), spans.end(), layer.attention.span) == spans.end())
-      spans.push_back(layer.attention.span);
-  }
-  return spans;
-}
-
 // The most tiles of rows that have the adapters of so many slots.
 int64_t MostTiles(int64_t rows, int64_t num_slots) {
   return std::min(rows, rows / device::kLoraRows + num_slots);
@@ -28,15 +19,44 @@ int64_t TableEntries(int64_t tokens, int64_t block_size) {
 
 }  // namespace
 
-device::AttentionLimits DeviceStepInputs::LimitsOf(const DecoderSpec& share,
-                                                   const ModelOptions& options) {
-  const AttentionSpec& attention = share.layers.front().attention;
-  return {.max_rows = options.max_rows,
-          .max_slices = options.max_slices,
-          .max_context = options.max_context,
-          .num_heads = attention.num_heads,
-          .num_kv_heads = attention.num_kv_heads,
-          .head_dim = attention.head_dim};
+DeviceStepInputs::AttentionKind DeviceStepInputs::AttentionKind::Of(const AttentionSpec& attention,
+                                                                    const ModelOptions& options) {
+  return {.span = attention.span,
+          .limits = {.max_rows = options.max_rows,
+                     .max_slices = options.max_slices,
+                     .max_context = options.max_context,
+                     .num_heads = attention.num_heads,
+                     .num_kv_heads = attention.num_kv_heads,
+                     .head_dim = attention.head_dim}};
+}
+
+bool DeviceStepInputs::AttentionKind::IsOf(const AttentionSpec& attention) const {
+  return attention.span == span && attention.num_heads == limits.num_heads &&
+         attention.num_kv_heads == limits.num_kv_heads && attention.head_dim == limits.head_dim;
+}
+
+std::vector<DeviceStepInputs::AttentionKind> DeviceStepInputs::KindsOf(
+    const DecoderSpec& share, const ModelOptions& options) {
+  std::vector<AttentionKind> kinds;
+  for (const LayerSpec& layer : share.layers) {
+    const bool is_known = std::ranges::any_of(
+        kinds, [&](const AttentionKind& kind) { return kind.IsOf(layer.attention); });
+    if (!is_known) kinds.push_back(AttentionKind::Of(layer.attention, options));
+  }
+  return kinds;
+}
+
+int DeviceStepInputs::NumLevels(const DecoderSpec& share, const ModelOptions& options,
+                                int64_t rows) {
+  const AttentionKind first = AttentionKind::Of(share.layers.front().attention, options);
+  return device::NumSplitLevels(first.limits, rows);
+}
+
+int64_t DeviceStepInputs::PartialsBytes(const DecoderSpec& share, const ModelOptions& options) {
+  int64_t bytes = 0;
+  for (const AttentionKind& kind : KindsOf(share, options))
+    bytes = std::max(bytes, device::AttentionPartialsBytes(kind.limits));
+  return bytes;
 }
 
 DrawLimits DeviceStepInputs::DrawLimitsOf(const DecoderSpec& spec, const ModelOptions& options) {
@@ -52,7 +72,6 @@ DrawLimits DeviceStepInputs::DrawLimitsOf(const DecoderSpec& spec, const ModelOp
 
 int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions& options,
                                    int64_t num_groups, const RankPlace& place) {
-  const device::AttentionLimits limits = LimitsOf(share, options);
   const int64_t slices = std::min(options.max_slices, options.max_rows);
   int64_t bytes = 0;
   const auto take = [&](int64_t count, size_t element_bytes) {
@@ -83,9 +102,9 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
       take(MostTiles(rows, options.lora.num_slots), sizeof(device::LoraTile));
     }
   }
-  for (size_t i = 0; i < SpansOf(share).size(); ++i) {
-    take(device::MaxAttentionItems(limits), sizeof(device::AttentionItem));
-    take(device::MaxAttentionMerges(limits), sizeof(device::AttentionMerge));
+  for (const AttentionKind& kind : KindsOf(share, options)) {
+    take(device::MaxAttentionItems(kind.limits), sizeof(device::AttentionItem));
+    take(device::MaxAttentionMerges(kind.limits), sizeof(device::AttentionMerge));
   }
   return bytes;
 }
@@ -104,9 +123,8 @@ Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderS
     inputs.row_slots_.reserve(static_cast<size_t>(2 * options.max_rows));
     inputs.begin_of_slot_.resize(static_cast<size_t>(inputs.num_slots_) + 1);
   }
-  inputs.limits_ = LimitsOf(share, options);
-  for (const AttentionSpan& span : SpansOf(share))
-    inputs.plans_.push_back({.span = span, .plan = device::AttentionPlan(inputs.limits_)});
+  for (const AttentionKind& kind : KindsOf(share, options))
+    inputs.plans_.push_back({.kind = kind, .plan = device::AttentionPlan(kind.limits)});
   ASSIGN_OR_RETURN(inputs.host_, device.AllocatePinned(
                                      kMostInFlight * MaxBytes(share, options, num_groups, place),
                                      "the inputs of a step"));
@@ -309,21 +327,22 @@ void DeviceStepInputs::WriteSlices(const StepInput& input) {
   }
 }
 
-// How each span's attention is divided.
+// How the attention of each kind of layers is divided.
 void DeviceStepInputs::WritePlans(PaddedStep* padded) {
   const int64_t own_slices = num_slices_ - num_padding_;
   const std::span slices(reinterpret_cast<const device::AttentionSliceInfo*>(OnHost() + slices_),
                          static_cast<size_t>(num_slices_));
-  for (SpanPlan& mine : plans_) {
-    device::PlanAttention(limits_, slices.first(static_cast<size_t>(own_slices)), mine.span,
+  for (KindPlan& mine : plans_) {
+    const device::AttentionLimits& limits = mine.kind.limits;
+    device::PlanAttention(limits, slices.first(static_cast<size_t>(own_slices)), mine.kind.span,
                           mine.plan);
     if (padded == nullptr) continue;
-    while (device::CountsOfLevel(limits_, num_slices_, padded->level).partial_tokens <
+    while (device::CountsOfLevel(limits, num_slices_, padded->level).partial_tokens <
            mine.plan.num_partial_tokens) {
       ++padded->level;
     }
   }
-  for (SpanPlan& mine : plans_) {
+  for (KindPlan& mine : plans_) {
     std::vector<device::AttentionItem>& items = mine.plan.items;
     const std::vector<device::AttentionMerge>& merges = mine.plan.merges;
     if (padded != nullptr) {
@@ -332,7 +351,8 @@ void DeviceStepInputs::WritePlans(PaddedStep* padded) {
         const int32_t context = slices[static_cast<size_t>(slice)].context;
         items.push_back({static_cast<int32_t>(slice), 0, 1, context, context + 1, /*partial=*/-1});
       }
-      device::PadPlan(device::CountsOfLevel(limits_, num_slices_, padded->level), mine.plan);
+      device::PadPlan(device::CountsOfLevel(mine.kind.limits, num_slices_, padded->level),
+                      mine.plan);
     }
     std::ranges::copy(items, Take<device::AttentionItem>(std::ssize(items), mine.items).begin());
     std::ranges::copy(merges,
@@ -410,13 +430,14 @@ device::AddLoraArgs DeviceStepInputs::Adapters(bool of_logit_rows) const {
   return args;
 }
 
-device::AttentionArgs DeviceStepInputs::Attention(const AttentionSpan& span, int64_t group) const {
-  const auto found = std::find_if(plans_.begin(), plans_.end(),
-                                  [&](const SpanPlan& plan) { return plan.span == span; });
+device::AttentionArgs DeviceStepInputs::Attention(const AttentionSpec& attention,
+                                                  int64_t group) const {
+  const auto found =
+      std::ranges::find_if(plans_, [&](const KindPlan& plan) { return plan.kind.IsOf(attention); });
   CHECK(found != plans_.end());
   device::AttentionArgs args = {};
-  args.chunk = span.chunk;
-  args.window = span.window;
+  args.chunk = attention.span.chunk;
+  args.window = attention.span.window;
   args.items = OnDevice<device::AttentionItem>(found->items);
   args.num_items = static_cast<int>(found->plan.items.size());
   args.num_wide_items = found->plan.num_wide_items;

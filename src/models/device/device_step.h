@@ -42,8 +42,8 @@ class DeviceStepInputs {
   // one row.
   static constexpr int64_t kMostDrawWords = int64_t{1} << 20;
   static DrawLimits DrawLimitsOf(const DecoderSpec& spec, const ModelOptions& options);
-  // The largest attention problem within the options.
-  static device::AttentionLimits LimitsOf(const DecoderSpec& share, const ModelOptions& options);
+  // Of the partial results of attention, in any layer.
+  static int64_t PartialsBytes(const DecoderSpec& share, const ModelOptions& options);
 
   // `memory`: MaxBytes on the device, aligned to 256.
   static Result<DeviceStepInputs> Create(Device& device, const DecoderSpec& share,
@@ -58,8 +58,11 @@ class DeviceStepInputs {
   // logits, every address and number below but those of draws depends on `padded` alone. A step
   // whose attention is split further than at the level of `padded` raises it.
   void Send(DeviceStream& stream, const StepInput& input, PaddedStep* padded = nullptr);
-  // Levels of PaddedStep there are for so many rows.
-  int NumLevels(int64_t rows) const { return device::NumSplitLevels(limits_, rows); }
+  // Levels of PaddedStep there are for so many rows; single tokens have as many with any heads.
+  static int NumLevels(const DecoderSpec& share, const ModelOptions& options, int64_t rows);
+  int NumLevels(int64_t rows) const {
+    return device::NumSplitLevels(plans_.front().kind.limits, rows);
+  }
 
   // Of the step that was sent last, on the device.
   // Its tokens, counted from the first word of this rank: of ranks that share the vocabulary, those
@@ -87,19 +90,28 @@ class DeviceStepInputs {
   int buffer() const { return buffer_; }
   void ReadDraws(int buffer, std::span<TokenDraw> draws) const;
 
-  // The items, slices and tables of layers with this span in this group of the cache; the rest is
-  // left to the caller.
-  device::AttentionArgs Attention(const AttentionSpan& span, int64_t group) const;
+  // The items, slices and tables of layers with this span and these heads in this group of the
+  // cache; the rest is left to the caller.
+  device::AttentionArgs Attention(const AttentionSpec& attention, int64_t group) const;
 
  private:
-  // The work items of layers with this span.
-  struct SpanPlan {
+  // What layers have in common whose attention is divided in one way.
+  struct AttentionKind {
     AttentionSpan span;
+    device::AttentionLimits limits;  // the largest problem within the options
+
+    static AttentionKind Of(const AttentionSpec& attention, const ModelOptions& options);
+    bool IsOf(const AttentionSpec& attention) const;
+  };
+  // The work items of such layers.
+  struct KindPlan {
+    AttentionKind kind;
     device::AttentionPlan plan;
     int64_t items = 0, merges = 0;  // offsets
   };
 
   DeviceStepInputs() = default;
+  static std::vector<AttentionKind> KindsOf(const DecoderSpec& share, const ModelOptions& options);
   template <typename T>
   const T* OnDevice(int64_t offset) const {
     return reinterpret_cast<const T*>(device_memory_ + offset);
@@ -132,8 +144,7 @@ class DeviceStepInputs {
   RankPlace place_;
   std::vector<RowRange> words_;      // by rank that shares the vocabulary
   std::vector<int64_t> embeddings_;  // by rank, of the step
-  device::AttentionLimits limits_;
-  std::vector<SpanPlan> plans_;
+  std::vector<KindPlan> plans_;
   DeviceBuffer host_;
   int buffer_ = 0;  // of the step that was sent last
   std::byte* device_memory_ = nullptr;

@@ -11,6 +11,7 @@
 #include "kernels/cuda/linear_shapes.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/panel_layout.h"
+#include "models/device/device_workspace.h"
 
 namespace sluice {
 namespace {
@@ -294,8 +295,7 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
   }
   for (const VectorParameter& vector : list.vectors)
     layout.vectors_.push_back(cutter.Take(vector.rows() * 4));
-  layout.rope_frequencies_ = cutter.Take(static_cast<int64_t>(
-      spec.rope_tables.size() * spec.rope_tables.front().size() * sizeof(float)));
+  layout.rope_frequencies_ = cutter.Take(FrequenciesBefore(spec, std::ssize(spec.rope_tables)) * 4);
   layout.total_bytes_ = cutter.end();
   return layout;
 }
@@ -325,6 +325,11 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList&
     else if (share.head.kind == HeadSpec::Kind::kVocabulary)
       weights.head.matrix = places.Matrix(loaded.embedding);
   }
+  if (places.Has(loaded.layer_embeddings)) {
+    weights.layer_embeddings = places.Bf16(loaded.layer_embeddings);
+    weights.layer_projection = places.Linear(loaded.layer_projection);
+    weights.layer_norm = places.Vector(loaded.layer_norm);
+  }
   weights.embedding_lora = loaded.embedding_lora;
   weights.head.lora_layer = loaded.head_lora;
   for (size_t i = 0; i < share.layers.size(); ++i) {
@@ -338,13 +343,25 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList&
     to.k_norm = places.Vector(from.attention.k_norm);
     to.k_scale = from.attention.kv_scales.k;
     to.v_scale = from.attention.kv_scales.v;
+    // Not loaded yet: sizes alone are asked for.
+    if (!from.residual_factor.empty()) to.residual_factor = from.residual_factor.front();
     to.qkv = places.Linear(from.attention.qkv);
     to.output = places.Linear(from.attention.output);
     if (share.layers[i].mlp.intermediate_size > 0) {
       to.gate_up = places.Linear(from.mlp.gate_up);
       to.down = places.Linear(from.mlp.down);
     }
+    if (share.layer_embeddings.width > 0) {
+      to.embedding_gate = places.Linear(from.embedding.gate);
+      to.embedding_projection = places.Linear(from.embedding.projection);
+      to.embedding_norm = places.Vector(from.embedding.norm);
+    }
     if (!share.layers[i].moe) continue;
+    to.router_norm = places.Vector(from.moe.router_norm);
+    to.mlp_after = places.Vector(from.moe.mlp_after);
+    to.experts_before = places.Vector(from.moe.experts_before);
+    to.experts_after = places.Vector(from.moe.experts_after);
+    to.expert_factors = places.Vector(from.moe.expert_factors);
     to.router = places.Bf16(from.moe.router.matrix);
     to.expert_gate_up = places.Experts(from.moe.gate_up);
     to.expert_down = places.Experts(from.moe.down);

@@ -64,7 +64,7 @@ class DeviceWeightLayout {
  private:
   std::vector<DeviceMatrixPlace> matrices_;  // as in the list
   std::vector<int64_t> vectors_;             // of F32, as in the list
-  int64_t rope_frequencies_ = 0;             // F32 [rope tables, head_dim / 2]
+  int64_t rope_frequencies_ = 0;             // F32, the rope tables one behind the other
   int64_t total_bytes_ = 0;
 };
 
@@ -108,10 +108,20 @@ struct DeviceLayerWeights {
   const float* q_norm = nullptr;  // null where there is none before rope
   const float* k_norm = nullptr;
   float k_scale = 1, v_scale = 1;  // of an FP8 cache
+  float residual_factor = 1;       // LayerSpec::residual_factor
   DeviceLinearWeights qkv, output;
   DeviceLinearWeights gate_up, down;  // empty where every MLP is an expert
   const uint16_t* router = nullptr;   // BF16 [experts, hidden]
   DeviceExpertWeights expert_gate_up, expert_down;
+  // MoeSpec::own_norms, as MoeWeights; else null.
+  const float* router_norm = nullptr;
+  const float* mlp_after = nullptr;
+  const float* experts_before = nullptr;
+  const float* experts_after = nullptr;
+  const float* expert_factors = nullptr;
+  // LayerEmbeddingWeights, or empty.
+  DeviceLinearWeights embedding_gate, embedding_projection;
+  const float* embedding_norm = nullptr;
 };
 
 struct DeviceDecoderWeights {
@@ -120,6 +130,10 @@ struct DeviceDecoderWeights {
   const float* final_norm = nullptr;        // null without a head
   DeviceLinearWeights head;  // the embedding's table where they are tied; empty without logits
   int embedding_lora = -1;   // as DecoderWeights::embedding_lora
+  // LayerEmbeddingSpec, as DecoderWeights; or empty.
+  const uint16_t* layer_embeddings = nullptr;
+  DeviceLinearWeights layer_projection;
+  const float* layer_norm = nullptr;
   std::vector<DeviceLayerWeights> layers;
 };
 

@@ -16,21 +16,28 @@ constexpr int64_t kDeviceMoePairs = 8192;
 
 }  // namespace
 
+int64_t FrequenciesBefore(const DecoderSpec& spec, int64_t table) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < table; ++i) count += std::ssize(spec.rope_tables[static_cast<size_t>(i)]);
+  return count;
+}
+
 DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
                                                  const ModelOptions& options,
                                                  const DeviceWorkspaceNeeds& needs,
                                                  const RankPlace& place) {
-  const AttentionSpec& attention = spec.layers.front().attention;
   const DecoderSpec share = ShareOf(spec, place);
-  const AttentionSpec& own = share.layers.front().attention;
   const bool is_shared = place.tensor_size > 1;
   const auto own_rows_of = [&](int64_t count) {
     return CutRows(count, place.tensor_rank, place.tensor_size).size();
   };
   const int64_t rows = options.max_rows, hidden = spec.hidden_size;
   const int64_t logit_rows = std::min(options.max_logit_rows, rows);
-  const LargestSizes largest(spec);
-  const int64_t intermediate = largest.intermediate, experts = largest.experts;
+  const LargestSizes largest(spec), own(share);
+  const int64_t experts = largest.experts;
+  // Embeddings in layers go through the arrays of the MLP.
+  const int64_t embedding_width = spec.layer_embeddings.width;
+  const int64_t intermediate = std::max(largest.intermediate, embedding_width);
   const int64_t top_k = largest.top_k, expert_intermediate = largest.expert_intermediate;
   DeviceWorkspaceLayout layout;
   layout.wide = experts > 0 ? ElementType::kF32 : ElementType::kBF16;
@@ -49,8 +56,7 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.delta = take(rows * hidden * 4);
   layout.last_residual = take(logit_rows * hidden * 4);
   layout.normed = take(rows * hidden * kRowBytes);
-  layout.cos_sin =
-      take(static_cast<int64_t>(spec.rope_tables.size()) * rows * attention.head_dim * 4);
+  layout.cos_sin = take(2 * FrequenciesBefore(spec, std::ssize(spec.rope_tables)) * rows * 4);
   layout.normed_scales = take(rows * 4);
   const bool has_logits = spec.head.kind == HeadSpec::Kind::kVocabulary;
   if (place.rank() == 0)
@@ -60,18 +66,22 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.linear_counters = take(device::kLinearCounterBytes);
   layout.ordered = take(needs.ordered_inputs);
   layout.lora = take(std::max(rows, layout.moe_pairs) * needs.lora_ranks * 4);
+  if (embedding_width > 0) {
+    layout.layer_embeddings = take(rows * std::ssize(spec.layers) * embedding_width * 4);
+    layout.last_layer_embeddings = take(logit_rows * embedding_width * 4);
+  }
   if (is_shared) {
-    layout.joined = take(rows * std::max(hidden * 4, attention.q_width() * kRowBytes));
+    layout.joined = take(rows * std::max(hidden * 4, largest.q_width * kRowBytes));
     layout.own_delta = take(rows * own_rows_of(hidden) * 4);
   }
 
   const int64_t shared = end;
-  layout.qkv = take(rows * own.qkv_width() * wide_bytes);
-  layout.q = take(rows * own.q_width() * 2);
-  layout.attended = take(rows * attention.q_width() * 2);
-  layout.own_attended = is_shared ? take(rows * own.q_width() * 2) : layout.attended;
-  layout.attended_last = take(logit_rows * own.q_width() * 2);
-  layout.attended_f8 = take(rows * attention.q_width());
+  layout.qkv = take(rows * own.qkv_width * wide_bytes);
+  layout.q = take(rows * own.q_width * 2);
+  layout.attended = take(rows * largest.q_width * 2);
+  layout.own_attended = is_shared ? take(rows * own.q_width * 2) : layout.attended;
+  layout.attended_last = take(logit_rows * own.q_width * 2);
+  layout.attended_f8 = take(rows * largest.q_width);
   layout.attended_scales = take(rows * 4);
   layout.partials = take(needs.attention_partials);
   const int64_t attention_end = end;
@@ -79,9 +89,8 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   end = shared;
   const int64_t widest =
       std::max(layout.mlp_rows * intermediate, layout.moe_pairs * expert_intermediate);
-  const LargestSizes own_sizes(share);
-  const int64_t own_widest = std::max(layout.mlp_rows * own_sizes.intermediate,
-                                      layout.moe_pairs * own_sizes.expert_intermediate);
+  const int64_t own_widest = std::max(layout.mlp_rows * std::max(own.intermediate, embedding_width),
+                                      layout.moe_pairs * own.expert_intermediate);
   layout.gate_up = take(2 * own_widest * wide_bytes);
   layout.activated = take(widest * kRowBytes);
   layout.activated_scales = take(std::max(layout.mlp_rows, layout.moe_pairs) * 4);
@@ -102,6 +111,7 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
     layout.gathered = take(layout.moe_pairs * hidden * kRowBytes);
     layout.gathered_scales = take(layout.moe_pairs * 4);
     layout.expert_results = take(layout.moe_pairs * own_rows_of(hidden) * 4);
+    if (largest.has_own_norms) layout.expert_delta = take(rows * hidden * 4);
   }
   const int64_t mlp_end = end;
 

@@ -10,6 +10,9 @@
 
 namespace sluice {
 
+// Frequencies of the rope tables before table `table`, of those that lie one behind the other.
+int64_t FrequenciesBefore(const DecoderSpec& spec, int64_t table);
+
 // Sizes of the parts that other components lay out.
 struct DeviceWorkspaceNeeds {
   int64_t attention_partials = 0;  // bytes
@@ -41,7 +44,8 @@ struct DeviceWorkspaceLayout {
   int64_t delta = 0;          // F32 [rows, hidden]: what the last sub-layer adds to the residual
   int64_t last_residual = 0;  // F32 [logit rows, hidden]: of the rows whose logits are wanted
   int64_t normed = 0;         // [rows, hidden], row type
-  int64_t cos_sin = 0;        // F32 [rope tables, rows of the step, head_dim]
+  // F32, of each rope table [rows of the step, 2 * its frequencies], one behind the other.
+  int64_t cos_sin = 0;
   int64_t normed_scales = 0;  // F32 [rows], of rounded rows
   int64_t logits = 0;         // F32 [logit rows, vocab]
   int64_t step_inputs = 0;
@@ -49,8 +53,12 @@ struct DeviceWorkspaceLayout {
   int64_t linear_counters = 0;  // U32 [kMostSplitTiles], zeros between products
   int64_t joined = 0;           // of [rows, the wider of hidden F32 and q_width BF16]
   int64_t own_delta = 0;        // F32 [rows, own rows of hidden]
-  int64_t ordered = 0;          // BF16: inputs of a product in the order of its matrix
-  int64_t lora = 0;             // AddLoraArgs::h, of rows or pairs of a row and an expert
+  // What layers read of tokens (LayerEmbeddingSpec): F32 [rows, layers, width]; and of the last
+  // layer, for the rows whose logits are wanted: F32 [logit rows, width].
+  int64_t layer_embeddings = 0;
+  int64_t last_layer_embeddings = 0;
+  int64_t ordered = 0;  // BF16: inputs of a product in the order of its matrix
+  int64_t lora = 0;     // AddLoraArgs::h, of rows or pairs of a row and an expert
 
   int64_t qkv = 0;              // [rows, own qkv_width], wide type
   int64_t q = 0;                // BF16 [rows, own q_width]
@@ -83,6 +91,7 @@ struct DeviceWorkspaceLayout {
   int64_t gathered = 0;         // [moe_pairs, hidden], row type
   int64_t gathered_scales = 0;  // F32 [moe_pairs]
   int64_t expert_results = 0;   // F32 [moe_pairs, own rows of hidden]
+  int64_t expert_delta = 0;     // F32 [rows, hidden], with MoeSpec::own_norms
 
   int64_t total_bytes = 0;
 

@@ -99,14 +99,14 @@ void AttentionStep::SetNanValue(size_t slice, int32_t position, int kv_head, int
 }
 
 int64_t AttentionStep::CacheElements() const {
-  return num_blocks_ * shape_.heads.num_kv_heads * shape_.block_size * shape_.heads.head_dim;
+  return num_blocks_ * shape_.block_rows() * shape_.heads.head_dim;
 }
 
 size_t AttentionStep::Offset(size_t slice, int32_t position, int kv_head, int d) const {
   const int64_t block = tables_[slice][static_cast<size_t>(position / shape_.block_size)];
   const AttentionHeads& heads = shape_.heads;
   return static_cast<size_t>(
-      ((block * heads.num_kv_heads + kv_head) * shape_.block_size + position % shape_.block_size) *
+      (block * shape_.block_rows() + kv_head * shape_.block_size + position % shape_.block_size) *
           heads.head_dim +
       d);
 }
@@ -196,7 +196,8 @@ device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
                 v_scale(),
                 shape_.heads.num_kv_heads,
                 shape_.heads.head_dim,
-                shape_.block_size};
+                shape_.block_size,
+                shape_.spare_rows == 0 ? 0 : shape_.block_rows()};
   args.chunk = shape_.span.chunk;
   args.window = shape_.span.window;
   args.ahead = shape_.ahead;

@@ -33,6 +33,9 @@ struct AttentionShape {
     const int32_t end = slices[slice].context + slices[slice].num_tokens;
     return std::min(position + ahead, end - 1);
   }
+  int spare_rows = 0;  // of head_dim, behind those of a block
+
+  int block_rows() const { return heads.num_kv_heads * block_size + spare_rows; }
 };
 
 // What queries, keys and values are.

@@ -244,6 +244,11 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
         .ahead = device::kSeesAllBehind}},
       {"texts in windows",
        {.heads = {2, 2, 32}, .span = {.window = 7}, .slices = {{90, 0}, {5, 0}}, .ahead = 6}},
+      {"heads of 512", {.heads = {4, 2, 512}, .slices = {{20, 3}, {1, 600}}}},
+      {"heads of 512, fp8 cache",
+       {.heads = {2, 1, 512}, .type = ElementType::kF8E4M3, .slices = {{18, 40}, {1, 5}}}},
+      {"spare rows in blocks",
+       {.heads = {4, 2, 32}, .slices = {{20, 30}, {1, 9}, {1, 100}}, .spare_rows = 7}},
   };
   if (run.with_large_shapes()) {
     const AttentionHeads llama70 = {64, 8, 128};
@@ -260,6 +265,7 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
     cases.push_back(
         {"Scout chunk",
          {.heads = {40, 8, 128}, .span = {.chunk = 8192}, .slices = {{700, 8000}, {1, 20000}}}});
+    cases.push_back({"Gemma 4 31B", {.heads = {32, 4, 512}, .slices = {{64, 100}, {1, 3000}}}});
     cases.push_back({"Qwen3 30B", {.heads = {32, 4, 128}, .slices = {{64, 100}, {1, 3000}}}});
     cases.push_back({"BGE-large texts",
                      {.heads = {16, 16, 64},
@@ -299,6 +305,8 @@ const AttentionShape kMixedShapes[] = {
     Shape({2, 1, 256}, 16, ElementType::kF8E4M3),
     Shape({5, 1, 40}, 4, ElementType::kBF16),
     Shape({4, 2, 40}, 16, ElementType::kF8E4M3),
+    Shape({4, 1, 512}, 16, ElementType::kBF16, {.window = 520}),
+    Shape({8, 1, 512}, 16, ElementType::kF8E4M3),
 };
 // Texts whose tokens see those behind them, beyond the ranges that are folded one by one.
 const AttentionShape kTextShapes[] = {
@@ -324,6 +332,7 @@ const AttentionShape kCutShapes[] = {
     Shape({2, 1, 64}, 16, ElementType::kBF16, {.chunk = 520}),
     Shape({6, 2, 32}, 16, ElementType::kBF16),
     Shape({3, 1, 96}, 16, ElementType::kF8E4M3, {.window = 513}),
+    Shape({2, 1, 512}, 16, ElementType::kBF16),
 };
 
 std::string ShapeText(const AttentionCase& c) {

@@ -23,6 +23,7 @@ struct RouterShape {
   int64_t rows, k, experts;
   int top_k;
   bool sigmoid, normalize;
+  bool has_factors = false;
 };
 
 struct Routing {
@@ -32,7 +33,7 @@ struct Routing {
 
 // Rows [first, first + rows) of `x`.
 Routing Route(CaseMemory& memory, const RouterShape& shape, const float* x, const uint16_t* weight,
-              int64_t first, int64_t rows) {
+              int64_t first, int64_t rows, const float* factors = nullptr) {
   const int64_t pairs = rows * shape.top_k;
   device::RouterArgs args{};
   args.x = x == nullptr ? nullptr : x + first * shape.k;
@@ -43,6 +44,7 @@ Routing Route(CaseMemory& memory, const RouterShape& shape, const float* x, cons
   args.top_k = shape.top_k;
   args.sigmoid = shape.sigmoid;
   args.normalize = shape.normalize;
+  args.expert_factors = factors;
   args.logits = memory.Out<float>(rows * shape.experts);
   args.chosen = memory.Out<int32_t>(pairs);
   args.expert_weights = memory.Out<float>(pairs);
@@ -66,7 +68,9 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   for (float& value : weight) value = FromBf16Bits(ToBFloat16(value).bits);
   const float* device_x = memory.In(x);
   const uint16_t* device_weight = memory.In(ToBf16Bits(weight));
-  const Routing got = Route(memory, shape, device_x, device_weight, 0, shape.rows);
+  const std::vector<float> factors = numbers.Normals(shape.experts);
+  const float* device_factors = shape.has_factors ? memory.In(factors) : nullptr;
+  const Routing got = Route(memory, shape, device_x, device_weight, 0, shape.rows, device_factors);
 
   std::vector<float> logits = got.logits;
   comparison.SetSubject("logits");
@@ -94,17 +98,21 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       {.score = shape.sigmoid ? kernels::RouterScore::kSigmoid : kernels::RouterScore::kSoftmax,
        .normalize = shape.normalize},
       chosen.data(), weights.data());
+  if (shape.has_factors) {
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] *= factors[static_cast<size_t>(chosen[i])];
+  }
   comparison.SetSubject("choice");
   // On both sides: exp, the sum of all, the division, the sum of the chosen, another division.
   const double roundings =
-      2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 4);
+      2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 5);
   for (size_t i = 0; i < chosen.size(); ++i) {
     comparison.AddEqual(got.chosen[i], chosen[i]);
     comparison.AddF32(got.weights[i], weights[i], std::abs(weights[i]) * Gamma(roundings));
   }
   comparison.SetSubject("a row alone");
   for (int64_t row = 0; row < std::min<int64_t>(shape.rows, 20); ++row) {
-    const Routing alone = Route(memory, shape, device_x, device_weight, row, 1);
+    const Routing alone = Route(memory, shape, device_x, device_weight, row, 1, device_factors);
     for (int slot = 0; slot < shape.top_k; ++slot) {
       const auto at = static_cast<size_t>(row * shape.top_k + slot);
       comparison.AddEqual(alone.chosen[static_cast<size_t>(slot)], got.chosen[at]);
@@ -272,12 +280,16 @@ void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShap
 }  // namespace
 
 void CheckExperts(CheckRun& run) {
-  std::vector<RouterShape> routers = {
-      {"Llama 4", 3, 64, 16, 1, true, false}, {"Qwen3", 5, 96, 128, 8, false, true},
-      {"", 2, 128, 20, 2, false, false},      {"", 1, 64, 4, 2, false, false},
-      {"", 9, 100, 16, 1, true, false},       {"", 17, 256, 128, 8, false, true},
-      {"", 3, 2048, 37, 37, false, true},     {"", 5, 33, 9, 3, true, true}};
-  if (!run.with_all_shapes()) routers.resize(3);
+  std::vector<RouterShape> routers = {{"Llama 4", 3, 64, 16, 1, true, false},
+                                      {"Qwen3", 5, 96, 128, 8, false, true},
+                                      {"Gemma 4", 4, 72, 24, 4, false, true, true},
+                                      {"", 2, 128, 20, 2, false, false},
+                                      {"", 1, 64, 4, 2, false, false},
+                                      {"", 9, 100, 16, 1, true, false},
+                                      {"", 17, 256, 128, 8, false, true},
+                                      {"", 3, 2048, 37, 37, false, true},
+                                      {"", 5, 33, 9, 3, true, true}};
+  if (!run.with_all_shapes()) routers.resize(4);
   if (run.with_large_shapes()) {
     routers.push_back({"Scout", 64, 5120, 16, 1, true, false});
     routers.push_back({"Qwen3 30B", 257, 2048, 128, 8, false, true});

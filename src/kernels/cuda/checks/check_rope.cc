@@ -52,6 +52,15 @@ struct RopeModel {
   bool interleaved = false;
   bool norms_before = false, norms_after = false;
   bool temperature = false;
+  device::RowKv kv = device::RowKv::kBoth;
+  bool norms_values = false;
+  int spare_rows = 0;  // of head_dim, behind those of a block
+
+  int row_heads() const {
+    return num_heads + num_kv_heads * (kv == device::RowKv::kBoth   ? 2
+                                       : kv == device::RowKv::kKeys ? 1
+                                                                    : 0);
+  }
 };
 constexpr RopeModel kModels[] = {
     {.name = "Llama 3", .num_heads = 8, .num_kv_heads = 2},
@@ -72,6 +81,23 @@ constexpr RopeModel kModels[] = {
      .num_kv_heads = 1,
      .interleaved = true,
      .temperature = true},
+    {.name = "Gemma 4",
+     .num_heads = 4,
+     .num_kv_heads = 2,
+     .norms_before = true,
+     .norms_values = true,
+     .spare_rows = 5},
+    {.name = "Gemma 4, values that are keys",
+     .num_heads = 4,
+     .num_kv_heads = 2,
+     .norms_before = true,
+     .kv = device::RowKv::kKeys,
+     .norms_values = true},
+    {.name = "Gemma 4, another layer's keys",
+     .num_heads = 3,
+     .num_kv_heads = 1,
+     .norms_before = true,
+     .kv = device::RowKv::kNone},
 };
 
 struct RopeCase : RopeModel {
@@ -142,10 +168,10 @@ void ExactHead(const RopeCase& c, const RopeSample& sample, int64_t row, const f
 RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   TestNumbers numbers(52);
   RopeSample sample;
-  sample.qkv = numbers.Normals(rows * (c.num_heads + 2 * c.num_kv_heads) * c.head_dim);
+  sample.qkv = numbers.Normals(rows * c.row_heads() * c.head_dim);
   if (c.cache_type == ElementType::kF8E4M3 && !c.rope) {  // beyond what the cache can hold
     sample.qkv[static_cast<size_t>(c.num_heads * c.head_dim)] = 1e9f;
-    sample.qkv[static_cast<size_t>((c.num_heads + c.num_kv_heads) * c.head_dim + 1)] = -1e9f;
+    sample.qkv[static_cast<size_t>((c.row_heads() - c.num_kv_heads) * c.head_dim + 1)] = -1e9f;
   }
   if (c.qkv_type == ElementType::kBF16) {
     for (float& value : sample.qkv) value = FromBf16Bits(ToBFloat16(value).bits);
@@ -167,6 +193,19 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
     }
   }
   return sample;
+}
+
+// A head of v as it enters the cache, and the bounds of its errors.
+void ExactValues(const RopeCase& c, const float* head, std::vector<double>& values,
+                 std::vector<double>& errors) {
+  double squares = 0;
+  for (int i = 0; i < c.head_dim; ++i) squares += double{head[i]} * head[i];
+  const double factor = c.norms_values ? 1 / std::sqrt(squares / c.head_dim + kEps) : 1;
+  const double roundings = c.norms_values ? c.head_dim / 2.0 + kMathUnits + 5 : 0;
+  for (int i = 0; i < c.head_dim; ++i) {
+    values.push_back(head[i] * factor);
+    errors.push_back(std::abs(values.back()) * Gamma(roundings));
+  }
 }
 
 // A number of the cache, or, where nothing was to be written, the bytes that stood there.
@@ -193,9 +232,10 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   int64_t num_slots = (rows + 5 + c.block_size - 1) / c.block_size * c.block_size;
   if (num_slots % 7 == 0) num_slots += c.block_size;
   const RopeSample sample = MakeSample(c, rows, num_slots);
-  const int64_t row_elements = int64_t{c.num_heads + 2 * c.num_kv_heads} * c.head_dim;
+  const int64_t row_elements = int64_t{c.row_heads()} * c.head_dim;
   const int64_t q_elements = int64_t{c.num_heads} * c.head_dim;
-  const int64_t cache_elements = num_slots * c.num_kv_heads * c.head_dim;
+  const int block_rows = c.num_kv_heads * c.block_size + c.spare_rows;
+  const int64_t cache_elements = num_slots / c.block_size * block_rows * c.head_dim;
   const bool is_bf16 = c.qkv_type == ElementType::kBF16;
   const auto* qkv =
       is_bf16 ? static_cast<const std::byte*>(
@@ -214,6 +254,8 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   args.interleaved = c.interleaved;
   args.temperature_floor = c.temperature ? kFloor : 0;
   args.temperature_scale = kScale;
+  args.kv = c.kv;
+  args.norms_values = c.norms_values;
   const float* cos_sin = memory.In(sample.cos_sin);
   const int32_t* positions = memory.In(sample.positions);
   const int64_t* slots = memory.In(sample.slots);
@@ -233,22 +275,35 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
     args.positions = positions + first;
     args.slots = own_slots;
     args.q = memory.Out<uint16_t>(count * q_elements);
-    args.cache = {k,          v,           c.cache_type, kRopeKScale, kRopeVScale, c.num_kv_heads,
-                  c.head_dim, c.block_size};
+    args.cache = {k,
+                  v,
+                  c.cache_type,
+                  kRopeKScale,
+                  kRopeVScale,
+                  c.num_kv_heads,
+                  c.head_dim,
+                  c.block_size,
+                  c.spare_rows == 0 ? 0 : block_rows};
     memory.Launch(&DeviceKernels::rope_append, args);
     return {memory.Read<uint16_t>(args.q, count * q_elements), memory.Read<T>(k, cache_elements),
             memory.Read<T>(v, cache_elements)};
   };
   const Results got = run(0, rows, slots);
 
-  std::vector<double> k_values(got.k.size()), k_errors(got.k.size()), v_values(got.k.size());
+  std::vector<double> k_values(got.k.size()), k_errors(got.k.size()), v_values(got.k.size()),
+      v_errors(got.k.size());
   std::vector<bool> written(got.k.size());
   size_t q_index = 0;
   for (int64_t row = 0; row < rows; ++row) {
     const float* from = sample.qkv.data() + row * row_elements;
-    for (int head = 0; head < c.num_heads + c.num_kv_heads; ++head) {
+    const int own_kv_heads = c.kv == device::RowKv::kNone ? 0 : c.num_kv_heads;
+    for (int head = 0; head < c.num_heads + own_kv_heads; ++head) {
       const bool is_q = head < c.num_heads;
-      std::vector<double> values, errors;
+      std::vector<double> values, errors, own_values, own_errors;
+      if (!is_q) {
+        const int value_head = c.kv == device::RowKv::kKeys ? head : head + c.num_kv_heads;
+        ExactValues(c, from + value_head * c.head_dim, own_values, own_errors);
+      }
       ExactHead(c, sample, row, from + head * c.head_dim, is_q ? sample.q_norm : sample.k_norm,
                 is_q, values, errors);
       const int64_t slot = sample.slots[static_cast<size_t>(row)];
@@ -259,25 +314,25 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
           continue;
         }
         const int kv_head = head - c.num_heads;
-        const auto place =
-            static_cast<size_t>(((slot / c.block_size * c.num_kv_heads + kv_head) * c.block_size +
-                                 slot % c.block_size) *
-                                    c.head_dim +
-                                i);
+        const auto place = static_cast<size_t>(
+            (slot / c.block_size * block_rows + kv_head * c.block_size + slot % c.block_size) *
+                c.head_dim +
+            i);
         k_values[place] = values[at];
         k_errors[place] = errors[at];
-        v_values[place] = from[(head + c.num_kv_heads) * c.head_dim + i];
+        v_values[place] = own_values[at];
+        v_errors[place] = own_errors[at];
         written[place] = true;
       }
     }
   }
   CompareCache(c, got.k, k_values, k_errors, written, kRopeKScale, comparison);
-  CompareCache(c, got.v, v_values, std::vector<double>(got.v.size(), 0), written, kRopeVScale,
-               comparison);
+  CompareCache(c, got.v, v_values, v_errors, written, kRopeVScale, comparison);
 
   // A row alone: the same bits, and nothing but its own slot.
   comparison.SetSubject("a row alone");
   constexpr T kUntouched = static_cast<T>(~T{0});
+  const bool own_keys = c.kv != device::RowKv::kNone;
   for (int64_t row = 0; row < std::min<int64_t>(rows, 6); ++row) {
     const Results alone = run(row, 1, slots + row);
     for (size_t i = 0; i < alone.q.size(); ++i)
@@ -285,8 +340,10 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
     const int64_t slot = sample.slots[static_cast<size_t>(row)];
     for (size_t i = 0; i < alone.k.size(); ++i) {
       const int64_t token = static_cast<int64_t>(i) / c.head_dim;
-      const bool is_own = token / (c.block_size * c.num_kv_heads) == slot / c.block_size &&
-                          token % c.block_size == slot % c.block_size;
+      const int64_t in_block = token % block_rows;
+      const bool is_own = own_keys && token / block_rows == slot / c.block_size &&
+                          in_block < int64_t{c.num_kv_heads} * c.block_size &&
+                          in_block % c.block_size == slot % c.block_size;
       comparison.AddEqual(alone.k[i], is_own ? got.k[i] : kUntouched);
       comparison.AddEqual(alone.v[i], is_own ? got.v[i] : kUntouched);
     }
@@ -302,7 +359,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
 }  // namespace
 
 void CheckRope(CheckRun& run) {
-  for (const int head_dim : {32, 64, 128, 256}) {
+  for (const int head_dim : {32, 64, 128, 256, 512}) {
     run.Case("rope_table", fmt::format("11 positions, heads of {}", head_dim),
              [&](CaseMemory& memory, Comparison& comparison) {
                CheckRopeTable(memory, comparison, head_dim);
@@ -311,7 +368,7 @@ void CheckRope(CheckRun& run) {
   std::vector<int64_t> row_counts = {1, 6};
   if (run.with_large_shapes()) row_counts.push_back(257);
   for (const RopeModel& model : kModels) {
-    for (const int head_dim : {32, 64, 128, 256}) {
+    for (const int head_dim : {32, 64, 128, 256, 512}) {
       for (const int64_t rows : row_counts) {
         // All types of projections and of the cache.
         run.Case("rope_append",

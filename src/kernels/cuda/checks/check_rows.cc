@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "kernels/cuda/checks/check_encoder_rows.h"
+#include "kernels/cuda/checks/check_layer_rows.h"
 #include "kernels/cuda/checks/check_nvf4_rows.h"
 #include "kernels/cuda/checks/check_run.h"
 #include "kernels/cuda/checks/rows_out.h"
@@ -223,10 +224,13 @@ void CheckUnaligned(CaseMemory& memory, Comparison& comparison) {
   for (size_t i = 1; i < got.size(); ++i) comparison.AddEqual(got[i], ToBFloat16(x[i]).bits);
 }
 
-void CheckTakeRows(CaseMemory& memory, Comparison& comparison, int64_t row_bytes) {
+// Rows that follow each other, or that stand `stride` bytes apart.
+void CheckTakeRows(CaseMemory& memory, Comparison& comparison, int64_t row_bytes,
+                   int64_t stride = 0) {
   constexpr int64_t kFrom = 50, kRows = 9;
   TestNumbers numbers(45);
-  std::vector<uint8_t> in(static_cast<size_t>(kFrom * row_bytes));
+  const int64_t step = stride == 0 ? row_bytes : stride;
+  std::vector<uint8_t> in(static_cast<size_t>(kFrom * step));
   for (uint8_t& byte : in) byte = static_cast<uint8_t>(numbers.Bits());
   std::vector<int32_t> indices(kRows);
   for (int32_t& index : indices) index = static_cast<int32_t>(numbers.Integer(0, kFrom - 1));
@@ -234,11 +238,11 @@ void CheckTakeRows(CaseMemory& memory, Comparison& comparison, int64_t row_bytes
   indices[2] = indices[1];
   uint8_t* out = memory.Out<uint8_t>(kRows * row_bytes);
   memory.Launch(&DeviceKernels::take_rows,
-                {memory.In(in), memory.In(indices), kRows, row_bytes, out});
+                {memory.In(in), memory.In(indices), kRows, row_bytes, out, stride});
   const auto got = memory.Read(out, kRows * row_bytes);
   for (size_t i = 0; i < got.size(); ++i) {
     const int64_t row = indices[i / static_cast<size_t>(row_bytes)];
-    const auto from = static_cast<size_t>(row * row_bytes) + i % static_cast<size_t>(row_bytes);
+    const auto from = static_cast<size_t>(row * step) + i % static_cast<size_t>(row_bytes);
     comparison.AddEqual(got[i], in[from]);
   }
 }
@@ -326,12 +330,17 @@ void CheckRows(CheckRun& run) {
   run.Case("convert_rows", "3 x 64, not aligned", CheckUnaligned);
   CheckNvF4Rows(run);
   CheckEncoderRows(run);
+  CheckLayerRows(run);
   for (const int64_t row_bytes : {16, 64, 80, 2048, 4800}) {
     run.Case("take_rows", fmt::format("9 rows of {} bytes", row_bytes),
              [&](CaseMemory& memory, Comparison& comparison) {
                CheckTakeRows(memory, comparison, row_bytes);
              });
   }
+  run.Case("take_rows", "9 rows of 80 bytes, 208 apart",
+           [](CaseMemory& memory, Comparison& comparison) {
+             CheckTakeRows(memory, comparison, 80, 208);
+           });
   // Pieces of whole 16, 8, 4, 2 bytes and of odd ones; of none.
   for (const std::vector<int64_t>& widths :
        {std::vector<int64_t>{64, 4160}, {24, 8, 16}, {0, 4, 12, 0}, {6, 2}, {3, 1, 0, 5}, {300}}) {

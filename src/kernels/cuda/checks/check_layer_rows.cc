@@ -1,0 +1,200 @@
+#include "kernels/cuda/checks/check_layer_rows.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "kernels/cuda/checks/rows_out.h"
+#include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/checks/tolerances.h"
+
+namespace sluice::checks {
+namespace {
+
+using device::DeviceKernels;
+using device::RowsOut;
+
+struct LayerShape {
+  int64_t rows, layers, width;
+};
+
+void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const LayerShape& shape) {
+  constexpr int64_t kVocabulary = 40;
+  constexpr float kEps = 1e-5f, kProjectionScale = 0.3f, kTableScale = 4.1f, kSumScale = 0.7f;
+  TestNumbers numbers(61);
+  const int64_t row_size = shape.layers * shape.width;
+  const std::vector<float> x = numbers.Normals(shape.rows * row_size);
+  const std::vector<uint16_t> table = ToBf16Bits(numbers.Normals(kVocabulary * row_size));
+  const std::vector<float> weight = numbers.Normals(shape.width);
+  std::vector<int32_t> tokens(static_cast<size_t>(shape.rows));
+  for (int32_t& token : tokens) token = static_cast<int32_t>(numbers.Integer(0, kVocabulary - 1));
+  tokens.back() = kVocabulary - 1;
+  // What could not be drawn counts as the first word.
+  if (tokens.size() > 1) tokens.front() = -1;
+  const int32_t* device_tokens = memory.In(tokens);
+  const uint16_t* device_table = memory.In(table);
+  const float* device_weight = memory.In(weight);
+  if (!memory.ok()) return;
+  const auto run = [&](int64_t first, int64_t rows) {
+    float* const data = memory.InOut(
+        std::vector<float>(x.begin() + first * row_size, x.begin() + (first + rows) * row_size));
+    memory.Launch(&DeviceKernels::layer_embeddings,
+                  {device_tokens + first, device_table, rows, shape.layers, shape.width,
+                   device_weight, kEps, kProjectionScale, kTableScale, kSumScale, data});
+    return memory.Read<float>(data, rows * row_size);
+  };
+  const std::vector<float> got = run(0, shape.rows);
+  for (int64_t layer = 0; layer < shape.rows * shape.layers; ++layer) {
+    const float* from = x.data() + layer * shape.width;
+    double squares = 0;
+    for (int64_t i = 0; i < shape.width; ++i) {
+      const double value = double{from[i]} * kProjectionScale;
+      squares += value * value;
+    }
+    const double factor = 1 / std::sqrt(squares / static_cast<double>(shape.width) + kEps);
+    const int64_t token = std::max(tokens[static_cast<size_t>(layer / shape.layers)], 0);
+    const uint16_t* own =
+        table.data() + (token * shape.layers + layer % shape.layers) * shape.width;
+    // Scaling, the sum of squares, its mean, eps, the root and its inverse, products, the sum.
+    const double roundings = static_cast<double>(shape.width) / 2 + kMathUnits + 10;
+    for (int64_t i = 0; i < shape.width; ++i) {
+      const double normed =
+          weight[static_cast<size_t>(i)] * (double{from[i]} * kProjectionScale * factor);
+      const double looked_up = double{FromBf16Bits(own[i])} * kTableScale;
+      comparison.AddF32(
+          got[static_cast<size_t>(layer * shape.width + i)], (normed + looked_up) * kSumScale,
+          kSumScale * (std::abs(normed) * Gamma(roundings) + std::abs(looked_up) * Gamma(4)));
+    }
+  }
+  comparison.SetSubject("a row alone");
+  const int64_t row = shape.rows / 2;
+  const std::vector<float> alone = run(row, 1);
+  for (size_t i = 0; i < alone.size(); ++i)
+    comparison.AddF32(alone[i], got[static_cast<size_t>(row * row_size) + i], 0);
+  comparison.SetSubject("");
+}
+
+// gelu(x) times factors that stand in wider rows.
+void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& shape,
+                  ElementType x_type) {
+  TestNumbers numbers(62);
+  const int64_t stride = shape.layers * shape.width, layer = shape.layers - 1;
+  std::vector<float> x = numbers.Normals(shape.rows * shape.width);
+  const std::vector<uint16_t> bits = ToBf16Bits(x);
+  const bool is_bf16 = x_type == ElementType::kBF16;
+  for (size_t i = 0; is_bf16 && i < x.size(); ++i) x[i] = FromBf16Bits(bits[i]);
+  const std::vector<float> factors = numbers.Normals(shape.rows * stride);
+  const auto* const device_x = is_bf16 ? reinterpret_cast<const std::byte*>(memory.In(bits))
+                                       : reinterpret_cast<const std::byte*>(memory.In(x));
+  const float* device_factors = memory.In(factors);
+  if (!memory.ok()) return;
+  ExactRows exact{shape.rows, shape.width, {}, {}};
+  for (int64_t i = 0; i < shape.rows * shape.width; ++i) {
+    const double z = x[static_cast<size_t>(i)];
+    const double exponent = z * (-1.5957691216f - 0.0713548163f * (z * z));
+    const double factor = factors[static_cast<size_t>(i / shape.width * stride +
+                                                      layer * shape.width + i % shape.width)];
+    const double value = z / (1 + std::exp(exponent)) * factor;
+    exact.values.push_back(value);
+    // The exponent's four roundings move exp by so many times its size; exp, the sum, the division,
+    // the product.
+    exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + 4 * std::abs(exponent)));
+  }
+  CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
+    memory.Launch(
+        &DeviceKernels::silu_mul,
+        {device_x + first * shape.width * (is_bf16 ? 2 : 4), x_type, rows, shape.width, out,
+         /*gelu=*/true, device_factors + first * stride + layer * shape.width, stride});
+  });
+}
+
+// (residual + delta) * factor, and rows that are not normed; the norm in the place of the sum.
+void CheckScaledSums(CaseMemory& memory, Comparison& comparison, const LayerShape& shape) {
+  constexpr float kFactor = 0.71f;
+  TestNumbers numbers(63);
+  const std::vector<float> x = numbers.Normals(shape.rows * shape.width);
+  const std::vector<float> delta = numbers.Normals(shape.rows * shape.width);
+  const std::vector<float> weight = numbers.Normals(shape.width);
+  const float* device_delta = memory.In(delta);
+  const float* device_weight = memory.In(weight);
+  std::vector<float> sums(x.size());
+  for (size_t i = 0; i < x.size(); ++i) sums[i] = (x[i] + delta[i]) * kFactor;
+  device::RmsNormArgs args = {.residual = memory.InOut(x),
+                              .delta = device_delta,
+                              .delta_type = ElementType::kF32,
+                              .weight = nullptr,
+                              .eps = 1e-5f,
+                              .rows = shape.rows,
+                              .cols = shape.width,
+                              .out = {.data = memory.Out<uint16_t>(std::ssize(x))},
+                              .out_f32 = nullptr,
+                              .sum_factor = kFactor};
+  memory.Launch(&DeviceKernels::rms_norm, args);
+  const auto residual = memory.Read<float>(args.residual, std::ssize(x));
+  const auto out = memory.Read<uint16_t>(static_cast<uint16_t*>(args.out.data), std::ssize(x));
+  for (size_t i = 0; i < sums.size(); ++i) {
+    comparison.AddF32(residual[i], sums[i], 0);
+    comparison.AddEqual(out[i], ToBFloat16(sums[i]).bits);
+  }
+  comparison.SetSubject("in the place of the sum");
+  args.weight = device_weight;
+  args.out = {.data = memory.Out<float>(std::ssize(x)), .type = ElementType::kF32};
+  args.residual = memory.InOut(x);
+  memory.Launch(&DeviceKernels::rms_norm, args);
+  const auto apart = memory.Read<float>(static_cast<float*>(args.out.data), std::ssize(x));
+  args.residual = memory.InOut(x);
+  args.out.data = args.residual;
+  memory.Launch(&DeviceKernels::rms_norm, args);
+  const auto inside = memory.Read<float>(args.residual, std::ssize(x));
+  for (size_t i = 0; i < apart.size(); ++i) comparison.AddF32(inside[i], apart[i], 0);
+  comparison.SetSubject("");
+}
+
+void CheckCapLogits(CaseMemory& memory, Comparison& comparison, int64_t count) {
+  constexpr float kCap = 30;
+  std::vector<float> x = TestNumbers(64).Normals(count);
+  for (float& value : x) value *= 40;
+  x.front() = 0;
+  x.back() = -1e30f;
+  float* const logits = memory.InOut(x);
+  memory.Launch(&DeviceKernels::cap_logits, {logits, count, kCap});
+  const auto got = memory.Read<float>(logits, count);
+  for (size_t i = 0; i < x.size(); ++i) {
+    // exp of a quotient, which moves it by less than a unit of 1; it, two sums, a quotient, the
+    // product.
+    comparison.AddF32(got[i], kCap * std::tanh(double{x[i]} / kCap), kCap * Gamma(kMathUnits + 6));
+  }
+}
+
+}  // namespace
+
+void CheckLayerRows(CheckRun& run) {
+  std::vector<LayerShape> shapes = {{3, 5, 16}, {2, 3, 256}, {5, 2, 264}};
+  if (run.with_large_shapes()) shapes.push_back({257, 42, 256});
+  for (const LayerShape& shape : shapes) {
+    const std::string text =
+        fmt::format("{} rows, {} layers of {}", shape.rows, shape.layers, shape.width);
+    run.Case("layer_embeddings", text, [&](CaseMemory& memory, Comparison& comparison) {
+      CheckLayerEmbeddings(memory, comparison, shape);
+    });
+    for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
+      const std::string words = type == ElementType::kF32 ? "f32" : "bf16";
+      run.Case("silu_mul", fmt::format("{}, factors of the last, {}", text, words),
+               [&](CaseMemory& memory, Comparison& comparison) {
+                 CheckFactors(memory, comparison, shape, type);
+               });
+    }
+    run.Case("rms_norm", fmt::format("{} x {}, scaled sums", shape.rows, shape.width),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckScaledSums(memory, comparison, shape);
+             });
+  }
+  for (const int64_t count : {1, 13, 2048, 5000}) {
+    run.Case("cap_logits", fmt::format("{} logits", count),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckCapLogits(memory, comparison, count);
+             });
+  }
+}
+
+}  // namespace sluice::checks
