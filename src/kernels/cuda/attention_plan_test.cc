@@ -51,7 +51,7 @@ void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSlice
     ASSERT_LE(item.first_token + item.num_tokens, slice.num_tokens);
     ASSERT_LT(item.begin, item.end);
     for (int token = item.first_token; token < item.first_token + item.num_tokens; ++token) {
-      auto& [begin, end] = seen[static_cast<size_t>(slice.first_row + token)];
+      auto& [begin, end] = seen[static_cast<size_t>(slice.first_row) + static_cast<size_t>(token)];
       if (begin < 0)
         begin = item.begin;
       else
@@ -62,7 +62,8 @@ void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSlice
       EXPECT_GE(i, plan.num_wide_items);
       EXPECT_LE(item.end, (item.begin / kAttentionSplit + 1) * kAttentionSplit);
       for (int token = 0; token < item.num_tokens; ++token) {
-        int& writer = item_of_partial.at(static_cast<size_t>(item.partial + token));
+        int& writer =
+            item_of_partial.at(static_cast<size_t>(item.partial) + static_cast<size_t>(token));
         EXPECT_EQ(writer, -1);
         writer = i;
       }
@@ -70,7 +71,8 @@ void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSlice
   }
   for (const AttentionSliceInfo& slice : slices) {
     for (int token = 0; token < slice.num_tokens; ++token) {
-      const auto [begin, end] = seen[static_cast<size_t>(slice.first_row + token)];
+      const auto [begin, end] =
+          seen[static_cast<size_t>(slice.first_row) + static_cast<size_t>(token)];
       EXPECT_LE(begin, span.FirstSeen(slice.context + token));
       EXPECT_GE(begin, span.FirstSeen(slice.context));
       EXPECT_GT(end, slice.context + token);
@@ -88,7 +90,7 @@ void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSlice
       EXPECT_EQ(slices[static_cast<size_t>(item.slice)].first_row + item.first_token,
                 merge.first_row);
       for (int token = 0; token < merge.num_tokens; ++token)
-        item_of_partial[static_cast<size_t>(first + token)] = -1;
+        item_of_partial[static_cast<size_t>(first) + static_cast<size_t>(token)] = -1;
     }
   }
   for (const int item : item_of_partial) EXPECT_EQ(item, -1);  // all were merged

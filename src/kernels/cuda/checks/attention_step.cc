@@ -255,8 +255,7 @@ device::AttentionArgs AttentionStep::UploadParts(CaseMemory& memory,
   args.num_merges = static_cast<int>(plan.merges.size());
   args.slices = memory.In(infos);
   args.tables = memory.In(tables);
-  args.partials = static_cast<float*>(
-      static_cast<void*>(memory.Out<uint8_t>(device::AttentionPartialsBytes(limits))));
+  args.partials = memory.Out<float>(device::AttentionPartialsBytes(limits) / 4);
   args.out = memory.Out<uint16_t>(limits.max_rows * row_elements);
   return args;
 }

@@ -71,7 +71,7 @@ void CheckAddEmbeddings(CaseMemory& memory, Comparison& comparison, const Encode
   for (size_t i = 0; i < got.size(); ++i) {
     const size_t row = i / width, col = i % width;
     const auto type = static_cast<size_t>(has_types ? types[row] : 0);
-    const auto position = static_cast<size_t>(positions[row] + kFirstPosition);
+    const auto position = static_cast<size_t>(positions[row]) + size_t{kFirstPosition};
     float added = kinds[type * width + col];
     if (has_positions) added = places[position * width + col] + added;
     comparison.AddF32(got[i], x[i] + added, 0);

@@ -170,8 +170,9 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   RopeSample sample;
   sample.qkv = numbers.Normals(rows * c.row_heads() * c.head_dim);
   if (c.cache_type == ElementType::kF8E4M3 && !c.rope) {  // beyond what the cache can hold
-    sample.qkv[static_cast<size_t>(c.num_heads * c.head_dim)] = 1e9f;
-    sample.qkv[static_cast<size_t>((c.row_heads() - c.num_kv_heads) * c.head_dim + 1)] = -1e9f;
+    const auto head_dim = static_cast<size_t>(c.head_dim);
+    sample.qkv[static_cast<size_t>(c.num_heads) * head_dim] = 1e9f;
+    sample.qkv[static_cast<size_t>(c.row_heads() - c.num_kv_heads) * head_dim + 1] = -1e9f;
   }
   if (c.qkv_type == ElementType::kBF16) {
     for (float& value : sample.qkv) value = FromBf16Bits(ToBFloat16(value).bits);
@@ -237,10 +238,8 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   const int block_rows = c.num_kv_heads * c.block_size + c.spare_rows;
   const int64_t cache_elements = num_slots / c.block_size * block_rows * c.head_dim;
   const bool is_bf16 = c.qkv_type == ElementType::kBF16;
-  const auto* qkv =
-      is_bf16 ? static_cast<const std::byte*>(
-                    static_cast<const void*>(memory.In(ToBf16Bits(sample.qkv))))
-              : static_cast<const std::byte*>(static_cast<const void*>(memory.In(sample.qkv)));
+  const auto* qkv = is_bf16 ? reinterpret_cast<const std::byte*>(memory.In(ToBf16Bits(sample.qkv)))
+                            : reinterpret_cast<const std::byte*>(memory.In(sample.qkv));
   device::RopeAppendArgs args{};
   args.qkv_type = c.qkv_type;
   args.num_heads = c.num_heads;
