@@ -1,6 +1,8 @@
 // The instructions of emulator.h: what they compute.
 #include "kernels/cuda/emulator.h"
 
+#include <cmath>
+
 namespace sluice::emulator {
 namespace {
 
@@ -63,7 +65,7 @@ uint8_t ToE4m3(float value) {
     const double above = double{E4m3(static_cast<uint8_t>(code + 1))} - double{magnitude};
     if (above < below || (above == below && code % 2 == 1)) ++code;
   }
-  return static_cast<uint8_t>(code | (signbit(value) ? 0x80 : 0));
+  return static_cast<uint8_t>(code | (std::signbit(value) ? 0x80 : 0));
 }
 
 struct MmaInput {
