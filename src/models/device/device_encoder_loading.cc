@@ -12,6 +12,8 @@
 #include "models/device/device_encoder.h"
 #include "models/device/device_options.h"
 #include "models/device/device_sink.h"
+#include "models/encoder/encoder_classifier.h"
+#include "models/encoder/encoder_model.h"
 #include "models/weight_loader.h"
 
 namespace sluice {
@@ -43,10 +45,6 @@ Result<EncoderSpec> EncoderSpecFor(const ModelConfig& config, const ModelOptions
   return spec;
 }
 
-int64_t NumClasses(const ModelConfig& config) {
-  return config.spec.head.kind == HeadSpec::Kind::kScores ? config.spec.head.num_scores : 0;
-}
-
 // The parameters that the device holds: all but the classifier's.
 ParameterList HeldByDevice(ParameterList list, const ClassifierWeights& classifier) {
   const std::vector<float>* const kept[] = {&classifier.dense,       &classifier.dense_bias,
@@ -58,40 +56,14 @@ ParameterList HeldByDevice(ParameterList list, const ClassifierWeights& classifi
   return list;
 }
 
-// Fills `list`'s parameters in `memory`, and in `layout` what is known of them then. `held`: those
-// of them that the device holds.
-Status FillEncoder(const DeviceSink::Parts& parts, const EncoderSpec& spec,
-                   const ParameterList& list, const ParameterList& held, DeviceWeightLayout& layout,
-                   std::byte* memory, const Checkpoint* checkpoint,
-                   const QuantizationScheme& scheme, const ModelOptions& options,
-                   const LoadProgress& progress) {
-  DeviceSink sink(parts, layout, memory);
-  if (checkpoint == nullptr) {
-    RETURN_IF_ERROR(
-        FillDummyParameters(sink, list, options.dummy_seed, scheme, kDeviceComputeType, progress));
-  } else {
-    RETURN_IF_ERROR(LoadParameters(sink, list, *checkpoint, scheme, kDeviceComputeType, progress,
-                                   options.allow_nonfinite));
-  }
-  for (size_t i = 0; i < held.vectors.size(); ++i)
-    RETURN_IF_ERROR(sink.Put(layout.vector(i), *held.vectors[i].target));
-  const std::vector<float> rope = EncoderRopeNumbers(spec);
-  if (!rope.empty()) RETURN_IF_ERROR(sink.Put(layout.rope_frequencies(), rope));
-  RETURN_IF_ERROR(parts.stream.Synchronize());
-  RETURN_IF_ERROR(parts.uploader.Finish());
-  layout.SetScaledParts(sink.scaled_parts());
-  return {};
-}
-
 }  // namespace
 
 Result<ModelMemory> PlanDeviceEncoder(const ModelConfig& config, const ModelOptions& options,
                                       const DeviceInfo& device) {
   ASSIGN_OR_RETURN(const EncoderSpec spec, EncoderSpecFor(config, options));
   EncoderWeights unfilled;
-  const ParameterList held =
-      HeldByDevice(ListEncoderParameters(spec, NumClasses(config), /*prefix=*/"", unfilled),
-                   unfilled.classifier);
+  const ParameterList held = HeldByDevice(
+      ListEncoderParameters(spec, NumScores(config), /*prefix=*/"", unfilled), unfilled.classifier);
   ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
                    LayOutEncoder(spec, held, PlannedFormats(held, *config.scheme)));
   // Sizes alone are asked for; the address is nobody's.
@@ -100,14 +72,7 @@ Result<ModelMemory> PlanDeviceEncoder(const ModelConfig& config, const ModelOpti
   ModelMemory memory;
   memory.weight_bytes = memory.token_weight_bytes = layout.total_bytes();
   memory.workspace_bytes = WorkspaceFor(spec, options, device, weights).total_bytes;
-  memory.kv_groups = KvGroups::Uniform(1);
-  memory.kv_bytes_per_block =
-      KvCache::BytesPerBlock({.num_kv_heads = static_cast<int>(spec.num_heads),
-                              .head_dim = static_cast<int>(spec.head_dim()),
-                              .block_size = options.block_size,
-                              .type = options.kv_type},
-                             1);
-  memory.kv_bytes_per_group_block = memory.kv_bytes_per_block;
+  PlanEncoderCache(spec, options, memory);
   return memory;
 }
 
@@ -124,7 +89,7 @@ Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& poo
   }
   EncoderWeights loaded;
   const ParameterList list = ListEncoderParameters(
-      spec, NumClasses(config), checkpoint ? EncoderPrefix(*checkpoint) : "", loaded);
+      spec, NumScores(config), checkpoint ? EncoderPrefix(*checkpoint) : "", loaded);
   const ParameterList held = HeldByDevice(list, loaded.classifier);
   std::vector<DataFormat> formats;
   if (checkpoint) {
@@ -140,9 +105,9 @@ Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& poo
   ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, device.CreateStream());
   {
     ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device));
-    RETURN_IF_ERROR(FillEncoder({uploader, threads, kernels, *stream}, spec, list, held, layout,
-                                memory, checkpoint ? &*checkpoint : nullptr, scheme, options,
-                                progress));
+    RETURN_IF_ERROR(FillDeviceWeights({uploader, threads, kernels, *stream}, list, held.vectors,
+                                      EncoderRopeTables(spec), checkpoint ? &*checkpoint : nullptr,
+                                      scheme, options, progress, layout, memory));
   }
   DeviceEncoderWeights weights = PlaceEncoderWeights(spec, held, loaded, layout, memory);
   const EncoderWorkspace workspace_layout = WorkspaceFor(spec, options, device.info(), weights);

@@ -1,60 +1,26 @@
 #include "models/device/device_encoder_weights.h"
 
-#include <map>
-
 #include <fmt/format.h>
-
-#include "base/check.h"
 
 namespace sluice {
 namespace {
 
-// Finds parameters by the targets that the list gives them.
-class EncoderPlaces {
+class EncoderPlaces : public DeviceParameterPlaces {
  public:
-  EncoderPlaces(const ParameterList& list, const DeviceWeightLayout& layout, std::byte* memory)
-      : layout_(layout), memory_(memory) {
-    for (size_t i = 0; i < list.matrices.size(); ++i) matrices_[list.matrices[i].target] = i;
-    for (size_t i = 0; i < list.vectors.size(); ++i) vectors_[list.vectors[i].target] = i;
-  }
+  using DeviceParameterPlaces::DeviceParameterPlaces;
 
-  device::Weights Matrix(const kernels::PackedMatrix& target) const {
-    return layout_.matrix(matrices_.at(&target)).At(memory_);
-  }
-  // Null for a vector that the model does not have.
-  const float* Vector(const std::vector<float>& target) const {
-    const auto found = vectors_.find(&target);
-    if (found == vectors_.end()) return nullptr;
-    return reinterpret_cast<const float*>(memory_ + layout_.vector(found->second));
-  }
   DeviceLayerNorm Norm(const LayerNormWeights& norm) const {
     return {Vector(norm.weight), Vector(norm.bias)};
   }
   DeviceLinearWeights Linear(const LinearWeights& weights) const {
     return {.matrix = Matrix(weights.matrix), .bias = Vector(weights.bias)};
   }
-
- private:
-  const DeviceWeightLayout& layout_;
-  std::byte* memory_;
-  std::map<const kernels::PackedMatrix*, size_t> matrices_;
-  std::map<const std::vector<float>*, size_t> vectors_;
 };
-
-// What the layout of weights asks of a model: its tables of rope.
-DecoderSpec RopeSpec(const EncoderSpec& spec) {
-  DecoderSpec rope;
-  rope.rope_tables.push_back(spec.rope_frequencies);
-  if (!spec.window_frequencies.empty()) rope.rope_tables.push_back(spec.window_frequencies);
-  return rope;
-}
 
 }  // namespace
 
-std::vector<float> EncoderRopeNumbers(const EncoderSpec& spec) {
-  std::vector<float> numbers = spec.rope_frequencies;
-  numbers.insert(numbers.end(), spec.window_frequencies.begin(), spec.window_frequencies.end());
-  return numbers;
+std::vector<std::vector<float>> EncoderRopeTables(const EncoderSpec& spec) {
+  return {spec.rope_frequencies, spec.window_frequencies};
 }
 
 Result<DeviceWeightLayout> LayOutEncoder(const EncoderSpec& spec, const ParameterList& list,
@@ -68,7 +34,7 @@ Result<DeviceWeightLayout> LayOutEncoder(const EncoderSpec& spec, const Paramete
                             name),
                 name);
   }
-  return DeviceWeightLayout::For(RopeSpec(spec), list, formats);
+  return DeviceWeightLayout::For(EncoderRopeTables(spec), list, formats);
 }
 
 DeviceEncoderWeights PlaceEncoderWeights(const EncoderSpec& spec, const ParameterList& list,
@@ -76,14 +42,12 @@ DeviceEncoderWeights PlaceEncoderWeights(const EncoderSpec& spec, const Paramete
                                          const DeviceWeightLayout& layout, std::byte* memory) {
   const EncoderPlaces places(list, layout, memory);
   DeviceEncoderWeights weights;
-  const device::Weights words = places.Matrix(loaded.words);
-  CHECK(words.type == ElementType::kBF16);
-  weights.words = static_cast<const uint16_t*>(words.codes);
+  weights.words = places.Bf16(loaded.words);
   weights.positions = places.Vector(loaded.positions);
   weights.types = places.Vector(loaded.types);
   weights.embedding_norm = places.Norm(loaded.embedding_norm);
   weights.final_norm = places.Norm(loaded.final_norm);
-  const auto* const rope = reinterpret_cast<const float*>(memory + layout.rope_frequencies());
+  const float* const rope = places.RopeFrequencies();
   if (!spec.rope_frequencies.empty()) weights.rope_frequencies = rope;
   if (!spec.window_frequencies.empty())
     weights.window_frequencies = rope + spec.rope_frequencies.size();

@@ -39,8 +39,8 @@ struct DeviceEncoderWeights {
 Result<DeviceWeightLayout> LayOutEncoder(const EncoderSpec& spec, const ParameterList& list,
                                          const std::vector<DataFormat>& formats);
 
-// Frequencies of rotary positions, as they lie at DeviceWeightLayout::rope_frequencies().
-std::vector<float> EncoderRopeNumbers(const EncoderSpec& spec);
+// As DecoderSpec::rope_tables.
+std::vector<std::vector<float>> EncoderRopeTables(const EncoderSpec& spec);
 
 // Addresses from places. `loaded`: the weights whose targets `list` names; they are not looked at.
 DeviceEncoderWeights PlaceEncoderWeights(const EncoderSpec& spec, const ParameterList& list,

@@ -306,35 +306,6 @@ void LogUnroundedInputs(const ModelOptions& options, const DecoderWeights& loade
     LOG_INFO("models", "{}", text);
 }
 
-// Fills `list`'s parameters in `memory`, and in `layout` what is known of them then.
-Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const ParameterList& list,
-            DeviceWeightLayout& layout, std::byte* memory, const Checkpoint* checkpoint,
-            const QuantizationScheme& scheme, const ModelOptions& options,
-            const LoadProgress& progress) {
-  DeviceSink sink(parts, layout, memory);
-  if (checkpoint == nullptr) {
-    RETURN_IF_ERROR(
-        FillDummyParameters(sink, list, options.dummy_seed, scheme, kDeviceComputeType, progress));
-  } else {
-    RETURN_IF_ERROR(LoadParameters(sink, list, *checkpoint, scheme, kDeviceComputeType, progress,
-                                   options.allow_nonfinite));
-  }
-  for (size_t i = 0; i < list.vectors.size(); ++i)
-    RETURN_IF_ERROR(sink.Put(layout.vector(i), *list.vectors[i].target));
-  std::vector<float> frequencies;
-  for (const std::vector<float>& table : spec.rope_tables)
-    frequencies.insert(frequencies.end(), table.begin(), table.end());
-  RETURN_IF_ERROR(sink.Put(layout.rope_frequencies(), frequencies));
-  RETURN_IF_ERROR(parts.stream.Synchronize());
-  RETURN_IF_ERROR(parts.uploader.Finish());
-  layout.SetScaledParts(sink.scaled_parts());
-  if (checkpoint != nullptr) {
-    LOG_INFO("models", "the weights reached the device at {:.2f} GB/s",
-             parts.uploader.bytes_per_second() / 1e9);
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOptions& options,
@@ -348,8 +319,9 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   DecoderWeights unfilled;
   const ParameterList list = ListParameters(spec, unfilled, place);
   const std::optional<LoraLayout> lora = LoraLayoutFor(spec, options, list, unfilled, place);
-  ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
-                   DeviceWeightLayout::For(spec, list, PlannedFormats(list, *config.scheme)));
+  ASSIGN_OR_RETURN(
+      const DeviceWeightLayout layout,
+      DeviceWeightLayout::For(spec.rope_tables, list, PlannedFormats(list, *config.scheme)));
   const DeviceRounding rounding = DeviceRounding::For(options, device);
   // Sizes alone are asked for; the address is nobody's.
   auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
@@ -406,15 +378,17 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   } else {
     ASSIGN_OR_RETURN(formats, StoredFormats(list, *checkpoint, scheme));
   }
-  ASSIGN_OR_RETURN(DeviceWeightLayout layout, DeviceWeightLayout::For(spec, list, formats));
+  ASSIGN_OR_RETURN(DeviceWeightLayout layout,
+                   DeviceWeightLayout::For(spec.rope_tables, list, formats));
   ASSIGN_OR_RETURN(void* const weights_memory, pool.Take(layout.total_bytes(), "the weights"));
   auto* const memory = static_cast<std::byte*>(weights_memory);
 
   const device::DeviceKernels& kernels = device::KernelsOf(device.info().kind);
   {
     ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device));
-    RETURN_IF_ERROR(Fill({uploader, threads, kernels, *rank.stream}, spec, list, layout, memory,
-                         checkpoint, scheme, options, progress));
+    RETURN_IF_ERROR(FillDeviceWeights({uploader, threads, kernels, *rank.stream}, list,
+                                      list.vectors, spec.rope_tables, checkpoint, scheme, options,
+                                      progress, layout, memory));
   }
   if (checkpoint != nullptr && !spec.head.tokens.empty()) {
     RETURN_IF_ERROR(ReadTokenScores(*checkpoint, spec, loaded.scores));

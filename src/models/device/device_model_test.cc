@@ -674,7 +674,7 @@ void ExpectSameWeights(const std::filesystem::path& folder, ModelOptions::LoadFo
   // The weights are the first that is taken of the pool.
   std::vector<DataFormat> formats;
   for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
-  const auto layout = DeviceWeightLayout::For(config->spec, list, formats);
+  const auto layout = DeviceWeightLayout::For(config->spec.rope_tables, list, formats);
   ASSERT_TRUE(layout) << layout.error().message;
   EXPECT_EQ(layout->total_bytes(), memory->weight_bytes);
   std::byte* const weights = pool->begin();
@@ -728,7 +728,7 @@ TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumberOrOneAPart) {
           LoadParameters(threads, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
       std::vector<DataFormat> formats;
       for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
-      auto layout = DeviceWeightLayout::For(config->spec, list, formats);
+      auto layout = DeviceWeightLayout::For(config->spec.rope_tables, list, formats);
       ASSERT_TRUE(layout);
       EmulatedDevice device;
       const auto stream = *device.CreateStream();
@@ -788,7 +788,7 @@ DeviceDecoderWeights PlacedWeights(const char* name, ModelOptions::ActivationRou
   EXPECT_TRUE(LoadParameters(threads, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
   std::vector<DataFormat> formats;
   for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
-  const auto layout = DeviceWeightLayout::For(config->spec, list, formats);
+  const auto layout = DeviceWeightLayout::For(config->spec.rope_tables, list, formats);
   EXPECT_TRUE(layout);
   ModelOptions options = DeviceOptions();
   options.activation_format = rounding;

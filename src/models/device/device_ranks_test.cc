@@ -131,7 +131,8 @@ TEST(DeviceRanksWeightsTest, SumsAreSplitAsThoseOfTheWholeMatrix) {
     DecoderWeights weights;
     const ParameterList list = ListParameters(config->spec, weights, place);
     const std::vector<DataFormat> formats(list.matrices.size(), {.type = ElementType::kBF16});
-    const auto layout = DeviceWeightLayout::For(ShareOf(config->spec, place), list, formats);
+    const auto layout =
+        DeviceWeightLayout::For(ShareOf(config->spec, place).rope_tables, list, formats);
     EXPECT_TRUE(layout) << layout.error().message;
     std::vector<device::Weights> all;
     // An address that nothing reads.

@@ -9,9 +9,12 @@
 
 #include "base/check.h"
 #include "base/integer.h"
+#include "base/log.h"
 #include "kernels/cuda/linear_shapes.h"
 #include "kernels/cuda/nvf4_scales.h"
+#include "models/device/device_options.h"
 #include "models/dummy_rows.h"
+#include "models/weight_loader.h"
 #include "tensor/bfloat16.h"
 #include "tensor/finite.h"
 #include "tensor/stored_matrix.h"
@@ -379,6 +382,36 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t
                                           .value = scale});
   }
   done(rows * place.row_bytes());
+  return {};
+}
+
+Status FillDeviceWeights(const DeviceSink::Parts& parts, const ParameterList& list,
+                         std::span<const VectorParameter> held,
+                         const std::vector<std::vector<float>>& rope_tables,
+                         const Checkpoint* checkpoint, const QuantizationScheme& scheme,
+                         const ModelOptions& options, const LoadProgress& progress,
+                         DeviceWeightLayout& layout, std::byte* memory) {
+  DeviceSink sink(parts, layout, memory);
+  if (checkpoint == nullptr) {
+    RETURN_IF_ERROR(
+        FillDummyParameters(sink, list, options.dummy_seed, scheme, kDeviceComputeType, progress));
+  } else {
+    RETURN_IF_ERROR(LoadParameters(sink, list, *checkpoint, scheme, kDeviceComputeType, progress,
+                                   options.allow_nonfinite));
+  }
+  for (size_t i = 0; i < held.size(); ++i)
+    RETURN_IF_ERROR(sink.Put(layout.vector(i), *held[i].target));
+  std::vector<float> frequencies;
+  for (const std::vector<float>& table : rope_tables)
+    frequencies.insert(frequencies.end(), table.begin(), table.end());
+  if (!frequencies.empty()) RETURN_IF_ERROR(sink.Put(layout.rope_frequencies(), frequencies));
+  RETURN_IF_ERROR(parts.stream.Synchronize());
+  RETURN_IF_ERROR(parts.uploader.Finish());
+  layout.SetScaledParts(sink.scaled_parts());
+  if (checkpoint != nullptr) {
+    LOG_INFO("models", "the weights reached the device at {:.2f} GB/s",
+             parts.uploader.bytes_per_second() / 1e9);
+  }
   return {};
 }
 

@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
 #include "device/device.h"
 #include "device/uploader.h"
 #include "kernels/cuda/device_kernels.h"
 #include "models/device/device_weights.h"
 #include "models/matrix_sink.h"
+#include "models/model.h"
 
 namespace sluice {
 
@@ -74,5 +76,15 @@ class DeviceSink final : public MatrixSink {
   // Of the matrix that was begun last, as far as they have come.
   std::vector<std::byte> nvf4_scales_;
 };
+
+// Fills the parameters of `list` in `memory`, which is as large as `layout` says, and in `layout`
+// what is known of them then. `held`: the vectors of the list that the layout has places for.
+// Null for `checkpoint`: random weights.
+Status FillDeviceWeights(const DeviceSink::Parts& parts, const ParameterList& list,
+                         std::span<const VectorParameter> held,
+                         const std::vector<std::vector<float>>& rope_tables,
+                         const Checkpoint* checkpoint, const QuantizationScheme& scheme,
+                         const ModelOptions& options, const LoadProgress& progress,
+                         DeviceWeightLayout& layout, std::byte* memory);
 
 }  // namespace sluice

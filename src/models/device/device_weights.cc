@@ -1,7 +1,6 @@
 #include "models/device/device_weights.h"
 
 #include <bit>
-#include <map>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -11,7 +10,6 @@
 #include "kernels/cuda/linear_shapes.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/panel_layout.h"
-#include "models/device/device_workspace.h"
 
 namespace sluice {
 namespace {
@@ -136,37 +134,16 @@ DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights
   return {};
 }
 
-// Finds parameters by the targets that the list gives them.
-class Places {
+class Places : public DeviceParameterPlaces {
  public:
   Places(const ParameterList& list, const DeviceWeightLayout& layout,
          const DeviceRounding& rounding, std::byte* memory)
-      : layout_(layout), rounding_(rounding), memory_(memory) {
-    for (size_t i = 0; i < list.matrices.size(); ++i) matrices_[list.matrices[i].target] = i;
-    for (size_t i = 0; i < list.vectors.size(); ++i) vectors_[list.vectors[i].target] = i;
-  }
+      : DeviceParameterPlaces(list, layout, memory), rounding_(rounding) {}
 
-  bool Has(const kernels::PackedMatrix& target) const { return matrices_.contains(&target); }
-  const DeviceMatrixPlace& PlaceOf(const kernels::PackedMatrix& target) const {
-    return layout_.matrix(matrices_.at(&target));
-  }
-  device::Weights Matrix(const kernels::PackedMatrix& target) const {
-    return PlaceOf(target).At(memory_);
-  }
-  const uint16_t* Bf16(const kernels::PackedMatrix& target) const {
-    CHECK(PlaceOf(target).format.type == ElementType::kBF16);
-    return static_cast<const uint16_t*>(Matrix(target).codes);
-  }
-  // Null for a vector that the model does not have.
-  const float* Vector(const std::vector<float>& target) const {
-    const auto found = vectors_.find(&target);
-    if (found == vectors_.end()) return nullptr;
-    return reinterpret_cast<const float*>(memory_ + layout_.vector(found->second));
-  }
   DeviceLinearWeights Linear(const LinearWeights& weights) const {
     DeviceLinearWeights linear{.matrix = Matrix(weights.matrix),
                                .bias = Vector(weights.bias),
-                               .input_order = PlaceOf(weights.matrix).InputOrderAt(memory_),
+                               .input_order = InputOrder(weights.matrix),
                                .lora_layer = weights.lora_layer};
     linear.inputs = InputsOf(weights.inputs, linear.matrix, rounding_.e4m3, rounding_.nvf4);
     return linear;
@@ -192,11 +169,7 @@ class Places {
   }
 
  private:
-  const DeviceWeightLayout& layout_;
   const DeviceRounding& rounding_;
-  std::byte* memory_;
-  std::map<const kernels::PackedMatrix*, size_t> matrices_;
-  std::map<const std::vector<float>*, size_t> vectors_;
 };
 
 }  // namespace
@@ -251,14 +224,36 @@ device::Weights DeviceMatrixPlace::At(std::byte* memory) const {
   return weights;
 }
 
+DeviceParameterPlaces::DeviceParameterPlaces(const ParameterList& list,
+                                             const DeviceWeightLayout& layout, std::byte* memory)
+    : layout_(layout), memory_(memory) {
+  for (size_t i = 0; i < list.matrices.size(); ++i) matrices_[list.matrices[i].target] = i;
+  for (size_t i = 0; i < list.vectors.size(); ++i) vectors_[list.vectors[i].target] = i;
+}
+
+const uint16_t* DeviceParameterPlaces::Bf16(const kernels::PackedMatrix& target) const {
+  CHECK(PlaceOf(target).format.type == ElementType::kBF16);
+  return static_cast<const uint16_t*>(Matrix(target).codes);
+}
+
+const float* DeviceParameterPlaces::Vector(const std::vector<float>& target) const {
+  const auto found = vectors_.find(&target);
+  if (found == vectors_.end()) return nullptr;
+  return reinterpret_cast<const float*>(memory_ + layout_.vector(found->second));
+}
+
+const float* DeviceParameterPlaces::RopeFrequencies() const {
+  return reinterpret_cast<const float*>(memory_ + layout_.rope_frequencies());
+}
+
 void DeviceWeightLayout::SetScaledParts(std::vector<std::vector<device::ScaledPart>> parts) {
   CHECK_EQ(parts.size(), matrices_.size());
   for (size_t i = 0; i < parts.size(); ++i) matrices_[i].scaled_parts = std::move(parts[i]);
 }
 
-Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
-                                                   const ParameterList& list,
-                                                   const std::vector<DataFormat>& formats) {
+Result<DeviceWeightLayout> DeviceWeightLayout::For(
+    const std::vector<std::vector<float>>& rope_tables, const ParameterList& list,
+    const std::vector<DataFormat>& formats) {
   CHECK_EQ(formats.size(), list.matrices.size());
   DeviceWeightLayout layout;
   Cutter cutter;
@@ -295,7 +290,9 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
   }
   for (const VectorParameter& vector : list.vectors)
     layout.vectors_.push_back(cutter.Take(vector.rows() * 4));
-  layout.rope_frequencies_ = cutter.Take(FrequenciesBefore(spec, std::ssize(spec.rope_tables)) * 4);
+  int64_t num_frequencies = 0;
+  for (const std::vector<float>& table : rope_tables) num_frequencies += std::ssize(table);
+  layout.rope_frequencies_ = cutter.Take(num_frequencies * 4);
   layout.total_bytes_ = cutter.end();
   return layout;
 }
@@ -316,7 +313,7 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList&
                                   const DeviceRounding& rounding, std::byte* memory) {
   const Places places(list, layout, rounding, memory);
   DeviceDecoderWeights weights;
-  weights.rope_frequencies = reinterpret_cast<const float*>(memory + layout.rope_frequencies());
+  weights.rope_frequencies = places.RopeFrequencies();
   weights.final_norm = places.Vector(loaded.final_norm);
   if (places.Has(loaded.embedding)) {
     weights.embedding = places.Bf16(loaded.embedding);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -50,8 +51,9 @@ struct DeviceMatrixPlace {
 class DeviceWeightLayout {
  public:
   // `formats`: what each matrix of the list makes together (PackedFormat with BF16). kUnsupported
-  // names a matrix that no kernel takes, and why.
-  static Result<DeviceWeightLayout> For(const DecoderSpec& spec, const ParameterList& list,
+  // names a matrix that no kernel takes, and why. `rope_tables`: as DecoderSpec's.
+  static Result<DeviceWeightLayout> For(const std::vector<std::vector<float>>& rope_tables,
+                                        const ParameterList& list,
                                         const std::vector<DataFormat>& formats);
 
   const DeviceMatrixPlace& matrix(size_t index) const { return matrices_[index]; }
@@ -66,6 +68,35 @@ class DeviceWeightLayout {
   std::vector<int64_t> vectors_;             // of F32, as in the list
   int64_t rope_frequencies_ = 0;             // F32, the rope tables one behind the other
   int64_t total_bytes_ = 0;
+};
+
+// Finds parameters by the targets that the list gives them. What it is made of outlives it.
+class DeviceParameterPlaces {
+ public:
+  DeviceParameterPlaces(const ParameterList& list, const DeviceWeightLayout& layout,
+                        std::byte* memory);
+
+  bool Has(const kernels::PackedMatrix& target) const { return matrices_.contains(&target); }
+  const DeviceMatrixPlace& PlaceOf(const kernels::PackedMatrix& target) const {
+    return layout_.matrix(matrices_.at(&target));
+  }
+  device::Weights Matrix(const kernels::PackedMatrix& target) const {
+    return PlaceOf(target).At(memory_);
+  }
+  const int32_t* InputOrder(const kernels::PackedMatrix& target) const {
+    return PlaceOf(target).InputOrderAt(memory_);
+  }
+  // REQUIRES: it is kept in BF16.
+  const uint16_t* Bf16(const kernels::PackedMatrix& target) const;
+  // Null for a vector that the model does not have.
+  const float* Vector(const std::vector<float>& target) const;
+  const float* RopeFrequencies() const;
+
+ private:
+  const DeviceWeightLayout& layout_;
+  std::byte* memory_;
+  std::map<const kernels::PackedMatrix*, size_t> matrices_;
+  std::map<const std::vector<float>*, size_t> vectors_;
 };
 
 // How rows are written that a product reads.

@@ -8,6 +8,10 @@
 
 namespace sluice {
 
+int64_t NumScores(const ModelConfig& config) {
+  return config.spec.head.kind == HeadSpec::Kind::kScores ? config.spec.head.num_scores : 0;
+}
+
 void TakeTextMeans(ThreadPool& pool, const StepInput& input, int64_t width, float* x) {
   CHECK_LE(input.logit_rows.size(), input.slices.size());
   const auto text_of = [&](int32_t row) {

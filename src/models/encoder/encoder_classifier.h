@@ -9,6 +9,9 @@
 
 namespace sluice {
 
+// How many scores a text has; 0 where nothing is classified.
+int64_t NumScores(const ModelConfig& config);
+
 // Row i of x [rows of the step, width] becomes the mean of the text of the i-th wanted row; a text
 // has one. In F64.
 void TakeTextMeans(ThreadPool& pool, const StepInput& input, int64_t width, float* x);

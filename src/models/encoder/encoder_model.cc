@@ -301,11 +301,18 @@ class EncoderModel final : public Model {
   std::vector<int8_t> types_;  // [max_rows]
 };
 
-int64_t NumScores(const ModelConfig& config) {
-  return config.spec.head.kind == HeadSpec::Kind::kScores ? config.spec.head.num_scores : 0;
-}
-
 }  // namespace
+
+void PlanEncoderCache(const EncoderSpec& spec, const ModelOptions& options, ModelMemory& memory) {
+  memory.kv_groups = KvGroups::Uniform(1);
+  memory.kv_bytes_per_block =
+      KvCache::BytesPerBlock({.num_kv_heads = static_cast<int>(spec.num_heads),
+                              .head_dim = static_cast<int>(spec.head_dim()),
+                              .block_size = options.block_size,
+                              .type = options.kv_type},
+                             1);
+  memory.kv_bytes_per_group_block = memory.kv_bytes_per_block;
+}
 
 Result<ModelMemory> PlanEncoder(const ModelConfig& config, const ModelOptions& options,
                                 int num_threads) {
@@ -320,14 +327,7 @@ Result<ModelMemory> PlanEncoder(const ModelConfig& config, const ModelOptions& o
       EncoderLayout(spec, options, num_threads).total_bytes +
       kernels::LinearScratchBytes(num_threads, options.max_rows,
                                   std::max(spec.hidden_size, spec.intermediate_size));
-  memory.kv_groups = KvGroups::Uniform(1);
-  memory.kv_bytes_per_block =
-      KvCache::BytesPerBlock({.num_kv_heads = static_cast<int>(spec.num_heads),
-                              .head_dim = static_cast<int>(spec.head_dim()),
-                              .block_size = options.block_size,
-                              .type = options.kv_type},
-                             1);
-  memory.kv_bytes_per_group_block = memory.kv_bytes_per_block;
+  PlanEncoderCache(spec, options, memory);
   return memory;
 }
 

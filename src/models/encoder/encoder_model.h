@@ -10,7 +10,11 @@
 
 namespace sluice {
 
-// What loading will take. The cache holds the keys and values of one layer, of the step alone.
+// Of `memory` what the cache takes, wherever the layers are computed: it holds the keys and values
+// of one layer, of the step alone.
+void PlanEncoderCache(const EncoderSpec& spec, const ModelOptions& options, ModelMemory& memory);
+
+// What loading will take.
 Result<ModelMemory> PlanEncoder(const ModelConfig& config, const ModelOptions& options,
                                 int num_threads);
 
