@@ -4,18 +4,21 @@
     benchmarks/lora_streams.py adapters benchmarks/llama-3.2-1b-shape FOLDER --count 8 --rank 16
     sluice serve MODEL --load-format dummy --served-model-name m --enable-lora --max-loras 8 --lora-modules a0=FOLDER/a0 ...
     benchmarks/lora_streams.py measure PORT PID --count 8 --streams 32 --tokens 24 --rounds 4
+    benchmarks/lora_streams.py start build/release/bin/sluice MODEL FOLDER --count 8 --rank 16
 
 `adapters` writes adapters of random numbers for all linear layers of a model's config.json. MODEL is a folder with that config.json and any
 tokenizer. `measure` asks the kinds in turn, after a round that does not count. Processor time, of the process PID, tells of the work where
-other programs take the cores.
+other programs take the cores. `start` tells how much longer a start takes with the adapters, of a MODEL with weights.
 """
 import argparse
 import http.client
 import json
 import os
 import pathlib
+import socket
 import statistics
 import struct
+import subprocess
 import threading
 import time
 
@@ -86,6 +89,39 @@ def measure(options):
             kind, *(statistics.median(t[i] for t in taken) for i in range(2)), *speeds))
 
 
+def seconds_to_ready(options, words):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    began = time.monotonic()
+    command = [options.program, "serve", options.model, "--host", "127.0.0.1", "--port", str(port), "--max-model-len", "512", *words]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            while server.poll() is None:
+                try:
+                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+                    connection.request("GET", "/ready")
+                    if connection.getresponse().status == 200:
+                        return time.monotonic() - began
+                except OSError:
+                    pass
+                time.sleep(0.005)
+        finally:
+            server.terminate()
+    raise SystemExit("the server ended before it was ready: %s" % " ".join(map(str, command)))
+
+
+def measure_starts(options):
+    adapters = ["a%d=%s" % (i, options.folder / ("a%d" % i)) for i in range(options.count)]
+    words = ["--enable-lora", "--max-loras", str(options.count), "--max-lora-rank", str(options.rank), "--lora-modules", *adapters]
+    without, beside = [], []
+    for round_number in range(options.rounds + 1):
+        pair = seconds_to_ready(options, []), seconds_to_ready(options, words)
+        if round_number > 0:
+            without.append(pair[0])
+            beside.append(pair[1])
+    print("ready after %.2f s, with %d adapters after %.2f s" % (statistics.median(without), options.count, statistics.median(beside)))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -101,7 +137,14 @@ def main():
     speed.add_argument("--tokens", type=int, default=24)
     speed.add_argument("--rounds", type=int, default=4)
     speed.set_defaults(run=measure)
-    for command in (adapters, speed):
+    start = commands.add_parser("start")
+    start.add_argument("program", type=pathlib.Path)
+    start.add_argument("model", type=pathlib.Path)
+    start.add_argument("folder", type=pathlib.Path)
+    start.add_argument("--rank", type=int, default=16)
+    start.add_argument("--rounds", type=int, default=5)
+    start.set_defaults(run=measure_starts)
+    for command in (adapters, speed, start):
         command.add_argument("--count", type=int, default=8)
     options = parser.parse_args()
     options.run(options)
