@@ -7,15 +7,16 @@ Peers are installed from the package index into virtual environments under --fol
 made there (about 14 GB for the shape of Llama 3.2 1B). Then each row is measured engine after engine, --rounds times:
 what the machine does meanwhile meets all of them. An engine that cannot be installed, or fails, is a row that says so.
 
---prepare installs and makes, and measures nothing. A run of some --rows or --formats replaces those in --results and keeps
-the others: a long run can be made in pieces, `--formats bf16 --rows decode-8` for example. --report writes the page and its
-plot from the results alone.
+--prepare installs and makes, and measures nothing. Results are kept in runs/, a file a machine. A run of some --rows or
+--formats replaces those there and keeps the others: a long run can be made in pieces, `--formats bf16 --rows decode-8` for
+example. --report writes the page and its plots from the results of all machines.
 """
 import argparse
 import datetime
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 
@@ -25,6 +26,7 @@ from report import ROWS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+RUNS = os.path.join(HERE, "runs")
 MOST_STREAMS = 32
 # By format: the engine's name in the table, the program, and what it loads.
 ENGINES = {
@@ -220,6 +222,10 @@ def machine():
     return {"cpu": name, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory, 1)}
 
 
+def results_file(cpu):
+    return os.path.join(RUNS, "-".join(re.findall("[a-z0-9]+", cpu.lower().replace("(r)", "").replace("(tm)", ""))) + ".json")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", default=os.path.join(ROOT, "build", "compare"), help="of environments and checkpoints")
@@ -232,12 +238,12 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--decode-prompt", type=int, default=128, help="tokens of the prompts of decode rows")
     parser.add_argument("--tokens", type=int, default=32, help="generated in each stream of decode rows")
-    parser.add_argument("--results", default=os.path.join(HERE, "last_run.json"))
+    parser.add_argument("--results", help="by default a file of this CPU's name in runs/")
     parser.add_argument("--prepare", action="store_true")
     parser.add_argument("--report", metavar="PAGE")
     options = parser.parse_args()
     if options.report:
-        report.write(options.results, options.report)
+        report.write(RUNS, options.report)
         return
     options.rows = options.rows.split(",")
     options.peers = options.peers.split(",")
@@ -246,6 +252,7 @@ def main():
         parser.error("unknown: %s; rows are %s, formats %s" % (unknown, ROWS, list(ENGINES)))
     options.shape, options.folder = os.path.abspath(options.shape), os.path.abspath(options.folder)
     options.name = os.path.basename(options.shape)
+    options.results = options.results or results_file(machine()["cpu"])
     results = {"formats": {}}
     if os.path.exists(options.results):
         with open(options.results, encoding="utf-8") as file:

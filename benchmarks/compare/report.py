@@ -1,4 +1,5 @@
-"""The page and its plot from the results of compare.py."""
+"""The page and its plots from the results of compare.py, a file a machine."""
+import glob
 import json
 import os
 import statistics
@@ -9,16 +10,11 @@ COLOURS = {"sluice": "#1f6feb", "vllm": "#d29922", "openvino": "#3fb950", "llama
 TITLES = {"bf16": "BF16", "int8": "8 bits", "int4": "4 bits"}
 PAGE = """# Speed on a CPU, beside its peers
 
-Tokens a second; medians of up to {rounds} rounds, in which the engines took turns row by row. {cpu}, {threads} threads, {memory} GiB;
-{date}. The shape is `benchmarks/{shape}` with random weights. Prefill: one prompt. Decode: so many streams, prompts of
-{decode_prompt} tokens, {tokens} tokens each, counted from the moment when the last stream has its first token. In bold what is
-best in its row and format.
+Tokens a second; medians of up to {rounds} rounds, in which the engines took turns row by row. The shape is
+`benchmarks/{shape}` with random weights. Prefill: one prompt. Decode: so many streams, prompts of {decode_prompt} tokens,
+{tokens} tokens each, counted from the moment when the last stream has its first token. In bold what is best in its row and format.
 
-![Tokens a second relative to the best of the row](images/performance.svg)
-
-{tables}
-{limits}
-{notes}
+{machines}
 ## Again
 
 ```
@@ -34,6 +30,15 @@ INT8 and llama.cpp's Q8_0; four bits are W4A16 in groups of 128 and MXFP4, OpenV
 sluice, vLLM and OpenVINO's BF16 the head is not quantized; OpenVINO and llama.cpp make it narrow, too, so that a token reads
 fewer bytes there. Machines that others share give other figures from one minute to the next: compare within a row only.
 """
+MACHINE = """## {cpu}
+
+{threads} threads, {memory} GiB; {date}.
+
+![Tokens a second relative to the best of the row](images/{plot})
+
+{tables}
+{limits}
+{notes}"""
 
 
 def medians(results, form):
@@ -116,19 +121,28 @@ def plot(results):
     return head + "\n" + "\n".join(parts) + "\n</svg>\n"
 
 
-def write(results_path, page):
-    with open(results_path, encoding="utf-8") as file:
-        results = json.load(file)
-    text = PAGE.format(rounds=results["rounds"], cpu=results["machine"]["cpu"], threads=results["threads"],
-                       memory=results["machine"]["memory_gib"], date=results["date"], shape=results["shape"],
-                       decode_prompt=results["decode_prompt"], tokens=results["tokens"],
-                       tables="\n".join(table(results, form) for form in results["formats"]),
-                       limits=limits_of(results), notes=notes_of(results))
-    while "\n\n\n" in text:
-        text = text.replace("\n\n\n", "\n\n")
+def write(folder, page):
+    """The page of all machines whose results `folder` holds, and a plot of each."""
     images = os.path.join(os.path.dirname(page), "images")
     os.makedirs(images, exist_ok=True)
+    machines, loads = [], {}
+    for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
+        with open(path, encoding="utf-8") as file:
+            results = json.load(file)
+        load = {key: results[key] for key in ("rounds", "shape", "decode_prompt", "tokens")}
+        if load != (loads or load):
+            raise SystemExit("%s was measured with %s, another machine with %s: measure one of them again" % (path, load, loads))
+        loads = load
+        name = "performance-%s.svg" % os.path.basename(path)[:-len(".json")]
+        machines.append(MACHINE.format(cpu=results["machine"]["cpu"], threads=results["threads"], memory=results["machine"]["memory_gib"],
+                                       date=results["date"], plot=name, limits=limits_of(results), notes=notes_of(results),
+                                       tables="\n".join(table(results, form) for form in results["formats"])))
+        with open(os.path.join(images, name), "w", encoding="utf-8") as file:
+            file.write(plot(results))
+    if not machines:
+        raise SystemExit("%s holds no results: run compare.py first" % folder)
+    text = PAGE.format(machines="\n".join(machines), **loads)
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
     with open(page, "w", encoding="utf-8") as file:
         file.write(text)
-    with open(os.path.join(images, "performance.svg"), "w", encoding="utf-8") as file:
-        file.write(plot(results))

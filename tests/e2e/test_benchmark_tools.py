@@ -32,16 +32,35 @@ def results():
 
 
 def test_the_page_of_a_comparison(compare, tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps(results()))
-    compare.report.write(str(tmp_path / "run.json"), str(tmp_path / "page.md"))
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    other = results()
+    other["machine"]["cpu"] = "Other"
+    other["formats"]["bf16"]["sluice"]["values"]["prefill-512"] = [777]
+    (runs / "one.json").write_text(json.dumps(results()))
+    (runs / "two.json").write_text(json.dumps(other))
+    compare.report.write(str(runs), str(tmp_path / "page.md"))
     page = (tmp_path / "page.md").read_text()
     assert "| sluice | 400 | **20.0** |" in page
     assert "| vLLM 0.32.0 | **450** | – |" in page
     assert "- llama.cpp: no compiler" in page
     assert "memory is read at 40 GB/s" in page and "2026-01-02" in page
-    plot = xml.etree.ElementTree.parse(tmp_path / "images" / "performance.svg")
+    assert "## Other" in page and "| sluice | **777** | **20.0** |" in page and "images/performance-two.svg" in page
+    plot = xml.etree.ElementTree.parse(tmp_path / "images" / "performance-one.svg")
     words = ["".join(text.itertext()) for text in plot.iter("{http://www.w3.org/2000/svg}text")]
     assert "450" in words and "vLLM" in words and "A & B <CPU>" in " ".join(words)
+
+
+def test_machines_under_unlike_loads_are_not_on_one_page(compare, tmp_path):
+    (tmp_path / "one.json").write_text(json.dumps(results()))
+    (tmp_path / "two.json").write_text(json.dumps({**results(), "tokens": 64}))
+    with pytest.raises(SystemExit, match="two.json was measured with"):
+        compare.report.write(str(tmp_path), str(tmp_path / "page.md"))
+
+
+def test_a_machine_has_its_own_results(compare):
+    names = [compare.os.path.basename(compare.results_file(cpu)) for cpu in ("AMD EPYC", "Intel(R) Xeon(R) Processor")]
+    assert names == ["amd-epyc.json", "intel-xeon-processor.json"]
 
 
 def test_pieces_of_a_run_are_merged(compare, tmp_path):
