@@ -7,8 +7,8 @@
 # need CUDA's headers: without SLUICE_CUDA they are left out. Those and the sources under CUDA_AWARE, and no others, see the
 # macro SLUICE_CUDA. Sources of the library in the sub-folders APART are left to the caller.
 #
-# The library's sources are compiled thirty at a time (SLUICE_UNITY), since most of the compiler's time goes into headers
-# that all of them include. So names in anonymous namespaces are unique within a folder.
+# The library's sources are compiled thirty at a time (SLUICE_UNITY), tests eight at a time, since most of the compiler's time
+# goes into headers that all of them include. So names in anonymous namespaces are unique within a folder.
 function(sluice_folder name)
   cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES;CUDA_AWARE;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
@@ -56,6 +56,9 @@ function(sluice_folder name)
   if(tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${library} ${ARG_TEST_DEPS} sluice_source_path GTest::gmock GTest::gtest GTest::gtest_main)
+    if(NOT name STREQUAL "kernels") # some of whose tests see names of CUDA as macros
+      set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+    endif()
     # Tests are compiled to be there soon, and half of the work of a build is theirs. Those of some folders compute much
     # themselves, which takes long without any optimisation under a sanitizer.
     if(SLUICE_SANITIZE AND NOT name MATCHES "^(kernels|models|tensor|sampler)$")

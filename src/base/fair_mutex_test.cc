@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(FairMutexTest, WhoCameFirstIsNextAlsoWhereTheHolderWantsItAgain) {
   FairMutex mutex;

@@ -8,9 +8,9 @@
 namespace sluice {
 namespace {
 
-class FileTest : public testing::Test {
+class FileTest : public ::testing::Test {
  protected:
-  FileTest() : path_(testing::TempDir() + "sluice_file_test") { std::ofstream(path_) << "hello"; }
+  FileTest() : path_(::testing::TempDir() + "sluice_file_test") { std::ofstream(path_) << "hello"; }
   ~FileTest() override { std::filesystem::remove(path_); }
   std::filesystem::path path_;
 };
@@ -27,7 +27,7 @@ TEST_F(FileTest, ReadsAndMapsTheSameBytes) {
 TEST_F(FileTest, SaysWhatIsWrong) {
   EXPECT_EQ(ReadFile(path_.string() + ".absent").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(ReadFile(path_, 4).error().code, ErrorCode::kInvalidData);
-  EXPECT_EQ(ReadFile(testing::TempDir()).error().code, ErrorCode::kInvalidData);
+  EXPECT_EQ(ReadFile(::testing::TempDir()).error().code, ErrorCode::kInvalidData);
   EXPECT_NE(MappedFile::Open(path_.string() + ".absent").error().message.find("absent"),
             std::string::npos);
 }

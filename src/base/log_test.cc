@@ -18,55 +18,56 @@ namespace sluice {
 namespace {
 
 TEST(LogTest, AMessageIsOneLine) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   LOG_INFO("server", "request {} was\taborted", "a\nb\r\x1b[31m\x7f\u00E9");
-  const std::string written = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(written, testing::EndsWith(
+  const std::string written = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(written, ::testing::EndsWith(
                            " INFO server request a\\nb\\x0d\\x1b[31m\\x7f\u00E9 was\taborted\n"));
 }
 
 TEST(LogTest, JsonIsOneObjectALine) {
   SetLogFormat(LogFormat::kJson);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   LOG_WARNING("server", "a \"{}\"", "b\n\x1b\xff");
   LogAlways("serve", "ready");
   const LogField fields[] = {{"text", "x"}, {"none", ""}, {"number", int64_t{5}}, {"time", 0.5}};
   const std::string line = FormatLogLine(LogLevel::kError, "access", "m", fields);
-  const std::string written = testing::internal::GetCapturedStderr();
+  const std::string written = ::testing::internal::GetCapturedStderr();
   SetLogFormat(LogFormat::kText);
-  EXPECT_THAT(written, testing::StartsWith(R"({"ts":"20)"));
-  EXPECT_THAT(written, testing::HasSubstr(
+  EXPECT_THAT(written, ::testing::StartsWith(R"({"ts":"20)"));
+  EXPECT_THAT(written, ::testing::HasSubstr(
                            R"(Z","level":"warning","source":"server","message":"a \"b\n\u001b)"
                            "\uFFFD\\\"\"}\n"));
-  EXPECT_THAT(written, testing::EndsWith(R"(Z","level":"info","source":"serve","message":"ready"})"
-                                         "\n"));
-  EXPECT_THAT(line, testing::EndsWith(R"("level":"error","source":"access","message":"m",)"
-                                      R"("text":"x","number":5,"time":0.500000})"
-                                      "\n"));
+  EXPECT_THAT(written,
+              ::testing::EndsWith(R"(Z","level":"info","source":"serve","message":"ready"})"
+                                  "\n"));
+  EXPECT_THAT(line, ::testing::EndsWith(R"("level":"error","source":"access","message":"m",)"
+                                        R"("text":"x","number":5,"time":0.500000})"
+                                        "\n"));
   EXPECT_THAT(FormatLogLine(LogLevel::kError, "access", "m", fields),
-              testing::EndsWith("Z ERROR access m text=x number=5 time=0.500000\n"));
+              ::testing::EndsWith("Z ERROR access m text=x number=5 time=0.500000\n"));
 }
 
 TEST(LogTest, NothingEndsALineForAnyReader) {
   const LogField fields[] = {{"error", "a \u2028b\u2029c\u0085\nd"}};
   EXPECT_THAT(FormatLogLine(LogLevel::kInfo, "access", "x\u2028y", fields),
-              testing::EndsWith(R"(x\u2028y error="a \u2028b\u2029c\u0085\nd")"
-                                "\n"));
+              ::testing::EndsWith(R"(x\u2028y error="a \u2028b\u2029c\u0085\nd")"
+                                  "\n"));
   SetLogFormat(LogFormat::kJson);
   EXPECT_THAT(FormatLogLine(LogLevel::kInfo, "access", "x\u2028y", fields),
-              testing::EndsWith(R"("message":"x\u2028y","error":"a \u2028b\u2029c\u0085\nd"})"
-                                "\n"));
+              ::testing::EndsWith(R"("message":"x\u2028y","error":"a \u2028b\u2029c\u0085\nd"})"
+                                  "\n"));
   SetLogFormat(LogFormat::kText);
 }
 
 TEST(LogTest, LinesThatScriptsWaitForHaveNoLevel) {
   SetLogLevel(LogLevel::kError);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   LOG_INFO("serve", "dropped");
   LogAlways("serve", "ready");
-  const std::string written = testing::internal::GetCapturedStderr();
+  const std::string written = ::testing::internal::GetCapturedStderr();
   SetLogLevel(LogLevel::kInfo);
-  EXPECT_THAT(written, testing::EndsWith("Z INFO serve ready\n"));
+  EXPECT_THAT(written, ::testing::EndsWith("Z INFO serve ready\n"));
   EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 1);
 }
 
@@ -95,11 +96,11 @@ TEST(LogTest, DropsLinesThatNobodyReadsAndCountsThemLater) {
 
   // One patience of 200 ms and 2000 lines; with a patience for each it would be minutes.
   EXPECT_LT(time, std::chrono::seconds(60));
-  EXPECT_THAT(before, testing::EndsWith("x\n")) << "whole lines";
+  EXPECT_THAT(before, ::testing::EndsWith("x\n")) << "whole lines";
   const auto taken = std::count(before.begin(), before.end(), '\n');
-  EXPECT_THAT(after, testing::HasSubstr(" WARN log " + std::to_string(2000 - taken) +
-                                        " lines of this log were dropped\n"));
-  EXPECT_THAT(after, testing::HasSubstr("INFO server somebody reads again\n"));
+  EXPECT_THAT(after, ::testing::HasSubstr(" WARN log " + std::to_string(2000 - taken) +
+                                          " lines of this log were dropped\n"));
+  EXPECT_THAT(after, ::testing::HasSubstr("INFO server somebody reads again\n"));
   EXPECT_EQ(std::count(after.begin(), after.end(), '\n'), 3);
 }
 

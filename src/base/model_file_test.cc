@@ -10,12 +10,12 @@ namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class ModelFileTest : public testing::Test {
+class ModelFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    place_ = fs::path(testing::TempDir()) / "model-file-test";
+    place_ = fs::path(::testing::TempDir()) / "model-file-test";
     fs::remove_all(place_);
     Write("elsewhere/secret", "secret");
     Write("model/own", "own");

@@ -118,7 +118,7 @@ TEST(ThreadPoolDeathTest, AThreadThatIsRefusedEndsThoseBeforeIt) {
     std::_Exit(1);
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(try_it(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(try_it(), ::testing::ExitedWithCode(0), "");
 }
 #endif
 

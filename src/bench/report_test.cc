@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Metrics Example() {
+Metrics ExampleMetrics() {
   LoadResult result;
   result.duration = 4;
   RequestRecord record;
@@ -37,7 +37,7 @@ ReportOptions Options() {
 }
 
 TEST(ReportTable, IsVllmsToTheLastSpace) {
-  EXPECT_EQ(ReportTable(Options(), Example()),
+  EXPECT_EQ(ReportTable(Options(), ExampleMetrics()),
             "============ Serving Benchmark Result ============\n"
             "Successful requests:                     1         \n"
             "Failed requests:                         0         \n"
@@ -75,7 +75,7 @@ TEST(ReportTable, LinesThatDependOnOptions) {
   options.percentiles = {};
   options.max_concurrency.reset();
   options.arrivals.requests_per_second = 2.5;
-  Metrics metrics = Example();
+  Metrics metrics = ExampleMetrics();
   metrics.request_goodput = 0.125;
   const std::string table = ReportTable(options, metrics);
   EXPECT_THAT(table, HasSubstr("Request rate configured (RPS):           2.50      \n"));
@@ -88,7 +88,7 @@ TEST(ReportTable, LinesThatDependOnOptions) {
 TEST(ReportTable, OfTensorRtLlm) {
   ReportOptions options = Options();
   options.trtllm = true;
-  const std::string table = ReportTable(options, Example());
+  const std::string table = ReportTable(options, ExampleMetrics());
   EXPECT_THAT(table, HasSubstr("Total Token throughput (tok/s):          3.00      \n"
                                "User throughput (tok/s):                 2.67      \n"));
   EXPECT_THAT(table, HasSubstr("Std Dev TTFT (ms):                       0.00      \n"));
@@ -117,7 +117,7 @@ TEST(ReportJson, HasEveryKeyOfARecordedRun) {
 }
 
 TEST(ReportJson, DetailsOnlyWhereAskedFor) {
-  const json::Value report = ReportJson(Options(), Example(), {});
+  const json::Value report = ReportJson(Options(), ExampleMetrics(), {});
   EXPECT_EQ(report.Find("ttfts"), nullptr);
   EXPECT_EQ(report.Find("max_concurrency")->as_integer(), 8);
   EXPECT_TRUE(report.Find("label")->is_null());
@@ -127,7 +127,7 @@ TEST(ReportJson, OfTensorRtLlm) {
   ReportOptions options = Options();
   options.trtllm = true;
   options.percentiles = {99.9};
-  Metrics metrics = Example();
+  Metrics metrics = ExampleMetrics();
   const json::Value report = ReportJson(options, metrics, {});
   EXPECT_NE(report.Find("request_goodput:"), nullptr);
   EXPECT_NE(report.Find("user_throughput"), nullptr);

@@ -27,7 +27,7 @@ RequestRecord Record(double start, double ttft, std::vector<double> gaps,
 }
 
 // Two answers of three and one tokens, one failure, one request cut off by the user.
-LoadResult Example() {
+LoadResult ExampleLoad() {
   LoadResult result;
   result.duration = 4;
   result.records = {Record(100, 0.5, {0.25, 0.75}, 3), Record(101, 0.2, {}, 1), {}, {}};
@@ -37,7 +37,7 @@ LoadResult Example() {
 }
 
 TEST(Statistics, CountsAndThroughputs) {
-  const Metrics metrics = ComputeMetrics(Example(), {99}, {}, CountBytes);
+  const Metrics metrics = ComputeMetrics(ExampleLoad(), {99}, {}, CountBytes);
   EXPECT_EQ(metrics.completed, 2);
   EXPECT_EQ(metrics.failed, 1);
   EXPECT_EQ(metrics.total_input, 20);
@@ -51,7 +51,7 @@ TEST(Statistics, CountsAndThroughputs) {
 }
 
 TEST(Statistics, TimesByTheirDefinitions) {
-  const Metrics metrics = ComputeMetrics(Example(), {99, 50}, {}, CountBytes);
+  const Metrics metrics = ComputeMetrics(ExampleLoad(), {99, 50}, {}, CountBytes);
   EXPECT_DOUBLE_EQ(metrics.ttft.mean, 350);
   EXPECT_DOUBLE_EQ(metrics.ttft.median, 350);
   EXPECT_NEAR(metrics.ttft.deviation, 150, 1e-9);
@@ -75,14 +75,14 @@ TEST(Statistics, TokensAreCountedWhereTheServerDoesNot) {
 // Events at 0.5, 0.75, 1.5 s and at 1.2 s after the first start; the requests run over the seconds
 // 0 to 1 and 1.
 TEST(Statistics, PeaksAreCountedInWholeSeconds) {
-  const Metrics metrics = ComputeMetrics(Example(), {99}, {}, CountBytes);
+  const Metrics metrics = ComputeMetrics(ExampleLoad(), {99}, {}, CountBytes);
   EXPECT_DOUBLE_EQ(metrics.max_output_tokens_per_s, 2);
   EXPECT_EQ(metrics.max_concurrent_requests, 2);
 }
 
 TEST(Statistics, Goodput) {
   const auto goodput = [](Goodput bounds) {
-    return ComputeMetrics(Example(), {99}, bounds, CountBytes).request_goodput;
+    return ComputeMetrics(ExampleLoad(), {99}, bounds, CountBytes).request_goodput;
   };
   EXPECT_DOUBLE_EQ(*goodput({.ttft = 500}), 0.5);
   EXPECT_DOUBLE_EQ(*goodput({.ttft = 499}), 0.25);

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-Sweep Example() {
+Sweep ExampleSweep() {
   Sweep sweep;
   sweep.model = "a<b";
   for (const char* name : {"1", "2"}) {
@@ -28,12 +28,12 @@ Sweep Example() {
 }
 
 TEST(Sweep, TableLinesAreUnderTheirHeads) {
-  EXPECT_EQ(Sweep::TableHead(false).size(), Sweep::TableLine(Example().steps[0]).size());
+  EXPECT_EQ(Sweep::TableHead(false).size(), Sweep::TableLine(ExampleSweep().steps[0]).size());
   EXPECT_EQ(Sweep::TableHead(true).size(), Sweep::TableHead(false).size());
 }
 
 TEST(Sweep, CsvHasALineForEachStep) {
-  const std::string csv = Example().Csv();
+  const std::string csv = ExampleSweep().Csv();
   EXPECT_THAT(csv, StartsWith("max_concurrency,num_prompts,completed,failed,duration,"));
   EXPECT_THAT(csv, HasSubstr("\n1,5,5,0,0,"));
   EXPECT_THAT(csv, HasSubstr("\n2,5,5,0,0,"));
@@ -41,7 +41,7 @@ TEST(Sweep, CsvHasALineForEachStep) {
 }
 
 TEST(Sweep, Json) {
-  const json::Value json = Example().Json();
+  const json::Value json = ExampleSweep().Json();
   const auto& steps = json.Find("steps")->as_array();
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_EQ(steps[1].Find("max_concurrency")->as_integer(), 2);
@@ -50,7 +50,7 @@ TEST(Sweep, Json) {
 }
 
 TEST(Sweep, PictureHasAPointForEachStepAndNeedsNoOtherFile) {
-  const std::string svg = Example().Svg();
+  const std::string svg = ExampleSweep().Svg();
   EXPECT_THAT(svg, StartsWith("<svg xmlns="));
   EXPECT_THAT(svg, HasSubstr("a&lt;b"));
   size_t points = 0;

@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json_testing.h"
+
 namespace sluice {
 namespace {
 
+using testing::Json;
 using Format = ChatTemplate::ContentFormat;
 
-json::Value Json(const char* text) {
-  return json::Parse(text).value();
-}
 ChatTemplate Compiled(const char* source) {
   return ChatTemplate::Compile(source).value();
 }

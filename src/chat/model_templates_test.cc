@@ -10,12 +10,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ModelTemplatesTest : public testing::Test {
+class ModelTemplatesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ =
-        fs::path(testing::TempDir()) /
-        ("templates-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    folder_ = fs::path(::testing::TempDir()) /
+              ("templates-" +
+               std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -68,7 +68,7 @@ TEST_F(ModelTemplatesTest, AFileThatCannotBeReadIsNotPassedOver) {
 }
 
 TEST_F(ModelTemplatesTest, ATemplateThatLinksOutOfTheFolderIsRefused) {
-  const fs::path secret = fs::path(testing::TempDir()) / "templates-secret";
+  const fs::path secret = fs::path(::testing::TempDir()) / "templates-secret";
   std::ofstream(secret) << "secret";
   fs::create_directories(folder_ / "additional_chat_templates");
   for (const char* name :

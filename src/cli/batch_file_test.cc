@@ -55,7 +55,7 @@ TEST(BatchFile, AnswersHaveTheShapeOfTheBatchApi) {
   EXPECT_EQ(bad.Find("error")->Find("error")->Find("message")->as_string(), "why");
 }
 
-class BatchFolder : public testing::Test {
+class BatchFolder : public ::testing::Test {
  protected:
   BatchFolder() { std::filesystem::create_directories(folder_); }
   ~BatchFolder() override { std::filesystem::remove_all(folder_); }

@@ -6,7 +6,7 @@
 namespace sluice::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 GpuFindings OneGpu() {
   GpuFinding gpu;

@@ -214,7 +214,7 @@ TEST(MarkdownStreamTest, TheResultDoesNotDependOnTheCuts) {
         at += size;
       }
       out += stream.End();
-      ASSERT_EQ(out, whole) << testing::PrintToString(text);
+      ASSERT_EQ(out, whole) << ::testing::PrintToString(text);
     }
   }
 }

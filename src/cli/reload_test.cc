@@ -12,10 +12,10 @@
 namespace sluice::cli {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-class ReloadTest : public testing::Test {
+class ReloadTest : public ::testing::Test {
  protected:
   ~ReloadTest() override {
     SetLogLevel(LogLevel::kInfo);
@@ -33,12 +33,12 @@ class ReloadTest : public testing::Test {
     return resolved->settings;
   }
   static std::string LogOfReload(const options::Settings& settings) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     ReloadLogLevel(settings);
-    return testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStderr();
   }
 
-  const std::string file_ = testing::TempDir() + "reload_test.yaml";
+  const std::string file_ = ::testing::TempDir() + "reload_test.yaml";
 };
 
 TEST_F(ReloadTest, TakesTheLogLevelOfTheFile) {
@@ -47,7 +47,7 @@ TEST_F(ReloadTest, TakesTheLogLevelOfTheFile) {
   EXPECT_FALSE(LogEnabled(LogLevel::kInfo));
   Write("log-level: debug\nport: 80\n");
   EXPECT_THAT(LogOfReload(settings),
-              AllOf(HasSubstr("the log level is debug"), testing::Not(HasSubstr(" WARN "))));
+              AllOf(HasSubstr("the log level is debug"), ::testing::Not(HasSubstr(" WARN "))));
   EXPECT_TRUE(LogEnabled(LogLevel::kDebug));
   Write("port: 80\n");
   LogOfReload(settings);

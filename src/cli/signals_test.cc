@@ -30,7 +30,7 @@ void HangAfterASignal(EndLimit limit) {
 TEST(SignalWatcherDeathTest, EndsAProcessThatHangs) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(HangAfterASignal({duration<double>(0.05), "the device did not come to its end"}),
-              testing::ExitedWithCode(1), "error: the device did not come to its end");
+              ::testing::ExitedWithCode(1), "error: the device did not come to its end");
 }
 
 // Watches with an hour to go, sends a SIGTERM after `before_signal`, and ends with status 7 once
@@ -50,7 +50,7 @@ void EndInTime(void (*before_signal)()) {
 
 TEST(SignalWatcherDeathTest, LeavesAloneWhatEndsInTime) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(EndInTime([] {}), testing::ExitedWithCode(7), "^$");
+  EXPECT_EXIT(EndInTime([] {}), ::testing::ExitedWithCode(7), "^$");
 }
 
 TEST(SignalWatcherDeathTest, NeedsNoNewThreadForADrain) {
@@ -59,7 +59,7 @@ TEST(SignalWatcherDeathTest, NeedsNoNewThreadForADrain) {
     const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
     ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
   };
-  EXPECT_EXIT(EndInTime(leave_no_memory), testing::ExitedWithCode(7), "^$");
+  EXPECT_EXIT(EndInTime(leave_no_memory), ::testing::ExitedWithCode(7), "^$");
 }
 
 // Makes stderr a pipe that is full and that nobody reads, and sees to it that the process ends.
@@ -80,7 +80,7 @@ TEST(SignalWatcherDeathTest, EndsAProcessWhoseLogNobodyReads) {
     FillStandardError();
     HangAfterASignal({duration<double>(0), "nobody hears it"});
   };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(hang(), ::testing::ExitedWithCode(1), "");
 }
 
 TEST(SignalWatcherDeathTest, ASecondSignalEndsWhateverTheFirstOneWaitsFor) {
@@ -98,7 +98,7 @@ TEST(SignalWatcherDeathTest, ASecondSignalEndsWhateverTheFirstOneWaitsFor) {
     kill(getpid(), SIGTERM);
     std::this_thread::sleep_for(std::chrono::hours(1));
   };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(128 + SIGTERM), "");
+  EXPECT_EXIT(hang(), ::testing::ExitedWithCode(128 + SIGTERM), "");
 }
 
 TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
@@ -115,7 +115,7 @@ TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
     }
     std::exit(signal);
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(SIGTERM), "^$");
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(SIGTERM), "^$");
 }
 
 TEST(SignalWatcherDeathTest, AHangupEndsNothing) {
@@ -140,7 +140,7 @@ TEST(SignalWatcherDeathTest, AHangupEndsNothing) {
     }
     std::exit(signal);
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(SIGTERM), "^$");
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(SIGTERM), "^$");
 }
 
 TEST(SignalWatcherDeathTest, AHangupThatTakesLongHoldsNothingUp) {
@@ -161,7 +161,7 @@ TEST(SignalWatcherDeathTest, AHangupThatTakesLongHoldsNothingUp) {
     kill(getpid(), SIGTERM);
     std::this_thread::sleep_for(std::chrono::hours(1));
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(128 + SIGTERM), "^$");
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(128 + SIGTERM), "^$");
 }
 
 TEST(SignalWatcherDeathTest, AHangupThatIsIgnoredStaysIgnored) {
@@ -177,7 +177,7 @@ TEST(SignalWatcherDeathTest, AHangupThatIsIgnoredStaysIgnored) {
     }
     std::exit(told ? 1 : 7);
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(7), "^$");
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(7), "^$");
 }
 
 TEST(EndOnInterruptDeathTest, EndsTheProcess) {
@@ -188,7 +188,7 @@ TEST(EndOnInterruptDeathTest, EndsTheProcess) {
     kill(getpid(), SIGINT);
     std::this_thread::sleep_for(std::chrono::hours(1));
   };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(130), "^$");
+  EXPECT_EXIT(hang(), ::testing::ExitedWithCode(130), "^$");
 }
 
 TEST(EndOnInterruptDeathTest, LeavesLaterInterruptsToOthers) {
@@ -199,7 +199,7 @@ TEST(EndOnInterruptDeathTest, LeavesLaterInterruptsToOthers) {
     kill(getpid(), SIGINT);
     std::exit(InterruptDescriptor().Clear() ? 7 : 0);
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(7), "^$");
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(7), "^$");
 }
 
 }  // namespace

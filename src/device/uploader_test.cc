@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // The bytes of the source; no chunk of it is like another.
 std::vector<uint8_t> Source(size_t size) {
@@ -25,7 +25,7 @@ std::vector<uint8_t> Source(size_t size) {
 }
 
 // On a device that works as late as it may, and on one that works at once.
-class UploaderTest : public testing::TestWithParam<bool> {
+class UploaderTest : public ::testing::TestWithParam<bool> {
  protected:
   Uploader Create(int64_t chunk_bytes) {
     auto uploader = Uploader::Create(device_, chunk_bytes);

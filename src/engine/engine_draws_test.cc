@@ -14,57 +14,57 @@ using testing::FakeModel;
 using testing::GreedyFor;
 using testing::StripeConstraint;
 
-struct Question {
+struct DrawnQuestion {
   const char* name;
   SamplingParams params;
   std::shared_ptr<const Constraint> constraint = {};
 };
 
 // Each kind alone, and several together; of a vocabulary of at least 64 tokens.
-std::vector<Question> EveryKind() {
-  std::vector<Question> all;
+std::vector<DrawnQuestion> EveryKind() {
+  std::vector<DrawnQuestion> all;
   const auto add = [&](const char* name, const auto& change) {
-    Question& question = all.emplace_back();
+    DrawnQuestion& question = all.emplace_back();
     question.name = name;
     question.params.max_tokens = 12;
     question.params.seed = 5;
     question.params.ignore_eos = true;
     change(question);
   };
-  add("greedy", [](Question& q) { q.params.temperature = 0; });
-  add("temperature", [](Question& q) { q.params.temperature = 0.5; });
-  add("top_p", [](Question& q) { q.params.top_p = 0.8; });
-  add("top_k", [](Question& q) { q.params.top_k = 7; });
-  add("min_p", [](Question& q) { q.params.min_p = 0.2; });
-  add("logprobs", [](Question& q) { q.params.logprobs = 3; });
-  add("presence", [](Question& q) { q.params.presence_penalty = 1.5; });
-  add("repetition, frequency", [](Question& q) {
+  add("greedy", [](DrawnQuestion& q) { q.params.temperature = 0; });
+  add("temperature", [](DrawnQuestion& q) { q.params.temperature = 0.5; });
+  add("top_p", [](DrawnQuestion& q) { q.params.top_p = 0.8; });
+  add("top_k", [](DrawnQuestion& q) { q.params.top_k = 7; });
+  add("min_p", [](DrawnQuestion& q) { q.params.min_p = 0.2; });
+  add("logprobs", [](DrawnQuestion& q) { q.params.logprobs = 3; });
+  add("presence", [](DrawnQuestion& q) { q.params.presence_penalty = 1.5; });
+  add("repetition, frequency", [](DrawnQuestion& q) {
     q.params.temperature = 0;
     q.params.repetition_penalty = 1.4;
     q.params.frequency_penalty = 0.5;
   });
-  add("bias", [](Question& q) { q.params.logit_bias = {{3, 5.0f}, {20, -100.0f}}; });
-  add("allowed", [](Question& q) {
+  add("bias", [](DrawnQuestion& q) { q.params.logit_bias = {{3, 5.0f}, {20, -100.0f}}; });
+  add("allowed", [](DrawnQuestion& q) {
     q.params.allowed_token_ids = std::vector<int32_t>{40, 3, 9, 10, 11, 31, 32, 33};
     q.params.logprobs = 5;
   });
-  add("bad words", [](Question& q) {
+  add("bad words", [](DrawnQuestion& q) {
     q.params.temperature = 0.4;
     q.params.bad_words = {{7}, {8, 9}, {30, 31, 32}};
   });
-  add("min_tokens", [](Question& q) {
+  add("min_tokens", [](DrawnQuestion& q) {
     q.params.ignore_eos = false;
     q.params.min_tokens = 6;
     q.params.stop_token_ids = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   });
-  add("constraint", [](Question& q) { q.constraint = std::make_shared<StripeConstraint>(); });
-  add("greedy constraint", [](Question& q) {
+  add("constraint", [](DrawnQuestion& q) { q.constraint = std::make_shared<StripeConstraint>(); });
+  add("greedy constraint", [](DrawnQuestion& q) {
     q.params.temperature = 0;
     q.constraint = std::make_shared<StripeConstraint>();
   });
   for (const LogprobsMode mode : {LogprobsMode::kRawLogprobs, LogprobsMode::kProcessedLogprobs,
                                   LogprobsMode::kRawLogits, LogprobsMode::kProcessedLogits}) {
-    add("all together", [mode](Question& q) {
+    add("all together", [mode](DrawnQuestion& q) {
       q.params.logprobs = 4;
       q.params.logprobs_mode = mode;
       q.params.top_k = 9;
@@ -77,9 +77,10 @@ std::vector<Question> EveryKind() {
 }
 
 // All at once.
-std::vector<std::shared_ptr<CollectingSink>> Ask(Engine& engine, std::vector<Question> questions) {
+std::vector<std::shared_ptr<CollectingSink>> Ask(Engine& engine,
+                                                 std::vector<DrawnQuestion> questions) {
   std::vector<std::shared_ptr<CollectingSink>> sinks;
-  for (Question& question : questions) {
+  for (DrawnQuestion& question : questions) {
     Request request;
     request.prompt = {1, 2, 3, 4, 5};
     request.sampling = std::move(question.params);
@@ -115,7 +116,7 @@ void ExpectSameAnswers(const CollectingSink& got, const CollectingSink& expected
 }
 
 TEST(EngineDraws, ModelsThatDrawTokensGiveTheSameAnswers) {
-  const std::vector<Question> questions = EveryKind();
+  const std::vector<DrawnQuestion> questions = EveryKind();
   FakeEngine host({}), device({});
   device.model->draws = true;
   const auto expected = Ask(*host.engine, questions);
@@ -135,8 +136,8 @@ TEST(EngineDraws, ModelsThatDrawTokensGiveTheSameAnswers) {
 // Rows that want more logprobs than there is room for, or two biases of a token, which would be
 // rounded as one, are drawn by the host, and the others are not.
 TEST(EngineDraws, WhatTheModelCannotTellIsLeftToTheHost) {
-  std::vector<Question> questions(3);
-  for (Question& question : questions) {
+  std::vector<DrawnQuestion> questions(3);
+  for (DrawnQuestion& question : questions) {
     question.params.max_tokens = 5;
     question.params.seed = 3;
     question.params.ignore_eos = true;
@@ -181,13 +182,13 @@ TEST(EngineDraws, AnEmulatedDeviceDrawsAsTheHostDoes) {
     config.num_blocks_override = 128;
     auto engine = Engine::Create(config, {});
     ASSERT_TRUE(engine) << engine.error().message;
-    std::vector<Question> by_device = EveryKind(), by_host = EveryKind();
-    for (Question& question : by_device) {
+    std::vector<DrawnQuestion> by_device = EveryKind(), by_host = EveryKind();
+    for (DrawnQuestion& question : by_device) {
       if (!question.params.logprobs) question.params.logprobs = 0;
     }
-    for (Question& question : by_device) question.params.max_tokens = 4;
-    for (Question& question : by_host) question.params.max_tokens = 4;
-    for (Question& question : by_host) question.params.logprobs = kernels::kMostTopLogits + 1;
+    for (DrawnQuestion& question : by_device) question.params.max_tokens = 4;
+    for (DrawnQuestion& question : by_host) question.params.max_tokens = 4;
+    for (DrawnQuestion& question : by_host) question.params.logprobs = kernels::kMostTopLogits + 1;
     const auto expected = Ask(**engine, by_host);
     const auto got = Ask(**engine, by_device);
     for (size_t i = 0; i < got.size(); ++i) {

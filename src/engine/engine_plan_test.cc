@@ -471,20 +471,20 @@ TEST(EnginePlanOnDevice, StepsInFlight) {
   config.pipeline_parallel_size = 2;
   const auto ranks = PlanOnDevice(config);
   EXPECT_EQ(ranks->scheduler.steps_in_flight, 1);
-  EXPECT_THAT(ranks->warnings, testing::Contains(HasSubstr("async_scheduling")));
+  EXPECT_THAT(ranks->warnings, ::testing::Contains(HasSubstr("async_scheduling")));
   config.pipeline_parallel_size = 1;
   config.speculation.method = SpeculationConfig::Method::kNgram;
   const auto with_speculation = PlanOnDevice(config);
   EXPECT_EQ(with_speculation->scheduler.steps_in_flight, 1);
-  EXPECT_THAT(with_speculation->warnings, testing::Contains(HasSubstr("async_scheduling")));
+  EXPECT_THAT(with_speculation->warnings, ::testing::Contains(HasSubstr("async_scheduling")));
   config.speculation = {};
   const auto encoder = PlanOnDevice(config, 99 * 1024 * kMiB, PoolingConfig(), "BertModel");
   ASSERT_TRUE(encoder) << encoder.error().message;
   EXPECT_EQ(encoder->scheduler.steps_in_flight, 1);
-  EXPECT_THAT(encoder->warnings, testing::Contains(HasSubstr("an encoder's steps")));
+  EXPECT_THAT(encoder->warnings, ::testing::Contains(HasSubstr("an encoder's steps")));
   const auto on_cpu = Plan(config);
   EXPECT_EQ(on_cpu->scheduler.steps_in_flight, 1);
-  EXPECT_THAT(on_cpu->notes, testing::Contains(HasSubstr("async_scheduling changes nothing")));
+  EXPECT_THAT(on_cpu->notes, ::testing::Contains(HasSubstr("async_scheduling changes nothing")));
 }
 
 TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
@@ -495,42 +495,43 @@ TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
   const auto plan = PlanOnDevice(config);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_THAT(plan->recorded.sequences,
-              testing::ElementsAre(1, 2, 4, 8, 10, 12, 16, 20, 24, 32, 40, 48, 50));
+              ::testing::ElementsAre(1, 2, 4, 8, 10, 12, 16, 20, 24, 32, 40, 48, 50));
   EXPECT_TRUE(plan->recorded.pads);
-  EXPECT_THAT(plan->notes, Not(testing::Contains(HasSubstr("cuda_graphs"))));
+  EXPECT_THAT(plan->notes, Not(::testing::Contains(HasSubstr("cuda_graphs"))));
   // What graphs take is not the cache's.
   EXPECT_EQ(plan->graph_bytes, 13 * kMiB);
   EXPECT_EQ(plan->kv_bytes, int64_t{94208 - 256 - 110 - 13} * kMiB);
-  EXPECT_THAT(MemoryTable(*plan), testing::Contains(ContainsRegex("graphs +13.0 MiB +about")));
+  EXPECT_THAT(MemoryTable(*plan), ::testing::Contains(ContainsRegex("graphs +13.0 MiB +about")));
   config.speculation.method = SpeculationConfig::Method::kNgram;
   const auto speculates = PlanOnDevice(config);
   EXPECT_EQ(speculates->recorded, plan->recorded);
-  EXPECT_THAT(speculates->notes, testing::Contains(HasSubstr("steps that verify proposed tokens")));
+  EXPECT_THAT(speculates->notes,
+              ::testing::Contains(HasSubstr("steps that verify proposed tokens")));
   config.speculation = {};
   const auto on_cpu = Plan(config);
   EXPECT_EQ(on_cpu->graph_bytes, 0);
   EXPECT_TRUE(on_cpu->recorded.sequences.empty());
-  EXPECT_THAT(on_cpu->notes, testing::Contains(HasSubstr("graphs change nothing on a CPU")));
+  EXPECT_THAT(on_cpu->notes, ::testing::Contains(HasSubstr("graphs change nothing on a CPU")));
   const auto pools = PlanOnDevice(config, 99 * 1024 * kMiB, PoolingConfig());
   ASSERT_TRUE(pools) << pools.error().message;
   EXPECT_TRUE(pools->recorded.sequences.empty());
-  EXPECT_THAT(pools->notes, testing::Contains(HasSubstr("nothing for a model that pools")));
+  EXPECT_THAT(pools->notes, ::testing::Contains(HasSubstr("nothing for a model that pools")));
   config.pipeline_parallel_size = 2;
   const auto ranks = PlanOnDevice(config);
   ASSERT_TRUE(ranks) << ranks.error().message;
   EXPECT_TRUE(ranks->recorded.sequences.empty());
-  EXPECT_THAT(ranks->warnings, testing::Contains(HasSubstr("cuda_graphs")));
+  EXPECT_THAT(ranks->warnings, ::testing::Contains(HasSubstr("cuda_graphs")));
   config.pipeline_parallel_size = 1;
   config.max_num_seqs = 6;
   config.graphs.sizes = {8, 2, 2, 7, 1};
   const auto bounded = PlanOnDevice(config);
   ASSERT_TRUE(bounded) << bounded.error().message;
-  EXPECT_THAT(bounded->recorded.sequences, testing::ElementsAre(1, 2, 6));
-  EXPECT_THAT(bounded->notes, testing::Contains(HasSubstr("no step has the 7, 8 sequences")));
+  EXPECT_THAT(bounded->recorded.sequences, ::testing::ElementsAre(1, 2, 6));
+  EXPECT_THAT(bounded->notes, ::testing::Contains(HasSubstr("no step has the 7, 8 sequences")));
 }
 
 TEST(GraphPlan, ChoosesSizes) {
-  using testing::ElementsAre;
+  using ::testing::ElementsAre;
   const auto sizes = [](const GraphConfig& config, int64_t max_sequences) {
     std::vector<std::string> notes;
     const RecordedSteps steps = PlanGraphs(config, max_sequences, notes);

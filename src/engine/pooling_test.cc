@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json_testing.h"
 #include "base/source_path_testing.h"
 #include "engine/engine_testing.h"
 
@@ -14,6 +15,7 @@ namespace {
 using testing::CollectingSink;
 using testing::FakeEngine;
 using testing::FakeModel;
+using testing::Json;
 
 std::vector<int32_t> RandomPrompt(size_t length, uint32_t seed) {
   std::mt19937 random(seed);
@@ -112,10 +114,6 @@ TEST(PoolingEngineTest, AFailedStepFailsItsRequestsAlone) {
   EXPECT_TRUE(fake.Ask({1, FakeModel::kPoison}, testing::GreedyFor(1))->error);
   EXPECT_TRUE(fake.Ask({1, 2}, testing::GreedyFor(1))->pooled);
   EXPECT_TRUE(fake.WaitForIdle());
-}
-
-json::Value Json(const char* text) {
-  return json::Parse(text).value();
 }
 
 ModelConfig Qwen3() {

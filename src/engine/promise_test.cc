@@ -21,24 +21,24 @@ using testing::CollectingSink;
 using testing::CountingObserver;
 using testing::StripeConstraint;
 
-struct Answer {
+struct PromiseAnswer {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
   std::vector<std::pair<int32_t, float>> top;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const PromiseAnswer&) const = default;
 };
 
-struct Question {
+struct PromiseQuestion {
   std::vector<int32_t> prompt;
   SamplingParams params;
   std::shared_ptr<const Constraint> constraint;
 };
 
-std::vector<Question> Questions(int64_t vocab_size) {
-  std::vector<Question> all;
+std::vector<PromiseQuestion> PromiseQuestions(int64_t vocab_size) {
+  std::vector<PromiseQuestion> all;
   std::mt19937 random(11);
   for (int i = 0; i < 32; ++i) {
-    Question question;
+    PromiseQuestion question;
     // Every fourth begins like the first, so that there are prefixes to share.
     if (i % 4 == 3) question.prompt.assign(all[0].prompt.begin(), all[0].prompt.begin() + 48);
     const size_t length = i == 0 ? 130 : 1 + random() % 90;
@@ -96,7 +96,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
 
   static std::string Folder() { return SourcePath("tests/data/checkpoints/") + GetParam().folder; }
 
-  static std::vector<Answer> Answers(const Run& run, CountingObserver* observer = nullptr) {
+  static std::vector<PromiseAnswer> Answers(const Run& run, CountingObserver* observer = nullptr) {
     EngineConfig config;
     config.model_folder = Folder();
     config.num_threads = run.num_threads;
@@ -123,7 +123,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     hooks.observer = observer;
     auto engine = Engine::Create(config, hooks);
     EXPECT_TRUE(engine) << engine.error().message;
-    std::vector<Answer> answers;
+    std::vector<PromiseAnswer> answers;
     for (int round = 0; round < run.rounds; ++round) {
       answers.clear();
       std::vector<std::shared_ptr<CollectingSink>> sinks;
@@ -135,7 +135,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
         first.sink = gate;
         EXPECT_TRUE((*engine)->Submit(std::move(first)));
       }
-      for (const Question& question : Questions((*engine)->info().model.vocab_size)) {
+      for (const PromiseQuestion& question : PromiseQuestions((*engine)->info().model.vocab_size)) {
         Request request;
         request.prompt = question.prompt;
         request.sampling = question.params;
@@ -150,7 +150,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
       gate->Open();
       for (const auto& sink : sinks) {
         EXPECT_TRUE(sink->WaitForEnd());
-        Answer& answer = answers.emplace_back();
+        PromiseAnswer& answer = answers.emplace_back();
         answer.tokens = sink->tokens();
         for (const TokenLogprobs& entry : sink->sequences[0].logprobs) {
           answer.logprobs.push_back(entry.logprob);
@@ -163,9 +163,9 @@ class Promise : public ::testing::TestWithParam<Subject> {
 };
 
 TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
-  const std::vector<Answer> alone = Answers({.num_threads = 1, .at_once = false});
+  const std::vector<PromiseAnswer> alone = Answers({.num_threads = 1, .at_once = false});
   ASSERT_EQ(alone.size(), 32u);
-  for (const Answer& answer : alone) {
+  for (const PromiseAnswer& answer : alone) {
     ASSERT_EQ(answer.tokens.size(), 40u);
     ASSERT_EQ(answer.top.size(), 120u);
   }

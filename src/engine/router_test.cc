@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kBlock = 4;
 
-Request Prompt(std::vector<int32_t> tokens, int64_t max_tokens = 1) {
+Request RequestOf(std::vector<int32_t> tokens, int64_t max_tokens = 1) {
   Request request;
   request.prompt = std::move(tokens);
   request.sampling.max_tokens = max_tokens;
@@ -28,7 +28,7 @@ constexpr bool kAll[] = {true, true, true};
 TEST(Router, EqualsTakeTurns) {
   Router router(3, kBlock, 64);
   for (const int engine : {0, 1, 2, 0, 1, 2}) {
-    const Router::Route route = router.Choose(Prompt({engine, 1, 2, 3}), kAll);
+    const Router::Route route = router.Choose(RequestOf({engine, 1, 2, 3}), kAll);
     EXPECT_EQ(route.engine, engine);
     router.Finish(route.engine, route.tokens());
   }
@@ -36,54 +36,55 @@ TEST(Router, EqualsTakeTurns) {
 
 TEST(Router, TheOneWithTheFewestUnfinishedTokensIsChosen) {
   Router router(3, kBlock, 0);
-  const Router::Route large = router.Choose(Prompt(Count(0, 100), 50), kAll);
+  const Router::Route large = router.Choose(RequestOf(Count(0, 100), 50), kAll);
   EXPECT_EQ(large.tokens(), 150);
   EXPECT_EQ(router.unfinished_tokens(0), 150);
-  EXPECT_EQ(router.Choose(Prompt(Count(0, 10), 20), kAll).engine, 1);
-  EXPECT_EQ(router.Choose(Prompt(Count(0, 10), 10), kAll).engine, 2);
-  EXPECT_EQ(router.Choose(Prompt(Count(0, 10), 200), kAll).engine, 2) << "20 tokens, not 30";
-  EXPECT_EQ(router.Choose(Prompt(Count(0, 10), 1), kAll).engine, 1);
+  EXPECT_EQ(router.Choose(RequestOf(Count(0, 10), 20), kAll).engine, 1);
+  EXPECT_EQ(router.Choose(RequestOf(Count(0, 10), 10), kAll).engine, 2);
+  EXPECT_EQ(router.Choose(RequestOf(Count(0, 10), 200), kAll).engine, 2) << "20 tokens, not 30";
+  EXPECT_EQ(router.Choose(RequestOf(Count(0, 10), 1), kAll).engine, 1);
   router.Finish(0, 149);
-  EXPECT_EQ(router.Choose(Prompt(Count(0, 10), 1), kAll).engine, 0);
+  EXPECT_EQ(router.Choose(RequestOf(Count(0, 10), 1), kAll).engine, 0);
 }
 
 TEST(Router, OfAnAnswerOnlySoMuchIsExpected) {
   Router router(3, kBlock, 0);
-  Request request = Prompt({1, 2}, 1 << 20);
+  Request request = RequestOf({1, 2}, 1 << 20);
   request.num_sequences = 2;
   EXPECT_EQ(router.Choose(request, kAll).output_tokens, 2 * Router::kExpectedTokens);
 }
 
 TEST(Router, ARequestGoesWhereItsPrefixIsUnlessThatIsMuchBusier) {
   Router router(3, kBlock, 64);
-  const Router::Route first = router.Choose(Prompt(Count(0, 42)), kAll);
+  const Router::Route first = router.Choose(RequestOf(Count(0, 42)), kAll);
   router.Finish(first.engine, first.tokens());
   EXPECT_EQ(first.engine, 0);
   // The same beginning and another end.
   std::vector<int32_t> tokens = Count(0, 36);
   tokens.resize(50, 7);
-  const Router::Route again = router.Choose(Prompt(tokens), kAll);
+  const Router::Route again = router.Choose(RequestOf(tokens), kAll);
   EXPECT_EQ(again.engine, 0) << "though it is the turn of the next";
   EXPECT_EQ(again.prompt_tokens, 50 - 36);
   router.Finish(again.engine, again.tokens());
   // 42 tokens were given: the blocks of 40 of them are in the cache.
-  const Router::Route busy = router.Choose(Prompt({1}, 39), kAll);
+  const Router::Route busy = router.Choose(RequestOf({1}, 39), kAll);
   EXPECT_EQ(busy.engine, 1);
-  const Router::Route other = router.Choose(Prompt({1}, 41), kAll);
+  const Router::Route other = router.Choose(RequestOf({1}, 41), kAll);
   EXPECT_EQ(other.engine, 2);
-  const Router::Route own = router.Choose(Prompt({1}, 38), kAll);
+  const Router::Route own = router.Choose(RequestOf({1}, 38), kAll);
   ASSERT_EQ(own.engine, 0);
-  EXPECT_EQ(router.Choose(Prompt(Count(0, 42)), kAll).engine, 0)
+  EXPECT_EQ(router.Choose(RequestOf(Count(0, 42)), kAll).engine, 0)
       << "39 tokens more than nothing are less than the prefix";
   constexpr bool kFirst[] = {true, false, false};
-  EXPECT_EQ(router.Choose(Prompt({1}, 60), kFirst).engine, 0);
-  EXPECT_EQ(router.Choose(Prompt(Count(0, 42)), kAll).engine, 1) << "the first is much busier now";
+  EXPECT_EQ(router.Choose(RequestOf({1}, 60), kFirst).engine, 0);
+  EXPECT_EQ(router.Choose(RequestOf(Count(0, 42)), kAll).engine, 1)
+      << "the first is much busier now";
 }
 
 TEST(Router, PrefixesAreThoseOfEqualSaltsAndOfRequestsThatUseTheCache) {
   Router router(3, kBlock, 64);
   const auto engine_of = [&](const std::string& salt, bool use_prefix_cache) {
-    Request request = Prompt(Count(0, 40));
+    Request request = RequestOf(Count(0, 40));
     request.cache_salt = salt;
     request.use_prefix_cache = use_prefix_cache;
     const Router::Route route = router.Choose(request, kAll);
@@ -101,10 +102,10 @@ TEST(Router, PrefixesAreThoseOfEqualSaltsAndOfRequestsThatUseTheCache) {
 
 TEST(Router, OneThatMayNotBeChosenIsNot) {
   Router router(3, kBlock, 64);
-  const Router::Route first = router.Choose(Prompt(Count(0, 40)), kAll);
+  const Router::Route first = router.Choose(RequestOf(Count(0, 40)), kAll);
   EXPECT_EQ(first.engine, 0);
   constexpr bool kOthers[] = {false, true, true};
-  EXPECT_NE(router.Choose(Prompt(Count(0, 40)), kOthers).engine, 0);
+  EXPECT_NE(router.Choose(RequestOf(Count(0, 40)), kOthers).engine, 0);
 }
 
 TEST(PrefixRoutes, WhatWasGivenFirstMakesRoom) {

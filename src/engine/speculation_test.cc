@@ -34,17 +34,18 @@ DraftConfig Draft(int num_tokens) {
 
 constexpr size_t kPeriod = 5;
 
-struct Answer {
+struct SpeculativeAnswer {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
   std::optional<FinishReason> finish;
   std::optional<int32_t> stop_token;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const SpeculativeAnswer&) const = default;
 };
 
 // What is asked at once, and the engine that answered.
-std::vector<Answer> AnswersOf(FakeEngine& engine, const std::vector<SamplingParams>& kinds,
-                              size_t period_of_draft = kPeriod) {
+std::vector<SpeculativeAnswer> AnswersOf(FakeEngine& engine,
+                                         const std::vector<SamplingParams>& kinds,
+                                         size_t period_of_draft = kPeriod) {
   engine.model->period = kPeriod;
   if (engine.draft != nullptr) engine.draft->period = period_of_draft;
   engine.model->allowed_steps = engine.model->steps.load();  // all have come before one ends
@@ -55,12 +56,12 @@ std::vector<Answer> AnswersOf(FakeEngine& engine, const std::vector<SamplingPara
     EXPECT_TRUE(engine.Submit(prompt, params, sinks.back(), 2));
   }
   engine.model->allowed_steps = std::numeric_limits<int64_t>::max();
-  std::vector<Answer> answers;
+  std::vector<SpeculativeAnswer> answers;
   for (const auto& sink : sinks) {
     EXPECT_TRUE(sink->WaitForEnd());
     EXPECT_FALSE(sink->error);
     for (const auto& sequence : sink->sequences) {
-      Answer& answer = answers.emplace_back();
+      SpeculativeAnswer& answer = answers.emplace_back();
       answer.tokens = sequence.tokens;
       answer.finish = sequence.finish;
       answer.stop_token = sequence.stop_token;
@@ -72,7 +73,7 @@ std::vector<Answer> AnswersOf(FakeEngine& engine, const std::vector<SamplingPara
 }
 
 // Each with its seed, as a request of its own.
-std::vector<SamplingParams> EveryKind() {
+std::vector<SamplingParams> KindsOfSampling() {
   std::vector<SamplingParams> kinds(12, GreedyFor(60));
   for (size_t i = 1; i < kinds.size(); ++i) {
     kinds[i].temperature = 0.7;
@@ -94,16 +95,17 @@ std::vector<SamplingParams> EveryKind() {
 
 TEST(Speculation, AnswersOfEveryKindAreTheSame) {
   FakeEngine plain({});
-  const std::vector<Answer> expected = AnswersOf(plain, EveryKind());
+  const std::vector<SpeculativeAnswer> expected = AnswersOf(plain, KindsOfSampling());
   EXPECT_EQ(plain.observer.drafts, 0);
   for (const int num_tokens : {1, 3, 15}) {
     for (const bool draws : {false, true}) {
       FakeEngine engine({.speculation = Ngram(num_tokens)});
       engine.model->draws = draws;
       // One after the other, so that there is room for proposals.
-      std::vector<Answer> answers;
-      for (const SamplingParams& kind : EveryKind()) {
-        for (Answer& answer : AnswersOf(engine, {kind})) answers.push_back(std::move(answer));
+      std::vector<SpeculativeAnswer> answers;
+      for (const SamplingParams& kind : KindsOfSampling()) {
+        for (SpeculativeAnswer& answer : AnswersOf(engine, {kind}))
+          answers.push_back(std::move(answer));
       }
       EXPECT_EQ(answers, expected) << num_tokens << " " << draws;
       EXPECT_GT(engine.observer.accepted_tokens, 100);
@@ -134,20 +136,21 @@ TEST(Speculation, ManySequencesLeaveNoRoom) {
 // A draft that is the model itself draws the same tokens, whatever they are drawn with: an error in
 // its cache or in what it thinks the sequence is would make some of them wrong.
 TEST(Speculation, ADraftModelOfTheSameWeightsIsAlwaysRight) {
-  std::vector<SamplingParams> kinds = EveryKind();
+  std::vector<SamplingParams> kinds = KindsOfSampling();
   kinds.erase(kinds.begin() + 9);  // ends before all that is proposed is verified
   kinds.erase(kinds.begin() + 7);
   for (const bool prefix_caching : {false, true}) {
     FakeEngine plain({.prefix_caching = prefix_caching});
-    const std::vector<Answer> expected = AnswersOf(plain, kinds);
+    const std::vector<SpeculativeAnswer> expected = AnswersOf(plain, kinds);
     for (const int num_tokens : {1, 3, 15}) {
       for (const size_t at_once : {size_t{1}, size_t{3}}) {
         FakeEngine engine({.prefix_caching = prefix_caching, .draft = Draft(num_tokens)});
-        std::vector<Answer> answers;
+        std::vector<SpeculativeAnswer> answers;
         for (size_t i = 0; i < kinds.size(); i += at_once) {
           const auto end = std::min(kinds.size(), i + at_once);
-          for (Answer& answer : AnswersOf(engine, {kinds.begin() + static_cast<ptrdiff_t>(i),
-                                                   kinds.begin() + static_cast<ptrdiff_t>(end)}))
+          for (SpeculativeAnswer& answer :
+               AnswersOf(engine, {kinds.begin() + static_cast<ptrdiff_t>(i),
+                                  kinds.begin() + static_cast<ptrdiff_t>(end)}))
             answers.push_back(std::move(answer));
         }
         EXPECT_EQ(answers, expected) << num_tokens << " " << at_once;
@@ -161,10 +164,10 @@ TEST(Speculation, ADraftModelOfTheSameWeightsIsAlwaysRight) {
 
 TEST(Speculation, ADraftModelMayBeWrong) {
   FakeEngine plain({}), engine({.draft = Draft(4)});
-  const std::vector<Answer> expected = AnswersOf(plain, EveryKind());
-  std::vector<Answer> answers;
-  for (const SamplingParams& kind : EveryKind()) {
-    for (Answer& answer : AnswersOf(engine, {kind}, /*period_of_draft=*/0))
+  const std::vector<SpeculativeAnswer> expected = AnswersOf(plain, KindsOfSampling());
+  std::vector<SpeculativeAnswer> answers;
+  for (const SamplingParams& kind : KindsOfSampling()) {
+    for (SpeculativeAnswer& answer : AnswersOf(engine, {kind}, /*period_of_draft=*/0))
       answers.push_back(std::move(answer));
   }
   EXPECT_EQ(answers, expected);
@@ -230,7 +233,7 @@ TEST(Speculation, ADraftModelMayHaveLayersThatDiffer) {
 
 TEST(Speculation, ADraftModelWithoutRoomProposesLess) {
   FakeEngine plain({}), few({.draft = Draft(4), .draft_blocks = 4});
-  EXPECT_EQ(AnswersOf(few, EveryKind()), AnswersOf(plain, EveryKind()));
+  EXPECT_EQ(AnswersOf(few, KindsOfSampling()), AnswersOf(plain, KindsOfSampling()));
   FakeEngine none({.draft = Draft(4), .draft_blocks = 1});
   EXPECT_EQ(AnswersOf(none, {GreedyFor(30)}), AnswersOf(plain, {GreedyFor(30)}));
   EXPECT_EQ(none.observer.drafts, 0);
@@ -258,7 +261,7 @@ TEST(Speculation, ADraftModelProposesWhileStepsAreInFlight) {
 
 TEST(Speculation, ADraftModelMayBeWrongWhileStepsAreInFlight) {
   FakeEngine plain({}), engine({.num_stages = 3, .draft = Draft(4)});
-  const std::vector<SamplingParams> kinds = EveryKind();
+  const std::vector<SamplingParams> kinds = KindsOfSampling();
   for (size_t i = 0; i < kinds.size(); i += 3) {  // few enough that there is room for proposals
     const std::vector<SamplingParams> some(kinds.begin() + static_cast<ptrdiff_t>(i),
                                            kinds.begin() + static_cast<ptrdiff_t>(i) + 3);

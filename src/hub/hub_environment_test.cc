@@ -27,7 +27,7 @@ TEST(HubEnvironmentTest, FindsTheToken) {
   for (const char* bad : {"a b", "a\nX-Header: b", "\xc3\xa4"}) {
     environment.hf_token = bad;
     ASSERT_FALSE(environment.Token()) << bad;
-    EXPECT_THAT(environment.Token().error().message, testing::Not(testing::HasSubstr(bad)));
+    EXPECT_THAT(environment.Token().error().message, ::testing::Not(::testing::HasSubstr(bad)));
   }
   std::filesystem::remove_all(home);
 }

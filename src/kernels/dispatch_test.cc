@@ -19,7 +19,7 @@ int ExpectedVersion(Isa isa) {
   }
 }
 
-class DispatchTest : public testing::Test {
+class DispatchTest : public ::testing::Test {
  protected:
   void TearDown() override { ASSERT_TRUE(SelectIsa("auto").has_value()); }
 };

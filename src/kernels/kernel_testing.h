@@ -15,18 +15,18 @@
 namespace sluice::kernels {
 
 // Fixture of tests that run once for each available instruction set.
-class KernelTest : public testing::TestWithParam<Isa> {
+class KernelTest : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override { SelectIsa(GetParam()); }
   void TearDown() override { ASSERT_TRUE(SelectIsa("auto").has_value()); }
 };
 
-inline std::string IsaTestName(const testing::TestParamInfo<Isa>& info) {
+inline std::string IsaTestName(const ::testing::TestParamInfo<Isa>& info) {
   return std::string(IsaName(info.param));
 }
 
 #define INSTANTIATE_KERNEL_TEST(Suite) \
-  INSTANTIATE_TEST_SUITE_P(Isa, Suite, testing::ValuesIn(AvailableIsas()), IsaTestName)
+  INSTANTIATE_TEST_SUITE_P(Isa, Suite, ::testing::ValuesIn(AvailableIsas()), IsaTestName)
 
 class Random {
  public:

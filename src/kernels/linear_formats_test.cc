@@ -78,7 +78,7 @@ void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
       ExpectSame(row[k], expected, "DecodeRow " + std::to_string(n) + ", " + std::to_string(k));
       if (!std::isfinite(expected)) finite[n] = false;
     }
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
   std::vector<float> unit(static_cast<size_t>(cols * cols));
   for (int64_t k = 0; k < cols; ++k) unit[k * cols + k] = 1;
@@ -104,7 +104,7 @@ void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
               ExpectSame(actual, expected, where);
             }
           }
-          if (testing::Test::HasFailure()) return;
+          if (::testing::Test::HasFailure()) return;
         }
       }
     }
@@ -175,7 +175,7 @@ TEST_P(LinearFormatsTest, RaggedAndTransposedMatricesAreExact) {
       for (bool transposed : {false, true}) {
         SCOPED_TRACE(format.name + " " + std::to_string(n) + " x " + std::to_string(cols));
         ExpectExact(StoredSample::Make(random, format.format, n, cols, transposed), flushes());
-        if (testing::Test::HasFailure()) return;
+        if (::testing::Test::HasFailure()) return;
       }
     }
   }

@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::string Overridden(const char* config, const char* overrides) {
   const auto result = OverrideConfig(*json::Parse(config), *json::Parse(overrides));

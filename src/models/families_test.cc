@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json_testing.h"
 #include "models/model_config.h"
 #include "models/registry.h"
 #include "models/weights.h"
@@ -11,12 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-json::Value Json(std::string_view text) {
-  auto value = json::Parse(text);
-  EXPECT_TRUE(value) << text;
-  return value ? *std::move(value) : json::Value();
-}
+using testing::Json;
 
 // A configuration of `architecture` with four layers and `changes` laid over it; a null takes a
 // field away.

@@ -14,6 +14,7 @@ using testing::DataFolder;
 using testing::GoldenCase;
 using testing::Runner;
 using testing::SmallOptions;
+using testing::TestName;
 
 // Logits and greedy tokens of every case of the checkpoint's golden file.
 void Check(const char* name, const char* golden_file, const ModelOptions& options,
@@ -29,13 +30,7 @@ void Check(const char* name, const char* golden_file, const ModelOptions& option
   }
 }
 
-std::string TestName(const ::testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
-ModelConfig ConfigOf(const char* name) {
+ModelConfig GoldenConfig(const char* name) {
   auto config = LoadModelConfig(DataFolder(name));
   EXPECT_TRUE(config) << (config ? "" : config.error().message);
   return *std::move(config);
@@ -53,8 +48,9 @@ TEST_P(Float32ModeTest, AgreesWithTransformers) {
 
 // Measured: at most 0.023. Keys and values of models with experts are F16, as the engine has them.
 TEST_P(DefaultModeTest, StaysNearTransformers) {
-  const ElementType kv_type =
-      ConfigOf(GetParam()).spec.FirstMoeLayer() != nullptr ? ElementType::kF16 : ElementType::kBF16;
+  const ElementType kv_type = GoldenConfig(GetParam()).spec.FirstMoeLayer() != nullptr
+                                  ? ElementType::kF16
+                                  : ElementType::kBF16;
   Check(GetParam(), "golden.json", SmallOptions(ElementType::kBF16, kv_type), 0.03);
 }
 
@@ -77,7 +73,7 @@ TEST_P(Int8Test, StaysNearRoundedInputs) {
 // side of a tie. One such flip moves a row of logits by the rounding error of one number, measured
 // up to 0.06; where it flips the choice of an expert behind it, by more, measured up to 0.14.
 TEST_P(CheckpointActivationsTest, AgreesWithRoundedInputs) {
-  const ModelConfig config = ConfigOf(GetParam());
+  const ModelConfig config = GoldenConfig(GetParam());
   ModelOptions options =
       SmallOptions(ElementType::kF32,
                    config.scheme->WantsFp8KvCache() ? ElementType::kF8E4M3 : ElementType::kF32);

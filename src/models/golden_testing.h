@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -19,6 +20,13 @@ inline std::vector<int32_t> Ids(const json::Value& array) {
   for (const json::Value& id : array.as_array())
     ids.push_back(static_cast<int32_t>(id.as_integer()));
   return ids;
+}
+
+// Of a test that takes a checkpoint's folder.
+inline std::string TestName(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 struct GoldenCase {

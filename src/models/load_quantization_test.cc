@@ -24,7 +24,7 @@ using testing::SmallOptions;
 const LoadQuantization kAll[] = {{"fp8", ""},   {"fp8_per_block", ""}, {"int8", ""},
                                  {"mxfp4", ""}, {"", "int8"},          {"fp8", "mxfp4"}};
 
-const std::vector<int32_t> kTokens = {5, 17, 300, 42, 9, 9, 501, 0, 77, 128, 4, 12};
+const std::vector<int32_t> kPrompt = {5, 17, 300, 42, 9, 9, 501, 0, 77, 128, 4, 12};
 
 ModelConfig ConfigOf(const char* name, const LoadQuantization& quantization) {
   auto config = LoadModelConfig(DataFolder(name), {}, quantization);
@@ -101,7 +101,7 @@ TEST(LoadQuantizationTest, TheLogitsAreTheSameForAnyThreadsAndRanks) {
   for (const char* name : {"llama-bf16", "llama-tied-bf16-sharded", "tiny-mixtral"}) {
     auto options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
     options.max_context = 64;
-    std::vector<int32_t> tokens = kTokens;
+    std::vector<int32_t> tokens = kPrompt;
     for (int32_t& token : tokens) token %= 96;
     const LogitRows plain = Runner(DataFolder(name), options, 1).RunAlone(tokens, 12);
     for (const LoadQuantization& quantization : kAll) {

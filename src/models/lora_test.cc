@@ -33,12 +33,12 @@ ModelOptions LoraModelOptions(ElementType type) {
   return options;
 }
 
-struct Pair {
+struct AdapterOfBase {
   const char* adapter;
   const char* base;
 };
 
-class LoraGoldenTest : public ::testing::TestWithParam<Pair> {};
+class LoraGoldenTest : public ::testing::TestWithParam<AdapterOfBase> {};
 
 // Measured: at most 6e-6.
 TEST_P(LoraGoldenTest, AgreesWithPeft) {
@@ -74,22 +74,23 @@ TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Adapters, LoraGoldenTest,
-                         ::testing::Values(Pair{"qwen3-linear", "qwen3-bf16"},
-                                           Pair{"qwen3-stabilized", "qwen3-bf16"},
-                                           Pair{"llama-vocabulary", "llama-bf16"},
-                                           Pair{"gemma3-linear", "tiny-gemma3"},
-                                           Pair{"phi3-fused", "tiny-phi3-partial"},
-                                           Pair{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
-                                           Pair{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},
-                                           Pair{"qwen3-moe-each", "tiny-qwen3-moe-mixed"},
-                                           Pair{"gpt-oss-experts", "tiny-gpt-oss"},
-                                           Pair{"qwen3-fp8", "qwen3-modelopt-fp8"}),
-                         [](const ::testing::TestParamInfo<Pair>& info) {
-                           std::string name = info.param.adapter;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Adapters, LoraGoldenTest,
+    ::testing::Values(AdapterOfBase{"qwen3-linear", "qwen3-bf16"},
+                      AdapterOfBase{"qwen3-stabilized", "qwen3-bf16"},
+                      AdapterOfBase{"llama-vocabulary", "llama-bf16"},
+                      AdapterOfBase{"gemma3-linear", "tiny-gemma3"},
+                      AdapterOfBase{"phi3-fused", "tiny-phi3-partial"},
+                      AdapterOfBase{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
+                      AdapterOfBase{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},
+                      AdapterOfBase{"qwen3-moe-each", "tiny-qwen3-moe-mixed"},
+                      AdapterOfBase{"gpt-oss-experts", "tiny-gpt-oss"},
+                      AdapterOfBase{"qwen3-fp8", "qwen3-modelopt-fp8"}),
+    [](const ::testing::TestParamInfo<AdapterOfBase>& info) {
+      std::string name = info.param.adapter;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 std::vector<int32_t> Prompt(int length, int first) {
   std::vector<int32_t> tokens;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <cmath>
 
+#include "base/json_testing.h"
 #include "checkpoint/checkpoint_testing.h"
 #include "checkpoint/scheme.h"
 
@@ -15,14 +16,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::Json;
 using testing::TemporaryFolder;
 using testing::WriteFile;
-
-json::Value Json(std::string_view text) {
-  auto value = json::Parse(text);
-  EXPECT_TRUE(value) << text;
-  return value ? *std::move(value) : json::Value();
-}
 
 // A valid Llama configuration with `changes` (a JSON object) laid over it; a null takes a field
 // away.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -199,6 +200,24 @@ inline std::vector<double> LogSoftmax(const std::vector<float>& logits) {
 
 inline int32_t Greedy(const std::vector<float>& logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+inline std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> tokens(count);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 128);
+  return tokens;
+}
+
+// How many rows differ in a bit.
+inline size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {
+  if (got.size() != expected.size()) return std::max(got.size(), expected.size());
+  size_t unlike = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    unlike += got[i].size() != expected[i].size() ||
+              std::memcmp(got[i].data(), expected[i].data(), got[i].size() * sizeof(float)) != 0;
+  }
+  return unlike;
 }
 
 }  // namespace sluice::testing

@@ -1,11 +1,8 @@
 // For tests: models that ranks of one process compute, and what one rank alone does.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -16,13 +13,6 @@
 #include "models/parallel_model.h"
 
 namespace sluice::testing {
-
-inline std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<int32_t> tokens(count);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 128);
-  return tokens;
-}
 
 struct Cut {
   int tensor_size = 1;
@@ -65,15 +55,5 @@ inline std::unique_ptr<Runner> MakeRanks(const std::string& name, const ModelOpt
 }
 
 inline const std::vector<Cut> kCuts = {{2, 1}, {3, 1}, {4, 1}, {8, 1}, {1, 2}, {1, 3}, {2, 2}};
-
-inline size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {
-  if (got.size() != expected.size()) return std::max(got.size(), expected.size());
-  size_t unlike = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    unlike += got[i].size() != expected[i].size() ||
-              std::memcmp(got[i].data(), expected[i].data(), got[i].size() * sizeof(float)) != 0;
-  }
-  return unlike;
-}
 
 }  // namespace sluice::testing

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr StepLimits kLimits{.max_rows = 64,
                              .max_slices = 4,

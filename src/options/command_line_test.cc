@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Settings Read(const std::vector<std::string>& words, Dialect dialect = Dialect::kSluice) {
+Settings ReadLine(const std::vector<std::string>& words, Dialect dialect = Dialect::kSluice) {
   auto resolved = Resolve(words, {}, kServe, dialect);
   EXPECT_TRUE(resolved.has_value()) << (resolved ? "" : resolved.error().message);
   return resolved ? resolved->settings : Settings();
@@ -28,58 +28,58 @@ TEST(CommandLine, DashesUnderscoresAndEqualsAreTheSame) {
                                                                  {"--max_num_seqs", "7"},
                                                                  {"--max_num-seqs=7"},
                                                                  {"--max-num-seq", "7"}}) {
-    EXPECT_EQ(Read(words).Integer("max-num-seqs"), 7);
+    EXPECT_EQ(ReadLine(words).Integer("max-num-seqs"), 7);
   }
 }
 
 TEST(CommandLine, TheModelIsAPositionalWord) {
-  const Settings settings = Read({"org/model", "--port", "0", "--enforce-eager"});
+  const Settings settings = ReadLine({"org/model", "--port", "0", "--enforce-eager"});
   EXPECT_THAT(settings.positionals(), ElementsAre("org/model"));
   EXPECT_EQ(settings.Integer("port"), 0);
-  EXPECT_THAT(Read({"--port", "1", "--", "--odd"}).positionals(), ElementsAre("--odd"));
+  EXPECT_THAT(ReadLine({"--port", "1", "--", "--odd"}).positionals(), ElementsAre("--odd"));
 }
 
 TEST(CommandLine, FlagsComeInPairsAndTheLastOneCounts) {
-  EXPECT_TRUE(Read({}).Flag("enable-prefix-caching"));
-  EXPECT_FALSE(Read({"--no-enable-prefix-caching"}).Flag("enable-prefix-caching"));
-  EXPECT_FALSE(Read({"--no_enable_prefix_caching"}).Flag("enable-prefix-caching"));
-  EXPECT_TRUE(Read({"--no-enable-prefix-caching", "--enable-prefix-caching"})
+  EXPECT_TRUE(ReadLine({}).Flag("enable-prefix-caching"));
+  EXPECT_FALSE(ReadLine({"--no-enable-prefix-caching"}).Flag("enable-prefix-caching"));
+  EXPECT_FALSE(ReadLine({"--no_enable_prefix_caching"}).Flag("enable-prefix-caching"));
+  EXPECT_TRUE(ReadLine({"--no-enable-prefix-caching", "--enable-prefix-caching"})
                   .Flag("enable-prefix-caching"));
-  EXPECT_FALSE(Read({"--enable-prefix-caching=false"}).Flag("enable-prefix-caching"));
+  EXPECT_FALSE(ReadLine({"--enable-prefix-caching=false"}).Flag("enable-prefix-caching"));
 }
 
 TEST(CommandLine, ListsTakeWordsUpToTheNextOptionAndAreJoined) {
-  const Settings settings = Read({"m", "--api-key", "a", "b", "--port", "1", "--api-key", "c"});
+  const Settings settings = ReadLine({"m", "--api-key", "a", "b", "--port", "1", "--api-key", "c"});
   EXPECT_THAT(settings.List("api-key"), ElementsAre("a", "b", "c"));
-  EXPECT_THAT(Read({"--allowed-origins", "[\"x\", \"y\"]"}).List("allowed-origins"),
+  EXPECT_THAT(ReadLine({"--allowed-origins", "[\"x\", \"y\"]"}).List("allowed-origins"),
               ElementsAre("x", "y"));
-  EXPECT_TRUE(Read({}).List("allowed-origins").empty());
+  EXPECT_TRUE(ReadLine({}).List("allowed-origins").empty());
 }
 
 TEST(CommandLine, NegativeNumbersAndWordsAreValues) {
-  EXPECT_EQ(Read({"--max-logprobs", "-1"}).Integer("max-logprobs"), -1);
-  EXPECT_EQ(Read({"--max-model-len", "-1"}).Integer("max-model-len"), -1);
-  EXPECT_EQ(Read({"--max-model-len", "auto"}).Integer("max-model-len"), std::nullopt);
-  EXPECT_EQ(Read({"--max-model-len", "128k"}).Integer("max-model-len"), 128000);
-  EXPECT_EQ(Read({"--max-model-len", "128K"}).Integer("max-model-len"), 131072);
+  EXPECT_EQ(ReadLine({"--max-logprobs", "-1"}).Integer("max-logprobs"), -1);
+  EXPECT_EQ(ReadLine({"--max-model-len", "-1"}).Integer("max-model-len"), -1);
+  EXPECT_EQ(ReadLine({"--max-model-len", "auto"}).Integer("max-model-len"), std::nullopt);
+  EXPECT_EQ(ReadLine({"--max-model-len", "128k"}).Integer("max-model-len"), 128000);
+  EXPECT_EQ(ReadLine({"--max-model-len", "128K"}).Integer("max-model-len"), 131072);
 }
 
 TEST(CommandLine, NoneMeansNotGiven) {
-  EXPECT_EQ(Read({"--gpu-memory-utilization", "0.5", "--gpu-memory-utilization", "None"})
+  EXPECT_EQ(ReadLine({"--gpu-memory-utilization", "0.5", "--gpu-memory-utilization", "None"})
                 .Number("gpu-memory-utilization"),
             std::nullopt);
-  EXPECT_FALSE(Read({"--chat-template", ""}).Given("chat-template"));
+  EXPECT_FALSE(ReadLine({"--chat-template", ""}).Given("chat-template"));
 }
 
 TEST(CommandLine, KeysOfJsonOptions) {
-  EXPECT_EQ(
-      Read({"--override-generation-config", "{\"top_k\":3}"}).Text("override-generation-config"),
-      "{\"top_k\":3}");
-  EXPECT_EQ(Read({"--override-generation-config.temperature", "0.5",
-                  "--override-generation-config.top_k=1k"})
+  EXPECT_EQ(ReadLine({"--override-generation-config", "{\"top_k\":3}"})
+                .Text("override-generation-config"),
+            "{\"top_k\":3}");
+  EXPECT_EQ(ReadLine({"--override-generation-config.temperature", "0.5",
+                      "--override-generation-config.top_k=1k"})
                 .Text("override-generation-config"),
             "{\"temperature\":0.5,\"top_k\":1000}");
-  EXPECT_EQ(Read({"-cc.pass_config.enable_noop", "true", "--compilation-config.mode=3"})
+  EXPECT_EQ(ReadLine({"-cc.pass_config.enable_noop", "true", "--compilation-config.mode=3"})
                 .Text("compilation-config"),
             "{\"pass_config\":{\"enable_noop\":true},\"mode\":3}");
 }
@@ -105,9 +105,10 @@ TEST(CommandLine, BadValuesNameWhatIsExpected) {
 }
 
 TEST(CommandLine, SpellingsOfTrtllmServe) {
-  const Settings settings = Read({"m", "--max_batch_size", "1024", "--max_num_tokens", "2048",
-                                  "--tp_size", "1", "--kv_cache_free_gpu_memory_fraction", "0.9"},
-                                 Dialect::kTrtllm);
+  const Settings settings =
+      ReadLine({"m", "--max_batch_size", "1024", "--max_num_tokens", "2048", "--tp_size", "1",
+                "--kv_cache_free_gpu_memory_fraction", "0.9"},
+               Dialect::kTrtllm);
   EXPECT_EQ(settings.Integer("max-num-seqs"), 1024);
   EXPECT_EQ(settings.Integer("max-num-batched-tokens"), 2048);
   EXPECT_EQ(settings.Number("gpu-memory-utilization"), 0.9);

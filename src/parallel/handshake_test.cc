@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-using testing::Each;
+using ::testing::Each;
 
 // What every rank of a group with these facts returns: the message, "" for success.
 std::vector<std::string> Compare(const std::vector<std::vector<Fact>>& facts) {

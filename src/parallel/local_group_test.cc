@@ -186,7 +186,7 @@ TEST(LocalGroupTest, ASenderWithoutReceiverIsTold) {
     char value = 'a';
     if (rank.rank() == 0) rank.Send(&value, 1, 1);
   });
-  EXPECT_THAT(errors[0], testing::HasSubstr("rank 1 did not receive within 0.05 s"));
+  EXPECT_THAT(errors[0], ::testing::HasSubstr("rank 1 did not receive within 0.05 s"));
 }
 
 TEST(LocalGroupTest, AFailureReachesAllThatWaitAndAllThatCome) {

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
 // Messages between threads, in order for each sender, receiver and tag, as MPI has them.
@@ -194,7 +194,7 @@ TEST(MpiGroupTest, AWaitEndsWhenAnotherThreadFailsTheGroup) {
     EXPECT_EQ(told, "rank 1 (process 7) has ended");
     group.all().Send(&number, sizeof(number), 1 - group.all().rank());
   });
-  EXPECT_THAT(thrown, testing::Each("rank 1 (process 7) has ended"));
+  EXPECT_THAT(thrown, ::testing::Each("rank 1 (process 7) has ended"));
 }
 
 TEST(MpiGroupTest, SizesThatDoNotMatchFailTheGroup) {

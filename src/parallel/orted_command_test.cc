@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // As Open MPI 4.1.4 calls its agent.
 const std::vector<std::string> kWords = {
@@ -40,11 +40,11 @@ TEST(OrtedCommandTest, TheCommandIsBuiltAnewFromItsParts) {
   const auto again = DecodeOrtedCommand(EncodeOrtedCommand(*command));
   ASSERT_TRUE(again);
   EXPECT_THAT(OrtedWords(*again),
-              testing::ElementsAre("orted", "-mca", "ess", "env", "-mca", "plm", "rsh", "-mca",
-                                   "ess_base_jobid", "1936982016", "-mca", "ess_base_vpid", "2",
-                                   "-mca", "ess_base_num_procs", "3", "-mca", "orte_node_regex",
-                                   "vm,[2:10].55.0.1,[2:10].55.0.2@0(3)", "-mca", "orte_hnp_uri",
-                                   "1936982016.0;tcp://192.0.2.2:60561;tcp6://[fd00::2]:53935"));
+              ::testing::ElementsAre("orted", "-mca", "ess", "env", "-mca", "plm", "rsh", "-mca",
+                                     "ess_base_jobid", "1936982016", "-mca", "ess_base_vpid", "2",
+                                     "-mca", "ess_base_num_procs", "3", "-mca", "orte_node_regex",
+                                     "vm,[2:10].55.0.1,[2:10].55.0.2@0(3)", "-mca", "orte_hnp_uri",
+                                     "1936982016.0;tcp://192.0.2.2:60561;tcp6://[fd00::2]:53935"));
 }
 
 TEST(OrtedCommandTest, AnythingElseIsRefused) {

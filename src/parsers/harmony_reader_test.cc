@@ -59,8 +59,8 @@ TEST(HarmonyReaderTest, MessagesOfOneKindAreToldApart) {
     texts.push_back(event.text);
     breaks.push_back(event.is_break);
   }
-  EXPECT_THAT(texts, testing::ElementsAre("a", "\n", "b", "c", "\n", "d"));
-  EXPECT_THAT(breaks, testing::ElementsAre(false, true, false, false, true, false));
+  EXPECT_THAT(texts, ::testing::ElementsAre("a", "\n", "b", "c", "\n", "d"));
+  EXPECT_THAT(breaks, ::testing::ElementsAre(false, true, false, false, true, false));
 }
 
 TEST(HarmonyReaderTest, UnknownChannelsAreDropped) {

@@ -14,11 +14,11 @@
 namespace sluice {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 ScriptRun RunText(std::string_view text) {
   return RunScripts({ReadShellScript(text, 1)});

@@ -215,7 +215,7 @@ TEST(Sampler, FollowsTheCutsInTheirOrder) {
           params.top_p = top_p;
           params.top_k = top_k;
           params.min_p = min_p;
-          SCOPED_TRACE(testing::Message()
+          SCOPED_TRACE(::testing::Message()
                        << temperature << " " << top_p << " " << top_k << " " << min_p);
           ExpectFollows(Row(logits).Count(params, 2000), PlainProbabilities(logits, params), 2000);
         }
@@ -239,7 +239,7 @@ TEST(Sampler, MaximaOfBlocksMakeNoDifference) {
           params.top_p = top_p;
           params.top_k = top_k;
           params.min_p = min_p;
-          SCOPED_TRACE(testing::Message()
+          SCOPED_TRACE(::testing::Message()
                        << spread << " " << top_p << " " << top_k << " " << min_p);
           SamplingParams with_weights = params;
           with_weights.logprobs = 0;

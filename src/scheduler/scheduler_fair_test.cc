@@ -25,7 +25,7 @@ SchedulerLimits FairLimits() {
   return limits;
 }
 
-struct Sequence : ScheduledSequence {
+struct FairSequence : ScheduledSequence {
   bool was_planned = false;
   bool has_ended = false;
 };
@@ -37,9 +37,9 @@ class Crowd {
       : pool_(limits.max_num_seqs * (MostBlocks(limits, longest) + 1)),
         scheduler_(limits, pool_, nullptr) {}
 
-  Sequence& Add(uint64_t client, int64_t prompt, int64_t output, int64_t priority = 0,
-                ScheduledSequence* leader = nullptr) {
-    auto sequence = std::make_unique<Sequence>();
+  FairSequence& Add(uint64_t client, int64_t prompt, int64_t output, int64_t priority = 0,
+                    ScheduledSequence* leader = nullptr) {
+    auto sequence = std::make_unique<FairSequence>();
     sequence->tokens.assign(static_cast<size_t>(prompt), 1);
     sequence->num_prompt_tokens = prompt;
     sequence->max_total_tokens = prompt + output;
@@ -59,14 +59,14 @@ class Crowd {
     given_in_step_.clear();
     admitted_in_step_.clear();
     for (const PlannedSlice& slice : plan.slices) {
-      auto& sequence = static_cast<Sequence&>(*slice.sequence);
+      auto& sequence = static_cast<FairSequence&>(*slice.sequence);
       sequence.was_planned = true;
       given_in_step_[sequence.client] += slice.num_tokens;
       if (!ran.contains(&sequence)) ++admitted_in_step_[sequence.client];
     }
     scheduler_.Commit();
     for (const PlannedSlice& slice : plan.slices) {
-      auto& sequence = static_cast<Sequence&>(*slice.sequence);
+      auto& sequence = static_cast<FairSequence&>(*slice.sequence);
       if (!slice.samples) continue;
       sequence.tokens.push_back(1);
       if (std::ssize(sequence.tokens) < sequence.max_total_tokens) continue;
@@ -88,16 +88,16 @@ class Crowd {
  private:
   BlockPool pool_;
   Scheduler scheduler_;
-  std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::vector<std::unique_ptr<FairSequence>> sequences_;
   std::map<uint64_t, int64_t> given_in_step_, admitted_in_step_, num_open_;
 };
 
 TEST(FairScheduler, ANeighbourGetsTheNextPlaceBeforeTheRestOfAFlood) {
   Crowd crowd(FairLimits());
-  std::vector<Sequence*> flood;
+  std::vector<FairSequence*> flood;
   for (int i = 0; i < 100; ++i) flood.push_back(&crowd.Add(1, 6, 6));
   for (int i = 0; i < 3; ++i) crowd.Step();
-  Sequence& neighbour = crowd.Add(2, 6, 6);
+  FairSequence& neighbour = crowd.Add(2, 6, 6);
   while (!neighbour.has_ended) crowd.Step();
   EXPECT_LE(std::count_if(flood.begin(), flood.end(), [](const auto* s) { return s->has_ended; }),
             8);
@@ -107,7 +107,7 @@ TEST(FairScheduler, ALongPromptLeavesOthersAPartOfEachStep) {
   Crowd crowd(FairLimits(), 2048);
   crowd.Add(1, 2000, 1);
   for (int i = 0; i < 3; ++i) crowd.Step();
-  Sequence& neighbour = crowd.Add(2, 8, 1);
+  FairSequence& neighbour = crowd.Add(2, 8, 1);
   crowd.Step();
   EXPECT_TRUE(neighbour.has_ended) << "8 of the 16 tokens of the step were its share";
   crowd.Step();
@@ -122,9 +122,9 @@ TEST(FairScheduler, AClientWithoutAPlaceIsGivenOneOfAnothersMany) {
     Crowd crowd(limits);
     for (int i = 0; i < 8; ++i) crowd.Add(1, 4, 50);
     for (int i = 0; i < 8; ++i) crowd.Step();
-    const Sequence& a = crowd.Add(2, 4, 30);
-    const Sequence& b = crowd.Add(2, 4, 30);
-    const Sequence& c = crowd.Add(3, 4, 30);
+    const FairSequence& a = crowd.Add(2, 4, 30);
+    const FairSequence& b = crowd.Add(2, 4, 30);
+    const FairSequence& c = crowd.Add(3, 4, 30);
     for (int i = 0; i < 12; ++i) crowd.Step();
     EXPECT_TRUE(a.was_planned && c.was_planned);
     EXPECT_FALSE(b.was_planned) << "its client has a place";
@@ -139,10 +139,10 @@ TEST(FairScheduler, PrioritiesCountWithinAShareOnly) {
   SchedulerLimits limits = FairLimits();
   limits.max_num_seqs = 1;
   Crowd crowd(limits);
-  std::vector<Sequence*> pushy;
+  std::vector<FairSequence*> pushy;
   for (int i = 0; i < 20; ++i) pushy.push_back(&crowd.Add(1, 4, 4, -1000));
-  const Sequence& modest = crowd.Add(2, 4, 4, 5);
-  const Sequence& urgent = crowd.Add(2, 4, 4, 1);
+  const FairSequence& modest = crowd.Add(2, 4, 4, 5);
+  const FairSequence& urgent = crowd.Add(2, 4, 4, 1);
   while (!urgent.has_ended) crowd.Step();
   EXPECT_FALSE(modest.was_planned);
   while (!modest.has_ended) crowd.Step();
@@ -158,7 +158,7 @@ TEST(FairScheduler, ChoosingDoesNotLookAtAllThatWait) {
     limits.policy = policy;
     limits.max_num_batched_tokens = 64;
     Crowd crowd(limits, 256);
-    Sequence& first = crowd.Add(1, 200, 20);
+    FairSequence& first = crowd.Add(1, 200, 20);
     for (int i = 1; i < 4096; ++i) crowd.Add(1, 200, 20, 0, &first);
     crowd.Add(2, 8, 30);
     for (int i = 0; i < 40; ++i) {
@@ -173,7 +173,7 @@ TEST(FairScheduler, ChoosingDoesNotLookAtAllThatWait) {
 
 // Two clients always wait, one with floods of large requests; others come and go. The bounds are
 // those that fair_shares.h states.
-class RandomFairScheduler : public testing::TestWithParam<unsigned> {};
+class RandomFairScheduler : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(RandomFairScheduler, EveryClientHasItsShare) {
   std::mt19937 random(GetParam());
@@ -191,7 +191,7 @@ TEST_P(RandomFairScheduler, EveryClientHasItsShare) {
   Crowd crowd(limits, kLongest);
 
   struct Newcomer {
-    const Sequence* first = nullptr;
+    const FairSequence* first = nullptr;
     int64_t num_others = 0;  // clients that were there
     int64_t overtaken = 0;   // sequences of others that were admitted since
   };
@@ -232,7 +232,7 @@ TEST_P(RandomFairScheduler, EveryClientHasItsShare) {
   EXPECT_FALSE(crowd.scheduler().has_work());
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomFairScheduler, testing::Range(0u, 20u));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomFairScheduler, ::testing::Range(0u, 20u));
 
 }  // namespace
 }  // namespace sluice

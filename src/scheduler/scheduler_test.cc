@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 struct Sequence : ScheduledSequence {
   std::string name;
@@ -527,7 +527,7 @@ TEST(SchedulerGroups, SiblingsShareThePromptOfTheFirst) {
 
 // C1 and C2 after every step (World::Step), C5: everybody finishes, C7: nothing is left, in a crowd
 // that shares prefixes, runs out of blocks and loses clients at any moment.
-class RandomScheduler : public testing::TestWithParam<int> {};
+class RandomScheduler : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomScheduler, KeepsTheContract) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
@@ -569,13 +569,13 @@ TEST_P(RandomScheduler, KeepsTheContract) {
       world.Abort({live.begin() + first, live.begin() + last});
       live.erase(live.begin() + first, live.begin() + last);
     }
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
   world.RunUntilIdle(20000);
   for (const Sequence* sequence : live) EXPECT_GT(sequence->finished_at, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomScheduler, testing::Range(0, 40));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomScheduler, ::testing::Range(0, 40));
 
 }  // namespace
 }  // namespace sluice

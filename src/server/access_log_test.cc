@@ -90,15 +90,15 @@ HttpExchangeRecord Refused() {
 
 TEST(AccessLogTest, OneFormWithTheRestOfTheLog) {
   EXPECT_THAT(LogOf({}).Line(Answered(kNotes)),
-              testing::MatchesRegex("20..-..-..T..:..:..\\....Z INFO access POST /v1/completions "
-                                    "200 client=127.0.0.1:5 seconds=0.250000 request_id=cmpl-1 "
-                                    "prompt_tokens=5 completion_tokens=7 cached_tokens=4 "
-                                    "finish_reason=stop\n"));
+              ::testing::MatchesRegex("20..-..-..T..:..:..\\....Z INFO access POST /v1/completions "
+                                      "200 client=127.0.0.1:5 seconds=0.250000 request_id=cmpl-1 "
+                                      "prompt_tokens=5 completion_tokens=7 cached_tokens=4 "
+                                      "finish_reason=stop\n"));
   EXPECT_THAT(
       LogOf({}).Line(Refused()),
-      testing::EndsWith(" WARN access GET /v1/completions 404 client=127.0.0.1:5 "
-                        "seconds=0.000000 request_id=\"mine 1\" error=\"The model `x`\\ndoes "
-                        "not exist.\"\n"));
+      ::testing::EndsWith(" WARN access GET /v1/completions 404 client=127.0.0.1:5 "
+                          "seconds=0.000000 request_id=\"mine 1\" error=\"The model `x`\\ndoes "
+                          "not exist.\"\n"));
 }
 
 TEST(AccessLogTest, OneJsonObjectALine) {
@@ -106,7 +106,7 @@ TEST(AccessLogTest, OneJsonObjectALine) {
   const std::string line = LogOf({}).Line(Answered(kNotes));
   const auto object = json::Parse(line);
   ASSERT_TRUE(object) << line;
-  EXPECT_THAT(line, testing::EndsWith(
+  EXPECT_THAT(line, ::testing::EndsWith(
                         R"("level":"info","source":"access","message":"POST /v1/completions 200",)"
                         R"("method":"POST","path":"/v1/completions","status":200,)"
                         R"("client":"127.0.0.1:5","seconds":0.250000,"request_id":"cmpl-1",)"
@@ -149,9 +149,9 @@ TEST(AccessLogTest, WritesAsUvicornUnderOtherNames) {
   const LogForm form(LogStyle::kVllm);
   EXPECT_THAT(
       LogOf({}).Line(Refused()),
-      testing::MatchesRegex("INFO:     127.0.0.1:5 - \"GET /v1/completions HTTP/1.1\" 404 Not "
-                            "Found\n\\(APIServer pid=[0-9]+\\) WARNING .* \\[access\\] GET "
-                            "/v1/completions 404 request_id=\"mine 1\" error=.*\n"));
+      ::testing::MatchesRegex("INFO:     127.0.0.1:5 - \"GET /v1/completions HTTP/1.1\" 404 Not "
+                              "Found\n\\(APIServer pid=[0-9]+\\) WARNING .* \\[access\\] GET "
+                              "/v1/completions 404 request_id=\"mine 1\" error=.*\n"));
   const std::string_view lines =
       "INFO:     127.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n"
       "INFO:     127.0.0.1:5 - \"GET /a%0Ab HTTP/1.1\" 404 Not Found\n";
@@ -174,7 +174,7 @@ TEST(AccessLogTest, CutsLongTargets) {
   record.status = 404;
   const std::string line = LogOf({}).Line(record);
   EXPECT_LT(line.size(), 2200u);
-  EXPECT_THAT(line, testing::EndsWith("aaa... HTTP/1.1\" 404 Not Found\n"));
+  EXPECT_THAT(line, ::testing::EndsWith("aaa... HTTP/1.1\" 404 Not Found\n"));
 }
 
 TEST(AccessLogTest, ShowsNoKeys) {
@@ -183,7 +183,7 @@ TEST(AccessLogTest, ShowsNoKeys) {
   config.api_keys = {"sk-bead-0001"};
   const std::string target = "/" + std::string(2040, 'a') + "sk-bead-0001";
   for (const std::string& path : {std::string("/v1/models?api_key=sk-bead-0001"), target}) {
-    EXPECT_THAT(LogOf(config).Line(Record(path)), testing::Not(testing::HasSubstr("sk-b")));
+    EXPECT_THAT(LogOf(config).Line(Record(path)), ::testing::Not(::testing::HasSubstr("sk-b")));
   }
   EXPECT_EQ(LogOf(config).Line(Record("/v1/models?api_key=sk-bead-0001", 401)),
             "INFO:     127.0.0.1:5 - \"GET /v1/models?api_key=*** HTTP/1.1\" 401 Unauthorized\n");

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string Repeat(std::string_view text, size_t count) {
   std::string out;
@@ -69,10 +69,10 @@ TEST_F(LargeRequestsTest, ListsOfTokensAreKeptOnce) {
   ASSERT_EQ(requests.size(), 2u);
   const SamplingParams& first = requests[0].sampling;
   const SamplingParams& second = requests[1].sampling;
-  EXPECT_THAT(first.stop_token_ids, testing::ElementsAre(5));
-  EXPECT_THAT(*first.allowed_token_ids, testing::ElementsAre(5, 9));
+  EXPECT_THAT(first.stop_token_ids, ::testing::ElementsAre(5));
+  EXPECT_THAT(*first.allowed_token_ids, ::testing::ElementsAre(5, 9));
   // Of several spellings the last counts, as in Python's dict.
-  EXPECT_THAT(first.logit_bias, testing::ElementsAre(testing::Pair(7, 3.0f)));
+  EXPECT_THAT(first.logit_bias, ::testing::ElementsAre(::testing::Pair(7, 3.0f)));
   EXPECT_EQ(first.stop_token_ids.data(), second.stop_token_ids.data());
   EXPECT_EQ(first.allowed_token_ids->data(), second.allowed_token_ids->data());
   EXPECT_EQ(first.logit_bias.data(), second.logit_bias.data());

@@ -9,8 +9,8 @@
 namespace sluice {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<double> Numbers(const json::Value& list) {
   std::vector<double> numbers;
@@ -57,11 +57,12 @@ TEST_F(PoolingRoutesTest, EmbeddingsHaveVllmsShape) {
   ASSERT_EQ(answer.status, 200) << answer.body;
   const json::Value json = answer.json();
   EXPECT_EQ(Keys(json), "id object created model data usage ");
-  EXPECT_THAT(At(json, {"id"}).as_string(), testing::StartsWith("embd-"));
+  EXPECT_THAT(At(json, {"id"}).as_string(), ::testing::StartsWith("embd-"));
   EXPECT_EQ(Keys(At(json, {"data", "0"})), "index object embedding ");
   EXPECT_EQ(At(json, {"data", "1", "index"}).as_integer(), 1);
-  EXPECT_THAT(Numbers(At(json, {"data", "1", "embedding"})),
-              ElementsAre(testing::DoubleNear(0.6, 1e-6), 0, testing::DoubleNear(-0.8, 1e-6), 0));
+  EXPECT_THAT(
+      Numbers(At(json, {"data", "1", "embedding"})),
+      ElementsAre(::testing::DoubleNear(0.6, 1e-6), 0, ::testing::DoubleNear(-0.8, 1e-6), 0));
   EXPECT_EQ(Keys(At(json, {"usage"})),
             "prompt_tokens total_tokens completion_tokens prompt_tokens_details ");
   const auto requests = engine_.requests();
@@ -95,7 +96,7 @@ TEST_F(PoolingRoutesTest, DimensionsOfMatryoshkaModels) {
   engine_.vector = [](const Request&) { return std::vector<float>{3, 4, 12, 84}; };
   const json::Value json = Post("/v1/embeddings", R"({"input":"a","dimensions":2})").json();
   EXPECT_THAT(Numbers(At(json, {"data", "0", "embedding"})),
-              ElementsAre(testing::DoubleNear(0.6, 1e-6), testing::DoubleNear(0.8, 1e-6)));
+              ElementsAre(::testing::DoubleNear(0.6, 1e-6), ::testing::DoubleNear(0.8, 1e-6)));
   EXPECT_THAT(ErrorOf("/v1/embeddings", R"({"input":"a","dimensions":4})"),
               HasSubstr("only supports [2, 3] matryoshka dimensions"));
 }
@@ -160,7 +161,7 @@ TEST_F(PoolingRoutesTest, ClassesHaveLabels) {
   StartPooling(config, 3);
   engine_.vector = [](const Request&) { return std::vector<float>{0, std::log(3.0f), 0}; };
   const json::Value json = Post("/classify", R"({"input":["a","b"]})").json();
-  EXPECT_THAT(At(json, {"id"}).as_string(), testing::StartsWith("classify-"));
+  EXPECT_THAT(At(json, {"id"}).as_string(), ::testing::StartsWith("classify-"));
   EXPECT_EQ(Keys(At(json, {"data", "0"})), "index label probs num_classes ");
   EXPECT_EQ(At(json, {"data", "1", "label"}).as_string(), "yes");
   EXPECT_NEAR(Numbers(At(json, {"data", "1", "probs"}))[1], 0.6, 1e-6);

@@ -7,8 +7,8 @@
 namespace sluice {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Answer = ServerAnswer;
 
 class ResponsesTest : public ServerTest {
@@ -58,7 +58,7 @@ TEST_F(ResponsesTest, AnswersText) {
             "max_tool_calls previous_response_id prompt reasoning service_tier status text "
             "top_logprobs truncation usage user presence_penalty frequency_penalty "
             "kv_transfer_params ec_transfer_params input_messages output_messages ");
-  EXPECT_THAT(IdOf(body), testing::StartsWith("resp_"));
+  EXPECT_THAT(IdOf(body), ::testing::StartsWith("resp_"));
   EXPECT_EQ(StatusOf(body), "incomplete");  // the engine's script ends by its length
   EXPECT_EQ(At(body, {"incomplete_details", "reason"}), json::Value("max_output_tokens"));
   EXPECT_EQ(At(body, {"instructions"}), json::Value("Count"));
@@ -248,7 +248,7 @@ TEST_F(ResponsesTest, ServerThatEndsCancelsTheBackground) {
 
 TEST_F(ResponsesTest, IsThereAfterARestart) {
   const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / fmt::format("responses-test-{}", getpid());
+      std::filesystem::path(::testing::TempDir()) / fmt::format("responses-test-{}", getpid());
   std::filesystem::remove_all(folder);
   ServerConfig config = DefaultConfig();
   config.response_store = folder;

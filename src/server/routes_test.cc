@@ -15,10 +15,10 @@ namespace sluice {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 using Answer = ServerAnswer;
 
 class RoutesTest : public ServerTest {
@@ -251,8 +251,8 @@ TEST_F(RoutesTest, Messages) {
            {R"({"type":"string","pattern":"(?=a)b"})", "look-around"}}) {
     const std::string format = std::string(R"("format":{"type":"json_schema","schema":)") + schema;
     EXPECT_THAT(ask(R"(,"max_tokens":8,"output_config":{)" + format + "}}").body,
-                testing::AllOf(HasSubstr(R"("message":"output_config.format.schema: )"),
-                               HasSubstr(reason)));
+                ::testing::AllOf(HasSubstr(R"("message":"output_config.format.schema: )"),
+                                 HasSubstr(reason)));
     EXPECT_THAT(ask(R"(,"max_tokens":8,"output_)" + format.substr(1) + "}").body,
                 HasSubstr(R"("message":"output_format.schema: )"));
   }
@@ -429,7 +429,7 @@ TEST_F(RoutesTest, QuietStreamsAreKeptAlive) {
   }
   Ask("POST", "/resume");
   const Answer answer = Parse(all + socket.ReadAll());
-  EXPECT_THAT(answer.body, testing::StartsWith(": keep-alive\n\n: keep-alive\n\n"));
+  EXPECT_THAT(answer.body, ::testing::StartsWith(": keep-alive\n\n: keep-alive\n\n"));
   EXPECT_EQ(answer.events().size(), 2u);
   EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n"));
 }

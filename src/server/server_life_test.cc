@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Answer = ServerAnswer;
 using Socket = TestSocket;
 

@@ -17,9 +17,9 @@ namespace sluice {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 using Answer = ServerAnswer;
 using Socket = TestSocket;
 
@@ -62,7 +62,7 @@ TEST_F(ServerTest, TheTokenizersEndTokenEndsAnswers) {
   ASSERT_EQ(Complete("\"max_tokens\":4").status, 200);
   const int32_t end = *(*Tokenizer::Load(kServerTestModel))->TokenToId("<|eot_id|>");
   const Request request = engine_.requests().at(0);
-  EXPECT_THAT(request.end_tokens, testing::UnorderedElementsAre(7, end));
+  EXPECT_THAT(request.end_tokens, ::testing::UnorderedElementsAre(7, end));
 }
 
 TEST_F(ServerTest, StreamedCompletion) {
@@ -502,7 +502,7 @@ TEST_F(ServerTest, Keys) {
 
 TEST_F(ServerTest, KeysOfAFile) {
   ServerConfig config = DefaultConfig();
-  config.api_key_file = testing::TempDir() + "server_test_keys.txt";
+  config.api_key_file = ::testing::TempDir() + "server_test_keys.txt";
   const auto write = [&](const std::string& text) { std::ofstream(config.api_key_file) << text; };
   const auto status = [&](const std::string& key) {
     return Ask("GET", "/v1/models", "", "Authorization: Bearer " + key + "\r\n").status;

@@ -114,7 +114,7 @@ class TestSocket {
   int fd_;
 };
 
-class ServerTest : public testing::Test {
+class ServerTest : public ::testing::Test {
  protected:
   static ServerConfig DefaultConfig() {
     ServerConfig config;

@@ -6,8 +6,8 @@
 namespace sluice {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using Method = SpeculationConfig::Method;
 
 SpeculationConfig Ngram(int num_tokens, int least, int most) {

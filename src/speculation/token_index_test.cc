@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 std::vector<uint32_t> Candidates(const TokenIndex& index, std::vector<int32_t> tail,
                                  int most = 1000) {

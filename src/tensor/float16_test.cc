@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 // The value that the format gives a code, by its definition.
-double Value(int code) {
+double HalfOf(int code) {
   const int exponent = code >> 10 & 31;
   const int mantissa = code & 1023;
   const double magnitude =
@@ -21,7 +21,7 @@ TEST(Float16, EveryFiniteCodeSurvives) {
   for (int code = 0; code < 0x10000; ++code) {
     if ((code & 0x7FFF) >= 0x7C00) continue;
     const float value = ToFloat(Float16{static_cast<uint16_t>(code)});
-    EXPECT_EQ(static_cast<double>(value), Value(code)) << code;
+    EXPECT_EQ(static_cast<double>(value), HalfOf(code)) << code;
     EXPECT_EQ(std::signbit(value), code >= 0x8000) << code;
     EXPECT_EQ(ToFloat16(value).bits, code);
   }
@@ -30,7 +30,7 @@ TEST(Float16, EveryFiniteCodeSurvives) {
 // Half way between neighbours the even one is taken, and else the nearer one.
 TEST(Float16, RoundsToNearestEven) {
   for (int code = 0; code < 0x7BFF; ++code) {
-    const float half = static_cast<float>((Value(code) + Value(code + 1)) / 2);
+    const float half = static_cast<float>((HalfOf(code) + HalfOf(code + 1)) / 2);
     const int even = code % 2 == 0 ? code : code + 1;
     ASSERT_EQ(ToFloat16(half).bits, even) << code;
     ASSERT_EQ(ToFloat16(-half).bits, even | 0x8000) << code;

@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 // The value that the format gives a code, by its definition.
-double Value(int code) {
+double Float8Of(int code) {
   const int exponent = code >> 3 & 15;
   const int mantissa = code & 7;
   if ((code & 0x7F) == 0x7F) return std::nan("");
@@ -24,7 +24,7 @@ TEST(Float8E4M3, EveryCodeSurvives) {
     if ((code & 0x7F) == 0x7F) {
       EXPECT_TRUE(std::isnan(value)) << code;
     } else {
-      EXPECT_EQ(static_cast<double>(value), Value(code)) << code;
+      EXPECT_EQ(static_cast<double>(value), Float8Of(code)) << code;
     }
     EXPECT_EQ(std::signbit(value), code >= 128) << code;
     EXPECT_EQ(ToFloat8E4M3(value).bits, code);
@@ -34,7 +34,7 @@ TEST(Float8E4M3, EveryCodeSurvives) {
 // Half way between neighbours the even one is taken, and else the nearer one.
 TEST(Float8E4M3, RoundsToNearestEven) {
   for (int code = 0; code < 0x7E; ++code) {
-    const float half = static_cast<float>((Value(code) + Value(code + 1)) / 2);
+    const float half = static_cast<float>((Float8Of(code) + Float8Of(code + 1)) / 2);
     const int even = code % 2 == 0 ? code : code + 1;
     EXPECT_EQ(ToFloat8E4M3(half).bits, even) << code;
     EXPECT_EQ(ToFloat8E4M3(-half).bits, even | 0x80) << code;

@@ -15,17 +15,13 @@
 #include "base/source_path_testing.h"
 #include "tokenizer/incremental_detokenizer.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_testing.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice {
 namespace {
 
-std::vector<int32_t> Ids(const json::Value& array) {
-  std::vector<int32_t> out;
-  for (const json::Value& element : array.as_array())
-    out.push_back(static_cast<int32_t>(element.as_integer()));
-  return out;
-}
+using testing::Ids;
 
 std::string Text(const json::Value& row) {
   if (const json::Value* text = row.Find("text")) return text->as_string();

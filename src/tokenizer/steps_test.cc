@@ -12,20 +12,16 @@
 #include "tokenizer/normalizer.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_testing.h"
 
 namespace sluice {
 namespace {
 
+using testing::Ids;
+
 std::vector<std::string> Strings(const json::Value& array) {
   std::vector<std::string> out;
   for (const json::Value& element : array.as_array()) out.push_back(element.as_string());
-  return out;
-}
-
-std::vector<int32_t> Ids(const json::Value& array) {
-  std::vector<int32_t> out;
-  for (const json::Value& element : array.as_array())
-    out.push_back(static_cast<int32_t>(element.as_integer()));
   return out;
 }
 

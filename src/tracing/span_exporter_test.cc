@@ -16,9 +16,9 @@
 namespace sluice {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Result<SpanExporterSettings> Read(const std::string& endpoint,
                                   const std::map<std::string, std::string>& environment = {}) {
@@ -45,13 +45,13 @@ TEST(SpanExporterSettingsTest, RefusesWhatCannotBeUsed) {
        {"localhost:4317", "grpc://localhost:4317", "ftp://a", "http://", "a b", ""})
     EXPECT_THAT(Refusal(bad), HasSubstr("--otlp-traces-endpoint: expected http://")) << bad;
   EXPECT_THAT(Refusal("grpc://localhost:4317"), HasSubstr("gRPC is not supported"));
-  EXPECT_THAT(Refusal("http://user:secret@a"), testing::Not(HasSubstr("secret")));
+  EXPECT_THAT(Refusal("http://user:secret@a"), ::testing::Not(HasSubstr("secret")));
   EXPECT_THAT(Refusal("http://user:secret@a"), HasSubstr("without a user"));
   EXPECT_THAT(Refusal("http://a", {{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"}}),
               HasSubstr("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: expected http/protobuf"));
   EXPECT_THAT(Refusal("http://a", {{"OTEL_EXPORTER_OTLP_HEADERS", "secret"}}),
               AllOf(HasSubstr("OTEL_EXPORTER_OTLP_HEADERS: expected key=value"),
-                    testing::Not(HasSubstr("secret"))));
+                    ::testing::Not(HasSubstr("secret"))));
   EXPECT_THAT(Refusal("http://a", {{"OTEL_EXPORTER_OTLP_HEADERS", "a=b%0d%0ac: d"}}),
               HasSubstr("HTTP headers"));
   EXPECT_THAT(Refusal("http://a", {{"OTEL_EXPORTER_OTLP_CERTIFICATE", "/none"}}),
@@ -73,9 +73,9 @@ TEST(SpanExporterSettingsTest, ReadsTheVariablesOfOpenTelemetry) {
       resource[attribute.name] = *text;
   }
   EXPECT_THAT(resource, ElementsAre(std::pair("service.name", "mine"), std::pair("team", "a,b")));
-  EXPECT_THAT(
-      Read("http://a", {{"OTEL_RESOURCE_ATTRIBUTES", "service.name=theirs"}})->resource,
-      Contains(testing::Field(&SpanAttribute::value, testing::VariantWith<std::string>("theirs"))));
+  EXPECT_THAT(Read("http://a", {{"OTEL_RESOURCE_ATTRIBUTES", "service.name=theirs"}})->resource,
+              Contains(::testing::Field(&SpanAttribute::value,
+                                        testing::VariantWith<std::string>("theirs"))));
 }
 
 // A collector on this thread: takes one request at a time.
@@ -134,7 +134,7 @@ TEST(SpanExporterTest, SendsABatch) {
   exporter.Export(Named("first-span"));
   exporter.Export(Named("second-span"));
   const std::string request = collector.Take(200);
-  EXPECT_THAT(request, testing::StartsWith("POST /v1/traces HTTP/1.1\r\n"));
+  EXPECT_THAT(request, ::testing::StartsWith("POST /v1/traces HTTP/1.1\r\n"));
   EXPECT_THAT(request, HasSubstr("Content-Type: application/x-protobuf\r\n"));
   EXPECT_THAT(request, HasSubstr("api-key: k\r\n"));
   EXPECT_THAT(request, AllOf(HasSubstr("first-span"), HasSubstr("second-span")));
@@ -142,7 +142,7 @@ TEST(SpanExporterTest, SendsABatch) {
 
 TEST(SpanExporterTest, SendsAgainWhatMayBeTakenLater) {
   LoopbackCollector collector;
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   {
     SpanExporter exporter({.url = collector.url()});
     exporter.Export(Named("first-span"));
@@ -152,10 +152,10 @@ TEST(SpanExporterTest, SendsAgainWhatMayBeTakenLater) {
     EXPECT_THAT(collector.Take(400), HasSubstr("second-span")) << "the collector does not want it";
     exporter.Export(Named("third-span"));
     const std::string third = collector.Take(200);
-    EXPECT_THAT(third, AllOf(HasSubstr("third-span"), testing::Not(HasSubstr("second-span"))));
+    EXPECT_THAT(third, AllOf(HasSubstr("third-span"), ::testing::Not(HasSubstr("second-span"))));
     EXPECT_EQ(exporter.num_dropped(), 1u);
   }
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr(" WARN tracing spans were not taken by " + collector.url()));
 }
 
@@ -174,7 +174,7 @@ TEST(SpanExporterTest, SendsAtItsEndWhatIsQueued) {
 // Nobody listens, or listens and says nothing: no caller waits, and the end does not, either.
 TEST(SpanExporterTest, ADeadCollectorHoldsNothingUp) {
   LoopbackCollector silent;
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   for (const std::string& url : {silent.url(), std::string("http://127.0.0.1:1/v1/traces")}) {
     const auto start = std::chrono::steady_clock::now();
     {
@@ -185,7 +185,7 @@ TEST(SpanExporterTest, ADeadCollectorHoldsNothingUp) {
     }
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   }
-  testing::internal::GetCapturedStderr();
+  ::testing::internal::GetCapturedStderr();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json_testing.h"
 #include "checkpoint/checkpoint_testing.h"
 #include "checkpoint/scheme.h"
 
@@ -12,16 +13,11 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::Json;
 using testing::TemporaryFolder;
 using testing::WriteFile;
 using Kind = ActivationFormat::Kind;
 using Layout = DataFormat::ScaleLayout;
-
-json::Value Json(const std::string& text) {
-  auto value = json::Parse(text);
-  EXPECT_TRUE(value) << text << ": " << value.error().message;
-  return value ? *value : json::Value();
-}
 
 Result<std::shared_ptr<const QuantizationScheme>> Parse(const std::string& block) {
   return ParseScheme(Json(R"({"dtype": "bfloat16", "quantization_config": )" + block + "}"));

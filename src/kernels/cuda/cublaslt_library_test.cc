@@ -15,10 +15,10 @@
 namespace sluice::device {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Sets a variable of the environment, or takes it away (null), until it goes.
 class ScopedVariable {
@@ -72,7 +72,7 @@ TEST(CublasLtLibrary, FollowsTheEnvironment) {
 TEST(CublasLtLibrary, LooksAmongThePackagesOfThePythonInThePath) {
   namespace fs = std::filesystem;
   const fs::path root =
-      fs::path(testing::TempDir()) / fmt::format("sluice-cublaslt-python-{}", getpid());
+      fs::path(::testing::TempDir()) / fmt::format("sluice-cublaslt-python-{}", getpid());
   const fs::path folder = root / "env/lib/python3.12/site-packages/nvidia/cu13/lib";
   fs::create_directories(folder);
   fs::create_directories(root / "empty");
@@ -113,7 +113,7 @@ TEST(CublasLtLibrary, OpensTheRealOneWhereThereIsOne) {
   const auto library = CublasLtLibrary::Open("");
   if (!library.has_value())
     GTEST_SKIP() << "no libcublasLt.so.13 or .12 here: install the CUDA toolkit's cuBLAS to test";
-  EXPECT_THAT((*library)->Describe(), testing::ContainsRegex("cuBLASLt 1[23]\\."));
+  EXPECT_THAT((*library)->Describe(), ::testing::ContainsRegex("cuBLASLt 1[23]\\."));
   const cublaslt::Functions& f = (*library)->functions();
   EXPECT_STREQ(f.status_name(cublaslt::kNotSupported), "CUBLAS_STATUS_NOT_SUPPORTED");
 

@@ -28,8 +28,8 @@ using checks::ModelProduct;
 using checks::ModelProductCase;
 using checks::WeightFormat;
 using checks::WeightFormats;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const WeightFormat& FormatNamed(std::string_view name) {
   for (const WeightFormat& format : WeightFormats()) {
@@ -55,7 +55,7 @@ void LinearByClock(const StreamHandle& stream, const LinearArgs& args) {
 }
 
 // The numbers are integers, so that every way of computing a product has the same exact result.
-class DeviceLinearTest : public testing::Test {
+class DeviceLinearTest : public ::testing::Test {
  protected:
   static DeviceLinearOptions Options() {
     return {
@@ -412,7 +412,7 @@ struct TunedCase {
   double plain = 1, rows = 1, groups = 1, fast_factor = 0.5;
 };
 
-class TunedProductTest : public DeviceLinearTest, public testing::WithParamInterface<TunedCase> {
+class TunedProductTest : public DeviceLinearTest, public ::testing::WithParamInterface<TunedCase> {
  protected:
   // Tunes the product, and runs it.
   void TuneAndRun(const DeviceLinearOptions& options, LinearWay expected, bool tunes) {
@@ -473,7 +473,7 @@ TEST_P(TunedProductTest, TakesWhatIsFastestAndRemembersIt) {
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, TunedProductTest,
-    testing::Values(
+    ::testing::Values(
         TunedCase{.name = "OwnKernels", .expected = LinearWay::kOwn, .own = 1e-9},
         TunedCase{
             .name = "OwnKernelsForManyRows", .expected = LinearWay::kOwn, .m = 80, .own = 1e-9},

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kSeeds = 40;
 
-class SeededOrders : public testing::Test {
+class SeededOrders : public ::testing::Test {
  protected:
   void TearDown() override {
     emulator::SetOrder(emulator::Order::kForward);

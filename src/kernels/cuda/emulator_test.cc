@@ -10,7 +10,7 @@
 namespace sluice::emulated {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 // Runs what was launched.
 struct Stream {

@@ -22,7 +22,7 @@ using checks::TestWeights;
 using checks::WeightFormat;
 using checks::WeightFormats;
 
-class ExpertProductsTest : public testing::Test {
+class ExpertProductsTest : public ::testing::Test {
  protected:
   void Open(bool with_library) {
     linear_.reset();

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kWorkspace = 1 << 20;
 constexpr float kUntouched = -77;
 
-class LibraryLinearTest : public testing::Test {
+class LibraryLinearTest : public ::testing::Test {
  protected:
   void Open(LibraryLinear::Options options = {.workspace_bytes = kWorkspace},
             EmulatedDeviceOptions device = {}) {
@@ -229,7 +229,7 @@ TEST_F(LibraryLinearTest, NotesFailuresInTheStream) {
   const Status status = stream_->Synchronize();
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::kInternal);
-  EXPECT_THAT(status.error().message, testing::HasSubstr("cublasLtMatmul"));
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("cublasLtMatmul"));
 }
 
 TEST_F(LibraryLinearTest, ScalesRowsOnHopperAlone) {

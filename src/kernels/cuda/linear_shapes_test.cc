@@ -9,7 +9,7 @@
 namespace sluice::device {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Weights Plain(int64_t n, int64_t k, ElementType type = ElementType::kBF16) {
   return {.codes = nullptr,

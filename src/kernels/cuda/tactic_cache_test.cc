@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 const TacticOwner kOwner{
     .device = "NVIDIA H200", .compute_capability = 90, .library_version = 130002};
 
-class TacticCacheTest : public testing::Test {
+class TacticCacheTest : public ::testing::Test {
  protected:
   TacticCacheTest()
       : folder_(fs::temp_directory_path() / fmt::format("sluice-tactics-{}", getpid())),
@@ -174,7 +174,7 @@ TEST_F(TacticCacheTest, SaysWhereItCannotWrite) {
   const Status status = cache.Save();
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(status.error().message, testing::HasSubstr("below a file.json"));
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("below a file.json"));
 }
 
 // What is renamed over a device, as a way to keep nothing, would take its place.
@@ -185,7 +185,7 @@ TEST_F(TacticCacheTest, ReplacesNothingButFiles) {
   cache.Put("key", Example());
   const Status status = cache.Save();
   ASSERT_FALSE(status.has_value());
-  EXPECT_THAT(status.error().message, testing::HasSubstr("no regular file"));
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("no regular file"));
   EXPECT_TRUE(fs::is_symlink(path_));
 }
 

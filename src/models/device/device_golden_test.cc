@@ -14,18 +14,13 @@ using testing::DataFolder;
 using testing::DeviceRunner;
 using testing::GoldenCase;
 using testing::SmallOptions;
+using testing::TestName;
 
 ModelOptions GoldenOptions(ElementType kv_type, ModelOptions::ActivationRounding rounding) {
   ModelOptions options = SmallOptions(ElementType::kBF16, kv_type);
   options.activation_format = rounding;
   options.max_slices = 1;
   return options;
-}
-
-std::string TestName(const ::testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
 }
 
 // Without experts, inputs of BF16: as near as the CPU computing in BF16 (DefaultModeTest), whose

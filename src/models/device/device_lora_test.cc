@@ -37,14 +37,14 @@ ModelOptions LoraModelOptions(int64_t max_rank = 8) {
   return options;
 }
 
-struct Pair {
+struct DeviceAdapter {
   const char* adapter;
   const char* base;
   double tolerance = 0.06;  // as LoraGoldenTest's
   ModelOptions::ActivationRounding rounding = ModelOptions::ActivationRounding::kBf16;
 };
 
-class DeviceLoraGoldenTest : public ::testing::TestWithParam<Pair> {};
+class DeviceLoraGoldenTest : public ::testing::TestWithParam<DeviceAdapter> {};
 
 // With experts, or inputs rounded to E4M3, the middle of all positions, as DeviceExpertsTest. What
 // peft computed rounds no inputs: measured 0.22 where they are.
@@ -75,24 +75,24 @@ TEST_P(DeviceLoraGoldenTest, HeavyStaysNearPeft) {
   EXPECT_GE(without[without.size() / 2], 2 * middle) << "the adapter makes a difference";
 }
 
-INSTANTIATE_TEST_SUITE_P(Adapters, DeviceLoraGoldenTest,
-                         ::testing::Values(Pair{"qwen3-linear", "qwen3-bf16"},
-                                           Pair{"qwen3-stabilized", "qwen3-bf16"},
-                                           Pair{"llama-vocabulary", "llama-bf16"},
-                                           Pair{"gemma3-linear", "tiny-gemma3"},
-                                           Pair{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
-                                           Pair{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},
-                                           Pair{"qwen3-moe-each", "tiny-qwen3-moe-mixed"},
-                                           Pair{"qwen3-fp8", "qwen3-modelopt-fp8"},
-                                           Pair{"qwen3-fp8", "qwen3-modelopt-fp8", 0.3,
-                                                ModelOptions::ActivationRounding::kAuto}),
-                         [](const ::testing::TestParamInfo<Pair>& info) {
-                           std::string name = info.param.adapter;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           if (info.param.rounding == ModelOptions::ActivationRounding::kAuto)
-                             name += "_rounded";
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Adapters, DeviceLoraGoldenTest,
+    ::testing::Values(DeviceAdapter{"qwen3-linear", "qwen3-bf16"},
+                      DeviceAdapter{"qwen3-stabilized", "qwen3-bf16"},
+                      DeviceAdapter{"llama-vocabulary", "llama-bf16"},
+                      DeviceAdapter{"gemma3-linear", "tiny-gemma3"},
+                      DeviceAdapter{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
+                      DeviceAdapter{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},
+                      DeviceAdapter{"qwen3-moe-each", "tiny-qwen3-moe-mixed"},
+                      DeviceAdapter{"qwen3-fp8", "qwen3-modelopt-fp8"},
+                      DeviceAdapter{"qwen3-fp8", "qwen3-modelopt-fp8", 0.3,
+                                    ModelOptions::ActivationRounding::kAuto}),
+    [](const ::testing::TestParamInfo<DeviceAdapter>& info) {
+      std::string name = info.param.adapter;
+      std::replace(name.begin(), name.end(), '-', '_');
+      if (info.param.rounding == ModelOptions::ActivationRounding::kAuto) name += "_rounded";
+      return name;
+    });
 
 // Rows of several adapters and of none in one step, whose logits are those of each alone, and those
 // of a model without slots. The second adapter's may be of the first.
@@ -284,7 +284,7 @@ TEST(DeviceLoraTest, FactorsInFloat32AreRefusedByName) {
 }
 
 // Each rank has its rows of B, so that no sum is cut.
-class DeviceLoraRanksTest : public ::testing::TestWithParam<Pair> {};
+class DeviceLoraRanksTest : public ::testing::TestWithParam<DeviceAdapter> {};
 
 TEST_P(DeviceLoraRanksTest, HeavyEveryCutIsBitEqual) {
   ModelOptions options = LoraModelOptions();
@@ -308,10 +308,11 @@ TEST_P(DeviceLoraRanksTest, HeavyEveryCutIsBitEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Adapters, DeviceLoraRanksTest,
-                         ::testing::Values(Pair{"qwen3-linear", "qwen3-bf16"},
-                                           Pair{"llama-vocabulary", "llama-bf16"},
-                                           Pair{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"}),
-                         [](const ::testing::TestParamInfo<Pair>& info) {
+                         ::testing::Values(DeviceAdapter{"qwen3-linear", "qwen3-bf16"},
+                                           DeviceAdapter{"llama-vocabulary", "llama-bf16"},
+                                           DeviceAdapter{"qwen3-moe-experts",
+                                                         "tiny-qwen3-moe-mixed"}),
+                         [](const ::testing::TestParamInfo<DeviceAdapter>& info) {
                            std::string name = info.param.adapter;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;

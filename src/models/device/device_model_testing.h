@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -21,13 +20,6 @@ inline ModelOptions DeviceOptions(ElementType kv_type = ElementType::kBF16) {
   options.max_rows = options.max_logit_rows = options.max_context = 96;
   options.max_slices = 3;
   return options;
-}
-
-inline std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<int32_t> tokens(count);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 128);
-  return tokens;
 }
 
 // Takes exactly what the plan says. Steps are run by `runner`.

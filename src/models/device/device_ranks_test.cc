@@ -26,6 +26,7 @@ using testing::DeviceRanksRunner;
 using testing::DeviceRunner;
 using ::testing::HasSubstr;
 using testing::LogitRows;
+using testing::RowsUnlike;
 using testing::Runner;
 using testing::SomeTokens;
 using Rounding = ModelOptions::ActivationRounding;
@@ -41,16 +42,6 @@ LogitRows RunMixed(Runner& runner) {
   add(runner.RunStep({{0, {first + 20, first + 23}}, {2, {7}}})[0]);
   add(runner.RunStep({{0, {first + 23, first + 24}}})[0]);
   return rows;
-}
-
-size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {
-  if (got.size() != expected.size()) return std::max(got.size(), expected.size());
-  size_t unlike = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    unlike += got[i].size() != expected[i].size() ||
-              std::memcmp(got[i].data(), expected[i].data(), got[i].size() * sizeof(float)) != 0;
-  }
-  return unlike;
 }
 
 struct DeviceCase {

@@ -12,13 +12,13 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // SHA-256 of "sk-bead-0002".
 constexpr const char* kHashOfSecond =
     "sha256:c607f0f6714010dd9ba60825f74884ee0d6de75e4766cb91674e4ef332959298";
 
-class ApiKeysTest : public testing::Test {
+class ApiKeysTest : public ::testing::Test {
  protected:
   ~ApiKeysTest() override { std::filesystem::remove(file_); }
 
@@ -33,7 +33,7 @@ class ApiKeysTest : public testing::Test {
     return keys ? "" : keys.error().message;
   }
 
-  const std::string file_ = testing::TempDir() + "api_keys_test.txt";
+  const std::string file_ = ::testing::TempDir() + "api_keys_test.txt";
 };
 
 TEST_F(ApiKeysTest, KnowsWhatItWasGiven) {
@@ -58,9 +58,9 @@ TEST_F(ApiKeysTest, FindsKeysInTexts) {
 
 TEST_F(ApiKeysTest, ReadsAFile) {
   Write(fmt::format("# of the first team\r\n\r\n  sk-bead-0001\t\r\n{}", kHashOfSecond));
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const auto keys = ApiKeys::Load({"sk-bead-0003"}, file_);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   ASSERT_TRUE(keys) << keys.error().message;
   for (const char* key : {"sk-bead-0001", "sk-bead-0002", "sk-bead-0003"})
     EXPECT_TRUE((*keys)->Knows(key)) << key;
@@ -86,14 +86,14 @@ TEST_F(ApiKeysTest, RefusesByTheLine) {
   EXPECT_THAT(ApiKeys::Load({}, file_).error().message, HasSubstr(head));
   EXPECT_EQ(ApiKeys::Load({}, file_).error().param, "api-key-file");
   // What is refused is not told.
-  EXPECT_THAT(Refusal("a secret"), testing::Not(HasSubstr("secret")));
+  EXPECT_THAT(Refusal("a secret"), ::testing::Not(HasSubstr("secret")));
 }
 
 TEST_F(ApiKeysTest, WarnsOfAFileThatOthersMayRead) {
   Write("sk-bead-0001\n", 0644);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_TRUE(ApiKeys::Load({}, file_));
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr(" WARN http --api-key-file " + file_ + ": every user"));
   EXPECT_THAT(log, HasSubstr("mode 0644"));
 }
@@ -103,7 +103,7 @@ TEST_F(ApiKeysTest, ReloadsWhatCanBeUsed) {
   const auto keys = ApiKeys::Load({"fixed"}, file_);
   ASSERT_TRUE(keys);
   Write("sk-bead-0002\n");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   (*keys)->Reload();
   EXPECT_FALSE((*keys)->Knows("sk-bead-0001"));
   EXPECT_TRUE((*keys)->Knows("sk-bead-0002"));
@@ -113,7 +113,7 @@ TEST_F(ApiKeysTest, ReloadsWhatCanBeUsed) {
     EXPECT_TRUE((*keys)->Knows("sk-bead-0002")) << bad;
   }
   EXPECT_TRUE((*keys)->Knows("fixed"));
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("one of the 1 API keys that --api-key-file " + file_));
   EXPECT_THAT(log, HasSubstr(" ERROR http the API keys stay as they were: --api-key-file " + file_ +
                              ": line 1"));

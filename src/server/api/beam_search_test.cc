@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 BeamRequest Width(int n) {
   BeamRequest request;
@@ -142,7 +142,7 @@ TEST(BeamSearchTest, AClientThatLeavesWhileAStepIsSubmittedLeavesNothingBehind) 
   });
   done.wait();
   EXPECT_THAT(engine.submitted, ElementsAre(1, 2)) << "nothing after the client has left";
-  EXPECT_THAT(engine.aborted, testing::UnorderedElementsAre(1, 2));
+  EXPECT_THAT(engine.aborted, ::testing::UnorderedElementsAre(1, 2));
   bool idle = false;
   active->Pause([&] { idle = true; });
   EXPECT_TRUE(idle);

@@ -9,11 +9,11 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
-using testing::Pair;
-using testing::UnorderedElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
-class ClientLimitsTest : public testing::Test {
+class ClientLimitsTest : public ::testing::Test {
  protected:
   void Start(const ClientLimits::Limits& limits) {
     limits_ = std::make_shared<ClientLimits>(limits, [this] { return now_; });

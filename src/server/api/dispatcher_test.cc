@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // What a client has heard, and how many requests were pending when its answer was complete.
 struct Told {
@@ -53,7 +53,7 @@ class AttentiveClient : public ResponseWriter {
   std::promise<Told> promise_;
 };
 
-class DispatcherTest : public testing::Test {
+class DispatcherTest : public ::testing::Test {
  protected:
   void Start(ServerConfig config = {}) {
     config.served_model_names = {"abacus"};

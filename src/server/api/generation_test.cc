@@ -15,8 +15,8 @@
 namespace sluice {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // Leaves it to the test to tell the sink what the sequences gained.
 class SilentEngine : public FakeEngine {
@@ -130,7 +130,7 @@ class Listener : public AnswerWriter {
 };
 
 // One stream of one sequence, on a pool of one thread, so that the test knows what has been done.
-class GenerationTest : public testing::Test {
+class GenerationTest : public ::testing::Test {
  protected:
   GenerationTest() {
     ServerConfig config;
@@ -402,7 +402,7 @@ TEST_F(GenerationTest, FailsWhereItsAnswerGrowsTooLarge) {
   Tell({5}, /*is_last=*/true);
   Settle();
   EXPECT_EQ(engine_.num_aborted, 1);
-  EXPECT_THAT(heard_.failure, testing::HasSubstr("The answer is larger than"));
+  EXPECT_THAT(heard_.failure, ::testing::HasSubstr("The answer is larger than"));
   EXPECT_THAT(heard_.tokens, ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(IsForgotten());
 }

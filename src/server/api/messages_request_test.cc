@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Members of a request, beside its model and its limit.
 ApiResult<json::Value> Read(std::string_view members,
@@ -216,10 +216,10 @@ TEST(MessagesRequestTest, WrongFieldsAreNamed) {
   }
   const json::Value empty{json::Value::Object{}};
   EXPECT_THAT(ChatBodyOf(empty, {}, MessagesEndpoint::kMessages).error().message,
-              testing::AllOf(HasSubstr("body.model"), HasSubstr("body.max_tokens"),
-                             HasSubstr("body.messages")));
+              ::testing::AllOf(HasSubstr("body.model"), HasSubstr("body.max_tokens"),
+                               HasSubstr("body.messages")));
   EXPECT_THAT(ChatBodyOf(empty, {}, MessagesEndpoint::kCountTokens).error().message,
-              testing::Not(HasSubstr("max_tokens")));
+              ::testing::Not(HasSubstr("max_tokens")));
   EXPECT_FALSE(ChatBodyOf(json::Value(5), {}, MessagesEndpoint::kMessages));
 }
 

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 HttpRequest JsonRequest(std::string body) {
   HttpRequest request;

@@ -18,13 +18,13 @@ namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class ResponseDatabaseTest : public testing::Test {
+class ResponseDatabaseTest : public ::testing::Test {
  protected:
   ResponseDatabaseTest()
-      : folder_(fs::path(testing::TempDir()) / fmt::format("response-database-{}", getpid())) {
+      : folder_(fs::path(::testing::TempDir()) / fmt::format("response-database-{}", getpid())) {
     fs::remove_all(folder_);
   }
   ~ResponseDatabaseTest() override { fs::remove_all(folder_); }

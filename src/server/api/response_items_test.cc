@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 json::Value Parsed(std::string_view text) {
   Result<json::Value> value = json::Parse(text);
@@ -19,7 +19,7 @@ json::Value Parsed(std::string_view text) {
 
 const FindItem kNoItems = [](const std::string&) { return std::nullopt; };
 
-std::string Messages(std::string_view items) {
+std::string MessagesOf(std::string_view items) {
   json::Value::Array messages;
   const ApiStatus status = AppendMessages(Parsed(items).as_array(), kNoItems, messages);
   return status ? json::Write(json::Value(std::move(messages))) : status.error().message;
@@ -27,24 +27,25 @@ std::string Messages(std::string_view items) {
 
 TEST(ResponseItemsTest, AreMessages) {
   EXPECT_EQ(
-      Messages(R"([{"role":"developer","content":"Be kind."},{"type":"message","role":"user",)"
-               R"("content":[{"type":"input_text","text":"a"}]}])"),
+      MessagesOf(R"([{"role":"developer","content":"Be kind."},{"type":"message","role":"user",)"
+                 R"("content":[{"type":"input_text","text":"a"}]}])"),
       R"([{"role":"system","content":"Be kind."},)"
       R"({"role":"user","content":[{"type":"input_text","text":"a"}]}])");
   // All text of an answer, of which the client may send several parts.
-  EXPECT_EQ(Messages(R"([{"role":"assistant","content":[{"type":"output_text","text":"a"},)"
-                     R"({"type":"refusal","refusal":"b"}]}])"),
+  EXPECT_EQ(MessagesOf(R"([{"role":"assistant","content":[{"type":"output_text","text":"a"},)"
+                       R"({"type":"refusal","refusal":"b"}]}])"),
             R"([{"role":"assistant","content":"ab"}])");
 }
 
 TEST(ResponseItemsTest, OfOneTurnAreOneMessage) {
   EXPECT_EQ(
-      Messages(R"([{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}]},)"
-               R"({"role":"assistant","content":"Look:"},)"
-               R"({"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},)"
-               R"({"type":"function_call","call_id":"c2","name":"g","arguments":"{\"a\":1}"},)"
-               R"({"type":"function_call_output","call_id":"c1","output":"7"},)"
-               R"({"role":"assistant","content":"Seven."},{"role":"assistant","content":"Yes."}])"),
+      MessagesOf(
+          R"([{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}]},)"
+          R"({"role":"assistant","content":"Look:"},)"
+          R"({"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},)"
+          R"({"type":"function_call","call_id":"c2","name":"g","arguments":"{\"a\":1}"},)"
+          R"({"type":"function_call_output","call_id":"c1","output":"7"},)"
+          R"({"role":"assistant","content":"Seven."},{"role":"assistant","content":"Yes."}])"),
       R"([{"role":"assistant","reasoning":"hm","content":"Look:","tool_calls":[)"
       R"({"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},)"
       R"({"id":"c2","type":"function","function":{"name":"g","arguments":"{\"a\":1}"}}]},)"
@@ -53,10 +54,10 @@ TEST(ResponseItemsTest, OfOneTurnAreOneMessage) {
 }
 
 TEST(ResponseItemsTest, OfToolsThatClientsRunAreCalls) {
-  EXPECT_EQ(Messages(R"([{"type":"local_shell_call","call_id":"c","action":{"command":["ls"]}},)"
-                     R"({"type":"local_shell_call_output","output":"a.txt"},)"
-                     R"({"type":"custom_tool_call","call_id":"d","name":"patch","input":"\"x"},)"
-                     R"({"type":"custom_tool_call_output","call_id":"d","output":"ok"}])"),
+  EXPECT_EQ(MessagesOf(R"([{"type":"local_shell_call","call_id":"c","action":{"command":["ls"]}},)"
+                       R"({"type":"local_shell_call_output","output":"a.txt"},)"
+                       R"({"type":"custom_tool_call","call_id":"d","name":"patch","input":"\"x"},)"
+                       R"({"type":"custom_tool_call_output","call_id":"d","output":"ok"}])"),
             R"([{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":)"
             R"({"name":"local_shell","arguments":"{\"command\":[\"ls\"]}"}}]},)"
             R"({"role":"tool","tool_call_id":"","content":"a.txt"},)"
@@ -67,11 +68,11 @@ TEST(ResponseItemsTest, OfToolsThatClientsRunAreCalls) {
 
 TEST(ResponseItemsTest, OfShellsPatchesAndServersOfToolsAreCalls) {
   EXPECT_EQ(
-      Messages(R"([{"type":"shell_call","call_id":"c","action":{"commands":["ls"]}},)"
-               R"({"type":"shell_call_output","call_id":"c","output":[{"stdout":"a"}]},)"
-               R"({"type":"apply_patch_call","call_id":"d","operation":{"path":"x"}},)"
-               R"({"type":"apply_patch_call_output","call_id":"d","status":"completed"},)"
-               R"({"type":"mcp_call","id":"m","name":"f","arguments":"{}","output":"7"}])"),
+      MessagesOf(R"([{"type":"shell_call","call_id":"c","action":{"commands":["ls"]}},)"
+                 R"({"type":"shell_call_output","call_id":"c","output":[{"stdout":"a"}]},)"
+                 R"({"type":"apply_patch_call","call_id":"d","operation":{"path":"x"}},)"
+                 R"({"type":"apply_patch_call_output","call_id":"d","status":"completed"},)"
+                 R"({"type":"mcp_call","id":"m","name":"f","arguments":"{}","output":"7"}])"),
       R"([{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":)"
       R"({"name":"shell","arguments":"{\"commands\":[\"ls\"]}"}}]},)"
       R"({"role":"tool","tool_call_id":"c","content":"[{\"stdout\":\"a\"}]"},)"
@@ -83,16 +84,16 @@ TEST(ResponseItemsTest, OfShellsPatchesAndServersOfToolsAreCalls) {
 }
 
 TEST(ResponseItemsTest, OfToolsOfOpenAisServersSayNothing) {
-  EXPECT_EQ(Messages(R"([{"role":"user","content":"a"},{"type":"web_search_call","id":"ws_1",)"
-                     R"("status":"completed","action":{"type":"search","query":"q"}},)"
-                     R"({"type":"code_interpreter_call","code":"1"},{"type":"mcp_list_tools"},)"
-                     R"({"role":"assistant","content":"found"}])"),
+  EXPECT_EQ(MessagesOf(R"([{"role":"user","content":"a"},{"type":"web_search_call","id":"ws_1",)"
+                       R"("status":"completed","action":{"type":"search","query":"q"}},)"
+                       R"({"type":"code_interpreter_call","code":"1"},{"type":"mcp_list_tools"},)"
+                       R"({"role":"assistant","content":"found"}])"),
             R"([{"role":"user","content":"a"},{"role":"assistant","content":"found"}])");
 }
 
 TEST(ResponseItemsTest, NameFunctionsWithTheirNamespace) {
-  EXPECT_EQ(Messages(R"([{"type":"function_call","call_id":"c","namespace":"mcp__w","name":"f",)"
-                     R"("arguments":"{}"}])"),
+  EXPECT_EQ(MessagesOf(R"([{"type":"function_call","call_id":"c","namespace":"mcp__w","name":"f",)"
+                       R"("arguments":"{}"}])"),
             R"([{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":)"
             R"({"name":"mcp__w__f","arguments":"{}"}}]}])");
 }
@@ -106,7 +107,7 @@ TEST(ResponseItemsTest, MayNameAnItem) {
   ASSERT_TRUE(AppendMessages(Parsed(R"([{"type":"item_reference","id":"msg_1"}])").as_array(), find,
                              messages));
   EXPECT_EQ(json::Write(json::Value(messages)), R"([{"role":"assistant","content":"known"}])");
-  EXPECT_THAT(Messages(R"([{"id":"msg_2"}])"), HasSubstr("'msg_2' not found"));
+  EXPECT_THAT(MessagesOf(R"([{"id":"msg_2"}])"), HasSubstr("'msg_2' not found"));
 }
 
 TEST(ResponseItemsTest, GetIds) {

@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::shared_ptr<StoredResponse> Make(const std::string& id, bool is_over = true, size_t size = 10,
                                      uint64_t owner = 0) {

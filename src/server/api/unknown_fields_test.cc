@@ -19,7 +19,7 @@ TEST(UnknownFieldsTest, EachNameIsToldOnce) {
             "The following fields were present in the request but ignored: {'max_token', "
             "'tempreature'}");
   EXPECT_EQ(Told(fields, R"({"max_token":5})"), "");
-  EXPECT_THAT(Told(fields, R"({"max_token":5,"topp":1})"), testing::EndsWith("{'topp'}"));
+  EXPECT_THAT(Told(fields, R"({"max_token":5,"topp":1})"), ::testing::EndsWith("{'topp'}"));
 }
 
 TEST(UnknownFieldsTest, WhatIsReadIsKnown) {

@@ -42,7 +42,7 @@ TEST(WorkerPoolTest, TasksOfBothKindsRunInOrderOfArrival) {
   pool.Submit([&] { done.count_down(); });
   begin.count_down();
   done.wait();
-  EXPECT_THAT(order, testing::ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(order, ::testing::ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
 TEST(WorkerPoolTest, LongTasksTakeAtMostHalfOfTheThreads) {
@@ -83,7 +83,7 @@ TEST(WorkerPoolTest, TheShortestOfLongTasksIsNextAndEveryFourthTimeTheOldest) {
   pool.Submit([&] { done.count_down(); }, kLong + 10);
   begin.count_down();
   done.wait();
-  EXPECT_THAT(order, testing::ElementsAre(1, 3, 4, 9, 5, 8));
+  EXPECT_THAT(order, ::testing::ElementsAre(1, 3, 4, 9, 5, 8));
 }
 
 TEST(WorkerPoolTest, ATaskWithoutMemoryEndsAlone) {

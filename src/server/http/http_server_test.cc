@@ -18,8 +18,8 @@ namespace sluice {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class TestHandler : public HttpHandler {
  public:
@@ -86,7 +86,7 @@ class TestHandler : public HttpHandler {
   std::atomic<size_t> flooded{0};
 };
 
-class HttpServerTest : public testing::Test {
+class HttpServerTest : public ::testing::Test {
  protected:
   void Start(ServerConfig config = {}) {
     Listen(std::move(config));
@@ -346,7 +346,7 @@ TEST_F(HttpServerTest, TellsWhenTheClientHasGone) {
   EXPECT_TRUE(handler_.held->closed());
   handler_.held->Send({});  // Does nothing.
   std::lock_guard lock(handler_.mutex);
-  EXPECT_THAT(statuses_, testing::ElementsAre(499)) << "no fault of the server";
+  EXPECT_THAT(statuses_, ::testing::ElementsAre(499)) << "no fault of the server";
 }
 
 TEST_F(HttpServerTest, AnswersAQuickRequestOfAHalfClosedClient) {
@@ -456,7 +456,7 @@ TEST_F(HttpServerTest, CountsAnAnswerToAHalfClosedClientOnce) {
   ASSERT_TRUE(Eventually([&] { return server_->num_connections() == 0; }));
   EXPECT_EQ(server_->num_exchanges(), 0);
   std::lock_guard lock(handler_.mutex);
-  EXPECT_THAT(statuses_, testing::ElementsAre(200, 200));
+  EXPECT_THAT(statuses_, ::testing::ElementsAre(200, 200));
 }
 
 // Whether the client half-closes before or after there is somebody to tell: it is answered.
@@ -480,7 +480,7 @@ TEST_F(HttpServerTest, AnswersAGenerationOfAHalfClosedClient) {
     } else {
       writer->Send(response);
     }
-    EXPECT_THAT(client.ReadAll(), testing::AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("late")));
+    EXPECT_THAT(client.ReadAll(), ::testing::AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("late")));
     EXPECT_TRUE(client.closed());
   }
   EXPECT_EQ(handler_.closed, 0);
@@ -498,7 +498,7 @@ TEST_F(HttpServerTest, AnswersAllPipelinedRequestsOfAHalfClosedClient) {
   ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
   std::exchange(handler_.held, nullptr)->Send({});
   const std::string answers = client.ReadAll();
-  EXPECT_THAT(answers, testing::ContainsRegex("POST /b 3(.|\n)*GET /c 0"));
+  EXPECT_THAT(answers, ::testing::ContainsRegex("POST /b 3(.|\n)*GET /c 0"));
   EXPECT_TRUE(client.closed());
   EXPECT_EQ(handler_.handled, 3) << "what is not complete is not a request";
   EXPECT_TRUE(Eventually([&] { return server_->num_connections() == 0; }));
@@ -524,7 +524,7 @@ TEST_F(HttpServerTest, TellsOfARequestThatTheServersEndCutOff) {
   ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
   server_->Stop();
   EXPECT_EQ(client.ReadAll(), "");
-  EXPECT_THAT(statuses_, testing::ElementsAre(503));
+  EXPECT_THAT(statuses_, ::testing::ElementsAre(503));
 }
 
 TEST_F(HttpServerTest, AnswersForADroppedRequest) {
@@ -624,9 +624,9 @@ TEST_F(HttpServerTest, WarnsOfAnOpenPortWithoutAKey) {
     config.host = host;
     config.port = 0;
     config.api_keys = std::move(keys);
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_TRUE(HttpServer::Listen(config, memory_, &handler_, nullptr)) << host;
-    return testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStderr();
   };
   EXPECT_THAT(log_of("0.0.0.0", {}), HasSubstr(" WARN http whoever reaches 0.0.0.0 port "));
   EXPECT_EQ(log_of("0.0.0.0", {"sk-bead-0001"}), "");

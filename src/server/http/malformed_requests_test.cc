@@ -306,7 +306,7 @@ class CountingHandler : public HttpHandler {
   std::atomic<int> handled{0};
 };
 
-class MalformedRequestsTest : public testing::Test {
+class MalformedRequestsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ServerConfig config;
@@ -320,12 +320,12 @@ class MalformedRequestsTest : public testing::Test {
   }
   void ExpectRefused(const std::vector<Malformed>& requests) {
     for (const Malformed& request : requests) {
-      const std::string shown = testing::PrintToString(request.bytes);
+      const std::string shown = ::testing::PrintToString(request.bytes);
       RawClient client(server_->port());
       client.Send(request.bytes + "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n");
       client.HalfClose();
       const std::string answer = client.ReadAll();
-      EXPECT_THAT(answer, testing::StartsWith("HTTP/1.1 " + std::to_string(request.status) + " "))
+      EXPECT_THAT(answer, ::testing::StartsWith("HTTP/1.1 " + std::to_string(request.status) + " "))
           << shown;
       EXPECT_EQ(answer.find("HTTP/1.1 ", 1), std::string::npos) << shown;
       EXPECT_TRUE(client.closed()) << shown;
@@ -367,12 +367,12 @@ TEST_F(MalformedRequestsTest, TakesWhatIsUnusualAndAllowed) {
     RawClient client(server_->port());
     client.Send("POST /p HTTP/1.1\r\nConnection: close\r\n"s + head + "\r\n" +
                 (chunked ? "2\r\nab\r\n0\r\n\r\n" : "1234567"));
-    EXPECT_THAT(client.ReadAll(), testing::StartsWith("HTTP/1.1 200 ")) << head;
+    EXPECT_THAT(client.ReadAll(), ::testing::StartsWith("HTTP/1.1 200 ")) << head;
     EXPECT_EQ(handler_.handled, ++expected) << head;
   }
   RawClient old(server_->port());
   old.Send("GET /p HTTP/1.0\r\n\r\n");
-  EXPECT_THAT(old.ReadAll(), testing::StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(old.ReadAll(), ::testing::StartsWith("HTTP/1.1 200 "));
 }
 
 }  // namespace

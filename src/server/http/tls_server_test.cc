@@ -20,9 +20,9 @@ namespace sluice {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr char kGet[] = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
 constexpr char kGetAndClose[] = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -49,9 +49,9 @@ class EchoingHandler : public HttpHandler {
   std::atomic<int> num_held{0};
 };
 
-class TlsServerTest : public testing::Test {
+class TlsServerTest : public ::testing::Test {
  protected:
-  TlsServerTest() : folder_(testing::TempDir() + "tls_server_test") {
+  TlsServerTest() : folder_(::testing::TempDir() + "tls_server_test") {
     std::signal(SIGPIPE, SIG_IGN);
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
@@ -284,9 +284,9 @@ TEST_F(TlsServerTest, NewConnectionsHaveTheNewCertificate) {
 TEST_F(TlsServerTest, ABadCertificateDoesNotReplaceAGoodOne) {
   Start();
   std::ofstream(config_.tls.certificate_file) << "no certificate";
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   server_->ReloadCertificates();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("the certificate stays as it was: --ssl-certfile"));
   EXPECT_EQ(TlsClient(server_->port()).ServerName(), "first");
 }
@@ -295,14 +295,14 @@ TEST_F(TlsServerTest, FilesThatChangeAreReadOnceTheyNoLongerChange) {
   Start();
   server_->RefreshCertificates();
   second_.WriteCertificate(config_.tls.certificate_file);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   server_->RefreshCertificates();
   second_.WriteKey(config_.tls.key_file);
   server_->RefreshCertificates();
   EXPECT_EQ(TlsClient(server_->port()).ServerName(), "first");
   server_->RefreshCertificates();
   EXPECT_EQ(TlsClient(server_->port()).ServerName(), "second");
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), Not(HasSubstr("stays")));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("stays")));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace sluice::checks {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<CheckRow> RunPart(const DeviceUnderTest& device, std::string_view name,
                               CheckExtent extent = CheckExtent::kQuick) {
@@ -25,7 +25,7 @@ std::vector<CheckRow> RunPart(const DeviceUnderTest& device, std::string_view na
   return run.rows();
 }
 
-class KernelChecks : public testing::TestWithParam<std::string_view> {
+class KernelChecks : public ::testing::TestWithParam<std::string_view> {
  protected:
   void TearDown() override {
     emulator::SetOrder(emulator::Order::kForward);
@@ -65,8 +65,8 @@ std::vector<std::string_view> PartNames() {
   for (const CheckPart& part : KernelCheckParts()) names.push_back(part.name);
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(Parts, KernelChecks, testing::ValuesIn(PartNames()),
-                         [](const testing::TestParamInfo<std::string_view>& info) {
+INSTANTIATE_TEST_SUITE_P(Parts, KernelChecks, ::testing::ValuesIn(PartNames()),
+                         [](const ::testing::TestParamInfo<std::string_view>& info) {
                            std::string name(info.param);
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;

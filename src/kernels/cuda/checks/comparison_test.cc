@@ -10,7 +10,7 @@
 namespace sluice::checks {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Comparison, LeavesNoRoomAroundExactNumbers) {
   Comparison exact;

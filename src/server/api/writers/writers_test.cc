@@ -25,7 +25,7 @@ class Recorder : public ResponseWriter {
   std::string text;
 };
 
-class WritersTest : public testing::Test {
+class WritersTest : public ::testing::Test {
  protected:
   WritersTest() {
     ServerConfig config;
@@ -258,10 +258,10 @@ TEST_F(WritersTest, MessageThatFailsOrWaits) {
   options_.stream = true;
   EXPECT_EQ(TextOf(options_, {{ErrorEvent{error}}}), body);
   const std::string text = TextOf(options_, {{KeepAliveEvent{}}, {ErrorEvent{error}}});
-  EXPECT_THAT(text, testing::StartsWith("event: message_start\n"));
-  EXPECT_THAT(text, testing::EndsWith("event: ping\ndata: {\"type\":\"ping\"}\n\n"
-                                      "event: error\ndata: " +
-                                      body + "\n\n"));
+  EXPECT_THAT(text, ::testing::StartsWith("event: message_start\n"));
+  EXPECT_THAT(text, ::testing::EndsWith("event: ping\ndata: {\"type\":\"ping\"}\n\n"
+                                        "event: error\ndata: " +
+                                        body + "\n\n"));
 }
 
 TEST_F(WritersTest, TrtllmCompletion) {
