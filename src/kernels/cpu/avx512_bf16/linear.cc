@@ -6,7 +6,8 @@
 // block is a chain of its own, and their sums times the scales are another.
 //
 // Narrow codes become BF16 in registers for one row, segment by segment in L1 for some, and for
-// many rows before the product (linear_unit.cc).
+// many rows before the product (linear_unit.cc). For some rows BF16 is multiplied segment by
+// segment, too, so that the next one comes from memory meanwhile.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512/codes_inl.h"
@@ -18,6 +19,7 @@ namespace sluice::kernels::avx512_bf16 {
 namespace {
 
 constexpr int kPanelRows = 16;
+constexpr int kTileRows = 6;
 constexpr int kWidePanels = 4;
 constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for a panel
 constexpr int64_t kStepPairs = 16;
@@ -29,13 +31,16 @@ inline __m512bh Broadcast(const uint16_t* pair) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
 }
 
-// Adds the products of whole pairs of inputs, whose lines begin at lines[].
-template <int kRows, int kPanels>
-__attribute__((always_inline)) inline void AddPairs(const uint16_t* x, int64_t x_stride,
-                                                    int64_t pairs,
-                                                    const uint8_t* const (&lines)[kPanels],
-                                                    __m512 (&acc)[kRows][kPanels]) {
+// Adds the products of whole pairs of inputs, whose lines begin at lines[]. Meanwhile ahead_bytes
+// of each ahead[] are fetched a pair.
+template <int kRows, int kPanels, int kAhead = 0>
+__attribute__((always_inline)) inline void AddPairs(
+    const uint16_t* x, int64_t x_stride, int64_t pairs, const uint8_t* const (&lines)[kPanels],
+    __m512 (&acc)[kRows][kPanels], const uint8_t* const* ahead = nullptr, int64_t ahead_bytes = 0) {
   for (int64_t i = 0; i < pairs; ++i) {
+#pragma GCC unroll 8
+    for (int a = 0; a < kAhead; ++a)
+      _mm_prefetch(reinterpret_cast<const char*>(ahead[a] + i * ahead_bytes), _MM_HINT_T1);
     __m512bh weights[kPanels];
 #pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p)
@@ -215,11 +220,14 @@ struct SegmentTile {
   float* totals;  // the same of the blocks before
 
   // Adds inputs [first, first + count), whose lines begin at lines[], to the sums, which begin
-  // with them where `start` is set.
+  // with them where `start` is set. What the next segment reads, ahead_bytes a pair from ahead[]
+  // on, is fetched meanwhile, or the memory would be idle while the lines are taken once more.
   template <int kPanels>
-  void Add(int64_t first, int64_t count, const uint8_t* const (&lines)[kPanels], bool start) {
+  void Add(int64_t first, int64_t count, const uint8_t* const (&lines)[kPanels], bool start,
+           const uint8_t* const (&ahead)[kPanels], int64_t ahead_bytes) {
     const uint16_t* x = static_cast<const uint16_t*>(args.x) + row_begin * args.x_stride + first;
-    ForEachTile<6, kPanels>(
+    int next_ahead = ahead_bytes != 0 ? 0 : kPanels;
+    ForEachTile<kTileRows, kPanels>(
         0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
           if constexpr (kTilePanels == kPanels) {
             __m512 acc[kRows][kPanels];
@@ -233,7 +241,19 @@ struct SegmentTile {
                   acc[r][p] = _mm512_load_ps(from + (r * kPanels + p) * kPanelRows);
               }
             }
-            AddPairs(x + row * args.x_stride, args.x_stride, count / 2, lines, acc);
+            const uint16_t* inputs = x + row * args.x_stride;
+            const auto add = [&]<int kAhead>() __attribute__((always_inline)) {
+              AddPairs<kRows, kPanels, kAhead>(inputs, args.x_stride, count / 2, lines, acc,
+                                               ahead + next_ahead, ahead_bytes);
+              next_ahead += kAhead;
+            };
+            if (next_ahead == kPanels) {
+              add.template operator()<0>();
+            } else if (rows <= kTileRows) {
+              add.template operator()<kPanels>();
+            } else {
+              add.template operator()<(kPanels + 1) / 2>();
+            }
             if (count % 2 != 0)
               AddLast(x + row * args.x_stride, args.x_stride, lines, count / 2, acc);
 #pragma GCC unroll 8
@@ -277,6 +297,7 @@ void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, i
   SegmentTile tile{args, panel, row_begin, rows, sums, totals};
   const bool has_blocks = args.block_scales != nullptr;
   const int64_t all_steps = (args.cols + 2 * kStepPairs - 1) / (2 * kStepPairs);
+  const int64_t step_bytes = args.expand == nullptr ? kStepBytes : args.code_step_bytes;
   const int64_t block_steps = has_blocks ? args.block_steps : all_steps;
   int64_t block = 0;
   for (int64_t begin = 0; begin < all_steps; block += 1) {
@@ -284,14 +305,15 @@ void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, i
     for (int64_t step = begin; step < block_end; step += kSegmentSteps) {
       const int64_t steps = block_end - step < kSegmentSteps ? block_end - step : kSegmentSteps;
       const uint8_t* lines[kPanels];
+      const uint8_t* ahead[kPanels];
       for (int p = 0; p < kPanels; ++p) {
-        const uint8_t* panel_data =
-            static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
-        if (args.expand == nullptr) {
-          lines[p] = panel_data + step * kStepBytes;
-        } else {
+        const uint8_t* from = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes +
+                              step * step_bytes;
+        ahead[p] = from + kSegmentSteps * step_bytes;
+        lines[p] = from;
+        if (args.expand != nullptr) {
           lines[p] = expanded[p];
-          args.expand(panel_data + step * args.code_step_bytes,
+          args.expand(from,
                       args.scales == nullptr ? nullptr
                                              : args.scales + (panel + p) * args.panel_scale_bytes +
                                                    step * args.scale_step_bytes,
@@ -301,7 +323,8 @@ void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, i
       const int64_t first = step * 2 * kStepPairs;
       const int64_t left = args.cols - first;
       const int64_t count = left < steps * 2 * kStepPairs ? left : steps * 2 * kStepPairs;
-      tile.Add(first, count, lines, step == begin);
+      const bool is_last = step + kSegmentSteps >= all_steps;
+      tile.Add(first, count, lines, step == begin, ahead, is_last ? 0 : step_bytes / kStepPairs);
     }
     if (has_blocks) tile.EndBlock<kPanels>(block);
     begin = block_end;
@@ -357,12 +380,14 @@ LinearFunction* RowFunction(const LinearArgs& args) {
 
 void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                 int64_t panel_end) {
-  if (args.expand == nullptr && args.block_scales == nullptr) {
+  const int64_t rows = row_end - row_begin;
+  const bool is_short = rows > kTileRows && rows <= kExpandRows;
+  if (args.expand == nullptr && args.block_scales == nullptr && !is_short) {
     // 32 registers hold 6 x 4 sums, four weights and one input.
-    ForEachTile<6, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
-                                [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
-                                  MultiplyTile<kRows, kPanels>(args, row, panel);
-                                });
+    ForEachTile<kTileRows, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
+                                        [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
+                                          MultiplyTile<kRows, kPanels>(args, row, panel);
+                                        });
     return;
   }
   LinearFunction* function = nullptr;
