@@ -281,7 +281,7 @@ const bool registered = [] {
         add("experts_" + std::string(format.name) + shape, Experts, tokens, format.format);
     }
     for (const WeightFormat& format : NarrowFormats()) {
-      for (int64_t m : {1, 8, 32, 512}) {
+      for (int64_t m : {1, 8, 12, 16, 32, 512}) {
         const std::string shape = "_2048x8192/M" + std::to_string(m);
         add("linear_" + std::string(format.name) + shape, Linear, m, 8192, 2048, format.format,
             false);

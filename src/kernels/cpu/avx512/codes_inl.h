@@ -140,11 +140,6 @@ inline __m512i Shifted(__m512i words, int index) {
   }
 }
 
-// Where a code of line `index` is not a zero.
-inline __mmask32 AreNotZero(__m512i words, int index) {
-  return _mm512_test_epi16_mask(words, _mm512_set1_epi16(static_cast<short>(7 << 4 * index)));
-}
-
 struct NoScales {};
 
 struct I8Codes {
@@ -265,8 +260,10 @@ struct Mxfp4Codes {
     const __m512i words = LoadVector(codes);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      const __m512i number = _mm512_permutexvar_epi16(Shifted(words, i), numbers);
-      use(i, _mm512_mask_add_epi16(number, AreNotZero(words, i), number, exponents));
+      const __m512i code = Shifted(words, i);
+      const __mmask32 is_not_zero = _mm512_test_epi16_mask(code, _mm512_set1_epi16(7));
+      const __m512i number = _mm512_permutexvar_epi16(code, numbers);
+      use(i, _mm512_mask_add_epi16(number, is_not_zero, number, exponents));
     }
   }
 

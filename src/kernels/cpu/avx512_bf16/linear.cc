@@ -5,7 +5,7 @@
 // subnormal numbers, its inputs and results, for zero. Where blocks of inputs have scales, each
 // block is a chain of its own, and their sums times the scales are another.
 //
-// Narrow codes become BF16 in registers for one row, segment by segment in L1 for some, and for
+// Narrow codes become BF16 in registers for few rows, segment by segment in L1 for some, and for
 // many rows before the product (linear_unit.cc). For some rows BF16 is multiplied segment by
 // segment, too, so that the next one comes from memory meanwhile.
 #include <immintrin.h>
@@ -21,6 +21,11 @@ namespace {
 constexpr int kPanelRows = 16;
 constexpr int kTileRows = 6;
 constexpr int kWidePanels = 4;
+// Rows and panels whose sums stay in registers beside what codes are expanded with, and how many
+// rows are faster so.
+constexpr int kFewRows = 8;
+constexpr int kFewPanels = 2;
+constexpr int64_t kCodeRows = 24;
 constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for a panel
 constexpr int64_t kStepPairs = 16;
 constexpr int64_t kStepBytes = kStepPairs * kLineBytes;
@@ -29,6 +34,15 @@ inline __m512bh Broadcast(const uint16_t* pair) {
   int bits;
   __builtin_memcpy(&bits, pair, 4);
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
+}
+
+// Adds the products of one pair of inputs, which the instruction reads itself: GCC 12 would keep
+// pairs that several panels share in registers, of which there are too few beside the sums.
+inline void AddPair(__m512& sum, __m512i weights, const uint16_t* pair) {
+  typedef int32_t __attribute__((may_alias, aligned(2))) Pair;
+  asm("vdpbf16ps %2%{1to16%}, %1, %0"
+      : "+v"(sum)
+      : "v"(reinterpret_cast<__m512bh>(weights)), "m"(*reinterpret_cast<const Pair*>(pair)));
 }
 
 // Adds the products of whole pairs of inputs, whose lines begin at lines[]. Meanwhile ahead_bytes
@@ -123,17 +137,17 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   StoreSums(args, row, panel, acc);
 }
 
-// --- One row: codes to BF16 in registers -------------------------------------------------------
+// --- Few rows: codes to BF16 in registers ------------------------------------------------------
 
 // How far ahead codes and their scales are fetched.
 constexpr int64_t kBytesAhead = 4096;
 
-// Adds steps [begin, end) of one row. The panels are taken together, so that neighbouring dot
-// products do not wait for each other.
-template <typename Codes, int kPanels>
+// Adds steps [begin, end) of some rows, whose inputs begin at x. The panels are taken together, so
+// that neighbouring dot products do not wait for each other.
+template <typename Codes, int kRows, int kPanels>
 __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, const uint16_t* x,
                                                     int64_t panel, int64_t begin, int64_t end,
-                                                    Codes& format, __m512 (&acc)[1][kPanels]) {
+                                                    Codes& format, __m512 (&acc)[kRows][kPanels]) {
   const uint8_t* codes =
       static_cast<const uint8_t*>(args.w) + panel * args.panel_bytes + begin * args.code_step_bytes;
   const uint8_t* scales =
@@ -156,14 +170,21 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
       // Not unrolled: the instructions of a whole step outgrow the cache of decoded ones.
 #pragma GCC unroll 1
       for (int v = 0; v < Codes::kScaleVectors; ++v) {
+        // A register a row: what is hidden here GCC 12 would work out, and keep, for every pair.
+        const uint16_t* rows[kRows];
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          rows[r] = inputs + r * args.x_stride;
+          asm("" : "+r"(rows[r]));
+        }
 #pragma GCC unroll 4
         for (int p = 0; p < kPanels; ++p) {
           const uint8_t* from = codes + p * args.panel_bytes;
           _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead), _MM_HINT_T0);
           format.Expand(
               from, ready[p], [&](int i, __m512i line) __attribute__((always_inline)) {
-                acc[0][p] = _mm512_dpbf16_ps(acc[0][p], Broadcast(inputs + 2 * i),
-                                             reinterpret_cast<__m512bh>(line));
+#pragma GCC unroll 8
+                for (int r = 0; r < kRows; ++r) AddPair(acc[r][p], line, rows[r] + 2 * i);
               });
         }
         codes += kLineBytes;
@@ -174,21 +195,21 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
   }
 }
 
-// One row of inputs. Returns false, with nothing written, where the format's arithmetic does not
+// Some rows of inputs. Returns false, with nothing written, where the format's arithmetic does not
 // treat all codes.
-template <typename Codes, bool kBlocks, int kPanels>
+template <typename Codes, bool kBlocks, int kRows, int kPanels>
 bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
   const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
   const int64_t steps = args.cols / (2 * kStepPairs);
   Codes format;
-  __m512 acc[1][kPanels];
+  __m512 acc[kRows][kPanels];
   SetZero(acc);
   if constexpr (!kBlocks) {
     AddCodes(args, x, panel, 0, steps, format, acc);
     if (format.IsUnusual()) return false;
     StoreSums(args, row, panel, acc);
   } else {
-    __m512 totals[1][kPanels];
+    __m512 totals[kRows][kPanels];
     SetZero(totals);
     int64_t block = 0;
     for (int64_t begin = 0; begin < steps; begin += args.block_steps, ++block) {
@@ -197,7 +218,9 @@ bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
 #pragma GCC unroll 4
       for (int p = 0; p < kPanels; ++p) {
         const __m512 scale = BlockScales(args, panel + p, block);
-        totals[0][p] = _mm512_fmadd_ps(acc[0][p], scale, totals[0][p]);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r)
+          totals[r][p] = _mm512_fmadd_ps(acc[r][p], scale, totals[r][p]);
       }
       SetZero(acc);
     }
@@ -349,31 +372,34 @@ void MultiplySegmentRange(const LinearArgs& args, int64_t row_begin, int64_t row
 
 // --- Choice -----------------------------------------------------------------------------------
 
+// Up to eight rows by two panels, or one by four. For each eight rows codes are expanded once more,
+// which units of the CPU do that have little else to do meanwhile.
 template <typename Codes, bool kBlocks>
-void MultiplyRow(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+void MultiplyFew(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                  int64_t panel_end) {
-  ForEachTile<1, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
-                              [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
-                                if (!MultiplyCodes<Codes, kBlocks, kPanels>(args, row, panel))
-                                    [[unlikely]]
-                                  MultiplySegments<kPanels>(args, row, kRows, panel);
-                              });
+  const auto multiply = [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
+    if (!MultiplyCodes<Codes, kBlocks, kRows, kPanels>(args, row, panel)) [[unlikely]]
+      MultiplySegments<kPanels>(args, row, kRows, panel);
+  };
+  if (row_end - row_begin == 1)
+    ForEachTile<1, kWidePanels>(row_begin, row_end, panel_begin, panel_end, multiply);
+  else
+    ForEachTile<kFewRows, kFewPanels>(row_begin, row_end, panel_begin, panel_end, multiply);
 }
 
-// The function for one row of inputs and the weights' codes, or null where there is none. With more
-// rows GCC 12 has too few registers for what it makes of the loops.
-LinearFunction* RowFunction(const LinearArgs& args) {
-  if (args.cols % (2 * kStepPairs) != 0) return nullptr;
+// The function for few rows of inputs and the weights' codes, or null where there is none.
+LinearFunction* FewFunction(const LinearArgs& args, int64_t rows) {
+  if (rows > kCodeRows || args.cols % (2 * kStepPairs) != 0) return nullptr;
   const bool blocks = args.block_scales != nullptr;
-  if (args.expand == avx512::ExpandI8) return MultiplyRow<I8Codes, false>;
+  if (args.expand == avx512::ExpandI8) return MultiplyFew<I8Codes, false>;
   if (args.expand == avx512::ExpandF8)
-    return blocks ? MultiplyRow<F8Codes, true> : MultiplyRow<F8Codes, false>;
-  if (args.expand == avx512::ExpandNvfp4) return MultiplyRow<Nvfp4Codes, false>;
-  if (args.expand == avx512::ExpandMxfp4) return MultiplyRow<Mxfp4Codes, false>;
+    return blocks ? MultiplyFew<F8Codes, true> : MultiplyFew<F8Codes, false>;
+  if (args.expand == avx512::ExpandNvfp4) return MultiplyFew<Nvfp4Codes, false>;
+  if (args.expand == avx512::ExpandMxfp4) return MultiplyFew<Mxfp4Codes, false>;
   if (args.expand != avx512::ExpandInt4) return nullptr;
   if (args.scales == nullptr)
-    return blocks ? MultiplyRow<Int4Codes, true> : MultiplyRow<Int4Codes, false>;
-  return blocks ? MultiplyRow<ZeroPointInt4Codes, true> : MultiplyRow<ZeroPointInt4Codes, false>;
+    return blocks ? MultiplyFew<Int4Codes, true> : MultiplyFew<Int4Codes, false>;
+  return blocks ? MultiplyFew<ZeroPointInt4Codes, true> : MultiplyFew<ZeroPointInt4Codes, false>;
 }
 
 }  // namespace
@@ -391,7 +417,7 @@ void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int6
     return;
   }
   LinearFunction* function = nullptr;
-  if (args.expand != nullptr && row_end - row_begin == 1) function = RowFunction(args);
+  if (args.expand != nullptr) function = FewFunction(args, rows);
   if (function == nullptr) function = MultiplySegmentRange;
   function(args, row_begin, row_end, panel_begin, panel_end);
 }
