@@ -44,6 +44,16 @@ ADAPTERS = {
     "gemma3-linear": ("tiny-gemma3", {
         "r": 3, "lora_alpha": 6, "target_modules": ["embed_tokens", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
     }),
+    # Every linear layer, with those of embeddings in layers, and the embedding.
+    "gemma4-linear": ("tiny-gemma4-shared", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["embed_tokens", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+                                                    "per_layer_model_projection", "per_layer_input_gate", "per_layer_projection"],
+    }),
+    # Keys that are values too, and experts beside the MLP.
+    "gemma4-experts": ("tiny-gemma4-experts", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["q_proj", "k_proj", "o_proj", "gate_proj", "down_proj"],
+        "target_parameters": ["experts.gate_up_proj", "experts.down_proj"],
+    }),
     # Projections that the checkpoint holds in one module.
     "phi3-fused": ("tiny-phi3-partial", {
         "r": 4, "lora_alpha": 8, "target_modules": ["qkv_proj", "gate_up_proj", "o_proj", "down_proj"],
