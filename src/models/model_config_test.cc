@@ -49,6 +49,11 @@ Error Failure(std::string_view changes) {
   return config ? Error{} : std::move(config).error();
 }
 
+TEST(ModelConfigTest, TokensThatSeeThoseBehindThemAreRefused) {
+  Parse(R"({"is_causal": true})");
+  EXPECT_THAT(Failure(R"({"is_causal": false})").message, HasSubstr("is_causal false"));
+}
+
 TEST(ModelConfigTest, ReadsAllFields) {
   const ModelConfig config = Parse(
       R"({"tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true, "head_dim": 64})");
