@@ -205,6 +205,22 @@ def test_an_encoder_with_windows_to_either_side(kind):
             assert embed(server, case["ids"]) == [vector]
 
 
+def test_an_encoder_whose_file_has_no_head(tmp_path):
+    """As ModernBertModel is saved: without "model." in front of its tensors."""
+    folder = shutil.copytree(CHECKPOINTS / "tiny-modernbert", tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["ModernBertModel"]}))
+    content = (folder / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:8 + size])
+    bare = json.dumps({name.removeprefix("model."): entry for name, entry in header.items()}).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(bare)) + bare + content[8 + size:])
+    cases = json.loads((folder / "texts.json").read_text())
+    with serving(folder, "--dtype", "float32") as server:
+        for case in cases:
+            assert_near(embed(server, case["text"])[0], case["cls"])
+
+
 @pytest.mark.parametrize("kind", ["cls", "mean"])
 def test_a_classifier_of_an_encoder_with_windows(kind, tmp_path):
     folder = tmp_path / "model"
