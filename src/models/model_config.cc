@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/ascii.h"
 #include "base/json_fields.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/foreign_format.h"
@@ -168,6 +169,18 @@ Status CheckLongRope(const ModelConfig& config) {
       "rope_scaling.short_factor");
 }
 
+// Some writers name the norm, which is RMS norm in every family.
+Status CheckNorm(const JsonFields& fields) {
+  for (const char* key :
+       {"norm_type", "normalization_function", "normalization_type", "layer_norm_type"}) {
+    ASSIGN_OR_RETURN(const auto name, fields.String(key));
+    if (!name || AsciiLower(*name) == "rmsnorm" || AsciiLower(*name) == "rms_norm") continue;
+    return Unsupported(
+        fmt::format("{} '{}' is not supported; supported is rmsnorm", key, ShortName(*name)), key);
+  }
+  return {};
+}
+
 // Some embedding models were made of decoders by letting tokens see those behind them.
 Status RefuseBothWays(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto is_causal, fields.Bool("is_causal"));
@@ -309,6 +322,7 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
     flag = given.value_or(flag);
     return {};
   };
+  RETURN_IF_ERROR(CheckNorm(fields));
   RETURN_IF_ERROR(RefuseBothWays(fields));
   RETURN_IF_ERROR(ReadTie(outer, fields, defaults, config));
   config.attention_bias = defaults.attention_bias;

@@ -62,6 +62,14 @@ ADAPTERS = {
     "qwen3-moe-attention": ("tiny-qwen3-moe-mixed", {
         "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "o_proj"],
     }),
+    # The gate behind a shared expert, and the tensor that chooses experts.
+    "qwen2-moe-gates": ("tiny-qwen2-moe", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["o_proj", "up_proj", "shared_expert_gate"], "target_parameters": ["mlp.gate.weight"],
+    }),
+    # A linear layer that chooses experts.
+    "gemma4-router": ("tiny-gemma4-experts", {
+        "r": 3, "lora_alpha": 6, "target_modules": "all-linear",
+    }),
     # The experts, in tensors of all.
     "qwen3-moe-experts": ("tiny-qwen3-moe-mixed", {
         "r": 3, "lora_alpha": 6, "target_modules": ["q_proj"], "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],

@@ -271,6 +271,14 @@ TEST(DeviceLoraTest, AFailedCopyIsTold) {
   EXPECT_TRUE(slots->Fill(0, *adapter));
 }
 
+TEST(DeviceLoraTest, FactorsOfWhatChoosesExpertsAreRefusedByName) {
+  DeviceRunner device(DataFolder("tiny-gemma4-experts"), LoraModelOptions());
+  const auto adapter =
+      LoraAdapter::Open(AdapterFolder("gemma4-router"), device.runner().model().lora()->layout());
+  ASSERT_FALSE(adapter);
+  EXPECT_THAT(adapter.error().message, HasSubstr("no module 'model.layers.0.router.proj'"));
+}
+
 TEST(DeviceLoraTest, FactorsInFloat32AreRefusedByName) {
   ModelOptions options = LoraModelOptions();
   options.lora.type = ElementType::kF32;
