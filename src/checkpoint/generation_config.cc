@@ -1,5 +1,9 @@
 #include "checkpoint/generation_config.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "base/file.h"
@@ -9,6 +13,29 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
+constexpr std::string_view kNonFinite[] = {"-Infinity", "Infinity", "NaN"};
+
+// With the words that Python's json writes for numbers that are not finite as strings: who reads
+// such a field as a number is told of it.
+std::string QuoteNonFinite(std::string_view text) {
+  std::string quoted;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!in_string) {
+      const auto word = std::find_if(std::begin(kNonFinite), std::end(kNonFinite),
+                                     [&](auto known) { return text.substr(i).starts_with(known); });
+      if (word != std::end(kNonFinite)) {
+        quoted += fmt::format("\"{}\"", *word);
+        i += word->size() - 1;
+        continue;
+      }
+    }
+    quoted += text[i];
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) quoted += text[++i];
+  }
+  return quoted;
+}
 
 }  // namespace
 
@@ -21,6 +48,9 @@ Result<std::optional<int32_t>> ReadBosTokenId(const JsonFields& fields) {
 Result<json::Value> ReadJsonObject(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
   auto value = json::Parse(text);
+  if (!value) {
+    if (auto finite = json::Parse(QuoteNonFinite(text))) value = *std::move(finite);
+  }
   if (!value) {
     Error error = std::move(value).error().In(path.string());
     error.code = ErrorCode::kInvalidData;

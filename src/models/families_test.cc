@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json_testing.h"
+#include "checkpoint/checkpoint_testing.h"
 #include "models/model_config.h"
 #include "models/registry.h"
 #include "models/weights.h"
@@ -373,6 +374,33 @@ TEST(LayerConfigTest, MistralInsideAModelOfTextAndImages) {
   text.Set("model_type", "qwen3");
   outer.Set("text_config", text);
   EXPECT_THAT(ParseModelConfig(outer).error().message, HasSubstr("text_config.model_type 'qwen3'"));
+}
+
+// Of two flags that say otherwise neither counts, but whether the files hold a head.
+TEST(LayerConfigTest, NestedTiesAreSettledByTheFiles) {
+  const testing::TemporaryFolder folder;
+  const auto tie = [&](std::string_view around, std::string_view of_text, const char* tensor) {
+    json::Value outer = Json(around);
+    outer.Set("architectures", Json(R"(["Mistral3ForConditionalGeneration"])"));
+    outer.Set("text_config", With("MistralForCausalLM", of_text));
+    testing::WriteFile(folder.path() / "config.json", json::Write(outer));
+    testing::WriteFile(folder.path() / "model.safetensors",
+                       testing::MakeSafetensors({{tensor, "U8", {1}, "1"}}));
+    const auto config = LoadModelConfig(folder.path());
+    EXPECT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->spec.tied_head, config->tie_word_embeddings);
+    return config->tie_word_embeddings;
+  };
+  constexpr const char* kHead = "language_model.lm_head.weight";
+  constexpr const char* kTied = R"({"tie_word_embeddings": true})";
+  constexpr const char* kOwn = R"({"tie_word_embeddings": false})";
+  EXPECT_TRUE(tie(kTied, kOwn, "a"));
+  EXPECT_TRUE(tie(kOwn, kTied, "a"));
+  EXPECT_FALSE(tie(kTied, kOwn, kHead));
+  EXPECT_FALSE(tie(kOwn, kTied, kHead));
+  EXPECT_TRUE(tie(kTied, "{}", kHead));
+  EXPECT_TRUE(tie("{}", kTied, kHead));
+  EXPECT_FALSE(tie("{}", "{}", "a"));
 }
 
 // Published configurations of Gemma 3 with images leave out what is the library's default.

@@ -240,11 +240,10 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
   report.architecture = StringOf(raw, "architectures");
   report.model_type = StringOf(raw, "model_type");
   ASSIGN_OR_RETURN(report.quantization, DescribeQuantization(folder, raw));
-  if (auto shape = ParseModelShape(raw)) {
-    report.config = *std::move(shape);
+  const auto shape = ParseModelShape(raw);
+  if (shape) {
+    report.config = *shape;
     report.architecture = report.config->architecture;
-  } else {
-    report.missing_operators = UnknownOperators(raw);
   }
   report.has_tokenizer = Exists(folder / "tokenizer.json");
   report.has_chat_template = HasChatTemplate(folder);
@@ -255,6 +254,11 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
   if (!checkpoint && checkpoint.error().code != ErrorCode::kNotFound)
     return tl::unexpected<Error>(std::move(checkpoint).error());
   if (checkpoint) DescribeTensors(*checkpoint, report);
+  if (!shape) {
+    report.missing_operators = UnknownOperators(raw, checkpoint ? &*checkpoint : nullptr);
+    report.is_unknown =
+        shape.error().param == "architectures" || shape.error().param == "model_type";
+  }
   // With the quantization's scheme, which the shape alone does not have.
   auto loadable = LoadModelConfig(folder);
   if (loadable) {
@@ -283,6 +287,11 @@ std::string FormatText(const InspectReport& report) {
   Line(text, "can be served", report.refusal ? "no: " + *report.refusal : "yes");
   for (const std::string& needs : report.missing_operators)
     Line(text, &needs == report.missing_operators.data() ? "it needs" : "", needs);
+  if (report.is_unknown && report.missing_operators.empty()) {
+    Line(text, "it needs",
+         "a file of its own in src/models/families: config.json and tensors name no operator that "
+         "is missing");
+  }
   Line(text, "quantization", report.quantization.empty() ? "none" : report.quantization);
   if (!report.method.empty()) {
     Line(text, "scheme",

@@ -41,6 +41,7 @@ struct InspectReport {
   std::optional<std::string> refusal;  // why this program cannot load it; nullopt if it can
   // What a refused configuration asks for and no operator computes (unknown_operators.h).
   std::vector<std::string> missing_operators;
+  bool is_unknown = false;            // no family has this architecture
   std::optional<ModelConfig> config;  // where the architecture is known
   std::string quantization;           // as the files say it; "" for plain weights
   std::string scheme;              // as this program reads it: "ModelOpt NVFP4"; "" where it cannot

@@ -104,6 +104,52 @@ TEST(InspectTest, AnArchitectureOfKnownOperatorsNeedsNone) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_THAT(report->refusal.value_or(""), HasSubstr("OtherForCausalLM is not supported"));
   EXPECT_THAT(report->missing_operators, ::testing::IsEmpty());
+  EXPECT_THAT(FormatText(*report), HasSubstr("it needs          a file of its own"));
+}
+
+std::vector<std::string> MissingOperators(const std::string& config,
+                                          const std::vector<testing::TestTensor>& tensors = {}) {
+  const testing::TemporaryFolder folder;
+  testing::WriteFile(folder.path() / "config.json", config);
+  if (!tensors.empty())
+    testing::WriteFile(folder.path() / "model.safetensors", testing::MakeSafetensors(tensors));
+  const auto report = InspectModel(folder.path());
+  EXPECT_TRUE(report) << report.error().message;
+  return report ? report->missing_operators : std::vector<std::string>();
+}
+
+// What fields do not tell the modules of its layers do.
+TEST(InspectTest, NamesTheModulesThatNoFamilyHas) {
+  EXPECT_THAT(MissingOperators(R"({"architectures": ["NewForCausalLM"], "model_type": "new"})",
+                               {{"model.layers.0.input_layernorm.weight", "U8", {1}, "1"},
+                                {"model.layers.0.input_layernorm.bias", "U8", {1}, "1"},
+                                {"model.layers.0.mlp.experts.3.down_proj.weight", "U8", {1}, "1"},
+                                {"model.layers.0.mlp.c_fc.weight", "U8", {1}, "1"},
+                                {"model.layers.1.mlp.c_fc.weight", "U8", {1}, "1"},
+                                {"model.layers.1.self_attn.sinks", "U8", {1}, "1"}}),
+              ::testing::ElementsAre("LayerNorm (model.layers.0.input_layernorm.bias)",
+                                     "a module mlp.c_fc (in its layers)"));
+  EXPECT_THAT(MissingOperators(R"({"architectures": ["Starcoder2ForCausalLM"],
+                "model_type": "starcoder2", "norm_epsilon": 1e-5, "hidden_act": "gelu_pytorch_tanh"})"),
+              ::testing::ElementsAre("LayerNorm (norm_epsilon)",
+                                     "an MLP without a gate (model_type starcoder2)"));
+}
+
+// LayerNorm and GELU, which decoders lack, are operators of encoders.
+TEST(InspectTest, NamesWhatAnUnknownEncoderNeeds) {
+  EXPECT_THAT(
+      MissingOperators(R"({"architectures": ["MPNetModel"], "model_type": "mpnet",
+                "hidden_act": "gelu", "layer_norm_eps": 1e-5, "relative_attention_num_buckets": 32})"),
+      ::testing::ElementsAre("attention to relative positions (relative_attention_num_buckets)"));
+  EXPECT_THAT(MissingOperators(R"({"architectures": ["JinaBertModel"], "model_type": "other",
+                "type_vocab_size": 2, "hidden_act": "gelu", "position_embedding_type": "alibi"})"),
+              ::testing::ElementsAre("positions of another kind (position_embedding_type alibi)"));
+}
+
+TEST(InspectTest, ReadsTheNumbersThatPythonWritesAndJsonDoesNotKnow) {
+  EXPECT_THAT(MissingOperators(R"({"architectures": ["BambaForCausalLM"], "mamba_d_state": 16,
+                "time_step_limit": [0.0, Infinity], "note": "Infinity, \" NaN"})"),
+              ::testing::ElementsAre("state space layers (mamba_d_state)"));
 }
 
 TEST(InspectTest, ATensorThatDoesNotFitIsTheRefusal) {

@@ -1,5 +1,6 @@
 // Adapters against peft in float32 (tests/data/adapters, made by
 // tools/checkpoints/make_adapters.py), and what is refused.
+#include <algorithm>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -40,7 +41,7 @@ struct AdapterOfBase {
 
 class LoraGoldenTest : public ::testing::TestWithParam<AdapterOfBase> {};
 
-// Measured: at most 6e-6.
+// Measured: at most 7e-6.
 TEST_P(LoraGoldenTest, AgreesWithPeft) {
   const std::filesystem::path base = DataFolder(GetParam().base);
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
@@ -61,17 +62,25 @@ TEST_P(LoraGoldenTest, AgreesWithPeft) {
 }
 
 // In the default types, held to what bases without adapters are (0.06). Measured: at most 0.03 with
-// queries in float32, 0.057 with BF16 products in attention.
+// queries in float32, 0.057 with BF16 products in attention. With experts the middle of all
+// positions, as DeviceExpertsTest: one whose choice of experts flips moves as a whole.
 TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   Runner runner(DataFolder(GetParam().base), LoraModelOptions(ElementType::kBF16), 2);
   Fill(runner, 2, adapter);
+  std::vector<double> all;
   for (const GoldenCase& golden : testing::ReadGolden(adapter / "golden.json")) {
-    const double rms = WorstRms(golden, runner.RunAlone(golden.prompt, 64, /*adapter=*/2));
-    ::testing::Test::RecordProperty(fmt::format("rms_{}", golden.prompt.size()),
-                                    fmt::format("{:.2g}", rms));
-    EXPECT_LE(rms, 0.06) << "prompt of " << golden.prompt.size();
+    const std::vector<double> rms =
+        testing::RmsOfPositions(golden, runner.RunAlone(golden.prompt, 64, /*adapter=*/2));
+    all.insert(all.end(), rms.begin(), rms.end());
   }
+  ASSERT_GE(all.size(), 7u);
+  std::ranges::sort(all);
+  const bool has_experts =
+      LoadModelConfig(DataFolder(GetParam().base))->spec.FirstMoeLayer() != nullptr;
+  const double found = has_experts ? all[all.size() / 2] : all.back();
+  ::testing::Test::RecordProperty("rms", fmt::format("{:.2g}", found));
+  EXPECT_LE(found, 0.06);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -80,6 +89,10 @@ INSTANTIATE_TEST_SUITE_P(
                       AdapterOfBase{"qwen3-stabilized", "qwen3-bf16"},
                       AdapterOfBase{"llama-vocabulary", "llama-bf16"},
                       AdapterOfBase{"gemma3-linear", "tiny-gemma3"},
+                      AdapterOfBase{"gemma4-linear", "tiny-gemma4-shared"},
+                      AdapterOfBase{"gemma4-experts", "tiny-gemma4-experts"},
+                      AdapterOfBase{"gemma4-router", "tiny-gemma4-experts"},
+                      AdapterOfBase{"qwen2-moe-gates", "tiny-qwen2-moe"},
                       AdapterOfBase{"phi3-fused", "tiny-phi3-partial"},
                       AdapterOfBase{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
                       AdapterOfBase{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},

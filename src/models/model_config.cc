@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/ascii.h"
 #include "base/json_fields.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/foreign_format.h"
 #include "checkpoint/generation_config.h"
 #include "checkpoint/scheme.h"
@@ -167,6 +169,39 @@ Status CheckLongRope(const ModelConfig& config) {
       "rope_scaling.short_factor");
 }
 
+// Some writers name the norm, which is RMS norm in every family.
+Status CheckNorm(const JsonFields& fields) {
+  for (const char* key :
+       {"norm_type", "normalization_function", "normalization_type", "layer_norm_type"}) {
+    ASSIGN_OR_RETURN(const auto name, fields.String(key));
+    if (!name || AsciiLower(*name) == "rmsnorm" || AsciiLower(*name) == "rms_norm") continue;
+    return Unsupported(
+        fmt::format("{} '{}' is not supported; supported is rmsnorm", key, ShortName(*name)), key);
+  }
+  return {};
+}
+
+// Some embedding models were made of decoders by letting tokens see those behind them.
+Status RefuseBothWays(const JsonFields& fields) {
+  ASSIGN_OR_RETURN(const auto is_causal, fields.Bool("is_causal"));
+  if (is_causal.value_or(true)) return {};
+  return Unsupported(
+      "is_causal false is not supported by decoders, whose tokens see earlier ones only",
+      "is_causal");
+}
+
+// transformers ties a nested model by the outer flag, which it always writes, where the files hold
+// no head; published configurations have that of the text part alone.
+Status ReadTie(const JsonFields& outer, const JsonFields& fields, const ConfigDefaults& defaults,
+               ModelConfig& config) {
+  constexpr const char* kField = "tie_word_embeddings";
+  ASSIGN_OR_RETURN(const auto of_text, fields.Bool(kField));
+  ASSIGN_OR_RETURN(const auto of_all, outer.Bool(kField));
+  config.tie_is_contradicted = of_text && of_all && *of_text != *of_all;
+  config.tie_word_embeddings = of_all.value_or(of_text.value_or(defaults.tie_word_embeddings));
+  return {};
+}
+
 bool HasType(const JsonFields& fields) {
   return fields.Given("dtype") != nullptr || fields.Given("torch_dtype") != nullptr;
 }
@@ -287,8 +322,9 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
     flag = given.value_or(flag);
     return {};
   };
-  config.tie_word_embeddings = defaults.tie_word_embeddings;
-  RETURN_IF_ERROR(read_flag("tie_word_embeddings", config.tie_word_embeddings));
+  RETURN_IF_ERROR(CheckNorm(fields));
+  RETURN_IF_ERROR(RefuseBothWays(fields));
+  RETURN_IF_ERROR(ReadTie(outer, fields, defaults, config));
   config.attention_bias = defaults.attention_bias;
   RETURN_IF_ERROR(read_flag("attention_bias", config.attention_bias));
   RETURN_IF_ERROR(read_flag("mlp_bias", config.mlp_bias));
@@ -315,6 +351,19 @@ Result<ModelConfig> ParseModelConfig(const json::Value& value) {
   return config;
 }
 
+namespace {
+
+// Where config.json contradicts itself the files know whether there is a head.
+void SettleTie(const std::filesystem::path& folder, ModelConfig& config) {
+  if (!config.tie_is_contradicted) return;
+  const auto checkpoint = Checkpoint::Open(folder);
+  if (!checkpoint) return;  // told where weights are loaded
+  config.tie_word_embeddings = checkpoint->Find("lm_head.weight") == nullptr;
+  config.spec.tied_head = config.tie_word_embeddings;
+}
+
+}  // namespace
+
 Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
                                     const json::Value& overrides,
                                     const LoadQuantization& quantization) {
@@ -337,6 +386,7 @@ Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
   }
   auto config = ParseModelShape(*value);
   if (!config) return tl::unexpected<Error>(std::move(config).error().In(source));
+  SettleTie(folder, *config);
   ASSIGN_OR_RETURN(config->scheme, LoadScheme(folder, *value));
   if (quantization.empty()) return config;
   ASSIGN_OR_RETURN(config->scheme, QuantizeAtLoad(std::move(config->scheme), quantization,

@@ -36,6 +36,8 @@ struct ModelConfig {
   RopeConfig rope;
   int64_t max_position_embeddings = 0;  // with what the scaling of rope adds
   bool tie_word_embeddings = false;
+  // text_config says otherwise than what is around it: LoadModelConfig looks for a head.
+  bool tie_is_contradicted = false;
   bool attention_bias = false;
   bool mlp_bias = false;
   DecoderSpec spec;                        // what is computed, layer by layer

@@ -45,6 +45,17 @@ Error Failure(std::string_view changes) {
   return config ? Error{} : std::move(config).error();
 }
 
+TEST(ModelConfigTest, NormsOfAnotherKindAreRefused) {
+  Parse(R"({"normalization_function": "rmsnorm", "norm_type": "RMS_norm"})");
+  EXPECT_THAT(Failure(R"({"norm_type": "layernorm"})").message,
+              AllOf(HasSubstr("norm_type 'layernorm'"), HasSubstr("supported is rmsnorm")));
+}
+
+TEST(ModelConfigTest, TokensThatSeeThoseBehindThemAreRefused) {
+  Parse(R"({"is_causal": true})");
+  EXPECT_THAT(Failure(R"({"is_causal": false})").message, HasSubstr("is_causal false"));
+}
+
 TEST(ModelConfigTest, ReadsAllFields) {
   const ModelConfig config = Parse(
       R"({"tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true, "head_dim": 64})");

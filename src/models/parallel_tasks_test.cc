@@ -82,7 +82,11 @@ ModelOptions AdapterOptions(ElementType type) {
 TEST(ParallelAdaptersTest, AdaptersAreBitEqual) {
   for (const auto& [adapter, base] :
        {std::pair{"qwen3-linear", "qwen3-bf16"}, std::pair{"llama-vocabulary", "llama-bf16"},
-        std::pair{"gemma3-linear", "tiny-gemma3"}, std::pair{"phi3-fused", "tiny-phi3-partial"},
+        std::pair{"gemma3-linear", "tiny-gemma3"}, std::pair{"gemma4-linear", "tiny-gemma4-shared"},
+        std::pair{"gemma4-experts", "tiny-gemma4-experts"},
+        std::pair{"gemma4-router", "tiny-gemma4-experts"},
+        std::pair{"qwen2-moe-gates", "tiny-qwen2-moe"},
+        std::pair{"phi3-fused", "tiny-phi3-partial"},
         std::pair{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
         std::pair{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},
         std::pair{"qwen3-moe-each", "tiny-qwen3-moe-mixed"},

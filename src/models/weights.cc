@@ -174,7 +174,6 @@ void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, 
   AddLinear(list, {{fmt::format("{}.{}", layer, spec.output_gate), 1}}, hidden_size,
             /*has_bias=*/false, weights.output_gate);
   list.matrices.back().plain_on_device = true;
-  list.matrices.back().linear = nullptr;
 }
 
 // One linear layer of all experts: a module for each of them and each of `projections`, or one
@@ -222,7 +221,6 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
   AddLinear(list, {{spec.own_norms ? router + ".proj" : router, spec.num_experts}}, hidden_size,
             spec.router_bias, weights.router);
   list.matrices.back().plain_on_device = true;
-  list.matrices.back().linear = nullptr;
   if (spec.own_norms) {
     list.vectors.push_back({.kind = VectorParameter::Kind::kNorm,
                             .parts = {{router + ".scale", hidden_size}},

@@ -228,7 +228,7 @@ def embedder(bench):
 
 SOLVERS = {"langchain": library, "litellm": library, "llm": llm, "inspect": inspect, "aider": aider}
 AGENTS = ("anthropic", "instructor", "langchain", "litellm", "openai", "pydantic-ai")
-EMBEDDERS = ("cohere", "langchain", "llama-index")
+EMBEDDERS = ("cohere", "langchain", "llama-index", "openai")
 CLIENTS = sorted({*SOLVERS, *AGENTS, *EMBEDDERS})
 
 

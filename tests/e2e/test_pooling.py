@@ -149,6 +149,21 @@ def test_a_reranker_from_two_tokens():
         assert answer["results"][0]["relevance_score"] >= answer["results"][1]["relevance_score"]
 
 
+def test_the_template_of_a_reranker_gets_an_instruction(tmp_path):
+    template = tmp_path / "template.jinja"
+    template.write_text("{{ instruction | default('plain') }} {{ messages[0].content }} {{ messages[1].content }}")
+    overrides = {"architectures": ["Qwen3ForSequenceClassification"], "classifier_from_token": ["a", "b"], "is_original_qwen3_reranker": True}
+    with serving(QWEN3, "--hf-overrides", json.dumps(overrides), "--chat-template", template, *COMMON) as server:
+        pair = {"text_1": "x", "text_2": "y"}
+        def tokens_of(prompt):
+            return server.post("/tokenize", {"prompt": prompt})[1]["tokens"]
+        def expected(prompt):
+            return server.post("/classify", {"input": tokens_of(prompt)})[1]["data"][0]["probs"]
+        assert scores(server, **pair) == pytest.approx(expected("plain x y"), abs=1e-6)
+        assert scores(server, **pair, instruction="find it") == pytest.approx(expected("find it x y"), abs=1e-6)
+        assert scores(server, **pair, instruction="no", chat_template_kwargs={"instruction": "yes"}) == pytest.approx(expected("yes x y"), abs=1e-6)
+
+
 def test_folders_of_sentence_transformers():
     folder = CHECKPOINTS / "tiny-bert"
     cases = json.loads((folder / "texts.json").read_text())
@@ -205,6 +220,22 @@ def test_an_encoder_with_windows_to_either_side(kind):
             assert embed(server, case["ids"]) == [vector]
 
 
+def test_an_encoder_whose_file_has_no_head(tmp_path):
+    """As ModernBertModel is saved: without "model." in front of its tensors."""
+    folder = shutil.copytree(CHECKPOINTS / "tiny-modernbert", tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["ModernBertModel"]}))
+    content = (folder / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:8 + size])
+    bare = json.dumps({name.removeprefix("model."): entry for name, entry in header.items()}).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(bare)) + bare + content[8 + size:])
+    cases = json.loads((folder / "texts.json").read_text())
+    with serving(folder, "--dtype", "float32") as server:
+        for case in cases:
+            assert_near(embed(server, case["text"])[0], case["cls"])
+
+
 @pytest.mark.parametrize("kind", ["cls", "mean"])
 def test_a_classifier_of_an_encoder_with_windows(kind, tmp_path):
     folder = tmp_path / "model"
@@ -221,6 +252,27 @@ def test_a_classifier_of_an_encoder_with_windows(kind, tmp_path):
             status, alone = server.post("/score", {"text_1": case["pair"][0], "text_2": case["pair"][1]})
             assert alone["data"][0]["score"] == entry["score"]
             assert alone["usage"]["prompt_tokens"] == len(case["ids"])
+
+
+def scores(server, **body):
+    status, answer = server.post("/score", body)
+    assert status == 200, answer
+    return [entry["score"] for entry in answer["data"]]
+
+
+@pytest.mark.parametrize("name", ["tiny-xlmr-score", "tiny-bert"])
+def test_queries_and_documents_are_cut_each_for_itself(name):
+    with serving(CHECKPOINTS / name, "--dtype", "float32") as server:
+        whole = {"text_1": "beads on wires", "text_2": ["beads on wires", "wires"]}
+        first = server.post("/tokenize", {"prompt": "beads on wires", "add_special_tokens": False})[1]["tokens"][:2]
+        cut = server.post("/detokenize", {"tokens": first})[1]["prompt"]
+        assert scores(server, **whole, max_tokens_per_doc=2) == scores(server, text_1="beads on wires", text_2=[cut, "wires"]) != scores(server, **whole)
+        assert scores(server, **whole, max_tokens_per_query=2) == scores(server, text_1=cut, text_2=whole["text_2"])
+        status, answer = server.post("/rerank", {"query": "a", "documents": ["beads on wires"], "max_tokens_per_doc": 2})
+        assert (status, answer["results"][0]["document"]["text"]) == (200, "beads on wires")
+        for field, value, says in (("max_tokens_per_doc", 4096, "max_model_len"), ("max_tokens_per_query", -1, "max_tokens_per_query"), ("top_n", -1, "top_n")):
+            status, answer = server.post("/rerank", {"query": "a", "documents": ["b"], field: value})
+            assert status == 400 and says in answer["error"]["message"]
 
 
 @pytest.mark.parametrize("name", ["tiny-xlmr-score", "tiny-gte-score"])

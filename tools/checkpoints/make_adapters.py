@@ -44,6 +44,16 @@ ADAPTERS = {
     "gemma3-linear": ("tiny-gemma3", {
         "r": 3, "lora_alpha": 6, "target_modules": ["embed_tokens", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
     }),
+    # Every linear layer, with those of embeddings in layers, and the embedding.
+    "gemma4-linear": ("tiny-gemma4-shared", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["embed_tokens", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+                                                    "per_layer_model_projection", "per_layer_input_gate", "per_layer_projection"],
+    }),
+    # Keys that are values too, and experts beside the MLP.
+    "gemma4-experts": ("tiny-gemma4-experts", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["q_proj", "k_proj", "o_proj", "gate_proj", "down_proj"],
+        "target_parameters": ["experts.gate_up_proj", "experts.down_proj"],
+    }),
     # Projections that the checkpoint holds in one module.
     "phi3-fused": ("tiny-phi3-partial", {
         "r": 4, "lora_alpha": 8, "target_modules": ["qkv_proj", "gate_up_proj", "o_proj", "down_proj"],
@@ -51,6 +61,14 @@ ADAPTERS = {
     # The attention of a model with experts.
     "qwen3-moe-attention": ("tiny-qwen3-moe-mixed", {
         "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "o_proj"],
+    }),
+    # The gate behind a shared expert, and the tensor that chooses experts.
+    "qwen2-moe-gates": ("tiny-qwen2-moe", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["o_proj", "up_proj", "shared_expert_gate"], "target_parameters": ["mlp.gate.weight"],
+    }),
+    # A linear layer that chooses experts.
+    "gemma4-router": ("tiny-gemma4-experts", {
+        "r": 3, "lora_alpha": 6, "target_modules": "all-linear",
     }),
     # The experts, in tensors of all.
     "qwen3-moe-experts": ("tiny-qwen3-moe-mixed", {

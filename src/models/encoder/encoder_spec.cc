@@ -64,6 +64,13 @@ Status CheckEncoderSettings(const JsonFields& fields, EncoderSpec::Family family
     return Fail(ErrorCode::kUnsupported,
                 "is_decoder true is not supported: encoders see all tokens", "is_decoder");
   }
+  ASSIGN_OR_RETURN(const auto norm, fields.String("layer_norm_type"));
+  if (norm && *norm != "layer_norm") {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("layer_norm_type '{}' is not supported here, only layer_norm",
+                            ShortName(*norm)),
+                "layer_norm_type");
+  }
   // Of the rotary families, each with the only value that is implemented.
   constexpr std::pair<const char*, bool> kFlags[] = {{"qkv_proj_bias", false},
                                                      {"mlp_fc1_bias", false},

@@ -63,6 +63,8 @@ TEST(EncoderSpecTest, WhatWouldChangeTheNumbersIsRefusedByName) {
   EXPECT_THAT(Failure(kGte, R"({"rope_scaling": {"type": "ntk", "factor": 2, "mixed_b": 0.3}})"),
               HasSubstr("mixed_b"));
   EXPECT_THAT(Failure(kGte, R"({"hidden_act": "silu"})"), HasSubstr("hidden_act 'silu'"));
+  EXPECT_THAT(Failure(kGte, R"({"layer_norm_type": "rms_norm"})"),
+              HasSubstr("layer_norm_type 'rms_norm'"));
   EXPECT_THAT(Failure(kGte, R"({"position_embedding_type": "absolute"})"), HasSubstr("only rope"));
   EXPECT_THAT(Failure(kNomic, R"({"position_embedding_type": "rotary"})"), HasSubstr("read"));
   EXPECT_THAT(Failure(kNomic, R"({"qkv_proj_bias": true})"), HasSubstr("qkv_proj_bias true"));

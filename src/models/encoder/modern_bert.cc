@@ -150,7 +150,8 @@ ParameterList ListModernBertParameters(const EncoderSpec& spec, int64_t num_scor
   add_norm(prefix + "embeddings.norm", weights.embedding_norm);
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     EncoderLayerWeights& layer = weights.layers[i];
-    const std::string name = fmt::format("{}layers.{}.", prefix, i);
+    // As CanonicalName calls them in files with and without a head.
+    const std::string name = fmt::format("model.layers.{}.", i);
     // What the first layer reads is normed by the embedding.
     if (i > 0) add_norm(name + "attn_norm", layer.attention_norm);
     AddEncoderLinear(list, {{name + "attn.Wqkv", 3 * hidden}}, hidden, layer.qkv, biases.attention);

@@ -14,14 +14,21 @@
 namespace sluice {
 namespace {
 
+// y = normed * weights, of rows in F32 that nothing rounds.
+void RunPlain(const Step& step, const LinearWeights& weights, int64_t rows, float* y) {
+  const kernels::PackedMatrix& matrix = weights.matrix;
+  const kernels::Activations x =
+      DenseRows(step.workspace.normed(), ElementType::kF32, rows, matrix.cols);
+  kernels::Linear(step.pool, matrix, x, y, matrix.rows, BiasOrNull(weights.bias));
+  if (step.lora != nullptr)
+    step.lora->Add(step.pool, weights.lora_layer, x, /*first_row=*/0, y, matrix.rows);
+}
+
 // Chooses the experts of every row, from inputs in F32: a choice between two experts that are
 // nearly as good should not hang on their rounding.
 void Route(const Step& step, const MoeSpec& spec, const MoeWeights& weights, int64_t rows) {
   const Workspace& workspace = step.workspace;
-  kernels::Linear(
-      step.pool, weights.router.matrix,
-      DenseRows(workspace.normed(), ElementType::kF32, rows, weights.router.matrix.cols),
-      workspace.router_logits(), spec.num_experts, BiasOrNull(weights.router.bias));
+  RunPlain(step, weights.router, rows, workspace.router_logits());
   const kernels::RouterRule rule{.score = spec.score,
                                  .choice_bias = BiasOrNull(weights.choice_bias),
                                  .normalize = spec.normalize,
@@ -36,10 +43,7 @@ void RunShared(const Step& step, const MlpSpec& spec, const MlpWeights& weights,
   Mlp(step, spec, weights, rows);
   if (spec.output_gate.empty()) return;
   const Workspace& workspace = step.workspace;
-  const kernels::PackedMatrix& gate = weights.output_gate.matrix;
-  kernels::Linear(step.pool, gate,
-                  DenseRows(workspace.normed(), ElementType::kF32, rows, gate.cols),
-                  workspace.shared_gates(), 1);
+  RunPlain(step, weights.output_gate, rows, workspace.shared_gates());
   kernels::GateRows(step.pool, workspace.shared_gates(), rows, weights.down.matrix.rows,
                     workspace.own_delta());
 }

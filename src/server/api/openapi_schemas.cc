@@ -496,6 +496,10 @@ std::string_view OpenApiSchemas() {
    "data_2": {"$ref": "#/components/schemas/Texts"},
    "text_1": {"$ref": "#/components/schemas/Texts"},
    "text_2": {"$ref": "#/components/schemas/Texts"},
+   "max_tokens_per_query": {"type": ["integer", "null"], "minimum": 0},
+   "max_tokens_per_doc": {"type": ["integer", "null"], "minimum": 0},
+   "instruction": {"type": ["string", "null"]},
+   "chat_template_kwargs": {"type": ["object", "null"]},
    "use_activation": {"type": ["boolean", "null"]},
    "truncate_prompt_tokens": {"type": ["integer", "null"], "minimum": -1}}},
  "ScoreList": {
@@ -523,7 +527,11 @@ std::string_view OpenApiSchemas() {
    "model": {"type": ["string", "null"]},
    "query": {"type": "string"},
    "documents": {"$ref": "#/components/schemas/Texts"},
-   "top_n": {"type": ["integer", "null"]},
+   "top_n": {"type": ["integer", "null"], "minimum": 0},
+   "max_tokens_per_query": {"type": ["integer", "null"], "minimum": 0},
+   "max_tokens_per_doc": {"type": ["integer", "null"], "minimum": 0},
+   "instruction": {"type": ["string", "null"]},
+   "chat_template_kwargs": {"type": ["object", "null"]},
    "use_activation": {"type": ["boolean", "null"]},
    "truncate_prompt_tokens": {"type": ["integer", "null"], "minimum": -1}}},
  "Ranking": {

@@ -167,7 +167,8 @@ ApiResult<std::vector<int32_t>> EncodePooled(const RouteCall& call, const Poolin
 ApiResult<std::vector<int32_t>> EncodeMessages(
     const RouteCall& call, const PoolingFields& fields,
     const std::pair<std::string_view, std::string>& first,
-    const std::pair<std::string_view, std::string>& second, bool add_special_tokens) {
+    const std::pair<std::string_view, std::string>& second, bool add_special_tokens,
+    const json::Value& template_kwargs) {
   json::Value::Array messages;
   for (const auto* one : {&first, &second}) {
     json::Value& message = messages.emplace_back(json::Value::Object{});
@@ -177,6 +178,7 @@ ApiResult<std::vector<int32_t>> EncodeMessages(
   ConversationFields conversation;
   conversation.add_generation_prompt = false;
   conversation.messages = json::Value(std::move(messages));
+  conversation.chat_template_kwargs = template_kwargs;
   return EncodeConversation(call, fields, conversation, add_special_tokens);
 }
 

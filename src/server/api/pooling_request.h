@@ -46,7 +46,8 @@ ApiResult<std::vector<int32_t>> EncodePooled(const RouteCall& call, const Poolin
 ApiResult<std::vector<int32_t>> EncodeMessages(
     const RouteCall& call, const PoolingFields& fields,
     const std::pair<std::string_view, std::string>& first,
-    const std::pair<std::string_view, std::string>& second, bool add_special_tokens);
+    const std::pair<std::string_view, std::string>& second, bool add_special_tokens,
+    const json::Value& template_kwargs = {});
 
 // Reads `input` (texts, token ids, or lists of them) or `messages` of the body, and adds the tokens
 // of each to `job`. 400 for what is not well formed, empty or too long.

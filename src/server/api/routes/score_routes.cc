@@ -24,6 +24,51 @@ struct Pairs {
   size_t FirstOf(size_t pair) const { return first.size() == 1 ? 0 : pair; }
 };
 
+// What requests that score have beside those of PoolingFields.
+struct ScoringFields {
+  int64_t max_tokens_per_query = 0;  // 0: as many as there are
+  int64_t max_tokens_per_doc = 0;
+  json::Value template_kwargs;  // an object or null
+};
+
+ScoringFields ReadScoringFields(FieldReader& reader) {
+  ScoringFields fields;
+  reader.Read("max_tokens_per_query", fields.max_tokens_per_query, {.nullable = true, .min = 0});
+  reader.Read("max_tokens_per_doc", fields.max_tokens_per_doc, {.nullable = true, .min = 0});
+  const json::Value::Object* kwargs = nullptr;
+  if (reader.Read("chat_template_kwargs", kwargs, {.nullable = true}))
+    fields.template_kwargs = *reader.Raw("chat_template_kwargs");
+  std::optional<std::string> instruction;
+  reader.Read("instruction", instruction);
+  if (!instruction) return fields;
+  if (!fields.template_kwargs.is_object())
+    fields.template_kwargs = json::Value(json::Value::Object{});
+  if (fields.template_kwargs.Find("instruction") == nullptr)
+    fields.template_kwargs.Set("instruction", *std::move(instruction));
+  return fields;
+}
+
+// The first `most` tokens of each text, as text again.
+ApiStatus CutTexts(const ModelContext& model, std::string_view field, int64_t most,
+                   std::vector<std::string>& texts) {
+  if (most == 0) return {};
+  if (most >= model.max_model_len) {
+    return BadParameter(fmt::format("{} ({}) must be less than max_model_len ({})", field, most,
+                                    model.max_model_len),
+                        field, std::to_string(most));
+  }
+  for (std::string& text : texts) {
+    const std::vector<int32_t> ids = model.tokenizer->Encode(text, /*add_special_tokens=*/false);
+    if (std::ssize(ids) <= most) continue;
+    text = model.tokenizer->Decode({ids.data(), static_cast<size_t>(most)},
+                                   /*skip_special_tokens=*/false);
+    // A character of which only some tokens are left.
+    constexpr std::string_view kCut = "\xEF\xBF\xBD";
+    while (text.ends_with(kCut)) text.resize(text.size() - kCut.size());
+  }
+  return {};
+}
+
 using Scores = std::vector<double>;
 // Writes the body of an answer.
 using ScoreWriter = std::function<std::string(const Scores& scores, int64_t num_tokens)>;
@@ -69,7 +114,8 @@ ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFiel
 // The prompt in which a classifier reads both texts: of an encoder that of its tokenizer, else of
 // the chat template that the command line gives, else one behind the other.
 ApiResult<PooledPrompt> EncodePair(const RouteCall& call, const PoolingFields& fields,
-                                   const std::string& first, const std::string& second) {
+                                   const ScoringFields& scoring, const std::string& first,
+                                   const std::string& second) {
   if (call.model->engine->info().pooling->separates_texts)
     return EncodeSeparated(call, fields, first, second);
   if (call.api.config.chat_template.empty()) {
@@ -78,7 +124,7 @@ ApiResult<PooledPrompt> EncodePair(const RouteCall& call, const PoolingFields& f
   }
   API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                        EncodeMessages(call, fields, {"query", first}, {"document", second},
-                                      fields.add_special_tokens));
+                                      fields.add_special_tokens, scoring.template_kwargs));
   return PooledPrompt{std::move(tokens)};
 }
 
@@ -100,8 +146,8 @@ Scores CosinesOf(const Pairs& pairs, const std::vector<std::vector<float>>& vect
 }
 
 // Prompts: of a model that embeds all texts, of a classifier all pairs.
-ApiStatus AddPairs(const RouteCall& call, const PoolingFields& fields, const Pairs& pairs,
-                   bool embeds, PoolingJob& job) {
+ApiStatus AddPairs(const RouteCall& call, const PoolingFields& fields, const ScoringFields& scoring,
+                   const Pairs& pairs, bool embeds, PoolingJob& job) {
   if (embeds) {
     for (const auto* texts : {&pairs.first, &pairs.second}) {
       for (const std::string& text : *texts) {
@@ -112,8 +158,9 @@ ApiStatus AddPairs(const RouteCall& call, const PoolingFields& fields, const Pai
     return {};
   }
   for (size_t i = 0; i < pairs.size(); ++i) {
-    API_ASSIGN_OR_RETURN(PooledPrompt prompt,
-                         EncodePair(call, fields, pairs.first[pairs.FirstOf(i)], pairs.second[i]));
+    API_ASSIGN_OR_RETURN(
+        PooledPrompt prompt,
+        EncodePair(call, fields, scoring, pairs.first[pairs.FirstOf(i)], pairs.second[i]));
     job.prompts.push_back(std::move(prompt));
   }
   return {};
@@ -130,8 +177,9 @@ int64_t CountTokens(const Pairs& pairs, bool embeds, const PoolingJob& job) {
   return static_cast<int64_t>(count);
 }
 
-ApiStatus StartScores(const RouteCall& call, const PoolingFields& fields, Pairs pairs,
-                      PoolingJob job, ScoreWriter writer) {
+ApiStatus StartScores(const RouteCall& call, const PoolingFields& fields,
+                      const ScoringFields& scoring, Pairs pairs, PoolingJob job,
+                      ScoreWriter writer) {
   API_RETURN_IF_ERROR(CheckPairs(pairs));
   const EngineInfo& info = call.model->engine->info();
   const bool embeds = info.pooling->task == ModelTask::kEmbed;
@@ -141,7 +189,11 @@ ApiStatus StartScores(const RouteCall& call, const PoolingFields& fields, Pairs 
                     "has {}; use /classify.",
                     info.model.spec.ResultSize()));
   }
-  API_RETURN_IF_ERROR(AddPairs(call, fields, pairs, embeds, job));
+  API_RETURN_IF_ERROR(
+      CutTexts(*call.model, "max_tokens_per_query", scoring.max_tokens_per_query, pairs.first));
+  API_RETURN_IF_ERROR(
+      CutTexts(*call.model, "max_tokens_per_doc", scoring.max_tokens_per_doc, pairs.second));
+  API_RETURN_IF_ERROR(AddPairs(call, fields, scoring, pairs, embeds, job));
   const int64_t num_tokens = CountTokens(pairs, embeds, job);
   const auto answer = [pairs = std::move(pairs), model = call.model, fields, embeds, num_tokens,
                        writer = std::move(writer)](
@@ -168,6 +220,7 @@ ApiStatus AnswerScore(const RouteCall& call, const json::Value& body) {
   FieldReader reader(body, "body", &errors);
   PoolingFields fields = ReadPoolingFields(reader);
   fields.dimensions.reset();
+  const ScoringFields scoring = ReadScoringFields(reader);
   const auto* sides = std::find_if(std::begin(kSides), std::end(kSides), [&](const auto& names) {
     return body.Find(names.first) != nullptr && body.Find(names.second) != nullptr;
   });
@@ -194,7 +247,7 @@ ApiStatus AnswerScore(const RouteCall& call, const json::Value& body) {
     out.push_back('}');
     return out;
   };
-  return StartScores(call, fields, std::move(pairs), std::move(job), writer);
+  return StartScores(call, fields, scoring, std::move(pairs), std::move(job), writer);
 }
 
 ApiStatus AnswerRerank(const RouteCall& call, const json::Value& body) {
@@ -203,12 +256,13 @@ ApiStatus AnswerRerank(const RouteCall& call, const json::Value& body) {
   FieldReader reader(body, "body", &errors);
   PoolingFields fields = ReadPoolingFields(reader);
   fields.dimensions.reset();
+  const ScoringFields scoring = ReadScoringFields(reader);
   Pairs pairs;
   pairs.first.resize(1);
   reader.Read("query", pairs.first.front(), {.required = true});
   ReadTexts(reader, "documents", pairs.second);
   int64_t top_n = 0;
-  reader.Read("top_n", top_n, {.nullable = true});
+  reader.Read("top_n", top_n, {.nullable = true, .min = 0});
   API_RETURN_IF_ERROR(CheckPooling(call, fields, std::nullopt));
   if (!errors.empty()) return ValidationFailed(errors);
   API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields, "rerank-"));
@@ -235,7 +289,7 @@ ApiStatus AnswerRerank(const RouteCall& call, const json::Value& body) {
     out += "]}";
     return out;
   };
-  return StartScores(call, fields, std::move(pairs), std::move(job), writer);
+  return StartScores(call, fields, scoring, std::move(pairs), std::move(job), writer);
 }
 
 }  // namespace
