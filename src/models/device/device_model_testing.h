@@ -30,11 +30,16 @@ inline std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
   return tokens;
 }
 
+// What finds most: a kernel that leaves its array.
+constexpr EmulatedDeviceOptions kArraysApart = {.keeps_arrays_apart = true};
+// Arrays share memory as on a GPU.
+constexpr EmulatedDeviceOptions kArraysShared = {};
+
 // Takes exactly what the plan says. Steps are run by `runner`.
 class DeviceRunner {
  public:
   DeviceRunner(const std::filesystem::path& folder, const ModelOptions& options,
-               const EmulatedDeviceOptions& device_options = {},
+               const EmulatedDeviceOptions& device_options = kArraysApart,
                const LoadQuantization& quantization = {}, const HeadSpec& head = {})
       : device_(device_options) {
     auto config = LoadModelConfig(folder, {}, quantization);
