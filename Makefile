@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-arm build-cuda build-hip dist wheel deb demo test test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-ptx test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
+.PHONY: build build-arm build-cuda build-hip dist wheel deb demo test test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-machine-code test-ptx test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -110,6 +110,12 @@ test-arm:
 test-races:
 	@tools/install_packages.sh build test
 	@python3 tests/run.py races
+
+# The machine code of the CUDA kernels for all architectures: registers, stack, spills, instructions, and the page that tells of them;
+# minutes, needs nvcc.
+test-machine-code:
+	@tools/install_packages.sh build test
+	@python3 tests/run.py machine-code
 
 # All checks of the CUDA kernels on the PTX that nvcc makes of them, in an interpreter; minutes, needs nvcc.
 test-ptx:

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Builds and runs the test suites; the last line is `N passed, N failed`.
 
-Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda arm-compile robustness web distributed arm races ptx
+Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda arm-compile robustness web distributed arm races machine-code ptx
 `fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
 `web`, no part of `all`, looks at the page in a browser. `distributed`, no part of `all`, runs ranks as processes, also on several (pretended) machines; needs root.
 `robustness`, no part of `all`, runs the tests of the cases in docs/security.md, and keeps their results for that page.
 `races`, no part of `all`, looks for data races of all kernels, of which `tsan` checks some; tens of minutes.
+`machine-code`, no part of `all`, compiles the CUDA kernels for all architectures and looks at what the compiler made of them; minutes.
 `ptx`, no part of `all`, runs the checks of the kernels with all shapes on the PTX that nvcc makes of them, of which `cuda` runs some; minutes.
 `arm`, no part of `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without the newer instructions; slow.
 Exits with 1 where a test failed or a suite ran nothing.
@@ -541,6 +542,17 @@ def cuda(tally):
     check_ptx(tally, "cuda ptx")
 
 
+def machine_code(tally):
+    """The machine code of all kernels for all architectures; `cuda` looks at that of one."""
+    run(["tools/cuda_toolkit.sh"], check=True)
+    folder = build("cuda", ["sluice_cuda_kernels"], CUDA_FOLDER + "-all")
+    start = time.time()
+    result = run(["tools/machine_code.py", "check", folder, "--tools", cuobjdump(folder).parent], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    kernels = re.match(r"(\d+) kernels as planned", result.stdout)
+    tally.add("machine code", int(kernels.group(1)) if kernels else 0, 0 if kernels else len(result.stdout.splitlines()), time.time() - start,
+              "" if kernels else result.stdout)
+
+
 def check_ptx(tally, suite, *words):
     """Checks of the kernels on the PTX that nvcc makes of them, in an interpreter."""
     folder = build("release", ["ptx_test"])
@@ -609,7 +621,7 @@ def arm(tally):
             run_pytest(tally, "arm %s e2e" % cpu, scratch / "report.xml", ARM_E2E, {"SLUICE_BIN": str(scratch), "QEMU_CPU": cpu})
 
 
-SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "arm-compile": arm_compile, "robustness": robustness, "web": web, "distributed": distributed, "arm": arm, "races": races, "ptx": ptx}
+SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "arm-compile": arm_compile, "robustness": robustness, "web": web, "distributed": distributed, "arm": arm, "races": races, "machine-code": machine_code, "ptx": ptx}
 # Suites whose builds are made while e2e runs, with their targets.
 BUILT_AHEAD = {"asan": asan_targets, "tsan": tsan_targets}
 GROUPS = {"all": ["lint", "unit", "e2e", "asan", "tsan", "cuda", "arm-compile"]}

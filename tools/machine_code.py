@@ -4,7 +4,8 @@ and the instructions that it was written for. Needs CUDA's cuobjdump and nvdisas
 
 Usage: tools/machine_code.py check FOLDER [--tools FOLDER]    FOLDER: of a build with CUDA, with the objects *.cu.o
        tools/machine_code.py page FOLDER [--tools FOLDER]     writes docs/cuda-machine-code.md
-`check` prints what is wrong, one a line, and exits with 1; also where a kernel of an architecture is not in the page as it is.
+`check` prints what is wrong, one a line, and exits with 1; also where a kernel of an architecture is not in the page as it is. The page
+is of all architectures that kernels are compiled for: `page` wants a build of all of them.
 """
 import argparse
 import collections
@@ -18,6 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cuda-machine-code.md"
+CUDA_CMAKE = ROOT / "cmake" / "Cuda.cmake"
 
 # Of a multiprocessor, by compute capability (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 REGISTERS = 65536
@@ -94,8 +96,8 @@ PLANS = {
     "LoraShrinkKernel": lambda *_: Plan(256, 2, ["LDG.128", "SHFL"]),
     "LoraLookupKernel": lambda *_: rows_plan(64),
     "LoraExpandKernel": lambda *_: Plan(64, 12, ["LDG.128", "STG.128"]),
-    "ScaleResultsKernel": lambda *_: rows_plan(256),
-    "RopeAppendKernel": lambda *_: rows_plan(128),
+    "ScaleResultsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
+    "RopeAppendKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128", "STG.64"),
     "RopeTableKernel": lambda *_: dataclasses.replace(rows_plan(128), stack=SINE_STACK),
     "ExpandWeightsKernel": lambda *_: rows_plan(256, "STG.128"),
     "PackNvF4Kernel": lambda *_: rows_plan(256, "LDG.128"),
@@ -224,55 +226,84 @@ def check(kernels):
     return faults + ["%s: a plan for a kernel that is not there" % name for name in PLANS if name not in seen]
 
 
-def row_of(kernel):
+def label(architecture):
+    return "%d.%d" % divmod(architecture, 10)
+
+
+def plan_of(kernel):
     base, arguments = split_name(kernel.name)
-    plan = PLANS[base](kernel.architecture, arguments)
-    return "| %s | %d | %d | %d, %d | %s |" % (display_name(kernel.name), kernel.registers, plan.threads, plan.blocks,
-                                                 blocks_together(kernel, plan.threads), " ".join(plan.instructions))
+    return PLANS[base](kernel.architecture, arguments)
 
 
-def tables(kernels):
-    """By architecture the rows of its table."""
+def cell_of(kernel):
+    return "%d, %d" % (kernel.registers, blocks_together(kernel, plan_of(kernel).threads))
+
+
+def instructions_of(kernels):
+    """Of one kernel, for all architectures: those of most, then of the others."""
     by = collections.defaultdict(list)
-    for kernel in sorted(kernels, key=lambda kernel: (kernel.architecture, display_name(kernel.name))):
+    for kernel in kernels:
+        by[" ".join(plan_of(kernel).instructions)].append(label(kernel.architecture))
+    most, *others = sorted(by, key=lambda names: -len(by[names]))
+    return "; ".join([most, *["%s: %s" % (", ".join(by[names]), names or "none") for names in others]])
+
+
+def with_plans(kernels):
+    """By the name that the page shows, sorted."""
+    by = collections.defaultdict(list)
+    for kernel in sorted(kernels, key=lambda kernel: (display_name(kernel.name), kernel.architecture)):
         if split_name(kernel.name)[0] in PLANS:
-            by[kernel.architecture].append(row_of(kernel))
+            by[display_name(kernel.name)].append(kernel)
     return by
 
 
 INTRODUCTION = """# Machine code of the CUDA kernels
 
-Written by `tools/machine_code.py page build/cuda`, by CUDA's `cuobjdump`, from what nvcc %s made of the kernels. No kernel uses a stack or
+Written by `tools/machine_code.py page`, by CUDA's `cuobjdump`, from what nvcc %s made of the kernels for each architecture. No kernel uses a stack or
 spills registers to memory, but for the functions sine and cosine. "Blocks": for how many of a kernel's blocks a multiprocessor is to have registers (shared memory may hold
-fewer), and for how many it has, by registers and threads. "Instructions": those that the kernel was written for, and which are there.
-`tests/run.py cuda` checks all this for one architecture, and that its table is up to date.
+fewer). Below a compute capability: a thread's registers, and for how many blocks a multiprocessor has them, and places for the threads. "Instructions": those that the kernel was written for, and which are there.
+`make test-machine-code` checks all this, and that the page is up to date; `tests/run.py cuda`, a part of `make test`, does so for 9.0.
 """
 
 
 def nvcc_version(folder):
     """Of the compiler that the build in `folder` was configured for: "13.0"."""
-    cache = (folder / "CMakeCache.txt").read_text()
-    found = re.search(r"^CMAKE_CUDA_COMPILER:\w+=(.+)$", cache, re.M)
-    if not found:
-        sys.exit("%s: found no CMAKE_CUDA_COMPILER: expected the folder of a build with CUDA" % (folder / "CMakeCache.txt"))
-    said = subprocess.run([found.group(1), "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    return re.search(r"release (\d+\.\d+)", said).group(1)
+    for found in folder.glob("CMakeFiles/*/CMakeCUDACompiler.cmake"):
+        if version := re.search(r'^set\(CMAKE_CUDA_COMPILER_VERSION "(\d+\.\d+)', found.read_text(), re.M):
+            return version.group(1)
+    sys.exit("%s: found no CMakeFiles/*/CMakeCUDACompiler.cmake with a version: expected the folder of a build with CUDA" % folder)
+
+
+def all_architectures():
+    """That kernels are compiled for, by cmake/Cuda.cmake."""
+    return [int(word) for word in re.search(r'set\(default_architectures "([\d;]+)"\)', CUDA_CMAKE.read_text()).group(1).split(";")]
 
 
 def page(kernels, version):
-    parts = [INTRODUCTION % version]
-    for architecture, rows in tables(kernels).items():
-        parts += ["\n## Compute capability %d.%d\n\n" % divmod(architecture, 10),
-                  "| kernel | registers | threads | blocks: planned, possible | instructions |\n|---|---|---|---|---|\n", "\n".join(rows), "\n"]
-    return "".join(parts)
+    architectures = sorted({kernel.architecture for kernel in kernels})
+    head = ["kernel", "threads", "blocks", *map(label, architectures), "instructions"]
+    rows = [head, ["---"] * len(head)]
+    for name, one in with_plans(kernels).items():
+        cells = {kernel.architecture: cell_of(kernel) for kernel in one}
+        plan = plan_of(one[0])
+        rows.append([name, str(plan.threads), str(plan.blocks), *[cells.get(architecture, "") for architecture in architectures], instructions_of(one)])
+    return INTRODUCTION % version + "\n" + "".join("| %s |\n" % " | ".join(row) for row in rows)
 
 
 def stale(kernels, text):
-    """Architectures whose table in the page is another one."""
-    sections = dict(re.findall(r"^## Compute capability (\S+)\n(.*?)(?=^## |\Z)", text, re.M | re.S))
-    return ["%s: the table of %d.%d is not what this build holds: run tools/machine_code.py page" % (PAGE.name, *divmod(architecture, 10))
-            for architecture, rows in tables(kernels).items()
-            if [line for line in sections.get("%d.%d" % divmod(architecture, 10), "").splitlines() if line.startswith("| ")][1:] != rows]
+    """Architectures of which the page tells something else."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    told = collections.defaultdict(dict)  # by architecture and kernel
+    for row in rows[2:]:
+        for name, cell in zip(rows[0][3:-1], row[3:]):
+            if cell:
+                told[name][row[0]] = (row[1], row[2], cell)
+    found = collections.defaultdict(dict)
+    for name, one in with_plans(kernels).items():
+        for kernel in one:
+            found[label(kernel.architecture)][name] = (str(plan_of(kernel).threads), str(plan_of(kernel).blocks), cell_of(kernel))
+    return ["%s: what it tells of %s is not what this build holds: run tools/machine_code.py page" % (PAGE.name, name)
+            for name in found if found[name] != told[name]]
 
 
 def main():
@@ -286,6 +317,9 @@ def main():
         sys.exit("%s: found no *.cu.o with kernels: expected the folder of a build with CUDA" % options.folder)
     faults = check(kernels)
     if options.command == "page":
+        found, expected = sorted({kernel.architecture for kernel in kernels}), all_architectures()
+        if found != expected:
+            sys.exit("%s: expected machine code for %s, found it for %s" % (options.folder, expected, found))
         PAGE.write_text(page(kernels, nvcc_version(options.folder)))
     else:
         faults += stale(kernels, PAGE.read_text() if PAGE.exists() else "")

@@ -37,7 +37,7 @@ Result<DevicePool> DevicePool::Allocate(Device& device, int64_t bytes, const cha
   pool.size_ = Padded(bytes);
   if (auto* emulated = dynamic_cast<EmulatedDevice*>(&device); emulated != nullptr) {
     // Room for a gap of kAlignment behind each piece, the smallest of which takes as much.
-    pool.has_gaps_ = true;
+    pool.emulated_ = emulated;
     ASSIGN_OR_RETURN(pool.memory_, emulated->AllocateSpaced(pool.size_, 2 * pool.size_, what));
   } else {
     ASSIGN_OR_RETURN(pool.memory_, device.Allocate(pool.size_, what));
@@ -54,14 +54,19 @@ DevicePool::~DevicePool() {
   }
 }
 
-void DevicePool::AddGap(unsigned char* begin, int64_t bytes, const char* piece) {
+void DevicePool::AddGap(unsigned char* begin, int64_t bytes, std::string piece) {
   memset(begin, kGapByte, static_cast<size_t>(bytes));
   Poison(begin, bytes);
-  gaps_.push_back({begin, bytes, piece});
+  gaps_.push_back({begin, bytes, std::move(piece)});
 }
 
-Result<void*> DevicePool::Take(int64_t bytes, const char* what) {
+bool DevicePool::keeps_arrays_apart() const {
+  return emulated_ != nullptr && emulated_->keeps_arrays_apart();
+}
+
+Result<void*> DevicePool::Take(int64_t bytes, const char* what, const std::vector<ArrayGap>& gaps) {
   CHECK_GE(bytes, 0);
+  CHECK(gaps.empty() || keeps_arrays_apart());
   const int64_t left = size_bytes() - used_;
   if (bytes > left)
     return Fail(
@@ -71,10 +76,23 @@ Result<void*> DevicePool::Take(int64_t bytes, const char* what) {
                     what, DeviceBytesText(bytes), DeviceBytesText(left),
                     DeviceBytesText(size_bytes())));
   if (bytes == 0) return nullptr;
-  const auto gaps = static_cast<int64_t>(gaps_.size()) * kAlignment;
-  auto* const piece = memory_.As<unsigned char>() + used_ + gaps;
+  if (!gaps.empty()) {
+    const int64_t spaced = gaps.back().offset + gaps.back().bytes;
+    ASSIGN_OR_RETURN(DeviceBuffer memory, emulated_->AllocateSpaced(0, spaced, what));
+    auto* const piece = memory.As<unsigned char>();
+    apart_.push_back(std::move(memory));
+    used_ += Padded(bytes);
+    int number = 0;
+    for (const ArrayGap& gap : gaps)
+      AddGap(piece + gap.offset, gap.bytes, fmt::format("array {} of {}", number++, what));
+    return piece;
+  }
+  auto* const piece = memory_.As<unsigned char>() + used_ + gaps_in_memory_ * kAlignment;
   used_ += Padded(bytes);
-  if (has_gaps_) AddGap(piece + bytes, Padded(bytes) - bytes + kAlignment, what);
+  if (emulated_ != nullptr) {
+    AddGap(piece + bytes, Padded(bytes) - bytes + kAlignment, what);
+    ++gaps_in_memory_;
+  }
   return piece;
 }
 

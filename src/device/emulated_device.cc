@@ -185,7 +185,7 @@ class EmulatedStream final : public DeviceStream {
 }  // namespace
 
 EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
-    : runs_at_once_(options.runs_at_once) {
+    : runs_at_once_(options.runs_at_once), keeps_arrays_apart_(options.keeps_arrays_apart) {
   info_.kind = DeviceKind::kEmulated;
   info_.ordinal = options.ordinal;
   info_.name = "emulated";
@@ -222,7 +222,7 @@ Result<DeviceBuffer> EmulatedDevice::AllocateSpaced(int64_t bytes, int64_t reser
   CHECK_GE(bytes, 0);
   CHECK_GE(reserved, bytes);
   if (is_lost_) return Lost();
-  if (bytes == 0) return DeviceBuffer();
+  if (reserved == 0) return DeviceBuffer();
   const std::lock_guard lock(mutex_);
   const int64_t free = info_.total_bytes - allocated_bytes_;
   if (bytes > free)

@@ -20,6 +20,9 @@ struct EmulatedDeviceOptions {
   int compute_major = 9, compute_minor = 0;
   int ordinal = 0;
   bool runs_at_once = false;  // work runs when it is enqueued
+  // The arrays of a model lie in memory of their own, with gaps between them (DevicePool), also
+  // those that share memory on a GPU.
+  bool keeps_arrays_apart = false;
 };
 
 // Thread safety: as Device, but streams that wait for each other's events are used by one thread
@@ -33,6 +36,7 @@ class EmulatedDevice final : public Device {
   Status CheckAlive() const override;
   Result<int64_t> FreeBytes() override;
   Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) override;
+  bool keeps_arrays_apart() const { return keeps_arrays_apart_; }
   // For memory with gaps: `reserved` bytes, of which `bytes` count as taken.
   Result<DeviceBuffer> AllocateSpaced(int64_t bytes, int64_t reserved, const char* what);
   Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) override;
@@ -62,6 +66,7 @@ class EmulatedDevice final : public Device {
  private:
   DeviceInfo info_;
   const bool runs_at_once_;
+  const bool keeps_arrays_apart_;
   std::atomic<bool> is_lost_ = false;
   std::atomic<bool> copy_fault_ = false;
   std::atomic<int> launch_fault_ = 0;

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "device/array_cutter.h"
 #include "device/device_pool.h"
 #include "device/emulated_queue.h"
 
@@ -342,6 +343,47 @@ TEST(DevicePoolDeathTest, NamesThePieceThatIsOverrun) {
   write(1023);
   EXPECT_DEATH(write(1024), "behind the weights was written|use-after-poison");
   EXPECT_DEATH(write(1380), "behind the KV cache was written|use-after-poison");
+}
+
+// Arrays of one piece, of which the last two share memory on a GPU.
+TEST(DevicePoolDeathTest, NamesTheArrayThatIsOverrun) {
+  const auto write = [](size_t array, int64_t place) {
+    EmulatedDevice device({.total_bytes = kMiB, .keeps_arrays_apart = true});
+    DevicePool pool = Must(DevicePool::Allocate(device, 4096, "the model"));
+    ASSERT_TRUE(pool.keeps_arrays_apart());
+    ArrayCutter cutter(/*keeps_apart=*/true);
+    std::array<int64_t, 3> arrays = {cutter.Take(100), cutter.Take(512)};
+    cutter.ShareFrom(256);
+    arrays[2] = cutter.Take(300);
+    EXPECT_EQ(cutter.total_bytes(), 768);
+    const int64_t free = Must(device.FreeBytes());
+    auto* const piece =
+        static_cast<char*>(Must(pool.Take(cutter.total_bytes(), "the workspace", cutter.gaps())));
+    EXPECT_EQ(pool.used_bytes(), 768) << "gaps count nowhere";
+    EXPECT_EQ(Must(device.FreeBytes()), free);
+    EXPECT_TRUE(device.Holds(piece + arrays[2], 300));
+    piece[arrays[array] + place] = 1;
+  };
+  write(0, 99);
+  write(1, 511);
+  write(2, 299);
+  EXPECT_DEATH(write(0, 100), "behind array 0 of the workspace was written|use-after-poison");
+  EXPECT_DEATH(write(1, 512), "behind array 1 of the workspace was written|use-after-poison");
+  EXPECT_DEATH(write(2, 300), "behind array 2 of the workspace was written|use-after-poison");
+}
+
+TEST(ArrayCutter, SharesMemoryUnlessArraysAreKeptApart) {
+  ArrayCutter cutter;
+  EXPECT_EQ(cutter.Take(100), 0);
+  const int64_t shared = cutter.planned_end();
+  EXPECT_EQ(cutter.Take(512), 256);
+  EXPECT_EQ(cutter.Take(1), 768);
+  cutter.ShareFrom(shared);
+  EXPECT_EQ(cutter.Take(300), 256);
+  EXPECT_EQ(cutter.total_bytes(), 1024);
+  EXPECT_TRUE(cutter.gaps().empty());
+  EmulatedDevice device({.total_bytes = kMiB});
+  EXPECT_FALSE(Must(DevicePool::Allocate(device, 4096, "the model")).keeps_arrays_apart());
 }
 
 TEST(DevicePool, NamesWhatDidNotFit) {

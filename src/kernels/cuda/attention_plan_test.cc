@@ -28,7 +28,8 @@ AttentionPlan PlanOf(const AttentionLimits& limits, const std::vector<AttentionS
   return plan;
 }
 
-// Every token has its positions once, split where it may be, in order, and room for what is merged.
+// Every token has its positions once, split where it may be, in order, and room for what is merged;
+// the longest of the wide tiles come first.
 void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSliceInfo>& slices,
                  const AttentionSpan& span) {
   AttentionPlan plan(limits);
@@ -50,6 +51,10 @@ void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSlice
     ASSERT_GT(item.num_tokens, 0);
     ASSERT_LE(item.first_token + item.num_tokens, slice.num_tokens);
     ASSERT_LT(item.begin, item.end);
+    if (i > 0 && i < plan.num_wide_items) {
+      const AttentionItem& before = plan.items[static_cast<size_t>(i) - 1];
+      EXPECT_GE(before.end - before.begin, item.end - item.begin);
+    }
     for (int token = item.first_token; token < item.first_token + item.num_tokens; ++token) {
       auto& [begin, end] = seen[static_cast<size_t>(slice.first_row) + static_cast<size_t>(token)];
       if (begin < 0)

@@ -8,10 +8,12 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 
+constexpr float kNoBias = -0.0f;  // which changes no sum
+
 // The same roundings wherever it is used, which is why the last sum is a fused one by name.
 __device__ __forceinline__ float ScaledResult(float sum, float row_scale, float x_scale,
-                                              const float* bias, int64_t n) {
-  return fmaf(sum * row_scale, x_scale, bias != nullptr ? bias[n] : -0.0f);
+                                              float bias) {
+  return fmaf(sum * row_scale, x_scale, bias);
 }
 
 struct ResultScales {
@@ -26,7 +28,8 @@ struct ResultScales {
                                         float sum) const {
     const float row_scale = row_scales != nullptr ? row_scales[n] : 1.0f;
     const float x_scale = linear.x_scales != nullptr ? linear.x_scales[m] : 1.0f;
-    const float value = ScaledResult(sum * factor, row_scale, x_scale, linear.bias, n);
+    const float bias = linear.bias != nullptr ? linear.bias[n] : kNoBias;
+    const float value = ScaledResult(sum * factor, row_scale, x_scale, bias);
     const int64_t at = m * linear.y_stride + n;
     if (linear.y_type == ElementType::kF32)
       static_cast<float*>(linear.y)[at] = value;

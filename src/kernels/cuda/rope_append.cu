@@ -1,33 +1,37 @@
-// A warp for each head of each row. A lane holds four numbers of a head at a time, two pairs that
-// rope turns: of rope in halves (i, i + 1) and (i + d/2, i + 1 + d/2), interleaved (2i .. 2i + 3).
+// Some lanes of a warp for each head of each row. A lane holds sixteen numbers of the head, two
+// vectors whose pairs rope turns: of rope in halves eight neighbours in the first half and those as
+// far in the second, interleaved sixteen neighbours.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/device_rows.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-constexpr unsigned kRopeWarps = 4;
-constexpr int kRoundDim = 128;  // of 32 lanes with four numbers
+constexpr unsigned kRopeThreads = 128;
+constexpr int kLaneNumbers = 2 * kVector;
+constexpr int kFours = kLaneNumbers / 4;
 
-struct Four {
-  float a0, a1;  // at `first` and after it
-  float b0, b1;  // at `second` and after it
+// Of a lane.
+struct Numbers {
+  float first[kVector];
+  float second[kVector];
 };
 
-__device__ __forceinline__ float2 LoadTwo(const void* x, ElementType type, int64_t index) {
-  if (type == ElementType::kF32)
-    return *reinterpret_cast<const float2*>(static_cast<const float*>(x) + index);
-  const uint32_t pair = *reinterpret_cast<const uint32_t*>(static_cast<const uint16_t*>(x) + index);
-  return make_float2(FloatFromBits(pair << 16), FloatFromBits(pair & 0xFFFF0000u));
-}
-
-__device__ __forceinline__ void StoreTwo(void* out, ElementType type, int64_t index, float a,
-                                         float b, float scale) {
-  if (type == ElementType::kF8E4M3) {
-    *reinterpret_cast<uint16_t*>(static_cast<uint8_t*>(out) + index) =
-        static_cast<uint16_t>(PackE4m3(a / scale, b / scale));
+// of(i, a0, a1, b0, b1) for each four numbers, which are two pairs: of rope in halves (a0, b0) and
+// (a1, b1), of interleaved rope (a0, a1) and (b0, b1).
+template <typename Of>
+__device__ __forceinline__ void ForFours(Numbers& x, bool interleaved, const Of& of) {
+  if (interleaved) {
+    SLUICE_UNROLL
+    for (int i = 0; i < kFours; ++i) {
+      float* four = (i < kFours / 2 ? x.first : x.second) + 4 * i % kVector;
+      of(i, four[0], four[1], four[2], four[3]);
+    }
   } else {
-    *reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(out) + index) = PackBf16(a, b);
+    SLUICE_UNROLL
+    for (int i = 0; i < kFours; ++i)
+      of(i, x.first[2 * i], x.first[2 * i + 1], x.second[2 * i], x.second[2 * i + 1]);
   }
 }
 
@@ -37,18 +41,36 @@ __device__ __forceinline__ void Rotate(float& a, float& b, float cosine, float s
   a = rotated;
 }
 
-// Heads that have a warp: of q and, where the row has its own, of k and v.
+// Warp, each head's lanes by themselves. The mean of the squares of a head's numbers.
+template <int kLanes>
+__device__ __forceinline__ float MeanSquare(Numbers& x, bool interleaved, int dim) {
+  float squares[kFours];
+  ForFours(x, interleaved, [&](int i, float a0, float a1, float b0, float b1) {
+    squares[i] = a0 * a0 + a1 * a1 + b0 * b0 + b1 * b1;
+  });
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) {
+    SLUICE_UNROLL
+    for (float& sum : squares) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, mask);
+  }
+  return ((squares[0] + squares[2]) + (squares[1] + squares[3])) / static_cast<float>(dim);
+}
+
+// Heads of q and, where the row has its own, of k and v.
 __host__ __device__ __forceinline__ int HeadsOfRow(const device::RopeAppendArgs& args) {
   return args.num_heads + (args.kv == device::RowKv::kNone ? 0 : 2 * args.cache.num_kv_heads);
 }
 
-// Heads of up to kRounds * kRoundDim numbers.
-template <int kRounds>
-__global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::RopeAppendArgs args) {
+// Heads of up to kLanes * kLaneNumbers numbers.
+template <int kLanes>
+__global__ void __launch_bounds__(kRopeThreads)
+    RopeAppendKernel(RowsLaunch<device::RopeAppendArgs> launch) {
+  const device::RopeAppendArgs& args = launch.args;
   const int dim = args.cache.head_dim, num_kv_heads = args.cache.num_kv_heads;
   const int heads = HeadsOfRow(args);
-  const int64_t task = int64_t{blockIdx.x} * kRopeWarps + threadIdx.x / 32;
-  if (task >= args.rows * heads) return;
+  const int64_t tasks = args.rows * heads;
+  const int64_t own_task = int64_t{blockIdx.x} * (kRopeThreads / kLanes) + threadIdx.x / kLanes;
+  // Lanes without a head work on the last one, as the sums need them, and write nothing.
+  const int64_t task = min(own_task, tasks - 1);
   const int64_t row = task / heads;
   const int head = static_cast<int>(task % heads);
   const bool is_q = head < args.num_heads;
@@ -57,67 +79,53 @@ __global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::Rope
   const bool is_key_too = is_v && args.kv == device::RowKv::kKeys;
   const int64_t row_heads = args.kv == device::RowKv::kKeys ? heads - num_kv_heads : heads;
   const int64_t source = (row * row_heads + head - (is_key_too ? num_kv_heads : 0)) * dim;
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  // The lane's numbers in round r: first + r * stride and second + r * stride, each with its
-  // successor.
-  const int first = args.interleaved ? 4 * lane : 2 * lane;
-  const int second = args.interleaved ? first + 2 : first + dim / 2;
-  const int stride = args.interleaved ? 128 : 64;
 
-  Four x[kRounds];
-  float squares = 0;
-  SLUICE_UNROLL
-  for (int r = 0; r < kRounds; ++r) {
-    x[r] = {0, 0, 0, 0};
-    if (lane + 32 * r >= dim / 4) continue;
-    const int64_t from = source + r * stride;
-    const float2 a = LoadTwo(args.qkv, args.qkv_type, from + first);
-    const float2 b = LoadTwo(args.qkv, args.qkv_type, from + second);
-    x[r] = {a.x, a.y, b.x, b.y};
-    squares += a.x * a.x + a.y * a.y + b.x * b.x + b.y * b.y;
-  }
-  const float* norm = is_v ? nullptr : is_q ? args.q_norm : args.k_norm;
-  if (is_v && args.norms_values) {
-    const float factor = 1.0f / sqrtf(WarpSum(squares) / static_cast<float>(dim) + args.eps);
-    SLUICE_UNROLL
-    for (Four& four : x)
-      four = {four.a0 * factor, four.a1 * factor, four.b0 * factor, four.b1 * factor};
-  }
-  if (norm != nullptr) {
-    const float factor = 1.0f / sqrtf(WarpSum(squares) / static_cast<float>(dim) + args.eps);
-    SLUICE_UNROLL
-    for (int r = 0; r < kRounds; ++r) {
-      if (lane + 32 * r >= dim / 4) continue;
-      const float* a = norm + first + r * stride;
-      const float* b = norm + second + r * stride;
-      x[r] = {a[0] * (x[r].a0 * factor), a[1] * (x[r].a1 * factor), b[0] * (x[r].b0 * factor),
-              b[1] * (x[r].b1 * factor)};
-    }
+  const int lane = static_cast<int>(threadIdx.x % kLanes);
+  const int first = (args.interleaved ? kLaneNumbers : kVector) * lane;
+  const int second = first + (args.interleaved ? kVector : dim / 2);
+  // How many numbers the lane has of each vector.
+  const int first_count = VectorCount(first, args.interleaved ? dim : dim / 2);
+  const int second_count = VectorCount(second, dim);
+  const auto for_vectors = [&](Numbers& numbers, const auto& of) {
+    of(first, first_count, numbers.first);
+    of(second, second_count, numbers.second);
+  };
+
+  Numbers x;
+  for_vectors(x, [&](int at, int count, float(&values)[kVector]) {
+    LoadVector(args.qkv, args.qkv_type, source + at, count, launch.wide, values);
+  });
+  if (args.q_norm != nullptr || args.k_norm != nullptr || args.norms_values) {
+    const float factor = 1.0f / sqrtf(MeanSquare<kLanes>(x, args.interleaved, dim) + args.eps);
+    const float* norm = is_v ? nullptr : is_q ? args.q_norm : args.k_norm;
+    for_vectors(x, [&](int at, int count, float(&values)[kVector]) {
+      if (norm != nullptr) {
+        float weights[kVector];
+        LoadVector(norm, ElementType::kF32, at, count, launch.wide, weights);
+        SLUICE_UNROLL
+        for (int i = 0; i < kVector; ++i) values[i] = weights[i] * (values[i] * factor);
+      } else if (is_v && args.norms_values) {
+        SLUICE_UNROLL
+        for (float& value : values) value *= factor;
+      }
+    });
   }
   if (args.rope && !is_v) {
-    SLUICE_UNROLL
-    for (int r = 0; r < kRounds; ++r) {
-      if (lane + 32 * r >= dim / 4) continue;
-      const float* cosines = args.cos_sin + row * dim + 2 * (lane + 32 * r);
-      const float* sines = cosines + dim / 2;
-      if (args.interleaved) {
-        Rotate(x[r].a0, x[r].a1, cosines[0], sines[0]);
-        Rotate(x[r].b0, x[r].b1, cosines[1], sines[1]);
-      } else {
-        Rotate(x[r].a0, x[r].b0, cosines[0], sines[0]);
-        Rotate(x[r].a1, x[r].b1, cosines[1], sines[1]);
-      }
-    }
+    const int64_t from = row * dim + kVector * lane;
+    const int count = VectorCount(kVector * lane, dim / 2);
+    float cosines[kVector], sines[kVector];
+    LoadVector(args.cos_sin, ElementType::kF32, from, count, launch.wide, cosines);
+    LoadVector(args.cos_sin, ElementType::kF32, from + dim / 2, count, launch.wide, sines);
+    ForFours(x, args.interleaved, [&](int i, float& a0, float& a1, float& b0, float& b1) {
+      const int low = 2 * i, high = 2 * i + 1;
+      Rotate(a0, args.interleaved ? a1 : b0, cosines[low], sines[low]);
+      Rotate(args.interleaved ? b0 : a1, b1, cosines[high], sines[high]);
+    });
   }
   float factor = 1;
-  if (args.norms_after_rope && !is_v) {
-    float rotated_squares = 0;
-    SLUICE_UNROLL
-    for (const Four& four : x) {
-      rotated_squares +=
-          four.a0 * four.a0 + four.a1 * four.a1 + four.b0 * four.b0 + four.b1 * four.b1;
-    }
-    factor = 1.0f / sqrtf(WarpSum(rotated_squares) / static_cast<float>(dim) + args.eps);
+  if (args.norms_after_rope) {
+    const float after_rope = 1.0f / sqrtf(MeanSquare<kLanes>(x, args.interleaved, dim) + args.eps);
+    if (!is_v) factor = after_rope;
   }
   float temperature = 1;
   if (is_q && args.temperature_floor > 0) {
@@ -126,6 +134,7 @@ __global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::Rope
         log1pf(floorf((position + 1.0f) / args.temperature_floor)) * args.temperature_scale + 1.0f;
   }
 
+  if (own_task >= tasks) return;
   void* out = args.q;
   ElementType type = ElementType::kBF16;
   float scale = 1;
@@ -141,31 +150,39 @@ __global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::Rope
           slot % args.cache.block_size) *
          dim;
   }
-  SLUICE_UNROLL
-  for (int r = 0; r < kRounds; ++r) {
-    if (lane + 32 * r >= dim / 4) continue;
-    const Four& four = x[r];
-    StoreTwo(out, type, to + r * stride + first, four.a0 * factor * temperature,
-             four.a1 * factor * temperature, scale);
-    StoreTwo(out, type, to + r * stride + second, four.b0 * factor * temperature,
-             four.b1 * factor * temperature, scale);
-  }
+  for_vectors(x, [&](int at, int count, float(&values)[kVector]) {
+    SLUICE_UNROLL
+    for (float& value : values) value = value * factor * temperature;
+    StoreVector(out, type, to + at, count, launch.wide, values, scale);
+  });
+}
+
+template <int kLanes>
+void LaunchHeads(const StreamHandle& stream, const RowsLaunch<device::RopeAppendArgs>& launch) {
+  constexpr int64_t kBlockHeads = kRopeThreads / kLanes;
+  const int64_t tasks = launch.args.rows * HeadsOfRow(launch.args);
+  LaunchShape shape;
+  shape.grid_x = static_cast<unsigned>((tasks + kBlockHeads - 1) / kBlockHeads);
+  shape.threads = kRopeThreads;
+  Launch<RopeAppendKernel<kLanes>>(stream, "rope_append", shape, launch);
 }
 
 }  // namespace
 
 void LaunchRopeAppend(const StreamHandle& stream, const device::RopeAppendArgs& given) {
-  device::RopeAppendArgs args = given;
-  device::KvArrays& cache = args.cache;
+  RowsLaunch<device::RopeAppendArgs> launch = {given, true};
+  device::KvArrays& cache = launch.args.cache;
   if (cache.block_rows == 0) cache.block_rows = cache.num_kv_heads * cache.block_size;
-  const int64_t tasks = args.rows * HeadsOfRow(args);
-  LaunchShape shape;
-  shape.grid_x = static_cast<unsigned>((tasks + kRopeWarps - 1) / kRopeWarps);
-  shape.threads = kRopeWarps * 32;
-  if (cache.head_dim <= 2 * kRoundDim)
-    Launch<RopeAppendKernel<2>>(stream, "rope_append", shape, args);
+  const void* const arrays[] = {given.qkv,     given.q,      given.cache.k, given.cache.v,
+                                given.cos_sin, given.q_norm, given.k_norm};
+  // Halves of heads begin at multiples of a vector, too.
+  for (const void* array : arrays) launch.wide = launch.wide && IsWide(array, cache.head_dim / 2);
+  if (cache.head_dim <= 8 * kLaneNumbers)
+    LaunchHeads<8>(stream, launch);
+  else if (cache.head_dim <= 16 * kLaneNumbers)
+    LaunchHeads<16>(stream, launch);
   else
-    Launch<RopeAppendKernel<4>>(stream, "rope_append", shape, args);
+    LaunchHeads<32>(stream, launch);
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -86,8 +86,10 @@ __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::Rou
     total += weight;
   }
   for (int slot = 0; slot < args.top_k; ++slot) {
-    if (args.normalize) weights[slot] /= total;
-    if (args.expert_factors != nullptr) weights[slot] *= args.expert_factors[chosen[slot]];
+    float weight = weights[slot];
+    if (args.normalize) weight /= total;
+    if (args.expert_factors != nullptr) weight *= args.expert_factors[chosen[slot]];
+    weights[slot] = weight;
   }
 }
 

@@ -1,6 +1,8 @@
-// The scales and the bias of a product that a library computed without them.
+// The scales and the bias of a product that a library computed without them. A thread has eight
+// neighbouring columns.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/linear_result.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
@@ -14,31 +16,44 @@ constexpr int64_t kMostRowsOfGrid = 65535;
 
 }  // namespace
 
-__global__ void __launch_bounds__(kScaleResultsThreads) ScaleResultsKernel(ScaleResultsArgs args) {
-  const int64_t n = static_cast<int64_t>(blockIdx.x) * kScaleResultsThreads + threadIdx.x;
-  if (n >= args.n) return;
-  const float row_scale = args.row_scales != nullptr ? args.row_scales[n] : 1.0f;
+__global__ void __launch_bounds__(kScaleResultsThreads)
+    ScaleResultsKernel(RowsLaunch<ScaleResultsArgs> launch) {
+  const ScaleResultsArgs& args = launch.args;
+  const int64_t n = (int64_t{blockIdx.x} * kScaleResultsThreads + threadIdx.x) * kVector;
+  const int count = VectorCount(n, args.n);
+  if (count == 0) return;
+  float scales[kVector], addends[kVector];
+  SLUICE_UNROLL
+  for (int i = 0; i < kVector; ++i) {
+    scales[i] = 1.0f;
+    addends[i] = linear::kNoBias;
+  }
+  if (args.row_scales != nullptr)
+    LoadVector(args.row_scales, ElementType::kF32, n, count, launch.wide, scales);
+  if (args.bias != nullptr)
+    LoadVector(args.bias, ElementType::kF32, n, count, launch.wide, addends);
   for (int64_t m = blockIdx.y; m < args.m; m += gridDim.y) {
     const float x_scale = args.x_scales != nullptr ? args.x_scales[m] : 1.0f;
-    const int64_t at = m * args.y_stride + n;
-    if (args.y_type == ElementType::kF32) {
-      float& y = static_cast<float*>(args.y)[at];
-      y = linear::ScaledResult(y, row_scale, x_scale, args.bias, n);
-    } else {
-      uint16_t& y = static_cast<uint16_t*>(args.y)[at];
-      y = FloatToBf16(linear::ScaledResult(Bf16ToFloat(y), row_scale, x_scale, args.bias, n));
-    }
+    float values[kVector];
+    LoadVector(args.y, args.y_type, m * args.y_stride + n, count, launch.wide, values);
+    SLUICE_UNROLL
+    for (int i = 0; i < kVector; ++i)
+      values[i] = linear::ScaledResult(values[i], scales[i], x_scale, addends[i]);
+    StoreVector(args.y, args.y_type, m * args.y_stride + n, count, launch.wide, values, 1.0f);
   }
 }
 
 void LaunchScaleResults(const StreamHandle& stream, const ScaleResultsArgs& args) {
-  const int64_t columns = (args.n + kScaleResultsThreads - 1) / kScaleResultsThreads;
+  constexpr int64_t kBlockColumns = int64_t{kScaleResultsThreads} * kVector;
+  const int64_t columns = (args.n + kBlockColumns - 1) / kBlockColumns;
+  const bool wide =
+      IsWide(args.y, args.y_stride) && IsWide(args.row_scales, args.n) && IsWide(args.bias, args.n);
   Launch<ScaleResultsKernel>(
       stream, "scale_results",
       {.grid_x = static_cast<unsigned>(columns),
        .grid_y = static_cast<unsigned>(args.m < kMostRowsOfGrid ? args.m : kMostRowsOfGrid),
        .threads = kScaleResultsThreads},
-      args);
+      RowsLaunch<ScaleResultsArgs>{args, wide});
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

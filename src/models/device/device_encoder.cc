@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "device/device_pool.h"
+#include "device/array_cutter.h"
 #include "kernels/cuda/linear_plan.h"
 #include "models/encoder/encoder_classifier.h"
 #include "models/step_check.h"
@@ -21,12 +21,9 @@ constexpr int64_t kMostMlpRows = 2048;
 }  // namespace
 
 EncoderWorkspace::EncoderWorkspace(const EncoderSpec& spec, const ModelOptions& options,
-                                   int64_t scratch_bytes) {
-  const auto take = [this](int64_t bytes) {
-    const int64_t offset = total_bytes;
-    total_bytes += DevicePool::Padded(bytes);
-    return offset;
-  };
+                                   int64_t scratch_bytes, bool keeps_apart) {
+  ArrayCutter cutter(keeps_apart);
+  const auto take = [&](int64_t bytes) { return cutter.Take(bytes); };
   const int64_t rows = options.max_rows, hidden = spec.hidden_size;
   const int64_t wanted = std::min(options.max_logit_rows, rows);
   residual = take(rows * hidden * 4);
@@ -45,6 +42,8 @@ EncoderWorkspace::EncoderWorkspace(const EncoderSpec& spec, const ModelOptions& 
   step_inputs = take(DeviceEncoderStep::MaxBytes(spec, options));
   linear_scratch = take(scratch_bytes);
   linear_counters = take(device::kLinearCounterBytes);
+  total_bytes = cutter.total_bytes();
+  gaps = cutter.gaps();
 }
 
 DeviceEncoder::DeviceEncoder(ModelConfig config, const ModelOptions& options,

@@ -34,9 +34,11 @@ struct EncoderWorkspace {
   int64_t linear_scratch = 0;
   int64_t linear_counters = 0;  // U32 [kMostSplitTiles], zeros between products
   int64_t total_bytes = 0;
+  std::vector<ArrayGap> gaps;
 
-  // `scratch_bytes`: of products.
-  EncoderWorkspace(const EncoderSpec& spec, const ModelOptions& options, int64_t scratch_bytes);
+  // `scratch_bytes`: of products. `keeps_apart`: as ArrayCutter.
+  EncoderWorkspace(const EncoderSpec& spec, const ModelOptions& options, int64_t scratch_bytes,
+                   bool keeps_apart);
 };
 
 // Every slice of a step has to be a whole sequence; one step is in flight at a time. Classifiers'

@@ -20,7 +20,8 @@ namespace sluice {
 namespace {
 
 EncoderWorkspace WorkspaceFor(const EncoderSpec& spec, const ModelOptions& options,
-                              const DeviceInfo& device, const DeviceEncoderWeights& weights) {
+                              const DeviceInfo& device, const DeviceEncoderWeights& weights,
+                              bool keeps_apart = false) {
   int64_t scratch = 0;
   for (const DeviceEncoderLayerWeights& layer : weights.layers) {
     for (const DeviceLinearWeights* one : {&layer.qkv, &layer.output, &layer.up, &layer.down}) {
@@ -29,7 +30,7 @@ EncoderWorkspace WorkspaceFor(const EncoderSpec& spec, const ModelOptions& optio
                                 device, LinearOptionsOf(options), one->matrix, options.max_rows));
     }
   }
-  return {spec, options, scratch};
+  return {spec, options, scratch, keeps_apart};
 }
 
 Result<EncoderSpec> EncoderSpecFor(const ModelConfig& config, const ModelOptions& options) {
@@ -98,8 +99,10 @@ Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& poo
   } else {
     formats = PlannedFormats(held, scheme);
   }
-  ASSIGN_OR_RETURN(DeviceWeightLayout layout, LayOutEncoder(spec, held, formats));
-  ASSIGN_OR_RETURN(void* const weights_memory, pool.Take(layout.total_bytes(), "the weights"));
+  ASSIGN_OR_RETURN(DeviceWeightLayout layout,
+                   LayOutEncoder(spec, held, formats, pool.keeps_arrays_apart()));
+  ASSIGN_OR_RETURN(void* const weights_memory,
+                   pool.Take(layout.total_bytes(), "the weights", layout.gaps()));
   auto* const memory = static_cast<std::byte*>(weights_memory);
   const device::DeviceKernels& kernels = device::KernelsOf(device.info().kind);
   ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, device.CreateStream());
@@ -110,9 +113,11 @@ Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& poo
                                       scheme, options, progress, layout, memory));
   }
   DeviceEncoderWeights weights = PlaceEncoderWeights(spec, held, loaded, layout, memory);
-  const EncoderWorkspace workspace_layout = WorkspaceFor(spec, options, device.info(), weights);
-  ASSIGN_OR_RETURN(void* const workspace,
-                   pool.Take(workspace_layout.total_bytes, "the workspace of a step"));
+  const EncoderWorkspace workspace_layout =
+      WorkspaceFor(spec, options, device.info(), weights, pool.keeps_arrays_apart());
+  ASSIGN_OR_RETURN(
+      void* const workspace,
+      pool.Take(workspace_layout.total_bytes, "the workspace of a step", workspace_layout.gaps));
   auto* const workspace_bytes = static_cast<std::byte*>(workspace);
   ASSIGN_OR_RETURN(auto linear,
                    device::DeviceLinear::Create(device, kernels, LinearOptionsOf(options)));

@@ -110,7 +110,7 @@ class OnDevice {
 
  private:
   ModelOptions options_;
-  EmulatedDevice device_;
+  EmulatedDevice device_{testing::kArraysApart};
   std::unique_ptr<DevicePool> pool_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvCache> cache_;

@@ -24,7 +24,7 @@ std::vector<std::vector<float>> EncoderRopeTables(const EncoderSpec& spec) {
 }
 
 Result<DeviceWeightLayout> LayOutEncoder(const EncoderSpec& spec, const ParameterList& list,
-                                         const std::vector<DataFormat>& formats) {
+                                         const std::vector<DataFormat>& formats, bool keeps_apart) {
   for (size_t i = 0; i < formats.size(); ++i) {
     if (!formats[i].has_input_order) continue;
     const std::string& name = list.matrices[i].parts.front().name;
@@ -34,7 +34,7 @@ Result<DeviceWeightLayout> LayOutEncoder(const EncoderSpec& spec, const Paramete
                             name),
                 name);
   }
-  return DeviceWeightLayout::For(EncoderRopeTables(spec), list, formats);
+  return DeviceWeightLayout::For(EncoderRopeTables(spec), list, formats, keeps_apart);
 }
 
 DeviceEncoderWeights PlaceEncoderWeights(const EncoderSpec& spec, const ParameterList& list,

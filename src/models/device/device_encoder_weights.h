@@ -37,7 +37,8 @@ struct DeviceEncoderWeights {
 // Where the parameters of `list` lie in one allocation. `formats` as of DeviceWeightLayout::For;
 // kUnsupported names a matrix that no kernel takes.
 Result<DeviceWeightLayout> LayOutEncoder(const EncoderSpec& spec, const ParameterList& list,
-                                         const std::vector<DataFormat>& formats);
+                                         const std::vector<DataFormat>& formats,
+                                         bool keeps_apart = false);
 
 // As DecoderSpec::rope_tables.
 std::vector<std::vector<float>> EncoderRopeTables(const EncoderSpec& spec);

@@ -220,7 +220,7 @@ int64_t OrderedInputs(const DecoderSpec& spec, const ModelOptions& options,
 DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& options,
                                    const RankPlace& place, const DeviceInfo& device,
                                    const DeviceDecoderWeights& weights, const LoraLayout* lora,
-                                   bool rounds_whole_rows) {
+                                   bool rounds_whole_rows, bool keeps_apart = false) {
   const DecoderSpec share = ShareOf(spec, place);
   DeviceWorkspaceNeeds needs;
   needs.rounds_whole_rows = rounds_whole_rows;
@@ -230,7 +230,7 @@ DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& 
   if (lora != nullptr) needs.lora_ranks = lora->MostRanks();
   needs.step_inputs = DeviceStepInputs::MaxBytes(
       share, options, KvGroups::For(spec, options.max_context).num_groups(), place);
-  return DeviceWorkspaceLayout::For(spec, options, needs, place);
+  return DeviceWorkspaceLayout::For(spec, options, needs, place, keeps_apart);
 }
 
 // Of the adapters that the options have room for; none: of none.
@@ -259,8 +259,7 @@ int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
   }
   int64_t bytes = layout.total_bytes();
   for (size_t i = 0; i < list.matrices.size(); ++i) {
-    if (unread.contains(list.matrices[i].target))
-      bytes -= layout.matrix(i).end - layout.matrix(i).codes;
+    if (unread.contains(list.matrices[i].target)) bytes -= layout.matrix(i).total_bytes;
   }
   return bytes;
 }
@@ -378,9 +377,11 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   } else {
     ASSIGN_OR_RETURN(formats, StoredFormats(list, *checkpoint, scheme));
   }
-  ASSIGN_OR_RETURN(DeviceWeightLayout layout,
-                   DeviceWeightLayout::For(spec.rope_tables, list, formats));
-  ASSIGN_OR_RETURN(void* const weights_memory, pool.Take(layout.total_bytes(), "the weights"));
+  ASSIGN_OR_RETURN(
+      DeviceWeightLayout layout,
+      DeviceWeightLayout::For(spec.rope_tables, list, formats, pool.keeps_arrays_apart()));
+  ASSIGN_OR_RETURN(void* const weights_memory,
+                   pool.Take(layout.total_bytes(), "the weights", layout.gaps()));
   auto* const memory = static_cast<std::byte*>(weights_memory);
 
   const device::DeviceKernels& kernels = device::KernelsOf(device.info().kind);
@@ -401,11 +402,12 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   }
   const bool rounds_whole_rows = RoundsWholeRows(list, scheme, rounding);
   if (place.tensor_size > 1) RETURN_IF_ERROR(CheckRounding(weights, rounds_whole_rows));
-  const DeviceWorkspaceLayout workspace_layout =
-      WorkspaceFor(spec, options, place, device.info(), weights,
-                   lora_layout ? &*lora_layout : nullptr, rounds_whole_rows);
-  ASSIGN_OR_RETURN(void* const workspace,
-                   pool.Take(workspace_layout.total_bytes, "the workspace of a step"));
+  const DeviceWorkspaceLayout workspace_layout = WorkspaceFor(
+      spec, options, place, device.info(), weights, lora_layout ? &*lora_layout : nullptr,
+      rounds_whole_rows, pool.keeps_arrays_apart());
+  ASSIGN_OR_RETURN(
+      void* const workspace,
+      pool.Take(workspace_layout.total_bytes, "the workspace of a step", workspace_layout.gaps));
   auto* const workspace_bytes = static_cast<std::byte*>(workspace);
   std::shared_ptr<DeviceLoraSlots> lora;
   if (lora_layout) {

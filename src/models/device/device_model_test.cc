@@ -20,6 +20,7 @@
 #include "models/device/device_model_testing.h"
 #include "models/device/device_sink.h"
 #include "models/device/device_weights.h"
+#include "models/device/device_workspace.h"
 #include "models/weight_loader.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
@@ -161,6 +162,33 @@ TEST(DeviceModelTest, ADeviceTooSmallIsNamed) {
   EXPECT_THAT(model.error().message, HasSubstr("the weights"));
 }
 
+// A kernel that goes one number beyond its array of the workspace, into the next one.
+TEST(DeviceModelDeathTest, FindsAKernelThatLeavesItsArray) {
+  const auto config = LoadModelConfig(DataFolder("llama-bf16"));
+  ASSERT_TRUE(config);
+  const ModelOptions options = DeviceOptions();
+  const auto run = [&](int64_t more) {
+    EmulatedDevice device(testing::kArraysApart);
+    const auto layout = DeviceWorkspaceLayout::For(config->spec, options, {}, {},
+                                                   /*keeps_apart=*/true);
+    auto pool = DevicePool::Allocate(device, layout.total_bytes, "a model");
+    ASSERT_TRUE(pool);
+    const auto memory = pool->Take(layout.total_bytes, "the workspace", layout.gaps);
+    ASSERT_TRUE(memory);
+    auto* const residual =
+        reinterpret_cast<float*>(static_cast<std::byte*>(*memory) + layout.residual);
+    const int64_t count = options.max_rows * config->spec.hidden_size;
+    EXPECT_GE(layout.delta - layout.residual, count * 4 + DevicePool::kAlignment);
+    auto stream = device.CreateStream();
+    ASSERT_TRUE(stream);
+    device::KernelsOf(DeviceKind::kEmulated)
+        .cap_logits((*stream)->handle(), {.x = residual, .count = count + more, .cap = 1});
+    EXPECT_TRUE((*stream)->Synchronize());
+  };
+  run(0);
+  EXPECT_DEATH(run(1), "behind array 0 of the workspace was written|use-after-poison");
+}
+
 // Every family and format on both backends, each from its own weights: the middle of all rows,
 // since with experts single rows may take another one. Measured: at most 0.02.
 class DeviceAgainstCpuTest : public ::testing::TestWithParam<const char*> {};
@@ -170,9 +198,9 @@ TEST_P(DeviceAgainstCpuTest, HeavyLogitsAgree) {
   options.activation_format = ModelOptions::ActivationRounding::kBf16;
   const std::vector<int32_t> tokens = SomeTokens(40, 2);
   const auto folder = DataFolder(GetParam());
-  const double difference =
-      MiddleDifference(DeviceRunner(folder, options).runner().RunAlone(tokens, 40),
-                       Runner(folder, options, 2).RunAlone(tokens, 40));
+  DeviceRunner device(folder, options, testing::kArraysShared);
+  const double difference = MiddleDifference(device.runner().RunAlone(tokens, 40),
+                                             Runner(folder, options, 2).RunAlone(tokens, 40));
   RecordProperty("difference", fmt::format("{:.4f}", difference));
   EXPECT_LE(difference, 0.03);
 }
@@ -320,10 +348,11 @@ TEST(DeviceModelTest, HiddenStatesAndScoresAreNearTheCpus) {
   }
 }
 
-// Whether copies and kernels run at once or when they are waited for, no bit tells.
-TEST(DeviceModelTest, WhenTheDeviceWorksDoesNotShow) {
+// Whether copies and kernels run at once or when they are waited for, and whether arrays share
+// memory that are never alive together, no bit tells.
+TEST(DeviceModelTest, WhenAndWhereTheDeviceWorksDoesNotShow) {
   for (const char* name : {"tiny-qwen2-window", "qwen3-moe-llmc-nvfp4"}) {
-    DeviceRunner late(DataFolder(name), DeviceOptions());
+    DeviceRunner late(DataFolder(name), DeviceOptions(), testing::kArraysApart);
     DeviceRunner early(DataFolder(name), DeviceOptions(), {.runs_at_once = true});
     for (const size_t count : {20, 5, 33}) {
       const std::vector<int32_t> tokens = SomeTokens(count, count);

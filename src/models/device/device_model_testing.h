@@ -22,11 +22,16 @@ inline ModelOptions DeviceOptions(ElementType kv_type = ElementType::kBF16) {
   return options;
 }
 
+// What finds most: a kernel that leaves its array.
+constexpr EmulatedDeviceOptions kArraysApart = {.keeps_arrays_apart = true};
+// Arrays share memory as on a GPU.
+constexpr EmulatedDeviceOptions kArraysShared = {};
+
 // Takes exactly what the plan says. Steps are run by `runner`.
 class DeviceRunner {
  public:
   DeviceRunner(const std::filesystem::path& folder, const ModelOptions& options,
-               const EmulatedDeviceOptions& device_options = {},
+               const EmulatedDeviceOptions& device_options = kArraysApart,
                const LoadQuantization& quantization = {}, const HeadSpec& head = {})
       : device_(device_options) {
     auto config = LoadModelConfig(folder, {}, quantization);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/integer.h"
+#include "device/array_cutter.h"
 #include "kernels/cuda/linear_shapes.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/panel_layout.h"
@@ -15,20 +16,6 @@ namespace sluice {
 namespace {
 
 using ScaleLayout = DataFormat::ScaleLayout;
-constexpr int64_t kPieceAlignment = 256;
-
-class Cutter {
- public:
-  int64_t Take(int64_t bytes) {
-    const int64_t offset = end_;
-    end_ += CeilDiv(bytes, kPieceAlignment) * kPieceAlignment;
-    return offset;
-  }
-  int64_t end() const { return end_; }
-
- private:
-  int64_t end_ = 0;
-};
 
 bool IsPowerOfTwo(ElementType type) {
   return type == ElementType::kF8E8M0 || type == ElementType::kU8;
@@ -96,11 +83,13 @@ Status CheckMatrix(const std::string& name, const DataFormat& format, int64_t co
   return {};
 }
 
-DeviceMatrixPlace Place(const MatrixParameter& matrix, const DataFormat& format, Cutter& cutter) {
+DeviceMatrixPlace Place(const MatrixParameter& matrix, const DataFormat& format,
+                        ArrayCutter& cutter) {
   DeviceMatrixPlace place{.format = format,
                           .rows = matrix.rows(),
                           .cols = matrix.cols,
                           .whole_rows = WholeRows(matrix)};
+  const int64_t begin = cutter.planned_end();
   place.codes = cutter.Take(place.rows * place.row_bytes());
   if (format.type == ElementType::kInt4) {
     place.block_rows = 1;
@@ -113,7 +102,7 @@ DeviceMatrixPlace Place(const MatrixParameter& matrix, const DataFormat& format,
     place.group_scales = cutter.Take(place.group_scale_bytes());
   }
   if (HasRowScales(format)) place.row_scales = cutter.Take(place.rows * 4);
-  place.end = cutter.end();
+  place.total_bytes = cutter.planned_end() - begin;
   return place;
 }
 
@@ -253,10 +242,10 @@ void DeviceWeightLayout::SetScaledParts(std::vector<std::vector<device::ScaledPa
 
 Result<DeviceWeightLayout> DeviceWeightLayout::For(
     const std::vector<std::vector<float>>& rope_tables, const ParameterList& list,
-    const std::vector<DataFormat>& formats) {
+    const std::vector<DataFormat>& formats, bool keeps_apart) {
   CHECK_EQ(formats.size(), list.matrices.size());
   DeviceWeightLayout layout;
-  Cutter cutter;
+  ArrayCutter cutter(keeps_apart);
   for (size_t i = 0; i < list.matrices.size(); ++i) {
     const MatrixParameter& matrix = list.matrices[i];
     DataFormat format = formats[i];
@@ -280,7 +269,7 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(
                   matrix.parts.front().name);
     }
     layout.matrices_.push_back(Place(matrix, format, cutter));
-    const auto nowhere = std::bit_cast<std::byte*>(kPieceAlignment);
+    const auto nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
     if (const Status status = device::CheckLinearWeights(layout.matrices_.back().At(nowhere));
         !status) {
       return Fail(status.error().code,
@@ -293,7 +282,8 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(
   int64_t num_frequencies = 0;
   for (const std::vector<float>& table : rope_tables) num_frequencies += std::ssize(table);
   layout.rope_frequencies_ = cutter.Take(num_frequencies * 4);
-  layout.total_bytes_ = cutter.end();
+  layout.total_bytes_ = cutter.total_bytes();
+  layout.gaps_ = cutter.gaps();
   return layout;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
+#include "device/device_pool.h"
 #include "kernels/cuda/device_kernels.h"
 #include "models/decoder_spec.h"
 #include "models/model.h"
@@ -33,7 +34,7 @@ struct DeviceMatrixPlace {
   // Of those, where they are one number for each of a few parts of the rows; known after they are
   // uploaded.
   std::vector<device::ScaledPart> scaled_parts = {};
-  int64_t end = 0;
+  int64_t total_bytes = 0;  // that the plan counts for it
 
   int64_t row_bytes() const { return cols * BitsPerElement(format.type) / 8; }
   // Elements of k that a scale of a group or block covers, and such scales in a row of them; 0
@@ -51,10 +52,12 @@ struct DeviceMatrixPlace {
 class DeviceWeightLayout {
  public:
   // `formats`: what each matrix of the list makes together (PackedFormat with BF16). kUnsupported
-  // names a matrix that no kernel takes, and why. `rope_tables`: as DecoderSpec's.
+  // names a matrix that no kernel takes, and why. `rope_tables`: as DecoderSpec's. `keeps_apart`:
+  // as ArrayCutter.
   static Result<DeviceWeightLayout> For(const std::vector<std::vector<float>>& rope_tables,
                                         const ParameterList& list,
-                                        const std::vector<DataFormat>& formats);
+                                        const std::vector<DataFormat>& formats,
+                                        bool keeps_apart = false);
 
   const DeviceMatrixPlace& matrix(size_t index) const { return matrices_[index]; }
   // Of what was uploaded: DeviceSink::scaled_parts.
@@ -62,12 +65,14 @@ class DeviceWeightLayout {
   int64_t vector(size_t index) const { return vectors_[index]; }
   int64_t rope_frequencies() const { return rope_frequencies_; }
   int64_t total_bytes() const { return total_bytes_; }
+  const std::vector<ArrayGap>& gaps() const { return gaps_; }
 
  private:
   std::vector<DeviceMatrixPlace> matrices_;  // as in the list
   std::vector<int64_t> vectors_;             // of F32, as in the list
   int64_t rope_frequencies_ = 0;             // F32, the rope tables one behind the other
   int64_t total_bytes_ = 0;
+  std::vector<ArrayGap> gaps_;
 };
 
 // Finds parameters by the targets that the list gives them. What it is made of outlives it.

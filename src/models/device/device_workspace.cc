@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "device/device_pool.h"
+#include "device/array_cutter.h"
 #include "kernels/cuda/linear_plan.h"
 #include "models/largest_sizes.h"
 
@@ -25,7 +25,7 @@ int64_t FrequenciesBefore(const DecoderSpec& spec, int64_t table) {
 DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
                                                  const ModelOptions& options,
                                                  const DeviceWorkspaceNeeds& needs,
-                                                 const RankPlace& place) {
+                                                 const RankPlace& place, bool keeps_apart) {
   const DecoderSpec share = ShareOf(spec, place);
   const bool is_shared = place.tensor_size > 1;
   const auto own_rows_of = [&](int64_t count) {
@@ -46,12 +46,8 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.mlp_rows = std::min(rows, kDeviceMlpRows);
   if (experts > 0) layout.moe_pairs = std::max(top_k, std::min(rows * top_k, kDeviceMoePairs));
 
-  int64_t end = 0;
-  const auto take = [&](int64_t bytes) {
-    const int64_t offset = end;
-    end += DevicePool::Padded(bytes);
-    return offset;
-  };
+  ArrayCutter cutter(keeps_apart);
+  const auto take = [&](int64_t bytes) { return cutter.Take(bytes); };
   layout.residual = take(rows * hidden * 4);
   layout.delta = take(rows * hidden * 4);
   layout.last_residual = take(logit_rows * hidden * 4);
@@ -75,7 +71,7 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
     layout.own_delta = take(rows * own_rows_of(hidden) * 4);
   }
 
-  const int64_t shared = end;
+  const int64_t shared = cutter.planned_end();
   layout.qkv = take(rows * own.qkv_width * wide_bytes);
   layout.q = take(rows * own.q_width * 2);
   layout.attended = take(rows * largest.q_width * 2);
@@ -84,9 +80,8 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.attended_f8 = take(rows * largest.q_width);
   layout.attended_scales = take(rows * 4);
   layout.partials = take(needs.attention_partials);
-  const int64_t attention_end = end;
 
-  end = shared;
+  cutter.ShareFrom(shared);
   const int64_t widest =
       std::max(layout.mlp_rows * intermediate, layout.moe_pairs * expert_intermediate);
   const int64_t own_widest = std::max(layout.mlp_rows * std::max(own.intermediate, embedding_width),
@@ -113,14 +108,14 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
     layout.expert_results = take(layout.moe_pairs * own_rows_of(hidden) * 4);
     if (largest.has_own_norms) layout.expert_delta = take(rows * hidden * 4);
   }
-  const int64_t mlp_end = end;
 
-  end = shared;  // when the layers are done
+  cutter.ShareFrom(shared);  // when the layers are done
   if (is_shared && place.is_first_stage() && has_logits) {
     layout.own_logits = take(logit_rows * own_rows_of(spec.vocab_size) * 4);
     if (place.rank() == 0) layout.joined_logits = take(logit_rows * spec.vocab_size * 4);
   }
-  layout.total_bytes = std::max({end, mlp_end, attention_end});
+  layout.total_bytes = cutter.total_bytes();
+  layout.gaps = cutter.gaps();
   return layout;
 }
 

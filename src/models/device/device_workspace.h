@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "device/device_pool.h"
 #include "kernels/cuda/device_kernels.h"
 #include "models/decoder_spec.h"
 #include "models/model.h"
@@ -94,11 +96,13 @@ struct DeviceWorkspaceLayout {
   int64_t expert_delta = 0;     // F32 [rows, hidden], with MoeSpec::own_norms
 
   int64_t total_bytes = 0;
+  std::vector<ArrayGap> gaps;
 
   // Of the rank at `place`. Without needs, for the sizes alone that others' needs depend on.
+  // `keeps_apart`: as ArrayCutter.
   static DeviceWorkspaceLayout For(const DecoderSpec& spec, const ModelOptions& options,
                                    const DeviceWorkspaceNeeds& needs = {},
-                                   const RankPlace& place = {});
+                                   const RankPlace& place = {}, bool keeps_apart = false);
 };
 
 }  // namespace sluice

@@ -184,13 +184,22 @@ void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const Weight
   }
 }
 
+// Rows that kernels write number by number, and rows of whole vectors. What stands behind a row
+// stays as it is.
+struct ResultShape {
+  int64_t n, stride;
+};
+constexpr ResultShape kResultShapes[] = {{300, 310}, {304, 312}};
+
 // `which`: bits for scales of the rows of W, scales of the rows of x, and the bias.
-void CheckScaleResults(CaseMemory& memory, Comparison& comparison, ElementType y_type, int which) {
-  constexpr int64_t kM = 5, kN = 300, kStride = 310;
+void CheckScaleResults(CaseMemory& memory, Comparison& comparison, const ResultShape& shape,
+                       ElementType y_type, int which) {
+  constexpr int64_t kM = 5;
+  const int64_t columns = shape.n, stride = shape.stride;
   TestNumbers numbers(64);
-  const std::vector<float> row_scales = numbers.Normals(kN), x_scales = numbers.Normals(kM);
-  const std::vector<float> bias = numbers.Normals(kN);
-  std::vector<float> values = numbers.Normals(kM * kStride);
+  const std::vector<float> row_scales = numbers.Normals(columns), x_scales = numbers.Normals(kM);
+  const std::vector<float> bias = numbers.Normals(columns);
+  std::vector<float> values = numbers.Normals(kM * stride);
   device::ScaleResultsArgs args{};
   if (y_type == ElementType::kBF16) {
     const std::vector<uint16_t> bits = ToBf16Bits(values);
@@ -201,8 +210,8 @@ void CheckScaleResults(CaseMemory& memory, Comparison& comparison, ElementType y
   }
   args.y_type = y_type;
   args.m = kM;
-  args.n = kN;
-  args.y_stride = kStride;
+  args.n = columns;
+  args.y_stride = stride;
   if ((which & 1) != 0) args.row_scales = memory.In(row_scales);
   if ((which & 2) != 0) args.x_scales = memory.In(x_scales);
   if ((which & 4) != 0) args.bias = memory.In(bias);
@@ -210,14 +219,14 @@ void CheckScaleResults(CaseMemory& memory, Comparison& comparison, ElementType y
   std::vector<float> got_f32;
   std::vector<uint16_t> got_bf16;
   if (y_type == ElementType::kBF16)
-    got_bf16 = memory.Read(static_cast<const uint16_t*>(args.y), kM * kStride);
+    got_bf16 = memory.Read(static_cast<const uint16_t*>(args.y), kM * stride);
   else
-    got_f32 = memory.Read(static_cast<const float*>(args.y), kM * kStride);
+    got_f32 = memory.Read(static_cast<const float*>(args.y), kM * stride);
   for (int64_t m = 0; m < kM; ++m) {
-    for (int64_t n = 0; n < kStride; ++n) {
-      const auto i = static_cast<size_t>(m * kStride + n);
+    for (int64_t n = 0; n < stride; ++n) {
+      const auto i = static_cast<size_t>(m * stride + n);
       double expected = values[i], error = 0;
-      if (n < kN) {
+      if (n < columns) {
         if ((which & 1) != 0) expected *= row_scales[static_cast<size_t>(n)];
         if ((which & 2) != 0) expected *= x_scales[static_cast<size_t>(m)];
         double size = std::abs(expected);
@@ -314,16 +323,18 @@ void CheckLinear(CheckRun& run) {
       }
     }
   }
-  for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
-    for (int which = 0; which < 8; ++which) {
-      run.Case(
-          "scale_results",
-          fmt::format("5 x 300, {}{}{}{}", y_type == ElementType::kF32 ? "f32" : "bf16",
-                      (which & 1) != 0 ? ", scales of w" : "",
-                      (which & 2) != 0 ? ", scales of x" : "", (which & 4) != 0 ? ", bias" : ""),
-          [&](CaseMemory& memory, Comparison& comparison) {
-            CheckScaleResults(memory, comparison, y_type, which);
-          });
+  for (const ResultShape& shape : kResultShapes) {
+    for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
+      for (int which = 0; which < 8; ++which) {
+        run.Case(
+            "scale_results",
+            fmt::format("5 x {}, {}{}{}{}", shape.n, y_type == ElementType::kF32 ? "f32" : "bf16",
+                        (which & 1) != 0 ? ", scales of w" : "",
+                        (which & 2) != 0 ? ", scales of x" : "", (which & 4) != 0 ? ", bias" : ""),
+            [&](CaseMemory& memory, Comparison& comparison) {
+              CheckScaleResults(memory, comparison, shape, y_type, which);
+            });
+      }
     }
   }
 }

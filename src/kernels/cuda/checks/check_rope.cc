@@ -367,7 +367,7 @@ void CheckRope(CheckRun& run) {
   std::vector<int64_t> row_counts = {1, 6};
   if (run.with_large_shapes()) row_counts.push_back(257);
   for (const RopeModel& model : kModels) {
-    for (const int head_dim : {32, 64, 128, 256, 512}) {
+    for (const int head_dim : {32, 40, 64, 128, 256, 512}) {
       for (const int64_t rows : row_counts) {
         // All types of projections and of the cache.
         run.Case("rope_append",

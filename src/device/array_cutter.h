@@ -1,0 +1,45 @@
+// Cuts a piece of a device's memory into arrays.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "device/device_pool.h"
+
+namespace sluice {
+
+// Apart, a gap lies behind each array, and none shares its memory with another: a kernel that
+// leaves its array is then found out (DevicePool). What is planned is the same.
+class ArrayCutter {
+ public:
+  explicit ArrayCutter(bool keeps_apart = false) : keeps_apart_(keeps_apart) {}
+
+  // Where the next array begins, aligned to DevicePool::kAlignment.
+  int64_t Take(int64_t bytes) {
+    const int64_t planned = planned_end_;
+    planned_end_ += DevicePool::Padded(bytes);
+    most_planned_ = std::max(most_planned_, planned_end_);
+    if (!keeps_apart_) return planned;
+    const int64_t offset = gaps_.empty() ? 0 : gaps_.back().offset + gaps_.back().bytes;
+    const int64_t end = offset + DevicePool::Padded(bytes) + DevicePool::kAlignment;
+    gaps_.push_back({offset + bytes, end - offset - bytes});
+    return offset;
+  }
+
+  // What is taken from here on is never alive together with what was taken since planned_end() was
+  // `end`.
+  void ShareFrom(int64_t end) { planned_end_ = end; }
+  int64_t planned_end() const { return planned_end_; }
+
+  // Of the piece, without gaps.
+  int64_t total_bytes() const { return most_planned_; }
+  const std::vector<ArrayGap>& gaps() const { return gaps_; }
+
+ private:
+  const bool keeps_apart_;
+  int64_t planned_end_ = 0, most_planned_ = 0;
+  std::vector<ArrayGap> gaps_;
+};
+
+}  // namespace sluice
