@@ -21,15 +21,15 @@ constexpr const char* kNomic = R"({"architectures": ["NomicBertModel"], "vocab_s
   "max_trained_positions": 2048, "activation_function": "swiglu", "rotary_emb_base": 1000,
   "rotary_emb_fraction": 1.0, "rotary_emb_scale_base": null, "qkv_proj_bias": false})";
 
-json::Value With(const char* config, const char* changes) {
+json::Value EncoderWith(const char* config, const char* changes) {
   json::Value value = *json::Parse(config);
   const json::Value changed = *json::Parse(changes);
   for (const auto& [name, change] : changed.as_object()) value.Set(name, change);
   return value;
 }
 
-std::string Failure(const char* config, const char* changes) {
-  const auto spec = ReadEncoderSpec(With(config, changes));
+std::string EncoderFailure(const char* config, const char* changes) {
+  const auto spec = ReadEncoderSpec(EncoderWith(config, changes));
   return spec ? "read" : spec.error().message;
 }
 
@@ -43,7 +43,7 @@ TEST(EncoderSpecTest, NtkScalesTheBaseAndTheFrequencies) {
     const double plain = std::pow(1e6, -static_cast<double>(i) / 16);
     EXPECT_NEAR(spec->rope_frequencies[i] / (plain / std::pow(2.0, 2.0 / 32)), 1, 1e-5);
   }
-  const auto plain = ReadEncoderSpec(With(kGte, R"({"rope_scaling": null})"));
+  const auto plain = ReadEncoderSpec(EncoderWith(kGte, R"({"rope_scaling": null})"));
   ASSERT_TRUE(plain) << plain.error().message;
   EXPECT_FLOAT_EQ(plain->rope_frequencies[0], 1);
 }
@@ -58,23 +58,29 @@ TEST(EncoderSpecTest, NomicsOwnNamesAreRead) {
 }
 
 TEST(EncoderSpecTest, WhatWouldChangeTheNumbersIsRefusedByName) {
-  EXPECT_THAT(Failure(kGte, R"({"rope_scaling": {"type": "yarn", "factor": 2}})"),
+  EXPECT_THAT(EncoderFailure(kGte, R"({"rope_scaling": {"type": "yarn", "factor": 2}})"),
               HasSubstr("rope type 'yarn'"));
-  EXPECT_THAT(Failure(kGte, R"({"rope_scaling": {"type": "ntk", "factor": 2, "mixed_b": 0.3}})"),
-              HasSubstr("mixed_b"));
-  EXPECT_THAT(Failure(kGte, R"({"hidden_act": "silu"})"), HasSubstr("hidden_act 'silu'"));
-  EXPECT_THAT(Failure(kGte, R"({"layer_norm_type": "rms_norm"})"),
+  EXPECT_THAT(
+      EncoderFailure(kGte, R"({"rope_scaling": {"type": "ntk", "factor": 2, "mixed_b": 0.3}})"),
+      HasSubstr("mixed_b"));
+  EXPECT_THAT(EncoderFailure(kGte, R"({"hidden_act": "silu"})"), HasSubstr("hidden_act 'silu'"));
+  EXPECT_THAT(EncoderFailure(kGte, R"({"layer_norm_type": "rms_norm"})"),
               HasSubstr("layer_norm_type 'rms_norm'"));
-  EXPECT_THAT(Failure(kGte, R"({"position_embedding_type": "absolute"})"), HasSubstr("only rope"));
-  EXPECT_THAT(Failure(kNomic, R"({"position_embedding_type": "rotary"})"), HasSubstr("read"));
-  EXPECT_THAT(Failure(kNomic, R"({"qkv_proj_bias": true})"), HasSubstr("qkv_proj_bias true"));
-  EXPECT_THAT(Failure(kNomic, R"({"moe_every_n_layers": 2})"), HasSubstr("moe_every_n_layers 2"));
-  EXPECT_THAT(Failure(kNomic, R"({"rotary_emb_fraction": 0.5})"), HasSubstr("rotary_emb_fraction"));
-  EXPECT_THAT(Failure(kNomic, R"({"rotary_emb_scale_base": 512})"),
+  EXPECT_THAT(EncoderFailure(kGte, R"({"position_embedding_type": "absolute"})"),
+              HasSubstr("only rope"));
+  EXPECT_THAT(EncoderFailure(kNomic, R"({"position_embedding_type": "rotary"})"),
+              HasSubstr("read"));
+  EXPECT_THAT(EncoderFailure(kNomic, R"({"qkv_proj_bias": true})"),
+              HasSubstr("qkv_proj_bias true"));
+  EXPECT_THAT(EncoderFailure(kNomic, R"({"moe_every_n_layers": 2})"),
+              HasSubstr("moe_every_n_layers 2"));
+  EXPECT_THAT(EncoderFailure(kNomic, R"({"rotary_emb_fraction": 0.5})"),
+              HasSubstr("rotary_emb_fraction"));
+  EXPECT_THAT(EncoderFailure(kNomic, R"({"rotary_emb_scale_base": 512})"),
               HasSubstr("rotary_emb_scale_base"));
-  EXPECT_THAT(Failure(kNomic, R"({"activation_function": "geglu"})"),
+  EXPECT_THAT(EncoderFailure(kNomic, R"({"activation_function": "geglu"})"),
               HasSubstr("activation_function 'geglu'"));
-  EXPECT_THAT(Failure(kNomic, R"({"n_head": null})"), HasSubstr("num_attention_heads"));
+  EXPECT_THAT(EncoderFailure(kNomic, R"({"n_head": null})"), HasSubstr("num_attention_heads"));
 }
 
 constexpr const char* kModern = R"({"architectures": ["ModernBertModel"], "vocab_size": 100,
@@ -92,7 +98,7 @@ TEST(EncoderSpecTest, LayersOfModernBertSeeAWindowOrEverything) {
   EXPECT_NEAR(spec->window_frequencies[8], std::pow(10000.0, -0.5), 1e-6);
   EXPECT_FALSE(spec->classifies_mean);
   // As newer transformers write it.
-  const auto newer = ReadEncoderSpec(With(kModern, R"({"layer_types":
+  const auto newer = ReadEncoderSpec(EncoderWith(kModern, R"({"layer_types":
       ["sliding_attention", "full_attention", "full_attention", "full_attention"],
       "global_rope_theta": null, "local_rope_theta": null, "classifier_pooling": "mean",
       "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 100.0},
@@ -105,17 +111,19 @@ TEST(EncoderSpecTest, LayersOfModernBertSeeAWindowOrEverything) {
 }
 
 TEST(EncoderSpecTest, WhatModernBertDoesNotComputeIsRefusedByName) {
-  EXPECT_THAT(Failure(kModern, R"({"hidden_activation": "silu"})"),
+  EXPECT_THAT(EncoderFailure(kModern, R"({"hidden_activation": "silu"})"),
               HasSubstr("hidden_activation 'silu'"));
-  EXPECT_THAT(Failure(kModern, R"({"layer_types": ["full_attention"]})"), HasSubstr("layer_types"));
-  EXPECT_THAT(Failure(kModern, R"({"layer_types": ["full_attention", "linear_attention",
+  EXPECT_THAT(EncoderFailure(kModern, R"({"layer_types": ["full_attention"]})"),
+              HasSubstr("layer_types"));
+  EXPECT_THAT(EncoderFailure(kModern, R"({"layer_types": ["full_attention", "linear_attention",
                                                    "full_attention", "full_attention"]})"),
               HasSubstr("'linear_attention'"));
-  EXPECT_THAT(Failure(kModern, R"({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}})"),
-              HasSubstr("rope_parameters.full_attention.rope_type 'yarn'"));
-  EXPECT_THAT(Failure(kModern, R"({"classifier_pooling": "max"})"),
+  EXPECT_THAT(
+      EncoderFailure(kModern, R"({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}})"),
+      HasSubstr("rope_parameters.full_attention.rope_type 'yarn'"));
+  EXPECT_THAT(EncoderFailure(kModern, R"({"classifier_pooling": "max"})"),
               HasSubstr("classifier_pooling 'max'"));
-  EXPECT_THAT(Failure(kModern, R"({"num_attention_heads": 3})"), HasSubstr("3 heads"));
+  EXPECT_THAT(EncoderFailure(kModern, R"({"num_attention_heads": 3})"), HasSubstr("3 heads"));
 }
 
 }  // namespace
