@@ -56,7 +56,7 @@ TEST_F(FileTest, TellsABrokenLinkFromAnAbsentFile) {
 }
 
 TEST_F(FileTest, MapsAnEmptyFile) {
-  std::ofstream(path_, std::ios::trunc);
+  { const std::ofstream empty(path_, std::ios::trunc); }
   EXPECT_TRUE(MappedFile::Open(path_)->bytes().empty());
 }
 
