@@ -412,8 +412,8 @@ def run_pytest(tally, suite, report, words, environment=None, tries=1):
 
 def e2e(tally):
     build("release", ["sluice"])
+    builds_ahead.begin()  # beside the downloads, too
     make_venvs()
-    builds_ahead.begin()
     with tempfile.TemporaryDirectory() as scratch:
         run_pytest(tally, "e2e", pathlib.Path(scratch) / "report.xml", ["tests/e2e"], tries=2)
 
