@@ -78,7 +78,7 @@ def test_a_plan_without_a_kernel_is_named():
 def test_the_page_is_of_what_was_compiled():
     kernels = machine_code.parse(usage(LINEAR), code(LINEAR, *GOOD))
     text = machine_code.page(kernels, "13.0")
-    assert "| linear, fp8 x fp8, 16 rows | 90 | 128 | 5, 5 | LDGSTS.128 LDS HMMA |" in text
+    assert "| linear, fp8 x fp8, 16 rows | 128 | 5 | 90, 5 | LDGSTS.128 LDS HMMA |" in text
     assert machine_code.stale(kernels, text) == []
     kernels[0].registers = 91
     assert machine_code.stale(kernels, text) != []
