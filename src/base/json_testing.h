@@ -1,7 +1,9 @@
-// For tests: JSON written in the source.
+// For tests: JSON, and what it holds.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -14,6 +16,14 @@ inline json::Value Json(std::string_view text) {
   auto value = json::Parse(text);
   EXPECT_TRUE(value) << text;
   return value ? *std::move(value) : json::Value();
+}
+
+// Token ids.
+inline std::vector<int32_t> Ids(const json::Value& array) {
+  std::vector<int32_t> ids;
+  for (const json::Value& id : array.as_array())
+    ids.push_back(static_cast<int32_t>(id.as_integer()));
+  return ids;
 }
 
 }  // namespace sluice::testing

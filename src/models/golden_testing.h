@@ -11,16 +11,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_testing.h"
 #include "models/model_testing.h"
 
 namespace sluice::testing {
-
-inline std::vector<int32_t> Ids(const json::Value& array) {
-  std::vector<int32_t> ids;
-  for (const json::Value& id : array.as_array())
-    ids.push_back(static_cast<int32_t>(id.as_integer()));
-  return ids;
-}
 
 // Of a test that takes a checkpoint's folder.
 inline std::string TestName(const ::testing::TestParamInfo<const char*>& info) {

@@ -12,10 +12,10 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/json_testing.h"
 #include "base/source_path_testing.h"
 #include "tokenizer/incremental_detokenizer.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/tokenizer_testing.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice {

@@ -7,12 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/json_testing.h"
 #include "base/source_path_testing.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/tokenizer_testing.h"
 
 namespace sluice {
 namespace {

@@ -16,6 +16,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/avx512/simd.h"
+#include "kernels/cpu/avx512_bf16/dot_inl.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
 #include "kernels/cpu/soft_cap_inl.h"
 #include "kernels/cpu/tiles_inl.h"
@@ -29,21 +30,6 @@ constexpr int kPositions = kAttentionPanelPositions;
 // latency: the keys', then the values', then those of the chunk that follows.
 constexpr int kPanelsAhead = kAttentionPanelsAhead;
 constexpr uint32_t kFirst = 0xFFFF, kSecond = 0xFFFF0000;  // positions of a pair
-
-inline __m512bh Broadcast(const uint16_t* pair) {
-  int bits;
-  __builtin_memcpy(&bits, pair, 4);
-  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
-}
-
-// Adds the products of all pairs and one pair in memory.
-inline __m512 DotOfAll(__m512 sums, __m512bh pairs, const uint16_t* pair) {
-  typedef int32_t __attribute__((may_alias, aligned(2))) Pair;
-  asm("vdpbf16ps %2%{1to16%}, %1, %0"
-      : "+v"(sums)
-      : "v"(pairs), "m"(*reinterpret_cast<const Pair*>(pair)));
-  return sums;
-}
 
 inline __m256i RoundedBits(Floats values) {
   return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values));

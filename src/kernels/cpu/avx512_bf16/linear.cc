@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/avx512/codes_inl.h"
 #include "kernels/cpu/avx512/kernels.h"
+#include "kernels/cpu/avx512_bf16/dot_inl.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
 #include "kernels/cpu/tiles_inl.h"
 
@@ -29,21 +30,6 @@ constexpr int64_t kCodeRows = 24;
 constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for a panel
 constexpr int64_t kStepPairs = 16;
 constexpr int64_t kStepBytes = kStepPairs * kLineBytes;
-
-inline __m512bh Broadcast(const uint16_t* pair) {
-  int bits;
-  __builtin_memcpy(&bits, pair, 4);
-  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
-}
-
-// Adds the products of one pair of inputs, which the instruction reads itself: GCC 12 would keep
-// pairs that several panels share in registers, of which there are too few beside the sums.
-inline void AddPair(__m512& sum, __m512i weights, const uint16_t* pair) {
-  typedef int32_t __attribute__((may_alias, aligned(2))) Pair;
-  asm("vdpbf16ps %2%{1to16%}, %1, %0"
-      : "+v"(sum)
-      : "v"(reinterpret_cast<__m512bh>(weights)), "m"(*reinterpret_cast<const Pair*>(pair)));
-}
 
 // Adds the products of whole pairs of inputs, whose lines begin at lines[]. Meanwhile ahead_bytes
 // of each ahead[] are fetched a pair.
@@ -184,7 +170,10 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
           format.Expand(
               from, ready[p], [&](int i, __m512i line) __attribute__((always_inline)) {
 #pragma GCC unroll 8
-                for (int r = 0; r < kRows; ++r) AddPair(acc[r][p], line, rows[r] + 2 * i);
+                for (int r = 0; r < kRows; ++r) {
+                  acc[r][p] =
+                      DotOfAll(acc[r][p], reinterpret_cast<__m512bh>(line), rows[r] + 2 * i);
+                }
               });
         }
         codes += kLineBytes;
@@ -265,17 +254,13 @@ struct SegmentTile {
               }
             }
             const uint16_t* inputs = x + row * args.x_stride;
-            const auto add = [&]<int kAhead>() __attribute__((always_inline)) {
+            constexpr int kAhead = (kPanels + 1) / 2;
+            if (next_ahead + kAhead <= kPanels) {
               AddPairs<kRows, kPanels, kAhead>(inputs, args.x_stride, count / 2, lines, acc,
                                                ahead + next_ahead, ahead_bytes);
               next_ahead += kAhead;
-            };
-            if (next_ahead == kPanels) {
-              add.template operator()<0>();
-            } else if (rows <= kTileRows) {
-              add.template operator()<kPanels>();
             } else {
-              add.template operator()<(kPanels + 1) / 2>();
+              AddPairs(inputs, args.x_stride, count / 2, lines, acc);
             }
             if (count % 2 != 0)
               AddLast(x + row * args.x_stride, args.x_stride, lines, count / 2, acc);

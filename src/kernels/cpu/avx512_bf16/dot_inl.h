@@ -1,0 +1,28 @@
+// Dot products of BF16 pairs with one pair in memory.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace sluice::kernels::avx512_bf16 {
+namespace {
+
+inline __m512bh Broadcast(const uint16_t* pair) {
+  int bits;
+  __builtin_memcpy(&bits, pair, 4);
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
+}
+
+// Adds the products of all pairs and one pair, which the instruction reads itself: GCC 12 would
+// keep a broadcast pair that several sums share in a register, of which there are too few beside
+// them.
+inline __m512 DotOfAll(__m512 sums, __m512bh pairs, const uint16_t* pair) {
+  typedef int32_t __attribute__((may_alias, aligned(2))) Pair;
+  asm("vdpbf16ps %2%{1to16%}, %1, %0"
+      : "+v"(sums)
+      : "v"(pairs), "m"(*reinterpret_cast<const Pair*>(pair)));
+  return sums;
+}
+
+}  // namespace
+}  // namespace sluice::kernels::avx512_bf16
