@@ -1,7 +1,7 @@
 // linear with 8-bit integers, in the vector operations of a simd.h and the dot product of the file
 // that includes this:
 //   Weights, WeightsOf(Words): four neighbouring weights of each row, made ready;
-//   Inputs, InputsOf(uint32_t): four inputs for all rows, made ready;
+//   Inputs, InputsAt(const int8_t*): four inputs for all rows, made ready;
 //   Sums: a vector of 32-bit integers. Not Words, of which GCC 12 thinks as 64-bit integers: sums
 //   that change their type at every step are kept on the stack;
 //   Dot(sums, weights, inputs): 32-bit sums plus the products;
@@ -19,23 +19,28 @@ constexpr int kI8PanelRows = 16;
 constexpr int kI8PanelVectors = kI8PanelRows / kLanes;
 constexpr int64_t kI8LineBytes = 64;  // four inputs of 16 rows
 constexpr int64_t kI8BytesAhead = 2048;
+constexpr int64_t kI8SegmentLines = 64;  // of four panels: 16 KiB
+constexpr int64_t kI8SegmentRows = 48;
 
+// The sums of some rows of inputs and some panels.
 template <int kRows, int kPanels>
-void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
-  constexpr int kVectors = kPanels * kI8PanelVectors;
-  const uint8_t* panels[kPanels];
-  for (int p = 0; p < kPanels; ++p)
-    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
-  const auto* x = static_cast<const int8_t*>(args.x) + row * args.x_stride;
+struct I8Tile {
+  static constexpr int kVectors = kPanels * kI8PanelVectors;
 
-  Sums sums[kRows][kVectors];
+  // Begins with the sums of no products.
+  __attribute__((always_inline)) void Start(const LinearArgs& args, int64_t row) {
+    const auto* x = static_cast<const int8_t*>(args.x) + row * args.x_stride;
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    const Sums start = StartSums(x + r * args.x_stride, args.cols);
+    for (int r = 0; r < kRows; ++r) {
+      const Sums start = StartSums(x + r * args.x_stride, args.cols);
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = start;
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = start;
+    }
   }
-  const auto add = [&](int64_t line, const auto& inputs_of) __attribute__((always_inline)) {
+
+  // Adds the products of one line of each panel and of the inputs x, rows x_stride apart.
+  __attribute__((always_inline)) void AddLine(const uint8_t* const (&panels)[kPanels], int64_t line,
+                                              const int8_t* x, int64_t x_stride) {
     Weights weights[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
@@ -43,55 +48,149 @@ void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
                                        v % kI8PanelVectors * kLanes * 4));
     }
 #pragma GCC unroll 8
-    for (int p = 0; p < kPanels; ++p) {
-      __builtin_prefetch(panels[p] + line * kI8LineBytes + kI8BytesAhead);
-    }
-#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Inputs inputs = InputsOf(inputs_of(x + r * args.x_stride + line * 4));
+      const Inputs inputs = InputsAt(x + r * x_stride);
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sums[r][v] = Dot(sums[r][v], weights[v], inputs);
     }
-  };
-  const int64_t lines = args.cols / 4;
-  for (int64_t line = 0; line < lines; ++line) {
-    add(line, [](const int8_t* from) {
-      uint32_t word;
-      __builtin_memcpy(&word, from, 4);
-      return word;
-    });
-  }
-  if (const int64_t rest = args.cols % 4; rest != 0) {
-    add(lines, [&](const int8_t* from) {
-      uint32_t word = 0;
-      __builtin_memcpy(&word, from, static_cast<size_t>(rest));
-      return word;
-    });
   }
 
+  // Adds lines [begin, end). Meanwhile kAhead lines are fetched, each from ahead[] on.
+  template <int kAhead>
+  __attribute__((always_inline)) void AddLines(const LinearArgs& args, int64_t row,
+                                               const uint8_t* const (&panels)[kPanels],
+                                               int64_t begin, int64_t end,
+                                               const uint8_t* const* ahead) {
+    const auto* x = static_cast<const int8_t*>(args.x) + row * args.x_stride;
+    for (int64_t line = begin; line < end; ++line) {
 #pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) {
-    const int64_t n = panel * kI8PanelRows + v * kLanes;
-    if (n >= args.outputs) break;
-    const Mask mask = FirstLanes(args.outputs - n);
-    const Floats row_scales = Load(args.row_scales + n, mask);
+      for (int a = 0; a < kAhead; ++a) __builtin_prefetch(ahead[a] + line * kI8LineBytes, 0, 2);
+      AddLine(panels, line, x + line * 4, args.x_stride);
+    }
+  }
+
+  // Adds the inputs behind the last whole line, if any, and writes the results.
+  __attribute__((always_inline)) void Finish(const LinearArgs& args, int64_t row, int64_t panel,
+                                             const uint8_t* const (&panels)[kPanels]) {
+    const int64_t lines = args.cols / 4;
+    if (const int64_t rest = args.cols % 4; rest != 0) {
+      const auto* x = static_cast<const int8_t*>(args.x) + row * args.x_stride + lines * 4;
+      int8_t last[kRows][4] = {};
+      for (int r = 0; r < kRows; ++r)
+        __builtin_memcpy(last[r], x + r * args.x_stride, static_cast<size_t>(rest));
+      AddLine(panels, lines, last[0], 4);
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t n = panel * kI8PanelRows + v * kLanes;
+      if (n >= args.outputs) break;
+      const Mask mask = FirstLanes(args.outputs - n);
+      const Floats row_scales = Load(args.row_scales + n, mask);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        Floats value = Mul(ToFloats((Words)sums[r][v]), row_scales);
+        value = Mul(value, Set(args.x_scales[row + r]));
+        if (args.bias != nullptr) value = Add(value, Load(args.bias + n, mask));
+        Store(args.y + (row + r) * args.y_stride + n, value, mask);
+      }
+    }
+  }
+
+  // To and from memory, where the sums wait for the next segment of inputs.
+  __attribute__((always_inline)) void Keep(Sums (*to)[kVectors]) const {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      Floats value = Mul(ToFloats((Words)sums[r][v]), row_scales);
-      value = Mul(value, Set(args.x_scales[row + r]));
-      if (args.bias != nullptr) value = Add(value, Load(args.bias + n, mask));
-      Store(args.y + (row + r) * args.y_stride + n, value, mask);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) to[r][v] = sums[r][v];
     }
+  }
+  __attribute__((always_inline)) void GoOn(const Sums (*from)[kVectors]) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = from[r][v];
+    }
+  }
+
+  Sums sums[kRows][kVectors];
+};
+
+template <int kRows, int kPanels>
+void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
+  const uint8_t* panels[kPanels];
+  const uint8_t* ahead[kPanels];
+  for (int p = 0; p < kPanels; ++p) {
+    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
+    ahead[p] = panels[p] + kI8BytesAhead;
+  }
+  I8Tile<kRows, kPanels> tile;
+  tile.Start(args, row);
+  tile.template AddLines<kPanels>(args, row, panels, 0, args.cols / 4, ahead);
+  tile.Finish(args, row, panel, panels);
+}
+
+// For up to kI8SegmentRows rows. Weights are taken segment by segment: the first tiles fetch the
+// next segment, or the memory would be idle while the others read this one from the cache.
+template <int kMaxRows, int kPanels>
+void MultiplyI8Segments(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel) {
+  constexpr int kVectors = kPanels * kI8PanelVectors;
+  constexpr int kAhead = (kPanels + 1) / 2;
+  Sums sums[kI8SegmentRows][kVectors];
+  const uint8_t* panels[kPanels];
+  const uint8_t* ahead[kPanels];
+  for (int p = 0; p < kPanels; ++p) {
+    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
+    ahead[p] = panels[p] + kI8SegmentLines * kI8LineBytes;
+  }
+  const int64_t lines = args.cols / 4;
+  for (int64_t begin = 0; begin < lines; begin += kI8SegmentLines) {
+    const bool is_last = lines - begin <= kI8SegmentLines;
+    const int64_t end = is_last ? lines : begin + kI8SegmentLines;
+    int next_ahead = is_last ? kPanels : 0;
+    ForEachTile<kMaxRows, kPanels>(
+        row_begin, row_end, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
+          if constexpr (kTilePanels == kPanels) {
+            I8Tile<kRows, kPanels> tile;
+            Sums(*const kept)[kVectors] = sums + (row - row_begin);
+            if (begin == 0)
+              tile.Start(args, row);
+            else
+              tile.GoOn(kept);
+            if (next_ahead + kAhead <= kPanels) {
+              tile.template AddLines<kAhead>(args, row, panels, begin, end, ahead + next_ahead);
+              next_ahead += kAhead;
+            } else {
+              tile.template AddLines<0>(args, row, panels, begin, end, nullptr);
+            }
+            if (is_last)
+              tile.Finish(args, row, panel, panels);
+            else
+              tile.Keep(kept);
+          }
+        });
   }
 }
 
+// Tiles of up to kMaxRows rows by kWidePanels panels.
 template <int kMaxRows, int kWidePanels>
 inline void MultiplyI8Range(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                             int64_t panel_begin, int64_t panel_end) {
-  ForEachTile<kMaxRows, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
-                                     [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
-                                       MultiplyI8Tile<kRows, kPanels>(args, row, panel);
-                                     });
+  const int64_t rows = row_end - row_begin;
+  if (rows <= kMaxRows || rows > kI8SegmentRows || args.cols <= 4 * kI8SegmentLines) {
+    ForEachTile<kMaxRows, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
+                                       [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
+                                         MultiplyI8Tile<kRows, kPanels>(args, row, panel);
+                                       });
+    return;
+  }
+  for (int64_t panel = panel_begin; panel < panel_end;) {
+    const bool is_wide = panel_end - panel >= kWidePanels;
+    if (is_wide)
+      MultiplyI8Segments<kMaxRows, kWidePanels>(args, row_begin, row_end, panel);
+    else
+      MultiplyI8Segments<kMaxRows, 1>(args, row_begin, row_end, panel);
+    panel += is_wide ? kWidePanels : 1;
+  }
 }
 
 }  // namespace

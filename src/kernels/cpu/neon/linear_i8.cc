@@ -13,7 +13,9 @@ using Sums = Words;
 inline Weights WeightsOf(Words bytes) {
   return vreinterpretq_s8_s32(bytes);
 }
-inline Inputs InputsOf(uint32_t bytes) {
+inline Inputs InputsAt(const int8_t* x) {
+  uint32_t bytes;
+  __builtin_memcpy(&bytes, x, 4);
   return vreinterpretq_s8_u32(vdupq_n_u32(bytes));
 }
 // Two products of a number in [-128, 127] and one in [-127, 127] fit 16 bits together.

@@ -13,7 +13,9 @@ using Sums = Words;
 inline Weights WeightsOf(Words bytes) {
   return vreinterpretq_s8_s32(bytes);
 }
-inline Inputs InputsOf(uint32_t bytes) {
+inline Inputs InputsAt(const int8_t* x) {
+  uint32_t bytes;
+  __builtin_memcpy(&bytes, x, 4);
   return vreinterpretq_s8_u32(vdupq_n_u32(bytes));
 }
 inline Sums Dot(Sums sums, Weights w, Inputs x) {

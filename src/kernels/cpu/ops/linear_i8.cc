@@ -17,8 +17,10 @@ typedef int Sums __attribute__((vector_size(sizeof(Words))));
 inline WordPairs WeightsOf(Words bytes) {
   return {EvenBytes(bytes), OddBytes(bytes)};
 }
-inline WordPairs InputsOf(uint32_t bytes) {
-  return WeightsOf(SetWords(static_cast<int>(bytes)));
+inline WordPairs InputsAt(const int8_t* x) {
+  int bytes;
+  __builtin_memcpy(&bytes, x, 4);
+  return WeightsOf(SetWords(bytes));
 }
 inline Sums Dot(Sums sums, const WordPairs& w, const WordPairs& x) {
   return sums + (Sums)MulAddPairs(w.even, x.even) + (Sums)MulAddPairs(w.odd, x.odd);
