@@ -4,11 +4,12 @@
 //   kVectors, kLines: vectors of codes in a step of 32 inputs, and lines that one of them becomes;
 //   kScaleVectors: vectors that share scales;
 //   Scales, ScalesOf(scales): those of one panel for the next kScaleVectors vectors, made ready;
-//   Expand(codes, scales, use): calls use(i, line) for each line of the vector at `codes`;
+//   Load(codes, scales): the vector at `codes`, for Line;
+//   Line(i, words, scales): line i of what was loaded;
 //   kHasScales: whether ScalesOf reads any;
-//   IsUnusual(): whether something came since the start that this arithmetic does
-//   not treat (NaN, scales at the ends of their range), so that all lines are to be made again in
-//   another way.
+//   IsUnusual(scales, count): whether something came since the start, or is among the scales, that
+//   this arithmetic does not treat (NaN, scales at the ends of their range), so that all lines are
+//   to be made again in another way.
 //
 // All values are exact in BF16, so the upper half of an F32 is its BF16, whatever its lower half
 // would round to.
@@ -140,6 +141,19 @@ inline __m512i Shifted(__m512i words, int index) {
   }
 }
 
+// Whether any byte is at least `least`, when `offset` was taken from it.
+inline bool AnyIsAtLeast(const uint8_t* bytes, int64_t count, uint8_t offset, uint8_t least) {
+  __m512i largest = _mm512_setzero_si512();
+  for (int64_t i = 0; i < count; i += kVectorBytes) {
+    const int64_t left = count - i;
+    const __mmask64 mask = left >= kVectorBytes ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
+    const __m512i shifted = _mm512_maskz_sub_epi8(mask, _mm512_maskz_loadu_epi8(mask, bytes + i),
+                                                  _mm512_set1_epi8(static_cast<char>(offset)));
+    largest = _mm512_max_epu8(largest, shifted);
+  }
+  return _mm512_cmpge_epu8_mask(largest, _mm512_set1_epi8(static_cast<char>(least))) != 0;
+}
+
 struct NoScales {};
 
 struct I8Codes {
@@ -147,24 +161,22 @@ struct I8Codes {
   static constexpr bool kHasScales = false;
   using Scales = NoScales;
   NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
-  bool IsUnusual() const { return false; }
+  bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const { return false; }
 
   // A code and 128 more, in the mantissa of an F32 whose last place of it has the weight 1, from
   // which as much is taken away: shifts are what there are the fewest units for.
-  template <typename Use>
-  __attribute__((always_inline)) void Expand(const uint8_t* codes, NoScales /*scales*/,
-                                             const Use& use) const {
-    const auto value = [](__m512i words, int mask, float place) __attribute__((always_inline)) {
+  __m512i Load(const uint8_t* codes, NoScales /*scales*/) const {
+    return _mm512_xor_si512(LoadVector(codes), _mm512_set1_epi8(static_cast<char>(0x80)));
+  }
+  __attribute__((always_inline)) __m512i Line(int i, __m512i words, NoScales /*scales*/) const {
+    const auto value = [](__m512i codes, int mask, float place) __attribute__((always_inline)) {
       constexpr int kAAndBOrC = 0xEA;
       const __m512 raised = _mm512_castsi512_ps(_mm512_ternarylogic_epi32(
-          words, _mm512_set1_epi32(mask), _mm512_castps_si512(_mm512_set1_ps(place)), kAAndBOrC));
+          codes, _mm512_set1_epi32(mask), _mm512_castps_si512(_mm512_set1_ps(place)), kAAndBOrC));
       return _mm512_sub_ps(raised, _mm512_set1_ps(place + 128));
     };
-    const __m512i words =
-        _mm512_xor_si512(LoadVector(codes), _mm512_set1_epi8(static_cast<char>(0x80)));
-    const __m512i upper = _mm512_srli_epi32(words, 16);
-    use(0, Pairs(value(words, 0xFF, 0x1p23f), value(words, 0xFF00, 0x1p15f)));
-    use(1, Pairs(value(upper, 0xFF, 0x1p23f), value(upper, 0xFF00, 0x1p15f)));
+    const __m512i codes = i == 0 ? words : _mm512_srli_epi32(words, 16);
+    return Pairs(value(codes, 0xFF, 0x1p23f), value(codes, 0xFF00, 0x1p15f));
   }
 };
 
@@ -174,15 +186,18 @@ struct F8Codes {
   static constexpr bool kHasScales = false;
   using Scales = NoScales;
   NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
-  bool IsUnusual() const { return _mm512_cmpeq_epi8_mask(largest, _mm512_set1_epi8(0x7F)) != 0; }
+  bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const {
+    return _mm512_cmpeq_epi8_mask(largest, _mm512_set1_epi8(0x7F)) != 0;
+  }
 
-  template <typename Use>
-  __attribute__((always_inline)) void Expand(const uint8_t* codes, NoScales /*scales*/,
-                                             const Use& use) {
+  __m512i Load(const uint8_t* codes, NoScales /*scales*/) {
     const __m512i words = LoadVector(codes);
     largest = _mm512_max_epu8(largest, _mm512_and_si512(words, _mm512_set1_epi8(0x7F)));
-    use(0, Bf16OfE4M3(_mm512_slli_epi16(words, 8), words, subnormals));
-    use(1, Bf16OfE4M3(words, _mm512_srli_epi16(words, 8), subnormals));
+    return words;
+  }
+  __attribute__((always_inline)) __m512i Line(int i, __m512i words, NoScales /*scales*/) const {
+    if (i == 0) return Bf16OfE4M3(_mm512_slli_epi16(words, 8), words, subnormals);
+    return Bf16OfE4M3(words, _mm512_srli_epi16(words, 8), subnormals);
   }
 
   __m512i subnormals = _mm512_load_si512(kSubnormals.words);
@@ -199,9 +214,8 @@ struct Nvfp4Codes {
     __m512i once_and_three;  // [2][16 rows], less their places
     __mmask16 nonzero;       // where the scale is not zero
   };
-  __attribute__((always_inline)) Scales ScalesOf(const uint8_t* scales) {
+  __attribute__((always_inline)) Scales ScalesOf(const uint8_t* scales) const {
     const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
-    largest = _mm_max_epu8(largest, codes);
     // As F16 the same bits stand for 2^-8 of the scale, those below 2^-6 too.
     const __m512 once = _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 7));
     const __m512 three = _mm512_mul_ps(once, _mm512_set1_ps(1.5f));
@@ -209,22 +223,18 @@ struct Nvfp4Codes {
                                                    _mm512_castps_si512(three));
     return {_mm512_sub_epi16(both, places), _mm_test_epi8_mask(codes, codes)};
   }
-  bool IsUnusual() const {
-    const __m128i limit = _mm_set1_epi8(0x7F);
-    return _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(largest, limit), largest)) != 0;
+  bool IsUnusual(const uint8_t* scales, int64_t count) const {
+    return AnyIsAtLeast(scales, count, 0, 0x7F);
   }
 
-  template <typename Use>
-  __attribute__((always_inline)) void Expand(const uint8_t* codes, const Scales& scales,
-                                             const Use& use) const {
-    const __m512i words = _mm512_maskz_loadu_epi32(scales.nonzero, codes);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const __m512i offset =
-          _mm512_add_epi16(_mm512_permutexvar_epi16(Shifted(words, i), offsets), rows);
-      use(i, _mm512_add_epi16(
-                 offset, _mm512_permutex2var_epi16(scales.once_and_three, offset, minus_zeros)));
-    }
+  __m512i Load(const uint8_t* codes, const Scales& scales) const {
+    return _mm512_maskz_loadu_epi32(scales.nonzero, codes);
+  }
+  __attribute__((always_inline)) __m512i Line(int i, __m512i words, const Scales& scales) const {
+    const __m512i offset =
+        _mm512_add_epi16(_mm512_permutexvar_epi16(Shifted(words, i), offsets), rows);
+    return _mm512_add_epi16(offset,
+                            _mm512_permutex2var_epi16(scales.once_and_three, offset, minus_zeros));
   }
 
   __m512i offsets = _mm512_load_si512(kOffsetsOfE2M1.words);
@@ -232,43 +242,44 @@ struct Nvfp4Codes {
   __m512i places = _mm512_load_si512(kNvfp4Places.all);
   __m512i upper_halves = _mm512_load_si512(kNvfp4Places.upper_halves);
   __m512i minus_zeros = _mm512_load_si512(kNvfp4Places.above);
-  __m128i largest = _mm_setzero_si128();  // of the scales' codes
 };
 
-// A scale is a power of two, so its exponent is added to those of the numbers but zero. Unusual are
-// scales that make a product of a number other than zero that is not a normal number of BF16, or
-// are NaN: those outside of 2^-125 to 2^125.
+// The numbers of E2M1 in BF16 times 2^126, twice; both zeros are +0.
+struct LargeE2M1Table {
+  alignas(64) uint16_t words[32] = {};
+  constexpr LargeE2M1Table() {
+    for (int i = 0; i < 32; ++i) {
+      const uint16_t number = kBf16OfE2M1.words[i];
+      if (i % 8 != 0) words[i] = static_cast<uint16_t>(number + (126 << 7));
+    }
+  }
+};
+constexpr LargeE2M1Table kLargeE2M1;
+
+// A scale is a power of two, so its exponent less 126 is added to those of the numbers times 2^126:
+// subtracted, with saturation, which leaves zero as it is. Unusual are scales that make a product
+// of a number other than zero that is not a normal number of BF16, or are NaN: those outside of
+// 2^-125 to 2^125.
 struct Mxfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
   static constexpr bool kHasScales = true;
-  using Scales = __m512i;  // exponents for both halves of a row's word
-  __attribute__((always_inline)) __m512i ScalesOf(const uint8_t* scales) {
+  using Scales = __m512i;  // what is subtracted, for both halves of a row's word
+  __attribute__((always_inline)) __m512i ScalesOf(const uint8_t* scales) const {
     const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
-    largest = _mm_max_epu8(largest, _mm_sub_epi8(codes, _mm_set1_epi8(2)));
-    const __m512i exponents = _mm512_slli_epi32(
-        _mm512_sub_epi32(_mm512_cvtepu8_epi32(codes), _mm512_set1_epi32(127)), 23);
-    return _mm512_or_si512(exponents, _mm512_srli_epi32(exponents, 16));
+    const __m512i less = _mm512_slli_epi32(
+        _mm512_sub_epi32(_mm512_set1_epi32(127 + 126), _mm512_cvtepu8_epi32(codes)), 7);
+    return _mm512_or_si512(less, _mm512_slli_epi32(less, 16));
   }
-  bool IsUnusual() const {
-    const __m128i limit = _mm_set1_epi8(static_cast<char>(251));
-    return _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(largest, limit), largest)) != 0;
+  bool IsUnusual(const uint8_t* scales, int64_t count) const {
+    return AnyIsAtLeast(scales, count, 2, 251);
   }
 
-  template <typename Use>
-  __attribute__((always_inline)) void Expand(const uint8_t* codes, __m512i exponents,
-                                             const Use& use) const {
-    const __m512i words = LoadVector(codes);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const __m512i code = Shifted(words, i);
-      const __mmask32 is_not_zero = _mm512_test_epi16_mask(code, _mm512_set1_epi16(7));
-      const __m512i number = _mm512_permutexvar_epi16(code, numbers);
-      use(i, _mm512_mask_add_epi16(number, is_not_zero, number, exponents));
-    }
+  __m512i Load(const uint8_t* codes, __m512i /*scales*/) const { return LoadVector(codes); }
+  __attribute__((always_inline)) __m512i Line(int i, __m512i words, __m512i scales) const {
+    return _mm512_subs_epu16(_mm512_permutexvar_epi16(Shifted(words, i), numbers), scales);
   }
 
-  __m512i numbers = _mm512_load_si512(kBf16OfE2M1.words);
-  __m128i largest = _mm_setzero_si128();  // of what the scales are above the least
+  __m512i numbers = _mm512_load_si512(kLargeE2M1.words);
 };
 
 struct Int4Codes {
@@ -276,14 +287,11 @@ struct Int4Codes {
   static constexpr bool kHasScales = false;
   using Scales = NoScales;
   NoScales ScalesOf(const uint8_t* /*zero_points*/) const { return {}; }
-  bool IsUnusual() const { return false; }
+  bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const { return false; }
 
-  template <typename Use>
-  __attribute__((always_inline)) void Expand(const uint8_t* codes, NoScales /*scales*/,
-                                             const Use& use) const {
-    const __m512i words = LoadVector(codes);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) use(i, _mm512_permutexvar_epi16(Shifted(words, i), numbers));
+  __m512i Load(const uint8_t* codes, NoScales /*scales*/) const { return LoadVector(codes); }
+  __attribute__((always_inline)) __m512i Line(int i, __m512i words, NoScales /*scales*/) const {
+    return _mm512_permutexvar_epi16(Shifted(words, i), numbers);
   }
 
   __m512i numbers = _mm512_load_si512(kCentredIntegers.words);
@@ -299,17 +307,12 @@ struct ZeroPointInt4Codes {
     return _mm512_sub_epi16(_mm512_set1_epi16(16),
                             _mm512_or_si512(zeros, _mm512_slli_epi32(zeros, 16)));
   }
-  bool IsUnusual() const { return false; }
+  bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const { return false; }
 
-  template <typename Use>
-  __attribute__((always_inline)) void Expand(const uint8_t* codes, __m512i offsets,
-                                             const Use& use) const {
-    const __m512i words = LoadVector(codes);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const __m512i code = _mm512_and_si512(Shifted(words, i), _mm512_set1_epi16(15));
-      use(i, _mm512_permutexvar_epi16(_mm512_add_epi16(code, offsets), numbers));
-    }
+  __m512i Load(const uint8_t* codes, __m512i /*offsets*/) const { return LoadVector(codes); }
+  __attribute__((always_inline)) __m512i Line(int i, __m512i words, __m512i offsets) const {
+    const __m512i code = _mm512_and_si512(Shifted(words, i), _mm512_set1_epi16(15));
+    return _mm512_permutexvar_epi16(_mm512_add_epi16(code, offsets), numbers);
   }
 
   __m512i numbers = _mm512_load_si512(kBf16OfIntegers.words);

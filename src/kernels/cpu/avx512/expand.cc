@@ -24,11 +24,13 @@ inline void ExpandSteps(const uint8_t* codes, const uint8_t* scales, int64_t sca
     for (int v = 0; v < Codes::kVectors; ++v) {
       if (v % Codes::kScaleVectors == 0)
         ready = format.ScalesOf(step_scales + v / Codes::kScaleVectors * kScaleRows);
-      format.Expand(from + v * kVectorBytes, ready, [&](int i, __m512i line) {
-        _mm512_storeu_si512(to + (v * Codes::kLines + i) * kVectorBytes, line);
-      });
+      const __m512i words = format.Load(from + v * kVectorBytes, ready);
+#pragma GCC unroll 4
+      for (int i = 0; i < Codes::kLines; ++i)
+        _mm512_storeu_si512(to + (v * Codes::kLines + i) * kVectorBytes,
+                            format.Line(i, words, ready));
     }
-    if (format.IsUnusual()) [[unlikely]]
+    if (format.IsUnusual(step_scales, scale_bytes)) [[unlikely]]
       unusual(from, step_scales, to);
   }
 }

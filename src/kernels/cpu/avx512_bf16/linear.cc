@@ -167,14 +167,13 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
         for (int p = 0; p < kPanels; ++p) {
           const uint8_t* from = codes + p * args.panel_bytes;
           _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead), _MM_HINT_T0);
-          format.Expand(
-              from, ready[p], [&](int i, __m512i line) __attribute__((always_inline)) {
+          const __m512i words = format.Load(from, ready[p]);
+#pragma GCC unroll 4
+          for (int i = 0; i < Codes::kLines; ++i) {
+            const auto line = reinterpret_cast<__m512bh>(format.Line(i, words, ready[p]));
 #pragma GCC unroll 8
-                for (int r = 0; r < kRows; ++r) {
-                  acc[r][p] =
-                      DotOfAll(acc[r][p], reinterpret_cast<__m512bh>(line), rows[r] + 2 * i);
-                }
-              });
+            for (int r = 0; r < kRows; ++r) acc[r][p] = DotOfAll(acc[r][p], line, rows[r] + 2 * i);
+          }
         }
         codes += kLineBytes;
         inputs += 2 * Codes::kLines;
@@ -191,11 +190,19 @@ bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
   const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
   const int64_t steps = args.cols / (2 * kStepPairs);
   Codes format;
+  const auto is_unusual = [&] {
+    for (int p = 0; p < kPanels; ++p) {
+      if (format.IsUnusual(args.scales + (panel + p) * args.panel_scale_bytes,
+                           steps * args.scale_step_bytes))
+        return true;
+    }
+    return false;
+  };
   __m512 acc[kRows][kPanels];
   SetZero(acc);
   if constexpr (!kBlocks) {
     AddCodes(args, x, panel, 0, steps, format, acc);
-    if (format.IsUnusual()) return false;
+    if (is_unusual()) return false;
     StoreSums(args, row, panel, acc);
   } else {
     __m512 totals[kRows][kPanels];
@@ -213,7 +220,7 @@ bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
       }
       SetZero(acc);
     }
-    if (format.IsUnusual()) return false;
+    if (is_unusual()) return false;
     StoreSums(args, row, panel, totals);
   }
   return true;
@@ -232,14 +239,13 @@ struct SegmentTile {
   float* totals;  // the same of the blocks before
 
   // Adds inputs [first, first + count), whose lines begin at lines[], to the sums, which begin
-  // with them where `start` is set. What the next segment reads, ahead_bytes a pair from ahead[]
-  // on, is fetched meanwhile, or the memory would be idle while the lines are taken once more.
-  template <int kPanels>
+  // with them where `start` is set: tile after tile of up to kMaxRows rows, whose whole pairs
+  // add_pairs<rows>(inputs, sums) adds.
+  template <int kMaxRows, int kPanels, typename AddWholePairs>
   void Add(int64_t first, int64_t count, const uint8_t* const (&lines)[kPanels], bool start,
-           const uint8_t* const (&ahead)[kPanels], int64_t ahead_bytes) {
+           const AddWholePairs& add_pairs) {
     const uint16_t* x = static_cast<const uint16_t*>(args.x) + row_begin * args.x_stride + first;
-    int next_ahead = ahead_bytes != 0 ? 0 : kPanels;
-    ForEachTile<kTileRows, kPanels>(
+    ForEachTile<kMaxRows, kPanels>(
         0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
           if constexpr (kTilePanels == kPanels) {
             __m512 acc[kRows][kPanels];
@@ -254,16 +260,8 @@ struct SegmentTile {
               }
             }
             const uint16_t* inputs = x + row * args.x_stride;
-            constexpr int kAhead = (kPanels + 1) / 2;
-            if (next_ahead + kAhead <= kPanels) {
-              AddPairs<kRows, kPanels, kAhead>(inputs, args.x_stride, count / 2, lines, acc,
-                                               ahead + next_ahead, ahead_bytes);
-              next_ahead += kAhead;
-            } else {
-              AddPairs(inputs, args.x_stride, count / 2, lines, acc);
-            }
-            if (count % 2 != 0)
-              AddLast(x + row * args.x_stride, args.x_stride, lines, count / 2, acc);
+            add_pairs.template operator()<kRows>(inputs, acc);
+            if (count % 2 != 0) AddLast(inputs, args.x_stride, lines, count / 2, acc);
 #pragma GCC unroll 8
             for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -297,62 +295,196 @@ struct SegmentTile {
   }
 };
 
+// What is multiplied after another: steps [begin, begin + steps) of a block.
+struct Segment {
+  int64_t begin, steps, block;
+  bool starts_block, ends_block;
+};
+
+// Behind the last step: one of no steps.
+inline Segment SegmentAt(const LinearArgs& args, int64_t all_steps, int64_t begin) {
+  const int64_t block_steps = args.block_scales != nullptr ? args.block_steps : all_steps;
+  const int64_t block = begin / block_steps;
+  const int64_t block_end =
+      all_steps - block * block_steps < block_steps ? all_steps : (block + 1) * block_steps;
+  const int64_t steps = block_end - begin < kSegmentSteps ? block_end - begin : kSegmentSteps;
+  return {begin, steps, block, begin == block * block_steps, begin + steps == block_end};
+}
+
+inline const uint8_t* CodesAt(const LinearArgs& args, int64_t panel, int64_t step,
+                              int64_t step_bytes) {
+  return static_cast<const uint8_t*>(args.w) + panel * args.panel_bytes + step * step_bytes;
+}
+inline const uint8_t* ScalesAt(const LinearArgs& args, int64_t panel, int64_t step) {
+  if (args.scales == nullptr) return nullptr;
+  return args.scales + panel * args.panel_scale_bytes + step * args.scale_step_bytes;
+}
+
 template <int kPanels>
 void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
   alignas(64) uint8_t expanded[kPanels][kSegmentSteps * kStepBytes];
   alignas(64) float sums[kExpandRows * kPanels * kPanelRows];
   alignas(64) float totals[kExpandRows * kPanels * kPanelRows];
   SegmentTile tile{args, panel, row_begin, rows, sums, totals};
-  const bool has_blocks = args.block_scales != nullptr;
   const int64_t all_steps = (args.cols + 2 * kStepPairs - 1) / (2 * kStepPairs);
   const int64_t step_bytes = args.expand == nullptr ? kStepBytes : args.code_step_bytes;
-  const int64_t block_steps = has_blocks ? args.block_steps : all_steps;
-  int64_t block = 0;
-  for (int64_t begin = 0; begin < all_steps; block += 1) {
-    const int64_t block_end = all_steps - begin < block_steps ? all_steps : begin + block_steps;
-    for (int64_t step = begin; step < block_end; step += kSegmentSteps) {
-      const int64_t steps = block_end - step < kSegmentSteps ? block_end - step : kSegmentSteps;
-      const uint8_t* lines[kPanels];
-      const uint8_t* ahead[kPanels];
-      for (int p = 0; p < kPanels; ++p) {
-        const uint8_t* from = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes +
-                              step * step_bytes;
-        ahead[p] = from + kSegmentSteps * step_bytes;
-        lines[p] = from;
-        if (args.expand != nullptr) {
-          lines[p] = expanded[p];
-          args.expand(from,
-                      args.scales == nullptr ? nullptr
-                                             : args.scales + (panel + p) * args.panel_scale_bytes +
-                                                   step * args.scale_step_bytes,
-                      steps, expanded[p]);
-        }
+  Segment segment;
+  for (int64_t begin = 0; begin < all_steps; begin += segment.steps) {
+    segment = SegmentAt(args, all_steps, begin);
+    const uint8_t* lines[kPanels];
+    const uint8_t* ahead[kPanels];
+    for (int p = 0; p < kPanels; ++p) {
+      lines[p] = CodesAt(args, panel + p, begin, step_bytes);
+      ahead[p] = lines[p] + kSegmentSteps * step_bytes;
+      if (args.expand != nullptr) {
+        args.expand(lines[p], ScalesAt(args, panel + p, begin), segment.steps, expanded[p]);
+        lines[p] = expanded[p];
       }
-      const int64_t first = step * 2 * kStepPairs;
-      const int64_t left = args.cols - first;
-      const int64_t count = left < steps * 2 * kStepPairs ? left : steps * 2 * kStepPairs;
-      const bool is_last = step + kSegmentSteps >= all_steps;
-      tile.Add(first, count, lines, step == begin, ahead, is_last ? 0 : step_bytes / kStepPairs);
     }
-    if (has_blocks) tile.EndBlock<kPanels>(block);
-    begin = block_end;
+    const int64_t first = begin * 2 * kStepPairs;
+    const int64_t left = args.cols - first;
+    const int64_t count =
+        left < segment.steps * 2 * kStepPairs ? left : segment.steps * 2 * kStepPairs;
+    // The first tiles fetch the next segment, or the memory would be idle while the others read
+    // this one from the cache.
+    constexpr int kAhead = (kPanels + 1) / 2;
+    int next_ahead = begin + kSegmentSteps < all_steps ? 0 : kPanels;
+    tile.Add<kTileRows, kPanels>(
+        first, count, lines, segment.starts_block,
+        [&]<int kRows>(const uint16_t* inputs, __m512(&acc)[kRows][kPanels])
+            __attribute__((always_inline)) {
+              if (next_ahead + kAhead <= kPanels) {
+                AddPairs<kRows, kPanels, kAhead>(inputs, args.x_stride, count / 2, lines, acc,
+                                                 ahead + next_ahead, step_bytes / kStepPairs);
+                next_ahead += kAhead;
+              } else {
+                AddPairs(inputs, args.x_stride, count / 2, lines, acc);
+              }
+            });
+    if (segment.ends_block && args.block_scales != nullptr) tile.EndBlock<kPanels>(segment.block);
   }
-  tile.Store<kPanels>(has_blocks ? totals : sums);
+  tile.Store<kPanels>(args.block_scales != nullptr ? totals : sums);
 }
 
-void MultiplySegmentRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
-                          int64_t panel_begin, int64_t panel_end) {
+// --- More rows: the codes of the next segment become BF16 beside the products of this one -------
+
+// As many tiles as panels at least, since each makes the lines of one.
+constexpr int kCodeTileRows = 5;
+
+// Adds pairs, and makes `vectors` vectors of codes to lines meanwhile: units of the CPU do that
+// which products do not use.
+template <typename Codes, int kRows, int kPanels>
+__attribute__((always_inline)) inline void AddPairsAndExpand(
+    const uint16_t* x, int64_t x_stride, int64_t pairs, const uint8_t* const (&lines)[kPanels],
+    __m512 (&acc)[kRows][kPanels], Codes& format, int64_t vectors, const uint8_t* codes,
+    const uint8_t* scales, uint8_t* expanded) {
+  int64_t pair = 0;
+  for (int64_t v = 0; v < vectors; v += Codes::kScaleVectors) {
+    const typename Codes::Scales ready =
+        format.ScalesOf(scales + v / Codes::kScaleVectors * kScaleRows);
+#pragma GCC unroll 1
+    for (int i = 0; i < Codes::kScaleVectors; ++i) {
+      const __m512i words = format.Load(codes + (v + i) * kLineBytes, ready);
+      _mm_prefetch(reinterpret_cast<const char*>(codes + (v + i) * kLineBytes + kBytesAhead),
+                   _MM_HINT_T1);
+#pragma GCC unroll 4
+      for (int line = 0; line < Codes::kLines; ++line, ++pair) {
+        _mm512_store_si512(expanded + pair * kLineBytes, format.Line(line, words, ready));
+        __m512bh weights[kPanels];
+#pragma GCC unroll 8
+        for (int p = 0; p < kPanels; ++p)
+          weights[p] = reinterpret_cast<__m512bh>(_mm512_load_si512(lines[p] + pair * kLineBytes));
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+          for (int p = 0; p < kPanels; ++p)
+            acc[r][p] = DotOfAll(acc[r][p], weights[p], x + r * x_stride + 2 * pair);
+        }
+      }
+    }
+  }
+  const uint8_t* rest[kPanels];
+  for (int p = 0; p < kPanels; ++p) rest[p] = lines[p] + pair * kLineBytes;
+  AddPairs(x + 2 * pair, x_stride, pairs - pair, rest, acc);
+}
+
+// REQUIRES: more than kCodeRows rows; whole steps, and segments that are not longer than those
+// before them, so that each has pairs enough to make the next beside.
+template <typename Codes, int kPanels>
+void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
+  // Apart by other than a multiple of 4 KiB: lines that are loaded and stored together would have
+  // the same place in the first cache and look like one another to the queue of stores.
+  constexpr int64_t kPanelBytes = kSegmentSteps * kStepBytes + 5 * kLineBytes;
+  constexpr int64_t kBufferBytes = kWidePanels * kSegmentSteps * kStepBytes + 2048;
+  static_assert(kPanels * kPanelBytes <= kBufferBytes);
+  alignas(64) uint8_t expanded[2 * kBufferBytes];
+  const auto lines_of = [&](int buffer, int p) {
+    return expanded + buffer * kBufferBytes + p * kPanelBytes;
+  };
+  alignas(64) float sums[kExpandRows * kPanels * kPanelRows];
+  alignas(64) float totals[kExpandRows * kPanels * kPanelRows];
+  SegmentTile tile{args, panel, row_begin, rows, sums, totals};
+  const int64_t all_steps = args.cols / (2 * kStepPairs);
+  const auto expand = [&](const Segment& segment, int p, uint8_t* to) {
+    args.expand(CodesAt(args, panel + p, segment.begin, args.code_step_bytes),
+                ScalesAt(args, panel + p, segment.begin), segment.steps, to);
+  };
+  static_assert(kCodeRows / kCodeTileRows >= kPanels);
+  Segment segment = SegmentAt(args, all_steps, 0);
+  for (int p = 0; p < kPanels; ++p) expand(segment, p, lines_of(0, p));
+  for (int now = 0; segment.steps > 0; now = 1 - now) {
+    const Segment next = SegmentAt(args, all_steps, segment.begin + segment.steps);
+    const uint8_t* lines[kPanels];
+    for (int p = 0; p < kPanels; ++p) lines[p] = lines_of(now, p);
+    const int64_t pairs = segment.steps * kStepPairs;
+    int next_panel = 0;
+    tile.Add<kCodeTileRows, kPanels>(
+        segment.begin * 2 * kStepPairs, 2 * pairs, lines, segment.starts_block,
+        [&]<int kRows>(const uint16_t* inputs, __m512(&acc)[kRows][kPanels])
+            __attribute__((always_inline)) {
+              if (next_panel == kPanels || next.steps == 0) {
+                AddPairs(inputs, args.x_stride, pairs, lines, acc);
+                return;
+              }
+              Codes format;
+              uint8_t* const to = lines_of(1 - now, next_panel);
+              const uint8_t* const scales = ScalesAt(args, panel + next_panel, next.begin);
+              AddPairsAndExpand(
+                  inputs, args.x_stride, pairs, lines, acc, format, next.steps * Codes::kVectors,
+                  CodesAt(args, panel + next_panel, next.begin, args.code_step_bytes), scales, to);
+              if (format.IsUnusual(scales, next.steps * args.scale_step_bytes)) [[unlikely]]
+                expand(next, next_panel, to);
+              ++next_panel;
+            });
+    if (segment.ends_block && args.block_scales != nullptr) tile.EndBlock<kPanels>(segment.block);
+    segment = next;
+  }
+  tile.Store<kPanels>(args.block_scales != nullptr ? totals : sums);
+}
+
+// Calls multiply<panels>(row, rows, panel) for up to kExpandRows rows and four panels or one.
+template <typename Multiply>
+void ForEachSegmentTile(int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end,
+                        const Multiply& multiply) {
   for (int64_t panel = panel_begin; panel < panel_end;) {
     const bool wide = panel_end - panel >= kWidePanels;
     for (int64_t row = row_begin; row < row_end; row += kExpandRows) {
       const int64_t rows = row_end - row < kExpandRows ? row_end - row : kExpandRows;
       if (wide)
-        MultiplySegments<kWidePanels>(args, row, rows, panel);
+        multiply.template operator()<kWidePanels>(row, rows, panel);
       else
-        MultiplySegments<1>(args, row, rows, panel);
+        multiply.template operator()<1>(row, rows, panel);
     }
     panel += wide ? kWidePanels : 1;
   }
+}
+
+void MultiplySegmentRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
+                          int64_t panel_begin, int64_t panel_end) {
+  ForEachSegmentTile(row_begin, row_end, panel_begin, panel_end,
+                     [&]<int kPanels>(int64_t row, int64_t rows, int64_t panel) {
+                       MultiplySegments<kPanels>(args, row, rows, panel);
+                     });
 }
 
 // --- Choice -----------------------------------------------------------------------------------
@@ -372,19 +504,33 @@ void MultiplyFew(const LinearArgs& args, int64_t row_begin, int64_t row_end, int
     ForEachTile<kFewRows, kFewPanels>(row_begin, row_end, panel_begin, panel_end, multiply);
 }
 
-// The function for few rows of inputs and the weights' codes, or null where there is none.
-LinearFunction* FewFunction(const LinearArgs& args, int64_t rows) {
-  if (rows > kCodeRows || args.cols % (2 * kStepPairs) != 0) return nullptr;
+template <typename Codes>
+void MultiplyMore(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                  int64_t panel_end) {
+  ForEachSegmentTile(row_begin, row_end, panel_begin, panel_end,
+                     [&]<int kPanels>(int64_t row, int64_t rows, int64_t panel) {
+                       MultiplyCodeSegments<Codes, kPanels>(args, row, rows, panel);
+                     });
+}
+
+template <typename Codes>
+LinearFunction* FunctionFor(bool has_blocks, int64_t rows) {
+  if (rows > kCodeRows) return MultiplyMore<Codes>;
+  return has_blocks ? MultiplyFew<Codes, true> : MultiplyFew<Codes, false>;
+}
+
+// The function for up to kExpandRows rows of inputs and the weights' codes, or null where there is
+// none.
+LinearFunction* CodeFunction(const LinearArgs& args, int64_t rows) {
+  if (rows > kExpandRows || args.cols % (2 * kStepPairs) != 0) return nullptr;
   const bool blocks = args.block_scales != nullptr;
-  if (args.expand == avx512::ExpandI8) return MultiplyFew<I8Codes, false>;
-  if (args.expand == avx512::ExpandF8)
-    return blocks ? MultiplyFew<F8Codes, true> : MultiplyFew<F8Codes, false>;
-  if (args.expand == avx512::ExpandNvfp4) return MultiplyFew<Nvfp4Codes, false>;
-  if (args.expand == avx512::ExpandMxfp4) return MultiplyFew<Mxfp4Codes, false>;
+  if (args.expand == avx512::ExpandI8) return FunctionFor<I8Codes>(blocks, rows);
+  if (args.expand == avx512::ExpandF8) return FunctionFor<F8Codes>(blocks, rows);
+  if (args.expand == avx512::ExpandNvfp4) return FunctionFor<Nvfp4Codes>(blocks, rows);
+  if (args.expand == avx512::ExpandMxfp4) return FunctionFor<Mxfp4Codes>(blocks, rows);
   if (args.expand != avx512::ExpandInt4) return nullptr;
-  if (args.scales == nullptr)
-    return blocks ? MultiplyFew<Int4Codes, true> : MultiplyFew<Int4Codes, false>;
-  return blocks ? MultiplyFew<ZeroPointInt4Codes, true> : MultiplyFew<ZeroPointInt4Codes, false>;
+  return args.scales == nullptr ? FunctionFor<Int4Codes>(blocks, rows)
+                                : FunctionFor<ZeroPointInt4Codes>(blocks, rows);
 }
 
 }  // namespace
@@ -402,7 +548,7 @@ void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int6
     return;
   }
   LinearFunction* function = nullptr;
-  if (args.expand != nullptr) function = FewFunction(args, rows);
+  if (args.expand != nullptr) function = CodeFunction(args, rows);
   if (function == nullptr) function = MultiplySegmentRange;
   function(args, row_begin, row_end, panel_begin, panel_end);
 }
