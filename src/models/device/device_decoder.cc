@@ -489,7 +489,7 @@ void DeviceDecoder::FillRopeTables(int64_t rows) {
                               {.positions = parts_.inputs.positions(),
                                .frequencies = parts_.weights.rope_frequencies + first,
                                .rows = rows,
-                               .head_dim = static_cast<int>(2 * count),
+                               .rotary_dim = static_cast<int>(2 * count),
                                .cos_sin = At<float>(parts_.layout.cos_sin) + 2 * first * rows});
   }
 }
