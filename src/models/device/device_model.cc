@@ -231,7 +231,7 @@ std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOpti
                                         const ParameterList& list, DecoderWeights& weights,
                                         const RankPlace& place) {
   if (options.lora.num_slots == 0) return std::nullopt;
-  return LoraLayout::For(spec, options.lora, list, weights, place, /*is_on_device=*/true);
+  return LoraLayout::For(spec, options.lora, list, weights, place);
 }
 
 // Bytes of the weights that a step of one token reads: all but the embeddings' tables and the
