@@ -62,6 +62,7 @@ template <int kLanes>
 __device__ __forceinline__ float WholeMeanSquare(const float* squares, int64_t row, int heads,
                                                  int dim) {
   float sum = 0;
+  SLUICE_ROLLED
   for (int head = static_cast<int>(threadIdx.x % kLanes); head < heads; head += kLanes)
     sum += squares[row * heads + head];
   for (int mask = kLanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, mask);
