@@ -236,7 +236,7 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   }
   for (auto* norm : {&sample.q_norm, &sample.k_norm}) {
     const int heads = !c.norms_together ? 1 : norm == &sample.q_norm ? c.num_heads : c.num_kv_heads;
-    norm->resize(static_cast<size_t>(heads * c.head_dim));
+    norm->resize(static_cast<size_t>(int64_t{heads} * c.head_dim));
     for (float& value : *norm) value = numbers.Uniform(0.5f, 1.5f);
   }
   for (int64_t i = 0; i < rows * c.square_heads(); ++i)
