@@ -21,16 +21,19 @@
 #include "kernels/cuda/hip_code.h"
 #define SLUICE_DEVICE_NAMESPACE hip
 #define SLUICE_UNROLL _Pragma("unroll")
+#define SLUICE_ROLLED _Pragma("unroll 1")
 #define SLUICE_KEPT static __device__
 #elif defined(__CUDACC__)
 #include <cuda_runtime.h>
 #include "device/shared_memory_grant.h"
 #define SLUICE_DEVICE_NAMESPACE cuda
-#define SLUICE_UNROLL _Pragma("unroll")  // before a loop: arrays that it indexes are registers
+#define SLUICE_UNROLL _Pragma("unroll")    // before a loop: arrays that it indexes are registers
+#define SLUICE_ROLLED _Pragma("unroll 1")  // before a loop that few launches enter
 #define SLUICE_KEPT static  // before a variable of a device function: from one launch to the next
 #else
 #define SLUICE_DEVICE_NAMESPACE emulated
 #define SLUICE_UNROLL
+#define SLUICE_ROLLED
 #define SLUICE_KEPT static thread_local
 #include "kernels/cuda/emulator.h"
 #endif

@@ -67,20 +67,47 @@ Status DeviceDecoder::TuneExperts(const DeviceExpertWeights& weights, int64_t nu
 // rounding.
 void DeviceDecoder::Route(size_t index, int64_t rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
+  const DeviceLayerWeights& weights = parts_.weights.layers[index];
   const MoeSpec& spec = *share_.layers[index].moe;
-  parts_.kernels.router(parts_.stream->handle(),
-                        {.x = At<float>(layout.normed_f32),
-                         .weight = parts_.weights.layers[index].router,
-                         .rows = rows,
-                         .k = spec_.hidden_size,
-                         .num_experts = spec.num_experts,
-                         .top_k = static_cast<int>(spec.top_k),
-                         .sigmoid = spec.score == kernels::RouterScore::kSigmoid,
-                         .normalize = spec.normalize,
-                         .logits = At<float>(layout.router_logits),
-                         .chosen = At<int32_t>(layout.chosen),
-                         .expert_weights = At<float>(layout.expert_weights),
-                         .expert_factors = parts_.weights.layers[index].expert_factors});
+  device::RouterArgs args = {.x = At<float>(layout.normed_f32),
+                             .weight = weights.router,
+                             .rows = rows,
+                             .k = spec_.hidden_size,
+                             .num_experts = spec.num_experts,
+                             .top_k = static_cast<int>(spec.top_k),
+                             .sigmoid = spec.score == kernels::RouterScore::kSigmoid,
+                             .normalize = spec.normalize,
+                             .logits = At<float>(layout.router_logits),
+                             .chosen = At<int32_t>(layout.chosen),
+                             .expert_weights = At<float>(layout.expert_weights),
+                             .expert_factors = weights.expert_factors};
+  if (AdaptersOf(weights.router_lora)) {
+    // Between the logits and the choice.
+    device::RouterArgs logits = args;
+    logits.top_k = 0;
+    parts_.kernels.router(parts_.stream->handle(), logits);
+    AddRouterLogits(weights.router_lora, rows, spec.num_experts, args.logits);
+    args.weight = nullptr;
+  }
+  parts_.kernels.router(parts_.stream->handle(), args);
+}
+
+void DeviceDecoder::ComputeSharedGates(size_t index, int64_t rows) {
+  const DeviceLayerWeights& weights = parts_.weights.layers[index];
+  device::RouterArgs args = {};
+  args.x = At<float>(parts_.layout.normed_f32);
+  args.weight = weights.shared_gate;
+  args.rows = rows;
+  args.k = spec_.hidden_size;
+  args.num_experts = 1;
+  args.logits = At<float>(parts_.layout.shared_gates);
+  parts_.kernels.router(parts_.stream->handle(), args);
+  AddRouterLogits(weights.shared_gate_lora, rows, 1, args.logits);
+}
+
+void DeviceDecoder::AddRouterLogits(int lora_layer, int64_t rows, int64_t count, float* logits) {
+  const device::RowsOut x = {.data = At(parts_.layout.normed_f32), .type = ElementType::kF32};
+  AddLora(lora_layer, x, rows, logits, ElementType::kF32, count, /*first_row=*/0);
 }
 
 // The router, the MLP that sees every token, and the chosen experts.
@@ -90,6 +117,7 @@ void DeviceDecoder::Moe(size_t index, const Rows& rows) {
   Route(index, rows.count);
   const bool has_shared = layer.mlp.intermediate_size > 0;
   if (has_shared) Mlp(index, rows.count);
+  if (parts_.weights.layers[index].shared_gate != nullptr) ComputeSharedGates(index, rows.count);
   RunAllChosen(index, rows.count, has_shared, OwnDelta());
 }
 
@@ -158,15 +186,19 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
   if (!row_begin.empty() && !device::IsWorthTakingApart(*parts_.linear, products)) row_begin = {};
   MultiplyExperts(products, row_begin);
   AddExpertLora(weights.expert_down, products, first, spec.top_k);
-  parts_.kernels.combine_experts(handle, {.y = At(layout.expert_results),
-                                          .y_type = ElementType::kF32,
-                                          .place = At<int32_t>(layout.place),
-                                          .weights = spec.scale_inputs ? nullptr : expert_weights,
-                                          .rows = count,
-                                          .cols = own_hidden,
-                                          .top_k = top_k,
-                                          .add = add,
-                                          .sum = sum + first * own_hidden});
+  // What is added to is the gated MLP's result.
+  const bool has_gate = weights.shared_gate != nullptr;
+  parts_.kernels.combine_experts(
+      handle, {.y = At(layout.expert_results),
+               .y_type = ElementType::kF32,
+               .place = At<int32_t>(layout.place),
+               .weights = spec.scale_inputs ? nullptr : expert_weights,
+               .rows = count,
+               .cols = own_hidden,
+               .top_k = top_k,
+               .add = add,
+               .sum = sum + first * own_hidden,
+               .sum_gates = has_gate ? At<float>(layout.shared_gates) + first : nullptr});
 }
 
 }  // namespace sluice

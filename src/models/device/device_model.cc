@@ -33,19 +33,12 @@ namespace {
 
 // What of the description the device's decoder does not compute; "" if nothing.
 std::string MissingKernel(const DecoderSpec& spec) {
-  if (spec.logit_scale != 1) return "scaled logits";
-  if (spec.residual_scale != 1) return "a factor on what layers add to the residual";
   for (const LayerSpec& layer : spec.layers) {
-    if (layer.attention_norms.before.empty() || layer.mlp_norms.before.empty())
-      return "layers without a norm before attention and MLP";
-    if (layer.attention.qk_norm == QkNorm::kWholeWidth)
-      return "a norm of q and k over all heads together";
-    if (layer.attention.rotated() != layer.attention.head_dim) return "rope on a part of each head";
+    constexpr int kRotatedUnit = 16;  // of the widest heads: rope_append
+    if (layer.attention.head_dim > 256 && layer.attention.rotated() % kRotatedUnit != 0)
+      return "rope on a part of wide heads that is no multiple of 16";
     if (layer.attention.soft_cap != 0) return "a soft cap of attention scores";
     if (layer.attention.sinks) return "attention sinks";
-    if (layer.attention.temperature_tuning && layer.attention.temperature_tuning->first != 1)
-      return "a temperature that counts positions from 0";
-    if (!layer.mlp.output_gate.empty()) return "a gate behind the shared expert";
     if (layer.moe) {
       if (layer.moe->router_bias || layer.moe->has_bias) return "biases of experts";
       if (!layer.moe->choice_bias.empty()) return "a bias for the choice of experts";
@@ -238,7 +231,7 @@ std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOpti
                                         const ParameterList& list, DecoderWeights& weights,
                                         const RankPlace& place) {
   if (options.lora.num_slots == 0) return std::nullopt;
-  return LoraLayout::For(spec, options.lora, list, weights, place, /*is_on_device=*/true);
+  return LoraLayout::For(spec, options.lora, list, weights, place);
 }
 
 // Bytes of the weights that a step of one token reads: all but the embeddings' tables and the

@@ -75,7 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
                       RecordingCase{"tiny-mistral-window", ElementType::kF8E4M3},
                       RecordingCase{"qwen3-modelopt-fp8", ElementType::kF8E4M3},
                       RecordingCase{"qwen3-moe-llmc-nvfp4"}, RecordingCase{"tiny-llama4-mixed"},
-                      RecordingCase{"tiny-gemma4-shared"}, RecordingCase{"tiny-gemma4-experts"}),
+                      RecordingCase{"tiny-gemma4-shared"}, RecordingCase{"tiny-gemma4-experts"},
+                      RecordingCase{"tiny-olmo3"}),
     [](const auto& info) {
       std::string name = info.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
