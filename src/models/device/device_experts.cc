@@ -68,9 +68,10 @@ Status DeviceDecoder::TuneExperts(const DeviceExpertWeights& weights, int64_t nu
 void DeviceDecoder::Route(size_t index, int64_t rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const MoeSpec& spec = *share_.layers[index].moe;
+  const DeviceLayerWeights& weights = parts_.weights.layers[index];
   parts_.kernels.router(parts_.stream->handle(),
                         {.x = At<float>(layout.normed_f32),
-                         .weight = parts_.weights.layers[index].router,
+                         .weight = weights.router,
                          .rows = rows,
                          .k = spec_.hidden_size,
                          .num_experts = spec.num_experts,
@@ -80,7 +81,26 @@ void DeviceDecoder::Route(size_t index, int64_t rows) {
                          .logits = At<float>(layout.router_logits),
                          .chosen = At<int32_t>(layout.chosen),
                          .expert_weights = At<float>(layout.expert_weights),
-                         .expert_factors = parts_.weights.layers[index].expert_factors});
+                         .expert_factors = weights.expert_factors,
+                         .bias = weights.router_bias,
+                         .choice_bias = weights.choice_bias,
+                         .scale = spec.weight_scale});
+}
+
+void DeviceDecoder::ApplyExpertGate(const MoeSpec& spec, const DeviceExpertWeights& gate_up,
+                                    const int32_t* chosen, int64_t pairs,
+                                    const device::RowsOut& out) {
+  if (spec.activation != Activation::kClampedSwiglu)
+    return MultiplyGate(spec.activation, pairs, spec.intermediate_size, out);
+  parts_.kernels.clamped_swiglu(parts_.stream->handle(), {.x = At<float>(parts_.layout.gate_up),
+                                                          .rows = pairs,
+                                                          .width = spec.intermediate_size,
+                                                          .alpha = spec.clamp.alpha,
+                                                          .limit = spec.clamp.limit,
+                                                          .bias = gate_up.first.bias,
+                                                          .order = At<int32_t>(parts_.layout.order),
+                                                          .chosen = chosen,
+                                                          .out = out});
 }
 
 // The router, the MLP that sees every token, and the chosen experts.
@@ -127,7 +147,8 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
   const int64_t own_hidden = weights.expert_down.first.matrix.n;
   const auto top_k = static_cast<int>(spec.top_k);
   const float* expert_weights = At<float>(layout.expert_weights) + first * spec.top_k;
-  parts_.kernels.group_by_expert(handle, {.chosen = At<int32_t>(layout.chosen) + first * spec.top_k,
+  const int32_t* chosen = At<int32_t>(layout.chosen) + first * spec.top_k;
+  parts_.kernels.group_by_expert(handle, {.chosen = chosen,
                                           .rows = count,
                                           .top_k = top_k,
                                           .num_experts = spec.num_experts,
@@ -151,8 +172,10 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
     row_begin = ReceiveExpertRows(spec.num_experts);
   MultiplyExperts(products, row_begin);
   AddExpertLora(weights.expert_gate_up, products, first, spec.top_k);
-  x = ApplyGate(spec.activation, weights.expert_down.first.inputs, pairs, spec.intermediate_size,
-                WholeLayer(index).moe->intermediate_size);
+  x = GateRows(weights.expert_down.first.inputs, pairs, WholeLayer(index).moe->intermediate_size,
+               [&](const device::RowsOut& out) {
+                 ApplyExpertGate(spec, weights.expert_gate_up, chosen, pairs, out);
+               });
   products = ExpertProducts(weights.expert_down, spec.num_experts, x, pairs,
                             At(layout.expert_results), ElementType::kF32);
   if (!row_begin.empty() && !device::IsWorthTakingApart(*parts_.linear, products)) row_begin = {};
@@ -166,7 +189,9 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
                                           .cols = own_hidden,
                                           .top_k = top_k,
                                           .add = add,
-                                          .sum = sum + first * own_hidden});
+                                          .sum = sum + first * own_hidden,
+                                          .bias = weights.expert_down.first.bias,
+                                          .chosen = chosen});
 }
 
 }  // namespace sluice

@@ -87,6 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
                       DeviceAdapter{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
                       DeviceAdapter{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},
                       DeviceAdapter{"qwen3-moe-each", "tiny-qwen3-moe-mixed"},
+                      DeviceAdapter{"gpt-oss-experts", "tiny-gpt-oss"},
                       DeviceAdapter{"qwen3-fp8", "qwen3-modelopt-fp8"},
                       DeviceAdapter{"qwen3-fp8", "qwen3-modelopt-fp8", 0.3,
                                     ModelOptions::ActivationRounding::kAuto}),
@@ -325,6 +326,7 @@ INSTANTIATE_TEST_SUITE_P(Adapters, DeviceLoraRanksTest,
                                            DeviceAdapter{"llama-vocabulary", "llama-bf16"},
                                            DeviceAdapter{"qwen3-moe-experts",
                                                          "tiny-qwen3-moe-mixed"},
+                                           DeviceAdapter{"gpt-oss-experts", "tiny-gpt-oss"},
                                            DeviceAdapter{"gemma4-experts", "tiny-gemma4-experts"}),
                          [](const ::testing::TestParamInfo<DeviceAdapter>& info) {
                            std::string name = info.param.adapter;

@@ -31,6 +31,8 @@
 namespace sluice {
 namespace {
 
+constexpr int kWidestCappedHead = 256;
+
 // What of the description the device's decoder does not compute; "" if nothing.
 std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.logit_scale != 1) return "scaled logits";
@@ -41,16 +43,17 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if (layer.attention.qk_norm == QkNorm::kWholeWidth)
       return "a norm of q and k over all heads together";
     if (layer.attention.rotated() != layer.attention.head_dim) return "rope on a part of each head";
-    if (layer.attention.soft_cap != 0) return "a soft cap of attention scores";
-    if (layer.attention.sinks) return "attention sinks";
+    if (layer.attention.soft_cap != 0 && layer.attention.head_dim > kWidestCappedHead)
+      return fmt::format("a soft cap of attention scores of heads of more than {} numbers",
+                         kWidestCappedHead);
     if (layer.attention.temperature_tuning && layer.attention.temperature_tuning->first != 1)
       return "a temperature that counts positions from 0";
     if (!layer.mlp.output_gate.empty()) return "a gate behind the shared expert";
-    if (layer.moe) {
-      if (layer.moe->router_bias || layer.moe->has_bias) return "biases of experts";
-      if (!layer.moe->choice_bias.empty()) return "a bias for the choice of experts";
-      if (layer.moe->weight_scale != 1) return "a factor on the weights of experts";
-    }
+    if (layer.moe && layer.moe->has_bias && layer.moe->activation != Activation::kClampedSwiglu)
+      return "biases of experts with another gate than a clamped SwiGLU";
+    if (layer.moe && !layer.moe->choice_bias.empty() &&
+        layer.moe->score != kernels::RouterScore::kSigmoid)
+      return "a bias for a choice of experts by softmax";
   }
   return "";
 }

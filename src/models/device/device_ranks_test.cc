@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         DeviceCase{"qwen3-bf16", kAllCuts}, DeviceCase{"llama-tied-bf16-sharded", kThree},
         DeviceCase{"tiny-gemma3", kTwo}, DeviceCase{"tiny-qwen2-window", kTwo},
-        DeviceCase{"tiny-gemma4-experts", {{2, 1}, {1, 2}}},
+        DeviceCase{"tiny-gemma4-experts", {{2, 1}, {1, 2}}}, DeviceCase{"tiny-gpt-oss", kThree},
+        DeviceCase{"tiny-gpt-oss-mxfp4", {{2, 1}, {1, 2}}}, DeviceCase{"tiny-gemma2", kTwo},
         DeviceCase{"tiny-qwen3-moe-mixed", kTwo}, DeviceCase{"tiny-llama4-mixed", kThree},
         DeviceCase{"qwen3-modelopt-fp8", kThree, ElementType::kF8E4M3},
         DeviceCase{"qwen3-llmc-fp8-block", kAllCuts, ElementType::kBF16, Rounding::kCheckpoint},
