@@ -47,13 +47,11 @@ __device__ __forceinline__ float Sigmoid(float x) {
 }
 
 // The expert with the largest key below `limit`.
-__device__ __forceinline__ uint64_t NextBest(const float* logits, const float* choice_bias,
-                                             int64_t num_experts, uint64_t limit) {
+__device__ __forceinline__ uint64_t NextBest(const float* scores, int64_t num_experts,
+                                             uint64_t limit) {
   uint64_t best = 0;
   for (int64_t expert = threadIdx.x % 32; expert < num_experts; expert += 32) {
-    float score = logits[expert];
-    if (choice_bias != nullptr) score = Sigmoid(score) + choice_bias[expert];
-    const uint64_t key = OrderedKey(score, expert);
+    const uint64_t key = OrderedKey(scores[expert], expert);
     if (key < limit && key > best) best = key;
   }
   for (int mask = 16; mask > 0; mask >>= 1) {
@@ -70,10 +68,19 @@ __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::Rou
   int32_t* chosen = args.chosen + row * args.top_k;
   float* weights = args.expert_weights + row * args.top_k;
   const unsigned lane = threadIdx.x % 32;
+  const float* scores = logits;
+  if (args.choice_bias != nullptr) {
+    float* const biased =
+        reinterpret_cast<float*>(SharedMemory()) + threadIdx.x / 32 * args.num_experts;
+    for (int64_t expert = lane; expert < args.num_experts; expert += 32)
+      biased[expert] = Sigmoid(logits[expert]) + args.choice_bias[expert];
+    __syncwarp();
+    scores = biased;
+  }
   uint64_t key = ~uint64_t{0};
   float largest = 0;
   for (int slot = 0; slot < args.top_k; ++slot) {
-    key = NextBest(logits, args.choice_bias, args.num_experts, key);
+    key = NextBest(scores, args.num_experts, key);
     const int32_t expert = IndexOfKey(key);
     if (slot == 0) largest = logits[expert];
     if (lane == 0) chosen[slot] = expert;
@@ -115,6 +122,8 @@ void LaunchRouter(const StreamHandle& stream, const device::RouterArgs& args) {
   LaunchShape choice;
   choice.grid_x = static_cast<unsigned>((args.rows + kChoosers - 1) / kChoosers);
   choice.threads = kChoosers * 32;
+  if (args.choice_bias != nullptr)
+    choice.shared_bytes = static_cast<unsigned>(kChoosers * args.num_experts * sizeof(float));
   Launch<RouterChoiceKernel>(stream, "router_choice", choice, args);
 }
 
