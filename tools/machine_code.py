@@ -99,6 +99,7 @@ PLANS = {
     "LoraExpandKernel": lambda *_: Plan(64, 12, ["LDG.128", "STG.128"]),
     "ScaleResultsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "RopeAppendKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128", "STG.64"),
+    "HeadSquaresKernel": lambda *_: rows_plan(128, "LDG.128", "SHFL"),
     "RopeTableKernel": lambda *_: dataclasses.replace(rows_plan(128), stack=SINE_STACK),
     "ExpandWeightsKernel": lambda *_: rows_plan(256, "STG.128"),
     "PackNvF4Kernel": lambda *_: rows_plan(256, "LDG.128"),

@@ -64,7 +64,7 @@ void LoraLayout::Hold(LoraModule& module) {
 
 LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
                            const ParameterList& parameters, DecoderWeights& weights,
-                           const RankPlace& place, bool is_on_device) {
+                           const RankPlace& place) {
   LoraLayout layout;
   layout.options = options;
   if (IsTarget(options, kEmbeddingModule)) {
@@ -81,9 +81,7 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
   if (moe_layer != nullptr) layout.top_k = LargestSizes(spec).top_k;
   for (const MatrixParameter& matrix : ListParameters(spec, unfilled).matrices) {
     if (matrix.experts != nullptr && moe_layer != nullptr) layout.AddExpert(matrix, is_mixed);
-    if (matrix.linear == nullptr || matrix.linear == &unfilled.head ||
-        (is_on_device && matrix.plain_on_device))
-      continue;
+    if (matrix.linear == nullptr || matrix.linear == &unfilled.head) continue;
     for (const ParameterPart& part : matrix.parts) {
       if (IsTarget(options, part.name))
         layout.Add({.name = part.name, .rows = part.rows, .cols = matrix.cols});

@@ -55,11 +55,10 @@ struct LoraExperts {
 // Constant after For(). A linear layer knows its LoraLayer by LinearWeights::lora_layer.
 struct LoraLayout {
   // Of the parameters that the rank at `place` holds; sets the `lora_layer` of their LinearWeights
-  // and ExpertWeights, and of the embedding and the head in `weights`. On a device no adapter
-  // changes what chooses experts: a kernel does it all.
+  // and ExpertWeights, and of the embedding and the head in `weights`.
   static LoraLayout For(const DecoderSpec& spec, const LoraOptions& options,
                         const ParameterList& parameters, DecoderWeights& weights,
-                        const RankPlace& place = {}, bool is_on_device = false);
+                        const RankPlace& place = {});
 
   // The module of that name, or null.
   const LoraModule* Find(std::string_view name) const;

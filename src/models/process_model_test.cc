@@ -177,7 +177,7 @@ TEST(ProcessModelTest, AdaptersAreLoadedOnAllRanks) {
   }
 }
 
-// The bytes of a token are those of docs/distributed.md and of `inspect --device-kind`.
+// The bytes of a token are those of docs/distributed.md.
 TEST(ProcessModelTest, ATokenSendsWhatTheFormulaSays) {
   ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
   options.max_context = 128;

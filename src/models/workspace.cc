@@ -31,11 +31,6 @@ kernels::KvLayout LayoutOf(const AttentionSpec& attention, const ModelOptions& o
           .type = options.kv_type};
 }
 
-bool HasSharedGate(const DecoderSpec& spec) {
-  return std::any_of(spec.layers.begin(), spec.layers.end(),
-                     [](const LayerSpec& layer) { return !layer.mlp.output_gate.empty(); });
-}
-
 }  // namespace
 
 kernels::KvLayout KvLayoutOf(const DecoderSpec& spec, const ModelOptions& options) {
@@ -135,10 +130,7 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   }
   layout.scratch = take(layout.scratch_bytes);
   layout.own_attended = is_shared ? take(rows * own_largest.q_width * row_bytes) : layout.normed;
-  const bool norms_whole_rows = std::any_of(
-      spec.layers.begin(), spec.layers.end(),
-      [](const LayerSpec& layer) { return layer.attention.qk_norm == QkNorm::kWholeWidth; });
-  if (is_shared && norms_whole_rows) {
+  if (is_shared && largest.normed_heads > 0) {
     layout.own_qk = take(rows * own_largest.q_width * 4);
     layout.whole_qk = take(rows * largest.q_width * 4);
   }
@@ -166,7 +158,7 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
     layout.router_logits = take(rows * largest.experts * 4);
     layout.chosen = take(rows * largest.top_k * 4);
     layout.expert_weights = take(rows * largest.top_k * 4);
-    if (HasSharedGate(spec)) layout.shared_gates = take(rows * 4);
+    if (largest.has_output_gate) layout.shared_gates = take(rows * 4);
     layout.order = take(layout.moe_pairs * 4);
     layout.place = take(layout.moe_pairs * 4);
     layout.row_begin = take((largest.experts + 1) * 4);

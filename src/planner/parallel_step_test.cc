@@ -21,7 +21,7 @@ TEST(LinkTraffic, ALayerOfLlama70BGathers136KiBOfARow) {
   EXPECT_EQ(traffic.num_exchanges, 4 * 80 + 2);
 }
 
-TEST(LinkTraffic, RowsThatAreNormedAsAWholeAreGatheredForIt) {
+TEST(LinkTraffic, SquaresOfRowsThatAreNormedAsAWholeAreGatheredForIt) {
   const auto shape = ShapeOfConfig(
       *json::Parse(R"({"model_type": "olmo2", "num_hidden_layers": 16, "hidden_size": 2048,
                        "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 1000,
@@ -29,7 +29,7 @@ TEST(LinkTraffic, RowsThatAreNormedAsAWholeAreGatheredForIt) {
       "olmo");
   ASSERT_TRUE(shape);
   const LinkTraffic traffic = TrafficOf(*shape, {.tensor = 2});
-  EXPECT_EQ(traffic.layer_bytes, 16 * (2 * 2048 + 2 * 8192 + 8 * 2048 + 4 * (2048 + 4 * 128)));
+  EXPECT_EQ(traffic.layer_bytes, 16 * (2 * 2048 + 2 * 8192 + 8 * 2048 + 4 * (16 + 4)));
   EXPECT_EQ(traffic.num_exchanges, 6 * 16 + 2);
 }
 

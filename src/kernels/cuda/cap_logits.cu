@@ -15,6 +15,8 @@ __global__ void __launch_bounds__(kCapThreads)
   LoadVector(args.x, ElementType::kF32, at, count, launch.wide, values);
   SLUICE_UNROLL
   for (float& value : values) {
+    value *= args.scale;
+    if (args.cap == 0) continue;
     // tanh of the magnitude: an exponential that may become 0, and never infinite.
     const float decay = expf(-2.0f * fabsf(value) / args.cap);
     const float capped = args.cap * ((1.0f - decay) / (1.0f + decay));

@@ -12,6 +12,10 @@ __global__ void CombineExpertsKernel(RowsLaunch<device::CombineExpertsArgs> laun
   const int64_t to = row * args.cols + col;
   float sum[kVector] = {};
   if (args.add) LoadVector(args.sum, ElementType::kF32, to, count, launch.wide, sum);
+  if (args.sum_gates != nullptr) {
+    const float factor = 1.0f / (1.0f + expf(-args.sum_gates[row]));
+    for (float& value : sum) value *= factor;
+  }
   for (int slot = 0; slot < args.top_k; ++slot) {
     const int64_t pair = row * args.top_k + slot;
     const float weight = args.weights == nullptr ? 1.0f : args.weights[pair];

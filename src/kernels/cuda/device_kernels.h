@@ -74,11 +74,10 @@ struct LayerNormArgs {
 };
 constexpr int64_t kMostLayerNormCols = 8192;
 
-// residual = (residual + delta) * sum_factor where delta is not null (that is written back); then
-// out = weight * residual * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where
-// that is not null. F32 rows of `out` may be those of `residual`, which then hold the norm alone.
-// Without a weight, out = residual.
-// REQUIRES: cols <= 32768.
+// residual = (residual + delta * delta_factor) * sum_factor where delta is not null (that is
+// written back); then out = weight * residual * rsqrt(mean(residual^2) + eps), and the same as F32
+// into out_f32 where that is not null. F32 rows of `out` may be those of `residual`, which then
+// hold the norm alone. Without a weight, out = residual. REQUIRES: cols <= 32768.
 struct RmsNormArgs {
   float* residual;  // [rows, cols]
   const void* delta;
@@ -89,6 +88,7 @@ struct RmsNormArgs {
   RowsOut out;
   float* out_f32;
   float sum_factor = 1;
+  float delta_factor = 1;
 };
 
 // What each layer reads of each row's token, in place of its projection: x[i, l, :] = (norm(x[i, l,
@@ -105,13 +105,15 @@ struct LayerEmbeddingsArgs {
   float* x;
 };
 
-// cos_sin[i] = cosines, then sines, of positions[i] * frequencies; [rows, head_dim].
+// cos_sin[i] = cosines, then sines, of positions[i] * frequencies, times amplitude; [rows,
+// rotary_dim].
 struct RopeTableArgs {
   const int32_t* positions;
-  const float* frequencies;  // [head_dim / 2]
+  const float* frequencies;  // [rotary_dim / 2]
   int64_t rows;
-  int head_dim;
+  int rotary_dim;
   float* cos_sin;
+  float amplitude = 1;
 };
 
 // How keys and values are stored: [blocks, num_kv_heads, block_size, head_dim] each, kBF16 or
@@ -134,28 +136,49 @@ enum class RowKv : uint8_t {
 
 // From the projections of a row, [heads of q, of k, of v], to its q in BF16 and its slot in the
 // cache: QK norm, rope, temperature, in the order of models/layers/attention.cc. REQUIRES: head_dim
-// is a multiple of 4, at most 512; qkv is aligned to 8 bytes.
+// is a multiple of 4, at most 512; qkv is aligned to 8 bytes; rotary_dim is even, in heads of more
+// than 496 numbers a multiple of 16.
 struct RopeAppendArgs {
   const void* qkv;       // row i at i * head_dim * the heads that it has (`kv`)
   ElementType qkv_type;  // kF32 or kBF16
   int64_t rows;
   int num_heads;
-  const float* q_norm;  // [head_dim]; null where there is no norm before rope
+  // [head_dim] each, but where there are `q_squares`; null where there is no norm before rope.
+  const float* q_norm;
   const float* k_norm;
   bool norms_after_rope;  // unweighted
   float eps;
   bool rope;                 // false: positions are not coded into q and k
   bool interleaved;          // pairs (x[2i], x[2i + 1]) instead of (x[i], x[i + d/2])
-  const float* cos_sin;      // [rows, head_dim]
+  const float* cos_sin;      // [rows, rotary_dim]
   const int32_t* positions;  // [rows]
   float temperature_floor;   // 0: q is not scaled by its position
-  float temperature_scale;   // else by log1p(floor((p + 1) / floor)) * scale + 1
+  float temperature_scale;   // else by log1p(floor((p + first) / floor)) * scale + 1
   // [rows]: block * block_size + row in the block; negative: the row is not put into the cache
   const int64_t* slots;
   uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   KvArrays cache;
   RowKv kv = RowKv::kBoth;
   bool norms_values = false;  // of each head of v, without weights
+  int rotary_dim = 0;         // the first numbers of a head, which rope turns; 0: all
+  int temperature_first = 1;
+  // Where the norms before rope are of all heads of q, and of all of k, together: the sums of the
+  // squares of each head that those norms are over (head_squares), F32 [rows, square_heads] and
+  // [rows, square_kv_heads]. q_norm is then [num_heads, head_dim], k_norm [num_kv_heads, head_dim].
+  // Else null.
+  const float* q_squares = nullptr;
+  const float* k_squares = nullptr;
+  int square_heads = 0, square_kv_heads = 0;
+};
+
+// The sum of the squares of each head of q, and of some of k, of rows of projections.
+struct HeadSquaresArgs {
+  const void* qkv;       // rows of `row_heads` heads, those of q and then those of k first
+  ElementType qkv_type;  // kF32 or kBF16
+  int64_t rows;
+  int row_heads, num_heads, num_kv_heads, head_dim;
+  float* q;  // [rows, num_heads]
+  float* k;  // [rows, num_kv_heads]
 };
 
 // One piece of attention: a tile of query rows of one sequence, over a range of its positions.
@@ -391,12 +414,12 @@ struct ScaleResultsArgs {
 // `sigmoid` where there is a choice_bias.
 struct RouterArgs {
   const float* x;          // [rows, k]
-  const uint16_t* weight;  // [num_experts, k]
+  const uint16_t* weight;  // [num_experts, k]; null: the logits stand there already
   int64_t rows, k, num_experts;
-  int top_k;
+  int top_k;              // 0: no expert is chosen, and logits are the result
   bool sigmoid;           // else softmax over all experts
   bool normalize;         // a row's weights add up to 1
-  float* logits;          // [rows, num_experts], scratch
+  float* logits;          // [rows, num_experts]
   int32_t* chosen;        // [rows, top_k]
   float* expert_weights;  // [rows, top_k]
   // [num_experts], of the weights, behind all else; or null.
@@ -428,7 +451,8 @@ struct GatherRowsArgs {
 };
 
 // sum[row, :] (+)= results of the row's slots in their order (* weights), to which the bias of the
-// slot's expert is added first. sum: F32 [rows, cols].
+// slot's expert is added first. sum: F32 [rows, cols]. What stood there is multiplied by the
+// sigmoid of the row's gate first, where there are `sum_gates`.
 struct CombineExpertsArgs {
   const void* y;       // [rows * top_k, cols] in the order of GroupByExpert
   ElementType y_type;  // kF32 or kBF16
@@ -438,8 +462,9 @@ struct CombineExpertsArgs {
   int top_k;
   bool add;
   float* sum;
-  const float* bias = nullptr;      // [num_experts, cols], or null
-  const int32_t* chosen = nullptr;  // [rows, top_k], where there is a bias
+  const float* sum_gates = nullptr;  // [rows], or null
+  const float* bias = nullptr;       // [num_experts, cols], or null
+  const int32_t* chosen = nullptr;   // [rows, top_k], where there is a bias
 };
 
 // Rows of a step that share a read of an adapter's factors.
@@ -518,11 +543,12 @@ struct SampleRowsArgs {
   int64_t most_top = 0;
 };
 
-// x[i] = cap * tanh(x[i] / cap).
+// x[i] = cap * tanh(x[i] * scale / cap).
 struct CapLogitsArgs {
   float* x;  // [count]
   int64_t count;
-  float cap;
+  float cap;  // 0: x[i] * scale
+  float scale = 1;
 };
 
 // The random codes of dummy_weights.cc: row i of the tensor whose hashed name is `tensor_seed`,
@@ -598,6 +624,7 @@ struct DeviceKernels {
   void (*instruction)(const StreamHandle&, const InstructionArgs&);
   void (*layer_embeddings)(const StreamHandle&, const LayerEmbeddingsArgs&);
   void (*cap_logits)(const StreamHandle&, const CapLogitsArgs&);
+  void (*head_squares)(const StreamHandle&, const HeadSquaresArgs&);
   void (*clamped_swiglu)(const StreamHandle&, const ClampedSwigluArgs&);
 };
 
@@ -634,6 +661,7 @@ struct DeviceKernels {
   void LaunchInstruction(const StreamHandle&, const device::InstructionArgs&);         \
   void LaunchLayerEmbeddings(const StreamHandle&, const device::LayerEmbeddingsArgs&); \
   void LaunchCapLogits(const StreamHandle&, const device::CapLogitsArgs&);             \
+  void LaunchHeadSquares(const StreamHandle&, const device::HeadSquaresArgs&);         \
   void LaunchClampedSwiglu(const StreamHandle&, const device::ClampedSwigluArgs&);
 
 namespace sluice::emulated {

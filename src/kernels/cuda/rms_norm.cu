@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kMaxThreads)
       float delta[kVector];
       LoadVector(args.delta, args.delta_type, row_begin + col, count, wide, delta);
       SLUICE_UNROLL
-      for (int j = 0; j < kVector; ++j) values[j] = (values[j] + delta[j]) * args.sum_factor;
+      for (int j = 0; j < kVector; ++j)
+        values[j] = (values[j] + delta[j] * args.delta_factor) * args.sum_factor;
       StoreVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values, 1);
     }
     SLUICE_UNROLL

@@ -1,6 +1,7 @@
 // Some lanes of a warp for each head of each row. A lane holds sixteen numbers of the head, two
 // vectors whose pairs rope turns: of rope in halves eight neighbours in the first half and those as
-// far in the second, interleaved sixteen neighbours.
+// far in the second, interleaved sixteen neighbours. Where rope turns a part of the head, further
+// lanes hold the rest in the same way.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_rows.h"
@@ -55,6 +56,22 @@ __device__ __forceinline__ float MeanSquare(Numbers& x, bool interleaved, int di
   return ((squares[0] + squares[2]) + (squares[1] + squares[3])) / static_cast<float>(dim);
 }
 
+// Warp, each head's lanes by themselves. The mean of the squares of all numbers of the heads whose
+// sums of squares are those of the row.
+template <int kLanes>
+__device__ __forceinline__ float WholeMeanSquare(const float* squares, int64_t row, int heads,
+                                                 int dim) {
+  float sum = 0;
+  for (int head = static_cast<int>(threadIdx.x % kLanes); head < heads; head += kLanes)
+    sum += squares[row * heads + head];
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, mask);
+  return sum / static_cast<float>(heads * dim);
+}
+
+__host__ __device__ __forceinline__ int VectorsOf(int count) {
+  return (count + kVector - 1) / kVector;
+}
+
 // Heads of q and, where the row has its own, of k and v.
 __host__ __device__ __forceinline__ int HeadsOfRow(const device::RopeAppendArgs& args) {
   return args.num_heads + (args.kv == device::RowKv::kNone ? 0 : 2 * args.cache.num_kv_heads);
@@ -81,11 +98,19 @@ __global__ void __launch_bounds__(kRopeThreads)
   const int64_t source = (row * row_heads + head - (is_key_too ? num_kv_heads : 0)) * dim;
 
   const int lane = static_cast<int>(threadIdx.x % kLanes);
-  const int first = (args.interleaved ? kLaneNumbers : kVector) * lane;
-  const int second = first + (args.interleaved ? kVector : dim / 2);
+  const int pairs = args.rotary_dim / 2;  // that rope turns
+  int first = kLaneNumbers * lane, second = first + kVector;
   // How many numbers the lane has of each vector.
-  const int first_count = VectorCount(first, args.interleaved ? dim : dim / 2);
-  const int second_count = VectorCount(second, dim);
+  int first_count = VectorCount(first, dim), second_count = VectorCount(second, dim);
+  if (!args.interleaved) {
+    const int lanes = VectorsOf(pairs);  // that hold them
+    const bool is_rest = lane >= lanes;
+    const int at = kVector * (is_rest ? lane - lanes : lane);
+    const int half = is_rest ? dim / 2 - pairs : pairs;
+    first = is_rest ? 2 * pairs + at : at;
+    second = first + half;
+    first_count = second_count = VectorCount(at, half);
+  }
   const auto for_vectors = [&](Numbers& numbers, const auto& of) {
     of(first, first_count, numbers.first);
     of(second, second_count, numbers.second);
@@ -96,8 +121,17 @@ __global__ void __launch_bounds__(kRopeThreads)
     LoadVector(args.qkv, args.qkv_type, source + at, count, launch.wide, values);
   });
   if (args.q_norm != nullptr || args.k_norm != nullptr || args.norms_values) {
-    const float factor = 1.0f / sqrtf(MeanSquare<kLanes>(x, args.interleaved, dim) + args.eps);
     const float* norm = is_v ? nullptr : is_q ? args.q_norm : args.k_norm;
+    float mean;
+    if (args.q_squares == nullptr) {
+      mean = MeanSquare<kLanes>(x, args.interleaved, dim);
+    } else {
+      // The warp's heads may be of q and of k: one call for both.
+      mean = WholeMeanSquare<kLanes>(is_q ? args.q_squares : args.k_squares, row,
+                                     is_q ? args.square_heads : args.square_kv_heads, dim);
+      if (norm != nullptr) norm += (is_q ? head : head - args.num_heads) * dim;
+    }
+    const float factor = 1.0f / sqrtf(mean + args.eps);
     for_vectors(x, [&](int at, int count, float(&values)[kVector]) {
       if (norm != nullptr) {
         float weights[kVector];
@@ -111,11 +145,13 @@ __global__ void __launch_bounds__(kRopeThreads)
     });
   }
   if (args.rope && !is_v) {
-    const int64_t from = row * dim + kVector * lane;
-    const int count = VectorCount(kVector * lane, dim / 2);
+    const int64_t from = row * args.rotary_dim + kVector * lane;
+    const int count = VectorCount(kVector * lane, pairs);
     float cosines[kVector], sines[kVector];
     LoadVector(args.cos_sin, ElementType::kF32, from, count, launch.wide, cosines);
-    LoadVector(args.cos_sin, ElementType::kF32, from + dim / 2, count, launch.wide, sines);
+    LoadVector(args.cos_sin, ElementType::kF32, from + pairs, count, launch.wide, sines);
+    SLUICE_UNROLL
+    for (int i = 0; i < kVector; ++i) cosines[i] = i < count ? cosines[i] : 1.0f;
     ForFours(x, args.interleaved, [&](int i, float& a0, float& a1, float& b0, float& b1) {
       const int low = 2 * i, high = 2 * i + 1;
       Rotate(a0, args.interleaved ? a1 : b0, cosines[low], sines[low]);
@@ -130,8 +166,10 @@ __global__ void __launch_bounds__(kRopeThreads)
   float temperature = 1;
   if (is_q && args.temperature_floor > 0) {
     const auto position = static_cast<float>(args.positions[row]);
-    temperature =
-        log1pf(floorf((position + 1.0f) / args.temperature_floor)) * args.temperature_scale + 1.0f;
+    temperature = log1pf(floorf((position + static_cast<float>(args.temperature_first)) /
+                                args.temperature_floor)) *
+                      args.temperature_scale +
+                  1.0f;
   }
 
   if (own_task >= tasks) return;
@@ -172,14 +210,20 @@ void LaunchHeads(const StreamHandle& stream, const RowsLaunch<device::RopeAppend
 void LaunchRopeAppend(const StreamHandle& stream, const device::RopeAppendArgs& given) {
   RowsLaunch<device::RopeAppendArgs> launch = {given, true};
   device::KvArrays& cache = launch.args.cache;
+  int& rotary_dim = launch.args.rotary_dim;
+  if (rotary_dim == 0) rotary_dim = cache.head_dim;
   if (cache.block_rows == 0) cache.block_rows = cache.num_kv_heads * cache.block_size;
   const void* const arrays[] = {given.qkv,     given.q,      given.cache.k, given.cache.v,
                                 given.cos_sin, given.q_norm, given.k_norm};
-  // Halves of heads begin at multiples of a vector, too.
-  for (const void* array : arrays) launch.wide = launch.wide && IsWide(array, cache.head_dim / 2);
-  if (cache.head_dim <= 8 * kLaneNumbers)
+  // Halves begin at multiples of a vector, too.
+  const int half = cache.head_dim / 2, pairs = rotary_dim / 2;
+  for (const void* array : arrays)
+    launch.wide = launch.wide && IsWide(array, pairs) && IsWide(array, half - pairs);
+  const int lanes =
+      given.interleaved ? VectorsOf(half) : VectorsOf(pairs) + VectorsOf(half - pairs);
+  if (lanes <= 8)
     LaunchHeads<8>(stream, launch);
-  else if (cache.head_dim <= 16 * kLaneNumbers)
+  else if (lanes <= 16)
     LaunchHeads<16>(stream, launch);
   else
     LaunchHeads<32>(stream, launch);

@@ -5,13 +5,13 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
 __global__ void RopeTableKernel(device::RopeTableArgs args) {
-  const int half = args.head_dim / 2;
+  const int half = args.rotary_dim / 2;
   const auto position = static_cast<float>(args.positions[blockIdx.x]);
-  float* out = args.cos_sin + int64_t{blockIdx.x} * args.head_dim;
+  float* out = args.cos_sin + int64_t{blockIdx.x} * args.rotary_dim;
   for (int i = static_cast<int>(threadIdx.x); i < half; i += static_cast<int>(blockDim.x)) {
     const float angle = position * args.frequencies[i];
-    out[i] = cosf(angle);
-    out[half + i] = sinf(angle);
+    out[i] = cosf(angle) * args.amplitude;
+    out[half + i] = sinf(angle) * args.amplitude;
   }
 }
 

@@ -1,4 +1,4 @@
-// The logits of all experts, then the choice: two launches.
+// The logits of all experts, then the choice: two launches, or one of them.
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/ordered_key.h"
 
@@ -117,8 +117,11 @@ void LaunchRouter(const StreamHandle& stream, const device::RouterArgs& args) {
   shape.grid_x = static_cast<unsigned>((args.rows + kRows - 1) / kRows);
   shape.grid_y = static_cast<unsigned>((args.num_experts + kExperts - 1) / kExperts);
   shape.threads = kExperts * 32;
-  Launch<RouterLogitsKernel>(stream, "router_logits", shape,
-                             RowsLaunch<device::RouterArgs>{args, wide});
+  if (args.weight != nullptr) {
+    Launch<RouterLogitsKernel>(stream, "router_logits", shape,
+                               RowsLaunch<device::RouterArgs>{args, wide});
+  }
+  if (args.top_k == 0) return;
   LaunchShape choice;
   choice.grid_x = static_cast<unsigned>((args.rows + kChoosers - 1) / kChoosers);
   choice.threads = kChoosers * 32;

@@ -9,6 +9,7 @@
 #include "kernels/cuda/linear_plan.h"
 #include "models/score_head.h"
 #include "models/step_check.h"
+#include "tensor/bfloat16.h"
 
 namespace sluice {
 namespace {
@@ -174,7 +175,8 @@ void DeviceDecoder::Norm(const Rows& rows, const float* delta, const float* weig
                                                     .cols = spec_.hidden_size,
                                                     .out = Normed(inputs),
                                                     .out_f32 = out_f32,
-                                                    .sum_factor = sum_factor});
+                                                    .sum_factor = sum_factor,
+                                                    .delta_factor = spec_.residual_scale});
 }
 
 void DeviceDecoder::FinalNorm(const Rows& rows, const DeviceInputs& inputs, float* out_f32) {
@@ -233,7 +235,7 @@ void DeviceDecoder::Multiply(const DeviceLinearWeights& weights, const device::R
     product.x = ordered;
   }
   parts_.linear->Run(*parts_.stream, product);
-  AddLora(weights, x, rows, y, y_type, first_row);
+  AddLora(weights.lora_layer, x, rows, y, y_type, weights.matrix.n, first_row);
 }
 
 std::optional<device::AddLoraArgs> DeviceDecoder::AdaptersOf(int layer) const {
@@ -253,16 +255,16 @@ std::optional<device::AddLoraArgs> DeviceDecoder::AdaptersOf(int layer) const {
   return args;
 }
 
-void DeviceDecoder::AddLora(const DeviceLinearWeights& weights, const device::RowsOut& x,
-                            int64_t rows, void* y, ElementType y_type, int64_t first_row) {
-  std::optional<device::AddLoraArgs> args = AdaptersOf(weights.lora_layer);
+void DeviceDecoder::AddLora(int layer, const device::RowsOut& x, int64_t rows, void* y,
+                            ElementType y_type, int64_t cols, int64_t first_row) {
+  std::optional<device::AddLoraArgs> args = AdaptersOf(layer);
   if (!args) return;
   args->x = x.data;
   args->x_type = x.type;
   args->x_scales = x.scales;
   args->y = y;
   args->y_type = y_type;
-  args->y_stride = weights.matrix.n;
+  args->y_stride = cols;
   args->first_row = first_row;
   args->num_rows = rows;
   args->slots = nullptr;
@@ -344,9 +346,45 @@ void DeviceDecoder::GatherHidden(int64_t rows, float* all) {
       {.rows = rows, .own = OwnDelta(), .joined = At(parts_.layout.joined), .all = all});
 }
 
-void DeviceDecoder::ProjectAndAppend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
-                                     const device::KvArrays& cache, int64_t group, int64_t rows) {
+void DeviceDecoder::SumHeadSquares(size_t index, int64_t rows, device::RopeAppendArgs& args) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
+  const AttentionSpec& whole = WholeLayer(index).attention;
+  const AttentionSpec& own = share_.layers[index].attention;
+  DeviceStream& stream = *parts_.stream;
+  // A head of k that several ranks hold is given by the first.
+  const RowRange keys = FirstHeldKeys(whole, place_.tensor_rank, place_.tensor_size);
+  parts_.kernels.head_squares(
+      stream.handle(), {.qkv = args.qkv,
+                        .qkv_type = args.qkv_type,
+                        .rows = rows,
+                        .row_heads = own.num_heads + 2 * own.num_kv_heads,
+                        .num_heads = own.num_heads,
+                        .num_kv_heads = static_cast<int>(keys.size()),
+                        .head_dim = own.head_dim,
+                        .q = At<float>(is_shared() ? layout.own_q_squares : layout.q_squares),
+                        .k = At<float>(is_shared() ? layout.own_k_squares : layout.k_squares)});
+  args.q_squares = At<float>(layout.q_squares);
+  args.k_squares = At<float>(layout.k_squares);
+  args.square_heads = whole.num_heads;
+  args.square_kv_heads = whole.num_kv_heads;
+  if (!is_shared()) return;
+  const HeadCut heads = CutHeads(whole, place_.tensor_rank, place_.tensor_size);
+  args.q_norm += heads.q.begin * whole.head_dim;
+  args.k_norm += heads.kv.begin * whole.head_dim;
+  const auto place = [&](int64_t mine, int64_t all) -> DeviceRanks::Place {
+    return {.rows = rows, .own = At(mine), .joined = At(layout.joined), .all = At(all)};
+  };
+  parts_.ranks->GatherHeads(stream, whole, sizeof(float),
+                            place(layout.own_q_squares, layout.q_squares));
+  parts_.ranks->GatherKeyHeads(stream, whole, sizeof(float),
+                               place(layout.own_k_squares, layout.k_squares));
+}
+
+void DeviceDecoder::ProjectAndAppend(size_t index, const device::KvArrays& cache, int64_t group,
+                                     int64_t rows) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const AttentionSpec& spec = share_.layers[index].attention;
+  const DeviceLayerWeights& weights = parts_.weights.layers[index];
   Multiply(weights.qkv, Normed(weights.qkv.inputs), rows, At(layout.qkv), layout.wide);
   device::RopeAppendArgs args = {};
   args.qkv = At(layout.qkv);
@@ -358,12 +396,14 @@ void DeviceDecoder::ProjectAndAppend(const AttentionSpec& spec, const DeviceLaye
   args.norms_after_rope = spec.qk_norm == QkNorm::kAfterRopeUnweighted;
   args.eps = spec_.norm_eps;
   args.rope = spec.rope;
+  args.rotary_dim = spec.rotated();
   args.interleaved = spec.rope_style == kernels::RopeStyle::kInterleaved;
   args.cos_sin = At<float>(layout.cos_sin) + 2 * FrequenciesBefore(spec_, spec.rope_table) * rows;
   args.positions = parts_.inputs.positions();
   if (spec.temperature_tuning) {
     args.temperature_floor = static_cast<float>(spec.temperature_tuning->floor_scale);
     args.temperature_scale = static_cast<float>(spec.temperature_tuning->attn_scale);
+    args.temperature_first = spec.temperature_tuning->first;
   }
   args.slots = parts_.inputs.slots(group);
   args.q = At<uint16_t>(layout.q);
@@ -372,6 +412,7 @@ void DeviceDecoder::ProjectAndAppend(const AttentionSpec& spec, const DeviceLaye
             : spec.values_are_keys ? device::RowKv::kKeys
                                    : device::RowKv::kBoth;
   args.norms_values = spec.norms_values;
+  if (spec.qk_norm == QkNorm::kWholeWidth) SumHeadSquares(index, rows, args);
   parts_.kernels.rope_append(parts_.stream->handle(), args);
 }
 
@@ -499,8 +540,9 @@ void DeviceDecoder::FillRopeTables(int64_t rows) {
                               {.positions = parts_.inputs.positions(),
                                .frequencies = parts_.weights.rope_frequencies + first,
                                .rows = rows,
-                               .head_dim = static_cast<int>(2 * count),
-                               .cos_sin = At<float>(parts_.layout.cos_sin) + 2 * first * rows});
+                               .rotary_dim = static_cast<int>(2 * count),
+                               .cos_sin = At<float>(parts_.layout.cos_sin) + 2 * first * rows,
+                               .amplitude = table == 0 ? spec_.rope_amplitude : 1});
   }
 }
 
@@ -544,10 +586,12 @@ void DeviceDecoder::ComputeLogits(const Rows& rows) {
                                                 .joined = At(layout.joined_logits),
                                                 .all = At(layout.logits)});
   }
-  if (spec_.logit_soft_cap == 0 || place_.rank() != 0) return;
+  const bool changes = spec_.logit_soft_cap != 0 || spec_.logit_scale != 1;
+  if (!changes || place_.rank() != 0) return;
   parts_.kernels.cap_logits(parts_.stream->handle(), {.x = At<float>(layout.logits),
                                                       .count = rows.count * spec_.vocab_size,
-                                                      .cap = spec_.logit_soft_cap});
+                                                      .cap = spec_.logit_soft_cap,
+                                                      .scale = spec_.logit_scale});
 }
 
 void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float* logits) {
@@ -587,7 +631,7 @@ DeviceDecoder::Rows DeviceDecoder::RunLayers(int64_t num_rows, int64_t logit_row
     Norm(rows, i == 0 ? nullptr : delta, mine.attention_norm, mine.qkv.inputs, nullptr,
          residual_factor);
     residual_factor = mine.residual_factor;
-    ProjectAndAppend(layer.attention, mine, arrays, group, rows.count);
+    ProjectAndAppend(i, arrays, group, rows.count);
     const bool is_last = place_.is_last_stage() && i + 1 == share_.layers.size();
     if (is_last && logit_rows == 0) return {};
     Attend(layer.attention, mine, arrays, group);
@@ -598,7 +642,8 @@ DeviceDecoder::Rows DeviceDecoder::RunLayers(int64_t num_rows, int64_t logit_row
       keeps_logit_rows_ = true;
     }
     if (is_shared()) {
-      parts_.ranks->GatherHeads(*parts_.stream, WholeLayer(i).attention,
+      const AttentionSpec& whole = WholeLayer(i).attention;
+      parts_.ranks->GatherHeads(*parts_.stream, whole, whole.head_dim * sizeof(BFloat16),
                                 {.rows = rows.count,
                                  .own = attended,
                                  .joined = At(layout.joined),

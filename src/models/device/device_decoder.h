@@ -127,8 +127,9 @@ class DeviceDecoder final : public Model {
                 ElementType y_type, int64_t first_row = 0);
   // The rows that have adapters; nothing where none of these changes the layer.
   std::optional<device::AddLoraArgs> AdaptersOf(int layer) const;
-  void AddLora(const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t rows, void* y,
-               ElementType y_type, int64_t first_row);
+  // To dense rows y of `cols` numbers; `layer` as AdaptersOf.
+  void AddLora(int layer, const device::RowsOut& x, int64_t rows, void* y, ElementType y_type,
+               int64_t cols, int64_t first_row);
   // Of the pairs of GroupByExpert, whose rows are those from `first` on.
   void AddExpertLora(const DeviceExpertWeights& weights, const device::GroupedLinearArgs& products,
                      int64_t first, int64_t top_k);
@@ -169,19 +170,24 @@ class DeviceDecoder final : public Model {
   void Receive(const Rows& rows, int from_stage);
   int RankOfStage(int stage) const { return stage * place_.tensor_size + place_.tensor_rank; }
 
-  void ProjectAndAppend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
-                        const device::KvArrays& cache, int64_t group, int64_t rows);
+  // `index`: of the layer in this stage.
+  void ProjectAndAppend(size_t index, const device::KvArrays& cache, int64_t group, int64_t rows);
+  // QkNorm::kWholeWidth: what the norms of q and k that rope_append computes are over.
+  void SumHeadSquares(size_t index, int64_t rows, device::RopeAppendArgs& args);
   void Attend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
               const device::KvArrays& cache, int64_t group);
   Rows KeepLogitRows(const AttentionSpec& spec, int64_t rows);
   void ProjectOutput(const AttentionSpec& spec, const DeviceLayerWeights& weights,
                      uint16_t* attended, int64_t rows);
-  // `index`: of the layer in this stage.
   void Mlp(size_t index, int64_t rows);
   // Leaves its result in what this rank has of `delta`; with MoeSpec::own_norms in all of it.
   void Moe(size_t index, const Rows& rows);
   void MoeWithOwnNorms(size_t index, const Rows& rows);
   void Route(size_t index, int64_t rows);
+  // Of the MLP beside the experts; combine_experts applies them.
+  void ComputeSharedGates(size_t index, int64_t rows);
+  // To logits [rows, count] what the adapters of layer `lora_layer` add from rows in F32.
+  void AddRouterLogits(int lora_layer, int64_t rows, int64_t count, float* logits);
   // The experts of all rows, and of some, into rows of `sum`: the columns that this rank has.
   void RunAllChosen(size_t index, int64_t rows, bool add, float* sum);
   void RunChosen(size_t index, int64_t first, int64_t count, bool add, float* sum);

@@ -138,7 +138,7 @@ void DeviceEncoder::FillRopeTable(const float* frequencies, int64_t rows, int64_
                             {.positions = parts_.inputs.positions(),
                              .frequencies = frequencies,
                              .rows = rows,
-                             .head_dim = static_cast<int>(spec_.head_dim()),
+                             .rotary_dim = static_cast<int>(spec_.head_dim()),
                              .cos_sin = At<float>(cos_sin)});
 }
 

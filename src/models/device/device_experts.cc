@@ -67,24 +67,50 @@ Status DeviceDecoder::TuneExperts(const DeviceExpertWeights& weights, int64_t nu
 // rounding.
 void DeviceDecoder::Route(size_t index, int64_t rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
-  const MoeSpec& spec = *share_.layers[index].moe;
   const DeviceLayerWeights& weights = parts_.weights.layers[index];
-  parts_.kernels.router(parts_.stream->handle(),
-                        {.x = At<float>(layout.normed_f32),
-                         .weight = weights.router,
-                         .rows = rows,
-                         .k = spec_.hidden_size,
-                         .num_experts = spec.num_experts,
-                         .top_k = static_cast<int>(spec.top_k),
-                         .sigmoid = spec.score == kernels::RouterScore::kSigmoid,
-                         .normalize = spec.normalize,
-                         .logits = At<float>(layout.router_logits),
-                         .chosen = At<int32_t>(layout.chosen),
-                         .expert_weights = At<float>(layout.expert_weights),
-                         .expert_factors = weights.expert_factors,
-                         .bias = weights.router_bias,
-                         .choice_bias = weights.choice_bias,
-                         .scale = spec.weight_scale});
+  const MoeSpec& spec = *share_.layers[index].moe;
+  device::RouterArgs args = {.x = At<float>(layout.normed_f32),
+                             .weight = weights.router,
+                             .rows = rows,
+                             .k = spec_.hidden_size,
+                             .num_experts = spec.num_experts,
+                             .top_k = static_cast<int>(spec.top_k),
+                             .sigmoid = spec.score == kernels::RouterScore::kSigmoid,
+                             .normalize = spec.normalize,
+                             .logits = At<float>(layout.router_logits),
+                             .chosen = At<int32_t>(layout.chosen),
+                             .expert_weights = At<float>(layout.expert_weights),
+                             .expert_factors = weights.expert_factors,
+                             .bias = weights.router_bias,
+                             .choice_bias = weights.choice_bias,
+                             .scale = spec.weight_scale};
+  if (AdaptersOf(weights.router_lora)) {
+    // Between the logits and the choice.
+    device::RouterArgs logits = args;
+    logits.top_k = 0;
+    parts_.kernels.router(parts_.stream->handle(), logits);
+    AddRouterLogits(weights.router_lora, rows, spec.num_experts, args.logits);
+    args.weight = nullptr;
+  }
+  parts_.kernels.router(parts_.stream->handle(), args);
+}
+
+void DeviceDecoder::ComputeSharedGates(size_t index, int64_t rows) {
+  const DeviceLayerWeights& weights = parts_.weights.layers[index];
+  device::RouterArgs args = {};
+  args.x = At<float>(parts_.layout.normed_f32);
+  args.weight = weights.shared_gate;
+  args.rows = rows;
+  args.k = spec_.hidden_size;
+  args.num_experts = 1;
+  args.logits = At<float>(parts_.layout.shared_gates);
+  parts_.kernels.router(parts_.stream->handle(), args);
+  AddRouterLogits(weights.shared_gate_lora, rows, 1, args.logits);
+}
+
+void DeviceDecoder::AddRouterLogits(int lora_layer, int64_t rows, int64_t count, float* logits) {
+  const device::RowsOut x = {.data = At(parts_.layout.normed_f32), .type = ElementType::kF32};
+  AddLora(lora_layer, x, rows, logits, ElementType::kF32, count, /*first_row=*/0);
 }
 
 void DeviceDecoder::ApplyExpertGate(const MoeSpec& spec, const DeviceExpertWeights& gate_up,
@@ -110,6 +136,7 @@ void DeviceDecoder::Moe(size_t index, const Rows& rows) {
   Route(index, rows.count);
   const bool has_shared = layer.mlp.intermediate_size > 0;
   if (has_shared) Mlp(index, rows.count);
+  if (parts_.weights.layers[index].shared_gate != nullptr) ComputeSharedGates(index, rows.count);
   RunAllChosen(index, rows.count, has_shared, OwnDelta());
 }
 
@@ -181,17 +208,21 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
   if (!row_begin.empty() && !device::IsWorthTakingApart(*parts_.linear, products)) row_begin = {};
   MultiplyExperts(products, row_begin);
   AddExpertLora(weights.expert_down, products, first, spec.top_k);
-  parts_.kernels.combine_experts(handle, {.y = At(layout.expert_results),
-                                          .y_type = ElementType::kF32,
-                                          .place = At<int32_t>(layout.place),
-                                          .weights = spec.scale_inputs ? nullptr : expert_weights,
-                                          .rows = count,
-                                          .cols = own_hidden,
-                                          .top_k = top_k,
-                                          .add = add,
-                                          .sum = sum + first * own_hidden,
-                                          .bias = weights.expert_down.first.bias,
-                                          .chosen = chosen});
+  // What is added to is the gated MLP's result.
+  const bool has_gate = weights.shared_gate != nullptr;
+  parts_.kernels.combine_experts(
+      handle, {.y = At(layout.expert_results),
+               .y_type = ElementType::kF32,
+               .place = At<int32_t>(layout.place),
+               .weights = spec.scale_inputs ? nullptr : expert_weights,
+               .rows = count,
+               .cols = own_hidden,
+               .top_k = top_k,
+               .add = add,
+               .sum = sum + first * own_hidden,
+               .sum_gates = has_gate ? At<float>(layout.shared_gates) + first : nullptr,
+               .bias = weights.expert_down.first.bias,
+               .chosen = chosen});
 }
 
 }  // namespace sluice

@@ -35,20 +35,13 @@ constexpr int kWidestCappedHead = 256;
 
 // What of the description the device's decoder does not compute; "" if nothing.
 std::string MissingKernel(const DecoderSpec& spec) {
-  if (spec.logit_scale != 1) return "scaled logits";
-  if (spec.residual_scale != 1) return "a factor on what layers add to the residual";
   for (const LayerSpec& layer : spec.layers) {
-    if (layer.attention_norms.before.empty() || layer.mlp_norms.before.empty())
-      return "layers without a norm before attention and MLP";
-    if (layer.attention.qk_norm == QkNorm::kWholeWidth)
-      return "a norm of q and k over all heads together";
-    if (layer.attention.rotated() != layer.attention.head_dim) return "rope on a part of each head";
+    constexpr int kRotatedUnit = 16;  // of the widest heads: rope_append
+    if (layer.attention.head_dim > 256 && layer.attention.rotated() % kRotatedUnit != 0)
+      return "rope on a part of wide heads that is no multiple of 16";
     if (layer.attention.soft_cap != 0 && layer.attention.head_dim > kWidestCappedHead)
       return fmt::format("a soft cap of attention scores of heads of more than {} numbers",
                          kWidestCappedHead);
-    if (layer.attention.temperature_tuning && layer.attention.temperature_tuning->first != 1)
-      return "a temperature that counts positions from 0";
-    if (!layer.mlp.output_gate.empty()) return "a gate behind the shared expert";
     if (layer.moe && layer.moe->has_bias && layer.moe->activation != Activation::kClampedSwiglu)
       return "biases of experts with another gate than a clamped SwiGLU";
     if (layer.moe && !layer.moe->choice_bias.empty() &&
@@ -241,7 +234,7 @@ std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOpti
                                         const ParameterList& list, DecoderWeights& weights,
                                         const RankPlace& place) {
   if (options.lora.num_slots == 0) return std::nullopt;
-  return LoraLayout::For(spec, options.lora, list, weights, place, /*is_on_device=*/true);
+  return LoraLayout::For(spec, options.lora, list, weights, place);
 }
 
 // Bytes of the weights that a step of one token reads: all but the embeddings' tables and the

@@ -39,11 +39,20 @@ void DeviceRanks::Gather(DeviceStream& stream, const Place& place, std::optional
   kernels_.join_columns(stream.handle(), args);
 }
 
-void DeviceRanks::GatherHeads(DeviceStream& stream, const AttentionSpec& attention,
+void DeviceRanks::GatherHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
                               const Place& place) {
   for (int rank = 0; rank < place_.tensor_size; ++rank) {
     widths_[static_cast<size_t>(rank)] =
-        CutHeads(attention, rank, place_.tensor_size).q.size() * attention.head_dim * 2;
+        CutHeads(attention, rank, place_.tensor_size).q.size() * bytes;
+  }
+  Gather(stream, place);
+}
+
+void DeviceRanks::GatherKeyHeads(DeviceStream& stream, const AttentionSpec& attention,
+                                 int64_t bytes, const Place& place) {
+  for (int rank = 0; rank < place_.tensor_size; ++rank) {
+    widths_[static_cast<size_t>(rank)] =
+        FirstHeldKeys(attention, rank, place_.tensor_size).size() * bytes;
   }
   Gather(stream, place);
 }

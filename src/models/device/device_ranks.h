@@ -34,8 +34,13 @@ class DeviceRanks {
     void* joined = nullptr;
     void* all = nullptr;
   };
-  // Query heads, BF16, of a layer whose heads of all ranks are those of `attention`.
-  void GatherHeads(DeviceStream& stream, const AttentionSpec& attention, const Place& place);
+  // Numbers of query heads, `bytes` of each, of a layer whose heads of all ranks are those of
+  // `attention`.
+  void GatherHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
+                   const Place& place);
+  // The same of heads of k: each rank gives those of FirstHeldKeys.
+  void GatherKeyHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
+                      const Place& place);
   // Columns that are cut like the rows of a matrix of `count` rows, of `bytes` bytes each.
   void GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes, const Place& place);
   // Logits, F32, at the first rank alone.

@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                       RecordingCase{"qwen3-modelopt-fp8", ElementType::kF8E4M3},
                       RecordingCase{"qwen3-moe-llmc-nvfp4"}, RecordingCase{"tiny-llama4-mixed"},
                       RecordingCase{"tiny-gemma4-shared"}, RecordingCase{"tiny-gemma4-experts"},
-                      RecordingCase{"tiny-gpt-oss-mxfp4"}),
+                      RecordingCase{"tiny-olmo3"}, RecordingCase{"tiny-gpt-oss-mxfp4"}),
     [](const auto& info) {
       std::string name = info.param.name;
       std::replace(name.begin(), name.end(), '-', '_');

@@ -354,6 +354,11 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList&
     to.router = places.Bf16(from.moe.router.matrix);
     to.router_bias = places.Vector(from.moe.router.bias);
     to.choice_bias = places.Vector(from.moe.choice_bias);
+    to.router_lora = from.moe.router.lora_layer;
+    if (!share.layers[i].mlp.output_gate.empty()) {
+      to.shared_gate = places.Bf16(from.mlp.output_gate.matrix);
+      to.shared_gate_lora = from.mlp.output_gate.lora_layer;
+    }
     to.expert_gate_up = places.Experts(from.moe.gate_up);
     to.expert_down = places.Experts(from.moe.down);
   }

@@ -141,7 +141,7 @@ struct DeviceLayerWeights {
   const float* attention_norm_after = nullptr;
   const float* mlp_norm = nullptr;
   const float* mlp_norm_after = nullptr;
-  const float* q_norm = nullptr;  // null where there is none before rope
+  const float* q_norm = nullptr;  // null where there is none before rope; as AttentionWeights
   const float* k_norm = nullptr;
   const float* sinks = nullptr;    // [num_heads of the rank], or null
   float k_scale = 1, v_scale = 1;  // of an FP8 cache
@@ -151,6 +151,8 @@ struct DeviceLayerWeights {
   const uint16_t* router = nullptr;    // BF16 [experts, hidden]
   const float* router_bias = nullptr;  // [experts], as the next; or null
   const float* choice_bias = nullptr;
+  const uint16_t* shared_gate = nullptr;        // BF16 [hidden]: MlpSpec::output_gate, or null
+  int router_lora = -1, shared_gate_lora = -1;  // as LinearWeights::lora_layer
   DeviceExpertWeights expert_gate_up, expert_down;
   // MoeSpec::own_norms, as MoeWeights; else null.
   const float* router_norm = nullptr;

@@ -80,6 +80,13 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.attended_f8 = take(rows * largest.q_width);
   layout.attended_scales = take(rows * 4);
   layout.partials = take(needs.attention_partials);
+  if (largest.normed_heads > 0) {
+    const int64_t bytes = rows * largest.normed_heads * 4;  // there are fewer of k, if anything
+    layout.q_squares = take(bytes);
+    layout.k_squares = take(bytes);
+    if (is_shared) layout.own_q_squares = take(bytes);
+    if (is_shared) layout.own_k_squares = take(bytes);
+  }
 
   cutter.ShareFrom(shared);
   const int64_t widest =
@@ -98,6 +105,7 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   if (experts > 0) {
     layout.normed_f32 = take(rows * hidden * 4);
     layout.router_logits = take(rows * experts * 4);
+    if (largest.has_output_gate) layout.shared_gates = take(rows * 4);
     layout.chosen = take(rows * top_k * 4);
     layout.expert_weights = take(rows * top_k * 4);
     layout.order = take(layout.moe_pairs * 4);

@@ -70,6 +70,8 @@ struct DeviceWorkspaceLayout {
   int64_t attended_f8 = 0;      // E4M3 [rows, q_width]
   int64_t attended_scales = 0;  // F32 [rows]
   int64_t partials = 0;         // of the attention
+  // QkNorm::kWholeWidth: F32, of all heads, and of those that this rank has.
+  int64_t q_squares = 0, k_squares = 0, own_q_squares = 0, own_k_squares = 0;
 
   int64_t mlp_rows = 0;   // rows that go through the MLP at once
   int64_t gate_up = 0;    // [mlp_rows, 2 * own intermediate] or experts' [moe_pairs, ..], wide type
@@ -84,6 +86,7 @@ struct DeviceWorkspaceLayout {
   // In layers with experts.
   int64_t normed_f32 = 0;       // F32 [rows, hidden]
   int64_t router_logits = 0;    // F32 [rows, experts]
+  int64_t shared_gates = 0;     // F32 [rows], before the sigmoid; with MlpSpec::output_gate
   int64_t chosen = 0;           // I32 [rows, top_k]
   int64_t expert_weights = 0;   // F32 [rows, top_k]
   int64_t moe_pairs = 0;        // most pairs of a row and an expert that are computed at once

@@ -1,6 +1,7 @@
 #include "kernels/cuda/checks/check_layer_rows.h"
 
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -108,9 +109,11 @@ void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& 
   });
 }
 
-// (residual + delta) * factor, and rows that are not normed; the norm in the place of the sum.
+// (residual + delta * factor) * another, and rows that are not normed; the norm in the place of the
+// sum.
 void CheckScaledSums(CaseMemory& memory, Comparison& comparison, const LayerShape& shape) {
   constexpr float kFactor = 0.71f;
+  constexpr float kDeltaFactor = 0.25f;  // whose products are exact, so that they may be fused
   TestNumbers numbers(63);
   const std::vector<float> x = numbers.Normals(shape.rows * shape.width);
   const std::vector<float> delta = numbers.Normals(shape.rows * shape.width);
@@ -118,7 +121,7 @@ void CheckScaledSums(CaseMemory& memory, Comparison& comparison, const LayerShap
   const float* device_delta = memory.In(delta);
   const float* device_weight = memory.In(weight);
   std::vector<float> sums(x.size());
-  for (size_t i = 0; i < x.size(); ++i) sums[i] = (x[i] + delta[i]) * kFactor;
+  for (size_t i = 0; i < x.size(); ++i) sums[i] = (x[i] + delta[i] * kDeltaFactor) * kFactor;
   device::RmsNormArgs args = {.residual = memory.InOut(x),
                               .delta = device_delta,
                               .delta_type = ElementType::kF32,
@@ -128,7 +131,8 @@ void CheckScaledSums(CaseMemory& memory, Comparison& comparison, const LayerShap
                               .cols = shape.width,
                               .out = {.data = memory.Out<uint16_t>(std::ssize(x))},
                               .out_f32 = nullptr,
-                              .sum_factor = kFactor};
+                              .sum_factor = kFactor,
+                              .delta_factor = kDeltaFactor};
   memory.Launch(&DeviceKernels::rms_norm, args);
   const auto residual = memory.Read<float>(args.residual, std::ssize(x));
   const auto out = memory.Read<uint16_t>(static_cast<uint16_t*>(args.out.data), std::ssize(x));
@@ -150,20 +154,98 @@ void CheckScaledSums(CaseMemory& memory, Comparison& comparison, const LayerShap
   comparison.SetSubject("");
 }
 
-void CheckCapLogits(CaseMemory& memory, Comparison& comparison, int64_t count) {
+void CheckCapLogits(CaseMemory& memory, Comparison& comparison, int64_t count, float scale) {
   constexpr float kCap = 30;
   std::vector<float> x = TestNumbers(64).Normals(count);
   for (float& value : x) value *= 40;
   x.front() = 0;
   x.back() = -1e30f;
   float* const logits = memory.InOut(x);
-  memory.Launch(&DeviceKernels::cap_logits, {logits, count, kCap});
+  memory.Launch(&DeviceKernels::cap_logits, {logits, count, kCap, scale});
   const auto got = memory.Read<float>(logits, count);
   for (size_t i = 0; i < x.size(); ++i) {
-    // exp of a quotient, which moves it by less than a unit of 1; it, two sums, a quotient, the
-    // product.
-    comparison.AddF32(got[i], kCap * std::tanh(double{x[i]} / kCap), kCap * Gamma(kMathUnits + 6));
+    // exp of a quotient of a product, which move it by less than a unit of 1 each; it, two sums, a
+    // quotient, the product.
+    comparison.AddF32(got[i], kCap * std::tanh(double{x[i]} * scale / kCap),
+                      kCap * Gamma(kMathUnits + 7));
   }
+  comparison.SetSubject("without a cap");
+  float* const scaled = memory.InOut(x);
+  memory.Launch(&DeviceKernels::cap_logits, {scaled, count, /*cap=*/0, scale});
+  const auto products = memory.Read<float>(scaled, count);
+  for (size_t i = 0; i < x.size(); ++i) comparison.AddF32(products[i], x[i] * scale, 0);
+  comparison.SetSubject("");
+}
+
+// The sum of a gated row and what one expert adds to it.
+void CheckSharedGate(CaseMemory& memory, Comparison& comparison, const LayerShape& shape) {
+  TestNumbers numbers(65);
+  const int64_t rows = shape.rows, cols = shape.width;
+  const std::vector<float> sum = numbers.Normals(rows * cols), y = numbers.Normals(rows * cols);
+  std::vector<float> gates = numbers.Normals(rows);
+  gates.front() = 1e4f;  // of a sigmoid that is 1
+  gates.back() = -1e4f;  // and 0
+  std::vector<int32_t> place;
+  for (int64_t row = 0; row < rows; ++row) place.push_back(static_cast<int32_t>(row));
+  device::CombineExpertsArgs args{};
+  args.y = memory.In(y);
+  args.y_type = ElementType::kF32;
+  args.place = memory.In(place);
+  args.rows = rows;
+  args.cols = cols;
+  args.top_k = 1;
+  args.add = true;
+  args.sum = memory.InOut(sum);
+  args.sum_gates = memory.In(gates);
+  memory.Launch(&DeviceKernels::combine_experts, args);
+  const auto got = memory.Read<float>(args.sum, rows * cols);
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double factor = 1 / (1 + std::exp(-double{gates[i / static_cast<size_t>(cols)]}));
+    // exp, a sum, the division, the product, another sum.
+    comparison.AddF32(
+        got[i], sum[i] * factor + y[i],
+        std::abs(sum[i] * factor) * Gamma(kMathUnits + 4) + std::abs(double{y[i]}) * Gamma(1));
+  }
+}
+
+// Logits alone, also of one gate, and the choice from logits that stand there.
+void CheckRouterParts(CaseMemory& memory, Comparison& comparison) {
+  constexpr int64_t kRows = 11, kWidth = 72;
+  TestNumbers numbers(66);
+  device::RouterArgs args{};
+  args.x = memory.In(numbers.Normals(kRows * kWidth));
+  args.rows = kRows;
+  args.k = kWidth;
+  args.normalize = true;
+  const std::vector<uint16_t> weight = ToBf16Bits(numbers.Normals(10 * kWidth));
+  args.weight = memory.In(weight);
+  const auto logits_of = [&](int64_t experts) {
+    args.num_experts = experts;
+    args.top_k = 0;
+    args.logits = memory.Out<float>(kRows * experts);
+    memory.Launch(&DeviceKernels::router, args);
+    return memory.Read<float>(args.logits, kRows * experts);
+  };
+  const auto choose = [&](const uint16_t* from, float* logits) {
+    device::RouterArgs all = args;
+    all.weight = from;
+    all.num_experts = 10;
+    all.top_k = 3;
+    all.logits = logits;
+    all.chosen = memory.Out<int32_t>(kRows * 3);
+    all.expert_weights = memory.Out<float>(kRows * 3);
+    memory.Launch(&DeviceKernels::router, all);
+    return std::pair(memory.Read<int32_t>(all.chosen, kRows * 3),
+                     memory.Read<float>(all.expert_weights, kRows * 3));
+  };
+  const std::vector<float> ten = logits_of(10), one = logits_of(1);
+  const auto [chosen, weights] = choose(args.weight, memory.Out<float>(kRows * 10));
+  const auto [chosen_later, weights_later] = choose(nullptr, memory.InOut(ten));
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    comparison.AddEqual(chosen_later[i], chosen[i]);
+    comparison.AddF32(weights_later[i], weights[i], 0);
+  }
+  for (size_t row = 0; row < one.size(); ++row) comparison.AddF32(one[row], ten[row * 10], 0);
 }
 
 }  // namespace
@@ -189,11 +271,20 @@ void CheckLayerRows(CheckRun& run) {
                CheckScaledSums(memory, comparison, shape);
              });
   }
-  for (const int64_t count : {1, 13, 2048, 5000}) {
-    run.Case("cap_logits", fmt::format("{} logits", count),
+  for (const LayerShape& shape : shapes) {
+    run.Case("shared_gate", fmt::format("{} x {}", shape.rows, shape.width),
              [&](CaseMemory& memory, Comparison& comparison) {
-               CheckCapLogits(memory, comparison, count);
+               CheckSharedGate(memory, comparison, shape);
              });
+  }
+  run.Case("router", "logits and choice apart", CheckRouterParts);
+  for (const int64_t count : {1, 13, 2048, 5000}) {
+    for (const float scale : {1.0f, 0.3f}) {
+      run.Case("cap_logits", fmt::format("{} logits, scaled by {}", count, scale),
+               [&](CaseMemory& memory, Comparison& comparison) {
+                 CheckCapLogits(memory, comparison, count, scale);
+               });
+    }
   }
 }
 

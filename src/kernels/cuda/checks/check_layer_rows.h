@@ -5,7 +5,8 @@
 
 namespace sluice::checks {
 
-// Embeddings in layers and the gate that they pass, sums with a factor, and the soft cap of logits.
+// Embeddings in layers and the gate that they pass, sums with factors, the gate of a shared expert
+// and a router's parts, and the soft cap and the scale of logits.
 void CheckLayerRows(CheckRun& run);
 
 }  // namespace sluice::checks

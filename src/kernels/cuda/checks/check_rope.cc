@@ -1,6 +1,7 @@
 // Positions: the table of rope, and the way of a row's projections to its q and its cache slot.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ std::vector<float> Frequencies(int head_dim) {
           .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192});
 }
 
-void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim) {
+void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim, float amplitude) {
   TestNumbers numbers(51);
   const std::vector<float> frequencies = Frequencies(head_dim);
   std::vector<int32_t> positions = {0, 1, 511, 131071, 1048575};
@@ -29,7 +30,7 @@ void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim) {
   const auto rows = static_cast<int64_t>(positions.size());
   float* out = memory.Out<float>(rows * head_dim);
   memory.Launch(&DeviceKernels::rope_table,
-                {memory.In(positions), memory.In(frequencies), rows, head_dim, out});
+                {memory.In(positions), memory.In(frequencies), rows, head_dim, out, amplitude});
   const auto got = memory.Read(out, rows * head_dim);
   const size_t half = static_cast<size_t>(head_dim) / 2;
   for (size_t row = 0; row < positions.size(); ++row) {
@@ -37,9 +38,12 @@ void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim) {
       // The angle itself is a product in F32 (kernels/rope.h).
       const double angle = static_cast<float>(positions[row]) * frequencies[i];
       const size_t at = row * 2 * half + i;
-      const double cosine = std::cos(angle), sine = std::sin(angle);
-      comparison.AddWithin(got[at], cosine, MathError(cosine));
-      comparison.AddWithin(got[at + half], sine, MathError(sine));
+      const auto add = [&](float number, double value) {
+        comparison.AddWithin(number, value * amplitude,
+                             MathError(value) * amplitude + std::abs(value * amplitude) * Gamma(1));
+      };
+      add(got[at], std::cos(angle));
+      add(got[at + half], std::sin(angle));
     }
   }
 }
@@ -52,6 +56,11 @@ struct RopeModel {
   bool interleaved = false;
   bool norms_before = false, norms_after = false;
   bool temperature = false;
+  int temperature_first = 1;
+  // Of a head, what rope turns, in 16ths; and whether all heads are normed together, of which this
+  // rank has some.
+  int turned_parts = 16;
+  bool norms_together = false;
   device::RowKv kv = device::RowKv::kBoth;
   bool norms_values = false;
   int spare_rows = 0;  // of head_dim, behind those of a block
@@ -75,6 +84,32 @@ constexpr RopeModel kModels[] = {
      .num_kv_heads = 1,
      .rope = false,
      .temperature = true},
+    {.name = "Ministral 3",
+     .num_heads = 4,
+     .num_kv_heads = 1,
+     .temperature = true,
+     .temperature_first = 0},
+    {.name = "rope on a half", .num_heads = 4, .num_kv_heads = 2, .turned_parts = 8},
+    {.name = "rope on a half, norms after",
+     .num_heads = 4,
+     .num_kv_heads = 2,
+     .norms_after = true,
+     .turned_parts = 8},
+    {.name = "rope on most of a head",
+     .num_heads = 3,
+     .num_kv_heads = 1,
+     .norms_before = true,
+     .turned_parts = 15},
+    {.name = "interleaved rope on a part",
+     .num_heads = 3,
+     .num_kv_heads = 1,
+     .interleaved = true,
+     .turned_parts = 11},
+    {.name = "OLMo 2",
+     .num_heads = 5,
+     .num_kv_heads = 2,
+     .norms_before = true,
+     .norms_together = true},
     {.name = "interleaved", .num_heads = 6, .num_kv_heads = 2, .interleaved = true},
     {.name = "interleaved, temperature",
      .num_heads = 1,
@@ -104,11 +139,20 @@ struct RopeCase : RopeModel {
   int head_dim;
   int block_size;
   ElementType qkv_type, cache_type;
+
+  // Even, and of wide heads a multiple of 16.
+  int rotary_dim() const {
+    const int unit = head_dim > 256 ? 16 : 2;
+    return head_dim * turned_parts / 16 / unit * unit;
+  }
+  int square_heads() const { return num_heads + 40; }
+  int square_kv_heads() const { return num_kv_heads + 2; }
 };
 
 struct RopeSample {
   std::vector<float> qkv;  // as the device has it
   std::vector<float> q_norm, k_norm, cos_sin;
+  std::vector<float> q_squares, k_squares;
   std::vector<int32_t> positions;
   std::vector<int64_t> slots;
 };
@@ -116,11 +160,11 @@ struct RopeSample {
 constexpr float kEps = 1e-6f, kFloor = 8192, kScale = 0.1f;
 constexpr float kRopeKScale = 0.0625f * 1.3f, kRopeVScale = 0.03125f * 1.7f;
 
-// A head of q (or of k) as it leaves the kernel, and the bounds of its errors.
+// Head `number` of q and k as it leaves the kernel, and the bounds of its errors.
 void ExactHead(const RopeCase& c, const RopeSample& sample, int64_t row, const float* head,
-               const std::vector<float>& norm, bool is_q, std::vector<double>& values,
-               std::vector<double>& errors) {
-  const int dim = c.head_dim, half = dim / 2;
+               int number, std::vector<double>& values, std::vector<double>& errors) {
+  const bool is_q = number < c.num_heads;
+  const int dim = c.head_dim, half = c.rotary_dim() / 2;
   std::vector<double> x(head, head + dim), size(static_cast<size_t>(dim));
   double roundings = 0;
   const double norm_roundings = dim / 2.0 + kMathUnits + 5;
@@ -130,13 +174,23 @@ void ExactHead(const RopeCase& c, const RopeSample& sample, int64_t row, const f
     return 1 / std::sqrt(squares / dim + kEps);
   };
   if (c.norms_before) {
-    const double factor = inverse_root(x);
-    for (size_t i = 0; i < x.size(); ++i) x[i] *= norm[i] * factor;
+    const float* norm = is_q ? sample.q_norm.data() : sample.k_norm.data();
+    double factor = inverse_root(x);
     roundings += norm_roundings;
+    if (c.norms_together) {
+      norm += (is_q ? number : number - c.num_heads) * dim;
+      const int heads = is_q ? c.square_heads() : c.square_kv_heads();
+      const float* squares = (is_q ? sample.q_squares : sample.k_squares).data() + row * heads;
+      double sum = 0;
+      for (int i = 0; i < heads; ++i) sum += squares[i];
+      factor = 1 / std::sqrt(sum / (heads * dim) + kEps);
+      roundings = heads / 2.0 + kMathUnits + 5;
+    }
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= norm[i] * factor;
   }
   for (size_t i = 0; i < x.size(); ++i) size[i] = std::abs(x[i]);
   if (c.rope) {
-    const float* cosines = sample.cos_sin.data() + row * dim;
+    const float* cosines = sample.cos_sin.data() + row * c.rotary_dim();
     for (int i = 0; i < half; ++i) {
       const auto first = static_cast<size_t>(c.interleaved ? 2 * i : i);
       const auto second = static_cast<size_t>(c.interleaved ? 2 * i + 1 : i + half);
@@ -155,7 +209,10 @@ void ExactHead(const RopeCase& c, const RopeSample& sample, int64_t row, const f
   }
   if (is_q && c.temperature) {
     const auto position = static_cast<float>(sample.positions[static_cast<size_t>(row)]);
-    factor *= std::log1p(std::floor((position + 1.0f) / kFloor)) * kScale + 1.0;
+    factor *=
+        std::log1p(std::floor((position + static_cast<float>(c.temperature_first)) / kFloor)) *
+            kScale +
+        1.0;
     roundings += kMathUnits + 3;
   }
   roundings += 1;
@@ -178,12 +235,19 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
     for (float& value : sample.qkv) value = FromBf16Bits(ToBFloat16(value).bits);
   }
   for (auto* norm : {&sample.q_norm, &sample.k_norm}) {
-    norm->resize(static_cast<size_t>(c.head_dim));
+    const int heads = !c.norms_together ? 1 : norm == &sample.q_norm ? c.num_heads : c.num_kv_heads;
+    norm->resize(static_cast<size_t>(heads * c.head_dim));
     for (float& value : *norm) value = numbers.Uniform(0.5f, 1.5f);
   }
-  const std::vector<float> frequencies = Frequencies(c.head_dim);
+  for (int64_t i = 0; i < rows * c.square_heads(); ++i)
+    sample.q_squares.push_back(numbers.Uniform(0, 100));
+  for (int64_t i = 0; i < rows * c.square_kv_heads(); ++i)
+    sample.k_squares.push_back(numbers.Uniform(0, 100));
+  const std::vector<float> frequencies = Frequencies(c.rotary_dim());
   for (int64_t row = 0; row < rows; ++row) {
     sample.positions.push_back(static_cast<int32_t>(numbers.Integer(0, 40000)));
+    // The last one before the temperature's first step, where positions count from 1.
+    if (row == 0) sample.positions.back() = static_cast<int32_t>(kFloor) - 1;
     // Slots in no order, none twice.
     sample.slots.push_back((row * 7 + 3) % num_slots);
     for (const bool is_sine : {false, true}) {
@@ -253,6 +317,13 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   args.interleaved = c.interleaved;
   args.temperature_floor = c.temperature ? kFloor : 0;
   args.temperature_scale = kScale;
+  args.temperature_first = c.temperature_first;
+  // 0 stands for all.
+  args.rotary_dim = c.turned_parts == 16 ? 0 : c.rotary_dim();
+  const float* q_squares = memory.In(sample.q_squares);
+  const float* k_squares = memory.In(sample.k_squares);
+  args.square_heads = c.square_heads();
+  args.square_kv_heads = c.square_kv_heads();
   args.kv = c.kv;
   args.norms_values = c.norms_values;
   const float* cos_sin = memory.In(sample.cos_sin);
@@ -270,7 +341,11 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
     T* const v = memory.Out<T>(cache_elements);
     args.qkv = qkv + first * row_elements * (is_bf16 ? 2 : 4);
     args.rows = count;
-    args.cos_sin = cos_sin + first * c.head_dim;
+    args.cos_sin = cos_sin + first * c.rotary_dim();
+    if (c.norms_together) {
+      args.q_squares = q_squares + first * args.square_heads;
+      args.k_squares = k_squares + first * args.square_kv_heads;
+    }
     args.positions = positions + first;
     args.slots = own_slots;
     args.q = memory.Out<uint16_t>(count * q_elements);
@@ -303,8 +378,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
         const int value_head = c.kv == device::RowKv::kKeys ? head : head + c.num_kv_heads;
         ExactValues(c, from + value_head * c.head_dim, own_values, own_errors);
       }
-      ExactHead(c, sample, row, from + head * c.head_dim, is_q ? sample.q_norm : sample.k_norm,
-                is_q, values, errors);
+      ExactHead(c, sample, row, from + head * c.head_dim, head, values, errors);
       const int64_t slot = sample.slots[static_cast<size_t>(row)];
       for (int i = 0; i < c.head_dim; ++i) {
         const auto at = static_cast<size_t>(i);
@@ -355,17 +429,74 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   comparison.SetSubject("");
 }
 
+void CheckHeadSquares(CaseMemory& memory, Comparison& comparison, int64_t rows, int head_dim,
+                      ElementType type) {
+  constexpr int kHeads = 5, kKvHeads = 3, kGivenKvHeads = 2, kRowHeads = kHeads + 2 * kKvHeads;
+  TestNumbers numbers(53);
+  std::vector<float> x = numbers.Normals(rows * kRowHeads * head_dim);
+  const bool is_bf16 = type == ElementType::kBF16;
+  const std::vector<uint16_t> bits = ToBf16Bits(x);
+  for (size_t i = 0; is_bf16 && i < x.size(); ++i) x[i] = FromBf16Bits(bits[i]);
+  const auto* qkv = is_bf16 ? reinterpret_cast<const std::byte*>(memory.In(bits))
+                            : reinterpret_cast<const std::byte*>(memory.In(x));
+  if (!memory.ok()) return;
+  const auto run = [&](int64_t first, int64_t count, int kv_heads) {
+    const int64_t from = first * kRowHeads * head_dim * (is_bf16 ? 2 : 4);
+    const device::HeadSquaresArgs args = {.qkv = qkv + from,
+                                          .qkv_type = type,
+                                          .rows = count,
+                                          .row_heads = kRowHeads,
+                                          .num_heads = kHeads,
+                                          .num_kv_heads = kv_heads,
+                                          .head_dim = head_dim,
+                                          .q = memory.Out<float>(count * kHeads),
+                                          .k = memory.Out<float>(count * kKvHeads)};
+    memory.Launch(&DeviceKernels::head_squares, args);
+    return std::pair(memory.Read<float>(args.q, count * kHeads),
+                     memory.Read<float>(args.k, count * kv_heads));
+  };
+  const auto [q, k] = run(0, rows, kGivenKvHeads);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int head = 0; head < kHeads + kGivenKvHeads; ++head) {
+      double sum = 0;
+      for (int i = 0; i < head_dim; ++i) {
+        const double value = x[static_cast<size_t>((row * kRowHeads + head) * head_dim + i)];
+        sum += value * value;
+      }
+      const float got = head < kHeads ? q[static_cast<size_t>(row * kHeads + head)]
+                                      : k[static_cast<size_t>(row * kGivenKvHeads + head - kHeads)];
+      comparison.AddF32(got, sum, sum * Gamma(head_dim));
+    }
+  }
+  comparison.SetSubject("a row alone, without keys");
+  const auto [alone, none] = run(rows - 1, 1, 0);
+  for (size_t i = 0; i < alone.size(); ++i)
+    comparison.AddF32(alone[i], q[static_cast<size_t>((rows - 1) * kHeads) + i], 0);
+  comparison.SetSubject("");
+}
+
 }  // namespace
 
 void CheckRope(CheckRun& run) {
   for (const int head_dim : {32, 64, 128, 256, 512}) {
-    run.Case("rope_table", fmt::format("11 positions, heads of {}", head_dim),
-             [&](CaseMemory& memory, Comparison& comparison) {
-               CheckRopeTable(memory, comparison, head_dim);
-             });
+    for (const float amplitude : {1.0f, 1.19f}) {
+      if (amplitude != 1 && head_dim != 64) continue;
+      run.Case("rope_table",
+               fmt::format("11 positions, heads of {}, times {}", head_dim, amplitude),
+               [&](CaseMemory& memory, Comparison& comparison) {
+                 CheckRopeTable(memory, comparison, head_dim, amplitude);
+               });
+    }
   }
   std::vector<int64_t> row_counts = {1, 6};
   if (run.with_large_shapes()) row_counts.push_back(257);
+  for (const int head_dim : {32, 40, 128, 256, 512}) {
+    run.Case("head_squares", fmt::format("{} rows, heads of {}", row_counts.back(), head_dim),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               for (const ElementType type : {ElementType::kF32, ElementType::kBF16})
+                 CheckHeadSquares(memory, comparison, row_counts.back(), head_dim, type);
+             });
+  }
   for (const RopeModel& model : kModels) {
     for (const int head_dim : {32, 40, 64, 128, 256, 512}) {
       for (const int64_t rows : row_counts) {
