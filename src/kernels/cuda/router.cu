@@ -68,15 +68,15 @@ __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::Rou
   int32_t* chosen = args.chosen + row * args.top_k;
   float* weights = args.expert_weights + row * args.top_k;
   const unsigned lane = threadIdx.x % 32;
-  const float* scores = logits;
-  if (args.choice_bias != nullptr) {
-    float* const biased =
-        reinterpret_cast<float*>(SharedMemory()) + threadIdx.x / 32 * args.num_experts;
-    for (int64_t expert = lane; expert < args.num_experts; expert += 32)
-      biased[expert] = Sigmoid(logits[expert]) + args.choice_bias[expert];
-    __syncwarp();
-    scores = biased;
+  // What the experts are chosen by.
+  float* const scores =
+      reinterpret_cast<float*>(SharedMemory()) + threadIdx.x / 32 * args.num_experts;
+  for (int64_t expert = lane; expert < args.num_experts; expert += 32) {
+    const float logit = logits[expert];
+    scores[expert] =
+        args.choice_bias == nullptr ? logit : Sigmoid(logit) + args.choice_bias[expert];
   }
+  __syncwarp();
   uint64_t key = ~uint64_t{0};
   float largest = 0;
   for (int slot = 0; slot < args.top_k; ++slot) {
@@ -125,8 +125,7 @@ void LaunchRouter(const StreamHandle& stream, const device::RouterArgs& args) {
   LaunchShape choice;
   choice.grid_x = static_cast<unsigned>((args.rows + kChoosers - 1) / kChoosers);
   choice.threads = kChoosers * 32;
-  if (args.choice_bias != nullptr)
-    choice.shared_bytes = static_cast<unsigned>(kChoosers * args.num_experts * sizeof(float));
+  choice.shared_bytes = static_cast<unsigned>(kChoosers * args.num_experts * sizeof(float));
   Launch<RouterChoiceKernel>(stream, "router_choice", choice, args);
 }
 
