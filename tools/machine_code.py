@@ -70,7 +70,7 @@ def linear_plan(architecture, arguments):
 
 
 def attention_plan(architecture, arguments):
-    is_e4m3, dim, rows = arguments
+    is_e4m3, dim, rows, _ = arguments
     blocks = 2 if dim > 256 else 1 if rows == 64 else 4 if is_e4m3 else 3
     return Plan(128, blocks, ["LDGSTS.128", "LDSM", "HMMA"])
 
@@ -86,6 +86,7 @@ PLANS = {
     "ActivateKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "AddEmbeddingsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "SiluMulKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
+    "ClampedSwigluKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
     "ConvertRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
     "EmbeddingKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "LayerEmbeddingsKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128"),
@@ -144,8 +145,8 @@ def display_name(name):
         form, tokens, multiplies = arguments
         return "linear, %s, %d rows%s" % (FORMATS[form], tokens, "" if multiplies or FORMATS[form] != "fp8 x fp8" else ", as bf16")
     if base == "AttentionKernel":
-        is_e4m3, dim, rows = arguments
-        return "attention, %s cache, heads of %s, %d rows" % ("fp8" if is_e4m3 else "bf16", dim or "other sizes", rows)
+        is_e4m3, dim, rows, caps = arguments
+        return "attention, %s cache, heads of %s, %d rows%s" % ("fp8" if is_e4m3 else "bf16", dim or "other sizes", rows, ", soft cap" if caps else "")
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", base.removesuffix("Kernel")).lower()
     return words + ("" if not arguments else " (%s)" % ", ".join(str(a).lower() for a in arguments))
 

@@ -15,21 +15,19 @@ using device::kNarrowTileRows;
 using device::kPartialExtraNumbers;
 using device::kWideTileRows;
 
-constexpr float kLog2E = 1.44269504088896f;
-
 // Blocks of narrow tiles wait for memory: so many on a multiprocessor.
 [[maybe_unused]] constexpr int BlocksTogether(bool is_e4m3, int dim, int rows) {
   if (dim > 256) return 2;  // as many as fit into the memory
   return rows == kWideTileRows ? 1 : is_e4m3 ? 4 : 3;
 }
 
-template <bool kIsE4m3, int kDim, int kRows>
+template <bool kIsE4m3, int kDim, int kRows, bool kCaps>
 __global__ void __launch_bounds__(kAttentionThreads, BlocksTogether(kIsE4m3, kDim, kRows))
     AttentionKernel(AttentionLaunch launch) {
   const device::AttentionItem item =
       launch.attention.items[launch.first_item + static_cast<int>(blockIdx.x)];
   if (item.slice < 0) return;
-  AttentionBlock<kIsE4m3, kDim, kRows>(launch, item).Run();
+  AttentionBlock<kIsE4m3, kDim, kRows, kCaps>(launch, item).Run();
 }
 
 // Folds the partial results of a merge's rows; a warp for each head, of up to kMostDim numbers.
@@ -91,7 +89,9 @@ __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch
         }
       }
     }
-    const float last_factor = args.cache.v_scale / weights;
+    const float* const sink = args.sinks == nullptr ? nullptr : args.sinks + head;
+    const float last_factor =
+        LastFactor(args.cache.v_scale, largest, weights, sink, launch.one_weight);
     uint16_t* out =
         args.out +
         (static_cast<int64_t>(merge.first_row + token) * args.num_heads + head) * head_dim;
@@ -105,10 +105,10 @@ __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch
   }
 }
 
-template <bool kIsE4m3, int kDim, int kRows>
+template <bool kIsE4m3, int kDim, int kRows, bool kCaps>
 void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_item, int num_items,
                  int parts = 1) {
-  using Block = AttentionBlock<kIsE4m3, kDim, kRows>;
+  using Block = AttentionBlock<kIsE4m3, kDim, kRows, kCaps>;
   static_assert(Block::SharedBytes({16 * Block::Tile::kMaxSteps}) <= 99 * 1024,
                 "what a block may have on every device of compute capability 8.0 or later");
   const AttentionArgs& args = launch.attention;
@@ -116,7 +116,7 @@ void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_i
   launch.first_item = first_item;
   launch.tile_blocks = Block::Tile::kPositions / args.cache.block_size;
   launch.tile_rows_left = Block::Tile::kPositions % args.cache.block_size;
-  Launch<AttentionKernel<kIsE4m3, kDim, kRows>>(
+  Launch<AttentionKernel<kIsE4m3, kDim, kRows, kCaps>>(
       stream, "attention",
       {.grid_x = static_cast<unsigned>(num_items),
        .grid_y = static_cast<unsigned>(args.cache.num_kv_heads * launch.head_tiles.per_group),
@@ -126,22 +126,28 @@ void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_i
       launch);
 }
 
-template <bool kIsE4m3, int kDim>
+template <bool kIsE4m3, int kDim, bool kCaps = false>
 void LaunchItems(const StreamHandle& stream, const AttentionLaunch& launch) {
   const int num_wide = launch.attention.num_wide_items;
   const int num_narrow = launch.attention.num_items - num_wide;
   if constexpr (KvTile<kIsE4m3, kDim>::kFitsRegisters) {
-    LaunchTiles<kIsE4m3, kDim, kWideTileRows>(stream, launch, 0, num_wide);
+    LaunchTiles<kIsE4m3, kDim, kWideTileRows, kCaps>(stream, launch, 0, num_wide);
   } else {
     // Registers would not hold the sums of 16 rows of a warp: blocks of 16 rows make a wide tile.
-    LaunchTiles<kIsE4m3, kDim, kNarrowTileRows>(stream, launch, 0, num_wide,
-                                                kWideTileRows / kNarrowTileRows);
+    LaunchTiles<kIsE4m3, kDim, kNarrowTileRows, kCaps>(stream, launch, 0, num_wide,
+                                                       kWideTileRows / kNarrowTileRows);
   }
-  LaunchTiles<kIsE4m3, kDim, kNarrowTileRows>(stream, launch, num_wide, num_narrow);
+  LaunchTiles<kIsE4m3, kDim, kNarrowTileRows, kCaps>(stream, launch, num_wide, num_narrow);
 }
 
 template <bool kIsE4m3>
 void LaunchOfType(const StreamHandle& stream, const AttentionLaunch& launch) {
+  if (launch.attention.soft_cap > 0) {
+    // Of few models, so that most head sizes share one kernel.
+    if (launch.attention.cache.head_dim == 128)
+      return LaunchItems<kIsE4m3, 128, true>(stream, launch);
+    return LaunchItems<kIsE4m3, 0, true>(stream, launch);
+  }
   switch (launch.attention.cache.head_dim) {
     case 64: return LaunchItems<kIsE4m3, 64>(stream, launch);
     case 128: return LaunchItems<kIsE4m3, 128>(stream, launch);
@@ -159,7 +165,13 @@ void LaunchAttention(const StreamHandle& stream, const AttentionArgs& args) {
   if (cache.block_rows == 0) cache.block_rows = cache.num_kv_heads * cache.block_size;
   launch.head_tiles = device::HeadTilesOf(args.num_heads, args.cache.num_kv_heads);
   launch.score_scale = args.scale * args.cache.k_scale * kLog2E;
-  if (args.cache.type == ElementType::kF8E4M3) {
+  if (args.soft_cap > 0) {
+    launch.score_scale *= 2 / args.soft_cap;
+    launch.cap_exponent = args.soft_cap * kLog2E;
+  }
+  const bool is_e4m3 = args.cache.type == ElementType::kF8E4M3;
+  launch.one_weight = static_cast<float>(1 << WeightExponent(is_e4m3));
+  if (is_e4m3) {
     LaunchOfType<true>(stream, launch);
   } else {
     LaunchOfType<false>(stream, launch);

@@ -20,7 +20,10 @@ struct AttentionLaunch {
   device::AttentionArgs attention;
   int first_item;
   device::HeadTiles head_tiles;
-  float score_scale;                // from q . codes to exponents of 2
+  // From q . codes to exponents of 2; where scores have a soft cap, to that of e^(2 s / cap).
+  float score_scale;
+  float cap_exponent;               // what the cap is as an exponent of 2
+  float one_weight;                 // what a weight of 1 counts in sums
   int tile_blocks, tile_rows_left;  // a tile's positions over the block's, and what is left
 };
 
@@ -28,8 +31,8 @@ constexpr int kAttentionWarps = 4;
 constexpr int kAttentionThreads = kAttentionWarps * 32;
 
 // The members are a thread's registers. A lane's two rows are rows g and g + 8 of its warp's 16, in
-// the words of MmaBf16.
-template <bool kIsE4m3, int kDim, int kRows>
+// the words of MmaBf16. kCaps: scores have a soft cap.
+template <bool kIsE4m3, int kDim, int kRows, bool kCaps>
 class AttentionBlock {
  public:
   using Tile = KvTile<kIsE4m3, kDim>;
@@ -125,9 +128,7 @@ class AttentionBlock {
   static constexpr int kOwnSteps =
       kIsWide ? Tile::kMaxSteps : (Tile::kMaxSteps + kWarps - 1) / kWarps;
   static constexpr int kWeightStride = kPositions + 8;
-  // All weights are taken times 2^this, which their sum divides out: so that of a weight of F16
-  // nothing is lost down to 2^-29 of the largest.
-  static constexpr float kWeightExponent = kIsE4m3 ? 15 : 0;
+  static constexpr float kWeightExponent = WeightExponent(kIsE4m3);
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ int Warp() { return static_cast<int>(threadIdx.x) / 32; }
@@ -165,10 +166,12 @@ class AttentionBlock {
     for (int r = 0; r < 2; ++r)
       score_scales_[r] = launch_.score_scale * Tile::InverseQueryScale(query_exponents_[r]);
   }
-  // From products of a row to exponents of 2.
-  __device__ float ScoreScale(int r) const {
+  // From products of a row to exponents of 2, or to what CapScores takes.
+  __device__ float ProductScale(int r) const {
     return kIsE4m3 ? score_scales_[r] : launch_.score_scale;
   }
+  // From scores, as ComputeScores leaves them, to exponents of 2.
+  __device__ float ScoreScale(int r) const { return kCaps ? 1.0f : ProductScale(r); }
 
   __device__ unsigned char* Keys(int index) const {
     return SharedMemory() + index % kStages * 2 * tile_.bytes();
@@ -262,12 +265,25 @@ class AttentionBlock {
         AddScores(index, step, query, scores);
       }
     }
+    if constexpr (kCaps) CapScores(scores);
     SLUICE_UNROLL
     for (int n = 0; n < kOwnGroups; ++n) {
       SLUICE_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int position = index * kPositions + (FirstGroup() + n) * 8 + 2 * (Lane() % 4) + i % 2;
         if (position < first_seen_[i / 2] || position > last_seen_[i / 2]) scores[n][i] = kNoScore;
+      }
+    }
+  }
+
+  // From products to exponents of 2: cap * tanh(s / cap), with tanh(x) = 1 - 2 / (e^(2 x) + 1).
+  __device__ __forceinline__ void CapScores(float (&scores)[kOwnGroups][4]) const {
+    SLUICE_UNROLL
+    for (int n = 0; n < kOwnGroups; ++n) {
+      SLUICE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const float power = exp2f(scores[n][i] * ProductScale(i / 2));
+        scores[n][i] = launch_.cap_exponent * (1.0f - 2.0f / (power + 1.0f));
       }
     }
   }
@@ -447,7 +463,10 @@ class AttentionBlock {
         partial[tile_.head_dim()] = largest_[r];
         partial[tile_.head_dim() + 1] = weight_sums_[2 * r];
       }
-      const float last_factor = args.cache.v_scale / weight_sums_[2 * r];
+      const float* const sink =
+          args.sinks == nullptr ? nullptr : args.sinks + place_[r] % args.num_heads;
+      const float last_factor = LastFactor(args.cache.v_scale, largest_[r], weight_sums_[2 * r],
+                                           sink, launch_.one_weight);
       SLUICE_UNROLL
       for (int j = 0; j < kOwnSteps; ++j) {
         SLUICE_UNROLL

@@ -21,6 +21,12 @@ __global__ void CombineExpertsKernel(RowsLaunch<device::CombineExpertsArgs> laun
     const float weight = args.weights == nullptr ? 1.0f : args.weights[pair];
     float values[kVector];
     LoadVector(args.y, args.y_type, args.place[pair] * args.cols + col, count, launch.wide, values);
+    if (args.bias != nullptr) {
+      float bias[kVector];
+      LoadVector(args.bias, ElementType::kF32, args.chosen[pair] * args.cols + col, count,
+                 launch.wide, bias);
+      for (int i = 0; i < kVector; ++i) values[i] += bias[i];
+    }
     for (int i = 0; i < kVector; ++i) sum[i] += weight * values[i];
   }
   StoreVector(args.sum, ElementType::kF32, to, count, launch.wide, sum, 1);
@@ -29,7 +35,8 @@ __global__ void CombineExpertsKernel(RowsLaunch<device::CombineExpertsArgs> laun
 }  // namespace
 
 void LaunchCombineExperts(const StreamHandle& stream, const device::CombineExpertsArgs& args) {
-  const bool wide = IsWide(args.y, args.cols) && IsWide(args.sum, args.cols);
+  const bool wide =
+      IsWide(args.y, args.cols) && IsWide(args.sum, args.cols) && IsWide(args.bias, args.cols);
   Launch<CombineExpertsKernel>(stream, "combine_experts", RowsShape(args.rows, args.cols, false),
                                RowsLaunch<device::CombineExpertsArgs>{args, wide});
 }

@@ -16,7 +16,8 @@ namespace {
         backend::LaunchRouter, backend::LaunchGroupByExpert, backend::LaunchGatherRows,          \
         backend::LaunchCombineExperts, backend::LaunchAddLora, backend::LaunchSampleRows,        \
         backend::LaunchRandomCodes, backend::LaunchRandomScales, backend::LaunchInstruction,     \
-        backend::LaunchLayerEmbeddings, backend::LaunchCapLogits, backend::LaunchHeadSquares     \
+        backend::LaunchLayerEmbeddings, backend::LaunchCapLogits, backend::LaunchHeadSquares,    \
+        backend::LaunchClampedSwiglu                                                             \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

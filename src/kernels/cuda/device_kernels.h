@@ -212,7 +212,7 @@ struct AttentionMerge {
 // kernels/attention.h). Every item runs for each KV head. Weights are rounded to BF16 before they
 // are summed, with a cache of kF8E4M3 to F16. A value that is no number reaches, of its own
 // sequence, even rows that do not see it: those that share a tile with one that does. head_dim: a
-// multiple of 8 from 32 to 256, or 512.
+// multiple of 8 from 32 to 256, or 512; with a soft cap, from 32 to 256.
 struct AttentionArgs {
   const uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   int num_heads;
@@ -230,6 +230,9 @@ struct AttentionArgs {
   uint16_t* out;    // BF16 [rows, num_heads, head_dim]
   // Positions behind a row's own, of its slice, that it sees on top; at most kSeesAllBehind.
   int32_t ahead = 0;
+  // AttentionScores of kernels/attention.h.
+  float soft_cap = 0;            // of scaled scores; 0: none
+  const float* sinks = nullptr;  // [num_heads]; null: none
 };
 constexpr int32_t kSeesAllBehind = 1 << 30;
 
@@ -244,6 +247,19 @@ struct SiluMulArgs {
   bool gelu = false;
   const float* factors = nullptr;  // F32, rows factor_stride apart; or null
   int64_t factor_stride = 0;
+};
+
+// kernels/clamped_swiglu.h, of experts: out[m, i] = (u + 1) * g * sigmoid(alpha * g), where g =
+// x[m, 2 i], at most `limit`, and u = x[m, 2 i + 1], cut to [-limit, limit]; both behind the bias
+// of the row's expert, chosen[order[m]].
+struct ClampedSwigluArgs {
+  const float* x;  // [rows, 2 * width], in the order of GroupByExpert
+  int64_t rows, width;
+  float alpha, limit;
+  const float* bias;      // [num_experts, 2 * width], or null
+  const int32_t* order;   // [rows], where there is a bias
+  const int32_t* chosen;  // as GroupByExpertArgs
+  RowsOut out;
 };
 
 // The activations of encoders: out[m, i] = f(x[m, i]), or where `gated` f(x[m, i]) * x[m, width +
@@ -394,7 +410,8 @@ struct ScaleResultsArgs {
   const float* bias;
 };
 
-// Routing of experts, as kernels/experts.h: logits from F32 rows and BF16 weights.
+// Routing of experts, as kernels/experts.h: logits from F32 rows and BF16 weights. REQUIRES:
+// `sigmoid` where there is a choice_bias.
 struct RouterArgs {
   const float* x;          // [rows, k]
   const uint16_t* weight;  // [num_experts, k]; null: the logits stand there already
@@ -407,6 +424,9 @@ struct RouterArgs {
   float* expert_weights;  // [rows, top_k]
   // [num_experts], of the weights, behind all else; or null.
   const float* expert_factors = nullptr;
+  const float* bias = nullptr;         // [num_experts], of the logits; or null
+  const float* choice_bias = nullptr;  // [num_experts], RouterRule::choice_bias
+  float scale = 1;                     // of the weights, behind their normalization
 };
 
 // kernels/experts.h, GroupByExpert. REQUIRES: num_experts <= 512.
@@ -430,9 +450,9 @@ struct GatherRowsArgs {
   RowsOut out;
 };
 
-// sum[row, :] (+)= results of the row's slots in their order (* weights). sum: F32 [rows, cols].
-// What stood there is multiplied by the sigmoid of the row's gate first, where there are
-// `sum_gates`.
+// sum[row, :] (+)= results of the row's slots in their order (* weights), to which the bias of the
+// slot's expert is added first. sum: F32 [rows, cols]. What stood there is multiplied by the
+// sigmoid of the row's gate first, where there are `sum_gates`.
 struct CombineExpertsArgs {
   const void* y;       // [rows * top_k, cols] in the order of GroupByExpert
   ElementType y_type;  // kF32 or kBF16
@@ -443,6 +463,8 @@ struct CombineExpertsArgs {
   bool add;
   float* sum;
   const float* sum_gates = nullptr;  // [rows], or null
+  const float* bias = nullptr;       // [num_experts, cols], or null
+  const int32_t* chosen = nullptr;   // [rows, top_k], where there is a bias
 };
 
 // Rows of a step that share a read of an adapter's factors.
@@ -603,6 +625,7 @@ struct DeviceKernels {
   void (*layer_embeddings)(const StreamHandle&, const LayerEmbeddingsArgs&);
   void (*cap_logits)(const StreamHandle&, const CapLogitsArgs&);
   void (*head_squares)(const StreamHandle&, const HeadSquaresArgs&);
+  void (*clamped_swiglu)(const StreamHandle&, const ClampedSwigluArgs&);
 };
 
 }  // namespace sluice::device
@@ -638,7 +661,8 @@ struct DeviceKernels {
   void LaunchInstruction(const StreamHandle&, const device::InstructionArgs&);         \
   void LaunchLayerEmbeddings(const StreamHandle&, const device::LayerEmbeddingsArgs&); \
   void LaunchCapLogits(const StreamHandle&, const device::CapLogitsArgs&);             \
-  void LaunchHeadSquares(const StreamHandle&, const device::HeadSquaresArgs&);
+  void LaunchHeadSquares(const StreamHandle&, const device::HeadSquaresArgs&);         \
+  void LaunchClampedSwiglu(const StreamHandle&, const device::ClampedSwigluArgs&);
 
 namespace sluice::emulated {
 SLUICE_DECLARE_LAUNCHERS

@@ -8,6 +8,7 @@ namespace {
 constexpr int kRows = 8;           // that share a read of the weights
 constexpr unsigned kExperts = 8;   // of a block: a warp each
 constexpr unsigned kChoosers = 4;  // rows of a block that chooses, a warp each
+constexpr float kNoBias = -0.0f;   // which changes no sum
 
 // Lane l sums the products of vectors l, l + 32, ... in their order; then the lanes' sums are
 // added.
@@ -18,6 +19,7 @@ __global__ void __launch_bounds__(kExperts * 32)
   if (expert >= args.num_experts) return;
   const int64_t first_row = int64_t{blockIdx.x} * kRows;
   const int lane = static_cast<int>(threadIdx.x % 32);
+  const float bias = args.bias != nullptr ? args.bias[expert] : kNoBias;
   float sums[kRows] = {};
   for (int64_t col = int64_t{lane} * kVector; col < args.k; col += 32 * kVector) {
     const int count = VectorCount(col, args.k);
@@ -36,16 +38,20 @@ __global__ void __launch_bounds__(kExperts * 32)
   for (int r = 0; r < kRows; ++r) {
     const float sum = WarpSum(sums[r]);
     if (lane == 0 && first_row + r < args.rows)
-      args.logits[(first_row + r) * args.num_experts + expert] = sum;
+      args.logits[(first_row + r) * args.num_experts + expert] = sum + bias;
   }
 }
 
+__device__ __forceinline__ float Sigmoid(float x) {
+  return 1.0f / (1.0f + expf(-x));
+}
+
 // The expert with the largest key below `limit`.
-__device__ __forceinline__ uint64_t NextBest(const float* logits, int64_t num_experts,
+__device__ __forceinline__ uint64_t NextBest(const float* scores, int64_t num_experts,
                                              uint64_t limit) {
   uint64_t best = 0;
   for (int64_t expert = threadIdx.x % 32; expert < num_experts; expert += 32) {
-    const uint64_t key = OrderedKey(logits[expert], expert);
+    const uint64_t key = OrderedKey(scores[expert], expert);
     if (key < limit && key > best) best = key;
   }
   for (int mask = 16; mask > 0; mask >>= 1) {
@@ -62,10 +68,19 @@ __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::Rou
   int32_t* chosen = args.chosen + row * args.top_k;
   float* weights = args.expert_weights + row * args.top_k;
   const unsigned lane = threadIdx.x % 32;
+  // What the experts are chosen by.
+  float* const scores =
+      reinterpret_cast<float*>(SharedMemory()) + threadIdx.x / 32 * args.num_experts;
+  for (int64_t expert = lane; expert < args.num_experts; expert += 32) {
+    const float logit = logits[expert];
+    scores[expert] =
+        args.choice_bias == nullptr ? logit : Sigmoid(logit) + args.choice_bias[expert];
+  }
+  __syncwarp();
   uint64_t key = ~uint64_t{0};
   float largest = 0;
   for (int slot = 0; slot < args.top_k; ++slot) {
-    key = NextBest(logits, args.num_experts, key);
+    key = NextBest(scores, args.num_experts, key);
     const int32_t expert = IndexOfKey(key);
     if (slot == 0) largest = logits[expert];
     if (lane == 0) chosen[slot] = expert;
@@ -81,13 +96,14 @@ __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::Rou
   float total = 0;
   for (int slot = 0; slot < args.top_k; ++slot) {
     const float logit = logits[chosen[slot]];
-    const float weight = args.sigmoid ? 1.0f / (1.0f + expf(-logit)) : expf(logit - largest) / sum;
+    const float weight = args.sigmoid ? Sigmoid(logit) : expf(logit - largest) / sum;
     weights[slot] = weight;
     total += weight;
   }
   for (int slot = 0; slot < args.top_k; ++slot) {
     float weight = weights[slot];
     if (args.normalize) weight /= total;
+    weight *= args.scale;
     if (args.expert_factors != nullptr) weight *= args.expert_factors[chosen[slot]];
     weights[slot] = weight;
   }
@@ -109,6 +125,7 @@ void LaunchRouter(const StreamHandle& stream, const device::RouterArgs& args) {
   LaunchShape choice;
   choice.grid_x = static_cast<unsigned>((args.rows + kChoosers - 1) / kChoosers);
   choice.threads = kChoosers * 32;
+  choice.shared_bytes = static_cast<unsigned>(kChoosers * args.num_experts * sizeof(float));
   Launch<RouterChoiceKernel>(stream, "router_choice", choice, args);
 }
 

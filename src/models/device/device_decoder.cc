@@ -304,23 +304,17 @@ void DeviceDecoder::AddEmbeddingLora(const Rows& rows) {
   parts_.kernels.add_lora(parts_.stream->handle(), *args);
 }
 
-// activation(gate) * up of the rows that the last product wrote to `gate_up`. Ranks gather the rows
-// of all; in F32 where the whole row determines how its numbers are rounded.
-device::RowsOut DeviceDecoder::ApplyGate(Activation activation, const DeviceInputs& inputs,
-                                         int64_t rows, int64_t own_width, int64_t width) {
+// The gate of the rows that the last product wrote to `gate_up`. Ranks gather the rows of all; in
+// F32 where the whole row determines how its numbers are rounded.
+device::RowsOut DeviceDecoder::GateRows(const DeviceInputs& inputs, int64_t rows, int64_t width,
+                                        const ApplyGate& apply) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
-  const StreamHandle handle = parts_.stream->handle();
   const device::RowsOut whole = RowsAt(layout.activated, layout.activated_scales, inputs);
   device::RowsOut own = whole;
   if (is_shared()) own.data = At(layout.own_activated);
   const bool rounds_later = is_shared() && inputs.RoundsWholeRows();
   if (rounds_later) own = {.data = At(layout.own_activated), .type = ElementType::kF32};
-  parts_.kernels.silu_mul(handle, {.x = At(layout.gate_up),
-                                   .x_type = layout.wide,
-                                   .rows = rows,
-                                   .width = own_width,
-                                   .out = own,
-                                   .gelu = activation == Activation::kGeluTanh});
+  apply(own);
   if (!is_shared()) return whole;
   void* const all = rounds_later ? At(layout.activated_f32) : whole.data;
   parts_.ranks->GatherRowsOf(
@@ -328,9 +322,21 @@ device::RowsOut DeviceDecoder::ApplyGate(Activation activation, const DeviceInpu
       {.rows = rows, .own = own.data, .joined = At(layout.joined_activated), .all = all});
   if (rounds_later) {
     parts_.kernels.convert_rows(
-        handle, {.x = all, .x_type = ElementType::kF32, .rows = rows, .cols = width, .out = whole});
+        parts_.stream->handle(),
+        {.x = all, .x_type = ElementType::kF32, .rows = rows, .cols = width, .out = whole});
   }
   return whole;
+}
+
+// activation(gate) * up
+void DeviceDecoder::MultiplyGate(Activation activation, int64_t rows, int64_t width,
+                                 const device::RowsOut& out) {
+  parts_.kernels.silu_mul(parts_.stream->handle(), {.x = At(parts_.layout.gate_up),
+                                                    .x_type = parts_.layout.wide,
+                                                    .rows = rows,
+                                                    .width = width,
+                                                    .out = out,
+                                                    .gelu = activation == Activation::kGeluTanh});
 }
 
 void DeviceDecoder::GatherHidden(int64_t rows, float* all) {
@@ -410,8 +416,8 @@ void DeviceDecoder::ProjectAndAppend(size_t index, const device::KvArrays& cache
   parts_.kernels.rope_append(parts_.stream->handle(), args);
 }
 
-void DeviceDecoder::Attend(const AttentionSpec& spec, const device::KvArrays& cache,
-                           int64_t group) {
+void DeviceDecoder::Attend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
+                           const device::KvArrays& cache, int64_t group) {
   device::AttentionArgs args = parts_.inputs.Attention(spec, group);
   args.q = At<uint16_t>(parts_.layout.q);
   args.num_heads = spec.num_heads;
@@ -419,6 +425,8 @@ void DeviceDecoder::Attend(const AttentionSpec& spec, const device::KvArrays& ca
   args.cache = cache;
   args.partials = At<float>(parts_.layout.partials);
   args.out = At<uint16_t>(parts_.layout.own_attended);
+  args.soft_cap = spec.soft_cap;
+  args.sinks = weights.sinks;
   parts_.kernels.attention(parts_.stream->handle(), args);
 }
 
@@ -471,7 +479,9 @@ void DeviceDecoder::Mlp(size_t index, int64_t rows) {
     const int64_t count = std::min(layout.mlp_rows, rows - first);
     device::RowsOut x = RowsFrom(first, Normed(weights.gate_up.inputs));
     Multiply(weights.gate_up, x, count, At(layout.gate_up), layout.wide, first);
-    x = ApplyGate(spec.activation, weights.down.inputs, count, spec.intermediate_size, width);
+    x = GateRows(weights.down.inputs, count, width, [&](const device::RowsOut& out) {
+      MultiplyGate(spec.activation, count, spec.intermediate_size, out);
+    });
     Multiply(weights.down, x, count, OwnDelta() + first * weights.down.matrix.n, ElementType::kF32,
              first);
   }
@@ -624,7 +634,7 @@ DeviceDecoder::Rows DeviceDecoder::RunLayers(int64_t num_rows, int64_t logit_row
     ProjectAndAppend(i, arrays, group, rows.count);
     const bool is_last = place_.is_last_stage() && i + 1 == share_.layers.size();
     if (is_last && logit_rows == 0) return {};
-    Attend(layer.attention, arrays, group);
+    Attend(layer.attention, mine, arrays, group);
     uint16_t* attended = At<uint16_t>(layout.own_attended);
     if (is_last && logit_rows < num_rows) {
       rows = KeepLogitRows(layer.attention, logit_rows);

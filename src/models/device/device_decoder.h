@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -144,8 +145,12 @@ class DeviceDecoder final : public Model {
   std::span<const int32_t> ReceiveExpertRows(int64_t num_experts);
   Status TuneExperts(const DeviceExpertWeights& weights, int64_t num_experts,
                      const device::RowsOut& x, void* y, ElementType y_type);
-  device::RowsOut ApplyGate(Activation activation, const DeviceInputs& inputs, int64_t rows,
-                            int64_t own_width, int64_t width);
+  using ApplyGate = std::function<void(const device::RowsOut& out)>;
+  device::RowsOut GateRows(const DeviceInputs& inputs, int64_t rows, int64_t width,
+                           const ApplyGate& apply);
+  void MultiplyGate(Activation activation, int64_t rows, int64_t width, const device::RowsOut& out);
+  void ApplyExpertGate(const MoeSpec& spec, const DeviceExpertWeights& gate_up,
+                       const int32_t* chosen, int64_t pairs, const device::RowsOut& out);
   bool is_shared() const { return place_.tensor_size > 1; }
   // Where a product's results go that are a part of `delta`, and what makes it whole.
   float* OwnDelta() const {
@@ -169,7 +174,8 @@ class DeviceDecoder final : public Model {
   void ProjectAndAppend(size_t index, const device::KvArrays& cache, int64_t group, int64_t rows);
   // QkNorm::kWholeWidth: what the norms of q and k that rope_append computes are over.
   void SumHeadSquares(size_t index, int64_t rows, device::RopeAppendArgs& args);
-  void Attend(const AttentionSpec& spec, const device::KvArrays& cache, int64_t group);
+  void Attend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
+              const device::KvArrays& cache, int64_t group);
   Rows KeepLogitRows(const AttentionSpec& spec, int64_t rows);
   void ProjectOutput(const AttentionSpec& spec, const DeviceLayerWeights& weights,
                      uint16_t* attended, int64_t rows);

@@ -80,7 +80,10 @@ void DeviceDecoder::Route(size_t index, int64_t rows) {
                              .logits = At<float>(layout.router_logits),
                              .chosen = At<int32_t>(layout.chosen),
                              .expert_weights = At<float>(layout.expert_weights),
-                             .expert_factors = weights.expert_factors};
+                             .expert_factors = weights.expert_factors,
+                             .bias = weights.router_bias,
+                             .choice_bias = weights.choice_bias,
+                             .scale = spec.weight_scale};
   if (AdaptersOf(weights.router_lora)) {
     // Between the logits and the choice.
     device::RouterArgs logits = args;
@@ -108,6 +111,22 @@ void DeviceDecoder::ComputeSharedGates(size_t index, int64_t rows) {
 void DeviceDecoder::AddRouterLogits(int lora_layer, int64_t rows, int64_t count, float* logits) {
   const device::RowsOut x = {.data = At(parts_.layout.normed_f32), .type = ElementType::kF32};
   AddLora(lora_layer, x, rows, logits, ElementType::kF32, count, /*first_row=*/0);
+}
+
+void DeviceDecoder::ApplyExpertGate(const MoeSpec& spec, const DeviceExpertWeights& gate_up,
+                                    const int32_t* chosen, int64_t pairs,
+                                    const device::RowsOut& out) {
+  if (spec.activation != Activation::kClampedSwiglu)
+    return MultiplyGate(spec.activation, pairs, spec.intermediate_size, out);
+  parts_.kernels.clamped_swiglu(parts_.stream->handle(), {.x = At<float>(parts_.layout.gate_up),
+                                                          .rows = pairs,
+                                                          .width = spec.intermediate_size,
+                                                          .alpha = spec.clamp.alpha,
+                                                          .limit = spec.clamp.limit,
+                                                          .bias = gate_up.first.bias,
+                                                          .order = At<int32_t>(parts_.layout.order),
+                                                          .chosen = chosen,
+                                                          .out = out});
 }
 
 // The router, the MLP that sees every token, and the chosen experts.
@@ -155,7 +174,8 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
   const int64_t own_hidden = weights.expert_down.first.matrix.n;
   const auto top_k = static_cast<int>(spec.top_k);
   const float* expert_weights = At<float>(layout.expert_weights) + first * spec.top_k;
-  parts_.kernels.group_by_expert(handle, {.chosen = At<int32_t>(layout.chosen) + first * spec.top_k,
+  const int32_t* chosen = At<int32_t>(layout.chosen) + first * spec.top_k;
+  parts_.kernels.group_by_expert(handle, {.chosen = chosen,
                                           .rows = count,
                                           .top_k = top_k,
                                           .num_experts = spec.num_experts,
@@ -179,8 +199,10 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
     row_begin = ReceiveExpertRows(spec.num_experts);
   MultiplyExperts(products, row_begin);
   AddExpertLora(weights.expert_gate_up, products, first, spec.top_k);
-  x = ApplyGate(spec.activation, weights.expert_down.first.inputs, pairs, spec.intermediate_size,
-                WholeLayer(index).moe->intermediate_size);
+  x = GateRows(weights.expert_down.first.inputs, pairs, WholeLayer(index).moe->intermediate_size,
+               [&](const device::RowsOut& out) {
+                 ApplyExpertGate(spec, weights.expert_gate_up, chosen, pairs, out);
+               });
   products = ExpertProducts(weights.expert_down, spec.num_experts, x, pairs,
                             At(layout.expert_results), ElementType::kF32);
   if (!row_begin.empty() && !device::IsWorthTakingApart(*parts_.linear, products)) row_begin = {};
@@ -198,7 +220,9 @@ void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool a
                .top_k = top_k,
                .add = add,
                .sum = sum + first * own_hidden,
-               .sum_gates = has_gate ? At<float>(layout.shared_gates) + first : nullptr});
+               .sum_gates = has_gate ? At<float>(layout.shared_gates) + first : nullptr,
+               .bias = weights.expert_down.first.bias,
+               .chosen = chosen});
 }
 
 }  // namespace sluice

@@ -46,17 +46,16 @@ TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceDenseTest,
-                         ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
-                                           "tiny-qwen3-bias", "tiny-mistral-window",
-                                           "tiny-qwen2-window", "tiny-gemma3", "tiny-gemma4-shared",
-                                           "tiny-phi3-long", "tiny-smollm3", "tiny-phi3-partial",
-                                           "tiny-olmo2", "tiny-olmo3", "tiny-granite",
-                                           "tiny-granite4", "tiny-ministral3", "qwen3-modelopt-fp8",
-                                           "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8",
-                                           "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-actorder",
-                                           "tiny-qwen3-awq", "tiny-qwen3-gptq"),
-                         TestName);
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, DeviceDenseTest,
+    ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-qwen3-bias",
+                      "tiny-mistral-window", "tiny-qwen2-window", "tiny-gemma2", "tiny-gemma3",
+                      "tiny-gemma4-shared", "tiny-phi3-long", "tiny-smollm3", "tiny-phi3-partial",
+                      "tiny-olmo2", "tiny-olmo3", "tiny-granite", "tiny-granite4",
+                      "tiny-ministral3", "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block",
+                      "qwen3-llmc-int8-w8a8", "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-actorder",
+                      "tiny-qwen3-awq", "tiny-qwen3-gptq"),
+    TestName);
 
 // With experts: inputs and keys are rounded to BF16 once, where the CPU keeps more, and now and
 // then that flips the choice between two experts that are nearly as good, which changes a row as a
@@ -83,6 +82,7 @@ TEST_P(DeviceExpertsTest, HeavyMostRowsStayNearTransformers) {
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceExpertsTest,
                          ::testing::Values("tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
                                            "tiny-qwen2-moe", "tiny-mixtral", "tiny-gemma4-experts",
+                                           "tiny-gpt-oss", "tiny-gpt-oss-mxfp4", "tiny-glm4-moe",
                                            "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4",
                                            "llama4-quark-fp8", "llama4-modelopt-nvfp4",
                                            "tiny-qwen3-moe-w4a16", "tiny-qwen3-moe-gptq"),

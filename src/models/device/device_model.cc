@@ -31,19 +31,22 @@
 namespace sluice {
 namespace {
 
+constexpr int kWidestCappedHead = 256;
+
 // What of the description the device's decoder does not compute; "" if nothing.
 std::string MissingKernel(const DecoderSpec& spec) {
   for (const LayerSpec& layer : spec.layers) {
     constexpr int kRotatedUnit = 16;  // of the widest heads: rope_append
     if (layer.attention.head_dim > 256 && layer.attention.rotated() % kRotatedUnit != 0)
       return "rope on a part of wide heads that is no multiple of 16";
-    if (layer.attention.soft_cap != 0) return "a soft cap of attention scores";
-    if (layer.attention.sinks) return "attention sinks";
-    if (layer.moe) {
-      if (layer.moe->router_bias || layer.moe->has_bias) return "biases of experts";
-      if (!layer.moe->choice_bias.empty()) return "a bias for the choice of experts";
-      if (layer.moe->weight_scale != 1) return "a factor on the weights of experts";
-    }
+    if (layer.attention.soft_cap != 0 && layer.attention.head_dim > kWidestCappedHead)
+      return fmt::format("a soft cap of attention scores of heads of more than {} numbers",
+                         kWidestCappedHead);
+    if (layer.moe && layer.moe->has_bias && layer.moe->activation != Activation::kClampedSwiglu)
+      return "biases of experts with another gate than a clamped SwiGLU";
+    if (layer.moe && !layer.moe->choice_bias.empty() &&
+        layer.moe->score != kernels::RouterScore::kSigmoid)
+      return "a bias for a choice of experts by softmax";
   }
   return "";
 }

@@ -98,10 +98,12 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
                 attention.rotary_dim = 24;
               }),
               HasSubstr("rope on a part of wide heads that is no multiple of 16"));
-  EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.soft_cap = 50; }),
-              HasSubstr("a soft cap of attention scores"));
-  EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.sinks = true; }),
-              HasSubstr("attention sinks"));
+  EXPECT_EQ(of_attention([](AttentionSpec& attention) { attention.soft_cap = 50; }), "");
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) {
+                attention.soft_cap = 50;
+                attention.head_dim = attention.rotary_dim = 512;
+              }),
+              HasSubstr("a soft cap of attention scores of heads of more than 256 numbers"));
   const auto of_experts = [&](const std::function<void(LayerSpec&)>& change) {
     return refusal([&](DecoderSpec& spec) {
       LayerSpec& layer = spec.layers.back();
@@ -116,9 +118,7 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->has_bias = true; }),
               HasSubstr("biases of experts"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->choice_bias = "bias"; }),
-              HasSubstr("a bias for the choice of experts"));
-  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->weight_scale = 2; }),
-              HasSubstr("a factor on the weights of experts"));
+              HasSubstr("a bias for a choice of experts by softmax"));
 }
 
 TEST(DeviceModelTest, HeadsThatNoKernelTakesAreRefused) {
@@ -207,11 +207,12 @@ INSTANTIATE_TEST_SUITE_P(
     Checkpoints, DeviceAgainstCpuTest,
     ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-mistral-window",
                       "tiny-qwen2-window", "tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
-                      "tiny-gemma4-experts", "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block",
-                      "qwen3-llmc-int8-w8a8", "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4",
-                      "llama4-quark-fp8", "llama4-modelopt-nvfp4", "tiny-qwen3-w4a16",
-                      "tiny-qwen3-w4a16-gptq", "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16",
-                      "tiny-qwen3-awq", "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
+                      "tiny-gemma4-experts", "tiny-gpt-oss", "tiny-gpt-oss-mxfp4", "tiny-gemma2",
+                      "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8",
+                      "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
+                      "llama4-modelopt-nvfp4", "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-gptq",
+                      "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16", "tiny-qwen3-awq",
+                      "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
     CheckpointName);
 
 struct PromiseCase {
@@ -250,6 +251,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DevicePromiseTest,
                                            PromiseCase{"tiny-qwen2-window", ElementType::kF8E4M3},
                                            PromiseCase{"tiny-gemma4-shared", ElementType::kBF16},
                                            PromiseCase{"tiny-gemma4-experts", ElementType::kF8E4M3},
+                                           PromiseCase{"tiny-gpt-oss-mxfp4", ElementType::kF8E4M3},
+                                           PromiseCase{"tiny-gemma2", ElementType::kF8E4M3},
                                            PromiseCase{"qwen3-modelopt-fp8", ElementType::kF8E4M3},
                                            PromiseCase{"qwen3-llmc-fp8-block", ElementType::kBF16},
                                            PromiseCase{"tiny-qwen3-gptq", ElementType::kBF16},
@@ -732,7 +735,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceWeightsTest,
                                            "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block",
                                            "qwen3-llmc-int8-w8a8", "qwen3-moe-llmc-nvfp4",
                                            "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
-                                           "llama4-modelopt-nvfp4"),
+                                           "llama4-modelopt-nvfp4", "tiny-gpt-oss",
+                                           "tiny-gpt-oss-mxfp4"),
                          CheckpointName);
 
 TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumberOrOneAPart) {

@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                       RecordingCase{"qwen3-modelopt-fp8", ElementType::kF8E4M3},
                       RecordingCase{"qwen3-moe-llmc-nvfp4"}, RecordingCase{"tiny-llama4-mixed"},
                       RecordingCase{"tiny-gemma4-shared"}, RecordingCase{"tiny-gemma4-experts"},
-                      RecordingCase{"tiny-olmo3"}),
+                      RecordingCase{"tiny-olmo3"}, RecordingCase{"tiny-gpt-oss-mxfp4"}),
     [](const auto& info) {
       std::string name = info.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
@@ -154,8 +154,8 @@ struct Launch {
 TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
   ModelOptions options = OptionsOf(ElementType::kBF16, 4);
   options.max_context = 640;
-  for (const char* name :
-       {"tiny-qwen3-bias", "qwen3-moe-llmc-nvfp4", "tiny-llama4-mixed", "tiny-gemma4-shared"}) {
+  for (const char* name : {"tiny-qwen3-bias", "qwen3-moe-llmc-nvfp4", "tiny-llama4-mixed",
+                           "tiny-gemma4-shared", "tiny-gpt-oss-mxfp4"}) {
     DeviceRunner device(DataFolder(name), options);
     Runner& runner = device.runner();
     auto& decoder = dynamic_cast<DeviceDecoder&>(runner.model());

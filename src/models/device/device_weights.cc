@@ -140,6 +140,7 @@ class Places : public DeviceParameterPlaces {
   DeviceExpertWeights Experts(const ExpertWeights& weights) const {
     DeviceExpertWeights experts;
     experts.first.matrix = Matrix(weights.matrices.front());
+    experts.first.bias = Vector(weights.bias);
     experts.first.lora_layer = weights.lora_layer;
     const auto inputs_of = [&](const LinearInputs& inputs) {
       return InputsOf(inputs, experts.first.matrix, rounding_.e4m3, rounding_.nvf4_experts);
@@ -328,6 +329,7 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList&
     to.mlp_norm_after = places.Vector(from.mlp_norms.after);
     to.q_norm = places.Vector(from.attention.q_norm);
     to.k_norm = places.Vector(from.attention.k_norm);
+    to.sinks = places.Vector(from.attention.sinks);
     to.k_scale = from.attention.kv_scales.k;
     to.v_scale = from.attention.kv_scales.v;
     // Not loaded yet: sizes alone are asked for.
@@ -350,6 +352,8 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList&
     to.experts_after = places.Vector(from.moe.experts_after);
     to.expert_factors = places.Vector(from.moe.expert_factors);
     to.router = places.Bf16(from.moe.router.matrix);
+    to.router_bias = places.Vector(from.moe.router.bias);
+    to.choice_bias = places.Vector(from.moe.choice_bias);
     to.router_lora = from.moe.router.lora_layer;
     if (!share.layers[i].mlp.output_gate.empty()) {
       to.shared_gate = places.Bf16(from.mlp.output_gate.matrix);

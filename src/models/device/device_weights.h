@@ -130,7 +130,7 @@ struct DeviceLinearWeights {
 
 // The same linear layer of every expert.
 struct DeviceExpertWeights {
-  DeviceLinearWeights first;
+  DeviceLinearWeights first;                          // whose bias is that of all: [experts, out]
   int64_t codes_stride = 0, group_scales_stride = 0;  // bytes from one expert to the next
   int64_t row_scales_stride = 0;                      // elements
 };
@@ -143,11 +143,14 @@ struct DeviceLayerWeights {
   const float* mlp_norm_after = nullptr;
   const float* q_norm = nullptr;  // null where there is none before rope; as AttentionWeights
   const float* k_norm = nullptr;
+  const float* sinks = nullptr;    // [num_heads of the rank], or null
   float k_scale = 1, v_scale = 1;  // of an FP8 cache
   float residual_factor = 1;       // LayerSpec::residual_factor
   DeviceLinearWeights qkv, output;
-  DeviceLinearWeights gate_up, down;            // empty where every MLP is an expert
-  const uint16_t* router = nullptr;             // BF16 [experts, hidden]
+  DeviceLinearWeights gate_up, down;   // empty where every MLP is an expert
+  const uint16_t* router = nullptr;    // BF16 [experts, hidden]
+  const float* router_bias = nullptr;  // [experts], as the next; or null
+  const float* choice_bias = nullptr;
   const uint16_t* shared_gate = nullptr;        // BF16 [hidden]: MlpSpec::output_gate, or null
   int router_lora = -1, shared_gate_lora = -1;  // as LinearWeights::lora_layer
   DeviceExpertWeights expert_gate_up, expert_down;

@@ -43,6 +43,12 @@ AttentionStep::AttentionStep(const AttentionShape& shape, AttentionNumbers kind)
     next = end;
   }
 
+  if (shape.has_sinks) {
+    sinks_ = TestNumbers(92).Normals(shape.heads.num_heads);
+    for (float& sink : sinks_) sink += 2;
+    if (sinks_.size() > 1) sinks_[1] = 60;
+    if (sinks_.size() > 2) sinks_[2] = -1e4f;
+  }
   if (kind == AttentionNumbers::kNone) return;
   const bool is_counting = kind == AttentionNumbers::kCounting;
   const AttentionHeads& heads = shape.heads;
@@ -201,6 +207,8 @@ device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
   args.chunk = shape_.span.chunk;
   args.window = shape_.span.window;
   args.ahead = shape_.ahead;
+  args.soft_cap = shape_.soft_cap;
+  if (shape_.has_sinks) args.sinks = memory.In(sinks_);
   std::vector<Part> parts;
   for (size_t slice = 0; slice < shape_.slices.size(); ++slice)
     parts.push_back({slice, 0, shape_.slices[slice].num_tokens});

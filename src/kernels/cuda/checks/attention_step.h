@@ -34,6 +34,8 @@ struct AttentionShape {
     return std::min(position + ahead, end - 1);
   }
   int spare_rows = 0;  // of head_dim, behind those of a block
+  float soft_cap = 0;  // as the next, of AttentionArgs
+  bool has_sinks = false;
 
   int block_rows() const { return heads.num_kv_heads * block_size + spare_rows; }
 };
@@ -86,8 +88,10 @@ class AttentionStep {
   double kv_bytes() const;
   // Operations of its products at least: those of positions that a row sees.
   double flops() const;
-  // What a product of stored numbers becomes in a score.
+  // What a product of stored numbers becomes in a score, before the soft cap.
   double score_scale() const;
+  // Of a shape that has sinks: among them one far above all scores, and one far below.
+  double Sink(int head) const { return sinks_[static_cast<size_t>(head)]; }
 
   struct RowPlace {
     size_t slice = 0;
@@ -112,6 +116,7 @@ class AttentionStep {
   int64_t rows_ = 0, num_blocks_ = 0;
   std::vector<uint16_t> q_;
   std::vector<uint8_t> k_, v_;
+  std::vector<float> sinks_;
   std::vector<int64_t> first_rows_;           // of each slice
   std::vector<std::vector<int32_t>> tables_;  // of each slice
 };

@@ -1,5 +1,6 @@
 // Attention over the paged cache: decode, prefill and both in one step; groups of heads, kinds of
-// cache, chunks and windows; blocks in no order, with NaN wherever nothing may be read.
+// cache, chunks and windows, soft caps and sinks; blocks in no order, with NaN wherever nothing may
+// be read.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -50,14 +51,25 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
     }
     scores[i] = sum * step.score_scale();
     score_errors[i] = size * step.score_scale() * ProductError(device, dim, false);
+    if (shape.soft_cap > 0) {
+      // The scaling; exp, two sums, the division, the product.
+      score_errors[i] += std::abs(scores[i]) * Gamma(4) + shape.soft_cap * Gamma(kMathUnits + 5);
+      scores[i] = shape.soft_cap * std::tanh(scores[i] / shape.soft_cap);
+    }
     largest = std::max(largest, scores[i]);
   }
   double weights = 0;
   for (double& score : scores) weights += std::exp(score - largest);
+  double weight_error = 0;  // relative, of the worst weight
+  if (shape.has_sinks) {
+    const double sink = step.Sink(head);
+    weights += std::exp(sink - largest);
+    // Of the larger one, the scaling of the sink and the difference of both.
+    if (sink > largest - 40) weight_error = (std::abs(sink) + std::abs(largest)) * Gamma(4);
+  }
   ExactAttention exact;
   exact.values.resize(static_cast<size_t>(dim));
   std::vector<double> size(static_cast<size_t>(dim));
-  double weight_error = 0;  // relative, of the worst weight
   for (size_t i = 0; i < count; ++i) {
     const double weight = std::exp(scores[i] - largest) / weights;
     // The score's products, its scaling and the difference to the largest; exp; rounding to BF16.
@@ -247,6 +259,22 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
       {"heads of 512", {.heads = {4, 2, 512}, .slices = {{20, 3}, {1, 600}}}},
       {"heads of 512, fp8 cache",
        {.heads = {2, 1, 512}, .type = ElementType::kF8E4M3, .slices = {{18, 40}, {1, 5}}}},
+      {"soft cap", {.heads = {4, 2, 64}, .slices = {{37, 0}, {1, 1200}}, .soft_cap = 2}},
+      {"soft cap, fp8 cache",
+       {.heads = {4, 2, 256},
+        .type = ElementType::kF8E4M3,
+        .span = {.window = 24},
+        .slices = {{9, 50}, {1, 99}},
+        .soft_cap = 2}},
+      {"soft cap, heads of 128",
+       {.heads = {4, 1, 128}, .slices = {{70, 0}, {1, 600}}, .soft_cap = 2}},
+      {"sinks", {.heads = {4, 2, 64}, .slices = {{70, 0}, {1, 1200}}, .has_sinks = true}},
+      {"sinks, fp8 cache",
+       {.heads = {8, 1, 128},
+        .type = ElementType::kF8E4M3,
+        .span = {.window = 600},
+        .slices = {{20, 30}, {1, 40}, {1, 1200}},
+        .has_sinks = true}},
       {"spare rows in blocks",
        {.heads = {4, 2, 32}, .slices = {{20, 30}, {1, 9}, {1, 100}}, .spare_rows = 7}},
   };
@@ -265,6 +293,10 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
     cases.push_back(
         {"Scout chunk",
          {.heads = {40, 8, 128}, .span = {.chunk = 8192}, .slices = {{700, 8000}, {1, 20000}}}});
+    cases.push_back(
+        {"Gemma 2 9B", {.heads = {16, 8, 256}, .slices = {{64, 100}, {1, 3000}}, .soft_cap = 50}});
+    cases.push_back(
+        {"gpt-oss", {.heads = {64, 8, 64}, .slices = {{64, 100}, {1, 3000}}, .has_sinks = true}});
     cases.push_back({"Gemma 4 31B", {.heads = {32, 4, 512}, .slices = {{64, 100}, {1, 3000}}}});
     cases.push_back({"Qwen3 30B", {.heads = {32, 4, 128}, .slices = {{64, 100}, {1, 3000}}}});
     cases.push_back({"BGE-large texts",
@@ -307,6 +339,7 @@ const AttentionShape kMixedShapes[] = {
     Shape({4, 2, 40}, 16, ElementType::kF8E4M3),
     Shape({4, 1, 512}, 16, ElementType::kBF16, {.window = 520}),
     Shape({8, 1, 512}, 16, ElementType::kF8E4M3),
+    {.heads = {8, 1, 128}, .type = ElementType::kF8E4M3, .soft_cap = 2},
 };
 // Texts whose tokens see those behind them, beyond the ranges that are folded one by one.
 const AttentionShape kTextShapes[] = {
@@ -333,6 +366,12 @@ const AttentionShape kCutShapes[] = {
     Shape({6, 2, 32}, 16, ElementType::kBF16),
     Shape({3, 1, 96}, 16, ElementType::kF8E4M3, {.window = 513}),
     Shape({2, 1, 512}, 16, ElementType::kBF16),
+    {.heads = {4, 2, 64}, .has_sinks = true},
+    {.heads = {4, 1, 40},
+     .type = ElementType::kF8E4M3,
+     .span = {.window = 300},
+     .soft_cap = 2,
+     .has_sinks = true},
 };
 
 std::string ShapeText(const AttentionCase& c) {
@@ -350,6 +389,8 @@ std::string ShapeText(const AttentionCase& c) {
   if (shape.block_size != 16) text += fmt::format(", blocks of {}", shape.block_size);
   if (shape.span.chunk > 0) text += fmt::format(", chunk {}", shape.span.chunk);
   if (shape.span.window > 0) text += fmt::format(", window {}", shape.span.window);
+  if (shape.soft_cap > 0) text += fmt::format(", capped at {}", shape.soft_cap);
+  if (shape.has_sinks) text += ", sinks";
   if (shape.ahead == device::kSeesAllBehind)
     text += ", all behind";
   else if (shape.ahead > 0)

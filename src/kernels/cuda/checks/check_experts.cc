@@ -23,7 +23,13 @@ struct RouterShape {
   int64_t rows, k, experts;
   int top_k;
   bool sigmoid, normalize;
-  bool has_factors = false;
+  bool has_factors = false, has_bias = false, has_choice_bias = false;
+  float scale = 1;
+};
+
+// Of all experts, on the device; or null.
+struct RouterVectors {
+  const float *factors = nullptr, *bias = nullptr, *choice_bias = nullptr;
 };
 
 struct Routing {
@@ -33,7 +39,7 @@ struct Routing {
 
 // Rows [first, first + rows) of `x`.
 Routing Route(CaseMemory& memory, const RouterShape& shape, const float* x, const uint16_t* weight,
-              int64_t first, int64_t rows, const float* factors = nullptr) {
+              int64_t first, int64_t rows, const RouterVectors& vectors = {}) {
   const int64_t pairs = rows * shape.top_k;
   device::RouterArgs args{};
   args.x = x == nullptr ? nullptr : x + first * shape.k;
@@ -44,7 +50,10 @@ Routing Route(CaseMemory& memory, const RouterShape& shape, const float* x, cons
   args.top_k = shape.top_k;
   args.sigmoid = shape.sigmoid;
   args.normalize = shape.normalize;
-  args.expert_factors = factors;
+  args.expert_factors = vectors.factors;
+  args.bias = vectors.bias;
+  args.choice_bias = vectors.choice_bias;
+  args.scale = shape.scale;
   args.logits = memory.Out<float>(rows * shape.experts);
   args.chosen = memory.Out<int32_t>(pairs);
   args.expert_weights = memory.Out<float>(pairs);
@@ -69,8 +78,18 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   const float* device_x = memory.In(x);
   const uint16_t* device_weight = memory.In(ToBf16Bits(weight));
   const std::vector<float> factors = numbers.Normals(shape.experts);
-  const float* device_factors = shape.has_factors ? memory.In(factors) : nullptr;
-  const Routing got = Route(memory, shape, device_x, device_weight, 0, shape.rows, device_factors);
+  std::vector<float> bias = numbers.Integers(shape.experts, 4);
+  for (float& value : bias) value *= is_exact ? 0.0625f : 0.1f;
+  bias[2] = bias[0];
+  // Between the sizes of most scores.
+  std::vector<float> choice_bias = numbers.Normals(shape.experts);
+  for (float& value : choice_bias) value *= 0.25f;
+  choice_bias[2] = choice_bias[0];
+  const RouterVectors vectors = {
+      .factors = shape.has_factors ? memory.In(factors) : nullptr,
+      .bias = shape.has_bias ? memory.In(bias) : nullptr,
+      .choice_bias = shape.has_choice_bias ? memory.In(choice_bias) : nullptr};
+  const Routing got = Route(memory, shape, device_x, device_weight, 0, shape.rows, vectors);
 
   std::vector<float> logits = got.logits;
   comparison.SetSubject("logits");
@@ -83,10 +102,15 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
         sum += product;
         size += std::abs(product);
       }
+      if (shape.has_bias) {
+        sum += bias[static_cast<size_t>(expert)];
+        size += std::abs(bias[static_cast<size_t>(expert)]);
+      }
       const auto at = static_cast<size_t>(row * shape.experts + expert);
       if (is_exact) logits[at] = static_cast<float>(sum);
-      // A lane adds a 32nd of the products one by one, at most 8 more, then 5 levels of lanes.
-      const double depth = static_cast<double>(shape.k) / 32 + 8 + 5;
+      // A lane adds a 32nd of the products one by one, at most 8 more, then 5 levels of lanes, and
+      // the bias.
+      const double depth = static_cast<double>(shape.k) / 32 + 8 + 5 + 1;
       comparison.AddF32(got.logits[at], sum, is_exact ? 0 : size * Gamma(depth));
     }
   }
@@ -96,23 +120,26 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   kernels::SelectExperts(
       pool, logits.data(), shape.rows, shape.experts, shape.top_k,
       {.score = shape.sigmoid ? kernels::RouterScore::kSigmoid : kernels::RouterScore::kSoftmax,
-       .normalize = shape.normalize},
+       .choice_bias = shape.has_choice_bias ? choice_bias.data() : nullptr,
+       .normalize = shape.normalize,
+       .scale = shape.scale},
       chosen.data(), weights.data());
   if (shape.has_factors) {
     for (size_t i = 0; i < weights.size(); ++i)
       weights[i] *= factors[static_cast<size_t>(chosen[i])];
   }
   comparison.SetSubject("choice");
-  // On both sides: exp, the sum of all, the division, the sum of the chosen, another division.
+  // On both sides: exp, the sum of all, the division, the sum of the chosen, another division, the
+  // scale.
   const double roundings =
-      2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 5);
+      2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 6);
   for (size_t i = 0; i < chosen.size(); ++i) {
     comparison.AddEqual(got.chosen[i], chosen[i]);
     comparison.AddF32(got.weights[i], weights[i], std::abs(weights[i]) * Gamma(roundings));
   }
   comparison.SetSubject("a row alone");
   for (int64_t row = 0; row < std::min<int64_t>(shape.rows, 20); ++row) {
-    const Routing alone = Route(memory, shape, device_x, device_weight, row, 1, device_factors);
+    const Routing alone = Route(memory, shape, device_x, device_weight, row, 1, vectors);
     for (int slot = 0; slot < shape.top_k; ++slot) {
       const auto at = static_cast<size_t>(row * shape.top_k + slot);
       comparison.AddEqual(alone.chosen[static_cast<size_t>(slot)], got.chosen[at]);
@@ -212,7 +239,7 @@ void CheckGatherRows(CaseMemory& memory, Comparison& comparison, const GroupingS
 // What combine_experts does besides adding up.
 struct Combining {
   ElementType y_type;
-  bool has_weights, add;
+  bool has_weights, add, has_bias;
 };
 
 // With integers, and weights that are powers of two, the sums are exact.
@@ -230,6 +257,7 @@ void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShap
     for (float& weight : weights) weight = numbers.PowerOfTwo(-2, 2);
   }
   const std::vector<float> sum = make(shape.rows * cols);
+  const std::vector<float> bias = make(shape.experts * cols);
   device::CombineExpertsArgs args{};
   if (combining.y_type == ElementType::kBF16) {
     const std::vector<uint16_t> bits = ToBf16Bits(y);
@@ -241,6 +269,8 @@ void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShap
   args.y_type = combining.y_type;
   const int32_t* place = memory.In(grouping.place);
   const float* device_weights = combining.has_weights ? memory.In(weights) : nullptr;
+  const int32_t* chosen = combining.has_bias ? memory.In(grouping.chosen) : nullptr;
+  args.bias = combining.has_bias ? memory.In(bias) : nullptr;
   args.cols = cols;
   args.top_k = shape.top_k;
   args.add = combining.add;
@@ -248,6 +278,7 @@ void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShap
   const auto combine = [&](int64_t first, int64_t count) {
     args.place = place + first * shape.top_k;
     args.weights = combining.has_weights ? device_weights + first * shape.top_k : nullptr;
+    args.chosen = combining.has_bias ? chosen + first * shape.top_k : nullptr;
     args.rows = count;
     args.sum = memory.InOut(
         std::vector<float>(sum.begin() + first * cols, sum.begin() + (first + count) * cols));
@@ -262,11 +293,17 @@ void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShap
       for (int slot = 0; slot < shape.top_k; ++slot) {
         const auto pair = static_cast<size_t>(row * shape.top_k + slot);
         double part = y[static_cast<size_t>(grouping.place[pair] * cols + col)];
-        if (combining.has_weights) part *= weights[pair];
-        value += part;
-        size += std::abs(part);
+        double part_size = std::abs(part);
+        if (combining.has_bias) {
+          const double own = bias[static_cast<size_t>(grouping.chosen[pair] * cols + col)];
+          part += own;
+          part_size += std::abs(own);
+        }
+        const double weight = combining.has_weights ? weights[pair] : 1;
+        value += part * weight;
+        size += part_size * std::abs(weight);
       }
-      comparison.AddF32(got[at], value, is_exact ? 0 : size * Gamma(shape.top_k + 1));
+      comparison.AddF32(got[at], value, is_exact ? 0 : size * Gamma(shape.top_k + 2));
     }
   }
   comparison.SetSubject("a row alone");
@@ -277,19 +314,76 @@ void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShap
   comparison.SetSubject("");
 }
 
+// kernels/clamped_swiglu.h. Some numbers are beyond the limit on either side.
+void CheckClampedSwiglu(CaseMemory& memory, Comparison& comparison, const GroupingShape& shape,
+                        int64_t width, bool has_bias) {
+  constexpr float kAlpha = 1.702f, kLimit = 1.5f;
+  const Grouping grouping = MakeGrouping(shape);
+  TestNumbers numbers(75);
+  const int64_t pairs = shape.rows * shape.top_k;
+  std::vector<float> x = numbers.Normals(pairs * 2 * width);
+  x[0] = -1e30f;  // of a gate: exp is infinite
+  const std::vector<float> bias = numbers.Normals(shape.experts * 2 * width);
+  const float* device_x = memory.In(x);
+  const float* device_bias = has_bias ? memory.In(bias) : nullptr;
+  const int32_t* order = has_bias ? memory.In(grouping.order) : nullptr;
+  const int32_t* chosen = has_bias ? memory.In(grouping.chosen) : nullptr;
+  if (!memory.ok()) return;
+  ExactRows exact{pairs, width, {}, {}};
+  for (int64_t row = 0; row < pairs; ++row) {
+    const int32_t pair = grouping.order[static_cast<size_t>(row)];
+    const int64_t expert = grouping.chosen[static_cast<size_t>(pair)];
+    for (int64_t i = 0; i < width; ++i) {
+      const auto biased = [&](int64_t column) -> float {  // rounded as the kernel does
+        const float number = x[static_cast<size_t>(row * 2 * width + column)];
+        return has_bias ? number + bias[static_cast<size_t>(expert * 2 * width + column)] : number;
+      };
+      const double gate = std::min(biased(2 * i), kLimit);
+      const double up = std::clamp(biased(2 * i + 1), -kLimit, kLimit);
+      const double value = (up + 1) * gate / (1 + std::exp(-kAlpha * gate));
+      exact.values.push_back(value);
+      // The exponent's rounding moves exp by so many times its size; exp, two sums, the division,
+      // the product.
+      exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + std::abs(kAlpha * gate)));
+    }
+  }
+  CompareRows(memory, comparison, exact, [&](int64_t first, int64_t count, const RowsOut& out) {
+    memory.Launch(&DeviceKernels::clamped_swiglu,
+                  {device_x + first * 2 * width, count, width, kAlpha, kLimit, device_bias,
+                   has_bias ? order + first : nullptr, chosen, out});
+  });
+}
+
 }  // namespace
 
 void CheckExperts(CheckRun& run) {
   std::vector<RouterShape> routers = {{"Llama 4", 3, 64, 16, 1, true, false},
                                       {"Qwen3", 5, 96, 128, 8, false, true},
                                       {"Gemma 4", 4, 72, 24, 4, false, true, true},
+                                      {.name = "gpt-oss",
+                                       .rows = 4,
+                                       .k = 96,
+                                       .experts = 32,
+                                       .top_k = 4,
+                                       .sigmoid = false,
+                                       .normalize = true,
+                                       .has_bias = true},
+                                      {.name = "GLM-4.5",
+                                       .rows = 5,
+                                       .k = 64,
+                                       .experts = 128,
+                                       .top_k = 8,
+                                       .sigmoid = true,
+                                       .normalize = true,
+                                       .has_choice_bias = true,
+                                       .scale = 2.5f},
                                       {"", 2, 128, 20, 2, false, false},
                                       {"", 1, 64, 4, 2, false, false},
                                       {"", 9, 100, 16, 1, true, false},
                                       {"", 17, 256, 128, 8, false, true},
                                       {"", 3, 2048, 37, 37, false, true},
                                       {"", 5, 33, 9, 3, true, true}};
-  if (!run.with_all_shapes()) routers.resize(4);
+  if (!run.with_all_shapes()) routers.resize(6);
   if (run.with_large_shapes()) {
     routers.push_back({"Scout", 64, 5120, 16, 1, true, false});
     routers.push_back({"Qwen3 30B", 257, 2048, 128, 8, false, true});
@@ -332,17 +426,27 @@ void CheckExperts(CheckRun& run) {
   }
   for (const int64_t cols : widths) {
     for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
-      for (const int what : {0, 1, 2, 3}) {
-        const Combining combining{type, (what & 1) != 0, (what & 2) != 0};
+      for (const int what : {0, 1, 2, 3, 5, 6}) {
+        const Combining combining{type, (what & 1) != 0, (what & 2) != 0, (what & 4) != 0};
         run.Case("combine_experts",
                  fmt::format(
-                     "6 x {}, 3 experts, {}{}{}", cols, type == ElementType::kF32 ? "f32" : "bf16",
+                     "6 x {}, 3 experts, {}{}{}{}", cols,
+                     type == ElementType::kF32 ? "f32" : "bf16", combining.has_bias ? ", bias" : "",
                      combining.has_weights ? ", weighted" : "", combining.add ? ", added" : ""),
                  [&](CaseMemory& memory, Comparison& comparison) {
                    for (const bool is_exact : {true, false})
                      CheckCombine(memory, comparison, {6, 3, 16}, cols, combining, is_exact);
                  });
       }
+    }
+  }
+  for (const int64_t width : widths) {
+    for (const bool has_bias : {false, true}) {
+      run.Case("clamped_swiglu",
+               fmt::format("6 x {}, 2 experts{}", width, has_bias ? ", bias" : ""),
+               [&](CaseMemory& memory, Comparison& comparison) {
+                 CheckClampedSwiglu(memory, comparison, kRows, width, has_bias);
+               });
     }
   }
 }
