@@ -372,6 +372,35 @@ def test_run_batch(tmp_path):
     assert [len(a["response"]["body"]["data"][0]["embedding"]) for a in answers] == [128, 128]
 
 
+@pytest.mark.parametrize("name, other_task", [("tiny-bert", "/classify"), ("tiny-bert-score", "/v1/embeddings")])
+def test_run_batch_scores_and_ranks(name, other_task, tmp_path):
+    """Lines are answered as the routes of a server answer them, of a model that embeds and of one that scores pairs."""
+    documents = ["the abacus", "a wire", "beads"]
+    score, rank = {"text_1": "beads", "text_2": documents}, {"query": "beads", "documents": documents, "top_n": 2}
+    asked = [(url, {"model": "m", **score}) for url in ("/score", "/v1/score")] + [(url, {"model": "m", **rank}) for url in ("/rerank", "/v1/rerank", "/v2/rerank")]
+    asked += [(other_task, {"model": "m", "input": "beads"}), ("/v1/score", {"model": "m", "text_1": "beads", "text_2": []})]
+    lines = [{"custom_id": "%d" % i, "method": "POST", "url": url, "body": body} for i, (url, body) in enumerate(asked)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    flags = ["--dtype", "float32", "--served-model-name", "m"]
+    result = run("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", CHECKPOINTS / name, *flags)
+    assert result.returncode == 0, result.stderr
+    assert "7 requests answered, 2 of them with an error" in result.stderr
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [a["custom_id"] for a in answers] == [line["custom_id"] for line in lines]
+    with serving(CHECKPOINTS / name, *flags) as server:
+        for (url, body), answer in zip(asked, answers):
+            status, expected = server.post(url, body)
+            assert answer["response"]["status_code"] == status
+            if status != 200:
+                assert answer["response"]["body"] is None and answer["error"] == expected
+                continue
+            got = answer["response"]["body"]
+            assert answer["error"] is None and got.keys() == expected.keys()
+            assert {k: v for k, v in got.items() if k not in ("id", "created")} == {k: v for k, v in expected.items() if k not in ("id", "created")}
+            assert len(got["results"] if "rerank" in url else got["data"]) == (2 if "rerank" in url else 3)
+    assert [a["response"]["status_code"] for a in answers] == [200] * 5 + [400] * 2
+
+
 @pytest.mark.parametrize("flags, words", [
     (["--runner", "pooling", "--pooler-config", '{"pooling_type": "STEP"}'], "STEP"),
     (["--runner", "generate", "--convert", "embed"], "contradict"),
