@@ -1,10 +1,12 @@
 #include "checkpoint/sentence_transformers.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/ascii.h"
 #include "base/json_fields.h"
@@ -14,6 +16,7 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
+constexpr int64_t kMaxFeatures = int64_t{1} << 16;
 
 // A JSON file of the folder; null where it is not there.
 Result<json::Value> ReadOptional(const std::filesystem::path& folder,
@@ -90,6 +93,68 @@ Status ReadTextSettings(const std::filesystem::path& folder, SentenceTransformer
   return {};
 }
 
+Result<DenseActivation> DenseActivationNamed(const std::string& name) {
+  constexpr std::pair<std::string_view, DenseActivation> kActivations[] = {
+      {"torch.nn.modules.linear.Identity", DenseActivation::kIdentity},
+      {"torch.nn.modules.activation.Tanh", DenseActivation::kTanh},
+      {"torch.nn.modules.activation.ReLU", DenseActivation::kRelu},
+      {"torch.nn.modules.activation.GELU", DenseActivation::kGelu},
+      {"torch.nn.modules.activation.Sigmoid", DenseActivation::kSigmoid},
+      {"torch.nn.modules.activation.SiLU", DenseActivation::kSilu}};
+  for (const auto& [known, activation] : kActivations) {
+    if (name == known) return activation;
+  }
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("activation_function '{}' is not supported; supported are {}",
+                          ShortName(name), fmt::join(std::views::keys(kActivations), ", ")),
+              "activation_function");
+}
+
+// `config`: those of the modules before it.
+Result<DenseModule> ReadDense(const std::filesystem::path& model, const std::string& folder,
+                              const SentenceTransformersConfig& config) {
+  const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
+  ASSIGN_OR_RETURN(const json::Value value, ReadObject(model, file));
+  const JsonFields fields(value, file.string() + ": ");
+  DenseModule dense;
+  dense.folder = folder;
+  ASSIGN_OR_RETURN(dense.in_features, fields.RequiredInteger("in_features", 1, kMaxFeatures));
+  ASSIGN_OR_RETURN(dense.out_features, fields.RequiredInteger("out_features", 1, kMaxFeatures));
+  if (!config.dense.empty() && dense.in_features != config.dense.back().out_features) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: in_features: expected {}, the out_features of {}, found {}",
+                            file.string(), config.dense.back().out_features,
+                            config.dense.back().folder, dense.in_features),
+                "in_features");
+  }
+  ASSIGN_OR_RETURN(const auto has_bias, fields.Bool("bias"));
+  dense.has_bias = has_bias.value_or(true);
+  ASSIGN_OR_RETURN(const auto activation, fields.String("activation_function"));
+  if (activation) {
+    auto named = DenseActivationNamed(*activation);
+    if (!named) return tl::unexpected<Error>(std::move(named).error().In(file.string()));
+    dense.activation = *named;
+  }
+  for (const char* name : {"module_input_name", "module_output_name"}) {
+    ASSIGN_OR_RETURN(const auto place, fields.String(name));
+    if (place.value_or("sentence_embedding") == "sentence_embedding") continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: {} '{}' is not supported; supported is sentence_embedding, the "
+                            "pooled vector",
+                            file.string(), name, ShortName(*place)),
+                name);
+  }
+  ASSIGN_OR_RETURN(const auto has_residual, fields.Bool("use_residual"));
+  if (has_residual.value_or(false)) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: use_residual true is not supported: a layer gives its activation "
+                            "alone",
+                            file.string()),
+                "use_residual");
+  }
+  return dense;
+}
+
 Status ReadModules(const std::filesystem::path& folder, const json::Value& modules,
                    SentenceTransformersConfig& config) {
   bool pools = false;
@@ -106,10 +171,16 @@ Status ReadModules(const std::filesystem::path& folder, const json::Value& modul
       config.normalize = true;
       continue;
     }
+    if (name == "Dense" && pools && !config.normalize) {
+      ASSIGN_OR_RETURN(DenseModule dense, ReadDense(folder, path.value_or(""), config));
+      config.dense.push_back(std::move(dense));
+      continue;
+    }
     if (name != "Pooling" || pools) {
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("modules.json: the module '{}' is not supported; supported are "
-                              "Transformer, one Pooling, Normalize",
+                  fmt::format("modules.json: the module '{}' is not supported at its place; "
+                              "supported are Transformer, one Pooling, Dense, Normalize, in this "
+                              "order",
                               ShortName(full)),
                   "modules.json");
     }

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -23,9 +24,21 @@ enum class PoolingMethod {
 // where it stands.
 Result<PoolingMethod> PoolingMethodNamed(std::string_view name, std::string_view field);
 
+enum class DenseActivation { kIdentity, kTanh, kRelu, kGelu, kSigmoid, kSilu };
+
+// A layer behind the pooling: activation(W x + b).
+struct DenseModule {
+  std::string folder;  // of its config.json and model.safetensors, in the model's: "2_Dense"
+  int64_t in_features = 0;
+  int64_t out_features = 0;
+  bool has_bias = true;
+  DenseActivation activation = DenseActivation::kTanh;
+};
+
 struct SentenceTransformersConfig {
   PoolingMethod method = PoolingMethod::kMean;
-  bool normalize = false;  // the embedding is divided by its norm
+  std::vector<DenseModule> dense;  // from the pooled vector on, each takes what the last one gives
+  bool normalize = false;          // the embedding, behind all layers, is divided by its norm
   // Of sentence_bert_config.json: longer texts are too long; texts are put into lower case.
   std::optional<int64_t> max_tokens;
   bool lower_case = false;

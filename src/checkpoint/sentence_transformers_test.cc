@@ -80,8 +80,8 @@ TEST_F(SentenceTransformersTest, RefusesByName) {
   Write("1_Pooling/config.json", R"({"pooling_mode":"mean","include_prompt":false})");
   EXPECT_THAT(Problem(), HasSubstr("include_prompt"));
   Write("1_Pooling/config.json", R"({"pooling_mode":"mean"})");
-  WriteModules(R"(,{"path":"2_Dense","type":"sentence_transformers.models.Dense"})");
-  EXPECT_THAT(Problem(), HasSubstr("Dense"));
+  WriteModules(R"(,{"path":"2_LayerNorm","type":"sentence_transformers.models.LayerNorm"})");
+  EXPECT_THAT(Problem(), HasSubstr("LayerNorm"));
   WriteModules();
   Write("config_sentence_transformers.json", R"({"default_prompt_name":"query"})");
   EXPECT_THAT(Problem(), HasSubstr("'query'"));
@@ -89,6 +89,47 @@ TEST_F(SentenceTransformersTest, RefusesByName) {
   EXPECT_THAT(Problem(), HasSubstr("must be a list"));
   Write("modules.json", "[");
   EXPECT_THAT(Problem(), HasSubstr("modules.json"));
+}
+
+TEST_F(SentenceTransformersTest, ReadsDenseModules) {
+  fs::create_directories(folder_ / "2_Dense");
+  fs::create_directories(folder_ / "3_Dense");
+  const char* const modules = R"(,{"path":"2_Dense","type":"sentence_transformers.models.Dense"},)"
+                              R"({"path":"3_Dense","type":"sentence_transformers.models.Dense"},)"
+                              R"({"path":"4_Normalize","type":"x.Normalize"})";
+  WriteModules(modules);
+  Write("1_Pooling/config.json", R"({"pooling_mode":"mean"})");
+  Write("2_Dense/config.json", R"({"in_features":8,"out_features":12})");
+  Write("3_Dense/config.json", R"({"in_features":12,"out_features":4,"bias":false,)"
+                               R"("activation_function":"torch.nn.modules.linear.Identity"})");
+  const auto config = LoadSentenceTransformersConfig(folder_);
+  ASSERT_TRUE(config && *config) << Problem();
+  EXPECT_TRUE((*config)->normalize);
+  const std::vector<DenseModule>& dense = (*config)->dense;
+  ASSERT_EQ(dense.size(), 2u);
+  EXPECT_EQ(dense[0].folder, "2_Dense");
+  EXPECT_TRUE(dense[0].has_bias);
+  EXPECT_EQ(dense[0].activation, DenseActivation::kTanh);
+  EXPECT_EQ(dense[1].in_features, 12);
+  EXPECT_EQ(dense[1].out_features, 4);
+  EXPECT_FALSE(dense[1].has_bias);
+  EXPECT_EQ(dense[1].activation, DenseActivation::kIdentity);
+
+  const std::pair<const char*, const char*> refused[] = {
+      {R"({"in_features":8})", "out_features"},
+      {R"({"in_features":0,"out_features":4})", "in_features"},
+      {R"({"in_features":8,"out_features":4})",
+       "expected 12, the out_features of 2_Dense, found 8"},
+      {R"({"in_features":12,"out_features":4,"activation_function":"mine.Swish"})", "'mine.Swish'"},
+      {R"({"in_features":12,"out_features":4,"module_input_name":"token_embeddings"})",
+       "module_input_name 'token_embeddings'"},
+      {R"({"in_features":12,"out_features":4,"use_residual":true})", "use_residual"}};
+  for (const auto& [text, words] : refused) {
+    Write("3_Dense/config.json", text);
+    EXPECT_THAT(Problem(), HasSubstr(words)) << text;
+  }
+  Write("modules.json", R"([{"path":"2_Dense","type":"x.Dense"}])");
+  EXPECT_THAT(Problem(), HasSubstr("'x.Dense' is not supported at its place"));
 }
 
 // A path that leads out of the folder shows nothing of this machine.

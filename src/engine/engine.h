@@ -33,6 +33,11 @@ struct EngineInfo {
   ModelConfig model;
   GenerationConfig generation;
   std::optional<PoolingConfig> pooling;  // of every request; none: they generate
+  // Numbers of the vector that a request gets, where the model pools.
+  int64_t VectorSize() const {
+    return pooling && !pooling->dense.empty() ? pooling->dense.back().out_features
+                                              : model.spec.ResultSize();
+  }
   std::vector<int32_t> end_tokens;  // end-of-sequence tokens of both, inside the vocabulary, sorted
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;

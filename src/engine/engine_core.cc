@@ -35,7 +35,8 @@ int64_t MaximaOfRow(const Model& model) {
 Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, Model& model,
                                                        KvCache& cache, ThreadPool& pool,
                                                        EngineObserver* observer, OnEnd on_end,
-                                                       OnFailedStep on_failed_step, Model* draft) {
+                                                       OnFailedStep on_failed_step, Model* draft,
+                                                       const DenseLayers* dense) {
   const int64_t bytes =
       plan.scheduler.steps_in_flight * plan.max_logit_rows() *
       (model.config().spec.ResultSize() + (model.finds_maxima() ? MaximaOfRow(model) : 0)) *
@@ -45,14 +46,21 @@ Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, M
   if (draft != nullptr) {
     ASSIGN_OR_RETURN(drafter, DraftProposer::Create(*plan.draft, *draft, pool));
   }
-  return std::unique_ptr<EngineCore>(new EngineCore(plan, model, cache, pool, observer,
-                                                    std::move(on_end), std::move(on_failed_step),
-                                                    std::move(logits), std::move(drafter)));
+  Buffer dense_rows;
+  if (dense != nullptr) {
+    const int64_t numbers = 2 * plan.scheduler.max_num_seqs * dense->widest();
+    ASSIGN_OR_RETURN(dense_rows, Buffer::Allocate(static_cast<size_t>(numbers) * sizeof(float),
+                                                  "the vectors between dense layers"));
+  }
+  return std::unique_ptr<EngineCore>(new EngineCore(
+      plan, model, cache, pool, observer, std::move(on_end), std::move(on_failed_step),
+      std::move(logits), std::move(drafter), dense, std::move(dense_rows)));
 }
 
 EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
                        EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step,
-                       Buffer logits, std::unique_ptr<DraftProposer> drafter)
+                       Buffer logits, std::unique_ptr<DraftProposer> drafter,
+                       const DenseLayers* dense, Buffer dense_rows)
     : plan_(plan),
       model_(model),
       cache_(cache),
@@ -73,6 +81,8 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
       sampler_(model.config().vocab_size, pool.num_threads()),
       draw_limits_(model.draw_limits()),
       draw_planner_(model.config().vocab_size, draw_limits_.words, draw_limits_.top),
+      dense_(dense),
+      dense_rows_(std::move(dense_rows)),
       logits_(std::move(logits)),
       flights_(static_cast<size_t>(plan.scheduler.steps_in_flight)) {
   model_.PrepareLogits(logits_.As<float>());
@@ -494,6 +504,26 @@ void EngineCore::Pool(const Flight& flight) {
     request.first_token = request.last_token = now;
     TakePrompt(request, now, entry);
     FinishRequest(request, FinishReason::kStop);
+  }
+  if (dense_ != nullptr) ApplyDense();
+}
+
+void EngineCore::ApplyDense() {
+  float* const vectors = dense_rows_.As<float>().data();
+  float* const scratch = vectors + plan_.scheduler.max_num_seqs * dense_->widest();
+  int64_t rows = 0;
+  float* end = vectors;
+  for (const SinkUpdate& entry : updates_) {
+    if (!entry.pooled) continue;
+    end = std::copy(entry.pooled->begin(), entry.pooled->end(), end);
+    ++rows;
+  }
+  const float* result = dense_->Apply(pool_, rows, vectors, scratch);
+  const int64_t width = plan_.pooling->dense.back().out_features;
+  for (SinkUpdate& entry : updates_) {
+    if (!entry.pooled) continue;
+    entry.pooled->assign(result, result + width);
+    result += width;
   }
 }
 

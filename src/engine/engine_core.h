@@ -15,6 +15,7 @@
 #include "engine/draft_proposer.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
+#include "models/dense_layers.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "sampler/draw_planner.h"
@@ -48,12 +49,14 @@ class EngineCore {
   using OnFailedStep = std::function<void()>;
 
   // kResourceExhausted if the system refuses the memory of the logits. `observer` may be null, and
-  // so may `draft`, the model of plan.draft, where there is none.
+  // so may `draft`, the model of plan.draft, and `dense`, the layers of plan.pooling, where there
+  // are none.
   static Result<std::unique_ptr<EngineCore>> Create(const EnginePlan& plan, Model& model,
                                                     KvCache& cache, ThreadPool& pool,
                                                     EngineObserver* observer, OnEnd on_end,
                                                     OnFailedStep on_failed_step,
-                                                    Model* draft = nullptr);
+                                                    Model* draft = nullptr,
+                                                    const DenseLayers* dense = nullptr);
 
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
@@ -116,7 +119,7 @@ class EngineCore {
 
   EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
              EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step, Buffer logits,
-             std::unique_ptr<DraftProposer> drafter);
+             std::unique_ptr<DraftProposer> drafter, const DenseLayers* dense, Buffer dense_rows);
 
   // kNothing where no sequence has tokens for another step.
   Begun BeginStep();
@@ -149,6 +152,8 @@ class EngineCore {
   // Adds the rows of the step to the vectors of their prompts, and ends the requests of which that
   // was the last.
   void Pool(const Flight& flight);
+  // Puts the results of the dense layers in place of the vectors that the sinks are to receive.
+  void ApplyDense();
   void ComputePromptLogprobs(const Flight& flight);
   // Samples and appends tokens; continues with the sequences whose token was the proposed one.
   void Sample(Flight& flight, StepStats& stats);
@@ -195,9 +200,11 @@ class EngineCore {
   std::vector<std::unique_ptr<ActiveRequest>> finished_;  // until nothing refers to them
   std::vector<ScheduledSequence*> removed_;               // by FinishRequest
 
-  Buffer logits_;                // of all flights, F32, and behind them their maxima
-  std::vector<Flight> flights_;  // used in turn
-  size_t first_flight_ = 0;      // the one that began first
+  const DenseLayers* const dense_;  // null: pooled vectors stay as they are
+  Buffer dense_rows_;               // F32 [2, max_num_seqs, widest of the layers]
+  Buffer logits_;                   // of all flights, F32, and behind them their maxima
+  std::vector<Flight> flights_;     // used in turn
+  size_t first_flight_ = 0;         // the one that began first
   int num_in_flight_ = 0;
   Clock::time_point last_end_{};  // of a step
   StepStats planned_;             // of plans that were not reported yet

@@ -16,6 +16,7 @@
 #include "hardware/topology.h"
 #include "kernels/cuda/tactic_cache.h"
 #include "kernels/dispatch.h"
+#include "models/dense_layers.h"
 #include "models/device/device_model.h"
 #include "models/parallel_model.h"
 #include "models/workspace.h"
@@ -278,6 +279,13 @@ Result<std::optional<ModelConfig>> ReadDraftConfig(const DraftConfig& draft) {
       std::move(read).error().In(fmt::format("the draft model in {}", draft.folder.string())));
 }
 
+// Null where the vectors of a model that pools stay as they are.
+Result<std::shared_ptr<const DenseLayers>> LoadDense(const EnginePlan& plan, ThreadPool& pool) {
+  if (!plan.pooling || plan.pooling->dense.empty()) return std::shared_ptr<const DenseLayers>();
+  return DenseLayers::Load(pool, plan.config.model_folder, plan.pooling->dense,
+                           ModelOptionsOf(plan));
+}
+
 void TellPlan(const EnginePlan& plan, const Engine::Hooks& hooks) {
   if (!hooks.print_plan) return;
   for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
@@ -327,7 +335,12 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Adapters> adapters,
                    LoadAdapters(plan, *parts.front().model));
-  for (EngineLoop::Parts& mine : parts) mine.adapters = adapters;
+  ASSIGN_OR_RETURN(const std::shared_ptr<const DenseLayers> dense,
+                   LoadDense(plan, *parts.front().pool));
+  for (EngineLoop::Parts& mine : parts) {
+    mine.adapters = adapters;
+    mine.dense = dense;
+  }
   std::vector<std::unique_ptr<Engine>> engines;
   for (int i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(engines.emplace_back(),
@@ -373,6 +386,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   parts.model = std::move(lead.model);
   parts.cache = std::move(lead.cache);
   ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
+  ASSIGN_OR_RETURN(parts.dense, LoadDense(plan, *parts.pool));
   return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
                            ObserverOf(hooks, 0));
 }
@@ -435,6 +449,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   }
   RETURN_IF_ERROR(LoadDraft(plan, *parts.pool, parts.draft));
   ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
+  ASSIGN_OR_RETURN(parts.dense, LoadDense(plan, *parts.pool));
   if (device != nullptr) RETURN_IF_ERROR(WarmUpDevices(plan, parts));
   return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
                            ObserverOf(hooks, 0));

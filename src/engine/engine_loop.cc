@@ -28,11 +28,12 @@ Result<std::unique_ptr<Engine>> EngineLoop::Start(Parts parts, EngineInfo info, 
   std::unique_ptr<EngineLoop> loop(
       new EngineLoop(std::move(parts), std::move(info), std::move(plan)));
   EngineLoop* self = loop.get();
-  ASSIGN_OR_RETURN(loop->core_,
-                   EngineCore::Create(
-                       loop->plan_, *loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool,
-                       observer, [self](const ActiveRequest& request) { self->OnEnd(request); },
-                       [self] { self->OnFailedStep(); }, loop->parts_.draft.get()));
+  ASSIGN_OR_RETURN(
+      loop->core_,
+      EngineCore::Create(
+          loop->plan_, *loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool, observer,
+          [self](const ActiveRequest& request) { self->OnEnd(request); },
+          [self] { self->OnFailedStep(); }, loop->parts_.draft.get(), loop->parts_.dense.get()));
   loop->thread_ = std::thread([self] { self->Run(); });
   return std::unique_ptr<Engine>(std::move(loop));
 }

@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "engine/engine_core.h"
 #include "engine/engine_plan.h"
+#include "models/dense_layers.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
 
@@ -33,6 +34,8 @@ class EngineLoop final : public Engine {
     std::unique_ptr<Model> model;
     std::unique_ptr<Model> draft;  // of plan.draft; null: no model proposes tokens
     std::unique_ptr<KvCache> cache;
+    // Of plan.pooling, of all engines that share the weights; null where it has none.
+    std::shared_ptr<const DenseLayers> dense;
     // In the model's slots, of all engines that share it; null: none are served.
     std::shared_ptr<Adapters> adapters;
   };

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/plan_draft.h"
 #include "kernels/block_maxima.h"
+#include "models/dense_layers.h"
 #include "models/encoder/encoder_spec.h"
 #include "models/lora_adapter.h"
 #include "models/shard.h"
@@ -417,6 +418,18 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
                             plan.scheduler.max_proposed_tokens *
                                 Proposer::SequenceBytes(speculation, plan.max_model_len);
   }
+  if (plan.pooling) {
+    const std::vector<DenseModule>& dense = plan.pooling->dense;
+    plan.dense_bytes = DenseLayers::WeightBytes(dense);
+    const int64_t workspace = DenseLayers::WorkspaceBytes(dense, plan.scheduler.max_num_seqs,
+                                                          threads.front().num_threads);
+    if (plan.on_device()) {
+      plan.dense_bytes += workspace;
+    } else {
+      plan.weight_bytes += plan.dense_bytes;
+      plan.workspace_bytes += workspace;
+    }
+  }
   plan.workspace_bytes *= plan.num_engines;
   if (plan.draft) RETURN_IF_ERROR(PlanDraftBytes(plan_model, threads.front().num_threads, plan));
   plan.kv_groups = memory.kv_groups;
@@ -582,7 +595,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   plan.kv_bytes = plan.num_engines * blocks * plan.kv_bytes_per_block;
   plan.request_bytes =
       plan.on_device()
-          ? RequestBytes(config, host, host.available_bytes)
+          ? RequestBytes(config, host, host.available_bytes - plan.dense_bytes)
           : RequestBytes(config, plan.memory, plan.memory.available_bytes - plan.total_bytes());
   if (plan.taken_bytes() > plan.memory.available_bytes) {
     return Fail(

@@ -42,6 +42,8 @@ struct EnginePlan {
   int64_t weight_bytes = 0;
   int64_t token_weight_bytes = 0;  // as in ModelMemory
   int64_t workspace_bytes = 0;     // activations, logits, sampling; of all engines, as the cache's
+  int64_t dense_bytes = 0;         // of the layers behind pooling, part of the weights; beside a
+                                   // device with their workspace, in the memory of the machine
   int64_t adapter_bytes = 0;       // of the slots of LoRA adapters
   int64_t graph_bytes = 0;         // about, of recorded steps; the driver allocates it
   int64_t kv_bytes = 0;

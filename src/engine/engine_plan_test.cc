@@ -32,7 +32,8 @@ struct Machine {
 };
 
 Result<EnginePlan> Plan(const EngineConfig& config, Machine machine = {},
-                        int64_t positions = 131072) {
+                        int64_t positions = 131072,
+                        std::optional<PoolingConfig> pooling = std::nullopt) {
   ModelConfig model;
   model.vocab_size = 256;
   model.max_position_embeddings = positions;
@@ -42,7 +43,7 @@ Result<EnginePlan> Plan(const EngineConfig& config, Machine machine = {},
   Topology topology;
   topology.logical_cpus = 4;
   topology.core_cpus = {0, 2};
-  return PlanEngine(config, model, memory, topology, Sizes);
+  return PlanEngine(config, model, memory, topology, Sizes, nullptr, {}, std::move(pooling));
 }
 
 TEST(EnginePlan, AQuarterOfFreeMemoryByDefaultAndTheContextThatFits) {
@@ -416,6 +417,17 @@ TEST(EnginePlan, TheTypeOfTheCache) {
   config = {};
   config.dtype = ElementType::kF32;
   EXPECT_EQ(Plan(config)->kv_type, ElementType::kF32);
+}
+
+TEST(EnginePlan, DenseLayersBehindPoolingAreCounted) {
+  PoolingConfig pooling;
+  const auto plain = Plan({}, {}, 2048, pooling);
+  pooling.dense = {{"2_Dense", 1024, 2048}};
+  const auto dense = Plan({}, {}, 2048, pooling);
+  ASSERT_TRUE(plain && dense);
+  EXPECT_EQ(dense->weight_bytes - plain->weight_bytes, 8 * kMiB + 2048 * 4);
+  EXPECT_GE(dense->workspace_bytes - plain->workspace_bytes,
+            dense->scheduler.max_num_seqs * 2 * 2048 * 4);
 }
 
 // 100 GiB, all free but 1.

@@ -111,6 +111,15 @@ Status ApplyPooler(const json::Value& pooler, PoolingConfig& config) {
   return {};
 }
 
+Status CheckDense(const std::vector<DenseModule>& dense, int64_t pooled_size) {
+  if (dense.empty() || dense.front().in_features == pooled_size) return {};
+  return Fail(ErrorCode::kInvalidData,
+              fmt::format("{}/config.json: in_features: expected {}, the size of the model's "
+                          "hidden states, found {}",
+                          dense.front().folder, pooled_size, dense.front().in_features),
+              "in_features");
+}
+
 }  // namespace
 
 Result<std::optional<PoolingConfig>> ResolvePooling(const PoolingOptions& options,
@@ -140,6 +149,10 @@ Result<std::optional<PoolingConfig>> ResolvePooling(const PoolingOptions& option
     config.lower_case = files->lower_case;
     config.prompt = files->prompt;
     config.prompts = files->prompts;
+  }
+  if (files && task == ModelTask::kEmbed) {
+    config.dense = files->dense;
+    RETURN_IF_ERROR(CheckDense(config.dense, model.spec.ResultSize()));
   }
   const JsonFields fields(model.raw, "");
   ASSIGN_OR_RETURN(auto instructions, fields.Texts("task_instructions"));

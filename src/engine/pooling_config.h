@@ -21,6 +21,7 @@ enum class PoolingActivation { kNone, kNormalize, kSigmoid, kSoftmax };
 struct PoolingConfig {
   ModelTask task = ModelTask::kEmbed;  // or kClassify
   PoolingMethod method = PoolingMethod::kLast;
+  std::vector<DenseModule> dense;  // layers between the pooled vector and the activation
   PoolingActivation activation = PoolingActivation::kNormalize;
   std::optional<int64_t> max_tokens;  // that the files of sentence-transformers allow
   bool lower_case = false;

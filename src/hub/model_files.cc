@@ -38,8 +38,13 @@ bool IsTokenizerFile(std::string_view name) {
 
 // "1_Pooling/config.json".
 bool IsModuleConfig(std::string_view name) {
-  constexpr std::string_view kPooling = "_Pooling/config.json";
-  return name.ends_with(kPooling) && name.find('/') == name.rfind('/');
+  return (name.ends_with("_Pooling/config.json") || name.ends_with("_Dense/config.json")) &&
+         name.find('/') == name.rfind('/');
+}
+
+// "2_Dense/model.safetensors".
+bool IsModuleWeights(std::string_view name) {
+  return name.ends_with("_Dense/model.safetensors") && name.find('/') == name.rfind('/');
 }
 
 bool IsReadFor(std::string_view name, ModelPart part) {
@@ -48,7 +53,7 @@ bool IsReadFor(std::string_view name, ModelPart part) {
   if (part == ModelPart::kTokenizer) return false;
   if (IsOneOf(name, kConfigNames) || name == kGenerationName) return true;
   if (IsOneOf(name, kSentenceNames) || IsModuleConfig(name)) return true;
-  return part == ModelPart::kAll && name == kIndexName;
+  return part == ModelPart::kAll && (name == kIndexName || IsModuleWeights(name));
 }
 
 bool IsPresent(const std::filesystem::path& path) {

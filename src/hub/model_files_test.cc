@@ -46,6 +46,10 @@ TEST(ModelFilesTest, HowSentencesBecomeVectors) {
                            "modules.json", "sentence_bert_config.json", "onnx/config.json"},
                           ModelPart::kAllButWeights),
               ElementsAre("1_Pooling/config.json", "modules.json", "sentence_bert_config.json"));
+  EXPECT_THAT(ChooseFiles({"2_Dense/config.json", "2_Dense/model.safetensors",
+                           "2_Dense/pytorch_model.bin", "onnx/2_Dense/model.safetensors"},
+                          ModelPart::kAll),
+              ElementsAre("2_Dense/config.json", "2_Dense/model.safetensors"));
 }
 
 TEST(ModelFilesTest, WeightsWithoutAnIndex) {

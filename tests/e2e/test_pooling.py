@@ -184,6 +184,67 @@ def test_folders_of_sentence_transformers():
         assert status == 200 and abs(answer["data"][0]["score"] - 1) < 1e-6 > answer["data"][1]["score"] - 1
 
 
+def dense_folder(path):
+    """tiny-bert with the Dense modules that tiny-bert-dense adds."""
+    folder = shutil.copytree(CHECKPOINTS / "tiny-bert", path / "model")
+    return shutil.copytree(CHECKPOINTS / "tiny-bert-dense", folder, dirs_exist_ok=True)
+
+
+def test_dense_modules_of_sentence_transformers(tmp_path):
+    folder = dense_folder(tmp_path)
+    cases = json.loads((folder / "texts.json").read_text())
+    with serving(folder, "--dtype", "float32", "--hf-overrides", '{"is_matryoshka": true}') as server:
+        together = embed(server, [case["text"] for case in cases])
+        for case, vector in zip(cases, together):
+            assert_near(vector, case["embedding"])
+            assert embed(server, case["text"]) == [vector]
+        # Numbers of the last module, not of the hidden states.
+        assert_near(embed(server, cases[0]["text"], dimensions=16)[0], normalized(cases[0]["embedding"][:16]))
+        status, answer = server.post("/v1/embeddings", {"input": "a", "dimensions": 25})
+        assert status == 400 and "from 1 to 24" in answer["error"]["message"]
+        status, answer = server.post("/v2/embed", {"texts": ["a"], "embedding_types": ["binary"]})
+        assert status == 200 and len(answer["embeddings"]["binary"][0]) == 3
+    with serving(folder, "--dtype", "float32", "--data-parallel-size", 2) as server:
+        assert embed(server, [case["text"] for case in cases]) == together
+    with serving(folder, "--device", "emulated", "--max-num-batched-tokens", 128) as server:
+        for case, vector in zip(cases, embed(server, [case["text"] for case in cases])):
+            assert cosine(vector, case["embedding"]) > 0.999
+
+
+def test_a_dense_module_behind_a_decoder(tmp_path):
+    folder = shutil.copytree(QWEN3, tmp_path / "model")
+    cases = json.loads((folder / "pooling.json").read_text())
+    weight = [[((7 * n + 3 * k) % 11 - 5) / 64 for k in range(128)] for n in range(8)]
+    data = struct.pack("<1024f", *sum(weight, []))
+    header = json.dumps({"linear.weight": {"dtype": "F32", "shape": [8, 128], "data_offsets": [0, len(data)]}}).encode()
+    (folder / "1_Pooling").mkdir()
+    (folder / "2_Dense").mkdir()
+    (folder / "modules.json").write_text(json.dumps([{"path": path, "type": "sentence_transformers.models." + kind} for path, kind in
+                                                     (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense"))]))
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "lasttoken"}')
+    (folder / "2_Dense" / "config.json").write_text(json.dumps({"in_features": 128, "out_features": 8, "bias": False,
+                                                               "activation_function": "torch.nn.modules.activation.Sigmoid"}))
+    (folder / "2_Dense" / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
+    def expected(case):
+        return [1 / (1 + math.exp(-sum(w * x for w, x in zip(row, case["last"])))) for row in weight]
+    for ranks in ([], ["-tp", 2]):
+        with serving(folder, *COMMON, *CHUNKS, *ranks) as server:
+            for case, vector in zip(cases, embed(server, [case["ids"] for case in cases])):
+                assert max(abs(x - y) for x, y in zip(vector, expected(case), strict=True)) < 1e-4
+
+
+def test_dense_modules_that_do_not_fit_are_refused(tmp_path):
+    folder = dense_folder(tmp_path)
+    for change, words in (({"in_features": 32}, "in_features: expected 64, the size of the model's hidden states, found 32"),
+                          ({"out_features": 80}, "3_Dense/config.json: in_features: expected 80, the out_features of 2_Dense, found 96"),
+                          ({"bias": False}, "tensor 'linear.bias': expected none"),
+                          ({"activation_function": "torch.nn.modules.activation.Mish"}, "Mish' is not supported; supported are torch.nn.modules.linear.Identity")):
+        config = json.loads((CHECKPOINTS / "tiny-bert-dense" / "2_Dense" / "config.json").read_text())
+        (folder / "2_Dense" / "config.json").write_text(json.dumps({**config, **change}))
+        result = run("serve", folder, "--port", 0)
+        assert result.returncode != 0 and words in result.stderr + result.stdout
+
+
 def test_classes():
     folder = CHECKPOINTS / "tiny-bert-classes"
     with serving(folder, "--dtype", "float32") as server:
@@ -370,6 +431,35 @@ def test_run_batch(tmp_path):
     assert result.returncode == 0, result.stderr
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [len(a["response"]["body"]["data"][0]["embedding"]) for a in answers] == [128, 128]
+
+
+@pytest.mark.parametrize("name, other_task", [("tiny-bert", "/classify"), ("tiny-bert-score", "/v1/embeddings")])
+def test_run_batch_scores_and_ranks(name, other_task, tmp_path):
+    """Lines are answered as the routes of a server answer them, of a model that embeds and of one that scores pairs."""
+    documents = ["the abacus", "a wire", "beads"]
+    score, rank = {"text_1": "beads", "text_2": documents}, {"query": "beads", "documents": documents, "top_n": 2}
+    asked = [(url, {"model": "m", **score}) for url in ("/score", "/v1/score")] + [(url, {"model": "m", **rank}) for url in ("/rerank", "/v1/rerank", "/v2/rerank")]
+    asked += [(other_task, {"model": "m", "input": "beads"}), ("/v1/score", {"model": "m", "text_1": "beads", "text_2": []})]
+    lines = [{"custom_id": "%d" % i, "method": "POST", "url": url, "body": body} for i, (url, body) in enumerate(asked)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    flags = ["--dtype", "float32", "--served-model-name", "m"]
+    result = run("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", CHECKPOINTS / name, *flags)
+    assert result.returncode == 0, result.stderr
+    assert "7 requests answered, 2 of them with an error" in result.stderr
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [a["custom_id"] for a in answers] == [line["custom_id"] for line in lines]
+    with serving(CHECKPOINTS / name, *flags) as server:
+        for (url, body), answer in zip(asked, answers):
+            status, expected = server.post(url, body)
+            assert answer["response"]["status_code"] == status
+            if status != 200:
+                assert answer["response"]["body"] is None and answer["error"] == expected
+                continue
+            got = answer["response"]["body"]
+            assert answer["error"] is None and got.keys() == expected.keys()
+            assert {k: v for k, v in got.items() if k not in ("id", "created")} == {k: v for k, v in expected.items() if k not in ("id", "created")}
+            assert len(got["results"] if "rerank" in url else got["data"]) == (2 if "rerank" in url else 3)
+    assert [a["response"]["status_code"] for a in answers] == [200] * 5 + [400] * 2
 
 
 @pytest.mark.parametrize("flags, words", [

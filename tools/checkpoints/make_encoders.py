@@ -5,7 +5,8 @@ sentence-transformers make of texts in float32: `texts.json` beside each.
     v/bin/pip install torch transformers sentence-transformers
     v/bin/python tools/checkpoints/make_encoders.py tests/data/checkpoints
 
-tiny-bert: BERT, WordPiece, folders of sentence-transformers (mean, normalized). tiny-xlmr-score: an XLM-R cross-encoder,
+tiny-bert-dense: the files that two Dense modules add to tiny-bert, and what they make of its texts; `... tests/data/checkpoints dense` writes
+these alone. tiny-bert: BERT, WordPiece, folders of sentence-transformers (mean, normalized). tiny-xlmr-score: an XLM-R cross-encoder,
 Unigram. tiny-bert-classes: BERT with three classes. tiny-bert-score: a BERT cross-encoder, which knows its texts by token types.
 tiny-nomic: Nomic's rotary BERT, with the published names of tensors and settings. tiny-gte-score: a cross-encoder of GTE's kind, likewise.
 tiny-modernbert: ModernBERT as a masked language model is published, with the older names of settings. tiny-modernbert-score: a classifier of its
@@ -128,6 +129,31 @@ def modern_bert(root):
     (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
+def dense(root):
+    """Two Dense modules behind the pooling of tiny-bert: wider with a bias and Tanh in float32, narrower without either in bfloat16."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Dense, Normalize
+
+    torch.manual_seed(7)
+    modules = [Dense(64, 96), Dense(96, 24, bias=False, activation_function=torch.nn.Identity())]
+    for module in modules:
+        for parameter in module.parameters():
+            parameter.data = torch.randn_like(parameter) * 0.15
+    modules[1].to(torch.bfloat16)
+    base = SentenceTransformer(str(root / "tiny-bert"), device="cpu", model_kwargs={"dtype": torch.float32})
+    folder, kind = root / "tiny-bert-dense", "sentence_transformers.models."
+    layers = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense"), ("3_Dense", "Dense"), ("4_Normalize", "Normalize")]
+    for module, (name, _) in zip(modules, layers[2:]):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        module.save(str(folder / name))
+    (folder / "modules.json").write_text(json.dumps(
+        [{"idx": i, "name": str(i), "path": path, "type": kind + name} for i, (path, name) in enumerate(layers)], indent=1) + "\n")
+    modules[1].to(torch.float32)
+    theirs = SentenceTransformer(modules=[base[0], base[1], *modules, Normalize()], device="cpu").encode(TEXTS)
+    cases = [{"text": text, "embedding": numbers(torch.tensor(vector))} for text, vector in zip(TEXTS, theirs)]
+    (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
 def main(root):
     modern_bert(root)
     torch.manual_seed(5)
@@ -224,4 +250,6 @@ def main(root):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    if sys.argv[2:] != ["dense"]:
+        main(pathlib.Path(sys.argv[1]))
+    dense(pathlib.Path(sys.argv[1]))

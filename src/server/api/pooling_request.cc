@@ -79,7 +79,7 @@ ApiStatus CheckDimensions(const ModelContext& model, const PoolingConfig& poolin
                                     model.name(), fmt::join(known, ", ")),
                         "dimensions", shown);
   }
-  const int64_t most = model.engine->info().model.spec.ResultSize();
+  const int64_t most = model.engine->info().VectorSize();
   if (dimensions >= 1 && dimensions <= most) return {};
   return BadParameter(fmt::format("dimensions must be from 1 to {}, the model's own", most),
                       "dimensions", shown);

@@ -204,7 +204,7 @@ int64_t PoolingJob::num_tokens() const {
 }
 
 ApiStatus StartPooling(const RouteCall& call, PoolingJob job, PoolingAnswer answer) {
-  const int64_t vector_size = call.model->engine->info().model.spec.ResultSize();
+  const int64_t vector_size = call.model->engine->info().VectorSize();
   API_RETURN_IF_ERROR(ReserveMemory(call.request.memory, KeptBytes(job, vector_size)));
   const auto memory = call.request.memory;
   std::make_shared<PoolingRun>(

@@ -159,7 +159,7 @@ ApiStatus AnswerEmbed(const RouteCall& call, const json::Value& body) {
   API_RETURN_IF_ERROR(CheckPooling(call, fields.pooling, ModelTask::kEmbed));
   API_RETURN_IF_ERROR(CheckInputs(body, fields));
   const EngineInfo& info = call.model->engine->info();
-  const int64_t dimensions = fields.pooling.dimensions.value_or(info.model.spec.ResultSize());
+  const int64_t dimensions = fields.pooling.dimensions.value_or(info.VectorSize());
   const bool packs =
       std::ranges::any_of(fields.types, [](const auto& type) { return type.ends_with("binary"); });
   if (packs && dimensions % 8 != 0) {
