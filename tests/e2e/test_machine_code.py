@@ -10,7 +10,7 @@ machine_code = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(machine_code)
 
 LINEAR = "_ZN6sluice4cuda6linear16LinearTileKernelILNS1_6FormatE2ELi16ELb1EEEvNS1_14LinearTileArgsE"
-ATTENTION = "_ZN6sluice4cuda45_GLOBAL__N__e9f9f4cc_12_attention_cu_860ba5c315AttentionKernelILb0ELi128ELi64EEEvNS0_15AttentionLaunchE"
+ATTENTION = "_ZN6sluice4cuda45_GLOBAL__N__e9f9f4cc_12_attention_cu_860ba5c315AttentionKernelILb0ELi128ELi64ELb0EEEvNS0_15AttentionLaunchE"
 
 
 def usage(name, registers=90, stack=0, local=0, architecture=90):
