@@ -183,14 +183,9 @@ inline void MultiplyI8Range(const LinearArgs& args, int64_t row_begin, int64_t r
                                        });
     return;
   }
-  for (int64_t panel = panel_begin; panel < panel_end;) {
-    const bool is_wide = panel_end - panel >= kWidePanels;
-    if (is_wide)
-      MultiplyI8Segments<kMaxRows, kWidePanels>(args, row_begin, row_end, panel);
-    else
-      MultiplyI8Segments<kMaxRows, 1>(args, row_begin, row_end, panel);
-    panel += is_wide ? kWidePanels : 1;
-  }
+  ForEachPanelGroup<kWidePanels>(panel_begin, panel_end, [&]<int kPanels>(int64_t panel) {
+    MultiplyI8Segments<kMaxRows, kPanels>(args, row_begin, row_end, panel);
+  });
 }
 
 }  // namespace

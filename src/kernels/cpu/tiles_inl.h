@@ -16,7 +16,8 @@ inline void RunTile(int64_t row, int64_t rows, int64_t panel, const Tile& tile) 
 }
 
 // Divides rows into equal tiles of at most kMaxRows, and panels into groups of kWidePanels while
-// that many are left.
+// that many are left. Its loop is its own: with one more call between, GCC 12 puts tiles into their
+// callers and sums on the stack.
 template <int kMaxRows, int kWidePanels, typename Tile>
 inline void ForEachTile(int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end,
                         const Tile& tile) {
@@ -32,6 +33,20 @@ inline void ForEachTile(int64_t row_begin, int64_t row_end, int64_t panel_begin,
       else
         RunTile<kMaxRows, 1>(begin, count, panel, tile);
     }
+    panel += wide ? kWidePanels : 1;
+  }
+}
+
+// Calls body.operator()<panels>(panel) for groups of kWidePanels panels while that many are left,
+// and then for each.
+template <int kWidePanels, typename Body>
+inline void ForEachPanelGroup(int64_t panel_begin, int64_t panel_end, const Body& body) {
+  for (int64_t panel = panel_begin; panel < panel_end;) {
+    const bool wide = panel_end - panel >= kWidePanels;
+    if (wide)
+      body.template operator()<kWidePanels>(panel);
+    else
+      body.template operator()<1>(panel);
     panel += wide ? kWidePanels : 1;
   }
 }

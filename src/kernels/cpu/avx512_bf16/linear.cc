@@ -466,17 +466,12 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
 template <typename Multiply>
 void ForEachSegmentTile(int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end,
                         const Multiply& multiply) {
-  for (int64_t panel = panel_begin; panel < panel_end;) {
-    const bool wide = panel_end - panel >= kWidePanels;
+  ForEachPanelGroup<kWidePanels>(panel_begin, panel_end, [&]<int kPanels>(int64_t panel) {
     for (int64_t row = row_begin; row < row_end; row += kExpandRows) {
       const int64_t rows = row_end - row < kExpandRows ? row_end - row : kExpandRows;
-      if (wide)
-        multiply.template operator()<kWidePanels>(row, rows, panel);
-      else
-        multiply.template operator()<1>(row, rows, panel);
+      multiply.template operator()<kPanels>(row, rows, panel);
     }
-    panel += wide ? kWidePanels : 1;
-  }
+  });
 }
 
 void MultiplySegmentRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
