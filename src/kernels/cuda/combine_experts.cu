@@ -13,7 +13,7 @@ __global__ void CombineExpertsKernel(RowsLaunch<device::CombineExpertsArgs> laun
   float sum[kVector] = {};
   if (args.add) LoadVector(args.sum, ElementType::kF32, to, count, launch.wide, sum);
   if (args.sum_gates != nullptr) {
-    const float factor = 1.0f / (1.0f + expf(-args.sum_gates[row]));
+    const float factor = Sigmoid(args.sum_gates[row]);
     for (float& value : sum) value *= factor;
   }
   for (int slot = 0; slot < args.top_k; ++slot) {

@@ -252,4 +252,8 @@ __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row
   }
 }
 
+__device__ __forceinline__ float Sigmoid(float x) {
+  return 1.0f / (1.0f + expf(-x));
+}
+
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

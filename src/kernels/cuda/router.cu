@@ -42,10 +42,6 @@ __global__ void __launch_bounds__(kExperts * 32)
   }
 }
 
-__device__ __forceinline__ float Sigmoid(float x) {
-  return 1.0f / (1.0f + expf(-x));
-}
-
 // The expert with the largest key below `limit`.
 __device__ __forceinline__ uint64_t NextBest(const float* scores, int64_t num_experts,
                                              uint64_t limit) {
