@@ -136,10 +136,12 @@ struct Call {
 };
 
 // The queries of `tokens` tokens from `token` on of one slice, and of the heads [head, head +
-// heads) of one KV head's group, as rows [token][head].
+// heads), as rows [token][head]: heads of one KV head's group, or, of one token, all those of
+// `kv_heads` of them.
 struct Tile {
   const AttentionSlice* slice;
   int kv_head;
+  int kv_heads;
   int token;
   int tokens;
   int head;  // first query head
@@ -355,10 +357,63 @@ int CodeRows() {
   return rows == nullptr ? 0 : rows();
 }
 
+// How many KV heads a tile of one token may have.
+int KvHeadsAtOnce(const Call& call) {
+  const KvLayout& layout = call.cache.layout;
+  const bool reads_codes = IsFp8(layout) && call.group() <= CodeRows();
+  if (Kernels().attention_heads == nullptr || !call.scores.bf16_products || !call.reads_bf16() ||
+      (IsFp8(layout) && !reads_codes) || !HasPanels(layout) ||
+      kAttentionHeadsPanels * kAttentionPanelPositions % layout.block_size != 0) {
+    return 1;
+  }
+  return std::clamp(kMaxTileRows / call.group(), 1, layout.num_kv_heads);
+}
+
+// RunChunk for a tile of several KV heads.
+void RunHeadsChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch& scratch,
+                   ChunkRows& rows, float* out) {
+  const KvLayout& layout = call.cache.layout;
+  const int first = chunk * kAttentionChunk;
+  const int position = tile.slice->context + tile.token;
+  AttentionHeadsArgs args;
+  args.q = scratch.q;
+  args.heads = tile.kv_heads;
+  args.rows = tile.heads / tile.kv_heads;
+  args.head_dim = layout.head_dim;
+  args.codes = IsFp8(layout);
+  args.soft_cap = call.scores.soft_cap;
+  args.start = std::max(call.span.FirstSeen(position) - first, 0);
+  args.limit = std::min(position + 1 - first, kAttentionChunk);
+  args.block_panels = layout.block_size / kAttentionPanelPositions;
+  const int64_t element_bytes = BitsPerElement(layout.type) / 8;
+  const auto offset = [&](int at) {
+    return HeadOffset(layout, tile.slice->block_table[at / layout.block_size], tile.kv_head) *
+           element_bytes;
+  };
+  for (int at = args.start / layout.block_size; at * layout.block_size < args.limit; ++at) {
+    const int64_t bytes = offset(first + at * layout.block_size);
+    args.k_blocks[at] = static_cast<const std::byte*>(call.cache.k) + bytes;
+    args.v_blocks[at] = static_cast<const std::byte*>(call.cache.v) + bytes;
+  }
+  int next = first + kAttentionChunk;
+  for (const void*& block : args.next_k_blocks) {
+    block = next <= position ? static_cast<const std::byte*>(call.cache.k) + offset(next)
+                             : static_cast<const void*>(scratch.q);
+    next += layout.block_size;
+  }
+  args.scores = scratch.scores;
+  args.largest = rows.largest.data();
+  args.sum = rows.sum.data();
+  args.out = out;
+  std::fill_n(rows.limits.begin(), tile.heads, args.limit);
+  Kernels().attention_heads(args);
+}
+
 // One chunk for a tile whose queries were gathered. `is_split`: the chunks of a head are computed
 // one by one, not in a row.
 void RunChunk(const Call& call, const Tile& tile, int chunk, bool is_split,
               const ThreadScratch& scratch, ChunkRows& rows, float* out) {
+  if (tile.kv_heads > 1) return RunHeadsChunk(call, tile, chunk, scratch, rows, out);
   const int first = chunk * kAttentionChunk;
   const int begin = std::max(first, tile.first_seen(call.span));
   const int end = std::min(tile.positions(call), first + kAttentionChunk);
@@ -449,6 +504,7 @@ void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
 struct SliceUnits {
   const AttentionSlice* slice = nullptr;
   int64_t first_unit = 0;
+  int kv_heads = 1;  // of a unit
   int first_chunk = 0;
   int chunks = 0;           // 0: each tile of the slice is computed by one thread
   float* states = nullptr;  // [chunks, num_heads, 2]
@@ -511,11 +567,19 @@ int64_t Work(const AttentionSlice& slice, const AttentionSpan& span) {
   return work;
 }
 
-// A decoding slice is split when one KV head of it is more than a fair unit of work.
+// How many KV heads of a slice are a fair unit of the step's work.
+int64_t FairHeads(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
+                  int64_t total_work, int num_threads) {
+  if (num_threads == 1) return layout.num_kv_heads;
+  return total_work * layout.num_kv_heads /
+         (std::max<int64_t>(Work(slice, span), 1) * kUnitsPerThread * num_threads);
+}
+
+// Whether a slice can be split where `least` heads of it are more than a fair unit.
 bool IsSplit(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
-             int64_t total_work, int num_threads) {
-  return num_threads > 1 && slice.num_tokens == 1 && Work(slice, span) > kAttentionChunk &&
-         Work(slice, span) * kUnitsPerThread * num_threads > total_work * layout.num_kv_heads;
+             int64_t total_work, int num_threads, int least) {
+  return slice.num_tokens == 1 && Work(slice, span) > kAttentionChunk &&
+         FairHeads(layout, span, slice, total_work, num_threads) < least;
 }
 
 }  // namespace
@@ -569,49 +633,75 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
   int64_t total_work = 0;
   for (const AttentionSlice& slice : slices) total_work += Work(slice, span);
 
+  const std::span<SliceUnits> parts(reinterpret_cast<SliceUnits*>(table), slices.size());
+  bool any_split = false;
+  const auto split = [&](SliceUnits& part, int kv_heads) {
+    any_split = true;
+    part.kv_heads = kv_heads;
+    part.first_chunk = span.FirstSeen(part.slice->context) / kAttentionChunk;
+    part.chunks = Chunks(part.slice->context + 1) - part.first_chunk;
+    part.states = reinterpret_cast<float*>(split_memory);
+    part.out = part.states + int64_t{part.chunks} * num_heads * 2;
+    split_memory += SplitBytes(layout, num_heads, part.chunks);
+  };
+  // Slices of which one head is too much for a unit; then, while there is memory for their chunks,
+  // those of which all heads are, to read blocks from end to end.
+  const int kv_heads_at_once = KvHeadsAtOnce(call);
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const AttentionSlice& slice = slices[i];
+    SliceUnits& part = *new (&parts[i]) SliceUnits{.slice = &slice};
+    if (!IsSplit(layout, span, slice, total_work, num_threads, 1)) continue;
+    split(part, kv_heads_at_once);
+    CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes",
+          scratch.size());
+  }
+  for (SliceUnits& part : parts) {
+    const AttentionSlice& slice = *part.slice;
+    if (part.is_split() || slice.num_tokens > 1 || kv_heads_at_once == 1) continue;
+    const int64_t bytes = SplitBytes(layout, num_heads, Chunks(slice.context + 1));
+    if (bytes <= memory_end - split_memory &&
+        IsSplit(layout, span, slice, total_work, num_threads, kv_heads_at_once)) {
+      split(part, kv_heads_at_once);
+    } else {
+      const int64_t fair = FairHeads(layout, span, slice, total_work, num_threads);
+      part.kv_heads = static_cast<int>(std::clamp<int64_t>(fair, 1, kv_heads_at_once));
+    }
+  }
+
   // Units are numbered through the slices, the last tile of a slice first: it reads most, and the
   // longest work is best begun early.
   const int group = call.group();
   const int head_tiles = (group + kMaxTileRows - 1) / kMaxTileRows;
-  const int64_t heads = int64_t{layout.num_kv_heads} * head_tiles;
   const int tile_tokens = call.tile_tokens();
   const auto token_tiles = [&](const AttentionSlice& slice) {
     return (slice.num_tokens + tile_tokens - 1) / tile_tokens;
   };
-  const std::span<SliceUnits> parts(reinterpret_cast<SliceUnits*>(table), slices.size());
+  const auto head_units = [&](const SliceUnits& part) {
+    return int64_t{head_tiles} * ((layout.num_kv_heads + part.kv_heads - 1) / part.kv_heads);
+  };
   int64_t units = 0;
-  bool any_split = false;
-  for (size_t i = 0; i < slices.size(); ++i) {
-    const AttentionSlice& slice = slices[i];
-    SliceUnits& part = *new (&parts[i]) SliceUnits{.slice = &slice, .first_unit = units};
-    if (!IsSplit(layout, span, slice, total_work, num_threads)) {
-      units += token_tiles(slice) * heads;
-      continue;
-    }
-    any_split = true;
-    part.first_chunk = span.FirstSeen(slice.context) / kAttentionChunk;
-    part.chunks = Chunks(slice.context + 1) - part.first_chunk;
-    part.states = reinterpret_cast<float*>(split_memory);
-    part.out = part.states + int64_t{part.chunks} * num_heads * 2;
-    split_memory += SplitBytes(layout, num_heads, part.chunks);
-    CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes",
-          scratch.size());
-    units += part.chunks * heads;
+  for (SliceUnits& part : parts) {
+    part.first_unit = units;
+    units += head_units(part) * (part.is_split() ? part.chunks : token_tiles(*part.slice));
   }
   ForEachUnit(pool, units, [&](int64_t unit, int thread) {
     const ThreadScratch thread_scratch = ThreadScratch::At(memory + thread * thread_bytes, layout);
     const SliceUnits& part = PartOfUnit(parts, unit, &SliceUnits::first_unit);
     const AttentionSlice& slice = *part.slice;
     unit -= part.first_unit;
+    const int64_t heads = head_units(part);
     const auto index = static_cast<int>(unit / heads);
-    const auto kv_head = static_cast<int>(unit % heads / head_tiles);
+    const auto kv_head = static_cast<int>(unit % heads / head_tiles) * part.kv_heads;
+    const int kv_heads = std::min(part.kv_heads, layout.num_kv_heads - kv_head);
     const auto head_begin = static_cast<int>(unit % head_tiles) * kMaxTileRows;
-    Tile tile{.slice = &slice,
-              .kv_head = kv_head,
-              .token = 0,
-              .tokens = 1,
-              .head = kv_head * group + head_begin,
-              .heads = std::min(kMaxTileRows, group - head_begin)};
+    Tile tile{
+        .slice = &slice,
+        .kv_head = kv_head,
+        .kv_heads = kv_heads,
+        .token = 0,
+        .tokens = 1,
+        .head = kv_head * group + head_begin,
+        .heads = kv_heads > 1 ? kv_heads * group : std::min(kMaxTileRows, group - head_begin)};
     if (part.is_split()) {
       RunSplitChunk(call, part, tile, index, thread_scratch);
     } else {

@@ -98,6 +98,35 @@ struct AttentionChunkArgs {
 
 using AttentionFunction = void(const AttentionChunkArgs& args);
 
+// Panels of a head that are read one after the other, before those of the next head.
+constexpr int kAttentionHeadsPanels = 4;
+
+// One chunk of positions for all KV heads, where all rows see the same positions of it. Keys and
+// values are BF16, or E4M3 codes in the same layout, and queries and weights may be rounded to
+// BF16.
+struct AttentionHeadsArgs {
+  const float* q;  // [heads, rows, head_dim], already scaled
+  int heads;
+  int rows;  // of a head
+  int head_dim;
+  bool codes;
+  float soft_cap;    // as in AttentionChunkArgs
+  int start, limit;  // all rows see positions [start, limit) of the chunk, start < limit
+  // Blocks of the chunk: [heads][block_panels] panels as in AttentionChunkArgs; block_panels
+  // divides kAttentionHeadsPanels. Blocks that are not seen may be anything.
+  int block_panels;
+  const void* k_blocks[kAttentionPanels];
+  const void* v_blocks[kAttentionPanels];
+  // Where keys that are read next lie; no more than a hint, of any address.
+  const void* next_k_blocks[kAttentionHeadsPanels];
+  float* scores;   // scratch [heads, rows, kAttentionChunk], 64-byte aligned
+  float* largest;  // results [heads, rows], as in AttentionChunkArgs
+  float* sum;
+  float* out;  // result [heads, rows, head_dim]
+};
+
+using AttentionHeadsFunction = void(const AttentionHeadsArgs& args);
+
 struct KernelTable {
   LinearFunction* linear_bf16;      // x BF16, w BF16, or codes for up to expand_rows rows
   LinearFunction* linear_f32_bf16;  // x F32, w BF16
@@ -132,6 +161,8 @@ struct KernelTable {
   // The most rows of a tile for which attention_chunk reads E4M3 codes itself on this machine,
   // where it rounds; null: none.
   int (*attention_code_rows)() = nullptr;
+  // By the same arithmetic; null: chunks of single heads only.
+  AttentionHeadsFunction* attention_heads = nullptr;
 };
 
 // The table in use (dispatch.cc).

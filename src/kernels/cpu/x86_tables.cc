@@ -33,6 +33,7 @@ constexpr KernelTable Avx512Bf16Table() {
   table.expand_rows = avx512_bf16::kExpandRows;
   table.has_block_scales = true;
   table.attention_chunk = avx512_bf16::AttentionChunk;
+  table.attention_heads = avx512_bf16::AttentionHeads;
   table.attention_code_rows = [] {
     return DetectCpuFeatures().avx512_vbmi ? avx512_bf16::kAttentionCodeRows : 0;
   };

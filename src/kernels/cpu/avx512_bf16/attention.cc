@@ -1,5 +1,5 @@
 // Attention over keys and values in BF16; arithmetic: attention_inl.h.
-#include "kernels/cpu/avx512_bf16/attention_inl.h"
+#include "kernels/cpu/avx512_bf16/attention_heads_inl.h"
 
 #include "kernels/cpu/avx512/kernels.h"
 
@@ -29,6 +29,13 @@ void AttentionChunk(const AttentionChunkArgs& args) {
     AttendChunk<Bf16Panels>(args);
   else
     avx512::AttentionChunk(args);
+}
+
+void AttentionHeads(const AttentionHeadsArgs& args) {
+  if (args.codes)
+    AttentionCodesHeads(args);
+  else
+    AttendHeads<Bf16Panels>(args);
 }
 
 }  // namespace sluice::kernels::avx512_bf16

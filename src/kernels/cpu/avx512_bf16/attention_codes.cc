@@ -1,6 +1,6 @@
 // Attention over keys and values in E4M3 codes, which become BF16 in registers by permutations of
 // bytes (AVX-512 VBMI); arithmetic: attention_inl.h.
-#include "kernels/cpu/avx512_bf16/attention_inl.h"
+#include "kernels/cpu/avx512_bf16/attention_heads_inl.h"
 
 namespace sluice::kernels::avx512_bf16 {
 namespace {
@@ -73,6 +73,10 @@ struct E4M3Panels {
 
 void AttentionCodesChunk(const AttentionChunkArgs& args) {
   AttendChunk<E4M3Panels>(args);
+}
+
+void AttentionCodesHeads(const AttentionHeadsArgs& args) {
+  AttendHeads<E4M3Panels>(args);
 }
 
 }  // namespace sluice::kernels::avx512_bf16

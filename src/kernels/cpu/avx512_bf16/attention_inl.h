@@ -14,6 +14,8 @@
 // counts as zero. None of it depends on the other rows of the tile.
 #pragma once
 
+#include <utility>
+
 #include "kernels/attention.h"
 #include "kernels/cpu/avx512/simd.h"
 #include "kernels/cpu/avx512_bf16/dot_inl.h"
@@ -35,7 +37,9 @@ inline __m256i RoundedBits(Floats values) {
   return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values));
 }
 
-inline void Fetch(const uint8_t* line) {
+// Inlined by force: GCC 12 takes a function that only fetches for one without effects, and leaves
+// calls of it out.
+__attribute__((always_inline)) inline void Fetch(const uint8_t* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
 }
 
@@ -50,11 +54,21 @@ struct Panels {
   const uint8_t* const* values(int panel) const { return order + count() + (panel - first); }
 };
 
-// Scores of a tile of rows at the positions of kPanels panels. Every tile has its scores at the
-// beginning of the scratch, so that they stay in the nearest cache.
+// Queries of a tile of rows as BF16: [rows, kMaxHeadDim].
+inline void RoundQueries(const float* q, int rows, int head_dim, uint16_t* tile) {
+  for (int r = 0; r < rows; ++r) {
+    for (int d = 0; d < head_dim; d += kLanes) {
+      const Floats values = Load(q + int64_t{r} * head_dim + d, FirstLanes(head_dim - d));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(tile + r * kMaxHeadDim + d),
+                         RoundedBits(values));
+    }
+  }
+}
+
+// scores[kRows, kAttentionChunk] of a tile of rows at the positions of kPanels panels.
 template <typename Kv, bool kFetch, int kRows, int kPanels>
-inline void ScorePanels(const AttentionChunkArgs& args, const uint16_t* q,
-                        const uint8_t* const* panels, int panel) {
+inline void ScorePanels(const uint16_t* q, int head_dim, const uint8_t* const* panels,
+                        const uint8_t* const* panels_ahead, float* scores) {
   __m512 acc[kRows][kPanels];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -65,12 +79,12 @@ inline void ScorePanels(const AttentionChunkArgs& args, const uint16_t* q,
   const uint8_t* ahead[kPanels];
   for (int p = 0; p < kPanels; ++p) {
     now[p] = panels[p];
-    ahead[p] = panels[p + kPanelsAhead];
+    ahead[p] = panels_ahead[p];
   }
   const Kv kv;
   // Panels that are read before their products, so that these have a query in common.
   constexpr int kAtOnce = Kv::kVectors == 1 ? kPanels : 1;
-  for (int pair = 0; pair < args.head_dim / 2; pair += Kv::kVectors) {
+  for (int pair = 0; pair < head_dim / 2; pair += Kv::kVectors) {
     const int64_t offset = int64_t{pair} * kPositions;
 #pragma GCC unroll 8
     for (int first = 0; first < kPanels; first += kAtOnce) {
@@ -101,7 +115,7 @@ inline void ScorePanels(const AttentionChunkArgs& args, const uint16_t* q,
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p)
-      Store(args.scores + r * kAttentionChunk + (panel + p) * kPositions, acc[r][p]);
+      Store(scores + r * kAttentionChunk + p * kPositions, acc[r][p]);
   }
 }
 
@@ -120,20 +134,14 @@ inline Floats PowerOfTwo(Floats x) {
   return ScaleByPowerOfTwo(p, whole);
 }
 
-// `r`: the row's place in its tile.
-inline uint16_t* WeightsOf(const AttentionChunkArgs& args, int r) {
-  return reinterpret_cast<uint16_t*>(args.scores + r * kAttentionChunk);
-}
-
-// Turns a row's scores into weights, which take the place of the first half of the scores.
-inline void Softmax(const AttentionChunkArgs& args, int row, int r) {
-  const int start = args.starts[row];
-  const int limit = args.limits[row];
+// Turns the scores of a row that sees [start, limit) into weights, which take the place of the
+// first half of the scores.
+inline void Softmax(float* scores, int start, int limit, float soft_cap, float& row_largest,
+                    float& row_sum) {
   constexpr int kStep = 2 * kLanes;
   const int first = start / kStep * kStep;
   const int end = (limit + kStep - 1) / kStep * kStep;
-  float* scores = args.scores + r * kAttentionChunk;
-  if (args.soft_cap > 0) CapScores(scores, start / kLanes * kLanes, limit, args.soft_cap);
+  if (soft_cap > 0) CapScores(scores, start / kLanes * kLanes, limit, soft_cap);
   // What the row does not see has a weight of zero.
   const Floats lowest = Set(-__builtin_inff());
   const auto hide = [&](int i) __attribute__((always_inline)) {
@@ -153,10 +161,10 @@ inline void Softmax(const AttentionChunkArgs& args, int row, int r) {
     largest = Max(Load(scores + i), largest);
     largest_of_others = Max(Load(scores + i + kLanes), largest_of_others);
   }
-  args.largest[row] = MaxLane(Max(largest, largest_of_others));
+  row_largest = MaxLane(Max(largest, largest_of_others));
   const Floats log2_e = Set(1.44269504088896341f);
-  const Floats offset = Mul(Set(args.largest[row]), log2_e);
-  uint16_t* weights = WeightsOf(args, r);
+  const Floats offset = Mul(Set(row_largest), log2_e);
+  auto* weights = reinterpret_cast<uint16_t*>(scores);
   const auto ones = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3F80));
   Floats sum = Zero();
   for (int i = first; i < end; i += kStep) {
@@ -166,7 +174,7 @@ inline void Softmax(const AttentionChunkArgs& args, int row, int r) {
     _mm512_storeu_si512(weights + i, reinterpret_cast<__m512i>(rounded));
     sum = _mm512_dpbf16_ps(sum, rounded, ones);
   }
-  args.sum[row] = SumLanes(sum);
+  row_sum = SumLanes(sum);
 }
 
 // Elements of every vector: all, or the lanes of a mask.
@@ -194,19 +202,28 @@ inline void ReadLanes(const Kv& kv, const uint8_t* panel, int64_t pair, Mask lan
   kv.Read(panel, pair, lanes, vectors);
 }
 
+// Rows whose weighted values are summed.
+struct ValueRows {
+  const float* weights;  // [rows, kAttentionChunk], as Softmax leaves them
+  float* out;            // [rows, head_dim]
+  int head_dim;
+};
+
 // Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d, or
-// begins there with zero where `fresh`. `tile`: the first row of the tile.
-template <typename Kv, bool kFetch, int kRows, int kVectors, typename Lanes>
-inline void AddValues(const AttentionChunkArgs& args, const Panels& panels, int tile, int row,
-                      int begin, int end, bool fresh, int d, Lanes lanes) {
-  const uint16_t* weights = WeightsOf(args, row - tile);
-  float* out = args.out + int64_t{row} * args.head_dim + d;
+// begins there with zero where `fresh`. panels(i): the panel of positions from 16 i on and what is
+// fetched beside it, if kFetch.
+template <typename Kv, bool kFetch, int kRows, int kVectors, typename Lanes, typename Panels>
+inline void AddValues(const ValueRows& rows, const Panels& panels, int begin, int end, bool fresh,
+                      int d, Lanes lanes) {
+  const auto* weights = reinterpret_cast<const uint16_t*>(rows.weights);
+  float* out = rows.out + d;
+  const int64_t head_dim = rows.head_dim;
   __m512 acc[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = fresh ? Zero() : LoadLanes(out + int64_t{r} * args.head_dim + v * kLanes, lanes);
+      acc[r][v] = fresh ? Zero() : LoadLanes(out + r * head_dim + v * kLanes, lanes);
     }
   }
   const Kv kv;
@@ -215,7 +232,7 @@ inline void AddValues(const AttentionChunkArgs& args, const Panels& panels, int 
   // Positions 2 pair and 2 pair + 1 of the chunk, of whose values `halves` are taken.
   const auto add = [&](const uint8_t* panel, const uint8_t* ahead, int pair, const auto& halves)
       __attribute__((always_inline)) {
-    const int64_t offset = int64_t{pair % (kPositions / 2)} * args.head_dim + d;
+    const int64_t offset = pair % (kPositions / 2) * head_dim + d;
 #pragma GCC unroll 8
     for (int first = 0; first < kVectors; first += kAtOnce) {
       __m512bh values[kAtOnce];
@@ -245,8 +262,8 @@ inline void AddValues(const AttentionChunkArgs& args, const Panels& panels, int 
     }
   };
   const auto add_part = [&](int position, uint32_t half) __attribute__((always_inline)) {
-    const uint8_t* const* panel = panels.values(position / kPositions);
-    add(*panel, *panel, position / 2, [&](__m512bh pairs) {
+    const uint8_t* panel = panels(position / kPositions).first;
+    add(panel, panel, position / 2, [&](__m512bh pairs) {
       return reinterpret_cast<__m512bh>(_mm512_and_si512(
           reinterpret_cast<__m512i>(pairs), _mm512_set1_epi32(static_cast<int>(half))));
     });
@@ -254,11 +271,11 @@ inline void AddValues(const AttentionChunkArgs& args, const Panels& panels, int 
   int position = begin;
   if (position % 2 != 0 && position < end) add_part(position++, kSecond);
   while (position + 1 < end) {
-    const uint8_t* const* panel = panels.values(position / kPositions);
+    const auto [panel, ahead] = panels(position / kPositions);
     const int next = position / kPositions * kPositions + kPositions;
     const int pairs_end = (next < end ? next : end) / 2;
     for (int pair = position / 2; pair < pairs_end; ++pair)
-      add(panel[0], panel[kPanelsAhead], pair, [](__m512bh pairs) { return pairs; });
+      add(panel, ahead, pair, [](__m512bh pairs) { return pairs; });
     position = 2 * pairs_end;
   }
   if (position < end) add_part(position, kFirst);
@@ -266,22 +283,21 @@ inline void AddValues(const AttentionChunkArgs& args, const Panels& panels, int 
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
-      StoreLanes(out + int64_t{r} * args.head_dim + v * kLanes, acc[r][v], lanes);
+      StoreLanes(out + r * head_dim + v * kLanes, acc[r][v], lanes);
   }
 }
 
-template <typename Kv, bool kFetch, int kRows>
-inline void AddAllValues(const AttentionChunkArgs& args, const Panels& panels, int tile, int row,
-                         int begin, int end, bool fresh) {
+template <typename Kv, bool kFetch, int kRows, typename Panels>
+inline void AddAllValues(const ValueRows& rows, const Panels& panels, int begin, int end,
+                         bool fresh) {
   constexpr int kWide = kTileVectors * kLanes;
   int d = 0;
-  for (; d + kWide <= args.head_dim; d += kWide) {
-    AddValues<Kv, kFetch, kRows, kTileVectors>(args, panels, tile, row, begin, end, fresh, d,
-                                               AllLanes());
+  for (; d + kWide <= rows.head_dim; d += kWide) {
+    AddValues<Kv, kFetch, kRows, kTileVectors>(rows, panels, begin, end, fresh, d, AllLanes());
   }
-  for (; d < args.head_dim; d += kLanes) {
-    AddValues<Kv, kFetch, kRows, 1>(args, panels, tile, row, begin, end, fresh, d,
-                                    FirstLanes(args.head_dim - d));
+  for (; d < rows.head_dim; d += kLanes) {
+    AddValues<Kv, kFetch, kRows, 1>(rows, panels, begin, end, fresh, d,
+                                    FirstLanes(rows.head_dim - d));
   }
 }
 
@@ -289,41 +305,51 @@ inline void AddAllValues(const AttentionChunkArgs& args, const Panels& panels, i
 template <typename Kv, bool kFetch, int kRows>
 void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row) {
   alignas(64) uint16_t q[kRows * kMaxHeadDim];
-  for (int r = 0; r < kRows; ++r) {
-    for (int d = 0; d < args.head_dim; d += kLanes) {
-      const Floats values =
-          Load(args.q + int64_t{row + r} * args.head_dim + d, FirstLanes(args.head_dim - d));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(q + r * kMaxHeadDim + d), RoundedBits(values));
-    }
-  }
+  RoundQueries(args.q + int64_t{row} * args.head_dim, kRows, args.head_dim, q);
   // Rows see [start, limit), neither of which falls from a row to the next.
   const int last = row + kRows - 1;
   const int panel_end = (args.limits[last] + kPositions - 1) / kPositions;
   int panel = args.starts[row] / kPositions;
-  for (; panel + kTileVectors <= panel_end; panel += kTileVectors)
-    ScorePanels<Kv, kFetch, kRows, kTileVectors>(args, q, panels.keys(panel), panel);
-  for (; panel < panel_end; ++panel)
-    ScorePanels<Kv, kFetch, kRows, 1>(args, q, panels.keys(panel), panel);
-  for (int r = row; r <= last; ++r) Softmax(args, r, r - row);
+  // Every tile has its scores at the beginning of the scratch, so that they stay in the nearest
+  // cache.
+  const auto score = [&]<int kPanels>() __attribute__((always_inline)) {
+    const uint8_t* const* keys = panels.keys(panel);
+    ScorePanels<Kv, kFetch, kRows, kPanels>(q, args.head_dim, keys, keys + kPanelsAhead,
+                                            args.scores + panel * kPositions);
+    panel += kPanels;
+  };
+  while (panel + kTileVectors <= panel_end) score.template operator()<kTileVectors>();
+  while (panel < panel_end) score.template operator()<1>();
+  for (int r = row; r <= last; ++r) {
+    Softmax(args.scores + (r - row) * kAttentionChunk, args.starts[r], args.limits[r],
+            args.soft_cap, args.largest[r], args.sum[r]);
+  }
 
   // Pairs of positions that all rows see together, the rest for each row alone: a weight of zero
   // would not keep a NaN out.
+  const auto rows = [&](int r) {
+    return ValueRows{args.scores + (r - row) * kAttentionChunk,
+                     args.out + int64_t{r} * args.head_dim, args.head_dim};
+  };
+  const auto values = [&](int i) {
+    return std::pair(panels.values(i)[0], panels.values(i)[kPanelsAhead]);
+  };
   const int common_begin = (args.starts[last] + 1) / 2 * 2;
   const int common_end = args.limits[row] / 2 * 2;
   if (kRows == 1 || common_begin >= common_end) {
     for (int r = row; r <= last; ++r)
-      AddAllValues<Kv, kFetch, 1>(args, panels, row, r, args.starts[r], args.limits[r], true);
+      AddAllValues<Kv, kFetch, 1>(rows(r), values, args.starts[r], args.limits[r], true);
     return;
   }
   const bool apart = args.starts[row] < common_begin;
   if (apart) {
     for (int r = row; r <= last; ++r)
-      AddAllValues<Kv, false, 1>(args, panels, row, r, args.starts[r], common_begin, true);
+      AddAllValues<Kv, false, 1>(rows(r), values, args.starts[r], common_begin, true);
   }
-  AddAllValues<Kv, kFetch, kRows>(args, panels, row, row, common_begin, common_end, !apart);
+  AddAllValues<Kv, kFetch, kRows>(rows(row), values, common_begin, common_end, !apart);
   for (int r = row; r <= last; ++r) {
     if (common_end < args.limits[r])
-      AddAllValues<Kv, false, 1>(args, panels, row, r, common_end, args.limits[r], false);
+      AddAllValues<Kv, false, 1>(rows(r), values, common_end, args.limits[r], false);
   }
 }
 

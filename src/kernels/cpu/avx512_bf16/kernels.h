@@ -9,9 +9,11 @@ namespace sluice::kernels::avx512_bf16 {
 constexpr int64_t kExpandRows = 48;  // a multiple of a tile's
 LinearFunction LinearBf16, LinearI8;
 AttentionFunction AttentionChunk;
+AttentionHeadsFunction AttentionHeads;
 // Of codes; needs AVX-512 VBMI as well. More rows than so many are faster with codes that became
 // BF16 before.
 constexpr int kAttentionCodeRows = 16;
 AttentionFunction AttentionCodesChunk;
+AttentionHeadsFunction AttentionCodesHeads;
 
 }  // namespace sluice::kernels::avx512_bf16

@@ -1,0 +1,152 @@
+// One chunk of attention of one token for all KV heads at once, by the arithmetic of
+// attention_inl.h: the same bits.
+//
+// What is read lies in blocks, head after head. Fetched head by head it is pieces of 1 to 4 KiB
+// with gaps between them, for which memory gives half of its bandwidth; here groups of blocks are
+// fetched into the second cache from end to end, each beside the products of the one before it.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cpu/avx512_bf16/attention_inl.h"
+
+namespace sluice::kernels::avx512_bf16 {
+namespace {
+
+constexpr int kGroupPanels = kAttentionHeadsPanels;
+
+// What is read of a group of blocks for one head, and what is fetched meanwhile.
+struct GroupPart {
+  int begin, end;  // panels of the chunk
+  const uint8_t* panels[kGroupPanels];
+  const uint8_t* ahead[kGroupPanels];
+};
+
+// Walks through the blocks of a chunk that are seen, all keys and then all values, in groups of up
+// to kGroupPanels panels of a head.
+class BlockWalk {
+ public:
+  BlockWalk(const AttentionHeadsArgs& args, int64_t panel_bytes)
+      : args_(args),
+        panel_bytes_(panel_bytes),
+        block_panels_(args.heads * args.block_panels),
+        group_blocks_(kGroupPanels / args.block_panels),
+        first_block_(args.start / (kPositions * args.block_panels)) {
+    const int end_block = (args.limit - 1) / (kPositions * args.block_panels) + 1;
+    blocks_ = end_block - first_block_;
+    int count = 0;
+    const auto add = [&](const void* block) {
+      order_[count++] = static_cast<const uint8_t*>(block);
+    };
+    for (int i = first_block_; i < end_block; ++i) add(args.k_blocks[i]);
+    for (int i = first_block_; i < end_block; ++i) add(args.v_blocks[i]);
+    for (int i = 0; i < group_blocks_; ++i) add(args.next_k_blocks[i]);
+  }
+
+  // Calls body(head, part) for each head of each group.
+  template <typename Body>
+  void ForEachKeys(const Body& body) const {
+    ForEachPart(order_, body);
+  }
+  template <typename Body>
+  void ForEachValues(const Body& body) const {
+    ForEachPart(order_ + blocks_, body);
+  }
+
+ private:
+  template <typename Body>
+  void ForEachPart(const uint8_t* const* order, const Body& body) const {
+    const int first_panel = args_.start / kPositions;
+    const int end_panel = (args_.limit - 1) / kPositions + 1;
+    for (int i = 0; i < blocks_; i += group_blocks_) {
+      const int group_end = std::min(i + group_blocks_, blocks_);
+      const int panel = (first_block_ + i) * args_.block_panels;
+      GroupPart part;
+      part.begin = std::max(panel, first_panel);
+      part.end = std::min((first_block_ + group_end) * args_.block_panels, end_panel);
+      const uint8_t* const* ahead = order + group_end;
+      int ahead_panel = 0;
+      for (int head = 0; head < args_.heads; ++head) {
+        for (int p = part.begin; p < part.end; ++p) {
+          const int block = (p - panel) / args_.block_panels;
+          const int in_block = head * args_.block_panels + p - panel - block * args_.block_panels;
+          part.panels[p - part.begin] = order[i + block] + in_block * panel_bytes_;
+          part.ahead[p - part.begin] = *ahead + ahead_panel * panel_bytes_;
+          if (++ahead_panel == block_panels_) {
+            ahead_panel = 0;
+            ++ahead;
+          }
+        }
+        body(head, part);
+      }
+    }
+  }
+
+  const AttentionHeadsArgs& args_;
+  int64_t panel_bytes_;
+  int block_panels_;  // of all heads
+  int group_blocks_;
+  int first_block_, blocks_;
+  // Keys, values, and what follows.
+  const uint8_t* order_[2 * kAttentionPanels + kGroupPanels];
+};
+
+template <typename Kv>
+void AttendHeads(const AttentionHeadsArgs& args) {
+  constexpr int kMostRows = Kv::kTileRows;
+  const int head_dim = args.head_dim;
+  const BlockWalk walk(args, int64_t{kPositions} * head_dim * Kv::kBytes);
+  const int tiles = (args.rows + kMostRows - 1) / kMostRows;
+
+  // Calls tile.operator()<rows, fetches>(row of the results) for the tiles of a head.
+  const auto for_each_tile = [&](int head, const auto& tile) __attribute__((always_inline)) {
+    for (int i = 0; i < tiles; ++i) {
+      const int begin = args.rows * i / tiles;
+      const int count = args.rows * (i + 1) / tiles - begin;
+      RunTile<kMostRows, 1>(0, count, 0, [&]<int kRows, int>(int64_t, int64_t) {
+        if (i == 0)
+          tile.template operator()<kRows, true>(head * args.rows + begin);
+        else
+          tile.template operator()<kRows, false>(head * args.rows + begin);
+      });
+    }
+  };
+
+  walk.ForEachKeys([&](int head, const GroupPart& part) {
+    for_each_tile(head, [&]<int kRows, bool kFetch>(int row) {
+      alignas(64) uint16_t q[kRows * kMaxHeadDim];
+      RoundQueries(args.q + int64_t{row} * head_dim, kRows, head_dim, q);
+      float* scores = args.scores + row * kAttentionChunk + part.begin * kPositions;
+      const int panels = part.end - part.begin;
+      if (panels == kGroupPanels) {
+        ScorePanels<Kv, kFetch, kRows, kGroupPanels>(q, head_dim, part.panels, part.ahead, scores);
+        return;
+      }
+      for (int i = 0; i < panels; ++i) {
+        ScorePanels<Kv, kFetch, kRows, 1>(q, head_dim, part.panels + i, part.ahead + i,
+                                          scores + i * kPositions);
+      }
+    });
+  });
+
+  for (int row = 0; row < args.heads * args.rows; ++row) {
+    Softmax(args.scores + row * kAttentionChunk, args.start, args.limit, args.soft_cap,
+            args.largest[row], args.sum[row]);
+  }
+
+  walk.ForEachValues([&](int head, const GroupPart& part) {
+    const auto values = [&](int panel) {
+      return std::pair(part.panels[panel - part.begin], part.ahead[panel - part.begin]);
+    };
+    const int begin = std::max(part.begin * kPositions, args.start);
+    const int end = std::min(part.end * kPositions, args.limit);
+    for_each_tile(head, [&]<int kRows, bool kFetch>(int row) {
+      const ValueRows rows{args.scores + row * kAttentionChunk, args.out + int64_t{row} * head_dim,
+                           head_dim};
+      AddAllValues<Kv, kFetch, kRows>(rows, values, begin, end, begin == args.start);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace sluice::kernels::avx512_bf16
