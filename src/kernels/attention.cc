@@ -191,12 +191,24 @@ void BringIntoPanels(const KvLayout& layout, const T* k_rows, const T* v_rows, i
   }
 }
 
-// A panel of keys, or of values, as the kernels read it.
+// A panel of keys, or of values, as the kernels read it. Rows: what has groups of codes of its own.
+void DecodeRows(const Float8E4M3* codes, int rows, int row_codes, BFloat16* panel) {
+  std::array<uint8_t, size_t{kAttentionPanelPositions} * kMaxHeadDim> ordered;
+  const int in_groups = row_codes / kCodeGroup * kCodeGroup;
+  for (int row = 0; row < rows; ++row) {
+    const Float8E4M3* from = codes + row * row_codes;
+    uint8_t* to = ordered.data() + row * row_codes;
+    for (int i = 0; i < in_groups; i += 8)
+      std::memcpy(to + i, from + i / kCodeGroup * kCodeGroup + CodePlace(i % kCodeGroup), 8);
+    std::memcpy(to + in_groups, from + in_groups, static_cast<size_t>(row_codes - in_groups));
+  }
+  kDecodeE4M3(ordered.data(), int64_t{rows} * row_codes, &panel->bits);
+}
 void DecodeKeys(const Float8E4M3* codes, int head_dim, BFloat16* panel) {
-  kDecodeE4M3(&codes->bits, int64_t{kAttentionPanelPositions} * head_dim, &panel->bits);
+  DecodeRows(codes, 1, kAttentionPanelPositions * head_dim, panel);
 }
 void DecodeValues(const Float8E4M3* codes, int head_dim, BFloat16* panel) {
-  DecodeKeys(codes, head_dim, panel);
+  DecodeRows(codes, kAttentionPanelPositions / 2, 2 * head_dim, panel);
 }
 void DecodeKeys(const Float16* halves, int head_dim, float* panel) {
   for (int i = 0; i < kAttentionPanelPositions * head_dim; ++i) panel[i] = ToFloat(halves[i]);
@@ -217,7 +229,7 @@ void DecodeKeys(const Float8E4M3* codes, int head_dim, float* panel) {
 }
 void DecodeValues(const Float8E4M3* codes, int head_dim, float* panel) {
   PairPanel pairs;
-  DecodeKeys(codes, head_dim, pairs.data());
+  DecodeValues(codes, head_dim, pairs.data());
   for (int position = 0; position < kAttentionPanelPositions; ++position) {
     const BFloat16* from = pairs.data() + ValueOffset(true, head_dim, position, 0);
     for (int d = 0; d < head_dim; ++d) *panel++ = ToFloat(from[2 * d]);
@@ -317,11 +329,12 @@ struct ChunkRows {
   std::array<float, kMaxTileRows> sum;
 };
 
-// Lets `args` know the first keys of a chunk that is probably read next: of the same KV head where
-// one tile reads all chunks, else of the next head.
-void FindNextKeys(const Call& call, const Tile& tile, int chunk, bool is_split,
-                  AttentionChunkArgs& args) {
+// Lets `args` know the panels of a chunk that is probably read next: of the same KV head where one
+// tile reads all chunks, else of the next head.
+void FindNextPanels(const Call& call, const Tile& tile, int chunk, bool is_split,
+                    AttentionChunkArgs& args) {
   std::fill(std::begin(args.next_k_panels), std::end(args.next_k_panels), args.q);
+  std::fill(std::begin(args.next_v_panels), std::end(args.next_v_panels), args.q);
   const KvLayout& layout = call.cache.layout;
   if (!HasPanels(layout)) return;
   Tile next = tile;
@@ -343,24 +356,19 @@ void FindNextKeys(const Call& call, const Tile& tile, int chunk, bool is_split,
       std::max(chunk * kAttentionChunk, first_seen - first_seen % kAttentionPanelPositions);
   PanelPlace place(layout, next, position);
   const int64_t element_bytes = BitsPerElement(layout.type) / 8;
-  for (const void*& panel : args.next_k_panels) {
-    if (position >= tile.positions(call)) return;
-    panel = static_cast<const std::byte*>(call.cache.k) + place.Offset() * element_bytes;
+  for (int i = 0; i < kAttentionPanels && position < tile.positions(call); ++i) {
+    const int64_t offset = place.Offset() * element_bytes;
+    args.next_k_panels[i] = static_cast<const std::byte*>(call.cache.k) + offset;
+    args.next_v_panels[i] = static_cast<const std::byte*>(call.cache.v) + offset;
     position += kAttentionPanelPositions;
     place.Next();
   }
 }
 
-// Of a tile whose codes the kernels read themselves.
-int CodeRows() {
-  const auto rows = Kernels().attention_code_rows;
-  return rows == nullptr ? 0 : rows();
-}
-
 // How many KV heads a tile of one token may have.
 int KvHeadsAtOnce(const Call& call) {
   const KvLayout& layout = call.cache.layout;
-  const bool reads_codes = IsFp8(layout) && call.group() <= CodeRows();
+  const bool reads_codes = IsFp8(layout) && call.group() <= Kernels().attention_code_rows;
   if (Kernels().attention_heads == nullptr || !call.scores.bf16_products || !call.reads_bf16() ||
       (IsFp8(layout) && !reads_codes) || !HasPanels(layout) ||
       kAttentionHeadsPanels * kAttentionPanelPositions % layout.block_size != 0) {
@@ -424,9 +432,9 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, bool is_split,
   args.bf16 = call.reads_bf16();
   args.rounds = call.scores.bf16_products && call.reads_bf16();
   args.codes = IsFp8(call.cache.layout) && HasPanels(call.cache.layout) && args.rounds &&
-               args.rows <= CodeRows();
+               args.rows <= Kernels().attention_code_rows;
   args.soft_cap = call.scores.soft_cap;
-  FindNextKeys(call, tile, chunk, is_split, args);
+  FindNextPanels(call, tile, chunk, is_split, args);
   for (int row = 0; row < args.rows; ++row) {
     const int position = tile.slice->context + tile.token + row / tile.heads;
     const int start = std::max(call.span.FirstSeen(position) - first, 0);

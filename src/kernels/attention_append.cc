@@ -32,7 +32,6 @@ template <typename T>
 void AppendToken(const KvCacheView& cache, T* k_head, T* v_head, int row, const float* k,
                  const float* v) {
   const KvLayout& layout = cache.layout;
-  const bool pairs = HoldsPairs(layout.type);
   const int head_dim = layout.head_dim;
   if (!HasPanels(layout)) {
     Round(k, cache.k_scale, head_dim, k_head + row * head_dim);
@@ -44,10 +43,11 @@ void AppendToken(const KvCacheView& cache, T* k_head, T* v_head, int row, const 
   const int64_t panel = int64_t{row - position} * head_dim;
   Round(k, cache.k_scale, head_dim, rounded.data());
   for (int d = 0; d < head_dim; ++d)
-    k_head[panel + KeyOffset(pairs, head_dim, position, d)] = rounded[static_cast<size_t>(d)];
+    k_head[panel + KeyOffset(layout.type, head_dim, position, d)] = rounded[static_cast<size_t>(d)];
   Round(v, cache.v_scale, head_dim, rounded.data());
   for (int d = 0; d < head_dim; ++d)
-    v_head[panel + ValueOffset(pairs, head_dim, position, d)] = rounded[static_cast<size_t>(d)];
+    v_head[panel + ValueOffset(layout.type, head_dim, position, d)] =
+        rounded[static_cast<size_t>(d)];
 }
 
 template <typename T>

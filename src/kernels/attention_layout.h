@@ -4,9 +4,10 @@
 // a multiple of 16 they are stored in panels of 16 positions, the form that the kernels read
 // (kernel_table.h, AttentionChunkArgs): in a panel of keys the positions are contiguous, like the
 // output rows of a weight panel; in a panel of values the elements of a head are contiguous, and in
-// BF16 neighbouring positions are also paired. F8_E4M3 codes are laid out like BF16 and F16 like
-// F32, and converted to these when read. Other block sizes hold plain rows [block_size, head_dim],
-// which are copied into panels when read: correct, but slower.
+// BF16 neighbouring positions are also paired. F8_E4M3 codes are laid out like BF16, but for the
+// order of CodePlace in whole groups of 64, and F16 like F32; both are converted when read. Other
+// block sizes hold plain rows [block_size, head_dim], which are copied into panels when read:
+// correct, but slower.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +24,11 @@ inline void CheckKvType(const KvLayout& layout) {
         "a KV cache is BF16, F16, F32 or F8_E4M3, not {}", ElementTypeName(layout.type));
 }
 
-// Whether the panels of a cache of this type hold pairs.
-inline constexpr bool HoldsPairs(ElementType type) {
-  return type == ElementType::kBF16 || type == ElementType::kF8E4M3;
-}
-
 inline bool HasPanels(const KvLayout& layout) {
   return layout.block_size % kAttentionPanelPositions == 0;
 }
 
-// Offset of element d of a position inside its panel. `pairs`: of BF16 and F8_E4M3.
+// Offset of element d of a position inside its panel. `pairs`: of BF16.
 inline int64_t KeyOffset(bool pairs, int /*head_dim*/, int position, int d) {
   return pairs ? (d / 2 * kAttentionPanelPositions + position) * 2 + d % 2
                : d * kAttentionPanelPositions + position;
@@ -40,6 +36,39 @@ inline int64_t KeyOffset(bool pairs, int /*head_dim*/, int position, int d) {
 inline int64_t ValueOffset(bool pairs, int head_dim, int position, int d) {
   return pairs ? (int64_t{position / 2} * head_dim + d) * 2 + position % 2
                : int64_t{position} * head_dim + d;
+}
+
+// Codes of F8_E4M3 in groups of 64: eights of the first 32 in turn with eights of the others, so
+// that unpacking bytes in each 16 of a vector gives two vectors in order.
+constexpr int kCodeGroup = 64;
+inline int CodePlace(int code) {
+  const int eight = code / 8;
+  return (eight % 4 * 2 + eight / 4) * 8 + code % 8;
+}
+inline int64_t KeyCodeOffset(int head_dim, int position, int d) {
+  const int64_t offset = KeyOffset(true, head_dim, position, d);
+  return offset / kCodeGroup * kCodeGroup + CodePlace(static_cast<int>(offset % kCodeGroup));
+}
+// The groups of values begin anew in each pair of positions; a rest is in the order of BF16.
+inline int64_t ValueCodeOffset(int head_dim, int position, int d) {
+  const int64_t offset = ValueOffset(true, head_dim, position, d);
+  constexpr int kElements = kCodeGroup / 2;
+  const int first = d / kElements * kElements;
+  if (first + kElements > head_dim) return offset;
+  const int64_t group = ValueOffset(true, head_dim, position / 2 * 2, first);
+  return group + CodePlace(static_cast<int>(offset - group));
+}
+
+// The same for an element of a cache of this type.
+inline int64_t KeyOffset(ElementType type, int head_dim, int position, int d) {
+  return type == ElementType::kF8E4M3
+             ? KeyCodeOffset(head_dim, position, d)
+             : KeyOffset(type == ElementType::kBF16, head_dim, position, d);
+}
+inline int64_t ValueOffset(ElementType type, int head_dim, int position, int d) {
+  return type == ElementType::kF8E4M3
+             ? ValueCodeOffset(head_dim, position, d)
+             : ValueOffset(type == ElementType::kBF16, head_dim, position, d);
 }
 
 // Offset of a head's part of a block, in elements.

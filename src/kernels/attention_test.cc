@@ -445,7 +445,7 @@ TEST_P(AttentionTest, ReadsEveryCodeOfAPosition) {
       const KvLayout layout{1, kDim, 16, ElementType::kF8E4M3};
       std::vector<uint8_t> k(16 * kDim, 0), v(16 * kDim, 0x7F);
       for (int d = 0; d < kDim; ++d)
-        v[static_cast<size_t>(ValueOffset(true, kDim, 0, d))] = static_cast<uint8_t>(d);
+        v[static_cast<size_t>(ValueCodeOffset(kDim, 0, d))] = static_cast<uint8_t>(d);
       const int32_t block = 0;
       const AttentionSlice slice{0, 1, 0, &block};
       const std::vector<float> q(static_cast<size_t>(heads * kDim), 1);

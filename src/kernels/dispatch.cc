@@ -30,7 +30,9 @@ constexpr std::array kVariants = {
     Variant{Isa::kAvx2, &kAvx2Kernels, 1, [](const CpuFeatures& cpu) { return cpu.avx2; }},
     Variant{Isa::kAvx512, &kAvx512Kernels, 2, [](const CpuFeatures& cpu) { return cpu.avx512; }},
     Variant{Isa::kAvx512Bf16, &kAvx512Bf16Kernels, 2,
-            [](const CpuFeatures& cpu) { return cpu.avx512_bf16 && cpu.avx512_vnni; }},
+            [](const CpuFeatures& cpu) {
+              return cpu.avx512_bf16 && cpu.avx512_vnni && cpu.avx512_vbmi;
+            }},
     Variant{Isa::kAmx, &kAmxKernels, 2,
             [](const CpuFeatures& cpu) { return cpu.amx_bf16 && cpu.amx_int8; }},
 #elif defined(__aarch64__)

@@ -68,22 +68,23 @@ using LinearFunction = void(const LinearArgs& args, int64_t row_begin, int64_t r
 constexpr int kAttentionPanelPositions = 16;
 constexpr int kAttentionPanels = 16;
 constexpr int kAttentionChunk = kAttentionPanelPositions * kAttentionPanels;
-constexpr int kAttentionPanelsAhead = 16;
 
 // One chunk of positions of one KV head for a tile of query rows that read it.
 struct AttentionChunkArgs {
   const float* q;  // [rows, head_dim], already scaled
   int rows;
   int head_dim;
-  bool bf16;       // type of K and V
-  bool rounds;     // queries and weights may be rounded to BF16; only with BF16 panels
-  bool codes;      // K and V are E4M3 codes laid out as BF16; only where attention_code_rows allows
+  bool bf16;    // type of K and V
+  bool rounds;  // queries and weights may be rounded to BF16; only with BF16 panels
+  // K and V are E4M3 codes (attention_layout.h); only where attention_code_rows allows.
+  bool codes;
   float soft_cap;  // c: a score s becomes c * tanh(s / c); 0: none
   // Panels that no row attends to may hold anything.
   const void* k_panels[kAttentionPanels];  // BF16: [head_dim / 2][16][2]; F32: [head_dim][16]
   const void* v_panels[kAttentionPanels];  // BF16: [8][head_dim][2]; F32: [16][head_dim]
-  // Where keys that are read next lie; no more than a hint, of any address.
-  const void* next_k_panels[kAttentionPanelsAhead];
+  // Those that are read next; no more than a hint, of any address.
+  const void* next_k_panels[kAttentionPanels];
+  const void* next_v_panels[kAttentionPanels];
   // [rows]: the row attends to positions [starts, limits) of the chunk, 0 <= starts < limits <=
   // kAttentionChunk, or to none where limits is 0. Both are non-decreasing over the rows that
   // attend to any.
@@ -102,8 +103,7 @@ using AttentionFunction = void(const AttentionChunkArgs& args);
 constexpr int kAttentionHeadsPanels = 4;
 
 // One chunk of positions for all KV heads, where all rows see the same positions of it. Keys and
-// values are BF16, or E4M3 codes in the same layout, and queries and weights may be rounded to
-// BF16.
+// values are BF16 or E4M3 codes, and queries and weights may be rounded to BF16.
 struct AttentionHeadsArgs {
   const float* q;  // [heads, rows, head_dim], already scaled
   int heads;
@@ -158,9 +158,8 @@ struct KernelTable {
                            int64_t panel_end) = nullptr;
 
   AttentionFunction* attention_chunk;
-  // The most rows of a tile for which attention_chunk reads E4M3 codes itself on this machine,
-  // where it rounds; null: none.
-  int (*attention_code_rows)() = nullptr;
+  // The most rows of a tile for which attention_chunk reads E4M3 codes itself.
+  int attention_code_rows = 0;
   // By the same arithmetic; null: chunks of single heads only.
   AttentionHeadsFunction* attention_heads = nullptr;
 };

@@ -2,7 +2,6 @@
 // only addresses here.
 #include "kernels/cpu/tables.h"
 
-#include "hardware/cpu_features.h"
 #include "kernels/cpu/amx/kernels.h"
 #include "kernels/cpu/avx2/kernels.h"
 #include "kernels/cpu/avx512/kernels.h"
@@ -34,9 +33,7 @@ constexpr KernelTable Avx512Bf16Table() {
   table.has_block_scales = true;
   table.attention_chunk = avx512_bf16::AttentionChunk;
   table.attention_heads = avx512_bf16::AttentionHeads;
-  table.attention_code_rows = [] {
-    return DetectCpuFeatures().avx512_vbmi ? avx512_bf16::kAttentionCodeRows : 0;
-  };
+  table.attention_code_rows = avx512_bf16::kAttentionCodeRows;
   return table;
 }
 

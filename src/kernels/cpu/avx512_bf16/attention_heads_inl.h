@@ -91,11 +91,44 @@ class BlockWalk {
   const uint8_t* order_[2 * kAttentionPanels + kGroupPanels];
 };
 
+// Scores of rows [row, row + kRows) of the results. Apart from the loops around it: among their
+// variables GCC 12 would put vectors on the stack.
+template <typename Kv, bool kFetch, int kRows>
+__attribute__((noinline)) void ScoreGroup(const AttentionHeadsArgs& args, int row,
+                                          const GroupPart& part) {
+  const int head_dim = args.head_dim;
+  alignas(64) uint16_t q[kRows * kMaxHeadDim];
+  RoundQueries(args.q + int64_t{row} * head_dim, kRows, head_dim, q);
+  float* scores = args.scores + row * kAttentionChunk + part.begin * kPositions;
+  const int panels = part.end - part.begin;
+  if (panels == kGroupPanels) {
+    ScorePanels<Kv, kFetch, kRows, kGroupPanels>(q, head_dim, part.panels, part.ahead, scores);
+    return;
+  }
+  for (int i = 0; i < panels; ++i) {
+    ScorePanels<Kv, kFetch, kRows, 1>(q, head_dim, part.panels + i, part.ahead + i,
+                                      scores + i * kPositions);
+  }
+}
+
+// Adds the values of a group to the results of these rows.
+template <typename Kv, bool kFetch, int kRows>
+__attribute__((noinline)) void AddGroup(const AttentionHeadsArgs& args, int row,
+                                        const GroupPart& part) {
+  const int begin = std::max(part.begin * kPositions, args.start);
+  const int end = std::min(part.end * kPositions, args.limit);
+  const ValueRows rows{args.scores + row * kAttentionChunk, args.out + int64_t{row} * args.head_dim,
+                       args.head_dim};
+  const auto values = [&](int panel) {
+    return std::pair(part.panels[panel - part.begin], part.ahead[panel - part.begin]);
+  };
+  AddAllValues<Kv, kFetch, kRows>(rows, values, begin, end, begin == args.start);
+}
+
 template <typename Kv>
 void AttendHeads(const AttentionHeadsArgs& args) {
   constexpr int kMostRows = Kv::kTileRows;
-  const int head_dim = args.head_dim;
-  const BlockWalk walk(args, int64_t{kPositions} * head_dim * Kv::kBytes);
+  const BlockWalk walk(args, int64_t{kPositions} * args.head_dim * Kv::kBytes);
   const int tiles = (args.rows + kMostRows - 1) / kMostRows;
 
   // Calls tile.operator()<rows, fetches>(row of the results) for the tiles of a head.
@@ -114,18 +147,7 @@ void AttendHeads(const AttentionHeadsArgs& args) {
 
   walk.ForEachKeys([&](int head, const GroupPart& part) {
     for_each_tile(head, [&]<int kRows, bool kFetch>(int row) {
-      alignas(64) uint16_t q[kRows * kMaxHeadDim];
-      RoundQueries(args.q + int64_t{row} * head_dim, kRows, head_dim, q);
-      float* scores = args.scores + row * kAttentionChunk + part.begin * kPositions;
-      const int panels = part.end - part.begin;
-      if (panels == kGroupPanels) {
-        ScorePanels<Kv, kFetch, kRows, kGroupPanels>(q, head_dim, part.panels, part.ahead, scores);
-        return;
-      }
-      for (int i = 0; i < panels; ++i) {
-        ScorePanels<Kv, kFetch, kRows, 1>(q, head_dim, part.panels + i, part.ahead + i,
-                                          scores + i * kPositions);
-      }
+      ScoreGroup<Kv, kFetch, kRows>(args, row, part);
     });
   });
 
@@ -135,15 +157,8 @@ void AttendHeads(const AttentionHeadsArgs& args) {
   }
 
   walk.ForEachValues([&](int head, const GroupPart& part) {
-    const auto values = [&](int panel) {
-      return std::pair(part.panels[panel - part.begin], part.ahead[panel - part.begin]);
-    };
-    const int begin = std::max(part.begin * kPositions, args.start);
-    const int end = std::min(part.end * kPositions, args.limit);
     for_each_tile(head, [&]<int kRows, bool kFetch>(int row) {
-      const ValueRows rows{args.scores + row * kAttentionChunk, args.out + int64_t{row} * head_dim,
-                           head_dim};
-      AddAllValues<Kv, kFetch, kRows>(rows, values, begin, end, begin == args.start);
+      AddGroup<Kv, kFetch, kRows>(args, row, part);
     });
   });
 }

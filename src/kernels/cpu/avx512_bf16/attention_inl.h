@@ -6,7 +6,8 @@
 //   kVectors: vectors of 16 pairs of BF16 that one reading makes, 1 or 2;
 //   kTileRows: rows of a tile, whose sums and what Kv needs fit in the registers;
 //   Read(panel, pair, vectors): the pairs from `pair` on of a panel, [kVectors] vectors or one;
-//   Read(panel, pair, lanes, vectors): one vector, those of a mask.
+//   Read(panel, pair, lanes, vectors): one vector, those of a mask, of values that do not fill
+//     kVectors.
 //
 // Per row: a score is one chain of dot-product steps over pairs of elements, the sum of the rounded
 // weights is taken in lanes of pairs of positions, an output element is one chain of steps over the
@@ -14,6 +15,7 @@
 // counts as zero. None of it depends on the other rows of the tile.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/attention.h"
@@ -28,9 +30,6 @@ namespace {
 
 constexpr int kTileVectors = 4;  // sums of a row of a tile
 constexpr int kPositions = kAttentionPanelPositions;
-// Panels are fetched into the second cache this many before they are read, which hides the memory's
-// latency: the keys', then the values', then those of the chunk that follows.
-constexpr int kPanelsAhead = kAttentionPanelsAhead;
 constexpr uint32_t kFirst = 0xFFFF, kSecond = 0xFFFF0000;  // positions of a pair
 
 inline __m256i RoundedBits(Floats values) {
@@ -43,15 +42,47 @@ __attribute__((always_inline)) inline void Fetch(const uint8_t* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
 }
 
-// What a call reads, in that order. `order`: panels [first, end) of keys, those of values, and
-// what follows.
+// What a call reads, and what is fetched into the second cache meanwhile: the panels of the chunk
+// that follows.
 struct Panels {
-  const uint8_t* order[2 * kAttentionPanels + kPanelsAhead];
-  int first, end;
+  int first, end;  // panels of the chunk
+  // The keys and the values of both, each of panels [first, end), or as many.
+  const uint8_t* order[4 * kAttentionPanels];
 
   int count() const { return end - first; }
   const uint8_t* const* keys(int panel) const { return order + (panel - first); }
-  const uint8_t* const* values(int panel) const { return order + count() + (panel - first); }
+  const uint8_t* const* values(int panel) const { return keys(panel) + count(); }
+  int ahead() const { return 2 * count(); }
+};
+
+// Fetches what follows in small parts, between the work of many rows: a few rows alone would wait
+// for it.
+class Fetcher {
+ public:
+  Fetcher(const AttentionChunkArgs& args, int64_t panel_bytes)
+      : args_(args), panel_bytes_(panel_bytes) {}
+
+  // Lets the next `times` calls of Some fetch what comes before byte `share_end`.
+  void Begin(int64_t share_end, int times) {
+    const int64_t lines = (share_end - next_ + 63) / 64;
+    lines_at_once_ = static_cast<int>((lines + times - 1) / times);
+    share_end_ = share_end;
+  }
+  void Some() {
+    for (int i = 0; i < lines_at_once_ && next_ < share_end_; ++i, next_ += 64) {
+      const auto panel = static_cast<int>(next_ / panel_bytes_);
+      const void* from = panel < kAttentionPanels ? args_.next_k_panels[panel]
+                                                  : args_.next_v_panels[panel - kAttentionPanels];
+      Fetch(static_cast<const uint8_t*>(from) + next_ % panel_bytes_);
+    }
+  }
+  int64_t bytes() const { return 2 * kAttentionPanels * panel_bytes_; }
+
+ private:
+  const AttentionChunkArgs& args_;
+  int64_t panel_bytes_;
+  int64_t next_ = 0, share_end_ = 0;
+  int lines_at_once_ = 0;
 };
 
 // Queries of a tile of rows as BF16: [rows, kMaxHeadDim].
@@ -290,20 +321,23 @@ inline void AddValues(const ValueRows& rows, const Panels& panels, int begin, in
 template <typename Kv, bool kFetch, int kRows, typename Panels>
 inline void AddAllValues(const ValueRows& rows, const Panels& panels, int begin, int end,
                          bool fresh) {
-  constexpr int kWide = kTileVectors * kLanes;
   int d = 0;
-  for (; d + kWide <= rows.head_dim; d += kWide) {
-    AddValues<Kv, kFetch, kRows, kTileVectors>(rows, panels, begin, end, fresh, d, AllLanes());
-  }
+  const auto add = [&]<int kVectors>() __attribute__((always_inline)) {
+    for (; d + kVectors * kLanes <= rows.head_dim; d += kVectors * kLanes)
+      AddValues<Kv, kFetch, kRows, kVectors>(rows, panels, begin, end, fresh, d, AllLanes());
+  };
+  add.template operator()<kTileVectors>();
+  if constexpr (Kv::kVectors > 1) add.template operator()<Kv::kVectors>();
   for (; d < rows.head_dim; d += kLanes) {
     AddValues<Kv, kFetch, kRows, 1>(rows, panels, begin, end, fresh, d,
                                     FirstLanes(rows.head_dim - d));
   }
 }
 
-// Rows [row, row + kRows), which all see something.
+// Rows [row, row + kRows), which all see something. kFetch: what follows is fetched line by line;
+// otherwise by `fetcher`.
 template <typename Kv, bool kFetch, int kRows>
-void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row) {
+void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, Fetcher& fetcher) {
   alignas(64) uint16_t q[kRows * kMaxHeadDim];
   RoundQueries(args.q + int64_t{row} * args.head_dim, kRows, args.head_dim, q);
   // Rows see [start, limit), neither of which falls from a row to the next.
@@ -314,15 +348,17 @@ void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row) {
   // cache.
   const auto score = [&]<int kPanels>() __attribute__((always_inline)) {
     const uint8_t* const* keys = panels.keys(panel);
-    ScorePanels<Kv, kFetch, kRows, kPanels>(q, args.head_dim, keys, keys + kPanelsAhead,
+    ScorePanels<Kv, kFetch, kRows, kPanels>(q, args.head_dim, keys, keys + panels.ahead(),
                                             args.scores + panel * kPositions);
     panel += kPanels;
+    if constexpr (!kFetch) fetcher.Some();
   };
   while (panel + kTileVectors <= panel_end) score.template operator()<kTileVectors>();
   while (panel < panel_end) score.template operator()<1>();
   for (int r = row; r <= last; ++r) {
     Softmax(args.scores + (r - row) * kAttentionChunk, args.starts[r], args.limits[r],
             args.soft_cap, args.largest[r], args.sum[r]);
+    if constexpr (!kFetch) fetcher.Some();
   }
 
   // Pairs of positions that all rows see together, the rest for each row alone: a weight of zero
@@ -332,7 +368,7 @@ void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row) {
                      args.out + int64_t{r} * args.head_dim, args.head_dim};
   };
   const auto values = [&](int i) {
-    return std::pair(panels.values(i)[0], panels.values(i)[kPanelsAhead]);
+    return std::pair(panels.values(i)[0], panels.values(i)[panels.ahead()]);
   };
   const int common_begin = (args.starts[last] + 1) / 2 * 2;
   const int common_end = args.limits[row] / 2 * 2;
@@ -353,24 +389,9 @@ void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row) {
   }
 }
 
-template <typename Kv, bool kFetch>
-inline void AttendTile(const AttentionChunkArgs& args, const Panels& panels, int row, int rows) {
-  constexpr int kRows = Kv::kTileRows;
-  const int tiles = (rows + kRows - 1) / kRows;
-  for (int i = 0; i < tiles; ++i) {
-    const int begin = rows * i / tiles;
-    const int count = rows * (i + 1) / tiles - begin;
-    RunTile<kRows, 1>(row + begin, count, 0, [&]<int kTile, int>(int64_t first, int64_t) {
-      if (kFetch && i == 0)
-        AttendRows<Kv, true, kTile>(args, panels, static_cast<int>(first));
-      else
-        AttendRows<Kv, false, kTile>(args, panels, static_cast<int>(first));
-    });
-  }
-}
-
 template <typename Kv>
 void AttendChunk(const AttentionChunkArgs& args) {
+  constexpr int kMostRows = Kv::kTileRows;
   Panels panels;
   panels.first = kAttentionPanels;
   panels.end = 0;
@@ -381,15 +402,18 @@ void AttendChunk(const AttentionChunkArgs& args) {
     if (first < panels.first) panels.first = first;
     if (end > panels.end) panels.end = end;
   }
-  int count = 0;
-  for (int i = panels.first; i < panels.end; ++i)
-    panels.order[count++] = static_cast<const uint8_t*>(args.k_panels[i]);
-  for (int i = panels.first; i < panels.end; ++i)
-    panels.order[count++] = static_cast<const uint8_t*>(args.v_panels[i]);
-  for (int i = 0; i < kPanelsAhead; ++i)
-    panels.order[count++] = static_cast<const uint8_t*>(args.next_k_panels[i]);
+  const int count = std::max(panels.count(), 0);
+  for (int i = 0; i < count; ++i) {
+    const auto add = [&](int part, const void* panel) {
+      panels.order[part * count + i] = static_cast<const uint8_t*>(panel);
+    };
+    add(0, args.k_panels[panels.first + i]);
+    add(1, args.v_panels[panels.first + i]);
+    add(2, args.next_k_panels[i]);
+    add(3, args.next_v_panels[i]);
+  }
 
-  bool fetched = false;
+  Fetcher fetcher(args, int64_t{kPositions} * args.head_dim * Kv::kBytes);
   for (int row = 0; row < args.rows;) {
     if (args.limits[row] == 0) {
       ++row;
@@ -397,11 +421,18 @@ void AttendChunk(const AttentionChunkArgs& args) {
     }
     int rows = 1;
     while (row + rows < args.rows && args.limits[row + rows] > 0) ++rows;
-    if (fetched)
-      AttendTile<Kv, false>(args, panels, row, rows);
-    else
-      AttendTile<Kv, true>(args, panels, row, rows);
-    fetched = true;
+    const int tiles = (rows + kMostRows - 1) / kMostRows;
+    for (int i = 0; i < tiles; ++i) {
+      const int begin = row + rows * i / tiles;
+      const int end = row + rows * (i + 1) / tiles;
+      fetcher.Begin(fetcher.bytes() * end / args.rows, count / kTileVectors + end - begin);
+      RunTile<kMostRows, 1>(begin, end - begin, 0, [&]<int kRows, int>(int64_t first, int64_t) {
+        if (args.rows <= kMostRows)
+          AttendRows<Kv, true, kRows>(args, panels, static_cast<int>(first), fetcher);
+        else
+          AttendRows<Kv, false, kRows>(args, panels, static_cast<int>(first), fetcher);
+      });
+    }
     row += rows;
   }
 }

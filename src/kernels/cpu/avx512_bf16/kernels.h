@@ -1,5 +1,5 @@
-// The kernels for AVX-512 BF16 and VNNI; contracts: kernel_table.h. Call them only on
-// a CPU that has them.
+// The kernels for AVX-512 BF16, VNNI and VBMI; contracts: kernel_table.h. Call them only on a CPU
+// that has them.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -10,8 +10,7 @@ constexpr int64_t kExpandRows = 48;  // a multiple of a tile's
 LinearFunction LinearBf16, LinearI8;
 AttentionFunction AttentionChunk;
 AttentionHeadsFunction AttentionHeads;
-// Of codes; needs AVX-512 VBMI as well. More rows than so many are faster with codes that became
-// BF16 before.
+// Of codes. More rows than so many are faster with codes that became BF16 before.
 constexpr int kAttentionCodeRows = 16;
 AttentionFunction AttentionCodesChunk;
 AttentionHeadsFunction AttentionCodesHeads;

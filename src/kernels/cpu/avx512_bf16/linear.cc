@@ -13,6 +13,7 @@
 #include "kernels/cpu/avx512/codes_inl.h"
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512_bf16/dot_inl.h"
+#include "kernels/cpu/avx512_bf16/e4m3_bytes_inl.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
 #include "kernels/cpu/tiles_inl.h"
 
@@ -125,6 +126,35 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
 
 // --- Few rows: codes to BF16 in registers ------------------------------------------------------
 
+// Codes of F8_E4M3, otherwise than F8Codes: half of the instructions, but more registers.
+struct F8Permutations {
+  static constexpr int kVectors = 8, kLines = 2, kScaleVectors = 8;
+  static constexpr bool kHasScales = false;
+  using Scales = NoScales;
+  NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
+  bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const { return false; }
+
+  struct Bytes {
+    __m512i lower, upper;
+  };
+  __attribute__((always_inline)) Bytes Load(const uint8_t* codes, NoScales /*scales*/) const {
+    const __m512i bytes = LoadVector(codes);
+    return {permutations.Lower(bytes), permutations.Upper(bytes)};
+  }
+  __attribute__((always_inline)) __m512i Line(int i, const Bytes& bytes,
+                                              NoScales /*scales*/) const {
+    constexpr int kAAndBOrC = 0xEA;
+    if (i == 0) {
+      return _mm512_ternarylogic_epi32(bytes.lower, _mm512_set1_epi16(0xFF),
+                                       _mm512_slli_epi16(bytes.upper, 8), kAAndBOrC);
+    }
+    return _mm512_ternarylogic_epi32(bytes.upper, _mm512_set1_epi16(static_cast<short>(0xFF00)),
+                                     _mm512_srli_epi16(bytes.lower, 8), kAAndBOrC);
+  }
+
+  E4M3Permutations permutations;
+};
+
 // How far ahead codes and their scales are fetched.
 constexpr int64_t kBytesAhead = 4096;
 
@@ -167,7 +197,7 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
         for (int p = 0; p < kPanels; ++p) {
           const uint8_t* from = codes + p * args.panel_bytes;
           _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead), _MM_HINT_T0);
-          const __m512i words = format.Load(from, ready[p]);
+          const auto words = format.Load(from, ready[p]);
 #pragma GCC unroll 4
           for (int i = 0; i < Codes::kLines; ++i) {
             const auto line = reinterpret_cast<__m512bh>(format.Line(i, words, ready[p]));
@@ -508,9 +538,9 @@ void MultiplyMore(const LinearArgs& args, int64_t row_begin, int64_t row_end, in
                      });
 }
 
-template <typename Codes>
+template <typename Codes, typename CodesOfMore = Codes>
 LinearFunction* FunctionFor(bool has_blocks, int64_t rows) {
-  if (rows > kCodeRows) return MultiplyMore<Codes>;
+  if (rows > kCodeRows) return MultiplyMore<CodesOfMore>;
   return has_blocks ? MultiplyFew<Codes, true> : MultiplyFew<Codes, false>;
 }
 
@@ -520,7 +550,7 @@ LinearFunction* CodeFunction(const LinearArgs& args, int64_t rows) {
   if (rows > kExpandRows || args.cols % (2 * kStepPairs) != 0) return nullptr;
   const bool blocks = args.block_scales != nullptr;
   if (args.expand == avx512::ExpandI8) return FunctionFor<I8Codes>(blocks, rows);
-  if (args.expand == avx512::ExpandF8) return FunctionFor<F8Codes>(blocks, rows);
+  if (args.expand == avx512::ExpandF8) return FunctionFor<F8Permutations, F8Codes>(blocks, rows);
   if (args.expand == avx512::ExpandNvfp4) return FunctionFor<Nvfp4Codes>(blocks, rows);
   if (args.expand == avx512::ExpandMxfp4) return FunctionFor<Mxfp4Codes>(blocks, rows);
   if (args.expand != avx512::ExpandInt4) return nullptr;
