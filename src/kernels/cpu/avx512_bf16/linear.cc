@@ -158,6 +158,13 @@ struct F8Permutations {
 // How far ahead codes and their scales are fetched.
 constexpr int64_t kBytesAhead = 4096;
 
+// The same for a step of a panel: past its end, codes of the panel that follows this group.
+template <int kPanels>
+int64_t BytesAhead(const LinearArgs& args, int64_t step) {
+  const bool past = step * args.code_step_bytes + kBytesAhead >= args.panel_bytes;
+  return kBytesAhead + (past ? (kPanels - 1) * args.panel_bytes : 0);
+}
+
 // Adds steps [begin, end) of some rows, whose inputs begin at x. The panels are taken together, so
 // that neighbouring dot products do not wait for each other.
 template <typename Codes, int kRows, int kPanels>
@@ -171,9 +178,7 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
   const uint16_t* inputs = x + begin * 2 * kStepPairs;
   const int64_t scale_bytes_ahead = kBytesAhead / args.code_step_bytes * args.scale_step_bytes;
   for (int64_t step = begin; step < end; ++step) {
-    // Past the end of the panel: of the one that follows this group.
-    const bool past = step * args.code_step_bytes + kBytesAhead >= args.panel_bytes;
-    const int64_t bytes_ahead = kBytesAhead + (past ? (kPanels - 1) * args.panel_bytes : 0);
+    const int64_t bytes_ahead = BytesAhead<kPanels>(args, step);
     for (int group = 0; group < Codes::kVectors; group += Codes::kScaleVectors) {
       typename Codes::Scales ready[kPanels];
 #pragma GCC unroll 4
@@ -350,8 +355,9 @@ inline const uint8_t* ScalesAt(const LinearArgs& args, int64_t panel, int64_t st
   return args.scales + panel * args.panel_scale_bytes + step * args.scale_step_bytes;
 }
 
-template <int kPanels>
-void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
+// kAhead: panels of which a tile fetches the next segment; a divisor of kPanels.
+template <int kPanels, int kAhead>
+void MultiplyOfSegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
   alignas(64) uint8_t expanded[kPanels][kSegmentSteps * kStepBytes];
   alignas(64) float sums[kExpandRows * kPanels * kPanelRows];
   alignas(64) float totals[kExpandRows * kPanels * kPanelRows];
@@ -365,7 +371,9 @@ void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, i
     const uint8_t* ahead[kPanels];
     for (int p = 0; p < kPanels; ++p) {
       lines[p] = CodesAt(args, panel + p, begin, step_bytes);
-      ahead[p] = lines[p] + kSegmentSteps * step_bytes;
+      // Behind the last segment: the first of the panels that are probably next.
+      ahead[p] = begin + segment.steps < all_steps ? lines[p] + segment.steps * step_bytes
+                                                   : CodesAt(args, panel + kPanels + p, 0, 0);
       if (args.expand != nullptr) {
         args.expand(lines[p], ScalesAt(args, panel + p, begin), segment.steps, expanded[p]);
         lines[p] = expanded[p];
@@ -375,10 +383,9 @@ void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, i
     const int64_t left = args.cols - first;
     const int64_t count =
         left < segment.steps * 2 * kStepPairs ? left : segment.steps * 2 * kStepPairs;
-    // The first tiles fetch the next segment, or the memory would be idle while the others read
-    // this one from the cache.
-    constexpr int kAhead = (kPanels + 1) / 2;
-    int next_ahead = begin + kSegmentSteps < all_steps ? 0 : kPanels;
+    // Each of the first tiles fetches a part of the next segment, or the memory would be idle while
+    // the others read this one from the cache.
+    int next_ahead = 0;
     tile.Add<kTileRows, kPanels>(
         first, count, lines, segment.starts_block,
         [&]<int kRows>(const uint16_t* inputs, __m512(&acc)[kRows][kPanels])
@@ -396,6 +403,16 @@ void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, i
   tile.Store<kPanels>(args.block_scales != nullptr ? totals : sums);
 }
 
+template <int kPanels>
+void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
+  // As few as the number of tiles allows.
+  if constexpr (kPanels > 1) {
+    if (rows <= (kPanels - 1) * kTileRows)
+      return MultiplyOfSegments<kPanels, kPanels / 2>(args, row_begin, rows, panel);
+  }
+  MultiplyOfSegments<kPanels, 1>(args, row_begin, rows, panel);
+}
+
 // --- More rows: the codes of the next segment become BF16 beside the products of this one -------
 
 // As many tiles as panels at least, since each makes the lines of one.
@@ -407,7 +424,7 @@ template <typename Codes, int kRows, int kPanels>
 __attribute__((always_inline)) inline void AddPairsAndExpand(
     const uint16_t* x, int64_t x_stride, int64_t pairs, const uint8_t* const (&lines)[kPanels],
     __m512 (&acc)[kRows][kPanels], Codes& format, int64_t vectors, const uint8_t* codes,
-    const uint8_t* scales, uint8_t* expanded) {
+    int64_t bytes_ahead, const uint8_t* scales, uint8_t* expanded) {
   int64_t pair = 0;
   for (int64_t v = 0; v < vectors; v += Codes::kScaleVectors) {
     const typename Codes::Scales ready =
@@ -415,7 +432,7 @@ __attribute__((always_inline)) inline void AddPairsAndExpand(
 #pragma GCC unroll 1
     for (int i = 0; i < Codes::kScaleVectors; ++i) {
       const __m512i words = format.Load(codes + (v + i) * kLineBytes, ready);
-      _mm_prefetch(reinterpret_cast<const char*>(codes + (v + i) * kLineBytes + kBytesAhead),
+      _mm_prefetch(reinterpret_cast<const char*>(codes + (v + i) * kLineBytes + bytes_ahead),
                    _MM_HINT_T1);
 #pragma GCC unroll 4
       for (int line = 0; line < Codes::kLines; ++line, ++pair) {
@@ -464,6 +481,7 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
   for (int p = 0; p < kPanels; ++p) expand(segment, p, lines_of(0, p));
   for (int now = 0; segment.steps > 0; now = 1 - now) {
     const Segment next = SegmentAt(args, all_steps, segment.begin + segment.steps);
+    const int64_t bytes_ahead = BytesAhead<kPanels>(args, next.begin);
     const uint8_t* lines[kPanels];
     for (int p = 0; p < kPanels; ++p) lines[p] = lines_of(now, p);
     const int64_t pairs = segment.steps * kStepPairs;
@@ -481,7 +499,8 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
               const uint8_t* const scales = ScalesAt(args, panel + next_panel, next.begin);
               AddPairsAndExpand(
                   inputs, args.x_stride, pairs, lines, acc, format, next.steps * Codes::kVectors,
-                  CodesAt(args, panel + next_panel, next.begin, args.code_step_bytes), scales, to);
+                  CodesAt(args, panel + next_panel, next.begin, args.code_step_bytes), bytes_ahead,
+                  scales, to);
               if (format.IsUnusual(scales, next.steps * args.scale_step_bytes)) [[unlikely]]
                 expand(next, next_panel, to);
               ++next_panel;
