@@ -197,15 +197,27 @@ double OfReading(const auto& body, std::span<const Buffer> buffers) {
   return plain[kRuns / 2] / own[kRuns / 2];
 }
 
-// `tokens` new tokens for each of `sequences` sequences with `context` tokens in the cache.
-void Attend(benchmark::State& state, Isa isa, int tokens, int context, int sequences,
+// `tokens` new tokens for each sequence, which has so many in the cache.
+void Attend(benchmark::State& state, Isa isa, int tokens, const std::vector<int>& contexts,
             ElementType type) {
   SelectIsa(isa);
   constexpr int kHeads = 32;
   const KvLayout layout{8, 64, 16, type};
-  const int blocks = (context + tokens + 15) / 16;
-  const auto cache_bytes =
-      static_cast<size_t>(layout.BlockElements() * blocks * sequences * BitsPerElement(type) / 8);
+  const auto sequences = static_cast<int64_t>(contexts.size());
+  std::vector<AttentionSlice> slices;
+  std::vector<int64_t> first_blocks = {0};
+  double positions = 0;
+  for (int64_t i = 0; i < sequences; ++i) {
+    const int context = contexts[static_cast<size_t>(i)];
+    slices.push_back({i * tokens, tokens, context});
+    first_blocks.push_back(first_blocks.back() + (context + tokens + 15) / 16);
+    positions += static_cast<double>(tokens) * context + tokens * (tokens + 1) / 2.0;
+  }
+  std::vector<int32_t> table(static_cast<size_t>(first_blocks.back()));
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < slices.size(); ++i) slices[i].block_table = table.data() + first_blocks[i];
+  const auto cache_bytes = table.size() * static_cast<size_t>(layout.BlockElements()) *
+                           static_cast<size_t>(BitsPerElement(type)) / 8;
   // Of one token: so many layers that they come from memory.
   constexpr size_t kLayersBytes = size_t{256} << 20;
   const size_t layers = tokens > 1 ? 1 : (kLayersBytes + 2 * cache_bytes - 1) / (2 * cache_bytes);
@@ -214,18 +226,11 @@ void Attend(benchmark::State& state, Isa isa, int tokens, int context, int seque
     caches.push_back(*Buffer::Allocate(cache_bytes, "benchmark"));
     std::memset(caches.back().data(), 0x3C, cache_bytes);
   }
-  std::vector<int32_t> table(static_cast<size_t>(blocks * sequences));
-  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
-  std::vector<AttentionSlice> slices;
-  for (int i = 0; i < sequences; ++i)
-    slices.push_back({i * tokens, tokens, context, table.data() + i * blocks});
   const int64_t rows = int64_t{tokens} * sequences;
   const std::vector<float> q = Random(3).Normal(rows * kHeads * 64);
   std::vector<BFloat16> out(q.size());
   std::vector<std::byte> scratch(static_cast<size_t>(AttentionScratchBytes(
-      layout, kHeads, rows, sequences, context + tokens, Pool().num_threads())));
-  const double positions =
-      sequences * (static_cast<double>(tokens) * context + tokens * (tokens + 1) / 2.0);
+      layout, kHeads, rows, sequences, std::ranges::max(contexts) + tokens, Pool().num_threads())));
   size_t next = 0;
   const auto attend = [&] {
     Buffer* cache = &caches[2 * (next++ % layers)];
@@ -304,11 +309,12 @@ const bool registered = [] {
     for (const auto& [name, type] :
          {std::pair{"", ElementType::kBF16}, {"_f8", ElementType::kF8E4M3}}) {
       const std::string kv = std::string("attention") + name;
-      add(kv + "_prefill_512", Attend, 512, 0, 1, type);
-      add(kv + "_prefill_512_after_8000", Attend, 512, 8000, 1, type);
-      add(kv + "_decode_1x8000", Attend, 1, 8000, 1, type);
-      add(kv + "_decode_1x32000", Attend, 1, 32000, 1, type);
-      add(kv + "_decode_32x500", Attend, 1, 500, 32, type);
+      add(kv + "_prefill_512", Attend, 512, std::vector{0}, type);
+      add(kv + "_prefill_512_after_8000", Attend, 512, std::vector{8000}, type);
+      add(kv + "_decode_1x8000", Attend, 1, std::vector{8000}, type);
+      add(kv + "_decode_1x32000", Attend, 1, std::vector{32000}, type);
+      add(kv + "_decode_32x500", Attend, 1, std::vector<int>(32, 500), type);
+      add(kv + "_decode_mixed", Attend, 1, std::vector{100, 32000, 300, 8000, 1000, 3000}, type);
     }
     // The rest is that of AVX-512, or of NEON.
     if (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx || isa == Isa::kNeonDotprod ||
