@@ -69,7 +69,7 @@ def run(*command):
     """What a program prints."""
     command = list(map(str, command))
     if "/" in command[0] and not os.access(command[0], os.X_OK):
-        raise NotMeasured("there is no %s: ninja -C BUILD %s" % (command[0], pathlib.Path(command[0]).name))
+        raise NotMeasured("there is no %s: ninja -C %s %s" % (command[0], pathlib.Path(command[0]).parents[1], pathlib.Path(command[0]).name))
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     if result.returncode != 0:
         raise NotMeasured("%s ended with %d: %s" % (" ".join(command[:3]), result.returncode, result.stderr.strip()[-300:]))
@@ -110,7 +110,7 @@ def prefill_16k(options):
         peak = found["limit_%s_bf16_flops_per_second" % unit]
         if peak > 0:
             rate = found["prefill_flops_per_second"]
-            yield at_least("prefill of 16,384 tokens, share of the BF16 peak of %s" % {"amx": "AMX", "avx512": "AVX-512"}[unit], 100 * rate / peak, mark, "%.0f %%",
+            yield at_least("prefill of 16,384 tokens, share of the BF16 peak of %s" % {"amx": "AMX", "avx512": "AVX-512"}[unit], 100 * rate / peak, mark, "%.1f %%",
                            ", %.0f GFLOP/s" % (rate / 1e9), flops_per_second=rate, peak=peak)
             return
     raise NotMeasured("this machine has neither AMX nor BF16 products of AVX-512")
@@ -167,7 +167,7 @@ def shared_prefix(options):
             list(pool.map(lambda prompt: complete(other.port, prompt), whole))
             first.append(time.monotonic() - start)
     yield at_most("8 requests at once with 1,500 tokens in common, over one of them first", statistics.median(a / b for a, b in zip(together, first)), 1.05,
-                  "%.2f x", ", %.2f s" % statistics.median(together), together_seconds=together, first_seconds=first)
+                  "%.3f x", ", %.2f s" % statistics.median(together), together_seconds=together, first_seconds=first)
 
 
 def speculation(options):
