@@ -17,39 +17,24 @@ import os
 import pathlib
 import socket
 import statistics
-import struct
 import subprocess
 import threading
 import time
 
-
-def numbers(count):
-    """BF16 bits of either sign, from 2^-7 to 2^-6."""
-    mask, base = int.from_bytes(b"\x7f\x80" * count, "little"), int.from_bytes(b"\x00\x3c" * count, "little")
-    return (int.from_bytes(os.urandom(2 * count), "little") & mask | base).to_bytes(2 * count, "little")
+from random_weights import BF16, linear_shapes, write_safetensors
 
 
 def write_adapters(options):
     config = json.loads((options.model / "config.json").read_text())
-    hidden, wide = config["hidden_size"], config["intermediate_size"]
-    head = config.get("head_dim") or hidden // config["num_attention_heads"]
-    q, kv = head * config["num_attention_heads"], head * config["num_key_value_heads"]
-    modules = {"self_attn.q_proj": (hidden, q), "self_attn.k_proj": (hidden, kv), "self_attn.v_proj": (hidden, kv), "self_attn.o_proj": (q, hidden),
-               "mlp.gate_proj": (hidden, wide), "mlp.up_proj": (hidden, wide), "mlp.down_proj": (wide, hidden)}
-    shapes = {}
+    tensors = {}
     for layer in range(config["num_hidden_layers"]):
-        for module, (columns, rows) in modules.items():
+        for module, (rows, columns) in linear_shapes(config).items():
             name = "base_model.model.model.layers.%d.%s.lora_" % (layer, module)
-            shapes[name + "A.weight"], shapes[name + "B.weight"] = (options.rank, columns), (rows, options.rank)
-    head, end = {}, 0
-    for name, (rows, columns) in shapes.items():
-        head[name] = {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [end, end + 2 * rows * columns]}
-        end += 2 * rows * columns
-    text = json.dumps(head).encode()
+            tensors[name + "A.weight"], tensors[name + "B.weight"] = (BF16, [options.rank, columns]), (BF16, [rows, options.rank])
     for number in range(options.count):
         folder = options.folder / ("a%d" % number)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + numbers(end // 2))
+        write_safetensors(folder / "adapter_model.safetensors", tensors)
         (folder / "adapter_config.json").write_text(json.dumps(
             {"peft_type": "LORA", "r": options.rank, "lora_alpha": 2 * options.rank, "target_modules": "all-linear", "bias": "none"}))
 

@@ -11,19 +11,19 @@ weights; the figure is the median of the rounds' ratios. Run it on an idle machi
 """
 import argparse
 import contextlib
-import http.client
 import itertools
 import json
 import os
 import pathlib
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+from local_server import START_S, request, server
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SLUICE = os.environ.get("SLUICE_BIN", str(ROOT / "build" / "release" / "bin" / "sluice"))
@@ -32,49 +32,6 @@ ABACUS = ROOT / "models" / "abacus"
 TOKENIZER = ROOT / "tests" / "data" / "checkpoints" / "llama-bf16"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 EXACT = ("--tensor-parallel-mode", "exact")
-START_S = 120
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-def request(port, method, path, body=None):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-    connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
-    reply = connection.getresponse()
-    text = reply.read()
-    connection.close()
-    return reply.status, text
-
-
-@contextlib.contextmanager
-def server(*words, launcher=(), env=None):
-    """(port, seconds until /health was 200) of a server."""
-    port = free_port()
-    with tempfile.TemporaryFile() as log:
-        begin = time.monotonic()
-        process = subprocess.Popen([*launcher, SLUICE, "serve", *map(str, words), "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "m"],
-                                   stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
-        try:
-            while True:
-                with contextlib.suppress(OSError):
-                    if request(port, "GET", "/health")[0] == 200:
-                        break
-                if process.poll() is not None or time.monotonic() - begin > START_S:
-                    log.seek(0)
-                    sys.exit("it does not start:\n" + log.read().decode())
-                time.sleep(0.005)
-            yield port, time.monotonic() - begin
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def seconds_of(port, prompt_tokens, tokens, number):
@@ -93,7 +50,7 @@ def speed(options):
              "mpirun -n 2": ((*common, "--threads", 1, "-tp", 2), ("mpirun", "--oversubscribe", "--bind-to", "none", "-q", "-n", "2"))}
     numbers = itertools.count()
     with contextlib.ExitStack() as stack:
-        ports = {kind: stack.enter_context(server(*words, launcher=launcher, env=AS_ROOT))[0] for kind, (words, launcher) in kinds.items()}
+        ports = {kind: stack.enter_context(server(SLUICE, *words, launcher=launcher, env=AS_ROOT)).port for kind, (words, launcher) in kinds.items()}
         works = {"prefill": lambda port: seconds_of(port, 512, 1, next(numbers)),
                  # Of the first token's step is the prompt's, which is short.
                  "decode": lambda port: seconds_of(port, 4, 24, next(numbers))}
@@ -120,8 +77,8 @@ def start(_):
     seconds = {kind: [] for kind in kinds}
     for _ in range(3):
         for kind, (words, launcher) in kinds.items():
-            with server(ABACUS, *words, launcher=launcher) as (_, took):
-                seconds[kind].append(took)
+            with server(SLUICE, ABACUS, *words, launcher=launcher) as started:
+                seconds[kind].append(started.seconds)
     one = statistics.median(seconds["one rank"])
     for kind, all_of_them in seconds.items():
         median = statistics.median(all_of_them)

@@ -1,12 +1,13 @@
-"""What a maintainer measures with: the comparison's page, and the list of regressions."""
+"""What a maintainer measures with: the comparison's page, the list of regressions, the table of marks."""
 import importlib.util
 import json
+import subprocess
 import sys
 import xml.etree.ElementTree
 
 import pytest
 
-from serving import ROOT
+from serving import ABACUS, DATA, ROOT, run
 
 
 def load(path):
@@ -103,3 +104,41 @@ def test_regressions_without_stored_figures_are_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["regressions.py"])
     with pytest.raises(SystemExit, match="no figures are stored: .*regressions.json does not exist"):
         regressions.main()
+
+
+def test_marks_are_told_and_what_cannot_be_measured(tmp_path):
+    program = tmp_path / "bin" / "sluice"
+    program.parent.mkdir()
+    program.write_text("""#!/bin/sh
+[ "$1" = --version ] && echo 'sluice 9' && exit
+case "$*" in *' 16384 '*) echo 'no | memory' >&2; exit 3;; esac
+echo '{"num_threads": 2, "host_milliseconds_per_step": 0.25}'
+""")
+    program.chmod(0o755)
+
+    def marks(*rows):
+        result = subprocess.run([sys.executable, ROOT / "benchmarks" / "marks.py", "--build", tmp_path, "--results", tmp_path / "marks.json", *rows],
+                                capture_output=True, text=True, check=False)
+        return result.returncode, result.stdout, json.loads((tmp_path / "marks.json").read_text())
+
+    status, table, kept = marks("host")
+    assert status == 0, "a mark that is not held is reported alone"
+    assert "| 0.250 ms | at most 0.200 ms | no |" in table and kept["lines"][0]["values"] == {"value": 0.25, "mark": 0.2} and kept["threads"] == 2
+    status, table, kept = marks("prefill-16k", "idle-streams", "host")
+    assert status == 1 and [line["held"] for line in kept["lines"]] == [None, None, False]
+    assert "| prefill-16k | not measured: " in table and "ended with 3: no / memory |" in table
+    assert "there is no %s/bin/server_benchmark: ninja -C %s server_benchmark" % (tmp_path, tmp_path) in table
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp8", "nvfp4", "mxfp4", "int4"])
+def test_random_weights_are_a_checkpoint(monkeypatch, tmp_path, form):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    weights = load(ROOT / "benchmarks" / "random_weights.py")
+    config = json.loads((ABACUS / "config.json").read_text())
+    if form != "bf16":
+        shape = json.loads((ROOT / "benchmarks" / ("llama-3.2-1b-%s-shape" % form) / "config.json").read_text())
+        config["quantization_config"] = shape["quantization_config"]
+    weights.write_checkpoint(tmp_path, {**config, "num_hidden_layers": 2}, form)
+    done = run("bench", "latency", tmp_path, "--tokenizer", DATA / "checkpoints" / "llama-bf16", "--no-limits", "--batch-size", "1", "--input-len", "16",
+               "--output-len", "4", "--num-iters", "1")
+    assert done.returncode == 0 and "decode" in done.stdout, done.stderr
