@@ -9,8 +9,9 @@
 
 namespace sluice::kernels {
 
-// Columns of a block; the last block of a row may have fewer.
-constexpr int64_t kMaximaBlock = 64;
+// Columns of a block; the last block of a row may have fewer. With blocks of 64 greedy sampling of
+// many rows waits for their maxima, which have left the caches by then.
+constexpr int64_t kMaximaBlock = 256;
 
 constexpr int64_t NumMaxima(int64_t columns) {
   return (columns + kMaximaBlock - 1) / kMaximaBlock;

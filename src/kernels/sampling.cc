@@ -31,6 +31,10 @@ double SumExp(const float* x, int64_t count, float shift) {
   return sum;
 }
 
+int64_t CountNan(const float* x, int64_t count) {
+  return std::count_if(x, x + count, [](float value) { return std::isnan(value); });
+}
+
 int64_t CountGreater(const float* x, int64_t count, float value) {
   int64_t greater = 0;
   for (int64_t i = 0; i < count; ++i) greater += x[i] > value;
@@ -67,6 +71,7 @@ void DrawBlockSums(const float* weights, int64_t count, double* sums) {
 SLUICE_VECTOR_KERNEL(ArgMax);
 SLUICE_VECTOR_KERNEL(Largest);
 SLUICE_VECTOR_KERNEL(SumExp);
+SLUICE_VECTOR_KERNEL(CountNan);
 SLUICE_VECTOR_KERNEL(CountGreater);
 SLUICE_VECTOR_KERNEL(DrawWeights);
 SLUICE_VECTOR_KERNEL(DrawBlockSums);
@@ -134,6 +139,10 @@ void DrawWeights(std::span<const float> logits, const DrawCut& cut, std::span<fl
 void DrawBlockSums(std::span<const float> weights, std::span<double> sums) {
   CHECK_EQ(std::ssize(sums), NumDrawBlocks(std::ssize(weights)));
   kDrawBlockSums(weights.data(), std::ssize(weights), sums.data());
+}
+
+bool HasNan(std::span<const float> values) {
+  return kCountNan(values.data(), std::ssize(values)) > 0;
 }
 
 int32_t CountGreater(std::span<const float> logits, float value) {

@@ -38,6 +38,8 @@ void DrawWeights(std::span<const float> logits, const DrawCut& cut, std::span<fl
 // F32 in rising order, then these and what is behind the last whole lanes in F64.
 void DrawBlockSums(std::span<const float> weights, std::span<double> sums);
 
+bool HasNan(std::span<const float> values);
+
 // Number of elements greater than `value`.
 int32_t CountGreater(std::span<const float> logits, float value);
 

@@ -49,6 +49,19 @@ TEST_P(SamplingTest, LogSumExpAgreesWithDoublePrecision) {
   }
 }
 
+TEST_P(SamplingTest, FindsNanAnywhere) {
+  for (size_t count : {size_t{1}, size_t{15}, size_t{16}, size_t{50}}) {
+    std::vector<float> x(count, kInfinity);
+    EXPECT_FALSE(HasNan(x));
+    for (size_t i = 0; i < count; ++i) {
+      x[i] = i % 2 == 0 ? kNan : -kNan;
+      EXPECT_TRUE(HasNan(x)) << i << " of " << count;
+      x[i] = -kInfinity;
+    }
+    EXPECT_FALSE(HasNan(x));
+  }
+}
+
 TEST_P(SamplingTest, CountsGreaterElements) {
   Random random(3);
   for (int64_t count : {1, 16, 31, 1000}) {

@@ -1,7 +1,6 @@
 #include "sampler/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -24,13 +23,6 @@ constexpr std::string_view kNothingAllowed =
     "constraint together exclude them all";
 constexpr std::string_view kCannotFollow =
     "the constraint cannot be followed any further: it takes too much time or memory for a step";
-
-bool HasNan(std::span<const float> logits) {
-  int32_t found = 0;
-  for (const float logit : logits)
-    found |= (std::bit_cast<int32_t>(logit) & 0x7fffffff) > 0x7f800000 ? 1 : 0;
-  return found != 0;
-}
 
 // The place of the largest. `maxima`: of the logits' blocks, or none.
 int32_t Largest(std::span<const float> logits, std::span<const float> maxima) {
@@ -152,7 +144,7 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
   job.token = -1;
   job.error = {};
   job.is_request_error = false;
-  if (HasNan(job.maxima.empty() ? job.logits : job.maxima)) {
+  if (kernels::HasNan(job.maxima.empty() ? job.logits : job.maxima)) {
     job.error = kNotANumber;
     return;
   }
@@ -208,7 +200,7 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
 void Sampler::PromptLogprobs(ThreadPool& pool, std::span<PromptLogprobJob> jobs) {
   kernels::ForEachUnit(pool, static_cast<int64_t>(jobs.size()), [&](int64_t index, int) {
     PromptLogprobJob& job = jobs[static_cast<size_t>(index)];
-    job.error = HasNan(job.logits) ? kNotANumber : std::string_view();
+    job.error = kernels::HasNan(job.logits) ? kNotANumber : std::string_view();
     if (job.error.empty()) FillLogprobs(job.logits, job.token, job.num_top, true, job.logprobs);
   });
 }

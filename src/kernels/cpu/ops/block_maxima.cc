@@ -3,7 +3,7 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-constexpr int64_t kBlock = 64;  // kMaximaBlock
+constexpr int64_t kBlock = 256;  // kMaximaBlock
 
 struct Maximum {
   Floats largest = Set(-__builtin_inff());

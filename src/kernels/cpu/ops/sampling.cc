@@ -53,6 +53,13 @@ double SumExp(const float* x, int64_t count, float shift) {
   return total;
 }
 
+int64_t CountNan(const float* x, int64_t count) {
+  int64_t found = 0;
+  for (int64_t i = 0; i < count; i += kLanes)
+    found += CountLanes(IsNan(LoadOr(x + i, count - i, Zero())));
+  return found;
+}
+
 int64_t CountGreater(const float* x, int64_t count, float value) {
   const Floats limit = Set(value);
   int64_t greater = 0;
