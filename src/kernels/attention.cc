@@ -31,6 +31,8 @@ constexpr int kMaxTileRows =
 // A decoding slice is cut into chunks for several threads when it is longer than this share of a
 // thread's work.
 constexpr int64_t kUnitsPerThread = 8;
+// A unit of it is a chunk of as many KV heads as leave each thread some units.
+constexpr int64_t kSplitUnitsPerThread = 4;
 
 bool IsFp8(const KvLayout& layout) {
   return layout.type == ElementType::kF8E4M3;
@@ -643,9 +645,12 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
 
   const std::span<SliceUnits> parts(reinterpret_cast<SliceUnits*>(table), slices.size());
   bool any_split = false;
-  const auto split = [&](SliceUnits& part, int kv_heads) {
+  const int kv_heads_at_once = KvHeadsAtOnce(call);
+  const int64_t fair_of_chunk =
+      total_work * layout.num_kv_heads / (kSplitUnitsPerThread * num_threads * kAttentionChunk);
+  const auto split = [&](SliceUnits& part) {
     any_split = true;
-    part.kv_heads = kv_heads;
+    part.kv_heads = static_cast<int>(std::clamp<int64_t>(fair_of_chunk, 1, kv_heads_at_once));
     part.first_chunk = span.FirstSeen(part.slice->context) / kAttentionChunk;
     part.chunks = Chunks(part.slice->context + 1) - part.first_chunk;
     part.states = reinterpret_cast<float*>(split_memory);
@@ -654,12 +659,11 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
   };
   // Slices of which one head is too much for a unit; then, while there is memory for their chunks,
   // those of which all heads are, to read blocks from end to end.
-  const int kv_heads_at_once = KvHeadsAtOnce(call);
   for (size_t i = 0; i < slices.size(); ++i) {
     const AttentionSlice& slice = slices[i];
     SliceUnits& part = *new (&parts[i]) SliceUnits{.slice = &slice};
     if (!IsSplit(layout, span, slice, total_work, num_threads, 1)) continue;
-    split(part, kv_heads_at_once);
+    split(part);
     CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes",
           scratch.size());
   }
@@ -669,7 +673,7 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
     const int64_t bytes = SplitBytes(layout, num_heads, Chunks(slice.context + 1));
     if (bytes <= memory_end - split_memory &&
         IsSplit(layout, span, slice, total_work, num_threads, kv_heads_at_once)) {
-      split(part, kv_heads_at_once);
+      split(part);
     } else {
       const int64_t fair = FairHeads(layout, span, slice, total_work, num_threads);
       part.kv_heads = static_cast<int>(std::clamp<int64_t>(fair, 1, kv_heads_at_once));

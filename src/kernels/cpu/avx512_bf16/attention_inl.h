@@ -343,18 +343,18 @@ void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, F
   // Rows see [start, limit), neither of which falls from a row to the next.
   const int last = row + kRows - 1;
   const int panel_end = (args.limits[last] + kPositions - 1) / kPositions;
-  int panel = args.starts[row] / kPositions;
   // Every tile has its scores at the beginning of the scratch, so that they stay in the nearest
   // cache.
-  const auto score = [&]<int kPanels>() __attribute__((always_inline)) {
+  const auto score = [&]<int kPanels>(int panel) __attribute__((always_inline)) {
     const uint8_t* const* keys = panels.keys(panel);
     ScorePanels<Kv, kFetch, kRows, kPanels>(q, args.head_dim, keys, keys + panels.ahead(),
                                             args.scores + panel * kPositions);
-    panel += kPanels;
     if constexpr (!kFetch) fetcher.Some();
   };
-  while (panel + kTileVectors <= panel_end) score.template operator()<kTileVectors>();
-  while (panel < panel_end) score.template operator()<1>();
+  int panel = args.starts[row] / kPositions;
+  for (; panel + kTileVectors <= panel_end; panel += kTileVectors)
+    score.template operator()<kTileVectors>(panel);
+  for (; panel < panel_end; ++panel) score.template operator()<1>(panel);
   for (int r = row; r <= last; ++r) {
     Softmax(args.scores + (r - row) * kAttentionChunk, args.starts[r], args.limits[r],
             args.soft_cap, args.largest[r], args.sum[r]);
