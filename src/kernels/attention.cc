@@ -119,6 +119,8 @@ struct Call {
     return cache.layout.type == ElementType::kBF16 ||
            (IsFp8(cache.layout) && (out_bf16 || scores.bf16_products));
   }
+  // Whether queries and weights become BF16, too.
+  bool rounds() const { return scores.bf16_products && reads_bf16(); }
   int group() const { return num_heads / cache.layout.num_kv_heads; }
   int head_dim() const { return cache.layout.head_dim; }
   // Tokens of a slice that are worked on together.
@@ -200,9 +202,14 @@ void DecodeRows(const Float8E4M3* codes, int rows, int row_codes, BFloat16* pane
   for (int row = 0; row < rows; ++row) {
     const Float8E4M3* from = codes + row * row_codes;
     uint8_t* to = ordered.data() + row * row_codes;
-    for (int i = 0; i < in_groups; i += 8)
-      std::memcpy(to + i, from + i / kCodeGroup * kCodeGroup + CodePlace(i % kCodeGroup), 8);
-    std::memcpy(to + in_groups, from + in_groups, static_cast<size_t>(row_codes - in_groups));
+    for (int group = 0; group < in_groups; group += kCodeGroup) {
+      // Not std::memcpy: with checks of bounds it is a call for each eight.
+#pragma GCC unroll 8
+      for (int i = 0; i < kCodeGroup; i += 8)
+        __builtin_memcpy(to + group + i, from + group + CodePlace(i), 8);
+    }
+    if (in_groups < row_codes)
+      std::memcpy(to + in_groups, from + in_groups, static_cast<size_t>(row_codes - in_groups));
   }
   kDecodeE4M3(ordered.data(), int64_t{rows} * row_codes, &panel->bits);
 }
@@ -370,10 +377,10 @@ void FindNextPanels(const Call& call, const Tile& tile, int chunk, bool is_split
 // How many KV heads a tile of one token may have.
 int KvHeadsAtOnce(const Call& call) {
   const KvLayout& layout = call.cache.layout;
-  const bool reads_codes = IsFp8(layout) && call.group() <= Kernels().attention_code_rows;
-  if (Kernels().attention_heads == nullptr || !call.scores.bf16_products || !call.reads_bf16() ||
-      (IsFp8(layout) && !reads_codes) || !HasPanels(layout) ||
-      kAttentionHeadsPanels * kAttentionPanelPositions % layout.block_size != 0) {
+  const bool has_blocks = HasPanels(layout) &&
+                          kAttentionHeadsPanels * kAttentionPanelPositions % layout.block_size == 0;
+  if (Kernels().attention_heads == nullptr || !has_blocks || !call.rounds() ||
+      (IsFp8(layout) && call.group() > Kernels().attention_code_rows)) {
     return 1;
   }
   return std::clamp(kMaxTileRows / call.group(), 1, layout.num_kv_heads);
@@ -432,7 +439,7 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, bool is_split,
   args.rows = tile.rows();
   args.head_dim = call.head_dim();
   args.bf16 = call.reads_bf16();
-  args.rounds = call.scores.bf16_products && call.reads_bf16();
+  args.rounds = call.rounds();
   args.codes = IsFp8(call.cache.layout) && HasPanels(call.cache.layout) && args.rounds &&
                args.rows <= Kernels().attention_code_rows;
   args.soft_cap = call.scores.soft_cap;

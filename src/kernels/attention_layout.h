@@ -41,7 +41,7 @@ inline int64_t ValueOffset(bool pairs, int head_dim, int position, int d) {
 // Codes of F8_E4M3 in groups of 64: eights of the first 32 in turn with eights of the others, so
 // that unpacking bytes in each 16 of a vector gives two vectors in order.
 constexpr int kCodeGroup = 64;
-inline int CodePlace(int code) {
+constexpr int CodePlace(int code) {
   const int eight = code / 8;
   return (eight % 4 * 2 + eight / 4) * 8 + code % 8;
 }

@@ -359,7 +359,8 @@ inline const uint8_t* ScalesAt(const LinearArgs& args, int64_t panel, int64_t st
 
 // kAhead: panels of which a tile fetches the next segment; a divisor of kPanels.
 template <int kPanels, int kAhead>
-void MultiplyOfSegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
+void MultiplySegmentsFetching(const LinearArgs& args, int64_t row_begin, int64_t rows,
+                              int64_t panel) {
   alignas(64) uint8_t expanded[kPanels][kSegmentSteps * kStepBytes];
   alignas(64) float sums[kExpandRows * kPanels * kPanelRows];
   alignas(64) float totals[kExpandRows * kPanels * kPanelRows];
@@ -410,9 +411,9 @@ void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, i
   // As few as the number of tiles allows.
   if constexpr (kPanels > 1) {
     if (rows <= (kPanels - 1) * kTileRows)
-      return MultiplyOfSegments<kPanels, kPanels / 2>(args, row_begin, rows, panel);
+      return MultiplySegmentsFetching<kPanels, kPanels / 2>(args, row_begin, rows, panel);
   }
-  MultiplyOfSegments<kPanels, 1>(args, row_begin, rows, panel);
+  MultiplySegmentsFetching<kPanels, 1>(args, row_begin, rows, panel);
 }
 
 // --- More rows: the codes of the next segment become BF16 beside the products of this one -------
