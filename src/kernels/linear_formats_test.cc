@@ -86,7 +86,7 @@ void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
   for (bool bf16 : {false, true}) {
     const Inputs inputs(unit, cols, bf16);
     // Kernels differ by the number of rows.
-    for (int64_t batch : {cols, std::min<int64_t>(cols, 40), int64_t{1}}) {
+    for (int64_t batch : {cols, std::min<int64_t>(cols, 40), int64_t{8}, int64_t{3}, int64_t{1}}) {
       const int64_t step = batch == 1 ? std::max<int64_t>(1, cols / 16) : batch;
       for (int64_t first = 0; first + batch <= cols; first += step) {
         const std::vector<float> y = Multiply(pool, matrix, inputs.Rows(first, batch));
@@ -151,19 +151,24 @@ TEST_P(LinearFormatsTest, EveryInt8CodeIsExact) {
   }
 }
 
-// Row n has scale n; its inputs have every code, in each place of a word.
+// Row n has scale n; its inputs have every code, in each place of a word. Once with the scales
+// alone that kernels multiply in their usual way: beside others these go another.
 TEST_P(LinearFormatsTest, EveryPairOfE2M1AndScaleIsExact) {
   for (const NamedFormat& format : NarrowFormats()) {
     if (format.format.type != ElementType::kF4E2M1) continue;
-    Random random(3);
-    StoredSample sample = StoredSample::Make(random, format.format, 256, 64);
-    for (int64_t n = 0; n < 256; ++n) {
-      for (int k = 0; k < 64; ++k) sample.SetCode(n, k, (k * 5 + k / 16) % 16);
-      for (int64_t j = 0; j < 64 / format.format.group_size; ++j)
-        sample.SetScaleByte(n, j, static_cast<int>(n));
+    const bool is_nvfp4 = format.format.group_size == 16;
+    const int first_usual = is_nvfp4 ? 0 : 2, usual = is_nvfp4 ? 0x7F : 251;
+    for (const bool all : {true, false}) {
+      Random random(3);
+      StoredSample sample = StoredSample::Make(random, format.format, 256, 64);
+      for (int n = 0; n < 256; ++n) {
+        for (int k = 0; k < 64; ++k) sample.SetCode(n, k, (k * 5 + k / 16) % 16);
+        for (int64_t j = 0; j < 64 / format.format.group_size; ++j)
+          sample.SetScaleByte(n, j, all ? n : first_usual + n % usual);
+      }
+      SCOPED_TRACE(format.name);
+      ExpectExact(sample, flushes());
     }
-    SCOPED_TRACE(format.name);
-    ExpectExact(sample, flushes());
   }
 }
 

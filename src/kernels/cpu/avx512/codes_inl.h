@@ -28,6 +28,10 @@ inline __m512i LoadVector(const uint8_t* p) {
   return _mm512_loadu_si512(p);
 }
 
+// Among few dot products what counts is the number of instructions; among many, that they run on
+// the units which those leave idle.
+enum class Among { kFewProducts, kManyProducts };
+
 // The pairs (first, second) of F32 numbers as pairs of BF16.
 inline __m512i Pairs(__m512 first, __m512 second) {
   return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
@@ -37,13 +41,21 @@ inline __m512i Pairs(__m512 first, __m512 second) {
 // E4M3 codes in the upper bytes of words to BF16; `codes`: the same in the lower bytes, with
 // anything above. The numbers below 2^-6 come from a table by what they differ from the others'
 // formula, to which every code of an exponent of zero looks like 2^-7 * 1.mmm. NaN is not treated.
+template <Among kAmong>
 inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
   const __m512i shifted =
       _mm512_and_si512(_mm512_srai_epi16(upper, 4), _mm512_set1_epi16(static_cast<short>(0x87F0)));
   const __m512i normal = _mm512_add_epi16(shifted, _mm512_set1_epi16(120 << 7));
-  const __mmask32 is_subnormal = _mm512_testn_epi16_mask(upper, _mm512_set1_epi16(0x7800));
-  return _mm512_mask_add_epi16(normal, is_subnormal, normal,
-                               _mm512_permutexvar_epi16(codes, subnormals));
+  const __m512i difference = _mm512_permutexvar_epi16(codes, subnormals);
+  const __m512i exponents = _mm512_set1_epi16(0x7800);
+  if constexpr (kAmong == Among::kFewProducts) {
+    return _mm512_mask_add_epi16(normal, _mm512_testn_epi16_mask(upper, exponents), normal,
+                                 difference);
+  }
+  // Comparing takes the units of products. All ones where the exponent is not zero:
+  const __m512i is_normal =
+      _mm512_srai_epi16(_mm512_add_epi16(_mm512_and_si512(upper, exponents), exponents), 15);
+  return _mm512_add_epi16(normal, _mm512_andnot_si512(is_normal, difference));
 }
 
 // BF16(m * 2^-9) - BF16(2^-7 * (1 + m / 8)) for m = 0 to 7, four times.
@@ -100,38 +112,6 @@ struct IntegerTable {
 };
 constexpr IntegerTable kBf16OfIntegers;
 
-// What E2M1 numbers add to the bits of a BF16 scale or, for those with a mantissa of 1.5, of 1.5
-// times the scale: a sign, an exponent, and 8 more for scales that are given as 2^-8 of themselves.
-// Bits 4 and 5 are the place of what they are added to in the tables of Nvfp4Codes, less the row:
-// 0, 16 for a mantissa of 1.5, 32 for zero. Twice.
-struct E2M1Offsets {
-  alignas(64) uint16_t words[32] = {};
-  constexpr E2M1Offsets() {
-    constexpr int kExponents[8] = {0, -1, 0, 0, 1, 1, 2, 2};
-    constexpr int kPlaces[8] = {32, 0, 0, 16, 0, 16, 0, 16};
-    for (int i = 0; i < 32; ++i) {
-      const int exponent = i % 8 == 0 ? 0 : (kExponents[i % 8] + 8) * 128;
-      words[i] = static_cast<uint16_t>((i & 8) << 12 | exponent | kPlaces[i % 8]);
-    }
-  }
-};
-constexpr E2M1Offsets kOffsetsOfE2M1;
-
-// The row of each word of a line; 0 to 31; the upper halves of 16 and of 16 words of 32 bits; and
-// what takes a place above 32 away.
-struct Nvfp4Places {
-  alignas(64) uint16_t rows[32] = {}, all[32] = {}, upper_halves[32] = {}, above[32] = {};
-  constexpr Nvfp4Places() {
-    for (int i = 0; i < 32; ++i) {
-      rows[i] = static_cast<uint16_t>(i / 2);
-      all[i] = static_cast<uint16_t>(i);
-      upper_halves[i] = static_cast<uint16_t>(2 * i + 1);
-      above[i] = static_cast<uint16_t>(-32 - i);
-    }
-  }
-};
-constexpr Nvfp4Places kNvfp4Places;
-
 inline __m512i Shifted(__m512i words, int index) {
   switch (index) {
     case 0: return words;
@@ -139,6 +119,14 @@ inline __m512i Shifted(__m512i words, int index) {
     case 2: return _mm512_srli_epi16(words, 8);
     default: return _mm512_srli_epi16(words, 12);
   }
+}
+
+// a - b, or zero where b is larger.
+template <Among kAmong>
+inline __m512i SubtractOrZero(__m512i a, __m512i b) {
+  // Saturation takes the units of products; the other two do not.
+  if constexpr (kAmong == Among::kFewProducts) return _mm512_subs_epu16(a, b);
+  return _mm512_sub_epi16(_mm512_max_epu16(a, b), b);
 }
 
 // Whether any byte is at least `least`, when `offset` was taken from it.
@@ -181,6 +169,7 @@ struct I8Codes {
 };
 
 // NaN is unusual.
+template <Among kAmong>
 struct F8Codes {
   static constexpr int kVectors = 8, kLines = 2, kScaleVectors = 8;
   static constexpr bool kHasScales = false;
@@ -196,70 +185,31 @@ struct F8Codes {
     return words;
   }
   __attribute__((always_inline)) __m512i Line(int i, __m512i words, NoScales /*scales*/) const {
-    if (i == 0) return Bf16OfE4M3(_mm512_slli_epi16(words, 8), words, subnormals);
-    return Bf16OfE4M3(words, _mm512_srli_epi16(words, 8), subnormals);
+    if (i == 0) return Bf16OfE4M3<kAmong>(_mm512_slli_epi16(words, 8), words, subnormals);
+    return Bf16OfE4M3<kAmong>(words, _mm512_srli_epi16(words, 8), subnormals);
   }
 
   __m512i subnormals = _mm512_load_si512(kSubnormals.words);
   __m512i largest = _mm512_setzero_si512();  // of the magnitudes of the codes
 };
 
-// A product of an E2M1 number and an E4M3 scale s is that of a power of two with s or with 1.5 s,
-// so exponents are added to the bits of one of these, which are found by the row and the number in
-// a table. Scales of NaN and below zero are unusual.
-struct Nvfp4Codes {
-  static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 2;
-  static constexpr bool kHasScales = true;
-  struct Scales {
-    __m512i once_and_three;  // [2][16 rows], less their places
-    __mmask16 nonzero;       // where the scale is not zero
-  };
-  __attribute__((always_inline)) Scales ScalesOf(const uint8_t* scales) const {
-    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
-    // As F16 the same bits stand for 2^-8 of the scale, those below 2^-6 too.
-    const __m512 once = _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 7));
-    const __m512 three = _mm512_mul_ps(once, _mm512_set1_ps(1.5f));
-    const __m512i both = _mm512_permutex2var_epi16(_mm512_castps_si512(once), upper_halves,
-                                                   _mm512_castps_si512(three));
-    return {_mm512_sub_epi16(both, places), _mm_test_epi8_mask(codes, codes)};
-  }
-  bool IsUnusual(const uint8_t* scales, int64_t count) const {
-    return AnyIsAtLeast(scales, count, 0, 0x7F);
-  }
-
-  __m512i Load(const uint8_t* codes, const Scales& scales) const {
-    return _mm512_maskz_loadu_epi32(scales.nonzero, codes);
-  }
-  __attribute__((always_inline)) __m512i Line(int i, __m512i words, const Scales& scales) const {
-    const __m512i offset =
-        _mm512_add_epi16(_mm512_permutexvar_epi16(Shifted(words, i), offsets), rows);
-    return _mm512_add_epi16(offset,
-                            _mm512_permutex2var_epi16(scales.once_and_three, offset, minus_zeros));
-  }
-
-  __m512i offsets = _mm512_load_si512(kOffsetsOfE2M1.words);
-  __m512i rows = _mm512_load_si512(kNvfp4Places.rows);
-  __m512i places = _mm512_load_si512(kNvfp4Places.all);
-  __m512i upper_halves = _mm512_load_si512(kNvfp4Places.upper_halves);
-  __m512i minus_zeros = _mm512_load_si512(kNvfp4Places.above);
-};
-
-// The numbers of E2M1 in BF16 times 2^126, twice; both zeros are +0.
+// The numbers of E2M1 in BF16 times 2^126, twice; both zeros are +0. `half`: the mantissa of 1.5.
 struct LargeE2M1Table {
   alignas(64) uint16_t words[32] = {};
-  constexpr LargeE2M1Table() {
+  constexpr explicit LargeE2M1Table(int half) {
     for (int i = 0; i < 32; ++i) {
-      const uint16_t number = kBf16OfE2M1.words[i];
-      if (i % 8 != 0) words[i] = static_cast<uint16_t>(number + (126 << 7));
+      const int number = kBf16OfE2M1.words[i];
+      const int mantissa = (number & 0x7F) != 0 ? half : 0;
+      if (i % 8 != 0) words[i] = static_cast<uint16_t>((number & 0xFF80) + (126 << 7) + mantissa);
     }
   }
 };
-constexpr LargeE2M1Table kLargeE2M1;
 
 // A scale is a power of two, so its exponent less 126 is added to those of the numbers times 2^126:
 // subtracted, with saturation, which leaves zero as it is. Unusual are scales that make a product
 // of a number other than zero that is not a normal number of BF16, or are NaN: those outside of
 // 2^-125 to 2^125.
+template <Among kAmong>
 struct Mxfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
   static constexpr bool kHasScales = true;
@@ -276,10 +226,65 @@ struct Mxfp4Codes {
 
   __m512i Load(const uint8_t* codes, __m512i /*scales*/) const { return LoadVector(codes); }
   __attribute__((always_inline)) __m512i Line(int i, __m512i words, __m512i scales) const {
-    return _mm512_subs_epu16(_mm512_permutexvar_epi16(Shifted(words, i), numbers), scales);
+    return SubtractOrZero<kAmong>(_mm512_permutexvar_epi16(Shifted(words, i), numbers), scales);
   }
 
-  __m512i numbers = _mm512_load_si512(kLargeE2M1.words);
+  static constexpr LargeE2M1Table kNumbers{0x40};
+  __m512i numbers = _mm512_load_si512(kNumbers.words);
+};
+
+// By the three bits of a scale's mantissa, four times: what 1.5 adds to the bits of the scale, in
+// the places of a BF16 mantissa, and all bits above them.
+struct HalfMoreTable {
+  alignas(64) uint16_t words[32] = {};
+  constexpr HalfMoreTable() {
+    constexpr int kUnit = 16;  // of the mantissa's three bits
+    for (int i = 0; i < 32; ++i) {
+      const int scale = 8 + i % 8;  // eighths
+      const int product = scale * kUnit * 3 / 2;
+      const bool carries = product >= 16 * kUnit;
+      const int bits = carries ? 8 * kUnit + product / 2 : product;
+      words[i] = static_cast<uint16_t>(0xFF80 | (bits - scale * kUnit));
+    }
+  }
+};
+constexpr HalfMoreTable kHalfMore;
+
+// As Mxfp4Codes, where a scale has a mantissa, too: its bits are added to those of the power of two
+// in the number, and for a mantissa of 1.5, which is all ones before, what 1.5 times the scale has
+// more. A scale of zero subtracts all. Scales of NaN and below zero are unusual.
+template <Among kAmong>
+struct Nvfp4Codes {
+  static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 2;
+  static constexpr bool kHasScales = true;
+  struct Scales {  // for both halves of a row's word
+    __m512i less;  // what is subtracted
+    __m512i mask;  // of the number's bits
+  };
+  __attribute__((always_inline)) Scales ScalesOf(const uint8_t* scales) const {
+    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
+    // As F16 the same bits stand for 2^-8 of the scale, those below 2^-6 too.
+    const __m512i bits =
+        _mm512_castps_si512(_mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 7)));
+    const __m512i both = _mm512_or_si512(bits, _mm512_srli_epi32(bits, 16));
+    const __m512i bias = _mm512_set1_epi16((127 + 126 - 8) << 7);
+    return {_mm512_mask_sub_epi32(_mm512_set1_epi32(-1), _mm512_test_epi32_mask(bits, bits), bias,
+                                  both),
+            _mm512_permutexvar_epi16(_mm512_srli_epi16(both, 4), half_more)};
+  }
+  bool IsUnusual(const uint8_t* scales, int64_t count) const {
+    return AnyIsAtLeast(scales, count, 0, 0x7F);
+  }
+
+  __m512i Load(const uint8_t* codes, const Scales& /*scales*/) const { return LoadVector(codes); }
+  __attribute__((always_inline)) __m512i Line(int i, __m512i words, const Scales& scales) const {
+    const __m512i number = _mm512_permutexvar_epi16(Shifted(words, i), numbers);
+    return SubtractOrZero<kAmong>(_mm512_and_si512(number, scales.mask), scales.less);
+  }
+
+  static constexpr LargeE2M1Table kNumbers{0x7F};
+  __m512i numbers = _mm512_load_si512(kNumbers.words);
+  __m512i half_more = _mm512_load_si512(kHalfMore.words);
 };
 
 struct Int4Codes {

@@ -113,18 +113,21 @@ void ExpandI8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_
 }
 
 void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
-  ExpandSteps<F8Codes>(codes, scales, 0, steps, lines,
-                       [](const uint8_t* from, const uint8_t* step_scales, uint8_t* to) {
-                         reference::ExpandF8(from, step_scales, 1, to);
-                       });
+  ExpandSteps<F8Codes<Among::kFewProducts>>(
+      codes, scales, 0, steps, lines,
+      [](const uint8_t* from, const uint8_t* step_scales, uint8_t* to) {
+        reference::ExpandF8(from, step_scales, 1, to);
+      });
 }
 
 void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
-  ExpandSteps<Nvfp4Codes>(codes, scales, 2 * kScaleRows, steps, lines, ExpandUnusualNvfp4);
+  ExpandSteps<Nvfp4Codes<Among::kFewProducts>>(codes, scales, 2 * kScaleRows, steps, lines,
+                                               ExpandUnusualNvfp4);
 }
 
 void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
-  ExpandSteps<Mxfp4Codes>(codes, scales, kScaleRows, steps, lines, ExpandUnusualMxfp4);
+  ExpandSteps<Mxfp4Codes<Among::kFewProducts>>(codes, scales, kScaleRows, steps, lines,
+                                               ExpandUnusualMxfp4);
 }
 
 void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {

@@ -15,6 +15,7 @@
 #include "kernels/cpu/avx512_bf16/dot_inl.h"
 #include "kernels/cpu/avx512_bf16/e4m3_bytes_inl.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
+#include "kernels/cpu/avx512_bf16/nvfp4_permutations_inl.h"
 #include "kernels/cpu/tiles_inl.h"
 
 namespace sluice::kernels::avx512_bf16 {
@@ -25,6 +26,7 @@ constexpr int kTileRows = 6;
 constexpr int kWidePanels = 4;
 // Rows and panels whose sums stay in registers beside what codes are expanded with, and how many
 // rows are faster so.
+constexpr int kFewestRows = 3;
 constexpr int kFewRows = 8;
 constexpr int kFewPanels = 2;
 constexpr int64_t kCodeRows = 24;
@@ -127,6 +129,7 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
 // --- Few rows: codes to BF16 in registers ------------------------------------------------------
 
 // Codes of F8_E4M3, otherwise than F8Codes: half of the instructions, but more registers.
+template <Among kAmong>
 struct F8Permutations {
   static constexpr int kVectors = 8, kLines = 2, kScaleVectors = 8;
   static constexpr bool kHasScales = false;
@@ -138,11 +141,21 @@ struct F8Permutations {
     __m512i lower, upper;
   };
   __attribute__((always_inline)) Bytes Load(const uint8_t* codes, NoScales /*scales*/) const {
-    const __m512i bytes = LoadVector(codes);
+    __m512i bytes = LoadVector(codes);
+    // Once: GCC 12 would load what a permutation overwrites for each of them.
+    asm("" : "+v"(bytes));
     return {permutations.Lower(bytes), permutations.Upper(bytes)};
   }
+  // The even codes, or the odd ones: the lower byte of each beside its upper byte.
   __attribute__((always_inline)) __m512i Line(int i, const Bytes& bytes,
                                               NoScales /*scales*/) const {
+    if constexpr (kAmong == Among::kFewProducts) {
+      const __m512i neighbours = _mm512_broadcast_i32x4(
+          _mm_setr_epi8(1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+      constexpr __mmask64 kEven = 0x5555555555555555;
+      if (i == 0) return _mm512_mask_shuffle_epi8(bytes.lower, ~kEven, bytes.upper, neighbours);
+      return _mm512_mask_shuffle_epi8(bytes.upper, kEven, bytes.lower, neighbours);
+    }
     constexpr int kAAndBOrC = 0xEA;
     if (i == 0) {
       return _mm512_ternarylogic_epi32(bytes.lower, _mm512_set1_epi16(0xFF),
@@ -157,12 +170,30 @@ struct F8Permutations {
 
 // How far ahead codes and their scales are fetched.
 constexpr int64_t kBytesAhead = 4096;
+struct BytesAhead {
+  int64_t codes, scales;
+};
 
-// The same for a step of a panel: past its end, codes of the panel that follows this group.
+// The same at a step of a panel: past its end, those of the panel that follows this group.
 template <int kPanels>
-int64_t BytesAhead(const LinearArgs& args, int64_t step) {
-  const bool past = step * args.code_step_bytes + kBytesAhead >= args.panel_bytes;
-  return kBytesAhead + (past ? (kPanels - 1) * args.panel_bytes : 0);
+BytesAhead AheadOf(const LinearArgs& args, int64_t step) {
+  const int64_t scales = kBytesAhead / args.code_step_bytes * args.scale_step_bytes;
+  if (step * args.code_step_bytes + kBytesAhead < args.panel_bytes) return {kBytesAhead, scales};
+  return {kBytesAhead + (kPanels - 1) * args.panel_bytes,
+          scales + (kPanels - 1) * args.panel_scale_bytes};
+}
+
+// The scales of kPanels panels, `stride` bytes apart.
+template <typename Codes, int kPanels>
+__attribute__((always_inline)) inline void ReadScales(const Codes& format, const uint8_t* scales,
+                                                      int64_t stride,
+                                                      typename Codes::Scales (&ready)[kPanels]) {
+  if constexpr (requires { format.ScalesOfPanels(scales, stride, ready); }) {
+    format.ScalesOfPanels(scales, stride, ready);
+  } else {
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) ready[p] = format.ScalesOf(scales + p * stride);
+  }
 }
 
 // Adds steps [begin, end) of some rows, whose inputs begin at x. The panels are taken together, so
@@ -176,40 +207,63 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
   const uint8_t* scales =
       args.scales + panel * args.panel_scale_bytes + begin * args.scale_step_bytes;
   const uint16_t* inputs = x + begin * 2 * kStepPairs;
-  const int64_t scale_bytes_ahead = kBytesAhead / args.code_step_bytes * args.scale_step_bytes;
   for (int64_t step = begin; step < end; ++step) {
-    const int64_t bytes_ahead = BytesAhead<kPanels>(args, step);
+    const BytesAhead ahead = AheadOf<kPanels>(args, step);
     for (int group = 0; group < Codes::kVectors; group += Codes::kScaleVectors) {
       typename Codes::Scales ready[kPanels];
+      ReadScales(format, scales, args.panel_scale_bytes, ready);
+      if constexpr (Codes::kHasScales) {
 #pragma GCC unroll 4
-      for (int p = 0; p < kPanels; ++p) {
-        const uint8_t* from = scales + p * args.panel_scale_bytes;
-        ready[p] = format.ScalesOf(from);
-        if constexpr (Codes::kHasScales)
-          _mm_prefetch(reinterpret_cast<const char*>(from + scale_bytes_ahead), _MM_HINT_T0);
+        for (int p = 0; p < kPanels; ++p) {
+          _mm_prefetch(
+              reinterpret_cast<const char*>(scales + p * args.panel_scale_bytes + ahead.scales),
+              _MM_HINT_T0);
+        }
       }
       // Not unrolled: the instructions of a whole step outgrow the cache of decoded ones.
 #pragma GCC unroll 1
       for (int v = 0; v < Codes::kScaleVectors; ++v) {
-        // A register a row: what is hidden here GCC 12 would work out, and keep, for every pair.
-        const uint16_t* rows[kRows];
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
-          rows[r] = inputs + r * args.x_stride;
-          asm("" : "+r"(rows[r]));
-        }
-#pragma GCC unroll 4
-        for (int p = 0; p < kPanels; ++p) {
-          const uint8_t* from = codes + p * args.panel_bytes;
-          // One row waits for memory: into the second cache it comes up to a tenth faster.
-          _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead),
-                       kRows == 1 ? _MM_HINT_T1 : _MM_HINT_T0);
-          const auto words = format.Load(from, ready[p]);
+        if constexpr (kRows == 1) {
+          // Each pair once for all panels: loads are what there are the fewest units for. Hidden,
+          // or GCC 12 would broadcast some of them again and spill what is needed meanwhile.
+          __m512bh pairs[Codes::kLines];
 #pragma GCC unroll 4
           for (int i = 0; i < Codes::kLines; ++i) {
-            const auto line = reinterpret_cast<__m512bh>(format.Line(i, words, ready[p]));
+            pairs[i] = Broadcast(inputs + 2 * i);
+            asm("" : "+v"(pairs[i]));
+          }
+#pragma GCC unroll 4
+          for (int p = 0; p < kPanels; ++p) {
+            const uint8_t* from = codes + p * args.panel_bytes;
+            // One row waits for memory: into the second cache it comes up to a tenth faster.
+            _mm_prefetch(reinterpret_cast<const char*>(from + ahead.codes), _MM_HINT_T1);
+            const auto words = format.Load(from, ready[p]);
+#pragma GCC unroll 4
+            for (int i = 0; i < Codes::kLines; ++i) {
+              const auto line = reinterpret_cast<__m512bh>(format.Line(i, words, ready[p]));
+              acc[0][p] = _mm512_dpbf16_ps(acc[0][p], pairs[i], line);
+            }
+          }
+        } else {
+          // A register a row: what is hidden here GCC 12 would work out, and keep, for every pair.
+          const uint16_t* rows[kRows];
 #pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) acc[r][p] = DotOfAll(acc[r][p], line, rows[r] + 2 * i);
+          for (int r = 0; r < kRows; ++r) {
+            rows[r] = inputs + r * args.x_stride;
+            asm("" : "+r"(rows[r]));
+          }
+#pragma GCC unroll 4
+          for (int p = 0; p < kPanels; ++p) {
+            const uint8_t* from = codes + p * args.panel_bytes;
+            _mm_prefetch(reinterpret_cast<const char*>(from + ahead.codes), _MM_HINT_T0);
+            const auto words = format.Load(from, ready[p]);
+#pragma GCC unroll 4
+            for (int i = 0; i < Codes::kLines; ++i) {
+              const auto line = reinterpret_cast<__m512bh>(format.Line(i, words, ready[p]));
+#pragma GCC unroll 8
+              for (int r = 0; r < kRows; ++r)
+                acc[r][p] = DotOfAll(acc[r][p], line, rows[r] + 2 * i);
+            }
           }
         }
         codes += kLineBytes;
@@ -427,15 +481,17 @@ template <typename Codes, int kRows, int kPanels>
 __attribute__((always_inline)) inline void AddPairsAndExpand(
     const uint16_t* x, int64_t x_stride, int64_t pairs, const uint8_t* const (&lines)[kPanels],
     __m512 (&acc)[kRows][kPanels], Codes& format, int64_t vectors, const uint8_t* codes,
-    int64_t bytes_ahead, const uint8_t* scales, uint8_t* expanded) {
+    const BytesAhead& ahead, const uint8_t* scales, uint8_t* expanded) {
   int64_t pair = 0;
   for (int64_t v = 0; v < vectors; v += Codes::kScaleVectors) {
-    const typename Codes::Scales ready =
-        format.ScalesOf(scales + v / Codes::kScaleVectors * kScaleRows);
+    const uint8_t* const scales_now = scales + v / Codes::kScaleVectors * kScaleRows;
+    const typename Codes::Scales ready = format.ScalesOf(scales_now);
+    if constexpr (Codes::kHasScales)
+      _mm_prefetch(reinterpret_cast<const char*>(scales_now + ahead.scales), _MM_HINT_T0);
 #pragma GCC unroll 1
     for (int i = 0; i < Codes::kScaleVectors; ++i) {
       const __m512i words = format.Load(codes + (v + i) * kLineBytes, ready);
-      _mm_prefetch(reinterpret_cast<const char*>(codes + (v + i) * kLineBytes + bytes_ahead),
+      _mm_prefetch(reinterpret_cast<const char*>(codes + (v + i) * kLineBytes + ahead.codes),
                    _MM_HINT_T1);
 #pragma GCC unroll 4
       for (int line = 0; line < Codes::kLines; ++line, ++pair) {
@@ -484,7 +540,7 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
   for (int p = 0; p < kPanels; ++p) expand(segment, p, lines_of(0, p));
   for (int now = 0; segment.steps > 0; now = 1 - now) {
     const Segment next = SegmentAt(args, all_steps, segment.begin + segment.steps);
-    const int64_t bytes_ahead = BytesAhead<kPanels>(args, next.begin);
+    const BytesAhead ahead = AheadOf<kPanels>(args, next.begin);
     const uint8_t* lines[kPanels];
     for (int p = 0; p < kPanels; ++p) lines[p] = lines_of(now, p);
     const int64_t pairs = segment.steps * kStepPairs;
@@ -503,7 +559,7 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
               AddPairsAndExpand(inputs, args.x_stride, pairs, lines, acc, format,
                                 next.steps * Codes::kVectors,
                                 CodesAt(args, panel + next_panel, next.begin, args.code_step_bytes),
-                                bytes_ahead, scales, to);
+                                ahead, scales, to);
               if (format.IsUnusual(scales, next.steps * args.scale_step_bytes)) [[unlikely]]
                 expand(next, next_panel, to);
               ++next_panel;
@@ -536,19 +592,17 @@ void MultiplySegmentRange(const LinearArgs& args, int64_t row_begin, int64_t row
 
 // --- Choice -----------------------------------------------------------------------------------
 
-// Up to eight rows by two panels, or one by four. For each eight rows codes are expanded once more,
-// which units of the CPU do that have little else to do meanwhile.
-template <typename Codes, bool kBlocks>
+// One row by four panels, or up to kMaxRows by two. For each eight rows codes are expanded once
+// more, which units of the CPU do that have little else to do meanwhile.
+template <typename Codes, bool kBlocks, int kMaxRows>
 void MultiplyFew(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                  int64_t panel_end) {
   const auto multiply = [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
     if (!MultiplyCodes<Codes, kBlocks, kRows, kPanels>(args, row, panel)) [[unlikely]]
       MultiplySegments<kPanels>(args, row, kRows, panel);
   };
-  if (row_end - row_begin == 1)
-    ForEachTile<1, kWidePanels>(row_begin, row_end, panel_begin, panel_end, multiply);
-  else
-    ForEachTile<kFewRows, kFewPanels>(row_begin, row_end, panel_begin, panel_end, multiply);
+  constexpr int kPanels = kMaxRows == 1 ? kWidePanels : kFewPanels;
+  ForEachTile<kMaxRows, kPanels>(row_begin, row_end, panel_begin, panel_end, multiply);
 }
 
 template <typename Codes>
@@ -560,24 +614,42 @@ void MultiplyMore(const LinearArgs& args, int64_t row_begin, int64_t row_end, in
                      });
 }
 
-template <typename Codes, typename CodesOfMore = Codes>
-LinearFunction* FunctionFor(bool has_blocks, int64_t rows) {
-  if (rows > kCodeRows) return MultiplyMore<CodesOfMore>;
-  return has_blocks ? MultiplyFew<Codes, true> : MultiplyFew<Codes, false>;
+// The functions for up to kFewestRows, kCodeRows and kExpandRows rows.
+template <bool kBlocks, typename Fewest, typename Few = Fewest, typename More = Few>
+LinearFunction* FunctionFor(int64_t rows) {
+  if (rows == 1) return MultiplyFew<Fewest, kBlocks, 1>;
+  if (rows <= kFewestRows) return MultiplyFew<Fewest, kBlocks, kFewestRows>;
+  if (rows <= kCodeRows) return MultiplyFew<Few, kBlocks, kFewRows>;
+  return MultiplyMore<More>;
+}
+
+// Of the formats that may have block scales.
+template <bool kBlocks>
+LinearFunction* BlockCodeFunction(const LinearArgs& args, int64_t rows) {
+  using enum Among;
+  if (args.expand == avx512::ExpandF8) {
+    return FunctionFor<kBlocks, F8Permutations<kFewProducts>, F8Permutations<kManyProducts>,
+                       F8Codes<kManyProducts>>(rows);
+  }
+  if (args.expand != avx512::ExpandInt4) return nullptr;
+  return args.scales == nullptr ? FunctionFor<kBlocks, Int4Codes>(rows)
+                                : FunctionFor<kBlocks, ZeroPointInt4Codes>(rows);
 }
 
 // The function for up to kExpandRows rows of inputs and the weights' codes, or null where there is
 // none.
 LinearFunction* CodeFunction(const LinearArgs& args, int64_t rows) {
   if (rows > kExpandRows || args.cols % (2 * kStepPairs) != 0) return nullptr;
-  const bool blocks = args.block_scales != nullptr;
-  if (args.expand == avx512::ExpandI8) return FunctionFor<I8Codes>(blocks, rows);
-  if (args.expand == avx512::ExpandF8) return FunctionFor<F8Permutations, F8Codes>(blocks, rows);
-  if (args.expand == avx512::ExpandNvfp4) return FunctionFor<Nvfp4Codes>(blocks, rows);
-  if (args.expand == avx512::ExpandMxfp4) return FunctionFor<Mxfp4Codes>(blocks, rows);
-  if (args.expand != avx512::ExpandInt4) return nullptr;
-  return args.scales == nullptr ? FunctionFor<Int4Codes>(blocks, rows)
-                                : FunctionFor<ZeroPointInt4Codes>(blocks, rows);
+  using enum Among;
+  if (args.block_scales != nullptr) return BlockCodeFunction<true>(args, rows);
+  if (args.expand == avx512::ExpandI8) return FunctionFor<false, I8Codes>(rows);
+  if (args.expand == avx512::ExpandNvfp4) {
+    return FunctionFor<false, Nvfp4Permutations<kFewProducts>, Nvfp4Permutations<kManyProducts>,
+                       Nvfp4Codes<kManyProducts>>(rows);
+  }
+  if (args.expand == avx512::ExpandMxfp4)
+    return FunctionFor<false, Mxfp4Codes<kFewProducts>, Mxfp4Codes<kManyProducts>>(rows);
+  return BlockCodeFunction<false>(args, rows);
 }
 
 }  // namespace

@@ -1,0 +1,79 @@
+// NVFP4 codes with the scales of several panels made ready together, by permutations of bytes
+// (AVX-512 VBMI).
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "kernels/cpu/avx512/codes_inl.h"
+
+namespace sluice::kernels::avx512_bf16 {
+namespace {
+
+// By the code of a scale of zero or more: the bytes of Nvfp4Codes::Scales.
+struct Nvfp4ScaleBytes {
+  alignas(64) uint8_t less_lower[128] = {}, less_upper[128] = {}, mask_lower[128] = {};
+  constexpr Nvfp4ScaleBytes() {
+    for (int code = 0; code < 128; ++code) {
+      int exponent = code >> 3, eighths = 8 + code % 8;
+      if (exponent == 0) {
+        exponent = 1;
+        eighths = code;
+        for (; eighths != 0 && eighths < 8; eighths *= 2) --exponent;
+      }
+      const int bits = (exponent + 127 - 7) * 128 + (eighths - 8) * 16;
+      const int less = code == 0 ? 0xFFFF : (127 + 126) * 128 - bits;
+      less_lower[code] = static_cast<uint8_t>(less & 0xFF);
+      less_upper[code] = static_cast<uint8_t>(less >> 8);
+      mask_lower[code] = static_cast<uint8_t>(kHalfMore.words[eighths % 8] & 0xFF);
+    }
+  }
+};
+constexpr Nvfp4ScaleBytes kNvfp4ScaleBytes;
+
+// Of each panel: byte `row`, and 64 more, twice for each row.
+struct RowPlaces {
+  alignas(64) uint8_t bytes[4][64] = {};
+  constexpr RowPlaces() {
+    for (int panel = 0; panel < 4; ++panel) {
+      for (int i = 0; i < 64; ++i)
+        bytes[panel][i] = static_cast<uint8_t>(16 * panel + i / 4 + (i % 2 != 0 ? 64 : 0));
+    }
+  }
+};
+constexpr RowPlaces kRowPlaces;
+
+template <Among kAmong>
+struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
+  using Scales = typename Nvfp4Codes<kAmong>::Scales;
+
+  // Those of kPanels panels, `stride` bytes apart.
+  template <int kPanels>
+  __attribute__((always_inline)) void ScalesOfPanels(const uint8_t* scales, int64_t stride,
+                                                     Scales (&ready)[kPanels]) const {
+    static_assert(kPanels <= 4);
+    __m512i codes = _mm512_setzero_si512();
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) {
+      codes = _mm512_mask_broadcast_i32x4(
+          codes, static_cast<__mmask16>(0xF << 4 * p),
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + p * stride)));
+    }
+    const auto bytes_of = [&](const uint8_t* table) __attribute__((always_inline)) {
+      return _mm512_permutex2var_epi8(_mm512_load_si512(table), codes,
+                                      _mm512_load_si512(table + 64));
+    };
+    const __m512i less_lower = bytes_of(kNvfp4ScaleBytes.less_lower);
+    const __m512i less_upper = bytes_of(kNvfp4ScaleBytes.less_upper);
+    const __m512i mask_lower = bytes_of(kNvfp4ScaleBytes.mask_lower);
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) {
+      const __m512i places = _mm512_load_si512(kRowPlaces.bytes[p]);
+      ready[p] = {_mm512_permutex2var_epi8(less_lower, places, less_upper),
+                  _mm512_permutex2var_epi8(mask_lower, places, _mm512_set1_epi32(-1))};
+    }
+  }
+};
+
+}  // namespace
+}  // namespace sluice::kernels::avx512_bf16
