@@ -3,10 +3,11 @@
 
 Usage: benchmarks/speculation.py [--tokens 128] [--rounds 5] NAME=PORT...
 
-Each server answers one request at a time. `repeats`: the likeliest tokens behind a prompt that says the same again and
-again. `draws`: tokens drawn at temperature 1, of which hardly any follows from those before where the weights are random.
-The first server is the one that the others are compared with; all answers to the same question have to be equal. A round
-asks every server for both, and the first does not count. Every server serves its model as m.
+Each server answers one request at a time. `repeats`: the likeliest tokens, behind a prompt whose end are the likeliest
+tokens themselves, so many that they have begun to repeat where the weights are random. `draws`: tokens drawn at temperature
+1, of which hardly any follows from those before. What counts is the time from the first token to the last. The first server
+is the one that the others are compared with; all answers to the same question have to be equal. A round asks every server
+for both, each round about another subject, so that no answer is known from before. Every server serves its model as m.
 """
 import argparse
 import http.client
@@ -14,18 +15,38 @@ import json
 import statistics
 import time
 
-LINE = "item = {'name': 'a', 'size': 1, 'color': 'red'};\n"
+LINE = "item = {'name': '%s', 'size': 1, 'color': 'red'};\n"
+SUBJECTS = "apple bread chair drum eagle flute glass horse".split()
+TOKENS_BEFORE = 192  # of the answer that a repeating prompt ends with
 
 
-def ask(port, tokens, fields):
-    body = {"model": "m", "max_tokens": tokens, "ignore_eos": True, "logprobs": 0, "return_tokens_as_token_ids": True, **fields}
+def ask(port, prompt, tokens, fields):
+    """Seconds from the first token to the last, and the tokens with their logprobs."""
+    body = {"model": "m", "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "logprobs": 0, "return_tokens_as_token_ids": True, "stream": True, **fields}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-    start = time.monotonic()
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     response = connection.getresponse()
-    answer = json.loads(response.read())
-    assert response.status == 200, answer
-    return time.monotonic() - start, answer["choices"][0]["logprobs"]
+    assert response.status == 200, response.read()
+    first, answer = None, []
+    for line in response:
+        if not line.startswith(b"data: {"):
+            continue
+        for choice in json.loads(line[len("data: "):])["choices"]:
+            if choice.get("logprobs"):
+                answer += zip(choice["logprobs"]["tokens"], choice["logprobs"]["token_logprobs"])
+        if answer and first is None:
+            first = time.monotonic()
+    return time.monotonic() - first, answer
+
+
+def token_ids(answer):
+    return [int(token.removeprefix("token_id:")) for token, _ in answer]
+
+
+def tokenize(port, text):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/tokenize", json.dumps({"model": "m", "prompt": text}), {"Content-Type": "application/json"})
+    return json.loads(connection.getresponse().read())["tokens"]
 
 
 def counters(port):
@@ -41,32 +62,33 @@ def counters(port):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("servers", nargs="+", metavar="NAME=PORT")
     options = parser.parse_args()
     servers = [(name, int(port)) for name, port in (word.split("=") for word in options.servers)]
-    loads = {"repeats": {"prompt": LINE * 6, "temperature": 0}, "draws": {"prompt": LINE * 6, "temperature": 1, "seed": 1}}
-    seconds = {(name, load): [] for name, _ in servers for load in loads}
-    spoken = {}
-    for round_number in range(options.rounds + 1):
+    loads = {"repeats": {"temperature": 0}, "draws": {"temperature": 1, "seed": 1}}
+    rates = {(name, load): [] for name, _ in servers for load in loads}
+    for round_number in range(options.rounds):
+        begin = LINE % SUBJECTS[round_number % len(SUBJECTS)] * 6
+        begin = tokenize(servers[0][1], begin)
+        prompts = {"draws": begin, "repeats": begin + token_ids(ask(servers[0][1], begin, TOKENS_BEFORE, loads["repeats"])[1])}
         for load, fields in loads.items():
+            spoken = None
             for name, port in servers:
                 before = counters(port)
-                took, answer = ask(port, options.tokens, {**fields, "cache_salt": "round %d" % round_number})
-                assert answer == spoken.setdefault(load, answer), "%s: %s answered otherwise" % (load, name)
+                took, answer = ask(port, prompts[load], options.tokens, fields)
+                spoken = spoken or answer
+                assert answer == spoken, "%s: %s answered otherwise" % (load, name)
                 now = counters(port)
-                accepted = {key: now[key] - before.get(key, 0) for key in now}
-                if round_number > 0:
-                    seconds[name, load].append(took)
-                if round_number == options.rounds:
-                    print(load, name, accepted)
+                rates[name, load].append((options.tokens - 1) / took)
+                if round_number == options.rounds - 1:
+                    print(load, name, {key: now[key] - before.get(key, 0) for key in now})
     for load in loads:
         first = servers[0][0]
         for name, _ in servers:
-            ratios = [a / b for a, b in zip(seconds[first, load], seconds[name, load])]
+            ratios = [a / b for a, b in zip(rates[name, load], rates[first, load])]
             print("%-8s %-12s %7.1f tokens/s, %.2f x %s (%.2f to %.2f)" % (
-                load, name, options.tokens / statistics.median(seconds[name, load]), statistics.median(ratios), first,
-                min(ratios), max(ratios)))
+                load, name, statistics.median(rates[name, load]), statistics.median(ratios), first, min(ratios), max(ratios)))
 
 
 if __name__ == "__main__":

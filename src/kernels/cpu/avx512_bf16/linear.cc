@@ -321,6 +321,12 @@ bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
 
 constexpr int64_t kSegmentSteps = 4;  // of four panels: 16 KiB
 
+// What is multiplied after another: steps [begin, begin + steps) of a block.
+struct Segment {
+  int64_t begin, steps, block;
+  bool starts_block, ends_block;
+};
+
 // A part of the outputs: some rows of a group of panels.
 struct SegmentTile {
   const LinearArgs& args;
@@ -329,12 +335,14 @@ struct SegmentTile {
   float* sums;    // [rows][panels][16] of the present chains
   float* totals;  // the same of the blocks before
 
-  // Adds inputs [first, first + count), whose lines begin at lines[], to the sums, which begin
-  // with them where `start` is set: tile after tile of up to kMaxRows rows, whose whole pairs
-  // add_pairs<rows>(inputs, sums) adds.
+  // Adds the segment's inputs, `count` of them, whose lines begin at lines[], to the sums, and, at
+  // the end of a block with scales, those times its scales to the totals: tile after tile of up to
+  // kMaxRows rows, whose whole pairs add_pairs<rows>(inputs, sums) adds.
   template <int kMaxRows, int kPanels, typename AddWholePairs>
-  void Add(int64_t first, int64_t count, const uint8_t* const (&lines)[kPanels], bool start,
+  void Add(const Segment& segment, int64_t count, const uint8_t* const (&lines)[kPanels],
            const AddWholePairs& add_pairs) {
+    const int64_t first = segment.begin * 2 * kStepPairs;
+    const bool ends_block = args.block_scales != nullptr && segment.ends_block;
     const uint16_t* x = static_cast<const uint16_t*>(args.x) + row_begin * args.x_stride + first;
     ForEachTile<kMaxRows, kPanels>(
         0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
@@ -342,7 +350,7 @@ struct SegmentTile {
             __m512 acc[kRows][kPanels];
             float* from = sums + row * kPanels * kPanelRows;
             SetZero(acc);
-            if (!start) {
+            if (!segment.starts_block) {
 #pragma GCC unroll 8
               for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -353,26 +361,26 @@ struct SegmentTile {
             const uint16_t* inputs = x + row * args.x_stride;
             add_pairs.template operator()<kRows>(inputs, acc);
             if (count % 2 != 0) AddLast(inputs, args.x_stride, lines, count / 2, acc);
+            float* totals_from = totals + row * kPanels * kPanelRows;
 #pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) {
+            for (int p = 0; p < kPanels; ++p) {
+              if (ends_block) {
+                const __m512 scale = BlockScales(args, panel + p, segment.block);
 #pragma GCC unroll 8
-              for (int p = 0; p < kPanels; ++p)
-                _mm512_store_ps(from + (r * kPanels + p) * kPanelRows, acc[r][p]);
+                for (int r = 0; r < kRows; ++r) {
+                  float* total = totals_from + (r * kPanels + p) * kPanelRows;
+                  const __m512 before =
+                      segment.block == 0 ? _mm512_setzero_ps() : _mm512_load_ps(total);
+                  _mm512_store_ps(total, _mm512_fmadd_ps(acc[r][p], scale, before));
+                }
+              } else {
+#pragma GCC unroll 8
+                for (int r = 0; r < kRows; ++r)
+                  _mm512_store_ps(from + (r * kPanels + p) * kPanelRows, acc[r][p]);
+              }
             }
           }
         });
-  }
-
-  template <int kPanels>
-  void EndBlock(int64_t block) {
-    for (int p = 0; p < kPanels; ++p) {
-      const __m512 scale = BlockScales(args, panel + p, block);
-      for (int64_t r = 0; r < rows; ++r) {
-        const int64_t at = (r * kPanels + p) * kPanelRows;
-        const __m512 before = block == 0 ? _mm512_setzero_ps() : _mm512_load_ps(totals + at);
-        _mm512_store_ps(totals + at, _mm512_fmadd_ps(_mm512_load_ps(sums + at), scale, before));
-      }
-    }
   }
 
   template <int kPanels>
@@ -384,12 +392,6 @@ struct SegmentTile {
       StoreSums(args, row_begin + r, panel, values);
     }
   }
-};
-
-// What is multiplied after another: steps [begin, begin + steps) of a block.
-struct Segment {
-  int64_t begin, steps, block;
-  bool starts_block, ends_block;
 };
 
 // Behind the last step: one of no steps.
@@ -436,15 +438,14 @@ void MultiplySegmentsFetching(const LinearArgs& args, int64_t row_begin, int64_t
         lines[p] = expanded[p];
       }
     }
-    const int64_t first = begin * 2 * kStepPairs;
-    const int64_t left = args.cols - first;
+    const int64_t left = args.cols - begin * 2 * kStepPairs;
     const int64_t count =
         left < segment.steps * 2 * kStepPairs ? left : segment.steps * 2 * kStepPairs;
     // Each of the first tiles fetches a part of the next segment, or the memory would be idle while
     // the others read this one from the cache.
     int next_ahead = 0;
     tile.Add<kTileRows, kPanels>(
-        first, count, lines, segment.starts_block,
+        segment, count, lines,
         [&]<int kRows>(const uint16_t* inputs, __m512(&acc)[kRows][kPanels])
             __attribute__((always_inline)) {
               if (next_ahead + kAhead <= kPanels) {
@@ -455,7 +456,6 @@ void MultiplySegmentsFetching(const LinearArgs& args, int64_t row_begin, int64_t
                 AddPairs(inputs, args.x_stride, count / 2, lines, acc);
               }
             });
-    if (segment.ends_block && args.block_scales != nullptr) tile.EndBlock<kPanels>(segment.block);
   }
   tile.Store<kPanels>(args.block_scales != nullptr ? totals : sums);
 }
@@ -546,7 +546,7 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
     const int64_t pairs = segment.steps * kStepPairs;
     int next_panel = 0;
     tile.Add<kCodeTileRows, kPanels>(
-        segment.begin * 2 * kStepPairs, 2 * pairs, lines, segment.starts_block,
+        segment, 2 * pairs, lines,
         [&]<int kRows>(const uint16_t* inputs, __m512(&acc)[kRows][kPanels])
             __attribute__((always_inline)) {
               if (next_panel == kPanels || next.steps == 0) {
@@ -564,7 +564,6 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
                 expand(next, next_panel, to);
               ++next_panel;
             });
-    if (segment.ends_block && args.block_scales != nullptr) tile.EndBlock<kPanels>(segment.block);
     segment = next;
   }
   tile.Store<kPanels>(args.block_scales != nullptr ? totals : sums);
