@@ -24,12 +24,13 @@ namespace {
 constexpr int kPanelRows = 16;
 constexpr int kTileRows = 6;
 constexpr int kWidePanels = 4;
-// Rows and panels whose sums stay in registers beside what codes are expanded with, and how many
-// rows are faster so.
+// Rows and panels whose sums stay in registers beside what codes are expanded with.
 constexpr int kFewestRows = 3;
 constexpr int kFewRows = 8;
 constexpr int kFewPanels = 2;
-constexpr int64_t kCodeRows = 24;
+// How many rows are faster so, where codes expand in few instructions, and in more.
+constexpr int64_t kShortCodeRows = 24;
+constexpr int64_t kLongCodeRows = 16;
 constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for a panel
 constexpr int64_t kStepPairs = 16;
 constexpr int64_t kStepBytes = kStepPairs * kLineBytes;
@@ -185,7 +186,7 @@ BytesAhead AheadOf(const LinearArgs& args, int64_t step) {
 
 // The scales of kPanels panels, `stride` bytes apart.
 template <typename Codes, int kPanels>
-__attribute__((always_inline)) inline void ReadScales(const Codes& format, const uint8_t* scales,
+__attribute__((always_inline)) inline void ReadScales(Codes& format, const uint8_t* scales,
                                                       int64_t stride,
                                                       typename Codes::Scales (&ready)[kPanels]) {
   if constexpr (requires { format.ScalesOfPanels(scales, stride, ready); }) {
@@ -514,7 +515,7 @@ __attribute__((always_inline)) inline void AddPairsAndExpand(
   AddPairs(x + 2 * pair, x_stride, pairs - pair, rest, acc);
 }
 
-// REQUIRES: more than kCodeRows rows; whole steps, and segments that are not longer than those
+// REQUIRES: more than kLongCodeRows rows; whole steps, and segments that are not longer than those
 // before them, so that each has pairs enough to make the next beside.
 template <typename Codes, int kPanels>
 void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
@@ -535,7 +536,7 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
     args.expand(CodesAt(args, panel + p, segment.begin, args.code_step_bytes),
                 ScalesAt(args, panel + p, segment.begin), segment.steps, to);
   };
-  static_assert(kCodeRows / kCodeTileRows >= kPanels);
+  static_assert((kLongCodeRows + kCodeTileRows) / kCodeTileRows >= kPanels);
   Segment segment = SegmentAt(args, all_steps, 0);
   for (int p = 0; p < kPanels; ++p) expand(segment, p, lines_of(0, p));
   for (int now = 0; segment.steps > 0; now = 1 - now) {
@@ -614,7 +615,8 @@ void MultiplyMore(const LinearArgs& args, int64_t row_begin, int64_t row_end, in
 }
 
 // The functions for up to kFewestRows, kCodeRows and kExpandRows rows.
-template <bool kBlocks, typename Fewest, typename Few = Fewest, typename More = Few>
+template <bool kBlocks, int64_t kCodeRows, typename Fewest, typename Few = Fewest,
+          typename More = Few>
 LinearFunction* FunctionFor(int64_t rows) {
   if (rows == 1) return MultiplyFew<Fewest, kBlocks, 1>;
   if (rows <= kFewestRows) return MultiplyFew<Fewest, kBlocks, kFewestRows>;
@@ -627,12 +629,12 @@ template <bool kBlocks>
 LinearFunction* BlockCodeFunction(const LinearArgs& args, int64_t rows) {
   using enum Among;
   if (args.expand == avx512::ExpandF8) {
-    return FunctionFor<kBlocks, F8Permutations<kFewProducts>, F8Permutations<kManyProducts>,
-                       F8Codes<kManyProducts>>(rows);
+    return FunctionFor<kBlocks, kLongCodeRows, F8Permutations<kFewProducts>,
+                       F8Permutations<kManyProducts>, F8Codes<kManyProducts>>(rows);
   }
   if (args.expand != avx512::ExpandInt4) return nullptr;
-  return args.scales == nullptr ? FunctionFor<kBlocks, Int4Codes>(rows)
-                                : FunctionFor<kBlocks, ZeroPointInt4Codes>(rows);
+  return args.scales == nullptr ? FunctionFor<kBlocks, kShortCodeRows, Int4Codes>(rows)
+                                : FunctionFor<kBlocks, kShortCodeRows, ZeroPointInt4Codes>(rows);
 }
 
 // The function for up to kExpandRows rows of inputs and the weights' codes, or null where there is
@@ -641,13 +643,14 @@ LinearFunction* CodeFunction(const LinearArgs& args, int64_t rows) {
   if (rows > kExpandRows || args.cols % (2 * kStepPairs) != 0) return nullptr;
   using enum Among;
   if (args.block_scales != nullptr) return BlockCodeFunction<true>(args, rows);
-  if (args.expand == avx512::ExpandI8) return FunctionFor<false, I8Codes>(rows);
+  if (args.expand == avx512::ExpandI8) return FunctionFor<false, kLongCodeRows, I8Codes>(rows);
   if (args.expand == avx512::ExpandNvfp4) {
-    return FunctionFor<false, Nvfp4Permutations<kFewProducts>, Nvfp4Permutations<kManyProducts>,
-                       Nvfp4Codes<kManyProducts>>(rows);
+    return FunctionFor<false, kLongCodeRows, Nvfp4Permutations<kFewProducts>,
+                       Nvfp4Permutations<kManyProducts>, Nvfp4Codes<kManyProducts>>(rows);
   }
   if (args.expand == avx512::ExpandMxfp4)
-    return FunctionFor<false, Mxfp4Codes<kFewProducts>, Mxfp4Codes<kManyProducts>>(rows);
+    return FunctionFor<false, kShortCodeRows, Mxfp4Codes<kFewProducts>, Mxfp4Codes<kManyProducts>>(
+        rows);
   return BlockCodeFunction<false>(args, rows);
 }
 

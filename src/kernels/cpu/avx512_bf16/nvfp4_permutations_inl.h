@@ -50,7 +50,7 @@ struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
   // Those of kPanels panels, `stride` bytes apart.
   template <int kPanels>
   __attribute__((always_inline)) void ScalesOfPanels(const uint8_t* scales, int64_t stride,
-                                                     Scales (&ready)[kPanels]) const {
+                                                     Scales (&ready)[kPanels]) {
     static_assert(kPanels <= 4);
     __m512i codes = _mm512_setzero_si512();
 #pragma GCC unroll 4
@@ -59,6 +59,7 @@ struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
           codes, static_cast<__mmask16>(0xF << 4 * p),
           _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + p * stride)));
     }
+    if constexpr (kAmong == Among::kFewProducts) largest = _mm512_max_epu8(largest, codes);
     const auto bytes_of = [&](const uint8_t* table) __attribute__((always_inline)) {
       return _mm512_permutex2var_epi8(_mm512_load_si512(table), codes,
                                       _mm512_load_si512(table + 64));
@@ -73,6 +74,14 @@ struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
                   _mm512_permutex2var_epi8(mask_lower, places, _mm512_set1_epi32(-1))};
     }
   }
+  // Beside many sums no register is left for the largest scale.
+  bool IsUnusual(const uint8_t* scales, int64_t count) const {
+    if constexpr (kAmong == Among::kManyProducts)
+      return Nvfp4Codes<kAmong>::IsUnusual(scales, count);
+    return _mm512_cmpge_epu8_mask(largest, _mm512_set1_epi8(0x7F)) != 0;
+  }
+
+  __m512i largest = _mm512_setzero_si512();  // of the scales' codes
 };
 
 }  // namespace
