@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "kernels/attention_layout.h"
-#include "kernels/kernel_table.h"
+#include "kernels/reference/reference.h"
 #include "kernels/vector_kernel.h"
 
 namespace sluice::kernels {
