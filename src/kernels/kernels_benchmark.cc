@@ -279,7 +279,7 @@ void Sample(benchmark::State& state, Isa isa) {
 const bool registered = [] {
   for (Isa isa : AvailableIsas()) {
     if (isa == Isa::kReference) continue;
-    const auto add = [&](const std::string& name, auto function, auto... arguments) {
+    const auto add = [&](const std::string& name, auto function, const auto&... arguments) {
       benchmark::RegisterBenchmark((name + "/" + std::string(IsaName(isa))).c_str(), function, isa,
                                    arguments...)
           ->UseRealTime()
