@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What proposed tokens gain and cost: the same answers from servers with and without --speculative-config, in turn.
 
-Usage: benchmarks/speculation.py [--tokens 128] [--rounds 5] NAME=PORT...
+Usage: benchmarks/speculation.py [--tokens 128] [--rounds 3] NAME=PORT...
 
 Each server answers one request at a time. `repeats`: the likeliest tokens, behind a prompt whose end are the likeliest
 tokens themselves, so many that they have begun to repeat where the weights are random. `draws`: tokens drawn at temperature
@@ -62,15 +62,14 @@ def counters(port):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, choices=range(1, len(SUBJECTS) + 1))
     parser.add_argument("servers", nargs="+", metavar="NAME=PORT")
     options = parser.parse_args()
     servers = [(name, int(port)) for name, port in (word.split("=") for word in options.servers)]
     loads = {"repeats": {"temperature": 0}, "draws": {"temperature": 1, "seed": 1}}
     rates = {(name, load): [] for name, _ in servers for load in loads}
     for round_number in range(options.rounds):
-        begin = LINE % SUBJECTS[round_number % len(SUBJECTS)] * 6
-        begin = tokenize(servers[0][1], begin)
+        begin = tokenize(servers[0][1], LINE % SUBJECTS[round_number] * 6)
         prompts = {"draws": begin, "repeats": begin + token_ids(ask(servers[0][1], begin, TOKENS_BEFORE, loads["repeats"])[1])}
         for load, fields in loads.items():
             spoken = None

@@ -24,10 +24,11 @@ namespace {
 constexpr int kPanelRows = 16;
 constexpr int kTileRows = 6;
 constexpr int kWidePanels = 4;
-// Rows and panels whose sums stay in registers beside what codes are expanded with.
-constexpr int kFewestRows = 3;
+// Rows and panels whose sums stay in registers beside what codes are expanded with, and up to how
+// many rows the dot products are few (Among).
 constexpr int kFewRows = 8;
 constexpr int kFewPanels = 2;
+constexpr int kFewestRows = 3;
 // How many rows are faster so, where codes expand in few instructions, and in more.
 constexpr int64_t kShortCodeRows = 24;
 constexpr int64_t kLongCodeRows = 16;
@@ -224,43 +225,38 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
       // Not unrolled: the instructions of a whole step outgrow the cache of decoded ones.
 #pragma GCC unroll 1
       for (int v = 0; v < Codes::kScaleVectors; ++v) {
-        if constexpr (kRows == 1) {
-          // Each pair once for all panels: loads are what there are the fewest units for. Hidden,
-          // or GCC 12 would broadcast some of them again and spill what is needed meanwhile.
-          __m512bh pairs[Codes::kLines];
+        // One row: each pair once for all panels, since loads are what there are the fewest units
+        // for. More: a register a row. What is hidden here GCC 12 would load again, or work out for
+        // every pair, and spill what is needed meanwhile.
+        constexpr bool kOneRow = kRows == 1;
+        [[maybe_unused]] __m512bh pairs[Codes::kLines];
+        [[maybe_unused]] const uint16_t* rows[kRows];
+        if constexpr (kOneRow) {
 #pragma GCC unroll 4
           for (int i = 0; i < Codes::kLines; ++i) {
             pairs[i] = Broadcast(inputs + 2 * i);
             asm("" : "+v"(pairs[i]));
           }
-#pragma GCC unroll 4
-          for (int p = 0; p < kPanels; ++p) {
-            const uint8_t* from = codes + p * args.panel_bytes;
-            // One row waits for memory: into the second cache it comes up to a tenth faster.
-            _mm_prefetch(reinterpret_cast<const char*>(from + ahead.codes), _MM_HINT_T1);
-            const auto words = format.Load(from, ready[p]);
-#pragma GCC unroll 4
-            for (int i = 0; i < Codes::kLines; ++i) {
-              const auto line = reinterpret_cast<__m512bh>(format.Line(i, words, ready[p]));
-              acc[0][p] = _mm512_dpbf16_ps(acc[0][p], pairs[i], line);
-            }
-          }
         } else {
-          // A register a row: what is hidden here GCC 12 would work out, and keep, for every pair.
-          const uint16_t* rows[kRows];
 #pragma GCC unroll 8
           for (int r = 0; r < kRows; ++r) {
             rows[r] = inputs + r * args.x_stride;
             asm("" : "+r"(rows[r]));
           }
+        }
 #pragma GCC unroll 4
-          for (int p = 0; p < kPanels; ++p) {
-            const uint8_t* from = codes + p * args.panel_bytes;
-            _mm_prefetch(reinterpret_cast<const char*>(from + ahead.codes), _MM_HINT_T0);
-            const auto words = format.Load(from, ready[p]);
+        for (int p = 0; p < kPanels; ++p) {
+          const uint8_t* from = codes + p * args.panel_bytes;
+          // One row waits for memory: into the second cache it comes up to a tenth faster.
+          _mm_prefetch(reinterpret_cast<const char*>(from + ahead.codes),
+                       kOneRow ? _MM_HINT_T1 : _MM_HINT_T0);
+          const auto words = format.Load(from, ready[p]);
 #pragma GCC unroll 4
-            for (int i = 0; i < Codes::kLines; ++i) {
-              const auto line = reinterpret_cast<__m512bh>(format.Line(i, words, ready[p]));
+          for (int i = 0; i < Codes::kLines; ++i) {
+            const auto line = reinterpret_cast<__m512bh>(format.Line(i, words, ready[p]));
+            if constexpr (kOneRow) {
+              acc[0][p] = _mm512_dpbf16_ps(acc[0][p], pairs[i], line);
+            } else {
 #pragma GCC unroll 8
               for (int r = 0; r < kRows; ++r)
                 acc[r][p] = DotOfAll(acc[r][p], line, rows[r] + 2 * i);
