@@ -33,6 +33,7 @@ std::vector<std::string> Instructions(const CpuFeatures& cpu) {
     if (has) names.emplace_back(name);
   };
   add(cpu.avx2, "avx2");
+  add(cpu.avx_vnni, "avx_vnni");
   add(cpu.avx512, "avx512");
   add(cpu.avx512_vbmi, "avx512_vbmi");
   add(cpu.avx512_vnni, "avx512_vnni");

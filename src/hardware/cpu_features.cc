@@ -86,6 +86,7 @@ CpuFeatures Detect() {
   const Registers leaf7 = CpuId(7);
   const Registers leaf7_1 = leaf7.eax >= 1 ? CpuId(7, 1) : Registers{};
   features.avx2 = ymm_saved && Bit(leaf1.ecx, 12) && Bit(leaf1.ecx, 29) && Bit(leaf7.ebx, 5);
+  features.avx_vnni = features.avx2 && Bit(leaf7_1.eax, 4);
   features.avx512 = features.avx2 && zmm_saved && Bit(leaf7.ebx, 16) && Bit(leaf7.ebx, 17) &&
                     Bit(leaf7.ebx, 30) && Bit(leaf7.ebx, 31);
   features.avx512_vbmi = features.avx512 && Bit(leaf7.ecx, 1);

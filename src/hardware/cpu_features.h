@@ -11,6 +11,7 @@ struct CpuFeatures {
   std::string vendor;
   std::string model;
   bool avx2 = false;         // AVX2, FMA and F16C
+  bool avx_vnni = false;     // 8-bit integer dot products in 256 bits
   bool avx512 = false;       // AVX-512 F, BW, DQ and VL
   bool avx512_vbmi = false;  // permutations of bytes
   bool avx512_vnni = false;  // 8-bit integer dot products

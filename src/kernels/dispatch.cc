@@ -28,7 +28,13 @@ constexpr std::array kVariants = {
     Variant{Isa::kReference, &kReferenceKernels, 0, [](const CpuFeatures&) { return true; }},
 #if defined(__x86_64__)
     Variant{Isa::kAvx2, &kAvx2Kernels, 1, [](const CpuFeatures& cpu) { return cpu.avx2; }},
+    Variant{Isa::kAvx2Vnni, &kAvx2VnniKernels, 1,
+            [](const CpuFeatures& cpu) { return cpu.avx2 && cpu.avx_vnni; }},
+    Variant{Isa::kAvx2Vnni, &kAvx2VnniEvexKernels, 1,
+            [](const CpuFeatures& cpu) { return cpu.avx512_vnni && !cpu.avx_vnni; }},
     Variant{Isa::kAvx512, &kAvx512Kernels, 2, [](const CpuFeatures& cpu) { return cpu.avx512; }},
+    Variant{Isa::kAvx512Vnni, &kAvx512VnniKernels, 2,
+            [](const CpuFeatures& cpu) { return cpu.avx512_vnni; }},
     Variant{Isa::kAvx512Bf16, &kAvx512Bf16Kernels, 2,
             [](const CpuFeatures& cpu) {
               return cpu.avx512_bf16 && cpu.avx512_vnni && cpu.avx512_vbmi;
@@ -79,7 +85,9 @@ std::string_view IsaName(Isa isa) {
   switch (isa) {
     case Isa::kReference: return "reference";
     case Isa::kAvx2: return "avx2";
+    case Isa::kAvx2Vnni: return "avx2_vnni";
     case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Vnni: return "avx512_vnni";
     case Isa::kAvx512Bf16: return "avx512_bf16";
     case Isa::kAmx: return "amx";
     case Isa::kNeon: return "neon";
@@ -114,8 +122,8 @@ Status SelectIsa(std::string_view name) {
     }
     available += fmt::format("{}{}", available.empty() ? "" : ", ", IsaName(isa));
   }
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx, Isa::kNeon,
-                  Isa::kNeonDotprod, Isa::kNeonBf16}) {
+  for (Isa isa : {Isa::kAvx2, Isa::kAvx2Vnni, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAvx512Bf16,
+                  Isa::kAmx, Isa::kNeon, Isa::kNeonDotprod, Isa::kNeonBf16}) {
     if (IsaName(isa) == name) {
       return Fail(ErrorCode::kUnsupported,
                   fmt::format("this machine cannot run the {} kernels; it can run: auto, {}", name,
@@ -131,9 +139,8 @@ Status SelectIsa(std::string_view name) {
 
 void SelectIsa(Isa isa) {
   const auto* variant = std::find_if(kVariants.begin(), kVariants.end(),
-                                     [&](const Variant& v) { return v.isa == isa; });
-  CHECK(variant != kVariants.end() && RunsHere(*variant), "kernels of {} are not available",
-        IsaName(isa));
+                                     [&](const Variant& v) { return v.isa == isa && RunsHere(v); });
+  CHECK(variant != kVariants.end(), "kernels of {} are not available", IsaName(isa));
   current.store(variant, std::memory_order_release);
 }
 

@@ -11,7 +11,9 @@ namespace sluice::kernels {
 enum class Isa {
   kReference,
   kAvx2,
+  kAvx2Vnni,
   kAvx512,
+  kAvx512Vnni,
   kAvx512Bf16,
   kAmx,
   kNeon,
@@ -19,8 +21,8 @@ enum class Isa {
   kNeonBf16,
 };
 
-// The words of --cpu-isa: "reference"; of x86-64 "avx2", "avx512", "avx512_bf16", "amx"; of aarch64
-// "neon", "neon_dotprod", "neon_bf16".
+// The words of --cpu-isa: "reference"; of x86-64 "avx2", "avx2_vnni", "avx512", "avx512_vnni",
+// "avx512_bf16", "amx"; of aarch64 "neon", "neon_dotprod", "neon_bf16".
 std::string_view IsaName(Isa isa);
 // Those that this machine (CPU and operating system) and this build can run, the best last. Always
 // contains kReference.

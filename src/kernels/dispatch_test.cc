@@ -12,6 +12,7 @@ int ExpectedVersion(Isa isa) {
   switch (isa) {
     case Isa::kReference: return 0;
     case Isa::kAvx2:
+    case Isa::kAvx2Vnni:
     case Isa::kNeon:
     case Isa::kNeonDotprod:
     case Isa::kNeonBf16: return 1;

@@ -58,8 +58,12 @@ struct LinearArgs {
 // Sums of this many products of a number in [-128, 127] and one in [-127, 127] fit 32 bits.
 constexpr int64_t kMaxInt8Cols = 131072;
 
-// Computes rows [row_begin, row_end) of the outputs of panels [panel_begin, panel_end). An
-// element's arithmetic must not depend on these ranges.
+// Maximum rows of a unit of work; a multiple of every kernel's tile height. With more, a matrix of
+// few panels would have too few units for many threads.
+constexpr int64_t kRowsPerUnit = 768;
+
+// Computes rows [row_begin, row_end), at most kRowsPerUnit, of the outputs of panels [panel_begin,
+// panel_end). An element's arithmetic must not depend on these ranges.
 using LinearFunction = void(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                             int64_t panel_begin, int64_t panel_end);
 

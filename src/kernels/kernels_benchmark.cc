@@ -316,9 +316,9 @@ const bool registered = [] {
       add(kv + "_decode_32x500", Attend, 1, std::vector<int>(32, 500), type);
       add(kv + "_decode_mixed", Attend, 1, std::vector{100, 32000, 300, 8000, 1000, 3000}, type);
     }
-    // The rest is that of AVX-512, or of NEON.
-    if (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx || isa == Isa::kNeonDotprod ||
-        isa == Isa::kNeonBf16) {
+    // The rest is that of AVX2, of AVX-512, or of NEON.
+    if (isa == Isa::kAvx2Vnni || isa == Isa::kAvx512Vnni || isa == Isa::kAvx512Bf16 ||
+        isa == Isa::kAmx || isa == Isa::kNeonDotprod || isa == Isa::kNeonBf16) {
       continue;
     }
     for (int64_t rows : {1, 32, 512}) add("add_rms_norm/M" + std::to_string(rows), Normalize, rows);

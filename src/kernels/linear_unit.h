@@ -9,10 +9,6 @@
 
 namespace sluice::kernels {
 
-// Maximum rows of a unit of work; a multiple of every kernel's tile height. With more, a matrix of
-// few panels would have too few units for many threads.
-constexpr int64_t kRowsPerUnit = 768;
-
 // The functions for inputs and weights of given types.
 struct LinearPlan {
   LinearFunction* function;

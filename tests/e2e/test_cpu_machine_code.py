@@ -13,7 +13,7 @@ from serving import BIN
 
 OBJECTS = sorted((BIN.parent / "src/kernels/CMakeFiles").glob("sluice_kernels_*.dir/cpu/*/*.o"))
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
-INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
+INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:\{e?vex\} )?(\S+)\s*(.*)$")
 PRODUCT = re.compile(r"vpdpbusd|vdpbf16ps|vpmaddwd|vfn?m(add|sub)")
 # Into a slot of the frame: no other register takes part in its address, as one does in those of arrays.
 STORE = re.compile(r"%[xyz]mm\d+,-?(?:0x[0-9a-f]+)?\((%rsp|%rbp)\)(?:\{%k\d\})?")
@@ -107,5 +107,5 @@ def test_inner_loops_keep_their_vectors_in_registers():
         found += [f"{isa} {path.name} {name}: {count}, the first {first}" for name, count, first in spilled]
     assert not found, "\n".join(found)
     # Were the names of the instructions or of the files to change, nothing would be looked at.
-    for isa in ("avx2", "avx512", "avx512_bf16"):
+    for isa in ("avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16"):
         assert looked_at.get(isa, 0) >= 10, looked_at

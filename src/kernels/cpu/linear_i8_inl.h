@@ -5,10 +5,11 @@
 //   Sums: a vector of 32-bit integers. Not Words, of which GCC 12 thinks as 64-bit integers: sums
 //   that change their type at every step are kept on the stack;
 //   Dot(sums, weights, inputs): 32-bit sums plus the products;
-//   StartSums(x, cols): what the sums of a row of inputs begin with.
+//   Correction(x, cols): what the sums of a row of inputs lack in the end.
 // The sums are exact, so their order does not matter.
 #pragma once
 
+#include "kernels/cpu/all_lanes_inl.h"
 #include "kernels/cpu/tiles_inl.h"
 #include "kernels/kernel_table.h"
 
@@ -27,31 +28,42 @@ template <int kRows, int kPanels>
 struct I8Tile {
   static constexpr int kVectors = kPanels * kI8PanelVectors;
 
-  // Begins with the sums of no products.
-  __attribute__((always_inline)) void Start(const LinearArgs& args, int64_t row) {
-    const auto* x = static_cast<const int8_t*>(args.x) + row * args.x_stride;
+  __attribute__((always_inline)) void Start() {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Sums start = StartSums(x + r * args.x_stride, args.cols);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = start;
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = Sums{};
     }
   }
 
   // Adds the products of one line of each panel and of the inputs x, rows x_stride apart.
   __attribute__((always_inline)) void AddLine(const uint8_t* const (&panels)[kPanels], int64_t line,
                                               const int8_t* x, int64_t x_stride) {
-    Weights weights[kVectors];
+    const auto weights_of = [&](int v) __attribute__((always_inline)) {
+      return WeightsOf(LoadWords(panels[v / kI8PanelVectors] + line * kI8LineBytes +
+                                 v % kI8PanelVectors * kLanes * 4));
+    };
+    // Whichever are fewer, inputs or weights, stay in registers while the others pass by.
+    if constexpr (kRows < kVectors) {
+      Inputs inputs[kRows];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      weights[v] = WeightsOf(LoadWords(panels[v / kI8PanelVectors] + line * kI8LineBytes +
-                                       v % kI8PanelVectors * kLanes * 4));
-    }
+      for (int r = 0; r < kRows; ++r) inputs[r] = InputsAt(x + r * x_stride);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Inputs inputs = InputsAt(x + r * x_stride);
+      for (int v = 0; v < kVectors; ++v) {
+        const Weights weights = weights_of(v);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = Dot(sums[r][v], weights[v], inputs);
+        for (int r = 0; r < kRows; ++r) sums[r][v] = Dot(sums[r][v], weights, inputs[r]);
+      }
+    } else {
+      Weights weights[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) weights[v] = weights_of(v);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Inputs inputs = InputsAt(x + r * x_stride);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) sums[r][v] = Dot(sums[r][v], weights[v], inputs);
+      }
     }
   }
 
@@ -69,8 +81,10 @@ struct I8Tile {
     }
   }
 
-  // Adds the inputs behind the last whole line, if any, and writes the results.
-  __attribute__((always_inline)) void Finish(const LinearArgs& args, int64_t row, int64_t panel,
+  // Adds the inputs behind the last whole line, if any, and the corrections of the tile's rows, and
+  // writes the results.
+  __attribute__((always_inline)) void Finish(const LinearArgs& args, const int32_t* corrections,
+                                             int64_t row, int64_t panel,
                                              const uint8_t* const (&panels)[kPanels]) {
     const int64_t lines = args.cols / 4;
     if (const int64_t rest = args.cols % 4; rest != 0) {
@@ -84,15 +98,18 @@ struct I8Tile {
     for (int v = 0; v < kVectors; ++v) {
       const int64_t n = panel * kI8PanelRows + v * kLanes;
       if (n >= args.outputs) break;
-      const Mask mask = FirstLanes(args.outputs - n);
-      const Floats row_scales = Load(args.row_scales + n, mask);
+      WithLanes(
+          args.outputs - n, [&](auto lanes) __attribute__((always_inline)) {
+            const Floats row_scales = Load(args.row_scales + n, lanes);
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        Floats value = Mul(ToFloats((Words)sums[r][v]), row_scales);
-        value = Mul(value, Set(args.x_scales[row + r]));
-        if (args.bias != nullptr) value = Add(value, Load(args.bias + n, mask));
-        Store(args.y + (row + r) * args.y_stride + n, value, mask);
-      }
+            for (int r = 0; r < kRows; ++r) {
+              const Sums sum = sums[r][v] + (Sums)SetWords(corrections[r]);
+              Floats value = Mul(ToFloats((Words)sum), row_scales);
+              value = Mul(value, Set(args.x_scales[row + r]));
+              if (args.bias != nullptr) value = Add(value, Load(args.bias + n, lanes));
+              Store(args.y + (row + r) * args.y_stride + n, value, lanes);
+            }
+          });
     }
   }
 
@@ -116,7 +133,8 @@ struct I8Tile {
 };
 
 template <int kRows, int kPanels>
-void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
+void MultiplyI8Tile(const LinearArgs& args, const int32_t* corrections, int64_t row,
+                    int64_t panel) {
   const uint8_t* panels[kPanels];
   const uint8_t* ahead[kPanels];
   for (int p = 0; p < kPanels; ++p) {
@@ -124,15 +142,16 @@ void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
     ahead[p] = panels[p] + kI8BytesAhead;
   }
   I8Tile<kRows, kPanels> tile;
-  tile.Start(args, row);
+  tile.Start();
   tile.template AddLines<kPanels>(args, row, panels, 0, args.cols / 4, ahead);
-  tile.Finish(args, row, panel, panels);
+  tile.Finish(args, corrections, row, panel, panels);
 }
 
 // For up to kI8SegmentRows rows. Weights are taken segment by segment: the first tiles fetch the
 // next segment, or the memory would be idle while the others read this one from the cache.
 template <int kMaxRows, int kPanels>
-void MultiplyI8Segments(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel) {
+void MultiplyI8Segments(const LinearArgs& args, const int32_t* corrections, int64_t row_begin,
+                        int64_t row_end, int64_t panel) {
   constexpr int kVectors = kPanels * kI8PanelVectors;
   constexpr int kAhead = (kPanels + 1) / 2;
   Sums sums[kI8SegmentRows][kVectors];
@@ -153,7 +172,7 @@ void MultiplyI8Segments(const LinearArgs& args, int64_t row_begin, int64_t row_e
             I8Tile<kRows, kPanels> tile;
             Sums(*const kept)[kVectors] = sums + (row - row_begin);
             if (begin == 0)
-              tile.Start(args, row);
+              tile.Start();
             else
               tile.GoOn(kept);
             if (next_ahead + kAhead <= kPanels) {
@@ -163,7 +182,7 @@ void MultiplyI8Segments(const LinearArgs& args, int64_t row_begin, int64_t row_e
               tile.template AddLines<0>(args, row, panels, begin, end, nullptr);
             }
             if (is_last)
-              tile.Finish(args, row, panel, panels);
+              tile.Finish(args, corrections + (row - row_begin), row, panel, panels);
             else
               tile.Keep(kept);
           }
@@ -176,15 +195,20 @@ template <int kMaxRows, int kWidePanels>
 inline void MultiplyI8Range(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                             int64_t panel_begin, int64_t panel_end) {
   const int64_t rows = row_end - row_begin;
+  int32_t corrections[kRowsPerUnit];
+  const auto* x = static_cast<const int8_t*>(args.x) + row_begin * args.x_stride;
+  for (int64_t row = 0; row < rows; ++row)
+    corrections[row] = Correction(x + row * args.x_stride, args.cols);
   if (rows <= kMaxRows || rows > kI8SegmentRows || args.cols <= 4 * kI8SegmentLines) {
     ForEachTile<kMaxRows, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
                                        [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
-                                         MultiplyI8Tile<kRows, kPanels>(args, row, panel);
+                                         MultiplyI8Tile<kRows, kPanels>(
+                                             args, corrections + (row - row_begin), row, panel);
                                        });
     return;
   }
   ForEachPanelGroup<kWidePanels>(panel_begin, panel_end, [&]<int kPanels>(int64_t panel) {
-    MultiplyI8Segments<kMaxRows, kPanels>(args, row_begin, row_end, panel);
+    MultiplyI8Segments<kMaxRows, kPanels>(args, corrections, row_begin, row_end, panel);
   });
 }
 

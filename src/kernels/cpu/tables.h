@@ -7,8 +7,11 @@ namespace sluice::kernels {
 
 // x86-64.
 extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx2VnniKernels;      // AVX2 with dot products of 8-bit integers
+extern const KernelTable kAvx2VnniEvexKernels;  // the same in the encoding of AVX-512
 extern const KernelTable kAvx512Kernels;
-extern const KernelTable kAvx512Bf16Kernels;  // AVX-512 with BF16 dot products
+extern const KernelTable kAvx512VnniKernels;  // AVX-512 with dot products of 8-bit integers
+extern const KernelTable kAvx512Bf16Kernels;  // and of BF16
 extern const KernelTable kAmxKernels;  // AVX-512 with AMX tiles for products of BF16 matrices
 
 // aarch64.

@@ -4,12 +4,34 @@
 
 #include "kernels/cpu/amx/kernels.h"
 #include "kernels/cpu/avx2/kernels.h"
+#include "kernels/cpu/avx2_vnni/kernels.h"
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
+#include "kernels/cpu/avx512_vnni/kernels.h"
 #include "kernels/reference/reference.h"
 
 namespace sluice::kernels {
 namespace {
+
+constexpr KernelTable kAvx2Table = {
+    .linear_bf16 = avx2::LinearBf16,
+    .linear_f32_bf16 = avx2::LinearF32Bf16,
+    .linear_f32 = avx2::LinearF32,
+    .linear_i8 = avx2::LinearI8,
+    .panels_per_unit = 3,
+    .expand_i8 = avx2::ExpandI8,
+    .expand_f8 = avx2::ExpandF8,
+    .expand_nvfp4 = avx2::ExpandNvfp4,
+    .expand_mxfp4 = avx2::ExpandMxfp4,
+    .expand_int4 = avx2::ExpandInt4,
+    .attention_chunk = avx2::AttentionChunk,
+};
+
+constexpr KernelTable Avx2VnniTable(LinearFunction* linear_i8) {
+  KernelTable table = kAvx2Table;
+  table.linear_i8 = linear_i8;
+  return table;
+}
 
 constexpr KernelTable kAvx512Table = {
     .linear_bf16 = avx512::LinearBf16,
@@ -25,10 +47,15 @@ constexpr KernelTable kAvx512Table = {
     .attention_chunk = avx512::AttentionChunk,
 };
 
-constexpr KernelTable Avx512Bf16Table() {
+constexpr KernelTable Avx512VnniTable() {
   KernelTable table = kAvx512Table;
+  table.linear_i8 = avx512_vnni::LinearI8;
+  return table;
+}
+
+constexpr KernelTable Avx512Bf16Table() {
+  KernelTable table = Avx512VnniTable();
   table.linear_bf16 = avx512_bf16::LinearBf16;
-  table.linear_i8 = avx512_bf16::LinearI8;
   table.expand_rows = avx512_bf16::kExpandRows;
   table.has_block_scales = true;
   table.attention_chunk = avx512_bf16::AttentionChunk;
@@ -57,20 +84,11 @@ constexpr KernelTable AmxTable() {
 
 }  // namespace
 
-const KernelTable kAvx2Kernels = {
-    .linear_bf16 = avx2::LinearBf16,
-    .linear_f32_bf16 = avx2::LinearF32Bf16,
-    .linear_f32 = avx2::LinearF32,
-    .linear_i8 = avx2::LinearI8,
-    .panels_per_unit = 3,
-    .expand_i8 = avx2::ExpandI8,
-    .expand_f8 = avx2::ExpandF8,
-    .expand_nvfp4 = avx2::ExpandNvfp4,
-    .expand_mxfp4 = avx2::ExpandMxfp4,
-    .expand_int4 = avx2::ExpandInt4,
-    .attention_chunk = avx2::AttentionChunk,
-};
+const KernelTable kAvx2Kernels = kAvx2Table;
+const KernelTable kAvx2VnniKernels = Avx2VnniTable(avx2_vnni::LinearI8);
+const KernelTable kAvx2VnniEvexKernels = Avx2VnniTable(avx2_vnni::LinearI8Evex);
 const KernelTable kAvx512Kernels = kAvx512Table;
+const KernelTable kAvx512VnniKernels = Avx512VnniTable();
 const KernelTable kAvx512Bf16Kernels = Avx512Bf16Table();
 const KernelTable kAmxKernels = AmxTable();
 

@@ -1,4 +1,4 @@
-// The kernels for AVX-512 BF16, VNNI and VBMI; contracts: kernel_table.h. Call them only on a CPU
+// The kernels for AVX-512 BF16 and VBMI; contracts: kernel_table.h. Call them only on a CPU
 // that has them.
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace sluice::kernels::avx512_bf16 {
 
 constexpr int64_t kExpandRows = 48;  // a multiple of a tile's
-LinearFunction LinearBf16, LinearI8;
+LinearFunction LinearBf16;
 AttentionFunction AttentionChunk;
 AttentionHeadsFunction AttentionHeads;
 // Of codes. More rows than so many are faster with codes that became BF16 before.

@@ -24,8 +24,8 @@ inline Sums Dot(Sums sums, Weights w, Inputs x) {
   const int16x8_t high = vmull_high_s8(w, x);
   return vpadalq_s16(sums, vpaddq_s16(low, high));
 }
-inline Sums StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
-  return SetWords(0);
+inline int32_t Correction(const int8_t* /*x*/, int64_t /*cols*/) {
+  return 0;
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ inline Inputs InputsAt(const int8_t* x) {
 inline Sums Dot(Sums sums, Weights w, Inputs x) {
   return vdotq_s32(sums, w, x);
 }
-inline Sums StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
-  return SetWords(0);
+inline int32_t Correction(const int8_t* /*x*/, int64_t /*cols*/) {
+  return 0;
 }
 
 }  // namespace

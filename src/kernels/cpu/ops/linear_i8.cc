@@ -25,8 +25,8 @@ inline WordPairs InputsAt(const int8_t* x) {
 inline Sums Dot(Sums sums, const WordPairs& w, const WordPairs& x) {
   return sums + (Sums)MulAddPairs(w.even, x.even) + (Sums)MulAddPairs(w.odd, x.odd);
 }
-inline Sums StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
-  return Sums{};
+inline int32_t Correction(const int8_t* /*x*/, int64_t /*cols*/) {
+  return 0;
 }
 
 }  // namespace
@@ -37,11 +37,16 @@ inline Sums StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
 namespace sluice::kernels::SLUICE_ISA {
 
 // AVX-512: 32 registers hold 4 x 4 sums, four pairs of weights and one of inputs. AVX2: 16 hold
-// 3 x 2 sums, two pairs of weights and one of inputs.
+// 3 x 2 sums, two pairs of weights and one of inputs; one row takes more panels, so that enough
+// sums are in flight.
 void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
-  constexpr bool kWide = kLanes == 16;
-  MultiplyI8Range<kWide ? 4 : 3, kWide ? 4 : 1>(args, row_begin, row_end, panel_begin, panel_end);
+  if constexpr (kLanes == 16)
+    MultiplyI8Range<4, 4>(args, row_begin, row_end, panel_begin, panel_end);
+  else if (row_end - row_begin == 1)
+    MultiplyI8Range<1, 3>(args, row_begin, row_end, panel_begin, panel_end);
+  else
+    MultiplyI8Range<3, 1>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
 }  // namespace sluice::kernels::SLUICE_ISA

@@ -9,23 +9,10 @@
 
 #include SLUICE_SIMD  // kernels/cpu/<isa>/simd.h
 
+#include "kernels/cpu/all_lanes_inl.h"
+
 namespace sluice::kernels {
 namespace {
-
-// In place of a mask: every lane. AVX2 stores with a mask take many times as long as without.
-struct AllLanes {};
-inline Floats Load(const float* p, AllLanes) {
-  return Load(p);
-}
-inline Words LoadWords(const void* p, AllLanes) {
-  return LoadWords(p);
-}
-inline void Store(float* p, Floats v, AllLanes) {
-  Store(p, v);
-}
-inline void StoreBf16(uint16_t* p, Floats v, AllLanes) {
-  StoreBf16(p, v);
-}
 
 // Calls body(i, lanes) for each vector of `count` elements, i being its first element; `lanes` is a
 // Mask for the last vector where that is not whole, else AllLanes.

@@ -1,13 +1,13 @@
-// linear with VNNI (vpdpbusd), which every CPU with BF16 dot products has.
+// linear with 8-bit integers by dot products of four bytes (vpdpbusd).
 #include "kernels/cpu/avx512/simd.h"
-#include "kernels/cpu/avx512_bf16/kernels.h"
+#include "kernels/cpu/avx512_vnni/kernels.h"
 
 namespace sluice::kernels {
 namespace {
 
-// The instruction multiplies unsigned by signed bytes: it is given the weights plus 128, and the
-// sums begin with what that adds, -128 times the sum of the inputs. All is modulo 2^32, so only the
-// result must fit.
+// The instruction multiplies unsigned by signed bytes: it is given the weights plus 128, and what
+// that adds, 128 times the sum of the inputs, is taken away in the end. All is modulo 2^32, so only
+// the result must fit.
 using Weights = Words;
 using Inputs = Words;
 typedef int Sums __attribute__((vector_size(64)));
@@ -23,7 +23,7 @@ inline Inputs InputsAt(const int8_t* x) {
 inline Sums Dot(Sums sums, Words w, Words x) {
   return (Sums)_mm512_dpbusd_epi32((Words)sums, w, x);
 }
-inline Sums StartSums(const int8_t* x, int64_t cols) {
+inline int32_t Correction(const int8_t* x, int64_t cols) {
   // Several, or each product would wait for the one before.
   Words sums[4] = {};
   for (int64_t k = 0; k < cols; k += 256) {
@@ -39,7 +39,7 @@ inline Sums StartSums(const int8_t* x, int64_t cols) {
   }
   const Words all =
       _mm512_add_epi32(_mm512_add_epi32(sums[0], sums[1]), _mm512_add_epi32(sums[2], sums[3]));
-  return (Sums)_mm512_set1_epi32(-128 * _mm512_reduce_add_epi32(all));
+  return -128 * _mm512_reduce_add_epi32(all);
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ inline Sums StartSums(const int8_t* x, int64_t cols) {
 
 #include "kernels/cpu/linear_i8_inl.h"
 
-namespace sluice::kernels::avx512_bf16 {
+namespace sluice::kernels::avx512_vnni {
 
 // 32 registers hold 6 x 4 sums, four weights and one input.
 void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
@@ -55,4 +55,4 @@ void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_
   MultiplyI8Range<6, 4>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
-}  // namespace sluice::kernels::avx512_bf16
+}  // namespace sluice::kernels::avx512_vnni

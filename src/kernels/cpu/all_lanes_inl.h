@@ -1,0 +1,34 @@
+// What stands in place of a mask for whole vectors. AVX2 stores with a mask take many times as long
+// as without.
+#pragma once
+
+#include <stdint.h>
+
+namespace sluice::kernels {
+namespace {
+
+struct AllLanes {};
+inline Floats Load(const float* p, AllLanes) {
+  return Load(p);
+}
+inline Words LoadWords(const void* p, AllLanes) {
+  return LoadWords(p);
+}
+inline void Store(float* p, Floats v, AllLanes) {
+  Store(p, v);
+}
+inline void StoreBf16(uint16_t* p, Floats v, AllLanes) {
+  StoreBf16(p, v);
+}
+
+// Calls body(lanes) with a Mask of the first `count` lanes, or AllLanes where there are as many.
+template <typename Body>
+__attribute__((always_inline)) inline void WithLanes(int64_t count, const Body& body) {
+  if (count >= kLanes)
+    body(AllLanes());
+  else
+    body(FirstLanes(count));
+}
+
+}  // namespace
+}  // namespace sluice::kernels
