@@ -25,6 +25,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/sampling.h"
 #include "kernels/silu_mul.h"
+#include "tensor/float8.h"
 
 namespace sluice::kernels {
 namespace {
@@ -93,13 +94,21 @@ const std::vector<WeightFormat>& NarrowFormats() {
   return formats;
 }
 
-// Random codes; scales near one.
+// Random codes; scales near one. E4M3: those of normal numbers, the largest of a row near the end of
+// the range, as in checkpoints with a scale for each row or block, for how many are zero or below
+// 2^-6 counts in some kernels.
 PackedMatrix RandomMatrix(const DataFormat& format, int64_t rows, int64_t cols) {
   PackedMatrix matrix = *AllocatePacked(format, rows, cols, "benchmark");
   constexpr int64_t kChunk = 128;
   std::vector<uint8_t> codes(static_cast<size_t>(kChunk * cols));
   Random random(1);
-  for (uint8_t& code : codes) code = static_cast<uint8_t>(random.engine()() % 0x7F);
+  if (format.type == ElementType::kF8E4M3) {
+    const std::vector<float> values =
+        random.Normal(static_cast<int64_t>(codes.size()), kFloat8E4M3Max / 5);
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = ToFloat8E4M3(values[i]).bits;
+  } else {
+    for (uint8_t& code : codes) code = static_cast<uint8_t>(random.engine()() % 0x7F);
+  }
   const bool bytes = BitsPerElement(format.scale_type) == 8;
   const std::vector<float> floats(static_cast<size_t>(kChunk * cols / 16), 1.0f);
   const std::vector<uint8_t> narrow(floats.size(), format.group_size == 16 ? 0x38 : 127);
@@ -286,7 +295,7 @@ const bool registered = [] {
           ->Unit(benchmark::kMillisecond);
     };
     for (auto [n, k] : {std::pair<int64_t, int64_t>{8192, 2048}, {2048, 8192}, {128256, 2048}}) {
-      for (int64_t m : {1, 8, 32, 128, 512}) {
+      for (int64_t m : {1, 8, 16, 32, 128, 512}) {
         add("linear_" + std::to_string(k) + "x" + std::to_string(n) + "/M" + std::to_string(m),
             Linear, m, n, k, DataFormat{}, false);
       }

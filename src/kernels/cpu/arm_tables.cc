@@ -9,11 +9,13 @@ namespace sluice::kernels {
 namespace {
 
 constexpr KernelTable kNeonTable = {
-    .linear_bf16 = neon::LinearBf16,
+    .linear_bf16 = neon::LinearBf16Segments,
     .linear_f32_bf16 = neon::LinearF32Bf16,
     .linear_f32 = neon::LinearF32,
     .linear_i8 = neon::LinearI8,
     .panels_per_unit = 2,
+    .expand_rows = neon::kExpandRows,
+    .has_block_scales = true,
     .expand_i8 = neon::ExpandI8,
     .expand_f8 = neon::ExpandF8,
     .expand_nvfp4 = neon::ExpandNvfp4,
@@ -34,6 +36,7 @@ constexpr KernelTable NeonBf16Table() {
   table.linear_i8 = neon_bf16::LinearI8;
   table.panels_per_unit = 4;
   table.expand_rows = neon_bf16::kExpandRows;
+  table.has_block_scales = false;
   return table;
 }
 

@@ -1,147 +1,185 @@
 // linear with F32 multiply-adds, in the vector operations of a simd.h included before.
 //
 // Every output element is one chain of fused multiply-adds over k in rising order, whatever the
-// tile it is in. A tile is kRows activation rows by kPanels weight panels; x is broadcast, the
-// lanes are output rows.
+// tile it is in; where blocks of inputs have scales, one for each block, and one of the blocks'
+// sums times their scales. A tile is kRows activation rows by kPanels weight panels; x is
+// broadcast, the lanes are output rows.
+//
+// Inputs are taken in segments, of which BF16 inputs become F32 and codes BF16 in the cache, once
+// for all tiles.
 #pragma once
 
+#include "kernels/cpu/all_lanes_inl.h"
+#include "kernels/cpu/linear_tile_inl.h"
 #include "kernels/cpu/tiles_inl.h"
 #include "kernels/kernel_table.h"
 
 namespace sluice::kernels {
 namespace {
 
-constexpr int kPanelRows = 16;
-constexpr int kPanelVectors = kPanelRows / kLanes;
-constexpr int64_t kConvertBlock =
-    512;  // inputs of a row of BF16 activations that are widened at once; even
+constexpr int kMaxUnitPanels = 4;
+constexpr int64_t kStepInputs = 32;
+constexpr int64_t kSegmentInputs = 256;
+constexpr int64_t kChunkRows = 90;  // a multiple of a tile's 5 or 6
 
-// A tile's sums for `count` inputs, put into, or added to, `sums` (row r, panel p at sums + r *
-// sums_stride + 16 * p). panels[p]: where the inputs begin in panel p. `count` is even but at the
-// end of the row.
-template <bool kBf16Weights, int kRows, int kPanels>
-inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (&panels)[kPanels],
-                        int64_t count, bool start, float* sums, int64_t sums_stride) {
-  constexpr int kVectors = kPanels * kPanelVectors;
-  constexpr int64_t kLineBytes = 64;  // of a panel: 16 F32, or 16 pairs of BF16
-  Floats acc[kRows][kVectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v)
-      acc[r][v] = start ? Zero() : Load(sums + r * sums_stride + v * kLanes);
-  }
-  const auto line = [&](int64_t index, int v) __attribute__((always_inline)) {
-    return panels[v / kPanelVectors] + index * kLineBytes + v % kPanelVectors * kLanes * 4;
-  };
-  // Whichever are fewer, inputs or weights, stay in registers while the others pass by.
-  const auto multiply = [&](int64_t k, const auto& weights_of) __attribute__((always_inline)) {
-    if constexpr (kRows < kVectors) {
-      Floats inputs[kRows];
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) inputs[r] = Set(x[r * x_stride + k]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) {
-        const Floats weights = weights_of(v);
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) acc[r][v] = MulAdd(inputs[r], weights, acc[r][v]);
-      }
-    } else {
-      Floats weights[kVectors];
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) weights[v] = weights_of(v);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const Floats input = Set(x[r * x_stride + k]);
-#pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) acc[r][v] = MulAdd(input, weights[v], acc[r][v]);
-      }
-    }
-  };
-  if constexpr (kBf16Weights) {
-    const int64_t pairs = count / 2;
-    const auto add_first = [&](int64_t i) __attribute__((always_inline)) {
-      multiply(
-          2 * i, [&](int v)
-                     __attribute__((always_inline)) { return FirstOfPair(LoadWords(line(i, v))); });
-    };
-    for (int64_t i = 0; i < pairs; ++i) {
-      add_first(i);
-      multiply(
-          2 * i + 1, [&](int v) __attribute__((always_inline)) {
-            return SecondOfPair(LoadWords(line(i, v)));
-          });
-    }
-    if (count % 2 != 0) add_first(pairs);
-  } else {
-    for (int64_t k = 0; k < count; ++k) {
-      multiply(
-          k, [&](int v) __attribute__((always_inline)) {
-            return Load(reinterpret_cast<const float*>(line(k, v)));
-          });
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) Store(sums + r * sums_stride + v * kLanes, acc[r][v]);
-  }
+// Inputs of one block, or of the whole row where there are no blocks.
+struct Segment {
+  int64_t begin;
+  int64_t count;
+  bool starts;  // its block
+  bool ends;
+};
+
+// The segment from `begin` on; none where its count is not above zero.
+inline Segment SegmentAt(const LinearArgs& args, int64_t begin) {
+  const int64_t block = args.block_scales == nullptr ? args.cols : args.block_steps * kStepInputs;
+  const int64_t in_block = begin % block;
+  int64_t count = args.cols - begin;
+  if (block - in_block < count) count = block - in_block;
+  if (count > kSegmentInputs) count = kSegmentInputs;
+  return {begin, count, in_block == 0, in_block + count == block || begin + count == args.cols};
 }
 
-// Writes a tile's sums, scaled and with the bias, to y.
+// The sums of a chunk of rows and a unit's panels: [row][16 * panels].
+struct ChunkSums {
+  // The block's; where there are no blocks, the whole.
+  float* At(int64_t row, int64_t panel) { return sums + row * stride + panel * kPanelRows; }
+  // Of the blocks before, scaled.
+  float* TotalAt(int64_t row, int64_t panel) { return totals + row * stride + panel * kPanelRows; }
+
+  // The same from a panel on.
+  ChunkSums From(int64_t panel) const {
+    return {stride, sums + panel * kPanelRows, totals + panel * kPanelRows};
+  }
+
+  int64_t stride;
+  float* sums;
+  float* totals;
+};
+
 template <int kRows, int kPanels>
-inline void StoreTile(const LinearArgs& args, int64_t row, int64_t panel, const float* sums) {
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kPanels * kPanelVectors; ++v) {
-      const int64_t n = panel * kPanelRows + v * kLanes;
-      if (n >= args.outputs) break;
-      const Mask mask = FirstLanes(args.outputs - n);
-      Floats value = Load(sums + r * kPanels * kPanelRows + v * kLanes);
-      if (args.row_scales != nullptr) value = Mul(value, Load(args.row_scales + n, mask));
-      if (args.bias != nullptr) value = Add(value, Load(args.bias + n, mask));
-      Store(args.y + (row + r) * args.y_stride + n, value, mask);
+inline TileSums<kRows, kPanels> TileSumsAt(const LinearArgs& args, const Segment& segment,
+                                           ChunkSums& sums, int64_t row, int64_t first_panel,
+                                           int64_t panel) {
+  const float* scales = nullptr;
+  if (args.block_scales != nullptr && segment.ends) {
+    scales = args.block_scales + (first_panel + panel) * args.panel_block_scales +
+             segment.begin / (args.block_steps * kStepInputs) * kPanelRows;
+  }
+  return {segment.starts, sums.At(row, panel),     sums.stride,
+          scales,         args.panel_block_scales, sums.TotalAt(row, panel)};
+}
+
+// The segment's inputs of `rows` rows as F32, rows kSegmentInputs apart.
+inline void WidenInputs(const uint16_t* x, int64_t x_stride, int64_t rows, int64_t count,
+                        float* widened) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const uint16_t* from = x + row * x_stride;
+    float* to = widened + row * kSegmentInputs;
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) Store(to + i, LoadBf16(from + i));
+    if (i < count) Store(to + i, LoadBf16(from + i, FirstLanes(count - i)));
+  }
+}
+
+// Writes the sums of a chunk, scaled and with the bias, to y.
+inline void StoreChunk(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel_begin,
+                       ChunkSums& sums) {
+  const int64_t first = panel_begin * kPanelRows;
+  int64_t outputs = args.outputs - first;
+  if (outputs > sums.stride) outputs = sums.stride;
+  const float* from = args.block_scales != nullptr ? sums.totals : sums.sums;
+  for (int64_t row = 0; row < rows; ++row) {
+    float* y = args.y + (row_begin + row) * args.y_stride + first;
+    for (int64_t n = 0; n < outputs; n += kLanes) {
+      WithLanes(
+          outputs - n, [&](auto lanes) __attribute__((always_inline)) {
+            Floats value = Load(from + row * sums.stride + n);
+            if (args.row_scales != nullptr)
+              value = Mul(value, Load(args.row_scales + first + n, lanes));
+            if (args.bias != nullptr) value = Add(value, Load(args.bias + first + n, lanes));
+            Store(y + n, value, lanes);
+          });
     }
   }
 }
 
-template <bool kBf16Inputs, bool kBf16Weights, int kRows, int kPanels>
-void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
-  alignas(64) float sums[kRows * kPanels * kPanelRows] = {};
-  constexpr int64_t kSumsStride = kPanels * kPanelRows;
-  const uint8_t* panels[kPanels];
-  for (int p = 0; p < kPanels; ++p)
-    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
-  if constexpr (!kBf16Inputs) {
-    const float* x = static_cast<const float*>(args.x) + row * args.x_stride;
-    AddProducts<kBf16Weights, kRows, kPanels>(x, args.x_stride, panels, args.cols, true, sums,
-                                              kSumsStride);
-  } else {
-    alignas(64) float widened[kRows * kConvertBlock];
-    const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
-    for (int64_t k = 0; k < args.cols; k += kConvertBlock) {
-      const int64_t count = args.cols - k < kConvertBlock ? args.cols - k : kConvertBlock;
-      for (int r = 0; r < kRows; ++r) {
-        for (int64_t i = 0; i < count; i += kLanes) {
-          Store(widened + r * kConvertBlock + i,
-                LoadBf16(x + r * args.x_stride + k + i, FirstLanes(count - i)));
-        }
-      }
-      AddProducts<kBf16Weights, kRows, kPanels>(widened, kConvertBlock, panels, count, k == 0, sums,
-                                                kSumsStride);
-      for (int p = 0; p < kPanels; ++p) panels[p] += count / 2 * 64;
+// Computes the outputs of at most kChunkRows rows and kMaxUnitPanels panels. For each segment,
+// add(segment, x, x_stride, sums) adds its products for all rows: x: F32, of the first row.
+template <bool kBf16Inputs, typename AddSegment>
+inline void MultiplyChunk(const LinearArgs& args, int64_t row_begin, int64_t rows,
+                          int64_t panel_begin, int64_t panel_end, const AddSegment& add) {
+  constexpr int64_t kSums = kChunkRows * kMaxUnitPanels * kPanelRows;
+  alignas(64) float sums_of_block[kSums];
+  alignas(64) float totals[kSums];
+  ChunkSums sums{(panel_end - panel_begin) * kPanelRows, sums_of_block, totals};
+  if (args.block_scales != nullptr) {
+    for (int64_t i = 0; i < rows * sums.stride; i += kLanes) Store(totals + i, Zero());
+  }
+  alignas(64) float widened[kBf16Inputs ? kChunkRows * kSegmentInputs : 1];
+  for (Segment segment = SegmentAt(args, 0); segment.count > 0;
+       segment = SegmentAt(args, segment.begin + segment.count)) {
+    if constexpr (kBf16Inputs) {
+      const auto* x =
+          static_cast<const uint16_t*>(args.x) + row_begin * args.x_stride + segment.begin;
+      WidenInputs(x, args.x_stride, rows, segment.count, widened);
+      add(segment, widened, kSegmentInputs, sums);
+    } else {
+      const auto* x = static_cast<const float*>(args.x) + row_begin * args.x_stride + segment.begin;
+      add(segment, x, args.x_stride, sums);
     }
   }
-  StoreTile<kRows, kPanels>(args, row, panel, sums);
+  StoreChunk(args, row_begin, rows, panel_begin, sums);
+}
+
+// Adds the products of a segment in tiles of up to kMaxRows rows by kWidePanels panels.
+template <bool kBf16Weights, int kMaxRows, int kWidePanels>
+inline void AddSegment(const LinearArgs& args, const Segment& segment, const float* x,
+                       int64_t x_stride, int64_t rows, int64_t panel_begin, int64_t panel_end,
+                       ChunkSums& sums) {
+  constexpr int64_t kInputBytes = kPanelRows * (kBf16Weights ? 2 : 4);
+  alignas(64) uint8_t expanded[kBf16Weights ? kWidePanels * kSegmentInputs * kInputBytes : 1];
+  const int64_t step = segment.begin / kStepInputs;
+  ForEachPanelGroup<kWidePanels>(0, panel_end - panel_begin, [&]<int kPanels>(int64_t panel) {
+    const uint8_t* panels[kPanels];
+    for (int p = 0; p < kPanels; ++p) {
+      const int64_t index = panel_begin + panel + p;
+      const uint8_t* w = static_cast<const uint8_t*>(args.w) + index * args.panel_bytes;
+      panels[p] = w + segment.begin * kInputBytes;
+      if constexpr (kBf16Weights) {
+        if (args.expand == nullptr) continue;
+        panels[p] = expanded + p * kSegmentInputs * kInputBytes;
+        args.expand(w + step * args.code_step_bytes,
+                    args.scales == nullptr ? nullptr
+                                           : args.scales + index * args.panel_scale_bytes +
+                                                 step * args.scale_step_bytes,
+                    (segment.count + kStepInputs - 1) / kStepInputs,
+                    expanded + p * kSegmentInputs * kInputBytes);
+      }
+    }
+    ForEachTile<kMaxRows, kPanels>(
+        0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
+          if constexpr (kTilePanels == kPanels) {
+            AddProducts<kBf16Weights>(
+                x + row * x_stride, x_stride, panels, segment.count,
+                TileSumsAt<kRows, kPanels>(args, segment, sums, row, panel_begin, panel));
+          }
+        });
+  });
 }
 
 template <bool kBf16Inputs, bool kBf16Weights, int kMaxRows, int kWidePanels>
 inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                           int64_t panel_begin, int64_t panel_end) {
-  ForEachTile<kMaxRows, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
-                                     [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
-                                       MultiplyTile<kBf16Inputs, kBf16Weights, kRows, kPanels>(
-                                           args, row, panel);
-                                     });
+  for (int64_t row = row_begin; row < row_end; row += kChunkRows) {
+    const int64_t rows = row_end - row < kChunkRows ? row_end - row : kChunkRows;
+    MultiplyChunk<kBf16Inputs>(
+        args, row, rows, panel_begin, panel_end,
+        [&](const Segment& segment, const float* x, int64_t x_stride, ChunkSums& sums) {
+          AddSegment<kBf16Weights, kMaxRows, kWidePanels>(args, segment, x, x_stride, rows,
+                                                          panel_begin, panel_end, sums);
+        });
+  }
 }
 
 }  // namespace

@@ -107,16 +107,14 @@ inline Floats SecondOfPair(Words pairs) {
       _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u))));
 }
 
+inline Floats LoadBf16(const uint16_t* p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(
+      _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
+}
 inline Floats LoadBf16(const uint16_t* p, Mask mask) {
-  __m128i bits;
-  if (_mm256_movemask_ps(_mm256_castsi256_ps(mask.lanes)) == 0xFF) {
-    bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  } else {
-    uint16_t buffer[8] = {};
-    for (int i = 0; i < CountLanes(mask); ++i) buffer[i] = p[i];
-    bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(buffer));
-  }
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  uint16_t buffer[kLanes] = {};
+  for (int i = 0; i < CountLanes(mask); ++i) buffer[i] = p[i];
+  return LoadBf16(buffer);
 }
 
 // Rounds to nearest even and keeps NaN a NaN, as sluice::ToBFloat16 does.

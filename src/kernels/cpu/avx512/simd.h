@@ -103,6 +103,10 @@ inline Floats SecondOfPair(Words pairs) {
   return _mm512_castsi512_ps(
       _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
 }
+inline Floats LoadBf16(const uint16_t* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(
+      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
+}
 inline Floats LoadBf16(const uint16_t* p, Mask mask) {
   const __m256i bits = _mm256_maskz_loadu_epi16(mask, p);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));

@@ -115,13 +115,13 @@ inline Floats SecondOfPair(Words pairs) {
   return vreinterpretq_f32_s32(vandq_s32(pairs, vdupq_n_s32(static_cast<int>(0xFFFF0000u))));
 }
 
+inline Floats LoadBf16(const uint16_t* p) {
+  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
 inline Floats LoadBf16(const uint16_t* p, Mask mask) {
   uint16_t buffer[kLanes] = {};
-  if (!All(mask)) {
-    __builtin_memcpy(buffer, p, static_cast<size_t>(CountLanes(mask)) * 2);
-    p = buffer;
-  }
-  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+  __builtin_memcpy(buffer, p, static_cast<size_t>(CountLanes(mask)) * 2);
+  return LoadBf16(buffer);
 }
 
 // Rounds to nearest even and keeps NaN a NaN, as sluice::ToBFloat16 does.

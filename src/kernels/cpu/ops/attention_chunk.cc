@@ -6,7 +6,7 @@
 #include "kernels/cpu/ops/ops.h"
 
 #include "kernels/cpu/exp_inl.h"
-#include "kernels/cpu/linear_inl.h"
+#include "kernels/cpu/linear_tile_inl.h"
 #include "kernels/cpu/soft_cap_inl.h"
 #include "kernels/kernel_table.h"
 
@@ -22,9 +22,10 @@ inline void ScorePanels(const AttentionChunkArgs& args, int row, int panel) {
   const uint8_t* panels[kPanels];
   for (int p = 0; p < kPanels; ++p)
     panels[p] = static_cast<const uint8_t*>(args.k_panels[panel + p]);
-  AddProducts<kBf16, kRows, kPanels>(
-      args.q + int64_t{row} * args.head_dim, args.head_dim, panels, args.head_dim, true,
-      args.scores + row * kAttentionChunk + panel * kPanelRows, kAttentionChunk);
+  const TileSums<kRows, kPanels> scores{
+      true, args.scores + row * kAttentionChunk + panel * kPanelRows, kAttentionChunk};
+  AddProducts<kBf16>(args.q + int64_t{row} * args.head_dim, args.head_dim, panels, args.head_dim,
+                     scores);
 }
 
 // Scores of rows [row, row + kRows) at positions [begin, end), rounded out to whole panels.

@@ -35,8 +35,8 @@ void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_
 
 }  // namespace
 
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                int64_t panel_end) {
+void LinearBf16Segments(const LinearArgs& args, int64_t row_begin, int64_t row_end,
+                        int64_t panel_begin, int64_t panel_end) {
   Multiply<true, true>(args, row_begin, row_end, panel_begin, panel_end);
 }
 

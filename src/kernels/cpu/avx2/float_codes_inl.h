@@ -1,0 +1,205 @@
+// Codes of narrow formats to F32 numbers in registers of 256 bits (linear_codes_inl.h says what a
+// class provides); order of the codes in a word: panel_layout.h.
+#pragma once
+
+#include "kernels/cpu/avx2/words_inl.h"
+#include "kernels/cpu/linear_codes_inl.h"
+
+namespace sluice::kernels {
+namespace {
+
+// Moves the bytes of each lane's place kPlace to its highest, with nothing below.
+template <int kPlace>
+struct HighestPlaces {
+  alignas(32) uint8_t places[32] = {};
+  constexpr HighestPlaces() {
+    for (int i = 0; i < 32; ++i) places[i] = i % 4 == 3 ? i % 16 - 3 + kPlace : 0x80;
+  }
+};
+template <int kPlace>
+constexpr HighestPlaces<kPlace> kHighestPlaces;
+
+template <int kPlace>
+inline Words InHighestPlace(Words bytes) {
+  // The instruction reads the places itself: GCC 12 would keep them in registers, of which there
+  // are too few.
+  Words result;
+  asm("vpshufb %2, %1, %0" : "=x"(result) : "x"(bytes), "m"(kHighestPlaces<kPlace>));
+  return result;
+}
+
+// 2^24 times the signed bytes of each lane's place kPlace: in an integer's highest byte, with
+// nothing below, which is exact in F32.
+template <int kPlace>
+inline Floats LargeFloatsOf(Words bytes) {
+  return _mm256_cvtepi32_ps(InHighestPlace<kPlace>(bytes));
+}
+constexpr float kLargeFloat = 0x1p24f;
+
+struct I8Floats {
+  static constexpr int kInputs = 4, kGroupInputs = 32;
+  static constexpr float kTimes = kLargeFloat;
+  static constexpr bool kHasScales = false;
+  using Scales = NoGroupScales;
+  using Check = NothingToCheck;
+  using Ready = Words;
+  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(Words words, NoGroupScales /*scales*/) {
+    return LargeFloatsOf<kInput>(words);
+  }
+};
+
+// Zero, numbers below 2^-6 and NaN are treated by ForEachOfAny.
+struct F8Floats {
+  static constexpr int kInputs = 4, kGroupInputs = 32;
+  static constexpr float kTimes = 1;
+  static constexpr bool kHasScales = false;
+  using Scales = NoGroupScales;
+  struct Check {
+    static constexpr bool kFindsAny = true;
+    __attribute__((always_inline)) void Add(Words words) {
+      // Without the sign, and with the least code that ForEach treats as zero.
+      const Words twice = _mm256_sub_epi8(_mm256_add_epi8(words, words), _mm256_set1_epi8(2 * 8));
+      largest = _mm256_max_epu8(largest, twice);
+    }
+    __attribute__((always_inline)) bool Found() const {
+      const Words least_nan = _mm256_set1_epi8(static_cast<char>(2 * (0x7F - 8)));
+      return _mm256_movemask_epi8(
+                 _mm256_cmpeq_epi8(_mm256_max_epu8(largest, least_nan), largest)) != 0;
+    }
+    Words largest = _mm256_setzero_si256();
+  };
+
+  struct Ready {
+    Words pairs[2];  // of BF16
+  };
+  __attribute__((always_inline)) static Ready Prepare(Words words) {
+    const auto pairs_of = [](Words upper) __attribute__((always_inline)) {
+      const Words bits = _mm256_and_si256(_mm256_srai_epi16(upper, 4),
+                                          _mm256_set1_epi16(static_cast<short>(0x87F0)));
+      return _mm256_add_epi16(bits, _mm256_set1_epi16(120 << 7));
+    };
+    return {{pairs_of(_mm256_slli_epi16(words, 8)), pairs_of(words)}};
+  }
+  __attribute__((always_inline)) static Ready PrepareAny(Words words) {
+    const auto pairs_of = [](Words upper, Words codes) __attribute__((always_inline)) {
+      const Words magnitudes = _mm256_and_si256(upper, _mm256_set1_epi16(0x7F00));
+      const Words is_nan = _mm256_cmpeq_epi16(magnitudes, _mm256_set1_epi16(0x7F00));
+      return _mm256_blendv_epi8(Bf16OfE4M3(upper, codes), _mm256_set1_epi16(0x7FC0), is_nan);
+    };
+    return {{pairs_of(_mm256_slli_epi16(words, 8), words),
+             pairs_of(words, _mm256_srli_epi16(words, 8))}};
+  }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(const Ready& ready,
+                                                         NoGroupScales /*scales*/) {
+    const Words pairs = ready.pairs[kInput / 2];
+    return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
+  }
+};
+
+// The half bytes of words as bytes: of inputs 0 4 1 5, and 2 6 3 7, from the lowest byte on.
+struct HalfBytes {
+  Words lower;
+  Words upper;
+};
+inline HalfBytes HalfBytesOf(Words words) {
+  const Words mask = _mm256_set1_epi8(0x0F);
+  return {_mm256_and_si256(words, mask), _mm256_and_si256(_mm256_srli_epi16(words, 4), mask)};
+}
+// The byte of input kInput, and its place.
+template <int kInput>
+inline Words BytesOf(const HalfBytes& bytes) {
+  return kInput % 4 < 2 ? bytes.lower : bytes.upper;
+}
+template <int kInput>
+constexpr int kPlaceOf = kInput / 4 + kInput % 2 * 2;
+
+// The numbers of `table` by half bytes.
+inline HalfBytes LookUp(__m128i table, Words words) {
+  const Words numbers = _mm256_broadcastsi128_si256(table);
+  const HalfBytes places = HalfBytesOf(words);
+  return {_mm256_shuffle_epi8(numbers, places.lower), _mm256_shuffle_epi8(numbers, places.upper)};
+}
+
+// The scales make up for what makes the numbers larger: they are doubled, for they would not be
+// whole, and LargeFloatsOf.
+constexpr float kE2M1Unit = 1 / (2 * kLargeFloat);
+
+struct E2M1Floats {
+  static constexpr int kInputs = 8;
+  static constexpr float kTimes = 1;
+  static constexpr bool kHasScales = true;
+  using Scales = Floats;
+  using Check = NothingToCheck;
+  using Ready = HalfBytes;
+  __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
+    return LookUp(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), words);
+  }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready, Floats scales) {
+    return Mul(LargeFloatsOf<kPlaceOf<kInput>>(BytesOf<kInput>(ready)), scales);
+  }
+};
+
+struct Nvfp4Floats : E2M1Floats {
+  static constexpr int kGroupInputs = 16;
+  static Floats ScalesAt(const uint8_t* scales) {
+    return Mul(FloatsOfE4M3(Bytes(scales)), Set(kE2M1Unit));
+  }
+  static bool AreUsual(const uint8_t* /*scales*/, int64_t /*count*/) { return true; }
+};
+
+struct Mxfp4Floats : E2M1Floats {
+  static constexpr int kGroupInputs = 32;
+  static Floats ScalesAt(const uint8_t* scales) {
+    return Mul(FloatsOfE8M0(Bytes(scales)), Set(kE2M1Unit));
+  }
+  // Below 2^-124 the product with kE2M1Unit is not exact.
+  static bool AreUsual(const uint8_t* scales, int64_t count) {
+    uint8_t least = 0xFF;
+    for (int64_t i = 0; i < count; ++i) least = scales[i] < least ? scales[i] : least;
+    return least >= 127 - 124;
+  }
+};
+
+struct Int4Floats {
+  static constexpr int kInputs = 8, kGroupInputs = 32;
+  static constexpr float kTimes = kLargeFloat;
+  static constexpr bool kHasScales = false;
+  using Scales = NoGroupScales;
+  using Check = NothingToCheck;
+  using Ready = HalfBytes;
+  __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
+    return LookUp(_mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), words);
+  }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready,
+                                                         NoGroupScales /*scales*/) {
+    return LargeFloatsOf<kPlaceOf<kInput>>(BytesOf<kInput>(ready));
+  }
+};
+
+struct ZeroPointInt4Floats {
+  static constexpr int kInputs = 8, kGroupInputs = 32;
+  static constexpr float kTimes = kLargeFloat;
+  static constexpr bool kHasScales = true;
+  using Scales = Words;  // the zero points, in all bytes of their lanes
+  using Check = NothingToCheck;
+  static Words ScalesAt(const uint8_t* zero_points) {
+    return _mm256_mullo_epi32(Bytes(zero_points), _mm256_set1_epi32(0x01010101));
+  }
+  static bool AreUsual(const uint8_t* /*zero_points*/, int64_t /*count*/) { return true; }
+  using Ready = HalfBytes;
+  __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
+    return HalfBytesOf(words);
+  }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready, Words zeros) {
+    return LargeFloatsOf<kPlaceOf<kInput>>(_mm256_sub_epi8(BytesOf<kInput>(ready), zeros));
+  }
+};
+
+}  // namespace
+}  // namespace sluice::kernels

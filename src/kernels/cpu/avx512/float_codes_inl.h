@@ -1,0 +1,140 @@
+// Codes of narrow formats to F32 numbers in registers of 512 bits (linear_codes_inl.h says what a
+// class provides); order of the codes in a word: panel_layout.h.
+#pragma once
+
+#include "kernels/cpu/avx512/codes_inl.h"
+#include "kernels/cpu/linear_codes_inl.h"
+
+namespace sluice::kernels {
+namespace {
+
+struct I8Floats {
+  static constexpr int kInputs = 4, kGroupInputs = 32;
+  static constexpr float kTimes = 1;
+  static constexpr bool kHasScales = false;
+  using Scales = NoGroupScales;
+  using Check = NothingToCheck;
+  using Ready = Words;
+  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(Words words, NoGroupScales /*scales*/) {
+    const Words top = kInput == 3 ? words : _mm512_slli_epi32(words, 24 - 8 * kInput);
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24));
+  }
+};
+
+// Zero, numbers below 2^-6 and NaN are treated by ForEachOfAny.
+struct F8Floats {
+  static constexpr int kInputs = 4, kGroupInputs = 32;
+  static constexpr float kTimes = 1;
+  static constexpr bool kHasScales = false;
+  using Scales = NoGroupScales;
+  struct Check {
+    static constexpr bool kFindsAny = true;
+    __attribute__((always_inline)) void Add(Words words) {
+      // Without the sign, and with the least code that ForEach treats as zero.
+      const Words twice = _mm512_sub_epi8(_mm512_add_epi8(words, words), _mm512_set1_epi8(2 * 8));
+      largest = _mm512_max_epu8(largest, twice);
+    }
+    __attribute__((always_inline)) bool Found() const {
+      return _mm512_cmpge_epu8_mask(largest, _mm512_set1_epi8(static_cast<char>(2 * (0x7F - 8)))) !=
+             0;
+    }
+    Words largest = _mm512_setzero_si512();
+  };
+
+  struct Ready {
+    Words pairs[2];  // of BF16
+  };
+  __attribute__((always_inline)) static Ready Prepare(Words words) {
+    const auto pairs_of = [](Words upper) __attribute__((always_inline)) {
+      const Words bits = _mm512_and_si512(_mm512_srai_epi16(upper, 4),
+                                          _mm512_set1_epi16(static_cast<short>(0x87F0)));
+      return _mm512_add_epi16(bits, _mm512_set1_epi16(120 << 7));
+    };
+    return {{pairs_of(_mm512_slli_epi16(words, 8)), pairs_of(words)}};
+  }
+  __attribute__((always_inline)) static Ready PrepareAny(Words words) {
+    const auto pairs_of = [](Words upper, Words codes) __attribute__((always_inline)) {
+      const Words magnitudes = _mm512_and_si512(upper, _mm512_set1_epi16(0x7F00));
+      const __mmask32 is_nan = _mm512_cmpeq_epi16_mask(magnitudes, _mm512_set1_epi16(0x7F00));
+      const Words bits =
+          Bf16OfE4M3<Among::kFewProducts>(upper, codes, _mm512_load_si512(kSubnormals.words));
+      return _mm512_mask_mov_epi16(bits, is_nan, _mm512_set1_epi16(0x7FC0));
+    };
+    return {{pairs_of(_mm512_slli_epi16(words, 8), words),
+             pairs_of(words, _mm512_srli_epi16(words, 8))}};
+  }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(const Ready& ready,
+                                                         NoGroupScales /*scales*/) {
+    const Words pairs = ready.pairs[kInput / 2];
+    return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
+  }
+};
+
+// As `Format` (codes_inl.h) makes pairs of BF16.
+template <typename Format>
+struct E2M1Floats {
+  static constexpr int kInputs = 8, kGroupInputs = Format::kScaleVectors * kInputs;
+  static constexpr float kTimes = 1;
+  static constexpr bool kHasScales = true;
+  using Scales = typename Format::Scales;
+  using Check = NothingToCheck;
+  static Scales ScalesAt(const uint8_t* scales) { return Format().ScalesOf(scales); }
+  static bool AreUsual(const uint8_t* scales, int64_t count) {
+    return !Format().IsUnusual(scales, count);
+  }
+  using Ready = Words;
+  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(Words words, const Scales& scales) {
+    const Words pairs = Format().Line(kInput / 2, words, scales);
+    return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
+  }
+};
+using Nvfp4Floats = E2M1Floats<Nvfp4Codes<Among::kManyProducts>>;
+using Mxfp4Floats = E2M1Floats<Mxfp4Codes<Among::kManyProducts>>;
+
+// The numbers of `numbers` by the codes of input kInput.
+template <int kInput>
+inline Floats LookUp(Words words, Floats numbers) {
+  constexpr int kPlace = kInput / 2 + kInput % 2 * 4;
+  return _mm512_permutexvar_ps(_mm512_srli_epi32(words, 4 * kPlace), numbers);
+}
+
+struct Int4Floats {
+  static constexpr int kInputs = 8, kGroupInputs = 32;
+  static constexpr float kTimes = 1;
+  static constexpr bool kHasScales = false;
+  using Scales = NoGroupScales;
+  using Check = NothingToCheck;
+  using Ready = Words;
+  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(Words words, NoGroupScales /*scales*/) {
+    return LookUp<kInput>(words,
+                          _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7));
+  }
+};
+
+struct ZeroPointInt4Floats {
+  static constexpr int kInputs = 8, kGroupInputs = 32;
+  static constexpr float kTimes = 1;
+  static constexpr bool kHasScales = true;
+  using Scales = Floats;  // the zero points
+  using Check = NothingToCheck;
+  static Floats ScalesAt(const uint8_t* zero_points) { return ToFloats(Bytes(zero_points)); }
+  static bool AreUsual(const uint8_t* /*zero_points*/, int64_t /*count*/) { return true; }
+  using Ready = Words;
+  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(Words words, Floats zeros) {
+    const Floats codes =
+        LookUp<kInput>(words, _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    return Sub(codes, zeros);
+  }
+};
+
+}  // namespace
+}  // namespace sluice::kernels

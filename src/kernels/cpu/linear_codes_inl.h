@@ -1,0 +1,180 @@
+// linear of BF16 inputs and few rows with the codes of narrow formats, which become F32 in
+// registers; in the vector operations of a simd.h included before. The arithmetic is that of
+// linear_inl.h.
+//
+// One class for each format says how (float_codes_inl.h of an ISA):
+//   kInputs: inputs whose codes are in a word;
+//   kGroupInputs: inputs that share a scale or a zero point, or a step's 32;
+//   kHasScales, Scales, ScalesAt(p): those of kLanes rows at p, made ready; or NoGroupScales;
+//   AreUsual(p, count): whether numbers with the scales at p are right;
+//   Ready, Prepare(words): what the numbers of a vector of words are made from;
+//   NumbersOf<i>(ready, scales): those of input i, kTimes as large, a power of two. So are the sums
+//   meanwhile, which beyond 2^104 would be too large for F32;
+//   Check, with kFindsAny, Add(words) and Found(): whether there are codes in a line that Prepare
+//   does not treat; PrepareAny does.
+#pragma once
+
+#include "kernels/cpu/linear_inl.h"
+
+namespace sluice::kernels {
+namespace {
+
+constexpr int64_t kCodeLineBytes = 64;  // a word of each row
+
+struct NoGroupScales {};
+
+// Of a format for which ForEach treats everything.
+struct NothingToCheck {
+  static constexpr bool kFindsAny = false;
+  void Add(Words /*words*/) {}
+  static constexpr bool Found() { return false; }
+};
+
+// The codes of a segment of some panels, and their scales made ready: [group][vector].
+template <typename Codes, int kPanels>
+struct SegmentCodes {
+  static constexpr int kVectors = kPanels * kPanelVectors;
+  static constexpr int64_t kGroups = kSegmentInputs / Codes::kGroupInputs;
+
+  __attribute__((always_inline)) Words WordsAt(int64_t line, int v) const {
+    return LoadWords(codes[v / kPanelVectors] + line * kCodeLineBytes +
+                     v % kPanelVectors * kLanes * 4);
+  }
+  __attribute__((always_inline)) typename Codes::Scales ScalesAt(int64_t line, int v) const {
+    if constexpr (!Codes::kHasScales)
+      return {};
+    else
+      return scales[line / (Codes::kGroupInputs / Codes::kInputs) * kVectors + v];
+  }
+  // Those of panel `panel`, from `from` on, for `inputs` inputs. Whether they are usual.
+  bool MakeScalesReady(int panel, const uint8_t* from, int64_t inputs) {
+    const int64_t groups = inputs / Codes::kGroupInputs;
+    for (int64_t group = 0; group < groups; ++group) {
+      for (int v = 0; v < kPanelVectors; ++v) {
+        scales[group * kVectors + panel * kPanelVectors + v] =
+            Codes::ScalesAt(from + group * kPanelRows + v * kLanes);
+      }
+    }
+    return Codes::AreUsual(from, groups * kPanelRows);
+  }
+
+  const uint8_t* codes[kPanels];
+  typename Codes::Scales scales[kGroups * kVectors];
+};
+
+// Calls body.operator()<i>() for i from kBegin to kEnd - 1.
+template <int kBegin, int kEnd, typename Body>
+__attribute__((always_inline)) inline void ForEachIndex(const Body& body) {
+  if constexpr (kBegin < kEnd) {
+    body.template operator()<kBegin>();
+    ForEachIndex<kBegin + 1, kEnd>(body);
+  }
+}
+
+template <int kRows, int kVectors>
+__attribute__((always_inline)) inline void MultiplyAll(float factor,
+                                                       Floats (&acc)[kRows][kVectors]) {
+  if (factor == 1) return;
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = Mul(acc[r][v], Set(factor));
+  }
+}
+
+// Adds a tile's products of `lines` lines of codes. x: rows kSegmentInputs apart.
+template <typename Codes, int kRows, int kPanels>
+__attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes, kPanels>& codes,
+                                        int64_t lines, const TileSums<kRows, kPanels>& sums) {
+  constexpr int kVectors = kPanels * kPanelVectors;
+  // Vectors of words that are taken in turn, or the sums of few rows would wait for one another.
+  constexpr int kTogether = kLanes == 8 && kRows == 1 ? 2 : 1;
+  Floats acc[kRows][kVectors];
+  sums.Load(acc);
+  MultiplyAll(Codes::kTimes, acc);
+  for (int64_t line = 0; line < lines; ++line) {
+    const float* inputs = x + line * Codes::kInputs;
+    const auto add = [&](const auto& prepare) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int first = 0; first < kVectors; first += kTogether) {
+        // Or GCC 12 would keep the inputs of the vectors before in registers, for which sums would
+        // go to the stack.
+        asm volatile("" ::: "memory");
+        typename Codes::Ready ready[kTogether];
+#pragma GCC unroll 8
+        for (int i = 0; i < kTogether; ++i) ready[i] = prepare(codes.WordsAt(line, first + i));
+        ForEachIndex<0, Codes::kInputs>([&]<int kInput>() __attribute__((always_inline)) {
+#pragma GCC unroll 8
+          for (int i = 0; i < kTogether; ++i) {
+            const int v = first + i;
+            const Floats numbers =
+                Codes::template NumbersOf<kInput>(ready[i], codes.ScalesAt(line, v));
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r)
+              acc[r][v] = MulAdd(Set(inputs[r * kSegmentInputs + kInput]), numbers, acc[r][v]);
+          }
+        });
+      }
+    };
+    typename Codes::Check check;
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) check.Add(codes.WordsAt(line, v));
+    if (check.Found()) [[unlikely]] {
+      if constexpr (Codes::Check::kFindsAny)
+        add([](Words words) __attribute__((always_inline)) { return Codes::PrepareAny(words); });
+    } else {
+      add([](Words words) __attribute__((always_inline)) { return Codes::Prepare(words); });
+    }
+  }
+  MultiplyAll(1 / Codes::kTimes, acc);
+  sums.Store(acc);
+}
+
+// Adds the products of a segment in tiles of up to kMaxRows rows by kWidePanels panels.
+template <typename Codes, int kMaxRows, int kWidePanels>
+inline void AddCodesSegment(const LinearArgs& args, const Segment& segment, const float* x,
+                            int64_t rows, int64_t panel_begin, int64_t panel_end, ChunkSums& sums) {
+  const int64_t step = segment.begin / kStepInputs;
+  ForEachPanelGroup<kWidePanels>(0, panel_end - panel_begin, [&]<int kPanels>(int64_t panel) {
+    SegmentCodes<Codes, kPanels> codes;
+    bool are_usual = true;
+    for (int p = 0; p < kPanels; ++p) {
+      const int64_t index = panel_begin + panel + p;
+      codes.codes[p] = static_cast<const uint8_t*>(args.w) + index * args.panel_bytes +
+                       step * args.code_step_bytes;
+      if constexpr (Codes::kHasScales) {
+        are_usual &= codes.MakeScalesReady(
+            p, args.scales + index * args.panel_scale_bytes + step * args.scale_step_bytes,
+            segment.count);
+      }
+    }
+    if (!are_usual) [[unlikely]] {
+      ChunkSums rest = sums.From(panel);
+      AddSegment<true, kMaxRows, kPanels>(args, segment, x, kSegmentInputs, rows,
+                                          panel_begin + panel, panel_begin + panel + kPanels, rest);
+      return;
+    }
+    ForEachTile<kMaxRows, kPanels>(
+        0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
+          if constexpr (kTilePanels == kPanels) {
+            AddCodes(x + row * kSegmentInputs, codes, segment.count / Codes::kInputs,
+                     TileSumsAt<kRows, kPanels>(args, segment, sums, row, panel_begin, panel));
+          }
+        });
+  });
+}
+
+template <typename Codes, int kMaxRows, int kWidePanels>
+void MultiplyCodes(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                   int64_t panel_end) {
+  const int64_t rows = row_end - row_begin;
+  MultiplyChunk<true>(
+      args, row_begin, rows, panel_begin, panel_end,
+      [&](const Segment& segment, const float* x, int64_t /*x_stride*/, ChunkSums& sums) {
+        AddCodesSegment<Codes, kMaxRows, kWidePanels>(args, segment, x, rows, panel_begin,
+                                                      panel_end, sums);
+      });
+}
+
+}  // namespace
+}  // namespace sluice::kernels

@@ -1,0 +1,123 @@
+// A tile of a product with F32 multiply-adds, in the vector operations of a simd.h included before:
+// kRows rows of inputs by kPanels panels of weights. Inputs are broadcast, the lanes are output
+// rows, and every sum is one chain of fused multiply-adds over the inputs in rising order.
+#pragma once
+
+#include <stdint.h>
+
+namespace sluice::kernels {
+namespace {
+
+constexpr int kPanelRows = 16;
+constexpr int kPanelVectors = kPanelRows / kLanes;
+
+// Where a tile's sums for a segment begin, and where they go.
+template <int kRows, int kPanels>
+struct TileSums {
+  static constexpr int kVectors = kPanels * kPanelVectors;
+
+  __attribute__((always_inline)) void Load(Floats (&acc)[kRows][kVectors]) const {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v)
+        acc[r][v] = starts ? Zero() : kernels::Load(sums + r * stride + v * kLanes);
+    }
+  }
+  __attribute__((always_inline)) void Store(const Floats (&acc)[kRows][kVectors]) const {
+    if (scales == nullptr) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v)
+          kernels::Store(sums + r * stride + v * kLanes, acc[r][v]);
+      }
+      return;
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const Floats scale =
+          kernels::Load(scales + v / kPanelVectors * panel_scales + v % kPanelVectors * kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        float* total = totals + r * stride + v * kLanes;
+        kernels::Store(total, MulAdd(acc[r][v], scale, kernels::Load(total)));
+      }
+    }
+  }
+
+  bool starts;  // with zero
+  float* sums;  // row r, panel p: at sums + r * stride + 16 * p
+  int64_t stride;
+  // Where a block with scales ends, they are not null: the sums are added, times the scales, to
+  // `totals` instead, which lie as the sums do. Panels' scales are panel_scales apart.
+  const float* scales = nullptr;
+  int64_t panel_scales = 0;
+  float* totals = nullptr;
+};
+
+// Adds a tile's products of `count` inputs. panels[p]: where the inputs begin in panel p. `count`
+// is even but at the end of the row.
+template <bool kBf16Weights, int kRows, int kPanels>
+__attribute__((noinline)) void AddProducts(const float* x, int64_t x_stride,
+                                           const uint8_t* const (&panels)[kPanels], int64_t count,
+                                           const TileSums<kRows, kPanels>& sums) {
+  constexpr int kVectors = kPanels * kPanelVectors;
+  constexpr int64_t kLineBytes = 64;  // of a panel: 16 F32, or 16 pairs of BF16
+  Floats acc[kRows][kVectors];
+  sums.Load(acc);
+  const auto line = [&](int64_t index, int v) __attribute__((always_inline)) {
+    return panels[v / kPanelVectors] + index * kLineBytes + v % kPanelVectors * kLanes * 4;
+  };
+  // Whichever are fewer, inputs or weights, stay in registers while the others pass by.
+  const auto multiply = [&](int64_t k, const auto& weights_of) __attribute__((always_inline)) {
+    if constexpr (kRows < kVectors) {
+      Floats inputs[kRows];
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) inputs[r] = Set(x[r * x_stride + k]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const Floats weights = weights_of(v);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) acc[r][v] = MulAdd(inputs[r], weights, acc[r][v]);
+      }
+    } else {
+      Floats weights[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) weights[v] = weights_of(v);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Floats input = Set(x[r * x_stride + k]);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) acc[r][v] = MulAdd(input, weights[v], acc[r][v]);
+      }
+    }
+  };
+  if constexpr (kBf16Weights) {
+    const int64_t pairs = count / 2;
+    const auto add_first = [&](int64_t i) __attribute__((always_inline)) {
+      multiply(
+          2 * i, [&](int v)
+                     __attribute__((always_inline)) { return FirstOfPair(LoadWords(line(i, v))); });
+    };
+    for (int64_t i = 0; i < pairs; ++i) {
+      add_first(i);
+      multiply(
+          2 * i + 1, [&](int v) __attribute__((always_inline)) {
+            return SecondOfPair(LoadWords(line(i, v)));
+          });
+    }
+    if (count % 2 != 0) add_first(pairs);
+  } else {
+    for (int64_t k = 0; k < count; ++k) {
+      multiply(
+          k, [&](int v) __attribute__((always_inline)) {
+            return Load(reinterpret_cast<const float*>(line(k, v)));
+          });
+    }
+  }
+  sums.Store(acc);
+}
+
+}  // namespace
+}  // namespace sluice::kernels
