@@ -94,9 +94,9 @@ const std::vector<WeightFormat>& NarrowFormats() {
   return formats;
 }
 
-// Random codes; scales near one. E4M3: those of normal numbers, the largest of a row near the end of
-// the range, as in checkpoints with a scale for each row or block, for how many are zero or below
-// 2^-6 counts in some kernels.
+// Random codes; scales near one. E4M3: those of normal numbers, the largest of a row near the end
+// of the range, as in checkpoints with a scale for each row or block, for how many are zero or
+// below 2^-6 counts in some kernels.
 PackedMatrix RandomMatrix(const DataFormat& format, int64_t rows, int64_t cols) {
   PackedMatrix matrix = *AllocatePacked(format, rows, cols, "benchmark");
   constexpr int64_t kChunk = 128;

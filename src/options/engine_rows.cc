@@ -146,7 +146,8 @@ void AddMachineRows(std::vector<Option>& table) {
       "Threads that compute; 0: one for each core of the cgroup. Answers do not depend on it.",
       {.commands = kEngineCommands | kDoctor | kQuantize | kDiff, .range = {0, 4096}});
   rows.Choice("cpu-isa", "auto",
-              "auto|reference|avx2|avx2_vnni|avx512|avx512_vnni|avx512_bf16|amx|neon|neon_dotprod|neon_bf16",
+              "auto|reference|avx2|avx2_vnni|avx512|avx512_vnni|avx512_bf16|amx|neon|neon_dotprod|"
+              "neon_bf16",
               "Instruction set of the kernels; auto: the best that this machine has (`sluice "
               "doctor` lists them). One that the machine lacks is refused.",
               {.commands = kEngineCommands | kDoctor});

@@ -5,7 +5,7 @@
 #include "kernels/cpu/avx2/words_inl.h"
 #include "kernels/cpu/linear_codes_inl.h"
 
-namespace sluice::kernels {
+namespace sluice::kernels::avx2 {
 namespace {
 
 // Moves the bytes of each lane's place kPlace to its highest, with nothing below.
@@ -202,4 +202,4 @@ struct ZeroPointInt4Floats {
 };
 
 }  // namespace
-}  // namespace sluice::kernels
+}  // namespace sluice::kernels::avx2

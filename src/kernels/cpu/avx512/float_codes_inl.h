@@ -5,7 +5,7 @@
 #include "kernels/cpu/avx512/codes_inl.h"
 #include "kernels/cpu/linear_codes_inl.h"
 
-namespace sluice::kernels {
+namespace sluice::kernels::avx512 {
 namespace {
 
 struct I8Floats {
@@ -137,4 +137,4 @@ struct ZeroPointInt4Floats {
 };
 
 }  // namespace
-}  // namespace sluice::kernels
+}  // namespace sluice::kernels::avx512
