@@ -16,7 +16,7 @@ FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:\{e?vex\} )?(\S+)\s*(.*)$")
 PRODUCT = re.compile(r"vpdpbusd|vdpbf16ps|vpmaddwd|vfn?m(add|sub)")
 # Into a slot of the frame: no other register takes part in its address, as one does in those of arrays.
-STORE = re.compile(r"%[xyz]mm\d+,-?(?:0x[0-9a-f]+)?\((%rsp|%rbp)\)(?:\{%k\d\})?")
+STORE = re.compile(r"%([xyz])mm\d+,-?(?:0x[0-9a-f]+)?\((%rsp|%rbp)\)(?:\{%k\d\})?")
 MIN_PRODUCTS = 4  # of a loop that counts
 
 
@@ -33,17 +33,22 @@ def functions(listing):
 
 
 def inner_loops(instructions):
-    """The loops without any other jump in them, as ranges of instructions: what a tile does for each of its inputs."""
+    """The loops without any other jump in them but out of them, as ranges of instructions: what a tile does for each of
+    its inputs, as long as nothing is out of the ordinary."""
     place = {address: i for i, (address, _, _) in enumerate(instructions)}
-    loops, last_jump = [], -1
-    for i, (address, mnemonic, operands) in enumerate(instructions):
-        if not mnemonic.startswith(("j", "call")):
+    jumps = []  # where each is and where it leads, if that is known
+    for i, (_, mnemonic, operands) in enumerate(instructions):
+        if mnemonic.startswith(("j", "call")):
+            match = re.match(r"([0-9a-f]+)\b", operands)
+            jumps.append((i, place.get(int(match[1], 16)) if match else None, mnemonic))
+    loops = []
+    for n, (end, begin, _) in enumerate(jumps):
+        if begin is None or begin > end:
             continue
-        if match := re.match(r"([0-9a-f]+)\b", operands):
-            target = int(match[1], 16)
-            if target <= address and place.get(target, -1) > last_jump:
-                loops.append((place[target], i))
-        last_jump = i
+        within = [jump for jump in jumps[:n] if jump[0] >= begin]
+        if all(target is not None and not begin <= target <= end and not mnemonic.startswith("call")
+               for _, target, mnemonic in within):
+            loops.append((begin, end))
     return loops
 
 
@@ -58,11 +63,14 @@ def spills(listing):
         has_frame = any(m == "mov" and o == "%rsp,%rbp" for _, m, o in instructions)
         for begin, end in inner_loops(instructions):
             body = instructions[begin:end + 1]
-            if sum(bool(PRODUCT.match(m)) for _, m, _ in body) < MIN_PRODUCTS:
+            products = [o for _, m, o in body if PRODUCT.match(m)]
+            if len(products) < MIN_PRODUCTS:
                 continue
+            widths = set(re.findall(r"%([xyz])mm", " ".join(products)))
             seen += 1
             stores = [f"{m} {o}" for _, m, o in body
-                      if (match := STORE.fullmatch(o)) and m.startswith("vmov") and (match[1] == "%rsp" or has_frame)]
+                      if (match := STORE.fullmatch(o)) and m.startswith("vmov") and match[1] in widths
+                      and (match[2] == "%rsp" or has_frame)]
             if stores:
                 found.append((name, len(stores), stores[0]))
     return seen, found
@@ -85,13 +93,17 @@ CLEAN = """
 def test_finds_the_spills_of_a_listing():
     assert spills(CLEAN) == (1, [])
     with_access = "  2c:\t{}\n  30:"
-    for access in ("vmovdqa64 %zmm9,0x180(%rsp)", "vmovaps %ymm9,(%rsp)"):
+    for access in ("vmovdqa64 %zmm9,0x180(%rsp)", "vmovaps %zmm9,(%rsp)"):
         assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, [("Tile", 1, access)]), access
-    # A constant that is read, an array on the stack, and a register that happens to be rbp.
-    for access in ("vpxord 0x40(%rsp),%zmm5,%zmm5", "vmovaps %zmm5,0x40(%rsp,%rax,4)", "vmovdqu64 %zmm5,0x40(%rbp)"):
+    # A constant that is read, an array on the stack, a register that happens to be rbp, and what is no sum.
+    for access in ("vpxord 0x40(%rsp),%zmm5,%zmm5", "vmovaps %zmm5,0x40(%rsp,%rax,4)", "vmovdqu64 %zmm5,0x40(%rbp)", "vmovdqa %xmm5,(%rsp)"):
         assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, []), access
+    # A way out of the loop, and back into it, is not a loop's end.
+    left = CLEAN.replace("  28:", "  26:\tjne    48 <Tile+0x48>\n  28:").replace("  40:\tret", "  40:\tret\n  48:\tjmp    30 <Tile+0x30>")
+    assert spills(left) == (1, [])
+    assert spills(left.replace("  28:", "  27:\tvmovaps %zmm9,(%rsp)\n  28:"))[1]
     framed = CLEAN.replace("   0:", "   0:\tmov    %rsp,%rbp\n   4:")
-    assert spills(framed.replace("  30:", with_access.format("vmovaps %ymm5,-0x70(%rbp)")))[1]
+    assert spills(framed.replace("  30:", with_access.format("vmovaps %zmm5,-0x70(%rbp)")))[1]
 
 
 @pytest.mark.skipif(not OBJECTS, reason="the kernels' objects are not beside the program")

@@ -1,4 +1,4 @@
-// linear of BF16 inputs and few rows with the codes of narrow formats, which become F32 in
+// linear of few rows of BF16 inputs with the codes of narrow formats, which become F32 in
 // registers; in the vector operations of a simd.h included before. The arithmetic is that of
 // linear_inl.h.
 //
@@ -10,8 +10,8 @@
 //   Ready, Prepare(words): what the numbers of a vector of words are made from;
 //   NumbersOf<i>(ready, scales): those of input i, kTimes as large, a power of two. So are the sums
 //   meanwhile, which beyond 2^104 would be too large for F32;
-//   Check, with kFindsAny, Add(words) and Found(): whether there are codes in a line that Prepare
-//   does not treat; PrepareAny does.
+//   kHasUnusual: whether there are codes that Prepare does not treat, and PrepareAny does. Then
+//   Unusual, with Add(words) and Found(): whether there are any in what was added.
 #pragma once
 
 #include "kernels/cpu/linear_inl.h"
@@ -22,13 +22,6 @@ namespace {
 constexpr int64_t kCodeLineBytes = 64;  // a word of each row
 
 struct NoGroupScales {};
-
-// Of a format for which ForEach treats everything.
-struct NothingToCheck {
-  static constexpr bool kFindsAny = false;
-  void Add(Words /*words*/) {}
-  static constexpr bool Found() { return false; }
-};
 
 // The codes of a segment of some panels, and their scales made ready: [group][vector].
 template <typename Codes, int kPanels>
@@ -71,6 +64,25 @@ __attribute__((always_inline)) inline void ForEachIndex(const Body& body) {
   }
 }
 
+// Whether a line has codes that Prepare does not treat.
+template <typename Codes, int kPanels>
+__attribute__((always_inline)) inline bool HasUnusual(const SegmentCodes<Codes, kPanels>& codes,
+                                                      int64_t line) {
+  typename Codes::Unusual unusual;
+#pragma GCC unroll 8
+  for (int v = 0; v < kPanels * kPanelVectors; ++v) unusual.Add(codes.WordsAt(line, v));
+  return unusual.Found();
+}
+
+// Apart from a tile's loop, which its constants would take registers from.
+template <typename Codes, int kPanels>
+__attribute__((noinline)) void PrepareUnusualLine(const SegmentCodes<Codes, kPanels>& codes,
+                                                  int64_t line, typename Codes::Ready* ready) {
+#pragma GCC unroll 1
+  for (int v = 0; v < kPanels * kPanelVectors; ++v)
+    ready[v] = Codes::PrepareAny(codes.WordsAt(line, v));
+}
+
 template <int kRows, int kVectors>
 __attribute__((always_inline)) inline void MultiplyAll(float factor,
                                                        Floats (&acc)[kRows][kVectors]) {
@@ -92,39 +104,43 @@ __attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes
   Floats acc[kRows][kVectors];
   sums.Load(acc);
   MultiplyAll(Codes::kTimes, acc);
-  for (int64_t line = 0; line < lines; ++line) {
+  const auto add = [&](int64_t line, const auto& ready_of) __attribute__((always_inline)) {
     const float* inputs = x + line * Codes::kInputs;
-    const auto add = [&](const auto& prepare) __attribute__((always_inline)) {
 #pragma GCC unroll 8
-      for (int first = 0; first < kVectors; first += kTogether) {
-        // Or GCC 12 would keep the inputs of the vectors before in registers, for which sums would
-        // go to the stack.
-        asm volatile("" ::: "memory");
-        typename Codes::Ready ready[kTogether];
+    for (int first = 0; first < kVectors; first += kTogether) {
+      // Or GCC 12 would keep the inputs of the vectors before in registers, for which sums would
+      // go to the stack.
+      asm volatile("" ::: "memory");
+      typename Codes::Ready ready[kTogether];
 #pragma GCC unroll 8
-        for (int i = 0; i < kTogether; ++i) ready[i] = prepare(codes.WordsAt(line, first + i));
-        ForEachIndex<0, Codes::kInputs>([&]<int kInput>() __attribute__((always_inline)) {
+      for (int i = 0; i < kTogether; ++i) ready[i] = ready_of(first + i);
+      ForEachIndex<0, Codes::kInputs>([&]<int kInput>() __attribute__((always_inline)) {
 #pragma GCC unroll 8
-          for (int i = 0; i < kTogether; ++i) {
-            const int v = first + i;
-            const Floats numbers =
-                Codes::template NumbersOf<kInput>(ready[i], codes.ScalesAt(line, v));
+        for (int i = 0; i < kTogether; ++i) {
+          const int v = first + i;
+          const Floats numbers =
+              Codes::template NumbersOf<kInput>(ready[i], codes.ScalesAt(line, v));
 #pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r)
-              acc[r][v] = MulAdd(Set(inputs[r * kSegmentInputs + kInput]), numbers, acc[r][v]);
-          }
-        });
-      }
-    };
-    typename Codes::Check check;
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) check.Add(codes.WordsAt(line, v));
-    if (check.Found()) [[unlikely]] {
-      if constexpr (Codes::Check::kFindsAny)
-        add([](Words words) __attribute__((always_inline)) { return Codes::PrepareAny(words); });
-    } else {
-      add([](Words words) __attribute__((always_inline)) { return Codes::Prepare(words); });
+          for (int r = 0; r < kRows; ++r)
+            acc[r][v] = MulAdd(Set(inputs[r * kSegmentInputs + kInput]), numbers, acc[r][v]);
+        }
+      });
     }
+  };
+  for (int64_t line = 0; line < lines; ++line) {
+    if constexpr (Codes::kHasUnusual) {
+      if (HasUnusual(codes, line)) [[unlikely]] {
+        typename Codes::Ready ready[kVectors];
+        PrepareUnusualLine(codes, line, ready);
+        add(
+            line, [&](int v) __attribute__((always_inline)) { return ready[v]; });
+        continue;
+      }
+    }
+    add(
+        line, [&](int v) __attribute__((always_inline)) {
+          return Codes::Prepare(codes.WordsAt(line, v));
+        });
   }
   MultiplyAll(1 / Codes::kTimes, acc);
   sums.Store(acc);

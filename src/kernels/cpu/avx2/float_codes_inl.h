@@ -2,6 +2,7 @@
 // class provides); order of the codes in a word: panel_layout.h.
 #pragma once
 
+#include "kernels/cpu/avx2/kernels.h"
 #include "kernels/cpu/avx2/words_inl.h"
 #include "kernels/cpu/linear_codes_inl.h"
 
@@ -41,7 +42,7 @@ struct I8Floats {
   static constexpr float kTimes = kLargeFloat;
   static constexpr bool kHasScales = false;
   using Scales = NoGroupScales;
-  using Check = NothingToCheck;
+  static constexpr bool kHasUnusual = false;
   using Ready = Words;
   __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
   template <int kInput>
@@ -50,16 +51,16 @@ struct I8Floats {
   }
 };
 
-// Zero, numbers below 2^-6 and NaN are treated by ForEachOfAny.
+// Zero, numbers below 2^-6 and NaN are treated by PrepareAny.
 struct F8Floats {
   static constexpr int kInputs = 4, kGroupInputs = 32;
   static constexpr float kTimes = 1;
   static constexpr bool kHasScales = false;
   using Scales = NoGroupScales;
-  struct Check {
-    static constexpr bool kFindsAny = true;
+  static constexpr bool kHasUnusual = true;
+  struct Unusual {
     __attribute__((always_inline)) void Add(Words words) {
-      // Without the sign, and with the least code that ForEach treats as zero.
+      // Without the sign, and with the least code that Prepare treats as zero.
       const Words twice = _mm256_sub_epi8(_mm256_add_epi8(words, words), _mm256_set1_epi8(2 * 8));
       largest = _mm256_max_epu8(largest, twice);
     }
@@ -75,27 +76,43 @@ struct F8Floats {
     Words pairs[2];  // of BF16
   };
   __attribute__((always_inline)) static Ready Prepare(Words words) {
-    const auto pairs_of = [](Words upper) __attribute__((always_inline)) {
-      const Words bits = _mm256_and_si256(_mm256_srai_epi16(upper, 4),
-                                          _mm256_set1_epi16(static_cast<short>(0x87F0)));
-      return _mm256_add_epi16(bits, _mm256_set1_epi16(120 << 7));
-    };
-    return {{pairs_of(_mm256_slli_epi16(words, 8)), pairs_of(words)}};
+    return {{PairsOfNormal(_mm256_slli_epi16(words, 8)), PairsOfNormal(words)}};
   }
   __attribute__((always_inline)) static Ready PrepareAny(Words words) {
-    const auto pairs_of = [](Words upper, Words codes) __attribute__((always_inline)) {
-      const Words magnitudes = _mm256_and_si256(upper, _mm256_set1_epi16(0x7F00));
-      const Words is_nan = _mm256_cmpeq_epi16(magnitudes, _mm256_set1_epi16(0x7F00));
-      return _mm256_blendv_epi8(Bf16OfE4M3(upper, codes), _mm256_set1_epi16(0x7FC0), is_nan);
-    };
-    return {{pairs_of(_mm256_slli_epi16(words, 8), words),
-             pairs_of(words, _mm256_srli_epi16(words, 8))}};
+    const Words magnitudes = _mm256_and_si256(words, _mm256_set1_epi8(0x7F));
+    // What is added to the BF16 of numbers below 2^-6, which begin at the eighth place. The others'
+    // places have their highest bit set, for which zero is looked up.
+    const Words places = _mm256_add_epi8(magnitudes, _mm256_set1_epi8(0x78));
+    const Words lower =
+        _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<int64_t>(0xF0E0D0C09060F000u)), places);
+    const Words upper =
+        _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<int64_t>(0xFFFFFFFFFFFFFEC4u)), places);
+    const Words upper_half = _mm256_set1_epi16(static_cast<short>(0xFF00));
+    Ready ready = Prepare(words);
+    ready.pairs[0] = _mm256_add_epi16(
+        ready.pairs[0],
+        _mm256_or_si256(_mm256_andnot_si256(upper_half, lower), _mm256_slli_epi16(upper, 8)));
+    ready.pairs[1] = _mm256_add_epi16(
+        ready.pairs[1],
+        _mm256_or_si256(_mm256_srli_epi16(lower, 8), _mm256_and_si256(upper_half, upper)));
+    const Words is_nan = _mm256_cmpeq_epi8(magnitudes, _mm256_set1_epi8(0x7F));
+    ready.pairs[0] = _mm256_or_si256(ready.pairs[0], _mm256_slli_epi16(is_nan, 8));
+    ready.pairs[1] = _mm256_or_si256(ready.pairs[1], _mm256_and_si256(upper_half, is_nan));
+    return ready;
   }
   template <int kInput>
   __attribute__((always_inline)) static Floats NumbersOf(const Ready& ready,
                                                          NoGroupScales /*scales*/) {
     const Words pairs = ready.pairs[kInput / 2];
     return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
+  }
+
+ private:
+  // Codes in the upper bytes of words to BF16.
+  __attribute__((always_inline)) static Words PairsOfNormal(Words upper) {
+    const Words bits = _mm256_and_si256(_mm256_srai_epi16(upper, 4),
+                                        _mm256_set1_epi16(static_cast<short>(0x87F0)));
+    return _mm256_add_epi16(bits, _mm256_set1_epi16(120 << 7));
   }
 };
 
@@ -132,7 +149,7 @@ struct E2M1Floats {
   static constexpr float kTimes = 1;
   static constexpr bool kHasScales = true;
   using Scales = Floats;
-  using Check = NothingToCheck;
+  static constexpr bool kHasUnusual = false;
   using Ready = HalfBytes;
   __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
     return LookUp(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), words);
@@ -169,7 +186,7 @@ struct Int4Floats {
   static constexpr float kTimes = kLargeFloat;
   static constexpr bool kHasScales = false;
   using Scales = NoGroupScales;
-  using Check = NothingToCheck;
+  static constexpr bool kHasUnusual = false;
   using Ready = HalfBytes;
   __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
     return LookUp(_mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), words);
@@ -186,7 +203,7 @@ struct ZeroPointInt4Floats {
   static constexpr float kTimes = kLargeFloat;
   static constexpr bool kHasScales = true;
   using Scales = Words;  // the zero points, in all bytes of their lanes
-  using Check = NothingToCheck;
+  static constexpr bool kHasUnusual = false;
   static Words ScalesAt(const uint8_t* zero_points) {
     return _mm256_mullo_epi32(Bytes(zero_points), _mm256_set1_epi32(0x01010101));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/avx512/codes_inl.h"
+#include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/linear_codes_inl.h"
 
 namespace sluice::kernels::avx512 {
@@ -13,7 +14,7 @@ struct I8Floats {
   static constexpr float kTimes = 1;
   static constexpr bool kHasScales = false;
   using Scales = NoGroupScales;
-  using Check = NothingToCheck;
+  static constexpr bool kHasUnusual = false;
   using Ready = Words;
   __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
   template <int kInput>
@@ -23,16 +24,16 @@ struct I8Floats {
   }
 };
 
-// Zero, numbers below 2^-6 and NaN are treated by ForEachOfAny.
+// Zero, numbers below 2^-6 and NaN are treated by PrepareAny.
 struct F8Floats {
   static constexpr int kInputs = 4, kGroupInputs = 32;
   static constexpr float kTimes = 1;
   static constexpr bool kHasScales = false;
   using Scales = NoGroupScales;
-  struct Check {
-    static constexpr bool kFindsAny = true;
+  static constexpr bool kHasUnusual = true;
+  struct Unusual {
     __attribute__((always_inline)) void Add(Words words) {
-      // Without the sign, and with the least code that ForEach treats as zero.
+      // Without the sign, and with the least code that Prepare treats as zero.
       const Words twice = _mm512_sub_epi8(_mm512_add_epi8(words, words), _mm512_set1_epi8(2 * 8));
       largest = _mm512_max_epu8(largest, twice);
     }
@@ -80,7 +81,7 @@ struct E2M1Floats {
   static constexpr float kTimes = 1;
   static constexpr bool kHasScales = true;
   using Scales = typename Format::Scales;
-  using Check = NothingToCheck;
+  static constexpr bool kHasUnusual = false;
   static Scales ScalesAt(const uint8_t* scales) { return Format().ScalesOf(scales); }
   static bool AreUsual(const uint8_t* scales, int64_t count) {
     return !Format().IsUnusual(scales, count);
@@ -108,7 +109,7 @@ struct Int4Floats {
   static constexpr float kTimes = 1;
   static constexpr bool kHasScales = false;
   using Scales = NoGroupScales;
-  using Check = NothingToCheck;
+  static constexpr bool kHasUnusual = false;
   using Ready = Words;
   __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
   template <int kInput>
@@ -123,7 +124,7 @@ struct ZeroPointInt4Floats {
   static constexpr float kTimes = 1;
   static constexpr bool kHasScales = true;
   using Scales = Floats;  // the zero points
-  using Check = NothingToCheck;
+  static constexpr bool kHasUnusual = false;
   static Floats ScalesAt(const uint8_t* zero_points) { return ToFloats(Bytes(zero_points)); }
   static bool AreUsual(const uint8_t* /*zero_points*/, int64_t /*count*/) { return true; }
   using Ready = Words;

@@ -1,0 +1,48 @@
+// linear of BF16 inputs: few rows with codes in registers, the rest in segments (linear_inl.h).
+#include "kernels/cpu/ops/ops.h"
+
+#include SLUICE_FLOAT_CODES  // kernels/cpu/<isa>/float_codes_inl.h
+
+namespace sluice::kernels::SLUICE_ISA {
+namespace {
+
+// Each tile of rows expands the codes once more: with more rows than these, expanding them once for
+// all is faster.
+constexpr int64_t kCodeRows = kLanes == 16 ? 64 : 10;
+
+// AVX-512: 32 registers hold the sums of two rows and four panels, or eight and two. AVX2: 16 hold
+// those of one and three, two and two, or five and one; beside what scales take, four and one.
+template <typename Codes>
+LinearFunction* FunctionFor(int64_t rows) {
+  if (rows > kCodeRows) return LinearBf16Segments;
+  if constexpr (kLanes == 16) {
+    if (rows <= 2) return MultiplyCodes<Codes, 2, 4>;
+    return MultiplyCodes<Codes, 8, 2>;
+  } else {
+    if (rows == 1) return MultiplyCodes<Codes, 1, 3>;
+    if (rows == 2) return MultiplyCodes<Codes, 2, 2>;
+    constexpr int kMaxRows = Codes::kHasScales || Codes::kHasUnusual ? 4 : 5;
+    return MultiplyCodes<Codes, kMaxRows, 1>;
+  }
+}
+
+LinearFunction* FunctionOf(const LinearArgs& args, int64_t rows) {
+  if (args.expand == ExpandI8) return FunctionFor<I8Floats>(rows);
+  if (args.expand == ExpandF8) return FunctionFor<F8Floats>(rows);
+  if (args.expand == ExpandNvfp4) return FunctionFor<Nvfp4Floats>(rows);
+  if (args.expand == ExpandMxfp4) return FunctionFor<Mxfp4Floats>(rows);
+  if (args.scales != nullptr) return FunctionFor<ZeroPointInt4Floats>(rows);
+  return FunctionFor<Int4Floats>(rows);
+}
+
+}  // namespace
+
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                int64_t panel_end) {
+  LinearFunction* function = LinearBf16Segments;
+  if (args.expand != nullptr && args.cols % kStepInputs == 0)
+    function = FunctionOf(args, row_end - row_begin);
+  function(args, row_begin, row_end, panel_begin, panel_end);
+}
+
+}  // namespace sluice::kernels::SLUICE_ISA
