@@ -136,6 +136,8 @@ void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
   const std::vector<int8_t> integers(static_cast<size_t>(m * k), 3);
   const std::vector<float> scales(static_cast<size_t>(m), 1.0f);
   Buffer y = *Buffer::Allocate(static_cast<size_t>(m * n * 4), "benchmark");
+  std::memset(y.data(), 0,
+              y.size_bytes());  // or the first of few products would wait for its pages
   const Activations view =
       int8_inputs ? Activations{integers.data(), ElementType::kI8, m, k, k, scales.data()}
                   : Activations{x.data(), ElementType::kBF16, m, k, k};

@@ -132,6 +132,14 @@ inline void MultiplyChunk(const LinearArgs& args, int64_t row_begin, int64_t row
   StoreChunk(args, row_begin, rows, panel_begin, sums);
 }
 
+// As AddProducts. Inlined into the loops over tiles, GCC 12 would keep sums on the stack.
+template <bool kBf16Weights, int kRows, int kPanels>
+__attribute__((noinline)) void AddLines(const float* x, int64_t x_stride,
+                                        const uint8_t* const (&panels)[kPanels], int64_t count,
+                                        const TileSums<kRows, kPanels>& sums) {
+  AddProducts<kBf16Weights>(x, x_stride, panels, count, sums);
+}
+
 // Adds the products of a segment in tiles of up to kMaxRows rows by kWidePanels panels.
 template <bool kBf16Weights, int kMaxRows, int kWidePanels>
 inline void AddSegment(const LinearArgs& args, const Segment& segment, const float* x,
@@ -160,7 +168,7 @@ inline void AddSegment(const LinearArgs& args, const Segment& segment, const flo
     ForEachTile<kMaxRows, kPanels>(
         0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
           if constexpr (kTilePanels == kPanels) {
-            AddProducts<kBf16Weights>(
+            AddLines<kBf16Weights>(
                 x + row * x_stride, x_stride, panels, segment.count,
                 TileSumsAt<kRows, kPanels>(args, segment, sums, row, panel_begin, panel));
           }

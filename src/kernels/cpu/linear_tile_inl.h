@@ -59,9 +59,8 @@ struct TileSums {
 // Adds a tile's products of `count` inputs. panels[p]: where the inputs begin in panel p. `count`
 // is even but at the end of the row.
 template <bool kBf16Weights, int kRows, int kPanels>
-__attribute__((noinline)) void AddProducts(const float* x, int64_t x_stride,
-                                           const uint8_t* const (&panels)[kPanels], int64_t count,
-                                           const TileSums<kRows, kPanels>& sums) {
+inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (&panels)[kPanels],
+                        int64_t count, const TileSums<kRows, kPanels>& sums) {
   constexpr int kVectors = kPanels * kPanelVectors;
   constexpr int64_t kLineBytes = 64;  // of a panel: 16 F32, or 16 pairs of BF16
   Floats acc[kRows][kVectors];
