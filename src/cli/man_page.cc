@@ -49,8 +49,9 @@ std::string OptionEntry(const OfferedOption& item) {
   std::string value;
   if (item.TakesValue()) value = fmt::format(" \\fI{}\\fR", options::TypeName(option.type));
   if (option.type == options::Type::kChoice) {
-    const std::string words = fmt::format("{}", fmt::join(item.values, "|"));
-    value = fmt::format(" \\fI{}\\fR", Roff(words));
+    std::vector<std::string> words;
+    for (const auto& word : item.values) words.push_back(Roff(word));
+    value = fmt::format(" \\fI{}\\fR", fmt::join(words, "|\\:"));  // a line may end after each
   }
   std::string text =
       fmt::format(".TP\n{}{}\n{}\n", fmt::join(flags, ", "), value, Roff(option.help));
