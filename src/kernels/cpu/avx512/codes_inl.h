@@ -179,8 +179,8 @@ struct F8Codes {
     return _mm512_cmpeq_epi8_mask(largest, _mm512_set1_epi8(0x7F)) != 0;
   }
 
-  __m512i Load(const uint8_t* codes, NoScales /*scales*/) {
-    const __m512i words = LoadVector(codes);
+  __m512i Load(const uint8_t* codes, NoScales /*scales*/) { return Load(LoadVector(codes)); }
+  __m512i Load(__m512i words) {
     largest = _mm512_max_epu8(largest, _mm512_and_si512(words, _mm512_set1_epi8(0x7F)));
     return words;
   }

@@ -24,7 +24,7 @@ struct I8Floats {
   }
 };
 
-// Zero, numbers below 2^-6 and NaN are treated by PrepareAny.
+// NaN is treated by PrepareAny.
 struct F8Floats {
   static constexpr int kInputs = 4, kGroupInputs = 32;
   static constexpr float kTimes = 1;
@@ -32,39 +32,27 @@ struct F8Floats {
   using Scales = NoGroupScales;
   static constexpr bool kHasUnusual = true;
   struct Unusual {
-    __attribute__((always_inline)) void Add(Words words) {
-      // Without the sign, and with the least code that Prepare treats as zero.
-      const Words twice = _mm512_sub_epi8(_mm512_add_epi8(words, words), _mm512_set1_epi8(2 * 8));
-      largest = _mm512_max_epu8(largest, twice);
-    }
-    __attribute__((always_inline)) bool Found() const {
-      return _mm512_cmpge_epu8_mask(largest, _mm512_set1_epi8(static_cast<char>(2 * (0x7F - 8)))) !=
-             0;
-    }
-    Words largest = _mm512_setzero_si512();
+    __attribute__((always_inline)) void Add(Words words) { codes.Load(words); }
+    __attribute__((always_inline)) bool Found() const { return codes.IsUnusual(nullptr, 0); }
+    F8Codes<Among::kManyProducts> codes;
   };
 
   struct Ready {
     Words pairs[2];  // of BF16
   };
   __attribute__((always_inline)) static Ready Prepare(Words words) {
-    const auto pairs_of = [](Words upper) __attribute__((always_inline)) {
-      const Words bits = _mm512_and_si512(_mm512_srai_epi16(upper, 4),
-                                          _mm512_set1_epi16(static_cast<short>(0x87F0)));
-      return _mm512_add_epi16(bits, _mm512_set1_epi16(120 << 7));
-    };
-    return {{pairs_of(_mm512_slli_epi16(words, 8)), pairs_of(words)}};
+    const F8Codes<Among::kManyProducts> codes;
+    return {{codes.Line(0, words, {}), codes.Line(1, words, {})}};
   }
   __attribute__((always_inline)) static Ready PrepareAny(Words words) {
-    const auto pairs_of = [](Words upper, Words codes) __attribute__((always_inline)) {
+    const auto with_nan = [](Words pairs, Words upper) __attribute__((always_inline)) {
       const Words magnitudes = _mm512_and_si512(upper, _mm512_set1_epi16(0x7F00));
       const __mmask32 is_nan = _mm512_cmpeq_epi16_mask(magnitudes, _mm512_set1_epi16(0x7F00));
-      const Words bits =
-          Bf16OfE4M3<Among::kFewProducts>(upper, codes, _mm512_load_si512(kSubnormals.words));
-      return _mm512_mask_mov_epi16(bits, is_nan, _mm512_set1_epi16(0x7FC0));
+      return _mm512_mask_mov_epi16(pairs, is_nan, _mm512_set1_epi16(0x7FC0));
     };
-    return {{pairs_of(_mm512_slli_epi16(words, 8), words),
-             pairs_of(words, _mm512_srli_epi16(words, 8))}};
+    const Ready ready = Prepare(words);
+    return {
+        {with_nan(ready.pairs[0], _mm512_slli_epi16(words, 8)), with_nan(ready.pairs[1], words)}};
   }
   template <int kInput>
   __attribute__((always_inline)) static Floats NumbersOf(const Ready& ready,
