@@ -61,6 +61,7 @@ constexpr int64_t kMaxInt8Cols = 131072;
 // Maximum rows of a unit of work; a multiple of every kernel's tile height. With more, a matrix of
 // few panels would have too few units for many threads.
 constexpr int64_t kRowsPerUnit = 768;
+constexpr int64_t kMaxPanelsPerUnit = 4;  // the largest panels_per_unit
 
 // Computes rows [row_begin, row_end), at most kRowsPerUnit, of the outputs of panels [panel_begin,
 // panel_end). An element's arithmetic must not depend on these ranges.
@@ -136,7 +137,7 @@ struct KernelTable {
   LinearFunction* linear_f32_bf16;  // x F32, w BF16
   LinearFunction* linear_f32;       // x F32, w F32
   LinearFunction* linear_i8;        // x I8, w I8; cols <= kMaxInt8Cols
-  // The number of neighbouring panels that the linear functions are fastest with; at most 4.
+  // The number of neighbouring panels that the linear functions are fastest with.
   int panels_per_unit;
   int64_t expand_rows = 0;
   // Whether linear_bf16 and linear_bf16_packed take block scales, where block_steps divides 16.

@@ -10,7 +10,6 @@ namespace sluice::kernels {
 namespace {
 
 constexpr int64_t kStepBytes = 1024;    // of BF16 lines
-constexpr int64_t kMaxPanels = 4;       // the largest panels_per_unit
 constexpr int64_t kMaxBlockSteps = 16;  // see KernelTable::has_block_scales
 
 int64_t Steps(int64_t cols) {
@@ -64,8 +63,9 @@ void ComputeBlocks(const LinearPlan& plan, const LinearArgs& args, int64_t row_b
   const int64_t rows = row_end - row_begin;
   const int64_t width = panels * kPanelRows;
   auto* total = reinterpret_cast<float*>(scratch);
-  auto* partial = total + kRowsPerUnit * kMaxPanels * kPanelRows;
-  auto* lines = reinterpret_cast<std::byte*>(partial + kRowsPerUnit * kMaxPanels * kPanelRows);
+  auto* partial = total + kRowsPerUnit * kMaxPanelsPerUnit * kPanelRows;
+  auto* lines =
+      reinterpret_cast<std::byte*>(partial + kRowsPerUnit * kMaxPanelsPerUnit * kPanelRows);
   std::fill(total, total + rows * width, 0.0f);
   const int64_t block_steps = plan.block_inputs / kPanelStepInputs;
   for (int64_t k = 0; k < args.cols; k += plan.block_inputs) {
@@ -169,8 +169,9 @@ LinearArgs LinearArgsOf(const LinearPlan& plan, const PackedMatrix& w, const Act
 }
 
 int64_t UnitScratchBytes(int64_t cols) {
-  constexpr int64_t kSums = 2 * kRowsPerUnit * kMaxPanels * kPanelRows * 4;
-  return std::max(kSums + kMaxPanels * Steps(cols) * kStepBytes, Kernels().packed_lines_bytes);
+  constexpr int64_t kSums = 2 * kRowsPerUnit * kMaxPanelsPerUnit * kPanelRows * 4;
+  return std::max(kSums + kMaxPanelsPerUnit * Steps(cols) * kStepBytes,
+                  Kernels().packed_lines_bytes);
 }
 
 void ComputeUnit(const LinearPlan& plan, const LinearArgs& args, int64_t row_begin, int64_t row_end,

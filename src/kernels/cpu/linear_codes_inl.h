@@ -2,7 +2,8 @@
 // registers; in the vector operations of a simd.h included before. The arithmetic is that of
 // linear_inl.h.
 //
-// One class for each format says how (float_codes_inl.h of an ISA):
+// One class for each format says how (float_codes_inl.h of an ISA), with PlainCodes for what it
+// does not say:
 //   kInputs: inputs whose codes are in a word;
 //   kGroupInputs: inputs that share a scale or a zero point, or a step's 32;
 //   kHasScales, Scales, ScalesAt(p): those of kLanes rows at p, made ready; or NoGroupScales;
@@ -22,6 +23,37 @@ namespace {
 constexpr int64_t kCodeLineBytes = 64;  // a word of each row
 
 struct NoGroupScales {};
+
+// What most formats have in common.
+struct PlainCodes {
+  static constexpr int kGroupInputs = kStepInputs;
+  static constexpr float kTimes = 1;
+  static constexpr bool kHasScales = false;
+  using Scales = NoGroupScales;
+  static bool AreUsual(const uint8_t* /*scales*/, int64_t /*count*/) { return true; }
+  using Ready = Words;
+  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
+  static constexpr bool kHasUnusual = false;
+};
+
+// Input kInput of two pairs of BF16.
+template <int kInput>
+inline Floats NumbersOfPairs(Words pairs) {
+  return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
+}
+
+// Of formats of a byte that become BF16 first.
+struct PairCodes : PlainCodes {
+  static constexpr int kInputs = 4;
+  struct Ready {
+    Words pairs[2];
+  };
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(const Ready& ready,
+                                                         NoGroupScales /*scales*/) {
+    return NumbersOfPairs<kInput>(ready.pairs[kInput / 2]);
+  }
+};
 
 // The codes of a segment of some panels, and their scales made ready: [group][vector].
 template <typename Codes, int kPanels>
@@ -156,12 +188,9 @@ inline void AddCodesSegment(const LinearArgs& args, const Segment& segment, cons
     bool are_usual = true;
     for (int p = 0; p < kPanels; ++p) {
       const int64_t index = panel_begin + panel + p;
-      codes.codes[p] = static_cast<const uint8_t*>(args.w) + index * args.panel_bytes +
-                       step * args.code_step_bytes;
+      codes.codes[p] = CodesAt(args, index, step, args.code_step_bytes);
       if constexpr (Codes::kHasScales) {
-        are_usual &= codes.MakeScalesReady(
-            p, args.scales + index * args.panel_scale_bytes + step * args.scale_step_bytes,
-            segment.count);
+        are_usual &= codes.MakeScalesReady(p, ScalesAt(args, index, step), segment.count);
       }
     }
     if (!are_usual) [[unlikely]] {

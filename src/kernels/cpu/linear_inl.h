@@ -10,6 +10,7 @@
 #pragma once
 
 #include "kernels/cpu/all_lanes_inl.h"
+#include "kernels/cpu/code_places_inl.h"
 #include "kernels/cpu/linear_tile_inl.h"
 #include "kernels/cpu/tiles_inl.h"
 #include "kernels/kernel_table.h"
@@ -17,7 +18,6 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int kMaxUnitPanels = 4;
 constexpr int64_t kStepInputs = 32;
 constexpr int64_t kSegmentInputs = 256;
 constexpr int64_t kChunkRows = 90;  // a multiple of a tile's 5 or 6
@@ -104,12 +104,12 @@ inline void StoreChunk(const LinearArgs& args, int64_t row_begin, int64_t rows, 
   }
 }
 
-// Computes the outputs of at most kChunkRows rows and kMaxUnitPanels panels. For each segment,
+// Computes the outputs of at most kChunkRows rows and kMaxPanelsPerUnit panels. For each segment,
 // add(segment, x, x_stride, sums) adds its products for all rows: x: F32, of the first row.
 template <bool kBf16Inputs, typename AddSegment>
 inline void MultiplyChunk(const LinearArgs& args, int64_t row_begin, int64_t rows,
                           int64_t panel_begin, int64_t panel_end, const AddSegment& add) {
-  constexpr int64_t kSums = kChunkRows * kMaxUnitPanels * kPanelRows;
+  constexpr int64_t kSums = kChunkRows * kMaxPanelsPerUnit * kPanelRows;
   alignas(64) float sums_of_block[kSums];
   alignas(64) float totals[kSums];
   ChunkSums sums{(panel_end - panel_begin) * kPanelRows, sums_of_block, totals};
@@ -152,17 +152,13 @@ inline void AddSegment(const LinearArgs& args, const Segment& segment, const flo
     const uint8_t* panels[kPanels];
     for (int p = 0; p < kPanels; ++p) {
       const int64_t index = panel_begin + panel + p;
-      const uint8_t* w = static_cast<const uint8_t*>(args.w) + index * args.panel_bytes;
-      panels[p] = w + segment.begin * kInputBytes;
+      panels[p] = CodesAt(args, index, segment.begin, kInputBytes);
       if constexpr (kBf16Weights) {
         if (args.expand == nullptr) continue;
-        panels[p] = expanded + p * kSegmentInputs * kInputBytes;
-        args.expand(w + step * args.code_step_bytes,
-                    args.scales == nullptr ? nullptr
-                                           : args.scales + index * args.panel_scale_bytes +
-                                                 step * args.scale_step_bytes,
-                    (segment.count + kStepInputs - 1) / kStepInputs,
-                    expanded + p * kSegmentInputs * kInputBytes);
+        uint8_t* const lines = expanded + p * kSegmentInputs * kInputBytes;
+        args.expand(CodesAt(args, index, step, args.code_step_bytes), ScalesAt(args, index, step),
+                    (segment.count + kStepInputs - 1) / kStepInputs, lines);
+        panels[p] = lines;
       }
     }
     ForEachTile<kMaxRows, kPanels>(

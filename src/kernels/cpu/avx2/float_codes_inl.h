@@ -37,14 +37,9 @@ inline Floats LargeFloatsOf(Words bytes) {
 }
 constexpr float kLargeFloat = 0x1p24f;
 
-struct I8Floats {
-  static constexpr int kInputs = 4, kGroupInputs = 32;
+struct I8Floats : PlainCodes {
+  static constexpr int kInputs = 4;
   static constexpr float kTimes = kLargeFloat;
-  static constexpr bool kHasScales = false;
-  using Scales = NoGroupScales;
-  static constexpr bool kHasUnusual = false;
-  using Ready = Words;
-  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
   template <int kInput>
   __attribute__((always_inline)) static Floats NumbersOf(Words words, NoGroupScales /*scales*/) {
     return LargeFloatsOf<kInput>(words);
@@ -52,11 +47,7 @@ struct I8Floats {
 };
 
 // Zero, numbers below 2^-6 and NaN are treated by PrepareAny.
-struct F8Floats {
-  static constexpr int kInputs = 4, kGroupInputs = 32;
-  static constexpr float kTimes = 1;
-  static constexpr bool kHasScales = false;
-  using Scales = NoGroupScales;
+struct F8Floats : PairCodes {
   static constexpr bool kHasUnusual = true;
   struct Unusual {
     __attribute__((always_inline)) void Add(Words words) {
@@ -65,16 +56,13 @@ struct F8Floats {
       largest = _mm256_max_epu8(largest, twice);
     }
     __attribute__((always_inline)) bool Found() const {
-      const Words least_nan = _mm256_set1_epi8(static_cast<char>(2 * (0x7F - 8)));
+      const Words least_unusual = _mm256_set1_epi8(static_cast<char>(2 * (0x7F - 8)));
       return _mm256_movemask_epi8(
-                 _mm256_cmpeq_epi8(_mm256_max_epu8(largest, least_nan), largest)) != 0;
+                 _mm256_cmpeq_epi8(_mm256_max_epu8(largest, least_unusual), largest)) != 0;
     }
     Words largest = _mm256_setzero_si256();
   };
 
-  struct Ready {
-    Words pairs[2];  // of BF16
-  };
   __attribute__((always_inline)) static Ready Prepare(Words words) {
     return {{PairsOfNormal(_mm256_slli_epi16(words, 8)), PairsOfNormal(words)}};
   }
@@ -99,12 +87,6 @@ struct F8Floats {
     ready.pairs[0] = _mm256_or_si256(ready.pairs[0], _mm256_slli_epi16(is_nan, 8));
     ready.pairs[1] = _mm256_or_si256(ready.pairs[1], _mm256_and_si256(upper_half, is_nan));
     return ready;
-  }
-  template <int kInput>
-  __attribute__((always_inline)) static Floats NumbersOf(const Ready& ready,
-                                                         NoGroupScales /*scales*/) {
-    const Words pairs = ready.pairs[kInput / 2];
-    return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
   }
 
  private:
@@ -144,12 +126,10 @@ inline HalfBytes LookUp(__m128i table, Words words) {
 // whole, and LargeFloatsOf.
 constexpr float kE2M1Unit = 1 / (2 * kLargeFloat);
 
-struct E2M1Floats {
+struct E2M1Floats : PlainCodes {
   static constexpr int kInputs = 8;
-  static constexpr float kTimes = 1;
   static constexpr bool kHasScales = true;
   using Scales = Floats;
-  static constexpr bool kHasUnusual = false;
   using Ready = HalfBytes;
   __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
     return LookUp(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), words);
@@ -165,11 +145,9 @@ struct Nvfp4Floats : E2M1Floats {
   static Floats ScalesAt(const uint8_t* scales) {
     return Mul(FloatsOfE4M3(Bytes(scales)), Set(kE2M1Unit));
   }
-  static bool AreUsual(const uint8_t* /*scales*/, int64_t /*count*/) { return true; }
 };
 
 struct Mxfp4Floats : E2M1Floats {
-  static constexpr int kGroupInputs = 32;
   static Floats ScalesAt(const uint8_t* scales) {
     return Mul(FloatsOfE8M0(Bytes(scales)), Set(kE2M1Unit));
   }
@@ -181,12 +159,9 @@ struct Mxfp4Floats : E2M1Floats {
   }
 };
 
-struct Int4Floats {
-  static constexpr int kInputs = 8, kGroupInputs = 32;
+struct Int4Floats : PlainCodes {
+  static constexpr int kInputs = 8;
   static constexpr float kTimes = kLargeFloat;
-  static constexpr bool kHasScales = false;
-  using Scales = NoGroupScales;
-  static constexpr bool kHasUnusual = false;
   using Ready = HalfBytes;
   __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
     return LookUp(_mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), words);
@@ -198,16 +173,14 @@ struct Int4Floats {
   }
 };
 
-struct ZeroPointInt4Floats {
-  static constexpr int kInputs = 8, kGroupInputs = 32;
+struct ZeroPointInt4Floats : PlainCodes {
+  static constexpr int kInputs = 8;
   static constexpr float kTimes = kLargeFloat;
   static constexpr bool kHasScales = true;
   using Scales = Words;  // the zero points, in all bytes of their lanes
-  static constexpr bool kHasUnusual = false;
   static Words ScalesAt(const uint8_t* zero_points) {
     return _mm256_mullo_epi32(Bytes(zero_points), _mm256_set1_epi32(0x01010101));
   }
-  static bool AreUsual(const uint8_t* /*zero_points*/, int64_t /*count*/) { return true; }
   using Ready = HalfBytes;
   __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
     return HalfBytesOf(words);

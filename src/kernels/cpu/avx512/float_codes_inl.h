@@ -9,14 +9,8 @@
 namespace sluice::kernels::avx512 {
 namespace {
 
-struct I8Floats {
-  static constexpr int kInputs = 4, kGroupInputs = 32;
-  static constexpr float kTimes = 1;
-  static constexpr bool kHasScales = false;
-  using Scales = NoGroupScales;
-  static constexpr bool kHasUnusual = false;
-  using Ready = Words;
-  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
+struct I8Floats : PlainCodes {
+  static constexpr int kInputs = 4;
   template <int kInput>
   __attribute__((always_inline)) static Floats NumbersOf(Words words, NoGroupScales /*scales*/) {
     const Words top = kInput == 3 ? words : _mm512_slli_epi32(words, 24 - 8 * kInput);
@@ -25,11 +19,7 @@ struct I8Floats {
 };
 
 // NaN is treated by PrepareAny.
-struct F8Floats {
-  static constexpr int kInputs = 4, kGroupInputs = 32;
-  static constexpr float kTimes = 1;
-  static constexpr bool kHasScales = false;
-  using Scales = NoGroupScales;
+struct F8Floats : PairCodes {
   static constexpr bool kHasUnusual = true;
   struct Unusual {
     __attribute__((always_inline)) void Add(Words words) { codes.Load(words); }
@@ -37,9 +27,6 @@ struct F8Floats {
     F8Codes<Among::kManyProducts> codes;
   };
 
-  struct Ready {
-    Words pairs[2];  // of BF16
-  };
   __attribute__((always_inline)) static Ready Prepare(Words words) {
     const F8Codes<Among::kManyProducts> codes;
     return {{codes.Line(0, words, {}), codes.Line(1, words, {})}};
@@ -54,32 +41,21 @@ struct F8Floats {
     return {
         {with_nan(ready.pairs[0], _mm512_slli_epi16(words, 8)), with_nan(ready.pairs[1], words)}};
   }
-  template <int kInput>
-  __attribute__((always_inline)) static Floats NumbersOf(const Ready& ready,
-                                                         NoGroupScales /*scales*/) {
-    const Words pairs = ready.pairs[kInput / 2];
-    return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
-  }
 };
 
 // As `Format` (codes_inl.h) makes pairs of BF16.
 template <typename Format>
-struct E2M1Floats {
+struct E2M1Floats : PlainCodes {
   static constexpr int kInputs = 8, kGroupInputs = Format::kScaleVectors * kInputs;
-  static constexpr float kTimes = 1;
   static constexpr bool kHasScales = true;
   using Scales = typename Format::Scales;
-  static constexpr bool kHasUnusual = false;
   static Scales ScalesAt(const uint8_t* scales) { return Format().ScalesOf(scales); }
   static bool AreUsual(const uint8_t* scales, int64_t count) {
     return !Format().IsUnusual(scales, count);
   }
-  using Ready = Words;
-  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
   template <int kInput>
   __attribute__((always_inline)) static Floats NumbersOf(Words words, const Scales& scales) {
-    const Words pairs = Format().Line(kInput / 2, words, scales);
-    return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
+    return NumbersOfPairs<kInput>(Format().Line(kInput / 2, words, scales));
   }
 };
 using Nvfp4Floats = E2M1Floats<Nvfp4Codes<Among::kManyProducts>>;
@@ -92,14 +68,8 @@ inline Floats LookUp(Words words, Floats numbers) {
   return _mm512_permutexvar_ps(_mm512_srli_epi32(words, 4 * kPlace), numbers);
 }
 
-struct Int4Floats {
-  static constexpr int kInputs = 8, kGroupInputs = 32;
-  static constexpr float kTimes = 1;
-  static constexpr bool kHasScales = false;
-  using Scales = NoGroupScales;
-  static constexpr bool kHasUnusual = false;
-  using Ready = Words;
-  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
+struct Int4Floats : PlainCodes {
+  static constexpr int kInputs = 8;
   template <int kInput>
   __attribute__((always_inline)) static Floats NumbersOf(Words words, NoGroupScales /*scales*/) {
     return LookUp<kInput>(words,
@@ -107,16 +77,11 @@ struct Int4Floats {
   }
 };
 
-struct ZeroPointInt4Floats {
-  static constexpr int kInputs = 8, kGroupInputs = 32;
-  static constexpr float kTimes = 1;
+struct ZeroPointInt4Floats : PlainCodes {
+  static constexpr int kInputs = 8;
   static constexpr bool kHasScales = true;
   using Scales = Floats;  // the zero points
-  static constexpr bool kHasUnusual = false;
   static Floats ScalesAt(const uint8_t* zero_points) { return ToFloats(Bytes(zero_points)); }
-  static bool AreUsual(const uint8_t* /*zero_points*/, int64_t /*count*/) { return true; }
-  using Ready = Words;
-  __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
   template <int kInput>
   __attribute__((always_inline)) static Floats NumbersOf(Words words, Floats zeros) {
     const Floats codes =

@@ -16,6 +16,7 @@
 #include "kernels/cpu/avx512_bf16/e4m3_bytes_inl.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
 #include "kernels/cpu/avx512_bf16/nvfp4_permutations_inl.h"
+#include "kernels/cpu/code_places_inl.h"
 #include "kernels/cpu/tiles_inl.h"
 
 namespace sluice::kernels::avx512_bf16 {
@@ -399,15 +400,6 @@ inline Segment SegmentAt(const LinearArgs& args, int64_t all_steps, int64_t begi
       all_steps - block * block_steps < block_steps ? all_steps : (block + 1) * block_steps;
   const int64_t steps = block_end - begin < kSegmentSteps ? block_end - begin : kSegmentSteps;
   return {begin, steps, block, begin == block * block_steps, begin + steps == block_end};
-}
-
-inline const uint8_t* CodesAt(const LinearArgs& args, int64_t panel, int64_t step,
-                              int64_t step_bytes) {
-  return static_cast<const uint8_t*>(args.w) + panel * args.panel_bytes + step * step_bytes;
-}
-inline const uint8_t* ScalesAt(const LinearArgs& args, int64_t panel, int64_t step) {
-  if (args.scales == nullptr) return nullptr;
-  return args.scales + panel * args.panel_scale_bytes + step * args.scale_step_bytes;
 }
 
 // kAhead: panels of which a tile fetches the next segment; a divisor of kPanels.

@@ -9,6 +9,7 @@ namespace {
 // Each tile of rows expands the codes once more: with more rows than these, expanding them once for
 // all is faster.
 constexpr int64_t kCodeRows = kLanes == 16 ? 64 : 10;
+static_assert(kCodeRows <= kChunkRows);
 
 // AVX-512: 32 registers hold the sums of two rows and four panels, or eight and two. AVX2: 16 hold
 // those of one and three, two and two, or five and one; beside what scales take, four and one.

@@ -1,0 +1,19 @@
+// Where the codes of a step of a panel begin, and their scales or zero points.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace sluice::kernels {
+namespace {
+
+inline const uint8_t* CodesAt(const LinearArgs& args, int64_t panel, int64_t step,
+                              int64_t step_bytes) {
+  return static_cast<const uint8_t*>(args.w) + panel * args.panel_bytes + step * step_bytes;
+}
+inline const uint8_t* ScalesAt(const LinearArgs& args, int64_t panel, int64_t step) {
+  if (args.scales == nullptr) return nullptr;
+  return args.scales + panel * args.panel_scale_bytes + step * args.scale_step_bytes;
+}
+
+}  // namespace
+}  // namespace sluice::kernels
