@@ -7,7 +7,7 @@
 # need CUDA's headers: without SLUICE_CUDA they are left out. Those and the sources under CUDA_AWARE, and no others, see the
 # macro SLUICE_CUDA. Sources of the library in the sub-folders APART are left to the caller.
 #
-# The library's sources are compiled thirty at a time (SLUICE_UNITY), tests eight at a time, since most of the compiler's time
+# The library's sources are compiled SLUICE_UNITY_BATCH at a time, tests eight at a time (SLUICE_UNITY), since most of the compiler's time
 # goes into headers that all of them include. So names in anonymous namespaces are unique within a folder.
 function(sluice_folder name)
   cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES;CUDA_AWARE;APART" ${ARGN})
@@ -26,6 +26,10 @@ function(sluice_folder name)
   list(TRANSFORM ARG_CUDA_AWARE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   list(REMOVE_ITEM sources "" ${ARG_CUDA_SOURCES})
 
+  set(others ${ARG_DEPS})
+  list(FILTER others EXCLUDE REGEX "^sluice_")
+  set_property(GLOBAL APPEND PROPERTY SLUICE_OTHER_LIBRARIES ${others})
+
   set(library sluice_${name})
   if(SLUICE_CUDA AND (ARG_CUDA_SOURCES OR ARG_CUDA_AWARE))
     list(REMOVE_ITEM sources ${ARG_CUDA_AWARE})
@@ -37,7 +41,7 @@ function(sluice_folder name)
   if(sources)
     add_library(${library} STATIC ${sources})
     target_link_libraries(${library} PUBLIC sluice_flags ${ARG_DEPS} PRIVATE sluice_hardening)
-    set_target_properties(${library} PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 30)
+    set_target_properties(${library} PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE ${SLUICE_UNITY_BATCH})
     # These are replaced object by object where a CUDA build is linked over a plain one (src/cli).
     set_source_files_properties(${ARG_CUDA_SOURCES} ${ARG_CUDA_AWARE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     # The less a folder computes, the less is its code worth of the compiler's time.

@@ -32,6 +32,7 @@ foreach(library xgrammar xgrammar_readers)
   target_include_directories(${library} SYSTEM PUBLIC ${SLUICE_XGRAMMAR_SOURCE}/include
                              ${SLUICE_XGRAMMAR_SOURCE}/3rdparty/dlpack/include)
   target_include_directories(${library} SYSTEM PRIVATE ${SLUICE_XGRAMMAR_SOURCE}/3rdparty/picojson)
+  target_include_directories(${library} PRIVATE ${CMAKE_SOURCE_DIR}/src) # for xgrammar_logging.h
   target_compile_definitions(${library} PUBLIC XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
   set_target_properties(${library} PROPERTIES CXX_STANDARD 17 EXPORT_COMPILE_COMMANDS OFF
                         UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 30)
