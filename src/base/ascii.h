@@ -1,4 +1,4 @@
-// Letters and blanks of ASCII, whatever the locale; other bytes stay as they are.
+// Letters, digits and blanks of ASCII, whatever the locale; other bytes stay as they are.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,14 @@ inline std::string AsciiLower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = AsciiLower(c);
   return lower;
+}
+
+// The value of a hexadecimal digit, -1 of another character.
+inline int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
 }
 
 // White space of JSON.

@@ -34,7 +34,7 @@ class MappedFile {
   // process's memory.
   void Release(size_t offset, size_t size) const;
   // For a file of which parts are read: from here on, a page that is read brings no others from
-  // the disk (else some megabytes behind it), but for those that Fetch asks for.
+  // the disk (else some megabytes after it), but for those that Fetch asks for.
   void ReadSparsely() const;
   // Has the kernel bring [offset, offset + size) from the disk, without waiting for it.
   void Fetch(size_t offset, size_t size) const;

@@ -215,6 +215,27 @@ tl::unexpected<Error> Malformed(simdjson::error_code error) {
 
 Result<Value> Convert(od::parser& parser, od::value source, const ParseLimits& limits, int depth);
 
+// A string or key goes straight to where it stays: simdjson's own buffer, which it does not check
+// for a lack of memory, is not used. By now simdjson has found the closing quote, and has checked
+// UTF-8 and control characters.
+Result<std::string> Unescape(const od::parser& parser, od::raw_json_string raw) {
+  const char* const begin = raw.raw();
+  const char* end = begin;
+  bool has_escapes = false;
+  for (; *end != '"'; ++end) {
+    if (*end != '\\') continue;
+    has_escapes = true;
+    ++end;
+  }
+  if (!has_escapes) return std::string(begin, end);
+  std::string text(static_cast<size_t>(end - begin) + simdjson::SIMDJSON_PADDING, '\0');
+  auto* place = reinterpret_cast<uint8_t*>(text.data());
+  GET_OR_RETURN(std::string_view unescaped, parser.unescape(raw, place).get(unescaped));
+  text.resize(unescaped.size());
+  if (text.size() < text.capacity() / 2) text.shrink_to_fit();
+  return text;
+}
+
 Result<Value> ConvertArray(od::parser& parser, od::array source, const ParseLimits& limits,
                            int depth) {
   Value::Array array;
@@ -244,8 +265,8 @@ Result<Value> ConvertObject(od::parser& parser, od::object source, const ParseLi
     return place == places.end() ? nullptr : &object[place->second].second;
   };
   for (auto field : source) {
-    GET_OR_RETURN(std::string_view view, field.unescaped_key().get(view));
-    std::string key(view);
+    GET_OR_RETURN(od::raw_json_string raw, field.key().get(raw));
+    ASSIGN_OR_RETURN(std::string key, Unescape(parser, raw));
     GET_OR_RETURN(od::value inner, field.value().get(inner));
     ASSIGN_OR_RETURN(Value value, Convert(parser, inner, limits, depth));
     if (Value* earlier = find(key); earlier == nullptr) {
@@ -257,23 +278,6 @@ Result<Value> ConvertObject(od::parser& parser, od::object source, const ParseLi
     }
   }
   return Value(std::move(object));
-}
-
-// simdjson unescapes into a buffer of its own; a long string goes straight to where it stays.
-Result<Value> ConvertString(od::parser& parser, od::value source) {
-  constexpr size_t kLong = 4096;
-  const size_t length = std::string_view(source.raw_json_token()).size();
-  if (length < kLong) {
-    GET_OR_RETURN(std::string_view text, source.get_string().get(text));
-    return Value(text);
-  }
-  GET_OR_RETURN(od::raw_json_string raw, source.get_raw_json_string().get(raw));
-  std::string text(length + simdjson::SIMDJSON_PADDING, '\0');
-  auto* end = reinterpret_cast<uint8_t*>(text.data());
-  GET_OR_RETURN(std::string_view unescaped, parser.unescape(raw, end).get(unescaped));
-  text.resize(unescaped.size());
-  if (text.size() < text.capacity() / 2) text.shrink_to_fit();
-  return Value(std::move(text));
 }
 
 Result<Value> Convert(od::parser& parser, od::value source, const ParseLimits& limits, int depth) {
@@ -292,7 +296,11 @@ Result<Value> Convert(od::parser& parser, od::value source, const ParseLimits& l
   }
   switch (type) {
     case od::json_type::number: return ParseNumber(source.raw_json_token());
-    case od::json_type::string: return ConvertString(parser, source);
+    case od::json_type::string: {
+      GET_OR_RETURN(od::raw_json_string raw, source.get_raw_json_string().get(raw));
+      ASSIGN_OR_RETURN(std::string text, Unescape(parser, raw));
+      return Value(std::move(text));
+    }
     case od::json_type::boolean: {
       GET_OR_RETURN(bool value, source.get_bool().get(value));
       return Value(value);

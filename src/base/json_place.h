@@ -14,7 +14,7 @@ namespace sluice::json {
 // known.
 Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault);
 
-// The same without a copy of the text. REQUIRES: kTextPadding bytes behind it may be read.
+// The same without a copy of the text. REQUIRES: kTextPadding bytes after it may be read.
 inline constexpr size_t kTextPadding = 64;
 Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size_t& fault);
 

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "base/result.h"
+
 namespace sluice {
 
 // Ownership: closes the descriptor; move-only.
@@ -30,5 +32,11 @@ class OwnedFd {
 
   int fd_ = -1;
 };
+
+// Owns what a call of the system has returned. kResourceExhausted where it returned -1: names the
+// call and errno's reason. REQUIRES: errno is still that of the call.
+Result<OwnedFd> OwnFd(int returned, const char* call);
+// As OwnFd, for constructors: throws std::system_error, as std::thread does.
+OwnedFd OwnFdOrThrow(int returned, const char* call);
 
 }  // namespace sluice

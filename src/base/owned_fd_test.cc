@@ -1,9 +1,11 @@
 #include "base/owned_fd.h"
 
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace sluice {
@@ -43,6 +45,18 @@ TEST(OwnedFdTest, AnAssignmentClosesWhatWasOwned) {
   EXPECT_FALSE(owner);
   EXPECT_FALSE(IsOpen(number));
   EXPECT_FALSE(OwnedFd(-1));
+}
+
+TEST(OwnedFdTest, ACallThatFailedIsNamedWithItsReason) {
+  errno = EMFILE;
+  const auto refused = OwnFd(-1, "eventfd");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("eventfd: Too many open files"));
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("ulimit -n"));
+  errno = ENOSYS;
+  EXPECT_THROW(OwnFdOrThrow(-1, "pidfd_open"), std::system_error);
+  EXPECT_TRUE(OwnFd(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open").has_value());
 }
 
 }  // namespace

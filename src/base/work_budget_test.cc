@@ -1,4 +1,4 @@
-#include "constraints/work_budget.h"
+#include "base/work_budget.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +6,8 @@
 #include <new>
 #include <thread>
 #include <vector>
+
+#include "base/stack_thread.h"
 
 namespace sluice {
 namespace {
@@ -62,7 +64,36 @@ TEST(WorkBudgetTest, AllocationsWhileAnExceptionIsOnItsWayAreAllowed) {
   EXPECT_THROW(work(), WorkLimitExceeded);
 }
 
-#ifndef __SANITIZE_ADDRESS__  // it ends the process where memory is missing
+// Recurses for as long as it is let, with each frame in use after the call. Frames are large, so
+// that a thousand fill a stack: the thread sanitizer keeps a copy of the whole call stack for every
+// allocation.
+template <typename Work>
+int Recurse(const Work& work, int depth) {
+  volatile char frame[8 << 10] = {};
+  work();
+  const int deepest = depth == 1 << 30 ? depth : Recurse(work, depth + 1);
+  return deepest + frame[depth % sizeof(frame)];
+}
+
+TEST(WorkBudgetTest, RecursionWithoutEndIsStopped) {
+  const auto recurse = [] {
+    const WorkBudget budget(kLarge);
+    EXPECT_THROW(Recurse([] { AllocateAndFree(16); }, 0), StackLimitExceeded);
+    EXPECT_THROW(Recurse([] { CheckStack(); }, 0), StackLimitExceeded);
+    EXPECT_NO_THROW(AllocateAndFree(16));
+  };
+  recurse();
+  std::thread(recurse).join();
+  StackThread("recursion", size_t{2} << 20, recurse).Join();
+}
+
+TEST(WorkBudgetTest, ChecksOutsideAScopeDoNothing) {
+  { const WorkBudget budget({.cpu_seconds = 0, .bytes = 0}); }
+  EXPECT_NO_THROW(CheckStack());
+}
+
+// Either sanitizer ends the process where memory is missing.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(WorkBudgetTest, TheNewHandlerIsAskedBeforeAnAllocationFails) {
   static int num_asked = 0;
   const std::new_handler before = std::set_new_handler([] {

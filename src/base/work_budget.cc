@@ -1,6 +1,7 @@
-#include "constraints/work_budget.h"
+#include "base/work_budget.h"
 
 #include <malloc.h>
+#include <pthread.h>
 #include <time.h>
 
 #include <cstdlib>
@@ -22,11 +23,26 @@ struct ThreadBudget {
 };
 
 thread_local constinit ThreadBudget budget;
+thread_local constinit const char* lowest_stack = nullptr;  // of this thread, once it is known
 
 int64_t ThreadNanoseconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+// The lowest address that frames of this thread may reach within a budget.
+const char* LowestFrame() {
+  if (lowest_stack == nullptr) {
+    pthread_attr_t attributes;
+    void* lowest = nullptr;
+    size_t size = 0;
+    CHECK_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
+    pthread_attr_getstack(&attributes, &lowest, &size);
+    pthread_attr_destroy(&attributes);
+    lowest_stack = static_cast<const char*>(lowest);
+  }
+  return lowest_stack + kStackReserve;
 }
 
 void* TryAllocate(size_t size, size_t alignment) {
@@ -54,10 +70,12 @@ void* Allocate(size_t size, size_t alignment) {
   }
   if (!budget.is_active) return memory;
   budget.bytes_left -= static_cast<int64_t>(malloc_usable_size(memory));
+  const bool is_too_deep = __builtin_frame_address(0) < lowest_frame;
   // What is freed while an exception is on its way must not throw another.
-  if (IsExceeded() && std::uncaught_exceptions() == 0) {
+  if ((is_too_deep || IsExceeded()) && std::uncaught_exceptions() == 0) {
     budget.bytes_left += static_cast<int64_t>(malloc_usable_size(memory));
     std::free(memory);
+    if (is_too_deep) throw StackLimitExceeded();
     throw WorkLimitExceeded();
   }
   return memory;
@@ -71,20 +89,36 @@ void Free(void* memory) {
 
 }  // namespace
 
+__thread const void* lowest_frame = nullptr;
+
+void RefuseStack() {
+  if (std::uncaught_exceptions() == 0) throw StackLimitExceeded();
+}
+
 const char* WorkLimitExceeded::what() const noexcept {
   return "the limit of time or memory was passed";
 }
 
-WorkBudget::WorkBudget(const WorkLimits& limits) {
+const char* StackLimitExceeded::what() const noexcept {
+  return "the limit of stack was passed";
+}
+
+WorkBudget::WorkBudget(const WorkLimits& limits) : begin_nanoseconds_(ThreadNanoseconds()) {
   CHECK(!budget.is_active);
   budget.bytes_left = limits.bytes;
-  budget.end_nanoseconds = ThreadNanoseconds() + static_cast<int64_t>(limits.cpu_seconds * 1e9);
+  budget.end_nanoseconds = begin_nanoseconds_ + static_cast<int64_t>(limits.cpu_seconds * 1e9);
   budget.until_look = kAllocationsPerLook;
   budget.is_active = true;
+  lowest_frame = LowestFrame();
 }
 
 WorkBudget::~WorkBudget() {
+  lowest_frame = nullptr;
   budget.is_active = false;
+}
+
+double WorkBudget::cpu_seconds() const {
+  return static_cast<double>(ThreadNanoseconds() - begin_nanoseconds_) * 1e-9;
 }
 
 }  // namespace sluice

@@ -1,0 +1,24 @@
+// Base64 of RFC 4648, strictly: the standard alphabet, with padding, without white space.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// The bytes of `text`. kInvalidArgument names the first character that cannot be, or the length.
+Result<std::string> DecodeBase64(std::string_view text);
+
+std::string EncodeBase64(std::string_view bytes);
+// Likewise, at the end of `out`.
+void AppendBase64(std::string& out, std::string_view bytes);
+
+// The most bytes that DecodeBase64() allocates.
+inline int64_t DecodedBytes(std::string_view text) {
+  return static_cast<int64_t>(text.size() / 4 * 3 + 3);
+}
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+#include "base/firewall.h"
+
+#include <pthread.h>
+
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "base/log.h"
+
+namespace sluice {
+
+std::string CaughtMessage() noexcept {
+  // Copying a message allocates: without memory a short one, which does not, takes its place.
+  try {
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {
+      return "out of memory";
+    } catch (const std::exception& exception) {
+      const std::string message = exception.what();
+      return message.empty() ? "unknown error" : message;
+    } catch (...) {
+      return "unknown error";
+    }
+  } catch (...) {
+    return "out of memory";
+  }
+}
+
+Error CaughtError() noexcept {
+  ErrorCode code = ErrorCode::kInternal;
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    code = ErrorCode::kResourceExhausted;
+  } catch (...) {  // NOLINT(bugprone-empty-catch): kInternal
+  }
+  return {code, CaughtMessage(), ""};
+}
+
+void LogCaught(std::string_view component, std::string_view task) noexcept {
+  const std::string message = CaughtMessage();
+  try {
+    LOG_ERROR(component, "{} failed: {}", task, message);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): without memory there is no line either
+  }
+}
+
+void NameThread(const char* name) noexcept {
+  char shown[16] = {};  // as long as the system allows
+  std::strncpy(shown, name, sizeof(shown) - 1);
+  ::pthread_setname_np(::pthread_self(), shown);
+}
+
+}  // namespace sluice

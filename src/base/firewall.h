@@ -1,0 +1,65 @@
+// The exception firewall: an exception fails the task that threw it, never the thread that ran the
+// task. Expected failures are a Result (base/result.h); an exception is what a library or a lack of
+// memory adds to that, at any place that allocates or calls the standard library.
+//
+// Thread safety: all functions may be called from any thread. None of them throws, but for
+// StartThread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// The message of the exception that is being handled; never empty. REQUIRES: the caller is in a
+// catch block.
+std::string CaughtMessage() noexcept;
+
+// The exception that is being handled as an error: kResourceExhausted for std::bad_alloc, else
+// kInternal. REQUIRES: the caller is in a catch block.
+Error CaughtError() noexcept;
+
+// Logs as an error that `task` failed and what it threw. REQUIRES: the caller is in a catch block.
+void LogCaught(std::string_view component, std::string_view task) noexcept;
+
+// Runs `work`. False if it threw, which is logged: "`task` failed: MESSAGE".
+template <typename Work>
+bool RunGuarded(std::string_view component, std::string_view task, Work&& work) noexcept {
+  try {
+    std::forward<Work>(work)();
+    return true;
+  } catch (...) {
+    LogCaught(component, task);
+    return false;
+  }
+}
+
+// What `work` returns, a Result or Status, or what it threw as an error.
+template <typename Work>
+auto CatchToResult(Work&& work) noexcept -> decltype(std::forward<Work>(work)()) {
+  try {
+    return std::forward<Work>(work)();
+  } catch (...) {
+    return tl::unexpected<Error>(CaughtError());
+  }
+}
+
+// Gives the calling thread a name that `top -H` and debuggers show; 15 bytes of it count.
+void NameThread(const char* name) noexcept;
+
+// Starts a thread with that name. An exception that leaves `work` is logged and ends the thread: a
+// thread that must go on guards each of its tasks. Throws std::system_error if the system refuses
+// the thread. `name` is a string literal.
+template <typename Work>
+std::thread StartThread(const char* name, Work work) {
+  return std::thread([name, work = std::move(work)]() mutable {
+    NameThread(name);
+    RunGuarded(name, "the thread", work);
+  });
+}
+
+}  // namespace sluice
