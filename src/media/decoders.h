@@ -1,0 +1,72 @@
+// One pair of functions per format; decode_image.cc chooses among them and makes RGB of what they
+// yield.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "media/decode_image.h"
+
+namespace sluice {
+
+// Pixels as their file stores them, one byte a channel, rows from the top, without padding.
+struct StoredPixels {
+  enum class Mode { kGray, kGrayAlpha, kRgb, kRgba, kIndexed, kCmyk };
+  Mode mode = Mode::kRgb;
+  std::vector<uint8_t> data;  // [height, width, channels of the mode]
+  // kIndexed: red, green, blue, alpha of each index; a gray ramp where the file has no entry, as
+  // Pillow has it.
+  std::array<std::array<uint8_t, 4>, 256> palette{};
+  // kGray and kRgb: pixels of exactly this color are clear.
+  std::optional<std::array<uint8_t, 3>> clear_color;
+};
+
+// Bytes of a pixel of the mode.
+int ChannelsOf(StoredPixels::Mode mode);
+
+// The error of all decoders: "a damaged PNG image: DETAIL".
+tl::unexpected<Error> DamagedImage(ImageFormat format, std::string_view detail);
+
+// width * height * bytes, or 2^60 if that is more. REQUIRES: arguments within [0, 2^31).
+inline int64_t BytesOfPixels(int64_t width, int64_t height, int64_t bytes) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  return height != 0 && width > kMost / height / bytes ? kMost : width * height * bytes;
+}
+
+// A point in time after which decoders give up.
+using DecodeDeadline = std::chrono::steady_clock::time_point;
+
+// What ReadXHeader() found: sizes within [1, 2^31), and what decoding allocates.
+struct StoredHeader {
+  int64_t width = 0;
+  int64_t height = 0;
+  int64_t work_bytes = 0;  // what the decoder allocates, `data` of its result included
+  std::string_view exif;   // a TIFF structure inside the file, or empty
+  std::string_view xmp;    // or empty
+};
+
+Result<StoredHeader> ReadPngHeader(std::string_view bytes);
+Result<StoredHeader> ReadJpegHeader(std::string_view bytes);
+Result<StoredHeader> ReadWebpHeader(std::string_view bytes);
+Result<StoredHeader> ReadGifHeader(std::string_view bytes);
+Result<StoredHeader> ReadBmpHeader(std::string_view bytes);
+
+// REQUIRES: the header was read, and its size is within limits.
+Result<StoredPixels> DecodePng(std::string_view bytes, DecodeDeadline deadline);
+Result<StoredPixels> DecodeJpeg(std::string_view bytes, DecodeDeadline deadline);
+Result<StoredPixels> DecodeWebp(std::string_view bytes, DecodeDeadline deadline);
+Result<StoredPixels> DecodeGif(std::string_view bytes, DecodeDeadline deadline);
+Result<StoredPixels> DecodeBmp(std::string_view bytes, DecodeDeadline deadline);
+
+// The value of the tag Orientation, 1 to 8; 1 if there is none or it makes no sense.
+// `exif`: a TIFF structure, with or without "Exif\0\0" before it. `xmp`: asked where `exif` has no
+// such tag.
+int ReadOrientation(std::string_view exif, std::string_view xmp);
+
+}  // namespace sluice
