@@ -1,0 +1,48 @@
+// From bytes to the numbers that a tower reads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "media/image.h"
+
+namespace sluice {
+
+// The value of each byte in each channel: processors scale and normalize channel by channel, so
+// that a table is exact.
+class PixelTable {
+ public:
+  struct Settings {
+    bool rescale = true;
+    double rescale_factor = 1.0 / 255.0;
+    bool normalize = true;
+    std::array<double, 3> mean{0.5, 0.5, 0.5};
+    std::array<double, 3> deviation{0.5, 0.5, 0.5};
+    // Computes each step in bfloat16: scale, subtract, divide. Otherwise in float32, with mean and
+    // deviation scaled instead of the byte where both are asked for.
+    bool in_bfloat16 = false;
+  };
+  explicit PixelTable(const Settings& settings);
+
+  float At(int channel, uint8_t byte) const { return values_[channel][byte]; }
+
+  // Writes [3, height, width] at `out`.
+  void WritePlanes(const Image& image, float* out) const;
+
+ private:
+  std::array<std::array<float, 256>, 3> values_{};
+};
+
+// Patches of an image whose sides are multiples of `patch`, in the layouts of
+// ProcessedImage::values.
+
+// [rows * columns, patch, patch, 3], row by row.
+void WriteChannelLastPatches(const Image& image, const PixelTable& table, int patch, float* out);
+
+// [rows * columns, 3, frames, patch, patch]; the frame is repeated. Patches in blocks of merge x
+// merge: block row, block column, row, column inside the block. merge 1: row by row.
+void WriteBlockPatches(const Image& image, const PixelTable& table, int patch, int merge,
+                       int frames, float* out);
+
+}  // namespace sluice

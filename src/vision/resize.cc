@@ -1,0 +1,147 @@
+#include "vision/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace sluice {
+namespace {
+
+// What one side of the result is made of: output i is the sum over j < counts[i] of weights[i *
+// stride + j] times input starts[i] + j, rounded, shifted by `precision`.
+struct FilterTaps {
+  int stride = 0;
+  int precision = 0;
+  std::vector<int> starts;
+  std::vector<int> counts;
+  std::vector<int16_t> weights;
+};
+
+double FilterAt(ResizeFilter filter, double x) {
+  x = std::abs(x);
+  if (filter == ResizeFilter::kBilinear) return x < 1.0 ? 1.0 - x : 0.0;
+  constexpr double kA = -0.5;
+  if (x < 1.0) return ((kA + 2.0) * x - (kA + 3.0)) * x * x + 1.0;
+  if (x < 2.0) return ((kA * x - 5.0 * kA) * x + 8.0 * kA) * x - 4.0 * kA;
+  return 0.0;
+}
+
+// The largest precision with which `largest` still fits 16 bits.
+int PrecisionFor(double largest) {
+  int precision = 0;
+  for (; precision < 22; ++precision) {
+    if (static_cast<int>(0.5 + largest * (1 << (precision + 1))) >= (1 << 15)) break;
+  }
+  return precision;
+}
+
+FilterTaps TapsOf(int from, int to, ResizeFilter filter) {
+  const double scale = static_cast<double>(from) / to;
+  const int filter_size = filter == ResizeFilter::kBilinear ? 2 : 4;
+  const double support = scale >= 1.0 ? filter_size * 0.5 * scale : filter_size * 0.5;
+  const double inverse = scale >= 1.0 ? 1.0 / scale : 1.0;
+  FilterTaps taps;
+  taps.stride = static_cast<int>(std::ceil(static_cast<float>(support))) * 2 + 1;
+  std::vector<double> exact(static_cast<size_t>(to) * taps.stride, 0.0);
+  for (int i = 0; i < to; ++i) {
+    const double center = scale * (i + 0.5);
+    const int start = std::max(static_cast<int>(center - support + 0.5), 0);
+    const int count = std::clamp(std::min(static_cast<int>(center + support + 0.5), from) - start,
+                                 0, taps.stride);
+    double* weights = exact.data() + static_cast<size_t>(i) * taps.stride;
+    double total = 0.0;
+    for (int j = 0; j < count; ++j) {
+      weights[j] = FilterAt(filter, (j + start - center + 0.5) * inverse);
+      total += weights[j];
+    }
+    for (int j = 0; j < count && total != 0.0; ++j) weights[j] /= total;
+    taps.starts.push_back(start);
+    taps.counts.push_back(count);
+  }
+  taps.precision = PrecisionFor(*std::ranges::max_element(exact));
+  taps.weights.reserve(exact.size());
+  for (double weight : exact) {
+    const double scaled = weight * (1 << taps.precision);
+    taps.weights.push_back(
+        static_cast<int16_t>(static_cast<int>(scaled < 0 ? scaled - 0.5 : scaled + 0.5)));
+  }
+  return taps;
+}
+
+uint8_t ToByte(int32_t sum, int precision) {
+  return static_cast<uint8_t>(std::clamp(sum >> precision, 0, 255));
+}
+
+void ResizeAcross(const Image& image, const FilterTaps& taps, Image& out) {
+  const int32_t half = 1 << (taps.precision - 1);
+  for (int y = 0; y < image.height; ++y) {
+    const uint8_t* row = image.row(y);
+    uint8_t* to = out.rgb.data() + static_cast<size_t>(y) * out.width * 3;
+    for (int x = 0; x < out.width; ++x, to += 3) {
+      const int16_t* weights = taps.weights.data() + static_cast<size_t>(x) * taps.stride;
+      const uint8_t* from = row + static_cast<size_t>(taps.starts[x]) * 3;
+      int32_t red = half;
+      int32_t green = half;
+      int32_t blue = half;
+      for (int j = 0; j < taps.counts[x]; ++j, from += 3) {
+        red += from[0] * weights[j];
+        green += from[1] * weights[j];
+        blue += from[2] * weights[j];
+      }
+      to[0] = ToByte(red, taps.precision);
+      to[1] = ToByte(green, taps.precision);
+      to[2] = ToByte(blue, taps.precision);
+    }
+  }
+}
+
+void ResizeDown(const Image& image, const FilterTaps& taps, Image& out) {
+  const size_t row_bytes = static_cast<size_t>(image.width) * 3;
+  std::vector<int32_t> sums(row_bytes);
+  for (int y = 0; y < out.height; ++y) {
+    std::ranges::fill(sums, 1 << (taps.precision - 1));
+    const int16_t* weights = taps.weights.data() + static_cast<size_t>(y) * taps.stride;
+    for (int j = 0; j < taps.counts[y]; ++j) {
+      const uint8_t* from = image.row(taps.starts[y] + j);
+      const int32_t weight = weights[j];
+      int32_t* to = sums.data();
+      for (size_t i = 0; i < row_bytes; ++i) to[i] += from[i] * weight;
+    }
+    uint8_t* to = out.rgb.data() + y * row_bytes;
+    for (size_t i = 0; i < row_bytes; ++i) to[i] = ToByte(sums[i], taps.precision);
+  }
+}
+
+Image Blank(int width, int height) {
+  return {width, height, std::vector<uint8_t>(static_cast<size_t>(width) * height * 3)};
+}
+
+}  // namespace
+
+Image ResizeImage(const Image& image, int width, int height, ResizeFilter filter) {
+  CHECK(width >= 1 && height >= 1);
+  if (width == image.width && height == image.height) return image;
+  Image across;
+  const Image* narrowed = &image;
+  if (width != image.width) {
+    across = Blank(width, image.height);
+    ResizeAcross(image, TapsOf(image.width, width, filter), across);
+    if (height == image.height) return across;
+    narrowed = &across;
+  }
+  Image resized = Blank(width, height);
+  ResizeDown(*narrowed, TapsOf(image.height, height, filter), resized);
+  return resized;
+}
+
+int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height) {
+  // The taps of a side: about two or four times the larger of its lengths, in float64 and in 16
+  // bits; and rows of sums.
+  const int64_t taps = 10 * (8 * std::max(from_width, width) + 8 * std::max(from_height, height));
+  return 3 * width * (from_height + height) + taps + 16 * width;
+}
+
+}  // namespace sluice
