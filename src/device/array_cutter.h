@@ -32,7 +32,7 @@ class ArrayCutter {
   void ShareFrom(int64_t end) { planned_end_ = end; }
   int64_t planned_end() const { return planned_end_; }
 
-  // Of the piece, without gaps.
+  // The bytes of the piece, without gaps.
   int64_t total_bytes() const { return most_planned_; }
   const std::vector<ArrayGap>& gaps() const { return gaps_; }
 

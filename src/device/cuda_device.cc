@@ -56,7 +56,7 @@ class Health {
   std::optional<Error> lost_;
 };
 
-// Of the device that a stream or an event belongs to.
+// The device of a stream or an event.
 struct Home {
   int ordinal;
   Health* health;

@@ -1,6 +1,6 @@
 // An accelerator: its memory, its queues of work, and its errors.
 //
-// Two kinds stand behind this contract. kCuda is an NVIDIA GPU, reached through the CUDA runtime,
+// Two kinds stand after this contract. kCuda is an NVIDIA GPU, reached through the CUDA runtime,
 // which loads the driver when the first device is opened: the program starts on machines that have
 // none. kEmulated runs the same kernels' source on the CPU (kernels/cuda/emulator.h), for tests and
 // for developers without a GPU.

@@ -330,7 +330,7 @@ TEST(DevicePool, TakesExactlyWhatPaddedCounts) {
               HasSubstr("the workspace: 1 bytes are needed, and 0 bytes are left of the"));
 }
 
-// One number too far, behind a piece of any size; where a sanitizer looks first, it says so.
+// One number too far, after a piece of any size; where a sanitizer looks first, it says so.
 TEST(DevicePoolDeathTest, NamesThePieceThatIsOverrun) {
   const auto write = [](int64_t place) {
     EmulatedDevice device({.total_bytes = kMiB});

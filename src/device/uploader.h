@@ -50,7 +50,7 @@ class Uploader {
   using Clock = std::chrono::steady_clock;
   struct Chunk {
     DeviceBuffer memory;
-    std::unique_ptr<DeviceEvent> sent;  // recorded behind the last copy out of the memory
+    std::unique_ptr<DeviceEvent> sent;  // recorded after the last copy out of the memory
   };
 
   Uploader() = default;

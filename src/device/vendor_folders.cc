@@ -15,18 +15,20 @@ using Packages = std::span<const char* const>;
 void AddPackageFolders(const fs::path& prefix, Packages packages,
                        std::vector<std::string>& folders) {
   std::error_code error;
-  for (const fs::directory_entry& python : fs::directory_iterator(prefix / "lib", error)) {
-    if (!python.path().filename().string().starts_with("python3")) continue;
+  for (fs::directory_iterator python(prefix / "lib", error);
+       !error && python != fs::directory_iterator(); python.increment(error)) {
+    if (!python->path().filename().string().starts_with("python3")) continue;
     for (const char* installed : {"site-packages", "dist-packages"}) {
       for (const char* package : packages) {
-        const fs::path folder = python.path() / installed / "nvidia" / package / "lib";
-        if (fs::is_directory(folder, error)) folders.push_back(folder.string() + "/");
+        const fs::path folder = python->path() / installed / "nvidia" / package / "lib";
+        std::error_code ignored;
+        if (fs::is_directory(folder, ignored)) folders.push_back(folder.string() + "/");
       }
     }
   }
 }
 
-// Of the python3 that a shell would start.
+// Adds the folders of the python3 that a shell would start.
 void AddPythonFolders(Packages packages, std::vector<std::string>& folders) {
   const char* value = std::getenv("PATH");
   std::string_view path = value == nullptr ? "" : value;

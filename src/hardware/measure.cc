@@ -22,7 +22,7 @@ double Seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
-// Of `count` words; the line `ahead` words further on is fetched.
+// Sums `count` words and prefetches the line `ahead` words further on.
 uint64_t SumWords(const uint64_t* words, int64_t count, int64_t ahead) {
   uint64_t sums[8] = {};
   for (int64_t i = 0; i + 8 <= count; i += 8) {

@@ -25,7 +25,7 @@ class DeviceCommunicator {
  public:
   virtual ~DeviceCommunicator() = default;
 
-  // The pieces of the stage's ranks one behind the other. sizes: bytes of each rank's, the same at
+  // The pieces of the stage's ranks one after the other. sizes: bytes of each rank's, the same at
   // all of them; 0 is allowed. all: of all sizes together, apart from `mine`; written at `root` of
   // the stage alone where one is given.
   virtual void Gather(DeviceStream& stream, std::span<const int64_t> sizes, const void* mine,

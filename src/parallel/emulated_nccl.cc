@@ -68,7 +68,7 @@ struct Member {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   bool is_aborted = false, hangs = false;  // while the clique's mutex is held
-  // Of the calling thread.
+  // Counts of the calling thread.
   int64_t num_collectives = 0;
   std::map<int, int64_t> num_sent, num_received;  // by the other rank
   std::string told;                               // what last_error returned last

@@ -31,7 +31,7 @@ namespace sluice::testing {
 struct WireFaults {
   enum class Kind { kNone, kStall, kDeath, kCut };
   Kind kind = Kind::kNone;
-  int rank = 0;           // that stalls or dies; of a cut, it and those behind it are one side
+  int rank = 0;           // that stalls or dies; of a cut, it and those after it are one side
   int64_t operation = 0;  // of the rank's, before which that happens
   WireClock::Duration stall{0};
   bool is_watched = true;  // else only a deadline shows that a rank has died

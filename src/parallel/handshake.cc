@@ -13,7 +13,7 @@ namespace {
 // Room for all facts of a rank.
 constexpr size_t kFactsBytes = 1 + kMostFacts * 2 * (1 + kMostFactBytes);
 
-// A string behind its length in one byte.
+// A string after its length in one byte.
 void PutText(std::vector<std::byte>& bytes, std::string_view text) {
   CHECK_LE(text.size(), kMostFactBytes);
   bytes.push_back(static_cast<std::byte>(text.size()));

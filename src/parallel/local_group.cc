@@ -66,7 +66,7 @@ struct Channel {
   WaitWord sent;                       // advance with them, and when the group fails
   WaitWord taken;
 
-  // Of those underway.
+  // The number of messages underway.
   uint32_t count() const {
     return num_sent.load(std::memory_order_acquire) - num_taken.load(std::memory_order_acquire);
   }

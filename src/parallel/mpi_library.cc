@@ -17,16 +17,6 @@ namespace {
 
 constexpr const char* kPluginFile = "sluice_mpi.so";
 
-std::vector<std::filesystem::path> PluginPlaces() {
-  if (const char* named = std::getenv("SLUICE_MPI_PLUGIN"); named != nullptr && *named != '\0')
-    return {named};
-  std::error_code failed;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
-  const std::filesystem::path folder = program.parent_path();
-  return {folder / kPluginFile, folder.parent_path() / "lib" / "sluice" / kPluginFile,
-          folder.parent_path() / "lib" / kPluginFile};
-}
-
 std::optional<int> NumberOf(const char* variable) {
   const char* const text = std::getenv(variable);
   if (text == nullptr) return {};
@@ -39,9 +29,20 @@ std::optional<int> NumberOf(const char* variable) {
 
 }  // namespace
 
+std::vector<std::filesystem::path> MpiPlaces(const char* file) {
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const std::filesystem::path folder = program.parent_path();
+  return {folder / file, folder.parent_path() / "lib" / "sluice" / file,
+          folder.parent_path() / "lib" / file};
+}
+
 Result<const SluiceMpiTable*> OpenMpiLibrary() {
+  std::vector<std::filesystem::path> places = MpiPlaces(kPluginFile);
+  if (const char* named = std::getenv("SLUICE_MPI_PLUGIN"); named != nullptr && *named != '\0')
+    places = {named};
   std::string tried;
-  for (const std::filesystem::path& place : PluginPlaces()) {
+  for (const std::filesystem::path& place : places) {
     std::error_code failed;
     if (!std::filesystem::exists(place, failed)) {
       tried += (tried.empty() ? "" : ", ") + place.string();

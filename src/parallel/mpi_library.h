@@ -1,13 +1,18 @@
 // The MPI plugin (mpi/mpi_table.h), opened at run time.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "parallel/mpi/mpi_table.h"
 
 namespace sluice {
+
+// Where a file that belongs to MPI may be: beside the program, in ../lib/sluice or in ../lib.
+std::vector<std::filesystem::path> MpiPlaces(const char* file);
 
 // Opens the plugin: the file that SLUICE_MPI_PLUGIN names, else sluice_mpi.so beside the program or
 // in ../lib/sluice. kUnsupported where there is none, or where MPI itself is missing: the message

@@ -165,8 +165,8 @@ class NcclGroup final : public DeviceCommunicator {
     Require(comm, nccl_.group_end());
   }
 
-  // Of a call's result: an error fails the group; what is in progress is waited for, but inside a
-  // group of calls, whose end waits for all of them.
+  // Checks a call's result: an error fails the group; calls in progress are waited for, except
+  // inside a group of calls, whose end waits for all of them.
   void Require(nccl::Comm comm, int result, const char* what = "an exchange to begin") {
     ThrowIfFailed();
     if (result == nccl::kInProgress && comm != nullptr && !in_group_) {

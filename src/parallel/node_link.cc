@@ -5,9 +5,12 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
+
+#include "base/check.h"
 
 namespace sluice {
 namespace {
@@ -59,18 +62,25 @@ tl::unexpected<Error> WrongSecret() {
 
 }  // namespace
 
-Result<NodeLink> NodeLink::Accept(OwnedFd socket, std::string_view secret, SocketTime deadline) {
-  ASSIGN_OR_RETURN(const Digest own, RandomDigest());
-  RETURN_IF_ERROR(SendAllBy(socket, own, deadline));
-  Digest other{}, shown{};
-  RETURN_IF_ERROR(ReceiveAllBy(socket, other, deadline));
-  RETURN_IF_ERROR(ReceiveAllBy(socket, shown, deadline));
+Result<Bytes> NodeLink::Challenge() {
+  ASSIGN_OR_RETURN(const Digest random, RandomDigest());
+  return Bytes(random.begin(), random.end());
+}
+
+Result<NodeLink> NodeLink::Accept(Arrival arrival, std::string_view secret, SocketTime deadline) {
+  Digest own{}, other{}, shown{};
+  static_assert(sizeof(other) + sizeof(shown) == kAnswerBytes);
+  CHECK_EQ(arrival.greeting.size(), own.size());
+  CHECK_EQ(arrival.received.size(), kAnswerBytes);
+  std::copy(arrival.greeting.begin(), arrival.greeting.end(), own.begin());
+  std::copy_n(arrival.received.begin(), other.size(), other.begin());
+  std::copy_n(arrival.received.begin() + other.size(), shown.size(), shown.begin());
   const bool knows = IsEqual(shown, Proof(secret, "other", own, other));
-  // Of a wrong secret the other end hears a proof that is none.
+  // A peer with another secret gets a proof of zeros, so that it refuses this end, too.
   RETURN_IF_ERROR(
-      SendAllBy(socket, knows ? Proof(secret, "first", own, other) : Digest{}, deadline));
+      SendAllBy(arrival.socket, knows ? Proof(secret, "first", own, other) : Digest{}, deadline));
   if (!knows) return WrongSecret();
-  return NodeLink(std::move(socket), Proof(secret, "key", own, other), /*is_first=*/true);
+  return NodeLink(std::move(arrival.socket), Proof(secret, "key", own, other), /*is_first=*/true);
 }
 
 Result<NodeLink> NodeLink::Open(OwnedFd socket, std::string_view secret, SocketTime deadline) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "parallel/arrivals.h"
 #include "parallel/socket_parts.h"
 
 namespace sluice {
@@ -18,9 +19,14 @@ class NodeLink {
  public:
   static constexpr size_t kMostBytes = 16384;  // of a message
 
-  // The first machine's end of an accepted connection, and the other one's. kInvalidArgument where
-  // the other end has another secret; kUnavailable where it does not answer by the deadline.
-  static Result<NodeLink> Accept(OwnedFd socket, std::string_view secret, SocketTime deadline);
+  // What the first machine has Arrivals send to each connection, and what each answers first.
+  static Result<Bytes> Challenge();
+  static constexpr size_t kAnswerBytes = 64;
+
+  // The first machine's end of a connection that has answered the challenge, and the other one's.
+  // kInvalidArgument where the other end has another secret; kUnavailable where it does not answer
+  // by the deadline.
+  static Result<NodeLink> Accept(Arrival arrival, std::string_view secret, SocketTime deadline);
   static Result<NodeLink> Open(OwnedFd socket, std::string_view secret, SocketTime deadline);
 
   // Errors: kUnavailable where the other end has gone, kInvalidData for a message that is not its.

@@ -23,13 +23,14 @@ struct Ends {
   std::optional<Result<NodeLink>> first, other;
 
   Ends(std::string_view first_secret, std::string_view other_secret) {
-    auto listener = ListenAnywhere(/*loopback_only=*/true);
+    auto listener = ListenAt("127.0.0.1", 0);
     std::thread thread([&] {
       auto socket = ConnectBy("127.0.0.1", listener->port, Soon());
       other.emplace(NodeLink::Open(*std::move(socket), other_secret, Soon()));
     });
-    auto socket = AcceptBy(*listener, Soon());
-    first.emplace(NodeLink::Accept(*std::move(socket), first_secret, Soon()));
+    Arrivals arrivals(*listener, NodeLink::kAnswerBytes, NodeLink::Challenge);
+    auto arrival = arrivals.Next(Soon());
+    first.emplace(NodeLink::Accept(*std::move(arrival), first_secret, Soon()));
     thread.join();
   }
 };
@@ -75,11 +76,19 @@ TEST(NodeLinkTest, AMessageThatIsTooLongIsRefused) {
 }
 
 TEST(NodeLinkTest, ATakenPortIsNamed) {
-  const auto listener = ListenAnywhere(/*loopback_only=*/false);
-  const auto second = ListenAt(listener->port);
+  const auto listener = ListenAt("127.0.0.1", 0);
+  const auto second = ListenAt("127.0.0.1", listener->port);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kAddressInUse);
   EXPECT_THAT(second.error().message, HasSubstr("another --master-port"));
+}
+
+TEST(NodeLinkTest, AnAddressOfAnotherMachineIsNamed) {
+  const auto listener = ListenAt("192.0.2.200", 0);
+  ASSERT_FALSE(listener);
+  EXPECT_EQ(listener.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(listener.error().message, HasSubstr("192.0.2.200 is no address of this machine"));
+  EXPECT_FALSE(ListenAt("node1", 0));
 }
 
 TEST(NodeLinkTest, AnOwnAddressHasANetwork) {

@@ -23,7 +23,7 @@ struct OrtedCommand {
   std::string first;        // how to reach mpirun: "1936982016.0;tcp://10.55.0.1:60561"
 };
 
-// From the agent's words behind the machine's name. kInvalidData names what is missing or is not as
+// From the agent's words after the machine's name. kInvalidData names what is missing or is not as
 // it should be: the mpirun of an unknown version.
 Result<OrtedCommand> ParseOrtedCommand(std::span<const std::string> words);
 

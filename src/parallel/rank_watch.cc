@@ -20,8 +20,10 @@
 #include <fmt/ranges.h>
 
 #include "base/boot_identity.h"
+#include "base/firewall.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "parallel/arrivals.h"
 #include "parallel/socket_parts.h"
 
 namespace sluice {
@@ -33,6 +35,8 @@ using WatchClock = std::chrono::steady_clock;
 constexpr char kBeat = 'b';
 constexpr char kReason = 'r';
 constexpr char kGoodbye = 'g';
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kAllAddresses = "0.0.0.0";
 constexpr size_t kMostReasonBytes = 1000;
 constexpr size_t kMostLineBytes = 1000;
 // After a failure, how long ranks wait for rank 0, whose clients hear of it first.
@@ -95,16 +99,16 @@ struct Connection {
 class RankWatchThread final : public RankWatch {
  public:
   RankWatchThread(int rank, RankWatchOptions options, std::vector<std::string> names, int here,
-                  std::vector<Connection> connections)
+                  std::vector<Connection> connections, OwnedFd wake)
       : rank_(rank),
         options_(std::move(options)),
         names_(std::move(names)),
         ranks_here_(here),
         connections_(std::move(connections)),
-        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        wake_(std::move(wake)),
         control_(options_.control) {
     if (options_.parent == 0) options_.parent = getppid();
-    thread_ = std::thread([this] { Run(); });
+    thread_ = StartThread("rank-watch", [this] { Run(); });
   }
 
   ~RankWatchThread() override {
@@ -138,31 +142,34 @@ class RankWatchThread final : public RankWatch {
     WatchClock::time_point next_beat = WatchClock::now();
     WatchClock::time_point last_round = next_beat;
     for (Connection& connection : connections_) connection.heard = next_beat;
-    while (!stopping_) {
-      Poll(next_beat);
-      const auto now = WatchClock::now();
-      // A machine that slept has not heard anybody, and it is not their fault.
-      if (now - last_round > options_.beat * 4) {
-        for (Connection& connection : connections_) connection.heard = now;
-      }
-      last_round = now;
-      for (Connection& connection : connections_) Receive(connection, now);
-      ReadControl();
-      TellReason(now);
-      TellGoodbye();
-      if (now >= next_beat) {
-        for (Connection& connection : connections_) {
-          if (connection.unsent.size() < kMostReasonBytes) connection.unsent += kBeat;
-        }
-        next_beat = now + options_.beat;
-        CheckParent();
-      }
-      for (Connection& connection : connections_) {
-        Flush(connection);
-        CheckSilence(connection, now);
-      }
-      EndAfterFailure(now);
+    while (!stopping_)
+      RunGuarded("serve", "to watch the ranks", [&] { WatchOnce(next_beat, last_round); });
+  }
+
+  void WatchOnce(WatchClock::time_point& next_beat, WatchClock::time_point& last_round) {
+    Poll(next_beat);
+    const auto now = WatchClock::now();
+    // A machine that slept has not heard anybody, and it is not their fault.
+    if (now - last_round > options_.beat * 4) {
+      for (Connection& connection : connections_) connection.heard = now;
     }
+    last_round = now;
+    for (Connection& connection : connections_) Receive(connection, now);
+    ReadControl();
+    TellReason(now);
+    TellGoodbye();
+    if (now >= next_beat) {
+      for (Connection& connection : connections_) {
+        if (connection.unsent.size() < kMostReasonBytes) connection.unsent += kBeat;
+      }
+      next_beat = now + options_.beat;
+      CheckParent();
+    }
+    for (Connection& connection : connections_) {
+      Flush(connection);
+      CheckSilence(connection, now);
+    }
+    EndAfterFailure(now);
   }
 
   void Poll(WatchClock::time_point next_beat) {
@@ -356,27 +363,27 @@ Result<std::vector<Connection>> AcceptRanks(const Listener& listener, const Invi
                                             int size, const std::vector<std::string>& names,
                                             SocketTime deadline) {
   std::vector<Connection> connections(static_cast<size_t>(size) - 1);
+  Arrivals arrivals(listener, sizeof(Greeting));
   for (int missing = size - 1; missing > 0;) {
-    auto socket = AcceptBy(listener, deadline);
-    if (!socket) {
+    auto arrival = arrivals.Next(deadline);
+    if (!arrival) {
       std::vector<std::string> absent;
       for (size_t i = 0; i < connections.size(); ++i) {
         if (!connections[i].socket) absent.push_back(names[i + 1]);
       }
       return Fail(ErrorCode::kUnavailable,
-                  fmt::format("{} did not connect to port {} of rank 0's machine: let the machines "
-                              "of the group reach each other at all ports",
-                              fmt::join(absent, ", "), listener.port));
+                  fmt::format("{} did not connect to port {} of rank 0's machine ({}): let the "
+                              "machines of the group reach each other at all ports",
+                              fmt::join(absent, ", "), listener.port, arrival.error().message));
     }
     Greeting greeting;
-    const auto soon = std::min(deadline, WatchClock::now() + std::chrono::seconds(2));
-    if (!ReceiveAllBy(*socket, WritableBytesOf(greeting), soon)) continue;
+    std::memcpy(&greeting, arrival->received.data(), sizeof(greeting));
     // Somebody else's connection, of a scanner perhaps.
     if (greeting.token != invitation.token || greeting.rank < 1 || greeting.rank >= size) continue;
     Connection& connection = connections[static_cast<size_t>(greeting.rank) - 1];
     if (connection.socket) continue;
     connection.rank = greeting.rank;
-    connection.socket = *std::move(socket);
+    connection.socket = std::move(arrival->socket);
     --missing;
   }
   return connections;
@@ -419,18 +426,24 @@ Result<std::unique_ptr<RankWatch>> RankWatch::Start(Communicator& all, RankWatch
     one_machine &= cards[rank].machine == cards[0].machine;
     here += cards[rank].machine == own.machine ? 1 : 0;
   }
+  ASSIGN_OR_RETURN(OwnedFd wake, OwnFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"));
   const SocketTime deadline = WatchClock::now() + options.connect;
   Invitation invitation;
   std::vector<Connection> connections;
   if (all.rank() == 0) {
-    ASSIGN_OR_RETURN(const Listener listener, ListenAnywhere(one_machine));
+    const std::string address = one_machine               ? kLoopback
+                                : options.address.empty() ? kAllAddresses
+                                                          : options.address;
+    ASSIGN_OR_RETURN(const Listener listener, ListenAt(address, 0));
+    LOG_INFO("serve", "waiting at {}:{} for {} other ranks", address, listener.port,
+             all.size() - 1);
     invitation.port = listener.port;
     if (getrandom(invitation.token.data(), invitation.token.size(), 0) !=
         static_cast<ssize_t>(invitation.token.size())) {
       return Fail(ErrorCode::kInternal, "the system gives no random numbers");
     }
     const std::vector<std::string> addresses =
-        one_machine ? std::vector<std::string>{"127.0.0.1"} : OwnAddresses();
+        address == kAllAddresses ? OwnAddresses() : std::vector<std::string>{address};
     for (size_t i = 0; i < std::min(addresses.size(), Invitation::kMostAddresses); ++i)
       SetText(invitation.addresses[i], addresses[i]);
     all.Broadcast(&invitation, sizeof(invitation), 0, Patience::kStep);
@@ -440,7 +453,7 @@ Result<std::unique_ptr<RankWatch>> RankWatch::Start(Communicator& all, RankWatch
     ASSIGN_OR_RETURN(connections, ConnectToFirst(invitation, all.rank(), deadline));
   }
   return std::make_unique<RankWatchThread>(all.rank(), std::move(options), std::move(names), here,
-                                           std::move(connections));
+                                           std::move(connections), std::move(wake));
 }
 
 }  // namespace sluice

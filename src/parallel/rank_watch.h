@@ -26,6 +26,9 @@ struct RankWatchOptions {
   std::chrono::milliseconds silence = std::chrono::milliseconds(3000);
   // How long ranks may take to connect.
   std::chrono::milliseconds connect = std::chrono::seconds(10);
+  // The numeric IPv4 address of this machine at which rank 0 waits for ranks on other machines; "":
+  // all of its addresses. Ranks on one machine use the loopback.
+  std::string address = "";
   // The process whose end is this group's, or 0: the parent at the start.
   int parent = 0;
   std::string parent_name = "the launcher";

@@ -3,7 +3,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -11,6 +16,7 @@
 
 #include "base/mutex.h"
 #include "parallel/local_group.h"
+#include "parallel/socket_parts.h"
 
 namespace sluice {
 namespace {
@@ -30,6 +36,58 @@ std::string Within(std::promise<std::string>& promise) {
   auto future = promise.get_future();
   if (future.wait_for(20s) != std::future_status::ready) return "nothing was told";
   return future.get();
+}
+
+// Calls `before` when its rank is about to hear a broadcast.
+class HaltedCommunicator final : public Communicator {
+ public:
+  HaltedCommunicator(Communicator& inner, std::function<void()> before)
+      : Communicator(inner.rank(), inner.size()), inner_(inner), before_(std::move(before)) {}
+
+  void Gather(ThreadPool& pool, std::span<const int64_t> widths, int64_t rows, const void* mine,
+              void* all, std::optional<int> root) override {
+    inner_.Gather(pool, widths, rows, mine, all, root);
+  }
+  void Broadcast(void* data, int64_t bytes, int root, Patience patience) override {
+    before_();
+    inner_.Broadcast(data, bytes, root, patience);
+  }
+  void Post(const void* data, int64_t bytes, int to) override { inner_.Post(data, bytes, to); }
+  void AwaitPosted(int to, int64_t most) override { inner_.AwaitPosted(to, most); }
+  void Receive(void* data, int64_t bytes, int from, Patience patience) override {
+    inner_.Receive(data, bytes, from, patience);
+  }
+  std::unique_ptr<Communicator> Split(int first, int count) override {
+    return inner_.Split(first, count);
+  }
+  void Fail(const std::string& reason) override { inner_.Fail(reason); }
+  std::string failure() const override { return inner_.failure(); }
+
+ private:
+  Communicator& inner_;
+  const std::function<void()> before_;
+};
+
+// "0100007F:1F90", address and port as /proc/net/tcp writes them, of the sockets at which this
+// process listens.
+std::set<std::string> ListeningSockets() {
+  std::set<std::string> own;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    own.insert(std::filesystem::read_symlink(entry.path(), failed).string());
+  std::set<std::string> found;
+  std::ifstream table("/proc/self/net/tcp");
+  std::string line;
+  std::getline(table, line);
+  while (std::getline(table, line)) {
+    std::istringstream words(line);
+    std::string number, local, remote, state, skipped, inode;
+    words >> number >> local >> remote >> state;
+    for (int i = 0; i < 5; ++i) words >> skipped;
+    words >> inode;
+    if (state == "0A" && own.contains("socket:[" + inode + "]")) found.insert(local);
+  }
+  return found;
 }
 
 std::vector<std::unique_ptr<WatchedRank>> Start(int size, int control = -1) {
@@ -73,6 +131,45 @@ TEST(RankWatchTest, AProcessThatEndsIsNamedToAll) {
   EXPECT_EQ(end.wait_for(50ms), std::future_status::timeout);
   ranks[0]->watch.reset();
   EXPECT_EQ(end.wait_for(20s), std::future_status::ready);
+}
+
+TEST(RankWatchTest, StrangersThatSayNothingDelayNobody) {
+  auto group = MakeLocalGroup({.size = 2, .spin = false});
+  const std::set<std::string> before = ListeningSockets();
+  std::vector<OwnedFd> strangers;
+  const auto connect_strangers = [&] {
+    std::string local;
+    while (local.empty()) {
+      for (const std::string& found : ListeningSockets()) {
+        if (!before.contains(found)) local = found;
+      }
+    }
+    EXPECT_THAT(local, ::testing::StartsWith("0100007F:")) << "not at the loopback alone";
+    uint16_t port = 0;
+    std::from_chars(local.data() + 9, local.data() + local.size(), port, 16);
+    for (int i = 0; i < 20; ++i) {
+      auto stranger = ConnectBy("127.0.0.1", port, std::chrono::steady_clock::now() + 20s);
+      ASSERT_TRUE(stranger);
+      strangers.push_back(*std::move(stranger));
+    }
+  };
+  HaltedCommunicator second(*group[1], connect_strangers);
+  RankWatchOptions options;
+  options.on_loss = [](const std::string&) {};
+  std::unique_ptr<RankWatch> first_watch;
+  std::thread first([&] {
+    auto watch = RankWatch::Start(*group[0], options);
+    ASSERT_TRUE(watch) << watch.error().message;
+    first_watch = *std::move(watch);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  auto second_watch = RankWatch::Start(second, options);
+  first.join();
+  EXPECT_TRUE(second_watch) << second_watch.error().message;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 1500ms);
+  for (RankWatch* watch : {first_watch.get(), second_watch->get()}) {
+    if (watch != nullptr) watch->SayGoodbye();
+  }
 }
 
 TEST(RankWatchTest, AReasonTravelsFromAnyRankToAll) {

@@ -11,11 +11,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace sluice {
 namespace {
@@ -25,16 +27,11 @@ tl::unexpected<Error> SocketError(const char* what, int error) {
 }
 
 // Waits until the socket is ready or the time is over.
-Status PollBy(int fd, short events, SocketTime deadline, const char* what) {
-  while (true) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return SocketError(what, ETIMEDOUT);
-    pollfd polled{fd, events, 0};
-    const int ready = poll(&polled, 1, static_cast<int>(std::min<int64_t>(left.count(), 60'000)));
-    if (ready > 0) return {};
-    if (ready < 0 && errno != EINTR) return SocketError(what, errno);
-  }
+Status PollOneBy(int fd, short events, SocketTime deadline, const char* what) {
+  pollfd polled{fd, events, 0};
+  while (polled.revents == 0)
+    RETURN_IF_ERROR(PollBy(std::span(&polled, 1), deadline, deadline, what));
+  return {};
 }
 
 sockaddr_in AddressOf(in_addr_t host, uint16_t port) {
@@ -56,30 +53,37 @@ std::string TextOfAddress(const sockaddr_in& address) {
   return text;
 }
 
-Result<Listener> ListenOn(in_addr_t host, uint16_t port) {
-  Listener listener;
-  listener.socket = OwnedFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener.socket) return SocketError("a socket", errno);
-  const int on = 1;
-  setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  sockaddr_in address = AddressOf(host, port);
-  socklen_t length = sizeof(address);
-  const int fd = listener.socket.get();
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
-      listen(fd, SOMAXCONN) != 0 ||
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    if (errno == EADDRINUSE) {
-      return Fail(ErrorCode::kAddressInUse,
-                  fmt::format("port {} is taken: give all machines another --master-port", port),
-                  "master_port");
-    }
-    return SocketError("a port for the other ranks", errno);
+tl::unexpected<Error> ListenError(const std::string& address, uint16_t port, int error) {
+  if (error == EADDRINUSE) {
+    return Fail(ErrorCode::kAddressInUse,
+                fmt::format("port {} of {} is taken: give all machines another --master-port", port,
+                            address),
+                "master_port");
   }
-  listener.port = ntohs(address.sin_port);
-  return listener;
+  if (error == EADDRNOTAVAIL) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is no address of this machine, which has {}: --master-addr is that "
+                            "of the first machine, at which the others reach it",
+                            address, fmt::join(OwnAddresses(), ", ")),
+                "master_addr");
+  }
+  return SocketError("a port for the other ranks", error);
 }
 
 }  // namespace
+
+Status PollBy(std::span<pollfd> polled, SocketTime until, SocketTime deadline, const char* what) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now >= deadline) return SocketError(what, ETIMEDOUT);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now);
+  const int time = static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
+  const int ready = poll(polled.data(), polled.size(), time);
+  if (ready < 0 && errno != EINTR) return SocketError(what, errno);
+  if (ready <= 0) {
+    for (pollfd& one : polled) one.revents = 0;
+  }
+  return {};
+}
 
 std::vector<std::string> OwnAddresses() {
   std::vector<std::string> found;
@@ -97,12 +101,27 @@ std::vector<std::string> OwnAddresses() {
   return found;
 }
 
-Result<Listener> ListenAnywhere(bool loopback_only) {
-  return ListenOn(htonl(loopback_only ? INADDR_LOOPBACK : INADDR_ANY), 0);
-}
-
-Result<Listener> ListenAt(uint16_t port) {
-  return ListenOn(htonl(INADDR_ANY), port);
+Result<Listener> ListenAt(const std::string& address, uint16_t port) {
+  in_addr host{};
+  if (inet_pton(AF_INET, address.c_str(), &host) != 1) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is no IPv4 address", address),
+                "master_addr");
+  }
+  Listener listener;
+  listener.socket = OwnedFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.socket) return SocketError("a socket", errno);
+  const int fd = listener.socket.get();
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in own = AddressOf(host.s_addr, port);
+  socklen_t length = sizeof(own);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&own), length) != 0 ||
+      listen(fd, SOMAXCONN) != 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) != 0) {
+    return ListenError(address, port, errno);
+  }
+  listener.port = ntohs(own.sin_port);
+  return listener;
 }
 
 Result<std::string> AddressOfHost(const std::string& host) {
@@ -157,18 +176,15 @@ void KeepAlive(const OwnedFd& socket) {
     setsockopt(socket.get(), IPPROTO_TCP, option, &value, sizeof(value));
 }
 
-Result<OwnedFd> AcceptBy(const Listener& listener, SocketTime deadline) {
-  while (true) {
-    RETURN_IF_ERROR(PollBy(listener.socket.get(), POLLIN, deadline, "waiting for a rank"));
-    OwnedFd accepted(
-        accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (accepted) {
-      SendAtOnce(accepted.get());
-      return accepted;
-    }
-    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-      return SocketError("waiting for a rank", errno);
+Result<OwnedFd> AcceptNow(const Listener& listener) {
+  OwnedFd accepted(accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (accepted) {
+    SendAtOnce(accepted.get());
+    return accepted;
   }
+  if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+    return SocketError("waiting for a rank", errno);
+  return OwnedFd();
 }
 
 Result<OwnedFd> ConnectBy(const std::string& address, uint16_t port, SocketTime deadline) {
@@ -180,7 +196,7 @@ Result<OwnedFd> ConnectBy(const std::string& address, uint16_t port, SocketTime 
   const sockaddr_in to = AddressOf(host.s_addr, port);
   if (connect(connected.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)) != 0) {
     if (errno != EINPROGRESS) return SocketError(address.c_str(), errno);
-    RETURN_IF_ERROR(PollBy(connected.get(), POLLOUT, deadline, address.c_str()));
+    RETURN_IF_ERROR(PollOneBy(connected.get(), POLLOUT, deadline, address.c_str()));
     int error = 0;
     socklen_t length = sizeof(error);
     getsockopt(connected.get(), SOL_SOCKET, SO_ERROR, &error, &length);
@@ -196,7 +212,7 @@ Status SendAllBy(const OwnedFd& socket, std::span<const std::byte> bytes, Socket
     if (sent > 0) {
       bytes = bytes.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EINTR) {
-      RETURN_IF_ERROR(PollBy(socket.get(), POLLOUT, deadline, "sending to a rank"));
+      RETURN_IF_ERROR(PollOneBy(socket.get(), POLLOUT, deadline, "sending to a rank"));
     } else {
       return SocketError("sending to a rank", errno);
     }
@@ -212,12 +228,29 @@ Status ReceiveAllBy(const OwnedFd& socket, std::span<std::byte> bytes, SocketTim
     } else if (received == 0) {
       return SocketError("receiving from a rank", ECONNRESET);
     } else if (errno == EAGAIN || errno == EINTR) {
-      RETURN_IF_ERROR(PollBy(socket.get(), POLLIN, deadline, "receiving from a rank"));
+      RETURN_IF_ERROR(PollOneBy(socket.get(), POLLIN, deadline, "receiving from a rank"));
     } else {
       return SocketError("receiving from a rank", errno);
     }
   }
   return {};
+}
+
+Result<std::string> ReceiveToEndBy(const OwnedFd& socket, size_t most, SocketTime deadline) {
+  std::string text;
+  std::array<char, 4096> bytes{};
+  while (text.size() <= most) {
+    const ssize_t received = recv(socket.get(), bytes.data(), bytes.size(), 0);
+    if (received == 0) return text;
+    if (received > 0) {
+      text.append(bytes.data(), static_cast<size_t>(received));
+    } else if (errno == EAGAIN || errno == EINTR) {
+      RETURN_IF_ERROR(PollOneBy(socket.get(), POLLIN, deadline, "receiving from an agent"));
+    } else {
+      return SocketError("receiving from an agent", errno);
+    }
+  }
+  return Fail(ErrorCode::kInvalidData, fmt::format("expected at most {} bytes", most));
 }
 
 }  // namespace sluice

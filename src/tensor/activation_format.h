@@ -14,10 +14,13 @@ struct ActivationFormat {
     kNvfp4,         // E2M1 with an E4M3 scale per group of 16, times the layer's global scale
     kMxfp4,         // E2M1 with an E8M0 scale per group of 32
     kInt8PerToken,  // integers of x / scale, scale = amax / 127 of the row
+    kInt8Static,    // integers in [-128, 127] of x / input_scale + zero_point
   };
 
   Kind kind = Kind::kNone;
   int group_size = 0;
+  int zero_point = 0;      // of kInt8Static
+  float largest_amax = 0;  // of kFp8PerToken: a row's amax counts as this at most; 0: no limit
 
   friend bool operator==(const ActivationFormat&, const ActivationFormat&) = default;
 };

@@ -24,7 +24,7 @@ struct DataFormat {
   int block_rows = 0;             // output rows a scale covers (kPerBlock)
   bool has_second_scale = false;  // an additional F32 factor of the whole tensor (NVFP4)
   bool has_zero_points = false;   // of kInt4: one for each scale; without, all are 8
-  bool has_input_order = false;   // of kInt4: groups take their inputs in an order of their own
+  bool has_input_order = false;   // groups (kInt4, kI8) take their inputs in an order of their own
 
   friend bool operator==(const DataFormat&, const DataFormat&) = default;
 };

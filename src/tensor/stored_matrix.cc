@@ -41,6 +41,14 @@ int CodeIn(const std::byte* words, int64_t word, int64_t lane, bool interleaved)
   return static_cast<int>(bits >> (4 * lane) & 15);
 }
 
+// The values of a row of kI8 with offset codes, group by group.
+void DecodeOffsetInt8Row(const StoredMatrix& matrix, int64_t row, float* out) {
+  for (int64_t i = 0; i < matrix.cols; ++i) {
+    const int64_t input = matrix.input_order == nullptr ? i : matrix.input_order[i];
+    out[input] = static_cast<float>(OffsetInt8Code(matrix, row, input)) * ScaleOf(matrix, row, i);
+  }
+}
+
 // The values of a row of kInt4, group by group.
 void DecodeInt4Row(const StoredMatrix& matrix, int64_t row, float* out) {
   const int64_t group_size = matrix.format.group_size == 0 ? matrix.cols : matrix.format.group_size;
@@ -52,6 +60,12 @@ void DecodeInt4Row(const StoredMatrix& matrix, int64_t row, float* out) {
 }
 
 }  // namespace
+
+int8_t OffsetInt8Code(const StoredMatrix& matrix, int64_t row, int64_t input) {
+  const int64_t byte = matrix.transposed ? (input / 4 * matrix.rows + row) * 4 + input % 4
+                                         : row * matrix.cols + input;
+  return static_cast<int8_t>(std::to_integer<int>(matrix.data[byte]) - 128);
+}
 
 int Int4Code(const StoredMatrix& matrix, int64_t row, int64_t input) {
   if (matrix.packing == Int4Packing::kOutputs)
@@ -75,6 +89,7 @@ void DecodeStoredRow(const StoredMatrix& matrix, int64_t row, float* out) {
   CHECK(row >= 0 && row < matrix.rows);
   const DataFormat& format = matrix.format;
   if (format.type == ElementType::kInt4) return DecodeInt4Row(matrix, row, out);
+  if (matrix.has_offset_codes) return DecodeOffsetInt8Row(matrix, row, out);
   const bool is_packed = format.type == ElementType::kF4E2M1;
   float scale = ScaleOf(matrix, row, 0);
   for (int64_t k = 0; k < matrix.cols; ++k) {

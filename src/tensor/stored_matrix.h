@@ -38,17 +38,24 @@ struct StoredMatrix {
   const std::byte* scales = nullptr;  // of format.scale_type; null where the layout is kNone
   float second_scale = 1;             // 1 where the format has none
   bool transposed = false;
-  // Of kInt4 alone.
+  // kI8: the codes are stored + 128, as unsigned bytes. If such a matrix is transposed, four
+  // adjacent inputs of a row share a word of 32 bits: [in / 4, out].
+  bool has_offset_codes = false;
+  // kInt4, and kI8 with offset codes.
   Int4Packing packing = Int4Packing::kInputs;
   const std::byte* zero_points = nullptr;  // null: all are kInt4Zero
   int zero_point_offset = 0;               // added to the stored ones, modulo 16
-  // [cols], or null for 0, 1, 2...: the inputs in the order in which groups take them:
-  // input_order[i] belongs to group i / group_size.
+  // kInt4, and kI8 with offset codes: [cols], the inputs in the order in which groups
+  // take them, or null for 0, 1, 2...: input_order[i] belongs to group i /
+  // group_size.
   const int32_t* input_order = nullptr;
 };
 
-// Of kInt4: the code of an element, and the zero point of group `group` of a row (0 where scales
-// are of rows).
+// The code of an element of kI8 with offset codes.
+int8_t OffsetInt8Code(const StoredMatrix& matrix, int64_t row, int64_t input);
+
+// The code of an element of kInt4, and the zero point of group `group` of a row (0 if scales are
+// per row).
 int Int4Code(const StoredMatrix& matrix, int64_t row, int64_t input);
 int Int4ZeroPoint(const StoredMatrix& matrix, int64_t row, int64_t group);
 

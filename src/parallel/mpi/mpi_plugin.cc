@@ -14,7 +14,7 @@ constexpr size_t kMostRequests = 4096;
 std::array<MPI_Request, kMostRequests> g_requests;
 std::array<int, kMostRequests> g_free;  // a stack of places in g_requests
 size_t g_num_free = 0;
-// Of the program alone: what another library of the process sends does not meet it.
+// The program's own: messages of other libraries in the process do not reach it.
 MPI_Comm g_group = MPI_COMM_NULL;
 
 const char* LibraryVersion() {
