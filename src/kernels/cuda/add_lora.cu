@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kLoraShrinkThreads, 2) LoraShrinkKernel(AddLor
   LoraScratchOf(args, row, number)[first_rank + j] = sum;
 }
 
-// Of an embedding: each row's column of A, which is a row of its table.
+// An embedding: each row's column of A, which is a row of its table.
 __global__ void __launch_bounds__(kLoraLookupThreads) LoraLookupKernel(AddLoraLaunch launch) {
   const AddLoraArgs& args = launch.args;
   LoraRows rows;

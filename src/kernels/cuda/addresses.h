@@ -6,7 +6,7 @@
 
 namespace sluice::device {
 
-// `bytes` behind `address`; null stays null.
+// `bytes` after `address`; null stays null.
 inline const void* Behind(const void* address, int64_t bytes) {
   return address == nullptr ? nullptr : static_cast<const std::byte*>(address) + bytes;
 }

@@ -143,7 +143,7 @@ void LaunchItems(const StreamHandle& stream, const AttentionLaunch& launch) {
 template <bool kIsE4m3>
 void LaunchOfType(const StreamHandle& stream, const AttentionLaunch& launch) {
   if (launch.attention.soft_cap > 0) {
-    // Of few models, so that most head sizes share one kernel.
+    // For few models, so that most head sizes share one kernel.
     if (launch.attention.cache.head_dim == 128)
       return LaunchItems<kIsE4m3, 128, true>(stream, launch);
     return LaunchItems<kIsE4m3, 0, true>(stream, launch);

@@ -489,8 +489,8 @@ class AttentionBlock {
   const device::AttentionItem item_;
   const Tile tile_;
   const int32_t* table_;  // of blocks
-  // Of this lane's row of the tile that is copied next: its place in the table, its block (kNoRow:
-  // the item has no such position), and where in it.
+  // The row of the tile that this lane copies next: its place in the table, its block (kNoRow if
+  // the item has no such position), and its row within the block.
   int next_table_place_, next_row_in_block_;
   int32_t next_block_;
   int kv_head_;
@@ -502,8 +502,8 @@ class AttentionBlock {
   float score_scales_[2];             // kIsE4m3
   uint32_t kept_query_[kKeepsQuery ? Tile::kMaxSteps / kLoads : 1][kLoads][4];  // kKeepsQuery
 
-  // Of the range under way, relative to the largest score, an exponent of 2. Every column of
-  // weight_sums_ holds the same.
+  // The range under way, relative to the largest score, which is an exponent of 2. All columns of
+  // weight_sums_ hold the same.
   float largest_[2];
   float weight_sums_[4];
   float sums_[kOwnSteps][2][4];

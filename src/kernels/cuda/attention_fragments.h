@@ -101,8 +101,8 @@ struct KvTile {
   }
   static constexpr uint32_t kOnes = kIsE4m3 ? 0x3C003C00u : 0x3F803F80u;
 
-  // Of two query rows, this lane's rows g and g + 8, what it needs for a step, as stored in BF16;
-  // null is a row of zeros. Operand a once ConvertQuery has had it.
+  // Loads what this lane needs for a step of two query rows, its rows g and g + 8, in BF16; a null
+  // row is all zeros. It becomes operand a after ConvertQuery.
   __device__ void LoadQuery(uint32_t (&a)[4], const uint16_t* const (&rows)[2], int step) const {
     const int t = static_cast<int>(threadIdx.x) % 4;
     SLUICE_UNROLL
@@ -123,8 +123,8 @@ struct KvTile {
     }
   }
 
-  // Of E4M3 alone. From what LoadQuery gave for all steps of the two rows: their largest exponents
-  // so far; in the end those of all four lanes of a row, by ShareQueryExponents.
+  // For E4M3 only. Takes what LoadQuery gave for all steps of the two rows and keeps their largest
+  // exponents; ShareQueryExponents combines those of the four lanes of a row.
   static __device__ __forceinline__ void FindQueryExponents(const uint32_t (&a)[4],
                                                             uint32_t (&exponents)[2]) {
     SLUICE_UNROLL

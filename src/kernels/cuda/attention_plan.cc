@@ -12,7 +12,7 @@
 namespace sluice::device {
 namespace {
 
-// Of the tiles of a model.
+// The tokens in the tiles of a model.
 struct TileTokens {
   int wide, narrow;
   int most_in_narrow;  // a slice of more tokens has wide tiles

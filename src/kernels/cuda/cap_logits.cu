@@ -32,7 +32,7 @@ void LaunchCapLogits(const StreamHandle& stream, const device::CapLogitsArgs& ar
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>((args.count + kOfBlock - 1) / kOfBlock);
   shape.threads = kCapThreads;
-  // Of vectors that begin at the first number, the last may be a part of one.
+  // Vectors begin at the first number; the last may be incomplete.
   const bool wide = IsWide(args.x, kVector);
   Launch<CapLogitsKernel>(stream, "cap_logits", shape,
                           RowsLaunch<device::CapLogitsArgs>{args, wide});

@@ -135,7 +135,7 @@ enum class RowKv : uint8_t {
 };
 
 // From the projections of a row, [heads of q, of k, of v], to its q in BF16 and its slot in the
-// cache: QK norm, rope, temperature, in the order of models/layers/attention.cc. REQUIRES: head_dim
+// cache: QK norm, rope, temperature, in the order of models/cpu/attention.cc. REQUIRES: head_dim
 // is a multiple of 4, at most 512; qkv is aligned to 8 bytes; rotary_dim is even, in heads of more
 // than 496 numbers a multiple of 16.
 struct RopeAppendArgs {
@@ -200,7 +200,7 @@ struct AttentionSliceInfo {
   int32_t table;  // where its block table begins in `tables`
 };
 
-// A tile whose ranges are combined, in order: their partial results lie one behind the other. No
+// A tile whose ranges are combined, in order: their partial results lie one after the other. No
 // partials: nothing to do.
 struct AttentionMerge {
   int32_t first_row;  // of the step
@@ -228,7 +228,7 @@ struct AttentionArgs {
   const int32_t* tables;
   float* partials;  // scratch; attention_plan.h says how much
   uint16_t* out;    // BF16 [rows, num_heads, head_dim]
-  // Positions behind a row's own, of its slice, that it sees on top; at most kSeesAllBehind.
+  // Positions after a row's own, of its slice, that it sees on top; at most kSeesAllBehind.
   int32_t ahead = 0;
   // AttentionScores of kernels/attention.h.
   float soft_cap = 0;            // of scaled scores; 0: none
@@ -250,7 +250,7 @@ struct SiluMulArgs {
 };
 
 // kernels/clamped_swiglu.h, of experts: out[m, i] = (u + 1) * g * sigmoid(alpha * g), where g =
-// x[m, 2 i], at most `limit`, and u = x[m, 2 i + 1], cut to [-limit, limit]; both behind the bias
+// x[m, 2 i], at most `limit`, and u = x[m, 2 i + 1], cut to [-limit, limit]; both after the bias
 // of the row's expert, chosen[order[m]].
 struct ClampedSwigluArgs {
   const float* x;  // [rows, 2 * width], in the order of GroupByExpert
@@ -309,7 +309,7 @@ struct TakeRowsArgs {
 constexpr int kMostJoinedPieces = 32;
 
 // Puts rows together that are cut by columns: out[row, :] = the rows `row` of all pieces, one
-// behind the other. The pieces are dense, [rows, width], and lie one behind the other in `in`.
+// after the other. The pieces are dense, [rows, width], and lie one after the other in `in`.
 struct JoinColumnsArgs {
   const void* in;
   int64_t rows;
@@ -329,7 +329,7 @@ enum class GroupScales : uint8_t {
 };
 constexpr uint32_t kInt4ZeroMask = 15;
 
-// Rows of a matrix, one behind the other, whose scales are one number that the host knows.
+// Rows of a matrix, one after the other, whose scales are one number that the host knows.
 struct ScaledPart {
   int64_t rows;
   float scale;
@@ -355,7 +355,7 @@ struct Weights {
   // Where they are several numbers, but one for each of a few parts of the rows: these; else none.
   int num_parts = 0;
   ScaledPart parts[kMostScaledParts] = {};
-  // Of a part of a larger matrix's rows: the rows of that one, which decide how its sums over k are
+  // If these are rows of a larger matrix: the number of its rows, which decides how sums over k are
   // cut; 0: n. So the part's results have the bits of the whole.
   int64_t whole_n = 0;
 };
@@ -382,7 +382,7 @@ struct LinearArgs {
   uint32_t* counters = nullptr;
 };
 
-// The same for experts of equal shape, one behind the other in memory: rows [row_begin[e],
+// The same for experts of equal shape, one after the other in memory: rows [row_begin[e],
 // row_begin[e + 1]) of x meet expert e.
 struct GroupedLinearArgs {
   LinearArgs linear;  // of expert 0; m is that of all experts
@@ -422,11 +422,11 @@ struct RouterArgs {
   float* logits;          // [rows, num_experts]
   int32_t* chosen;        // [rows, top_k]
   float* expert_weights;  // [rows, top_k]
-  // [num_experts], of the weights, behind all else; or null.
+  // [num_experts], of the weights, after all else; or null.
   const float* expert_factors = nullptr;
   const float* bias = nullptr;         // [num_experts], of the logits; or null
   const float* choice_bias = nullptr;  // [num_experts], RouterRule::choice_bias
-  float scale = 1;                     // of the weights, behind their normalization
+  float scale = 1;                     // of the weights, after their normalization
 };
 
 // kernels/experts.h, GroupByExpert. REQUIRES: num_experts <= 512.
@@ -484,7 +484,7 @@ struct LoraFactor {
 // Modules whose results are columns of one product: q, k and v.
 constexpr int kMostLoraModules = 3;
 
-// Of the adapter in slot 0, for expert 0; AddLoraArgs says how far apart those of others are.
+// Addresses for the adapter in slot 0 and expert 0; AddLoraArgs has the strides of the others.
 struct LoraModulePlace {
   const uint16_t* a;         // BF16 [rank, cols]; of an embedding [cols, rank], cols by token
   const uint16_t* b;         // BF16 [rank, rows]: transposed
@@ -517,8 +517,8 @@ struct AddLoraArgs {
   // is computed, and is row number - first_row of x and y.
   const int32_t* rows;
   int64_t first_row, num_rows;
-  // Of experts; else null. Row i of x is of row order[i] / top_k of the step, and meets expert
-  // chosen[order[i]] (GroupByExpertArgs).
+  // With experts, else null: row i of x is row order[i] / top_k of the step, and is multiplied by
+  // expert chosen[order[i]] (GroupByExpertArgs).
   const int32_t* slots;  // by row of the step; -1: no adapter
   const int32_t* order;
   const int32_t* chosen;

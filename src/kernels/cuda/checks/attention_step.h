@@ -33,7 +33,7 @@ struct AttentionShape {
     const int32_t end = slices[slice].context + slices[slice].num_tokens;
     return std::min(position + ahead, end - 1);
   }
-  int spare_rows = 0;  // of head_dim, behind those of a block
+  int spare_rows = 0;  // of head_dim, after those of a block
   float soft_cap = 0;  // as the next, of AttentionArgs
   bool has_sinks = false;
 
@@ -90,7 +90,7 @@ class AttentionStep {
   double flops() const;
   // What a product of stored numbers becomes in a score, before the soft cap.
   double score_scale() const;
-  // Of a shape that has sinks: among them one far above all scores, and one far below.
+  // The sinks of a shape that has them: one far above all scores, and one far below.
   double Sink(int head) const { return sinks_[static_cast<size_t>(head)]; }
 
   struct RowPlace {

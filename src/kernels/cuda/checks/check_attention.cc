@@ -64,7 +64,7 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   if (shape.has_sinks) {
     const double sink = step.Sink(head);
     weights += std::exp(sink - largest);
-    // Of the larger one, the scaling of the sink and the difference of both.
+    // The larger one: the scaling of the sink and the difference of both.
     if (sink > largest - 40) weight_error = (std::abs(sink) + std::abs(largest)) * Gamma(4);
   }
   ExactAttention exact;
@@ -341,7 +341,7 @@ const AttentionShape kMixedShapes[] = {
     Shape({8, 1, 512}, 16, ElementType::kF8E4M3),
     {.heads = {8, 1, 128}, .type = ElementType::kF8E4M3, .soft_cap = 2},
 };
-// Texts whose tokens see those behind them, beyond the ranges that are folded one by one.
+// Texts whose tokens see those after them, beyond the ranges that are folded one by one.
 const AttentionShape kTextShapes[] = {
     {.heads = {2, 2, 64},
      .slices = {{600, 0}, {33, 0}, {64, 0}, {16, 0}},

@@ -110,7 +110,7 @@ void AddExactNorm(const float* x, int64_t cols, const float* weight, const float
   const double variance_error =
       (square_errors + (squares + square_errors) * Gamma(kSums + 1)) / count;
   const double factor = 1 / std::sqrt(variance + eps);
-  // Of 1 / sqrt(1 + r) up to r = 1 / 4, then the sum, the root and the quotient.
+  // The errors of 1 / sqrt(1 + r) up to r = 1 / 4, then of the sum, the root and the quotient.
   const double factor_error = variance_error / (variance + eps) + Gamma(kMathUnits + 3);
   for (int64_t i = 0; i < cols; ++i) {
     const double difference = x[i] - mean, scaled = difference * factor * weight[i];

@@ -27,7 +27,7 @@ struct RouterShape {
   float scale = 1;
 };
 
-// Of all experts, on the device; or null.
+// Vectors of all experts, on the device; or null.
 struct RouterVectors {
   const float *factors = nullptr, *bias = nullptr, *choice_bias = nullptr;
 };
@@ -148,7 +148,7 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   }
 }
 
-// Whatever the logits, the experts of a row differ: of equal ones the first, NaN behind 0.
+// With any logits, a row's experts differ: the first of equal ones, NaN after 0.
 void CheckRouterOfOddLogits(CaseMemory& memory, Comparison& comparison) {
   const RouterShape shape{"", 1, 8, 6, 4, true, false};
   const float* x = memory.In(std::vector<float>(8, 1.0f));

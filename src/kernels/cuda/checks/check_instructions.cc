@@ -25,7 +25,7 @@ void Launch(CheckRun& run, Instruction instruction, const void* a, const void* b
                                      InstructionArgs{instruction, a, b, count, out});
 }
 
-// d = sum over tiles of a b, tiles [16, depth] and [depth, 8] one behind the other.
+// d = sum over tiles of a b, tiles [16, depth] and [depth, 8] one after the other.
 template <Instruction kInstruction>
 Status CheckTiles(CheckRun& run, CaseMemory& memory, Comparison& comparison, bool is_exact) {
   constexpr bool kIsE4m3 = kInstruction == Instruction::kMmaE4m3;

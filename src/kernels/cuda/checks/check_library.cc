@@ -29,7 +29,7 @@ constexpr LibraryShape kLargeLibraryShapes[] = {{"Llama 3 70B qkv", 256, 10240, 
 constexpr double kRoundingBf16 = 0x1p-8;
 
 // How far a sum of the library may be off, as a share of its terms' magnitudes. Tensor cores may
-// keep 13 bits behind the point while they add up E4M3 products, for 128 of them at most: then the
+// keep 13 bits after the point while they add up E4M3 products, for 128 of them at most: then the
 // library carries on in F32 (fast accumulation is not asked for).
 double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, int64_t k) {
   const double f32 = ProductError(device, static_cast<double>(k), /*is_e4m3=*/false);
@@ -39,7 +39,7 @@ double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, i
 }
 
 // The same with fast sums, of numbers with random signs. Whatever is added to the sum so far is cut
-// off 13 bits behind the point of that sum, which grows as the root of the number of terms: it
+// off 13 bits after the point of that sum, which grows as the root of the number of terms: it
 // stays below five of its standard deviations, and so do the errors of k terms beside the sum of
 // their magnitudes, k times 0.8 of a term's standard deviation.
 double FastError(int64_t k) {

@@ -11,7 +11,7 @@ device::DeviceLinearOptions WithStandIn() {
   return {.workspace_bytes = 1 << 20, .expand_bytes = 1 << 16, .library = SLUICE_FAKE_CUBLASLT};
 }
 
-// Of the shapes one of odd sizes and one of few rows: what is wrong shows in them.
+// One shape of odd sizes and one of few rows: errors show in them.
 constexpr size_t kFewShapes = 2;
 
 // Heavy: what a sanitizer would see here, the tests of DeviceLinear show it in seconds.

@@ -116,8 +116,8 @@ void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat
   }
 }
 
-// Of a part of a matrix's rows the sums over k are cut as those of the whole: `whole` has so many
-// rows that they are not cut at all, which moves the last bits of some.
+// Sums over k of a part of a matrix's rows are cut like the whole's: `whole` has so many rows that
+// they are not cut, which moves the last bits of some.
 void CheckPartOfRows(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   constexpr int64_t kM = 3, kN = 40, kK = 4096, kWhole = 57344;
   const TestWeights weights(format, NumberKind::kFree, 1, kN, kK);
@@ -184,7 +184,7 @@ void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const Weight
   }
 }
 
-// Rows that kernels write number by number, and rows of whole vectors. What stands behind a row
+// Rows that kernels write number by number, and rows of whole vectors. What stands after a row
 // stays as it is.
 struct ResultShape {
   int64_t n, stride;

@@ -100,7 +100,7 @@ class LoraCase {
     for (int64_t slot = 0; slot < num_slots(); ++slot) {
       for (int64_t expert = 0; expert < shape_.experts; ++expert) {
         for (int64_t i = 0; i < num_modules(); ++i) {
-          // Of one adapter, not every module has factors.
+          // Not every module of an adapter has factors.
           const bool has_none = num_modules() > 1 && i == slot % (num_modules() + 1);
           const int64_t rank = has_none ? 0 : shape_.ranks[static_cast<size_t>(slot)];
           FactorOf(slot, expert, i) = {static_cast<int32_t>(rank), numbers_.PowerOfTwo(-2, 1)};
@@ -322,7 +322,7 @@ class LoraCase {
       CompareWithCpu(comparison, got);
   }
 
-  // Of integers, whose sums are exact in any order.
+  // Integers, whose sums are exact in any order.
   void CompareWithCpu(Comparison& comparison, const std::vector<float>& got) {
     comparison.SetSubject("the CPU's operator");
     std::vector<std::vector<int32_t>> rows(shape_.ranks.size());

@@ -57,13 +57,13 @@ struct RopeModel {
   bool norms_before = false, norms_after = false;
   bool temperature = false;
   int temperature_first = 1;
-  // Of a head, what rope turns, in 16ths; and whether all heads are normed together, of which this
-  // rank has some.
+  // The part of a head that rope turns, in 16ths; and whether all heads, of which this rank has
+  // some, are normed together.
   int turned_parts = 16;
   bool norms_together = false;
   device::RowKv kv = device::RowKv::kBoth;
   bool norms_values = false;
-  int spare_rows = 0;  // of head_dim, behind those of a block
+  int spare_rows = 0;  // of head_dim, after those of a block
 
   int row_heads() const {
     return num_heads + num_kv_heads * (kv == device::RowKv::kBoth   ? 2

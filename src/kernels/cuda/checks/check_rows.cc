@@ -130,7 +130,7 @@ void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       exact.errors.push_back(std::abs(value) * Gamma(roundings));
     }
   }
-  // Of the last launch of all rows.
+  // Results of the last launch of all rows.
   float *residual = nullptr, *out_f32 = nullptr;
   const std::vector<float> f32 =
       CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {

@@ -34,7 +34,7 @@ class DeviceUnderTest {
   bool has_e4m3_products() const {
     return is_emulated() || device_->info().compute_capability() >= 89;
   }
-  // Of NVFP4 weights and NVFP4 inputs, by the library.
+  // Whether the library multiplies NVFP4 weights by NVFP4 inputs.
   bool has_nvf4_products() const { return device_->info().compute_capability() >= 100; }
   // Nothing works on it any more: it fails again after its failure was reported.
   bool is_lost() const { return !stream_->Synchronize(); }
@@ -87,7 +87,7 @@ class CaseMemory {
     return static_cast<T*>(Fill(count * static_cast<int64_t>(sizeof(T))));
   }
   // Waits for the device and reads what stands at `from`, of this memory. Fails where a kernel
-  // wrote behind an output.
+  // wrote after an output.
   template <typename T>
   std::vector<T> Read(const T* from, int64_t count) {
     std::vector<T> values(static_cast<size_t>(count));
@@ -97,7 +97,7 @@ class CaseMemory {
 
   bool ok() const { return status_.has_value(); }
   const Status& status() const { return status_; }
-  // Of all bytes read so far, in their order.
+  // A digest of all bytes read so far, in their order.
   uint64_t digest() const { return digest_; }
 
  private:

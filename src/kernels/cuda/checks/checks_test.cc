@@ -106,7 +106,7 @@ void ForgetfulConversion(const StreamHandle& stream, const device::ConvertRowsAr
   if (args.rows == 1) --less.cols;
   emulated::LaunchConvertRows(stream, less);
 }
-// A kernel that writes behind its output.
+// A kernel that writes after its output.
 void OverrunningEmbedding(const StreamHandle& stream, const device::EmbeddingArgs& args) {
   device::EmbeddingArgs more = args;
   more.out += 8;

@@ -39,8 +39,8 @@ class Comparison {
   bool passed() const { return failed_ == 0 && count_ > 0; }
   int64_t count() const { return count_; }
   int64_t failed() const { return failed_; }
-  // Of the number that came closest to its bound or went farthest beyond it: the least error before
-  // the last rounding that explains it, and the bound.
+  // The number closest to its bound, or farthest beyond it: the least error before the last
+  // rounding that explains it, and the bound.
   double worst_error() const { return worst_error_; }
   double worst_bound() const { return worst_bound_; }
   // "fp8 static: number 17: got 3.5, expected 3.25"; empty where all passed.

@@ -28,7 +28,7 @@ class TestNumbers {
   float Uniform(float low, float high) {
     return low + (high - low) * static_cast<float>(Bits() >> 40) * 0x1p-24f;
   }
-  // Of deviation 1, roughly normal.
+  // A roughly normal number of deviation 1.
   float Normal() {
     const uint64_t bits = Bits();
     float sum = 0;

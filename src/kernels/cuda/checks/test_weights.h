@@ -37,7 +37,7 @@ std::span<const WeightFormat> WeightFormats();
 enum class NumberKind { kIntegers, kFree };
 const char* NumberKindName(NumberKind kind);
 
-// `experts` matrices [n, k] of one format, one behind the other.
+// `experts` matrices [n, k] of one format, one after the other.
 class TestWeights {
  public:
   TestWeights(const WeightFormat& format, NumberKind kind, int64_t experts, int64_t n, int64_t k);
