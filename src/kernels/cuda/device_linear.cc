@@ -70,7 +70,7 @@ int64_t ScratchWith(bool library, int compute_capability, const DeviceLinearOpti
   const int64_t own = LinearScratchBytes(w, max_m);
   const bool packs = HasNvF4Scales(w) && compute_capability >= kFirstWithNvF4;
   if (!library || (max_m < kMinLibraryRows && !packs)) return own;
-  // Of expanded weights or packed inputs: never both.
+  // Expanded weights or packed inputs: never both.
   int64_t operands = 0;
   if (w.type != ElementType::kBF16) operands = ExpandedRows(options, w) * w.k * 2;
   if (packs) operands = std::max(operands, PackedBytes(max_m, w.k));

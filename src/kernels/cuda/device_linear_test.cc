@@ -389,7 +389,7 @@ TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
         .Tune(*linear_);
     ASSERT_TRUE(memory.ok()) << memory.status().error().message;
     const int64_t searches = fake_.num_searches;
-    // Of another number of rows, but the same kind.
+    // Another number of rows, but the same kind.
     ExpectProduct({.m = 90, .n = 304, .k = 64, .format = format, .has_bias = true});
     EXPECT_EQ(fake_.last_algorithm, kFakeFast);
     EXPECT_EQ(fake_.num_searches, searches);
@@ -398,8 +398,8 @@ TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
   EXPECT_EQ(linear_->counts().library, static_cast<int64_t>(WeightFormats().size()));
 }
 
-// Of products whose weights' rows have one scale, or one for each of two parts, which is faster
-// decides the stand-in's clock.
+// Weights whose rows have one scale, or one for each of two parts: the stand-in's clock decides
+// which is faster.
 struct TunedCase {
   const char* name;
   LinearWay expected;

@@ -89,7 +89,7 @@ Index3 Machine::BlockAt(uint64_t number) const {
 }
 
 void Machine::AllocateShared(Block& block, unsigned bytes) {
-  // New for each launch, and the guard right behind: a checker of addresses sees what lies beyond.
+  // New for each launch, and the guard right after: a checker of addresses sees what lies beyond.
   memory_.push_back(
       std::make_unique<unsigned char[]>(bytes + size_t{kSharedAlignment} + kGuardBytes));
   const auto address = reinterpret_cast<uintptr_t>(memory_.back().get());

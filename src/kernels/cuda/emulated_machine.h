@@ -72,7 +72,7 @@ class Machine {
     int num_barriers = 0;      // that it came to, where one is left out
     std::vector<Copy> copies;  // under way, the oldest first
     uint64_t next_group = 0;   // which the next commit ends
-    // Of race detection.
+    // State of race detection.
     void* race_fiber = nullptr;
     std::vector<std::unique_ptr<CopyFiber>> copy_fibers;
     bool has_fenced = false, has_looked = false;
@@ -83,7 +83,7 @@ class Machine {
     unsigned num_lanes = 0;  // alive
     unsigned num_arrived = 0;
     uint32_t ready = 0;  // lanes that can run
-    // Of the collective under way and the one before, whose results slow lanes have yet to read.
+    // The current collective and the one before, whose results slow lanes have yet to read.
     uint64_t generation = 0;
     char order[2] = {};  // places of order, of generations in turn
     alignas(16) unsigned char inputs[2][kLanes * kMostBytes];

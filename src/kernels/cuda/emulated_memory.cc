@@ -20,8 +20,8 @@ void* Machine::CreateCarrier() {
   return carrier;
 }
 
-// What fences covered before the barrier, an atomic behind it may show to other blocks; and what an
-// atomic showed before it, a fence behind it covers.
+// What fences covered before the barrier, an atomic after it may show to other blocks; and what an
+// atomic showed before it, a fence after it covers.
 void Machine::OrderAcrossBarrier(Block& block) {
   bool has_any = false;
   for (const auto& thread : block.threads) has_any |= thread->has_fenced || thread->has_looked;

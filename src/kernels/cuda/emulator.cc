@@ -10,7 +10,7 @@
 namespace sluice::emulator {
 namespace {
 
-// Of a host thread.
+// The emulator of a host thread.
 struct Emulator {
   Machine machine;
   int compute_capability = 90;

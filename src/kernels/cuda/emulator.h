@@ -2,7 +2,7 @@
 //
 // The threads of a block are fibers that switch at barriers and at warp-wide functions. It is
 // designed to expose mistakes: shared memory is filled with NaNs when a block begins and watched
-// behind its end, launches run only when the stream is waited for, and the order of blocks and
+// after its end, launches run only when the stream is waited for, and the order of blocks and
 // threads can be chosen (a kernel whose result changes lacks a barrier). Asynchronous copies
 // complete only when they are waited for, or, in seeded orders, at any time before; there several
 // blocks run at once. A barrier that not all threads of a block reach, a misaligned vector
@@ -38,7 +38,7 @@ struct Index3 {
   unsigned x = 0, y = 0, z = 0;
 };
 
-// Of the thread that runs now.
+// The place of the thread that runs now.
 struct Position {
   Index3 thread, block, threads, grid;
 };
@@ -109,8 +109,8 @@ void LeaveOutBarrier(const char* kernel, int number = 0);
 // Whether launches since then came to it.
 bool HasLeftOutBarrier();
 
-// Of the device that is emulated: which of the kernels' branches run; 80, 89, 90 or 100. 90 unless
-// set: the hardware that has E4M3 products in name alone.
+// The compute capability of the emulated device decides which branches of kernels run: 80, 89, 90
+// or 100. Default: 90, whose hardware has E4M3 products in name alone.
 void SetComputeCapability(int capability);
 int ComputeCapability();
 
@@ -143,7 +143,7 @@ void WarpCollective(const char* what, const void* input, int input_bytes, void* 
                     int output_bytes, Combine combine);
 // All lanes' values, by lane.
 void WarpGather(const void* input, int bytes, void* outputs);
-// Of 16 bytes that this thread names to a warp's load.
+// Checks the 16 bytes that this thread passes to a warp's matrix load.
 void CheckMatrixRow(const void* shared_row);
 
 void AsyncCopy16(void* shared, const void* global, bool is_valid);

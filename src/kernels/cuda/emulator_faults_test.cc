@@ -21,7 +21,7 @@ class SeededOrders : public ::testing::Test {
     emulator::SetComputeCapability(90);
   }
 
-  // Of so many orders, in how many the result was wrong.
+  // The number of orders, among so many, with a wrong result.
   static int CountWrong(const std::function<bool()>& run, uint64_t seeds = kSeeds) {
     int wrong = 0;
     for (uint64_t seed = 0; seed < seeds; ++seed) {

@@ -50,7 +50,7 @@ TEST(Emulator, RunsBlocksWithBarriersWhenTheQueueIsWaitedFor) {
   emulator::SetOrder(emulator::Order::kForward);
 }
 
-// Of F16: the bits of numbers, of ties between neighbours, and of what is beside them.
+// F16: the bits of numbers, of ties between neighbours, and of their surroundings.
 TEST(DeviceNumbers, RoundToF16) {
   const auto low = [](float value) { return PackF16(value, 1.0f) & 0xFFFFu; };
   EXPECT_EQ(PackF16(1.0f, -2.0f), 0xC0003C00u);

@@ -89,7 +89,7 @@ TEST_F(ExpertProductsTest, HaveTheResultsOfTheGroupedProduct) {
         for (int64_t n = 0; n < kN; ++n) ASSERT_EQ(apart.BitsAt(m, n), grouped.BitsAt(m, n)) << m;
       }
     }
-    // Of three experts with rows one has enough of them for the library, unmeasured.
+    // With three experts, one has enough rows for the library, unmeasured.
     const auto formats = static_cast<int64_t>(WeightFormats().size());
     EXPECT_EQ(linear_->counts().library, with_library ? formats : 0) << fake_.complaint;
     EXPECT_EQ(linear_->counts().own, (with_library ? 2 : 3) * formats);

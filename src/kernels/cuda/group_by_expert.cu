@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kWarps * 32) GroupByExpertKernel(GroupByExpert
   __syncthreads();
   CountPairs(launch, own_counts, [](int64_t, int32_t) {});
   __syncthreads();
-  // Of each expert: how many pairs the warps before have, and all of them.
+  // For each expert: the pairs of the warps before, and all pairs.
   for (int expert = thread; expert < num_experts; expert += threads) {
     int32_t sum = 0;
     for (int warp = 0; warp < static_cast<int>(kWarps); ++warp) {

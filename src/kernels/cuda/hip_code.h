@@ -89,7 +89,7 @@ __host__ __device__ constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// Of OCML, the mathematical library of ROCm (package rocm-device-libs), for whoever links.
+// Declarations of OCML, ROCm's mathematical library (package rocm-device-libs), for linkers.
 #define SLUICE_OF_OCML extern "C" __device__ __attribute__((visibility("default"))) float
 SLUICE_OF_OCML __ocml_sin_f32(float);
 SLUICE_OF_OCML __ocml_cos_f32(float);

@@ -11,7 +11,7 @@ using device::Instruction;
 using device::InstructionArgs;
 
 // d [16, 8] = the sum over `count` tiles of a [16, 8 * kPerRegister] b [8 * kPerRegister, 8]; tiles
-// one behind the other, row-major.
+// one after the other, row-major.
 template <typename T>
 __device__ __forceinline__ uint32_t PackTileNumbers(const T* from, int stride) {
   constexpr int kPerRegister = 4 / static_cast<int>(sizeof(T));
@@ -142,8 +142,8 @@ __global__ void HalvesKernel(InstructionArgs args) {
   }
 }
 
-// Of 32 numbers: out [4, 32] = the sum, the largest, the neighbour to the left in a ring, and how
-// many are positive.
+// For 32 numbers: out [4, 32] = the sum, the largest, the left neighbour in a ring, and how many
+// are positive.
 __global__ void WarpKernel(InstructionArgs args) {
   const int lane = static_cast<int>(threadIdx.x);
   const float value = static_cast<const float*>(args.a)[lane];

@@ -243,7 +243,7 @@ const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product
 
 bool LibraryLinear::CanRun(const LibraryProduct& product) {
   if (!IsPlausible(product)) return false;
-  // Of its kind and size the answer is known, as of each chunk of expanded weights but the first.
+  // The answer for this kind and size is known, as for later chunks of expanded weights.
   const auto known = choices_.find(KindOf(product));
   if (known != choices_.end() && known->second.refused) return false;
   if (known != choices_.end() && known->second.checked_m == product.m) return true;

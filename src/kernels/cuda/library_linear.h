@@ -24,7 +24,7 @@ namespace sluice::device {
 // bytes.
 struct LibraryProduct {
   int64_t m = 0, n = 0, k = 0;
-  // Of x and W: kBF16; kF8E4M3: n and k are multiples of 16; kF4E2M1: n is one of 16, k of 32.
+  // The type of x and W: kBF16; kF8E4M3 (n, k multiples of 16); kF4E2M1 (n of 16, k of 32).
   ElementType type = ElementType::kBF16;
   ElementType y_type = ElementType::kBF16;  // kBF16 or kF32
   int64_t y_stride = 0;

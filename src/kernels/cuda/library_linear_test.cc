@@ -358,7 +358,7 @@ TEST_F(LibraryLinearTest, TheStandInRefusesIncompleteProducts) {
   f.destroy(handle);
 }
 
-// Of E2M1 above all what would be computed wrongly: scales that are not the numbers' own.
+// E2M1: refuses above all what would be computed wrongly, such as scales of other numbers.
 TEST_F(LibraryLinearTest, TheStandInRefusesE2m1WithoutItsScales) {
   using namespace cublaslt;  // NOLINT
   const auto opened = CublasLtLibrary::Open(SLUICE_FAKE_CUBLASLT);

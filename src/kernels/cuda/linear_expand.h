@@ -44,7 +44,7 @@ __device__ __forceinline__ uint32_t ExpandI4(uint32_t word, int pair, uint32_t r
 // Codes 2 * pair and 2 * pair + 1 of the eight E2M1 codes of `word`, times 2^-126: BF16's bits with
 // E2M1's bias of 1 instead of 127.
 __device__ __forceinline__ uint32_t RaisedE2m1(uint32_t word, int pair) {
-  // Of both halves the highest 4 bits; what is below them does not matter.
+  // The highest 4 bits of both halves; the bits below them do not matter.
   const uint32_t codes =
       __byte_perm(word << 4, word, static_cast<unsigned>(pair * 0x1111 + 0x4400));
   return (codes & 0x80008000u) | (codes >> 6 & 0x01C001C0u);

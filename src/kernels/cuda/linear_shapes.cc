@@ -41,7 +41,7 @@ uint32_t Int4ScaleWord(float scale, int zero_point) {
 }
 
 Status CheckLinearWeights(const Weights& w) {
-  // Of a grid: 65535 tiles of rows.
+  // The limit of a grid: 65535 tiles of rows.
   constexpr int64_t kMostRows = int64_t{65535} * kLinearTileRows;
   if (w.n < 1 || w.k < 1) return Refuse(w, "expected at least one row and one column");
   if (w.n > kMostRows) return Refuse(w, fmt::format("expected at most {} rows", kMostRows));

@@ -205,7 +205,7 @@ struct StageScales {
     }
   }
 
-  // Of kNvF4: four scales at once, as they stand beside each other (nvf4_scales.h), of two units.
+  // kNvF4: loads four adjacent scales at once (nvf4_scales.h), for two units.
   __device__ __forceinline__ void LoadTiles(int64_t stage) {
     SLUICE_UNROLL
     for (int i = 0; i < T::kUnits / 2; ++i) {
@@ -355,7 +355,7 @@ __device__ __forceinline__ bool IsLastOfTile(const device::LinearArgs& args) {
   if (threadIdx.x == 0) {
     unsigned& finished = FinishedRanges(args)[blockIdx.y * gridDim.x + blockIdx.x];
     *is_last = atomicAdd(&finished, 1u) == gridDim.z - 1;
-    if (*is_last) atomicExch(&finished, 0u);  // ordered behind the others' by being one of them
+    if (*is_last) atomicExch(&finished, 0u);  // ordered after the others' by being one of them
   }
   __syncthreads();
   __threadfence();
@@ -420,8 +420,8 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
   const int row = warp / Shape::kTokenWarps * Shape::kRowTiles * 16 + g;  // of W, in the tile
   const int token = warp % Shape::kTokenWarps * Shape::kTokenTiles * 8;   // of x, in the tile
 
-  // Of a range, and of all ranges up to it; part sums are those that a block's scale is yet to
-  // multiply.
+  // Sums of a range, and of all ranges up to it; part sums are still to be multiplied by their
+  // block's scale.
   Sums<kF, kTokens> total = {}, sums = {}, part = {};
   float ones[Shape::kRowTiles][2];
   SLUICE_UNROLL

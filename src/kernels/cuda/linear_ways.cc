@@ -6,7 +6,7 @@ namespace sluice::device {
 namespace {
 
 constexpr int kFirstWithF8 = 89;  // compute capability
-// Of n, of a part or of all of them, and of k, in the library's products of E4M3 and of FP4.
+// Divides n, of a part and of the whole, and k in the library's products of E4M3 and FP4.
 constexpr int64_t kSizeMultiple = 16;
 
 bool PartsBeginAtMultiplesOf(const Weights& w, int64_t multiple) {

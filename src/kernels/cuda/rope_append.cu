@@ -13,7 +13,7 @@ constexpr unsigned kRopeThreads = 128;
 constexpr int kLaneNumbers = 2 * kVector;
 constexpr int kFours = kLaneNumbers / 4;
 
-// Of a lane.
+// The numbers of a lane.
 struct Numbers {
   float first[kVector];
   float second[kVector];

@@ -14,11 +14,11 @@ namespace sluice::emulated::faults {
 
 enum class Fault : uint8_t {
   kNone,
-  // Of a pipeline of asynchronous copies:
+  // Faults of a pipeline of asynchronous copies:
   kCopyBeforeBarrier,  // the next copies begin while other warps read the slot that they fill
   kWaitTooFew,         // one more group may be under way than the stage needs
   kNoBarrier,          // a thread reads what another one copied, without a barrier between
-  // Of a sum by several blocks:
+  // Faults of a sum by several blocks:
   kNoFence,        // the parts are written without a fence before the atomic
   kFenceOfOne,     // the thread with the atomic calls the fence, before the others have written
   kFenceTooLate,   // after the atomic

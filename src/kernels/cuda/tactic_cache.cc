@@ -165,8 +165,8 @@ Status TacticCache::Save() {
   error.clear();
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
   if (error) return fail(error.message());
-  // Of this cache alone: two that save at once do not write into one file. A process's number would
-  // not tell them apart, which is the same in many containers.
+  // A file of this cache alone: two that save at once do not write into one file. A process id
+  // would not do, since it is the same in many containers.
   std::string unfinished = path_.string() + ".XXXXXX";
   const int file = mkstemp(unfinished.data());
   if (file < 0) return fail(std::generic_category().message(errno));

@@ -19,7 +19,7 @@ float Load(const void* panel, bool bf16, int64_t offset) {
 }  // namespace
 
 void AttentionChunk(const AttentionChunkArgs& args) {
-  const int dim = args.head_dim;
+  const int dim = args.head_dim, values = args.value_dim;
   for (int row = 0; row < args.rows; ++row) {
     const int start = args.starts[row];
     const int limit = args.limits[row];
@@ -43,14 +43,14 @@ void AttentionChunk(const AttentionChunkArgs& args) {
       scores[position] = std::exp(scores[position] - largest);
       sum += scores[position];
     }
-    float* out = args.out + int64_t{row} * dim;
-    std::fill(out, out + dim, 0.0f);
+    float* out = args.out + int64_t{row} * values;
+    std::fill(out, out + values, 0.0f);
     for (int position = start; position < limit; ++position) {
       const void* panel = args.v_panels[position / kAttentionPanelPositions];
-      for (int d = 0; d < dim; ++d) {
+      for (int d = 0; d < values; ++d) {
         out[d] += scores[position] *
                   Load(panel, args.bf16,
-                       ValueOffset(args.bf16, dim, position % kAttentionPanelPositions, d));
+                       ValueOffset(args.bf16, values, position % kAttentionPanelPositions, d));
       }
     }
     args.largest[row] = largest;
