@@ -37,6 +37,11 @@ bool IsFp8(const KvLayout& layout) {
   return layout.type == ElementType::kF8E4M3;
 }
 
+// Whether codes come in whole vectors, as kernels take them that read codes themselves.
+bool HasWholeCodes(const KvLayout& layout) {
+  return layout.head_dim % 8 == 0;
+}
+
 // Whether the kernels read the cache's numbers as they are.
 bool IsReadInPlace(const KvLayout& layout) {
   return HasPanels(layout) &&
@@ -48,30 +53,29 @@ bool IsReadInPlace(const KvLayout& layout) {
 struct ThreadScratch {
   float* q;          // [kMaxTileRows, head_dim]
   float* scores;     // [kMaxTileRows, kAttentionChunk]
-  float* chunk_out;  // [kMaxTileRows, head_dim]
-  float* out;        // [kMaxTileRows, head_dim]
+  float* chunk_out;  // [kMaxTileRows, value_dim]
+  float* out;        // [kMaxTileRows, value_dim]
   std::byte* k_panels;
   std::byte* v_panels;
 
+  static int64_t TileBytes(int dim) { return RoundUp(int64_t{kMaxTileRows} * dim * 4, 64); }
   static int64_t Bytes(const KvLayout& layout) {
-    const int64_t tile = RoundUp(int64_t{kMaxTileRows} * layout.head_dim * 4, 64);
-    const int64_t panels =
-        IsReadInPlace(layout) ? 0 : int64_t{kAttentionChunk} * layout.head_dim * 4;
-    return 3 * tile + int64_t{kMaxTileRows} * kAttentionChunk * 4 + 2 * panels;
+    const int64_t panels = IsReadInPlace(layout) ? 0 : layout.head_dim + layout.value_dim();
+    return TileBytes(layout.head_dim) + 2 * TileBytes(layout.value_dim()) +
+           int64_t{kMaxTileRows} * kAttentionChunk * 4 + int64_t{kAttentionChunk} * panels * 4;
   }
 
   static ThreadScratch At(std::byte* memory, const KvLayout& layout) {
-    const int64_t tile = RoundUp(int64_t{kMaxTileRows} * layout.head_dim * 4, 64);
     ThreadScratch scratch;
     const auto take = [&](int64_t bytes) {
       std::byte* taken = memory;
       memory += bytes;
       return taken;
     };
-    scratch.q = reinterpret_cast<float*>(take(tile));
+    scratch.q = reinterpret_cast<float*>(take(TileBytes(layout.head_dim)));
     scratch.scores = reinterpret_cast<float*>(take(int64_t{kMaxTileRows} * kAttentionChunk * 4));
-    scratch.chunk_out = reinterpret_cast<float*>(take(tile));
-    scratch.out = reinterpret_cast<float*>(take(tile));
+    scratch.chunk_out = reinterpret_cast<float*>(take(TileBytes(layout.value_dim())));
+    scratch.out = reinterpret_cast<float*>(take(TileBytes(layout.value_dim())));
     scratch.k_panels = take(int64_t{kAttentionChunk} * layout.head_dim * 4);
     scratch.v_panels = memory;
     return scratch;
@@ -106,12 +110,13 @@ struct Call {
   const float* q;
   int64_t q_stride;
   int num_heads;
-  bool both_ways;          // rows see positions behind their own
+  bool both_ways;          // rows see positions after their own
   int reach;               // so many of them; 0: all of their slice
   AttentionScores scores;  // its scale: of what the cache holds
   float v_scale;           // of what the cache holds
   void* out;
   bool out_bf16;
+  ChosenPositions chosen;
 
   // Codes of 8 bits are read as numbers of the type of products, or of the result.
   bool reads_bf16() const {
@@ -122,19 +127,41 @@ struct Call {
   bool rounds() const { return scores.bf16_products && reads_bf16(); }
   int group() const { return num_heads / cache.layout.num_kv_heads; }
   int head_dim() const { return cache.layout.head_dim; }
+  int value_dim() const { return cache.layout.value_dim(); }
   // Tokens of a slice that are worked on together.
-  int tile_tokens() const { return std::max(1, kMaxTileRows / group()); }
+  int tile_tokens() const {
+    return chosen.positions != nullptr ? 1 : std::max(1, kMaxTileRows / group());
+  }
+  // How many positions a row attends to that sees `positions`.
+  int Attended(int positions) const {
+    return chosen.positions != nullptr ? std::min(positions, chosen.most) : positions;
+  }
+  // The list of a row that sees so many; null: it attends to all of them.
+  const int32_t* ListOf(int64_t row, int positions) const {
+    return Attended(positions) == positions ? nullptr : chosen.positions + row * chosen.stride;
+  }
 
-  // Of a slice that is seen both ways: up to where the tokens before `end` see.
+  // Up to where a token at `position` sees, but for `reach`: no less than those before it.
+  int SeenFrom(const AttentionSlice& slice, int position) const {
+    if (!scores.sees_spans) return position + 1;
+    for (int i = 0; i < slice.num_spans; ++i) {
+      const SeenSpan& span = slice.spans[i];
+      if (position < span.begin) break;
+      if (position < span.end) return span.end;
+    }
+    return position + 1;
+  }
+
+  // For a slice that is seen both ways: the end of what tokens before `end` see.
   int Seen(const AttentionSlice& slice, int end) const {
     return reach == 0 ? slice.num_tokens : std::min(slice.num_tokens, end + reach);
   }
 
   void StoreRow(int64_t row, int head, const float* values, const RowState& state) const {
-    const int64_t offset = (row * num_heads + head) * head_dim();
+    const int64_t offset = (row * num_heads + head) * value_dim();
     float sum = state.sum;
     if (scores.sinks != nullptr) sum += std::exp(scores.sinks[head] - state.largest);
-    kDivideRow(values, sum / v_scale, head_dim(), ResultAt(out, offset, out_bf16), out_bf16);
+    kDivideRow(values, sum / v_scale, value_dim(), ResultAt(out, offset, out_bf16), out_bf16);
   }
 };
 
@@ -151,9 +178,11 @@ struct Tile {
   int heads;
 
   int rows() const { return tokens * heads; }
-  // Up to the last that a row sees.
+  // Up to the last that a row attends to; where positions are chosen, of its list.
   int positions(const Call& call) const {
-    return slice->context + (call.both_ways ? call.Seen(*slice, token + tokens) : token + tokens);
+    const int end = slice->context + token + tokens;
+    return call.both_ways ? slice->context + call.Seen(*slice, token + tokens)
+                          : call.Attended(call.SeenFrom(*slice, end - 1));
   }
   int first_seen(const AttentionSpan& span) const {
     return span.FirstSeen(slice->context + token);
@@ -235,6 +264,45 @@ void FindPanels(const Call& call, const Tile& tile, int first, int begin, int en
   }
 }
 
+// The same of a latent cache.
+template <typename T, typename P>
+void MakePanels(const Call& call, const Tile& tile, int first, int begin, int end,
+                const ThreadScratch& scratch, AttentionChunkArgs& args) {
+  const KvLayout& layout = call.cache.layout;
+  const auto* const keys = static_cast<const T*>(call.cache.k);
+  const int32_t* const list =
+      call.ListOf(tile.slice->first_row + tile.token, tile.slice->context + tile.token + 1);
+  const auto row_of = [&](int at) {
+    const int position = list == nullptr ? at : list[at];
+    return keys +
+           HeadOffset(layout, tile.slice->block_table[position / layout.block_size], tile.kv_head) +
+           int64_t{position % layout.block_size} * layout.head_dim;
+  };
+  for (int i = (begin - first) / kAttentionPanelPositions;
+       first + i * kAttentionPanelPositions < end; ++i) {
+    const T* rows[kAttentionPanelPositions];
+    // What no row sees may be anything that is there.
+    for (int p = 0; p < kAttentionPanelPositions; ++p)
+      rows[p] = row_of(std::clamp(first + i * kAttentionPanelPositions + p, begin, end - 1));
+    const int64_t panel = int64_t{i} * kAttentionPanelPositions;
+    P* const k_panel = reinterpret_cast<P*>(scratch.k_panels) + panel * layout.head_dim;
+    P* const v_panel = reinterpret_cast<P*>(scratch.v_panels) + panel * layout.latent_dim;
+    MakeLatentPanels(layout, rows, k_panel, v_panel);
+    args.k_panels[i] = k_panel;
+    args.v_panels[i] = v_panel;
+  }
+}
+
+template <typename T, typename P>
+void TakePanels(const Call& call, const Tile& tile, int first, int begin, int end,
+                const ThreadScratch& scratch, AttentionChunkArgs& args) {
+  if constexpr (!std::is_same_v<P, Float8E4M3>) {
+    if (call.cache.layout.is_latent())
+      return MakePanels<T, P>(call, tile, first, begin, end, scratch, args);
+  }
+  FindPanels<T, P>(call, tile, first, begin, end, scratch, args);
+}
+
 // Scaled queries of the tile, dense.
 void GatherQueries(const Call& call, const Tile& tile, float* q) {
   const int dim = call.head_dim();
@@ -245,7 +313,7 @@ void GatherQueries(const Call& call, const Tile& tile, float* q) {
   }
 }
 
-// Of each row of a tile: what it sees of a chunk (AttentionChunkArgs), and the chunk's result.
+// For each row of a tile: what it sees of a chunk (AttentionChunkArgs), and the chunk's result.
 struct ChunkRows {
   std::array<int, kMaxTileRows> starts;
   std::array<int, kMaxTileRows> limits;
@@ -295,7 +363,7 @@ int KvHeadsAtOnce(const Call& call) {
   const bool has_blocks = HasPanels(layout) &&
                           kAttentionHeadsPanels * kAttentionPanelPositions % layout.block_size == 0;
   if (Kernels().attention_heads == nullptr || !has_blocks || !call.rounds() ||
-      (IsFp8(layout) && call.group() > Kernels().attention_code_rows)) {
+      (IsFp8(layout) && (!HasWholeCodes(layout) || call.group() > Kernels().attention_code_rows))) {
     return 1;
   }
   return std::clamp(kMaxTileRows / call.group(), 1, layout.num_kv_heads);
@@ -353,16 +421,19 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, bool is_split,
   args.q = scratch.q;
   args.rows = tile.rows();
   args.head_dim = call.head_dim();
+  args.value_dim = call.value_dim();
   args.bf16 = call.reads_bf16();
   args.rounds = call.rounds();
-  args.codes = IsFp8(call.cache.layout) && HasPanels(call.cache.layout) && args.rounds &&
+  args.codes = IsFp8(call.cache.layout) && HasPanels(call.cache.layout) &&
+               HasWholeCodes(call.cache.layout) && args.rounds &&
                args.rows <= Kernels().attention_code_rows;
   args.soft_cap = call.scores.soft_cap;
   FindNextPanels(call, tile, chunk, is_split, args);
   for (int row = 0; row < args.rows; ++row) {
     const int position = tile.slice->context + tile.token + row / tile.heads;
     const int start = std::max(call.span.FirstSeen(position) - first, 0);
-    const int seen = call.both_ways ? call.Seen(*tile.slice, position + 1) : position + 1;
+    const int seen = call.both_ways ? call.Seen(*tile.slice, position + 1)
+                                    : call.Attended(call.SeenFrom(*tile.slice, position));
     const int limit = std::clamp(seen - first, 0, kAttentionChunk);
     const auto r = static_cast<size_t>(row);
     rows.starts[r] = start < limit ? start : 0;
@@ -370,20 +441,20 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, bool is_split,
   }
   switch (call.cache.layout.type) {
     case ElementType::kBF16:
-      FindPanels<BFloat16, BFloat16>(call, tile, first, begin, end, scratch, args);
+      TakePanels<BFloat16, BFloat16>(call, tile, first, begin, end, scratch, args);
       break;
     case ElementType::kF8E4M3:
       if (args.codes)
-        FindPanels<Float8E4M3, Float8E4M3>(call, tile, first, begin, end, scratch, args);
+        TakePanels<Float8E4M3, Float8E4M3>(call, tile, first, begin, end, scratch, args);
       else if (call.reads_bf16())
-        FindPanels<Float8E4M3, BFloat16>(call, tile, first, begin, end, scratch, args);
+        TakePanels<Float8E4M3, BFloat16>(call, tile, first, begin, end, scratch, args);
       else
-        FindPanels<Float8E4M3, float>(call, tile, first, begin, end, scratch, args);
+        TakePanels<Float8E4M3, float>(call, tile, first, begin, end, scratch, args);
       break;
     case ElementType::kF16:
-      FindPanels<Float16, float>(call, tile, first, begin, end, scratch, args);
+      TakePanels<Float16, float>(call, tile, first, begin, end, scratch, args);
       break;
-    default: FindPanels<float, float>(call, tile, first, begin, end, scratch, args);
+    default: TakePanels<float, float>(call, tile, first, begin, end, scratch, args);
   }
   args.starts = rows.starts.data();
   args.limits = rows.limits.data();
@@ -399,7 +470,7 @@ int Chunks(int positions) {
 }
 
 void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
-  const int dim = call.head_dim();
+  const int dim = call.value_dim();
   GatherQueries(call, tile, scratch.q);
   ChunkRows rows;
   std::array<RowState, kMaxTileRows> states;
@@ -440,7 +511,7 @@ struct SliceUnits {
   int first_chunk = 0;
   int chunks = 0;           // 0: each tile of the slice is computed by one thread
   float* states = nullptr;  // [chunks, num_heads, 2]
-  float* out = nullptr;     // [chunks, num_heads, head_dim]
+  float* out = nullptr;     // [chunks, num_heads, value_dim]
 
   bool is_split() const { return chunks > 0; }
 };
@@ -452,7 +523,7 @@ void RunSplitChunk(const Call& call, const SliceUnits& split, const Tile& tile, 
   ChunkRows rows;
   const int64_t slot = int64_t{part} * call.num_heads + tile.head;
   RunChunk(call, tile, split.first_chunk + part, /*is_split=*/true, scratch, rows,
-           split.out + slot * call.head_dim());
+           split.out + slot * call.value_dim());
   for (int row = 0; row < tile.rows(); ++row) {
     split.states[(slot + row) * 2] = rows.largest[static_cast<size_t>(row)];
     split.states[(slot + row) * 2 + 1] = rows.sum[static_cast<size_t>(row)];
@@ -460,7 +531,7 @@ void RunSplitChunk(const Call& call, const SliceUnits& split, const Tile& tile, 
 }
 
 void CombineSplit(const Call& call, const SliceUnits& split, int head) {
-  const int dim = call.head_dim();
+  const int dim = call.value_dim();
   RowState state{};
   float* out = split.out + int64_t{head} * dim;
   for (int chunk = 0; chunk < split.chunks; ++chunk) {
@@ -475,7 +546,7 @@ void CombineSplit(const Call& call, const SliceUnits& split, int head) {
 }
 
 int64_t SplitBytes(const KvLayout& layout, int num_heads, int64_t chunks) {
-  return RoundUp(chunks * num_heads * (layout.head_dim + 2) * 4, 64);
+  return RoundUp(chunks * num_heads * (layout.value_dim() + 2) * 4, 64);
 }
 
 int64_t SliceTableBytes(int64_t num_slices) {
@@ -530,11 +601,16 @@ namespace {
 void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
             const AttentionSpan& span, bool both_ways, int reach, const float* q, int64_t q_stride,
             int num_heads, const AttentionScores& scores, void* out, ElementType out_type,
-            std::span<std::byte> scratch) {
+            std::span<std::byte> scratch, const ChosenPositions& chosen) {
   const KvLayout& layout = cache.layout;
   CheckKvType(layout);
-  CHECK(layout.head_dim >= 32 && layout.head_dim <= kMaxHeadDim && layout.head_dim % 8 == 0,
-        "head_dim is 32 to {} and a multiple of 8, not {}", kMaxHeadDim, layout.head_dim);
+  const int widest = layout.is_latent() ? kMaxKeyDim : kMaxHeadDim;
+  CHECK(layout.head_dim >= 2 && layout.head_dim <= widest && layout.head_dim % 2 == 0,
+        "head_dim is 2 to {} and even, not {}", widest, layout.head_dim);
+  CHECK(layout.value_dim() <= layout.head_dim && layout.value_dim() % 2 == 0,
+        "values are an even part of keys of {}, not {}", layout.head_dim, layout.value_dim());
+  CHECK(chosen.positions == nullptr || (layout.is_latent() && span.sees_all() && !both_ways),
+        "positions are chosen of all of a latent cache");
   CHECK_EQ(num_heads % layout.num_kv_heads, 0);
   CHECK(out_type == ElementType::kF32 || out_type == ElementType::kBF16,
         "the result is F32 or BF16, not {}", ElementTypeName(out_type));
@@ -547,9 +623,12 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
             .both_ways = both_ways,
             .reach = reach,
             .scores = scores,
-            .v_scale = IsFp8(layout) ? cache.v_scale : 1,
+            .v_scale = !IsFp8(layout)       ? 1
+                       : layout.is_latent() ? cache.k_scale
+                                            : cache.v_scale,
             .out = out,
-            .out_bf16 = out_type == ElementType::kBF16};
+            .out_bf16 = out_type == ElementType::kBF16,
+            .chosen = chosen};
   if (IsFp8(layout)) call.scores.scale *= cache.k_scale;
   const int num_threads = pool.num_threads();
 
@@ -562,8 +641,11 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
   CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes",
         scratch.size());
 
+  // Chosen positions are as many as a window shows.
+  AttentionSpan read = span;
+  if (chosen.positions != nullptr) read.window = chosen.most;
   int64_t total_work = 0;
-  for (const AttentionSlice& slice : slices) total_work += Work(slice, span);
+  for (const AttentionSlice& slice : slices) total_work += Work(slice, read);
 
   const std::span<SliceUnits> parts(reinterpret_cast<SliceUnits*>(table), slices.size());
   bool any_split = false;
@@ -574,7 +656,7 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
     any_split = true;
     part.kv_heads = static_cast<int>(std::clamp<int64_t>(fair_of_chunk, 1, kv_heads_at_once));
     part.first_chunk = span.FirstSeen(part.slice->context) / kAttentionChunk;
-    part.chunks = Chunks(part.slice->context + 1) - part.first_chunk;
+    part.chunks = Chunks(call.Attended(part.slice->context + 1)) - part.first_chunk;
     part.states = reinterpret_cast<float*>(split_memory);
     part.out = part.states + int64_t{part.chunks} * num_heads * 2;
     split_memory += SplitBytes(layout, num_heads, part.chunks);
@@ -584,7 +666,7 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
   for (size_t i = 0; i < slices.size(); ++i) {
     const AttentionSlice& slice = slices[i];
     SliceUnits& part = *new (&parts[i]) SliceUnits{.slice = &slice};
-    if (!IsSplit(layout, span, slice, total_work, num_threads, 1)) continue;
+    if (!IsSplit(layout, read, slice, total_work, num_threads, 1)) continue;
     split(part);
     CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes",
           scratch.size());
@@ -592,12 +674,12 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
   for (SliceUnits& part : parts) {
     const AttentionSlice& slice = *part.slice;
     if (part.is_split() || slice.num_tokens > 1 || kv_heads_at_once == 1) continue;
-    const int64_t bytes = SplitBytes(layout, num_heads, Chunks(slice.context + 1));
+    const int64_t bytes = SplitBytes(layout, num_heads, Chunks(call.Attended(slice.context + 1)));
     if (bytes <= memory_end - split_memory &&
-        IsSplit(layout, span, slice, total_work, num_threads, kv_heads_at_once)) {
+        IsSplit(layout, read, slice, total_work, num_threads, kv_heads_at_once)) {
       split(part);
     } else {
-      const int64_t fair = FairHeads(layout, span, slice, total_work, num_threads);
+      const int64_t fair = FairHeads(layout, read, slice, total_work, num_threads);
       part.kv_heads = static_cast<int>(std::clamp<int64_t>(fair, 1, kv_heads_at_once));
     }
   }
@@ -659,18 +741,19 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
                const AttentionScores& scores, void* out, ElementType out_type,
-               std::span<std::byte> scratch) {
+               std::span<std::byte> scratch, const ChosenPositions& chosen) {
   Attend(pool, cache, slices, span, /*both_ways=*/false, /*reach=*/0, q, q_stride, num_heads,
-         scores, out, out_type, scratch);
+         scores, out, out_type, scratch, chosen);
 }
 
 void BidirectionalAttention(ThreadPool& pool, const KvCacheView& cache,
                             std::span<const AttentionSlice> slices, int32_t reach, const float* q,
                             int64_t q_stride, int num_heads, float scale, void* out,
-                            ElementType out_type, std::span<std::byte> scratch) {
+                            ElementType out_type, std::span<std::byte> scratch,
+                            bool bf16_products) {
   const AttentionSpan span{.chunk = 0, .window = reach == 0 ? 0 : reach + 1};
   Attend(pool, cache, slices, span, /*both_ways=*/true, reach, q, q_stride, num_heads,
-         {.scale = scale}, out, out_type, scratch);
+         {.scale = scale, .bf16_products = bf16_products}, out, out_type, scratch, {});
 }
 
 }  // namespace sluice::kernels

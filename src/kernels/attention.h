@@ -12,8 +12,9 @@
 
 namespace sluice::kernels {
 
-// The widest head.
+// The widest head, and the widest key of a latent cache.
 inline constexpr int kMaxHeadDim = 512;
+inline constexpr int kMaxKeyDim = 576;
 
 // Shape of one layer's KV cache. K and V are separate arrays, each [num_blocks, num_kv_heads,
 // block_size, head_dim] of `type` (BF16, F16, F32 or F8_E4M3), with `block_stride` elements from a
@@ -25,10 +26,19 @@ struct KvLayout {
   int block_size = 16;
   ElementType type = ElementType::kBF16;
   int64_t block_stride = 0;  // 0: blocks are dense
+  // Not 0: a latent cache. The value of a position is the first `latent_dim` numbers of its key,
+  // which are held once: there are no values in V, whose dense blocks hold `side_dim` numbers of
+  // each position, which attention does not read (AppendSide); 0: none.
+  int latent_dim = 0;
+  int side_dim = 0;
 
-  int64_t BlockElements() const {
-    return int64_t{num_kv_heads} * block_size * head_dim;
-  }  // of K; V has as many
+  bool is_latent() const { return latent_dim != 0; }
+  int value_dim() const { return is_latent() ? latent_dim : head_dim; }
+  // Numbers of K in a block, and of V.
+  int64_t BlockElements() const { return int64_t{num_kv_heads} * block_size * head_dim; }
+  int64_t ValueBlockElements() const {
+    return is_latent() ? int64_t{num_kv_heads} * block_size * side_dim : BlockElements();
+  }
   int64_t BlockStride() const { return block_stride == 0 ? BlockElements() : block_stride; }
 };
 
@@ -42,6 +52,11 @@ struct KvCacheView {
   float v_scale = 1;
 };
 
+// Positions [begin, end) of a sequence whose tokens see all of each other: those of an image.
+struct SeenSpan {
+  int32_t begin = 0, end = 0;
+};
+
 // The tokens of one sequence in this step: rows [first_row, first_row + num_tokens) of the step's
 // activations are its tokens at positions [context, context + num_tokens). Its cache already holds
 // `context` tokens.
@@ -50,6 +65,9 @@ struct AttentionSlice {
   int32_t num_tokens = 0;
   int32_t context = 0;
   const int32_t* block_table = nullptr;  // [ceil((context + num_tokens) / block_size)]
+  // Ascending, apart. One that holds a token of the slice ends within the slice.
+  const SeenSpan* spans = nullptr;
+  int32_t num_spans = 0;
 };
 
 // How scores of positions become weights.
@@ -62,13 +80,29 @@ struct AttentionScores {
   // Queries and weights may be rounded to BF16 where keys and values are BF16 or F8_E4M3, as
   // products of BF16 take them: faster, by errors of 2^-9 of each.
   bool bf16_products = false;
+  // Tokens of a slice's spans see those after them in their span, too.
+  bool sees_spans = false;
 };
 
 // Writes k and v of all the slices' tokens to their slots, rounded to the cache's type; for F8_E4M3
 // x / scale is rounded, to nearest even, saturating at +-448 (NaN stays NaN). k and v: F32, row i
-// at k + i * stride, [num_kv_heads, head_dim] dense inside a row.
+// at k + i * stride, [num_kv_heads, head_dim] dense inside a row. v: null for a latent cache.
 void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
               const float* k, const float* v, int64_t stride);
+
+// The same of what a latent cache holds beside its keys: x F32, row i at x + i * stride,
+// [num_kv_heads, side_dim]. It is scaled like keys.
+void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
+                const float* x, int64_t stride);
+
+// The positions that each row attends to, where it does not see all of them: those of row i are
+// positions[i * stride, i * stride + most), ascending. A row that sees at most `most` positions
+// attends to all, and its list is not read.
+struct ChosenPositions {
+  const int32_t* positions = nullptr;  // null: all rows attend to all that they see
+  int64_t stride = 0;
+  int32_t most = 0;
+};
 
 // Bytes of scratch memory that Attention needs for any step of up to `max_rows` rows and
 // `max_slices` slices of at most `max_context` tokens, on a pool of `num_threads`.
@@ -77,21 +111,24 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max
 
 // out[row, h, :] = softmax(scores of q . K) V over the positions up to the row's own that `span`
 // allows. q: F32, row i at q + i * q_stride, [num_heads, head_dim] dense inside a row; query head h
-// reads KV head h / (num_heads / num_kv_heads). out: dense [rows, num_heads * head_dim], F32 or
-// BF16
-// (`out_type`). AppendKv must have been called for the same slices. Blocks entirely before the
+// reads KV head h / (num_heads / num_kv_heads). out: dense [rows, num_heads * value_dim], F32 or
+// BF16 (`out_type`). AppendKv must have been called for the same slices. Blocks entirely before the
 // first position that a slice's first row attends to are not read; their block table entries may
 // hold anything.
 //
 // Positions are processed in chunks at fixed multiples, and each row combines its chunks in order:
 // the result of a row depends only on its own position and cache, never on the rest of the step or
-// the number of threads. F8_E4M3 codes are converted exactly; k_scale multiplies
-// the scale, v_scale divides the sum of weights that the result is divided by.
+// the number of threads. Of a row with chosen positions the chunks are those of its list, so that a
+// list of all positions gives the same bits as none; only of a latent cache. F8_E4M3 codes are
+// converted exactly; k_scale multiplies the scale, v_scale divides the sum of weights that the
+// result is divided by. Of a latent cache the values of a chunk are brought into their own order
+// once for each tile of query rows; k_scale is theirs, too.
 //
-// REQUIRES: 32 <= head_dim <= kMaxHeadDim, a multiple of 8; num_heads a multiple of num_kv_heads.
+// REQUIRES: head_dim is even, from 2 to kMaxHeadDim, or to kMaxKeyDim in a latent cache; latent_dim
+// is even and at most head_dim; num_heads a multiple of num_kv_heads.
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
                const AttentionScores& scores, void* out, ElementType out_type,
-               std::span<std::byte> scratch);
+               std::span<std::byte> scratch, const ChosenPositions& chosen = {});
 
 }  // namespace sluice::kernels

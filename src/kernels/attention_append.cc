@@ -27,7 +27,7 @@ void Round(const float* x, float scale, int count, Float8E4M3* out) {
 }
 
 // One token's key and value of one head. `k_head` and `v_head`: the head's part of the block;
-// `row`: the slot in it.
+// `row`: the slot in it. v: null for a latent cache.
 template <typename T>
 void AppendToken(const KvCacheView& cache, T* k_head, T* v_head, int row, const float* k,
                  const float* v) {
@@ -35,10 +35,10 @@ void AppendToken(const KvCacheView& cache, T* k_head, T* v_head, int row, const 
   const int head_dim = layout.head_dim;
   if (!HasPanels(layout)) {
     Round(k, cache.k_scale, head_dim, k_head + row * head_dim);
-    Round(v, cache.v_scale, head_dim, v_head + row * head_dim);
+    if (v != nullptr) Round(v, cache.v_scale, head_dim, v_head + row * head_dim);
     return;
   }
-  std::array<T, kMaxHeadDim> rounded;
+  std::array<T, kMaxKeyDim> rounded;
   const int position = row % kAttentionPanelPositions;
   const int64_t panel = int64_t{row - position} * head_dim;
   Round(k, cache.k_scale, head_dim, rounded.data());
@@ -60,9 +60,10 @@ void AppendSlice(const KvCacheView& cache, const AttentionSlice& slice, int32_t 
     const int64_t row = (slice.first_row + i) * stride;
     for (int head = 0; head < layout.num_kv_heads; ++head) {
       const int64_t offset = HeadOffset(layout, block, head);
-      AppendToken(cache, static_cast<T*>(cache.k) + offset, static_cast<T*>(cache.v) + offset,
-                  position % layout.block_size, k + row + int64_t{head} * layout.head_dim,
-                  v + row + int64_t{head} * layout.head_dim);
+      const int64_t from = row + int64_t{head} * layout.head_dim;
+      AppendToken(cache, static_cast<T*>(cache.k) + offset,
+                  layout.is_latent() ? nullptr : static_cast<T*>(cache.v) + offset,
+                  position % layout.block_size, k + from, v == nullptr ? nullptr : v + from);
     }
   }
 }
@@ -73,7 +74,8 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
               const float* k, const float* v, int64_t stride) {
   const ElementType type = cache.layout.type;
   CheckKvType(cache.layout);
-  CHECK_LE(cache.layout.head_dim, kMaxHeadDim);
+  CHECK_LE(cache.layout.head_dim, kMaxKeyDim);
+  CHECK_EQ(v == nullptr, cache.layout.is_latent());
   int64_t total = 0;
   for (const AttentionSlice& slice : slices) total += slice.num_tokens;
   // Tokens are numbered through all slices, so that one long slice and many short ones both spread
@@ -98,6 +100,16 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
       if (first >= end) break;
     }
   });
+}
+
+void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
+                const float* x, int64_t stride) {
+  // Like keys of a latent cache of their width.
+  KvCacheView side = cache;
+  side.layout.head_dim = side.layout.latent_dim = cache.layout.side_dim;
+  side.layout.block_stride = 0;
+  side.k = cache.v;
+  AppendKv(pool, side, slices, x, nullptr, stride);
 }
 
 }  // namespace sluice::kernels

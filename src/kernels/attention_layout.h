@@ -7,7 +7,8 @@
 // BF16 neighbouring positions are also paired. F8_E4M3 codes are laid out like BF16, but for the
 // order of CodePlace in whole groups of 64, and F16 like F32; both are converted when read. Other
 // block sizes hold plain rows [block_size, head_dim], which are copied into panels when read:
-// correct, but slower.
+// correct, but slower. So do latent caches, whose rows make panels of keys and of values at once,
+// and of which single rows are read where positions are chosen.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ inline void CheckKvType(const KvLayout& layout) {
 }
 
 inline bool HasPanels(const KvLayout& layout) {
-  return layout.block_size % kAttentionPanelPositions == 0;
+  return layout.block_size % kAttentionPanelPositions == 0 && !layout.is_latent();
 }
 
 // Offset of element d of a position inside its panel. `pairs`: of BF16.
@@ -39,7 +40,8 @@ inline int64_t ValueOffset(bool pairs, int head_dim, int position, int d) {
 }
 
 // Codes of F8_E4M3 in groups of 64: eights of the first 32 in turn with eights of the others, so
-// that unpacking bytes in each 16 of a vector gives two vectors in order.
+// that unpacking bytes in each 16 of a vector gives two vectors in order. A rest is in the order of
+// BF16.
 constexpr int kCodeGroup = 64;
 constexpr int CodePlace(int code) {
   const int eight = code / 8;
@@ -47,9 +49,11 @@ constexpr int CodePlace(int code) {
 }
 inline int64_t KeyCodeOffset(int head_dim, int position, int d) {
   const int64_t offset = KeyOffset(true, head_dim, position, d);
-  return offset / kCodeGroup * kCodeGroup + CodePlace(static_cast<int>(offset % kCodeGroup));
+  const int64_t group = offset / kCodeGroup * kCodeGroup;
+  if (group + kCodeGroup > int64_t{kAttentionPanelPositions} * head_dim) return offset;
+  return group + CodePlace(static_cast<int>(offset - group));
 }
-// The groups of values begin anew in each pair of positions; a rest is in the order of BF16.
+// The groups of values begin anew in each pair of positions.
 inline int64_t ValueCodeOffset(int head_dim, int position, int d) {
   const int64_t offset = ValueOffset(true, head_dim, position, d);
   constexpr int kElements = kCodeGroup / 2;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/attention_layout.h"
 #include "kernels/reference/reference.h"
@@ -14,7 +15,7 @@ SLUICE_VECTOR_KERNEL(DecodeE4M3);
 
 namespace {
 
-using PairPanel = std::array<BFloat16, size_t{kAttentionPanelPositions} * kMaxHeadDim>;
+using PairPanel = std::array<BFloat16, size_t{kAttentionPanelPositions} * kMaxKeyDim>;
 
 void Read(Float8E4M3 code, BFloat16& out) {
   out = ToBFloat16(ToFloat(code));
@@ -34,7 +35,7 @@ void Read(float value, float& out) {
 
 // Rows: what has groups of codes of its own.
 void DecodeRows(const Float8E4M3* codes, int rows, int row_codes, BFloat16* panel) {
-  std::array<uint8_t, size_t{kAttentionPanelPositions} * kMaxHeadDim> ordered;
+  std::array<uint8_t, size_t{kAttentionPanelPositions} * kMaxKeyDim> ordered;
   const int in_groups = row_codes / kCodeGroup * kCodeGroup;
   for (int row = 0; row < rows; ++row) {
     const Float8E4M3* from = codes + row * row_codes;
@@ -115,5 +116,79 @@ template void BringIntoPanels(const KvLayout&, const Float16*, const Float16*, i
                               float*, float*);
 template void BringIntoPanels(const KvLayout&, const Float8E4M3*, const Float8E4M3*, int, int, int,
                               float*, float*);
+
+namespace {
+
+// Numbers of a row, as the panels hold them.
+void ReadRow(const Float8E4M3* from, int count, BFloat16* to) {
+  constexpr int kCodesAtOnce = 64;
+  const int whole = count / kCodesAtOnce * kCodesAtOnce;
+  kDecodeE4M3(reinterpret_cast<const uint8_t*>(from), whole, &to->bits);
+  for (int i = whole; i < count; ++i) Read(from[i], to[i]);
+}
+template <typename T, typename P>
+void ReadRow(const T* from, int count, P* to) {
+  for (int i = 0; i < count; ++i) Read(from[i], to[i]);
+}
+
+void PanelsOfRows(const float* const* rows, int keys, int values, float* k_panel, float* v_panel) {
+  for (int d = 0; d < keys; ++d) {
+    for (int position = 0; position < kAttentionPanelPositions; ++position)
+      k_panel[d * kAttentionPanelPositions + position] = rows[position][d];
+  }
+  for (int position = 0; position < kAttentionPanelPositions; ++position)
+    std::memcpy(v_panel + int64_t{position} * values, rows[position],
+                static_cast<size_t>(values) * sizeof(float));
+}
+
+// Pairs of elements of a key move together; a pair of values is of two positions.
+void PanelsOfRows(const BFloat16* const* rows, int keys, int values, BFloat16* k_panel,
+                  BFloat16* v_panel) {
+  for (int d = 0; d < keys; d += 2) {
+    for (int position = 0; position < kAttentionPanelPositions; ++position)
+      __builtin_memcpy(k_panel + (d / 2 * kAttentionPanelPositions + position) * 2,
+                       rows[position] + d, 2 * sizeof(BFloat16));
+  }
+  for (int position = 0; position < kAttentionPanelPositions; position += 2) {
+    const BFloat16* const first = rows[position];
+    const BFloat16* const second = rows[position + 1];
+    BFloat16* const pairs = v_panel + int64_t{position} * values;
+    for (int d = 0; d < values; ++d) {
+      pairs[2 * d] = first[d];
+      pairs[2 * d + 1] = second[d];
+    }
+  }
+}
+
+}  // namespace
+
+template <typename T, typename P>
+void MakeLatentPanels(const KvLayout& layout, const T* const (&rows)[kAttentionPanelPositions],
+                      P* k_panel, P* v_panel) {
+  if constexpr (std::is_same_v<T, P>) {
+    PanelsOfRows(rows, layout.head_dim, layout.latent_dim, k_panel, v_panel);
+  } else {
+    std::array<std::array<P, kMaxKeyDim>, kAttentionPanelPositions> read;
+    std::array<const P*, kAttentionPanelPositions> read_rows;
+    for (size_t i = 0; i < read.size(); ++i) {
+      ReadRow(rows[i], layout.head_dim, read[i].data());
+      read_rows[i] = read[i].data();
+    }
+    PanelsOfRows(read_rows.data(), layout.head_dim, layout.latent_dim, k_panel, v_panel);
+  }
+}
+
+template void MakeLatentPanels(const KvLayout&, const BFloat16* const (&)[kAttentionPanelPositions],
+                               BFloat16*, BFloat16*);
+template void MakeLatentPanels(const KvLayout&,
+                               const Float8E4M3* const (&)[kAttentionPanelPositions], BFloat16*,
+                               BFloat16*);
+template void MakeLatentPanels(const KvLayout&, const float* const (&)[kAttentionPanelPositions],
+                               float*, float*);
+template void MakeLatentPanels(const KvLayout&, const Float16* const (&)[kAttentionPanelPositions],
+                               float*, float*);
+template void MakeLatentPanels(const KvLayout&,
+                               const Float8E4M3* const (&)[kAttentionPanelPositions], float*,
+                               float*);
 
 }  // namespace sluice::kernels

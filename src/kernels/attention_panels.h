@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/attention.h"
+#include "kernels/kernel_table.h"
 #include "tensor/bfloat16.h"
 #include "tensor/float16.h"
 #include "tensor/float8.h"
@@ -25,5 +26,11 @@ void DecodeValues(const Float16* halves, int head_dim, float* panel);
 template <typename T, typename P>
 void BringIntoPanels(const KvLayout& layout, const T* k_rows, const T* v_rows, int row_begin,
                      int row_end, int chunk_position, P* k_panels, P* v_panels);
+
+// The panels of keys and of values of one panel's positions of a latent cache, whose numbers are at
+// rows[position]. Types as above.
+template <typename T, typename P>
+void MakeLatentPanels(const KvLayout& layout, const T* const (&rows)[kAttentionPanelPositions],
+                      P* k_panel, P* v_panel);
 
 }  // namespace sluice::kernels

@@ -27,11 +27,31 @@ struct Shape {
   float k_scale = 1, v_scale = 1;
   float soft_cap = 0;
   bool sinks = false;
+  int latent_dim = 0;
+
+  int value_dim() const { return latent_dim == 0 ? head_dim : latent_dim; }
 };
 
 constexpr Shape kShapes[] = {
     {8, 2, 64, 16, ElementType::kBF16},
     {4, 4, 32, 16, ElementType::kBF16},
+    // Widths that fill no vector.
+    {3, 1, 2, 16, ElementType::kBF16},
+    {4, 2, 4, 16, ElementType::kBF16},
+    {4, 2, 16, 16, ElementType::kBF16},
+    {4, 2, 18, 16, ElementType::kBF16},
+    {6, 2, 30, 32, ElementType::kBF16, {.window = 70}},
+    {3, 1, 100, 16, ElementType::kBF16},
+    {2, 1, 510, 16, ElementType::kBF16},
+    {4, 4, 4, 16, ElementType::kF32},
+    {4, 2, 18, 16, ElementType::kF32},
+    {4, 2, 22, 16, ElementType::kF16},
+    {4, 2, 2, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f},
+    {4, 2, 20, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f},
+    {4, 2, 22, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f},
+    {4, 1, 18, 4, ElementType::kF8E4M3, {.window = 70}, 0.02f, 0.05f},
+    {3, 1, 100, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f},
+    {3, 1, 70, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f, 2, true},
     {6, 2, 128, 32, ElementType::kBF16},
     {5, 1, 40, 4, ElementType::kBF16},
     {8, 1, 256, 16, ElementType::kBF16},
@@ -66,6 +86,16 @@ constexpr Shape kShapes[] = {
     {5, 1, 40, 4, ElementType::kBF16, {.window = 33}, 1, 1, 30},
     {8, 1, 64, 16, ElementType::kBF16, {.window = 70}, 1, 1, 0, true},
     {8, 2, 64, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f, 2, true},
+    // Latent caches: of published widths, of small ones, and of some that fill no vector.
+    {5, 1, 576, 16, ElementType::kBF16, {}, 1, 1, 0, false, 512},
+    {4, 1, 48, 16, ElementType::kBF16, {}, 1, 1, 0, false, 32},
+    {130, 1, 40, 16, ElementType::kBF16, {}, 1, 1, 0, false, 32},
+    {6, 1, 26, 32, ElementType::kBF16, {.window = 70}, 1, 1, 3, true, 18},
+    {3, 1, 576, 16, ElementType::kF32, {}, 1, 1, 0, false, 512},
+    {4, 2, 22, 4, ElementType::kF32, {}, 1, 1, 0, false, 10},
+    {4, 1, 320, 16, ElementType::kF16, {}, 1, 1, 0, false, 256},
+    {3, 1, 576, 16, ElementType::kF8E4M3, {}, 0.02f, 1, 0, false, 512},
+    {4, 1, 50, 4, ElementType::kF8E4M3, {}, 0.02f, 1, 0, false, 34},
 };
 
 // Sequences with their keys and values, and a cache of shuffled blocks to bring them to. What is
@@ -76,6 +106,7 @@ class Sequences {
     int num_blocks = 3;
     for (int length : lengths) num_blocks += (length + shape.block_size - 1) / shape.block_size;
     layout_ = {shape.num_kv_heads, shape.head_dim, shape.block_size, shape.type};
+    layout_.latent_dim = shape.latent_dim;
     std::vector<int32_t> blocks(static_cast<size_t>(num_blocks));
     std::iota(blocks.begin(), blocks.end(), 0);
     std::shuffle(blocks.begin(), blocks.end(), random.engine());
@@ -103,6 +134,11 @@ class Sequences {
   struct Part {
     int sequence, context, count;
   };
+  // `lists`: the `most` positions that each token of sequence 0 attends to.
+  void Choose(int most, std::vector<int32_t> lists) {
+    most_ = most;
+    lists_ = std::move(lists);
+  }
   // `type`: of the products and of the result.
   std::vector<std::vector<float>> Step(ThreadPool& pool, const std::vector<Part>& parts,
                                        ElementType type = ElementType::kF32) {
@@ -142,11 +178,13 @@ class Sequences {
     }
     const KvCacheView cache{layout_, k_cache_.data(), v_cache_.data(), shape_.k_scale,
                             shape_.v_scale};
-    AppendKv(pool, cache, slices, qkv.data() + q_width, qkv.data() + q_width + kv_width, stride);
+    AppendKv(pool, cache, slices, qkv.data() + q_width,
+             layout_.is_latent() ? nullptr : qkv.data() + q_width + kv_width, stride);
+    const int64_t out_width = int64_t{shape_.num_heads} * shape_.value_dim();
     std::vector<std::byte> scratch(static_cast<size_t>(
         AttentionScratchBytes(layout_, shape_.num_heads, rows, static_cast<int64_t>(parts.size()),
                               max_context, pool.num_threads())));
-    std::vector<float> out(static_cast<size_t>(rows * q_width),
+    std::vector<float> out(static_cast<size_t>(rows * out_width),
                            std::numeric_limits<float>::quiet_NaN());
     const std::vector<float> sinks = Sinks();
     const AttentionScores scores{.scale = Scale(),
@@ -154,9 +192,12 @@ class Sequences {
                                  .sinks = shape_.sinks ? sinks.data() : nullptr,
                                  .bf16_products = bf16_products};
     Attention(pool, cache, slices, shape_.span, qkv.data(), stride, shape_.num_heads, scores,
-              out.data(), out_type, scratch);
+              out.data(), out_type, scratch,
+              {.positions = most_ == 0 ? nullptr : lists_.data() + parts.front().context * most_,
+               .stride = most_,
+               .most = most_});
     if (out_type == ElementType::kBF16) {
-      for (int64_t i = rows * q_width - 1; i >= 0; --i) {
+      for (int64_t i = rows * out_width - 1; i >= 0; --i) {
         BFloat16 value;
         std::memcpy(&value, reinterpret_cast<const std::byte*>(out.data()) + i * 2, 2);
         out[static_cast<size_t>(i)] = ToFloat(value);
@@ -165,7 +206,8 @@ class Sequences {
     std::vector<std::vector<float>> results;
     row = 0;
     for (const Part& part : parts) {
-      results.emplace_back(out.begin() + row * q_width, out.begin() + (row + part.count) * q_width);
+      results.emplace_back(out.begin() + row * out_width,
+                           out.begin() + (row + part.count) * out_width);
       row += part.count;
     }
     return results;
@@ -193,9 +235,13 @@ class Sequences {
       if (shape_.type == ElementType::kF16) return ToFloat(ToFloat16(value));
       return static_cast<double>(ToFloat(ToFloat8E4M3(value / cache_scale))) * cache_scale;
     };
-    const int first = shape_.span.FirstSeen(token);
+    std::vector<int32_t> seen;
+    for (int position = shape_.span.FirstSeen(token); position <= token; ++position)
+      seen.push_back(position);
+    if (most_ != 0 && token >= most_)
+      seen.assign(lists_.begin() + token * most_, lists_.begin() + (token + 1) * most_);
     std::vector<double> scores;
-    for (int position = first; position <= token; ++position) {
+    for (const int position : seen) {
       double score = 0;
       for (int d = 0; d < dim; ++d) {
         score +=
@@ -210,15 +256,15 @@ class Sequences {
     }
     const double largest = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
-    std::vector<double> out(static_cast<size_t>(dim), 0.0);
-    for (int position = first; position <= token; ++position) {
-      const double weight = std::exp(scores[position - first] - largest);
+    std::vector<double> out(static_cast<size_t>(shape_.value_dim()), 0.0);
+    const std::vector<float>& values = shape_.latent_dim == 0 ? v_[sequence] : k_[sequence];
+    for (size_t i = 0; i < seen.size(); ++i) {
+      const double weight = std::exp(scores[i] - largest);
       sum += weight;
-      for (int d = 0; d < dim; ++d) {
+      for (int d = 0; d < shape_.value_dim(); ++d) {
         out[d] +=
-            weight *
-            rounded(v_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d],
-                    shape_.v_scale);
+            weight * rounded(values[(int64_t{seen[i]} * shape_.num_kv_heads + kv_head) * dim + d],
+                             shape_.latent_dim == 0 ? shape_.v_scale : shape_.k_scale);
       }
     }
     if (shape_.sinks) sum += std::exp(Sinks()[static_cast<size_t>(head)] - largest);
@@ -229,7 +275,9 @@ class Sequences {
   int Length(int sequence) const {
     return static_cast<int>(q_[sequence].size()) / (shape_.num_heads * shape_.head_dim);
   }
-  std::vector<float>& v(int sequence) { return v_[sequence]; }
+  std::vector<float>& v(int sequence) {
+    return shape_.latent_dim == 0 ? v_[sequence] : k_[sequence];
+  }
   // From far below the scores to far above them.
   std::vector<float> Sinks() const {
     std::vector<float> sinks;
@@ -245,6 +293,8 @@ class Sequences {
   std::vector<std::vector<int32_t>> tables_;
   std::vector<std::vector<float>> q_, k_, v_;
   Buffer k_cache_, v_cache_;
+  int most_ = 0;
+  std::vector<int32_t> lists_;
 };
 
 class AttentionTest : public KernelTest {};
@@ -279,13 +329,12 @@ TEST_P(AttentionTest, AgreesWithExactSoftmax) {
          {0, 1, 15, 16, 63, 64, 99, 100, 128, 199, 200, 255, 256, 271, 272, length - 1}) {
       for (int head : {0, shape.num_heads - 1}) {
         const std::vector<double> expected = sequences.Exact(0, token, head);
-        for (int d = 0; d < shape.head_dim; ++d) {
-          ASSERT_NEAR(out[(int64_t{token} * shape.num_heads + head) * shape.head_dim + d],
-                      expected[d], tolerance)
-              << "head_dim " << shape.head_dim << " token " << token << " head " << head << " d "
-              << d;
+        for (int d = 0; d < shape.value_dim(); ++d) {
+          const int64_t at = (int64_t{token} * shape.num_heads + head) * shape.value_dim() + d;
+          ASSERT_NEAR(out[at], expected[d], tolerance) << "head_dim " << shape.head_dim << " token "
+                                                       << token << " head " << head << " d " << d;
           ASSERT_NEAR(
-              narrow[(int64_t{token} * shape.num_heads + head) * shape.head_dim + d], expected[d],
+              narrow[at], expected[d],
               Bf16Tolerance(static_cast<float>(expected[d]), static_cast<float>(narrow_tolerance)));
         }
       }
@@ -338,6 +387,49 @@ TEST_P(AttentionTest, HeavyNeighboursAndThreadsLeaveNoTrace) {
   }
 }
 
+// Rows that attend to chosen positions of a latent cache: right, whatever the chunk and the number
+// of threads, and with a list of all positions as without one.
+TEST_P(AttentionTest, AttendsToChosenPositions) {
+  Random random(9);
+  ThreadPool pool1(1), pool3(3);
+  constexpr int kLength = 700;
+  const double tolerance = GetParam() == Isa::kAmx ? 1e-4 : 2e-5;
+  for (const Shape& shape : kShapes) {
+    if (shape.latent_dim == 0 || !shape.span.sees_all()) continue;
+    if (GetParam() == Isa::kReference && shape.num_heads * shape.head_dim > 200) continue;  // Slow.
+    Sequences sequences(random, shape, {kLength});
+    const std::vector<float> all = sequences.RunInChunks(pool1, 0, kLength);
+    for (const int most : {1, 40, 300}) {
+      std::vector<int32_t> lists(static_cast<size_t>(kLength * most));
+      for (int token = most; token < kLength; ++token) {
+        std::vector<int32_t> seen(static_cast<size_t>(token + 1));
+        std::iota(seen.begin(), seen.end(), 0);
+        std::shuffle(seen.begin(), seen.end(), random.engine());
+        std::sort(seen.begin(), seen.begin() + most);
+        std::copy_n(seen.begin(), most, lists.begin() + token * most);
+      }
+      sequences.Choose(most, lists);
+      const std::vector<float> out = sequences.RunInChunks(pool1, 0, kLength);
+      EXPECT_EQ(out, sequences.RunInChunks(pool3, 0, 257));
+      const int width = shape.num_heads * shape.value_dim();
+      EXPECT_EQ(0, std::memcmp(all.data(), out.data(), static_cast<size_t>(most * width) * 4));
+      for (const int token : {0, most, 255, 256, kLength - 1}) {
+        const std::vector<double> expected = sequences.Exact(0, token, shape.num_heads - 1);
+        const size_t at = static_cast<size_t>((token + 1) * width - shape.value_dim());
+        for (size_t d = 0; d < expected.size(); ++d)
+          ASSERT_NEAR(out[at + d], expected[d], tolerance) << token << " of " << most;
+      }
+      // A decoding step that several threads share.
+      const size_t last = out.size() - static_cast<size_t>(width);
+      const auto step = sequences.Step(pool3, {{0, kLength - 1, 1}})[0];
+      EXPECT_EQ(0, std::memcmp(out.data() + last, step.data(), step.size() * 4));
+    }
+    std::vector<int32_t> lists(static_cast<size_t>(kLength * (kLength - 1)));
+    sequences.Choose(kLength, lists);
+    EXPECT_EQ(all, sequences.RunInChunks(pool3, 0, 257));
+  }
+}
+
 TEST_P(AttentionTest, RoundsToBf16) {
   Random random(4);
   ThreadPool pool(2);
@@ -382,7 +474,7 @@ TEST_P(AttentionTest, LaterTokensCannotPoisonEarlierOnes) {
       sequences.v(0)[i] = std::numeric_limits<float>::quiet_NaN();
     }
     const std::vector<float> out = sequences.RunInChunks(pool, 0, 40, type);
-    const size_t before = size_t{21} * shape.num_heads * shape.head_dim;
+    const size_t before = size_t{21} * shape.num_heads * shape.value_dim();
     EXPECT_EQ(0, std::memcmp(clean.data(), out.data(), before * 4)) << shape.head_dim;
     EXPECT_FALSE(std::isfinite(out[before]));
   }
@@ -403,7 +495,7 @@ TEST_P(AttentionTest, HiddenTokensCannotPoisonLaterOnes) {
     for (int64_t i = 0; i < kv_width; ++i)
       sequences.v(0)[poisoned * kv_width + i] = std::numeric_limits<float>::quiet_NaN();
     const std::vector<float> out = sequences.RunInChunks(pool, 0, 77, type);
-    const int64_t width = int64_t{shape.num_heads} * shape.head_dim;
+    const int64_t width = int64_t{shape.num_heads} * shape.value_dim();
     for (int token = 0; token < length; ++token) {
       const bool sees = token >= poisoned && shape.span.FirstSeen(token) <= poisoned;
       if (sees) {

@@ -11,6 +11,9 @@ struct AllLanes {};
 inline Floats Load(const float* p, AllLanes) {
   return Load(p);
 }
+inline Floats LoadBf16(const uint16_t* p, AllLanes) {
+  return LoadBf16(p);
+}
 inline Words LoadWords(const void* p, AllLanes) {
   return LoadWords(p);
 }

@@ -42,7 +42,7 @@ inline Floats NumbersOfPairs(Words pairs) {
   return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
 }
 
-// Of formats of a byte that become BF16 first.
+// Codes of one byte that are converted to BF16 first.
 struct PairCodes : PlainCodes {
   static constexpr int kInputs = 4;
   struct Ready {
@@ -71,7 +71,7 @@ struct SegmentCodes {
     else
       return scales[line / (Codes::kGroupInputs / Codes::kInputs) * kVectors + v];
   }
-  // Those of panel `panel`, from `from` on, for `inputs` inputs. Whether they are usual.
+  // Prepares the scales of `panel`, from `from` on, for `inputs` inputs. True if all are usual.
   bool MakeScalesReady(int panel, const uint8_t* from, int64_t inputs) {
     const int64_t groups = inputs / Codes::kGroupInputs;
     for (int64_t group = 0; group < groups; ++group) {

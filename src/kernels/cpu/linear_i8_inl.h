@@ -81,7 +81,7 @@ struct I8Tile {
     }
   }
 
-  // Adds the inputs behind the last whole line, if any, and the corrections of the tile's rows, and
+  // Adds the inputs after the last whole line, if any, and the corrections of the tile's rows, and
   // writes the results.
   __attribute__((always_inline)) void Finish(const LinearArgs& args, const int32_t* corrections,
                                              int64_t row, int64_t panel,

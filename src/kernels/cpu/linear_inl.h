@@ -44,7 +44,7 @@ inline Segment SegmentAt(const LinearArgs& args, int64_t begin) {
 struct ChunkSums {
   // The block's; where there are no blocks, the whole.
   float* At(int64_t row, int64_t panel) { return sums + row * stride + panel * kPanelRows; }
-  // Of the blocks before, scaled.
+  // The scaled sums of the blocks before.
   float* TotalAt(int64_t row, int64_t panel) { return totals + row * stride + panel * kPanelRows; }
 
   // The same from a panel on.

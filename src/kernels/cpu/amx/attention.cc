@@ -127,7 +127,7 @@ inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttention
     _tile_zero(2);
     _tile_zero(3);
   }
-  const int64_t pair_bytes = int64_t{args.head_dim} * 4;
+  const int64_t pair_bytes = int64_t{args.value_dim} * 4;
   for (int panel = first_panel; panel < panels; ++panel) {
     const uint8_t* values = static_cast<const uint8_t*>(v_panels[panel]) + int64_t{d} * 4;
     for (int half = 0; half < 2; ++half) {
@@ -146,7 +146,7 @@ inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttention
       }
     }
   }
-  float* out = args.out + int64_t{row} * args.head_dim + d;
+  float* out = args.out + int64_t{row} * args.value_dim + d;
   _tile_stored(0, out, pair_bytes);
   _tile_stored(1, out + 16, pair_bytes);
   if constexpr (kGroups > 2) {
@@ -158,7 +158,7 @@ inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttention
 inline uint16_t ValueBits(const AttentionChunkArgs& args, int position, int d) {
   const auto* panel = static_cast<const uint16_t*>(args.v_panels[position / kPositions]);
   const int in_panel = position % kPositions;
-  return panel[(int64_t{in_panel / 2} * args.head_dim + d) * 2 + in_panel % 2];
+  return panel[(int64_t{in_panel / 2} * args.value_dim + d) * 2 + in_panel % 2];
 }
 
 // A copy of a panel of values with zeros outside of positions [begin, end) of the chunk.
@@ -167,8 +167,8 @@ inline void CopyPanel(const AttentionChunkArgs& args, int panel, int begin, int 
   for (int i = 0; i < kPositions; ++i) {
     const int position = panel * kPositions + i;
     const bool inside = position >= begin && position < end;
-    for (int d = 0; d < args.head_dim; ++d) {
-      copy[(i / 2 * args.head_dim + d) * 2 + i % 2] = inside ? ValueBits(args, position, d) : 0;
+    for (int d = 0; d < args.value_dim; ++d) {
+      copy[(i / 2 * args.value_dim + d) * 2 + i % 2] = inside ? ValueBits(args, position, d) : 0;
     }
   }
   StoreBefore(copy);
@@ -179,7 +179,7 @@ inline void CopyPanel(const AttentionChunkArgs& args, int panel, int begin, int 
 inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
   unsigned found = 0;
   for (int position = begin; position < end; ++position) {
-    for (int d = 0; d < args.head_dim; ++d)
+    for (int d = 0; d < args.value_dim; ++d)
       found |= (ValueBits(args, position, d) & 0x7F80) == 0x7F80;
   }
   return found != 0;
@@ -230,16 +230,17 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
     v_panels[panels - 1] = copies[1];
   }
   int d = 0;
-  for (; d + 64 <= args.head_dim; d += 64)
+  for (; d + 64 <= args.value_dim; d += 64)
     AddValues<4>(args, weights, v_panels, first_panel, panels, row, d);
-  for (; d < args.head_dim; d += 32)
+  for (; d < args.value_dim; d += 32)
     AddValues<2>(args, weights, v_panels, first_panel, panels, row, d);
 }
 
 }  // namespace
 
 void AttentionChunk(const AttentionChunkArgs& args) {
-  if (!args.bf16 || args.head_dim % kStepInputs != 0 || args.head_dim > kMostHeadDim)
+  if (!args.bf16 || args.head_dim % kStepInputs != 0 || args.value_dim % kStepInputs != 0 ||
+      args.head_dim > kMostHeadDim)
     return avx512::AttentionChunk(args);
   for (int row = 0; row < args.rows;) {
     if (args.limits[row] == 0) {

@@ -28,7 +28,7 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// GCC does not know that the tile instructions read the memory behind their addresses. What was
+// GCC does not know that the tile instructions read the memory after their addresses. What was
 // stored there just before is kept by this.
 inline void StoreBefore(const void* address) {
   asm volatile("" : : "r"(address) : "memory");

@@ -97,7 +97,7 @@ template <typename Kv, bool kFetch, int kRows>
 __attribute__((noinline)) void ScoreGroup(const AttentionHeadsArgs& args, int row,
                                           const GroupPart& part) {
   const int head_dim = args.head_dim;
-  alignas(64) uint16_t q[kRows * kMaxHeadDim];
+  alignas(64) uint16_t q[kRows * kMaxKeyDim];
   RoundQueries(args.q + int64_t{row} * head_dim, kRows, head_dim, q);
   float* scores = args.scores + row * kAttentionChunk + part.begin * kPositions;
   const int panels = part.end - part.begin;

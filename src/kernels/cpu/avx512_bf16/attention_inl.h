@@ -85,12 +85,12 @@ class Fetcher {
   int lines_at_once_ = 0;
 };
 
-// Queries of a tile of rows as BF16: [rows, kMaxHeadDim].
+// Queries of a tile of rows as BF16: [rows, kMaxKeyDim].
 inline void RoundQueries(const float* q, int rows, int head_dim, uint16_t* tile) {
   for (int r = 0; r < rows; ++r) {
     for (int d = 0; d < head_dim; d += kLanes) {
       const Floats values = Load(q + int64_t{r} * head_dim + d, FirstLanes(head_dim - d));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(tile + r * kMaxHeadDim + d),
+      _mm256_store_si256(reinterpret_cast<__m256i*>(tile + r * kMaxKeyDim + d),
                          RoundedBits(values));
     }
   }
@@ -129,7 +129,7 @@ inline void ScorePanels(const uint16_t* q, int head_dim, const uint8_t* const* p
       for (int v = 0; v < Kv::kVectors; ++v) {
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
-          const uint16_t* query = q + r * kMaxHeadDim + 2 * (pair + v);
+          const uint16_t* query = q + r * kMaxKeyDim + 2 * (pair + v);
           if constexpr (kAtOnce == 1) {
             acc[r][first] = DotOfAll(acc[r][first], keys[0][v], query);
           } else {
@@ -236,8 +236,8 @@ inline void ReadLanes(const Kv& kv, const uint8_t* panel, int64_t pair, Mask lan
 // Rows whose weighted values are summed.
 struct ValueRows {
   const float* weights;  // [rows, kAttentionChunk], as Softmax leaves them
-  float* out;            // [rows, head_dim]
-  int head_dim;
+  float* out;            // [rows, value_dim]
+  int value_dim;
 };
 
 // Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d, or
@@ -248,13 +248,13 @@ inline void AddValues(const ValueRows& rows, const Panels& panels, int begin, in
                       int d, Lanes lanes) {
   const auto* weights = reinterpret_cast<const uint16_t*>(rows.weights);
   float* out = rows.out + d;
-  const int64_t head_dim = rows.head_dim;
+  const int64_t value_dim = rows.value_dim;
   __m512 acc[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = fresh ? Zero() : LoadLanes(out + r * head_dim + v * kLanes, lanes);
+      acc[r][v] = fresh ? Zero() : LoadLanes(out + r * value_dim + v * kLanes, lanes);
     }
   }
   const Kv kv;
@@ -263,7 +263,7 @@ inline void AddValues(const ValueRows& rows, const Panels& panels, int begin, in
   // Positions 2 pair and 2 pair + 1 of the chunk, of whose values `halves` are taken.
   const auto add = [&](const uint8_t* panel, const uint8_t* ahead, int pair, const auto& halves)
       __attribute__((always_inline)) {
-    const int64_t offset = pair % (kPositions / 2) * head_dim + d;
+    const int64_t offset = pair % (kPositions / 2) * value_dim + d;
 #pragma GCC unroll 8
     for (int first = 0; first < kVectors; first += kAtOnce) {
       __m512bh values[kAtOnce];
@@ -314,7 +314,7 @@ inline void AddValues(const ValueRows& rows, const Panels& panels, int begin, in
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
-      StoreLanes(out + r * head_dim + v * kLanes, acc[r][v], lanes);
+      StoreLanes(out + r * value_dim + v * kLanes, acc[r][v], lanes);
   }
 }
 
@@ -323,14 +323,14 @@ inline void AddAllValues(const ValueRows& rows, const Panels& panels, int begin,
                          bool fresh) {
   int d = 0;
   const auto add = [&]<int kVectors>() __attribute__((always_inline)) {
-    for (; d + kVectors * kLanes <= rows.head_dim; d += kVectors * kLanes)
+    for (; d + kVectors * kLanes <= rows.value_dim; d += kVectors * kLanes)
       AddValues<Kv, kFetch, kRows, kVectors>(rows, panels, begin, end, fresh, d, AllLanes());
   };
   add.template operator()<kTileVectors>();
   if constexpr (Kv::kVectors > 1) add.template operator()<Kv::kVectors>();
-  for (; d < rows.head_dim; d += kLanes) {
+  for (; d < rows.value_dim; d += kLanes) {
     AddValues<Kv, kFetch, kRows, 1>(rows, panels, begin, end, fresh, d,
-                                    FirstLanes(rows.head_dim - d));
+                                    FirstLanes(rows.value_dim - d));
   }
 }
 
@@ -338,7 +338,7 @@ inline void AddAllValues(const ValueRows& rows, const Panels& panels, int begin,
 // otherwise by `fetcher`.
 template <typename Kv, bool kFetch, int kRows>
 void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, Fetcher& fetcher) {
-  alignas(64) uint16_t q[kRows * kMaxHeadDim];
+  alignas(64) uint16_t q[kRows * kMaxKeyDim];
   RoundQueries(args.q + int64_t{row} * args.head_dim, kRows, args.head_dim, q);
   // Rows see [start, limit), neither of which falls from a row to the next.
   const int last = row + kRows - 1;
@@ -365,7 +365,7 @@ void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, F
   // would not keep a NaN out.
   const auto rows = [&](int r) {
     return ValueRows{args.scores + (r - row) * kAttentionChunk,
-                     args.out + int64_t{r} * args.head_dim, args.head_dim};
+                     args.out + int64_t{r} * args.value_dim, args.value_dim};
   };
   const auto values = [&](int i) {
     return std::pair(panels.values(i)[0], panels.values(i)[panels.ahead()]);

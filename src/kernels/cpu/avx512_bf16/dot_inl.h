@@ -15,13 +15,17 @@ inline __m512bh Broadcast(const uint16_t* pair) {
 
 // Adds the products of all pairs and one pair, which the instruction reads itself: GCC 12 would
 // keep a broadcast pair that several sums share in a register, of which there are too few beside
-// them.
+// them. Clang's unoptimised code has no register for such an operand.
 inline __m512 DotOfAll(__m512 sums, __m512bh pairs, const uint16_t* pair) {
+#ifdef __clang__
+  return _mm512_dpbf16_ps(sums, pairs, Broadcast(pair));
+#else
   typedef int32_t __attribute__((may_alias, aligned(2))) Pair;
   asm("vdpbf16ps %2%{1to16%}, %1, %0"
       : "+v"(sums)
       : "v"(pairs), "m"(*reinterpret_cast<const Pair*>(pair)));
   return sums;
+#endif
 }
 
 }  // namespace

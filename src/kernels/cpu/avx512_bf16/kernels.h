@@ -10,7 +10,7 @@ constexpr int64_t kExpandRows = 48;  // a multiple of a tile's
 LinearFunction LinearBf16;
 AttentionFunction AttentionChunk;
 AttentionHeadsFunction AttentionHeads;
-// Of codes. More rows than so many are faster with codes that became BF16 before.
+// With more rows than this it is faster to convert the codes to BF16 first.
 constexpr int kAttentionCodeRows = 16;
 AttentionFunction AttentionCodesChunk;
 AttentionHeadsFunction AttentionCodesHeads;

@@ -236,7 +236,9 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
 #pragma GCC unroll 4
           for (int i = 0; i < Codes::kLines; ++i) {
             pairs[i] = Broadcast(inputs + 2 * i);
+#ifndef __clang__  // whose unoptimised code has no register for it
             asm("" : "+v"(pairs[i]));
+#endif
           }
         } else {
 #pragma GCC unroll 8
@@ -612,7 +614,7 @@ LinearFunction* FunctionFor(int64_t rows) {
   return MultiplyMore<More>;
 }
 
-// Of the formats that may have block scales.
+// The function for formats that may have block scales.
 template <bool kBlocks>
 LinearFunction* BlockCodeFunction(const LinearArgs& args, int64_t rows) {
   using enum Among;
@@ -620,6 +622,7 @@ LinearFunction* BlockCodeFunction(const LinearArgs& args, int64_t rows) {
     return FunctionFor<kBlocks, kLongCodeRows, F8Permutations<kFewProducts>,
                        F8Permutations<kManyProducts>, F8Codes<kManyProducts>>(rows);
   }
+  if (args.expand == avx512::ExpandI8) return FunctionFor<kBlocks, kLongCodeRows, I8Codes>(rows);
   if (args.expand != avx512::ExpandInt4) return nullptr;
   return args.scales == nullptr ? FunctionFor<kBlocks, kShortCodeRows, Int4Codes>(rows)
                                 : FunctionFor<kBlocks, kShortCodeRows, ZeroPointInt4Codes>(rows);
@@ -631,7 +634,6 @@ LinearFunction* CodeFunction(const LinearArgs& args, int64_t rows) {
   if (rows > kExpandRows || args.cols % (2 * kStepPairs) != 0) return nullptr;
   using enum Among;
   if (args.block_scales != nullptr) return BlockCodeFunction<true>(args, rows);
-  if (args.expand == avx512::ExpandI8) return FunctionFor<false, kLongCodeRows, I8Codes>(rows);
   if (args.expand == avx512::ExpandNvfp4) {
     return FunctionFor<false, kLongCodeRows, Nvfp4Permutations<kFewProducts>,
                        Nvfp4Permutations<kManyProducts>, Nvfp4Codes<kManyProducts>>(rows);

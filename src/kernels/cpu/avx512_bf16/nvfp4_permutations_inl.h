@@ -31,7 +31,7 @@ struct Nvfp4ScaleBytes {
 };
 constexpr Nvfp4ScaleBytes kNvfp4ScaleBytes;
 
-// Of each panel: byte `row`, and 64 more, twice for each row.
+// Byte places in each panel: `row` and 64 + `row`, twice for each row.
 struct RowPlaces {
   alignas(64) uint8_t bytes[4][64] = {};
   constexpr RowPlaces() {
@@ -47,7 +47,7 @@ template <Among kAmong>
 struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
   using Scales = typename Nvfp4Codes<kAmong>::Scales;
 
-  // Those of kPanels panels, `stride` bytes apart.
+  // Loads the scales of kPanels panels, which are `stride` bytes apart.
   template <int kPanels>
   __attribute__((always_inline)) void ScalesOfPanels(const uint8_t* scales, int64_t stride,
                                                      Scales (&ready)[kPanels]) {

@@ -120,7 +120,7 @@ void ExpandF8(const uint8_t* codes, const uint8_t* /*scales*/, int64_t steps, ui
 void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
   const uint8x16x2_t table = TableOfE2M1();
   for (int64_t i = 0; i < steps * kStepBytes4; i += kVectorBytes) {
-    // Of codes: two lines to a group of 16.
+    // Codes: two lines to a group of 16.
     const int64_t line = i / kLineBytes, row = i % kLineBytes / 4;
     const Floats group_scales = FloatsOfE4M3(Bytes(scales + line / 2 * kPanelRows + row));
     ExpandWords4(LoadCodes(codes + i), table, group_scales, LinesOf(lines, i, 4));
@@ -130,7 +130,7 @@ void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
   const uint8x16x2_t table = TableOfE2M1();
   for (int64_t i = 0; i < steps * kStepBytes4; i += kVectorBytes) {
-    // Of codes: four lines to a group of 32.
+    // Codes: four lines to a group of 32.
     const int64_t line = i / kLineBytes, row = i % kLineBytes / 4;
     const Floats group_scales = FloatsOfE8M0(Bytes(scales + line / 4 * kPanelRows + row));
     ExpandWords4(LoadCodes(codes + i), table, group_scales, LinesOf(lines, i, 4));
@@ -140,7 +140,7 @@ void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
   constexpr uint32_t kZero = 8;  // where there are none
   for (int64_t i = 0; i < steps * kStepBytes4; i += kVectorBytes) {
-    // Of codes: four lines to a step.
+    // Codes: four lines to a step.
     const int64_t line = i / kLineBytes, row = i % kLineBytes / 4;
     const uint32x4_t zeros = zero_points == nullptr
                                  ? vdupq_n_u32(kZero)

@@ -69,13 +69,13 @@ template <bool kBf16, int kRows, int kVectors, typename Lanes>
 inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int end, bool fresh,
                       int d, Lanes lanes) {
   const float* weights = args.scores + row * kAttentionChunk;
-  float* out = args.out + int64_t{row} * args.head_dim + d;
+  float* out = args.out + int64_t{row} * args.value_dim + d;
   Floats acc[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = fresh ? Zero() : Load(out + int64_t{r} * args.head_dim + v * kLanes, lanes);
+      acc[r][v] = fresh ? Zero() : Load(out + int64_t{r} * args.value_dim + v * kLanes, lanes);
     }
   }
   const auto add = [&](const Floats(&values)[kVectors], int position)
@@ -93,7 +93,7 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
     const void* panel = args.v_panels[position / kAttentionPanelPositions];
     if constexpr (kBf16) {
       const auto* pairs =
-          static_cast<const uint32_t*>(panel) + int64_t{in_panel / 2} * args.head_dim + d;
+          static_cast<const uint32_t*>(panel) + int64_t{in_panel / 2} * args.value_dim + d;
       if (position % 2 == 0) {
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v)
@@ -107,7 +107,7 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
       add(values, position);
       ++position;
     } else {
-      const float* from = static_cast<const float*>(panel) + int64_t{in_panel} * args.head_dim + d;
+      const float* from = static_cast<const float*>(panel) + int64_t{in_panel} * args.value_dim + d;
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) values[v] = Load(from + v * kLanes, lanes);
       add(values, position);
@@ -118,7 +118,7 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
-      Store(out + int64_t{r} * args.head_dim + v * kLanes, acc[r][v], lanes);
+      Store(out + int64_t{r} * args.value_dim + v * kLanes, acc[r][v], lanes);
   }
 }
 
@@ -126,13 +126,13 @@ template <bool kBf16, int kRows>
 inline void AddAllValues(const AttentionChunkArgs& args, int row, int begin, int end, bool fresh) {
   constexpr int kWide = kTileVectors * kLanes;
   int d = 0;
-  for (; d + kWide <= args.head_dim; d += kWide) {
+  for (; d + kWide <= args.value_dim; d += kWide) {
     AddValues<kBf16, kRows, kTileVectors>(args, row, begin, end, fresh, d, AllLanes());
   }
-  for (; d + kLanes <= args.head_dim; d += kLanes)
+  for (; d + kLanes <= args.value_dim; d += kLanes)
     AddValues<kBf16, kRows, 1>(args, row, begin, end, fresh, d, AllLanes());
-  if (d < args.head_dim)
-    AddValues<kBf16, kRows, 1>(args, row, begin, end, fresh, d, FirstLanes(args.head_dim - d));
+  if (d < args.value_dim)
+    AddValues<kBf16, kRows, 1>(args, row, begin, end, fresh, d, FirstLanes(args.value_dim - d));
 }
 
 template <bool kBf16, int kRows>

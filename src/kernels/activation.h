@@ -1,0 +1,19 @@
+// activation: the nonlinear function of an MLP, with or without a gate, where it is none of
+// silu_mul, gelu_mul and gelu.
+#pragma once
+
+#include <cstdint>
+
+#include "base/thread_pool.h"
+#include "kernels/activation_rule.h"
+#include "tensor/element_type.h"
+
+namespace sluice::kernels {
+
+// y[m, i] = f(x[m, i]) * x[m, width + i], or f(x[m, i]) where it is not `gated`. x: F32 dense
+// [rows, 2 * width] or [rows, width]; y: [rows, width] F32 or BF16, rounded once. A number depends
+// on its own inputs alone.
+void Activate(ThreadPool& pool, const ActivationRule& rule, const float* x, int64_t rows,
+              int64_t width, bool gated, void* y, ElementType y_type);
+
+}  // namespace sluice::kernels
