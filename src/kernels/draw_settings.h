@@ -52,7 +52,7 @@ struct DrawnLogprobs {
   int64_t rank;   // 1: no logit is larger
 };
 
-// Of a vocabulary that kernels of devices draw from.
+// The largest vocabulary that device kernels draw from.
 constexpr int64_t kMostDrawnTokens = int64_t{1} << 20;
 
 }  // namespace sluice::kernels

@@ -32,6 +32,31 @@ float Sigmoid(float x) {
   return 1.0f / (1.0f + std::exp(-x));
 }
 
+// The `top_k` best of the kept groups. `scores` of a group that is left out are never among them,
+// not even where a score is NaN.
+void ChooseInGroups(const float* scores, int64_t num_experts, int64_t top_k, const RouterRule& rule,
+                    int32_t* chosen) {
+  const int64_t size = num_experts / rule.num_groups;
+  std::array<float, kMostBiasedExperts> sums, kept;
+  for (int64_t group = 0; group < rule.num_groups; ++group) {
+    const float* of_group = scores + group * size;
+    int32_t best[2];
+    TopK(of_group, size, rule.group_best, best);
+    sums[static_cast<size_t>(group)] = of_group[best[0]];
+    if (rule.group_best == 2) sums[static_cast<size_t>(group)] += of_group[best[1]];
+  }
+  std::array<int32_t, kMostBiasedExperts> groups;
+  TopK(sums.data(), rule.num_groups, rule.kept_groups, groups.data());
+  std::sort(groups.begin(), groups.begin() + rule.kept_groups);  // ties by ascending index
+  for (int64_t i = 0; i < rule.kept_groups; ++i)
+    std::copy_n(scores + groups[static_cast<size_t>(i)] * size, size, kept.data() + i * size);
+  TopK(kept.data(), rule.kept_groups * size, top_k, chosen);
+  for (int64_t i = 0; i < top_k; ++i) {
+    const int64_t group = groups[static_cast<size_t>(chosen[i] / size)];
+    chosen[i] = static_cast<int32_t>(group * size + chosen[i] % size);
+  }
+}
+
 // What the experts of a row are chosen by.
 void ChooseExperts(const float* logits, int64_t num_experts, int64_t top_k, const RouterRule& rule,
                    float softmax_shift, float softmax_sum, int32_t* chosen) {
@@ -40,19 +65,42 @@ void ChooseExperts(const float* logits, int64_t num_experts, int64_t top_k, cons
     const float score = rule.score == RouterScore::kSigmoid
                             ? Sigmoid(logits[e])
                             : std::exp(logits[e] - softmax_shift) / softmax_sum;
-    scores[static_cast<size_t>(e)] = score + rule.choice_bias[e];
+    scores[static_cast<size_t>(e)] =
+        rule.choice_bias == nullptr ? score : score + rule.choice_bias[e];
   }
+  if (rule.kept_groups < rule.num_groups)
+    return ChooseInGroups(scores.data(), num_experts, top_k, rule, chosen);
   TopK(scores.data(), num_experts, top_k, chosen);
+}
+
+// The weight of `best` among the logits that are near it; `skipped`: an expert that is out of it,
+// or -1.
+float SparseWeight(const float* logits, int64_t num_experts, int32_t best, int32_t skipped,
+                   float jitter) {
+  const float largest = logits[best];
+  float sum = 0;
+  for (int64_t e = 0; e < num_experts; ++e) {
+    if (e == skipped) continue;
+    const float size = std::max(std::abs(logits[e]), largest);
+    const bool is_far = (largest - logits[e]) / size > 2 * jitter;  // false for 0 / 0
+    if (!is_far) sum += std::exp(logits[e] - largest);
+  }
+  return 1 / sum;
 }
 
 void SelectRow(const float* logits, int64_t num_experts, int64_t top_k, const RouterRule& rule,
                int32_t* chosen, float* weights) {
   TopK(logits, num_experts, top_k, chosen);
+  if (rule.score == RouterScore::kSparseMixer) {
+    weights[0] = SparseWeight(logits, num_experts, chosen[0], -1, rule.jitter);
+    weights[1] = SparseWeight(logits, num_experts, chosen[1], chosen[0], rule.jitter);
+    return;
+  }
   const bool is_softmax = rule.score == RouterScore::kSoftmax;
   const float largest = logits[chosen[0]];
   float sum = 0;
   for (int64_t e = 0; is_softmax && e < num_experts; ++e) sum += std::exp(logits[e] - largest);
-  if (rule.choice_bias != nullptr)
+  if (rule.choice_bias != nullptr || rule.kept_groups < rule.num_groups)
     ChooseExperts(logits, num_experts, top_k, rule, largest, sum, chosen);
   for (int64_t i = 0; i < top_k; ++i) {
     const float logit = logits[chosen[i]];
@@ -101,8 +149,10 @@ void Gather(ThreadPool& pool, const Activations& x, std::span<const int32_t> ord
 
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
                    int64_t top_k, const RouterRule& rule, int32_t* chosen, float* weights) {
-  CHECK(rule.choice_bias == nullptr || num_experts <= kMostBiasedExperts,
-        "{} experts are too many for a biased choice", num_experts);
+  CHECK((rule.choice_bias == nullptr && rule.num_groups == 1) || num_experts <= kMostBiasedExperts,
+        "{} experts are too many for a biased choice, or one in groups", num_experts);
+  CHECK(rule.group_best == 1 || rule.group_best == 2);
+  CHECK(rule.score != RouterScore::kSparseMixer || (top_k == 2 && rule.choice_bias == nullptr));
   CHECK(top_k >= 1 && top_k <= num_experts, "cannot choose {} of {} experts", top_k, num_experts);
   constexpr int64_t kGrain = 4;
   pool.ParallelFor(rows, kGrain, [&](int64_t begin, int64_t end) {

@@ -12,6 +12,9 @@ namespace sluice::kernels {
 enum class RouterScore {
   kSoftmax,  // softmax over all experts, then the top_k largest
   kSigmoid,  // the top_k largest logits, then the sigmoid of each
+  // The two largest logits; the weight of each is its part of a softmax over those experts that are
+  // near it, of the second without the first: Phi-3.5-MoE's sparsemixer. No bias, top_k is 2.
+  kSparseMixer,
 };
 
 // How experts are chosen and weighed.
@@ -19,15 +22,25 @@ struct RouterRule {
   RouterScore score = RouterScore::kSoftmax;
   // [num_experts], added to the scores for the choice alone; null: the largest logits are chosen.
   const float* choice_bias = nullptr;
+  // The choice is made within the `kept_groups` of `num_groups` groups of neighbours whose two best
+  // experts have the largest sums; with a group_best of 1, whose best ones are the largest.
+  int num_groups = 1;
+  int kept_groups = 1;
+  int group_best = 2;
   bool normalize = false;  // the weights of a row are divided by their sum
   float scale = 1;         // of the weights, at last
+  // kSparseMixer: a logit is near the largest if it lies below it by at most 2 * jitter times the
+  // larger of its own size and the largest logit.
+  float jitter = 0;
 };
 
-constexpr int64_t kMostBiasedExperts = 4096;  // with a choice_bias
+constexpr int64_t kMostBiasedExperts = 4096;  // with a choice_bias or groups
 
 // Selects the experts of every row. logits: F32 [rows, num_experts]. chosen and weights: [rows,
 // top_k], by descending logit, or score with the bias, ties by ascending index. Source of the
-// formulas: transformers' Qwen3MoeTopKRouter, Llama4Router and Glm4MoeTopkRouter.
+// formulas: transformers' Qwen3MoeTopKRouter, Llama4Router, Glm4MoeTopkRouter and
+// PhimoeTopKRouter. REQUIRES: num_groups divides num_experts into groups of at least group_best;
+// the kept ones hold top_k experts.
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
                    int64_t top_k, const RouterRule& rule, int32_t* chosen, float* weights);
 

@@ -89,6 +89,84 @@ TEST(SelectExpertsTest, ABiasChoosesAndAScaleWeighs) {
   EXPECT_NEAR(weights[1], std::exp(2.0) / sum, 1e-6);
 }
 
+// Within twice the jitter 0.99 is near 1, and 0.97 is not near 0.99.
+TEST(SelectExpertsTest, TheSparseMixerWeighsAmongWhatIsNear) {
+  ThreadPool pool(1);
+  const std::vector<float> logits = {0.97f, 1.0f, 0.2f, 0.99f, -3.0f, -3.01f, -2.99f, -9.0f};
+  std::vector<int32_t> chosen(4);
+  std::vector<float> weights(4);
+  const RouterRule rule = {.score = RouterScore::kSparseMixer, .jitter = 0.01f};
+  SelectExperts(pool, logits.data(), 2, 4, 2, rule, chosen.data(), weights.data());
+  EXPECT_EQ(chosen, (std::vector<int32_t>{1, 3, 2, 0}));
+  EXPECT_NEAR(weights[0], 1 / (1 + std::exp(-0.01)), 1e-6);
+  EXPECT_EQ(weights[1], 1);
+  EXPECT_NEAR(weights[2], 1 / (1 + std::exp(-0.01) + std::exp(-0.02)), 1e-6);
+  EXPECT_NEAR(weights[3], 1 / (1 + std::exp(-0.01)), 1e-6);
+}
+
+// Chooses two of four groups of three experts, those whose best two have the largest sums; the
+// group with the largest single score may be left out.
+TEST(SelectExpertsTest, ChoosesWithinTheBestGroups) {
+  Random random(4);
+  ThreadPool pool(2);
+  const int64_t rows = 40, experts = 12, top_k = 4, size = 3;
+  const std::vector<float> logits = random.Normal(rows * experts, 2.0f);
+  std::vector<float> bias = random.Normal(experts);
+  bias[4] = bias[3];
+  RouterRule rule = {.score = RouterScore::kSigmoid,
+                     .choice_bias = bias.data(),
+                     .num_groups = 4,
+                     .kept_groups = 2,
+                     .normalize = true};
+  std::vector<int32_t> chosen(rows * top_k), all(rows * top_k);
+  std::vector<float> weights(rows * top_k);
+  SelectExperts(pool, logits.data(), rows, experts, top_k, rule, chosen.data(), weights.data());
+  int differ = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    std::vector<float> scores;
+    for (int64_t e = 0; e < experts; ++e) {
+      scores.push_back(1 / (1 + std::exp(-logits[static_cast<size_t>(row * experts + e)])) +
+                       bias[static_cast<size_t>(e)]);
+    }
+    std::vector<std::pair<float, int64_t>> groups;
+    for (int64_t g = 0; g < 4; ++g) {
+      std::vector<float> of_group(scores.begin() + g * size, scores.begin() + (g + 1) * size);
+      std::sort(of_group.rbegin(), of_group.rend());
+      groups.emplace_back(-(of_group[0] + of_group[1]), g);
+    }
+    std::sort(groups.begin(), groups.end());
+    std::vector<std::pair<float, int32_t>> order;
+    for (int64_t e = 0; e < experts; ++e) {
+      if (e / size == groups[0].second || e / size == groups[1].second)
+        order.emplace_back(-scores[static_cast<size_t>(e)], static_cast<int32_t>(e));
+    }
+    std::sort(order.begin(), order.end());
+    for (int64_t i = 0; i < top_k; ++i)
+      ASSERT_EQ(chosen[static_cast<size_t>(row * top_k + i)], order[static_cast<size_t>(i)].second);
+  }
+  rule.num_groups = rule.kept_groups = 1;
+  SelectExperts(pool, logits.data(), rows, experts, top_k, rule, all.data(), weights.data());
+  for (size_t i = 0; i < all.size(); ++i) differ += all[i] != chosen[i] ? 1 : 0;
+  EXPECT_GT(differ, 0) << "groups make a difference";
+}
+
+// Groups by their best expert alone, or their two best, without a bias.
+TEST(SelectExpertsTest, GroupsCountByOneOrTwo) {
+  ThreadPool pool(1);
+  const std::vector<float> logits = {2.2f, -9, 2, 2};
+  std::vector<int32_t> chosen(2);
+  std::vector<float> weights(2);
+  RouterRule rule = {.num_groups = 2, .kept_groups = 1, .group_best = 1};
+  SelectExperts(pool, logits.data(), 1, 4, 2, rule, chosen.data(), weights.data());
+  EXPECT_EQ(chosen, (std::vector<int32_t>{0, 1}));
+  const double sum = std::exp(2.2) + std::exp(-9.0) + 2 * std::exp(2.0);
+  EXPECT_NEAR(weights[0], std::exp(2.2) / sum, 1e-6);
+  EXPECT_NEAR(weights[1], std::exp(-9.0) / sum, 1e-6);
+  rule.group_best = 2;
+  SelectExperts(pool, logits.data(), 1, 4, 2, rule, chosen.data(), weights.data());
+  EXPECT_EQ(chosen, (std::vector<int32_t>{2, 3}));
+}
+
 TEST(GateRowsTest, MultipliesRowsByTheSigmoid) {
   Random random(9);
   ThreadPool pool(2);

@@ -79,6 +79,7 @@ struct AttentionChunkArgs {
   const float* q;  // [rows, head_dim], already scaled
   int rows;
   int head_dim;
+  int value_dim;
   bool bf16;    // type of K and V
   bool rounds;  // queries and weights may be rounded to BF16; only with BF16 panels
   // K and V are E4M3 codes (attention_layout.h); only where attention_code_rows allows.
@@ -86,7 +87,7 @@ struct AttentionChunkArgs {
   float soft_cap;  // c: a score s becomes c * tanh(s / c); 0: none
   // Panels that no row attends to may hold anything.
   const void* k_panels[kAttentionPanels];  // BF16: [head_dim / 2][16][2]; F32: [head_dim][16]
-  const void* v_panels[kAttentionPanels];  // BF16: [8][head_dim][2]; F32: [16][head_dim]
+  const void* v_panels[kAttentionPanels];  // BF16: [8][value_dim][2]; F32: [16][value_dim]
   // Those that are read next; no more than a hint, of any address.
   const void* next_k_panels[kAttentionPanels];
   const void* next_v_panels[kAttentionPanels];
@@ -99,7 +100,7 @@ struct AttentionChunkArgs {
   float* largest;  // result [rows]: largest score of the row; nothing is written for a row with
                    // limit 0
   float* sum;      // result [rows]: sum of exp(score - largest)
-  float* out;      // result [rows, head_dim]: sum of exp(score - largest) * v
+  float* out;      // result [rows, value_dim]: sum of exp(score - largest) * v
 };
 
 using AttentionFunction = void(const AttentionChunkArgs& args);

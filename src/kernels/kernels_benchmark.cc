@@ -229,7 +229,7 @@ void Attend(benchmark::State& state, Isa isa, int tokens, const std::vector<int>
   for (size_t i = 0; i < slices.size(); ++i) slices[i].block_table = table.data() + first_blocks[i];
   const auto cache_bytes = table.size() * static_cast<size_t>(layout.BlockElements()) *
                            static_cast<size_t>(BitsPerElement(type)) / 8;
-  // Of one token: so many layers that they come from memory.
+  // One token: so many layers that they come from memory.
   constexpr size_t kLayersBytes = size_t{256} << 20;
   const size_t layers = tokens > 1 ? 1 : (kLayersBytes + 2 * cache_bytes - 1) / (2 * cache_bytes);
   std::vector<Buffer> caches;  // keys and values of each

@@ -8,9 +8,9 @@
 
 namespace sluice::kernels {
 
-// Of each row of x [rows, cols], in place: (x - mean) / sqrt(variance + eps) * weight + bias, with
-// the variance of the row itself (not of a sample). y [rows, cols]: the result again, F32 or BF16
-// (`y_type`), for the product that follows; null: nobody wants it. A row's result depends on that
+// For each row of x [rows, cols], in place: (x - mean) / sqrt(variance + eps) * weight + bias,
+// with the population variance of the row. y [rows, cols], F32 or BF16 (`y_type`): the result
+// again, for the product that follows; null if it is not wanted. A row's result depends on that
 // row alone.
 void LayerNorm(ThreadPool& pool, float* x, const float* weight, const float* bias, float eps,
                int64_t rows, int64_t cols, void* y, ElementType y_type);

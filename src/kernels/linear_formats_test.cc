@@ -438,8 +438,10 @@ TEST(PackingNarrow, TakesLittleMoreThanTheStoredBytes) {
       // Scales are F32 there, and zero points a byte for 32 inputs.
       if (format.format.group_size != 0) bytes += rows * (cols / format.format.group_size) * 4;
       if (format.format.has_zero_points) bytes += rows * cols / 32;
-    } else if (format.format.scale_layout == DataFormat::ScaleLayout::kPerGroup)
-      bytes += rows * cols / format.format.group_size;
+    } else if (format.format.scale_layout == DataFormat::ScaleLayout::kPerGroup) {
+      const int64_t scale_bytes = format.format.type == ElementType::kI8 ? 4 : 1;  // F32 there
+      bytes += rows * cols / format.format.group_size * scale_bytes;
+    }
     EXPECT_LE(static_cast<double>(PackedBytes(format.format, rows, cols)),
               1.035 * static_cast<double>(bytes))
         << format.name;

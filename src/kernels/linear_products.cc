@@ -78,7 +78,7 @@ void LinearProducts::ReserveOrdered(int64_t max_rows, int64_t cols) {
 }
 
 void LinearProducts::OrderInputs(const PackedMatrix& w, LinearArgs& args, int64_t rows) {
-  // Of all rows, so that it does not grow while products wait that read from it.
+  // For all rows, so that it does not grow while products that read from it wait.
   std::byte* ordered = OrderedScratch(OrderedBytesAtMost(rows_, cols_)) +
                        ordered_rows_ * cols_ * static_cast<int64_t>(sizeof(float));
   const std::span<const int32_t> order = w.input_order.As<int32_t>();

@@ -19,7 +19,8 @@ int64_t Steps(int64_t cols) {
 ExpandFunction* ExpandFunctionOf(PanelKind kind) {
   const KernelTable& kernels = Kernels();
   switch (kind) {
-    case PanelKind::kI8: return kernels.expand_i8;
+    case PanelKind::kI8:
+    case PanelKind::kGroupI8: return kernels.expand_i8;
     case PanelKind::kF8:
     case PanelKind::kBlockF8: return kernels.expand_f8;
     case PanelKind::kNvfp4: return kernels.expand_nvfp4;

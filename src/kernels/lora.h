@@ -38,7 +38,7 @@ struct LoraGroup {
 // Bytes of A and of B in `type`.
 int64_t LoraABytes(int64_t rank, int64_t cols, ElementType type);
 int64_t LoraBBytes(int64_t rank, int64_t rows, ElementType type);
-// Of the A of an embedding.
+// The bytes of an embedding's A.
 int64_t LoraTableBytes(int64_t rank, int64_t vocab_size, ElementType type);
 
 // From row-major numbers of a checkpoint, F32, F16 or BF16, which need not be aligned. `out` is

@@ -47,7 +47,7 @@ struct PackedMatrix {
   Buffer zero_points;   // empty where the format has none
   Buffer input_order;   // I32 [in]: the input at each place of a row; empty for 0, 1, 2...
 
-  // Of all of the above.
+  // The bytes of all of the above.
   int64_t bytes() const {
     return static_cast<int64_t>(data.size_bytes() + group_scales.size_bytes() +
                                 row_scales.size_bytes() + zero_points.size_bytes() +

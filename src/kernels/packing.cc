@@ -56,7 +56,7 @@ void PackRange(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMat
       512;  // columns of 16 rows that stay in L1 while a panel's lines are filled
   const int64_t cols = matrix.cols;
   const int64_t panel_bytes = LayoutOf(matrix.format, cols).panel_bytes;
-  // Of a transposed matrix, all rows of a few inputs lie together, so these go first to all panels.
+  // In a transposed matrix all rows of a few inputs lie together; they go first to all panels.
   const int64_t pass_cols = source.transposed ? 16 : cols;
   const int64_t row_bytes = (source.transposed ? 1 : cols) * kSourceBytes;
   const int64_t col_bytes = (source.transposed ? source.rows : 1) * kSourceBytes;
@@ -130,17 +130,17 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
   CHECK_GE(rows, 0);
   CHECK_GE(cols, 0);
   if (!PanelKindOf(format)) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}: weights of {} have no kernels; those have: BF16 and F32 without "
-                            "scales; F8_E4M3 with one scale, a scale per row, or per block whose "
-                            "inputs are a multiple of 32; I8 with one scale or a scale per row; F4 "
-                            "with F8_E4M3 scales per 16 inputs (NVFP4) or F8_E8M0 scales per 32 "
-                            "inputs (MXFP4); INT4 with scales per row, or per group of a multiple "
-                            "of 32 inputs",
-                            what, Describe(format)),
-                what);
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: weights of {} have no kernels; those have: BF16 and F32 without "
+                    "scales; F8_E4M3 with one scale, a scale per row, or per block whose "
+                    "inputs are a multiple of 32; I8 with one scale; F4 with F8_E4M3 scales "
+                    "per 16 inputs (NVFP4) or F8_E8M0 scales per 32 inputs (MXFP4); I8 and "
+                    "INT4 with scales per row, or per group of a multiple of 32 inputs",
+                    what, Describe(format)),
+        what);
   }
-  if (format.type == ElementType::kI8 && cols > kMaxInt8Cols) {
+  if (PanelKindOf(format) == PanelKind::kI8 && cols > kMaxInt8Cols) {
     return Fail(
         ErrorCode::kUnsupported,
         fmt::format("{}: {} inputs, but sums of I8 products fit their 32 bits only up to {}", what,
@@ -215,7 +215,7 @@ bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
       [&](int64_t panel_begin, int64_t panel_end) {
         const int64_t begin = std::max(first_row, (first_panel + panel_begin) * kPanelRows);
         const int64_t end = std::min(first_row + num_rows, (first_panel + panel_end) * kPanelRows);
-        // Of a transposed matrix all rows of an input lie together.
+        // In a transposed matrix all rows of an input lie together.
         if (source.transposed) return pack(begin, end);
         for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
           const int64_t row = (first_panel + panel) * kPanelRows;

@@ -80,6 +80,23 @@ struct Int4Words {
   }
 };
 
+// The codes of a row of I8 in the order in which groups take their inputs, zeros past the end.
+struct Int8Words {
+  const StoredMatrix& source;
+  int64_t row;
+
+  uint32_t At(int64_t index) const {
+    uint32_t word = 0;
+    for (int64_t i = 0; i < 4 && index * 4 + i < source.cols; ++i) {
+      const int64_t place = index * 4 + i;
+      const int64_t input = source.input_order == nullptr ? place : source.input_order[place];
+      const auto code = static_cast<uint8_t>(OffsetInt8Code(source, row, input));
+      word |= uint32_t{code} << (8 * i);
+    }
+    return word;
+  }
+};
+
 // Packs the words of rows [begin, end) of the matrix. words_of(source, row): of a row as it is
 // stored.
 template <typename WordsOfRow, typename ToPanelOrder>
@@ -87,7 +104,7 @@ void PackWords(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMat
                int64_t source_row, WordsOfRow&& words_of, ToPanelOrder&& to_panel_order) {
   const int64_t panel_bytes = LayoutOf(matrix.format, matrix.cols).panel_bytes;
   const int64_t words = panel_bytes / (kPanelRows * 4);
-  // Of a transposed matrix, all rows of a few inputs lie together, so these go first to all panels.
+  // In a transposed matrix all rows of a few inputs lie together; they go first to all panels.
   const int64_t pass_words = source.transposed ? kTransposedWords : words;
   for (int64_t pass = 0; pass < words; pass += pass_words) {
     const int64_t pass_end = std::min(words, pass + pass_words);
@@ -119,10 +136,10 @@ void PackGroupScales(const PanelLayout& layout, std::byte* panel_scales, int64_t
     panel_scales[group * kPanelRows + lane] = from[group * step];
 }
 
-// The scales and zero points of one row of INT4.
-void PackInt4Scales(const PackedMatrix& matrix, const PanelLayout& layout, std::byte* panel_scales,
-                    std::byte* panel_zeros, int64_t lane, const StoredMatrix& source,
-                    int64_t source_row) {
+// The scales, and of INT4 the zero points, of one row of integers.
+void PackIntegerScales(const PackedMatrix& matrix, const PanelLayout& layout,
+                       std::byte* panel_scales, std::byte* panel_zeros, int64_t lane,
+                       const StoredMatrix& source, int64_t source_row) {
   const int64_t groups = layout.group_size == 0 ? 0 : matrix.cols / layout.group_size;
   for (int64_t group = 0; group < groups; ++group) {
     const float scale = StoredNumber(
@@ -176,7 +193,18 @@ void PackNarrowRows(PackedMatrix& matrix, int64_t begin, int64_t end, const Stor
         source.cols);
   switch (layout.kind) {
     case PanelKind::kI8:
-      PackWords(matrix, begin, end, source, source_row, WordsOf, std::identity{});
+    case PanelKind::kGroupI8:
+      if (source.has_offset_codes) {
+        PackWords(
+            matrix, begin, end, source, source_row,
+            [](const StoredMatrix& stored, int64_t row) {
+              return Int8Words{stored, row};
+            },
+            std::identity{});
+      } else {
+        CHECK(source.input_order == nullptr, "codes without an offset have their inputs in order");
+        PackWords(matrix, begin, end, source, source_row, WordsOf, std::identity{});
+      }
       break;
     case PanelKind::kF8:
     case PanelKind::kBlockF8:
@@ -196,10 +224,10 @@ void PackNarrowRows(PackedMatrix& matrix, int64_t begin, int64_t end, const Stor
   for (int64_t row = begin; row < end; ++row) {
     std::byte* scales = matrix.group_scales.data() + row / kPanelRows * layout.panel_scale_bytes;
     const int64_t from = source_row + row - begin;
-    if (source.format.type == ElementType::kInt4) {
-      PackInt4Scales(matrix, layout, scales,
-                     matrix.zero_points.data() + row / kPanelRows * layout.panel_zero_bytes,
-                     row % kPanelRows, source, from);
+    if (source.format.type == ElementType::kInt4 || layout.kind == PanelKind::kGroupI8) {
+      PackIntegerScales(matrix, layout, scales,
+                        matrix.zero_points.data() + row / kPanelRows * layout.panel_zero_bytes,
+                        row % kPanelRows, source, from);
     } else if (layout.kind == PanelKind::kBlockF8)
       PackBlockScales(layout, scales, row % kPanelRows, source, from);
     else if (layout.group_size != 0)

@@ -21,11 +21,11 @@ bool IsPowerOfTwo(ElementType type) {
 }
 
 std::optional<PanelKind> GroupedKindOf(const DataFormat& format) {
-  if (format.type == ElementType::kInt4) {
-    if (format.group_size > 0 && format.group_size % kPanelStepInputs == 0 &&
-        IsFloat(format.scale_type))
-      return PanelKind::kGroupInt4;
-    return std::nullopt;
+  if (format.type == ElementType::kInt4 || format.type == ElementType::kI8) {
+    if (format.group_size <= 0 || format.group_size % kPanelStepInputs != 0 ||
+        !IsFloat(format.scale_type))
+      return std::nullopt;
+    return format.type == ElementType::kI8 ? PanelKind::kGroupI8 : PanelKind::kGroupInt4;
   }
   if (format.type != ElementType::kF4E2M1) return std::nullopt;
   if (format.group_size == 16 && format.scale_type == ElementType::kF8E4M3)
@@ -75,7 +75,8 @@ PanelLayout LayoutOf(const DataFormat& format, int64_t cols) {
       layout.panel_bytes = RoundUp(cols, 2 * kPanelStepInputs) * kRows;
       return layout;
     case PanelKind::kF8:
-    case PanelKind::kBlockF8: layout.inputs_per_word = 4; break;
+    case PanelKind::kBlockF8:
+    case PanelKind::kGroupI8: layout.inputs_per_word = 4; break;
     case PanelKind::kNvfp4:
     case PanelKind::kMxfp4:
     case PanelKind::kInt4:
@@ -94,7 +95,8 @@ PanelLayout LayoutOf(const DataFormat& format, int64_t cols) {
 float CodeValue(PanelKind kind, uint32_t word, int64_t index) {
   const auto byte = [&](int64_t i) { return static_cast<uint8_t>(word >> (8 * i)); };
   switch (kind) {
-    case PanelKind::kI8: return static_cast<float>(static_cast<int8_t>(byte(index)));
+    case PanelKind::kI8:
+    case PanelKind::kGroupI8: return static_cast<float>(static_cast<int8_t>(byte(index)));
     case PanelKind::kF8:
     case PanelKind::kBlockF8: return ToFloat(Float8E4M3{byte(index % 2 * 2 + index / 2)});
     case PanelKind::kNvfp4:
@@ -114,7 +116,8 @@ float GroupScale(PanelKind kind, const std::byte* panel_scales, int64_t group, i
       return ToFloat(Float8E4M3{std::to_integer<uint8_t>(panel_scales[index])});
     case PanelKind::kMxfp4: return PowerOfTwoToFloat(std::to_integer<uint8_t>(panel_scales[index]));
     case PanelKind::kBlockF8:
-    case PanelKind::kGroupInt4: {
+    case PanelKind::kGroupInt4:
+    case PanelKind::kGroupI8: {
       float scale;
       std::memcpy(&scale, panel_scales + index * 4, 4);
       return scale;

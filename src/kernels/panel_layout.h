@@ -8,8 +8,8 @@
 //   E4M3  k0 k2 k1 k3                      from the lowest byte on
 //   E2M1, INT4  k0 k2 k4 k6 k1 k3 k5 k7    from the lowest half byte
 // Scales are laid out as [panel][group][16 rows]: bytes for groups of E2M1, F32 for blocks and for
-// groups of INT4. Zero points of INT4 are bytes [panel][step][16 rows], repeated for all steps of a
-// group. Where the format has an order of inputs, all this is in that order.
+// groups of INT4 and INT8. Zero points of INT4 are bytes [panel][step][16 rows], repeated for all
+// steps of a group. Where the format has an order of inputs, all this is in that order.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,18 @@ namespace sluice::kernels {
 
 inline constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
 
-enum class PanelKind { kBF16, kF32, kI8, kF8, kBlockF8, kNvfp4, kMxfp4, kInt4, kGroupInt4 };
+enum class PanelKind {
+  kBF16,
+  kF32,
+  kI8,
+  kF8,
+  kBlockF8,
+  kNvfp4,
+  kMxfp4,
+  kInt4,
+  kGroupInt4,
+  kGroupI8
+};
 
 // Inputs in a step, the unit in which codes expand to BF16: one AMX tile of a panel.
 constexpr int64_t kPanelStepInputs = 32;
@@ -38,7 +49,10 @@ struct PanelLayout {
 
   bool is_narrow() const { return inputs_per_word != 0; }
   // Scales are F32 and multiply the sums of their inputs.
-  bool has_blocks() const { return kind == PanelKind::kBlockF8 || kind == PanelKind::kGroupInt4; }
+  bool has_blocks() const {
+    return kind == PanelKind::kBlockF8 || kind == PanelKind::kGroupInt4 ||
+           kind == PanelKind::kGroupI8;
+  }
 };
 
 std::optional<PanelKind> PanelKindOf(const DataFormat& format);

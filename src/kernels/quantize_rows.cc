@@ -70,6 +70,20 @@ void RoundFp8(const T* x, int64_t count, float scale, float* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = RoundE4M3(Load(x[i]) / scale) * scale;
 }
 
+// Integers in [-128, 127], ties to even, with a zero point. NaN becomes the least one.
+template <typename T>
+void RoundInt8(const T* x, int64_t count, float scale, int zero_point, float* out) {
+  // Adding and taking away 1.5 * 2^23 rounds to an integer, ties to even.
+  constexpr float kMagic = 0x1.8p23f;
+  const auto zero = static_cast<float>(zero_point);
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = Load(x[i]) / scale + zero;
+    const float low = value >= -128.0f ? value : -128.0f;
+    const float clamped = low <= 127.0f ? low : 127.0f;
+    out[i] = (((clamped + kMagic) - kMagic) - zero) * scale;
+  }
+}
+
 // One group of kNvfp4. The scale itself is E4M3, in units of the global scale.
 template <typename T>
 void RoundNvfp4Group(const T* x, int64_t count, float global_scale, float* out) {
@@ -92,8 +106,13 @@ void RoundRow(const ActivationFormat& format, float input_scale, const T* x, int
               float* out) {
   switch (format.kind) {
     case ActivationFormat::Kind::kFp8Static: return RoundFp8(x, cols, input_scale, out);
-    case ActivationFormat::Kind::kFp8PerToken:
-      return RoundFp8(x, cols, ScaleOf(AbsMax(x, cols), kFloat8E4M3Max), out);
+    case ActivationFormat::Kind::kFp8PerToken: {
+      float largest = AbsMax(x, cols);
+      if (format.largest_amax > 0) largest = std::min(largest, format.largest_amax);
+      return RoundFp8(x, cols, ScaleOf(largest, kFloat8E4M3Max), out);
+    }
+    case ActivationFormat::Kind::kInt8Static:
+      return RoundInt8(x, cols, input_scale, format.zero_point, out);
     case ActivationFormat::Kind::kFp8PerGroup:
       // The last group of a row may be shorter.
       for (int64_t k = 0; k < cols; k += format.group_size) {

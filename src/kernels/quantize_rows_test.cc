@@ -1,6 +1,7 @@
 // Rounded activations against tests/data/activations/rounded_rows.json, which NumPy made.
 #include "kernels/quantize_rows.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -90,6 +91,51 @@ TEST_P(RoundRowsTest, EqualsTheEmulationBitForBit) {
     }
   }
   EXPECT_GE(compared, 9 * 10);
+}
+
+// compressed-tensors: round(clamp(x / scale + zero, -128, 127)), ties to even, then back.
+TEST_P(RoundRowsTest, StaticIntegersHaveAZeroPoint) {
+  ThreadPool pool(2);
+  for (const int zero : {0, -128, 127, 37}) {
+    const ActivationFormat format = {.kind = Kind::kInt8Static, .zero_point = zero};
+    const std::vector<float> x = {0,     0.25f,  -0.25f, 0.75f,  1.25f, 63.4f, -63.6f,
+                                  1e30f, -1e30f, 0.5f,   -0.75f, 12.3f, -47.0f};
+    const float scale = 0.5f;
+    std::vector<float> out(x.size());
+    RoundRows(pool, format, scale,
+              {.data = x.data(),
+               .type = ElementType::kF32,
+               .rows = 1,
+               .cols = std::ssize(x),
+               .stride = std::ssize(x)},
+              out.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double shifted = std::clamp(static_cast<double>(x[i]) / scale + zero, -128.0, 127.0);
+      EXPECT_EQ(out[i], static_cast<float>((std::nearbyint(shifted) - zero) * scale))
+          << x[i] << ", zero " << zero;
+    }
+  }
+}
+
+TEST_P(RoundRowsTest, TheLargestMagnitudeOfATokenHasABound) {
+  ThreadPool pool(1);
+  const std::vector<float> x = {3000, -2, 1, 0.1f, -1200, 600, 7, 8};
+  const auto rounded = [&](std::vector<float> row, float bound) {
+    std::vector<float> out(row.size());
+    RoundRows(pool, {.kind = Kind::kFp8PerToken, .largest_amax = bound}, 1,
+              {.data = row.data(),
+               .type = ElementType::kF32,
+               .rows = 1,
+               .cols = std::ssize(row),
+               .stride = std::ssize(row)},
+              out.data());
+    return out;
+  };
+  std::vector<float> clipped = x;
+  clipped[0] = 1200;
+  EXPECT_EQ(BitsOf(rounded(x, 1200)), BitsOf(rounded(clipped, 0)));
+  EXPECT_EQ(BitsOf(rounded(clipped, 1200)), BitsOf(rounded(clipped, 0)));
+  EXPECT_NE(BitsOf(rounded(x, 1200)), BitsOf(rounded(x, 0)));
 }
 
 TEST_P(RoundRowsTest, Int8EqualsTheEmulation) {

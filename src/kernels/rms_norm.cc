@@ -61,6 +61,21 @@ void HeadRmsNorm(ThreadPool& pool, float* x, int64_t stride, const float* weight
   });
 }
 
+void GroupRmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight,
+                  float eps, int64_t rows, int64_t groups, int64_t width, void* y, int64_t y_stride,
+                  ElementType y_type) {
+  const bool bf16 = IsBf16Result(y_type);
+  pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for (int64_t group = 0; group < groups; ++group) {
+        const int64_t first = group * width;
+        kRmsNormRow(x + row * x_stride + first, weight + first, eps, width,
+                    ResultAt(y, row * y_stride + first, bf16), bf16);
+      }
+    }
+  });
+}
+
 void ResidualAdd(ThreadPool& pool, float* residual, const float* delta, int64_t count) {
   constexpr int64_t kGrain = 4096;
   pool.ParallelFor(count, kGrain, [&](int64_t begin, int64_t end) {

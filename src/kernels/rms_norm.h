@@ -28,6 +28,13 @@ void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const flo
 void HeadRmsNorm(ThreadPool& pool, float* x, int64_t stride, const float* weight, float eps,
                  int64_t rows, int num_heads, int head_dim);
 
+// Each of the `groups` groups of `width` numbers of each row normed, with weights [groups * width]:
+// row m of y [rows, groups * width], y_stride numbers apart, of row m of x, x_stride apart; y may
+// be x.
+void GroupRmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight,
+                  float eps, int64_t rows, int64_t groups, int64_t width, void* y, int64_t y_stride,
+                  ElementType y_type);
+
 // residual += delta, F32, `count` elements.
 void ResidualAdd(ThreadPool& pool, float* residual, const float* delta, int64_t count);
 

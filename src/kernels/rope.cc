@@ -84,6 +84,26 @@ void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
   });
 }
 
+void AxialRopeTable(ThreadPool& pool, std::span<const int32_t> positions, int64_t rows,
+                    std::span<const float> frequencies, std::span<const int8_t> axes,
+                    float* cos_sin, float amplitude) {
+  const auto half = std::ssize(frequencies);
+  CHECK_EQ(std::ssize(axes), half);
+  pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* const out = cos_sin + row * 2 * half;
+      for (int64_t i = 0; i < half; ++i) {
+        const auto index = static_cast<size_t>(i);
+        const auto position =
+            static_cast<float>(positions[static_cast<size_t>(axes[index] * rows + row)]);
+        const float angle = position * frequencies[index];
+        out[i] = std::cos(angle) * amplitude;
+        out[half + i] = std::sin(angle) * amplitude;
+      }
+    }
+  });
+}
+
 void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
                int head_dim, int rotary_dim, RopeStyle style, const float* cos_sin) {
   CHECK(rotary_dim > 0 && rotary_dim % 2 == 0 && rotary_dim <= head_dim,

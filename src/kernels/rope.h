@@ -41,4 +41,11 @@ void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num
 void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
                std::span<const float> frequencies, float* cos_sin, float amplitude = 1);
 
+// The same where a row has a position on each of several axes: positions [axes, rows]; frequency i
+// turns with the position on axis axes[i]. With equal positions on all axes the bits are those of
+// RopeTable.
+void AxialRopeTable(ThreadPool& pool, std::span<const int32_t> positions, int64_t rows,
+                    std::span<const float> frequencies, std::span<const int8_t> axes,
+                    float* cos_sin, float amplitude = 1);
+
 }  // namespace sluice::kernels

@@ -89,6 +89,8 @@ class StoredSample {
       std::byte& byte = data_[Index(n, k / 2, rows_, cols_ / 2)];
       const int shift = k % 2 != 0 ? 4 : 0;
       byte = (byte & ~(std::byte{15} << shift)) | std::byte(code << shift);
+    } else if (HasOffsetCodes()) {
+      data_[OffsetIndex(n, k)] = std::byte((code + 128) & 255);
     } else {
       data_[Index(n, k, rows_, cols_)] = std::byte(code);
     }
@@ -106,6 +108,7 @@ class StoredSample {
       const int byte = static_cast<int>(data_[Index(n, k / 2, rows_, cols_ / 2)]);
       return k % 2 != 0 ? byte >> 4 : byte & 15;
     }
+    if (HasOffsetCodes()) return (static_cast<int>(data_[OffsetIndex(n, k)]) + 128) & 255;
     return static_cast<int>(data_[Index(n, k, rows_, cols_)]);
   }
   double Number(int64_t n, int64_t k) const {
@@ -138,12 +141,22 @@ class StoredSample {
   StoredMatrix view() const {
     StoredMatrix view{format_,        rows_,         cols_,      data_.data(),
                       scales_.data(), second_scale_, transposed_};
+    view.has_offset_codes = HasOffsetCodes();
     if (!zero_points_.empty()) view.zero_points = zero_points_.data();
     if (!order_.empty()) view.input_order = order_.data();
     return view;
   }
 
  private:
+  // Groups of INT8 are stored as GPTQ does: where transposed, four inputs of a row share a word.
+  bool HasOffsetCodes() const {
+    return format_.type == ElementType::kI8 &&
+           format_.scale_layout == DataFormat::ScaleLayout::kPerGroup;
+  }
+  size_t OffsetIndex(int64_t n, int64_t k) const {
+    if (!transposed_) return Index(n, k, rows_, cols_);
+    return static_cast<size_t>((k / 4 * rows_ + n) * 4 + k % 4);
+  }
   // The byte and the shift of a code of INT4: words of eight inputs of a row.
   std::pair<size_t, int> Nibble(int64_t n, int64_t k) const {
     const size_t word = Index(n, k / 8, rows_, cols_ / 8);
@@ -218,6 +231,9 @@ inline std::vector<NamedFormat> NarrowFormats() {
       {"fp8_block", {kF8E4M3, Layout::kPerBlock, kF32, 128, 128, false}, 1},
       {"fp8_small_block", {kF8E4M3, Layout::kPerBlock, kBF16, 32, 8, false}, 1},
       {"int8_row", {kI8, Layout::kPerRow, kF32, 0, 0, false}, 1},
+      {"int8_32", {kI8, Layout::kPerGroup, kBF16, 32, 0, false}, 32},
+      {"int8_128", {kI8, Layout::kPerGroup, kF32, 128, 0, false}, 128},
+      {"int8_64_order", {kI8, Layout::kPerGroup, kBF16, 64, 0, false, false, true}, 64},
       {"nvfp4", {kF4E2M1, Layout::kPerGroup, kF8E4M3, 16, 0, true}, 16},
       {"mxfp4", {kF4E2M1, Layout::kPerGroup, kF8E8M0, 32, 0, false}, 32},
       {"int4_row", {kInt4, Layout::kPerRow, kBF16, 0, 0, false}, 8},

@@ -42,7 +42,7 @@ void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
 }
 
 // Units that are numbered through `parts`: the part that `unit` belongs to, the last one whose
-// first unit (`first_unit(part)`, ascending) is not behind it. Looks at a logarithm of their
+// first unit (`first_unit(part)`, ascending) is not after it. Looks at a logarithm of their
 // number. REQUIRES: the first part begins at or before `unit`.
 template <typename Parts, typename FirstUnit>
 auto& PartOfUnit(Parts& parts, int64_t unit, FirstUnit first_unit) {

@@ -1,0 +1,149 @@
+#include "kernels/select_positions.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernels/kernel_testing.h"
+#include "tensor/bfloat16.h"
+#include "tensor/float16.h"
+#include "tensor/float8.h"
+
+namespace sluice::kernels {
+namespace {
+
+class SelectPositionsTest : public KernelTest {};
+INSTANTIATE_KERNEL_TEST(SelectPositionsTest);
+
+// A sequence with the keys and the queries of an indexer.
+class IndexedSequence {
+ public:
+  IndexedSequence(Random& random, ElementType type, int length, int heads, int dim, int block_size)
+      : length_(length),
+        heads_(heads),
+        keys_(random.Normal(int64_t{length} * dim)),
+        q_(random.Normal(int64_t{length} * heads * dim)),
+        weights_(random.Normal(int64_t{length} * heads)) {
+    layout_ = {.num_kv_heads = 1, .head_dim = 8, .block_size = block_size, .type = type};
+    layout_.latent_dim = 4;
+    layout_.side_dim = dim;
+    const int blocks = (length + block_size - 1) / block_size + 2;
+    table_.resize(static_cast<size_t>(blocks));
+    std::iota(table_.begin(), table_.end(), 0);
+    std::shuffle(table_.begin(), table_.end(), random.engine());
+    memory_ =
+        *Buffer::Allocate(static_cast<size_t>(blocks * layout_.ValueBlockElements()) * 4, "test");
+  }
+
+  // What each token of [context, context + count) chooses.
+  std::vector<int32_t> Step(ThreadPool& pool, int context, int count, int top_k) {
+    const AttentionSlice slice{0, count, context, table_.data()};
+    const KvCacheView cache{layout_, nullptr, memory_.data(), 1, 1};
+    const int dim = layout_.side_dim;
+    AppendSide(pool, cache, {&slice, 1}, keys_.data() + context * dim, dim);
+    std::vector<std::byte> scratch(
+        static_cast<size_t>(SelectScratchBytes(layout_, context + count, pool.num_threads())));
+    std::vector<int32_t> chosen(static_cast<size_t>(count * top_k), -1);
+    SelectPositions(pool, cache, {&slice, 1},
+                    {.q = q_.data() + int64_t{context} * heads_ * dim,
+                     .weights = weights_.data() + int64_t{context} * heads_,
+                     .num_heads = heads_},
+                    top_k, chosen.data(), scratch);
+    return chosen;
+  }
+
+  double Score(int token, int position) const {
+    const int dim = layout_.side_dim;
+    double sum = 0;
+    for (int head = 0; head < heads_; ++head) {
+      double dot = 0;
+      for (int d = 0; d < dim; ++d) {
+        dot += static_cast<double>(q_[static_cast<size_t>((token * heads_ + head) * dim + d)]) *
+               Stored(keys_[static_cast<size_t>(position * dim + d)]);
+      }
+      sum += weights_[static_cast<size_t>(token * heads_ + head)] * std::max(dot, 0.0);
+    }
+    return sum;
+  }
+  std::vector<float>& keys() { return keys_; }
+  int length() const { return length_; }
+
+ private:
+  double Stored(float value) const {
+    switch (layout_.type) {
+      case ElementType::kBF16: return ToFloat(sluice::ToBFloat16(value));
+      case ElementType::kF16: return ToFloat(ToFloat16(value));
+      case ElementType::kF8E4M3: return ToFloat(ToFloat8E4M3(value));
+      default: return value;
+    }
+  }
+
+  int length_, heads_;
+  KvLayout layout_;
+  std::vector<float> keys_, q_, weights_;
+  std::vector<int32_t> table_;
+  Buffer memory_;
+};
+
+TEST_P(SelectPositionsTest, ChoosesTheLargestScores) {
+  Random random(1);
+  ThreadPool pool(2);
+  for (const ElementType type :
+       {ElementType::kF32, ElementType::kBF16, ElementType::kF16, ElementType::kF8E4M3}) {
+    IndexedSequence sequence(random, type, 300, 5, 12, type == ElementType::kF16 ? 4 : 16);
+    for (const int top_k : {1, 40, 256}) {
+      const std::vector<int32_t> chosen = sequence.Step(pool, 0, 300, top_k);
+      for (const int token : {0, top_k - 1, top_k, 257, 299}) {
+        const auto first = chosen.begin() + token * top_k;
+        if (token < top_k) {
+          EXPECT_EQ(*first, -1);
+          continue;
+        }
+        EXPECT_TRUE(std::is_sorted(first, first + top_k));
+        double least = std::numeric_limits<double>::infinity(), most_left = -least;
+        for (int position = 0; position <= token; ++position) {
+          const double score = sequence.Score(token, position);
+          if (std::binary_search(first, first + top_k, position))
+            least = std::min(least, score);
+          else
+            most_left = std::max(most_left, score);
+        }
+        EXPECT_GE(least, most_left - 1e-4) << token << " of " << top_k;
+        EXPECT_LE(first[top_k - 1], token);
+      }
+    }
+  }
+}
+
+TEST_P(SelectPositionsTest, ChunksAndThreadsDoNotMatter) {
+  Random random(2);
+  ThreadPool pool1(1), pool3(3);
+  constexpr int kTopK = 30;
+  IndexedSequence sequence(random, ElementType::kBF16, 700, 4, 32, 16);
+  const std::vector<int32_t> whole = sequence.Step(pool1, 0, 700, kTopK);
+  for (const int chunk : {1, 77, 257}) {
+    std::vector<int32_t> parts;
+    for (int context = 0; context < 700; context += chunk) {
+      const auto part = sequence.Step(pool3, context, std::min(chunk, 700 - context), kTopK);
+      parts.insert(parts.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(parts, whole) << chunk;
+  }
+}
+
+// Equal scores: the earlier ones; and a NaN is chosen last.
+TEST_P(SelectPositionsTest, TiesAndNaNs) {
+  Random random(3);
+  ThreadPool pool(2);
+  IndexedSequence sequence(random, ElementType::kF32, 50, 1, 4, 16);
+  std::fill(sequence.keys().begin(), sequence.keys().end(), 0.0f);
+  sequence.keys()[4 * 4] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<int32_t> chosen = sequence.Step(pool, 0, 50, 6);
+  const std::vector<int32_t> last(chosen.end() - 6, chosen.end());
+  EXPECT_EQ(last.front(), 0);
+  // max(0, NaN) is NaN or zero, as the instruction set has it; what is chosen is there in any case.
+  for (const int32_t position : last) EXPECT_TRUE(position >= 0 && position < 8) << position;
+}
+
+}  // namespace
+}  // namespace sluice::kernels
