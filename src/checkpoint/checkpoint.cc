@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -43,9 +44,10 @@ std::string NamesText(const std::vector<std::string>& names) {
   return text;
 }
 
-// The names model-00001-of-0000N.safetensors in the folder; an error if the set has gaps or there
-// are two sets.
-Result<std::vector<std::string>> FindNumberedShards(const std::filesystem::path& folder) {
+// The names model-00001-of-0000N.safetensors in the folder, and whether each of them is there; an
+// error if there are two sets.
+Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
+    const std::filesystem::path& folder) {
   std::set<std::string> found;
   int count = 0;
   std::error_code error;
@@ -65,21 +67,42 @@ Result<std::vector<std::string>> FindNumberedShards(const std::filesystem::path&
     count = of;
     found.insert(name);
   }
-  std::vector<std::string> names;
+  std::vector<std::pair<std::string, bool>> names;
   for (int number = 1; number <= count; ++number) {
-    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", number, count);
-    if (!found.contains(name)) {
-      return Invalid(
-          fmt::format("{}: shard {} is missing; download it again", folder.string(), name), name);
-    }
-    names.push_back(name);
+    std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", number, count);
+    const bool is_there = found.contains(name);
+    names.emplace_back(std::move(name), is_there);
   }
   return names;
 }
 
 }  // namespace
 
+namespace {
+
+// Names of modules that some families have for what others call otherwise, and the latter.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"backbone.embeddings.", "model.embed_tokens."},  // Nemotron-H
+    {"backbone.norm_f.", "model.norm."},
+    {"backbone.", "model."},
+    {"attention_layer_norm.", "input_layernorm."},  // OLMo Hybrid
+    {"feedforward_layer_norm.", "post_attention_layernorm."},
+    // Kimi Linear's MLPs without experts, as transformers writes them.
+    {"block_sparse_moe.gate_proj.", "mlp.gate_proj."},
+    {"block_sparse_moe.up_proj.", "mlp.up_proj."},
+    {"block_sparse_moe.down_proj.", "mlp.down_proj."},
+};
+
+}  // namespace
+
 std::string CanonicalName(std::string_view name) {
+  for (const auto& [other, known] : kOtherNames) {
+    const bool is_of_model = other.starts_with("backbone");
+    const size_t at = is_of_model ? 0 : name.rfind(other);
+    if (at == std::string_view::npos || !name.substr(at).starts_with(other)) continue;
+    if (!is_of_model && (at == 0 || name[at - 1] != '.')) continue;
+    return fmt::format("{}{}{}", name.substr(0, at), known, name.substr(at + other.size()));
+  }
   constexpr std::string_view kInner = "language_model.";
   constexpr std::string_view kModel = "model.";
   constexpr std::string_view kInnerModel = "model.language_model.";
@@ -90,6 +113,32 @@ std::string CanonicalName(std::string_view name) {
     if (rest.starts_with(kModel) || rest == "model" || rest.starts_with("lm_head"))
       return std::string(rest);
   }
+  // Image towers, whose names differ by the version of the library that wrote them.
+  constexpr std::pair<std::string_view, std::string_view> kTowers[] = {
+      {"model.vision_tower.vision_model.", "vision_tower."},
+      {"vision_tower.vision_model.", "vision_tower."},
+      {"model.vision_tower.", "vision_tower."},
+      {"model.multi_modal_projector.", "multi_modal_projector."},
+      {"model.embed_vision.", "embed_vision."},
+      {"model.vision_model.", "vision_model."},
+      {"model.visual.", "visual."},
+      {"model.projector.", "mlp_AR."}};
+  for (const auto& [other, own] : kTowers)
+    if (name.starts_with(other)) return std::string(own) + std::string(name.substr(other.size()));
+  // Decoders of older families.
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"gpt_neox.layers.", "model.layers."},
+      {"gpt_neox.embed_in.", "model.embed_tokens."},
+      {"gpt_neox.final_layer_norm.", "model.norm."},
+      {"embed_out.", "lm_head."},
+      {"transformer.h.", "model.layers."},
+      {"transformer.wte.", "model.embed_tokens."},
+      {"transformer.word_embeddings.", "model.embed_tokens."},
+      {"transformer.ln_f.", "model.norm."},
+      {"model.word_embeddings.", "model.embed_tokens."},
+      {"model.final_layernorm.", "model.norm."}};
+  for (const auto& [other, own] : kOthers)
+    if (name.starts_with(other)) return std::string(own) + std::string(name.substr(other.size()));
   constexpr std::string_view kInsideModel[] = {"layers.", "embed_tokens.", "norm."};
   for (const std::string_view inside : kInsideModel)
     if (name.starts_with(inside)) return std::string(kModel) + std::string(name);
@@ -179,12 +228,12 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
     std::error_code error;
     if (std::filesystem::status(folder_ / name, error).type() ==
         std::filesystem::file_type::not_found) {
-      return Invalid(
-          fmt::format("{}: shard {} is missing; it holds {} tensors ({}); download it again",
-                      folder_.string(), name, tensors.size(), NamesText(tensors)),
-          name);
+      RETURN_IF_ERROR(MissShard(
+          name, fmt::format("{}: shard {} is missing; it holds {} tensors ({}); download it again",
+                            folder_.string(), name, tensors.size(), NamesText(tensors))));
     }
   }
+  for (const std::string& name : missing_files_) tensors_of_file.erase(name);
   files_.reserve(tensors_of_file.size());  // The tensors point into the files.
   for (const auto& [name, tensors] : tensors_of_file) {
     RETURN_IF_ERROR(AddFile(name));
@@ -206,7 +255,8 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
                      absent.front());
     }
   }
-  if (index->total_size != 0 && index->total_size != static_cast<uint64_t>(total_bytes_)) {
+  if (missing_files_.empty() && index->total_size != 0 &&
+      index->total_size != static_cast<uint64_t>(total_bytes_)) {
     LOG_WARNING("checkpoint", "{}: total_size says {} bytes, the tensors have {}", path.string(),
                 index->total_size, total_bytes_);
   }
@@ -225,33 +275,60 @@ Status Checkpoint::OpenAll(const std::vector<std::string>& names) {
   return {};
 }
 
-Result<Checkpoint> Checkpoint::Open(const std::filesystem::path& folder) {
-  Checkpoint checkpoint;
-  checkpoint.folder_ = folder;
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error)) {
-    return Fail(ErrorCode::kNotFound, fmt::format("{} is not a folder", folder.string()),
-                folder.string());
-  }
-  if (std::filesystem::exists(folder / kIndexFile, error)) {
-    RETURN_IF_ERROR(checkpoint.OpenIndexed(folder / kIndexFile));
-    return checkpoint;
-  }
-  if (std::filesystem::exists(folder / kSingleFile, error)) {
-    RETURN_IF_ERROR(checkpoint.OpenAll({kSingleFile}));
-    return checkpoint;
-  }
-  ASSIGN_OR_RETURN(const std::vector<std::string> shards, FindNumberedShards(folder));
+Status Checkpoint::MissShard(const std::string& name, std::string message) {
+  if (!may_be_incomplete_) return Invalid(std::move(message), name);
+  if (missing_files_.empty()) missing_shard_ = std::move(message);
+  missing_files_.push_back(name);
+  return {};
+}
+
+Status Checkpoint::OpenNumbered() {
+  ASSIGN_OR_RETURN(const auto shards, FindNumberedShards(folder_));
   if (shards.empty()) {
-    RETURN_IF_ERROR(RefuseForeignFormat(folder));
+    RETURN_IF_ERROR(RefuseForeignFormat(folder_));
     return Fail(ErrorCode::kNotFound,
                 fmt::format("{} holds neither {} nor {} nor a set "
                             "model-00001-of-0000N.safetensors; only checkpoints in the "
                             "safetensors format are read",
-                            folder.string(), kSingleFile, kIndexFile),
-                folder.string());
+                            folder_.string(), kSingleFile, kIndexFile),
+                folder_.string());
   }
-  RETURN_IF_ERROR(checkpoint.OpenAll(shards));
+  std::vector<std::string> names;
+  for (const auto& [name, is_there] : shards) {
+    if (is_there) {
+      names.push_back(name);
+      continue;
+    }
+    RETURN_IF_ERROR(MissShard(
+        name, fmt::format("{}: shard {} is missing; download it again", folder_.string(), name)));
+  }
+  return OpenAll(names);
+}
+
+Status Checkpoint::OpenFolder() {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder_, error)) {
+    return Fail(ErrorCode::kNotFound, fmt::format("{} is not a folder", folder_.string()),
+                folder_.string());
+  }
+  if (std::filesystem::exists(folder_ / kIndexFile, error))
+    return OpenIndexed(folder_ / kIndexFile);
+  if (std::filesystem::exists(folder_ / kSingleFile, error)) return OpenAll({kSingleFile});
+  return OpenNumbered();
+}
+
+Result<Checkpoint> Checkpoint::Open(const std::filesystem::path& folder) {
+  Checkpoint checkpoint;
+  checkpoint.folder_ = folder;
+  RETURN_IF_ERROR(checkpoint.OpenFolder());
+  return checkpoint;
+}
+
+Result<Checkpoint> Checkpoint::OpenIncomplete(const std::filesystem::path& folder) {
+  Checkpoint checkpoint;
+  checkpoint.folder_ = folder;
+  checkpoint.may_be_incomplete_ = true;
+  RETURN_IF_ERROR(checkpoint.OpenFolder());
   return checkpoint;
 }
 

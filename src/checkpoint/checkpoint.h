@@ -38,6 +38,9 @@ class Checkpoint {
  public:
   // Reads all headers, no data. A missing shard is an error that names the tensors it should hold.
   static Result<Checkpoint> Open(const std::filesystem::path& folder);
+  // The same of what is there: the first missing shard's error is missing_shard(), the names of all
+  // are missing_files().
+  static Result<Checkpoint> OpenIncomplete(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
   // The tensor of that canonical name, or null.
@@ -46,17 +49,27 @@ class Checkpoint {
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
   const std::vector<SafetensorsFile>& files() const { return files_; }
   int64_t total_bytes() const { return total_bytes_; }
+  // "" and none of a complete checkpoint.
+  const std::string& missing_shard() const { return missing_shard_; }
+  const std::vector<std::string>& missing_files() const { return missing_files_; }
 
  private:
   Status AddFile(const std::string& name);
   Status AddTensor(const TensorInfo& info, const SafetensorsFile& file);
+  Status OpenFolder();
   Status OpenIndexed(const std::filesystem::path& index);
+  Status OpenNumbered();
+  // An error, or in an incomplete checkpoint a note.
+  Status MissShard(const std::string& name, std::string message);
   Status OpenAll(const std::vector<std::string>& names);
 
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, StoredTensor, std::less<>> tensors_;
   int64_t total_bytes_ = 0;
+  bool may_be_incomplete_ = false;
+  std::string missing_shard_;
+  std::vector<std::string> missing_files_;
 };
 
 // tensor name -> file name, as model.safetensors.index.json says it.

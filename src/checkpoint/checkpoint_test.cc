@@ -9,6 +9,7 @@ namespace sluice {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::MakeSafetensors;
 using testing::TemporaryFolder;
@@ -74,6 +75,31 @@ TEST_F(CheckpointTest, AMissingShardNamesItsTensors) {
   AddIndex(R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors","c":"two.safetensors"}})");
   EXPECT_THAT(Failure(),
               AllOf(HasSubstr("two.safetensors is missing"), HasSubstr("2 tensors (b, c)")));
+}
+
+TEST_F(CheckpointTest, AnIncompleteOneIsReadByTheFilesThatAreThere) {
+  AddFile("one.safetensors", {{"a", "U8", {1}, "1"}});
+  AddIndex(R"({"metadata":{"total_size":4},"weight_map":{"a":"one.safetensors",
+              "b":"two.safetensors","c":"two.safetensors","d":"zero.safetensors"}})");
+  const auto indexed = Checkpoint::OpenIncomplete(folder_.path());
+  ASSERT_TRUE(indexed) << indexed.error().message;
+  EXPECT_EQ(indexed->tensors().size(), 1u);
+  EXPECT_THAT(indexed->missing_files(), ElementsAre("two.safetensors", "zero.safetensors"));
+  EXPECT_THAT(indexed->missing_shard(),
+              AllOf(HasSubstr("two.safetensors is missing"), HasSubstr("2 tensors (b, c)")));
+  std::filesystem::remove(folder_.path() / "model.safetensors.index.json");
+  AddFile("model-00002-of-00003.safetensors", {{"a", "U8", {1}, "1"}});
+  const auto numbered = Checkpoint::OpenIncomplete(folder_.path());
+  ASSERT_TRUE(numbered) << numbered.error().message;
+  EXPECT_EQ(numbered->tensors().size(), 1u);
+  EXPECT_THAT(numbered->missing_files(),
+              ElementsAre("model-00001-of-00003.safetensors", "model-00003-of-00003.safetensors"));
+  EXPECT_THAT(numbered->missing_shard(), HasSubstr("model-00001-of-00003.safetensors is missing"));
+  AddFile("model-00001-of-00003.safetensors", {{"b", "U8", {1}, "1"}});
+  AddFile("model-00003-of-00003.safetensors", {{"c", "U8", {1}, "1"}});
+  const auto whole = Checkpoint::OpenIncomplete(folder_.path());
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_EQ(whole->missing_shard(), "");
 }
 
 // Following it is an error of the system, and no exception.

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/json_fields.h"
-#include "checkpoint/generation_config.h"
+#include "base/json_file.h"
 
 namespace sluice {
 namespace {

@@ -1,69 +1,16 @@
 #include "checkpoint/generation_config.h"
 
-#include <algorithm>
-#include <iterator>
-#include <string_view>
-
 #include <fmt/format.h>
 
-#include "base/file.h"
 #include "base/json_fields.h"
+#include "base/json_file.h"
 
 namespace sluice {
-namespace {
-
-constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
-constexpr std::string_view kNonFinite[] = {"-Infinity", "Infinity", "NaN"};
-
-// With the words that Python's json writes for numbers that are not finite as strings: who reads
-// such a field as a number is told of it.
-std::string QuoteNonFinite(std::string_view text) {
-  std::string quoted;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (!in_string) {
-      const auto word = std::find_if(std::begin(kNonFinite), std::end(kNonFinite),
-                                     [&](auto known) { return text.substr(i).starts_with(known); });
-      if (word != std::end(kNonFinite)) {
-        quoted += fmt::format("\"{}\"", *word);
-        i += word->size() - 1;
-        continue;
-      }
-    }
-    quoted += text[i];
-    if (text[i] == '"') in_string = !in_string;
-    if (in_string && text[i] == '\\' && i + 1 < text.size()) quoted += text[++i];
-  }
-  return quoted;
-}
-
-}  // namespace
 
 Result<std::optional<int32_t>> ReadBosTokenId(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids, fields.TokenIds("bos_token_id"));
   if (ids.empty()) return std::nullopt;
   return ids.front();
-}
-
-Result<json::Value> ReadJsonObject(const std::filesystem::path& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  auto value = json::Parse(text);
-  if (!value) {
-    if (auto finite = json::Parse(QuoteNonFinite(text))) value = *std::move(finite);
-  }
-  if (!value) {
-    Error error = std::move(value).error().In(path.string());
-    error.code = ErrorCode::kInvalidData;
-    error.param = path.filename().string();
-    return tl::unexpected<Error>(std::move(error));
-  }
-  if (!value->is_object()) {
-    return Fail(
-        ErrorCode::kInvalidData,
-        fmt::format("{}: must be a JSON object, found {}", path.string(), ShortText(*value)),
-        path.filename().string());
-  }
-  return *std::move(value);
 }
 
 Result<GenerationConfig> ParseGenerationConfig(const json::Value& value) {
@@ -89,8 +36,13 @@ Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& folde
   const std::filesystem::path path = folder / "generation_config.json";
   auto value = ReadJsonObject(path);
   if (!value) {
-    if (value.error().code == ErrorCode::kNotFound) return GenerationConfig{};
-    return tl::unexpected<Error>(std::move(value).error());
+    GenerationConfig defaults;
+    if (value.error().code == ErrorCode::kNotFound) return defaults;
+    if (value.error().code != ErrorCode::kInvalidData)
+      return tl::unexpected<Error>(std::move(value).error());
+    // As transformers, which writes it anew from config.json.
+    defaults.unreadable = value.error().message;
+    return defaults;
   }
   auto config = ParseGenerationConfig(*value);
   if (!config) return tl::unexpected<Error>(std::move(config).error().In(path.string()));

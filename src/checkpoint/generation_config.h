@@ -1,9 +1,10 @@
-// What generation_config.json says, and how the small JSON files of a model's folder are read.
+// What generation_config.json says.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -18,16 +19,15 @@ struct GenerationConfig {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
   std::optional<int64_t> max_new_tokens;
+  std::string unreadable;  // why the file was passed over; "" where it was not
 };
-
-// Reads a JSON file of the folder that must hold an object. kNotFound if it does not exist.
-Result<json::Value> ReadJsonObject(const std::filesystem::path& path);
 
 class JsonFields;
 // bos_token_id is one id; some files give a list of one, some null.
 Result<std::optional<int32_t>> ReadBosTokenId(const JsonFields& fields);
 
-// Reads `folder`/generation_config.json; an absent file gives the defaults.
+// Reads `folder`/generation_config.json; an absent file gives the defaults, as one does that holds
+// no JSON object (GenerationConfig::unreadable). An error names a field with a wrong value.
 Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& folder);
 Result<GenerationConfig> ParseGenerationConfig(const json::Value& config);
 

@@ -1,5 +1,6 @@
 #include "checkpoint/rope_config.h"
 
+#include <charconv>
 #include <cmath>
 #include <string>
 
@@ -20,12 +21,19 @@ Result<double> RequiredNumber(const JsonFields& fields, std::string_view name) {
   return *value;
 }
 
-// The original positions as the block says, or else the config around it; nullopt: neither does.
-Result<std::optional<int64_t>> OriginalPositions(const JsonFields& fields, const JsonFields& top) {
+Result<int64_t> Positions(const JsonFields& top) {
+  return top.RequiredInteger("max_position_embeddings", 1, kMaxPositions);
+}
+
+// original_max_position_embeddings of the block, else of the config around it, else its
+// max_position_embeddings.
+Result<int64_t> OriginalPositions(const JsonFields& fields, const JsonFields& top) {
   constexpr std::string_view kName = "original_max_position_embeddings";
-  ASSIGN_OR_RETURN(const auto original, fields.Integer(kName, 1, kMaxPositions));
-  if (original) return original;
-  return top.Integer(kName, 1, kMaxPositions);
+  for (const JsonFields* object : {&fields, &top}) {
+    ASSIGN_OR_RETURN(const auto original, object->Integer(kName, 1, kMaxPositions));
+    if (original) return *original;
+  }
+  return Positions(top);
 }
 
 Result<RopeScaling> ParseLlama3(const JsonFields& fields, const JsonFields& top) {
@@ -37,14 +45,8 @@ Result<RopeScaling> ParseLlama3(const JsonFields& fields, const JsonFields& top)
     return fields.Bad("high_freq_factor", "at least low_freq_factor",
                       *fields.Given("high_freq_factor"));
   }
-  ASSIGN_OR_RETURN(const std::optional<int64_t> original, OriginalPositions(fields, top));
-  if (!original) return fields.Missing("original_max_position_embeddings");
-  scaling.original_max_position_embeddings = *original;
+  ASSIGN_OR_RETURN(scaling.original_max_position_embeddings, OriginalPositions(fields, top));
   return scaling;
-}
-
-Result<int64_t> Positions(const JsonFields& top) {
-  return top.RequiredInteger("max_position_embeddings", 1, kMaxPositions);
 }
 
 // Settings of other programs that change what is computed, and their values without effect.
@@ -63,18 +65,12 @@ Result<RopeScaling> ParseLinear(const JsonFields& fields, const JsonFields& top)
   return scaling;
 }
 
-Result<RopeScaling> ParseDynamic(const JsonFields& fields, const JsonFields& top,
-                                 std::string_view block) {
-  if (fields.Given("alpha") != nullptr) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("{}.alpha is not supported: dynamic scaling is given by a factor", block),
-        fmt::format("{}.alpha", block));
-  }
+Result<RopeScaling> ParseDynamic(const JsonFields& fields, const JsonFields& top) {
   RopeScaling scaling{.kind = RopeKind::kDynamic};
+  ASSIGN_OR_RETURN(scaling.alpha, fields.Number("alpha", 1, kMaxFactor));
   ASSIGN_OR_RETURN(const auto factor, fields.Number("factor", 1, kMaxFactor));
-  if (!factor) return fields.Missing("factor");
-  scaling.factor = *factor;
+  if (!factor && !scaling.alpha) return fields.Missing("factor");
+  scaling.factor = factor.value_or(1);
   ASSIGN_OR_RETURN(scaling.original_max_position_embeddings, Positions(top));
   return scaling;
 }
@@ -99,8 +95,7 @@ Result<RopeScaling> ParseYarn(const JsonFields& fields, const JsonFields& top,
     RETURN_IF_ERROR(RefuseUnlessOne(fields, block, name));
   RopeScaling scaling{.kind = RopeKind::kYarn};
   ASSIGN_OR_RETURN(const int64_t positions, Positions(top));
-  ASSIGN_OR_RETURN(const std::optional<int64_t> original, OriginalPositions(fields, top));
-  scaling.original_max_position_embeddings = original.value_or(positions);
+  ASSIGN_OR_RETURN(scaling.original_max_position_embeddings, OriginalPositions(fields, top));
   ASSIGN_OR_RETURN(const auto factor, fields.Number("factor", 1, kMaxFactor));
   scaling.factor = factor.value_or(static_cast<double>(positions) /
                                    static_cast<double>(scaling.original_max_position_embeddings));
@@ -146,16 +141,15 @@ Result<RopeScaling> ParseLongRope(const JsonFields& fields, const JsonFields& to
                       *fields.Given("long_factor"));
   }
   ASSIGN_OR_RETURN(const int64_t positions, Positions(top));
-  ASSIGN_OR_RETURN(const std::optional<int64_t> original, OriginalPositions(fields, top));
-  if (!original) return fields.Missing("original_max_position_embeddings");
-  scaling.original_max_position_embeddings = *original;
+  ASSIGN_OR_RETURN(const int64_t original, OriginalPositions(fields, top));
+  scaling.original_max_position_embeddings = original;
   ASSIGN_OR_RETURN(const auto factor, fields.Number("factor", kMinFactor, kMaxFactor));
-  scaling.factor = factor.value_or(static_cast<double>(positions) / static_cast<double>(*original));
+  scaling.factor = factor.value_or(static_cast<double>(positions) / static_cast<double>(original));
   ASSIGN_OR_RETURN(const auto given, fields.Number("attention_factor", kMinFactor, kMaxFactor));
   scaling.attention_factor = given.value_or(
-      scaling.factor <= 1 || *original <= 1
+      scaling.factor <= 1 || original <= 1
           ? 1
-          : std::sqrt(1 + std::log(scaling.factor) / std::log(static_cast<double>(*original))));
+          : std::sqrt(1 + std::log(scaling.factor) / std::log(static_cast<double>(original))));
   return scaling;
 }
 
@@ -163,8 +157,8 @@ Result<RopeScaling> ParseScaling(const std::string& type, const JsonFields& fiel
                                  const JsonFields& top, std::string_view block) {
   if (type == "llama3") return ParseLlama3(fields, top);
   if (type == "linear") return ParseLinear(fields, top);
-  if (type == "dynamic") return ParseDynamic(fields, top, block);
-  if (type == "yarn") return ParseYarn(fields, top, block);
+  if (type == "dynamic") return ParseDynamic(fields, top);
+  if (type == "yarn" || type == "deepseek_yarn") return ParseYarn(fields, top, block);
   // "su" is its name in the first configurations of Phi-3.
   if (type == "longrope" || type == "su") return ParseLongRope(fields, top);
   return Fail(ErrorCode::kUnsupported,
@@ -179,7 +173,7 @@ Status ReadBlock(const JsonFields& top, const json::Value& block, std::string_vi
                  std::optional<double>& theta, RopeConfig& rope) {
   const JsonFields fields(block, fmt::format("{}.", name));
   ASSIGN_OR_RETURN(const std::optional<double> inner_theta,
-                   fields.Number("rope_theta", kMinTheta, kMaxTheta));
+                   ReadNumberOrText(fields, "rope_theta", kMinTheta, kMaxTheta));
   if (inner_theta) theta = inner_theta;
   ASSIGN_OR_RETURN(const std::optional<double> partial,
                    fields.Number("partial_rotary_factor", 0, 1));
@@ -188,21 +182,15 @@ Status ReadBlock(const JsonFields& top, const json::Value& block, std::string_vi
   if (!type) {
     ASSIGN_OR_RETURN(type, fields.String("type"));
   }
-  if (!type || *type == "default") {
-    if (!type && fields.Given("factor") != nullptr) return fields.Missing("rope_type");
-    return {};
-  }
+  // As transformers: without a type nothing is scaled, whatever else the block holds. "mrope" says
+  // that there are axes, which its families have in any case.
+  const bool has_axes = fields.Given("mrope_section") != nullptr;
+  if (!type || *type == "default" || (*type == "mrope" && has_axes)) return {};
   ASSIGN_OR_RETURN(rope.scaling, ParseScaling(*type, fields, top, name));
   return {};
 }
 
 Result<RopeConfig> WithTheta(RopeConfig rope, std::optional<double> theta, double default_theta) {
-  if (!theta && default_theta == 0) {
-    return Fail(ErrorCode::kInvalidData,
-                "rope_theta is missing: it must stand in config.json or in its rope_parameters or "
-                "rope_scaling",
-                "rope_theta");
-  }
   rope.theta = theta.value_or(default_theta);
   if (rope.theta <= 1 && rope.scaling && rope.scaling->kind == RopeKind::kYarn) {
     return Fail(ErrorCode::kInvalidData,
@@ -213,6 +201,19 @@ Result<RopeConfig> WithTheta(RopeConfig rope, std::optional<double> theta, doubl
 }
 
 }  // namespace
+
+Result<std::optional<double>> ReadNumberOrText(const JsonFields& fields, std::string_view name,
+                                               double min, double max) {
+  const json::Value* value = fields.Given(name);
+  if (value == nullptr || !value->is_string()) return fields.Number(name, min, max);
+  const std::string& text = value->as_string();
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  // The comparisons are false for NaN too.
+  if (error == std::errc() && end == text.data() + text.size() && number >= min && number <= max)
+    return number;
+  return fields.Bad(name, fmt::format("a number from {} to {}", min, max), *value);
+}
 
 std::string_view RopeKindName(RopeKind kind) {
   switch (kind) {
@@ -228,11 +229,12 @@ std::string_view RopeKindName(RopeKind kind) {
 Result<RopeConfig> ParseRopeConfig(const json::Value& config, double default_theta) {
   const JsonFields top(config, "");
   RopeConfig rope;
-  ASSIGN_OR_RETURN(std::optional<double> theta, top.Number("rope_theta", kMinTheta, kMaxTheta));
+  ASSIGN_OR_RETURN(std::optional<double> theta,
+                   ReadNumberOrText(top, "rope_theta", kMinTheta, kMaxTheta));
   ASSIGN_OR_RETURN(rope.partial_rotary_factor, top.Number("partial_rotary_factor", 0, 1));
-  for (const char* name : {"rope_parameters", "rope_scaling"}) {
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
     ASSIGN_OR_RETURN(const json::Value* block, top.Object(name));
-    if (block == nullptr) continue;
+    if (block == nullptr || block->as_object().empty()) continue;
     RETURN_IF_ERROR(ReadBlock(top, *block, name, theta, rope));
     break;
   }

@@ -27,6 +27,9 @@ struct RopeScaling {
   // Positions before scaling: those of the training.
   int64_t original_max_position_embeddings = 8192;
 
+  // kDynamic: the base is raised by this instead, whatever the context; Hunyuan.
+  std::optional<double> alpha = {};
+
   // kLlama3.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
@@ -44,17 +47,23 @@ struct RopeScaling {
   double attention_factor = 1;
 };
 
+class JsonFields;
+// As JsonFields::Number, but takes a number's text too: some writers quote rope_theta ("10000.0").
+Result<std::optional<double>> ReadNumberOrText(const JsonFields& fields, std::string_view name,
+                                               double min, double max);
+
 struct RopeConfig {
   double theta = 0;
   std::optional<double> partial_rotary_factor = {};  // the part of a head that is rotated, as given
   std::optional<RopeScaling> scaling = {};           // nullopt: unscaled
 };
 
-// Reads rope_theta with rope_scaling (transformers 4) or rope_parameters (transformers 5); a theta
-// inside the block wins over one outside. An unknown rope type is kUnsupported; a theta that stands
-// nowhere is `default_theta`, or an error where that is 0. Where the original positions are not
-// given they are max_position_embeddings. REQUIRES: `config` is an object.
-Result<RopeConfig> ParseRopeConfig(const json::Value& config, double default_theta = 0);
+// Reads rope_theta with rope_scaling (transformers 4) or rope_parameters (transformers 5). As in
+// transformers, a rope_scaling that is not empty wins over rope_parameters, and a theta inside the
+// block over one outside; a theta given nowhere is `default_theta`; a block without a type scales
+// nothing; original positions that are not given are max_position_embeddings. An unknown rope type
+// is kUnsupported. REQUIRES: `config` is an object.
+Result<RopeConfig> ParseRopeConfig(const json::Value& config, double default_theta);
 
 // The same of one block of settings, which is named `name` in messages: families whose layers
 // differ have one for each kind of layer. REQUIRES: `config` and `block` are objects.

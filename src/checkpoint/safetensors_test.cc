@@ -196,7 +196,7 @@ TEST(SafetensorsTest, DeepNestingEndsEarly) {
   EXPECT_FALSE(ParseHeader(SafetensorsBytes("{\"a\":" + deep, "")));
 }
 
-// Whatever a damaged file passes as must still be covered exactly by its tensors.
+// A damaged file that passes must still be covered exactly by its tensors.
 TEST(SafetensorsTest, MutatedFilesAreRefusedOrConsistent) {
   const std::string valid = MakeSafetensors({{"model.a", "F32", {2, 3}, std::string(24, 'x')},
                                              {"model.b", "BF16", {4}, EightBytes()},

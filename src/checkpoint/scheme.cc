@@ -20,17 +20,33 @@ struct Reader {
   SchemeResult (*read)(const SchemeSource& source);
 };
 
-constexpr std::array<Reader, 8> kReaders = {Reader{"modelopt", ReadModelOpt},
+constexpr std::array<Reader, 9> kReaders = {Reader{"modelopt", ReadModelOpt},
                                             Reader{"modelopt_fp4", ReadModelOpt},
                                             Reader{"quark", ReadQuark},
                                             Reader{"fp8", ReadFp8},
+                                            Reader{"fbgemm_fp8", ReadFbgemmFp8},
                                             Reader{"compressed-tensors", ReadCompressedTensors},
                                             Reader{"mxfp4", ReadMxfp4},
                                             Reader{"gptq", ReadGptq},
                                             Reader{"awq", ReadAwq}};
 constexpr const char* kMethods =
-    "modelopt (FP8, NVFP4), quark (FP8, MXFP4), fp8 (blocks, per tensor), compressed-tensors "
-    "(FP8, NVFP4, MXFP4, INT8, INT4), mxfp4 (experts of gpt-oss), gptq (INT4) and awq (INT4)";
+    "modelopt (FP8, NVFP4), quark (FP8, MXFP4), fp8 (blocks, per tensor), fbgemm_fp8, "
+    "compressed-tensors (FP8, NVFP4, MXFP4, INT8, INT4), mxfp4 (experts of gpt-oss), gptq (INT4, "
+    "INT8) and awq (INT4)";
+
+// Methods that are known and not read, each with what it would need.
+struct Unread {
+  std::string_view method, why;
+};
+constexpr std::array kUnread = {
+    Unread{"auto-round", "export the model in the format auto_gptq or llm_compressor instead"},
+    Unread{"bitsandbytes",
+           "its codes (NF4, LLM.int8) have no kernels here: serve the BF16 checkpoint, with "
+           "--quantization to round it while it is loaded"},
+    Unread{"aqlm", "its codebooks have no kernels here"},
+    Unread{"hqq", "export the model by llm-compressor instead"},
+    Unread{"torchao", "export the model by llm-compressor instead"},
+    Unread{"gguf", "serve the safetensors checkpoint that it was converted from"}};
 
 // The type of weights that are not quantized.
 ElementType PlainTypeOf(const json::Value& config) {
@@ -90,6 +106,13 @@ SchemeResult ReadScheme(SchemeSource source) {
   for (const Reader& reader : kReaders) {
     if (reader.method == method) return reader.read(source);
   }
+  for (const Unread& unread : kUnread) {
+    if (unread.method != method) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} has quant_method '{}', which is not supported: {}", first.where,
+                            method, unread.why),
+                "quant_method");
+  }
   return Fail(
       ErrorCode::kUnsupported,
       fmt::format("{} {}; supported are {}", first.where,
@@ -108,7 +131,7 @@ struct ByteRange {
   uint64_t offset = 0, size = 0;
 };
 
-// Of rows in the layer's first tensor.
+// The bytes of rows in the layer's first tensor.
 ByteRange BytesOfRows(const StoredLinear& linear, int64_t first, int64_t count) {
   const StoredMatrix& matrix = linear.matrix;
   const auto begin = static_cast<uint64_t>(matrix.data - linear.tensors.front()->bytes().data());
@@ -147,6 +170,7 @@ Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_vie
       (wanted == "compressed_tensors" && method == "compressed-tensors") ||
       // Other names of the same checkpoints, some after their kernels.
       (method == "gptq" && (wanted == "gptq_marlin" || wanted == "auto_gptq")) ||
+      (method == "fbgemm_fp8" && wanted == "fp8") ||
       (method == "mxfp4" && wanted == "gpt_oss_mxfp4") ||
       (method == "awq" && (wanted == "awq_marlin" || wanted == "auto_awq" || wanted == "cpu_awq"));
   if (fits) return {};

@@ -23,8 +23,8 @@ namespace sluice {
 struct StoredLinear {
   StoredMatrix matrix;
   ActivationFormat activations;      // what the scheme does to the layer's inputs
-  std::optional<float> input_scale;  // kFp8Static: x / input_scale is rounded. kNvfp4: the global
-                                     // scale, amax / (6 * 448)
+  std::optional<float> input_scale;  // kFp8Static, kInt8Static: x / input_scale is rounded. kNvfp4:
+                                     // the global scale, amax / (6 * 448)
   // What plain values are rounded to while they are loaded; null where they stay as they are
   // stored. Lives as long as the program.
   const Encoding* rounded_to = nullptr;
@@ -106,8 +106,8 @@ Result<std::shared_ptr<const QuantizationScheme>> LoadScheme(const std::filesyst
                                                              const json::Value& config);
 // The same of what config.json says alone.
 Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value& config);
-// Of a quantized checkpoint `--quantization` is an assertion: an error where it is of another
-// scheme than the word says.
+// For a quantized checkpoint `--quantization` is an assertion: an error if the checkpoint's scheme
+// is another one.
 Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_view option);
 
 // What plain weights become while they are loaded: words of LoadQuantizationNames, or "".

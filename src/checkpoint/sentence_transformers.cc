@@ -16,12 +16,16 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
+constexpr uint64_t kMaxTokenizerConfigBytes = uint64_t{64} << 20;  // which may hold a vocabulary
 constexpr int64_t kMaxFeatures = int64_t{1} << 16;
+constexpr int64_t kMaxTextTokens = int64_t{1} << 31;
+constexpr double kNoLimit = 1e40;
 
 // A JSON file of the folder; null where it is not there.
 Result<json::Value> ReadOptional(const std::filesystem::path& folder,
-                                 const std::filesystem::path& name) {
-  const auto text = ReadModelFile(folder, name, kMaxFileBytes);
+                                 const std::filesystem::path& name,
+                                 uint64_t max_bytes = kMaxFileBytes) {
+  const auto text = ReadModelFile(folder, name, max_bytes);
   if (!text && text.error().code == ErrorCode::kNotFound) return json::Value();
   if (!text) return tl::unexpected<Error>(text.error());
   auto value = json::Parse(*text);
@@ -34,8 +38,9 @@ Result<json::Value> ReadOptional(const std::filesystem::path& folder,
 }
 
 Result<json::Value> ReadObject(const std::filesystem::path& folder,
-                               const std::filesystem::path& name) {
-  ASSIGN_OR_RETURN(json::Value value, ReadOptional(folder, name));
+                               const std::filesystem::path& name,
+                               uint64_t max_bytes = kMaxFileBytes) {
+  ASSIGN_OR_RETURN(json::Value value, ReadOptional(folder, name, max_bytes));
   if (value.is_null()) return json::Value{json::Value::Object{}};
   if (value.is_object()) return value;
   return Fail(ErrorCode::kInvalidData, fmt::format("{}: must be a JSON object, found {}",
@@ -68,11 +73,25 @@ Result<PoolingMethod> ReadPooling(const JsonFields& fields) {
   return PoolingMethodNamed(set.front(), "pooling_mode");
 }
 
+// The tokenizer's limit, where releases from 6 on keep it; one that no text reaches (1e30) is none.
+Result<std::optional<int64_t>> ReadTokenizerLimit(const std::filesystem::path& folder) {
+  constexpr const char* kFile = "tokenizer_config.json";
+  ASSIGN_OR_RETURN(const json::Value value, ReadObject(folder, kFile, kMaxTokenizerConfigBytes));
+  ASSIGN_OR_RETURN(
+      const auto limit,
+      JsonFields(value, std::string(kFile) + ": ").Number("model_max_length", 1, kNoLimit));
+  if (!limit || *limit > static_cast<double>(kMaxTextTokens)) return std::nullopt;
+  return static_cast<int64_t>(*limit);
+}
+
 // The default prompt, and limits on texts.
 Status ReadTextSettings(const std::filesystem::path& folder, SentenceTransformersConfig& config) {
   ASSIGN_OR_RETURN(const json::Value bert, ReadObject(folder, "sentence_bert_config.json"));
   const JsonFields limits(bert, "sentence_bert_config.json: ");
-  ASSIGN_OR_RETURN(config.max_tokens, limits.Integer("max_seq_length", 1, int64_t{1} << 31));
+  ASSIGN_OR_RETURN(config.max_tokens, limits.Integer("max_seq_length", 1, kMaxTextTokens));
+  if (!config.max_tokens) {
+    ASSIGN_OR_RETURN(config.max_tokens, ReadTokenizerLimit(folder));
+  }
   ASSIGN_OR_RETURN(const auto lower_case, limits.Bool("do_lower_case"));
   config.lower_case = lower_case.value_or(false);
   constexpr const char* kPrompts = "config_sentence_transformers.json";

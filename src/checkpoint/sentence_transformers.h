@@ -26,7 +26,7 @@ Result<PoolingMethod> PoolingMethodNamed(std::string_view name, std::string_view
 
 enum class DenseActivation { kIdentity, kTanh, kRelu, kGelu, kSigmoid, kSilu };
 
-// A layer behind the pooling: activation(W x + b).
+// A layer after the pooling: activation(W x + b).
 struct DenseModule {
   std::string folder;  // of its config.json and model.safetensors, in the model's: "2_Dense"
   int64_t in_features = 0;
@@ -38,10 +38,11 @@ struct DenseModule {
 struct SentenceTransformersConfig {
   PoolingMethod method = PoolingMethod::kMean;
   std::vector<DenseModule> dense;  // from the pooled vector on, each takes what the last one gives
-  bool normalize = false;          // the embedding, behind all layers, is divided by its norm
-  // Of sentence_bert_config.json: longer texts are too long; texts are put into lower case.
+  bool normalize = false;          // the embedding, after all layers, is divided by its norm
+  // Longer texts are cut: max_seq_length of sentence_bert_config.json, else model_max_length of
+  // tokenizer_config.json.
   std::optional<int64_t> max_tokens;
-  bool lower_case = false;
+  bool lower_case = false;                     // texts are put into lower case
   std::map<std::string, std::string> prompts;  // by the purpose of a text: "query", "document"
   std::string prompt;  // put in front of every text: that of default_prompt_name
 };

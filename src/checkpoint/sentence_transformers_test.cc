@@ -70,6 +70,30 @@ TEST_F(SentenceTransformersTest, NewFilesNameTheWayOfPooling) {
   EXPECT_FALSE((*config)->normalize);
 }
 
+// Releases from 6 on keep the limit in the tokenizer's file alone.
+TEST_F(SentenceTransformersTest, TheTokenizersLimitStandsIn) {
+  WriteModules();
+  Write("1_Pooling/config.json", R"({"pooling_mode":"mean"})");
+  const auto limit = [&] {
+    const auto config = LoadSentenceTransformersConfig(folder_);
+    EXPECT_TRUE(config && *config) << Problem();
+    return config && *config ? (*config)->max_tokens : std::nullopt;
+  };
+  EXPECT_EQ(limit(), std::nullopt);
+  Write("tokenizer_config.json", R"({"model_max_length":100})");
+  EXPECT_EQ(limit(), 100);
+  Write("sentence_bert_config.json", R"({"transformer_task":"feature-extraction"})");
+  EXPECT_EQ(limit(), 100);
+  Write("sentence_bert_config.json", R"({"max_seq_length":7})");
+  EXPECT_EQ(limit(), 7);
+  Write("sentence_bert_config.json", R"({"max_seq_length":null})");
+  // What transformers writes where there is no limit.
+  Write("tokenizer_config.json", R"({"model_max_length":1000000000000000019884624838656})");
+  EXPECT_EQ(limit(), std::nullopt);
+  Write("tokenizer_config.json", R"({"model_max_length":"long"})");
+  EXPECT_THAT(Problem(), HasSubstr("tokenizer_config.json: model_max_length"));
+}
+
 TEST_F(SentenceTransformersTest, RefusesByName) {
   WriteModules();
   Write("1_Pooling/config.json", R"({"pooling_mode_max_tokens":true})");

@@ -16,7 +16,7 @@ class Awq : public PlannedScheme {
         layout_(std::move(layout)),
         excluded_(std::move(excluded)) {}
 
-  std::string Name() const override { return "AWQ " + Int4Text(layout_); }
+  std::string Name() const override { return "AWQ " + IntegerText(layout_); }
   std::string_view Method() const override { return "awq"; }
 
  protected:
@@ -62,7 +62,7 @@ SchemeResult ReadAwq(const SchemeSource& source) {
                              "sym",
                              "lm_head",
                              "method"}));
-  RETURN_IF_ERROR(CheckInt4Bits(block, where, {"bits", "w_bit"}));
+  RETURN_IF_ERROR(ReadIntegerBits(block, where, {"bits", "w_bit"}, {4}));
   RETURN_IF_ERROR(CheckString(block, where, "version", {"gemm"}));
   RETURN_IF_ERROR(CheckString(block, where, "format", {"gemm"}));
   RETURN_IF_ERROR(CheckString(block, where, "checkpoint_format", {"gemm"}));
@@ -76,7 +76,7 @@ SchemeResult ReadAwq(const SchemeSource& source) {
                    JsonFields(block, where + ".").Strings("modules_to_not_convert"));
   LinearLayout layout = Int4GroupLayout(group_size);
   layout.format.has_zero_points = true;
-  layout.int4.packing = Int4Packing::kOutputs;
+  layout.words.packing = Int4Packing::kOutputs;
   return std::make_shared<Awq>(source, std::move(layout),
                                excluded.value_or(std::vector<std::string>()));
 }

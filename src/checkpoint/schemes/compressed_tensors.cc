@@ -1,6 +1,7 @@
 // compressed-tensors, as llm-compressor writes it: groups of settings with the layers that they are
 // for.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -80,12 +81,31 @@ Result<QuantizationArgs> ReadArgs(const json::Value& value, const std::string& w
   return args;
 }
 
+// "group" and "dynamic" number the groups in the order of importance; "weight" and "static" only
+// rounded the inputs in that order.
+bool HasInputOrder(const QuantizationArgs& args) {
+  return args.strategy == "group" && (args.order == "group" || args.order == "dynamic");
+}
+
+// INT8 weights with a scale for each group of inputs.
+LinearLayout Int8GroupLayout(const QuantizationArgs& args) {
+  return {.name = "INT8",
+          .format = {.type = ElementType::kI8,
+                     .scale_layout = DataFormat::ScaleLayout::kPerGroup,
+                     .scale_type = ElementType::kBF16,
+                     .group_size = static_cast<int>(*args.group_size),
+                     .has_input_order = HasInputOrder(args)}};
+}
+
+bool IsInt8Group(const QuantizationArgs& args) {
+  const int64_t group_size = args.group_size.value_or(0);
+  return args.type == "int" && args.bits == 8 && args.strategy == "group" && group_size > 0 &&
+         group_size % 32 == 0;
+}
+
 // INT4 weights, whose zero points and order of inputs are implemented.
 LinearLayout Int4WeightLayout(const QuantizationArgs& args) {
   const bool has_groups = args.strategy == "group";
-  // "group" and "dynamic" number the groups in the order of importance; "weight" and "static" only
-  // rounded the inputs in that order.
-  const bool has_order = args.order == "group" || args.order == "dynamic";
   return {.name = "INT4",
           .format = {.type = ElementType::kInt4,
                      .scale_layout = has_groups ? DataFormat::ScaleLayout::kPerGroup
@@ -93,11 +113,12 @@ LinearLayout Int4WeightLayout(const QuantizationArgs& args) {
                      .scale_type = ElementType::kBF16,
                      .group_size = has_groups ? static_cast<int>(*args.group_size) : 0,
                      .has_zero_points = !args.symmetric,
-                     .has_input_order = has_groups && has_order},
+                     .has_input_order = HasInputOrder(args)},
           .data = "weight_packed",
-          .int4 = {.zero_points = args.symmetric ? "" : "weight_zero_point",
-                   .group_index = has_groups ? "weight_g_idx" : "",
-                   .shape = "weight_shape"}};
+          .is_in_words = true,
+          .words = {.zero_points = args.symmetric ? "" : "weight_zero_point",
+                    .group_index = has_groups ? "weight_g_idx" : "",
+                    .shape = "weight_shape"}};
 }
 
 bool IsInt4Weight(const QuantizationArgs& args) {
@@ -107,7 +128,7 @@ bool IsInt4Weight(const QuantizationArgs& args) {
           (args.strategy == "channel" && group_size <= 0));
 }
 
-// Of all other formats.
+// Formats that have neither zero points nor an order of inputs.
 Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
   if (!args.symmetric) {
     return UnsupportedSetting(where, "symmetric", json::Value(false),
@@ -115,7 +136,7 @@ Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
   }
   if (!args.order.empty()) {
     return UnsupportedSetting(where, "actorder", json::Value(args.order),
-                              "none; inputs in another order are those of INT4 weights alone");
+                              "none; inputs in another order are those of groups of integers");
   }
   return {};
 }
@@ -124,8 +145,11 @@ Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::strin
   const bool is_float = args.type == "float";
   LinearLayout layout;
   if (args.dynamic == "false" && IsInt4Weight(args)) return Int4WeightLayout(args);
-  if (args.bits != 4 || args.type != "int")
-    RETURN_IF_ERROR(CheckPlainArgs(args, where + ".weights"));
+  if (args.bits != 4 || args.type != "int") {
+    QuantizationArgs plain = args;
+    if (IsInt8Group(args)) plain.order.clear();
+    RETURN_IF_ERROR(CheckPlainArgs(plain, where + ".weights"));
+  }
   if (args.dynamic != "false") {
     // Falls through to the refusal.
   } else if (is_float && args.bits == 8 && args.strategy == "tensor") {
@@ -150,17 +174,19 @@ Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::strin
                      .scale_layout = args.strategy == "channel"
                                          ? DataFormat::ScaleLayout::kPerRow
                                          : DataFormat::ScaleLayout::kPerTensor};
+  } else if (IsInt8Group(args)) {
+    layout = Int8GroupLayout(args);
   }
   if (layout.name.empty()) {
     return Fail(
         ErrorCode::kUnsupported,
-        fmt::format(
-            "{}.weights ({}) is not supported; supported are FP8 of strategy "
-            "tensor, channel or block, NVFP4 (4 bits, tensor_group of 16), MXFP4 "
-            "(4 bits, group of 32), INT8 of strategy channel or tensor and INT4 of strategy "
-            "channel or group, of a multiple of 32; quantize the model again in one "
-            "of these, or serve it without quantization",
-            where, args.Text()),
+        fmt::format("{}.weights ({}) is not supported; supported are FP8 of strategy "
+                    "tensor, channel or block, NVFP4 (4 bits, tensor_group of 16), MXFP4 "
+                    "(4 bits, group of 32), INT8 of strategy channel, tensor or group, and INT4 of "
+                    "strategy channel or group, groups of a multiple of 32; quantize the model "
+                    "again in one "
+                    "of these, or serve it without quantization",
+                    where, args.Text()),
         where + ".weights");
   }
   // llm-compressor writes these in the model's own type.
@@ -193,15 +219,21 @@ Status AddInputs(const QuantizationArgs& args, const std::string& where, LinearL
              args.dynamic == "true") {
     layout.activations = {.kind = Kind::kMxfp4, .group_size = 32};
   } else if (args.type == "int" && args.bits == 8 && args.strategy == "token" &&
-             args.dynamic == "true" && is_int8_weight) {
+             args.dynamic == "true" && args.symmetric && is_int8_weight &&
+             layout.format.scale_layout != DataFormat::ScaleLayout::kPerGroup) {
     layout.activations = {.kind = Kind::kInt8PerToken};
+  } else if (args.type == "int" && args.bits == 8 && args.strategy == "tensor" &&
+             args.dynamic == "false" && is_int8_weight) {
+    layout.activations = {.kind = Kind::kInt8Static};
+    layout.input_scales = {"input_scale"};
+    layout.input_zero_point = "input_zero_point";
   } else {
     return Fail(
         ErrorCode::kUnsupported,
         fmt::format("{}.input_activations ({}) is not supported for {} weights; supported are FP8 "
                     "static per tensor, dynamic per token or per group, NVFP4 (tensor_group of 16, "
                     "dynamic local), MXFP4 (group of 32, dynamic) and, for INT8 weights, INT8 "
-                    "dynamic per token",
+                    "dynamic per token (symmetric, weights without groups) or static per tensor",
                     where, args.Text(), layout.name),
         where + ".input_activations");
   }
@@ -231,8 +263,7 @@ class CompressedTensors : public PlannedScheme {
   std::string Name() const override {
     std::vector<std::string> names;
     for (const Group& group : groups_) {
-      std::string name = group.layout.format.type == ElementType::kInt4 ? Int4Text(group.layout)
-                                                                        : group.layout.name;
+      std::string name = group.layout.is_in_words ? IntegerText(group.layout) : group.layout.name;
       if (group.layout.activations.kind == ActivationFormat::Kind::kNone) name += " weight-only";
       names.push_back(std::move(name));
     }
@@ -267,10 +298,10 @@ Status CheckFormat(const json::Value& object, const std::string& where) {
        "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision"});
 }
 
-// Codes of INT4 come in words ("pack-quantized"), those of other formats do not. `outer`: the
-// format of the whole configuration, for groups without one.
-Status CheckPacked(const json::Value& group, std::string where, const json::Value& outer,
-                   const std::string& outer_where, const LinearLayout& layout) {
+// Codes of INT4 come in words ("pack-quantized"), those of INT8 may, those of other formats do not.
+// `outer`: the format of the whole configuration, for groups without one.
+Status ReadPacked(const json::Value& group, std::string where, const json::Value& outer,
+                  const std::string& outer_where, LinearLayout& layout) {
   const json::Value* format = group.Find("format");
   if (format == nullptr || !format->is_string()) {
     format = outer.Find("format");
@@ -279,13 +310,85 @@ Status CheckPacked(const json::Value& group, std::string where, const json::Valu
   if (format == nullptr || !format->is_string()) return {};
   const bool is_packed = AsciiLower(format->as_string()) == "pack-quantized";
   const bool is_int4 = layout.format.type == ElementType::kInt4;
+  if (is_packed && layout.format.type == ElementType::kI8) {
+    layout.is_in_words = true;
+    layout.data = "weight_packed";
+    const bool has_groups = layout.format.group_size != 0;
+    layout.words = {.group_index = has_groups ? "weight_g_idx" : "", .shape = "weight_shape"};
+    return {};
+  }
+  if (layout.format.type == ElementType::kI8 && layout.format.has_input_order) {
+    return UnsupportedSetting(where, "format", *format,
+                              "pack-quantized for groups whose inputs are in another order");
+  }
   if (is_packed == is_int4) return {};
   return UnsupportedSetting(where, "format", *format,
                             is_int4
                                 ? "pack-quantized for integers of 4 bits"
                                 : fmt::format("another than pack-quantized for {} weights; that "
-                                              "is for integers of 4 bits",
+                                              "is for integers",
                                               layout.name));
+}
+
+// The settings that a preset's name stands for, as config_groups writes them.
+// Source: compressed-tensors, quantization/quant_scheme.py, PRESET_SCHEMES.
+struct Preset {
+  std::string_view name;
+  std::string_view weights;
+  std::string_view inputs;  // empty: not rounded
+};
+constexpr std::string_view kInt8Channels =
+    R"({"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true})";
+constexpr std::string_view kInt8Tokens =
+    R"({"num_bits": 8, "type": "int", "strategy": "token", "symmetric": true, "dynamic": true})";
+constexpr std::string_view kInt4Groups =
+    R"({"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": true})";
+constexpr std::string_view kNvfp4Weights =
+    R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16})";
+constexpr std::array kPresets = {
+    Preset{"W8A16", kInt8Channels, ""},
+    Preset{"W8A8", kInt8Channels, kInt8Tokens},
+    Preset{"INT8", kInt8Channels, kInt8Tokens},
+    Preset{"W4A16", kInt4Groups, ""},
+    Preset{"W4A16_ASYM",
+           R"({"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128,
+               "symmetric": false})",
+           ""},
+    Preset{"FP8", R"({"num_bits": 8, "type": "float", "strategy": "tensor"})",
+           R"({"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": false})"},
+    Preset{"FP8_DYNAMIC", R"({"num_bits": 8, "type": "float", "strategy": "channel"})",
+           R"({"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true})"},
+    Preset{"FP8_BLOCK",
+           R"({"num_bits": 8, "type": "float", "strategy": "block",
+               "block_structure": [128, 128]})",
+           R"({"num_bits": 8, "type": "float", "strategy": "group", "group_size": 128,
+               "dynamic": true})"},
+    Preset{"NVFP4A16", kNvfp4Weights, ""},
+    Preset{"NVFP4", kNvfp4Weights,
+           R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
+               "dynamic": "local"})"}};
+
+// A group that is a list of targets is one of the presets, by the group's name.
+Result<json::Value> ExpandPreset(const std::string& name, const json::Value& targets,
+                                 const std::string& where) {
+  std::vector<std::string_view> names;
+  for (const Preset& preset : kPresets) {
+    names.push_back(preset.name);
+    if (AsciiLower(name) != AsciiLower(preset.name)) continue;
+    json::Value group{json::Value::Object{}};
+    group.Set("targets", targets);
+    ASSIGN_OR_RETURN(json::Value weights, json::Parse(preset.weights));
+    group.Set("weights", std::move(weights));
+    if (!preset.inputs.empty()) {
+      ASSIGN_OR_RETURN(json::Value inputs, json::Parse(preset.inputs));
+      group.Set("input_activations", std::move(inputs));
+    }
+    return group;
+  }
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{} lists targets, so its name must be a preset: expected one of {}",
+                          where, fmt::join(names, ", ")),
+              where);
 }
 
 Result<CompressedTensors::Group> ReadGroup(const json::Value& value, const std::string& where,
@@ -303,10 +406,12 @@ Result<CompressedTensors::Group> ReadGroup(const json::Value& value, const std::
   CompressedTensors::Group group;
   ASSIGN_OR_RETURN(const QuantizationArgs args, ReadArgs(*weights, where + ".weights"));
   ASSIGN_OR_RETURN(group.layout, WeightLayout(args, where));
-  RETURN_IF_ERROR(CheckPacked(value, where, outer, outer_where, group.layout));
+  RETURN_IF_ERROR(ReadPacked(value, where, outer, outer_where, group.layout));
   if (inputs != nullptr) {
     ASSIGN_OR_RETURN(const QuantizationArgs input, ReadArgs(*inputs, where + ".input_activations"));
-    RETURN_IF_ERROR(CheckPlainArgs(input, where + ".input_activations"));
+    // Static integers may have a zero point.
+    if (input.type != "int" || input.dynamic != "false")
+      RETURN_IF_ERROR(CheckPlainArgs(input, where + ".input_activations"));
     RETURN_IF_ERROR(AddInputs(input, where, group.layout));
   }
   ASSIGN_OR_RETURN(const auto targets, fields.Strings("targets"));
@@ -347,8 +452,12 @@ SchemeResult ReadCompressedTensors(const SchemeSource& source) {
   ASSIGN_OR_RETURN(const json::Value* config_groups, fields.Object("config_groups"));
   bool has_mxfp4 = false;
   if (config_groups != nullptr) {
-    for (const auto& [name, value] : config_groups->as_object()) {
+    for (const auto& [name, stated] : config_groups->as_object()) {
       const std::string inside = fmt::format("{}.config_groups.{}", where, name);
+      json::Value value = stated;
+      if (stated.is_array()) {
+        ASSIGN_OR_RETURN(value, ExpandPreset(name, stated, inside));
+      }
       if (!value.is_object()) {
         return Fail(ErrorCode::kInvalidData,
                     fmt::format("{} must be an object, found {}", inside, ShortText(value)),

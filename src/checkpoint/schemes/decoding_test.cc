@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/json_file.h"
 #include "base/source_path_testing.h"
-#include "checkpoint/generation_config.h"
 #include "checkpoint/scheme.h"
 
 namespace sluice {

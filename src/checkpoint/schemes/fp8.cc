@@ -1,5 +1,8 @@
 // quant_method "fp8": blocks of 128 x 128 with weight_scale_inv (DeepSeek, Qwen), or one scale a
-// tensor (AutoFP8, Quark's fp8 mode).
+// tensor (AutoFP8, Quark's fp8 mode). quant_method "fbgemm_fp8": a scale for each row, inputs per
+// token with an upper bound of their largest magnitude (Meta's Llama 3.1 405B FP8).
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "base/ascii.h"
@@ -54,7 +57,35 @@ Result<std::optional<std::pair<int, int>>> ReadBlockSize(const json::Value& bloc
                    static_cast<int>(value->as_array()[1].as_integer()));
 }
 
+class FbgemmFp8 : public Fp8 {
+ public:
+  using Fp8::Fp8;
+  std::string Name() const override { return "FP8 per row (fbgemm)"; }
+  std::string_view Method() const override { return "fbgemm_fp8"; }
+};
+
 }  // namespace
+
+SchemeResult ReadFbgemmFp8(const SchemeSource& source) {
+  const QuantizationSettings& settings = source.config ? *source.config : *source.sidecar;
+  const json::Value& block = settings.block;
+  const std::string& where = settings.where;
+  RETURN_IF_ERROR(CheckKeys(
+      block, where,
+      {"quant_method", "activation_scale_ub", "modules_to_not_convert", "dequantize", "version"}));
+  RETURN_IF_ERROR(CheckBool(block, where, "dequantize", false));
+  const JsonFields fields(block, where + ".");
+  constexpr double kMost = std::numeric_limits<float>::max();
+  ASSIGN_OR_RETURN(const auto bound, fields.Number("activation_scale_ub", 1e-6, kMost));
+  ASSIGN_OR_RETURN(const auto names, fields.Strings("modules_to_not_convert"));
+  LinearLayout layout = Fp8PerRowLayout();
+  // The default is that of transformers' FbgemmFp8Config.
+  layout.activations.largest_amax = static_cast<float>(bound.value_or(1200.0));
+  ModuleList excluded;
+  if (names) RETURN_IF_ERROR(excluded.Add(*names, ModuleList::Syntax::kRegexPrefix));
+  return std::make_shared<FbgemmFp8>(source, /*fp8_kv=*/false, std::move(layout),
+                                     std::move(excluded));
+}
 
 SchemeResult ReadFp8(const SchemeSource& source) {
   const QuantizationSettings& settings = source.config ? *source.config : *source.sidecar;

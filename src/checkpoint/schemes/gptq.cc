@@ -1,4 +1,4 @@
-// quant_method "gptq": INT4 in words along the inputs, as AutoGPTQ and GPTQModel write it.
+// quant_method "gptq": INT4 or INT8 in words along the inputs, as AutoGPTQ and GPTQModel write it.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -6,22 +6,39 @@
 #include "base/ascii.h"
 #include "checkpoint/schemes/int4_settings.h"
 #include "checkpoint/schemes/linear_layout.h"
+#include "checkpoint/schemes/module_pattern.h"
 #include "checkpoint/schemes/settings.h"
 #include "tensor/stored_number.h"
 
 namespace sluice {
 namespace {
 
+// An entry of "dynamic": the modules that a pattern names are excluded, or have settings of their
+// own.
+struct DynamicEntry {
+  ModuleList modules;
+  bool is_excluded = false;
+  LinearLayout layout;
+};
+
 class Gptq : public PlannedScheme {
  public:
   Gptq(const SchemeSource& source, LinearLayout layout, bool quantizes_head,
-       std::vector<std::string> only)
+       std::vector<std::string> only, std::vector<DynamicEntry> dynamic)
       : PlannedScheme(source.plain_type, /*wants_fp8_kv_cache=*/false),
         layout_(std::move(layout)),
         quantizes_head_(quantizes_head),
-        only_(std::move(only)) {}
+        only_(std::move(only)),
+        dynamic_(std::move(dynamic)) {}
 
-  std::string Name() const override { return "GPTQ " + Int4Text(layout_); }
+  std::string Name() const override {
+    std::string name = "GPTQ " + IntegerText(layout_);
+    for (const DynamicEntry& entry : dynamic_) {
+      const std::string other = entry.is_excluded ? "" : IntegerText(entry.layout);
+      if (name.find(other) == std::string::npos) name += " + " + other;
+    }
+    return name;
+  }
   std::string_view Method() const override { return "gptq"; }
 
   // Writers add biases of zeros to layers that have none.
@@ -39,14 +56,66 @@ class Gptq : public PlannedScheme {
         only_.empty() || std::any_of(only_.begin(), only_.end(), [&](const std::string& name) {
           return module.ends_with("." + name);
         });
-    return {&layout_, module == "lm_head" ? !quantizes_head_ : !in_list};
+    const bool is_excluded = module == "lm_head" ? !quantizes_head_ : !in_list;
+    // The first that matches counts.
+    for (const DynamicEntry& entry : dynamic_) {
+      if (!entry.modules.Contains(module)) continue;
+      if (entry.is_excluded) return {&layout_, true};
+      return {&entry.layout, is_excluded};
+    }
+    return {&layout_, is_excluded};
   }
 
  private:
   LinearLayout layout_;
   bool quantizes_head_;
   std::vector<std::string> only_;  // the ends of the names of quantized modules; empty: all
+  std::vector<DynamicEntry> dynamic_;
 };
+
+// Settings that "dynamic" may give to some modules.
+struct GptqSettings {
+  int64_t bits = 4;
+  int64_t group_size = -1;
+  bool is_symmetric = true;
+  bool has_order = false;
+};
+
+// What the object says in place of `settings`.
+Result<GptqSettings> ReadSettings(const json::Value& object, const std::string& where,
+                                  GptqSettings settings) {
+  const JsonFields fields(object, where + ".");
+  if (object.Find("bits") != nullptr) {
+    ASSIGN_OR_RETURN(settings.bits, ReadIntegerBits(object, where, {"bits"}, {4, 8}));
+  }
+  if (object.Find("group_size") != nullptr) {
+    ASSIGN_OR_RETURN(settings.group_size, ReadInt4GroupSize(object, where, {"group_size"}));
+  }
+  ASSIGN_OR_RETURN(const auto symmetric, fields.Bool("sym"));
+  ASSIGN_OR_RETURN(const auto order, fields.Bool("desc_act"));
+  settings.is_symmetric = symmetric.value_or(settings.is_symmetric);
+  settings.has_order = order.value_or(settings.has_order);
+  if (settings.bits == 8 && !settings.is_symmetric) {
+    return UnsupportedSetting(where, "sym", json::Value(false),
+                              "true for weights of 8 bits; zero points are those of 4 bits alone");
+  }
+  return settings;
+}
+
+// `is_v2`: the format "gptq_v2"; the first one stores zero points less 1.
+LinearLayout GptqLayout(const GptqSettings& settings, bool is_v2) {
+  LinearLayout layout = Int4GroupLayout(settings.group_size);
+  if (settings.bits == 8) {
+    layout.name = "INT8";
+    layout.format.type = ElementType::kI8;
+  }
+  layout.format.has_zero_points = !settings.is_symmetric;
+  layout.format.has_input_order = settings.group_size > 0 && settings.has_order;
+  layout.words.are_symmetric = settings.is_symmetric;
+  layout.words.zero_point_offset = is_v2 ? 0 : 1;
+  layout.words.group_index = "g_idx";
+  return layout;
+}
 
 // modules_in_block_to_quantize: lists of lists of names.
 Result<std::vector<std::string>> ReadQuantizedModules(const json::Value& block,
@@ -73,19 +142,37 @@ Result<std::vector<std::string>> ReadQuantizedModules(const json::Value& block,
   return names;
 }
 
-// dynamic: settings of modules by pattern. Those that exclude modules ("-:...") need not be read:
-// what is stored counts.
-Status CheckDynamic(const json::Value& block, const std::string& where) {
+// dynamic: an object of regular expressions, each with settings of the modules that it matches
+// ("+:PATTERN" or "PATTERN"), or "-:PATTERN" for modules that are not quantized.
+// Source: GPTQModel, quantization/config.py, dynamic_get.
+Result<std::vector<DynamicEntry>> ReadDynamic(const json::Value& block, const std::string& where,
+                                              const GptqSettings& settings, bool is_v2) {
+  std::vector<DynamicEntry> entries;
   const json::Value* value = block.Find("dynamic");
-  if (value == nullptr || IsEmptySetting(*value)) return {};
+  if (value == nullptr || IsEmptySetting(*value)) return entries;
   if (!value->is_object()) return UnsupportedSetting(where, "dynamic", *value, "an object");
-  for (const auto& [pattern, settings] : value->as_object()) {
-    if (pattern.starts_with("-:")) continue;
-    return UnsupportedSetting(where + ".dynamic", pattern, settings,
-                              "patterns that begin with '-:'; modules with settings of their own "
-                              "are not implemented");
+  for (const auto& [key, own] : value->as_object()) {
+    std::string_view pattern = key;
+    DynamicEntry entry;
+    entry.is_excluded = pattern.starts_with("-:");
+    if (entry.is_excluded || pattern.starts_with("+:")) pattern.remove_prefix(2);
+    const std::string inside = fmt::format("{}.dynamic.{}", where, key);
+    Status added =
+        entry.modules.Add("re:" + std::string(pattern), ModuleList::Syntax::kRegexPrefix);
+    // What is stored says which modules are plain, too.
+    if (!added && entry.is_excluded) continue;
+    if (!added) return tl::unexpected<Error>(std::move(added).error().In(inside));
+    if (!entry.is_excluded) {
+      if (!own.is_object()) return UnsupportedSetting(where + ".dynamic", key, own, "an object");
+      RETURN_IF_ERROR(CheckKeys(own, inside,
+                                {"bits", "group_size", "sym", "desc_act", "static_groups", "mse",
+                                 "damp_percent", "damp_auto_increment", "act_group_aware"}));
+      ASSIGN_OR_RETURN(const GptqSettings changed, ReadSettings(own, inside, settings));
+      entry.layout = GptqLayout(changed, is_v2);
+    }
+    entries.push_back(std::move(entry));
   }
-  return {};
+  return entries;
 }
 
 }  // namespace
@@ -144,32 +231,25 @@ SchemeResult ReadGptq(const SchemeSource& source) {
                              "moe",
                              "method"}));
   const JsonFields fields(block, where + ".");
-  RETURN_IF_ERROR(CheckInt4Bits(block, where, {"bits"}));
+  ASSIGN_OR_RETURN(const int64_t bits, ReadIntegerBits(block, where, {"bits"}, {4, 8}));
+  ASSIGN_OR_RETURN(const int64_t group_size, ReadInt4GroupSize(block, where, {"group_size"}));
+  ASSIGN_OR_RETURN(const GptqSettings common,
+                   ReadSettings(block, where, {.bits = bits, .group_size = group_size}));
   RETURN_IF_ERROR(CheckEmpty(block, where, "is_marlin_format",
                              "weights in the order of one GPU kernel are not read; use the "
                              "checkpoint of format gptq"));
   RETURN_IF_ERROR(CheckString(block, where, "pack_dtype", {"int32"}));
-  RETURN_IF_ERROR(CheckDynamic(block, where));
   bool is_v2 = false;
   for (const char* key : {"checkpoint_format", "format"}) {
     RETURN_IF_ERROR(CheckString(block, where, key, {"gptq", "gptq_v2"}));
     ASSIGN_OR_RETURN(const auto format, fields.String(key));
     is_v2 = is_v2 || (format && AsciiLower(*format) == "gptq_v2");
   }
-  ASSIGN_OR_RETURN(const int64_t group_size, ReadInt4GroupSize(block, where, {"group_size"}));
-  ASSIGN_OR_RETURN(const auto desc_act, fields.Bool("desc_act"));
-  ASSIGN_OR_RETURN(const auto symmetric, fields.Bool("sym"));
   ASSIGN_OR_RETURN(const auto head, fields.Bool("lm_head"));
   ASSIGN_OR_RETURN(auto only, ReadQuantizedModules(block, where));
-  const bool is_symmetric = symmetric.value_or(true);
-  LinearLayout layout = Int4GroupLayout(group_size);
-  layout.format.has_zero_points = !is_symmetric;
-  layout.format.has_input_order = group_size > 0 && desc_act.value_or(false);
-  layout.int4.all_zero_points_are_8 = is_symmetric;
-  // The first format stores one less.
-  layout.int4.zero_point_offset = is_v2 ? 0 : 1;
-  layout.int4.group_index = "g_idx";
-  return std::make_shared<Gptq>(source, std::move(layout), head.value_or(false), std::move(only));
+  ASSIGN_OR_RETURN(auto dynamic, ReadDynamic(block, where, common, is_v2));
+  return std::make_shared<Gptq>(source, GptqLayout(common, is_v2), head.value_or(false),
+                                std::move(only), std::move(dynamic));
 }
 
 }  // namespace sluice

@@ -1,6 +1,9 @@
 #include "checkpoint/schemes/int4_settings.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/json_fields.h"
 #include "checkpoint/schemes/settings.h"
@@ -20,14 +23,16 @@ std::string_view PresentKey(const json::Value& block,
 
 }  // namespace
 
-Status CheckInt4Bits(const json::Value& block, const std::string& where,
-                     std::initializer_list<std::string_view> keys) {
+Result<int64_t> ReadIntegerBits(const json::Value& block, const std::string& where,
+                                std::initializer_list<std::string_view> keys,
+                                std::initializer_list<int64_t> allowed) {
   const std::string_view key = PresentKey(block, keys);
   ASSIGN_OR_RETURN(const int64_t bits, JsonFields(block, where + ".").RequiredInteger(key, 1, 64));
-  if (bits == 4) return {};
+  if (std::find(allowed.begin(), allowed.end(), bits) != allowed.end()) return bits;
   return UnsupportedSetting(where, key, json::Value(bits),
-                            "4; take a checkpoint of the model in 4 bits, FP8, INT8 (W8A8) or "
-                            "BF16");
+                            fmt::format("{}; take a checkpoint of the model in 4 bits, FP8, INT8 "
+                                        "(W8A8) or BF16",
+                                        fmt::join(allowed, " or ")));
 }
 
 Result<int64_t> ReadInt4GroupSize(const json::Value& block, const std::string& where,
@@ -50,13 +55,14 @@ LinearLayout Int4GroupLayout(int64_t group_size) {
                      .group_size = has_groups ? static_cast<int>(group_size) : 0},
           .data = "qweight",
           .scales = {"scales"},
-          .int4 = {.transposed = true, .zero_points = "qzeros"}};
+          .is_in_words = true,
+          .words = {.transposed = true, .zero_points = "qzeros"}};
 }
 
-std::string Int4Text(const LinearLayout& layout) {
+std::string IntegerText(const LinearLayout& layout) {
   const DataFormat& format = layout.format;
   return fmt::format(
-      "INT4 {}{}{}",
+      "INT{} {}{}{}", BitsPerElement(format.type),
       format.group_size == 0 ? "per row" : fmt::format("in groups of {}", format.group_size),
       format.has_zero_points ? ", asymmetric" : "",
       format.has_input_order ? ", inputs reordered" : "");

@@ -12,9 +12,10 @@
 
 namespace sluice {
 
-// The first of those keys that the block has must say 4.
-Status CheckInt4Bits(const json::Value& block, const std::string& where,
-                     std::initializer_list<std::string_view> keys);
+// The bits of a weight: one of `allowed`, by the first of those keys that the block has.
+Result<int64_t> ReadIntegerBits(const json::Value& block, const std::string& where,
+                                std::initializer_list<std::string_view> keys,
+                                std::initializer_list<int64_t> allowed);
 // Inputs of a group, a multiple of 32; -1: a scale for each row.
 Result<int64_t> ReadInt4GroupSize(const json::Value& block, const std::string& where,
                                   std::initializer_list<std::string_view> keys);
@@ -23,6 +24,6 @@ Result<int64_t> ReadInt4GroupSize(const json::Value& block, const std::string& w
 LinearLayout Int4GroupLayout(int64_t group_size);
 
 // "INT4 in groups of 128, asymmetric, inputs reordered": for people.
-std::string Int4Text(const LinearLayout& layout);
+std::string IntegerText(const LinearLayout& layout);
 
 }  // namespace sluice

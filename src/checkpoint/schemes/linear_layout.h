@@ -10,15 +10,16 @@
 
 namespace sluice {
 
-// What stands beside the scales of INT4 weights, and in which order.
-struct Int4Layout {
+// What stands beside the scales of integers that share words of 32 bits, and in which order.
+struct WordLayout {
   Int4Packing packing = Int4Packing::kInputs;
   bool transposed = false;
-  std::string_view zero_points = "";   // where format.has_zero_points, or all_zero_points_are_8
-  bool all_zero_points_are_8 = false;  // they are stored and checked, not kept
-  int zero_point_offset = 0;           // see StoredMatrix
-  std::string_view group_index = "";   // I32 [in]: the group of each input
-  std::string_view shape = "";         // I64 [2]: out and in
+  std::string_view zero_points = "";  // where format.has_zero_points, or are_symmetric
+  // The stored zero points are all 8 (INT4) or 128 (INT8); they are checked, not kept.
+  bool are_symmetric = false;
+  int zero_point_offset = 0;          // see StoredMatrix
+  std::string_view group_index = "";  // I32 [in]: the group of each input
+  std::string_view shape = "";        // I64 [2]: out and in
 };
 
 struct LinearLayout {
@@ -31,8 +32,10 @@ struct LinearLayout {
   std::vector<std::string_view> scales = {"weight_scale"};
   std::string_view second_scale = "";               // where format.has_second_scale
   std::vector<std::string_view> input_scales = {};  // empty: the inputs have no stored scale
+  std::string_view input_zero_point = "";           // of kInt8Static; absent: 0
   bool stores_divisors = false;  // the second scale and the input scale divide instead of multiply
-  Int4Layout int4 = {};          // where format.type is kInt4
+  bool is_in_words = false;      // codes share words of 32 bits; always of kInt4, also of kI8
+  WordLayout words = {};         // where is_in_words
 };
 
 // Layouts that several tools write.

@@ -67,7 +67,10 @@ bool IsPlain(const DataFormat& format) {
 
 // Layers that decide more than they cost, which vLLM leaves as they are, too.
 bool IsKeptPlain(std::string_view module) {
-  constexpr std::array<std::string_view, 3> kSuffixes = {"lm_head", "score", "shared_expert_gate"};
+  // The last five make the decays and rates of the states that recurrent layers keep.
+  constexpr std::array<std::string_view, 8> kSuffixes = {
+      "lm_head", "score",  "shared_expert_gate", ".in_proj_ba", ".in_proj_a", ".in_proj_b",
+      ".a_proj", ".b_proj"};
   return IsNeverQuantized(module) ||
          std::any_of(kSuffixes.begin(), kSuffixes.end(),
                      [&](std::string_view suffix) { return module.ends_with(suffix); });

@@ -17,10 +17,10 @@ namespace {
 constexpr size_t kMaxPatternBytes = 4096;
 constexpr uint32_t kMaxDepth = 32;
 constexpr size_t kMaxKeyBytes = 1024;
-// Of a key. Each state takes two bytes or more of it, and three of the workspace's numbers in each
-// of two lists.
+// The most bytes of a key. Each state takes two bytes or more of it, and three numbers of the
+// workspace in each of two lists.
 constexpr size_t kMaxCompiledKeyBytes = 16 << 10;
-// Of assertions inside each other, for one name.
+// The limits of nested assertions, for one name.
 constexpr uint32_t kMatchLimit = 10'000;
 constexpr uint32_t kHeapLimitKib = 16 << 10;
 constexpr size_t kWorkspaceInts = size_t{1} << 16;

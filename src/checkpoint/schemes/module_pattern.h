@@ -25,7 +25,7 @@ class NamePattern {
   // groups and for what PCRE2 refuses or reads in another way.
   static Result<NamePattern> Regex(std::string_view text);
   // A key of peft's rank_pattern and alpha_pattern: a regular expression of a name's end, the start
-  // of which is the name's or behind a dot. kUnsupported also for look-around and for what compiles
+  // of which is the name's or after a dot. kUnsupported also for look-around and for what compiles
   // to more than a match of a module's name has memory for.
   // Source: peft utils/other.py, get_pattern_key: re.match(rf"(.*\.)?({key})$", name).
   static Result<NamePattern> PeftKey(std::string_view text);

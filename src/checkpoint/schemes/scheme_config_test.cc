@@ -133,6 +133,20 @@ TEST(SchemeConfigTest, UnderstandsEveryTool) {
             R"("desc_act": true)"),
        "GPTQ INT4 in groups of 128, asymmetric, inputs reordered", "gptq", ElementType::kInt4,
        Layout::kPerGroup, Kind::kNone},
+      {With(kGptq, R"("bits": 4)", R"("bits": 8)"), "GPTQ INT8 in groups of 128", "gptq",
+       ElementType::kI8, Layout::kPerGroup, Kind::kNone},
+      {With(kPacked, R"("num_bits": 4)", R"("num_bits": 8)"),
+       "compressed-tensors INT8 in groups of 128 weight-only", "compressed-tensors",
+       ElementType::kI8, Layout::kPerGroup, Kind::kNone},
+      {R"({"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0,
+           "modules_to_not_convert": ["lm_head"]})",
+       "FP8 per row (fbgemm)", "fbgemm_fp8", ElementType::kF8E4M3, Layout::kPerRow,
+       Kind::kFp8PerToken},
+      {R"({"quant_method": "compressed-tensors", "config_groups": {"W8A8": ["Linear"]},
+           "ignore": ["lm_head"], "kv_cache_scheme": {"num_bits": 8, "type": "int",
+           "strategy": "tensor", "symmetric": true, "dynamic": false}})",
+       "compressed-tensors INT8", "compressed-tensors", ElementType::kI8, Layout::kPerRow,
+       Kind::kInt8PerToken},
       {With(kGptq, "128", "-1"), "GPTQ INT4 per row", "gptq", ElementType::kInt4, Layout::kPerRow,
        Kind::kNone},
       {kAwq, "AWQ INT4 in groups of 128, asymmetric", "awq", ElementType::kInt4, Layout::kPerGroup,
@@ -176,8 +190,11 @@ TEST(SchemeConfigTest, KvCachesInEverySpelling) {
       Good(With(kQuarkFp8, R"("layer_quant_config": {})",
                 R"("layer_quant_config": {"*k_proj": {"output_tensors": {"dtype": "fp8_e4m3"}}})"))
           ->WantsFp8KvCache());
+  // The weights are served, with a cache of another type.
+  EXPECT_FALSE(Good(R"({"quant_method": "modelopt", "quant_algo": "FP8",
+                        "kv_cache_scheme": {"num_bits": 8, "type": "int"}})")
+                   ->WantsFp8KvCache());
   for (const char* kv : {R"("NVFP4")", R"("INT8")", R"({"num_bits": 4, "type": "float"})",
-                         R"({"num_bits": 8, "type": "int"})",
                          R"({"num_bits": 8, "type": "float", "strategy": "attn_head"})", "7"}) {
     EXPECT_THAT(
         Refusal(fmt::format(
@@ -224,12 +241,20 @@ TEST(SchemeConfigTest, RefusesByNameWhatWouldChangeTheNumbers) {
       {With(kAwq, "128", "16"), "group_size 16"},
       {With(kGptq, R"("bits": 4)", R"("bits": 2)"), "bits 2 is not supported, expected 4"},
       {With(kGptq, R"("bits": 4)", R"("bits": 3)"), "bits 3"},
-      {With(kGptq, R"("bits": 4)", R"("bits": 8)"), "bits 8"},
+      {With(With(kGptq, R"("bits": 4)", R"("bits": 8)"), R"("sym": true)", R"("sym": false)"),
+       "sym false"},
       {With(kGptq, R"("checkpoint_format": "gptq")", R"("checkpoint_format": "marlin")"), "marlin"},
-      {With(kGptq, R"("lm_head")", R"("dynamic": {"+:.*up_proj": {"bits": 8}}, "lm_head")"),
+      {With(kGptq, R"("lm_head")", R"("dynamic": {"+:.*up_proj": {"bits": 3}}, "lm_head")"),
        "dynamic.+:.*up_proj"},
+      {With(kGptq, R"("lm_head")", R"("dynamic": {"up_proj": {"rotation": 1}}, "lm_head")"),
+       "rotation"},
       {With(kGptq, R"("lm_head")", R"("is_marlin_format": true, "lm_head")"), "is_marlin_format"},
-      {With(kPacked, R"("num_bits": 4)", R"("num_bits": 8)"), "8 bits of type int"},
+      {With(With(kPacked, R"("num_bits": 4)", R"("num_bits": 8)"), "128", "100"),
+       "8 bits of type int"},
+      {R"({"quant_method": "compressed-tensors", "config_groups": {"W3A3": ["Linear"]}})", "W3A3"},
+      {R"({"quant_method": "auto-round", "bits": 4})", "auto_gptq"},
+      {R"({"quant_method": "bitsandbytes", "load_in_4bit": true})", "--quantization"},
+      {R"({"quant_method": "fbgemm_fp8", "activation_scale_ub": -1})", "activation_scale_ub"},
       {With(kPacked, R"("num_bits": 4)", R"("num_bits": 2)"), "2 bits of type int"},
       {With(kPacked, R"("num_bits": 4)", R"("num_bits": 3)"), "3 bits of type int"},
       {With(kPacked, "128", "16"), "group of 16"},

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/ascii.h"
+#include "base/log.h"
 
 namespace sluice {
 
@@ -69,7 +70,8 @@ Status CheckEmpty(const json::Value& object, const std::string& where, std::stri
 Result<bool> ReadKvCacheScheme(const json::Value* value, const std::string& where,
                                std::string_view name) {
   if (value == nullptr || IsEmptySetting(*value)) return false;
-  constexpr const char* kSupported = "FP8 with one scale for the keys and one for the values";
+  constexpr const char* kSupported =
+      "FP8 with one scale for the keys and one for the values, or INT8";
   if (value->is_string()) {
     const std::string text = AsciiLower(value->as_string());
     if (text == "fp8" || text == "fp8_e4m3" || text == "static") return true;
@@ -81,6 +83,15 @@ Result<bool> ReadKvCacheScheme(const json::Value* value, const std::string& wher
   ASSIGN_OR_RETURN(const auto bits, fields.Integer("num_bits", 0, 64));
   ASSIGN_OR_RETURN(const auto type, fields.String("type"));
   const std::string inside = fmt::format("{}.{}", where, name);
+  if (bits.value_or(8) == 8 && type && AsciiLower(*type) == "int") {
+    // The weights do not depend on it, and a cache of more bits loses less.
+    LOG_WARNING("checkpoint",
+                "{} asks for a KV cache of INT8, which there is not: the cache has the type that "
+                "--kv-cache-dtype says, and the checkpoint's scales of keys and values are not "
+                "used",
+                inside);
+    return false;
+  }
   RETURN_IF_ERROR(CheckBool(*value, inside, "symmetric", true));
   RETURN_IF_ERROR(CheckBool(*value, inside, "dynamic", false));
   RETURN_IF_ERROR(CheckString(*value, inside, "strategy", {"tensor"}));

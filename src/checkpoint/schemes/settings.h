@@ -27,6 +27,7 @@ using SchemeResult = Result<std::shared_ptr<const QuantizationScheme>>;
 SchemeResult ReadModelOpt(const SchemeSource& source);
 SchemeResult ReadQuark(const SchemeSource& source);
 SchemeResult ReadFp8(const SchemeSource& source);
+SchemeResult ReadFbgemmFp8(const SchemeSource& source);
 SchemeResult ReadCompressedTensors(const SchemeSource& source);
 SchemeResult ReadMxfp4(const SchemeSource& source);
 SchemeResult ReadGptq(const SchemeSource& source);

@@ -8,7 +8,7 @@
 
 #include "checkpoint/schemes/linear_layout.h"
 #include "checkpoint/schemes/scalar_tensor.h"
-#include "checkpoint/schemes/stored_int4.h"
+#include "checkpoint/schemes/stored_words.h"
 #include "checkpoint/schemes/tensor_checks.h"
 
 namespace sluice {
@@ -22,7 +22,7 @@ struct Place {
   const std::string& module;
   int64_t rows = 0;
   int64_t cols = 0;
-  // Of a tensor of all experts; 0: the layer has tensors of its own.
+  // The experts of a tensor that holds them all; 0: the layer has tensors of its own.
   int64_t num_experts = 0;
   int64_t expert = 0;
   bool transposed = false;
@@ -125,7 +125,11 @@ Status FindScales(const Place& place, const LinearLayout& layout, StoredLinear& 
       col_count = (place.cols + format.group_size - 1) / format.group_size;
       break;
     case ScaleLayout::kPerGroup:
-      if (format.scale_type == ElementType::kF8E8M0) {
+      if (format.type == ElementType::kI8) {
+        RETURN_IF_ERROR(
+            CheckType(scales, {ElementType::kF32, ElementType::kBF16, ElementType::kF16}, why));
+        format.scale_type = scales.info->type;
+      } else if (format.scale_type == ElementType::kF8E8M0) {
         RETURN_IF_ERROR(CheckType(scales, {ElementType::kU8, ElementType::kF8E8M0}, why));
       } else {
         RETURN_IF_ERROR(CheckType(scales, {format.scale_type}, why));
@@ -150,6 +154,31 @@ Result<StoredLinear> FindPlain(const Place& place, const StoredTensor& data,
   if (plan.layout != nullptr && !plan.excluded)
     linear.surprise = "stored as plain numbers although the configuration quantizes it";
   return linear;
+}
+
+// The zero point of a layer's inputs, one integer in [-128, 127].
+Status FindInputZeroPoint(const Place& place, const LinearLayout& layout, StoredLinear& linear) {
+  if (layout.input_zero_point.empty()) return {};
+  const StoredTensor* tensor = place.checkpoint.Find(place.NameOf(layout.input_zero_point));
+  if (tensor == nullptr) return {};
+  const std::string why = fmt::format("the zero point of the inputs of {} weights", layout.name);
+  RETURN_IF_ERROR(
+      CheckType(*tensor, {ElementType::kI8, ElementType::kI32, ElementType::kI64}, why));
+  const bool for_each = place.num_experts != 0 && tensor->info->num_elements() != 1;
+  RETURN_IF_ERROR(CheckShape(
+      *tensor, for_each ? std::vector<int64_t>{place.num_experts} : std::vector<int64_t>{}, true,
+      why));
+  const int64_t bytes = BitsPerElement(tensor->info->type) / 8;
+  int64_t value = 0;  // two's complement, little-endian
+  std::memcpy(&value, tensor->bytes().data() + (for_each ? place.expert * bytes : 0),
+              static_cast<size_t>(bytes));
+  const int unused = static_cast<int>(64 - 8 * bytes);
+  value = static_cast<int64_t>(static_cast<uint64_t>(value) << unused) >> unused;
+  if (value < -128 || value > 127)
+    return Misfit(*tensor, "an integer from -128 to 127", fmt::format("{}", value));
+  linear.activations.zero_point = static_cast<int>(value);
+  linear.tensors.push_back(tensor);
+  return {};
 }
 
 Result<StoredLinear> FindQuantized(const Place& place, const StoredTensor& data,
@@ -197,6 +226,7 @@ Result<StoredLinear> FindQuantized(const Place& place, const StoredTensor& data,
     ASSIGN_OR_RETURN(linear.input_scale, ReadScale(place, *scale, layout.stores_divisors));
     linear.tensors.push_back(scale);
   }
+  RETURN_IF_ERROR(FindInputZeroPoint(place, layout, linear));
   if (plan.excluded) linear.surprise = "quantized although the configuration lists it as excluded";
   return linear;
 }
@@ -220,7 +250,7 @@ Result<StoredLinear> FindAt(const Place& place, const ModulePlan& plan) {
         plan.excluded ? plain_name : name,
         fmt::format("of shape {}", ShapeText(place.Shape(place.rows, place.cols))));
   }
-  if (plan.layout->format.type == ElementType::kInt4) {
+  if (plan.layout->is_in_words) {
     if (place.num_experts != 0) {
       return Fail(ErrorCode::kUnsupported,
                   fmt::format("tensor '{}' of all experts in {} is not supported; each expert must "
@@ -228,7 +258,7 @@ Result<StoredLinear> FindAt(const Place& place, const ModulePlan& plan) {
                               name, plan.layout->name),
                   name);
     }
-    return FindStoredInt4(place.checkpoint, place.module, place.rows, place.cols, plan);
+    return FindStoredWords(place.checkpoint, place.module, place.rows, place.cols, plan);
   }
   return FindQuantized(place, *data, plan);
 }

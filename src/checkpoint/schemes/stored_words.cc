@@ -1,4 +1,4 @@
-#include "checkpoint/schemes/stored_int4.h"
+#include "checkpoint/schemes/stored_words.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,28 +14,25 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kCodesInWord = 8;
-
-int64_t WordsOfCodes(int64_t codes) {
-  return (codes + kCodesInWord - 1) / kCodesInWord;
-}
-
 // Collects the tensors of one layer, in the order that StoredLinear::tensors has.
-class Int4Finder {
+class WordsFinder {
  public:
-  Int4Finder(const Checkpoint& checkpoint, const std::string& module, int64_t rows, int64_t cols,
-             const ModulePlan& plan)
+  WordsFinder(const Checkpoint& checkpoint, const std::string& module, int64_t rows, int64_t cols,
+              const ModulePlan& plan)
       : checkpoint_(checkpoint),
         module_(module),
         rows_(rows),
         cols_(cols),
         layout_(*plan.layout),
+        is_int8_(layout_.format.type == ElementType::kI8),
+        codes_in_word_(is_int8_ ? 4 : 8),
         why_(fmt::format("{} weights [{}, {}]", layout_.name, rows, cols)) {
     linear_.matrix = {.format = layout_.format,
                       .rows = rows,
                       .cols = cols,
-                      .transposed = layout_.int4.transposed,
-                      .packing = layout_.int4.packing};
+                      .transposed = layout_.words.transposed,
+                      .has_offset_codes = is_int8_,
+                      .packing = layout_.words.packing};
     linear_.activations = layout_.activations;
     if (plan.excluded)
       linear_.surprise = "quantized although the configuration lists it as excluded";
@@ -56,7 +53,7 @@ class Int4Finder {
   }
   // What is [r, c] where nothing is transposed.
   std::vector<int64_t> Shape(int64_t r, int64_t c) const {
-    if (layout_.int4.transposed) std::swap(r, c);
+    if (layout_.words.transposed) std::swap(r, c);
     return {r, c};
   }
   std::string NameOf(std::string_view suffix) const {
@@ -76,18 +73,18 @@ class Int4Finder {
                       data.info->name, cols_, group_size),
           data.info->name);
     }
-    const bool packs_outputs = layout_.int4.packing == Int4Packing::kOutputs;
-    if (cols_ % kCodesInWord != 0 || (packs_outputs && rows_ % kCodesInWord != 0)) {
+    const bool packs_outputs = layout_.words.packing == Int4Packing::kOutputs;
+    if (cols_ % codes_in_word_ != 0 || (packs_outputs && rows_ % codes_in_word_ != 0)) {
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("tensor '{}' holds [{}, {}] codes of 4 bits; expected {} in whole "
-                              "words of 8",
-                              data.info->name, rows_, cols_,
-                              packs_outputs ? "outputs and inputs" : "inputs"),
+                  fmt::format("tensor '{}' holds [{}, {}] codes of {} bits; expected {} in whole "
+                              "words of {}",
+                              data.info->name, rows_, cols_, 32 / codes_in_word_,
+                              packs_outputs ? "outputs and inputs" : "inputs", codes_in_word_),
                   data.info->name);
     }
     return CheckShape(data,
-                      packs_outputs ? std::vector<int64_t>{cols_, rows_ / kCodesInWord}
-                                    : Shape(rows_, cols_ / kCodesInWord),
+                      packs_outputs ? std::vector<int64_t>{cols_, rows_ / codes_in_word_}
+                                    : Shape(rows_, cols_ / codes_in_word_),
                       false, why_);
   }
 
@@ -107,27 +104,32 @@ class Int4Finder {
   }
 
   Status FindZeroPoints() {
-    const Int4Layout& int4 = layout_.int4;
-    if (int4.zero_points.empty()) return {};
-    const std::string name = NameOf(int4.zero_points);
+    const WordLayout& words = layout_.words;
+    if (words.zero_points.empty()) return {};
+    const std::string name = NameOf(words.zero_points);
     const StoredTensor* zeros = checkpoint_.Find(name);
     if (zeros == nullptr)
       return MissingTensor(name, fmt::format("(the zero points of {} weights)", layout_.name));
     const std::string why = "zero points of " + why_;
     RETURN_IF_ERROR(CheckType(*zeros, {ElementType::kI32}, why));
-    RETURN_IF_ERROR(CheckShape(*zeros, Shape(WordsOfCodes(rows_), groups()), groups() == 1, why));
+    const int64_t row_words = (rows_ + codes_in_word_ - 1) / codes_in_word_;
+    RETURN_IF_ERROR(CheckShape(*zeros, Shape(row_words, groups()), groups() == 1, why));
     linear_.tensors.push_back(zeros);
     linear_.matrix.zero_points = zeros->bytes().data();
-    linear_.matrix.zero_point_offset = int4.zero_point_offset;
-    if (!int4.all_zero_points_are_8) return {};
+    linear_.matrix.zero_point_offset = words.zero_point_offset;
+    if (!words.are_symmetric) return {};
+    const int expected = is_int8_ ? 128 : kInt4Zero;
     for (int64_t row = 0; row < rows_; ++row) {
       for (int64_t group = 0; group < groups(); ++group) {
-        const int zero = Int4ZeroPoint(linear_.matrix, row, group);
-        if (zero == kInt4Zero) continue;
+        const int zero =
+            is_int8_ ? Int8ZeroPoint(row, group) : Int4ZeroPoint(linear_.matrix, row, group);
+        if (zero == expected) continue;
         return Misfit(*zeros,
-                      fmt::format("{} everywhere: the configuration says sym true. If the weights "
-                                  "are asymmetric, say sym false there",
-                                  kInt4Zero),
+                      fmt::format("{} everywhere: the configuration says that the weights are "
+                                  "symmetric. {}",
+                                  expected,
+                                  is_int8_ ? "Asymmetric weights of 8 bits are not supported"
+                                           : "If they are not, say sym false there"),
                       fmt::format("the zero point {} for output {}, group {}", zero, row, group));
       }
     }
@@ -135,10 +137,18 @@ class Int4Finder {
     return {};
   }
 
+  // Four rows of one group share a word.
+  int Int8ZeroPoint(int64_t row, int64_t group) const {
+    const int64_t word =
+        layout_.words.transposed ? group * ((rows_ + 3) / 4) + row / 4 : row / 4 * groups() + group;
+    const std::byte stored = linear_.matrix.zero_points[word * 4 + row % 4];
+    return (std::to_integer<int>(stored) + linear_.matrix.zero_point_offset) & 255;
+  }
+
   // The group of each input, which may stand in any order.
   Status FindGroups() {
-    if (layout_.int4.group_index.empty()) return {};
-    const std::string name = NameOf(layout_.int4.group_index);
+    if (layout_.words.group_index.empty()) return {};
+    const std::string name = NameOf(layout_.words.group_index);
     const StoredTensor* index = checkpoint_.Find(name);
     DataFormat& format = linear_.matrix.format;
     if (index == nullptr) {
@@ -191,8 +201,8 @@ class Int4Finder {
   }
 
   Status FindShape() {
-    if (layout_.int4.shape.empty()) return {};
-    const StoredTensor* shape = checkpoint_.Find(NameOf(layout_.int4.shape));
+    if (layout_.words.shape.empty()) return {};
+    const StoredTensor* shape = checkpoint_.Find(NameOf(layout_.words.shape));
     if (shape == nullptr) return {};
     linear_.tensors.push_back(shape);
     const std::string why = "the shape of " + why_;
@@ -211,15 +221,17 @@ class Int4Finder {
   const std::string& module_;
   const int64_t rows_, cols_;
   const LinearLayout& layout_;
+  const bool is_int8_;
+  const int64_t codes_in_word_;
   const std::string why_;
   StoredLinear linear_;
 };
 
 }  // namespace
 
-Result<StoredLinear> FindStoredInt4(const Checkpoint& checkpoint, const std::string& module,
-                                    int64_t rows, int64_t cols, const ModulePlan& plan) {
-  return Int4Finder(checkpoint, module, rows, cols, plan).Find();
+Result<StoredLinear> FindStoredWords(const Checkpoint& checkpoint, const std::string& module,
+                                     int64_t rows, int64_t cols, const ModulePlan& plan) {
+  return WordsFinder(checkpoint, module, rows, cols, plan).Find();
 }
 
 }  // namespace sluice

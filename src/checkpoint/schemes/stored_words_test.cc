@@ -1,4 +1,5 @@
-// Which tensors make a layer of INT4, what they mean, and which faults are named.
+// Which tensors make a layer of integers that share words, what they mean, and which faults are
+// named.
 #include <array>
 #include <functional>
 #include <memory>
@@ -137,7 +138,7 @@ TestTensor GroupIndex(const char* name, const std::function<int32_t(int64_t)>& g
   return {name, "I32", {kIn}, BytesOf(index)};
 }
 
-class StoredInt4Test : public ::testing::Test {
+class StoredWordsTest : public ::testing::Test {
  protected:
   Result<StoredLinear> Find(const std::string& block, const std::vector<TestTensor>& tensors,
                             int64_t cols = kIn) {
@@ -186,7 +187,7 @@ int32_t Alternating(int64_t k) {
   return static_cast<int32_t>(k % 2);
 }
 
-TEST_F(StoredInt4Test, ValuesAreThoseOfTheDefinition) {
+TEST_F(StoredWordsTest, ValuesAreThoseOfTheDefinition) {
   auto packed = PackedTensors();
   ExpectValues(Filled(kPackedBlock, {"true", "null"}), packed, Eight, InOrder);
   packed.push_back(PackedZeros());
@@ -204,13 +205,13 @@ TEST_F(StoredInt4Test, ValuesAreThoseOfTheDefinition) {
   ExpectValues(kAwqBlock, AwqTensors(), ZeroOf, InOrder);
 }
 
-TEST_F(StoredInt4Test, AnIndexThatNobodySetIsPassedOver) {
+TEST_F(StoredWordsTest, AnIndexThatNobodySetIsPassedOver) {
   auto packed = PackedTensors();
   packed.push_back(GroupIndex("m.weight_g_idx", [](int64_t) { return -1; }));
   ExpectValues(Filled(kPackedBlock, {"true", "null"}), packed, Eight, InOrder);
 }
 
-TEST_F(StoredInt4Test, FaultsAreNamedWithWhatWasExpected) {
+TEST_F(StoredWordsTest, FaultsAreNamedWithWhatWasExpected) {
   const std::string gptq = Filled(kGptqBlock, {"false", "true"});
   const auto with = [](std::vector<TestTensor> tensors, const std::string& name,
                        const std::function<void(TestTensor&)>& change) {
@@ -261,6 +262,105 @@ TEST_F(StoredInt4Test, FaultsAreNamedWithWhatWasExpected) {
                              t.data = BytesOf(std::vector<int64_t>{8, 63});
                            })),
               AllOf(HasSubstr("'m.weight_shape'"), HasSubstr("[8, 63]"), HasSubstr("[8, 64]")));
+}
+
+// INT8: the same words with four codes, each stored + 128.
+int8_t Int8CodeOf(int64_t n, int64_t k) {
+  return static_cast<int8_t>((n * 37 + k * 11) % 256 - 128);
+}
+std::string Bytes8(int64_t rows, int64_t cols, const std::function<int(int64_t, int64_t)>& at) {
+  std::string bytes;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) bytes.push_back(static_cast<char>(at(r, c) + 128));
+  }
+  return bytes;
+}
+// qweight [in / 4, out], whose words hold four inputs.
+std::string GptqWords8() {
+  std::string bytes;
+  for (int64_t k = 0; k < kIn; k += 4) {
+    for (int64_t n = 0; n < kOut; ++n) {
+      for (int64_t i = 0; i < 4; ++i)
+        bytes.push_back(static_cast<char>(Int8CodeOf(n, k + i) + 128));
+    }
+  }
+  return bytes;
+}
+std::vector<TestTensor> GptqTensors8(int zero) {
+  return {{"m.qweight", "I32", {kIn / 4, kOut}, GptqWords8()},
+          {"m.qzeros",
+           "I32",
+           {kGroupCount, kOut / 4},
+           std::string(kGroupCount * kOut, static_cast<char>(zero))},
+          {"m.scales", "F32", {kGroupCount, kOut}, Scales(true)}};
+}
+constexpr const char* kGptq8Block =
+    R"({"quant_method": "gptq", "bits": 8, "group_size": 32, "sym": true, "desc_act": %s,
+        "checkpoint_format": "gptq"})";
+
+TEST_F(StoredWordsTest, WordsOfInt8HaveAnOffset) {
+  const auto expect = [&](const std::string& block, const std::vector<TestTensor>& tensors,
+                          const std::function<int64_t(int64_t)>& group) {
+    const auto found = Find(block, tensors);
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_EQ(found->matrix.format.type, ElementType::kI8);
+    EXPECT_EQ(found->tensors.size(), tensors.size());
+    std::vector<float> row(kIn);
+    for (int64_t n = 0; n < kOut; ++n) {
+      DecodeStoredRow(found->matrix, n, row.data());
+      for (int64_t k = 0; k < kIn; ++k)
+        ASSERT_EQ(row[static_cast<size_t>(k)],
+                  static_cast<float>(Int8CodeOf(n, k)) * ScaleOf(n, group(k)))
+            << n << ", " << k;
+    }
+  };
+  auto gptq = GptqTensors8(127);
+  expect(Filled(kGptq8Block, {"false"}), gptq, InOrder);
+  gptq.push_back(GroupIndex("m.g_idx", Alternating));
+  expect(Filled(kGptq8Block, {"true"}), gptq, Alternating);
+  std::string packed_block = Filled(kPackedBlock, {"true", "null"});
+  packed_block.replace(packed_block.find("\"num_bits\": 4"), 13, "\"num_bits\": 8");
+  const std::vector<TestTensor> packed = {
+      {"m.weight_packed", "I32", {kOut, kIn / 4}, Bytes8(kOut, kIn, Int8CodeOf)},
+      {"m.weight_scale", "F32", {kOut, kGroupCount}, Scales(false)},
+      {"m.weight_shape", "I64", {2}, BytesOf(std::vector<int64_t>{kOut, kIn})}};
+  expect(packed_block, packed, InOrder);
+  EXPECT_THAT(
+      Failure(Filled(kGptq8Block, {"false"}), GptqTensors8(100)),
+      AllOf(HasSubstr("'m.qzeros'"), HasSubstr("the zero point 101"), HasSubstr("128 everywhere")));
+}
+
+// "dynamic" gives some modules settings of their own: here the one that is looked for.
+TEST_F(StoredWordsTest, DynamicSettingsAreThoseOfTheModule) {
+  std::string block = Filled(kGptqBlock, {"true", "false"});
+  block.insert(block.find("\"bits\""), R"("dynamic": {"-:other": {}, "+:^m$": {"bits": 8}}, )");
+  const auto found = Find(block, GptqTensors8(127));
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->matrix.format.type, ElementType::kI8);
+}
+
+// Inputs of static INT8 have a scale and a zero point.
+TEST_F(StoredWordsTest, InputsMayHaveAZeroPoint) {
+  constexpr const char* kStatic =
+      R"({"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {"g": {
+      "targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel"},
+      "input_activations": {"num_bits": 8, "type": "int", "strategy": "tensor", "dynamic": false,
+                            "symmetric": false}}}})";
+  std::vector<TestTensor> tensors = {
+      {"m.weight", "I8", {kOut, kIn}, std::string(kOut * kIn, '\x05')},
+      {"m.weight_scale", "F32", {kOut, 1}, BytesOf(std::vector<float>(kOut, 0.5f))},
+      {"m.input_scale", "F32", {1}, BytesOf(std::vector<float>{0.25f})},
+      {"m.input_zero_point", "I8", {1}, "\xEF"}};
+  const auto found = Find(kStatic, tensors);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->activations.kind, ActivationFormat::Kind::kInt8Static);
+  EXPECT_EQ(found->activations.zero_point, -17);
+  EXPECT_EQ(found->input_scale, 0.25f);
+  tensors.back() = {"m.input_zero_point", "I32", {1}, BytesOf(std::vector<int32_t>{200})};
+  EXPECT_THAT(Failure(kStatic, tensors),
+              AllOf(HasSubstr("'m.input_zero_point'"), HasSubstr("200")));
+  tensors.pop_back();
+  EXPECT_EQ(Find(kStatic, tensors)->activations.zero_point, 0);
 }
 
 }  // namespace

@@ -1,0 +1,16 @@
+// Finds the tensors of a linear layer whose integers share words of 32 bits (INT4, INT8): codes,
+// scales, zero points, groups of inputs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "checkpoint/schemes/linear_layout.h"
+
+namespace sluice {
+
+// The weight of `module`, whose layout is plan.layout.
+Result<StoredLinear> FindStoredWords(const Checkpoint& checkpoint, const std::string& module,
+                                     int64_t rows, int64_t cols, const ModulePlan& plan);
+
+}  // namespace sluice
