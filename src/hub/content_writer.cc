@@ -17,8 +17,8 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kRingBytes = int64_t{4} << 20;
-// Of one write. libcurl gives 16 KiB at a time. Larger parts than this are no faster, and make some
-// file systems take large pages, which a virtual machine may first have to get from its host.
+// The size of one write. libcurl gives 16 KiB at a time. Larger parts are no faster, and make some
+// file systems take large pages, which a virtual machine may have to get from its host.
 constexpr int64_t kWriteBytes = int64_t{64} << 10;
 constexpr int64_t kDigestBytes = int64_t{256} << 10;
 static_assert(kRingBytes % kWriteBytes == 0 && kRingBytes >= 4 * kDigestBytes);

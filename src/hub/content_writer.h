@@ -66,7 +66,7 @@ class ContentWriter {
   bool stop_ GUARDED_BY(mutex_) = false;
   int64_t available_ GUARDED_BY(mutex_);     // bytes that the file has, but for the last few
   int64_t ring_begin_ GUARDED_BY(mutex_);    // of what the ring still has
-  int64_t digested_ GUARDED_BY(mutex_) = 0;  // behind it everything is
+  int64_t digested_ GUARDED_BY(mutex_) = 0;  // after it everything is
   bool follows_ GUARDED_BY(mutex_);          // the ring still has what is digested next
   std::future<Result<bool>> outcome_;
 };

@@ -134,7 +134,7 @@ class HttpTransfers::Impl {
     set(CURLOPT_BUFFERSIZE, kReceiveBytes);
     set(CURLOPT_USERAGENT, "sluice");
     set(CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.timeout_seconds));
-    set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+    set(CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(kSlowestBytesPerSecond));
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.timeout_seconds));
     std::error_code error;
     if (std::filesystem::is_directory(settings_.certificates, error)) {
@@ -143,8 +143,8 @@ class HttpTransfers::Impl {
     } else if (!settings_.certificates.empty()) {
       set(CURLOPT_CAINFO, settings_.certificates.c_str());
     }
-    // Of the variables for proxies libcurl leaves out HTTP_PROXY, which servers let clients set; it
-    // still looks at no_proxy.
+    // libcurl ignores the proxy variable HTTP_PROXY, which servers let clients set; it still reads
+    // no_proxy.
     if (!settings_.http_proxy.empty() && AsciiLower(request.url).starts_with("http:"))
       set(CURLOPT_PROXY, settings_.http_proxy.c_str());
     if (request.head_only) set(CURLOPT_NOBODY, 1L);
@@ -227,6 +227,7 @@ class HttpTransfers::Impl {
         outcome.problem =
             transfer.message[0] != 0 ? transfer.message.data() : curl_easy_strerror(code);
         outcome.problem += AboutCertificates(transfer.easy, code);
+        outcome.slow = code == CURLE_OPERATION_TIMEDOUT;
         outcome.certain = IsCertain(code);
       }
       char* redirect = nullptr;

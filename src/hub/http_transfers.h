@@ -32,10 +32,15 @@ struct TransferRequest {
   std::function<bool(std::string_view)> on_body = nullptr;
 };
 
+// What a transfer has to bring a second, over Settings::timeout_seconds: who sends less holds up a
+// download for ever. A modem brings five times as much.
+inline constexpr int64_t kSlowestBytesPerSecond = 1024;
+
 struct HttpOutcome {
   HttpHead head;
   std::string problem = "";  // why there is no whole answer: "" if there is
   bool ended_by_caller = false;
+  bool slow = false;     // it brought less than kSlowestBytesPerSecond, or nothing
   bool certain = false;  // another attempt would fail likewise: a bad certificate, a bad address
   std::string redirect = "";  // the absolute address that a 3xx names
   std::optional<int64_t> retry_after_seconds = std::nullopt;
@@ -45,7 +50,7 @@ struct HttpOutcome {
 class HttpTransfers {
  public:
   struct Settings {
-    int timeout_seconds = 10;       // to connect, and without a byte
+    int timeout_seconds = 10;       // to connect, and below kSlowestBytesPerSecond
     std::string certificates = "";  // trusted authorities, a file or a folder; "" for the system's
     std::string http_proxy = "";    // for http addresses; libcurl reads the other variables itself
   };

@@ -221,7 +221,7 @@ std::string HubClient::SimilarNames(const std::string& id) {
     ids = Nearest(id, ListModels(fmt::format("author={}&sort=downloads&limit=500",
                                              PercentEncoded(id.substr(0, slash), false))));
   }
-  // Those of the same name first, the hub's order otherwise.
+  // Ids of the same name come first, otherwise in the hub's order.
   std::stable_partition(ids.begin(), ids.end(), [&](const std::string& found) {
     return AsciiLower(found.substr(found.find('/') + 1)) == AsciiLower(name);
   });

@@ -25,7 +25,7 @@ struct HubEnvironment {
   bool offline = false;            // HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE
   bool no_implicit_token = false;  // HF_HUB_DISABLE_IMPLICIT_TOKEN
   bool no_symlinks = false;        // HF_HUB_DISABLE_SYMLINKS
-  int timeout_seconds = 10;        // HF_HUB_DOWNLOAD_TIMEOUT: without a byte
+  int timeout_seconds = 10;        // HF_HUB_DOWNLOAD_TIMEOUT: below the floor of speed
 
   static HubEnvironment OfProcess();
 

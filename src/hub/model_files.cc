@@ -15,11 +15,12 @@ namespace {
 constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr size_t kMaxPathBytes = 1024;
 
-constexpr std::array<std::string_view, 2> kConfigNames = {"config.json", "hf_quant_config.json"};
+constexpr std::array<std::string_view, 4> kConfigNames = {
+    "config.json", "hf_quant_config.json", "preprocessor_config.json", "processor_config.json"};
 constexpr std::array<std::string_view, 5> kTokenizerNames = {
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
     "chat_template.json"};
-// Of sentence-transformers; its modules have a configuration each in a folder of their own.
+// Files of sentence-transformers; each module has a configuration in a folder of its own.
 constexpr std::array<std::string_view, 3> kSentenceNames = {
     "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"};
 constexpr std::string_view kGenerationName = "generation_config.json";

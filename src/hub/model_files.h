@@ -21,7 +21,7 @@ enum class ModelPart {
 // Whether `path` may be the name of a file below a folder: relative, without "..", of plain bytes.
 bool IsSafePath(std::string_view path);
 
-// Of the files of a repository, those to be read but for shards that an index names.
+// The files of a repository to read; shards are left to the index that names them.
 std::vector<std::string> ChooseFiles(const std::vector<std::string>& files, ModelPart part);
 
 inline constexpr std::string_view kIndexName = "model.safetensors.index.json";

@@ -41,6 +41,13 @@ TEST(ModelFilesTest, ChoosesWhatIsRead) {
               ElementsAre("generation_config.json"));
 }
 
+TEST(ModelFilesTest, HowImagesAreProcessed) {
+  EXPECT_THAT(ChooseFiles({"README.md", "config.json", "preprocessor_config.json",
+                           "processor_config.json", "video_preprocessor_config.json"},
+                          ModelPart::kAllButWeights),
+              ElementsAre("config.json", "preprocessor_config.json", "processor_config.json"));
+}
+
 TEST(ModelFilesTest, HowSentencesBecomeVectors) {
   EXPECT_THAT(ChooseFiles({"1_Pooling/config.json", "2_Dense/model.safetensors", "README.md",
                            "modules.json", "sentence_bert_config.json", "onnx/config.json"},

@@ -46,7 +46,7 @@ ContentRange ParseContentRange(std::string_view text) {
 
 // A part of the content. The first one of the list is written as it comes, others are kept.
 struct Piece {
-  int64_t end = 0;       // behind its last byte; may be moved forward while it comes
+  int64_t end = 0;       // after its last byte; may be moved forward while it comes
   int64_t position = 0;  // of the next byte to come
   int64_t skip = 0;      // bytes to leave out, of an answer that is not a part
   bool running = false;
@@ -57,6 +57,7 @@ struct Piece {
 struct Failure {
   std::string problem;
   std::optional<int64_t> wait = std::nullopt;  // seconds that the other side asks for
+  bool slow = false;                           // the sender was below the floor of speed
   bool certain = false;                        // to happen again
   bool refused = false;                        // the address is not, or no longer, valid
 };
@@ -182,6 +183,7 @@ class Download {
       failure.problem = piece.content && outcome.problem.empty() ? "the answer ended too early"
                                                                  : ProblemOf(outcome);
     }
+    failure.slow = outcome.slow;
     failure.certain = outcome.certain || (wrong && ++wrong_answers_ >= kMaxWrongAnswers);
     failure.refused = outcome.problem.empty() && status >= 400 && !MayChange(status);
     failure_ = std::move(failure);
@@ -190,7 +192,9 @@ class Download {
   // What breaks several connections at once is one failure.
   void TryAgain() {
     const Failure failure = *std::exchange(failure_, std::nullopt);
-    if (received_ > 0) retries_.Reset(/*at_once=*/received_ >= kProgressBytes);
+    // What trickles in is no progress: it would let a sender go on for ever.
+    if (received_ >= (failure.slow ? kProgressBytes : 1))
+      retries_.Reset(/*at_once=*/received_ >= kProgressBytes);
     received_ = 0;
     if (failure.certain || !retries_.Again(failure.problem, failure.wait)) {
       error_ = Error{ErrorCode::kUnavailable,

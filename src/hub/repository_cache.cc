@@ -14,6 +14,7 @@
 #include "base/ascii.h"
 #include "base/file.h"
 #include "base/owned_fd.h"
+#include "base/write_error.h"
 #include "hub/model_reference.h"
 
 namespace sluice {
@@ -65,6 +66,12 @@ Status ReplaceFile(const std::filesystem::path& path, const std::string& text) {
   return {};
 }
 
+// A cache is no argument of the command that comes upon it.
+ErrorCode CacheErrorCode(int error_number) {
+  const ErrorCode code = WriteErrorCode(error_number, ErrorCode::kUnavailable);
+  return code == ErrorCode::kInvalidArgument ? ErrorCode::kUnavailable : code;
+}
+
 }  // namespace
 
 tl::unexpected<Error> CacheError(std::string_view what, const std::filesystem::path& path,
@@ -79,7 +86,7 @@ tl::unexpected<Error> CacheError(std::string_view what, const std::filesystem::p
         "was downloaded is kept and continued";
   }
   return Fail(
-      ErrorCode::kUnavailable,
+      CacheErrorCode(error_number),
       fmt::format("cannot {} {}: {}{}", what, path.string(), std::strerror(error_number), advice),
       path.string());
 }
@@ -196,7 +203,7 @@ Status RepositoryCache::LinkFile(std::string_view commit, const std::filesystem:
   std::filesystem::create_directories(link.parent_path(), error);
   if (error) return CacheError("create", link.parent_path(), error.value());
   const std::filesystem::path target = Blob(etag).lexically_relative(link.parent_path());
-  // Of what leads nowhere nothing is lost.
+  // A link that leads nowhere can be removed.
   if (!std::filesystem::exists(link, error)) ::unlink(link.c_str());
   if (!copy) {
     if (::symlink(target.c_str(), link.c_str()) == 0 || errno == EEXIST) return {};
