@@ -82,28 +82,44 @@ Result<std::string> PartText(const json::Value& part, const std::string& place) 
   return text->as_string();
 }
 
+bool IsImage(const json::Value& part) {
+  const json::Value* type = part.Find("type");
+  return type != nullptr && type->is_string() &&
+         (type->as_string() == "image_url" || type->as_string() == "image");
+}
+
+// Images of a content that is given as text stand before all of it, as in vLLM.
 Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat format,
-                                     const std::string& place) {
+                                     const std::string& place, const std::string& image_text) {
   std::vector<std::string> texts;
+  json::Value::Array parts;
+  size_t num_images = 0;
+  const auto add = [&](std::string text) {
+    if (format == ContentFormat::kParts)
+      parts.push_back(json::Value::Object{{"type", "text"}, {"text", std::move(text)}});
+    else
+      texts.push_back(std::move(text));
+  };
   if (content.is_string()) {
-    texts.push_back(content.as_string());
+    add(content.as_string());
   } else if (content.is_array()) {
     for (size_t i = 0; i < content.as_array().size(); ++i) {
-      ASSIGN_OR_RETURN(std::string text,
-                       PartText(content.as_array()[i], place + "[" + std::to_string(i) + "]"));
-      texts.push_back(std::move(text));
+      const json::Value& part = content.as_array()[i];
+      if (!image_text.empty() && IsImage(part)) {
+        if (format == ContentFormat::kParts)
+          parts.push_back(json::Value::Object{{"type", "image"}});
+        else
+          texts.insert(texts.begin() + static_cast<std::ptrdiff_t>(num_images++), image_text);
+        continue;
+      }
+      ASSIGN_OR_RETURN(std::string text, PartText(part, place + "[" + std::to_string(i) + "]"));
+      add(std::move(text));
     }
   } else if (!content.is_null()) {
     return Bad(place, std::string("must be a string or a list of parts, not ") +
                           json::TypeName(content.type()));
   }
-  if (format == ContentFormat::kParts) {
-    json::Value::Array parts;
-    for (std::string& text : texts) {
-      parts.push_back(json::Value::Object{{"type", "text"}, {"text", std::move(text)}});
-    }
-    return json::Value(std::move(parts));
-  }
+  if (format == ContentFormat::kParts) return json::Value(std::move(parts));
   std::string joined;
   for (size_t i = 0; i < texts.size(); ++i) {
     if (i > 0) joined += "\n";
@@ -112,11 +128,52 @@ Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat f
   return json::Value(std::move(joined));
 }
 
-// The arguments of calls as objects: that is what templates print as JSON. Where a model wrote
-// something else they stay the text they are: the conversation has to go on. `num_values`: how many
-// the arguments of the conversation hold so far.
+// How a template is given the arguments of calls.
+enum class ArgumentForm {
+  kAsWritten,  // objects, and text where they are not the JSON of one
+  kObjects,    // objects alone, for templates that iterate over them
+  kTexts       // text alone, for templates that join it to their own
+};
+
+struct ReadCalls {
+  ArgumentForm form = ArgumentForm::kAsWritten;
+  size_t num_values = 0;  // that the arguments of the conversation hold so far
+  bool has_calls = false;
+  bool has_no_json = false;    // some arguments are not the JSON of an object
+  bool keeps_strings = false;  // contents that are strings stay strings where others are parts
+};
+
+// Makes an object of arguments that are none: nothing that the model wrote is lost.
+constexpr std::string_view kWrittenArguments = "arguments";
+
+// The arguments of one replayed call, as the template is given them.
+Result<json::Value> NormalizeArguments(const json::Value* arguments, const std::string& place,
+                                       ReadCalls& read) {
+  read.has_calls = true;
+  const bool has_none = arguments == nullptr || arguments->is_null() ||
+                        (arguments->is_string() && arguments->as_string().empty());
+  if (has_none) {
+    return read.form == ArgumentForm::kTexts ? json::Value("{}")
+                                             : json::Value(json::Value::Object{});
+  }
+  if (!arguments->is_string())
+    return read.form == ArgumentForm::kTexts ? json::Value(json::Write(*arguments)) : *arguments;
+  const std::string& text = arguments->as_string();
+  read.num_values += json::Measure(text).values;
+  if (read.num_values > kMaxArgumentValues) {
+    return Bad(place, "the arguments of all calls together hold more than " +
+                          std::to_string(kMaxArgumentValues) + " JSON values");
+  }
+  if (read.form == ArgumentForm::kTexts) return *arguments;
+  Result<json::Value> parsed = json::Parse(text);
+  if (parsed && parsed->is_object()) return *std::move(parsed);
+  read.has_no_json = true;
+  if (read.form == ArgumentForm::kAsWritten) return *arguments;
+  return json::Value(json::Value::Object{{std::string(kWrittenArguments), text}});
+}
+
 Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::string& place,
-                                       size_t& num_values) {
+                                       ReadCalls& read) {
   if (!calls.is_array())
     return Bad(place, std::string("must be a list, not ") + json::TypeName(calls.type()));
   json::Value::Array result;
@@ -127,22 +184,9 @@ Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::stri
     if (found == nullptr || !found->is_object())
       return Bad(at, "a tool call needs an object \"function\"");
     json::Value function = *found;
-    const json::Value* arguments = function.Find("arguments");
-    if (arguments == nullptr || arguments->is_null() ||
-        (arguments->is_string() && arguments->as_string().empty())) {
-      function.Set("arguments", json::Value::Object{});
-    } else if (arguments->is_string()) {
-      num_values += json::Measure(arguments->as_string()).values;
-      if (num_values > kMaxArgumentValues) {
-        return Bad(at + ".function.arguments",
-                   "the arguments of all calls together hold more than " +
-                       std::to_string(kMaxArgumentValues) + " JSON values");
-      }
-      auto parsed = json::Parse(arguments->as_string());
-      // As in vLLM, other JSON counts as no arguments.
-      if (parsed && !parsed->is_object()) parsed = json::Value(json::Value::Object{});
-      if (parsed) function.Set("arguments", *std::move(parsed));
-    }
+    ASSIGN_OR_RETURN(json::Value arguments, NormalizeArguments(function.Find("arguments"),
+                                                               at + ".function.arguments", read));
+    function.Set("arguments", std::move(arguments));
     call.Set("function", std::move(function));
     result.push_back(std::move(call));
   }
@@ -150,21 +194,25 @@ Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::stri
 }
 
 Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat format,
-                                     const std::string& place, size_t& num_values) {
+                                     const std::string& place, const std::string& image_text,
+                                     ReadCalls& read) {
   if (!message.is_object())
     return Bad(place, std::string("must be an object, not ") + json::TypeName(message.type()));
   const json::Value* role = message.Find("role");
   if (role == nullptr || !role->is_string()) return Bad(place, "needs a string \"role\"");
   const json::Value* content = message.Find("content");
-  ASSIGN_OR_RETURN(
-      json::Value normal,
-      NormalizeContent(content == nullptr ? json::Value() : *content, format, place + ".content"));
+  json::Value normal;
+  if (read.keeps_strings && content != nullptr && content->is_string()) {
+    normal = *content;
+  } else {
+    ASSIGN_OR_RETURN(normal, NormalizeContent(content == nullptr ? json::Value() : *content, format,
+                                              place + ".content", image_text));
+  }
   json::Value result{json::Value::Object{{"role", *role}, {"content", std::move(normal)}}};
   for (const auto& [name, value] : message.as_object()) {
     if (name == "role" || name == "content" || value.is_null()) continue;
     if (name == "tool_calls") {
-      ASSIGN_OR_RETURN(json::Value calls,
-                       NormalizeToolCalls(value, place + ".tool_calls", num_values));
+      ASSIGN_OR_RETURN(json::Value calls, NormalizeToolCalls(value, place + ".tool_calls", read));
       // An empty list would send templates down the path of calls.
       if (!calls.as_array().empty()) result.Set(name, std::move(calls));
     } else if (name == "reasoning" || name == "reasoning_content") {
@@ -176,6 +224,21 @@ Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat f
     }
   }
   return result;
+}
+
+Result<json::Value> NormalizeAll(const json::Value& messages, ContentFormat format,
+                                 const std::string& image_text, ReadCalls& read) {
+  if (!messages.is_array()) {
+    return Bad("messages", std::string("must be a list, not ") + json::TypeName(messages.type()));
+  }
+  json::Value::Array result;
+  for (size_t i = 0; i < messages.as_array().size(); ++i) {
+    ASSIGN_OR_RETURN(json::Value message,
+                     NormalizeMessage(messages.as_array()[i], format,
+                                      "messages[" + std::to_string(i) + "]", image_text, read));
+    result.push_back(std::move(message));
+  }
+  return json::Value(std::move(result));
 }
 
 // `thinking` in messages of an assistant that have reasoning. Beside calls such a template takes
@@ -197,7 +260,7 @@ void NameThinking(json::Value& messages) {
   }
 }
 
-// Puts the mark behind the text of the last message and returns that text without white space
+// Puts the mark after the text of the last message and returns that text without white space
 // around it.
 Result<std::string> MarkLast(json::Value& messages) {
   if (messages.as_array().empty()) {
@@ -218,6 +281,11 @@ Result<std::string> MarkLast(json::Value& messages) {
                   "messages");
     }
     json::Value& part = content.as_array().back();
+    if (part.Find("text") == nullptr) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "continue_final_message is set but the final message ends with an image",
+                  "messages");
+    }
     text = part.Find("text")->as_string();
     part.Set("text", text + std::string(kContinuation));
     last.Set("content", std::move(content));
@@ -237,6 +305,40 @@ Result<std::string> CutAtMark(std::string prompt, const std::string& text) {
   const bool keeps_space = std::string_view(prompt).substr(mark).starts_with(kContinuation);
   prompt.resize(mark);
   if (!keeps_space) prompt = std::string(jinja::Strip(prompt, jinja::Side::kRight));
+  return prompt;
+}
+
+Result<std::string> RenderMessages(const ChatTemplate& chat_template,
+                                   const json::Value& special_tokens, const json::Value& messages,
+                                   const ChatPromptOptions& options, ReadCalls& read) {
+  const json::Value& kwargs = options.chat_template_kwargs;
+  ASSIGN_OR_RETURN(
+      json::Value normal,
+      NormalizeAll(messages, options.content_format.value_or(chat_template.content_format()),
+                   options.image_text, read));
+  if (chat_template.reads_thinking()) NameThinking(normal);
+  std::string last_text;
+  if (options.continue_final_message) {
+    ASSIGN_OR_RETURN(last_text, MarkLast(normal));
+  }
+  json::Value variables{json::Value::Object{}};
+  if (special_tokens.is_object()) variables = special_tokens;
+  if (kwargs.is_object()) {
+    const std::vector<std::string>& known = chat_template.variables();
+    for (const auto& [name, value] : kwargs.as_object()) {
+      const bool is_own =
+          std::find(std::begin(kOwnNames), std::end(kOwnNames), name) != std::end(kOwnNames) ||
+          special_tokens.Find(name) != nullptr;
+      if (!is_own && std::binary_search(known.begin(), known.end(), name))
+        variables.Set(name, value);
+    }
+  }
+  variables.Set("messages", std::move(normal));
+  variables.Set("tools", options.tools);
+  variables.Set("documents", options.documents);
+  variables.Set("add_generation_prompt", options.add_generation_prompt);
+  ASSIGN_OR_RETURN(std::string prompt, chat_template.Render(variables, options.render));
+  if (options.continue_final_message) return CutAtMark(std::move(prompt), last_text);
   return prompt;
 }
 
@@ -272,19 +374,10 @@ Status CheckTemplateKwargs(const json::Value& kwargs) {
                                          std::to_string(kMaxKwargsDepth) + " levels");
 }
 
-Result<json::Value> NormalizeMessages(const json::Value& messages, ContentFormat format) {
-  if (!messages.is_array()) {
-    return Bad("messages", std::string("must be a list, not ") + json::TypeName(messages.type()));
-  }
-  json::Value::Array result;
-  size_t num_values = 0;
-  for (size_t i = 0; i < messages.as_array().size(); ++i) {
-    ASSIGN_OR_RETURN(json::Value message,
-                     NormalizeMessage(messages.as_array()[i], format,
-                                      "messages[" + std::to_string(i) + "]", num_values));
-    result.push_back(std::move(message));
-  }
-  return json::Value(std::move(result));
+Result<json::Value> NormalizeMessages(const json::Value& messages, ContentFormat format,
+                                      const std::string& image_text) {
+  ReadCalls read;
+  return NormalizeAll(messages, format, image_text, read);
 }
 
 Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
@@ -301,32 +394,26 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
                std::string("must be an object, not ") + json::TypeName(kwargs.type()));
   }
   RETURN_IF_ERROR(CheckTemplateKwargs(kwargs));
-  ASSIGN_OR_RETURN(
-      json::Value normal,
-      NormalizeMessages(messages, options.content_format.value_or(chat_template.content_format())));
-  if (chat_template.reads_thinking()) NameThinking(normal);
-  std::string last_text;
-  if (options.continue_final_message) {
-    ASSIGN_OR_RETURN(last_text, MarkLast(normal));
+  ReadCalls read;
+  Result<std::string> prompt =
+      RenderMessages(chat_template, special_tokens, messages, options, read);
+  if (prompt || prompt.error().code == ErrorCode::kCancelled) return prompt;
+  // A template that reads parts may take the text of some roles as a string alone.
+  if (options.content_format.value_or(chat_template.content_format()) == ContentFormat::kParts) {
+    ReadCalls with_strings{.keeps_strings = true};
+    Result<std::string> again =
+        RenderMessages(chat_template, special_tokens, messages, options, with_strings);
+    if (again) return again;
   }
-  json::Value variables{json::Value::Object{}};
-  if (special_tokens.is_object()) variables = special_tokens;
-  if (kwargs.is_object()) {
-    const std::vector<std::string>& known = chat_template.variables();
-    for (const auto& [name, value] : kwargs.as_object()) {
-      const bool is_own =
-          std::find(std::begin(kOwnNames), std::end(kOwnNames), name) != std::end(kOwnNames) ||
-          special_tokens.Find(name) != nullptr;
-      if (!is_own && std::binary_search(known.begin(), known.end(), name))
-        variables.Set(name, value);
-    }
+  if (!read.has_calls) return prompt;
+  // A model's call must not end the conversation: some templates take arguments in one form only.
+  for (const ArgumentForm form : {ArgumentForm::kObjects, ArgumentForm::kTexts}) {
+    if (form == ArgumentForm::kObjects && !read.has_no_json) continue;
+    ReadCalls other{.form = form};
+    Result<std::string> again =
+        RenderMessages(chat_template, special_tokens, messages, options, other);
+    if (again) return again;
   }
-  variables.Set("messages", std::move(normal));
-  variables.Set("tools", options.tools);
-  variables.Set("documents", options.documents);
-  variables.Set("add_generation_prompt", options.add_generation_prompt);
-  ASSIGN_OR_RETURN(std::string prompt, chat_template.Render(variables, options.render));
-  if (options.continue_final_message) return CutAtMark(std::move(prompt), last_text);
   return prompt;
 }
 

@@ -21,6 +21,9 @@ struct ChatPromptOptions {
   bool continue_final_message = false;
   // How contents are given to the template; absent: as the template itself treats them.
   std::optional<ChatTemplate::ContentFormat> content_format;
+  // What stands for an image where contents are given as text; empty: images are refused. A
+  // template that is given parts gets {"type": "image"}.
+  std::string image_text;
   RenderOptions render;
 };
 
@@ -30,18 +33,22 @@ json::Value SpecialTokens(const json::Value& tokenizer_config,
                           const json::Value& special_tokens_map = {});
 
 // The messages as templates expect them: parts joined with "\n" (kString) or as a list of parts
-// (kParts), arguments of tool calls as objects, null contents as empty ones, `reasoning` and
-// `reasoning_content` alike. kInvalidArgument names the message: not an object, no role, a part
-// that is not text.
+// (kParts), arguments of tool calls as objects (the text itself where it is not the JSON of one),
+// null contents as empty ones, `reasoning` and `reasoning_content` alike. kInvalidArgument names
+// the message: not an object, no role, a part that is neither text nor, with `image_text`, an
+// image.
 Result<json::Value> NormalizeMessages(const json::Value& messages,
-                                      ChatTemplate::ContentFormat format);
+                                      ChatTemplate::ContentFormat format,
+                                      const std::string& image_text = "");
 
 // kInvalidArgument where chat_template_kwargs are larger or nested deeper than settings of a
 // template are; RenderChatPrompt says so too.
 Status CheckTemplateKwargs(const json::Value& kwargs);
 
 // `messages` as in the request; a template that reads `thinking` of a message (gpt-oss) is given
-// its reasoning there, too. The result is tokenized without adding special tokens.
+// its reasoning there, too. A template that fails on the arguments of calls is given them again in
+// the form that it can take: {"arguments": text} where they are no object, or all of them as text.
+// The result is tokenized without adding special tokens.
 // kInvalidArgument: bad messages, or what ChatTemplate::Render says.
 Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
                                      const json::Value& special_tokens, const json::Value& messages,

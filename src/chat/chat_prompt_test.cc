@@ -72,6 +72,62 @@ TEST(RenderChatPrompt, ReasoningIsThinkingWhereTheTemplateReadsThat) {
       << "other templates are given what vLLM gives them";
 }
 
+TEST(NormalizeMessages, ArgumentsThatAreNoObjectStayText) {
+  for (const char* text : {"{bad", "[1]", "5", "null", "\"a\"", " "}) {
+    const json::Value call =
+        json::Value::Object{{"function", json::Value::Object{{"name", "f"}, {"arguments", text}}}};
+    const json::Value message =
+        json::Value::Object{{"role", "assistant"}, {"tool_calls", json::Value::Array{call}}};
+    const auto normal =
+        NormalizeMessages(json::Value(json::Value::Array{message}), Format::kString);
+    ASSERT_TRUE(normal);
+    EXPECT_EQ(*normal->as_array()[0]
+                   .Find("tool_calls")
+                   ->as_array()[0]
+                   .Find("function")
+                   ->Find("arguments"),
+              json::Value(text));
+  }
+}
+
+// Any arguments that a model wrote, with each way in which a template writes them.
+TEST(RenderChatPrompt, ArgumentsNeverEndAConversation) {
+  const std::string before =
+      "{% for m in messages %}{% for c in m.tool_calls or [] %}{% set a = c.function.arguments %}";
+  const std::string after = "{% endfor %}{% endfor %}";
+  const auto render = [&](const std::string& call, const json::Value& arguments) {
+    const auto chat_template = ChatTemplate::Compile(before + call + after);
+    EXPECT_TRUE(chat_template) << chat_template.error().message;
+    const json::Value calls = json::Value::Array{
+        json::Value::Object{
+            {"function", json::Value::Object{{"name", "f"}, {"arguments", arguments}}}},
+        json::Value::Object{
+            {"function", json::Value::Object{{"name", "g"}, {"arguments", "{\"k\": 1}"}}}}};
+    const json::Value message = json::Value::Object{{"role", "assistant"}, {"tool_calls", calls}};
+    const auto text =
+        RenderChatPrompt(*chat_template, {}, json::Value(json::Value::Array{message}));
+    EXPECT_TRUE(text) << text.error().message;
+    return text ? *text : "";
+  };
+  const std::string items = "{% for k, v in a | items %}<{{ k }}>{{ v }}{% endfor %};";
+  const std::string method = "{% for k, v in a.items() %}<{{ k }}>{{ v }}{% endfor %};";
+  const std::string strict =
+      "{% if a is not mapping %}{{ raise_exception('a mapping') }}{% endif %}x";
+  const std::string joined = "{{ '```' + a }};";
+  EXPECT_EQ(render("{{ a | tojson }};", "{\"a\": "), R"("{\"a\": ";{"k": 1};)");
+  EXPECT_EQ(render(items, "{\"a\": "), "<arguments>{\"a\": ;<k>1;");
+  EXPECT_EQ(render(method, "[2]"), "<arguments>[2];<k>1;");
+  EXPECT_EQ(render(strict, "5"), "xx");
+  EXPECT_EQ(render(joined, "{\"a\": "), "```{\"a\": ;```{\"k\": 1};");
+  EXPECT_EQ(render(joined, nullptr), "```{};```{\"k\": 1};");
+  EXPECT_EQ(render(items, ""), ";<k>1;");
+  // A template that fails for another reason says so.
+  const auto broken = ChatTemplate::Compile(before + "{{ raise_exception('no calls') }}" + after);
+  const json::Value message = Json(
+      R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}])");
+  EXPECT_EQ(RenderChatPrompt(*broken, {}, message).error().message, "no calls");
+}
+
 // A text of brackets would become a hundred times as large.
 TEST(NormalizeMessages, ArgumentsHoldALimitedNumberOfValues) {
   const auto normal = [](size_t lists) {
@@ -102,6 +158,30 @@ TEST(NormalizeMessages, MistakesNameThePlace) {
       "only");
   EXPECT_EQ(Normal(R"([{"role": "assistant", "tool_calls": 5}])"),
             "messages[0].tool_calls: must be a list, not integer");
+}
+
+TEST(NormalizeMessages, ImagesArePartsOrStandBeforeTheText) {
+  const json::Value messages = Json(
+      R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}},
+                                       {"type": "text", "text": "b"}, {"type": "image"}]}])");
+  EXPECT_EQ(
+      json::Write(NormalizeMessages(messages, Format::kParts, "<i>").value()),
+      R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"image"},{"type":"text","text":"b"},)"
+      R"({"type":"image"}]}])");
+  EXPECT_EQ(json::Write(NormalizeMessages(messages, Format::kString, "<i>").value()),
+            R"([{"role":"user","content":"<i>\n<i>\na\nb"}])");
+  EXPECT_FALSE(NormalizeMessages(messages, Format::kParts));
+}
+
+TEST(RenderChatPrompt, ATemplateOfPartsMayTakeTheSystemsTextAsAString) {
+  const auto chat_template = Compiled(
+      "{% for m in messages %}{% if m.role == 'system' %}{{ 'S:' + m.content }}{% elif m.content "
+      "is string %}"
+      "{{ m.content }}{% else %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endif %}{% "
+      "endfor %}");
+  const json::Value messages = Json(
+      R"([{"role": "system", "content": "be short"}, {"role": "user", "content": [{"type": "text", "text": " hi"}]}])");
+  EXPECT_EQ(RenderChatPrompt(chat_template, {}, messages).value(), "S:be short hi");
 }
 
 TEST(SpecialTokens, FromBothFiles) {

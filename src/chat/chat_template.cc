@@ -66,6 +66,8 @@ Result<std::string> ChatTemplate::Render(const json::Value& variables,
     jinja::Interpreter interpreter(*program_, variables, options);
     return interpreter.Run();
   } catch (const jinja::Failure& failure) {
+    if (failure.kind == jinja::FailureKind::kCancelled)
+      return Fail(ErrorCode::kCancelled, failure.message);
     if (failure.kind == jinja::FailureKind::kRaised || failure.line == 0) {
       return Fail(ErrorCode::kInvalidArgument, failure.message);
     }

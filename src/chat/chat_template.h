@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,8 +32,9 @@ struct RenderLimits {
   size_t max_memory_bytes =
       size_t{32}
       << 20;  // Of all values alive at a time, besides 8 bytes per byte of the variables.
-  int64_t max_steps =
-      10'000'000;  // Nodes evaluated and elements touched, besides 8 per byte of the variables.
+  // Nodes evaluated, objects made, elements and bytes touched (jinja/budget.h), besides 8 per byte
+  // of the variables.
+  int64_t max_steps = 10'000'000;
   int max_depth = 1000;  // Nodes and calls inside each other.
 };
 
@@ -40,6 +42,8 @@ struct RenderOptions {
   RenderLimits limits;
   // What strftime_now() sees, as civil time without a zone. Absent: the local clock.
   std::optional<std::chrono::local_time<std::chrono::microseconds>> now;
+  // Asked every few milliseconds of a render, on its thread: true ends it. Empty: none does.
+  std::function<bool()> is_cancelled;
 };
 
 // A compiled template.
@@ -57,7 +61,7 @@ class ChatTemplate {
   // `variables`: a JSON object with what the template may read (messages, tools,
   // add_generation_prompt, bos_token, ...). An absent name is undefined; null is None.
   // kInvalidArgument: the template raised (its message verbatim), failed as Python would, or
-  // reached a limit.
+  // reached a limit. kCancelled: `options.is_cancelled` said so.
   Result<std::string> Render(const json::Value& variables, const RenderOptions& options = {}) const;
 
   ContentFormat content_format() const;

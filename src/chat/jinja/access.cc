@@ -13,7 +13,9 @@ namespace {
 class CharacterIterator final : public Iterator {
  public:
   explicit CharacterIterator(Value text) : text_(std::move(text)) {}
-  bool Next(Value& value) override {
+
+ private:
+  bool Advance(Value& value) override {
     const std::string& text = text_.text();
     if (position_ >= text.size()) return false;
     const size_t start = position_;
@@ -22,7 +24,6 @@ class CharacterIterator final : public Iterator {
     return true;
   }
 
- private:
   Value text_;
   size_t position_ = 0;
 };
@@ -30,13 +31,14 @@ class CharacterIterator final : public Iterator {
 class ItemIterator final : public Iterator {
  public:
   explicit ItemIterator(Value sequence) : sequence_(std::move(sequence)) {}
-  bool Next(Value& value) override {
+
+ private:
+  bool Advance(Value& value) override {
     if (index_ >= sequence_.items().size()) return false;
     value = sequence_.items()[index_++];
     return true;
   }
 
- private:
   Value sequence_;
   size_t index_ = 0;
 };
@@ -44,13 +46,14 @@ class ItemIterator final : public Iterator {
 class KeyIterator final : public Iterator {
  public:
   explicit KeyIterator(Value dict) : dict_(std::move(dict)) {}
-  bool Next(Value& value) override {
+
+ private:
+  bool Advance(Value& value) override {
     if (index_ >= dict_.dict().size()) return false;
     value = dict_.dict().entries()[index_++].first;
     return true;
   }
 
- private:
   Value dict_;
   size_t index_ = 0;
 };
@@ -58,20 +61,20 @@ class KeyIterator final : public Iterator {
 class ByteIterator final : public Iterator {
  public:
   explicit ByteIterator(Value bytes) : bytes_(std::move(bytes)) {}
-  bool Next(Value& value) override {
+
+ private:
+  bool Advance(Value& value) override {
     if (index_ >= bytes_.bytes().size()) return false;
     value = Value::Integer(int64_t{static_cast<unsigned char>(bytes_.bytes()[index_++])});
     return true;
   }
 
- private:
   Value bytes_;
   size_t index_ = 0;
 };
 
 class EmptyIterator final : public Iterator {
- public:
-  bool Next(Value&) override { return false; }
+  bool Advance(Value&) override { return false; }
 };
 
 bool IsSlotName(std::string_view name) {
@@ -111,8 +114,8 @@ std::optional<Value> FindItem(const Value& object, const Value& key) {
       const auto index = index_in(string.num_characters);
       if (!index) return std::nullopt;
       if (string.is_ascii()) return Value::StringLike(std::string(1, string.text[*index]), object);
-      SpendText(string.text.size());
       size_t position = ByteOffset(string.text, *index);
+      SpendSearch(position);
       const size_t start = position;
       NextCodePoint(string.text, position);
       return Value::StringLike(string.text.substr(start, position - start), object);
@@ -178,17 +181,17 @@ IteratorPointer Iterate(const Value& value) {
 std::vector<Value> ToVector(const Value& value) {
   if (value.is_list() || value.is_tuple()) {
     Spend(static_cast<int64_t>(value.items().size() / 4));
-    if (Budget* budget = Budget::Current()) budget->Require(value.items().size() * sizeof(Value));
+    RequireMemory(value.items().size() * sizeof(Value));
     return value.items();
   }
-  const IteratorPointer iterator = Iterate(value);
+  return Drain(*Iterate(value));
+}
+
+std::vector<Value> Drain(Iterator& iterator) {
   std::vector<Value> items;
   Value item;
-  while (iterator->Next(item)) {
-    Spend(1);
-    if (items.size() == items.capacity()) {
-      if (Budget* budget = Budget::Current()) budget->Require(items.size() * 2 * sizeof(Value));
-    }
+  while (iterator.Next(item)) {
+    if (items.size() == items.capacity()) RequireMemory(items.size() * 2 * sizeof(Value));
     items.push_back(std::move(item));
   }
   return items;
@@ -243,7 +246,6 @@ Value GetSlice(const Value& object, const Value& start, const Value& stop, const
 
   if (object.is_string()) {
     const StringData& string = object.string();
-    SpendText(string.text.size());
     if (stride == 1) {
       if (first >= end) return Value::StringLike("", object);
       if (string.is_ascii()) {
@@ -253,10 +255,12 @@ Value GetSlice(const Value& object, const Value& start, const Value& stop, const
       }
       const size_t from = ByteOffset(string.text, static_cast<size_t>(first));
       const std::string_view rest = std::string_view(string.text).substr(from);
-      return Value::StringLike(
-          std::string(rest.substr(0, ByteOffset(rest, static_cast<size_t>(end - first)))), object);
+      const size_t length = ByteOffset(rest, static_cast<size_t>(end - first));
+      SpendSearch(from + length);
+      return Value::StringLike(std::string(rest.substr(0, length)), object);
     }
     Spend(size);
+    RequireMemory(length * sizeof(char32_t));
     const std::u32string characters = Decode(string.text);
     std::string text;
     for (int64_t i = first; stride > 0 ? i < end : i > end;) {
@@ -266,18 +270,18 @@ Value GetSlice(const Value& object, const Value& start, const Value& stop, const
     return Value::StringLike(std::move(text), object);
   }
 
+  Spend(std::abs(end - first) / std::max<int64_t>(std::abs(std::max(stride, -INT64_MAX)), 1));
   std::vector<size_t> indices;
   for (int64_t i = first; stride > 0 ? i < end : i > end;) {
     indices.push_back(static_cast<size_t>(i));
     if (__builtin_add_overflow(i, stride, &i)) break;
   }
-  Spend(static_cast<int64_t>(indices.size() / 2));
   if (object.kind() == Kind::kBytes) {
     std::string bytes;
     for (const size_t i : indices) bytes.push_back(object.bytes()[i]);
     return Value::Bytes(std::move(bytes));
   }
-  if (Budget* budget = Budget::Current()) budget->Require(indices.size() * sizeof(Value));
+  RequireMemory(indices.size() * sizeof(Value));
   std::vector<Value> items;
   items.reserve(indices.size());
   if (const auto* range = object.As<Range>()) {

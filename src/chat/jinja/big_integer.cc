@@ -4,6 +4,8 @@
 
 #include <boost/multiprecision/cpp_int.hpp>
 
+#include "chat/jinja/budget.h"
+
 namespace sluice::jinja {
 
 struct BigInteger::Number {
@@ -14,13 +16,29 @@ namespace {
 
 using boost::multiprecision::cpp_int;
 
+// Work that grows with the product of two sizes: that of multiplication, division and conversion.
+void SpendProduct(size_t bytes, size_t other_bytes) {
+  Spend(static_cast<int64_t>(1 + bytes * other_bytes / 1024));
+}
+
 }  // namespace
 
 BigInteger::BigInteger(int64_t value) : number_(std::make_shared<Number>(Number{value})) {}
 
 BigInteger BigInteger::FromDigits(std::string_view digits, int base) {
+  SpendProduct(digits.size(), digits.size());
   cpp_int value;
-  for (const char c : digits) value = value * base + (c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+  // As many digits at a time as fit into 63 bits.
+  for (size_t position = 0; position < digits.size();) {
+    uint64_t part = 0, scale = 1;
+    for (; position < digits.size() && scale <= (uint64_t{1} << 57); ++position) {
+      const char c = digits[position];
+      part = part * static_cast<uint64_t>(base) +
+             static_cast<uint64_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+      scale *= static_cast<uint64_t>(base);
+    }
+    value = value * scale + part;
+  }
   return BigInteger(std::make_shared<Number>(Number{std::move(value)}));
 }
 
@@ -56,6 +74,7 @@ double BigInteger::ToDouble() const {
 }
 
 std::string BigInteger::ToDecimal() const {
+  SpendProduct(num_bytes(), num_bytes());
   return number_->value.str();
 }
 
@@ -67,12 +86,14 @@ BigInteger operator+(const BigInteger& a, const BigInteger& b) {
       BigInteger::Number{a.number_->value + b.number_->value}));
 }
 BigInteger operator*(const BigInteger& a, const BigInteger& b) {
+  SpendProduct(a.num_bytes(), b.num_bytes());
   return BigInteger(std::make_shared<BigInteger::Number>(
       BigInteger::Number{a.number_->value * b.number_->value}));
 }
 
 void BigInteger::DivideFloor(const BigInteger& a, const BigInteger& b, BigInteger& quotient,
                              BigInteger& remainder) {
+  SpendProduct(a.num_bytes(), b.num_bytes());
   Number q, r;
   boost::multiprecision::divide_qr(a.number_->value, b.number_->value, q.value, r.value);
   if (!r.value.is_zero() && (r.value < 0) != b.is_negative()) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,7 @@ enum class FailureKind {
   kSecurity,   // SecurityError
   kRuntime,    // TemplateRuntimeError, FilterArgumentError, ZeroDivisionError, AssertionError
   kLimit,      // A limit of the render: never caught inside a template.
+  kCancelled,  // Nobody waits for the render any more; never caught either.
   kSyntax,     // Only while compiling.
 };
 
@@ -43,13 +45,22 @@ struct Failure {
 
 // Counts what the render running on this thread spends; fails with kLimit when something runs out.
 // While a template is compiled there is none, and the functions below do nothing.
+//
+// Every piece of work whose size a template decides is counted where it is done: each object and
+// text when it is made, each item when it is drawn from an iterator, each byte that is compared,
+// searched, hashed or converted.
 class Budget {
  public:
-  Budget(int64_t max_steps, size_t max_memory_bytes, size_t max_string_bytes, int max_depth)
+  // `is_cancelled` may be empty, outlives the budget, and is asked every kStepsBetweenChecks steps.
+  Budget(int64_t max_steps, size_t max_memory_bytes, size_t max_string_bytes, int max_depth,
+         const std::function<bool()>& is_cancelled)
       : steps_left_(max_steps),
         memory_left_(max_memory_bytes),
         max_string_bytes_(max_string_bytes),
-        max_depth_(max_depth) {}
+        max_depth_(max_depth),
+        is_cancelled_(is_cancelled) {
+    PlanNextCheck();
+  }
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
@@ -69,8 +80,8 @@ class Budget {
 
   void Spend(int64_t steps) {
     steps_left_ -= steps;
-    if (steps_left_ < 0) [[unlikely]]
-      OutOfSteps();
+    if (steps_left_ < next_check_) [[unlikely]]
+      Check();
   }
   void Take(size_t bytes) {
     if (bytes > memory_left_) [[unlikely]]
@@ -104,24 +115,50 @@ class Budget {
   };
 
  private:
-  [[noreturn]] static void OutOfSteps();
+  // A few milliseconds.
+  static constexpr int64_t kStepsBetweenChecks = int64_t{1} << 16;
+
+  void Check();
+  void PlanNextCheck() {
+    next_check_ =
+        is_cancelled_ && steps_left_ > kStepsBetweenChecks ? steps_left_ - kStepsBetweenChecks : 0;
+  }
   [[noreturn]] static void OutOfMemory();
   [[noreturn]] static void TooDeep();
 
   static thread_local Budget* current_;
   int64_t steps_left_;
+  int64_t next_check_ = 0;  // Check() is called below so many steps left.
   size_t memory_left_;
   size_t max_string_bytes_;
   int max_depth_;
+  const std::function<bool()>& is_cancelled_;
   int depth_ = 0;
 };
 
-// Counts `steps` of work: one for a node or an element, one for 64 bytes of text.
+// Counts `steps` of work: one for a node, an object or an element.
 inline void Spend(int64_t steps) {
   if (Budget* budget = Budget::Current()) budget->Spend(steps);
+}
+// Work on text, by its bytes: copied, compared or hashed; searched; looked at character by
+// character. A step of each takes about as long.
+inline void SpendCopy(size_t bytes) {
+  Spend(static_cast<int64_t>(bytes / 64));
+}
+inline void SpendSearch(size_t bytes) {
+  Spend(static_cast<int64_t>(bytes / 16));
+}
+inline void SpendCharacters(size_t bytes) {
+  Spend(static_cast<int64_t>(bytes / 8));
+}
+// Fails if `bytes` more may not be held now.
+inline void RequireMemory(size_t bytes) {
+  if (Budget* budget = Budget::Current()) budget->Require(bytes);
 }
 // To be called before text of `bytes` is made: counts the work and fails if the text may not be as
 // long.
 void SpendText(size_t bytes);
+// To be called before `bytes` are appended to a text of `size` bytes.
+void SpendAppend(size_t size, size_t bytes);
 
 }  // namespace sluice::jinja

@@ -145,11 +145,8 @@ Value Interpreter::EvaluateTest(const Expression& expression) {
 Value Interpreter::EvaluateConcatenation(const Expression& expression) {
   std::string text;
   for (const auto& operand : expression.operands) {
-    const Value value = Evaluate(*operand);
-    if (value.is_string()) SpendText(text.size() + value.text().size());
-    AppendStr(text, value);
+    AppendStr(text, Evaluate(*operand));
   }
-  SpendText(text.size());
   return Value::String(std::move(text));
 }
 

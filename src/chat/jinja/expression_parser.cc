@@ -1,5 +1,7 @@
 #include "chat/jinja/expression_parser.h"
 
+#include <unordered_set>
+
 #include "chat/jinja/repr.h"
 
 namespace sluice::jinja {
@@ -355,6 +357,7 @@ std::unique_ptr<CallArguments> ExpressionParser::ParseArguments(Expression& pare
   const int line = Current().line;
   ExpectOperator("(");
   auto arguments = std::make_unique<CallArguments>();
+  std::unordered_set<std::string> names;
   const auto ensure = [line](bool condition) {
     if (!condition) FailAt(line, "invalid syntax for function call expression");
   };
@@ -376,9 +379,7 @@ std::unique_ptr<CallArguments> ExpressionParser::ParseArguments(Expression& pare
       ensure(arguments->star_star == nullptr);
       std::string name = Advance().text;
       Advance();
-      for (const auto& [other, unused] : arguments->keyword) {
-        if (other == name) FailAt(line, "keyword argument repeated: " + name);
-      }
+      if (!names.insert(name).second) FailAt(line, "keyword argument repeated: " + name);
       arguments->keyword.emplace_back(std::move(name), ParseExpression());
       Adopt(parent, arguments->keyword.back().second);
     } else {

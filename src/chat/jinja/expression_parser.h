@@ -14,7 +14,7 @@
 
 namespace sluice::jinja {
 
-// Of the finished tree.
+// The deepest finished tree.
 inline constexpr int kMaxTreeDepth = 400;
 
 class ExpressionParser : public TokenReader {
@@ -101,7 +101,7 @@ class ExpressionParser : public TokenReader {
   ExpressionPointer ParseCall(ExpressionPointer callee);
   std::string ParseDottedName();
 
-  // One filter, behind its "|".
+  // One filter, after its "|".
   ExpressionPointer ParseFilter(ExpressionPointer input);
   ExpressionPointer ParseFilters(ExpressionPointer input);
   bool StartsTestArgument() const;

@@ -75,7 +75,6 @@ Getter MakeGetter(const Value& attribute, const Value& otherwise, bool ignore_ca
       if (item.is_undefined() && !otherwise.is_missing() && !otherwise.is_none()) item = otherwise;
     }
     if (ignore_case && item.is_string()) {
-      SpendText(item.text().size());
       item = Value::String(Lower(item.text()));
     }
     return item;

@@ -77,16 +77,12 @@ Value Join(Interpreter&, const Value& input, Arguments& arguments) {
   std::string text;
   Value item;
   for (bool is_first = true; iterator->Next(item); is_first = false) {
-    Spend(1);
-    if (!is_first) text += separator;
-    AppendStr(text, bound.IsNoneOrAbsent(1) ? item : getter(item));
-    if (text.size() > 4096) {
-      if (Budget* budget = Budget::Current();
-          budget != nullptr && text.size() > budget->max_string_bytes())
-        SpendText(text.size());
+    if (!is_first) {
+      SpendAppend(text.size(), separator.size());
+      text += separator;
     }
+    AppendStr(text, bound.IsNoneOrAbsent(1) ? item : getter(item));
   }
-  SpendText(text.size());
   return Value::String(std::move(text));
 }
 
@@ -94,7 +90,6 @@ using Keyed = std::pair<Value, Value>;  // What is compared, and what it stands 
 
 void SortByKey(std::vector<Keyed>& items, bool reverse) {
   std::stable_sort(items.begin(), items.end(), [reverse](const Keyed& a, const Keyed& b) {
-    Spend(1);
     return reverse ? LessThan(b.first, a.first) : LessThan(a.first, b.first);
   });
 }
@@ -228,15 +223,14 @@ Value Batch(Interpreter&, const Value& input, Arguments& arguments) {
         carried = item;
         break;
       }
-      Spend(1);
       row.push_back(item);
     }
     if (row.empty() && carried.is_missing()) return false;
     if (carried.is_missing() && !fill.is_none()) {
       const int64_t width = ToIndex(count, "an integer is required, not a value");
-      if (Budget* budget = Budget::Current(); budget != nullptr && width > 0) {
-        budget->Require(std::min<size_t>(static_cast<size_t>(width), SIZE_MAX / 64) *
-                        sizeof(Value));
+      if (width > 0) {
+        RequireMemory(std::min<size_t>(static_cast<size_t>(width), SIZE_MAX / 64) * sizeof(Value));
+        Spend(width / 4);
       }
       while (static_cast<int64_t>(row.size()) < width) row.push_back(fill);
     }

@@ -26,6 +26,12 @@ class LazyItems {
   IteratorPointer iterator_;
 };
 
+// For one of many calls with the same arguments.
+Arguments CopyOf(const Arguments& arguments) {
+  Spend(static_cast<int64_t>(arguments.positional.size() / 4 + arguments.keyword.size()));
+  return arguments;
+}
+
 Value TakeFirst(Arguments& arguments) {
   Value first = std::move(arguments.positional.front());
   arguments.positional.erase(arguments.positional.begin());
@@ -61,7 +67,7 @@ Value Map(Interpreter& interpreter, const Value& input, Arguments& arguments) {
   return MakeGenerator(input, [&interpreter, name, rest = std::move(rest),
                                items = LazyItems(input)](Value& value) mutable {
     if (!items.Next(value)) return false;
-    Arguments copy = rest;
+    Arguments copy = CopyOf(rest);
     value = CallFilter(interpreter, Str(name), value, copy);
     return true;
   });
@@ -79,7 +85,7 @@ Value Select(Interpreter&, const Value& input, Arguments& arguments) {
     while (items.Next(value)) {
       if (lacks_attribute) Fail(FailureKind::kRuntime, "Missing parameter for attribute name");
       const Value subject = kByAttribute ? getter(value) : value;
-      Arguments copy = rest;
+      Arguments copy = CopyOf(rest);
       const bool holds = test.is_missing() ? Truth(subject) : CallTest(Str(test), subject, copy);
       if (holds == kKeep) return true;
     }

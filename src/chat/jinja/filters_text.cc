@@ -21,8 +21,7 @@ template <std::string (*Convert)(std::string_view)>
 Value Converted(Interpreter&, const Value& input, Arguments& arguments) {
   ExpectNoArguments("this filter", arguments);
   const Value text = SoftStr(input);
-  SpendText(text.text().size() * 3);
-  Spend(static_cast<int64_t>(text.text().size() / 8));
+  SpendText(text.text().size());
   return Value::StringLike(Convert(text.text()), text);
 }
 
@@ -32,6 +31,7 @@ bool BeginsWord(char32_t c) {
 
 // Unlike str.title, words begin after white space, hyphens and opening brackets only.
 std::string TitleWords(std::string_view text) {
+  SpendCharacters(text.size());
   std::string out;
   for (size_t position = 0; position < text.size();) {
     const size_t start = position;
@@ -59,7 +59,6 @@ std::string TitleWords(std::string_view text) {
 Value Trim(Interpreter&, const Value& input, Arguments& arguments) {
   const Bound bound("do_trim", arguments, {"chars"});
   const Value text = SoftStr(input);
-  SpendText(text.text().size());
   const std::string* characters = bound.IsNoneOrAbsent(0) ? nullptr : &bound.Text(0);
   return Value::StringLike(std::string(Strip(text.text(), Side::kBoth, characters)), text);
 }
@@ -88,19 +87,17 @@ Value Indent(Interpreter&, const Value& input, Arguments& arguments) {
   SpendText(text.size());
   std::string out;
   bool is_first = true;
-  for (const std::string_view line : SplitLines(text, false)) {
-    Spend(1);
+  for (size_t position = 0; const auto line = NextLine(text, position, false);) {
+    SpendAppend(out.size(), 1 + indention.size() + line->size());
     if (!is_first) {
       out += "\n";
-      if (indents_blank || !line.empty()) out += indention;
+      if (indents_blank || !line->empty()) out += indention;
     } else if (bound.Flag(1)) {
       out += indention;
     }
     is_first = false;
-    out += line;
-    if (indention.size() > 64) SpendText(out.size());
+    out += *line;
   }
-  SpendText(out.size());
   return Value::StringLike(std::move(out), input);
 }
 
@@ -125,8 +122,9 @@ Value Truncate(Interpreter&, const Value& input, Arguments& arguments) {
     Fail(FailureKind::kRuntime, "expected leeway >= 0, got " + std::to_string(leeway));
   if (static_cast<int64_t>(Length(input)) <= length + leeway) return input;
   if (!input.is_string()) FailType("the filter 'truncate' needs a string, not " + input.TypeName());
-  std::string text =
-      input.text().substr(0, ByteOffset(input.text(), static_cast<size_t>(length - end_length)));
+  const size_t kept = ByteOffset(input.text(), static_cast<size_t>(length - end_length));
+  SpendSearch(kept);
+  std::string text = input.text().substr(0, kept);
   if (!bound.Flag(1)) {
     const size_t blank = text.rfind(' ');
     if (blank != std::string::npos) text.resize(blank);
@@ -137,7 +135,7 @@ Value Truncate(Interpreter&, const Value& input, Arguments& arguments) {
 Value WordCount(Interpreter&, const Value& input, Arguments& arguments) {
   ExpectNoArguments("do_wordcount", arguments);
   const std::string text = Str(input);
-  SpendText(text.size());
+  SpendCharacters(text.size());
   int64_t count = 0;
   bool in_word = false;
   for (size_t position = 0; position < text.size();) {
@@ -186,6 +184,7 @@ Value StripTagsFilter(Interpreter&, const Value& input, Arguments& arguments) {
 }
 
 std::string UrlQuote(std::string_view text, bool for_query) {
+  SpendCharacters(text.size());
   SpendText(text.size() * 3);
   std::string out;
   for (const char byte : text) {
@@ -217,9 +216,10 @@ Value UrlEncode(Interpreter&, const Value& input, Arguments& arguments) {
     if (parts.size() != 2)
       FailValue("not enough values to unpack (expected 2, got " + std::to_string(parts.size()) +
                 ")");
+    const std::string field = UrlQuote(Str(parts[0]), true) + "=" + UrlQuote(Str(parts[1]), true);
+    SpendAppend(out.size(), field.size());
     if (!out.empty()) out += "&";
-    out += UrlQuote(Str(parts[0]), true) + "=" + UrlQuote(Str(parts[1]), true);
-    SpendText(out.size());
+    out += field;
   }
   return Value::String(std::move(out));
 }
@@ -230,16 +230,19 @@ Value XmlAttributes(Interpreter&, const Value& input, Arguments& arguments) {
   if (!input.is_dict()) FailType("the filter 'xmlattr' needs a mapping, not " + input.TypeName());
   std::string out;
   for (const auto& [key, value] : input.dict().entries()) {
+    Spend(1);
     if (value.is_none() || value.is_undefined()) continue;
     if (!key.is_string())
       FailType("expected string or bytes-like object, got '" + key.TypeName() + "'");
+    SpendCharacters(key.text().size());
     if (key.text().find_first_of(" \t\n\r\f\v/>=") != std::string::npos) {
       FailValue("Invalid character in attribute name: " + Repr(key));
     }
+    const std::string field = EscapeHtml(key.text()) + "=\"" +
+                              (value.is_markup() ? value.text() : EscapeHtml(Str(value))) + "\"";
+    SpendAppend(out.size(), field.size());
     if (!out.empty()) out += " ";
-    out += EscapeHtml(key.text()) + "=\"" +
-           (value.is_markup() ? value.text() : EscapeHtml(Str(value))) + "\"";
-    SpendText(out.size());
+    out += field;
   }
   if (bound.Flag(0, true) && !out.empty()) out.insert(0, " ");
   return Value::String(std::move(out));

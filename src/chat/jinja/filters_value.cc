@@ -123,9 +123,7 @@ Value ToJsonFilter(Interpreter&, const Value& input, Arguments& arguments) {
     style.item_separator = separators[0].text();
     style.key_separator = separators[1].text();
   }
-  std::string text = ToJson(input, style);
-  SpendText(text.size());
-  return Value::String(std::move(text));
+  return Value::String(ToJson(input, style));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text_search.h"
 #include "chat/jinja/format_spec.h"
 #include "chat/jinja/operators.h"
 #include "chat/jinja/repr.h"
@@ -31,36 +32,37 @@ std::string ReplaceText(std::string_view text, std::string_view from, std::strin
   std::string out;
   int64_t count = 0;
   const auto has_more = [&] { return limit < 0 || count < limit; };
-  SpendText(text.size());
+  const auto append = [&](std::string_view part) {
+    SpendAppend(out.size(), part.size());
+    out += part;
+  };
   if (from.empty()) {
     // Before every character and at the end.
+    SpendCharacters(text.size());
     for (size_t position = 0; position < text.size();) {
       if (has_more()) {
-        out += to;
+        append(to);
         ++count;
-        SpendText(out.size());
       }
       const size_t start = position;
       NextCodePoint(text, position);
-      out += text.substr(start, position - start);
+      append(text.substr(start, position - start));
     }
-    if (has_more()) out += to;
+    if (has_more()) append(to);
     return out;
   }
-  size_t start = 0;
+  SpendSearch(text.size() + from.size());
+  const TextSearcher searcher(from);
   while (has_more()) {
-    const size_t found = text.find(from, start);
+    const size_t found = searcher.Find(text);
     if (found == std::string_view::npos) break;
-    out += text.substr(start, found - start);
-    out += to;
-    start = found + from.size();
+    append(text.substr(0, found));
+    append(to);
+    text.remove_prefix(found + from.size());
     ++count;
     Spend(1);
-    if (!to.empty() && (count & 63) == 0) SpendText(out.size());
-    if (to.size() > 4096) SpendText(out.size());
   }
-  out += text.substr(start);
-  SpendText(out.size());
+  append(text);
   return out;
 }
 
@@ -75,10 +77,10 @@ class PercentFormatter {
   std::string Run() {
     while (position_ < text_.size()) {
       const size_t percent = std::min(text_.find('%', position_), text_.size());
-      out_ += text_.substr(position_, percent - position_);
+      Append(text_.substr(position_, percent - position_));
       position_ = percent;
       if (position_ < text_.size()) Convert();
-      SpendText(out_.size());
+      Spend(1);
     }
     if (!used_mapping_ && !arguments_.is_dict() && next_ < NumValues()) {
       FailType("not all arguments converted during string formatting");
@@ -87,6 +89,11 @@ class PercentFormatter {
   }
 
  private:
+  void Append(std::string_view text) {
+    SpendAppend(out_.size(), text.size());
+    out_ += text;
+  }
+
   size_t NumValues() const { return arguments_.is_tuple() ? arguments_.items().size() : 1; }
 
   Value NextValue() {
@@ -168,10 +175,11 @@ class PercentFormatter {
       case 'r':
       case 'a': {
         std::string text = type == 's' ? Str(value) : Repr(value);
+        SpendSearch(text.size());
         if (is_markup_ && !(type == 's' && value.is_markup())) text = EscapeHtml(text);
         if (type == 'a') text = AsciiRepr(text);
         if (spec.precision >= 0) text.resize(ByteOffset(text, static_cast<size_t>(spec.precision)));
-        out_ += PadText(text, spec.width, spec.align, " ");
+        Append(PadText(text, spec.width, spec.align, " "));
         return;
       }
       case 'c': {
@@ -183,7 +191,7 @@ class PercentFormatter {
         } else {
           FailType("%c requires int or char");
         }
-        out_ += PadText(text, spec.width, spec.align, " ");
+        Append(PadText(text, spec.width, spec.align, " "));
         return;
       }
       case 'd':
@@ -207,8 +215,8 @@ class PercentFormatter {
           spec.align = '=';
           spec.fill = "0";
         }
-        out_ += PadNumber(spec, std::signbit(number) && !std::isnan(number), "",
-                          FormatMagnitude(std::fabs(number), type, precision, spec.alternate));
+        Append(PadNumber(spec, std::signbit(number) && !std::isnan(number), "",
+                         FormatMagnitude(std::fabs(number), type, precision, spec.alternate)));
         return;
       }
       default:
@@ -244,10 +252,11 @@ class PercentFormatter {
                          : type == 'o'                 ? "0o"
                          : type == 'x'                 ? "0x"
                                                        : "0X";
-    out_ += PadNumber(spec, ToBigInteger(integer).is_negative(), prefix, std::move(digits));
+    Append(PadNumber(spec, ToBigInteger(integer).is_negative(), prefix, std::move(digits)));
   }
 
   static std::string AsciiRepr(std::string_view text) {
+    SpendCharacters(text.size());
     std::string out;
     for (size_t position = 0; position < text.size();) {
       const char32_t c = NextCodePoint(text, position);
@@ -273,6 +282,7 @@ class BraceFormatter {
 
   std::string Run(std::string_view text, int depth) {
     if (depth < 0) FailValue("Max string recursion exceeded");
+    SpendCharacters(text.size());
     std::string out;
     for (size_t position = 0; position < text.size();) {
       const char c = text[position++];
@@ -298,8 +308,10 @@ class BraceFormatter {
       if (nesting > 0)
         FailValue(start >= text.size() ? "Single '{' encountered in format string"
                                        : "expected '}' before end of string");
-      out += Field(text.substr(start, position - 1 - start), depth);
-      SpendText(out.size());
+      const std::string field = Field(text.substr(start, position - 1 - start), depth);
+      Spend(1);
+      SpendAppend(out.size(), field.size());
+      out += field;
     }
     return out;
   }
@@ -357,6 +369,7 @@ class BraceFormatter {
       }
       value = arguments_.positional[index];
     } else {
+      Spend(static_cast<int64_t>(arguments_.keyword.size() / 4));
       const auto found = std::find_if(arguments_.keyword.begin(), arguments_.keyword.end(),
                                       [first](const auto& entry) { return entry.first == first; });
       if (found == arguments_.keyword.end())
@@ -417,7 +430,8 @@ std::string StripTags(std::string_view text) {
     }
     return out + std::string(from);
   };
-  SpendText(text.size() * 2);
+  SpendText(text.size());
+  SpendCharacters(text.size());
   without = remove(remove(text, "<!--", "-->"), "<", ">");
   std::string out;
   for (size_t position = 0; position < without.size();) {
@@ -437,6 +451,9 @@ std::string UnescapeHtml(std::string_view text) {
   static constexpr std::pair<std::string_view, std::string_view> kNamed[] = {
       {"amp;", "&"},   {"lt;", "<"},   {"gt;", ">"},
       {"quot;", "\""}, {"apos;", "'"}, {"nbsp;", "\u00A0"}};
+  // "&#" and the digits of a code point.
+  constexpr size_t kMaxReference = 10;
+  SpendCharacters(text.size());
   std::string out;
   for (size_t position = 0; position < text.size();) {
     if (text[position] != '&') {
@@ -451,8 +468,8 @@ std::string UnescapeHtml(std::string_view text) {
       position += 1 + named->first.size();
       continue;
     }
-    const size_t end = rest.find(';');
-    if (rest.starts_with("#") && end != std::string_view::npos && end > 1 && end < 10) {
+    const size_t end = rest.substr(0, kMaxReference).find(';');
+    if (rest.starts_with("#") && end != std::string_view::npos && end > 1) {
       const bool is_hex = rest[1] == 'x' || rest[1] == 'X';
       const std::string digits(rest.substr(is_hex ? 2 : 1, end - (is_hex ? 2 : 1)));
       char* stop = nullptr;

@@ -13,7 +13,7 @@ Value PercentFormat(const Value& format, const Value& arguments);
 // format.format(*positional, **keyword), with attributes as the sandbox gives them.
 Value BraceFormat(const Value& format, Arguments& arguments);
 
-// `value` with so many digits behind the point, correctly rounded.
+// `value` with so many digits after the point, correctly rounded.
 std::string FormatFixed(double value, int digits);
 
 // `align` is '<', '>', '^', or 'c' for what str.center does: an odd blank goes to the left if the

@@ -122,6 +122,7 @@ std::string FormatFloat(const Value& value, const FormatSpec& spec) {
 }  // namespace
 
 std::string FormatMagnitude(double value, char type, int precision, bool alternate) {
+  Spend(16);
   const bool is_upper = type >= 'A' && type <= 'Z';
   if (std::isinf(value)) return is_upper ? "INF" : "inf";
   if (std::isnan(value)) return is_upper ? "NAN" : "nan";
@@ -148,7 +149,6 @@ std::string IntegerDigits(const Value& integer, int base, bool upper) {
   std::string digits;
   BigInteger quotient, remainder;
   do {
-    Spend(static_cast<int64_t>(number.num_bytes()) * 4);
     BigInteger::DivideFloor(number, BigInteger(base), quotient, remainder);
     const int64_t digit = *remainder.ToInt64();
     digits.push_back(
@@ -241,6 +241,7 @@ std::string FormatValue(const Value& value, std::string_view text) {
       }
       if (spec.grouping != 0) FailValue("Cannot specify ',' with 's'.");
       std::string_view string = value.text();
+      SpendSearch(string.size());
       if (spec.precision >= 0)
         string = string.substr(0, ByteOffset(string, static_cast<size_t>(spec.precision)));
       return PadText(string, spec.width, spec.align == 0 ? '<' : spec.align, spec.fill);

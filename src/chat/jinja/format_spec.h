@@ -28,7 +28,7 @@ std::string FormatValue(const Value& value, std::string_view spec);
 std::string FormatMagnitude(double value, char type, int precision, bool alternate);
 // Digits of the magnitude of an integer in base 2, 8, 10 or 16.
 std::string IntegerDigits(const Value& integer, int base, bool upper);
-// Sign and prefix in front, digits behind, padded to the width of the spec.
+// Sign and prefix in front, digits after, padded to the width of the spec.
 std::string PadNumber(const FormatSpec& spec, bool is_negative, std::string_view prefix,
                       std::string digits);
 

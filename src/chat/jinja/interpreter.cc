@@ -34,6 +34,7 @@ size_t CountBytes(const json::Value& value) {
 
 Activation::Activation(const FunctionInfo& function, Activation* outer)
     : parent(outer), bytes(static_cast<size_t>(function.num_slots) * sizeof(Value) + 96) {
+  Spend(function.num_slots / 8);
   if (Budget* budget = Budget::Current()) budget->Take(bytes);
   slots.resize(static_cast<size_t>(function.num_slots));
 }
@@ -72,7 +73,8 @@ Interpreter::Interpreter(const Program& program, const json::Value& variables,
       options_(options),
       budget_(options.limits.max_steps + 8 * static_cast<int64_t>(CountBytes(variables)),
               options.limits.max_memory_bytes + 16 * CountBytes(variables),
-              options.limits.max_output_bytes + CountBytes(variables), options.limits.max_depth),
+              options.limits.max_output_bytes + CountBytes(variables), options.limits.max_depth,
+              options.is_cancelled),
       max_output_bytes_(budget_.max_string_bytes()) {}
 
 Interpreter::~Interpreter() {
@@ -303,7 +305,8 @@ class TestedItems final : public Iterator {
         source_(std::move(source)),
         frame_(interpreter.frame_) {}
 
-  bool Next(Value& value) override {
+ private:
+  bool Advance(Value& value) override {
     while (source_->Next(value)) {
       Activation* outer = std::exchange(interpreter_.frame_, frame_);
       bool holds = false;
@@ -320,7 +323,6 @@ class TestedItems final : public Iterator {
     return false;
   }
 
- private:
   Interpreter& interpreter_;
   const Statement& statement_;
   IteratorPointer source_;
@@ -380,7 +382,6 @@ Interpreter::Flow Interpreter::RunLoop(const Statement& statement, const Value& 
   Value item;
   const auto run = [&] {
     while (loop->Advance(item)) {
-      budget_.Spend(1);
       frame_->slots[static_cast<size_t>(statement.loop_slot)] = loop_value;
       Assign(*statement.target, std::move(item));
       Enter(statement.scope);
@@ -419,6 +420,7 @@ void Interpreter::ExecuteCallBlock(const Statement& statement) {
 
 void Interpreter::BindParameters(const Statement& statement, Arguments& arguments) {
   const auto take = [&](std::string_view name) {
+    budget_.Spend(static_cast<int64_t>(arguments.keyword.size() / 4));
     for (auto it = arguments.keyword.begin(); it != arguments.keyword.end(); ++it) {
       if (it->first != name) continue;
       Value value = std::move(it->second);

@@ -46,8 +46,7 @@ size_t Loop::FindLength() {
     length_ = jinja::Length(iterable_);
   } else {
     std::vector<Value> rest;
-    Value item;
-    while (iterator_ != nullptr && iterator_->Next(item)) rest.push_back(std::move(item));
+    if (iterator_ != nullptr) rest = Drain(*iterator_);
     length_ = rest.size() + static_cast<size_t>(index0_ + 1) + (after_.is_missing() ? 0 : 1);
     iterator_ = jinja::Iterate(Value::List(std::move(rest)));
   }

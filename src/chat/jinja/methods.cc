@@ -96,6 +96,7 @@ std::optional<Value> SequenceAttribute(const Value& value, std::string_view name
 
 Value DecodeBytes(const Value& self, Arguments& arguments) {
   const Bound bound("decode", arguments, {"encoding", "errors"});
+  SpendSearch(self.bytes().size());
   if (!IsValidUtf8(self.bytes())) FailValue("'utf-8' codec can't decode these bytes");
   return Value::String(self.bytes());
 }

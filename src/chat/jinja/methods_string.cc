@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/text_search.h"
 #include "chat/jinja/arguments.h"
 #include "chat/jinja/format.h"
 #include "chat/jinja/methods.h"
@@ -26,17 +27,14 @@ Value Like(const Value& self, std::string text) {
 template <std::string (*Convert)(std::string_view)>
 Value Converted(const Value& self, Arguments& arguments) {
   ExpectNoArguments(__func__, arguments);
-  SpendText(self.text().size() * 3);
-  Spend(static_cast<int64_t>(self.text().size() / 8));
+  SpendText(self.text().size());
   return Like(self, Convert(self.text()));
 }
 
 template <Side kSide>
 Value Stripped(const Value& self, Arguments& arguments) {
   const Bound bound("strip", arguments, {"chars"});
-  SpendText(self.text().size());
   const std::string* characters = bound.IsNoneOrAbsent(0) ? nullptr : &bound.Text(0);
-  if (characters != nullptr) Spend(static_cast<int64_t>(characters->size()));
   return Like(self, std::string(Strip(self.text(), kSide, characters)));
 }
 
@@ -55,7 +53,7 @@ Value Affix(const Value& self, Arguments& arguments) {
   const auto matches = [&](const Value& affix) {
     if (!affix.is_string())
       FailType("startswith first arg must be str or a tuple of str, not " + affix.TypeName());
-    return kAtStart ? text.starts_with(affix.text()) : text.ends_with(affix.text());
+    return kAtStart ? StartsWith(text, affix.text()) : EndsWith(text, affix.text());
   };
   if (!bound[0].is_tuple()) return Value::Bool(matches(bound[0]));
   return Value::Bool(std::any_of(bound[0].items().begin(), bound[0].items().end(), matches));
@@ -63,98 +61,76 @@ Value Affix(const Value& self, Arguments& arguments) {
 
 Value Replace(const Value& self, Arguments& arguments) {
   const Bound bound("replace", arguments, {"old", "new", "count"}, 2);
-  bound.Text(0);
-  bound.Text(1);
+  SpendText(bound.Text(1).size());
   return Like(self,
               ReplaceText(self.text(), bound.Text(0), Woven(self, bound[1]), bound.Index(2, -1)));
 }
 
-std::vector<std::string_view> SplitBySpace(std::string_view text, int64_t limit) {
-  std::vector<std::string_view> parts;
-  size_t position = 0;
-  while (true) {
-    const std::string_view rest = Strip(text.substr(position), Side::kLeft);
-    if (rest.empty()) return parts;
-    position = text.size() - rest.size();
-    if (limit >= 0 && static_cast<int64_t>(parts.size()) == limit) {
-      parts.push_back(rest);
-      return parts;
-    }
-    const size_t start = position;
-    while (position < text.size()) {
+// The words of a text, from its end where `kFromRight`; after `limit` of them the rest is one.
+template <bool kFromRight, typename Visit>
+void ForEachWord(std::string_view text, int64_t limit, const Visit& visit) {
+  for (int64_t count = 0;; ++count) {
+    text = Strip(text, kFromRight ? Side::kRight : Side::kLeft);
+    if (text.empty()) return;
+    if (limit >= 0 && count == limit) return visit(text);
+    size_t position = kFromRight ? text.size() : 0;
+    while (kFromRight ? position > 0 : position < text.size()) {
       size_t next = position;
-      if (IsSpace(NextCodePoint(text, next))) break;
+      const char32_t c = kFromRight ? PreviousCodePoint(text, next) : NextCodePoint(text, next);
+      if (IsSpace(c)) break;
       position = next;
     }
-    parts.push_back(text.substr(start, position - start));
-    Spend(4);
+    const std::string_view left = text.substr(0, position);
+    const std::string_view right = text.substr(position);
+    SpendCharacters(kFromRight ? right.size() : left.size());
+    visit(kFromRight ? right : left);
+    text = kFromRight ? left : right;
   }
 }
 
-std::vector<std::string_view> SplitBySpaceFromRight(std::string_view text, int64_t limit) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    text = Strip(text, Side::kRight);
-    if (text.empty()) break;
-    if (limit >= 0 && static_cast<int64_t>(parts.size()) == limit) {
-      parts.push_back(text);
-      break;
-    }
-    size_t position = text.size();
-    while (position > 0) {
-      size_t previous = position;
-      if (IsSpace(PreviousCodePoint(text, previous))) break;
-      position = previous;
-    }
-    parts.push_back(text.substr(position));
-    Spend(4);
-    text = text.substr(0, position);
+// The parts of a text between separators, likewise.
+template <bool kFromRight, typename Visit>
+void ForEachPart(std::string_view text, std::string_view separator, int64_t limit,
+                 const Visit& visit) {
+  const BasicTextSearcher<kFromRight> searcher(separator);
+  for (int64_t count = 0; limit < 0 || count < limit; ++count) {
+    const size_t found = searcher.Find(text);
+    if (found == std::string_view::npos) break;
+    const std::string_view left = text.substr(0, found);
+    const std::string_view right = text.substr(found + separator.size());
+    visit(kFromRight ? right : left);
+    text = kFromRight ? left : right;
   }
-  std::reverse(parts.begin(), parts.end());
-  return parts;
+  visit(text);
 }
 
 template <bool kFromRight>
 Value Split(const Value& self, Arguments& arguments) {
   const Bound bound("split", arguments, {"sep", "maxsplit"});
-  const std::string_view text = self.text();
   const int64_t limit = bound.Index(1, -1);
-  SpendText(text.size());
-  std::vector<std::string_view> parts;
+  std::vector<Value> values;
+  const auto add = [&](std::string_view part) {
+    if (values.size() == values.capacity()) RequireMemory(values.size() * 2 * sizeof(Value));
+    values.push_back(Like(self, std::string(part)));
+  };
   if (bound.IsNoneOrAbsent(0)) {
-    parts = kFromRight ? SplitBySpaceFromRight(text, limit) : SplitBySpace(text, limit);
+    ForEachWord<kFromRight>(self.text(), limit, add);
   } else {
     const std::string& separator = bound.Text(0);
     if (separator.empty()) FailValue("empty separator");
-    std::string_view rest = text;
-    while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
-      const size_t found = kFromRight ? rest.rfind(separator) : rest.find(separator);
-      if (found == std::string_view::npos) break;
-      if (kFromRight) {
-        parts.push_back(rest.substr(found + separator.size()));
-        rest = rest.substr(0, found);
-      } else {
-        parts.push_back(rest.substr(0, found));
-        rest = rest.substr(found + separator.size());
-      }
-      Spend(4);
-    }
-    parts.push_back(rest);
-    if (kFromRight) std::reverse(parts.begin(), parts.end());
+    SpendSearch(self.text().size() + separator.size());
+    ForEachPart<kFromRight>(self.text(), separator, limit, add);
   }
-  std::vector<Value> values;
-  Spend(static_cast<int64_t>(parts.size()));
-  for (const std::string_view part : parts) values.push_back(Like(self, std::string(part)));
+  if (kFromRight) std::reverse(values.begin(), values.end());
   return Value::List(std::move(values));
 }
 
 Value SplitIntoLines(const Value& self, Arguments& arguments) {
   const Bound bound("splitlines", arguments, {"keepends"});
-  SpendText(self.text().size());
   std::vector<Value> lines;
-  for (const std::string_view line : SplitLines(self.text(), bound.Flag(0))) {
-    Spend(1);
-    lines.push_back(Like(self, std::string(line)));
+  for (size_t position = 0; auto line = NextLine(self.text(), position, bound.Flag(0));) {
+    if (lines.size() == lines.capacity()) RequireMemory(lines.size() * 2 * sizeof(Value));
+    lines.push_back(Like(self, std::string(*line)));
   }
   return Value::List(std::move(lines));
 }
@@ -165,8 +141,8 @@ Value Partition(const Value& self, Arguments& arguments) {
   const std::string& text = self.text();
   const std::string& separator = bound.Text(0);
   if (separator.empty()) FailValue("empty separator");
-  SpendText(text.size());
-  const size_t found = kFromRight ? text.rfind(separator) : text.find(separator);
+  SpendSearch(text.size() + separator.size());
+  const size_t found = BasicTextSearcher<kFromRight>(separator).Find(text);
   if (found == std::string::npos) {
     if (kFromRight) return Value::Tuple({Like(self, ""), Like(self, ""), self});
     return Value::Tuple({self, Like(self, ""), Like(self, "")});
@@ -182,14 +158,14 @@ Value Join(const Value& self, Arguments& arguments) {
   std::string text;
   Value item;
   for (int64_t i = 0; iterator->Next(item); ++i) {
-    Spend(1);
     if (!item.is_string()) {
       FailType("sequence item " + std::to_string(i) + ": expected str instance, " +
                item.TypeName() + " found");
     }
+    const std::string woven = Woven(self, item);
+    SpendAppend(text.size(), self.text().size() + woven.size());
     if (i > 0) text += self.text();
-    text += Woven(self, item);
-    SpendText(text.size());
+    text += woven;
   }
   return Like(self, std::move(text));
 }
@@ -199,7 +175,7 @@ template <bool kFromRight>
 int64_t Locate(const Value& self, Arguments& arguments) {
   const Bound bound("find", arguments, {"sub", "start", "end"}, 1);
   const std::string& needle = bound.Text(0);
-  SpendText(self.text().size());
+  SpendSearch(self.text().size() + needle.size());
   const auto size = static_cast<int64_t>(self.string().num_characters);
   const auto bounded = [&](size_t i, int64_t otherwise) {
     if (bound.IsNoneOrAbsent(i)) return otherwise;
@@ -214,7 +190,7 @@ int64_t Locate(const Value& self, Arguments& arguments) {
   const size_t from = ByteOffset(text, static_cast<size_t>(start));
   const size_t to = ByteOffset(text, static_cast<size_t>(end));
   const std::string_view part = text.substr(from, to - from);
-  const size_t found = kFromRight ? part.rfind(needle) : part.find(needle);
+  const size_t found = BasicTextSearcher<kFromRight>(needle).Find(part);
   if (found == std::string_view::npos) return -1;
   return static_cast<int64_t>(CountCodePoints(text.substr(0, from + found)));
 }
@@ -236,21 +212,18 @@ Value Count(const Value& self, Arguments& arguments) {
   const std::string& needle = bound.Text(0);
   Value part = self;
   if (bound.Has(1)) part = GetSlice(self, bound[1], bound.Get(2, Value::None()), Value::None());
-  SpendText(part.text().size());
   if (needle.empty()) return Value::Integer(static_cast<int64_t>(part.string().num_characters) + 1);
-  int64_t count = 0;
-  for (size_t at = part.text().find(needle); at != std::string::npos;
-       at = part.text().find(needle, at + needle.size())) {
-    ++count;
-  }
-  return Value::Integer(count);
+  SpendSearch(part.text().size() + needle.size());
+  int64_t parts = 0;
+  ForEachPart<false>(part.text(), needle, -1, [&](std::string_view) { ++parts; });
+  return Value::Integer(parts - 1);
 }
 
 template <bool (*Test)(char32_t)>
 Value AllCharacters(const Value& self, Arguments& arguments) {
   ExpectNoArguments("isalpha", arguments);
   const std::string& text = self.text();
-  SpendText(text.size());
+  SpendCharacters(text.size());
   for (size_t position = 0; position < text.size();) {
     if (!Test(NextCodePoint(text, position))) return Value::Bool(false);
   }
@@ -273,17 +246,18 @@ Value RemoveAffix(const Value& self, Arguments& arguments) {
   const Bound bound("removeprefix", arguments, {"affix"}, 1);
   const std::string& affix = bound.Text(0);
   std::string_view text = self.text();
-  SpendText(text.size());
-  if (kPrefix && text.starts_with(affix)) text.remove_prefix(affix.size());
-  if (!kPrefix && text.ends_with(affix)) text.remove_suffix(affix.size());
+  if (kPrefix && StartsWith(text, affix)) text.remove_prefix(affix.size());
+  if (!kPrefix && EndsWith(text, affix)) text.remove_suffix(affix.size());
   return Like(self, std::string(text));
 }
 
 Value FillWithZeros(const Value& self, Arguments& arguments) {
   const Bound bound("zfill", arguments, {"width"}, 1);
   const std::string& text = self.text();
-  const int64_t missing = bound.Index(0, 0) - static_cast<int64_t>(self.string().num_characters);
-  if (missing <= 0) return self;
+  const int64_t width = bound.Index(0, 0);
+  const auto size = static_cast<int64_t>(self.string().num_characters);
+  if (width <= size) return self;
+  const int64_t missing = width - size;
   SpendText(text.size() + static_cast<size_t>(missing));
   const size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
   return Like(self, text.substr(0, sign) + std::string(static_cast<size_t>(missing), '0') +
@@ -305,13 +279,14 @@ Value Justify(const Value& self, Arguments& arguments) {
 Value ExpandTabs(const Value& self, Arguments& arguments) {
   const Bound bound("expandtabs", arguments, {"tabsize"});
   const int64_t size = bound.Index(0, 8);
+  SpendCharacters(self.text().size());
   std::string text;
   int64_t column = 0;
   for (size_t position = 0; position < self.text().size();) {
     const char32_t c = NextCodePoint(self.text(), position);
     if (c == '\t') {
       const int64_t blanks = size > 0 ? size - column % size : 0;
-      SpendText(text.size() + static_cast<size_t>(blanks));
+      SpendAppend(text.size(), static_cast<size_t>(blanks));
       text.append(static_cast<size_t>(blanks), ' ');
       column += blanks;
     } else {
@@ -404,7 +379,7 @@ Value Bind(const Value& self, std::string_view name, Method method) {
 }  // namespace
 
 bool HasCase(std::string_view text, bool upper) {
-  SpendText(text.size());
+  SpendCharacters(text.size());
   bool any = false;
   for (size_t position = 0; position < text.size();) {
     const char32_t c = NextCodePoint(text, position);

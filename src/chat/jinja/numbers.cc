@@ -20,6 +20,7 @@ int DigitOf(char c) {
 
 // Digits of other scripts as ASCII ones.
 std::string AsciiDigits(std::string_view text) {
+  SpendCharacters(text.size());
   std::string out;
   for (size_t position = 0; position < text.size();) {
     const char32_t c = NextCodePoint(text, position);
@@ -79,7 +80,6 @@ Value ParseInteger(std::string_view original, int64_t base) {
   if (digits.empty() || !after_digit) FailInteger(original, base);
   if (digits.size() > 4300)
     FailValue("Exceeds the limit (4300 digits) for integer string conversion");
-  Spend(static_cast<int64_t>(digits.size() * digits.size() / 64));
   BigInteger number = BigInteger::FromDigits(digits, static_cast<int>(actual));
   return Value::Integer(is_negative ? -number : std::move(number));
 }

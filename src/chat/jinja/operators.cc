@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text_search.h"
 #include "chat/jinja/format.h"
 #include "chat/jinja/repr.h"
 
@@ -74,7 +75,6 @@ Value PowerOfIntegers(const Value& left, const Value& right) {
       base = base * base;
       if (base.num_bytes() > 2 * kMaxIntegerBytes) Checked(base);
     }
-    Spend(16);
   }
   return Checked(std::move(result));
 }
@@ -120,7 +120,6 @@ Value ApplyIntegers(BinaryOperator op, const Value& left, const Value& right) {
     case BinaryOperator::kModulo: {
       const BigInteger divisor = ToBigInteger(right);
       if (divisor.is_zero()) FailZero("integer division or modulo by zero");
-      Spend(1000);
       BigInteger quotient, remainder;
       BigInteger::DivideFloor(ToBigInteger(left), divisor, quotient, remainder);
       return Value::Integer(op == BinaryOperator::kModulo ? std::move(remainder)
@@ -179,7 +178,7 @@ Value Repeat(const Value& sequence, const Value& times) {
   }
   const std::vector<Value>& items = sequence.items();
   const size_t size = total(items.size());
-  if (Budget* budget = Budget::Current()) budget->Require(size * sizeof(Value));
+  RequireMemory(size * sizeof(Value));
   Spend(static_cast<int64_t>(size));
   std::vector<Value> result;
   result.reserve(size);
@@ -205,7 +204,7 @@ Value Concatenate(const Value& left, const Value& right) {
   }
   const size_t size = left.items().size() + right.items().size();
   Spend(static_cast<int64_t>(size / 4));
-  if (Budget* budget = Budget::Current()) budget->Require(size * sizeof(Value));
+  RequireMemory(size * sizeof(Value));
   std::vector<Value> items;
   items.reserve(size);
   items.insert(items.end(), left.items().begin(), left.items().end());
@@ -220,20 +219,41 @@ bool IsSequenceToRepeat(const Value& value) {
 }  // namespace
 
 std::string EscapeHtml(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
+  const auto escaped = [](char c) -> std::string_view {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out.push_back(c);
+      case '&': return "&amp;";
+      case '<': return "&lt;";
+      case '>': return "&gt;";
+      case '\'': return "&#39;";
+      case '"': return "&#34;";
+      default: return {};
     }
+  };
+  SpendCharacters(text.size());
+  size_t size = 0;
+  for (const char c : text) size += std::max<size_t>(escaped(c).size(), 1);
+  SpendText(size);
+  std::string out;
+  out.reserve(size);
+  for (const char c : text) {
+    const std::string_view name = escaped(c);
+    name.empty() ? out.push_back(c) : (void)out.append(name);
   }
-  SpendText(out.size());
   return out;
+}
+
+bool StartsWith(std::string_view text, std::string_view prefix) {
+  Spend(1);
+  if (text.size() < prefix.size()) return false;
+  SpendCopy(prefix.size());
+  return text.starts_with(prefix);
+}
+
+bool EndsWith(std::string_view text, std::string_view suffix) {
+  Spend(1);
+  if (text.size() < suffix.size()) return false;
+  SpendCopy(suffix.size());
+  return text.ends_with(suffix);
 }
 
 double ToDouble(const Value& number) {
@@ -367,8 +387,14 @@ bool Equal(const Value& a, const Value& b) {
     case Kind::kMissing:
     case Kind::kUndefined:
     case Kind::kNone: return true;
-    case Kind::kString: return a.text() == b.text();
-    case Kind::kBytes: return a.bytes() == b.bytes();
+    case Kind::kString:
+      if (a.text().size() != b.text().size()) return false;
+      SpendCopy(a.text().size());
+      return a.text() == b.text();
+    case Kind::kBytes:
+      if (a.bytes().size() != b.bytes().size()) return false;
+      SpendCopy(a.bytes().size());
+      return a.bytes() == b.bytes();
     case Kind::kList:
     case Kind::kTuple: {
       const auto& x = a.items();
@@ -411,7 +437,10 @@ bool Compare(Order order, const Value& a, const Value& b) {
     return sign != 2 && decide(sign);
   }
   // UTF-8 keeps the order of code points.
-  if (a.is_string() && b.is_string()) return decide(a.text().compare(b.text()));
+  if (a.is_string() && b.is_string()) {
+    SpendCopy(std::min(a.text().size(), b.text().size()));
+    return decide(a.text().compare(b.text()));
+  }
   if (a.kind() == b.kind() && (a.is_list() || a.is_tuple())) {
     const auto& x = a.items();
     const auto& y = b.items();
@@ -432,8 +461,8 @@ bool Contains(const Value& haystack, const Value& needle) {
       if (!needle.is_string()) {
         FailType("'in <string>' requires string as left operand, not " + needle.TypeName());
       }
-      SpendText(haystack.text().size());
-      return haystack.text().find(needle.text()) != std::string::npos;
+      SpendSearch(haystack.text().size() + needle.text().size());
+      return TextSearcher(needle.text()).Find(haystack.text()) != std::string_view::npos;
     case Kind::kDict: return haystack.dict().Find(needle) != nullptr;
     default: break;
   }
@@ -472,8 +501,9 @@ size_t HashText(std::string_view text) {
 }
 
 size_t Hash(const Value& value) {
+  Spend(1);
   switch (value.kind()) {
-    case Kind::kString: return HashText(value.text());
+    case Kind::kString: SpendCopy(value.text().size()); return HashText(value.text());
     case Kind::kNone: return 0x4E;
     case Kind::kMissing:
     case Kind::kUndefined: return 0x55;
@@ -487,7 +517,7 @@ size_t Hash(const Value& value) {
       }
       return std::hash<double>()(number);
     }
-    case Kind::kBytes: return HashText(value.bytes());
+    case Kind::kBytes: SpendCopy(value.bytes().size()); return HashText(value.bytes());
     case Kind::kTuple: {
       size_t hash = 0x345678;
       for (const Value& item : value.items()) hash = (hash ^ Hash(item)) * 1000003;

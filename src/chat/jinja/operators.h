@@ -38,6 +38,8 @@ IteratorPointer Iterate(const Value& value);
 IteratorPointer TryIterate(const Value& value);
 // list(value) as a vector.
 std::vector<Value> ToVector(const Value& value);
+// What an iterator still gives.
+std::vector<Value> Drain(Iterator& iterator);
 
 // value.name and value[key] as the sandbox gives them: undefined where there is none, and for what
 // is not safe.
@@ -58,5 +60,8 @@ int64_t ToIndex(const Value& value, const char* what);
 double RoundDigits(double value, int64_t digits);
 // HTML-escaped, as Markup does.
 std::string EscapeHtml(std::string_view text);
+// Whether text begins or ends with another.
+bool StartsWith(std::string_view text, std::string_view prefix);
+bool EndsWith(std::string_view text, std::string_view suffix);
 
 }  // namespace sluice::jinja

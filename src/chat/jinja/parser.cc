@@ -1,5 +1,7 @@
 #include "chat/jinja/parser.h"
 
+#include <unordered_set>
+
 #include "chat/jinja/expression_parser.h"
 #include "chat/jinja/repr.h"
 
@@ -149,6 +151,7 @@ class Parser : public ExpressionParser {
 
   void ParseSignature(Statement& statement) {
     ExpectOperator("(");
+    std::unordered_set<std::string> names;
     while (!IsOperator(")")) {
       if (!statement.parameters.empty()) ExpectOperator(",");
       Parameter parameter;
@@ -160,9 +163,8 @@ class Parser : public ExpressionParser {
                  statement.parameters.back().default_value != nullptr) {
         FailHere("non-default argument follows default argument");
       }
-      for (const Parameter& other : statement.parameters) {
-        if (other.name == parameter.name) FailHere("duplicate argument '" + parameter.name + "'");
-      }
+      if (!names.insert(parameter.name).second)
+        FailHere("duplicate argument '" + parameter.name + "'");
       statement.parameters.push_back(std::move(parameter));
     }
     ExpectOperator(")");

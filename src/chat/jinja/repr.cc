@@ -26,9 +26,10 @@ void AppendItems(std::string& out, const std::vector<Value>& items) {
   }
 }
 
-void CheckSize(const std::string& out) {
-  Budget* budget = Budget::Current();
-  if (budget != nullptr && out.size() > budget->max_string_bytes()) SpendText(out.size());
+// Charges a value that is no container; a small one costs only the step of a value.
+void AppendCounted(std::string& out, std::string_view text) {
+  SpendAppend(out.size(), text.size());
+  out += text;
 }
 
 }  // namespace
@@ -37,18 +38,16 @@ void AppendRepr(std::string& out, const Value& value) {
   Spend(1);
   switch (value.kind()) {
     case Kind::kMissing:
-    case Kind::kUndefined: out += "Undefined"; return;
-    case Kind::kNone: out += "None"; return;
-    case Kind::kBool: out += value.as_bool() ? "True" : "False"; return;
-    case Kind::kInteger: out += std::to_string(value.as_int64()); return;
-    case Kind::kBigInteger: out += value.big().ToDecimal(); return;
-    case Kind::kFloat: out += FloatText(value.as_float()); return;
+    case Kind::kUndefined: AppendCounted(out, "Undefined"); return;
+    case Kind::kNone: AppendCounted(out, "None"); return;
+    case Kind::kBool: AppendCounted(out, value.as_bool() ? "True" : "False"); return;
+    case Kind::kInteger: AppendCounted(out, std::to_string(value.as_int64())); return;
+    case Kind::kBigInteger: AppendCounted(out, value.big().ToDecimal()); return;
+    case Kind::kFloat: AppendCounted(out, FloatText(value.as_float())); return;
     case Kind::kString:
-      SpendText(value.text().size());
       if (value.is_markup()) out += "Markup(";
       AppendRepr(out, std::string_view(value.text()));
       if (value.is_markup()) out += ")";
-      CheckSize(out);
       return;
     case Kind::kBytes: AppendBytesRepr(out, value.bytes()); return;
     case Kind::kList:
@@ -78,8 +77,7 @@ void AppendRepr(std::string& out, const Value& value) {
       // Only here can a value contain itself: through a namespace.
       std::optional<Budget::Level> level;
       if (Budget* budget = Budget::Current()) level.emplace(*budget);
-      out += value.object().Repr();
-      CheckSize(out);
+      AppendCounted(out, value.object().Repr());
       return;
     }
   }
@@ -89,7 +87,7 @@ void AppendStr(std::string& out, const Value& value) {
   switch (value.kind()) {
     case Kind::kMissing:
     case Kind::kUndefined: return;
-    case Kind::kString: out += value.text(); return;
+    case Kind::kString: AppendCounted(out, value.text()); return;
     default: AppendRepr(out, value);
   }
 }
@@ -115,11 +113,11 @@ class JsonWriter {
   void Write(const Value& value) {
     Spend(1);
     switch (value.kind()) {
-      case Kind::kNone: out_ += "null"; return;
-      case Kind::kBool: out_ += value.as_bool() ? "true" : "false"; return;
+      case Kind::kNone: AppendCounted(out_, "null"); return;
+      case Kind::kBool: AppendCounted(out_, value.as_bool() ? "true" : "false"); return;
       case Kind::kInteger:
       case Kind::kBigInteger: AppendRepr(out_, value); return;
-      case Kind::kFloat: out_ += JsonFloat(value.as_float()); return;
+      case Kind::kFloat: AppendCounted(out_, JsonFloat(value.as_float())); return;
       case Kind::kString: WriteString(value.text()); return;
       case Kind::kList:
       case Kind::kTuple: WriteArray(value.items()); return;
@@ -137,13 +135,14 @@ class JsonWriter {
   }
 
   void WriteString(std::string_view text) {
-    SpendText(out_.size() + text.size());
+    SpendCharacters(text.size());
+    SpendAppend(out_.size(), text.size());
     style_.ensure_ascii ? json::AppendAsciiString(out_, text) : json::AppendString(out_, text);
   }
 
   void NewLine() {
     if (!style_.indent) return;
-    SpendText(out_.size() + style_.indent->size() * level_);
+    SpendAppend(out_.size(), style_.indent->size() * level_);
     out_.push_back('\n');
     for (size_t i = 0; i < level_; ++i) out_ += *style_.indent;
   }
@@ -156,7 +155,7 @@ class JsonWriter {
     out_.push_back('[');
     ++level_;
     for (size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) out_ += style_.item_separator;
+      if (i > 0) AppendCounted(out_, style_.item_separator);
       NewLine();
       Write(items[i]);
     }
@@ -186,6 +185,7 @@ class JsonWriter {
       out_ += "{}";
       return;
     }
+    RequireMemory(dict.size() * sizeof(const DictData::Entry*));
     std::vector<const DictData::Entry*> entries;
     for (const auto& entry : dict.entries()) entries.push_back(&entry);
     if (style_.sort_keys) {
@@ -196,11 +196,11 @@ class JsonWriter {
     ++level_;
     bool is_first = true;
     for (const auto* entry : entries) {
-      if (!is_first) out_ += style_.item_separator;
+      if (!is_first) AppendCounted(out_, style_.item_separator);
       is_first = false;
       NewLine();
       WriteKey(entry->first);
-      out_ += style_.key_separator;
+      AppendCounted(out_, style_.key_separator);
       Write(entry->second);
     }
     --level_;

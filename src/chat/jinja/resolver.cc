@@ -18,7 +18,7 @@ namespace {
 }
 
 // Copying symbol tables makes resolving quadratic at worst: no real template comes near this.
-constexpr int64_t kMaxWork = 20'000'000;
+constexpr int64_t kMaxWork = 2'000'000;
 
 // A variable: a slot of a function.
 struct Variable {
@@ -223,6 +223,11 @@ class Resolver {
       branches.push_back(symbols);
       Analyze(statement.else_body, branches.back());
     }
+    Merge(branches, symbols);
+  }
+
+  void Merge(const std::vector<Symbols>& branches, Symbols& symbols) {
+    for (const Symbols& branch : branches) Work(branch.size() * 3);
     symbols.Merge(branches);
   }
 
@@ -231,7 +236,7 @@ class Resolver {
     Work(symbols.size() * 3);
     std::vector<Symbols> branches = {symbols};
     Analyze(branch.body, branches[0]);
-    symbols.Merge(branches);
+    Merge(branches, symbols);
   }
 
   // --- Second pass: every name gets its reference, every scope what it does when entered.

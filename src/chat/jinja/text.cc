@@ -6,6 +6,7 @@
 
 #include <utf8proc.h>
 
+#include "chat/jinja/budget.h"
 #include "chat/jinja/case_tables.h"
 
 namespace sluice::jinja {
@@ -111,6 +112,29 @@ bool IsFinalSigma(std::string_view text, size_t start, size_t end) {
   return true;
 }
 
+// The code points of a text, to be asked in constant time.
+class CodePointSet {
+ public:
+  explicit CodePointSet(std::string_view characters) {
+    if (characters.size() > kMaxListed) all_.resize(kNumCodePoints);
+    for (size_t position = 0; position < characters.size();) {
+      const char32_t c = NextCodePoint(characters, position);
+      all_.empty() ? few_.push_back(c) : (void)(all_[c] = true);
+    }
+    SpendCharacters(characters.size());
+  }
+  bool Has(char32_t c) const {
+    return all_.empty() ? few_.find(c) != std::u32string::npos : all_[c];
+  }
+
+ private:
+  static constexpr size_t kMaxListed = 64;
+  static constexpr size_t kNumCodePoints = 0x110000;
+
+  std::u32string few_;
+  std::vector<bool> all_;  // 136 KiB, if there are more than a few.
+};
+
 void AppendLower(std::string& out, std::string_view text, size_t start, size_t end, char32_t c) {
   if (c == 0x3A3) {
     AppendUtf8(out, IsFinalSigma(text, start, end) ? 0x3C2 : 0x3C3);
@@ -158,6 +182,7 @@ size_t CountCodePoints(std::string_view text) {
 }
 
 std::u32string Decode(std::string_view text) {
+  SpendCharacters(text.size());
   std::u32string result;
   result.reserve(text.size());
   for (size_t position = 0; position < text.size();)
@@ -280,6 +305,7 @@ bool IsIdentifierPart(char32_t c) {
 }
 
 std::string Upper(std::string_view text) {
+  SpendCharacters(text.size());
   std::string out;
   out.reserve(text.size());
   for (size_t position = 0; position < text.size();) {
@@ -289,6 +315,7 @@ std::string Upper(std::string_view text) {
 }
 
 std::string Lower(std::string_view text) {
+  SpendCharacters(text.size());
   std::string out;
   out.reserve(text.size());
   for (size_t position = 0; position < text.size();) {
@@ -300,6 +327,7 @@ std::string Lower(std::string_view text) {
 }
 
 std::string Title(std::string_view text) {
+  SpendCharacters(text.size());
   std::string out;
   out.reserve(text.size());
   bool previous_is_cased = false;
@@ -317,6 +345,7 @@ std::string Title(std::string_view text) {
 }
 
 std::string Capitalize(std::string_view text) {
+  SpendCharacters(text.size());
   std::string out;
   out.reserve(text.size());
   for (size_t position = 0; position < text.size();) {
@@ -332,6 +361,7 @@ std::string Capitalize(std::string_view text) {
 }
 
 std::string SwapCase(std::string_view text) {
+  SpendCharacters(text.size());
   std::string out;
   out.reserve(text.size());
   for (size_t position = 0; position < text.size();) {
@@ -349,10 +379,8 @@ std::string SwapCase(std::string_view text) {
 }
 
 std::string_view Strip(std::string_view text, Side side, const std::string* characters) {
-  const std::u32string set = characters == nullptr ? std::u32string() : Decode(*characters);
-  const auto strips = [&](char32_t c) {
-    return characters == nullptr ? IsSpace(c) : set.find(c) != std::u32string::npos;
-  };
+  const CodePointSet set(characters == nullptr ? std::string_view() : *characters);
+  const auto strips = [&](char32_t c) { return characters == nullptr ? IsSpace(c) : set.Has(c); };
   size_t start = 0;
   size_t end = text.size();
   if (side != Side::kRight) {
@@ -369,22 +397,26 @@ std::string_view Strip(std::string_view text, Side side, const std::string* char
       end = previous;
     }
   }
+  SpendCharacters(text.size() - (end - start));
   return text.substr(start, end - start);
 }
 
-std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends) {
-  std::vector<std::string_view> lines;
-  size_t start = 0;
-  for (size_t position = 0; position < text.size();) {
-    const size_t end = position;
+std::optional<std::string_view> NextLine(std::string_view text, size_t& position, bool keep_ends) {
+  const size_t start = position;
+  if (start >= text.size()) return std::nullopt;
+  size_t end = start;
+  while (position < text.size()) {
     const char32_t c = NextCodePoint(text, position);
-    if (!IsLineBreak(c)) continue;
+    if (!IsLineBreak(c)) {
+      end = position;
+      continue;
+    }
     if (c == '\r' && position < text.size() && text[position] == '\n') ++position;
-    lines.push_back(text.substr(start, (keep_ends ? position : end) - start));
-    start = position;
+    if (keep_ends) end = position;
+    break;
   }
-  if (start < text.size()) lines.push_back(text.substr(start));
-  return lines;
+  SpendCharacters(position - start);
+  return text.substr(start, end - start);
 }
 
 void AppendPythonEscape(std::string& out, char32_t c) {
@@ -422,6 +454,8 @@ char ReprQuote(std::string_view text) {
 }  // namespace
 
 void AppendRepr(std::string& out, std::string_view text) {
+  SpendCharacters(text.size());
+  SpendAppend(out.size(), text.size());
   const char quote = ReprQuote(text);
   out.push_back(quote);
   for (size_t position = 0; position < text.size();) {
@@ -437,6 +471,8 @@ void AppendRepr(std::string& out, std::string_view text) {
 }
 
 void AppendBytesRepr(std::string& out, std::string_view bytes) {
+  SpendCharacters(bytes.size());
+  SpendAppend(out.size(), bytes.size());
   const char quote = ReprQuote(bytes);
   out.push_back('b');
   out.push_back(quote);

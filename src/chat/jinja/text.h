@@ -1,7 +1,10 @@
-// Python's str on UTF-8: everything that counts, cuts or classifies works on code points.
+// Python's str on UTF-8: everything that counts, cuts or classifies works on code points. What
+// walks over a whole text counts it (budget.h); NextCodePoint, CountCodePoints and ByteOffset are
+// counted by their callers.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +13,7 @@
 
 namespace sluice::jinja {
 
-// The code point at `position`, which moves behind it. Bytes that are not UTF-8 are taken one by
+// The code point at `position`, which moves after it. Bytes that are not UTF-8 are taken one by
 // one. REQUIRES: position < text.size().
 char32_t NextCodePoint(std::string_view text, size_t& position);
 // The code point that ends at `position`, which moves to its start. REQUIRES: position > 0.
@@ -48,7 +51,8 @@ std::string SwapCase(std::string_view text);
 // is given.
 enum class Side { kLeft, kRight, kBoth };
 std::string_view Strip(std::string_view text, Side side, const std::string* characters = nullptr);
-std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
+// The line that begins at `position`, which moves to the next one; nullopt at the end of the text.
+std::optional<std::string_view> NextLine(std::string_view text, size_t& position, bool keep_ends);
 
 // \xXX, \uXXXX or \UXXXXXXXX, as repr() and ascii() write `c`.
 void AppendPythonEscape(std::string& out, char32_t c);

@@ -11,7 +11,7 @@
 
 namespace sluice::jinja {
 
-// Of brackets, signs and blocks inside each other while parsing.
+// The most brackets, signs and blocks inside each other while parsing.
 inline constexpr int kMaxNesting = 120;
 
 // What every part of the parser does with tokens: look, skip, expect. Failures are kSyntax with the

@@ -19,7 +19,9 @@ constexpr int64_t kMaxRange = 100'000;
 }  // namespace
 
 Heap::Heap(size_t bytes) : budget_(Budget::Current()), bytes_(bytes) {
-  if (budget_ != nullptr) budget_->Take(bytes);
+  if (budget_ == nullptr) return;
+  budget_->Spend(1);
+  budget_->Take(bytes);
 }
 Heap::~Heap() {
   if (budget_ != nullptr) budget_->GiveBack(bytes_);
@@ -37,66 +39,93 @@ void Heap::RaiseDepth(int child_depth) {
 }
 
 StringData::StringData(std::string value)
-    : Heap(value.size() + 80), text(std::move(value)), num_characters(CountCodePoints(text)) {}
+    : Heap(value.size() + 80), text(std::move(value)), num_characters(CountCodePoints(text)) {
+  SpendCopy(text.size());
+}
 
 ListData::ListData(std::vector<Value> values)
     : Heap(values.capacity() * sizeof(Value) + 64), items(std::move(values)) {
+  Spend(static_cast<int64_t>(items.size() / 8));
   int deepest = 0;
   for (const Value& item : items) deepest = std::max(deepest, item.depth());
   RaiseDepth(deepest);
 }
 
-int64_t DictData::IndexOf(const Value& key, size_t hash) const {
-  if (index_.empty()) {
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      if (Equal(entries_[i].first, key)) return static_cast<int64_t>(i);
-    }
-    return -1;
-  }
-  const auto [begin, end] = index_.equal_range(hash);
-  for (auto it = begin; it != end; ++it) {
-    Spend(1);
-    if (Equal(entries_[it->second].first, key)) return static_cast<int64_t>(it->second);
-  }
-  return -1;
+namespace {
+
+// Spreads hashes whose low bits are alike, as those of integers are.
+size_t FirstSlot(size_t hash, size_t mask) {
+  uint64_t mixed = (hash ^ hash >> 32) * 0x9E3779B97F4A7C15;
+  mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9;
+  return static_cast<size_t>(mixed ^ mixed >> 32) & mask;
 }
 
-const Value* DictData::Find(const Value& key) const {
-  const int64_t index = IndexOf(key, Hash(key));
-  return index < 0 ? nullptr : &entries_[static_cast<size_t>(index)].second;
-}
+}  // namespace
 
-const Value* DictData::Find(std::string_view key) const {
-  const auto matches = [key](const Entry& entry) {
-    return entry.first.is_string() && entry.first.text() == key;
-  };
-  if (index_.empty()) {
+// The entry of a key with that hash for which matches(its key) holds, or null.
+template <typename Matches>
+const DictData::Entry* DictData::FindEntry(size_t hash, const Matches& matches) const {
+  if (slots_.empty()) {
     for (const Entry& entry : entries_) {
-      if (matches(entry)) return &entry.second;
+      if (matches(entry.first)) return &entry;
     }
     return nullptr;
   }
-  const auto [begin, end] = index_.equal_range(HashText(key));
-  for (auto it = begin; it != end; ++it) {
-    if (matches(entries_[it->second])) return &entries_[it->second].second;
+  const size_t mask = slots_.size() - 1;
+  for (size_t slot = FirstSlot(hash, mask); slots_[slot] != 0; slot = (slot + 1) & mask) {
+    Spend(1);
+    const size_t index = slots_[slot] - 1;
+    if (hashes_[index] == hash && matches(entries_[index].first)) return &entries_[index];
   }
   return nullptr;
 }
 
+void DictData::AddSlot(size_t index) {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = FirstSlot(hashes_[index], mask);
+  for (; slots_[slot] != 0; slot = (slot + 1) & mask) Spend(1);
+  slots_[slot] = static_cast<uint32_t>(index + 1);
+}
+
+void DictData::GrowIndex() {
+  Spend(static_cast<int64_t>(entries_.size()));
+  for (size_t i = hashes_.size(); i < entries_.size(); ++i)
+    hashes_.push_back(Hash(entries_[i].first));
+  slots_.assign(slots_.empty() ? 4 * kSmallDict : 2 * slots_.size(), 0);
+  for (size_t i = 0; i < entries_.size(); ++i) AddSlot(i);
+}
+
+const Value* DictData::Find(const Value& key) const {
+  const Entry* entry =
+      FindEntry(Hash(key), [&key](const Value& other) { return Equal(other, key); });
+  return entry == nullptr ? nullptr : &entry->second;
+}
+
+const Value* DictData::Find(std::string_view key) const {
+  SpendCopy(key.size());
+  const Entry* entry = FindEntry(HashText(key), [key](const Value& other) {
+    return other.is_string() && other.text() == key;
+  });
+  return entry == nullptr ? nullptr : &entry->second;
+}
+
 void DictData::Set(Value key, Value value) {
   const size_t hash = Hash(key);
-  const int64_t index = IndexOf(key, hash);
+  const Entry* found = FindEntry(hash, [&key](const Value& other) { return Equal(other, key); });
   RaiseDepth(std::max(key.depth(), value.depth()));
-  if (index >= 0) {
-    entries_[static_cast<size_t>(index)].second = std::move(value);
+  if (found != nullptr) {
+    entries_[static_cast<size_t>(found - entries_.data())].second = std::move(value);
     return;
   }
+  // An entry, its hash and its slots.
   Grow(sizeof(Entry) + 32);
   entries_.emplace_back(std::move(key), std::move(value));
-  if (entries_.size() == kSmallDict + 1) {
-    for (size_t i = 0; i < entries_.size(); ++i) index_.emplace(Hash(entries_[i].first), i);
-  } else if (entries_.size() > kSmallDict) {
-    index_.emplace(hash, entries_.size() - 1);
+  if (entries_.size() <= kSmallDict) return;
+  if (2 * entries_.size() > slots_.size()) {
+    GrowIndex();
+  } else {
+    hashes_.push_back(hash);
+    AddSlot(entries_.size() - 1);
   }
 }
 
@@ -106,9 +135,7 @@ Value Value::Integer(BigInteger value) {
 }
 
 Value Value::Undefined(std::string message) {
-  auto data = std::make_shared<UndefinedData>();
-  data->message = std::move(message);
-  return Value(Kind::kUndefined, std::move(data));
+  return Value(Kind::kUndefined, std::make_shared<UndefinedData>(std::move(message)));
 }
 
 Value Value::UndefinedName(std::string_view name) {
@@ -120,8 +147,8 @@ Value Value::UndefinedName(std::string_view name) {
 Value Value::UnsafeAttribute(std::string_view name, const Value& object) {
   std::string message = "access to attribute ";
   AppendRepr(message, name);
-  auto data = std::make_shared<UndefinedData>();
-  data->message = message + " of '" + object.TypeName() + "' object is unsafe.";
+  auto data = std::make_shared<UndefinedData>(message + " of '" + object.TypeName() +
+                                              "' object is unsafe.");
   data->is_security = true;
   return Value(Kind::kUndefined, std::move(data));
 }
@@ -188,12 +215,10 @@ class FunctionIterator final : public Iterator {
  public:
   FunctionIterator(Value source, std::function<bool(Value&)> next)
       : source_(std::move(source)), next_(std::move(next)) {}
-  bool Next(Value& value) override {
-    Spend(1);
-    return next_(value);
-  }
 
  private:
+  bool Advance(Value& value) override { return next_(value); }
+
   Value source_;
   std::function<bool(Value&)> next_;
 };
@@ -203,13 +228,14 @@ template <typename T>
 class IndexIterator final : public Iterator {
  public:
   explicit IndexIterator(T source, size_t size) : source_(std::move(source)), size_(size) {}
-  bool Next(Value& value) override {
+
+ private:
+  bool Advance(Value& value) override {
     if (index_ >= size_) return false;
     value = source_.At(index_++);
     return true;
   }
 
- private:
   T source_;
   size_t size_;
   size_t index_ = 0;
@@ -313,6 +339,7 @@ std::string Namespace::Repr() const {
 }
 
 std::optional<Value> Namespace::Attribute(const std::shared_ptr<Heap>&, std::string_view name) {
+  Spend(static_cast<int64_t>(attributes_.size() / 8));
   for (const auto& [key, value] : attributes_) {
     if (key == name) return value;
   }

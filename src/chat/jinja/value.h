@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -72,7 +71,9 @@ struct StringData final : Heap {
   bool is_ascii() const { return num_characters == text.size(); }
 };
 struct BytesData final : Heap {
-  explicit BytesData(std::string value) : Heap(value.size() + 64), bytes(std::move(value)) {}
+  explicit BytesData(std::string value) : Heap(value.size() + 64), bytes(std::move(value)) {
+    SpendCopy(bytes.size());
+  }
   std::string bytes;
 };
 struct BigData final : Heap {
@@ -90,31 +91,44 @@ class DictData final : public Heap {
   DictData();
   const std::vector<Entry>& entries() const { return entries_; }
   size_t size() const;
-  // The value of an equal key, or null. Fails (TypeError) if the key cannot be hashed.
+  // The value of an equal key, or null. Fails (TypeError) if the key cannot be hashed. Keys whose
+  // hashes collide cost a step each.
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
   // REQUIRES: not yet seen by a template.
   void Set(Value key, Value value);
 
  private:
-  int64_t IndexOf(const Value& key, size_t hash) const;
+  template <typename Matches>
+  const Entry* FindEntry(size_t hash, const Matches& matches) const;
+  void AddSlot(size_t index);
+  void GrowIndex();
+
   std::vector<Entry> entries_;
-  std::unordered_multimap<size_t, size_t>
-      index_;  // Hash to entry; empty while there are few entries.
+  // A table of open addressing, of a power of two slots: 1 + the index of an entry, 0 where there
+  // is none. Empty, as `hashes_` is, while there are few entries, which are searched one by one.
+  std::vector<uint32_t> slots_;
+  std::vector<size_t> hashes_;  // one for each entry
 };
 struct UndefinedData final : Heap {
-  UndefinedData() : Heap(96) {}
+  explicit UndefinedData(std::string why) : Heap(96 + why.size()), message(std::move(why)) {}
   // "'x' is undefined", or why else.
   std::string message;
   bool is_security = false;  // Using it is a SecurityError.
 };
 
-// A one-pass source of values.
+// A one-pass source of values. Each costs a step.
 class Iterator {
  public:
   virtual ~Iterator() = default;
   // False at the end.
-  virtual bool Next(Value& value) = 0;
+  bool Next(Value& value) {
+    Spend(1);
+    return Advance(value);
+  }
+
+ private:
+  virtual bool Advance(Value& value) = 0;
 };
 using IteratorPointer = std::shared_ptr<Iterator>;
 
