@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "tokenizer/encode_budget.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice {
@@ -91,7 +92,8 @@ bool AddedTokenFinder::Find(std::string_view text, size_t at, Match& match) cons
     }
     bool any = false;
     const Node* node = nodes_.data();
-    for (size_t i = at; i < text.size(); ++i) {
+    size_t i = at;
+    for (; i < text.size(); ++i) {
       node = Child(*node, byte(i));
       if (node == nullptr) break;
       if (node->token >= 0) {
@@ -99,6 +101,7 @@ bool AddedTokenFinder::Find(std::string_view text, size_t at, Match& match) cons
         any = true;
       }
     }
+    if (!EncodeBudget::Spend(1 + (i - at))) return false;
     if (any) return true;
   }
   return false;

@@ -34,7 +34,7 @@ class AddedTokenFinder {
   bool empty() const { return tokens_.empty(); }
 
   // Cuts `text` at the tokens: calls gap(part) for what is between them and token(id) for each, in
-  // order.
+  // order. Once the EncodeBudget is exceeded, no more tokens are found.
   template <typename Gap, typename Token>
   void Split(std::string_view text, Gap&& gap, Token&& token) const {
     size_t start = 0;  // Of the text not yet passed to a callback.

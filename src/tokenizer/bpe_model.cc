@@ -77,6 +77,8 @@ Result<BpeModel> BpeModel::Create(BpeSpec spec, bool byte_level) {
   model.byte_level_ = byte_level;
   model.byte_fallback_ = spec.byte_fallback;
   model.fuse_unk_ = spec.fuse_unk;
+  model.continuing_prefix_ = spec.continuing_prefix;
+  model.word_suffix_ = spec.word_suffix;
   if (spec.unk_token) {
     const std::optional<int32_t> unk = spec.vocabulary.Find(*spec.unk_token);
     if (!unk) {
@@ -115,7 +117,7 @@ void BpeModel::AddMerges(const std::vector<BpeSpec::Merge>& merges) {
     size_t slot = HashPair(pair) & (slots - 1);
     while (merges_[slot].pair != UINT64_MAX && merges_[slot].pair != pair)
       slot = (slot + 1) & (slots - 1);
-    // Of a merge that stands twice the later one counts.
+    // If a merge occurs twice, the later one counts.
     merges_[slot] = {pair, static_cast<uint32_t>(rank), merge.merged};
   }
   if (!byte_level_) return;
@@ -141,6 +143,8 @@ void BpeModel::AddPieces(bool ignore_merges) {
     }
     if (text.empty()) continue;
     if (!ignore_merges) {
+      if (text.size() > word_suffix_.size() && text.ends_with(word_suffix_))
+        text.resize(text.size() - word_suffix_.size());
       // Only if the merges lead to the token does the whole piece stand for it.
       ids.clear();
       EncodeByMerges(text, ids);
@@ -204,19 +208,30 @@ void BpeModel::EncodeByMerges(std::string_view piece, std::vector<int32_t>& ids)
   ids.insert(ids.end(), symbols.begin(), symbols.end());
 }
 
+int32_t BpeModel::CharacterId(std::string_view spelling) const {
+  return spelling.size() == 1 ? byte_symbols_[static_cast<unsigned char>(spelling[0])]
+                              : vocabulary_.Find(spelling).value_or(-1);
+}
+
 void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) const {
   if (byte_level_) {
     for (const char c : piece) symbols.push_back(byte_symbols_[static_cast<unsigned char>(c)]);
     return;
   }
   bool pending_unk = false;
+  std::string with_affixes;
   for (size_t i = 0; i < piece.size();) {
     const uint32_t length = unicode::SequenceLength(piece[i]);
-    const std::string_view spelling = piece.substr(i, length);
+    std::string_view spelling = piece.substr(i, length);
+    const bool is_first = i == 0;
     i += length;
-    const int32_t id = length == 1 ? byte_symbols_[static_cast<unsigned char>(spelling[0])]
-                                   : vocabulary_.Find(spelling).value_or(-1);
-    if (id >= 0) {
+    const std::string_view prefix = is_first ? std::string_view() : continuing_prefix_;
+    const std::string_view suffix = i < piece.size() ? std::string_view() : word_suffix_;
+    if (!prefix.empty() || !suffix.empty()) {
+      with_affixes.assign(prefix).append(spelling).append(suffix);
+      spelling = with_affixes;
+    }
+    if (const int32_t id = CharacterId(spelling); id >= 0) {
       if (pending_unk) symbols.push_back(unk_id_);
       pending_unk = false;
       symbols.push_back(id);
@@ -230,7 +245,7 @@ void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) co
       continue;
     }
     // Without an unknown token the character leaves no trace. The unknown token comes out when the
-    // next known character does, behind the byte tokens between them: so do the libraries that
+    // next known character does, after the byte tokens between them: so do the libraries that
     // vocabularies are made with.
     if (unk_id_ < 0) continue;
     if (pending_unk && !fuse_unk_) symbols.push_back(unk_id_);

@@ -29,13 +29,19 @@ struct BpeSpec {
   bool fuse_unk = false;
   bool byte_fallback = false;
   bool ignore_merges = false;
+  // How the vocabulary spells a character that others of the piece stand before, and the last one:
+  // "##b", "c</w>".
+  std::string continuing_prefix;
+  std::string word_suffix;
+
+  bool has_affixes() const { return !continuing_prefix.empty() || !word_suffix.empty(); }
 };
 
 // Thread safety: immutable; Encode may be called from any thread at once.
 class BpeModel {
  public:
   // `byte_level`: pieces come as raw bytes, and the vocabulary spells them byte by byte
-  // (byte_level.h). Fails if unk_token is named and not in the vocabulary.
+  // (byte_level.h); not with affixes. Fails if unk_token is named and not in the vocabulary.
   static Result<BpeModel> Create(BpeSpec spec, bool byte_level);
   // Whether pieces may come as raw bytes: the vocabulary has every byte that valid UTF-8 can hold.
   static bool HasAllBytes(const TokenTable& vocabulary);
@@ -82,6 +88,8 @@ class BpeModel {
   void EncodeByMerges(std::string_view piece, std::vector<int32_t>& ids) const;
   // The ids before any merge.
   void Symbols(std::string_view piece, std::vector<int32_t>& symbols) const;
+  // The id of a character, as the vocabulary spells it at its place; -1 if there is none.
+  int32_t CharacterId(std::string_view spelling) const;
   // `bytes`: the piece if its symbols are its bytes, else empty.
   void MergeShort(std::string_view bytes, std::vector<int32_t>& symbols) const;
   void MergeLong(std::vector<int32_t>& symbols) const;
@@ -91,6 +99,7 @@ class BpeModel {
   bool byte_level_ = false;
   bool byte_fallback_ = false;
   bool fuse_unk_ = false;
+  std::string continuing_prefix_, word_suffix_;
   int32_t unk_id_ = -1;
   std::array<int32_t, 256> byte_symbols_{};  // byte_level: the id of each byte; else of each ASCII
                                              // character; -1 if none.

@@ -96,7 +96,7 @@ void ForEachPropertyRun(Each&& each) {
   }
 }
 
-// Appends a range that begins behind all others.
+// Appends a range that begins after all others.
 void Append(unicode::Ranges& ranges, char32_t first, char32_t last) {
   if (!ranges.empty() && ranges.back().second + 1 == first) {
     ranges.back().second = last;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 #include "tokenizer/byte_level.h"
+#include "tokenizer/encode_budget.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/step_fields.h"
 #include "tokenizer/unicode.h"
@@ -15,7 +17,7 @@ class Decoder::Step {
  public:
   virtual ~Step() = default;
   virtual void Run(std::vector<std::string>& tokens) const = 0;
-  // What becomes of one token that others stand before and behind.
+  // What becomes of one token that others stand before and after.
   virtual void RunInside(std::vector<std::string>& tokens) const { Run(tokens); }
 };
 
@@ -29,10 +31,7 @@ std::optional<char> FallbackByte(std::string_view token) {
   // byte 15.
   const bool sign = token[3] == '+';
   for (const char c : token.substr(sign ? 4 : 3, sign ? 1 : 2)) {
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                             : -1;
+    const int digit = HexDigit(c);
     if (digit < 0) return std::nullopt;
     value = value * 16 + digit;
   }
@@ -41,6 +40,18 @@ std::optional<char> FallbackByte(std::string_view token) {
 
 std::string ByteLevelBytes(std::string_view spelling) {
   return byte_level::Unspell(spelling).value_or(std::string(spelling));
+}
+
+// `text` with every `from`, which is not empty, replaced.
+std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  size_t begin = 0;
+  for (size_t at = 0; (at = text.find(from, begin)) != std::string_view::npos;
+       begin = at + from.size()) {
+    out.append(text, begin, at - begin);
+    out.append(to);
+  }
+  return out.append(text, begin);
 }
 
 std::string Join(const std::vector<std::string>& tokens, std::string_view separator) {
@@ -96,25 +107,40 @@ class ByteFallbackStep : public Decoder::Step {
   }
 };
 
+// What ends a word becomes a space, and nothing in the last token.
+class SuffixStep : public Decoder::Step {
+ public:
+  explicit SuffixStep(std::string suffix) : suffix_(std::move(suffix)) {}
+  void Run(std::vector<std::string>& tokens) const override {
+    for (size_t i = 0; i < tokens.size(); ++i)
+      ReplaceSuffix(tokens[i], i + 1 == tokens.size() ? "" : " ");
+  }
+  void RunInside(std::vector<std::string>& tokens) const override {
+    for (std::string& token : tokens) ReplaceSuffix(token, " ");
+  }
+
+ private:
+  void ReplaceSuffix(std::string& token, std::string_view by) const {
+    for (size_t at = 0; (at = token.find(suffix_, at)) != std::string::npos; at += by.size())
+      token.replace(at, suffix_.size(), by);
+  }
+
+  std::string suffix_;
+};
+
 class MetaspaceStep : public Decoder::Step {
  public:
   MetaspaceStep(std::string replacement, bool drop_first)
       : replacement_(std::move(replacement)), drop_first_(drop_first) {}
   void Run(std::vector<std::string>& tokens) const override {
     for (size_t i = 0; i < tokens.size(); ++i)
-      ReplaceIn(tokens[i], i == 0 && drop_first_ ? "" : " ");
+      tokens[i] = ReplaceAll(tokens[i], replacement_, i == 0 && drop_first_ ? "" : " ");
   }
   void RunInside(std::vector<std::string>& tokens) const override {
-    for (std::string& token : tokens) ReplaceIn(token, " ");
+    for (std::string& token : tokens) token = ReplaceAll(token, replacement_, " ");
   }
 
  private:
-  void ReplaceIn(std::string& token, std::string_view by) const {
-    for (size_t at = 0; (at = token.find(replacement_, at)) != std::string::npos; at += by.size()) {
-      token.replace(at, replacement_.size(), by);
-    }
-  }
-
   std::string replacement_;
   bool drop_first_;
 };
@@ -168,7 +194,7 @@ class WordPieceStep : public Decoder::Step {
   void RunInside(std::vector<std::string>& tokens) const override { Join(tokens, 0); }
 
  private:
-  // Of the tokens from `first` on, others stand before.
+  // Joins the tokens from `first` on; others stand before.
   void Join(std::vector<std::string>& tokens, size_t first) const {
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (i >= first) {
@@ -185,10 +211,7 @@ class WordPieceStep : public Decoder::Step {
         {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-    for (const auto& [spaced, plain] : kSpaced) {
-      for (size_t at = 0; (at = token.find(spaced, at)) != std::string::npos; at += plain.size())
-        token.replace(at, spaced.size(), plain);
-    }
+    for (const auto& [spaced, plain] : kSpaced) token = ReplaceAll(token, spaced, plain);
   }
 
   std::string prefix_;
@@ -232,13 +255,19 @@ Result<std::unique_ptr<Decoder::Step>> ParseDecoder(const StepFields& fields, Te
     ASSIGN_OR_RETURN(const size_t stop, fields.Count("stop"));
     return Step(new StripStep(content, start, stop));
   }
+  if (type == "BPEDecoder") {
+    ASSIGN_OR_RETURN(std::string suffix, fields.String("suffix"));
+    if (suffix.empty())
+      return fields.Wrong("suffix", "a text that is not empty", fields.Find("suffix"));
+    return Step(new SuffixStep(std::move(suffix)));
+  }
   if (type == "WordPiece") {
     ASSIGN_OR_RETURN(std::string prefix, fields.String("prefix"));
     ASSIGN_OR_RETURN(const bool cleanup, fields.Bool("cleanup", true));
     return Step(new WordPieceStep(std::move(prefix), cleanup));
   }
   return fields.UnsupportedType(
-      "ByteLevel, Metaspace, WordPiece, ByteFallback, Fuse, Replace, Strip, Sequence");
+      "ByteLevel, Metaspace, WordPiece, BPEDecoder, ByteFallback, Fuse, Replace, Strip, Sequence");
 }
 
 }  // namespace
@@ -269,6 +298,9 @@ Result<Decoder> Decoder::Parse(const json::Value* value) {
 
 std::string Decoder::Decode(std::vector<std::string> tokens) const {
   if (!present_) return Join(tokens, " ");
+  size_t bytes = 0;
+  for (const std::string& token : tokens) bytes += token.size();
+  const EncodeBudget budget(bytes);
   for (const auto& step : steps_) step->Run(tokens);
   return Join(tokens, "");
 }
@@ -278,6 +310,7 @@ std::string Decoder::BytesOf(std::string_view spelling) const {
   if (has_byte_fallback_) {
     if (const std::optional<char> byte = FallbackByte(spelling)) return std::string(1, *byte);
   }
+  const EncodeBudget budget(spelling.size());
   std::vector<std::string> tokens{std::string(spelling)};
   for (const auto& step : steps_) step->RunInside(tokens);
   return Join(tokens, "");

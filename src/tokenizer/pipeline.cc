@@ -6,68 +6,100 @@
 
 #include "base/log.h"
 #include "base/utf8.h"
+#include "tokenizer/encode_budget.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice::tokenizer_internal {
 namespace {
 
-// Gives every added token the id that counts. A token that the vocabulary has keeps the
-// vocabulary's.
-Status ResolveIds(const TokenTable& vocabulary, std::vector<AddedToken>& tokens) {
-  std::erase_if(tokens, [](const AddedToken& token) { return token.content.empty(); });
-  TokenTable seen;
-  std::vector<AddedToken> resolved;
-  const auto max_id =
-      static_cast<int64_t>(vocabulary.end_id()) + kMaxIdGap + static_cast<int64_t>(tokens.size());
-  for (AddedToken& token : tokens) {
-    if (const std::optional<int32_t> id = vocabulary.Find(token.content); id && *id != token.id) {
-      LOG_WARNING(
-          "tokenizer",
-          "added token '{}' has id {} in the vocabulary, which counts, and {} in added_tokens",
-          token.content, *id, token.id);
-      token.id = *id;
+// Tokens that are added to a vocabulary, in the order in which they stand in the files: of two
+// entries with the same content the later one's flags count, the first one's id.
+class AddedTokens {
+ public:
+  explicit AddedTokens(const TokenTable& vocabulary) : vocabulary_(vocabulary) {}
+
+  // From tokenizer.json. As in `tokenizers`, ids of the file are ignored: a token of the vocabulary
+  // keeps its id, others are numbered on from the vocabulary's size, or from the last one.
+  Status AddNumbered(AddedToken token) {
+    const int32_t in_file = token.id;
+    token.id = IdOf(token.content).value_or(Next());
+    if (token.id > kMaxTokenId) {
+      return Fail(ErrorCode::kInvalidData, fmt::format("more tokens than {}", kMaxTokenId),
+                  "added_tokens");
     }
+    if (token.id != in_file && ++num_renumbered_ == 1) {
+      LOG_WARNING("tokenizer",
+                  "added token '{}' has id {} in added_tokens, but {} counts, as by the library; "
+                  "others may follow",
+                  token.content, in_file, token.id);
+    }
+    Add(std::move(token));
+    return {};
+  }
+
+  // From tokenizer_config.json, whose id counts if the vocabulary does not have the token.
+  Status AddWithId(AddedToken token) {
+    if (const auto id = IdOf(token.content)) {
+      token.id = *id;
+      Add(std::move(token));
+      return {};
+    }
+    const auto max_id =
+        static_cast<int64_t>(vocabulary_.end_id()) + kMaxIdGap + static_cast<int64_t>(all_.size());
     if (token.id > max_id) {
       return Fail(ErrorCode::kInvalidData,
                   fmt::format("added token '{}' has id {}, far beyond the vocabulary's last, {}",
-                              token.content, token.id, vocabulary.end_id() - 1),
-                  "added_tokens");
+                              token.content, token.id, vocabulary_.end_id() - 1),
+                  "added_tokens_decoder");
     }
-    if (vocabulary.Has(token.id) && vocabulary.Spelling(token.id) != token.content) {
-      return Fail(ErrorCode::kInvalidData,
-                  fmt::format("added token '{}' has id {}, which is '{}' in model.vocab",
-                              token.content, token.id, vocabulary.Spelling(token.id)),
-                  "added_tokens");
+    const bool is_added = known_.Has(token.id);
+    if (is_added || vocabulary_.Has(token.id)) {
+      return Fail(
+          ErrorCode::kInvalidData,
+          fmt::format("added token '{}' has id {}, which is '{}' in {}", token.content, token.id,
+                      is_added ? known_.Spelling(token.id) : vocabulary_.Spelling(token.id),
+                      is_added ? "added_tokens" : "model.vocab"),
+          "added_tokens_decoder");
     }
-    switch (seen.Add(token.content, token.id)) {
-      case TokenTable::AddResult::kAdded: resolved.push_back(std::move(token)); break;
-      case TokenTable::AddResult::kIdTaken:
-        if (seen.Spelling(token.id) != token.content) {
-          return Fail(ErrorCode::kInvalidData,
-                      fmt::format("added tokens '{}' and '{}' have the same id {}",
-                                  seen.Spelling(token.id), token.content, token.id),
-                      "added_tokens");
-        }
-        [[fallthrough]];
-      case TokenTable::AddResult::kSpellingTaken:
-        // Of two entries with the same content the later one's flags count, the first one's id.
-        for (AddedToken& earlier : resolved) {
-          if (earlier.content != token.content) continue;
-          token.id = earlier.id;
-          token.special |= earlier.special;
-          earlier = std::move(token);
-          break;
-        }
-        break;
+    Add(std::move(token));
+    return {};
+  }
+
+  std::vector<AddedToken> Take() { return std::move(all_); }
+
+ private:
+  std::optional<int32_t> IdOf(const std::string& content) const {
+    if (const auto id = known_.Find(content)) return id;
+    return vocabulary_.Find(content);
+  }
+
+  int32_t Next() const {
+    const auto size = static_cast<int32_t>(vocabulary_.size());
+    return known_.size() == 0 ? size : std::max(size, known_.end_id());
+  }
+
+  void Add(AddedToken token) {
+    if (token.content.empty()) return;
+    if (known_.Add(token.content, token.id) == TokenTable::AddResult::kAdded)
+      return all_.push_back(std::move(token));
+    for (AddedToken& earlier : all_) {
+      if (earlier.content != token.content) continue;
+      token.special |= earlier.special;
+      earlier = std::move(token);
+      return;
     }
   }
-  tokens = std::move(resolved);
-  return {};
-}
+
+  const TokenTable& vocabulary_;
+  TokenTable known_;  // of all_
+  int num_renumbered_ = 0;
+  std::vector<AddedToken> all_;
+};
 
 // `pre_tokenizer` leaves bytes as they are where the model takes them.
 Result<BpeModel> MakeModel(BpeSpec spec, PreTokenizer& pre_tokenizer) {
-  const bool byte_level = pre_tokenizer.EndsInByteLevel() && BpeModel::HasAllBytes(spec.vocabulary);
+  const bool byte_level = pre_tokenizer.EndsInByteLevel() && !spec.has_affixes() &&
+                          BpeModel::HasAllBytes(spec.vocabulary);
   pre_tokenizer.SetKeepBytes(byte_level);
   return BpeModel::Create(std::move(spec), byte_level);
 }
@@ -82,8 +114,10 @@ Result<UnigramModel> MakeModel(UnigramSpec spec, PreTokenizer&) {
 
 Result<std::unique_ptr<Pipeline>> Pipeline::Create(TokenizerJson parts,
                                                    std::vector<AddedToken> late_tokens) {
-  for (AddedToken& token : late_tokens) parts.added_tokens.push_back(std::move(token));
-  RETURN_IF_ERROR(ResolveIds(VocabularyOf(parts.model), parts.added_tokens));
+  AddedTokens added(VocabularyOf(parts.model));
+  for (AddedToken& token : parts.added_tokens) RETURN_IF_ERROR(added.AddNumbered(std::move(token)));
+  for (AddedToken& token : late_tokens) RETURN_IF_ERROR(added.AddWithId(std::move(token)));
+  parts.added_tokens = added.Take();
   int32_t vocab_size = VocabularyOf(parts.model).end_id();
   for (const AddedToken& token : parts.added_tokens)
     vocab_size = std::max(vocab_size, token.id + 1);
@@ -118,7 +152,14 @@ Status Pipeline::Add(const std::vector<AddedToken>& tokens) {
       raw.emplace_back(token.content, token);
       continue;
     }
+    const EncodeBudget budget(token.content.size());
     std::string form = normalizer_.Normalize(token.content);
+    if (budget.is_exceeded()) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("the normalizer takes too many steps on the added token '{}'",
+                              token.content.substr(0, 100)),
+                  "normalizer");
+    }
     if (form != token.content) added_normalized_.Add(form, token.id);
     if (form.empty()) {
       return Fail(ErrorCode::kInvalidData,
@@ -193,6 +234,8 @@ class Pipeline::Encoding {
     return stopped_ = stop_();
   }
 
+  bool has_stopped() const { return stopped_; }
+
   std::vector<int32_t> ids;
 
  private:
@@ -203,26 +246,36 @@ class Pipeline::Encoding {
   bool stopped_ = false;
 };
 
-std::vector<int32_t> Pipeline::EncodePlain(std::string_view text,
-                                           const std::function<bool()>& stop) const {
+void Pipeline::EncodePlain(std::string_view text, Encoding& encoding) const {
   std::string repaired;
   if (!IsValidUtf8(text)) {
     unicode::AppendLossy(repaired, text);
     text = repaired;
   }
-  Encoding encoding(stop);
   encoding.ids.reserve(text.size() / 3 + 8);
   raw_tokens_.Split(
       text, [&](std::string_view part) { EncodeGap(part, part.data() == text.data(), encoding); },
       [&](int32_t id) { encoding.ids.push_back(id); });
-  return std::move(encoding.ids);
 }
 
-std::vector<int32_t> Pipeline::Encode(std::string_view text, bool add_special_tokens,
-                                      const std::function<bool()>& stop) const {
-  std::vector<int32_t> ids = EncodePlain(text, stop);
-  if (add_special_tokens) post_processor_.Apply(ids);
-  return ids;
+Result<std::vector<int32_t>> Pipeline::Encode(std::string_view text, bool add_special_tokens,
+                                              const std::function<bool()>& stop,
+                                              bool* is_exceeded) const {
+  const EncodeBudget budget(text.size());
+  Encoding encoding(stop);
+  EncodePlain(text, encoding);
+  if (encoding.has_stopped()) return Fail(ErrorCode::kCancelled, "nobody waits for the tokens");
+  if (is_exceeded != nullptr) {
+    *is_exceeded = budget.is_exceeded();
+  } else if (budget.is_exceeded()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("the tokenizer of this model takes more steps on this text, of {} "
+                            "bytes, than a text of that length may; shorten it, above all where "
+                            "the same characters come again and again",
+                            text.size()));
+  }
+  if (add_special_tokens) post_processor_.Apply(encoding.ids);
+  return std::move(encoding.ids);
 }
 
 PairOfTexts Pipeline::JoinPair(std::vector<int32_t> first, std::vector<int32_t> second) const {

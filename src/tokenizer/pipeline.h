@@ -31,8 +31,11 @@ class Pipeline {
   static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts,
                                                   std::vector<AddedToken> late_tokens);
 
-  std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens,
-                              const std::function<bool()>& stop) const;
+  // What Tokenizer::EncodeWithin gives; where `is_exceeded` is given, it is set instead of an
+  // error, and what was not matched counts as text.
+  Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens,
+                                      const std::function<bool()>& stop,
+                                      bool* is_exceeded = nullptr) const;
   // Two texts with the special tokens around both, and how many those are.
   PairOfTexts JoinPair(std::vector<int32_t> first, std::vector<int32_t> second) const;
   size_t NumSpecialTokensOfPair() const;
@@ -84,7 +87,7 @@ class Pipeline {
   template <typename Model>
   void EncodePiecesBy(const Model& model, std::string_view text, bool at_start,
                       Encoding& encoding) const;
-  std::vector<int32_t> EncodePlain(std::string_view text, const std::function<bool()>& stop) const;
+  void EncodePlain(std::string_view text, Encoding& encoding) const;
   const TokenTable& vocabulary() const {
     return std::visit([](const auto& model) -> const TokenTable& { return model.vocabulary(); },
                       model_);

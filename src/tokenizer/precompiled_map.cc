@@ -36,7 +36,7 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
                                                : -1;
       const bool is_padding = c == '=' && i + 4 == text.size() && k >= 2;
       if (value < 0 && !is_padding) return std::nullopt;
-      if (value >= 0 && digits < static_cast<int>(k)) return std::nullopt;  // behind a padding
+      if (value >= 0 && digits < static_cast<int>(k)) return std::nullopt;  // after a padding
       if (value >= 0) ++digits;
       group = group << 6 | static_cast<uint32_t>(std::max(value, 0));
     }

@@ -5,14 +5,18 @@
 #include <pcre2.h>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/text_search.h"
+#include "tokenizer/encode_budget.h"
 #include "tokenizer/regex_syntax.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice {
 namespace {
 
-// Of backtracking, for one match. A real split pattern stays below a thousand.
+// Units of a report by the matcher, and of the bytes that it has passed since the last one.
+constexpr size_t kUnitsOfReport = 2;
+constexpr size_t kBytesOfUnit = 4;
+// Limits of backtracking between two reports, for one start of a match.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 64 << 10;
 constexpr size_t kJitStackBytes = 1 << 20;
@@ -22,8 +26,16 @@ struct Scratch {
   pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_jit_stack* stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
+  size_t reported = 0;  // where the matcher was
 
   Scratch() {
+    pcre2_set_callout(
+        context,
+        [](pcre2_callout_block* block, void* self) {
+          return static_cast<Scratch*>(self)->Report(block->current_position) ? 0
+                                                                              : PCRE2_ERROR_CALLOUT;
+        },
+        this);
     pcre2_set_match_limit(context, kMatchLimit);
     pcre2_set_heap_limit(context, kHeapLimitKib);
     pcre2_jit_stack_assign(context, nullptr, stack);
@@ -32,6 +44,15 @@ struct Scratch {
     pcre2_jit_stack_free(stack);
     pcre2_match_context_free(context);
     pcre2_match_data_free(match);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  // False if the matcher may not go on.
+  bool Report(size_t at) {
+    const size_t passed = at > reported ? at - reported : reported - at;
+    reported = at;
+    return EncodeBudget::Spend(kUnitsOfReport + passed / kBytesOfUnit);
   }
 };
 
@@ -56,7 +77,6 @@ Pattern Pattern::OfString(std::string text) {
 Result<Pattern> Pattern::OfRegex(std::string_view regex) {
   ASSIGN_OR_RETURN(const std::string translated, TranslateOniguruma(regex));
   Pattern pattern;
-  pattern.regex_ = regex;
   pattern.compiled_ = std::make_unique<Compiled>();
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
@@ -105,14 +125,17 @@ void Pattern::Find(std::string_view text, std::vector<Span>& spans) const {
     previous = end;
   };
   if (compiled_ == nullptr) {
-    for (size_t at = 0; (at = text.find(string_, at)) != std::string_view::npos;
-         at += string_.size()) {
-      add(at, at + string_.size());
+    const TextSearcher searcher(string_);
+    for (size_t found = 0;
+         (found = searcher.Find(text.substr(previous))) != std::string_view::npos;) {
+      const size_t begin = previous + found;
+      add(begin, begin + string_.size());
     }
   } else {
     thread_local Scratch scratch;
     size_t start = 0;
     bool any = false;
+    scratch.reported = 0;
     while (start <= text.size()) {
       const auto run = [&](uint32_t options) {
         return pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
@@ -121,19 +144,15 @@ void Pattern::Find(std::string_view text, std::vector<Span>& spans) const {
       int result = run(0);
       if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = run(PCRE2_NO_JIT);
       if (result < 0) {
-        if (result != PCRE2_ERROR_NOMATCH) {
-          LOG_WARNING(
-              "tokenizer",
-              "split pattern '{}' exceeds the limits of the regex engine on a text of {} bytes",
-              regex_, text.size());
-        }
+        if (result != PCRE2_ERROR_NOMATCH) EncodeBudget::Exhaust();
         break;
       }
       const size_t* range = pcre2_get_ovector_pointer(scratch.match);
       const size_t begin = range[0];
       const size_t end = range[1];
+      if (!scratch.Report(end)) break;
       if (begin == end && any && previous == end) {
-        // An empty match right behind the last one does not count.
+        // An empty match right after the last one does not count.
         start += start < text.size() ? unicode::SequenceLength(text[start]) : 1;
         continue;
       }
@@ -151,7 +170,7 @@ size_t Pattern::Growth(std::string_view replacement) const {
     uint32_t empty = 0, characters = 0;
     pcre2_pattern_info(compiled_->code, PCRE2_INFO_MATCHEMPTY, &empty);
     pcre2_pattern_info(compiled_->code, PCRE2_INFO_MINLENGTH, &characters);
-    // Empty matches stand before every byte and behind the last one, and the bytes stay.
+    // Empty matches stand before every byte and after the last one, and the bytes stay.
     if (empty != 0 || characters == 0) return 1 + 2 * replacement.size();
     shortest = characters;
   }

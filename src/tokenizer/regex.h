@@ -33,8 +33,8 @@ class Pattern {
   ~Pattern();
 
   // Cuts `text` into matches and what is between them, in order and without gaps; matches may be
-  // empty. A search that exceeds the engine's limits (a pattern that backtracks without end) counts
-  // as no match in the rest of the text, and is logged. REQUIRES: valid UTF-8.
+  // empty. Once the work on the text exceeds its EncodeBudget, the rest of it has no match.
+  // REQUIRES: valid UTF-8.
   void Find(std::string_view text, std::vector<Span>& spans) const;
 
   // `text` with every match replaced.
@@ -47,7 +47,6 @@ class Pattern {
   Pattern();
 
   std::string string_;
-  std::string regex_;  // As it was written, "" for a string.
   std::unique_ptr<Compiled> compiled_;
 };
 

@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kMaxPatternBytes = 16 << 10;
 constexpr int kMaxDepth = 64;
 constexpr uint32_t kMaxRepeat = 1000;
+constexpr size_t kAtomsBetweenReports = 32;
 
 bool IsAlnum(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
@@ -60,9 +61,15 @@ class Translator {
         out_ += '|';
         continue;
       }
+      const bool is_group = LooksAt("(");
       const size_t start = out_.size();
       ASSIGN_OR_RETURN(const bool repeatable, Atom(depth));
-      if (repeatable) RETURN_IF_ERROR(Quantifiers(start));
+      if (!repeatable) continue;
+      const size_t end = out_.size();
+      RETURN_IF_ERROR(Quantifiers(start));
+      // The matcher reports here how far it is: after all that it may do again in another way, and
+      // now and then in between. So no work stays unseen for longer than a pattern is.
+      if (is_group || out_.size() != end || ++atoms_ % kAtomsBetweenReports == 0) out_ += "(?C)";
     }
     return {};
   }
@@ -312,7 +319,7 @@ class Translator {
     return true;
   }
 
-  // What stands behind '[' up to its ']'. `negated`: the class begins with '^', left to the caller
+  // What stands after '[' up to its ']'. `negated`: the class begins with '^', left to the caller
   // to apply.
   Result<CodePointSet> Class(int depth, bool& negated) {
     if (depth > kMaxDepth) return Unsupported("classes nested too deep");
@@ -419,6 +426,7 @@ class Translator {
 
   std::string_view in_;
   size_t at_ = 0;
+  size_t atoms_ = 0;
   std::string out_;
 };
 

@@ -33,7 +33,7 @@ std::string Text(const json::Value& row) {
   return out;
 }
 
-// Of long results the file holds the number, both ends and a hash; the number and the ends are
+// For long results the file holds the number, both ends and a hash; the number and the ends are
 // compared.
 void ExpectIds(const json::Value& want, const std::vector<int32_t>& ids) {
   if (const json::Value* all = want.Find("ids")) {

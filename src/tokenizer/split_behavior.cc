@@ -22,7 +22,7 @@ void ApplySplitBehavior(SplitBehavior behavior, std::vector<Span>& spans) {
     case SplitBehavior::kMergedWithNext: std::reverse(spans.begin(), spans.end()); break;
     default: break;
   }
-  // Of two neighbours the later joins the earlier one, in the order of reading (from the end for
+  // The later of two neighbours joins the earlier one, in reading order (from the end for
   // kMergedWithNext).
   size_t out = 0;
   bool previous_match = false;

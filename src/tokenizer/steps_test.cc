@@ -58,6 +58,8 @@ int ForEachCase(const std::string& key, Parse&& parse, Check&& check,
     return ForEachCaseOf(other, key, cases, parse, check);
   return ForEachCaseOf(SourcePath("tests/data/tokenizers/steps.jsonl"), key, cases, parse, check) +
          ForEachCaseOf(SourcePath("tests/data/tokenizers/encoder_steps.jsonl"), key, cases, parse,
+                       check) +
+         ForEachCaseOf(SourcePath("tests/data/tokenizers/old_steps.jsonl"), key, cases, parse,
                        check);
 }
 
@@ -143,14 +145,14 @@ TEST(StepsTest, WholeTokenizers) {
         EXPECT_EQ(tokenizer->Decode(Ids(one[2]), false), one[3].as_string());
         EXPECT_EQ(tokenizer->Decode(Ids(one[2]), true), one[4].as_string());
       });
-  EXPECT_GT(count, 200);
+  EXPECT_GT(count, 400);
 }
 
 TEST(StepsTest, PairsOfTexts) {
   const int count = ForEachCase(
       "tokenizer", [](const json::Value& whole) { return Tokenizer::Parse(json::Write(whole)); },
       [](const std::unique_ptr<Tokenizer>& tokenizer, const json::Value::Array& one) {
-        const Tokenizer::Pair pair = tokenizer->EncodePair(one[0].as_string(), one[1].as_string());
+        const Tokenizer::Pair pair = *tokenizer->EncodePair(one[0].as_string(), one[1].as_string());
         EXPECT_EQ(pair.ids, Ids(one[2]));
         EXPECT_EQ(std::vector<int32_t>(pair.types.begin(), pair.types.end()), Ids(one[3]));
       },
@@ -189,6 +191,24 @@ TEST(StepsTest, ModelsThatLackTheirUnknownTokenAreRefused) {
               ::testing::HasSubstr("model.vocab[0]"));
   EXPECT_THAT(message(R"({"type":"WordLevel","vocab":{"a":0}})"),
               ::testing::HasSubstr("BPE, WordPiece and Unigram"));
+  EXPECT_THAT(message(R"({"unk_token":"a","vocab":{"a":0}})"),
+              ::testing::HasSubstr("'type' is missing"));
+}
+
+TEST(StepsTest, AffixesHaveBounds) {
+  const auto message = [](const std::string& option, const std::string& merges) {
+    const auto tokenizer =
+        Tokenizer::Parse(R"({"version":"1.0","model":{"type":"BPE","vocab":{"a":0,"b":1},)" +
+                         option + R"(,"merges":)" + merges + "}}");
+    return tokenizer ? "" : tokenizer.error().message;
+  };
+  EXPECT_EQ(message(R"("end_of_word_suffix":"")", "[]"), "");
+  EXPECT_THAT(message(R"("end_of_word_suffix":7)", "[]"),
+              ::testing::HasSubstr("end_of_word_suffix: must be a text"));
+  EXPECT_THAT(message("\"end_of_word_suffix\":\"" + std::string(65, 'x') + '"', "[]"),
+              ::testing::HasSubstr("at most 64 bytes"));
+  EXPECT_THAT(message(R"("continuing_subword_prefix":"##")", R"(["a b"])"),
+              ::testing::HasSubstr("'b' is shorter than continuing_subword_prefix"));
 }
 
 }  // namespace

@@ -60,9 +60,14 @@ Status RunTokenize(const Tokenizer& tokenizer, bool decode, std::istream& in, st
   for (size_t number = 1; std::getline(in, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     auto answer = [&]() -> Result<std::string> {
-      ASSIGN_OR_RETURN(const json::Value request, json::Parse(line));
-      if (!request.is_object()) return Fail(ErrorCode::kInvalidArgument, "must be a JSON object");
-      return decode ? DecodeLine(tokenizer, request) : EncodeLine(tokenizer, request);
+      const auto request = json::Parse(line);
+      if (!request || !request->is_object()) {
+        return Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("expected a JSON object, as {}, found {}",
+                                decode ? R"({"ids": [1, 2]})" : R"({"text": "Hello"})",
+                                line.substr(0, 100)));
+      }
+      return decode ? DecodeLine(tokenizer, *request) : EncodeLine(tokenizer, *request);
     }();
     if (!answer)
       return tl::unexpected<Error>(std::move(answer).error().In(fmt::format("line {}", number)));

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
+#include "base/log.h"
 #include "base/model_file.h"
 #include "tokenizer/pipeline.h"
 
@@ -145,22 +147,29 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Parse(std::string_view tokenizer_j
 }
 
 std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_tokens) const {
-  return pipeline_->Encode(text, add_special_tokens, nullptr);
+  bool is_exceeded = false;
+  auto ids = pipeline_->Encode(text, add_special_tokens, nullptr, &is_exceeded);
+  CHECK(ids.has_value(), "cannot fail");
+  if (is_exceeded)
+    LOG_WARNING("tokenizer",
+                "a text of {} bytes takes too many steps: it is not matched to its end",
+                text.size());
+  return *std::move(ids);
 }
-std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_tokens,
-                                       const std::function<bool()>& stop) const {
+Result<std::vector<int32_t>> Tokenizer::EncodeWithin(std::string_view text, bool add_special_tokens,
+                                                     const std::function<bool()>& stop) const {
   return pipeline_->Encode(text, add_special_tokens, stop);
 }
-Tokenizer::Pair Tokenizer::EncodePair(std::string_view first, std::string_view second,
-                                      const std::optional<PairLimit>& limit) const {
-  std::vector<int32_t> a = pipeline_->Encode(first, false, nullptr);
-  std::vector<int32_t> b = pipeline_->Encode(second, false, nullptr);
+Result<Tokenizer::Pair> Tokenizer::EncodePair(std::string_view first, std::string_view second,
+                                              const std::optional<PairLimit>& limit) const {
+  ASSIGN_OR_RETURN(std::vector<int32_t> a, EncodeWithin(first, false));
+  ASSIGN_OR_RETURN(std::vector<int32_t> b, EncodeWithin(second, false));
   if (limit) {
     const size_t special = pipeline_->NumSpecialTokensOfPair();
     CutLongestFirst(a, b, limit->tokens - std::min(special, limit->tokens), limit->keeps_ends);
   }
   PairOfTexts pair = pipeline_->JoinPair(std::move(a), std::move(b));
-  return {std::move(pair.ids), std::move(pair.types)};
+  return Pair{std::move(pair.ids), std::move(pair.types)};
 }
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   return pipeline_->Decode(ids, skip_special_tokens);

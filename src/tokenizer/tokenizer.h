@@ -45,10 +45,14 @@ class Tokenizer {
   // are recognised, special ones too. `add_special_tokens` runs the post-processor (begin-of-text
   // and the like). Time is linear in the text but for a logarithm in the longest piece that the
   // pre-tokenizer leaves whole.
+  //
+  // What the patterns and look-ups of a hostile file may cost is bounded too (EncodeBudget). A text
+  // that exceeds the bound is not matched to its end, and a warning is logged.
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
-  // The same, but `stop` is asked now and then; once it says so, the rest is passed over.
-  std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens,
-                              const std::function<bool()>& stop) const;
+  // The same for text of others: kInvalidArgument if it exceeds the bound. `stop`, if there is one,
+  // is asked now and then: kCancelled once it says so.
+  Result<std::vector<int32_t>> EncodeWithin(std::string_view text, bool add_special_tokens,
+                                            const std::function<bool()>& stop = nullptr) const;
 
   // Two texts in one, as models that compare them read them: with the special tokens that the
   // post-processor puts around both, and for each token the text that it counts to, 0 or 1.
@@ -61,9 +65,10 @@ class Tokenizer {
     size_t tokens = 0;
     bool keeps_ends = false;  // else the beginnings
   };
-  // With a limit, the longer text is cut first, as by transformers' "longest_first".
-  Pair EncodePair(std::string_view first, std::string_view second,
-                  const std::optional<PairLimit>& limit = std::nullopt) const;
+  // With a limit, the longer text is cut first, as by transformers' "longest_first". Errors: those
+  // of EncodeWithin.
+  Result<Pair> EncodePair(std::string_view first, std::string_view second,
+                          const std::optional<PairLimit>& limit = std::nullopt) const;
 
   // The text of `ids`, always valid UTF-8: bytes that are none become U+FFFD, one for each maximal
   // invalid part. `skip_special_tokens` leaves out the added tokens marked special. Unknown ids are

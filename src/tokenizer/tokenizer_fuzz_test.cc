@@ -58,9 +58,15 @@ constexpr char kUnigramSeed[] =
     R"json("decoder":null,"model":{"type":"Unigram","unk_id":0,"byte_fallback":true,)json"
     R"json("vocab":[["u",0],["a",-1.5],["b",-2e0],["ab",-2],["_",-3],["<0x41>",-9]]}})json";
 
+constexpr char kSuffixSeed[] =
+    R"json({"version":"1.0","added_tokens":[{"id":0,"content":"<s>"},{"id":0,"content":"<t>","special":true}],)json"
+    R"json("normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"Whitespace"},"decoder":{"type":"BPEDecoder","suffix":"</w>"},)json"
+    R"json("model":{"unk_token":"u","continuing_subword_prefix":"#","end_of_word_suffix":"</w>","byte_fallback":true,)json"
+    R"json("vocab":{"u":0,"a":1,"#b":2,"#b</w>":3,"ab</w>":4,"a</w>":5,"<0x41>":6,"ab":7},"merges":["a #b</w>","a #b"]}})json";
+
 TEST(TokenizerFuzzTest, MutatedFilesOfOtherModels) {
   std::mt19937 random(2);
-  for (const char* seed : {kWordPieceSeed, kUnigramSeed}) {
+  for (const char* seed : {kWordPieceSeed, kUnigramSeed, kSuffixSeed}) {
     const std::string whole = std::string(seed) + '\0' + " ab A b\xC3\xA9 ab_ab!\xE4\xB8\xAD";
     ASSERT_TRUE(sluice::Tokenizer::Parse(seed)) << seed;
     for (int i = 0; i < 600; ++i) {

@@ -13,6 +13,7 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
+constexpr size_t kMaxAffix = 64;  // bytes
 // Characters of the longest word that WordPiece may cut.
 constexpr int64_t kMaxWord = 1 << 12;
 
@@ -152,7 +153,13 @@ class MergeReader {
   }
 
   Status Add(std::string_view left, std::string_view right) {
-    merged_.assign(left).append(right);
+    // The token on the right continues one; what both make does so as the left one does.
+    const std::string& prefix = spec_.continuing_prefix;
+    if (right.size() < prefix.size()) {
+      return Damaged(Where(), fmt::format("'{}' is shorter than continuing_subword_prefix",
+                                          right.substr(0, 100)));
+    }
+    merged_.assign(left).append(right.substr(prefix.size()));
     int32_t ids[3];
     int i = 0;
     for (const std::string_view token : {left, right, std::string_view(merged_)}) {
@@ -184,13 +191,10 @@ Status CheckOption(const std::string& key, const json::Value& value, BpeSpec& sp
   if (key == "fuse_unk") return flag(spec.fuse_unk);
   if (key == "byte_fallback") return flag(spec.byte_fallback);
   if (key == "ignore_merges") return flag(spec.ignore_merges);
-  if (key == "continuing_subword_prefix" || key == "end_of_word_suffix") {
-    if (value.is_null() || (value.is_string() && value.as_string().empty())) return {};
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("tokenizer.json: model.{} is set; only vocabularies without it are supported",
-                    key),
-        "model." + key);
+  if ((key == "continuing_subword_prefix" || key == "end_of_word_suffix") && !value.is_null()) {
+    if (!value.is_string() || value.as_string().size() > kMaxAffix)
+      return Damaged("model." + key, fmt::format("must be a text of at most {} bytes", kMaxAffix));
+    (key == "end_of_word_suffix" ? spec.word_suffix : spec.continuing_prefix) = value.as_string();
   }
   if (key == "dropout" && !value.is_null() && !(value.is_number() && value.as_double() == 0)) {
     return Fail(
@@ -270,11 +274,18 @@ Status CheckOptions(const std::vector<std::pair<std::string, json::Value>>& opti
   return {};
 }
 
-// The kind of model that `type` names; files of old BPE models leave it out where they have merges.
-Result<ModelSpec> SpecOfType(const std::optional<json::Value>& type, bool has_merges) {
+// What old files leave `type` out of is told by its members, as `tokenizers` does.
+struct ModelMembers {
+  bool has_merges = false, has_list = false, has_word_limit = false;
+};
+
+// The kind of model that `type` names, or that its members tell.
+Result<ModelSpec> SpecOfType(const std::optional<json::Value>& type, const ModelMembers& members) {
   if (!type) {
-    if (!has_merges) return Damaged("model", "'type' is missing");
-    return BpeSpec();
+    if (members.has_list) return UnigramSpec();
+    if (members.has_merges) return BpeSpec();
+    if (members.has_word_limit) return WordPieceSpec();
+    return Damaged("model", "'type' is missing, and no member tells which model it is");
   }
   const std::string name = type->is_string() ? type->as_string() : json::TypeName(type->type());
   if (type->is_string() && name == "BPE") return BpeSpec();
@@ -309,7 +320,11 @@ Status ReadModel(std::string_view raw, ModelSpec& spec) {
   if (!type && vocabulary.empty()) return Damaged("model", "'vocab' is missing");
   // The type first: another kind of model is refused by its name and not for what its vocabulary
   // looks like.
-  ASSIGN_OR_RETURN(spec, SpecOfType(type, !merges.empty()));
+  const bool has_word_limit = std::ranges::any_of(
+      options, [](const auto& option) { return option.first == "max_input_chars_per_word"; });
+  ASSIGN_OR_RETURN(spec, SpecOfType(type, {.has_merges = !merges.empty(),
+                                           .has_list = vocabulary.starts_with('['),
+                                           .has_word_limit = has_word_limit}));
   RETURN_IF_ERROR(std::visit([&](auto& kind) { return CheckOptions(options, kind); }, spec));
   if (vocabulary.empty()) return Damaged("model", "'vocab' is missing");
   if (auto* unigram = std::get_if<UnigramSpec>(&spec)) return ReadScores(vocabulary, *unigram);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "tokenizer/encode_budget.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice {
@@ -54,7 +55,7 @@ void UnigramModel::ForEachPrefix(std::string_view text, Visit&& visit) const {
   const auto lead = static_cast<unsigned char>(text[0]);
   auto begin = sorted_.begin() + first_byte_[lead];
   auto end = sorted_.begin() + first_byte_[lead + size_t{1}];
-  for (size_t size = 1; begin != end; ++size) {
+  for (size_t size = 1; begin != end && EncodeBudget::Spend(1); ++size) {
     // All spellings in [begin, end) begin with the first `size` bytes of the text, and the first of
     // them is just those, if any is.
     if (vocabulary.Spelling(*begin).size() == size) visit(*begin++, size);

@@ -29,7 +29,8 @@ class UnigramModel {
   static Result<UnigramModel> Create(UnigramSpec spec);
 
   // Appends the ids of one piece. Of two ways with the same sum the one counts whose last token
-  // begins first. Time is linear in the piece, times the length of the longest token that fits.
+  // begins first. Time is linear in the piece, times the length of the longest token that fits,
+  // within the EncodeBudget.
   void Encode(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const;
 
   const TokenTable& vocabulary() const { return spec_.vocabulary; }

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "tokenizer/encode_budget.h"
+
 namespace sluice {
 
 Result<WordPieceModel> WordPieceModel::Create(WordPieceSpec spec) {
@@ -29,7 +31,7 @@ void WordPieceModel::Encode(std::string_view word, const char* /*text_end*/,
   for (size_t begin = 0; begin < word.size();) {
     std::optional<int32_t> found;
     size_t end = word.size();
-    while (end > begin) {
+    while (end > begin && EncodeBudget::Spend(4 + (end - begin + spec_.prefix.size()) / 32)) {
       candidate.assign(begin > 0 ? spec_.prefix : "");
       candidate.append(word, begin, end - begin);
       found = spec_.vocabulary.Find(candidate);
