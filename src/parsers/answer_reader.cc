@@ -1,6 +1,7 @@
 #include "parsers/answer_reader.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/ascii.h"
@@ -19,21 +20,19 @@ size_t LastOf(std::string_view text, const std::vector<std::string>& marks) {
   return last;
 }
 
+// Whether the prompt says that a thought is open (or closed); none where it has no marks.
+std::optional<bool> OpenInPrompt(const ReasoningFormat& format, std::string_view turn) {
+  const size_t start = LastOf(turn, format.start);
+  const size_t end = LastOf(turn, format.end);
+  if (start == 0 && end == 0) return std::nullopt;
+  return start > end;
+}
+
 bool StartsInside(const ReasoningFormat& format, const AnswerReaderOptions& options) {
+  const std::optional<bool> open = OpenInPrompt(format, options.prompt);
+  if (options.constrained) return open == true;
   if (format.can_be_off && options.thinking == false) return false;
-  if (format.reads_prompt) {
-    const size_t start = LastOf(options.prompt, format.start);
-    const size_t end = LastOf(options.prompt, format.end);
-    if (start > end) return true;
-    // A closed thought counts only at the very end: those of earlier answers do not.
-    if (end > start || (end > 0 && end == start)) {
-      std::string_view rest = options.prompt.substr(end - 1);
-      for (const std::string& mark : format.end) {
-        if (rest.starts_with(mark) && AsciiTrim(rest.substr(mark.size())).empty()) return false;
-      }
-    }
-  }
-  return format.starts_inside;
+  return format.reads_prompt && open ? *open : format.starts_inside;
 }
 
 bool IsBegin(const ParserEvent& event) {
@@ -63,6 +62,10 @@ void Append(std::vector<std::string>& marks, const std::vector<std::string>& mor
 
 }  // namespace
 
+bool LeavesThoughtOpen(const ReasoningFormat& format, std::string_view turn) {
+  return OpenInPrompt(format, turn) == true;
+}
+
 std::optional<bool> ThinkingSwitch(const json::Value& template_kwargs) {
   std::optional<bool> on;
   for (const char* key : {"enable_thinking", "thinking"}) {
@@ -80,20 +83,31 @@ AnswerReader::AnswerReader(const AnswerReaderOptions& options)
   } else if (options.form == CallForm::kArguments) {
     tools_ = MakeArgumentsReader(std::string(options.named));
   } else if (channels != nullptr) {
-    tools_ =
-        channels({.calls = options.tools != nullptr, .thoughts = options.reasoning != nullptr});
+    tools_ = channels({.calls = options.tools != nullptr,
+                       .thoughts = options.reasoning != nullptr,
+                       .constrained = options.constrained});
+    searches_events_ = true;
   } else if (options.tools != nullptr) {
     tools_ = options.tools->make(*types_);
   }
-  holds_calls_ = options.whole && tools_ != nullptr;
-  keeps_broken_text_ = options.form == CallForm::kOwn;
-  tells_cut_calls_ = options.streamed && tools_ != nullptr && options.form == CallForm::kOwn;
+  constrained_ = options.constrained;
+  if (!options.stops.strings.empty()) stops_.emplace(options.stops);
   if (options.reasoning == nullptr || channels != nullptr) return;
   const ReasoningFormat& format = options.reasoning->format;
-  if (!format.content_prefix.empty()) PassContent(format.content_prefix);
+  if (constrained_) {
+    format_ = &format;
+    inside_ = marked_ = StartsInside(format, options);
+    // Where the turn has closed its thought, or none is wanted, no other begins.
+    if (!OpenInPrompt(format, options.prompt) && options.thinking != false) first_ = "";
+    // As the grammar's matcher sees it: only a mark of the end means something.
+    inside_marks_ = format.end;
+    return;
+  }
+  if (!format.content_prefix.empty()) GiveContent(format.content_prefix);
   if (format.must_be_on ? options.thinking != true : !format.content_prefix.empty()) return;
   format_ = &format;
   inside_ = StartsInside(format, options);
+  marked_ = inside_ && LeavesThoughtOpen(format, options.prompt);
   Append(inside_marks_, format.end);
   if (!format.keeps_start) Append(inside_marks_, format.start);
   Append(inside_marks_, format.call_marks);
@@ -103,21 +117,38 @@ AnswerReader::AnswerReader(const AnswerReaderOptions& options)
 
 AnswerReader::~AnswerReader() = default;
 
+// Text outside thoughts, in which stop strings count.
 void AnswerReader::PassContent(std::string_view text) {
+  if (!stops_ || searches_events_) return GiveContent(text);
+  if (stopped_by_) return;
+  stopped_by_ = stops_->Add(text, may_stop_);
+  GiveContent(stops_->Take());
+}
+
+void AnswerReader::GiveContent(std::string_view text) {
   if (text.empty() && !content_.ended()) return;
   if (tools_ == nullptr) {
     output_.Content(text);
     return;
   }
   content_.Add(text);
-  if (holds_calls_) unsettled_ += text;
   tools_->Read(content_, output_);
 }
 
 bool AnswerReader::StepInside() {
   std::string passed;
-  const int found = input_.PassUntil(inside_marks_, passed);
-  output_.Reasoning(passed);
+  const size_t starts = format_->keeps_start ? 0 : format_->start.size();
+  std::span<const std::string> marks = inside_marks_;
+  if (marked_ && !constrained_) marks = marks.first(format_->end.size() + starts);
+  const int found = input_.PassUntil(marks, passed);
+  // What no mark has begun may be all that the model says: stop strings count there.
+  if (stops_ && !marked_ && !stopped_by_) {
+    stopped_by_ = stops_->Add(passed, may_stop_);
+    output_.Reasoning(found < 0 || stopped_by_ ? stops_->Take() : stops_->TakeAll());
+    if (stopped_by_) return false;
+  } else {
+    output_.Reasoning(passed);
+  }
   if (!passed.empty() || found >= 0) bare_start_.clear();
   if (found < 0) return false;
   const size_t mark = static_cast<size_t>(found);
@@ -125,18 +156,38 @@ bool AnswerReader::StepInside() {
   if (mark < ends) {
     inside_ = false;
     had_thought_ = true;
-  } else if (mark >= ends + (format_->keeps_start ? 0 : format_->start.size())) {
+  } else if (mark >= ends + starts) {
     inside_ = false;
     had_thought_ = true;
     PassContent(inside_marks_[mark]);
+  } else {
+    marked_ = true;
   }
   return true;
 }
 
+// The beginning of a constrained answer, which may be the mark of a thought.
+bool AnswerReader::StepFirst() {
+  const std::optional<char> c = input_.Next();
+  if (!c && !input_.ended()) return false;
+  if (c) *first_ += *c;
+  for (const std::string& mark : format_->start) {
+    if (!c || !mark.starts_with(*first_)) continue;
+    if (mark != *first_) return true;
+    if (format_->keeps_start) output_.Reasoning(mark);
+    inside_ = marked_ = true;
+    first_.reset();
+    return true;
+  }
+  PassContent(*std::exchange(first_, std::nullopt));
+  return true;
+}
+
 bool AnswerReader::StepOutside() {
+  if (first_) return StepFirst();
   std::string passed;
-  const bool looks =
-      format_ != nullptr && (format_->repeats || !(had_thought_ || format_->starts_inside));
+  const bool looks = format_ != nullptr && !constrained_ &&
+                     (format_->repeats || !(had_thought_ || format_->starts_inside));
   const int found = input_.PassUntil(looks ? outside_marks_ : std::vector<std::string>(), passed);
   PassContent(passed);
   if (found < 0) return false;
@@ -144,7 +195,8 @@ bool AnswerReader::StepOutside() {
   const bool in_call = tools_ != nullptr && !tools_->InText();
   const bool is_start = mark < format_->start.size();
   if (!in_call && is_start) {
-    inside_ = true;
+    if (stops_ && !searches_events_ && !stopped_by_) GiveContent(stops_->TakeAll());
+    inside_ = marked_ = true;
     if (format_->needs_words) bare_start_ = outside_marks_[mark];
   } else if (in_call || !format_->repeats) {
     PassContent(outside_marks_[mark]);
@@ -157,27 +209,25 @@ void AnswerReader::Advance() {
   }
 }
 
-// Moves what was read to `events_`, and holds calls back until they are complete.
-void AnswerReader::Collect() {
-  for (ParserEvent& event : output_.Take()) {
-    const bool of_call = event.kind == ParserEvent::Kind::kCallBegin ||
-                         event.kind == ParserEvent::Kind::kCallArguments;
-    AppendEvent(std::move(event), holds_calls_ && of_call ? held_ : events_);
+// For a reader of thoughts: false for text that a stop string holds back or has cut off.
+bool AnswerReader::SearchEvent(ParserEvent& event) {
+  if (stopped_by_) return false;
+  if (event.kind != ParserEvent::Kind::kContent || event.is_break) {
+    if (std::string held = stops_->TakeAll(); !held.empty())
+      AppendEvent({ParserEvent::Kind::kContent, 0, std::move(held), ""}, events_);
+    return true;
   }
-  if (!holds_calls_) return;
-  if (!tools_->LastCallIsBroken()) {
-    for (ParserEvent& event : held_) AppendEvent(std::move(event), events_);
-    held_.clear();
-  }
-  if (tools_->InText() && content_.empty() && output_.has_words()) unsettled_.clear();
+  stopped_by_ = stops_->Add(event.text, may_stop_);
+  event.text = stops_->Take();
+  return !event.text.empty();
 }
 
-// The last call, which is no call after all, is the text that it was read from.
-void AnswerReader::DropBrokenCall() {
-  held_.clear();
-  const bool is_first = std::ranges::none_of(events_, IsBegin) && calls_ == 0;
-  if (keeps_broken_text_ && is_first)
-    AppendEvent({ParserEvent::Kind::kContent, 0, unsettled_, ""}, events_);
+// Moves what was read to `events_`.
+void AnswerReader::Collect() {
+  for (ParserEvent& event : output_.Take()) {
+    if (searches_events_ && stops_ && !SearchEvent(event)) continue;
+    AppendEvent(std::move(event), events_);
+  }
 }
 
 std::vector<ParserEvent> AnswerReader::Give() {
@@ -185,30 +235,43 @@ std::vector<ParserEvent> AnswerReader::Give() {
   return std::exchange(events_, {});
 }
 
-std::vector<ParserEvent> AnswerReader::Push(std::string_view text) {
+std::vector<ParserEvent> AnswerReader::Push(std::string_view text, bool may_stop) {
+  may_stop_ = may_stop;
   for (const char& byte : text) {
+    if (stopped_by_) break;
     input_.Add({&byte, 1});
     Advance();
-    if (holds_calls_) Collect();
   }
   Collect();
   return Give();
 }
 
-std::vector<ParserEvent> AnswerReader::Finish() {
+std::vector<ParserEvent> AnswerReader::Finish(bool is_cut) {
+  if (is_cut && first_) *first_ = "";
+  if (is_cut) input_.Clear();
   input_.End();
-  Advance();
-  PassContent(bare_start_);
-  Collect();
-  if (!held_.empty() && tools_->LastCallIsBroken()) {
-    DropBrokenCall();
-    return Give();
+  if (!stopped_by_) {
+    Advance();
+    PassContent(bare_start_);
   }
-  if (tells_cut_calls_) tools_->TellCutCall(output_);
-  content_.End();
-  PassContent("");
+  if (stops_ && inside_ && !marked_) {
+    output_.Reasoning(stops_->TakeAll());
+  } else if (stops_ && !searches_events_) {
+    GiveContent(stops_->TakeAll());
+  }
+  if (is_cut) content_.Clear();
+  if (tools_ != nullptr) tools_->Cut(content_, output_);
+  // A reader of channels may hold what might have been their first mark.
+  if (!is_cut || !constrained_ || !searches_events_) {
+    content_.End();
+    GiveContent("");
+  }
   output_.End();
   Collect();
+  if (stops_ && searches_events_) {
+    if (std::string held = stops_->TakeAll(); !held.empty())
+      AppendEvent({ParserEvent::Kind::kContent, 0, std::move(held), ""}, events_);
+  }
   return Give();
 }
 

@@ -90,7 +90,7 @@ TEST(AnswerReaderTest, ArgumentsArePassedOnBeforeTheCallEnds) {
 
 TEST(AnswerReaderTest, WhatIsNoCallIsContent) {
   std::mt19937 random(1);
-  for (const char* text : {"<tool_call>", "<tool_call>{'name': 1}", "<tool_call>[1]</tool_call>",
+  for (const char* text : {"<tool_call>{'name': 1}", "<tool_call>[1]</tool_call>",
                            R"(<tool_call>{"name": "f"}</tool_call>)"}) {
     EXPECT_EQ(ReadAnswer(Hermes(), text, 0, random).content, text);
   }
@@ -100,44 +100,10 @@ TEST(AnswerReaderTest, WhatIsNoCallIsContent) {
   EXPECT_EQ(ReadAnswer(llama, kJson, 0, random).content, kJson);
 }
 
-TEST(AnswerReaderTest, ACallThatIsCutOrBrokenIsTextOfAWholeAnswer) {
-  std::mt19937 random(1);
-  AnswerReaderOptions options = Hermes();
-  constexpr char kCut[] = R"(Well. <tool_call>{"name": "f", "arguments": {"a": 1)";
-  EXPECT_EQ(ReadAnswer(options, kCut, 3, random).calls.size(), 1u) << "in a stream it was told";
-  options.whole = true;
-  for (const size_t most : {0, 1, 5}) {
-    const Answer cut = ReadAnswer(options, kCut, most, random);
-    EXPECT_EQ(cut.content, kCut);
-    EXPECT_TRUE(cut.calls.empty());
-    const Answer second = ReadAnswer(
-        options,
-        R"(<tool_call>{"name": "g", "arguments": {}}</tool_call><tool_call>{"name": "f", "arguments": {)",
-        most, random);
-    EXPECT_EQ(second.content, "");
-    ASSERT_EQ(second.calls.size(), 1u);
-    EXPECT_EQ(second.calls[0].first, "g");
-    // Complete but for the marker.
-    const Answer open = ReadAnswer(options, std::string(kCut) + "}}", most, random);
-    EXPECT_EQ(open.content, "Well. ");
-    EXPECT_EQ(open.calls.size(), 1u);
-  }
-  constexpr char kBroken[] = R"(<tool_call>{"name": "f", "arguments": {"a": "b,,}</tool_call>)";
-  EXPECT_EQ(ReadAnswer(options, kBroken, 0, random).content, kBroken);
-  options.tools = FindToolParser("pythonic");
-  EXPECT_EQ(ReadAnswer(options, "[f(a=1, b=", 0, random).content, "[f(a=1, b=");
-  // What is made into JSON stands as far as it was read.
-  options.tools = FindToolParser("qwen3_coder");
-  const Answer tagged =
-      ReadAnswer(options, "<tool_call><function=f><parameter=a>1</parameter><para", 0, random);
-  EXPECT_EQ(tagged.calls.size(), 1u);
-}
-
-TEST(AnswerReaderTest, OfACallThatIsCutInAStreamItsNameStands) {
+TEST(AnswerReaderTest, OfACutCallNothingIsKnownBeforeItsName) {
   std::mt19937 random(1);
   const auto read = [&](std::string_view parser, std::string_view text) {
-    AnswerReaderOptions options = ParserOptions(parser);
-    options.streamed = true;
+    const AnswerReaderOptions options = ParserOptions(parser);
     const Answer answer = ReadAnswer(options, text, 0, random);
     for (const size_t most : {1, 3, 8}) {
       EXPECT_EQ(ReadAnswer(options, text, most, random), answer) << text;
@@ -148,17 +114,80 @@ TEST(AnswerReaderTest, OfACallThatIsCutInAStreamItsNameStands) {
   const Answer named = read("hermes", "Hm.\n<tool_call>\n{\"name\": \"get\", \"argum");
   EXPECT_EQ(named.calls, (Calls{{"get", ""}}));
   EXPECT_EQ(named.content, "Hm.\n");
-  EXPECT_EQ(read("hermes", "<tool_call>\n{\"name\": \"get").content, "");
-  EXPECT_EQ(read("hermes", "<tool_call>\n").content, "");
-  EXPECT_EQ(read("hermes", R"(<tool_call>{"name": "f", "args)").calls, Calls{});
+  EXPECT_EQ(read("hermes", "<tool_call>\n{\"name\": \"get"), Answer{});
+  EXPECT_EQ(read("hermes", "<tool_call>\n"), Answer{});
+  EXPECT_EQ(read("hermes", R"(<tool_call>{"name": "f", "id": 3)").calls, (Calls{{"f", ""}}));
+  EXPECT_EQ(read("hermes", R"(<tool_call>{"name": "f", "arguments": {"a": 1)").calls,
+            (Calls{{"f", R"({"a": 1)"}}));
+  EXPECT_EQ(
+      read("hermes", R"(<tool_call>{"name": "g", "arguments": {}}</tool_call><tool_call>{"na)")
+          .calls,
+      (Calls{{"g", "{}"}}));
+  EXPECT_EQ(
+      read("hermes", R"(<tool_call>{"name": "f", "arguments": {"a": "b,,}</tool_call>)").calls,
+      (Calls{{"f", R"({"a": "b,,)"}}));
   EXPECT_EQ(read("hermes", R"(<tool_call>{"name": "f"}</tool_call>)").content,
             R"(<tool_call>{"name": "f"}</tool_call>)")
       << "not cut";
   EXPECT_EQ(read("llama3_json", R"({"name": "get", "parameters")").calls, (Calls{{"get", ""}}));
-  // Without a mark it may be an answer in JSON.
+  // Without a mark it may be an answer in JSON, or in brackets.
   EXPECT_EQ(read("llama3_json", R"({"name": "Bob", "age": 3)").content,
             R"({"name": "Bob", "age": 3)");
   EXPECT_EQ(read("llama3_json", R"({"name": "ge)").content, R"({"name": "ge)");
+  EXPECT_EQ(read("pythonic", "[ge").content, "[ge");
+  EXPECT_EQ(read("pythonic", "[f(a=1, b=").calls, (Calls{{"f", R"({"a": 1})"}}));
+  EXPECT_EQ(read("lfm2", "<|tool_call_start|>[ge"), Answer{});
+  EXPECT_EQ(read("mistral", "[TOOL_CALLS]ge"), Answer{});
+  EXPECT_EQ(read("mistral", "[TOOL_CALLS]get[ARGS]").calls, (Calls{{"get", ""}}));
+  EXPECT_EQ(read("qwen3_coder", "<tool_call><function=ge"), Answer{});
+  EXPECT_EQ(read("gemma4", "<|tool_call>call:ge"), Answer{});
+  EXPECT_EQ(read("phi4_mini_json",
+                 R"(functools[{"name": "f", "arguments": {"a": [1]}}, {"name": "g", "arg)")
+                .calls,
+            (Calls{{"f", R"({"a": [1]})"}, {"g", ""}}));
+  EXPECT_EQ(read("ernie45", R"(<tool_call>{"name": "f", "arguments": {"a": 1)").calls,
+            (Calls{{"f", R"({"a": 1)"}}));
+  // A mark that is cut is not text, nor part of the arguments.
+  std::mt19937 again(1);
+  EXPECT_EQ(ReadInPieces(ParserOptions("hermes", "qwen3"), "Hm.</thi", 2, again, true).reasoning,
+            "Hm.");
+  EXPECT_EQ(ReadInPieces(ParserOptions("hermes"), "1 <tool_c", 2, again, true).content, "1 ");
+  EXPECT_EQ(read("hermes", "1 <tool_c").content, "1 <tool_c") << "the model's own end";
+  EXPECT_EQ(read("qwen3_coder", "<tool_call><function=f><parameter=a>Oslo</para").calls,
+            (Calls{{"f", R"({"a": "Oslo"})"}}));
+  EXPECT_EQ(
+      read("deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool")
+          .calls,
+      (Calls{{"f", "{}"}}));
+}
+
+// What every parser gives for a call that ends at any byte: the same in one piece as byte by byte,
+// no mark as content, the name once it is complete and never before.
+TEST(AnswerReaderTest, EveryCutOfEveryFormat) {
+  std::mt19937 random(11);
+  const std::string file = ReadFile(SourcePath("tests/data/parsers/cases.jsonl"), 1 << 24).value();
+  const auto check = [&](const json::Value& row, int64_t line) -> Status {
+    const std::string parser = Member(row, "tool_parser");
+    const std::string text = row.Find("text")->as_string();
+    if (parser.empty() || !Member(row, "reasoning_parser").empty() || text.size() > 400) return {};
+    SCOPED_TRACE(parser + ", line " + std::to_string(line));
+    const AnswerReaderOptions options = ParserOptions(parser);
+    const Answer full = ReadAnswer(options, text, 0, random);
+    if (full.calls.empty()) return {};
+    for (size_t size = 0; size < text.size(); ++size) {
+      const std::string_view cut = std::string_view(text).substr(0, size);
+      const Answer answer = ReadInPieces(options, cut, 0, random, /*cut=*/true);
+      EXPECT_EQ(ReadInPieces(options, cut, 5, random, /*cut=*/true), answer) << cut;
+      EXPECT_LE(answer.calls.size(), full.calls.size()) << cut;
+      for (size_t i = 0; i < std::min(answer.calls.size(), full.calls.size()); ++i)
+        EXPECT_EQ(answer.calls[i].first, full.calls[i].first) << cut;
+      if (!answer.calls.empty()) {
+        EXPECT_TRUE(AsciiTrim(full.content).starts_with(AsciiTrim(answer.content))) << cut;
+      }
+    }
+    return {};
+  };
+  ASSERT_TRUE(json::ForEachLine(file, "cases.jsonl", {}, check));
 }
 
 TEST(AnswerReaderTest, AThoughtWithoutAWordIsContentWhereAFormatNeedsSome) {
@@ -230,17 +259,13 @@ TEST(AnswerReaderTest, ForcedCalls) {
   options.form = CallForm::kList;
   constexpr char kList[] =
       R"( [{"name": "f", "parameters": {"a": [1]}}, {"name": "g", "parameters": {}} )";
-  for (const bool whole : {false, true}) {
-    options.whole = whole;
-    const Answer list = ReadAnswer(options, std::string(kList) + "]", 4, random);
-    ASSERT_EQ(list.calls.size(), 2u);
-    EXPECT_EQ(list.calls[0].second, R"({"a": [1]})");
-    EXPECT_EQ(list.calls[1].first, "g");
-    EXPECT_EQ(list.content, "");
-    const Answer cut = ReadAnswer(options, kList, 4, random);
-    EXPECT_EQ(cut.calls.size(), whole ? 0u : 2u);
-    EXPECT_EQ(cut.content, "");
-  }
+  const Answer list = ReadAnswer(options, std::string(kList) + "]", 4, random);
+  ASSERT_EQ(list.calls.size(), 2u);
+  EXPECT_EQ(list.calls[0].second, R"({"a": [1]})");
+  EXPECT_EQ(list.calls[1].first, "g");
+  EXPECT_EQ(list.content, "");
+  EXPECT_EQ(ReadAnswer(options, kList, 4, random), list) << "cut";
+  EXPECT_EQ(ReadAnswer(options, R"([{"na)", 4, random), Answer{});
   options.form = CallForm::kArguments;
   options.named = "h";
   options.reasoning = FindReasoningParser("deepseek_r1");
@@ -281,6 +306,84 @@ TEST(AnswerReaderTest, MarksInsideACallAreText) {
   EXPECT_EQ(answer.reasoning, "x");
   ASSERT_EQ(answer.calls.size(), 1u);
   EXPECT_EQ(answer.calls[0].second, R"({"a": "<think>b</think>"})");
+}
+
+TEST(AnswerReaderTest, ACallInAThoughtThatAMarkHasBegunIsText) {
+  std::mt19937 random(1);
+  constexpr char kThought[] = R"(maybe <tool_call>{"name": "f", "arguments": {}}</tool_call> no)";
+  AnswerReaderOptions options = ParserOptions("hermes", "qwen3");
+  for (const char* prompt : {"", "<think>\n"}) {
+    options.prompt = prompt;
+    const std::string start = *prompt == 0 ? "<think>" : "";
+    const Answer answer = ReadAnswer(options, start + kThought + "</think>ok", 3, random);
+    EXPECT_EQ(answer.reasoning, kThought);
+    EXPECT_EQ(answer.content, "ok");
+    EXPECT_TRUE(answer.calls.empty());
+  }
+  // Where no mark has begun one, a call ends what may be a thought.
+  options.prompt = {};
+  EXPECT_EQ(ReadAnswer(options, kThought, 3, random).calls.size(), 1u);
+}
+
+TEST(AnswerReaderTest, AConstrainedAnswerThinksOnlyWhereAMarkSaysSo) {
+  std::mt19937 random(1);
+  for (const ReasoningParser& parser : ReasoningParsers()) {
+    if (parser.channels != nullptr) continue;
+    SCOPED_TRACE(parser.name);
+    const std::string& start = parser.format.start.front();
+    const std::string& end = parser.format.end.front();
+    AnswerReaderOptions options = ParserOptions("", parser.name);
+    options.constrained = true;
+    const auto said = [&](const std::string& text) {
+      const Answer answer = ReadAnswer(options, text, 3, random);
+      return std::pair(answer.reasoning, answer.content);
+    };
+    using Pair = std::pair<std::string, std::string>;
+    const std::string kept = parser.format.keeps_start ? start : "";
+    const std::string json = "{\"a\": \"" + start + end + "\"}";
+    EXPECT_EQ(said(json), Pair("", json));
+    EXPECT_EQ(said(start + "b" + end + json), Pair(kept + "b", json));
+    EXPECT_EQ(said(start.substr(0, start.size() - 1)), Pair("", start.substr(0, start.size() - 1)));
+    const std::string open = "?" + start, closed = start + end + " so";
+    options.prompt = open;
+    EXPECT_EQ(said("b" + end + json), Pair("b", json));
+    options.prompt = closed;
+    EXPECT_EQ(said(json), Pair("", json));
+    options.thinking = false;
+    EXPECT_EQ(said(json), Pair("", json));
+  }
+}
+
+TEST(AnswerReaderTest, StopStringsCountOutsideMarkedThoughts) {
+  AnswerReaderOptions options = ParserOptions("hermes", "qwen3");
+  options.stops = {{"in", "xyz"}, /*include_in_output=*/false, 0};
+  const auto read = [&](std::string_view text, size_t step) {
+    AnswerReader reader(options);
+    Answer answer;
+    for (size_t at = 0; at < text.size(); at += step)
+      AddParts(reader.Push(text.substr(at, step)), answer);
+    AddParts(reader.Finish(), answer);
+    return std::tuple(answer.reasoning, answer.content, reader.stopped_by().value_or(""));
+  };
+  for (const size_t step : {1, 2, 100}) {
+    using Said = std::tuple<std::string, std::string, std::string>;
+    EXPECT_EQ(read("<think>in xyz</think>a b in c", step), Said("in xyz", "a b ", "in"));
+    EXPECT_EQ(read("<think>i</think>n xy", step), Said("i", "n xy", ""));
+    EXPECT_EQ(read("never a mark, in words", step), Said("never a mark, ", "", "in"));
+    EXPECT_EQ(read("never a mark, i</think>n xy", step), Said("never a mark, i", "n xy", ""));
+    options.stops.include_in_output = true;
+    EXPECT_EQ(read("<think>in</think>a xyz in", step), Said("in", "a xyz", "xyz"));
+    options.stops.include_in_output = false;
+    options.prompt = "<think></think>";
+    EXPECT_EQ(read("a<think>in</think>b in", step), Said("in", "ab ", "in"));
+    options.prompt = {};
+  }
+  options = ParserOptions("openai", "openai_gptoss");
+  options.stops = {{"in"}, false, 0};
+  EXPECT_EQ(read("<|channel|>analysis<|message|>in<|end|><|start|>assistant<|channel|>final"
+                 "<|message|>a in b<|end|>",
+                 1),
+            std::tuple("in", "a ", "in"));
 }
 
 TEST(AnswerReaderTest, DeepNestingEndsAndStays) {

@@ -39,9 +39,9 @@ inline void AddParts(const std::vector<ParserEvent>& events, ReadParts& answer) 
   }
 }
 
-// Cuts `text` into pieces of at most `most` bytes; 0: none.
+// Cuts `text` into pieces of at most `most` bytes; 0: none. `is_cut`: as of AnswerReader::Finish.
 inline ReadParts ReadInPieces(const AnswerReaderOptions& options, std::string_view text,
-                              size_t most, std::mt19937& random) {
+                              size_t most, std::mt19937& random, bool is_cut = false) {
   ReadParts answer;
   AnswerReader reader(options);
   while (!text.empty()) {
@@ -49,7 +49,7 @@ inline ReadParts ReadInPieces(const AnswerReaderOptions& options, std::string_vi
     AddParts(reader.Push(text.substr(0, size)), answer);
     text.remove_prefix(size);
   }
-  AddParts(reader.Finish(), answer);
+  AddParts(reader.Finish(is_cut), answer);
   return answer;
 }
 

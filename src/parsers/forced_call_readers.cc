@@ -32,8 +32,7 @@ std::unique_ptr<ToolReader> MakeCallListReader() {
                                      .list = true,
                                      .keys = {.arguments = {"parameters"}},
                                      .at_start = true,
-                                     .drops_broken = true,
-                                     .counts_whole_lists = true};
+                                     .drops_broken = true};
   return std::make_unique<JsonReader>(&kFormat);
 }
 

@@ -9,8 +9,7 @@
 
 namespace sluice {
 
-// [{"name": "f", "parameters": {...}}, ...]. Nothing else is in the text; the calls of a list that
-// was not closed count as broken.
+// [{"name": "f", "parameters": {...}}, ...]. Nothing else is in the text.
 std::unique_ptr<ToolReader> MakeCallListReader();
 
 // The text is the arguments of the one call, of the tool `name`.

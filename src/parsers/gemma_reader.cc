@@ -158,7 +158,7 @@ void GemmaReader::Read(TextInput& input, ParserOutput& output) {
       case State::kName:
         found = input.PassUntil(kGemmaNameEnds, name_);
         if (name_.size() > kMaxHeldBytes) name_.resize(kMaxHeldBytes);
-        if (found == TextInput::kMore) return;
+        if (found < 0) return;
         name_ = AsciiTrim(name_);
         if (name_.starts_with("call:")) name_.erase(0, 5);
         if (!name_.empty()) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "base/ascii.h"
@@ -13,6 +14,9 @@ namespace {
 const std::array<std::string, 1> kHeaderEnds = {"<|message|>"};
 // The first ones end a message; the last one begins the next.
 const std::array<std::string, 4> kMessageEnds = {"<|end|>", "<|return|>", "<|call|>", "<|start|>"};
+// Under a grammar a message may begin anywhere.
+const std::array<std::string, 5> kConstrainedEnds = {"<|end|>", "<|return|>", "<|call|>",
+                                                     "<|start|>", "<|channel|>"};
 const std::array<std::string, 2> kMessageBegins = {"<|channel|>", "<|start|>"};
 constexpr std::string_view kChannel = "<|channel|>";
 constexpr std::string_view kStart = "<|start|>";
@@ -64,6 +68,10 @@ void HarmonyReader::Emit(std::string_view text, ParserOutput& output) {
   }
 }
 
+void HarmonyReader::Cut(TextInput& input, ParserOutput& /*output*/) {
+  if (state_ == State::kMessage && part_ == Part::kCall) input.Clear();
+}
+
 void HarmonyReader::BeginMessage(ParserOutput& output) {
   const std::string_view header = header_;
   const std::string_view channel = WordAfter(header, kChannel);
@@ -71,14 +79,17 @@ void HarmonyReader::BeginMessage(ParserOutput& output) {
   const std::string_view role = header.starts_with("to=") ? "" : FirstWord(header);
   const std::string_view tool = ToolOf(recipient);
   part_ = Part::kDropped;
-  if (!role.empty() && role != "assistant") {
+  if (parts_.constrained && header.find("<|channel|>final") != std::string_view::npos) {
+    part_ = Part::kContent;
+    state_ = State::kForm;
+  } else if (!role.empty() && role != "assistant") {
     // What a tool has said.
   } else if (!tool.empty()) {
     if (parts_.calls) {
       part_ = Part::kCall;
       output.BeginCall(std::string(tool));
     }
-  } else if (channel == "analysis") {
+  } else if (channel == "analysis" || parts_.constrained) {
     if (parts_.thoughts) part_ = Part::kThought;
   } else if (recipient.empty() &&
              (channel.empty() || channel == "final" || channel == "commentary")) {
@@ -110,7 +121,7 @@ bool HarmonyReader::ReadStart(TextInput& input, ParserOutput& output) {
     return true;
   }
   if (may_begin) return true;
-  state_ = State::kPlain;
+  state_ = parts_.constrained ? State::kForm : State::kPlain;
   Emit(std::exchange(header_, ""), output);
   return true;
 }
@@ -119,13 +130,18 @@ bool HarmonyReader::ReadHeader(TextInput& input, ParserOutput& output) {
   const int found = input.PassUntil(kHeaderEnds, header_);
   if (header_.size() > kMaxHeldBytes) header_.resize(kMaxHeldBytes);
   if (found < 0) return false;
-  BeginMessage(output);
   state_ = State::kMessage;
+  BeginMessage(output);
   return true;
 }
 
 bool HarmonyReader::ReadUntilMark(TextInput& input, ParserOutput& output) {
   std::string passed;
+  if (state_ == State::kForm) {
+    input.PassUntil({}, passed);
+    Emit(passed, output);
+    return false;
+  }
   if (state_ == State::kBetween) {
     const int found = input.PassUntil(kMessageBegins, passed);
     if (found < 0) return false;
@@ -133,10 +149,13 @@ bool HarmonyReader::ReadUntilMark(TextInput& input, ParserOutput& output) {
     state_ = State::kHeader;
     return true;
   }
-  const int found = input.PassUntil(kMessageEnds, passed);
+  const std::span<const std::string> ends =
+      parts_.constrained ? std::span<const std::string>(kConstrainedEnds) : kMessageEnds;
+  const int found = input.PassUntil(ends, passed);
   Emit(passed, output);
   if (found < 0) return false;
-  state_ = found == 3 ? State::kHeader : State::kBetween;
+  state_ = found >= 3 ? State::kHeader : State::kBetween;
+  if (found == 4) input.Unread(kChannel);
   return true;
 }
 

@@ -18,10 +18,15 @@ class HarmonyReader final : public ToolReader {
   explicit HarmonyReader(ChannelParts parts) : parts_(parts) {}
 
   void Read(TextInput& input, ParserOutput& output) override;
-  bool InText() const override { return state_ == State::kPlain; }
+  bool InText() const override {
+    return state_ == State::kPlain || state_ == State::kForm ||
+           (state_ == State::kMessage && part_ == Part::kContent);
+  }
+  void Cut(TextInput& input, ParserOutput& output) override;
 
  private:
-  enum class State { kStart, kPlain, kHeader, kMessage, kBetween };
+  // kForm: the text that a grammar holds to a form, to the end.
+  enum class State { kStart, kPlain, kForm, kHeader, kMessage, kBetween };
   enum class Part { kContent, kThought, kCall, kDropped };
 
   bool ReadStart(TextInput& input, ParserOutput& output);

@@ -19,9 +19,6 @@ ReadParts ReadHarmony(std::string_view text, std::string_view tools = "openai",
   for (const size_t most : {1, 4, 30}) {
     EXPECT_EQ(ReadInPieces(options, text, most, random), whole) << text;
   }
-  AnswerReaderOptions whole_options = options;
-  whole_options.whole = true;
-  EXPECT_EQ(ReadInPieces(whole_options, text, 5, random), whole) << text;
   return whole;
 }
 

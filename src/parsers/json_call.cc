@@ -8,8 +8,6 @@
 #include "parsers/tool_reader.h"
 
 namespace sluice {
-namespace {}  // namespace
-
 bool JsonCall::IsArguments(std::string_view key) const {
   return std::find(keys_->arguments.begin(), keys_->arguments.end(), key) != keys_->arguments.end();
 }
@@ -29,15 +27,15 @@ JsonCall::Step JsonCall::Feed(char c, ParserOutput& output) {
   return Read(c, output);
 }
 
-bool JsonCall::BeginCut(ParserOutput& output) {
+bool JsonCall::BeginCut(bool certain, ParserOutput& output) {
   if (!has_name_ || has_arguments_ || begun_) return false;
   const bool in_key = state_ == State::kKey || state_ == State::kColon || state_ == State::kValue;
-  if (in_key && std::ranges::none_of(keys_->arguments, [&](const std::string& key) {
+  const bool is_other_key =
+      in_key && std::ranges::none_of(keys_->arguments, [&](const std::string& key) {
         return state_ == State::kKey ? key.starts_with(key_) : key == key_;
-      })) {
-    return false;
-  }
-  if (state_ == State::kInValue && meaning_ != Meaning::kName) return false;
+      });
+  const bool in_other_value = state_ == State::kInValue && meaning_ != Meaning::kName;
+  if (!certain && (is_other_key || in_other_value)) return false;
   begun_ = true;
   output.BeginCall(name_);
   return true;

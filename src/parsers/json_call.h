@@ -32,8 +32,9 @@ class JsonCall {
 
   // `c` belongs to the object unless the call is broken there. The first byte is '{'.
   Step Feed(char c, ParserOutput& output);
-  // Begins the call if the text, which has ended, is one as far as it goes and has its name.
-  bool BeginCut(ParserOutput& output);
+  // Begins the call if its name is known and, unless a mark made it `certain` to be a call, all of
+  // the text so far may be one.
+  bool BeginCut(bool certain, ParserOutput& output);
   // True inside a string of the arguments of a call that has begun, unless the next byte is
   // escaped.
   bool InArgumentString() const;

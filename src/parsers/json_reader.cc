@@ -7,8 +7,6 @@
 #include "parsers/tool_types.h"
 
 namespace sluice {
-namespace {}  // namespace
-
 JsonReader::JsonReader(const JsonFormat* format)
     : format_(format), state_(format->at_start ? State::kOpen : State::kText) {}
 
@@ -45,11 +43,11 @@ bool JsonReader::ReadText(TextInput& input, ParserOutput& output) {
   const int found = input.PassUntil(format_->begin, passed);
   Emit(passed, output);
   if (found < 0) return false;
-  const std::string& marker = format_->begin[found];
-  if (marker == "{" || marker == "[") {
-    input.Unread(marker);
-  } else {
-    held_ = marker;
+  held_ = format_->begin[found];
+  // What opens the call or the list is read as part of it.
+  if (held_.ends_with('{') || held_.ends_with('[')) {
+    input.Unread(held_.substr(held_.size() - 1));
+    held_.pop_back();
   }
   state_ = State::kOpen;
   return true;
@@ -82,7 +80,6 @@ void JsonReader::FeedCall(char c, TextInput& input, ParserOutput& output) {
       break;
     case JsonCall::Step::kBroken:
       held_.clear();
-      broken_ = true;
       input.Unread({&c, 1});
       state_ = State::kClose;
       break;
@@ -123,15 +120,20 @@ void JsonReader::ReadCall(char c, TextInput& input, ParserOutput& output) {
   }
 }
 
-void JsonReader::TellCutCall(ParserOutput& output) {
-  const bool marked = !format_->begin.empty() && format_->begin[0] != "{" && !format_->at_start;
+void JsonReader::Cut(TextInput& input, ParserOutput& output) {
+  ToolReader::Cut(input, output);
+  const bool marked = format_->drops_broken || (!held_.empty() && !format_->at_start);
+  const bool certain = marked || (format_->list && output.calls() > 0);
   const bool waits = state_ == State::kOpen || state_ == State::kCall || state_ == State::kBetween;
-  if (!waits || (call_ && call_->begun())) return;
-  const bool named = call_ && call_->BeginCut(CallOutput(output));
-  if (!named && (!marked || held_.empty())) return;
-  held_.clear();
-  call_.reset();
-  state_ = State::kText;
+  if (waits && (!call_ || !call_->begun())) {
+    const bool named = call_ && call_->BeginCut(certain, CallOutput(output));
+    if (named || marked) {
+      held_.clear();
+      call_.reset();
+      state_ = State::kText;
+    }
+  }
+  ReleaseClosed(output);
 }
 
 bool JsonReader::ReadClose(TextInput& input, ParserOutput& output) {
@@ -143,11 +145,6 @@ bool JsonReader::ReadClose(TextInput& input, ParserOutput& output) {
   call_.reset();
   state_ = State::kText;
   return true;
-}
-
-bool JsonReader::LastCallIsBroken() const {
-  if (format_->counts_whole_lists) return broken_ || !InText();
-  return !format_->drops_broken && (broken_ || state_ == State::kCall);
 }
 
 void JsonReader::Read(TextInput& input, ParserOutput& output) {
@@ -174,7 +171,6 @@ void JsonReader::Read(TextInput& input, ParserOutput& output) {
       case State::kOpen:
         if (!format_->list && *c == '{') {
           call_.emplace(&format_->keys);
-          broken_ = false;
           state_ = State::kCall;
           FeedCall(*c, input, output);
         } else {
@@ -184,7 +180,6 @@ void JsonReader::Read(TextInput& input, ParserOutput& output) {
       case State::kBetween:
         if (*c == '{') {
           call_.emplace(&format_->keys);
-          broken_ = false;
           state_ = State::kCall;
           FeedCall(*c, input, output);
         } else if (*c == ']') {

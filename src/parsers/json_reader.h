@@ -12,16 +12,15 @@
 namespace sluice {
 
 struct JsonFormat {
-  // Markers before a call. "{" or "[": the call begins with that byte, without a marker.
+  // Markers before a call. A last byte "{" or "[" is the first one of the call, or of the list.
   std::vector<std::string> begin;
   std::vector<std::string> end;  // after it; empty: the object's end is the call's
   bool list = false;             // the marker is followed by a list of calls
   JsonCallKeys keys;
-  bool at_start = false;            // calls come first in the answer, or not at all
-  bool keeps_text_after = false;    // text after a call is content; else it is dropped
-  bool closed_only = false;         // a call that was not closed by its marker is dropped
-  bool drops_broken = false;        // what a marker begins is never content, even if it is no call
-  bool counts_whole_lists = false;  // calls count as broken until their list is closed
+  bool at_start = false;          // calls come first in the answer, or not at all
+  bool keeps_text_after = false;  // text after a call is content; else it is dropped
+  bool closed_only = false;       // a call is given out once its marker closes it, or the text ends
+  bool drops_broken = false;      // what a marker begins is never content, even if it is no call
 };
 
 // Reads calls as `format` writes them.
@@ -31,8 +30,7 @@ class JsonReader final : public ToolReader {
 
   void Read(TextInput& input, ParserOutput& output) override;
   bool InText() const override { return state_ == State::kText; }
-  void TellCutCall(ParserOutput& output) override;
-  bool LastCallIsBroken() const override;
+  void Cut(TextInput& input, ParserOutput& output) override;
 
  private:
   enum class State { kText, kOpen, kCall, kBetween, kClose, kPlain, kDropped };
@@ -42,7 +40,6 @@ class JsonReader final : public ToolReader {
   void FeedCall(char c, TextInput& input, ParserOutput& output);
   void ReadCall(char c, TextInput& input, ParserOutput& output);
   bool MayEndCall(std::string_view text, bool complete) const;
-  void Between(char c);
   bool ReadClose(TextInput& input, ParserOutput& output);
   void NoCall(ParserOutput& output);
   void Emit(std::string_view text, ParserOutput& output);
@@ -52,7 +49,6 @@ class JsonReader final : public ToolReader {
   const JsonFormat* format_;
   State state_;
   std::optional<JsonCall> call_;
-  bool broken_ = false;    // the last call broke JSON's rules
   std::string tail_;       // of a string of arguments; ends them if nothing follows
   std::string held_;       // from the marker on, until a call begins or none can
   ParserOutput unclosed_;  // of format_->closed_only

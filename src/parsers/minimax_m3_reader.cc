@@ -156,7 +156,7 @@ std::string MinimaxArguments(std::string_view body, const json::Value* schema) {
     if (!element) break;
     elements.push_back(*std::move(element));
   }
-  // Of the parameters only the properties count: others are strings.
+  // Only the properties of the parameters count: others are strings.
   json::Value known{json::Value::Object{}};
   if (const json::Value* properties = MemberOf(schema, "properties"))
     known.Set("properties", *properties);

@@ -23,6 +23,19 @@ const JsonFormat& ListFormat() {
 
 MistralReader::MistralReader() : json_(&ListFormat()) {}
 
+void MistralReader::Cut(TextInput& input, ParserOutput& output) {
+  if (state_ == State::kJson) return json_.Cut(input, output);
+  ToolReader::Cut(input, output);
+  if (state_ == State::kId) id_.clear();  // cut, too
+  if (state_ == State::kId || state_ == State::kBeforeArguments) BeginCall(output);
+}
+
+void MistralReader::BeginCall(ParserOutput& output) {
+  output.BeginCall(std::string(AsciiTrim(name_)), std::string(AsciiTrim(id_)));
+  scan_ = JsonValueScan();
+  state_ = State::kArguments;
+}
+
 void MistralReader::Read(TextInput& input, ParserOutput& output) {
   for (;;) {
     std::string passed;
@@ -68,9 +81,7 @@ void MistralReader::Read(TextInput& input, ParserOutput& output) {
         if (!c) return;
         if (AsciiTrim({&*c, 1}).empty()) break;
         input.Unread({&*c, 1});
-        output.BeginCall(std::string(AsciiTrim(name_)), std::string(AsciiTrim(id_)));
-        scan_ = JsonValueScan();
-        state_ = State::kArguments;
+        BeginCall(output);
         break;
       }
       case State::kArguments: {

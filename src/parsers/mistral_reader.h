@@ -16,12 +16,12 @@ class MistralReader final : public ToolReader {
 
   void Read(TextInput& input, ParserOutput& output) override;
   bool InText() const override { return state_ == State::kText; }
-  bool LastCallIsBroken() const override {
-    return state_ == State::kArguments || json_.LastCallIsBroken();
-  }
+  void Cut(TextInput& input, ParserOutput& output) override;
 
  private:
   enum class State { kText, kOpen, kName, kId, kBeforeArguments, kArguments, kJson };
+
+  void BeginCall(ParserOutput& output);
 
   State state_ = State::kText;
   JsonReader json_;

@@ -66,10 +66,11 @@ json::Value Delta(const std::vector<ParserEvent>& events) {
   return delta.empty() ? json::Value() : json::Value(std::move(delta));
 }
 
-std::vector<ParserEvent> ReadPiece(AnswerReader& reader, std::string_view text, bool last) {
+std::vector<ParserEvent> ReadPiece(AnswerReader& reader, std::string_view text, bool last,
+                                   bool cut) {
   std::vector<ParserEvent> events = reader.Push(text);
   if (last) {
-    for (ParserEvent& event : reader.Finish()) events.push_back(std::move(event));
+    for (ParserEvent& event : reader.Finish(cut)) events.push_back(std::move(event));
   }
   return events;
 }
@@ -97,14 +98,16 @@ Result<json::Value> ParseLine(const ParseToolOptions& options, const std::string
     reader_options.types = std::make_shared<const ToolTypes>(
         *tools, options.tools != nullptr && options.tools->reads_schemas);
   }
+  const json::Value* ends = row.Find("ends");
+  const bool cut = ends != nullptr && *ends == json::Value("length");
   AnswerReader whole_reader(reader_options);
-  json::Value answer = Whole(ReadPiece(whole_reader, text->as_string(), /*last=*/true));
+  json::Value answer = Whole(ReadPiece(whole_reader, text->as_string(), /*last=*/true, cut));
   AnswerReader stream_reader(reader_options);
   json::Value::Array deltas;
   for (const json::Value& chunk : chunks->as_array()) {
     if (!chunk.is_string()) return BadLine("strings in \"chunks\"");
     const bool last = deltas.size() + 1 == chunks->as_array().size();
-    deltas.push_back(Delta(ReadPiece(stream_reader, chunk.as_string(), last)));
+    deltas.push_back(Delta(ReadPiece(stream_reader, chunk.as_string(), last, cut)));
   }
   answer.Set("deltas", std::move(deltas));
   return answer;

@@ -19,6 +19,8 @@ namespace sluice {
 struct ChannelParts {
   bool calls = false;  // else they are dropped
   bool thoughts = false;
+  // A grammar holds the final message to a form: no other message is content, and nothing ends it.
+  bool constrained = false;
 };
 using MakeChannelReader = std::unique_ptr<ToolReader> (*)(ChannelParts parts);
 

@@ -1,5 +1,5 @@
-// Fuzz target: any bytes through every parser. An answer does not depend on how its text is cut,
-// and its calls are in order.
+// Fuzz target: any bytes through every parser. An answer does not depend on how its text is cut
+// into pieces, its calls are in order, and its end begins at most the call that it cuts.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +31,7 @@ class Joined {
     }
   }
   const std::string& text() const { return text_; }
+  int calls() const { return calls_; }
 
  private:
   std::string text_;
@@ -38,27 +39,31 @@ class Joined {
   int calls_ = 0;
 };
 
-void CheckCuts(const AnswerReaderOptions& options, std::string_view text) {
+void CheckCuts(const AnswerReaderOptions& options, std::string_view text, bool cut) {
   Joined whole;
   AnswerReader whole_reader(options);
   whole.Add(whole_reader.Push(text));
-  whole.Add(whole_reader.Finish());
+  whole.Add(whole_reader.Finish(cut));
   Joined pieces;
   AnswerReader piece_reader(options);
   for (size_t at = 0, size = 1; at < text.size(); at += size, size = size % 5 + 1) {
     pieces.Add(piece_reader.Push(text.substr(at, size)));
   }
-  pieces.Add(piece_reader.Finish());
+  const int calls = pieces.calls();
+  pieces.Add(piece_reader.Finish(cut));
   fuzz::Require(whole.text() == pieces.text());
+  fuzz::Require(pieces.calls() <= calls + 1 && pieces.calls() == piece_reader.calls());
 }
 
+// The text, and one that ends within it.
 void CheckParser(AnswerReaderOptions options, std::string_view text) {
-  CheckCuts(options, text);
-  options.streamed = true;
-  CheckCuts(options, text);
-  options.streamed = false;
-  options.whole = true;
-  CheckCuts(options, text);
+  CheckCuts(options, text, /*cut=*/false);
+  CheckCuts(options, text.substr(0, text.size() * 2 / 3), /*cut=*/true);
+  options.constrained = true;
+  CheckCuts(options, text, /*cut=*/false);
+  options.constrained = false;
+  options.stops = {{"a", "in", "}"}, /*include_in_output=*/text.size() % 2 == 0, 0};
+  CheckCuts(options, text, /*cut=*/false);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "base/ascii.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -113,11 +114,7 @@ class LiteralReader {
   bool Code(int digits, uint32_t& code) {
     code = 0;
     for (int i = 0; i < digits; ++i, ++at_) {
-      const char c = Peek();
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = HexDigit(Peek());
       if (digit < 0) return false;
       code = code * 16 + static_cast<uint32_t>(digit);
     }

@@ -34,6 +34,15 @@ void PythonicReader::NoCall(ParserOutput& output) {
   Emit(std::exchange(held_, ""), output);
 }
 
+void PythonicReader::Cut(TextInput& input, ParserOutput& output) {
+  ToolReader::Cut(input, output);
+  if (block_calls_ > 0 || (state_ != State::kOpen && state_ != State::kName)) return;
+  const bool has_prefix = std::ranges::any_of(format_->prefix, [&](const std::string& prefix) {
+    return held_.find(prefix) != std::string::npos;
+  });
+  if (!format_->begin.empty() || has_prefix) held_.clear();
+}
+
 bool PythonicReader::ReadMarked(TextInput& input, ParserOutput& output) {
   std::string passed;
   if (state_ == State::kClose) {

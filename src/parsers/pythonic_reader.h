@@ -23,7 +23,7 @@ class PythonicReader final : public ToolReader {
 
   void Read(TextInput& input, ParserOutput& output) override;
   bool InText() const override { return state_ == State::kText || state_ == State::kPlain; }
-  bool LastCallIsBroken() const override { return state_ == State::kArgument; }
+  void Cut(TextInput& input, ParserOutput& output) override;
 
  private:
   enum class State { kText, kOpen, kName, kArgument, kClose, kPlain };

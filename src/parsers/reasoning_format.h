@@ -9,8 +9,9 @@ namespace sluice {
 struct ReasoningFormat {
   std::vector<std::string> start;
   std::vector<std::string> end;
-  bool starts_inside = false;  // the answer begins inside a thought, with or without `start`
-  bool reads_prompt = false;   // an open or closed thought at the end of the prompt counts
+  std::string before_end = {};  // not empty: `end` counts only after this text
+  bool starts_inside = false;   // the answer begins inside a thought, with or without `start`
+  bool reads_prompt = false;    // an open or closed thought at the end of the prompt counts
   // chat_template_kwargs {"enable_thinking": false} or {"thinking": false}: no thought comes.
   bool can_be_off = false;
   bool must_be_on = false;  // the whole answer is content unless one of those is true

@@ -38,9 +38,9 @@ ReasoningFormat Marked(std::vector<std::string> start, std::vector<std::string> 
 
 // Its reader needs no marks; they tell where a constraint of what is said begins.
 ReasoningFormat Harmony() {
-  return Marked({"<|channel|>"},
-                {"<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>",
-                 "<|channel|>final json<|message|>"});
+  ReasoningFormat format = Marked({"<|channel|>"}, {"<|message|>"});
+  format.before_end = "<|channel|>final";
+  return format;
 }
 
 std::vector<ReasoningParser> MakeReasoningParsers() {

@@ -77,15 +77,7 @@ bool TaggedReader::ReadText(TextInput& input, ParserOutput& output) {
 bool TaggedReader::ReadName(TextInput& input, ParserOutput& output) {
   const int found = input.PassUntil(format_->name_end, name_);
   if (name_.size() > kMaxHeldBytes) name_.resize(kMaxHeldBytes);
-  if (found == TextInput::kMore) return false;
-  if (found == TextInput::kEnd) {
-    if (format_->name_at_end && !AsciiTrim(name_).empty()) {
-      BeginCall(output);
-      EndCall(output);
-    }
-    state_ = State::kText;
-    return false;
-  }
+  if (found < 0) return false;
   BeginCall(output);
   state_ = State::kCall;
   const std::string& mark = format_->name_end[found];

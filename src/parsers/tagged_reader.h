@@ -25,7 +25,6 @@ struct TaggedFormat {
   std::string is_string_mark;
   std::string is_json_mark;
   bool trims_newline = false;             // one line break at each end of a value is not of it
-  bool name_at_end = false;               // where the text ends inside a name, the name ends there
   bool known_tools_only = false;          // calls of other tools are dropped
   bool escapes_names = false;             // '"' and '&' of names are written &quot; and &amp;
   std::vector<std::string> dropped = {};  // marks between calls that are no content

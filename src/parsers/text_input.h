@@ -18,6 +18,8 @@ class TextInput {
 
   void Add(std::string_view text) { text_ += text; }
   void End() { ended_ = true; }
+  // Drops what is not read yet.
+  void Clear() { text_.clear(); }
   bool ended() const { return ended_; }
   bool empty() const { return text_.empty(); }
   // Puts text back, to be read next.

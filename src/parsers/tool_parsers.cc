@@ -9,7 +9,6 @@
 #include "parsers/mistral_reader.h"
 #include "parsers/model_grammars.h"
 #include "parsers/parser_table.h"
-#include "parsers/phi_reader.h"
 #include "parsers/pythonic_reader.h"
 #include "parsers/tagged_reader.h"
 
@@ -123,7 +122,12 @@ Reader Mistral(const ToolTypes&) {
 }
 
 Reader Phi(const ToolTypes&) {
-  return std::make_unique<PhiReader>();
+  static const JsonFormat kFormat = {.begin = {"functools["},
+                                     .end = {},
+                                     .list = true,
+                                     .keys = {.arguments = {"arguments", "parameters"}},
+                                     .drops_broken = true};
+  return std::make_unique<JsonReader>(&kFormat);
 }
 
 Reader MinimaxM3(const ToolTypes& types) {
@@ -145,7 +149,6 @@ TaggedFormat FunctionTags(std::string begin, std::string end) {
   format.parameter_name_end = ">";
   format.value_close = "</parameter>";
   format.trims_newline = true;
-  format.name_at_end = true;
   return format;
 }
 
@@ -200,7 +203,6 @@ TaggedFormat DeepseekTags(const std::string& space, const std::string& block) {
   format.end = "</｜DSML｜" + block + ">";
   format.is_string_mark = "string=\"true";
   format.is_json_mark = "string=\"false";
-  format.name_at_end = true;
   return format;
 }
 

@@ -24,13 +24,13 @@ class ToolReader {
   // True where the next text would be content, not a part of a call.
   virtual bool InText() const = 0;
 
-  // The text has ended, which nobody has been told yet. Gives out the call that is being read as
-  // far as it is known, and drops its text, where it is certain that it was to be one.
-  virtual void TellCutCall(ParserOutput& /*output*/) {}
-
-  // True if the arguments of the last call are no JSON as they stand: they are cut or broken. Not
-  // for formats whose arguments are made into JSON, which stand as far as they were read.
-  virtual bool LastCallIsBroken() const { return false; }
+  // The text ends after what `input` holds; called before the last Read(). Begins the call that is
+  // being read if its name is known, and drops what its mark began if it is not. In a format
+  // without marks that text stays content, since it may be an answer. Drops unread text of a call:
+  // the beginning of a mark.
+  virtual void Cut(TextInput& input, ParserOutput& /*output*/) {
+    if (!InText()) input.Clear();
+  }
 };
 
 }  // namespace sluice

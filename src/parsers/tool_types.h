@@ -41,7 +41,7 @@ class ToolTypes {
   bool empty() const { return tools_.empty(); }
   bool HasTool(std::string_view tool) const { return tools_.find(tool) != tools_.end(); }
   ParameterTypes Find(std::string_view tool, std::string_view parameter) const;
-  // Of the tool's parameters; null where it has none, or none are kept.
+  // The schema of the tool's parameters; null if it has none, or none are kept.
   const json::Value* SchemaOf(std::string_view tool) const;
 
  private:

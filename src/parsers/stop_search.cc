@@ -1,41 +1,38 @@
-#include "server/api/text_stream.h"
+#include "parsers/stop_search.h"
 
 #include <algorithm>
-
-#include "server/api/python_text.h"
+#include <utility>
 
 namespace sluice {
 namespace {
 
 constexpr size_t kTrimBytes = 4096;
 
+bool ContinuesCharacter(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
 }  // namespace
 
-TextStream::TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, StopRules rules,
-                       bool skip_special_tokens)
-    : detokenizer_(tokenizer, skip_special_tokens,
-                   IncrementalDetokenizer::PromptTail(tokenizer, prompt)),
-      rules_(std::move(rules)) {
+StopSearch::StopSearch(StopRules rules) : rules_(std::move(rules)) {
   for (const std::string& stop : rules_.strings) {
     longest_stop_bytes_ = std::max(longest_stop_bytes_, stop.size());
-    if (!rules_.include_in_output)
-      held_characters_ = std::max(held_characters_, CountCharacters(stop) - 1);
+    if (rules_.include_in_output) continue;
+    const auto continuing = static_cast<size_t>(std::ranges::count_if(stop, ContinuesCharacter));
+    held_characters_ = std::max(held_characters_, stop.size() - continuing - 1);
   }
 }
 
-std::optional<std::string> TextStream::Push(int32_t token) {
-  ++num_tokens_;
-  const std::string added = detokenizer_.Push(token);
-  text_ += added;
+std::optional<std::string> StopSearch::Add(std::string_view text, bool searched) {
+  text_ += text;
   std::optional<std::string> match;
-  if (!added.empty() && !rules_.strings.empty() && num_tokens_ > rules_.min_tokens)
-    Search(added.size(), match);
-  if (match) finished_ = true;
+  if (searched && !text.empty() && !rules_.strings.empty()) Search(text.size(), match);
+  matched_ = match.has_value();
   return match;
 }
 
 // Searches the new bytes, and as many before them as may hold the start of a stop string.
-void TextStream::Search(size_t new_bytes, std::optional<std::string>& match) {
+void StopSearch::Search(size_t new_bytes, std::optional<std::string>& match) {
   size_t best_begin = 0, best_end = std::string::npos;
   for (const std::string& stop : rules_.strings) {
     const size_t reach = new_bytes + stop.size() - 1;
@@ -52,20 +49,18 @@ void TextStream::Search(size_t new_bytes, std::optional<std::string>& match) {
   if (match) text_.resize(std::max(taken_, rules_.include_in_output ? best_end : best_begin));
 }
 
-void TextStream::Finish() {
-  if (finished_) return;
-  finished_ = true;
-  text_ += detokenizer_.Finish();
-}
-
-std::string TextStream::Take() {
+std::string StopSearch::Take() {
   size_t end = text_.size();
-  if (!finished_) {
+  if (!matched_) {
     for (size_t i = 0; i < held_characters_ && end > 0; ++i) {
       --end;
-      while (end > 0 && (static_cast<unsigned char>(text_[end]) & 0xC0) == 0x80) --end;
+      while (end > 0 && ContinuesCharacter(text_[end])) --end;
     }
   }
+  return TakeUntil(end);
+}
+
+std::string StopSearch::TakeUntil(size_t end) {
   if (end <= taken_) return {};
   std::string result = text_.substr(taken_, end - taken_);
   taken_ = end;
@@ -74,6 +69,13 @@ std::string TextStream::Take() {
     text_.erase(0, cut);
     taken_ -= cut;
   }
+  return result;
+}
+
+std::string StopSearch::TakeAll() {
+  std::string result = TakeUntil(text_.size());
+  text_.clear();
+  taken_ = 0;
   return result;
 }
 
