@@ -1,0 +1,21 @@
+// The memory of a program's buffers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/program/program.h"
+
+namespace sluice::program {
+
+// Byte offsets, aligned to `alignment`. Buffers that are alive at the same operator have memory of
+// their own; the others share it.
+struct BufferPlan {
+  std::vector<int64_t> offsets;  // by BufferId, of the first copy
+  std::vector<int64_t> bytes;    // by BufferId, of one copy
+  int64_t total_bytes = 0;
+
+  static BufferPlan For(const Program& program, int64_t alignment = 64);
+};
+
+}  // namespace sluice::program

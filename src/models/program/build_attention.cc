@@ -1,0 +1,388 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "kernels/attention.h"
+#include "models/kv_layout.h"
+#include "models/program/decoder_builder.h"
+
+namespace sluice::program {
+
+void DecoderBuilder::BeginMixing(size_t index, int64_t cache_layer) {
+  const LayerSpec& layer = share_.layers[index];
+  if (!layer.mixes()) return;
+  const LayerWeights& weights = weights_.layers[index];
+  const LinearWeights& reader = layer.attention.exists() ? weights.attention.qkv : weights.mixer.in;
+  if (ReadsJoined(index)) {
+    JoinDrafts(reader, residual_, /*norms_hidden=*/!options_.drafter->norms_residual);
+  } else {
+    EmitRowNorm(weights.attention_norms.before, weights.attention_norms.before_bias,
+                !layer.attention_norms.before.empty(), has_delta_, &reader, Normed());
+  }
+  if (layer.attention.exists()) BeginAttention(index, cache_layer);
+  if (layer.mixer) BeginMixer(index, cache_layer, reader);
+}
+
+void DecoderBuilder::EndMixing(size_t index, int64_t cache_layer, bool keeps_wanted) {
+  const LayerSpec& layer = share_.layers[index];
+  KeepRows keep;
+  size_t num_kept = 0;
+  const auto keep_rows = [&](BufferId buffer, int64_t bytes) {
+    keep.kept[num_kept++] = {{.buffer = buffer, .stride = bytes}, bytes};
+  };
+  keep_rows(residual_, hidden_ * 4);
+  Left attended;
+  if (layer.attention.exists()) {
+    attended = Attend(index, cache_layer);
+    keep_rows(attended.rows, attended.row_bytes);
+    if (keeps_wanted && to_.is_device()) keep.kept[1].to = LastAttended(attended.row_bytes);
+  }
+  if (layer.mixer) {
+    const MixerSpec& mixer = *layer.mixer;
+    const bool is_short = mixer.kind == MixerSpec::Kind::kShortConvolution;
+    keep_rows(is_short ? OwnMixed(index) : Mixed(mixer),
+              is_short ? mixer.values_width() * BitsPerElement(MixedType(index)) / 8
+                       : mixer.InputRows() * 4);
+    if (mixer.low_rank > 0) keep_rows(MixerGate(mixer), mixer.values_width() * 4);
+  }
+  if (keeps_wanted) {
+    if (spec_.layer_embeddings.width > 0) {
+      Columns columns = EmbeddingsOfLayers();
+      columns.rows_before *= 4;
+      columns.stride *= 4;
+      keep.kept[2] = {columns, columns.stride};
+    }
+    if (to_.is_device()) MoveRows(keep);
+    to_.Emit(keep);
+  }
+  if (!layer.mixes()) return;
+  if (layer.attention.exists()) EndAttention(index, cache_layer, attended);
+  if (layer.mixer) EndMixer(index);
+  GatherDelta();
+  has_delta_ = true;
+  LeaveSublayer(weights_.layers[index].attention_norms.after, !layer.attention_norms.after.empty());
+}
+
+void DecoderBuilder::BeginAttention(size_t index, int64_t cache_layer) {
+  const AttentionSpec& spec = share_.layers[index].attention;
+  const AttentionWeights& own = weights_.layers[index].attention;
+  if (spec.has_gate_module() && spec.latent) MakeAttentionGates(index);
+  if (spec.latent) return EmitLatentKeys(to_, LatentOf(index, cache_layer));
+  const BufferId qkv = to_.Wide("qkv", Extent::kStep, spec.row_width());
+  const int64_t num_kv = !spec.has_own_kv() ? 0 : spec.values_are_keys ? 1 : 2;
+  const int64_t n = spec.gate_width() + spec.q_width() + num_kv * spec.kv_width();
+  const bool is_joined = ReadsJoined(index);
+  Project& product = to_.Multiply(own.qkv, is_joined ? Joined2() : Normed(), qkv, n,
+                                  is_joined ? 2 * hidden_ : hidden_);
+  product.y_type = to_.wide();
+  product.y_stride = to_.is_device() ? n : spec.row_width();
+  if (spec.has_gate_module()) MakeAttentionGates(index);
+  RopeAppend append{
+      .attention = to_.Attention(spec),
+      .cache_layer = cache_layer,
+      .model_layer = first_layer_ + static_cast<int64_t>(index),
+      .x = qkv,
+      .cos_sin = spec.rope ? RopeTableOf(spec.rope_table) : kNone,
+      .q_norm = to_.Vector(own.q_norm, spec.qk_norm != QkNorm::kNone),
+      .k_norm = to_.Vector(own.k_norm, spec.qk_norm != QkNorm::kNone && spec.has_own_kv()),
+      .v_norm = to_.Vector(own.v_norm, spec.norms_values),
+      .k_scale = own.kv_scales.k,
+      .v_scale = own.kv_scales.v,
+      .x_type = to_.wide()};
+  if (to_.is_device()) {
+    append.q = to_.Array("q", Extent::kStep, spec.q_width() * 2);
+    if (spec.qk_norm == QkNorm::kWholeWidth) AddSquares(index, append);
+  } else if (is_shared_ && spec.qk_norm == QkNorm::kWholeWidth) {
+    append.own_qk = to_.F32("own_qk", Extent::kStep, spec.q_width());
+    append.whole_qk = to_.F32("whole_qk", Extent::kStep, Whole(index).attention.q_width());
+  }
+  to_.Emit(append);
+  if (spec.has_own_kv()) {
+    const int64_t bits = BitsPerElement(options_.kv_type);
+    to_.program().states.push_back({.name = fmt::format("keys and values of layer {}", index),
+                                    .layer = cache_layer,
+                                    .bytes_per_token = 2 * spec.kv_width() * bits / 8});
+  }
+  const StageRows::Keys* const keys = stage_rows_.Find(append.model_layer);
+  if (keys == nullptr) return;
+  to_.Emit(CopyColumns{.from = {.buffer = qkv,
+                                .begin = spec.gate_width() + spec.q_width(),
+                                .stride = spec.row_width()},
+                       .to = MessageOf(*keys),
+                       .width = 2 * keys->width});
+}
+
+void DecoderBuilder::MakeAttentionGates(size_t index) {
+  const LayerSpec& layer = share_.layers[index];
+  const LayerWeights& weights = weights_.layers[index];
+  const AttentionWeights& own = weights.attention;
+  if (to_.InputType(own.gate.inputs) != to_.InputType(own.qkv.inputs)) {
+    EmitRowNorm(weights.attention_norms.before, weights.attention_norms.before_bias,
+                !layer.attention_norms.before.empty(), /*adds=*/false, &own.gate, Normed());
+  }
+  const int64_t count = NumGates(layer.attention);
+  to_.Multiply(own.gate, Normed(), AttentionGates(count), count, hidden_);
+}
+
+void DecoderBuilder::EmitAttentionGate(const AttentionSpec& spec, BufferId rows, ElementType type,
+                                       int64_t width) {
+  const int64_t count = NumGates(spec);
+  to_.Emit(GateAttended{
+      .x = rows, .type = type, .gates = AttentionGates(count), .width = width, .num_gates = count});
+}
+
+BufferId DecoderBuilder::AttentionGates(int64_t count) {
+  return to_.F32("attention_gates", Extent::kStep, count);
+}
+
+void DecoderBuilder::AddSquares(size_t index, RopeAppend& append) {
+  const int64_t heads = Whole(index).attention.num_heads;
+  append.q_squares = to_.F32("q_squares", Extent::kStep, heads);
+  append.k_squares = to_.F32("k_squares", Extent::kStep, heads);
+  if (!is_shared_) return;
+  append.own_q_squares = to_.F32("own_q_squares", Extent::kStep, heads);
+  append.own_k_squares = to_.F32("own_k_squares", Extent::kStep, heads);
+  append.joined = Joined(heads * 4);
+}
+
+LatentLayer DecoderBuilder::LatentOf(size_t index, int64_t cache_layer) {
+  const AttentionSpec& spec = share_.layers[index].attention;
+  return {.spec = spec,
+          .weights = weights_.layers[index].attention,
+          .index = static_cast<int64_t>(index),
+          .cache_layer = cache_layer,
+          .normed = Normed(),
+          .hidden = hidden_,
+          .cos_sin = spec.rope ? RopeTableOf(spec.rope_table) : kNone,
+          .num_threads = num_threads_};
+}
+
+ElementType DecoderBuilder::AttendedType(size_t index) const {
+  return to_.InputType(weights_.layers[index].attention.output.inputs);
+}
+
+BufferId DecoderBuilder::Attended(size_t index) {
+  return to_.Inputs("attended", Extent::kStep, AttendedWidth(index));
+}
+
+BufferId DecoderBuilder::OwnAttended(size_t index) {
+  if (!is_shared_) return Attended(index);
+  return to_.Inputs("own_attended", Extent::kStep, share_.layers[index].attention.output_width());
+}
+
+BufferId DecoderBuilder::LastAttended(int64_t bytes) {
+  return to_.Array("last_attended", Extent::kWanted, bytes);
+}
+
+DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
+  const AttentionSpec& spec = share_.layers[index].attention;
+  const AttentionWeights& weights = weights_.layers[index].attention;
+  const ElementType type = AttendedType(index);
+  Attended(index);
+  OwnAttended(index);
+  if (spec.latent) {
+    const BufferId latent = EmitLatentAttention(to_, LatentOf(index, cache_layer), type);
+    const int64_t width = spec.num_heads * int64_t{spec.latent->kv_rank};
+    // A factor of a head is one of what its values are made of, too.
+    if (spec.has_gate_module()) EmitAttentionGate(spec, latent, ElementType::kF32, width);
+    return {latent, width * 4};
+  }
+  const int64_t scratch_bytes =
+      to_.is_device() ? to_.device().attention_partials
+                      : kernels::AttentionScratchBytes(KvLayoutOf(spec, options_), spec.num_heads,
+                                                       options_.max_rows, options_.max_slices,
+                                                       options_.max_context, num_threads_);
+  to_.Emit(program::Attend{.attention = to_.Attention(spec),
+                           .cache_layer = cache_layer,
+                           .q = to_.is_device() ? to_.Array("q", Extent::kStep, spec.q_width() * 2)
+                                                : to_.F32("qkv", Extent::kStep, spec.row_width()),
+                           .out = OwnAttended(index),
+                           .type = type,
+                           .allows_bf16 = type == ElementType::kBF16,
+                           .scratch = to_.Array("attention_scratch", Extent::kOnce, scratch_bytes),
+                           .scratch_bytes = scratch_bytes,
+                           .sinks = to_.Vector(weights.sinks, spec.sinks),
+                           .k_scale = weights.kv_scales.k,
+                           .v_scale = weights.kv_scales.v});
+  if (spec.has_gate_module()) EmitAttentionGate(spec, OwnAttended(index), type, spec.q_width());
+  return {OwnAttended(index), spec.q_width() * BitsPerElement(type) / 8};
+}
+
+void DecoderBuilder::EndAttention(size_t index, int64_t cache_layer, const Left& left) {
+  const AttentionSpec& spec = share_.layers[index].attention;
+  const AttentionWeights& weights = weights_.layers[index].attention;
+  if (spec.latent) {
+    EmitLatentValues(to_, LatentOf(index, cache_layer), left.rows, OwnAttended(index),
+                     AttendedType(index));
+  }
+  const int64_t all_width = AttendedWidth(index);
+  const BufferId attended = Attended(index);
+  if (is_shared_) {
+    to_.Emit(Gather{.cut = Gather::Cut::kHeads,
+                    .count = first_layer_ + static_cast<int64_t>(index),
+                    .type = AttendedType(index),
+                    .own = OwnAttended(index),
+                    .all = attended,
+                    .joined = Joined(all_width * 2)});
+  }
+  RowsIn rows{.data = attended};
+  if (to_.is_device()) {
+    rows.scales = to_.F32("attended_scales", Extent::kStep, 1);
+    rows.narrow = to_.Array("attended_f8", Extent::kStep, all_width);
+    to_.Emit(Convert{.x = attended,
+                     .narrow = rows.narrow,
+                     .scales = rows.scales,
+                     .reader = ReaderOf(weights.output),
+                     .width = all_width});
+  }
+  to_.Multiply(weights.output, rows, own_delta_, own_hidden_, all_width);
+  ScaleDelta(own_delta_, spec.output_factor);
+}
+
+void DecoderBuilder::ScaleDelta(BufferId delta, float factor) {
+  if (factor != 1) to_.Emit(Scale{.x = delta, .width = own_hidden_, .factor = factor});
+}
+
+BufferId DecoderBuilder::Mixed(const MixerSpec& spec) {
+  return to_.F32("mixed", Extent::kStep, spec.InputRows());
+}
+
+BufferId DecoderBuilder::MixerGate(const MixerSpec& spec) {
+  return to_.F32("mixer_gate", Extent::kStep, spec.values_width());
+}
+
+ElementType DecoderBuilder::MixedType(size_t index) const {
+  return to_.InputType(weights_.layers[index].mixer.output.inputs);
+}
+
+bool DecoderBuilder::IsDivided(size_t index) const {
+  return share_.layers[index].mixer->num_heads < Whole(index).mixer->num_heads;
+}
+
+BufferId DecoderBuilder::AllMixed(size_t index) {
+  return to_.Inputs("mixer_results", Extent::kStep, Whole(index).mixer->values_width());
+}
+
+BufferId DecoderBuilder::OwnMixed(size_t index) {
+  if (!IsDivided(index)) return AllMixed(index);
+  return to_.Inputs("own_mixer_results", Extent::kStep, share_.layers[index].mixer->values_width());
+}
+
+RowsIn DecoderBuilder::NormedFor(size_t index, const LinearWeights& weights,
+                                 const LinearWeights& reader) {
+  if (to_.InputType(weights.inputs) == to_.InputType(reader.inputs)) return Normed();
+  const RowsIn rows = to_.Rows("normed_too", Extent::kStep, hidden_);
+  EmitNorm(weights_.layers[index].attention_norms.before,
+           !share_.layers[index].attention_norms.before.empty(), /*adds=*/false, &weights, rows);
+  return rows;
+}
+
+void DecoderBuilder::BeginMixer(size_t index, int64_t cache_layer, const LinearWeights& reader) {
+  const MixerSpec& spec = *share_.layers[index].mixer;
+  const MixerWeights& weights = weights_.layers[index].mixer;
+  const bool is_short = spec.kind == MixerSpec::Kind::kShortConvolution;
+  const BufferId mixed = Mixed(spec);
+  const int64_t stride = spec.InputRows();
+  const MixerId mixer = to_.Mixer(spec);
+  to_.Multiply(weights.in, NormedFor(index, weights.in, reader), mixed, stride, hidden_);
+  to_.Emit(Convolve{.mixer = mixer,
+                    .cache_layer = cache_layer,
+                    .x = mixed,
+                    .stride = stride,
+                    .weight = to_.Vector(weights.conv, true),
+                    .bias = to_.Vector(weights.conv_bias, spec.conv_bias),
+                    .out = is_short ? OwnMixed(index) : kNone,
+                    .type = MixedType(index)});
+  to_.program().states.push_back(
+      {.name = fmt::format("states of layer {}", index),
+       .layer = cache_layer,
+       .bytes_per_sequence = (spec.tail_numbers() + spec.matrix_numbers()) * 4});
+  if (is_short) return;
+  const bool is_delta = spec.kind == MixerSpec::Kind::kDeltaRule;
+  const int64_t heads = spec.num_heads;
+  UpdateState update{.mixer = mixer,
+                     .cache_layer = cache_layer,
+                     .x = mixed,
+                     .stride = stride,
+                     .steps = {.buffer = mixed, .begin = stride - heads, .stride = stride},
+                     .gates = to_.F32("state_gates", Extent::kStep,
+                                      heads + (spec.decays_keys ? spec.decays_width() : heads)),
+                     .a_log = to_.Vector(weights.a_log, true),
+                     .step_bias = to_.Vector(weights.step_bias, true),
+                     .skip = to_.Vector(weights.skip, spec.kind == MixerSpec::Kind::kStateSpace)};
+  if (is_delta) {
+    const int64_t width = !spec.decays_keys    ? 2 * heads
+                          : spec.low_rank == 0 ? heads + spec.decays_width()
+                                               : heads;
+    const BufferId steps = to_.F32("steps", Extent::kStep, width);
+    to_.Multiply(weights.steps, NormedFor(index, weights.steps, reader), steps, width, hidden_);
+    update.steps = {.buffer = steps, .stride = width};
+    if (spec.decays_keys) update.decays = {.buffer = steps, .begin = heads, .stride = width};
+  }
+  if (spec.low_rank > 0) {
+    const BufferId decays = to_.F32("mixer_decays", Extent::kStep, spec.decays_width());
+    MultiplyLowRank(index, weights.decay_down, weights.decay_up, reader, decays,
+                    spec.decays_width());
+    MultiplyLowRank(index, weights.gate_down, weights.gate_up, reader, MixerGate(spec),
+                    spec.values_width());
+    update.decays = {.buffer = decays, .stride = spec.decays_width()};
+  }
+  to_.Emit(update);
+}
+
+void DecoderBuilder::MultiplyLowRank(size_t index, const LinearWeights& down,
+                                     const LinearWeights& up, const LinearWeights& reader,
+                                     BufferId y, int64_t width) {
+  const int64_t rank = share_.layers[index].mixer->low_rank;
+  const BufferId between = to_.F32("low_rank", Extent::kStep, rank);
+  to_.Multiply(down, NormedFor(index, down, reader), between, rank, hidden_);
+  Project& product = to_.Multiply(up, {.data = between}, y, width, rank);
+  // A small product, whose inputs nothing rounds: they are F32 whatever the others are.
+  product.x_type = ElementType::kF32;
+  product.is_plain = true;
+}
+
+void DecoderBuilder::EndMixer(size_t index) {
+  const MixerSpec& spec = *share_.layers[index].mixer;
+  const MixerWeights& weights = weights_.layers[index].mixer;
+  const bool adds = share_.layers[index].attention.exists();
+  if (spec.kind != MixerSpec::Kind::kShortConvolution) {
+    Columns z{.buffer = Mixed(spec), .begin = spec.conv_channels(), .stride = spec.InputRows()};
+    if (spec.low_rank > 0) z = {.buffer = MixerGate(spec), .stride = spec.values_width()};
+    to_.Emit(GateStates{.mixer = to_.Mixer(spec),
+                        .x = Mixed(spec),
+                        .stride = spec.InputRows(),
+                        .z = z,
+                        .norm = to_.Vector(weights.norm, spec.norm != MixerSpec::Norm::kNone),
+                        .out = OwnMixed(index),
+                        .type = MixedType(index)});
+  }
+  if (IsDivided(index)) {
+    to_.Emit(Gather{.cut = Gather::Cut::kMixer,
+                    .count = first_layer_ + static_cast<int64_t>(index),
+                    .type = MixedType(index),
+                    .own = OwnMixed(index),
+                    .all = AllMixed(index)});
+  }
+  const BufferId delta = adds ? to_.F32("mixer_delta", Extent::kStep, own_hidden_) : own_delta_;
+  to_.Multiply(weights.output, {.data = AllMixed(index)}, delta, own_hidden_,
+               Whole(index).mixer->values_width());
+  ScaleDelta(delta, spec.output_factor);
+  if (adds) to_.Emit(Add{.x = own_delta_, .y = delta, .width = own_hidden_});
+}
+
+void DecoderBuilder::MoveRows(KeepRows& keep) {
+  keep.kept[0].to = LastResidual();
+  if (spec_.layer_embeddings.width == 0) return;
+  const int64_t bytes = spec_.layer_embeddings.width * 4;
+  keep.kept[2].columns.begin = (std::ssize(spec_.layers) - 1) * bytes;
+  keep.kept[2].bytes = bytes;
+  keep.kept[2].to = to_.Array("last_layer_embeddings", Extent::kWanted, bytes);
+}
+
+}  // namespace sluice::program

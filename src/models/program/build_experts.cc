@@ -1,0 +1,254 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "kernels/attention.h"
+#include "models/kv_layout.h"
+#include "models/program/decoder_builder.h"
+
+namespace sluice::program {
+namespace {
+
+GateMul RuleOf(kernels::ActivationKind kind, bool is_gated, float limit) {
+  return {.gate = Gate::kRule, .rule = {.kind = kind, .limit = limit}, .is_gated = is_gated};
+}
+
+// `limit`: ActivationRule::limit.
+GateMul GateOf(Activation activation, bool is_gated, float limit) {
+  using kernels::ActivationKind;
+  const bool is_common = is_gated && limit == 0;
+  switch (activation) {
+    case Activation::kSilu:
+      return is_common ? GateMul{.gate = Gate::kSilu}
+                       : RuleOf(ActivationKind::kSilu, is_gated, limit);
+    case Activation::kGeluTanh:
+      return is_common ? GateMul{.gate = Gate::kGeluTanh}
+                       : RuleOf(ActivationKind::kGeluTanh, is_gated, limit);
+    case Activation::kGelu:
+      CHECK(limit == 0, "GELU by erf has no limit");
+      return {.gate = is_gated ? Gate::kGeluErf : Gate::kPlainGelu};
+    case Activation::kRelu: return RuleOf(ActivationKind::kRelu, is_gated, limit);
+    case Activation::kRelu2: return RuleOf(ActivationKind::kRelu2, is_gated, limit);
+    case Activation::kXielu: return RuleOf(ActivationKind::kXielu, is_gated, limit);
+    case Activation::kClampedSwiglu: break;
+  }
+  return {.gate = Gate::kClampedSwiglu};
+}
+
+}  // namespace
+
+void DecoderBuilder::RunMlp(size_t index) {
+  const LayerSpec& layer = share_.layers[index];
+  if (!layer.has_mlp()) return;
+  const LayerWeights& weights = weights_.layers[index];
+  // On the CPU all layers read F32 in models with experts, as routers do.
+  const bool has_mlp = layer.mlp.intermediate_size > 0;
+  Norm* const norm = EmitRowNorm(weights.mlp_norms.before, weights.mlp_norms.before_bias,
+                                 !layer.mlp_norms.before.empty(), has_delta_ && !layer.is_parallel,
+                                 has_mlp ? &weights.mlp.gate_up : nullptr, Normed());
+  if (to_.is_device() && layer.moe && !layer.moe->own_norms) norm->out_f32 = RouterRows();
+  if (layer.is_parallel && has_delta_) to_.Emit(Add{.x = residual_, .y = delta_, .width = hidden_});
+  has_delta_ = true;
+  if (!layer.moe) {
+    DenseMlp(index);
+    GatherDelta();
+  } else if (layer.moe->own_norms) {
+    MoeWithOwnNorms(index);
+  } else {
+    EmitRoute(index);
+    if (has_mlp) {
+      DenseMlp(index);
+      GateShared(index);
+    }
+    Experts(index, has_mlp, own_delta_);
+    GatherDelta();
+  }
+  if (layer.moe && layer.moe->own_norms && to_.is_device()) return;
+  LeaveSublayer(weights.mlp_norms.after, !layer.mlp_norms.after.empty());
+}
+
+BufferId DecoderBuilder::RouterRows() {
+  return to_.is_device() ? to_.F32("normed_f32", Extent::kStep, hidden_) : Normed().data;
+}
+
+RowsIn DecoderBuilder::EmitGate(GateMul gate, const Reader& reader, std::string_view name,
+                                Extent extent, int64_t all) {
+  const bool later = is_shared_ && to_.is_device() && to_.device().rounds_whole_rows;
+  const RowsIn whole = to_.Rows(name, extent, all);
+  gate.y = whole.data;
+  if (is_shared_) {
+    const std::string own_name = fmt::format("own_{}", name);
+    gate.y =
+        later ? to_.F32(own_name, extent, gate.width) : to_.Inputs(own_name, extent, gate.width);
+  }
+  gate.reader = reader;
+  gate.scales = whole.scales;
+  gate.x_type = to_.wide();
+  gate.is_gathered = is_shared_;
+  to_.Emit(gate);
+  if (!is_shared_) return whole;
+  Gather gather{.count = all, .type = gate.type, .own = gate.y, .all = whole.data};
+  if (to_.is_device()) {
+    gather.joined = to_.Array(fmt::format("joined_{}", name), extent, all * (later ? 4 : 2));
+    gather.reader = reader;
+    if (later) gather.all_f32 = to_.F32(fmt::format("{}_f32", name), extent, all);
+    gather.scales = whole.scales;
+  }
+  to_.Emit(gather);
+  return whole;
+}
+
+void DecoderBuilder::DenseMlp(size_t index) {
+  const MlpSpec& spec = share_.layers[index].mlp;
+  const MlpWeights& weights = weights_.layers[index].mlp;
+  const int64_t own = spec.intermediate_size, all = Whole(index).mlp.intermediate_size;
+  const BufferId gate_up = to_.Wide("gate_up", Extent::kPart, spec.inner_width());
+  GateMul gate = GateOf(spec.activation, spec.is_gated(), spec.limit);
+  gate.x = gate_up;
+  gate.type = to_.InputType(weights.down.inputs);
+  gate.width = own;
+  gate.numbers = to_.Vector(weights.activation, spec.activation == Activation::kXielu);
+  to_.InParts(to_.program().limits.part, 1, [&] {
+    to_.Multiply(weights.gate_up, Normed(), gate_up, spec.inner_width(), hidden_).y_type =
+        to_.wide();
+    if (spec.gate_factor != 1) {
+      to_.Emit(Scale{
+          .x = gate_up, .width = own, .stride = spec.inner_width(), .factor = spec.gate_factor});
+    }
+    const RowsIn activated =
+        EmitGate(gate, ReaderOf(weights.down), "activated", Extent::kPart, all);
+    to_.Multiply(weights.down, activated, own_delta_, own_hidden_, all);
+  });
+  ScaleDelta(own_delta_, spec.output_factor);
+}
+
+void DecoderBuilder::EmitRoute(size_t index) {
+  const MoeSpec& spec = *share_.layers[index].moe;
+  const MoeWeights& weights = weights_.layers[index].moe;
+  to_.Emit(Route{.moe = to_.Moe(spec),
+                 .router = to_.Linear(weights.router),
+                 .x = RouterRows(),
+                 .logits = to_.F32("router_logits", Extent::kStep, spec.num_experts),
+                 .chosen = Chosen(spec),
+                 .weights = ExpertWeightsOf(spec),
+                 .choice_bias = to_.Vector(weights.choice_bias, !spec.choice_bias.empty()),
+                 .factors = to_.Vector(weights.expert_factors, spec.own_norms.has_value()),
+                 .width = hidden_,
+                 .lora = weights.router.lora_layer,
+                 .lora_scratch = to_.LoraScratch(Extent::kStep)});
+}
+
+BufferId DecoderBuilder::ExpertWeightsOf(const MoeSpec& spec) {
+  return to_.F32("expert_weights", Extent::kStep, spec.top_k);
+}
+
+void DecoderBuilder::GateShared(size_t index) {
+  if (share_.layers[index].mlp.output_gate.empty()) return;
+  const LinearWeights& gate = weights_.layers[index].mlp.output_gate;
+  to_.Emit(program::GateShared{.gate = to_.Linear(gate),
+                               .x = RouterRows(),
+                               .gates = SharedGates(),
+                               .y = to_.is_device() ? kNone : own_delta_,
+                               .width = hidden_,
+                               .y_width = own_hidden_,
+                               .lora = gate.lora_layer,
+                               .lora_scratch = to_.LoraScratch(Extent::kStep)});
+}
+
+void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
+  const MoeSpec& spec = *share_.layers[index].moe;
+  const MoeWeights& weights = weights_.layers[index].moe;
+  const int64_t own = spec.intermediate_size, all = Whole(index).moe->intermediate_size;
+  const MoeId moe = to_.Moe(spec);
+  const BufferId order = to_.F32("order", Extent::kPairs, 1);
+  const BufferId place = to_.F32("place", Extent::kPairs, 1);
+  const BufferId row_begin = to_.F32("row_begin", Extent::kOnce, spec.num_experts + 1);
+  // F32, or on a device what the products take.
+  const RowsIn gathered = to_.Rows("gathered", Extent::kPairs, hidden_);
+  const int64_t inner = spec.inner_width();
+  const BufferId gate_up = to_.Wide("expert_gate_up", Extent::kPairs, inner);
+  const BufferId results = to_.F32("expert_results", Extent::kPairs, own_hidden_);
+  const ExpertsId gate_up_id = to_.Experts(weights.gate_up), down_id = to_.Experts(weights.down);
+  const auto multiply = [&](const ExpertWeights& matrices, const RowsIn& x, BufferId y, int64_t n,
+                            int64_t k) -> ProjectExperts& {
+    ProjectExperts& product = to_.MultiplyExperts(matrices, x, y, n, k);
+    product.moe = moe;
+    product.order = order;
+    product.row_begin = row_begin;
+    if (to_.is_device()) product.chosen = Chosen(spec);
+    return product;
+  };
+  to_.InParts(to_.program().limits.pairs / spec.top_k, spec.top_k, [&] {
+    to_.Emit(GroupExperts{.moe = moe,
+                          .x = RouterRows(),
+                          .chosen = Chosen(spec),
+                          .weights = ExpertWeightsOf(spec),
+                          .order = order,
+                          .place = place,
+                          .row_begin = row_begin,
+                          .out = gathered.data,
+                          .width = hidden_,
+                          .reader = {.experts = gate_up_id},
+                          .scales = gathered.scales});
+    multiply(weights.gate_up, gathered, gate_up, inner, hidden_).y_type = to_.wide();
+    GateMul gate = GateOf(spec.activation, spec.is_gated(), spec.limit);
+    gate.x = gate_up;
+    gate.type = to_.is_device() ? ElementType::kBF16 : ElementType::kF32;
+    gate.width = own;
+    gate.clamp = spec.clamp;
+    CombineExperts combine{.moe = moe,
+                           .x = results,
+                           .place = place,
+                           .weights = ExpertWeightsOf(spec),
+                           .sum = sum,
+                           .adds = adds,
+                           .width = own_hidden_};
+    if (to_.is_device()) {
+      gate.biased = gate_up_id;
+      gate.order = order;
+      gate.chosen = combine.chosen = Chosen(spec);
+      gate.moe = moe;
+      combine.biased = down_id;
+      if (!share_.layers[index].mlp.output_gate.empty()) combine.gates = SharedGates();
+    }
+    const RowsIn activated =
+        EmitGate(gate, {.experts = down_id}, "expert_activated", Extent::kPairs, all);
+    multiply(weights.down, activated, results, own_hidden_, all);
+    to_.Emit(combine);
+  });
+}
+
+void DecoderBuilder::MoeWithOwnNorms(size_t index) {
+  const MoeWeights& weights = weights_.layers[index].moe;
+  DenseMlp(index);
+  GatherDelta();
+  NormDelta(weights.mlp_after, true);
+  const auto norm = [&](const std::vector<float>& weight) {
+    Norm& emitted = EmitNorm(weight, true, /*adds=*/false, nullptr, Normed());
+    if (to_.is_device()) emitted.out_f32 = RouterRows();
+  };
+  norm(weights.router_norm);
+  EmitRoute(index);
+  norm(weights.experts_before);
+  const BufferId sum = to_.F32("expert_delta", Extent::kStep, hidden_);
+  const BufferId own = is_shared_ ? own_delta_ : sum;
+  Experts(index, /*adds=*/false, own);
+  EmitGather(hidden_, ElementType::kF32, own, sum);
+  to_.Emit(NormRows{.x = sum, .weight = to_.Vector(weights.experts_after, true), .width = hidden_});
+  if (!to_.is_device()) {
+    to_.Emit(Add{.x = delta_, .y = sum, .width = hidden_});
+    return;
+  }
+  const bool has_after = !share_.layers[index].mlp_norms.after.empty();
+  to_.Emit(NormRows{.x = delta_,
+                    .y = sum,
+                    .weight = to_.Vector(weights_.layers[index].mlp_norms.after, has_after),
+                    .width = hidden_});
+}
+
+}  // namespace sluice::program

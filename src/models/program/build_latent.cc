@@ -1,0 +1,135 @@
+#include "models/program/build_latent.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "kernels/attention.h"
+#include "kernels/select_positions.h"
+#include "models/kv_layout.h"
+
+namespace sluice::program {
+namespace {
+
+BufferId FirstRows(Builder& to, const AttentionSpec& spec) {
+  return to.F32("latent_rows", Extent::kStep, spec.first_width());
+}
+BufferId AbsorbedQueries(Builder& to, const AttentionSpec& spec) {
+  return to.F32("absorbed", Extent::kStep, spec.q_width());
+}
+
+BufferId ChosenPositions(Builder& to, const AttentionSpec& spec) {
+  const auto& indexer = spec.latent->indexer;
+  if (!indexer) return kNone;
+  return to.Array("chosen_positions", Extent::kStep, indexer->top_k * int64_t{sizeof(int32_t)});
+}
+
+// `q_rows`: the normed vectors that q is made of.
+void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
+  const AttentionWeights& weights = layer.weights;
+  const IndexerSpec& indexer = *layer.spec.latent->indexer;
+  const ModelOptions& options = to.options();
+  to.program().states.push_back(
+      {.name = fmt::format("keys of the indexer of layer {}", layer.index),
+       .layer = layer.cache_layer,
+       .bytes_per_token = indexer.head_dim * BitsPerElement(options.kv_type) / 8});
+  if (indexer.is_shared) return;
+  // What the rows were written for: models with experts have F32 there (DecoderSpec::SplitsInputs).
+  for (const LinearWeights* one : {&weights.index_k, &weights.index_weights})
+    CHECK(to.InputType(one->inputs) == to.InputType(weights.qkv.inputs));
+  CHECK(to.InputType(weights.index_q.inputs) == to.InputType(weights.q_b.inputs));
+  const int64_t width = int64_t{indexer.num_heads} * indexer.head_dim;
+  const BufferId q = to.F32("index_queries", Extent::kStep, width);
+  const BufferId k = to.F32("index_keys", Extent::kStep, indexer.head_dim);
+  const BufferId head_weights = to.F32("index_weights", Extent::kStep, indexer.num_heads);
+  to.Multiply(weights.index_q, {.data = q_rows}, q, width, layer.spec.latent->q_rank);
+  to.Multiply(weights.index_k, layer.normed, k, indexer.head_dim, layer.hidden);
+  to.Multiply(weights.index_weights, layer.normed, head_weights, indexer.num_heads, layer.hidden);
+  const int64_t scratch_bytes = kernels::SelectScratchBytes(KvLayoutOf(layer.spec, options),
+                                                            options.max_context, layer.num_threads);
+  to.Emit(ChoosePositions{.attention = to.Attention(layer.spec),
+                          .cache_layer = layer.cache_layer,
+                          .q = q,
+                          .k = k,
+                          .weights = head_weights,
+                          .k_norm = to.Vector(weights.index_norm, true),
+                          .k_norm_bias = to.Vector(weights.index_norm_bias, true),
+                          .cos_sin = layer.cos_sin,
+                          .chosen = ChosenPositions(to, layer.spec),
+                          .scratch = to.Array("choice_scratch", Extent::kOnce, scratch_bytes),
+                          .scratch_bytes = scratch_bytes,
+                          .k_scale = weights.kv_scales.k});
+}
+
+}  // namespace
+
+void EmitLatentKeys(Builder& to, const LatentLayer& layer) {
+  const AttentionSpec& spec = layer.spec;
+  const AttentionWeights& weights = layer.weights;
+  const LatentSpec& latent = *spec.latent;
+  const int64_t width = spec.first_width();
+  const BufferId rows = FirstRows(to, spec);
+  to.Multiply(weights.qkv, layer.normed, rows, width, layer.hidden);
+  const bool has_rank = latent.q_rank > 0;
+  const BufferId q_rows = has_rank ? to.Inputs("latent_q", Extent::kStep, latent.q_rank) : kNone;
+  to.Emit(LatentAppend{.attention = to.Attention(spec),
+                       .cache_layer = layer.cache_layer,
+                       .x = rows,
+                       .cos_sin = layer.cos_sin,
+                       .q_norm = to.Vector(weights.q_norm, has_rank),
+                       .k_norm = to.Vector(weights.k_norm, true),
+                       .q = q_rows,
+                       .q_type = has_rank ? to.InputType(weights.q_b.inputs) : ElementType::kF32,
+                       .k_scale = weights.kv_scales.k});
+  const int64_t bits = BitsPerElement(to.options().kv_type);
+  to.program().states.push_back(
+      {.name = fmt::format("latent vectors and shared keys of layer {}", layer.index),
+       .layer = layer.cache_layer,
+       .bytes_per_token = spec.kv_width() * bits / 8});
+  if (latent.indexer) EmitIndexer(to, layer, q_rows);
+  Columns q{.buffer = rows, .stride = width};
+  if (has_rank) {
+    q.stride = int64_t{spec.num_heads} * latent.qk_dim();
+    q.buffer = to.F32("latent_heads", Extent::kStep, q.stride);
+    to.Multiply(weights.q_b, {.data = q_rows}, q.buffer, q.stride, latent.q_rank);
+  }
+  to.Emit(AbsorbQueries{.attention = to.Attention(spec),
+                        .key_up = to.Experts(weights.key_up),
+                        .q = q,
+                        .cos_sin = layer.cos_sin,
+                        .out = AbsorbedQueries(to, spec)});
+}
+
+BufferId EmitLatentAttention(Builder& to, const LatentLayer& layer, ElementType type) {
+  const AttentionSpec& spec = layer.spec;
+  const ModelOptions& options = to.options();
+  const int64_t scratch_bytes =
+      kernels::AttentionScratchBytes(KvLayoutOf(spec, options), spec.num_heads, options.max_rows,
+                                     options.max_slices, options.max_context, layer.num_threads);
+  const BufferId attended =
+      to.F32("latent_attended", Extent::kStep, int64_t{spec.num_heads} * spec.value_dim());
+  to.Emit(Attend{.attention = to.Attention(spec),
+                 .cache_layer = layer.cache_layer,
+                 .q = AbsorbedQueries(to, spec),
+                 .out = attended,
+                 .allows_bf16 = type == ElementType::kBF16,
+                 .chosen = ChosenPositions(to, spec),
+                 .scratch = to.Array("attention_scratch", Extent::kOnce, scratch_bytes),
+                 .scratch_bytes = scratch_bytes,
+                 .k_scale = layer.weights.kv_scales.k,
+                 .v_scale = layer.weights.kv_scales.k});
+  return attended;
+}
+
+void EmitLatentValues(Builder& to, const LatentLayer& layer, BufferId latent, BufferId out,
+                      ElementType type) {
+  const bool is_f32 = type == ElementType::kF32;
+  to.Emit(ExpandValues{
+      .attention = to.Attention(layer.spec),
+      .value_up = to.Experts(layer.weights.value_up),
+      .x = latent,
+      .y = is_f32 ? out : to.F32("latent_values", Extent::kStep, layer.spec.output_width()),
+      .out = is_f32 ? kNone : out,
+      .type = type});
+}
+
+}  // namespace sluice::program
