@@ -10,27 +10,42 @@
 #include "device/uploader.h"
 #include "kernels/cuda/device_kernel_tables.h"
 #include "models/device/device_encoder.h"
+#include "models/device/device_encoder_weights.h"
+#include "models/device/device_executor.h"
 #include "models/device/device_options.h"
 #include "models/device/device_sink.h"
 #include "models/encoder/encoder_classifier.h"
 #include "models/encoder/encoder_model.h"
+#include "models/program/build_encoder.h"
 #include "models/weight_loader.h"
 
 namespace sluice {
 namespace {
 
-EncoderWorkspace WorkspaceFor(const EncoderSpec& spec, const ModelOptions& options,
-                              const DeviceInfo& device, const DeviceEncoderWeights& weights,
-                              bool keeps_apart = false) {
-  int64_t scratch = 0;
-  for (const DeviceEncoderLayerWeights& layer : weights.layers) {
-    for (const DeviceLinearWeights* one : {&layer.qkv, &layer.output, &layer.up, &layer.down}) {
-      scratch =
-          std::max(scratch, device::DeviceLinear::PlannedScratchBytes(
-                                device, LinearOptionsOf(options), one->matrix, options.max_rows));
-    }
-  }
-  return {spec, options, scratch, keeps_apart};
+// A program with its weights, and where its buffers lie. `memory`: of the weights.
+struct PlacedEncoder {
+  program::Program program;
+  DeviceProgramWeights weights;
+  DevicePlan plan;
+};
+
+PlacedEncoder EncoderProgramFor(const EncoderSpec& spec, const ModelOptions& options,
+                                bool classifies, const DeviceInfo& device,
+                                const ParameterList& list, const EncoderWeights& loaded,
+                                const DeviceWeightLayout& layout, std::byte* memory,
+                                bool keeps_apart = false) {
+  const program::DeviceTarget target;
+  PlacedEncoder placed;
+  placed.program = program::BuildEncoder({.spec = spec,
+                                          .options = options,
+                                          .classifies = classifies,
+                                          .device = &target,
+                                          .weights = loaded});
+  placed.weights = PlaceWeights(placed.program, list, layout, DeviceRounding(), memory);
+  SizeProductBuffers(placed.program, placed.weights, device, LinearOptionsOf(options));
+  AddStepInputs(placed.program, DeviceEncoderStep::MaxBytes(spec, options));
+  placed.plan = DevicePlan::For(placed.program, keeps_apart);
+  return placed;
 }
 
 Result<EncoderSpec> EncoderSpecFor(const ModelConfig& config, const ModelOptions& options) {
@@ -69,10 +84,11 @@ Result<ModelMemory> PlanDeviceEncoder(const ModelConfig& config, const ModelOpti
                    LayOutEncoder(spec, held, PlannedFormats(held, *config.scheme)));
   // Sizes alone are asked for; the address is nobody's.
   auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
-  const DeviceEncoderWeights weights = PlaceEncoderWeights(spec, held, unfilled, layout, nowhere);
   ModelMemory memory;
   memory.weight_bytes = memory.token_weight_bytes = layout.total_bytes();
-  memory.workspace_bytes = WorkspaceFor(spec, options, device, weights).total_bytes;
+  memory.workspace_bytes = EncoderProgramFor(spec, options, NumScores(config) > 0, device, held,
+                                             unfilled, layout, nowhere)
+                               .plan.total_bytes;
   PlanEncoderCache(spec, options, memory);
   return memory;
 }
@@ -112,28 +128,31 @@ Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& poo
                                       EncoderRopeTables(spec), checkpoint ? &*checkpoint : nullptr,
                                       scheme, options, progress, layout, memory));
   }
-  DeviceEncoderWeights weights = PlaceEncoderWeights(spec, held, loaded, layout, memory);
-  const EncoderWorkspace workspace_layout =
-      WorkspaceFor(spec, options, device.info(), weights, pool.keeps_arrays_apart());
-  ASSIGN_OR_RETURN(
-      void* const workspace,
-      pool.Take(workspace_layout.total_bytes, "the workspace of a step", workspace_layout.gaps));
+  PlacedEncoder placed = EncoderProgramFor(spec, options, NumScores(config) > 0, device.info(),
+                                           held, loaded, layout, memory, pool.keeps_arrays_apart());
+  ASSIGN_OR_RETURN(void* const workspace,
+                   pool.Take(placed.plan.total_bytes, "the workspace of a step", placed.plan.gaps));
   auto* const workspace_bytes = static_cast<std::byte*>(workspace);
   ASSIGN_OR_RETURN(auto linear,
                    device::DeviceLinear::Create(device, kernels, LinearOptionsOf(options)));
   ASSIGN_OR_RETURN(DeviceEncoderStep inputs,
-                   DeviceEncoderStep::Create(device, spec, options,
-                                             workspace_bytes + workspace_layout.step_inputs));
+                   DeviceEncoderStep::Create(
+                       device, spec, options,
+                       workspace_bytes + placed.plan.offsets[static_cast<size_t>(
+                                             program::FindBuffer(placed.program, "step_inputs"))]));
+  auto executor = std::make_unique<DeviceExecutor>(
+      std::move(placed.program), std::move(placed.weights), std::move(placed.plan), workspace_bytes,
+      DeviceExecutor::Parts{.kernels = kernels,
+                            .stream = *stream,
+                            .linear = *linear,
+                            .op_times = options.op_times.get()});
   FillEncoderBiases(spec, loaded);
   auto model = std::make_unique<DeviceEncoder>(
       std::move(config), options, spec,
       DeviceEncoder::Parts{.device = device,
-                           .kernels = kernels,
                            .stream = std::move(stream),
                            .linear = std::move(linear),
-                           .weights = std::move(weights),
-                           .layout = workspace_layout,
-                           .workspace = workspace_bytes,
+                           .executor = std::move(executor),
                            .inputs = std::move(inputs),
                            .classifier = std::move(loaded.classifier)});
   RETURN_IF_ERROR(model->Tune());

@@ -11,7 +11,7 @@ namespace {
 
 device::AttentionLimits LimitsOf(const EncoderSpec& spec, const ModelOptions& options) {
   const auto heads = static_cast<int>(spec.num_heads);
-  // Tiles are split only of long contexts behind few tokens, and texts have none.
+  // Tiles are split only of long contexts after few tokens, and texts have none.
   return {.max_rows = options.max_rows,
           .max_slices = std::min(options.max_slices, options.max_rows),
           .max_context = options.max_context,
@@ -138,7 +138,10 @@ void DeviceEncoderStep::WritePlans(int64_t num_slices) {
   }
 }
 
-device::AttentionArgs DeviceEncoderStep::Attention(bool has_window) const {
+device::AttentionArgs DeviceEncoderStep::Attention(const program::Attend& op,
+                                                   const AttentionSpec& /*spec*/,
+                                                   int64_t /*group*/) const {
+  const bool has_window = op.reach > 0;
   const SpanPlan& mine = has_window ? plans_.back() : plans_.front();
   device::AttentionArgs args = {};
   args.window = mine.span.window;

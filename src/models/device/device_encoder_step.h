@@ -10,13 +10,14 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "kernels/cuda/attention_plan.h"
+#include "models/device/device_step_view.h"
 #include "models/encoder/encoder_spec.h"
 #include "models/model.h"
 
 namespace sluice {
 
 // Ownership: owns the host's buffer; the device's is the caller's and outlives it; move-only.
-class DeviceEncoderStep {
+class DeviceEncoderStep final : public DeviceStepView {
  public:
   // Bytes of the largest step within the options, on the device and of the host's buffer.
   static int64_t MaxBytes(const EncoderSpec& spec, const ModelOptions& options);
@@ -29,17 +30,18 @@ class DeviceEncoderStep {
   // step before. Allocates nothing. REQUIRES: every slice is a whole sequence (context 0).
   void Send(DeviceStream& stream, const StepInput& input);
 
-  // Of the step that was sent last, on the device.
-  const int32_t* tokens() const { return OnDevice<int32_t>(tokens_); }
-  const int32_t* positions() const { return OnDevice<int32_t>(positions_); }
-  const int32_t* types() const {  // null: all tokens are of type 0
+  // Inputs of the step that was sent last, on the device.
+  const int32_t* tokens() const override { return OnDevice<int32_t>(tokens_); }
+  const int32_t* positions() const override { return OnDevice<int32_t>(positions_); }
+  const int32_t* types() const override {  // null: all tokens are of type 0
     return has_types_ ? OnDevice<int32_t>(types_) : nullptr;
   }
-  const int32_t* logit_rows() const { return OnDevice<int32_t>(logit_rows_); }
-  const int64_t* slots() const { return OnDevice<int64_t>(slots_); }
+  const int32_t* logit_rows() const override { return OnDevice<int32_t>(logit_rows_); }
+  const int64_t* slots(int64_t /*group*/) const override { return OnDevice<int64_t>(slots_); }
   // The items, slices and tables of layers with or without a window; the rest is left to the
   // caller.
-  device::AttentionArgs Attention(bool has_window) const;
+  device::AttentionArgs Attention(const program::Attend& op, const AttentionSpec& spec,
+                                  int64_t group) const override;
 
  private:
   // The work items of layers that see so much.
@@ -59,7 +61,7 @@ class DeviceEncoderStep {
   template <typename T>
   std::span<T> Take(int64_t count, int64_t& offset);
   void WriteTypes(const StepInput& input);
-  // Slots, slices, and their tables one behind the other.
+  // Slots, slices, and their tables one after the other.
   void WriteSlices(const StepInput& input);
   void WritePlans(int64_t num_slices);
 

@@ -22,7 +22,7 @@ int64_t GraphBytes(const DecoderSpec& spec, const ModelOptions& options);
 // Ownership: its graphs', which do not outlive the memory of the steps that they were recorded of.
 class StepGraphs {
  public:
-  // Of steps of up to `sequences` sequences.
+  // Steps of up to `sequences` sequences.
   struct Size {
     int64_t sequences = 0;
     std::vector<std::unique_ptr<DeviceGraph>>

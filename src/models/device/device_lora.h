@@ -17,14 +17,14 @@
 
 namespace sluice {
 
-// Of one rank: A and B of the modules at their places in the layout, as AddLoraArgs wants them, and
-// behind all slots the ranks and scales of every slot's modules.
+// The slots of one rank: A and B of the modules at their places in the layout, as AddLoraArgs wants
+// them, and after all slots the ranks and scales of every slot's modules.
 //
 // Thread safety: Fill by any thread; it waits for the steps that use the slot. What is not const
 // besides, by the thread that computes. Ownership: the device and the memory outlive Close().
 class DeviceLoraSlots final : public LoraStore {
  public:
-  // Of the device's memory.
+  // The device memory that it takes.
   static int64_t Bytes(const LoraLayout& layout);
   // `memory`: of Bytes(layout), aligned to 256 bytes. Every slot is empty.
   static Result<std::shared_ptr<DeviceLoraSlots>> Create(Device& device, LoraLayout layout,

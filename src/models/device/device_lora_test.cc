@@ -189,7 +189,7 @@ TEST(DeviceLoraAgainstCpuTest, HeavyFusedLayersAgree) {
   EXPECT_GE(std::sqrt(change / count), 3 * rms) << "the adapter makes a difference";
 }
 
-// Only the rows whose logits are wanted go on behind the last attention.
+// Only the rows whose logits are wanted go on after the last attention.
 TEST(DeviceLoraTest, RowsWhoseLogitsAreWantedHaveTheirOwnAdapters) {
   DeviceRunner device(DataFolder("llama-bf16"), LoraModelOptions());
   Runner& runner = device.runner();

@@ -14,19 +14,19 @@
 #include "device/uploader.h"
 #include "kernels/cuda/device_kernel_tables.h"
 #include "kernels/cuda/device_linear.h"
-#include "kernels/cuda/linear_shapes.h"
 #include "models/device/device_decoder.h"
 #include "models/device/device_encoder_loading.h"
+#include "models/device/device_executor.h"
 #include "models/device/device_graphs.h"
 #include "models/device/device_lora.h"
 #include "models/device/device_options.h"
 #include "models/device/device_sink.h"
 #include "models/encoder/encoder_spec.h"
+#include "models/kv_layout.h"
+#include "models/program/build_decoder.h"
 #include "models/score_head.h"
 #include "models/share.h"
 #include "models/weight_loader.h"
-#include "models/workspace.h"
-#include "tensor/bfloat16.h"
 
 namespace sluice {
 namespace {
@@ -35,13 +35,47 @@ constexpr int kWidestCappedHead = 256;
 
 // What of the description the device's decoder does not compute; "" if nothing.
 std::string MissingKernel(const DecoderSpec& spec) {
+  if (spec.KeepsStates())
+    return "layers that keep a state of each sequence (convolutions, recurrent layers)";
+  if (spec.norm.kind != NormSpec::Kind::kRms) return "layer norms";
+  if (spec.head_bias) return "a bias of the language model's head";
+  if (spec.placeholders[0] >= 0) return "tokens that stand for parts of images";
   for (const LayerSpec& layer : spec.layers) {
+    if (layer.attention.latent)
+      return "latent attention (a cache of one vector a token, whose first numbers are the values)";
     constexpr int kRotatedUnit = 16;  // of the widest heads: rope_append
     if (layer.attention.head_dim > 256 && layer.attention.rotated() % kRotatedUnit != 0)
       return "rope on a part of wide heads that is no multiple of 16";
     if (layer.attention.soft_cap != 0 && layer.attention.head_dim > kWidestCappedHead)
       return fmt::format("a soft cap of attention scores of heads of more than {} numbers",
                          kWidestCappedHead);
+    if (layer.attention.gate != AttentionGate::kNone) return "a gate behind attention";
+    if (layer.attention.qk_norm == QkNorm::kAfterRope)
+      return "norms of heads with weights behind rope";
+    if (layer.is_parallel) return "attention and MLP side by side";
+    const bool has_mlp = layer.mlp.intermediate_size > 0;
+    if ((has_mlp && !layer.mlp.is_gated()) || (layer.moe && !layer.moe->is_gated()))
+      return "an MLP without a gate";
+    if (layer.mlp.limit != 0 || (layer.moe && layer.moe->limit != 0))
+      return "limits of what an MLP multiplies";
+    const auto missing_activation = [](Activation activation) -> std::string {
+      switch (activation) {
+        case Activation::kGelu: return "GELU by erf";
+        case Activation::kRelu: return "ReLU";
+        case Activation::kRelu2: return "squared ReLU";
+        case Activation::kXielu: return "xIELU";
+        case Activation::kSilu:
+        case Activation::kGeluTanh:
+        case Activation::kClampedSwiglu: break;
+      }
+      return "";
+    };
+    std::string missing = missing_activation(layer.mlp.activation);
+    if (layer.moe && missing.empty()) missing = missing_activation(layer.moe->activation);
+    if (!missing.empty()) return missing;
+    if (layer.moe && layer.moe->score == kernels::RouterScore::kSparseMixer)
+      return "a choice of experts by sparsemixer";
+    if (layer.moe && layer.moe->num_groups > 1) return "a choice of experts in groups";
     if (layer.moe && layer.moe->has_bias && layer.moe->activation != Activation::kClampedSwiglu)
       return "biases of experts with another gate than a clamped SwiGLU";
     if (layer.moe && !layer.moe->choice_bias.empty() &&
@@ -56,6 +90,13 @@ bool HasAttentionKernel(int head_dim) {
 }
 
 Status CheckSpec(const DecoderSpec& spec) {
+  if (const std::string missing = MissingKernel(spec); !missing.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("this model has {}, which no kernel of devices computes; serve it with "
+                            "--device cpu",
+                            missing),
+                "device");
+  }
   constexpr int64_t kMostHidden = 32768;  // of a row that one block of threads norms
   constexpr int64_t kMostExperts = 512;
   for (const LayerSpec& layer : spec.layers) {
@@ -71,13 +112,6 @@ Status CheckSpec(const DecoderSpec& spec) {
                 fmt::format("hidden_size is {}: devices take up to {}; serve this model on the CPU",
                             spec.hidden_size, kMostHidden),
                 "hidden_size");
-  }
-  if (const std::string missing = MissingKernel(spec); !missing.empty()) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("this model has {}, which no kernel of devices computes; serve it with "
-                            "--device cpu",
-                            missing),
-                "device");
   }
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.moe || layer.moe->num_experts <= kMostExperts) continue;
@@ -136,34 +170,6 @@ Result<DecoderSpec> SpecFor(const ModelConfig& config, const ModelOptions& optio
   return spec;
 }
 
-int64_t LinearScratch(const DecoderSpec& spec, const ModelOptions& options,
-                      const DeviceInfo& device, const DeviceDecoderWeights& weights) {
-  const device::DeviceLinearOptions linear = LinearOptionsOf(options);
-  const int64_t moe_pairs = DeviceWorkspaceLayout::For(spec, options).moe_pairs;
-  int64_t bytes = 0;
-  const auto product = [&](const DeviceLinearWeights& layer) {
-    if (layer.matrix.n == 0) return;
-    bytes = std::max(bytes, device::DeviceLinear::PlannedScratchBytes(device, linear, layer.matrix,
-                                                                      options.max_rows));
-  };
-  for (const DeviceLayerWeights& layer : weights.layers) {
-    for (const DeviceLinearWeights* one : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down,
-                                           &layer.embedding_gate, &layer.embedding_projection}) {
-      product(*one);
-    }
-    if (layer.router == nullptr) continue;
-    // Together, or each by itself, which may get them all.
-    for (const DeviceExpertWeights* experts : {&layer.expert_gate_up, &layer.expert_down}) {
-      const device::Weights& w = experts->first.matrix;
-      bytes = std::max({bytes, device::LinearScratchBytes(w, moe_pairs),
-                        device::DeviceLinear::PlannedScratchBytes(device, linear, w, moe_pairs)});
-    }
-  }
-  product(weights.layer_projection);
-  product(weights.head);
-  return bytes;
-}
-
 // Whether rows of an MLP may be rounded by what all of their numbers are, from config.json alone.
 bool RoundsWholeRows(const ParameterList& list, const QuantizationScheme& scheme,
                      const DeviceRounding& rounding) {
@@ -177,59 +183,58 @@ bool RoundsWholeRows(const ParameterList& list, const QuantizationScheme& scheme
 }
 
 // Ranks have no room to gather rows in F32 that config.json does not tell of.
-Status CheckRounding(const DeviceDecoderWeights& weights, bool rounds_whole_rows) {
+Status CheckRounding(const program::Program& program, const DeviceProgramWeights& weights,
+                     bool rounds_whole_rows) {
   if (rounds_whole_rows) return {};
-  for (const DeviceLayerWeights& layer : weights.layers) {
-    for (const DeviceInputs* inputs : {&layer.down.inputs, &layer.expert_down.first.inputs}) {
-      if (!inputs->RoundsWholeRows()) continue;
-      return Fail(ErrorCode::kUnsupported,
-                  "the checkpoint rounds the inputs of its layers otherwise than config.json says; "
-                  "serve this model on one device, or with --activation-format bfloat16",
-                  "tensor_parallel_size");
-    }
+  for (const program::Op& op : program.ops) {
+    const auto* const gate = std::get_if<program::GateMul>(&op);
+    if (gate == nullptr || !weights.InputsOf(gate->reader).RoundsWholeRows()) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "the checkpoint rounds the inputs of its layers otherwise than config.json says; "
+                "serve this model on one device, or with --activation-format bfloat16",
+                "tensor_parallel_size");
   }
   return {};
 }
 
-// Of inputs that are brought into the order of a matrix, for the largest product.
-int64_t OrderedInputs(const DecoderSpec& spec, const ModelOptions& options,
-                      const DeviceDecoderWeights& weights) {
-  const int64_t mlp_rows = DeviceWorkspaceLayout::For(spec, options).mlp_rows;
-  int64_t numbers = 0;
-  const auto add = [&](const DeviceLinearWeights& linear, int64_t rows) {
-    if (linear.input_order != nullptr) numbers = std::max(numbers, rows * linear.matrix.k);
-  };
-  for (const DeviceLayerWeights& layer : weights.layers) {
-    add(layer.qkv, options.max_rows);
-    add(layer.output, options.max_rows);
-    add(layer.gate_up, mlp_rows);
-    add(layer.down, mlp_rows);
-    add(layer.embedding_gate, mlp_rows);
-    add(layer.embedding_projection, mlp_rows);
-  }
-  add(weights.layer_projection, options.max_rows);
-  add(weights.head, options.max_rows);
-  return numbers * static_cast<int64_t>(sizeof(BFloat16));
+// A program with its weights, and where its buffers lie. `memory`: of the weights.
+struct PlacedProgram {
+  program::Program program;
+  DeviceProgramWeights weights;
+  DevicePlan plan;
+};
+
+int64_t StepInputsOffset(const PlacedProgram& placed) {
+  return placed.plan
+      .offsets[static_cast<size_t>(program::FindBuffer(placed.program, "step_inputs"))];
 }
 
-// `spec`: of the whole model.
-DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& options,
-                                   const RankPlace& place, const DeviceInfo& device,
-                                   const DeviceDecoderWeights& weights, const LoraLayout* lora,
-                                   bool rounds_whole_rows, bool keeps_apart = false) {
+// `spec`: of the whole model. `list`: the parameters, with targets in `loaded`.
+PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
+                         const RankPlace& place, const DeviceInfo& device,
+                         const ParameterList& list, const DecoderWeights& loaded,
+                         const DeviceWeightLayout& layout, const LoraLayout* lora,
+                         bool rounds_whole_rows, std::byte* memory, bool keeps_apart = false) {
   const DecoderSpec share = ShareOf(spec, place);
-  DeviceWorkspaceNeeds needs;
-  needs.rounds_whole_rows = rounds_whole_rows;
-  needs.attention_partials = DeviceStepInputs::PartialsBytes(share, options);
-  needs.linear_scratch = LinearScratch(spec, options, device, weights);
-  needs.ordered_inputs = OrderedInputs(spec, options, weights);
-  if (lora != nullptr) needs.lora_ranks = lora->MostRanks();
-  needs.step_inputs = DeviceStepInputs::MaxBytes(
-      share, options, KvGroups::For(spec, options.max_context).num_groups(), place);
-  return DeviceWorkspaceLayout::For(spec, options, needs, place, keeps_apart);
+  const program::DeviceTarget target = {
+      .wide = spec.NumMoeLayers() > 0 ? ElementType::kF32 : ElementType::kBF16,
+      .attention_partials = DeviceStepInputs::PartialsBytes(share, options),
+      .lora_ranks = lora == nullptr ? 0 : lora->MostRanks(),
+      .rounds_whole_rows = rounds_whole_rows};
+  PlacedProgram placed;
+  placed.program = program::BuildDecoder(
+      {.spec = spec, .options = options, .place = place, .device = &target, .weights = loaded});
+  placed.weights =
+      PlaceWeights(placed.program, list, layout, DeviceRounding::For(options, device), memory);
+  SizeProductBuffers(placed.program, placed.weights, device, LinearOptionsOf(options));
+  AddStepInputs(placed.program,
+                DeviceStepInputs::MaxBytes(
+                    share, options, KvGroups::For(spec, options.max_context).num_groups(), place));
+  placed.plan = DevicePlan::For(placed.program, keeps_apart);
+  return placed;
 }
 
-// Of the adapters that the options have room for; none: of none.
+// The layout of the adapters that the options have room for; nullopt: of none.
 std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOptions& options,
                                         const ParameterList& list, DecoderWeights& weights,
                                         const RankPlace& place) {
@@ -261,8 +266,7 @@ int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
 }
 
 // Says what of the checkpoint's rounding of inputs the device does not do.
-void LogUnroundedInputs(const ModelOptions& options, const DecoderWeights& loaded,
-                        const DeviceDecoderWeights& weights) {
+void LogUnroundedInputs(const ModelOptions& options, const PlacedProgram& placed) {
   using Rounding = ModelOptions::ActivationRounding;
   if (options.activation_format == Rounding::kBf16) return;
   int64_t asked = 0, rounded = 0;
@@ -271,23 +275,10 @@ void LogUnroundedInputs(const ModelOptions& options, const DecoderWeights& loade
     ++asked;
     rounded += mine.inputs.is_rounded();
   };
-  for (size_t i = 0; i < weights.layers.size(); ++i) {
-    const LayerWeights& from = loaded.layers[i];
-    const DeviceLayerWeights& to = weights.layers[i];
-    count(from.attention.qkv.inputs, to.qkv);
-    count(from.attention.output.inputs, to.output);
-    if (to.gate_up.matrix.n > 0) {
-      count(from.mlp.gate_up.inputs, to.gate_up);
-      count(from.mlp.down.inputs, to.down);
-    }
-    if (to.embedding_norm != nullptr) {
-      count(from.embedding.gate.inputs, to.embedding_gate);
-      count(from.embedding.projection.inputs, to.embedding_projection);
-    }
-    if (to.router == nullptr) continue;
-    count(from.moe.gate_up.inputs.front(), to.expert_gate_up.first);
-    count(from.moe.down.inputs.front(), to.expert_down.first);
-  }
+  for (size_t i = 0; i < placed.program.linears.size(); ++i)
+    count(placed.program.linears[i]->inputs, placed.weights.linears[i]);
+  for (size_t i = 0; i < placed.program.experts.size(); ++i)
+    count(placed.program.experts[i]->inputs.front(), placed.weights.experts[i].first);
   if (rounded == asked) return;
   const std::string text = fmt::format(
       "the checkpoint rounds the inputs of {} linear layers, the device those of {}: FP8 by tensor "
@@ -318,18 +309,16 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
       const DeviceWeightLayout layout,
       DeviceWeightLayout::For(spec.rope_tables, list, PlannedFormats(list, *config.scheme)));
   const DeviceRounding rounding = DeviceRounding::For(options, device);
-  // Sizes alone are asked for; the address is nobody's.
-  auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
-  const DeviceDecoderWeights weights =
-      PlaceWeights(share, list, unfilled, layout, rounding, nowhere);
   ModelMemory memory;
   memory.weight_bytes = layout.total_bytes();
   memory.token_weight_bytes = TokenWeightBytes(share, list, unfilled, layout);
   if (lora) memory.lora_bytes = DeviceLoraSlots::Bytes(*lora);
+  // Sizes alone are asked for; the address is nobody's.
+  auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
   memory.workspace_bytes =
-      WorkspaceFor(spec, options, place, device, weights, lora ? &*lora : nullptr,
-                   RoundsWholeRows(list, *config.scheme, rounding))
-          .total_bytes;
+      ProgramFor(spec, options, place, device, list, unfilled, layout, lora ? &*lora : nullptr,
+                 RoundsWholeRows(list, *config.scheme, rounding), nowhere)
+          .plan.total_bytes;
   memory.graph_bytes = GraphBytes(share, options);
   memory.kv_groups = KvGroups::For(spec, options.max_context);
   const kernels::KvLayout kv = KvLayoutOf(share, options);
@@ -391,19 +380,18 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
     RETURN_IF_ERROR(ReadTokenScores(*checkpoint, spec, loaded.scores));
   }
   const DeviceRounding rounding = DeviceRounding::For(options, device.info());
-  DeviceDecoderWeights weights = PlaceWeights(share, list, loaded, layout, rounding, memory);
+  const bool rounds_whole_rows = RoundsWholeRows(list, scheme, rounding);
+  PlacedProgram placed = ProgramFor(spec, options, place, device.info(), list, loaded, layout,
+                                    lora_layout ? &*lora_layout : nullptr, rounds_whole_rows,
+                                    memory, pool.keeps_arrays_apart());
   if (place.rank() == 0) {
     if (options.kv_type == ElementType::kF8E4M3) LogKvScales(loaded);
-    LogUnroundedInputs(options, loaded, weights);
+    LogUnroundedInputs(options, placed);
   }
-  const bool rounds_whole_rows = RoundsWholeRows(list, scheme, rounding);
-  if (place.tensor_size > 1) RETURN_IF_ERROR(CheckRounding(weights, rounds_whole_rows));
-  const DeviceWorkspaceLayout workspace_layout = WorkspaceFor(
-      spec, options, place, device.info(), weights, lora_layout ? &*lora_layout : nullptr,
-      rounds_whole_rows, pool.keeps_arrays_apart());
-  ASSIGN_OR_RETURN(
-      void* const workspace,
-      pool.Take(workspace_layout.total_bytes, "the workspace of a step", workspace_layout.gaps));
+  if (place.tensor_size > 1)
+    RETURN_IF_ERROR(CheckRounding(placed.program, placed.weights, rounds_whole_rows));
+  ASSIGN_OR_RETURN(void* const workspace,
+                   pool.Take(placed.plan.total_bytes, "the workspace of a step", placed.plan.gaps));
   auto* const workspace_bytes = static_cast<std::byte*>(workspace);
   std::shared_ptr<DeviceLoraSlots> lora;
   if (lora_layout) {
@@ -417,7 +405,7 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   ASSIGN_OR_RETURN(auto inputs,
                    DeviceStepInputs::Create(device, share, options,
                                             KvGroups::For(spec, options.max_context).num_groups(),
-                                            workspace_bytes + workspace_layout.step_inputs, place));
+                                            workspace_bytes + StepInputsOffset(placed), place));
   std::array<std::unique_ptr<DeviceEvent>, DeviceStepInputs::kMostInFlight> events;
   for (std::unique_ptr<DeviceEvent>& event : events) {
     ASSIGN_OR_RETURN(event, device.CreateEvent());
@@ -433,17 +421,27 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   std::unique_ptr<DeviceRanks> ranks;
   if (rank.group != nullptr)
     ranks = std::make_unique<DeviceRanks>(std::move(rank.group), kernels, spec, place);
+  const DeviceExecutor::Parts parts = {.kernels = kernels,
+                                       .stream = *rank.stream,
+                                       .linear = *linear,
+                                       .ranks = ranks.get(),
+                                       .lora = lora.get(),
+                                       .expert_rows = expert_rows.data(),
+                                       .place = place,
+                                       .whole = spec,
+                                       .op_times = options.op_times.get()};
+  auto executor =
+      std::make_unique<DeviceExecutor>(std::move(placed.program), std::move(placed.weights),
+                                       std::move(placed.plan), workspace_bytes, parts);
   auto model =
       std::make_unique<DeviceDecoder>(std::move(config), options, std::move(spec), place,
                                       DeviceDecoder::Parts{.device = device,
                                                            .kernels = kernels,
                                                            .stream = std::move(rank.stream),
                                                            .linear = std::move(linear),
-                                                           .weights = std::move(weights),
-                                                           .layout = workspace_layout,
-                                                           .workspace = workspace_bytes,
                                                            .inputs = std::move(inputs),
                                                            .ranks = std::move(ranks),
+                                                           .executor = std::move(executor),
                                                            .events = std::move(events),
                                                            .expert_rows = std::move(expert_rows),
                                                            .scores = std::move(loaded.scores),

@@ -17,10 +17,11 @@
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/linear.h"
 #include "kernels/sampling.h"
+#include "models/device/device_executor.h"
 #include "models/device/device_model_testing.h"
 #include "models/device/device_sink.h"
 #include "models/device/device_weights.h"
-#include "models/device/device_workspace.h"
+#include "models/program/build_decoder.h"
 #include "models/weight_loader.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
@@ -104,6 +105,33 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
                 attention.head_dim = attention.rotary_dim = 512;
               }),
               HasSubstr("a soft cap of attention scores of heads of more than 256 numbers"));
+  EXPECT_THAT(
+      of_attention([](AttentionSpec& attention) { attention.gate = AttentionGate::kEachHead; }),
+      HasSubstr("a gate behind attention"));
+  EXPECT_THAT(
+      of_attention([](AttentionSpec& attention) { attention.qk_norm = QkNorm::kAfterRope; }),
+      HasSubstr("norms of heads with weights behind rope"));
+  EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.norm.kind = NormSpec::Kind::kLayer; }),
+              HasSubstr("layer norms"));
+  EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.head_bias = true; }),
+              HasSubstr("a bias of the language model's head"));
+  EXPECT_THAT(refusal([](DecoderSpec& spec) {
+                spec.placeholders = {7, -1};
+              }),
+              HasSubstr("tokens that stand for parts of images"));
+  const auto of_layer = [&](const std::function<void(LayerSpec&)>& change) {
+    return refusal([&](DecoderSpec& spec) { change(spec.layers.back()); });
+  };
+  EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.is_parallel = true; }),
+              HasSubstr("attention and MLP side by side"));
+  EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.gate_projection = ""; }),
+              HasSubstr("an MLP without a gate"));
+  EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.limit = 7; }),
+              HasSubstr("limits of what an MLP multiplies"));
+  EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.activation = Activation::kRelu2; }),
+              HasSubstr("squared ReLU"));
+  EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.activation = Activation::kXielu; }),
+              HasSubstr("xIELU"));
   const auto of_experts = [&](const std::function<void(LayerSpec&)>& change) {
     return refusal([&](DecoderSpec& spec) {
       LayerSpec& layer = spec.layers.back();
@@ -119,6 +147,16 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
               HasSubstr("biases of experts"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->choice_bias = "bias"; }),
               HasSubstr("a bias for a choice of experts by softmax"));
+  EXPECT_THAT(
+      of_experts([](LayerSpec& layer) { layer.moe->score = kernels::RouterScore::kSparseMixer; }),
+      HasSubstr("a choice of experts by sparsemixer"));
+  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->num_groups = 2; }),
+              HasSubstr("a choice of experts in groups"));
+  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->activation = Activation::kGelu; }),
+              HasSubstr("GELU by erf"));
+  EXPECT_THAT(
+      refusal([](DecoderSpec& spec) { spec.layers.back().mlp.activation = Activation::kGelu; }),
+      HasSubstr("GELU by erf"));
 }
 
 TEST(DeviceModelTest, HeadsThatNoKernelTakesAreRefused) {
@@ -161,16 +199,23 @@ TEST(DeviceModelDeathTest, FindsAKernelThatLeavesItsArray) {
   const ModelOptions options = DeviceOptions();
   const auto run = [&](int64_t more) {
     EmulatedDevice device(testing::kArraysApart);
-    const auto layout = DeviceWorkspaceLayout::For(config->spec, options, {}, {},
-                                                   /*keeps_apart=*/true);
-    auto pool = DevicePool::Allocate(device, layout.total_bytes, "a model");
+    DecoderWeights weights;
+    ListParameters(config->spec, weights);
+    const program::DeviceTarget target;
+    const program::Program program = program::BuildDecoder(
+        {.spec = config->spec, .options = options, .device = &target, .weights = weights});
+    const auto plan = DevicePlan::For(program, /*keeps_apart=*/true);
+    auto pool = DevicePool::Allocate(device, plan.total_bytes, "a model");
     ASSERT_TRUE(pool);
-    const auto memory = pool->Take(layout.total_bytes, "the workspace", layout.gaps);
+    const auto memory = pool->Take(plan.total_bytes, "the workspace", plan.gaps);
     ASSERT_TRUE(memory);
+    const auto offset_of = [&](const char* name) {
+      return plan.offsets[static_cast<size_t>(program::FindBuffer(program, name))];
+    };
     auto* const residual =
-        reinterpret_cast<float*>(static_cast<std::byte*>(*memory) + layout.residual);
+        reinterpret_cast<float*>(static_cast<std::byte*>(*memory) + offset_of("residual"));
     const int64_t count = options.max_rows * config->spec.hidden_size;
-    EXPECT_GE(layout.delta - layout.residual, count * 4 + DevicePool::kAlignment);
+    EXPECT_GE(offset_of("delta") - offset_of("residual"), count * 4 + DevicePool::kAlignment);
     auto stream = device.CreateStream();
     ASSERT_TRUE(stream);
     device::KernelsOf(DeviceKind::kEmulated)
@@ -802,12 +847,29 @@ TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumberOrOneAPart) {
   EXPECT_GT(different, 0);
 }
 
-// The inputs of a checkpoint's layers on a device of this compute capability.
-DeviceDecoderWeights PlacedWeights(const char* name, ModelOptions::ActivationRounding rounding,
-                                   int compute_major) {
-  const auto config = LoadModelConfig(DataFolder(name));
+// A checkpoint's program and weights on a device.
+struct PlacedModel {
   DecoderWeights loaded;
-  const ParameterList list = ListParameters(config->spec, loaded);
+  program::Program program;
+  DeviceProgramWeights weights;
+
+  const LayerWeights& layer(size_t index) const { return loaded.layers[index]; }
+  DeviceInputs InputsOf(const LinearWeights& linear) const {
+    const auto found = std::ranges::find(program.linears, &linear);
+    return weights.linears.at(static_cast<size_t>(found - program.linears.begin())).inputs;
+  }
+  DeviceInputs InputsOf(const ExpertWeights& experts) const {
+    const auto found = std::ranges::find(program.experts, &experts);
+    return weights.experts.at(static_cast<size_t>(found - program.experts.begin())).first.inputs;
+  }
+};
+
+// On a device of this compute capability.
+std::unique_ptr<PlacedModel> Placed(const char* name, ModelOptions::ActivationRounding rounding,
+                                    int compute_major) {
+  const auto config = LoadModelConfig(DataFolder(name));
+  auto placed = std::make_unique<PlacedModel>();
+  const ParameterList list = ListParameters(config->spec, placed->loaded);
   ThreadPool threads(1);
   const auto checkpoint = Checkpoint::Open(DataFolder(name));
   EXPECT_TRUE(LoadParameters(threads, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
@@ -819,48 +881,59 @@ DeviceDecoderWeights PlacedWeights(const char* name, ModelOptions::ActivationRou
   options.activation_format = rounding;
   DeviceInfo info;
   info.compute_major = compute_major;
+  const program::DeviceTarget target;
+  placed->program = program::BuildDecoder(
+      {.spec = config->spec, .options = options, .device = &target, .weights = placed->loaded});
   // An address that nothing reads.
   auto* const base =
       reinterpret_cast<std::byte*>(DevicePool::kAlignment);  // NOLINT(performance-no-int-to-ptr)
-  return PlaceWeights(config->spec, list, loaded, *layout, DeviceRounding::For(options, info),
-                      base);
+  placed->weights =
+      PlaceWeights(placed->program, list, *layout, DeviceRounding::For(options, info), base);
+  return placed;
 }
 
 TEST(DeviceInputsTest, AreRoundedAsTheCheckpointSaysWhereTheDeviceMultipliesE4m3) {
   using Rounding = ModelOptions::ActivationRounding;
+  const auto inputs_of_down = [](const char* model, Rounding rounding, int compute_major) {
+    const auto placed = Placed(model, rounding, compute_major);
+    return placed->InputsOf(placed->layer(0).mlp.down);
+  };
   const char* const name = "qwen3-modelopt-fp8";
   for (const auto rounding : {Rounding::kAuto, Rounding::kCheckpoint}) {
-    const DeviceInputs inputs = PlacedWeights(name, rounding, 9).layers[0].down.inputs;
+    const DeviceInputs inputs = inputs_of_down(name, rounding, 9);
     EXPECT_EQ(inputs.type, ElementType::kF8E4M3);
     EXPECT_EQ(inputs.row_scale, device::RowScale::kStatic);
     EXPECT_GT(inputs.static_scale, 0);
     EXPECT_NE(inputs.static_scale, 1);
   }
-  EXPECT_EQ(PlacedWeights(name, Rounding::kBf16, 9).layers[0].down.inputs, DeviceInputs());
-  EXPECT_EQ(PlacedWeights(name, Rounding::kAuto, 8).layers[0].down.inputs, DeviceInputs());
+  EXPECT_EQ(inputs_of_down(name, Rounding::kBf16, 9), DeviceInputs());
+  EXPECT_EQ(inputs_of_down(name, Rounding::kAuto, 8), DeviceInputs());
   // Scales of blocks are not multiplied in E4M3, and other formats than E4M3 are not either.
   for (const char* other : {"qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8"})
-    EXPECT_EQ(PlacedWeights(other, Rounding::kCheckpoint, 9).layers[0].down.inputs, DeviceInputs());
+    EXPECT_EQ(inputs_of_down(other, Rounding::kCheckpoint, 9), DeviceInputs());
 }
 
 // By default where a library multiplies such numbers; experts meet own kernels.
 TEST(DeviceInputsTest, AreRoundedToNvF4WhereThatGainsSpeedOrIsAskedFor) {
   using Rounding = ModelOptions::ActivationRounding;
-  const auto layer = [](Rounding rounding, int compute_major) {
-    return PlacedWeights("qwen3-moe-llmc-nvfp4", rounding, compute_major).layers[0];
+  const char* const name = "qwen3-moe-llmc-nvfp4";
+  const auto inputs_of_qkv = [&](Rounding rounding, int compute_major) {
+    const auto placed = Placed(name, rounding, compute_major);
+    return placed->InputsOf(placed->layer(0).attention.qkv);
   };
   for (const int major : {10, 12}) {
-    const DeviceLayerWeights weights = layer(Rounding::kAuto, major);
-    EXPECT_EQ(weights.qkv.inputs.type, ElementType::kBF16);
-    EXPECT_EQ(weights.qkv.inputs.row_scale, device::RowScale::kNvF4);
-    EXPECT_TRUE(weights.qkv.inputs.is_rounded());
-    EXPECT_GT(weights.qkv.inputs.static_scale, 0);
-    EXPECT_NE(weights.qkv.inputs.static_scale, 1);
-    EXPECT_EQ(weights.expert_gate_up.first.inputs, DeviceInputs());
+    const DeviceInputs inputs = inputs_of_qkv(Rounding::kAuto, major);
+    EXPECT_EQ(inputs.type, ElementType::kBF16);
+    EXPECT_EQ(inputs.row_scale, device::RowScale::kNvF4);
+    EXPECT_TRUE(inputs.is_rounded());
+    EXPECT_GT(inputs.static_scale, 0);
+    EXPECT_NE(inputs.static_scale, 1);
+    const auto placed = Placed(name, Rounding::kAuto, major);
+    EXPECT_EQ(placed->InputsOf(placed->layer(0).moe.gate_up), DeviceInputs());
   }
-  EXPECT_EQ(layer(Rounding::kAuto, 9).qkv.inputs, DeviceInputs());
-  EXPECT_EQ(layer(Rounding::kBf16, 10).qkv.inputs, DeviceInputs());
-  EXPECT_TRUE(layer(Rounding::kCheckpoint, 9).qkv.inputs.is_rounded());
+  EXPECT_EQ(inputs_of_qkv(Rounding::kAuto, 9), DeviceInputs());
+  EXPECT_EQ(inputs_of_qkv(Rounding::kBf16, 10), DeviceInputs());
+  EXPECT_TRUE(inputs_of_qkv(Rounding::kCheckpoint, 9).is_rounded());
 
   ModelOptions options = DeviceOptions();
   options.batch_invariant = true;
@@ -870,12 +943,10 @@ TEST(DeviceInputsTest, AreRoundedToNvF4WhereThatGainsSpeedOrIsAskedFor) {
 }
 
 TEST(DeviceInputsTest, OfExpertsWithScalesOfTheirOwnStayAsTheyAre) {
-  const DeviceDecoderWeights weights =
-      PlacedWeights("llama4-quark-fp8", ModelOptions::ActivationRounding::kAuto, 9);
-  const DeviceLayerWeights& layer = weights.layers[1];
-  ASSERT_NE(layer.router, nullptr);
-  EXPECT_EQ(layer.gate_up.inputs.type, ElementType::kF8E4M3);
-  EXPECT_EQ(layer.expert_gate_up.first.inputs, DeviceInputs());
+  const auto placed = Placed("llama4-quark-fp8", ModelOptions::ActivationRounding::kAuto, 9);
+  const LayerWeights& layer = placed->layer(1);
+  EXPECT_EQ(placed->InputsOf(layer.mlp.gate_up).type, ElementType::kF8E4M3);
+  EXPECT_EQ(placed->InputsOf(layer.moe.gate_up), DeviceInputs());
 }
 
 }  // namespace

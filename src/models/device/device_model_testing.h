@@ -10,8 +10,8 @@
 #include "device/device_pool.h"
 #include "device/emulated_device.h"
 #include "models/device/device_model.h"
+#include "models/kv_layout.h"
 #include "models/model_testing.h"
-#include "models/workspace.h"
 
 namespace sluice::testing {
 

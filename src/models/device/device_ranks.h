@@ -2,7 +2,7 @@
 // layers/tensor_ranks.h is on the CPU.
 //
 // A rank writes its columns of an array to memory of its own; the pieces of all ranks come one
-// behind the other, and are joined to whole rows.
+// after the other, and are joined to whole rows.
 #pragma once
 
 #include <cstdint>
@@ -45,14 +45,14 @@ class DeviceRanks {
   void GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes, const Place& place);
   // Logits, F32, at the first rank alone.
   void GatherLogits(DeviceStream& stream, const Place& place);
-  // Rows of the hidden size, F32, of which each rank has so many: one rank's behind those of the
+  // Rows of the hidden size, F32, of which each rank has so many: one rank's after those of the
   // ranks before.
   void GatherEmbeddings(DeviceStream& stream, std::span<const int64_t> rows, const void* own,
                         void* all);
 
  private:
   void Cut(int64_t count, int64_t bytes);
-  // Of the columns in `widths_`.
+  // Gathers the columns in `widths_`.
   void Gather(DeviceStream& stream, const Place& place, std::optional<int> root = {});
 
   std::unique_ptr<DeviceCommunicator> group_;

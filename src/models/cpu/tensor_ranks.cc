@@ -1,8 +1,9 @@
-#include "models/layers/tensor_ranks.h"
+#include "models/cpu/tensor_ranks.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -13,14 +14,14 @@ RowRange ColumnsOf(const RowRange& heads, int64_t head_dim) {
 
 }  // namespace
 
-TensorRanks::TensorRanks(Communicator* group, const DecoderSpec& spec, const RankPlace& place,
+TensorRanks::TensorRanks(Communicator& group, DecoderSpec spec, const RankPlace& place,
                          int64_t max_rows)
     : group_(group),
-      spec_(spec),
+      spec_(std::move(spec)),
       place_(place),
       widths_(static_cast<size_t>(place.tensor_size)),
       offsets_(static_cast<size_t>(place.tensor_size)) {
-  if (!is_alone()) own_tokens_.reserve(static_cast<size_t>(max_rows));
+  own_tokens_.reserve(static_cast<size_t>(max_rows));
 }
 
 RowRange TensorRanks::q_columns() const {
@@ -46,12 +47,22 @@ void TensorRanks::FillWidths(int64_t count, int64_t bytes) {
 
 void TensorRanks::GatherHeads(ThreadPool& pool, ElementType type, int64_t rows, const void* mine,
                               void* all) {
-  const int64_t head_bytes = attention().head_dim * BitsPerElement(type) / 8;
+  const int64_t head_bytes = attention().output_dim() * BitsPerElement(type) / 8;
   for (int rank = 0; rank < place_.tensor_size; ++rank) {
     widths_[static_cast<size_t>(rank)] =
         CutHeads(attention(), rank, place_.tensor_size).q.size() * head_bytes;
   }
-  group_->Gather(pool, widths_, rows, mine, all);
+  group_.Gather(pool, widths_, rows, mine, all);
+}
+
+void TensorRanks::GatherMixed(ThreadPool& pool, ElementType type, int64_t rows, const void* mine,
+                              void* all) {
+  const MixerSpec& mixer = *spec_.layers[layer_].mixer;
+  for (int rank = 0; rank < place_.tensor_size; ++rank) {
+    widths_[static_cast<size_t>(rank)] = CutMixer(mixer, rank, place_.tensor_size).heads.size() *
+                                         mixer.head_dim * BitsPerElement(type) / 8;
+  }
+  group_.Gather(pool, widths_, rows, mine, all);
 }
 
 void TensorRanks::GatherKeys(ThreadPool& pool, int64_t rows, const float* mine, float* all) {
@@ -60,18 +71,18 @@ void TensorRanks::GatherKeys(ThreadPool& pool, int64_t rows, const float* mine, 
         FirstHeldKeys(attention(), rank, place_.tensor_size).size() * attention().head_dim *
         int64_t{sizeof(float)};
   }
-  group_->Gather(pool, widths_, rows, mine, all);
+  group_.Gather(pool, widths_, rows, mine, all);
 }
 
 void TensorRanks::GatherRowsOf(ThreadPool& pool, int64_t count, ElementType type, int64_t rows,
                                const void* mine, void* all) {
   FillWidths(count, BitsPerElement(type) / 8);
-  group_->Gather(pool, widths_, rows, mine, all);
+  group_.Gather(pool, widths_, rows, mine, all);
 }
 
 void TensorRanks::GatherLogits(ThreadPool& pool, int64_t rows, const float* mine, float* all) {
   FillWidths(spec_.vocab_size, sizeof(float));
-  group_->Gather(pool, widths_, rows, mine, all, /*root=*/0);
+  group_.Gather(pool, widths_, rows, mine, all, /*root=*/0);
 }
 
 std::span<const int32_t> TensorRanks::OwnTokens(std::span<const int32_t> tokens, int64_t count) {
@@ -95,7 +106,7 @@ void TensorRanks::GatherEmbeddings(ThreadPool& pool, std::span<const int32_t> to
   std::fill(widths_.begin(), widths_.end(), 0);
   for (const int32_t token : tokens) widths_[rank_of(token)] += row_bytes;
   // One row of all ranks' rows.
-  group_->Gather(pool, widths_, 1, mine, scratch);
+  group_.Gather(pool, widths_, 1, mine, scratch);
   std::exclusive_scan(widths_.begin(), widths_.end(), offsets_.begin(), int64_t{0});
   auto* to = reinterpret_cast<std::byte*>(all);
   for (const int32_t token : tokens) {

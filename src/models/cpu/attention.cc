@@ -1,0 +1,191 @@
+// Attention: what is done to q, k and v before it, the cache, and attention itself.
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/bidirectional_attention.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "kernels/silu_mul.h"
+#include "models/cpu/walk.h"
+#include "tensor/bfloat16.h"
+
+namespace sluice {
+
+kernels::KvCacheView CpuWalk::CacheOf(int64_t layer, float k_scale, float v_scale) const {
+  kernels::KvCacheView view = step_.cache->layer(layer);
+  view.k_scale = k_scale;
+  view.v_scale = v_scale;
+  return view;
+}
+
+std::span<const kernels::AttentionSlice> CpuWalk::SlicesOf(int64_t layer) const {
+  return step_.input.SlicesOf(step_.cache->group(layer));
+}
+
+// q of every row times log(floor((position + first) / floor_scale) + 1) * attn_scale + 1.
+// Source: transformers modeling_llama4.py Llama4TextAttention, in F32.
+void CpuWalk::TuneTemperature(const AttentionSpec& spec, float* q, int64_t stride) const {
+  const auto floor_scale = static_cast<float>(spec.temperature_tuning->floor_scale);
+  const auto attn_scale = static_cast<float>(spec.temperature_tuning->attn_scale);
+  const auto first = static_cast<float>(spec.temperature_tuning->first);
+  pool_.ParallelFor(rows_, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const auto position = static_cast<float>(step_.input.positions[static_cast<size_t>(row)]);
+      const float factor =
+          std::log1p(std::floor((position + first) / floor_scale)) * attn_scale + 1.0f;
+      float* const values = q + row * stride;
+      for (int64_t i = 0; i < spec.q_width(); ++i) values[i] *= factor;
+    }
+  });
+}
+
+// Over all heads of q and over all of k, of which this rank holds some: every rank norms whole
+// rows, and keeps its own columns. `q`: rows of the rank's q, k and v.
+void CpuWalk::NormWholeRows(const program::RopeAppend& op, const AttentionSpec& spec,
+                            float* q) const {
+  const int64_t stride = spec.row_width();
+  float* const own = F32At(op.own_qk, 0);
+  float* const whole = F32At(op.whole_qk, 0);
+  const auto norm = [&](program::VectorId id, const RowRange& columns, float* x) {
+    const auto width = static_cast<int64_t>(VectorOf(id).size());
+    ForEachWeight(id, rows_, [&](const auto& weight, int64_t begin, int64_t count) {
+      kernels::HeadRmsNorm(pool_, whole + begin * width, width, weight.data(), program_.norm_eps,
+                           count, /*num_heads=*/1, static_cast<int>(width));
+    });
+    CopyColumnsOf(whole + columns.begin, width, columns.size(), rows_, x, stride);
+  };
+  ranks_->EnterLayer(op.model_layer);
+  CopyColumnsOf(q, stride, spec.q_width(), rows_, own, spec.q_width());
+  ranks_->GatherQueries(pool_, rows_, own, whole);
+  norm(op.q_norm, ranks_->q_columns(), q);
+  float* const k = q + spec.q_width();
+  const int64_t given = ranks_->given_k_columns().size();
+  CopyColumnsOf(k, stride, given, rows_, own, given);
+  ranks_->GatherKeys(pool_, rows_, own, whole);
+  norm(op.k_norm, ranks_->k_columns(), k);
+}
+
+// Over each head, or over all heads of q and of k as if they were one.
+void CpuWalk::NormQk(const program::RopeAppend& op, const AttentionSpec& spec, float* q) const {
+  const bool whole = spec.qk_norm == QkNorm::kWholeWidth;
+  if (whole && ranks_ != nullptr) return NormWholeRows(op, spec, q);
+  const int64_t stride = spec.row_width();
+  const auto norm = [&](float* x, program::VectorId id, int num_heads) {
+    ForEachWeight(id, rows_, [&](const auto& weight, int64_t begin, int64_t count) {
+      kernels::HeadRmsNorm(pool_, x + begin * stride, stride, weight.data(), program_.norm_eps,
+                           count, whole ? 1 : num_heads, spec.head_dim * (whole ? num_heads : 1));
+    });
+  };
+  norm(q, op.q_norm, spec.num_heads);
+  if (spec.has_own_kv()) norm(q + spec.q_width(), op.k_norm, spec.num_kv_heads);
+}
+
+// v of every row, where it is k as projected, and its norm.
+void CpuWalk::MakeValues(const program::RopeAppend& op, const AttentionSpec& spec, float* k) const {
+  float* const v = k + spec.kv_width();
+  if (spec.values_are_keys)
+    CopyColumnsOf(k, spec.row_width(), spec.kv_width(), rows_, v, spec.row_width());
+  if (spec.norms_values) {
+    kernels::HeadRmsNorm(pool_, v, spec.row_width(), Vector(op.v_norm), program_.norm_eps, rows_,
+                         spec.num_kv_heads, spec.head_dim);
+  }
+}
+
+void CpuWalk::operator()(const program::RopeAppend& op) {
+  const AttentionSpec& spec = Attention(op.attention);
+  const int64_t width = spec.row_width();
+  float* const q = F32At(op.x, width) + spec.gate_width();
+  float* const k = q + spec.q_width();
+  float* const v = k + spec.kv_width();
+  if (spec.has_own_kv()) MakeValues(op, spec, k);
+  if (spec.qk_norm == QkNorm::kBeforeRope || spec.qk_norm == QkNorm::kWholeWidth)
+    NormQk(op, spec, q);
+  if (spec.rope) {
+    // The heads of k follow those of q in a row.
+    const int num_heads = spec.num_heads + (spec.has_own_kv() ? spec.num_kv_heads : 0);
+    kernels::ApplyRope(pool_, q, width, rows_, num_heads, spec.head_dim, spec.rotated(),
+                       spec.rope_style, F32At(op.cos_sin, spec.rotated()));
+  }
+  if (spec.qk_norm == QkNorm::kAfterRope || spec.qk_norm == QkNorm::kAfterRopeUnweighted)
+    NormQk(op, spec, q);
+  if (spec.temperature_tuning) TuneTemperature(spec, q, width);
+  if (!spec.has_own_kv()) return;
+  if (step_.observer != nullptr) {
+    const auto seen = [&](const float* values) {
+      return kernels::Activations{.data = values,
+                                  .type = ElementType::kF32,
+                                  .rows = rows_,
+                                  .cols = spec.kv_width(),
+                                  .stride = width};
+    };
+    step_.observer->OnKeysAndValues(seen(k), seen(v));
+  }
+  kernels::AppendKv(pool_, CacheOf(op.cache_layer, op.k_scale, op.v_scale),
+                    SlicesOf(op.cache_layer), k, v, width);
+}
+
+void CpuWalk::operator()(const program::AppendReceived& op) {
+  const float* const k = F32At(op.keys);
+  kernels::AppendKv(pool_, CacheOf(op.cache_layer, op.k_scale, op.v_scale),
+                    SlicesOf(op.cache_layer), k, k + op.width, op.keys.stride);
+}
+
+void CpuWalk::operator()(const program::Attend& op) {
+  const AttentionSpec& spec = Attention(op.attention);
+  const kernels::KvCacheView cache = CacheOf(op.cache_layer, op.k_scale, op.v_scale);
+  const int64_t stride = spec.latent ? spec.q_width() : spec.row_width();
+  float* const gates = F32At(op.q, stride);
+  const float* const q = gates + spec.gate_width();
+  std::byte* const out =
+      At(op.out, int64_t{spec.num_heads} * spec.value_dim() * BitsPerElement(op.type) / 8);
+  const std::span scratch(At(op.scratch, 0), static_cast<size_t>(op.scratch_bytes));
+  const std::span<const kernels::AttentionSlice> slices = SlicesOf(op.cache_layer);
+  // Where the layer after rounds its inputs itself, to integers, an error of BF16 would move many
+  // of them to the other side of a tie; and where scores are not scaled down, the softmax enlarges
+  // it.
+  const bool scales_down = spec.softmax_scale() * std::sqrt(static_cast<float>(spec.head_dim)) < 2;
+  if (op.is_bidirectional) {
+    return kernels::BidirectionalAttention(pool_, cache, slices, op.reach, q, stride,
+                                           spec.num_heads, spec.softmax_scale(), out, op.type,
+                                           scratch, op.allows_bf16 && scales_down);
+  }
+  const kernels::AttentionScores scores{.scale = spec.softmax_scale(),
+                                        .soft_cap = spec.soft_cap,
+                                        .sinks = Vector(op.sinks),
+                                        .bf16_products = op.allows_bf16 && scales_down,
+                                        .sees_spans = spec.sees_images};
+  kernels::ChosenPositions chosen;
+  if (op.chosen != program::kNone) {
+    const int top_k = spec.latent->indexer->top_k;
+    chosen = {.positions = I32At(op.chosen, top_k), .stride = top_k, .most = top_k};
+  }
+  kernels::Attention(pool_, cache, slices, spec.span, q, stride, spec.num_heads, scores, out,
+                     op.type, scratch, chosen);
+  if (spec.gate != AttentionGate::kInQueries) return;
+  kernels::SigmoidGate(pool_, gates, stride, rows_, spec.q_width(), out, op.type);
+}
+
+void CpuWalk::operator()(const program::GateAttended& op) {
+  const float* const gates = F32At(op.gates, op.num_gates);
+  std::byte* const x = At(op.x, op.width * BitsPerElement(op.type) / 8);
+  const int64_t of_gate = op.width / op.num_gates;
+  constexpr int64_t kGrain = 1024;
+  pool_.ParallelFor(rows_ * op.num_gates, std::max<int64_t>(1, kGrain / of_gate),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t gate = begin; gate < end; ++gate) {
+                        const float factor = 1.0f / (1.0f + std::exp(-gates[gate]));
+                        for (int64_t i = gate * of_gate; i < (gate + 1) * of_gate; ++i) {
+                          if (op.type == ElementType::kF32) {
+                            reinterpret_cast<float*>(x)[i] *= factor;
+                          } else {
+                            auto& value = reinterpret_cast<BFloat16*>(x)[i];
+                            value = ToBFloat16(ToFloat(value) * factor);
+                          }
+                        }
+                      }
+                    });
+}
+
+}  // namespace sluice

@@ -1,0 +1,212 @@
+// One walk through a program: the step, the rows that are computed now, and a function for each
+// operator.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/check.h"
+#include "models/cpu/executor.h"
+#include "models/input_rounding.h"
+
+namespace sluice {
+
+class CpuWalk {
+ public:
+  CpuWalk(const CpuExecutor& executor, const CpuStep& step, int64_t rows)
+      : executor_(executor),
+        program_(executor.program_),
+        options_(executor.options_),
+        place_(executor.surroundings_.place),
+        ranks_(executor.surroundings_.ranks),
+        step_(step),
+        pool_(step.pool),
+        step_rows_(rows),
+        rows_(rows) {}
+
+  int64_t Run(int32_t begin, int32_t end);
+
+ private:
+  using Op = program::Op;
+  using BufferId = program::BufferId;
+
+  // The buffer's rows among those computed now: row 0 is the first of the part.
+  int64_t CountOf(BufferId buffer) const;
+  // Their memory; rows of the step have `row_bytes` each. Null for kNone.
+  std::byte* At(BufferId buffer, int64_t row_bytes) const;
+  float* F32At(BufferId buffer, int64_t width) const {
+    return reinterpret_cast<float*>(At(buffer, width * int64_t{sizeof(float)}));
+  }
+  int32_t* I32At(BufferId buffer, int64_t width) const {
+    return reinterpret_cast<int32_t*>(At(buffer, width * int64_t{sizeof(int32_t)}));
+  }
+  std::byte* At(const program::Columns& columns, int64_t number_bytes) const;
+  float* F32At(const program::Columns& columns) const {
+    return reinterpret_cast<float*>(At(columns, sizeof(float)));
+  }
+  kernels::Activations Rows(BufferId buffer, ElementType type, int64_t width) const;
+  // Null for kNone.
+  const float* Vector(program::VectorId id) const {
+    return id == program::kNone ? nullptr : program_.vectors[static_cast<size_t>(id)]->data();
+  }
+  const std::vector<float>& VectorOf(program::VectorId id) const {
+    return *program_.vectors[static_cast<size_t>(id)];
+  }
+  const AttentionSpec& Attention(program::AttentionId id) const {
+    return program_.attentions[static_cast<size_t>(id)];
+  }
+  const MoeSpec& Moe(program::MoeId id) const { return program_.moes[static_cast<size_t>(id)]; }
+  int32_t RankOf(int stage) const { return stage * place_.tensor_size + place_.tensor_rank; }
+
+  void RunOne(const Op& op) {
+    std::visit([this](const auto& one) { (*this)(one); }, op);
+  }
+  // The operator of that index, and counts its time where that is wanted.
+  void RunAt(int32_t index);
+  // Whether a SkipUnless does not skip; where it does for want of rows, there are none left.
+  bool GoesOn(program::SkipUnless::Condition condition);
+  // Returns the operator after the parts.
+  int32_t RunParts(int32_t index);
+
+  // Operators of devices alone, which no builder emits for the CPU; and those of Run and RunParts.
+  template <typename Other>
+  void operator()(const Other& /*op*/) {
+    CHECK(false, "{} is no operator of the CPU", Other::kName);
+  }
+  void operator()(const program::Embed& op);
+  void operator()(const program::AddEmbeddings& op);
+  void operator()(const program::RopeTable& op);
+  void operator()(const program::Receive& op);
+  void operator()(const program::Send& op);
+  void operator()(const program::Progress& op);
+  void operator()(const program::Norm& op);
+  void operator()(const program::LayerNorm& op);
+  void operator()(const program::NormRows& op);
+  void operator()(const program::Scale& op);
+  void operator()(const program::Add& op);
+  void operator()(const program::Mix& op);
+  void operator()(const program::CopyColumns& op);
+  void operator()(const program::TakeHidden& op);
+  void operator()(const program::JoinNorms& op);
+  void operator()(const program::HandRows& op);
+  void operator()(const program::KeepRows& op);
+  void operator()(const program::Gather& op);
+  void operator()(const program::Project& op);
+  void operator()(const program::GateMul& op);
+  void operator()(const program::RopeAppend& op);
+  void operator()(const program::AppendReceived& op);
+  void operator()(const program::Attend& op);
+  void operator()(const program::LatentAppend& op);
+  void operator()(const program::ChoosePositions& op);
+  void operator()(const program::AbsorbQueries& op);
+  void operator()(const program::ExpandValues& op);
+  void operator()(const program::Convolve& op);
+  void operator()(const program::UpdateState& op);
+  void operator()(const program::GateStates& op);
+  void operator()(const program::GateAttended& op);
+  void operator()(const program::Route& op);
+  void operator()(const program::GateShared& op);
+  void operator()(const program::GroupExperts& op);
+  void operator()(const program::ProjectExperts& op);
+  void operator()(const program::CombineExperts& op);
+  void operator()(const program::FinishLogits& op);
+  void operator()(const program::CopyResults& op);
+  void operator()(const program::Score& op);
+  void operator()(const program::MeanTexts& op);
+  void operator()(const program::Classify& op);
+
+  // images.cc
+  void operator()(const program::PlaceImages& op);
+  void operator()(const program::AddImages& op);
+  void operator()(const program::TakePatches& op);
+  void operator()(const program::AddPositions& op);
+  void operator()(const program::Regroup& op);
+  void operator()(const program::MergePatches& op);
+  void operator()(const program::Clamp& op);
+  void operator()(const program::Standardize& op);
+  void operator()(const program::StoreImage& op);
+
+  // products.cc
+  kernels::Activations RoundToInt8(const program::RoundingBuffers& buffers,
+                                   const kernels::Activations& x) const;
+  kernels::Activations Split(const program::RoundingBuffers& buffers,
+                             const kernels::Activations& x) const;
+  // F32 rows of a layer that computes in BF16 are split into two BF16 rows each.
+  bool IsSplit(const kernels::Activations& x) const {
+    return x.type == ElementType::kF32 && options_.compute_type == ElementType::kBF16;
+  }
+  void MultiplyRounded(const program::Project& op, const LinearWeights& weights,
+                       const kernels::Activations& x, float* y) const;
+  void MultiplyExperts(const program::ProjectExperts& op, const ExpertWeights& weights,
+                       std::span<int32_t> row_begin, const kernels::Activations& x, float* y) const;
+  kernels::Activations RoundOfExperts(const program::ProjectExperts& op,
+                                      const ExpertWeights& weights,
+                                      std::span<const int32_t> row_begin,
+                                      const kernels::Activations& x) const;
+  // y of rows in F32 that nothing rounds, with what adapters add.
+  void MultiplyPlain(program::LinearId linear, int32_t lora, const kernels::Activations& x,
+                     float* y) const;
+  // What adapters have in place of the results of `weights`, null for the head on the embedding's
+  // table, and add to them.
+  void ApplyLora(int32_t layer, const LinearWeights* weights, const kernels::Activations& x,
+                 float* y, int64_t y_stride) const;
+  // Divides `rows` rows into pieces [begin, begin + count) and calls norm(weight, begin, count)
+  // once for each, with the vector `id` or what the rows' adapter has in its place. REQUIRES: rows
+  // of the step.
+  template <typename Norm>
+  void ForEachWeight(program::VectorId id, int64_t rows, Norm&& norm) const {
+    const std::vector<float>& base = VectorOf(id);
+    int64_t next = 0;
+    if (step_.lora != nullptr) {
+      step_.lora->ForReplacing(first_, rows, [&](int32_t slot, int64_t begin, int64_t count) {
+        const std::vector<float>* const own = step_.lora->slots().VectorOf(slot, base);
+        if (own == nullptr) return;
+        if (begin > next) norm(base, next, begin - next);
+        norm(*own, begin, count);
+        next = begin + count;
+      });
+    }
+    if (next < rows) norm(base, next, rows - next);
+  }
+
+  // latent.cc
+  void MultiplyHeads(const ExpertWeights& weights, const float* x, int64_t x_width,
+                     int64_t x_stride, float* y, int64_t y_width, int64_t y_stride) const;
+
+  // attention.cc
+  kernels::KvCacheView CacheOf(int64_t layer, float k_scale, float v_scale) const;
+  std::span<const kernels::AttentionSlice> SlicesOf(int64_t layer) const;
+  void NormQk(const program::RopeAppend& op, const AttentionSpec& spec, float* q) const;
+  void NormWholeRows(const program::RopeAppend& op, const AttentionSpec& spec, float* q) const;
+  void MakeValues(const program::RopeAppend& op, const AttentionSpec& spec, float* k) const;
+  // `stride`: from one row of q to the next.
+  void TuneTemperature(const AttentionSpec& spec, float* q, int64_t stride) const;
+  void CopyColumnsOf(const float* from, int64_t from_stride, int64_t width, int64_t rows, float* to,
+                     int64_t to_stride) const;
+
+  // mixers.cc
+  const MixerSpec& Mixer(program::MixerId id) const {
+    return program_.mixers[static_cast<size_t>(id)];
+  }
+  void MakeGates(const program::UpdateState& op, const MixerSpec& spec) const;
+  void MakeKeyDecays(const program::UpdateState& op, const MixerSpec& spec) const;
+  // out [rows, width] of x times the sigmoids of z, both F32.
+  void GateBySigmoids(const float* z, int64_t z_stride, const float* x, int64_t stride,
+                      int64_t width, std::byte* out, ElementType type) const;
+
+  const CpuExecutor& executor_;
+  const program::Program& program_;
+  const ModelOptions& options_;
+  const RankPlace& place_;
+  TensorRanks* const ranks_;
+  const CpuStep& step_;
+  ThreadPool& pool_;
+  const int64_t step_rows_;  // that it began with
+  int64_t rows_;             // that are left of them
+  // The part that is computed now:
+  bool is_part_ = false;
+  int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
+};
+
+}  // namespace sluice

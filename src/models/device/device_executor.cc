@@ -1,0 +1,496 @@
+#include "models/device/device_executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/cuda/linear_plan.h"
+#include "models/device/device_walk.h"
+#include "models/program/print.h"
+
+namespace sluice {
+
+using program::kNone;
+
+DevicePlan DevicePlan::For(const program::Program& program, bool keeps_apart) {
+  DevicePlan plan;
+  static_cast<program::BufferPlan&>(plan) =
+      program::BufferPlan::For(program, DevicePool::kAlignment);
+  if (!keeps_apart) return plan;
+  ArrayCutter cutter(/*keeps_apart=*/true);
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const program::Buffer& buffer = program.buffers[i];
+    plan.offsets[i] = cutter.Take(program.limits.Of(buffer.extent) * buffer.row_bytes);
+  }
+  plan.gaps = cutter.gaps();
+  return plan;
+}
+
+void AddStepInputs(program::Program& program, int64_t bytes) {
+  program.buffers.push_back({.name = "step_inputs",
+                             .extent = program::Extent::kOnce,
+                             .row_bytes = bytes,
+                             .is_kept = true});
+}
+
+DeviceExecutor::DeviceExecutor(program::Program program, DeviceProgramWeights weights,
+                               DevicePlan plan, std::byte* workspace, const Parts& parts)
+    : program_(std::move(program)),
+      weights_(std::move(weights)),
+      plan_(std::move(plan)),
+      workspace_(workspace),
+      parts_(parts),
+      addresses_(program_.buffers.size()),
+      moved_(program_.buffers.size()) {
+  if (parts_.op_times != nullptr && parts_.place.tensor_rank == 0) {
+    for (const program::Op& op : program_.ops)
+      counts_.push_back(&parts_.op_times->Of(program::LabelOf(program_, op)));
+  }
+  // They were the loader's.
+  program_.tables.clear();
+  program_.linears.clear();
+  program_.experts.clear();
+  program_.vectors.clear();
+  parts_.stream.Fill(BufferAt("linear_counters"), 0, device::kLinearCounterBytes);
+}
+
+int64_t DeviceExecutor::Run(const DeviceStep& step) {
+  return DeviceWalk(*this, step).Run();
+}
+
+DeviceWalk::DeviceWalk(DeviceExecutor& executor, const DeviceStep& step)
+    : executor_(executor),
+      program_(executor.program_),
+      weights_(executor.weights_),
+      parts_(executor.parts_),
+      step_(step),
+      kernels_(parts_.kernels),
+      handle_(parts_.stream.handle()),
+      rows_(step.rows) {
+  for (size_t i = 0; i < executor_.addresses_.size(); ++i) {
+    executor_.addresses_[i] = executor_.BufferAt(static_cast<BufferId>(i));
+    executor_.moved_[i] = false;
+  }
+}
+
+int64_t DeviceWalk::Run() {
+  const auto end = static_cast<int32_t>(program_.ops.size());
+  for (int32_t index = 0; index < end;) {
+    const program::Op& op = program_.ops[static_cast<size_t>(index)];
+    if (const auto* skip = std::get_if<program::SkipUnless>(&op)) {
+      const bool goes_on = skip->condition == program::SkipUnless::Condition::kHasRows
+                               ? rows_ > 0
+                               : step_.wanted > 0;
+      if (!goes_on) rows_ = 0;
+      index = goes_on ? index + 1 : skip->to;
+    } else if (std::holds_alternative<program::Parts>(op)) {
+      index = RunParts(index);
+    } else {
+      RunAt(index);
+      ++index;
+    }
+  }
+  return rows_;
+}
+
+void DeviceWalk::RunAt(int32_t index) {
+  const auto at = static_cast<size_t>(index);
+  if (executor_.counts_.empty()) return RunOne(program_.ops[at]);
+  const auto begin = std::chrono::steady_clock::now();
+  RunOne(program_.ops[at]);
+  if (const Status status = parts_.stream.Synchronize(); !status)
+    throw std::runtime_error(status.error().message);
+  executor_.counts_[at]->Add((std::chrono::steady_clock::now() - begin) /
+                             std::chrono::nanoseconds(1));
+}
+
+int32_t DeviceWalk::RunParts(int32_t index) {
+  const auto& parts = std::get<program::Parts>(program_.ops[static_cast<size_t>(index)]);
+  const int32_t end = index + 1 + parts.count;
+  is_part_ = true;
+  pairs_each_ = parts.pairs_each;
+  for (first_ = 0; first_ < rows_; first_ += parts.rows) {
+    part_rows_ = std::min(parts.rows, rows_ - first_);
+    for (int32_t i = index + 1; i < end; ++i) RunAt(i);
+  }
+  is_part_ = false;
+  first_ = 0;
+  return end;
+}
+
+int64_t DeviceWalk::CountOf(BufferId buffer) const {
+  const int64_t rows = is_part_ ? part_rows_ : rows_;
+  return program_.buffers[static_cast<size_t>(buffer)].extent == program::Extent::kPairs
+             ? rows * pairs_each_
+             : rows;
+}
+
+std::byte* DeviceWalk::At(BufferId buffer, int64_t row_bytes) const {
+  if (buffer == kNone) return nullptr;
+  const auto index = static_cast<size_t>(buffer);
+  const bool is_of_step = program_.buffers[index].extent == program::Extent::kStep;
+  return executor_.addresses_[index] + (is_of_step ? first_ * row_bytes : 0);
+}
+
+device::RowsOut DeviceWalk::RowsOutAt(BufferId data, BufferId scales, int64_t width,
+                                      const DeviceInputs& inputs) const {
+  return {.data = At(data, width * DeviceElementBytes(inputs.type)),
+          .type = inputs.type,
+          .scales = inputs.is_rounded() ? RowsAt<float>(scales, 1) : nullptr,
+          .row_scale = inputs.row_scale,
+          .static_scale = inputs.static_scale};
+}
+
+device::KvArrays DeviceWalk::ArraysOf(int64_t layer, float k_scale, float v_scale) const {
+  const kernels::KvCacheView& view = step_.cache->layer(layer);
+  const bool is_f8 = view.layout.type == ElementType::kF8E4M3;
+  return {.k = view.k,
+          .v = view.v,
+          .type = is_f8 ? ElementType::kF8E4M3 : ElementType::kBF16,
+          .k_scale = is_f8 ? k_scale : 1,
+          .v_scale = is_f8 ? v_scale : 1,
+          .num_kv_heads = view.layout.num_kv_heads,
+          .head_dim = view.layout.head_dim,
+          .block_size = view.layout.block_size,
+          .block_rows = static_cast<int>(view.layout.BlockStride() / view.layout.head_dim)};
+}
+
+void DeviceWalk::operator()(const program::Embed& op) {
+  device::EmbeddingArgs args = {
+      .tokens = step_.inputs->tokens(),
+      .table = static_cast<const uint16_t*>(weights_.tables[static_cast<size_t>(op.table)].codes),
+      .rows = rows_,
+      .cols = op.width,
+      .out = RowsAt<float>(op.out, op.width),
+      .scale = op.scale};
+  float* const out = args.out;
+  if (op.own == kNone) {
+    kernels_.embedding(handle_, args);
+  } else {
+    const std::span<const int64_t> embeddings = step_.inputs->embeddings();
+    args.rows = embeddings[static_cast<size_t>(parts_.place.tensor_rank)];
+    args.out = RowsAt<float>(op.own, op.width);
+    kernels_.embedding(handle_, args);
+    std::byte* const all = At(op.scratch, 0);
+    parts_.ranks->GatherEmbeddings(parts_.stream, embeddings, args.out, all);
+    kernels_.take_rows(handle_, {.in = all,
+                                 .indices = step_.inputs->embedding_places(),
+                                 .rows = rows_,
+                                 .row_bytes = op.width * 4,
+                                 .out = out});
+  }
+  std::optional<device::AddLoraArgs> lora = AdaptersOf(op.lora, op.lora_scratch);
+  if (!lora) return;
+  lora->tokens = step_.inputs->all_tokens();
+  lora->y = out;
+  lora->y_type = ElementType::kF32;
+  lora->y_stride = op.width;
+  lora->scale = op.scale;
+  lora->num_rows = rows_;
+  lora->slots = nullptr;
+  kernels_.add_lora(handle_, *lora);
+}
+
+void DeviceWalk::operator()(const program::MixTable& op) {
+  kernels_.layer_embeddings(
+      handle_,
+      {.tokens = step_.inputs->tokens(),
+       .table = static_cast<const uint16_t*>(weights_.tables[static_cast<size_t>(op.table)].codes),
+       .rows = rows_,
+       .num_layers = op.num_layers,
+       .width = op.width,
+       .weight = Vector(op.weight),
+       .eps = program_.norm_eps,
+       .projection_scale = op.projection_scale,
+       .table_scale = op.table_scale,
+       .sum_scale = op.sum_scale,
+       .x = RowsAt<float>(op.x, op.num_layers * op.width)});
+}
+
+void DeviceWalk::operator()(const program::AddEmbeddings& op) {
+  kernels_.add_embeddings(handle_, {.out = RowsAt<float>(op.x, op.width),
+                                    .rows = rows_,
+                                    .cols = op.width,
+                                    .position_table = Vector(op.positions),
+                                    .positions = step_.inputs->positions(),
+                                    .first_position = static_cast<int32_t>(op.first_position),
+                                    .type_table = Vector(op.type_table),
+                                    .types = step_.inputs->types()});
+}
+
+void DeviceWalk::operator()(const program::RopeTable& op) {
+  int64_t first = 0;
+  for (int32_t table = 0; table < op.table; ++table)
+    first += std::ssize(program_.rope_tables[static_cast<size_t>(table)]);
+  const auto rotary_dim =
+      static_cast<int>(2 * std::ssize(program_.rope_tables[static_cast<size_t>(op.table)]));
+  kernels_.rope_table(handle_, {.positions = step_.inputs->positions(),
+                                .frequencies = weights_.rope_frequencies + first,
+                                .rows = rows_,
+                                .rotary_dim = rotary_dim,
+                                .cos_sin = RowsAt<float>(op.out, rotary_dim),
+                                .amplitude = op.amplitude});
+}
+
+void DeviceWalk::operator()(const program::Receive& op) {
+  if (op.wanted_out != kNone) {
+    rows_ = step_.wanted;
+    are_wanted_ = true;
+    executor_.addresses_[static_cast<size_t>(op.out)] = At(op.wanted_out, 0);
+  }
+  const int from = op.from_stage * parts_.place.tensor_size + parts_.place.tensor_rank;
+  parts_.ranks->group().Receive(parts_.stream, At(op.out, 0), rows_ * op.width * 4, from);
+}
+
+void DeviceWalk::operator()(const program::Send& op) {
+  const RankPlace& place = parts_.place;
+  const int to = (place.stage + 1) % place.num_stages * place.tensor_size + place.tensor_rank;
+  parts_.ranks->group().Send(parts_.stream, At(op.x, 0), rows_ * op.width * 4, to);
+}
+
+void DeviceWalk::operator()(const program::Norm& op) {
+  kernels_.rms_norm(
+      handle_,
+      {.residual = RowsAt<float>(op.residual, op.width),
+       .delta = At(op.delta, op.width * 4),
+       .delta_type = ElementType::kF32,
+       .weight = Vector(op.weight),
+       .eps = program_.norm_eps,
+       .rows = rows_,
+       .cols = op.width,
+       .out = RowsOutAt(op.out, op.scales, op.width, weights_.InputsOf(op.reader)),
+       .out_f32 = RowsAt<float>(op.out_f32, op.width),
+       .sum_factor =
+           op.sum_factor == kNone ? 1 : weights_.first_numbers[static_cast<size_t>(op.sum_factor)],
+       .delta_factor = op.delta_factor});
+}
+
+void DeviceWalk::operator()(const program::LayerNorm& op) {
+  kernels_.layer_norm(handle_, {.residual = RowsAt<float>(op.residual, op.width),
+                                .delta = RowsAt<float>(op.delta, op.width),
+                                .weight = Vector(op.weight),
+                                .bias = Vector(op.bias),
+                                .eps = program_.norm_eps,
+                                .rows = rows_,
+                                .cols = op.width,
+                                .keeps_norm = op.keeps_norm,
+                                .out = RowsAt<uint16_t>(op.out, op.width)});
+}
+
+void DeviceWalk::operator()(const program::NormRows& op) {
+  auto* const x = RowsAt<float>(op.x, op.width);
+  kernels_.rms_norm(handle_, {.residual = x,
+                              .delta = RowsAt<float>(op.y, op.width),
+                              .delta_type = ElementType::kF32,
+                              .weight = Vector(op.weight),
+                              .eps = op.eps.value_or(program_.norm_eps),
+                              .rows = rows_,
+                              .cols = op.width,
+                              .out = {.data = x, .type = ElementType::kF32},
+                              .out_f32 = nullptr});
+}
+
+void DeviceWalk::operator()(const program::KeepRows& op) {
+  if (step_.wanted == rows_) return;
+  rows_ = step_.wanted;
+  are_wanted_ = true;
+  for (const program::KeepRows::Kept& kept : op.kept) {
+    if (kept.columns.buffer == kNone) continue;
+    std::byte* const to = At(kept.to, 0);
+    kernels_.take_rows(handle_, {.in = At(kept.columns.buffer, 0) + kept.columns.begin,
+                                 .indices = step_.inputs->logit_rows(),
+                                 .rows = rows_,
+                                 .row_bytes = kept.bytes,
+                                 .out = to,
+                                 .in_stride = kept.columns.stride});
+    executor_.addresses_[static_cast<size_t>(kept.columns.buffer)] = to;
+    executor_.moved_[static_cast<size_t>(kept.columns.buffer)] = true;
+  }
+}
+
+void DeviceWalk::operator()(const program::Gather& op) {
+  using Cut = program::Gather::Cut;
+  DeviceRanks& ranks = *parts_.ranks;
+  DeviceRanks::Place place = {.rows = CountOf(op.own),
+                              .own = At(op.own, 0),
+                              .joined = At(op.joined, 0),
+                              .all = At(op.all, 0)};
+  int64_t bytes = DeviceElementBytes(op.type);
+  if (op.cut == Cut::kLogits) return ranks.GatherLogits(parts_.stream, place);
+  if (op.cut == Cut::kHeads) {
+    const AttentionSpec& whole = WholeAttention(op.count);
+    return ranks.GatherHeads(parts_.stream, whole, whole.head_dim * bytes, place);
+  }
+  const DeviceInputs& inputs = weights_.InputsOf(op.reader);
+  const bool rounds_later = inputs.RoundsWholeRows();
+  if (op.reader.linear != kNone || op.reader.experts != kNone) {
+    bytes = rounds_later ? 4 : DeviceElementBytes(inputs.type);
+    if (rounds_later) place.all = At(op.all_f32, 0);
+  }
+  ranks.GatherRowsOf(parts_.stream, op.count, bytes, place);
+  if (!rounds_later) return;
+  kernels_.convert_rows(handle_, {.x = place.all,
+                                  .x_type = ElementType::kF32,
+                                  .rows = place.rows,
+                                  .cols = op.count,
+                                  .out = RowsOutAt(op.all, op.scales, 0, inputs)});
+}
+
+// Rows of E4M3 are others than those of BF16; those of NVFP4 take the place of the unrounded.
+void DeviceWalk::operator()(const program::Convert& op) {
+  const DeviceInputs& inputs = weights_.InputsOf(op.reader);
+  if (!inputs.is_rounded()) return;
+  const BufferId to = inputs.type == ElementType::kBF16 ? op.x : op.narrow;
+  kernels_.convert_rows(handle_, {.x = At(op.x, op.width * 2),
+                                  .x_type = ElementType::kBF16,
+                                  .rows = rows_,
+                                  .cols = op.width,
+                                  .out = RowsOutAt(to, op.scales, op.width, inputs)});
+}
+
+// The gate of the rows that the last product wrote. Ranks gather the rows of all; in F32 where the
+// whole row determines how its numbers are rounded.
+void DeviceWalk::operator()(const program::GateMul& op) {
+  const DeviceInputs& inputs = weights_.InputsOf(op.reader);
+  device::RowsOut out = RowsOutAt(op.y, op.scales, 0, inputs);
+  if (op.is_gathered && inputs.RoundsWholeRows())
+    out = {.data = out.data, .type = ElementType::kF32};
+  const int64_t rows = CountOf(op.x);
+  using program::Gate;
+  switch (op.gate) {
+    case Gate::kGeluErf:
+    case Gate::kPlainGelu:
+    case Gate::kPlainRelu:
+      return kernels_.activate(handle_, {.x = RowsAt<uint16_t>(op.x, 0),
+                                         .rows = rows,
+                                         .width = op.width,
+                                         .gated = op.gate == Gate::kGeluErf,
+                                         .relu = op.gate == Gate::kPlainRelu,
+                                         .out = static_cast<uint16_t*>(out.data)});
+    case Gate::kClampedSwiglu:
+      return kernels_.clamped_swiglu(handle_,
+                                     {.x = RowsAt<float>(op.x, 0),
+                                      .rows = rows,
+                                      .width = op.width,
+                                      .alpha = op.clamp.alpha,
+                                      .limit = op.clamp.limit,
+                                      .bias = Experts(op.biased).first.bias,
+                                      .order = RowsAt<int32_t>(op.order, 0),
+                                      .chosen = RowsAt<int32_t>(op.chosen, Moe(op.moe).top_k),
+                                      .out = out});
+    case Gate::kRule: CHECK(false, "devices have no kernel of this activation");
+    case Gate::kSilu:
+    case Gate::kGeluTanh: break;
+  }
+  device::SiluMulArgs args = {.x = At(op.x, 0),
+                              .x_type = op.x_type,
+                              .rows = rows,
+                              .width = op.width,
+                              .out = out,
+                              .gelu = op.gate == Gate::kGeluTanh};
+  if (op.factors.buffer != kNone) {
+    const auto buffer = static_cast<size_t>(op.factors.buffer);
+    // Rows that have moved are of these columns alone.
+    const bool moved = executor_.moved_[buffer];
+    args.factor_stride = moved ? op.width : op.factors.stride;
+    args.factors = reinterpret_cast<const float*>(executor_.addresses_[buffer]) +
+                   first_ * args.factor_stride + (moved ? 0 : op.factors.begin);
+  }
+  kernels_.silu_mul(handle_, args);
+}
+
+void DeviceWalk::SumHeadSquares(const program::RopeAppend& op, const AttentionSpec& spec,
+                                device::RopeAppendArgs& args) {
+  const RankPlace& place = parts_.place;
+  const bool is_shared = op.own_q_squares != kNone;
+  const AttentionSpec& whole = is_shared ? WholeAttention(op.model_layer) : spec;
+  // A head of k that several ranks hold is given by the first.
+  const RowRange keys = FirstHeldKeys(whole, place.tensor_rank, place.tensor_size);
+  float* const q = RowsAt<float>(op.q_squares, 0);
+  float* const k = RowsAt<float>(op.k_squares, 0);
+  float* const own_q = is_shared ? RowsAt<float>(op.own_q_squares, 0) : q;
+  float* const own_k = is_shared ? RowsAt<float>(op.own_k_squares, 0) : k;
+  kernels_.head_squares(handle_, {.qkv = args.qkv,
+                                  .qkv_type = args.qkv_type,
+                                  .rows = rows_,
+                                  .row_heads = spec.num_heads + 2 * spec.num_kv_heads,
+                                  .num_heads = spec.num_heads,
+                                  .num_kv_heads = static_cast<int>(keys.size()),
+                                  .head_dim = spec.head_dim,
+                                  .q = own_q,
+                                  .k = own_k});
+  args.q_squares = q;
+  args.k_squares = k;
+  args.square_heads = whole.num_heads;
+  args.square_kv_heads = whole.num_kv_heads;
+  if (!is_shared) return;
+  const HeadCut heads = CutHeads(whole, place.tensor_rank, place.tensor_size);
+  args.q_norm += heads.q.begin * whole.head_dim;
+  args.k_norm += heads.kv.begin * whole.head_dim;
+  std::byte* const joined = At(op.joined, 0);
+  parts_.ranks->GatherHeads(parts_.stream, whole, sizeof(float),
+                            {.rows = rows_, .own = own_q, .joined = joined, .all = q});
+  parts_.ranks->GatherKeyHeads(parts_.stream, whole, sizeof(float),
+                               {.rows = rows_, .own = own_k, .joined = joined, .all = k});
+}
+
+void DeviceWalk::operator()(const program::RopeAppend& op) {
+  const AttentionSpec& spec = program_.attentions[static_cast<size_t>(op.attention)];
+  device::RopeAppendArgs args = {};
+  args.qkv = At(op.x, 0);
+  args.qkv_type = op.x_type;
+  args.rows = rows_;
+  args.num_heads = spec.num_heads;
+  args.q_norm = Vector(op.q_norm);
+  args.k_norm = Vector(op.k_norm);
+  args.norms_after_rope = spec.qk_norm == QkNorm::kAfterRopeUnweighted;
+  args.eps = program_.norm_eps;
+  args.rope = spec.rope;
+  args.rotary_dim = spec.rotated();
+  args.interleaved = spec.rope_style == kernels::RopeStyle::kInterleaved;
+  args.cos_sin = RowsAt<float>(op.cos_sin, 0);
+  args.positions = step_.inputs->positions();
+  if (spec.temperature_tuning) {
+    args.temperature_floor = static_cast<float>(spec.temperature_tuning->floor_scale);
+    args.temperature_scale = static_cast<float>(spec.temperature_tuning->attn_scale);
+    args.temperature_first = spec.temperature_tuning->first;
+  }
+  args.slots = step_.inputs->slots(step_.cache->group(op.cache_layer));
+  args.q = RowsAt<uint16_t>(op.q, 0);
+  args.cache = ArraysOf(op.cache_layer, op.k_scale, op.v_scale);
+  args.kv = !spec.has_own_kv()     ? device::RowKv::kNone
+            : spec.values_are_keys ? device::RowKv::kKeys
+                                   : device::RowKv::kBoth;
+  args.norms_values = spec.norms_values;
+  if (spec.qk_norm == QkNorm::kWholeWidth) SumHeadSquares(op, spec, args);
+  kernels_.rope_append(handle_, args);
+}
+
+void DeviceWalk::operator()(const program::Attend& op) {
+  const AttentionSpec& spec = program_.attentions[static_cast<size_t>(op.attention)];
+  device::AttentionArgs args =
+      step_.inputs->Attention(op, spec, step_.cache->group(op.cache_layer));
+  args.q = RowsAt<uint16_t>(op.q, 0);
+  args.num_heads = spec.num_heads;
+  args.scale = spec.softmax_scale();
+  args.cache = ArraysOf(op.cache_layer, op.k_scale, op.v_scale);
+  args.partials = RowsAt<float>(op.scratch, 0);
+  args.out = RowsAt<uint16_t>(op.out, 0);
+  args.soft_cap = spec.soft_cap;
+  args.sinks = Vector(op.sinks);
+  kernels_.attention(handle_, args);
+}
+
+void DeviceWalk::operator()(const program::FinishLogits& op) {
+  kernels_.cap_logits(
+      handle_,
+      {.x = RowsAt<float>(op.x, 0), .count = rows_ * op.width, .cap = op.cap, .scale = op.scale});
+}
+
+void DeviceWalk::operator()(const program::CopyResults& op) {
+  parts_.stream.CopyToHost(step_.results, At(op.x, 0), rows_ * op.width * 4);
+}
+
+}  // namespace sluice

@@ -1,0 +1,98 @@
+// Runs programs on a device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/array_cutter.h"
+#include "device/device.h"
+#include "kernels/cuda/device_linear.h"
+#include "models/device/device_lora.h"
+#include "models/device/device_ranks.h"
+#include "models/device/device_step_view.h"
+#include "models/device/device_weights.h"
+#include "models/kv_cache.h"
+#include "models/program/buffers.h"
+#include "models/program/program.h"
+
+namespace sluice {
+
+// The memory of a program's buffers on a device.
+struct DevicePlan : program::BufferPlan {
+  std::vector<ArrayGap> gaps;
+
+  // `keeps_apart`: as ArrayCutter. What is planned is the same.
+  static DevicePlan For(const program::Program& program, bool keeps_apart);
+};
+
+// Adds the memory of a step's inputs, which nothing shares: the buffer "step_inputs".
+void AddStepInputs(program::Program& program, int64_t bytes);
+
+// What a program is run for.
+struct DeviceStep {
+  const DeviceStepView* inputs = nullptr;
+  const KvCache* cache = nullptr;
+  int64_t rows = 0;
+  int64_t wanted = 0;
+  std::span<const int32_t> adapters = {};  // the slots that it uses, and -1 for rows without
+  float* results = nullptr;                // on the host, of CopyResults
+  bool is_recorded = false;
+};
+
+// Allocates nothing after construction. Thread safety: one thread at a time. Ownership: owns the
+// program; the rest outlives it.
+class DeviceExecutor {
+ public:
+  struct Parts {
+    const device::DeviceKernels& kernels;
+    DeviceStream& stream;
+    device::DeviceLinear& linear;
+    DeviceRanks* ranks = nullptr;     // null: alone
+    DeviceLoraSlots* lora = nullptr;  // null: no adapters are served
+    void* expert_rows = nullptr;      // page-locked: how many rows the experts of a step have
+    RankPlace place = {};
+    DecoderSpec whole = {};       // the whole model, of several ranks
+    OpTimes* op_times = nullptr;  // ModelOptions::op_times
+  };
+
+  // `workspace`: of plan.total_bytes. Weights that the program points to are not looked at.
+  DeviceExecutor(program::Program program, DeviceProgramWeights weights, DevicePlan plan,
+                 std::byte* workspace, const Parts& parts);
+
+  // Enqueues the operators. Returns the rows that are left. Throws what fails at once.
+  int64_t Run(const DeviceStep& step);
+
+  // Lets the products' kernels be chosen by measuring them, where there is a choice.
+  Status Tune();
+
+  const program::Program& program() const { return program_; }
+  std::byte* BufferAt(program::BufferId buffer) const {
+    return workspace_ + plan_.offsets[static_cast<size_t>(buffer)];
+  }
+  std::byte* BufferAt(std::string_view name) const {
+    return BufferAt(program::FindBuffer(program_, name));
+  }
+
+ private:
+  friend class DeviceWalk;
+
+  program::Program program_;
+  DeviceProgramWeights weights_;
+  DevicePlan plan_;
+  std::byte* workspace_;
+  Parts parts_;
+  std::vector<std::byte*> addresses_;    // by buffer, of the step that is being enqueued
+  std::vector<bool> moved_;              // by buffer, whether its rows have moved (KeepRows)
+  std::vector<OpTimes::Count*> counts_;  // by operator; empty: nothing is counted
+};
+
+// Sizes of buffers that depend on the weights, which a builder does not know: scratch memory of
+// products, and inputs in the order of a matrix.
+void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& weights,
+                        const DeviceInfo& device, const device::DeviceLinearOptions& options);
+
+}  // namespace sluice
