@@ -152,7 +152,7 @@ TEST(DeviceRanksWeightsTest, SumsAreSplitAsThoseOfTheWholeMatrix) {
 
 using emulated_nccl::Fault;
 
-// Of a step, by all ranks: what it throws, "" for nothing.
+// What all ranks throw in a step, "" for nothing.
 std::string FailureOf(Runner& runner) {
   try {
     runner.RunAlone({1}, 1);

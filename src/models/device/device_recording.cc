@@ -35,7 +35,7 @@ Result<std::unique_ptr<DeviceGraph>> DeviceDecoder::Record(const StepInput& inpu
                                                            PaddedStep& padded,
                                                            const KvCache& cache) {
   DeviceStream& stream = *parts_.stream;
-  const auto run = [&] { ComputeLogits(RunLayers(padded.rows, padded.rows, cache)); };
+  const auto run = [&] { RunProgram(padded.rows, padded.rows, cache, /*results=*/nullptr); };
   parts_.inputs.Send(stream, input, &padded);
   if (runs_before) run();
   RETURN_IF_ERROR(stream.Synchronize());

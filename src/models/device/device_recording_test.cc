@@ -149,8 +149,8 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// Whatever a step of a kind is of, its launches are the same: what differs lies in the memory that
-// they read.
+// All steps of a kind have equal launches: they differ in the memory that the kernels
+// read.
 TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
   ModelOptions options = OptionsOf(ElementType::kBF16, 4);
   options.max_context = 640;

@@ -28,7 +28,7 @@ using ScaleLayout = DataFormat::ScaleLayout;
 // Bytes of a file copied between two calls of the progress function; then their pages are given
 // back.
 constexpr int64_t kStoredChunkBytes = int64_t{32} << 20;
-// Of rows that are made on the host.
+// The bytes of rows that are made on the host.
 constexpr int64_t kMadeChunkBytes = int64_t{16} << 20;
 // Rows of a transposed matrix transposed at once: their elements of one input fill whole cache
 // lines.
@@ -84,6 +84,14 @@ void PackInt4Rows(const StoredMatrix& source, int64_t begin, int64_t end, std::b
   }
 }
 
+// Rows [begin, end) of I8 whose codes are stored with an offset.
+void TakeInt8Offset(const StoredMatrix& source, int64_t begin, int64_t end, std::byte* out) {
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t i = 0; i < source.cols; ++i, ++out)
+      *out = static_cast<std::byte>(OffsetInt8Code(source, row, i));
+  }
+}
+
 // How GPTQ stores it, and compressed-tensors, which needs no change.
 bool HasWordsOfInputs(const StoredMatrix& source) {
   return source.input_order == nullptr && source.packing == Int4Packing::kInputs;
@@ -120,6 +128,13 @@ Status DeviceSink::AddStored(const StoredLinear& part, const RowRange& held, boo
         done));
   } else if (source.format.type == ElementType::kInt4) {
     RETURN_IF_ERROR(PutInt4Rows(part, held, first_row, done));
+  } else if (source.has_offset_codes) {
+    RETURN_IF_ERROR(PutMadeRows(
+        source, held, first_row,
+        [&](int64_t begin, int64_t end, std::byte* out) {
+          TakeInt8Offset(source, begin, end, out);
+        },
+        done));
   } else if (source.transposed) {
     RETURN_IF_ERROR(PutMadeRows(
         source, held, first_row,

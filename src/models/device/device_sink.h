@@ -45,10 +45,10 @@ class DeviceSink final : public MatrixSink {
   Status Put(int64_t offset, std::span<const float> values);
 
  private:
-  // Writes rows [begin, end) of a part, one behind the other.
+  // Writes rows [begin, end) of a part, one after the other.
   using FillRows = std::function<void(int64_t begin, int64_t end, std::byte* out)>;
 
-  // Of the rows that are held:
+  // Checks the rows that are held:
   Status CheckNumbers(const StoredMatrix& source, const RowRange& held,
                       const NotFinite& not_finite);
   Status PutStoredRows(const StoredLinear& part, const RowRange& held, int64_t first_row,
@@ -69,11 +69,11 @@ class DeviceSink final : public MatrixSink {
   std::byte* memory_;
   size_t next_ = 0;
   const DeviceMatrixPlace* place_ = nullptr;  // of the matrix that was begun last
-  // Of each matrix so far: neighbouring rows of the same scale, one part more than are told at
+  // For each matrix so far: adjacent rows of one scale, and one part more than is reported at
   // most.
   std::vector<std::vector<device::ScaledPart>> scaled_parts_;
   std::vector<std::byte> made_;
-  // Of the matrix that was begun last, as far as they have come.
+  // The matrix that was begun last, as far as its rows have arrived.
   std::vector<std::byte> nvf4_scales_;
 };
 

@@ -430,7 +430,8 @@ device::AddLoraArgs DeviceStepInputs::Adapters(bool of_logit_rows) const {
   return args;
 }
 
-device::AttentionArgs DeviceStepInputs::Attention(const AttentionSpec& attention,
+device::AttentionArgs DeviceStepInputs::Attention(const program::Attend& /*op*/,
+                                                  const AttentionSpec& attention,
                                                   int64_t group) const {
   const auto found =
       std::ranges::find_if(plans_, [&](const KindPlan& plan) { return plan.kind.IsOf(attention); });

@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "kernels/cuda/attention_plan.h"
 #include "models/decoder_spec.h"
+#include "models/device/device_step_view.h"
 #include "models/model.h"
 #include "models/shard.h"
 
@@ -28,7 +29,7 @@ struct PaddedStep {
 
 // Ownership: owns the host's buffers, one for each step in flight; the device's is the caller's and
 // outlives it; move-only.
-class DeviceStepInputs {
+class DeviceStepInputs final : public DeviceStepView {
  public:
   // Steps that may have been sent and not been passed by the stream.
   static constexpr int kMostInFlight = 2;
@@ -42,7 +43,7 @@ class DeviceStepInputs {
   // one row.
   static constexpr int64_t kMostDrawWords = int64_t{1} << 20;
   static DrawLimits DrawLimitsOf(const DecoderSpec& spec, const ModelOptions& options);
-  // Of the partial results of attention, in any layer.
+  // The memory of attention's partial results, for any layer.
   static int64_t PartialsBytes(const DecoderSpec& share, const ModelOptions& options);
 
   // `memory`: MaxBytes on the device, aligned to 256.
@@ -64,24 +65,24 @@ class DeviceStepInputs {
     return device::NumSplitLevels(plans_.front().kind.limits, rows);
   }
 
-  // Of the step that was sent last, on the device.
-  // Its tokens, counted from the first word of this rank: of ranks that share the vocabulary, those
-  // that this one has. And for each row of the step, which of all ranks' embeddings is its own,
-  // those of one rank behind those of the ranks before; embeddings() tells how many each rank has.
-  const int32_t* tokens() const { return OnDevice<int32_t>(tokens_); }
-  const int32_t* embedding_places() const { return OnDevice<int32_t>(embedding_places_); }
-  std::span<const int64_t> embeddings() const { return embeddings_; }
-  const int32_t* positions() const { return OnDevice<int32_t>(positions_); }
-  const int32_t* logit_rows() const { return OnDevice<int32_t>(logit_rows_); }
-  const int64_t* slots(int64_t group) const {
+  // Inputs of the step that was sent last, on the device.
+  // Its tokens, counted from the first word of this rank: if ranks share the vocabulary, those that
+  // this one has. And for each row of the step, which of all ranks' embeddings is its own, those of
+  // one rank after those of the ranks before; embeddings() returns how many each rank has.
+  const int32_t* tokens() const override { return OnDevice<int32_t>(tokens_); }
+  const int32_t* embedding_places() const override { return OnDevice<int32_t>(embedding_places_); }
+  std::span<const int64_t> embeddings() const override { return embeddings_; }
+  const int32_t* positions() const override { return OnDevice<int32_t>(positions_); }
+  const int32_t* logit_rows() const override { return OnDevice<int32_t>(logit_rows_); }
+  const int64_t* slots(int64_t group) const override {
     return OnDevice<int64_t>(slots_) + group * num_rows_;
   }
   // The rows that have adapters, or of the rows whose logits are wanted those that have, by their
   // places among these: AddLoraArgs::tiles, rows, num_tiles and slots are set. Tokens: as they are
   // in the vocabulary of all ranks. REQUIRES: the step has adapters.
-  device::AddLoraArgs Adapters(bool of_logit_rows) const;
-  const int32_t* all_tokens() const { return OnDevice<int32_t>(all_tokens_); }
-  bool has_adapters() const { return has_adapters_; }
+  device::AddLoraArgs Adapters(bool of_logit_rows) const override;
+  const int32_t* all_tokens() const override { return OnDevice<int32_t>(all_tokens_); }
+  bool has_adapters() const override { return has_adapters_; }
   // How each row's token is drawn, and where it goes. REQUIRES: the step has draws.
   device::SampleRowsArgs Draws() const;
   // Enqueues the copy of what was drawn; once the stream has passed that, ReadDraws takes it, whose
@@ -92,7 +93,8 @@ class DeviceStepInputs {
 
   // The items, slices and tables of layers with this span and these heads in this group of the
   // cache; the rest is left to the caller.
-  device::AttentionArgs Attention(const AttentionSpec& attention, int64_t group) const;
+  device::AttentionArgs Attention(const program::Attend& op, const AttentionSpec& attention,
+                                  int64_t group) const override;
 
  private:
   // What layers have in common whose attention is divided in one way.

@@ -55,7 +55,9 @@ int64_t WholeRows(const MatrixParameter& matrix) {
 }
 
 Status CheckMatrix(const std::string& name, const DataFormat& format, int64_t cols) {
-  if (!kernels::PanelKindOf(format)) {
+  const bool is_int8_group =
+      format.type == ElementType::kI8 && format.scale_layout == ScaleLayout::kPerGroup;
+  if (!kernels::PanelKindOf(format) || is_int8_group) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{}: weights of {} in this layout of scales have no kernels on a "
                             "device; those have: BF16, F16 and F32 without scales; F8_E4M3 with "
@@ -115,7 +117,9 @@ DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights
       weights.type == ElementType::kF4E2M1 && weights.group_type == device::GroupScales::kE4M3;
   if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8Static)
     return {ElementType::kF8E4M3, device::RowScale::kStatic, inputs.scale};
-  if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8PerToken)
+  // A bound of a token's magnitude has no kernel: such inputs stay in BF16.
+  if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8PerToken &&
+      inputs.format.largest_amax == 0)
     return {ElementType::kF8E4M3, device::RowScale::kPerToken, 1};
   if (to_nvf4 && nvf4_weights && inputs.format.kind == Kind::kNvfp4 &&
       inputs.format.group_size == device::kNvF4Group)
@@ -299,69 +303,33 @@ DeviceRounding DeviceRounding::For(const ModelOptions& options, const DeviceInfo
           .nvf4_experts = always};
 }
 
-DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList& list,
-                                  const DecoderWeights& loaded, const DeviceWeightLayout& layout,
-                                  const DeviceRounding& rounding, std::byte* memory) {
+const DeviceInputs& DeviceProgramWeights::InputsOf(const program::Reader& reader) const {
+  static constexpr DeviceInputs kPlain;
+  if (reader.linear != program::kNone) return linears[static_cast<size_t>(reader.linear)].inputs;
+  if (reader.experts != program::kNone)
+    return experts[static_cast<size_t>(reader.experts)].first.inputs;
+  return kPlain;
+}
+
+DeviceProgramWeights PlaceWeights(const program::Program& program, const ParameterList& list,
+                                  const DeviceWeightLayout& layout, const DeviceRounding& rounding,
+                                  std::byte* memory) {
   const Places places(list, layout, rounding, memory);
-  DeviceDecoderWeights weights;
+  DeviceProgramWeights weights;
   weights.rope_frequencies = places.RopeFrequencies();
-  weights.final_norm = places.Vector(loaded.final_norm);
-  if (places.Has(loaded.embedding)) {
-    weights.embedding = places.Bf16(loaded.embedding);
-    if (share.LoadsHead())
-      weights.head = places.Linear(loaded.head);
-    else if (share.head.kind == HeadSpec::Kind::kVocabulary)
-      weights.head.matrix = places.Matrix(loaded.embedding);
+  for (const LinearWeights* linear : program.linears) {
+    // A head that is the embedding's table is no layer of its own.
+    weights.linears.push_back(places.Has(linear->matrix) ? places.Linear(*linear)
+                                                         : DeviceLinearWeights());
   }
-  if (places.Has(loaded.layer_embeddings)) {
-    weights.layer_embeddings = places.Bf16(loaded.layer_embeddings);
-    weights.layer_projection = places.Linear(loaded.layer_projection);
-    weights.layer_norm = places.Vector(loaded.layer_norm);
+  for (const ExpertWeights* experts : program.experts)
+    weights.experts.push_back(places.Experts(*experts));
+  for (const std::vector<float>* vector : program.vectors) {
+    weights.vectors.push_back(places.Vector(*vector));
+    weights.first_numbers.push_back(vector->empty() ? 1 : vector->front());
   }
-  weights.embedding_lora = loaded.embedding_lora;
-  weights.head.lora_layer = loaded.head_lora;
-  for (size_t i = 0; i < share.layers.size(); ++i) {
-    const LayerWeights& from = loaded.layers[i];
-    DeviceLayerWeights& to = weights.layers.emplace_back();
-    to.attention_norm = places.Vector(from.attention_norms.before);
-    to.attention_norm_after = places.Vector(from.attention_norms.after);
-    to.mlp_norm = places.Vector(from.mlp_norms.before);
-    to.mlp_norm_after = places.Vector(from.mlp_norms.after);
-    to.q_norm = places.Vector(from.attention.q_norm);
-    to.k_norm = places.Vector(from.attention.k_norm);
-    to.sinks = places.Vector(from.attention.sinks);
-    to.k_scale = from.attention.kv_scales.k;
-    to.v_scale = from.attention.kv_scales.v;
-    // Not loaded yet: sizes alone are asked for.
-    if (!from.residual_factor.empty()) to.residual_factor = from.residual_factor.front();
-    to.qkv = places.Linear(from.attention.qkv);
-    to.output = places.Linear(from.attention.output);
-    if (share.layers[i].mlp.intermediate_size > 0) {
-      to.gate_up = places.Linear(from.mlp.gate_up);
-      to.down = places.Linear(from.mlp.down);
-    }
-    if (share.layer_embeddings.width > 0) {
-      to.embedding_gate = places.Linear(from.embedding.gate);
-      to.embedding_projection = places.Linear(from.embedding.projection);
-      to.embedding_norm = places.Vector(from.embedding.norm);
-    }
-    if (!share.layers[i].moe) continue;
-    to.router_norm = places.Vector(from.moe.router_norm);
-    to.mlp_after = places.Vector(from.moe.mlp_after);
-    to.experts_before = places.Vector(from.moe.experts_before);
-    to.experts_after = places.Vector(from.moe.experts_after);
-    to.expert_factors = places.Vector(from.moe.expert_factors);
-    to.router = places.Bf16(from.moe.router.matrix);
-    to.router_bias = places.Vector(from.moe.router.bias);
-    to.choice_bias = places.Vector(from.moe.choice_bias);
-    to.router_lora = from.moe.router.lora_layer;
-    if (!share.layers[i].mlp.output_gate.empty()) {
-      to.shared_gate = places.Bf16(from.mlp.output_gate.matrix);
-      to.shared_gate_lora = from.mlp.output_gate.lora_layer;
-    }
-    to.expert_gate_up = places.Experts(from.moe.gate_up);
-    to.expert_down = places.Experts(from.moe.down);
-  }
+  for (const kernels::PackedMatrix* table : program.tables)
+    weights.tables.push_back(places.Matrix(*table));
   return weights;
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/cuda/device_kernels.h"
 #include "models/decoder_spec.h"
 #include "models/model.h"
+#include "models/program/program.h"
 #include "models/weights.h"
 
 namespace sluice {
@@ -24,15 +25,15 @@ struct DeviceMatrixPlace {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t whole_rows = 0;  // of the matrix that all ranks of a layer hold together
-  // Of scales of blocks: the rows that one covers, the checkpoint's or a divisor of them, so that
-  // no block reaches over two parts of the matrix or over what a rank holds of them. Of INT4: 1.
+  // Scales of blocks: the rows that one covers, the checkpoint's number or a divisor of it, so that
+  // no block spans two parts of the matrix or two ranks. INT4: 1.
   int64_t block_rows = 0;
   int64_t codes = 0;
   std::optional<int64_t> group_scales = {};
   std::optional<int64_t> row_scales = {};
   std::optional<int64_t> input_order = {};  // of INT4: I32 [cols]
-  // Of those, where they are one number for each of a few parts of the rows; known after they are
-  // uploaded.
+  // Scales that are one number for each of a few parts of the rows; known after the
+  // upload.
   std::vector<device::ScaledPart> scaled_parts = {};
   int64_t total_bytes = 0;  // that the plan counts for it
 
@@ -60,7 +61,7 @@ class DeviceWeightLayout {
                                         bool keeps_apart = false);
 
   const DeviceMatrixPlace& matrix(size_t index) const { return matrices_[index]; }
-  // Of what was uploaded: DeviceSink::scaled_parts.
+  // Stores what was uploaded: DeviceSink::scaled_parts.
   void SetScaledParts(std::vector<std::vector<device::ScaledPart>> parts);
   int64_t vector(size_t index) const { return vectors_[index]; }
   int64_t rope_frequencies() const { return rope_frequencies_; }
@@ -70,7 +71,7 @@ class DeviceWeightLayout {
  private:
   std::vector<DeviceMatrixPlace> matrices_;  // as in the list
   std::vector<int64_t> vectors_;             // of F32, as in the list
-  int64_t rope_frequencies_ = 0;             // F32, the rope tables one behind the other
+  int64_t rope_frequencies_ = 0;             // F32, the rope tables one after the other
   int64_t total_bytes_ = 0;
   std::vector<ArrayGap> gaps_;
 };
@@ -135,47 +136,16 @@ struct DeviceExpertWeights {
   int64_t row_scales_stride = 0;                      // elements
 };
 
-struct DeviceLayerWeights {
-  // Null where there is no such norm.
-  const float* attention_norm = nullptr;
-  const float* attention_norm_after = nullptr;
-  const float* mlp_norm = nullptr;
-  const float* mlp_norm_after = nullptr;
-  const float* q_norm = nullptr;  // null where there is none before rope; as AttentionWeights
-  const float* k_norm = nullptr;
-  const float* sinks = nullptr;    // [num_heads of the rank], or null
-  float k_scale = 1, v_scale = 1;  // of an FP8 cache
-  float residual_factor = 1;       // LayerSpec::residual_factor
-  DeviceLinearWeights qkv, output;
-  DeviceLinearWeights gate_up, down;   // empty where every MLP is an expert
-  const uint16_t* router = nullptr;    // BF16 [experts, hidden]
-  const float* router_bias = nullptr;  // [experts], as the next; or null
-  const float* choice_bias = nullptr;
-  const uint16_t* shared_gate = nullptr;        // BF16 [hidden]: MlpSpec::output_gate, or null
-  int router_lora = -1, shared_gate_lora = -1;  // as LinearWeights::lora_layer
-  DeviceExpertWeights expert_gate_up, expert_down;
-  // MoeSpec::own_norms, as MoeWeights; else null.
-  const float* router_norm = nullptr;
-  const float* mlp_after = nullptr;
-  const float* experts_before = nullptr;
-  const float* experts_after = nullptr;
-  const float* expert_factors = nullptr;
-  // LayerEmbeddingWeights, or empty.
-  DeviceLinearWeights embedding_gate, embedding_projection;
-  const float* embedding_norm = nullptr;
-};
+// What a program's tables name, on the device.
+struct DeviceProgramWeights {
+  std::vector<DeviceLinearWeights> linears;
+  std::vector<DeviceExpertWeights> experts;
+  std::vector<const float*> vectors;
+  std::vector<float> first_numbers;  // of the vectors, on the host; 1 where it has none
+  std::vector<device::Weights> tables;
+  const float* rope_frequencies = nullptr;  // the tables one after the other
 
-struct DeviceDecoderWeights {
-  const uint16_t* embedding = nullptr;      // BF16 [words of the rank, hidden]; null without them
-  const float* rope_frequencies = nullptr;  // DecoderSpec::rope_tables, one behind the other
-  const float* final_norm = nullptr;        // null without a head
-  DeviceLinearWeights head;  // the embedding's table where they are tied; empty without logits
-  int embedding_lora = -1;   // as DecoderWeights::embedding_lora
-  // LayerEmbeddingSpec, as DecoderWeights; or empty.
-  const uint16_t* layer_embeddings = nullptr;
-  DeviceLinearWeights layer_projection;
-  const float* layer_norm = nullptr;
-  std::vector<DeviceLayerWeights> layers;
+  const DeviceInputs& InputsOf(const program::Reader& reader) const;
 };
 
 // To which numbers inputs of products are rounded where the checkpoint says so. In bfloat16 a
@@ -191,11 +161,10 @@ struct DeviceRounding {
   static DeviceRounding For(const ModelOptions& options, const DeviceInfo& device);
 };
 
-// Addresses from places, of the layers of `share` (ShareOf), and of embedding and head where the
-// rank has them. `loaded`: the weights whose targets `list` names, with inputs, vectors and
-// scales filled in; its matrices are not looked at.
-DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList& list,
-                                  const DecoderWeights& loaded, const DeviceWeightLayout& layout,
-                                  const DeviceRounding& rounding, std::byte* memory);
+// What the program's tables name, whose targets are those of `list`; the matrices that they point
+// to are not looked at, and what is said of their inputs may not be filled in yet.
+DeviceProgramWeights PlaceWeights(const program::Program& program, const ParameterList& list,
+                                  const DeviceWeightLayout& layout, const DeviceRounding& rounding,
+                                  std::byte* memory);
 
 }  // namespace sluice

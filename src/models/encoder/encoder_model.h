@@ -1,4 +1,4 @@
-// Encoders: embedding, layers of bidirectional attention and an MLP with norms behind or before
+// Encoders: embedding, layers of bidirectional attention and an MLP with norms after or before
 // both.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// Of `memory` what the cache takes, wherever the layers are computed: it holds the keys and values
-// of one layer, of the step alone.
+// Sets the fields of `memory` for the cache, on any device: it holds the keys and values of one
+// layer, for the current step only.
 void PlanEncoderCache(const EncoderSpec& spec, const ModelOptions& options, ModelMemory& memory);
 
 // What loading will take.

@@ -71,7 +71,7 @@ Status CheckEncoderSettings(const JsonFields& fields, EncoderSpec::Family family
                             ShortName(*norm)),
                 "layer_norm_type");
   }
-  // Of the rotary families, each with the only value that is implemented.
+  // Flags of the rotary families, each with the only value that is implemented.
   constexpr std::pair<const char*, bool> kFlags[] = {{"qkv_proj_bias", false},
                                                      {"mlp_fc1_bias", false},
                                                      {"mlp_fc2_bias", false},
@@ -105,13 +105,39 @@ Status CheckEncoderSettings(const JsonFields& fields, EncoderSpec::Family family
   return {};
 }
 
-// A dimension under one of its names.
+// A dimension under one of its names, or `absent`; 0: it must be given.
 Result<int64_t> Dimension(const JsonFields& fields, std::initializer_list<const char*> names,
-                          int64_t most) {
+                          int64_t most, int64_t absent) {
   for (const char* name : names) {
     if (fields.Given(name) != nullptr) return fields.RequiredInteger(name, 1, most);
   }
-  return fields.Missing(*names.begin());
+  if (absent == 0) return fields.Missing(*names.begin());
+  return absent;
+}
+
+// What config.json may leave out: the values of transformers' classes of configurations. Published
+// models of Nomic and GTE have classes of their own.
+struct EncoderDefaults {
+  int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0, num_heads = 0,
+          num_positions = 0;
+};
+
+EncoderDefaults EncoderDefaultsOf(EncoderSpec::Family family, std::string_view architecture) {
+  constexpr int64_t kBertVocabulary = 30522, kRobertaVocabulary = 50265;
+  switch (family) {
+    case EncoderSpec::Family::kBert: return {kBertVocabulary, 768, 3072, 12, 12, 512};
+    case EncoderSpec::Family::kRoberta:
+      return {architecture.starts_with("XLM") ? kBertVocabulary : kRobertaVocabulary,
+              768,
+              3072,
+              12,
+              12,
+              512};
+    case EncoderSpec::Family::kNomic:
+    case EncoderSpec::Family::kGte:
+    case EncoderSpec::Family::kModern: break;  // ReadModernBert
+  }
+  return {};
 }
 
 Result<EncoderSpec::Activation> EncoderActivation(const JsonFields& fields,
@@ -215,14 +241,13 @@ Result<ElementType> EncoderDtype(const JsonFields& fields) {
 
 Status CheckEncoderHeads(const EncoderSpec& spec) {
   const int64_t head_dim = spec.head_dim();
-  if (spec.hidden_size % spec.num_heads != 0 || head_dim < 32 || head_dim > 256 ||
-      head_dim % 8 != 0) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("{} heads of a hidden_size of {} are not supported; heads are multiples "
-                    "of 8 from 32 to 256",
-                    spec.num_heads, spec.hidden_size),
-        "num_attention_heads");
+  if (spec.hidden_size % spec.num_heads != 0 || head_dim < 2 || head_dim > 256 ||
+      head_dim % 2 != 0) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} heads of a hidden_size of {} are not supported; heads are even "
+                            "numbers from 2 to 256",
+                            spec.num_heads, spec.hidden_size),
+                "num_attention_heads");
   }
   return {};
 }
@@ -240,19 +265,23 @@ Result<EncoderSpec> ReadEncoderSpec(const json::Value& config) {
   const bool is_rotary =
       spec.family == EncoderSpec::Family::kNomic || spec.family == EncoderSpec::Family::kGte;
   RETURN_IF_ERROR(CheckEncoderSettings(fields, spec.family));
-  ASSIGN_OR_RETURN(spec.vocab_size, Dimension(fields, {"vocab_size"}, int64_t{1} << 24));
+  const EncoderDefaults absent = EncoderDefaultsOf(spec.family, architecture);
+  ASSIGN_OR_RETURN(spec.vocab_size,
+                   Dimension(fields, {"vocab_size"}, int64_t{1} << 24, absent.vocab_size));
   // The second names are those of Nomic's published files.
-  ASSIGN_OR_RETURN(spec.hidden_size,
-                   Dimension(fields, {"hidden_size", "n_embd"}, kMaxEncoderWidth));
-  ASSIGN_OR_RETURN(spec.intermediate_size,
-                   Dimension(fields, {"intermediate_size", "n_inner"}, kMaxEncoderWidth));
-  ASSIGN_OR_RETURN(spec.num_layers, Dimension(fields, {"num_hidden_layers", "n_layer"}, 4096));
-  ASSIGN_OR_RETURN(spec.num_heads, Dimension(fields, {"num_attention_heads", "n_head"}, 4096));
+  ASSIGN_OR_RETURN(spec.hidden_size, Dimension(fields, {"hidden_size", "n_embd"}, kMaxEncoderWidth,
+                                               absent.hidden_size));
+  ASSIGN_OR_RETURN(spec.intermediate_size, Dimension(fields, {"intermediate_size", "n_inner"},
+                                                     kMaxEncoderWidth, absent.intermediate_size));
+  ASSIGN_OR_RETURN(spec.num_layers,
+                   Dimension(fields, {"num_hidden_layers", "n_layer"}, 4096, absent.num_layers));
+  ASSIGN_OR_RETURN(spec.num_heads,
+                   Dimension(fields, {"num_attention_heads", "n_head"}, 4096, absent.num_heads));
   // Nomic's longer n_positions need angles that change with the length of the text.
   ASSIGN_OR_RETURN(
       spec.num_positions,
       Dimension(fields, {"max_trained_positions", "max_position_embeddings", "n_positions"},
-                kMaxEncoderWidth));
+                kMaxEncoderWidth, absent.num_positions));
   ASSIGN_OR_RETURN(const auto types, fields.Integer("type_vocab_size", is_rotary ? 0 : 1, 64));
   spec.num_types = types.value_or(2);
   for (const char* name : {"layer_norm_eps", "layer_norm_epsilon"}) {
@@ -260,7 +289,7 @@ Result<EncoderSpec> ReadEncoderSpec(const json::Value& config) {
     if (eps) spec.norm_eps = static_cast<float>(*eps);
   }
   ASSIGN_OR_RETURN(const auto padding, fields.Integer("pad_token_id", 0, kMaxEncoderWidth));
-  // RoBERTa counts positions from behind that of padding.
+  // RoBERTa counts positions from after that of padding.
   if (spec.family == EncoderSpec::Family::kRoberta) spec.first_position = padding.value_or(1) + 1;
   if (spec.first_position >= spec.num_positions) {
     return fields.Bad("max_position_embeddings", fmt::format("more than {}", spec.first_position),

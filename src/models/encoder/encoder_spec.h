@@ -32,7 +32,7 @@ struct EncoderSpec {
   float norm_eps = 1e-12F;
   Activation activation = Activation::kGelu;  // GELU by erf
   std::vector<float> rope_frequencies;        // [head_dim / 2]; empty: positions are learned
-  // Norms stand before attention and MLP, and one behind the last layer; else behind both.
+  // Norms stand before attention and MLP, and one after the last layer; else after both.
   bool norms_before = false;
   // Layers whose tokens see `reach` others to either side, with frequencies of their own; empty:
   // all see everything.

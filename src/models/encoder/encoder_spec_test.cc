@@ -83,6 +83,35 @@ TEST(EncoderSpecTest, WhatWouldChangeTheNumbersIsRefusedByName) {
   EXPECT_THAT(EncoderFailure(kNomic, R"({"n_head": null})"), HasSubstr("num_attention_heads"));
 }
 
+TEST(EncoderSpecTest, WhatIsLeftOutHasTheClasssDefaults) {
+  const struct {
+    const char* architecture;
+    int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_positions;
+  } kCases[] = {{"BertModel", 30522, 768, 3072, 12, 12, 512},
+                {"RobertaModel", 50265, 768, 3072, 12, 12, 512},
+                {"XLMRobertaModel", 30522, 768, 3072, 12, 12, 512},
+                {"ModernBertModel", 50368, 768, 1152, 22, 12, 8192}};
+  for (const auto& one : kCases) {
+    json::Value config{json::Value::Object{}};
+    config.Set("architectures", json::Value::Array{one.architecture});
+    const auto spec = ReadEncoderSpec(config);
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_EQ(spec->vocab_size, one.vocab_size) << one.architecture;
+    EXPECT_EQ(spec->hidden_size, one.hidden_size) << one.architecture;
+    EXPECT_EQ(spec->intermediate_size, one.intermediate_size) << one.architecture;
+    EXPECT_EQ(spec->num_layers, one.num_layers) << one.architecture;
+    EXPECT_EQ(spec->num_heads, one.num_heads) << one.architecture;
+    EXPECT_EQ(spec->num_positions, one.num_positions) << one.architecture;
+  }
+}
+
+// Test models on the hub have narrow heads.
+TEST(EncoderSpecTest, HeadsAreEven) {
+  EXPECT_EQ(EncoderFailure(kGte, R"({"num_attention_heads": 32})"), "read");
+  EXPECT_EQ(EncoderFailure(kGte, R"({"num_attention_heads": 4, "hidden_size": 72})"), "read");
+  EXPECT_THAT(EncoderFailure(kGte, R"({"num_attention_heads": 64})"), HasSubstr("64 heads"));
+}
+
 constexpr const char* kModern = R"({"architectures": ["ModernBertModel"], "vocab_size": 100,
   "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 2,
   "max_position_embeddings": 8192, "position_embedding_type": "absolute",

@@ -24,8 +24,8 @@ struct EncoderLayerWeights {
   LayerNormWeights mlp_norm;
 };
 
-// Of a classifier, over the hidden state of the first token: scores = out(tanh(dense(h))); where
-// there is a norm, out(norm(gelu(dense(h)))). In F32.
+// A classifier over the first token's hidden state h: scores = out(tanh(dense(h))), or with a norm
+// out(norm(gelu(dense(h)))). In F32.
 struct ClassifierWeights {
   std::vector<float> dense, dense_bias;  // [hidden, hidden]; [hidden], or empty
   LayerNormWeights norm;                 // or empty

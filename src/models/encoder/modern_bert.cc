@@ -15,7 +15,7 @@ constexpr std::string_view kArchitectures[] = {"ModernBertModel", "ModernBertFor
                                                "ModernBertForSequenceClassification"};
 constexpr int64_t kMaxWidth = 1 << 20;
 
-// Of a kind of layers, where `rope_parameters` or the older `theta_key` tells it.
+// The rope of a kind of layers, from `rope_parameters` or the older `theta_key`.
 Result<std::vector<float>> ReadRope(const JsonFields& fields, const char* kind,
                                     const char* theta_key, double default_theta, int64_t head_dim) {
   ASSIGN_OR_RETURN(const auto older, fields.Number(theta_key, 1, 1e12));
@@ -101,14 +101,19 @@ Result<EncoderSpec> ReadModernBert(const JsonFields& fields) {
   spec.family = EncoderSpec::Family::kModern;
   spec.activation = EncoderSpec::Activation::kGatedGelu;
   spec.norms_before = true;
-  ASSIGN_OR_RETURN(spec.vocab_size, fields.RequiredInteger("vocab_size", 1, int64_t{1} << 24));
-  ASSIGN_OR_RETURN(spec.hidden_size, fields.RequiredInteger("hidden_size", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(spec.intermediate_size,
-                   fields.RequiredInteger("intermediate_size", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(spec.num_layers, fields.RequiredInteger("num_hidden_layers", 1, 4096));
-  ASSIGN_OR_RETURN(spec.num_heads, fields.RequiredInteger("num_attention_heads", 1, 4096));
-  ASSIGN_OR_RETURN(spec.num_positions,
-                   fields.RequiredInteger("max_position_embeddings", 1, kMaxWidth));
+  // What may be left out has the values of transformers' ModernBertConfig.
+  const auto read = [&](const char* name, int64_t most, int64_t absent,
+                        int64_t& dimension) -> Status {
+    ASSIGN_OR_RETURN(const auto given, fields.Integer(name, 1, most));
+    dimension = given.value_or(absent);
+    return {};
+  };
+  RETURN_IF_ERROR(read("vocab_size", int64_t{1} << 24, 50368, spec.vocab_size));
+  RETURN_IF_ERROR(read("hidden_size", kMaxWidth, 768, spec.hidden_size));
+  RETURN_IF_ERROR(read("intermediate_size", kMaxWidth, 1152, spec.intermediate_size));
+  RETURN_IF_ERROR(read("num_hidden_layers", 4096, 22, spec.num_layers));
+  RETURN_IF_ERROR(read("num_attention_heads", 4096, 12, spec.num_heads));
+  RETURN_IF_ERROR(read("max_position_embeddings", kMaxWidth, 8192, spec.num_positions));
   RETURN_IF_ERROR(CheckEncoderHeads(spec));
   RETURN_IF_ERROR(CheckActivations(fields));
   ASSIGN_OR_RETURN(const auto eps, fields.Number("norm_eps", 0, 1));

@@ -1,0 +1,33 @@
+// What operators on a device read of a step's inputs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cuda/device_kernels.h"
+#include "models/decoder_spec.h"
+#include "models/program/op.h"
+
+namespace sluice {
+
+// The inputs of the step that was sent last, on the device.
+class DeviceStepView {
+ public:
+  virtual ~DeviceStepView() = default;
+  virtual const int32_t* tokens() const = 0;
+  virtual const int32_t* positions() const = 0;
+  virtual const int32_t* types() const { return nullptr; }  // null: all tokens are of type 0
+  virtual const int32_t* logit_rows() const = 0;
+  virtual const int64_t* slots(int64_t group) const = 0;
+  // The items, slices and tables of an attention; the rest is left to the caller.
+  virtual device::AttentionArgs Attention(const program::Attend& op, const AttentionSpec& spec,
+                                          int64_t group) const = 0;
+  // Ranks and adapters, of decoders: DeviceStepInputs.
+  virtual std::span<const int64_t> embeddings() const { return {}; }
+  virtual const int32_t* embedding_places() const { return nullptr; }
+  virtual bool has_adapters() const { return false; }
+  virtual device::AddLoraArgs Adapters(bool /*of_logit_rows*/) const { return {}; }
+  virtual const int32_t* all_tokens() const { return nullptr; }
+};
+
+}  // namespace sluice
