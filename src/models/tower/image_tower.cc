@@ -1,0 +1,374 @@
+#include "models/tower/image_tower.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "kernels/linear.h"
+#include "models/kv_layout.h"
+#include "models/program/buffers.h"
+#include "models/program/build_tower.h"
+#include "models/weight_loader.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kTowerBlock = 16;  // tokens of a block of the tower's cache
+
+int64_t StepRows(const TowerSpec& spec, const TowerOptions& options) {
+  return MostPatches(spec, options) + (spec.has_class ? 1 : 0);
+}
+
+// Windows of an image: at most one for each whole one, and what is left at two borders.
+int64_t MostWindows(const TowerSpec& spec, const TowerOptions& options) {
+  if (spec.window == 0) return 1;
+  const int64_t patches = MostPatches(spec, options), across = spec.window / spec.merge;
+  const int64_t cells = patches / spec.group();
+  return cells / (across * across) + 2 * (cells / across + 1) + 2;
+}
+
+// Each window begins with a block of its own.
+int64_t TowerBlocks(const TowerSpec& spec, const TowerOptions& options) {
+  const int64_t whole = (StepRows(spec, options) + kTowerBlock - 1) / kTowerBlock;
+  return spec.window == 0 ? whole : whole + MostWindows(spec, options);
+}
+
+ModelOptions StepOptions(const TowerSpec& spec, const TowerOptions& options) {
+  ModelOptions step;
+  step.compute_type = options.compute_type;
+  step.kv_type = options.compute_type;
+  step.block_size = kTowerBlock;
+  step.max_rows = StepRows(spec, options);
+  step.max_slices = MostWindows(spec, options);
+  step.max_context = step.max_rows;
+  step.max_logit_rows = MostPatches(spec, options) / spec.group();
+  return step;
+}
+
+int64_t WidestTowerInput(const TowerSpec& spec) {
+  int64_t widest = std::max({spec.hidden, spec.intermediate, spec.patch_numbers(),
+                             spec.heads * spec.head_dim, spec.hidden * spec.group()});
+  for (const ProjectorStep& step : spec.projector) widest = std::max(widest, step.width);
+  return widest;
+}
+
+// The two rows of a table of `side` between which a place is, and what each counts for.
+struct Taps {
+  std::array<int32_t, 2> rows = {};
+  std::array<float, 2> weights = {};
+};
+Taps TapsOf(int64_t index, int64_t size, int64_t side, bool aligns_corners) {
+  // In F32, as the reference.
+  const auto i = static_cast<float>(index), n = static_cast<float>(size);
+  const auto last = static_cast<float>(side - 1);
+  const float place = aligns_corners ? i * last / std::max(n - 1, 1.0F)
+                                     : (i + 0.5F) * static_cast<float>(side) / n - 0.5F;
+  const float floor = std::floor(place);
+  Taps taps;
+  for (int tap = 0; tap < 2; ++tap) {
+    const auto t = static_cast<size_t>(tap);
+    const auto raw = static_cast<int64_t>(floor) + tap;
+    taps.rows[t] = static_cast<int32_t>(std::clamp<int64_t>(raw, 0, side - 1));
+    taps.weights[t] = std::max(0.0F, 1 - std::abs(place - floor - static_cast<float>(tap)));
+  }
+  return taps;
+}
+
+// Images, tiles or crops that are computed one after the other.
+int64_t NumUnits(const TowerSpec& spec, const ProcessedImage& image) {
+  if (spec.input != TowerSpec::Input::kPixels || image.shape.size() < 4) return 1;
+  return image.shape.front();
+}
+
+// Patches of an image, tile or crop: those that all have, or its own.
+struct PatchGrid {
+  int64_t height = 0, width = 0;
+};
+PatchGrid GridOf(const TowerSpec& spec, const ProcessedImage& image) {
+  if (spec.side > 0 && image.grid[1] == 0 && image.grid[2] == 0) return {spec.side, spec.side};
+  return {image.grid[1], image.grid[2]};
+}
+
+tl::unexpected<Error> WrongImage(std::string message) {
+  return Fail(ErrorCode::kInvalidArgument, std::move(message), "images");
+}
+
+}  // namespace
+
+int64_t MostPatches(const TowerSpec& spec, const TowerOptions& options) {
+  if (spec.side > 0) return spec.side * spec.side;
+  return std::max<int64_t>(1, options.most_patches / spec.group()) * spec.group();
+}
+
+int64_t MostImageRows(const TowerSpec& spec, const TowerOptions& options) {
+  // Llama 4 has up to 16 tiles and the whole image, Gemma 3 up to 4 crops beside it.
+  constexpr int64_t kMostUnits = 17;
+  const int64_t rows = MostPatches(spec, options) / spec.group();
+  return spec.side > 0 ? rows * kMostUnits : rows;
+}
+
+TowerMemory PlanTower(const TowerSpec& spec, const QuantizationScheme& scheme,
+                      const TowerOptions& options, int num_threads) {
+  TowerWeights unfilled;
+  const ParameterList parameters = ListTowerParameters(spec, unfilled);
+  const ModelOptions step = StepOptions(spec, options);
+  const program::Program program = program::BuildTower(
+      {.spec = spec, .options = step, .num_threads = num_threads, .weights = unfilled});
+  TowerMemory memory;
+  memory.weight_bytes = ParameterBytes(parameters, scheme, options.compute_type);
+  memory.workspace_bytes =
+      program::BufferPlan::For(program).total_bytes +
+      kernels::LinearScratchBytes(num_threads, step.max_rows, WidestTowerInput(spec)) +
+      TowerBlocks(spec, options) *
+          KvCache::BytesPerBlock(KvLayoutOf(program.attentions.front(), step), 1);
+  return memory;
+}
+
+ImageTower::ImageTower(TowerSpec spec, const TowerOptions& options,
+                       std::shared_ptr<const TowerWeights> weights, CpuExecutor executor,
+                       KvCache cache)
+    : spec_(std::move(spec)),
+      options_(options),
+      weights_(std::move(weights)),
+      executor_(std::move(executor)),
+      cache_(std::move(cache)) {
+  const auto rows = static_cast<size_t>(StepRows(spec_, options_));
+  const auto entries = static_cast<size_t>(spec_.position_entries());
+  for (std::vector<int32_t>* one :
+       {&step_.patch_rows, &step_.patch_cols, &step_.sources, &positions_})
+    one->reserve(rows);
+  step_.position_rows.reserve(rows * entries);
+  step_.position_weights.reserve(rows * entries);
+  step_.targets.reserve(rows);
+  order_.reserve(rows);
+  rope_positions_.reserve(2 * rows);
+  const auto windows = static_cast<size_t>(MostWindows(spec_, options_));
+  window_rows_.reserve(windows);
+  slices_.reserve(std::max<size_t>(1, 2 * windows));
+  tables_.resize(static_cast<size_t>(TowerBlocks(spec_, options_)));
+  for (size_t i = 0; i < tables_.size(); ++i) tables_[i] = static_cast<int32_t>(i);
+}
+
+Result<std::unique_ptr<ImageTower>> ImageTower::Make(const TowerSpec& spec,
+                                                     const TowerOptions& options,
+                                                     std::shared_ptr<const TowerWeights> weights,
+                                                     int num_threads) {
+  const ModelOptions step = StepOptions(spec, options);
+  program::Program program = program::BuildTower(
+      {.spec = spec, .options = step, .num_threads = num_threads, .weights = *weights});
+  KvGroups groups = KvGroups::Uniform(1);
+  if (spec.window > 0) {
+    groups.spans.resize(2);
+    groups.places = {{.group = 0, .slot = 0}, {.group = 1, .slot = 0}};
+  }
+  ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(KvLayoutOf(program.attentions.front(), step),
+                                                    groups, TowerBlocks(spec, options)));
+  ASSIGN_OR_RETURN(CpuExecutor executor, CpuExecutor::Create(std::move(program), step, {}));
+  return std::unique_ptr<ImageTower>(
+      new ImageTower(spec, options, std::move(weights), std::move(executor), std::move(cache)));
+}
+
+Result<std::unique_ptr<ImageTower>> ImageTower::Load(ThreadPool& pool,
+                                                     const std::filesystem::path& folder,
+                                                     const TowerSpec& spec,
+                                                     const QuantizationScheme& scheme,
+                                                     const TowerOptions& options) {
+  const auto weights = std::make_shared<TowerWeights>();
+  const ParameterList parameters = ListTowerParameters(spec, *weights);
+  if (options.load_format == ModelOptions::LoadFormat::kDummy) {
+    RETURN_IF_ERROR(FillDummyParameters(pool, parameters, options.dummy_seed, scheme,
+                                        options.compute_type, {}));
+  } else {
+    ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
+    if (!HoldsTower(spec, checkpoint)) {
+      return Fail(ErrorCode::kNotFound,
+                  fmt::format("the checkpoint holds no '{}': it is the text part alone",
+                              spec.patch_module));
+    }
+    RETURN_IF_ERROR(CheckListed(parameters, checkpoint, scheme));
+    RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, scheme, options.compute_type, {},
+                                   options.allow_nonfinite));
+  }
+  return Make(spec, options, weights, pool.num_threads());
+}
+
+Result<std::unique_ptr<ImageTower>> ImageTower::Share(const ThreadPool& pool) const {
+  return Make(spec_, options_, weights_, pool.num_threads());
+}
+
+void ImageTower::PrepareThread(const ThreadPool& pool) const {
+  kernels::ReserveLinearScratch(pool, StepRows(spec_, options_), WidestTowerInput(spec_));
+}
+
+Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
+                         const ProcessedImage& image) {
+  const auto [height, width] = GridOf(spec, image);
+  int64_t numbers = 1;
+  for (const int64_t size : image.shape) numbers *= std::max<int64_t>(0, size);
+  if (numbers != std::ssize(image.values) || image.grid[0] > 1 || height < 1 || width < 1)
+    return WrongImage("an image of another shape than its grid");
+  if (image.tokens.size() != image.is_embedding.size())
+    return WrongImage("an image whose tokens are not marked");
+  const int64_t units = NumUnits(spec, image);
+  const int64_t patches = height * width;
+  if (numbers != units * patches * spec.patch_numbers()) {
+    return WrongImage(
+        fmt::format("an image of {} numbers, where {} x {} patches of {} are expected", numbers,
+                    height, width, spec.patch_numbers()));
+  }
+  if (height % spec.merge != 0 || width % spec.merge != 0 ||
+      (spec.side > 0 && (height != spec.side || width != spec.side))) {
+    return WrongImage(
+        fmt::format("an image of {} x {} patches, which the tower does not take", height, width));
+  }
+  if (patches > MostPatches(spec, options)) {
+    return WrongImage(
+        fmt::format("an image of {} patches, but the tower takes at most {}; send a smaller one",
+                    patches, MostPatches(spec, options)));
+  }
+  const int64_t positions =
+      spec.positions == TowerSpec::Positions::kAxes ? spec.position_shape[1] : patches;
+  if (std::max(height, width) > positions)
+    return WrongImage(fmt::format("an image with a side of more than {} patches", positions));
+  const int64_t rows = units * patches / spec.group();
+  const auto marked = std::count_if(image.is_embedding.begin(), image.is_embedding.end(),
+                                    [](uint8_t mark) { return mark != 0; });
+  if (rows != image.num_embeddings || rows != marked) {
+    return WrongImage(
+        fmt::format("an image with {} tokens for {} rows of the tower", marked, rows));
+  }
+  return {};
+}
+
+// The patches in the tower's order: merged rows by windows, if there are such, else row by row; the
+// patches of a merged row by rows.
+void ImageTower::Lay(int64_t height, int64_t width) {
+  const int64_t merge = spec_.merge;
+  const int64_t cell_rows = height / merge, cell_cols = width / merge;
+  const int64_t across = spec_.window == 0 ? std::max(cell_rows, cell_cols) : spec_.window / merge;
+  step_.num_patches = height * width;
+  for (std::vector<int32_t>* one :
+       {&step_.patch_rows, &step_.patch_cols, &step_.sources, &order_, &window_rows_})
+    one->clear();
+  const auto add_cell = [&](int64_t row, int64_t col) {
+    order_.push_back(static_cast<int32_t>(row * cell_cols + col));
+    for (int64_t i = 0; i < merge * merge; ++i) {
+      const int64_t y = row * merge + i / merge, x = col * merge + i % merge;
+      step_.patch_rows.push_back(static_cast<int32_t>(y));
+      step_.patch_cols.push_back(static_cast<int32_t>(x));
+      const bool is_block = spec_.input == TowerSpec::Input::kBlockPatches;
+      step_.sources.push_back(static_cast<int32_t>(
+          is_block ? (row * cell_cols + col) * merge * merge + i : y * width + x));
+    }
+  };
+  for (int64_t top = 0; top < cell_rows; top += across) {
+    for (int64_t left = 0; left < cell_cols; left += across) {
+      const size_t before = step_.patch_rows.size();
+      for (int64_t row = top; row < std::min(top + across, cell_rows); ++row) {
+        for (int64_t col = left; col < std::min(left + across, cell_cols); ++col)
+          add_cell(row, col);
+      }
+      window_rows_.push_back(static_cast<int32_t>(step_.patch_rows.size() - before));
+    }
+  }
+  LayPositions(height, width);
+  LayWindows();
+}
+
+void ImageTower::LayPositions(int64_t height, int64_t width) {
+  using Positions = TowerSpec::Positions;
+  const auto rows = static_cast<size_t>(step_.num_patches + (spec_.has_class ? 1 : 0));
+  positions_.assign(rows, 0);
+  rope_positions_.assign(2 * rows, 0);
+  step_.position_rows.clear();
+  step_.position_weights.clear();
+  const auto add = [&](int64_t row, float weight) {
+    step_.position_rows.push_back(static_cast<int32_t>(row));
+    step_.position_weights.push_back(weight);
+  };
+  for (size_t i = 0; i < static_cast<size_t>(step_.num_patches); ++i) {
+    const int64_t y = step_.patch_rows[i], x = step_.patch_cols[i];
+    rope_positions_[i] = static_cast<int32_t>(y) + spec_.rope_first;
+    rope_positions_[rows + i] = static_cast<int32_t>(x) + spec_.rope_first;
+    switch (spec_.positions) {
+      case Positions::kNone: break;
+      case Positions::kOrdinal: add(y * width + x, 1); break;
+      case Positions::kAxes:
+        add(x, 1);
+        add(spec_.position_shape[1] + y, 1);
+        break;
+      case Positions::kInterpolated:
+      case Positions::kInterpolatedCentres: {
+        const auto side = static_cast<int64_t>(
+            std::lround(std::sqrt(static_cast<double>(spec_.position_shape[0]))));
+        const bool aligns = spec_.positions == Positions::kInterpolated;
+        const Taps down = TapsOf(y, height, side, aligns), along = TapsOf(x, width, side, aligns);
+        for (const size_t r : {0, 1}) {
+          for (const size_t c : {0, 1})
+            add(down.rows[r] * side + along.rows[c], down.weights[r] * along.weights[c]);
+        }
+      }
+    }
+  }
+  if (spec_.has_class && spec_.positions == Positions::kOrdinal) add(step_.num_patches, 1);
+}
+
+// Slices of the attention: one of the whole image; where there are windows, that one with empty
+// ones up to the number of the second group's, which are the windows.
+void ImageTower::LayWindows() {
+  const auto rows = static_cast<int32_t>(step_.num_patches + (spec_.has_class ? 1 : 0));
+  slices_.clear();
+  slices_.push_back(
+      {.first_row = 0, .num_tokens = rows, .context = 0, .block_table = tables_.data()});
+  if (spec_.window == 0) return;
+  slices_.resize(window_rows_.size(), {.first_row = rows});
+  int64_t first_row = 0, block = 0;
+  for (const int32_t count : window_rows_) {
+    slices_.push_back({.first_row = first_row,
+                       .num_tokens = count,
+                       .context = 0,
+                       .block_table = tables_.data() + block});
+    first_row += count;
+    block += (count + kTowerBlock - 1) / kTowerBlock;
+  }
+  CHECK_LE(block, std::ssize(tables_));
+}
+
+void ImageTower::Run(ThreadPool& pool) {
+  const int64_t rows = std::ssize(positions_);
+  StepInput input;
+  input.positions = positions_;
+  input.rope_positions = rope_positions_;
+  input.slices = slices_;
+  input.num_groups = spec_.window == 0 ? 1 : 2;
+  const CpuStep step{.pool = pool, .input = input, .cache = &cache_, .tower = &step_};
+  const auto end = static_cast<int32_t>(executor_.program().ops.size());
+  executor_.Run(0, end, rows, step);
+}
+
+void ImageTower::Encode(ThreadPool& pool, const ProcessedImage& image,
+                        std::span<float* const> rows) {
+  CHECK_EQ(std::ssize(rows), int64_t{image.num_embeddings});
+  const auto [height, width] = GridOf(spec_, image);
+  const int64_t units = NumUnits(spec_, image);
+  Lay(height, width);
+  step_.is_pixels = spec_.input == TowerSpec::Input::kPixels;
+  step_.patch = spec_.patch;
+  step_.height = height * spec_.patch;
+  step_.width = width * spec_.patch;
+  const int64_t numbers = height * width * spec_.patch_numbers();
+  const int64_t merged = std::ssize(order_);
+  for (int64_t unit = 0; unit < units; ++unit) {
+    step_.values = image.values.data() + unit * numbers;
+    step_.targets.clear();
+    for (const int32_t place : order_)
+      step_.targets.push_back(rows[static_cast<size_t>(unit * merged + place)]);
+    Run(pool);
+  }
+}
+
+}  // namespace sluice
