@@ -1,4 +1,4 @@
-// Gemma 2: GELU, embeddings scaled by the root of their width, norms before and behind every
+// Gemma 2: GELU, embeddings scaled by the root of their width, norms before and after every
 // sub-layer whose stored weights w stand for 1 + w, soft caps of scores and of logits; every second
 // layer sees a window.
 #include <cmath>
@@ -7,6 +7,7 @@
 #include "models/registry.h"
 
 namespace sluice {
+namespace gemma2 {
 namespace {
 
 // The soft cap of a field: one that is null is none, one that is absent the library's default.
@@ -44,23 +45,48 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-constexpr ConfigDefaults kDefaults = {.head_dim = 256,
+// VaultGemma: no norms after sub-layers. Source: transformers' VaultGemmaDecoderLayer.
+Status ReadVault(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(Read(fields, config));
+  for (LayerSpec& layer : config.spec.layers)
+    layer.attention_norms.after = layer.mlp_norms.after = "";
+  return {};
+}
+
+constexpr ConfigDefaults kDefaults = {.vocab_size = 256000,
+                                      .hidden_size = 2304,
+                                      .intermediate_size = 9216,
+                                      .num_hidden_layers = 26,
+                                      .num_attention_heads = 8,
                                       .kv_heads = 4,
-                                      .rope_theta = 10000,
+                                      .head_dim = 256,
+                                      .max_position_embeddings = 8192,
+                                      .bos_token_id = 2,
+                                      .eos_token_id = 1,
                                       .tie_word_embeddings = true,
                                       .activation = Activation::kGeluTanh};
 
 }  // namespace
+}  // namespace gemma2
 
 const ModelFamily kGemma2 = {
     "Gemma2ForCausalLM",
     "gemma2",
-    kDefaults,
-    Read,
+    gemma2::kDefaults,
+    gemma2::Read,
     {.models = "Gemma 2 2B, 9B, 27B",
      .operators = "GELU; norms with 1 + w before and behind sub-layers; scaled embeddings; soft "
                   "caps of scores and logits; a window in every second layer",
      .golden = "tiny-gemma2",
      .error = 1.8e-06}};
+
+const ModelFamily kVaultGemma = {"VaultGemmaForCausalLM",
+                                 "vaultgemma",
+                                 gemma2::kDefaults,
+                                 gemma2::ReadVault,
+                                 {.models = "VaultGemma 1B",
+                                  .operators = "as Gemma 2, without norms behind sub-layers",
+                                  .golden = "tiny-vaultgemma",
+                                  .error = 1.3e-06}};
 
 }  // namespace sluice

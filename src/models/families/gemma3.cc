@@ -1,4 +1,4 @@
-// Gemma 3, the text model: GELU, scaled embeddings, RMS norms before and behind every sub-layer
+// Gemma 3, the text model: GELU, scaled embeddings, RMS norms before and after every sub-layer
 // whose stored weights w stand for 1 + w, a norm of each head of q and k before rope; most layers
 // see a window and have a rope of their own.
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "models/rope_frequencies.h"
 
 namespace sluice {
+namespace gemma3 {
 namespace {
 
 constexpr double kDefaultLocalTheta = 10000;
@@ -19,11 +20,10 @@ Status ReadRopes(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const bool has_blocks,
                    ReadRopeBlocks(fields, kDefaultLocalTheta, config, local));
   if (!has_blocks) {
-    ASSIGN_OR_RETURN(const auto theta, fields.Number("rope_local_base_freq", 1, 1e12));
+    ASSIGN_OR_RETURN(const auto theta, ReadNumberOrText(fields, "rope_local_base_freq", 1, 1e12));
     local.theta = theta.value_or(kDefaultLocalTheta);
   }
-  config.spec.rope_tables = {RopeTableOf(config.rope, config.head_dim),
-                             RopeTableOf(local, config.head_dim)};
+  DescribeRope(config.rope, config.head_dim, config.spec, {RopeTableOf(local, config.head_dim)});
   return {};
 }
 
@@ -67,14 +67,26 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+// The tokens of an image see all of it.
+Status ReadNested(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(Read(fields, config));
+  for (LayerSpec& layer : config.spec.layers) layer.attention.sees_images = true;
+  return {};
+}
+
 // Configurations of models of text and images leave out what is the library's default.
 constexpr ConfigDefaults DefaultsOf(bool is_nested) {
   return {.vocab_size = 262208,
+          .hidden_size = 2304,
+          .intermediate_size = 9216,
+          .num_hidden_layers = 26,
           .num_attention_heads = 8,
-          .max_position_embeddings = 131072,
-          .head_dim = 256,
           .kv_heads = 4,
+          .head_dim = 256,
+          .max_position_embeddings = 131072,
           .rope_theta = 1e6,
+          .bos_token_id = 2,
+          .eos_token_id = 1,
           .tie_word_embeddings = true,
           .activation = Activation::kGeluTanh,
           .is_nested = is_nested,
@@ -82,23 +94,26 @@ constexpr ConfigDefaults DefaultsOf(bool is_nested) {
 }
 
 }  // namespace
+}  // namespace gemma3
 
 const ModelFamily kGemma3 = {
     "Gemma3ForCausalLM",
     "gemma3_text",
-    DefaultsOf(false),
-    Read,
+    gemma3::DefaultsOf(false),
+    gemma3::Read,
     {.models = "Gemma 3 270M, 1B",
      .operators = "GELU; norms with 1 + w before and behind sub-layers, and of heads; scaled "
                   "embeddings; windows with a rope of their own",
      .golden = "tiny-gemma3, tiny-gemma3-cap",
      .error = 5.3e-06}};
-// The text part.
 const ModelFamily kGemma3Nested = {
     "Gemma3ForConditionalGeneration",
     "gemma3",
-    DefaultsOf(true),
-    Read,
-    {.models = "Gemma 3 4B, 12B, 27B", .operators = "the text part: as Gemma3ForCausalLM"}};
+    gemma3::DefaultsOf(true),
+    gemma3::ReadNested,
+    {.models = "Gemma 3 4B, 12B, 27B",
+     .operators = "as Gemma3ForCausalLM; images: SigLIP; tokens of an image see each other",
+     .golden = "tiny-gemma3-vision",
+     .error = 1.5e-06}};
 
 }  // namespace sluice

@@ -1,9 +1,10 @@
-// Gemma 4, the text models: GELU, scaled embeddings, RMS norms before and behind every sub-layer
+// Gemma 4, the text models: GELU, scaled embeddings, RMS norms before and after every sub-layer
 // and of each head of q, k and v; most layers see a window, the others have wider heads, of which
 // rope rotates a part, and in some models values that are their keys. Small models have embeddings
 // of their own in every layer, and upper layers that attend to the keys and values of lower ones;
 // another one has experts beside the MLP, each with norms of their own.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -13,10 +14,11 @@
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
+#include "models/proportional_rope.h"
 #include "models/registry.h"
-#include "models/rope_frequencies.h"
 
 namespace sluice {
+namespace gemma4 {
 namespace {
 
 constexpr double kDefaultLocalTheta = 10000, kDefaultTheta = 1e6, kDefaultRotated = 0.25;
@@ -30,51 +32,29 @@ struct GlobalHeads {
   friend bool operator==(const GlobalHeads&, const GlobalHeads&) = default;
 };
 
-// Frequencies of a part of a head; the others are 0: what is not rotated.
-// Source: transformers modeling_rope_utils.py (_compute_proportional_rope_parameters).
-std::vector<float> ProportionalRope(int64_t head_dim, double theta, double part, double factor) {
-  const RopeConfig rope{.theta = theta};
-  std::vector<float> table = RopeTableOf(rope, head_dim);
-  const auto rotated = static_cast<size_t>(part * static_cast<double>(head_dim) / 2);
-  for (size_t i = 0; i < table.size(); ++i)
-    table[i] = i < rotated ? static_cast<float>(table[i] / factor) : 0.0f;
-  return table;
-}
-
-// Of one kind of layers.
-Result<std::vector<float>> ReadRope(const JsonFields& fields, const char* kind, int64_t head_dim,
-                                    double default_theta, double default_part) {
-  ASSIGN_OR_RETURN(const json::Value* ropes, fields.Object("rope_parameters"));
-  double theta = default_theta, part = default_part, factor = 1;
-  if (ropes != nullptr) {
-    ASSIGN_OR_RETURN(const json::Value* block, JsonFields(*ropes, "rope_parameters.").Object(kind));
-    if (block == nullptr) return JsonFields(*ropes, "rope_parameters.").Missing(kind);
-    const std::string name = fmt::format("rope_parameters.{}.", kind);
-    const JsonFields rope(*block, name);
-    ASSIGN_OR_RETURN(const auto type, rope.String("rope_type"));
-    const bool is_proportional = type == "proportional";
-    if (!is_proportional && type.value_or("default") != "default") {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("{}rope_type '{}' is not supported by this architecture; supported "
-                              "are default and proportional",
-                              name, *type),
-                  name + "rope_type");
+// The members of per_layer_config, whose keys are numbers of layers, with or without zeros in front
+// ("05"): by number, null where there is none.
+Result<std::vector<const json::Value*>> ByNumber(const json::Value& layers, size_t num_layers) {
+  std::vector<const json::Value*> by_number(num_layers);
+  for (const auto& [key, layer] : layers.as_object()) {
+    const std::string field = fmt::format("per_layer_config.{}", ShortName(key));
+    size_t number = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), number);
+    if (error != std::errc() || end != key.data() + key.size() || number >= num_layers ||
+        by_number[number] != nullptr) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("{}: each key must be the number of a layer from 0 to {}, once",
+                              field, num_layers - 1),
+                  field);
     }
-    ASSIGN_OR_RETURN(const auto given_theta, rope.Number("rope_theta", 1, 1e12));
-    ASSIGN_OR_RETURN(const auto given_part, rope.Number("partial_rotary_factor", 0, 1));
-    ASSIGN_OR_RETURN(const auto given_factor, rope.Number("factor", 1e-3, 1e6));
-    theta = given_theta.value_or(theta);
-    part = is_proportional ? given_part.value_or(1) : 1;
-    factor = is_proportional ? given_factor.value_or(1) : 1;
-    if (!is_proportional && given_part.value_or(1) != 1) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("{}partial_rotary_factor {} is only supported with rope_type "
-                              "proportional",
-                              name, *given_part),
-                  name + "partial_rotary_factor");
+    if (layer.is_null()) continue;
+    if (!layer.is_object()) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("{} must be an object, found {}", field, ShortText(layer)), field);
     }
+    by_number[number] = &layer;
   }
-  return ProportionalRope(head_dim, theta, part, factor);
+  return by_number;
 }
 
 // As transformers writes it since 5.20: what differs in each layer by its number.
@@ -82,10 +62,10 @@ Status ReadLayerConfigs(const JsonFields& fields, const std::vector<bool>& slide
                         const ModelConfig& config, GlobalHeads& heads) {
   ASSIGN_OR_RETURN(const json::Value* layers, fields.Object("per_layer_config"));
   if (layers == nullptr) return {};
-  const JsonFields by_number(*layers, "per_layer_config.");
+  ASSIGN_OR_RETURN(const auto by_number, ByNumber(*layers, slides.size()));
   std::optional<GlobalHeads> all;
   for (size_t i = 0; i < slides.size(); ++i) {
-    ASSIGN_OR_RETURN(const json::Value* layer, by_number.Object(std::to_string(i)));
+    const json::Value* layer = by_number[i];
     const json::Value none(json::Value::Object{});
     const JsonFields own(layer == nullptr ? none : *layer, fmt::format("per_layer_config.{}.", i));
     ASSIGN_OR_RETURN(const auto head_dim, own.Integer("head_dim", 1, kMaxConfigWidth));
@@ -197,12 +177,7 @@ Status ReadExperts(const JsonFields& fields, ModelConfig& config) {
                  .own_norms = MoeSpec::OwnNorms{.mlp_after = "post_feedforward_layernorm_1",
                                                 .experts_before = "pre_feedforward_layernorm_2",
                                                 .experts_after = "post_feedforward_layernorm_2"}};
-  ASSIGN_OR_RETURN(const auto top_k, fields.Integer("top_k_experts", 1, kMaxConfigWidth));
-  RETURN_IF_ERROR(ReadExpertCounts(fields, top_k, moe));
-  if (moe.top_k > moe.num_experts) {
-    return fields.Bad("top_k_experts", fmt::format("at most num_experts {}", moe.num_experts),
-                      json::Value(moe.top_k));
-  }
+  RETURN_IF_ERROR(ReadExpertCounts(fields, {.top_k_field = "top_k_experts"}, moe));
   ASSIGN_OR_RETURN(moe.intermediate_size,
                    fields.RequiredInteger("moe_intermediate_size", 1, kMaxConfigWidth));
   for (LayerSpec& layer : config.spec.layers) layer.moe = moe;
@@ -210,7 +185,7 @@ Status ReadExperts(const JsonFields& fields, ModelConfig& config) {
 }
 
 Status RefuseBothWays(const JsonFields& fields) {
-  // "vision": of tokens of images.
+  // "vision": of tokens of images, in layers with a window.
   ASSIGN_OR_RETURN(const auto both_ways, fields.String("use_bidirectional_attention"));
   if (!both_ways || *both_ways == "vision") return {};
   return Fail(ErrorCode::kUnsupported,
@@ -221,18 +196,20 @@ Status RefuseBothWays(const JsonFields& fields) {
 }
 
 // Source: transformers' Gemma4TextConfig, Gemma4TextAttention, Gemma4TextDecoderLayer.
-Status ReadText(const JsonFields& fields, ModelConfig& config, int64_t default_embeddings) {
-  constexpr int64_t kDefaultWindow = 512;
+Status ReadText(const JsonFields& fields, ModelConfig& config, int64_t default_embeddings,
+                int64_t default_window) {
   RETURN_IF_ERROR(RefuseBothWays(fields));
   ASSIGN_OR_RETURN(const std::vector<bool> slides, ReadWindows(fields, config));
   ASSIGN_OR_RETURN(const GlobalHeads global, ReadGlobalHeads(fields, slides, config));
   ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
   ASSIGN_OR_RETURN(const auto soft_cap, fields.Number("final_logit_softcapping", 1e-3, 1e6));
   DecoderSpec& spec = config.spec;
-  ASSIGN_OR_RETURN(std::vector<float> full_rope, ReadRope(fields, kFullAttention, global.head_dim,
-                                                          kDefaultTheta, kDefaultRotated));
-  ASSIGN_OR_RETURN(std::vector<float> window_rope,
-                   ReadRope(fields, kSlidingAttention, config.head_dim, kDefaultLocalTheta, 1));
+  ASSIGN_OR_RETURN(
+      std::vector<float> full_rope,
+      ReadRopeOfKind(fields, kFullAttention, global.head_dim, kDefaultTheta, kDefaultRotated));
+  ASSIGN_OR_RETURN(
+      std::vector<float> window_rope,
+      ReadRopeOfKind(fields, kSlidingAttention, config.head_dim, kDefaultLocalTheta, 1));
   spec.rope_tables = {std::move(full_rope), std::move(window_rope)};
   spec.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
   spec.logit_soft_cap = static_cast<float>(soft_cap.value_or(0));
@@ -249,7 +226,7 @@ Status ReadText(const JsonFields& fields, ModelConfig& config, int64_t default_e
     attention.scale = 1.0f;
     attention.rotary_dim = 0;
     if (slides[i]) {
-      attention.span.window = static_cast<int32_t>(window.value_or(kDefaultWindow));
+      attention.span.window = static_cast<int32_t>(window.value_or(default_window));
       attention.rope_table = 1;
     } else {
       attention.head_dim = static_cast<int>(global.head_dim);
@@ -263,22 +240,42 @@ Status ReadText(const JsonFields& fields, ModelConfig& config, int64_t default_e
 }
 
 Status Read(const JsonFields& fields, ModelConfig& config) {
-  constexpr int64_t kDefaultEmbeddings = 256;
-  return ReadText(fields, config, kDefaultEmbeddings);
+  return ReadText(fields, config, /*default_embeddings=*/256, /*default_window=*/512);
+}
+
+// Where the tokens of images see each other, and the token that stands for them. Source:
+// transformers' Gemma4Model.
+Status ReadImages(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto both_ways, fields.String("use_bidirectional_attention"));
+  for (LayerSpec& layer : config.spec.layers)
+    layer.attention.sees_images = both_ways == "vision" && layer.attention.span.window > 0;
+  ASSIGN_OR_RETURN(const auto pad, fields.Integer("pad_token_id", 0, config.vocab_size - 1));
+  config.spec.image_token = static_cast<int32_t>(pad.value_or(0));
+  return {};
+}
+
+Status ReadNested(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(Read(fields, config));
+  return ReadImages(fields, config);
 }
 
 // Without embeddings in layers, and without experts.
 Status ReadUnified(const JsonFields& fields, ModelConfig& config) {
-  return ReadText(fields, config, /*default_embeddings=*/0);
+  return ReadText(fields, config, /*default_embeddings=*/0, /*default_window=*/1024);
 }
 
-constexpr ConfigDefaults DefaultsOf(bool is_nested) {
+constexpr ConfigDefaults DefaultsOf(bool is_nested, int64_t positions = 131072) {
   return {.vocab_size = 262144,
+          .hidden_size = 2304,
+          .intermediate_size = 9216,
+          .num_hidden_layers = 30,
           .num_attention_heads = 8,
-          .max_position_embeddings = 131072,
-          .head_dim = 256,
           .kv_heads = 4,
+          .head_dim = 256,
+          .max_position_embeddings = positions,
           .rope_theta = kDefaultTheta,
+          .bos_token_id = 2,
+          .eos_token_id = 1,
           .tie_word_embeddings = true,
           .activation = Activation::kGeluTanh,
           .is_nested = is_nested,
@@ -286,12 +283,13 @@ constexpr ConfigDefaults DefaultsOf(bool is_nested) {
 }
 
 }  // namespace
+}  // namespace gemma4
 
 const ModelFamily kGemma4 = {
     "Gemma4ForCausalLM",
     "gemma4_text",
-    DefaultsOf(false),
-    Read,
+    gemma4::DefaultsOf(false),
+    gemma4::Read,
     {.models = "the text models",
      .operators = "GELU; norms before and behind sub-layers, and of heads of q, k and v; scaled "
                   "embeddings; windows with a rope of their own; wider heads in the other layers; "
@@ -302,15 +300,18 @@ const ModelFamily kGemma4 = {
 // The text parts.
 const ModelFamily kGemma4Nested = {"Gemma4ForConditionalGeneration",
                                    "gemma4",
-                                   DefaultsOf(true),
-                                   Read,
+                                   gemma4::DefaultsOf(true),
+                                   gemma4::ReadNested,
                                    {.models = "Gemma 4 E2B, E4B, 26B-A4B, 31B",
-                                    .operators = "the text part: as Gemma4ForCausalLM"}};
+                                    .operators = "as Gemma4ForCausalLM; images: two tables of "
+                                                 "positions, 2-D rope, means of patches",
+                                    .golden = "tiny-gemma4-vision, tiny-gemma4-e-vision",
+                                    .error = 1.8e-06}};
 const ModelFamily kGemma4Unified = {
     "Gemma4UnifiedForConditionalGeneration",
     "gemma4_unified",
-    DefaultsOf(true),
-    ReadUnified,
+    gemma4::DefaultsOf(true, 262144),
+    gemma4::ReadUnified,
     {.models = "Gemma 4 12B", .operators = "the text part: as Gemma4ForCausalLM"}};
 
 }  // namespace sluice

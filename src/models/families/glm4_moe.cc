@@ -1,63 +1,40 @@
 // GLM-4.5 (and Air), 4.6: rope on half of each head, a norm of heads of q and k in the large one;
-// behind the first layers experts, chosen by sigmoids with a bias for the choice alone, whose
-// scaled weights add up to a constant, beside a shared one.
-#include <fmt/format.h>
-
+// after the first layers experts, chosen by sigmoids with a bias for the choice alone, in groups
+// where there are some, whose scaled weights add up to a constant, beside a shared one.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
 namespace sluice {
+namespace glm4_moe {
 namespace {
 
-// Experts are chosen among all of them, not in groups.
-Status CheckGroups(const JsonFields& fields) {
-  for (const char* name : {"n_group", "topk_group"}) {
-    ASSIGN_OR_RETURN(const auto groups, fields.Integer(name, 1, 4096));
-    if (groups.value_or(1) == 1) continue;
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("{} {} is not supported, only 1: experts are chosen among all", name, *groups),
-        name);
-  }
-  return {};
-}
+struct LayerDefaults {
+  int64_t top_k = 8, width = 1408;
+  double scale = 1;
+  int64_t num_dense = 1;
+  bool qk_norm = false;
+};
 
 // Source: transformers' Glm4MoeConfig, Glm4MoeAttention and Glm4MoeTopkRouter.
-Status Read(const JsonFields& fields, ModelConfig& config) {
+Status ReadLayers(const JsonFields& fields, const LayerDefaults& defaults, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
-  RETURN_IF_ERROR(CheckGroups(fields));
   MoeSpec moe = {.router_module = "mlp.gate",
                  .experts_module = "mlp.experts",
                  .activation = config.activation,
-                 .score = kernels::RouterScore::kSigmoid,
                  .choice_bias = "mlp.gate.e_score_correction_bias"};
-  constexpr int64_t kMaxExperts = 4096, kDefaultTopK = 8;
-  ASSIGN_OR_RETURN(auto experts, fields.Integer("n_routed_experts", 1, kMaxExperts));
-  if (!experts) {
-    ASSIGN_OR_RETURN(experts, fields.Integer("num_local_experts", 1, kMaxExperts));
-  }
-  if (!experts) return fields.Missing("n_routed_experts");
-  moe.num_experts = *experts;
-  ASSIGN_OR_RETURN(const auto top_k, fields.Integer("num_experts_per_tok", 1, moe.num_experts));
-  moe.top_k = top_k.value_or(kDefaultTopK);
-  ASSIGN_OR_RETURN(moe.intermediate_size,
-                   fields.RequiredInteger("moe_intermediate_size", 1, kMaxConfigWidth));
-  ASSIGN_OR_RETURN(const auto normalize, fields.Bool("norm_topk_prob"));
-  moe.normalize = normalize.value_or(true);
-  ASSIGN_OR_RETURN(const auto scale, fields.Number("routed_scaling_factor", 1e-6, 1e6));
-  moe.weight_scale = static_cast<float>(scale.value_or(1));
-  ASSIGN_OR_RETURN(const auto shared, fields.Integer("n_shared_experts", 0, kMaxExperts));
+  RETURN_IF_ERROR(ReadExpertCounts(fields, {.num_experts = 128, .top_k = defaults.top_k}, moe));
+  RETURN_IF_ERROR(
+      ReadSigmoidRouter(fields, {.scale = defaults.scale, .width = defaults.width}, moe));
+  ASSIGN_OR_RETURN(const auto shared, fields.Integer("n_shared_experts", 0, kMaxConfigExperts));
   ASSIGN_OR_RETURN(const auto dense, fields.Integer("first_k_dense_replace", 0, kMaxConfigLayers));
   ASSIGN_OR_RETURN(const auto qk_norm, fields.Bool("use_qk_norm"));
-  ASSIGN_OR_RETURN(const auto draft,
-                   fields.Integer("num_nextn_predict_layers", 0, kMaxConfigLayers));
-  config.spec.num_draft_layers = draft.value_or(0);
   for (size_t i = 0; i < config.spec.layers.size(); ++i) {
     LayerSpec& layer = config.spec.layers[i];
     layer.attention.output_bias = false;
-    layer.attention.qk_norm = qk_norm.value_or(false) ? QkNorm::kBeforeRope : QkNorm::kNone;
+    layer.attention.qk_norm =
+        qk_norm.value_or(defaults.qk_norm) ? QkNorm::kBeforeRope : QkNorm::kNone;
     layer.mlp.has_bias = false;
-    if (static_cast<int64_t>(i) < dense.value_or(1)) continue;
+    if (static_cast<int64_t>(i) < dense.value_or(defaults.num_dense)) continue;
     layer.mlp.module = "mlp.shared_experts";
     layer.mlp.intermediate_size = moe.intermediate_size * shared.value_or(1);
     layer.moe = moe;
@@ -65,22 +42,105 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-constexpr ConfigDefaults kDefaults = {.head_dim = 128,
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto draft,
+                   fields.Integer("num_nextn_predict_layers", 0, kMaxConfigLayers));
+  config.spec.num_draft_layers = draft.value_or(1);
+  return ReadLayers(fields, {}, config);
+}
+
+// Experts in every layer, no norms of heads. Source: transformers' SolarOpenConfig and
+// SolarOpenDecoderLayer.
+Status ReadSolar(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadLayers(fields, {.width = 1280, .num_dense = 0}, config));
+  for (LayerSpec& layer : config.spec.layers) layer.attention.qk_norm = QkNorm::kNone;
+  return {};
+}
+
+// Names of its own. Source: transformers' SarvamMoEConfig and its conversion.
+Status ReadSarvam(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(
+      ReadLayers(fields, {.top_k = 6, .width = 1024, .scale = 2.5, .qk_norm = true}, config));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.attention.module = "attention";
+    layer.attention.qkv_projection = "query_key_value";
+    layer.attention.output_projection = "dense";
+    layer.attention.q_norm = "query_layernorm";
+    layer.attention.k_norm = "key_layernorm";
+    if (layer.moe) layer.moe->choice_bias = "mlp.gate.expert_bias";
+  }
+  return {};
+}
+
+constexpr ConfigDefaults kSolarDefaults = {.vocab_size = 196608,
+                                           .hidden_size = 4096,
+                                           .intermediate_size = 10944,
+                                           .num_hidden_layers = 48,
+                                           .num_attention_heads = 64,
+                                           .kv_heads = 8,
+                                           .head_dim = 128,
+                                           .max_position_embeddings = 131072,
+                                           .rms_norm_eps = 1e-5,
+                                           .rope_theta = 1e6,
+                                           .partial_rotary_factor = 1};
+constexpr FieldAlias kSarvamAliases[] = {{"num_experts", "n_routed_experts"},
+                                         {"num_shared_experts", "n_shared_experts"},
+                                         {"use_qkv_bias", "attention_bias"}};
+constexpr ConfigDefaults kSarvamDefaults = {.vocab_size = 262144,
+                                            .hidden_size = 4096,
+                                            .intermediate_size = 8192,
+                                            .num_hidden_layers = 19,
+                                            .num_attention_heads = 64,
+                                            .kv_heads = 4,
+                                            .head_dim = 64,
+                                            .max_position_embeddings = 131072,
+                                            .rope_theta = 8e6,
+                                            .partial_rotary_factor = 1,
+                                            .eos_token_id = 1,
+                                            .aliases = kSarvamAliases};
+constexpr ConfigDefaults kDefaults = {.vocab_size = 151552,
+                                      .hidden_size = 4096,
+                                      .intermediate_size = 10944,
+                                      .num_hidden_layers = 46,
+                                      .num_attention_heads = 96,
                                       .kv_heads = 8,
+                                      .max_position_embeddings = 131072,
                                       .rms_norm_eps = 1e-5,
-                                      .rope_theta = 10000,
                                       .partial_rotary_factor = 0.5};
 
 }  // namespace
+}  // namespace glm4_moe
 
 const ModelFamily kGlm4Moe = {"Glm4MoeForCausalLM",
                               "glm4_moe",
-                              kDefaults,
-                              Read,
+                              glm4_moe::kDefaults,
+                              glm4_moe::Read,
                               {.models = "GLM-4.5 Air, GLM-4.5, 4.6",
                                .operators = "rope on half of a head; experts by sigmoids with a "
-                                            "bias for the choice, scaled weights; a shared expert",
-                               .golden = "tiny-glm4-moe",
+                                            "bias for the choice, in groups, scaled weights; a "
+                                            "shared expert",
+                               .golden = "tiny-glm4-moe, tiny-glm4-moe-groups",
                                .error = 8.7e-07}};
+
+const ModelFamily kSolarOpen = {"SolarOpenForCausalLM",
+                                "solar_open",
+                                glm4_moe::kSolarDefaults,
+                                glm4_moe::ReadSolar,
+                                {.models = "Solar Open 100B",
+                                 .operators = "as GLM-4.5, with rope on whole heads",
+                                 .golden = "tiny-solar-open",
+                                 .error = 5.5e-07}};
+const ModelFamily kSarvamMoe = {"Glm4MoeForCausalLM",
+                                "sarvam_moe",
+                                glm4_moe::kSarvamDefaults,
+                                glm4_moe::ReadSarvam,
+                                {.models = "Sarvam 30B",
+                                 .operators = "as GLM-4.5, with rope on whole heads; norms of "
+                                              "heads",
+                                 .golden = "tiny-sarvam-moe",
+                                 .error = 6.8e-07},
+                                nullptr,
+                                "",
+                                "SarvamMoEForCausalLM"};
 
 }  // namespace sluice

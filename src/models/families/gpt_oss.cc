@@ -7,17 +7,15 @@
 #include "models/registry.h"
 
 namespace sluice {
+namespace gpt_oss {
 namespace {
 
 // Source: transformers' GptOssConfig, GptOssAttention and GptOssExperts.
 Status Read(const JsonFields& fields, ModelConfig& config) {
-  // What the library takes where nothing is said is a scaling that published files all state.
-  if (fields.Given("rope_parameters") == nullptr && fields.Given("rope_scaling") == nullptr)
-    return fields.Missing("rope_parameters");
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
   ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
-  constexpr int64_t kDefaultWindow = 128, kDefaultTopK = 4;
+  constexpr int64_t kDefaultWindow = 128;
   // The published BF16 experts are [in, out]; those in MXFP4 are [out, in], which their scheme
   // knows.
   MoeSpec moe = {.router_module = "mlp.router",
@@ -28,7 +26,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                  .router_bias = true,
                  .has_bias = true,
                  .normalize = true};
-  RETURN_IF_ERROR(ReadExpertCounts(fields, kDefaultTopK, moe));
+  RETURN_IF_ERROR(ReadExpertCounts(fields, {.num_experts = 128, .top_k = 4}, moe));
   ASSIGN_OR_RETURN(const auto limit, fields.Number("swiglu_limit", 1e-3, 1e6));
   moe.clamp.limit = static_cast<float>(limit.value_or(moe.clamp.limit));
   ASSIGN_OR_RETURN(const auto alpha, fields.Number("swiglu_alpha", 1e-3, 1e3));
@@ -44,18 +42,28 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-constexpr ConfigDefaults kDefaults = {.head_dim = 64,
-                                      .kv_heads = 8,
-                                      .rms_norm_eps = 1e-5,
-                                      .rope_theta = 150000,
-                                      .attention_bias = true};
+constexpr ConfigDefaults kDefaults = {
+    .vocab_size = 201088,
+    .hidden_size = 2880,
+    .intermediate_size = 2880,
+    .num_hidden_layers = 36,
+    .num_attention_heads = 64,
+    .kv_heads = 8,
+    .head_dim = 64,
+    .max_position_embeddings = 131072,
+    .rms_norm_eps = 1e-5,
+    .rope_theta = 150000,
+    .rope_parameters = R"({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0,
+        "beta_slow": 1.0, "truncate": false, "original_max_position_embeddings": 4096})",
+    .attention_bias = true};
 
 }  // namespace
+}  // namespace gpt_oss
 
 const ModelFamily kGptOss = {"GptOssForCausalLM",
                              "gpt_oss",
-                             kDefaults,
-                             Read,
+                             gpt_oss::kDefaults,
+                             gpt_oss::Read,
                              {.models = "gpt-oss 20B, 120B",
                               .operators = "attention sinks; a window in every second layer; YaRN; "
                                            "experts with biases, clamped SwiGLU",

@@ -1,12 +1,18 @@
-// Granite 3 and 4, dense: as Llama, with factors on the embedding, on what each sub-layer adds to
-// the residual, on q . k and on the logits. Granite 4 names its MLP otherwise, and may have layers
-// without rope.
+// Granite 3 and 4: as Llama, with factors on the embedding, on what each sub-layer adds to the
+// residual, on q . k and on the logits. Granite 4 names its MLP otherwise, may have layers without
+// rope, Mamba-2 in place of most attention, and experts beside the MLP.
+#include <algorithm>
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
 #include "models/registry.h"
+#include "models/rope_frequencies.h"
+#include "models/state_space_fields.h"
 
 namespace sluice {
+namespace granite {
 namespace {
 
 Status ReadMultipliers(const JsonFields& fields, ModelConfig& config) {
@@ -29,18 +35,146 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadMultipliers(fields, config);
 }
 
-// The dense models of Granite 4. Source: transformers' GraniteMoeHybridConfig.
-Status ReadHybrid(const JsonFields& fields, ModelConfig& config) {
-  ASSIGN_OR_RETURN(const auto experts, fields.Integer("num_local_experts", 0, 4096));
-  if (experts.value_or(0) != 0) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("num_local_experts {} is not supported by {}: only its dense models "
-                            "are, with 0",
-                            *experts, config.architecture),
-                "num_local_experts");
+// HyperCLOVA X: norms after sub-layers, where asked for; a factor of the logits, not a divisor.
+// Source: transformers' HyperCLOVAXConfig and HyperCLOVAXDecoderLayer.
+Status ReadHyperClovaX(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(Read(fields, config));
+  ASSIGN_OR_RETURN(const auto post_norm, fields.Bool("use_post_norm"));
+  config.spec.logit_scale = 1 / config.spec.logit_scale;
+  for (LayerSpec& layer : config.spec.layers) {
+    if (fields.Given("attention_multiplier") == nullptr) layer.attention.scale = std::nullopt;
+    if (!post_norm.value_or(true)) continue;
+    layer.attention_norms.after = "post_norm1";
+    layer.mlp_norms.after = "post_norm2";
   }
-  ASSIGN_OR_RETURN(const auto types, ReadLayerTypes(fields, config, {"attention", kFullAttention}));
-  // Without them every layer is one of another kind.
+  return {};
+}
+
+// A base of rope for each layer, 0 for one without rope: those that differ each have a table.
+Status ReadLayerRopes(const JsonFields& fields, ModelConfig& config) {
+  constexpr const char* kField = "layer_rope_theta";
+  constexpr size_t kMostTables = 64;
+  ASSIGN_OR_RETURN(const json::Value::Array* list, fields.Array(kField));
+  if (list == nullptr) return {};
+  if (std::ssize(*list) != config.num_hidden_layers)
+    return fields.Bad(kField, "a number for each layer", *fields.Given(kField));
+  std::vector<double> bases = {config.rope.theta};
+  for (size_t i = 0; i < list->size(); ++i) {
+    const json::Value& value = (*list)[i];
+    if (!value.is_number() || !(value.as_double() >= 0 && value.as_double() <= 1e12))
+      return fields.Bad(kField, "numbers from 0 to 1e12", value);
+    AttentionSpec& attention = config.spec.layers[i].attention;
+    attention.rope = value.as_double() != 0;
+    if (!attention.rope) continue;
+    auto found = std::find(bases.begin(), bases.end(), value.as_double());
+    if (found == bases.end()) {
+      if (bases.size() == kMostTables || config.rope.scaling) {
+        return Fail(ErrorCode::kUnsupported,
+                    fmt::format("{} is not supported with more than {} bases, nor with a scaling "
+                                "of rope",
+                                kField, kMostTables),
+                    kField);
+      }
+      found = bases.insert(bases.end(), value.as_double());
+      config.spec.rope_tables.push_back(
+          RopeTableOf(RopeConfig{.theta = value.as_double()}, config.rotary_dim));
+    }
+    attention.rope_table = static_cast<int>(found - bases.begin());
+  }
+  return {};
+}
+
+// Windows in three of four layers, the first of which sees everything; sinks. Source:
+// transformers' GraniteSWAConfig and GraniteSWAAttention.
+Status ReadWindowsAndSinks(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto types,
+                   ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
+  ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
+  constexpr int64_t kDefaultWindow = 128;
+  constexpr size_t kPattern = 4;
+  for (size_t i = 0; i < config.spec.layers.size(); ++i) {
+    AttentionSpec& attention = config.spec.layers[i].attention;
+    attention.sinks = true;
+    if (types ? (*types)[i] != kSlidingAttention : i % kPattern == 0) continue;
+    if (!window && fields.Has("sliding_window")) return fields.Missing("sliding_window");
+    attention.span.window = static_cast<int32_t>(window.value_or(kDefaultWindow));
+  }
+  return ReadLayerRopes(fields, config);
+}
+
+Status ReadSwa(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadWindowsAndSinks(fields, config));
+  return ReadMultipliers(fields, config);
+}
+
+// Experts, whose tensors of all are named as the MLP's; nullopt where there are none.
+Result<std::optional<MoeSpec>> ReadHybridExperts(const JsonFields& fields,
+                                                 const ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto experts, fields.Integer("num_local_experts", 0, kMaxConfigExperts));
+  if (experts == 0) return std::nullopt;
+  // A softmax over the chosen alone is one over all whose chosen ones are normalized.
+  MoeSpec moe = {.router_module = "block_sparse_moe.router.layer",
+                 .experts_module = "block_sparse_moe",
+                 .fused_gate_up = "input_linear.weight",
+                 .fused_down = "output_linear.weight",
+                 .intermediate_size = config.intermediate_size,
+                 .activation = config.activation,
+                 .normalize = true};
+  RETURN_IF_ERROR(ReadExpertCounts(fields, {.num_experts = 8, .top_k = 2}, moe));
+  return moe;
+}
+
+// Granite 3 with experts, and an MLP of `shared` rows beside them, where that is not 0.
+Status DescribeMoe(const JsonFields& fields, int64_t shared, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto moe, ReadHybridExperts(fields, config));
+  if (!moe) return fields.Bad("num_local_experts", "at least 1", json::Value(int64_t{0}));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.mlp.module = "shared_mlp";
+    layer.mlp.gate_up_projection = "input_linear";
+    layer.mlp.down_projection = "output_linear";
+    layer.mlp.intermediate_size = shared;
+    layer.mlp.has_bias = false;
+    layer.moe = moe;
+  }
+  return ReadMultipliers(fields, config);
+}
+
+// Source: transformers' GraniteMoeConfig and GraniteMoeMoE.
+Status ReadMoe(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadFullAttention(fields, config));
+  return DescribeMoe(fields, /*shared=*/0, config);
+}
+
+// Source: transformers' GraniteMoeSharedConfig and GraniteMoeSharedDecoderLayer.
+Status DescribeMoeShared(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto shared,
+                   fields.Integer("shared_intermediate_size", 0, kMaxConfigWidth));
+  return DescribeMoe(fields, shared.value_or(0), config);
+}
+Status ReadMoeShared(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadFullAttention(fields, config));
+  return DescribeMoeShared(fields, config);
+}
+// Experts under other names.
+Status ReadMoeSwa(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadWindowsAndSinks(fields, config));
+  RETURN_IF_ERROR(DescribeMoeShared(fields, config));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.moe->router_module = "block_sparse_moe.router";
+    layer.moe->experts_module = "block_sparse_moe.experts";
+    layer.moe->fused_gate_up = "gate_up_proj";
+    layer.moe->fused_down = "down_proj";
+  }
+  return {};
+}
+
+// Source: transformers' GraniteMoeHybridConfig, GraniteMoeHybridMoE and GraniteMoeHybridMambaLayer.
+Status ReadHybrid(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto moe, ReadHybridExperts(fields, config));
+  ASSIGN_OR_RETURN(
+      const auto types,
+      ReadLayerTypes(fields, config, {"attention", kFullAttention, "mamba", kLinearAttention}));
+  // Without them every layer is a state space.
   if (!types) return fields.Missing("layer_types");
   ASSIGN_OR_RETURN(const auto positions, fields.String("position_embedding_type"));
   if (positions && *positions != "rope" && *positions != "nope") {
@@ -59,30 +193,104 @@ Status ReadHybrid(const JsonFields& fields, ModelConfig& config) {
     layer.mlp.down_projection = "output_linear";
     layer.mlp.intermediate_size = width.value_or(1024);
     layer.mlp.has_bias = false;
+    layer.moe = moe;
   }
   config.intermediate_size = config.spec.layers.front().mlp.intermediate_size;
-  return ReadMultipliers(fields, config);
+  RETURN_IF_ERROR(ReadMultipliers(fields, config));
+  std::vector<bool> mixes;
+  for (const std::string& type : *types)
+    mixes.push_back(type == "mamba" || type == kLinearAttention);
+  if (std::ranges::none_of(mixes, [](bool one) { return one; })) return {};
+  ASSIGN_OR_RETURN(const MixerSpec mixer, ReadStateSpace(fields, config));
+  return ReplaceAttention(mixes, mixer, config);
 }
 
-constexpr ConfigDefaults kDefaults = {.rope_theta = 10000};
+constexpr ConfigDefaults kDefaults = {.vocab_size = 32000,
+                                      .hidden_size = 4096,
+                                      .intermediate_size = 11008,
+                                      .num_hidden_layers = 32,
+                                      .num_attention_heads = 32,
+                                      .max_position_embeddings = 2048,
+                                      .bos_token_id = 1,
+                                      .eos_token_id = 2};
+
+constexpr ConfigDefaults kSwaDefaults = {.vocab_size = 100352,
+                                         .hidden_size = 2560,
+                                         .intermediate_size = 8192,
+                                         .num_hidden_layers = 24,
+                                         .num_attention_heads = 20,
+                                         .kv_heads = 4,
+                                         .max_position_embeddings = 8192,
+                                         .rms_norm_eps = 1e-5,
+                                         .bos_token_id = 100257,
+                                         .eos_token_id = 100257,
+                                         .tie_word_embeddings = true};
 
 }  // namespace
+}  // namespace granite
 
+const ModelFamily kGraniteSwa = {
+    "GraniteSWAForCausalLM",
+    "granite_swa",
+    granite::kSwaDefaults,
+    granite::ReadSwa,
+    {.models = "Granite Swash 2B",
+     .operators = "as Granite 3; attention sinks; windows in three of four layers, with ropes of "
+                  "their own, or none",
+     .golden = "tiny-granite-swa",
+     .error = 3.4e-06}};
+const ModelFamily kGraniteMoeSwa = {
+    "GraniteMoeSWAForCausalLM",
+    "granitemoe_swa",
+    granite::kDefaults,
+    granite::ReadMoeSwa,
+    {.models = "Granite Swash 3B-A600M",
+     .operators = "as Granite Swash; experts by softmax, normalized, beside an MLP",
+     .golden = "tiny-granitemoe-swa",
+     .error = 8e-07}};
+const ModelFamily kHyperClovaX = {"HyperCLOVAXForCausalLM",
+                                  "hyperclovax",
+                                  granite::kDefaults,
+                                  granite::ReadHyperClovaX,
+                                  {.models = "HyperCLOVA X SEED 14B",
+                                   .operators = "as Granite 3; norms behind sub-layers",
+                                   .golden = "tiny-hyperclovax",
+                                   .error = 8.1e-07}};
 const ModelFamily kGranite = {"GraniteForCausalLM",
                               "granite",
-                              kDefaults,
-                              Read,
+                              granite::kDefaults,
+                              granite::Read,
                               {.models = "Granite 3.0 to 3.3, 2B and 8B",
                                .operators = "factors on embeddings, residual, scores and logits",
                                .golden = "tiny-granite",
                                .error = 2.7e-06}};
+const ModelFamily kGraniteMoe = {"GraniteMoeForCausalLM",
+                                 "granitemoe",
+                                 granite::kDefaults,
+                                 granite::ReadMoe,
+                                 {.models = "Granite 3.0 and 3.1 1B-A400M, 3B-A800M",
+                                  .operators = "as Granite 3; experts by softmax, normalized",
+                                  .golden = "tiny-granitemoe",
+                                  .error = 5.2e-06}};
+const ModelFamily kGraniteMoeShared = {"GraniteMoeSharedForCausalLM",
+                                       "granitemoeshared",
+                                       granite::kDefaults,
+                                       granite::ReadMoeShared,
+                                       {.models = "Granite MoE with a shared MLP",
+                                        .operators = "as Granite MoE; an MLP beside the experts",
+                                        .golden = "tiny-granitemoe-shared",
+                                        .error = 5.3e-07}};
 const ModelFamily kGraniteHybrid = {"GraniteMoeHybridForCausalLM",
                                     "granitemoehybrid",
-                                    kDefaults,
-                                    ReadHybrid,
-                                    {.models = "Granite 4.0 Micro, 1B, 350M: the dense ones",
-                                     .operators = "as Granite 3; with and without rope",
-                                     .golden = "tiny-granite4",
-                                     .error = 2.8e-06}};
+                                    granite::kDefaults,
+                                    granite::ReadHybrid,
+                                    {.models = "Granite 4.0 Micro, Tiny, Small, 1B, 350M, with "
+                                               "and without H",
+                                     .operators = "as Granite 3; Mamba-2 in place of most "
+                                                  "attention; with and without rope; experts "
+                                                  "beside the MLP",
+                                     .golden = "tiny-granite4, tiny-granite4-experts, "
+                                               "tiny-granite4-hybrid",
+                                     .error = 8.1e-06}};
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Llama 4, the text model: interleaved rope and an unweighted norm of q and k behind it in layers
+// Llama 4, the text model: interleaved rope and an unweighted norm of q and k after it in layers
 // that see chunks of positions, neither but a temperature in those that see all; experts chosen by
 // the largest logit, whose sigmoid scales their inputs, beside a shared one.
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "models/registry.h"
 
 namespace sluice {
+namespace llama4 {
 namespace {
 
 constexpr const char* kChunkedAttention = "chunked_attention";
@@ -35,13 +36,15 @@ Status ReadAttention(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto chunk,
                    fields.Integer("attention_chunk_size", 1, kMaxConfigPositions));
   constexpr int64_t kDefaultChunk = 8192;
+  // null: every layer sees everything.
+  const bool has_chunks = chunk || !fields.Has("attention_chunk_size");
   ASSIGN_OR_RETURN(const auto qk_norm, fields.Bool("use_qk_norm"));
   ASSIGN_OR_RETURN(const auto tuning, ReadTemperatureTuning(fields));
   for (size_t i = 0; i < config.spec.layers.size(); ++i) {
     AttentionSpec& attention = config.spec.layers[i].attention;
     attention.rope_style = kernels::RopeStyle::kInterleaved;
     attention.rope = rope[i];
-    if (types ? (*types)[i] == kChunkedAttention : bool{rope[i]})
+    if (types ? (*types)[i] == kChunkedAttention : rope[i] && has_chunks)
       attention.span.chunk = static_cast<int32_t>(chunk.value_or(kDefaultChunk));
     if (!attention.rope)
       attention.temperature_tuning = tuning;
@@ -61,11 +64,12 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                  .activation = config.activation,
                  .score = kernels::RouterScore::kSigmoid,
                  .scale_inputs = true};
-  RETURN_IF_ERROR(ReadExpertCounts(fields, 1, moe));
+  RETURN_IF_ERROR(ReadExpertCounts(fields, {.num_experts = 16, .top_k = 1}, moe));
   ASSIGN_OR_RETURN(const auto step,
                    fields.Integer("interleave_moe_layer_step", 1, kMaxConfigLayers));
   ASSIGN_OR_RETURN(const auto given, ReadLayerSet(fields, config, "moe_layers"));
   ASSIGN_OR_RETURN(const auto dense, fields.Integer("intermediate_size_mlp", 1, kMaxConfigWidth));
+  constexpr int64_t kDefaultDense = 16384;
   for (size_t i = 0; i < config.spec.layers.size(); ++i) {
     LayerSpec& layer = config.spec.layers[i];
     layer.mlp.has_bias = false;
@@ -76,34 +80,50 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
       layer.mlp.module = "feed_forward.shared_expert";
       layer.moe = moe;
     } else {
-      if (!dense) return fields.Missing("intermediate_size_mlp");
       layer.mlp.module = "feed_forward";
-      layer.mlp.intermediate_size = *dense;
+      layer.mlp.intermediate_size = dense.value_or(kDefaultDense);
     }
   }
-  config.intermediate_size = dense.value_or(config.intermediate_size);
+  config.intermediate_size = dense.value_or(config.spec.NumMoeLayers() == config.num_hidden_layers
+                                                ? config.intermediate_size
+                                                : kDefaultDense);
   return {};
 }
 
-constexpr ConfigDefaults kDefaults = {.head_dim = 128, .kv_heads = 8, .rms_norm_eps = 1e-5};
-constexpr ConfigDefaults kNestedDefaults = {
-    .head_dim = 128, .kv_heads = 8, .rms_norm_eps = 1e-5, .is_nested = true};
+constexpr ConfigDefaults DefaultsOf(bool is_nested) {
+  return {.vocab_size = 202048,
+          .hidden_size = 5120,
+          .intermediate_size = 8192,
+          .num_hidden_layers = 48,
+          .num_attention_heads = 40,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .max_position_embeddings = 131072,
+          .rms_norm_eps = 1e-5,
+          .rope_theta = 500000,
+          .bos_token_id = 1,
+          .eos_token_id = 2,
+          .is_nested = is_nested};
+}
 
 }  // namespace
+}  // namespace llama4
 
-const ModelFamily kLlama4 = {"Llama4ForConditionalGeneration",
-                             "llama4",
-                             kNestedDefaults,
-                             Read,
-                             {.models = "Llama 4 Scout",
-                              .operators = "the text part: as Llama4ForCausalLM",
-                              .golden = "llama4-quark-fp8, llama4-modelopt-nvfp4",
-                              .error = 5.4e-06}};
+const ModelFamily kLlama4 = {
+    "Llama4ForConditionalGeneration",
+    "llama4",
+    llama4::DefaultsOf(true),
+    llama4::Read,
+    {.models = "Llama 4 Scout",
+     .operators = "as Llama4ForCausalLM; images: tiles, a class token, "
+                  "2-D rope, pixel shuffle",
+     .golden = "llama4-quark-fp8, llama4-modelopt-nvfp4, tiny-llama4-vision",
+     .error = 5.4e-06}};
 const ModelFamily kLlama4Text = {
     "Llama4ForCausalLM",
     "llama4_text",
-    kDefaults,
-    Read,
+    llama4::DefaultsOf(false),
+    llama4::Read,
     {.models = "the text part of Llama 4",
      .operators = "interleaved rope; chunks; layers without rope with a temperature; experts by "
                   "sigmoids on their inputs; a shared expert",

@@ -1,0 +1,65 @@
+// GLM-4: interleaved rope on half of each head, biases of q, k and v, gate and up in one tensor; in
+// GLM-4-0414 norms after sub-layers, too.
+#include "models/family_fields.h"
+#include "models/registry.h"
+
+namespace sluice {
+namespace glm4 {
+namespace {
+
+// Source: transformers' GlmConfig and GlmAttention.
+Status ReadGlm(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadFullAttention(fields, config));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.attention.rope_style = kernels::RopeStyle::kInterleaved;
+    layer.attention.output_bias = false;
+    layer.mlp.gate_up_projection = "gate_up_proj";
+    layer.mlp.has_bias = false;
+  }
+  return {};
+}
+
+// Source: transformers' Glm4DecoderLayer.
+Status ReadGlm4(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadGlm(fields, config));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.attention_norms.after = "post_self_attn_layernorm";
+    layer.mlp_norms.after = "post_mlp_layernorm";
+  }
+  return {};
+}
+
+constexpr ConfigDefaults kDefaults = {.vocab_size = 151552,
+                                      .hidden_size = 4096,
+                                      .intermediate_size = 13696,
+                                      .num_hidden_layers = 40,
+                                      .num_attention_heads = 32,
+                                      .kv_heads = 2,
+                                      .head_dim = 128,
+                                      .max_position_embeddings = 131072,
+                                      .rms_norm_eps = 1.5625e-7,
+                                      .partial_rotary_factor = 0.5,
+                                      .attention_bias = true};
+
+}  // namespace
+}  // namespace glm4
+
+const ModelFamily kGlm = {"GlmForCausalLM",
+                          "glm",
+                          glm4::kDefaults,
+                          glm4::ReadGlm,
+                          {.models = "GLM-4 9B, GLM-Edge",
+                           .operators = "interleaved rope on half of a head; biases of q, k and "
+                                        "v; gate and up in one tensor",
+                           .golden = "tiny-glm",
+                           .error = 5.4e-07}};
+const ModelFamily kGlm4 = {"Glm4ForCausalLM",
+                           "glm4",
+                           glm4::kDefaults,
+                           glm4::ReadGlm4,
+                           {.models = "GLM-4-0414 9B, 32B; GLM-Z1",
+                            .operators = "as GLM-4; norms before and behind sub-layers",
+                            .golden = "tiny-glm4",
+                            .error = 7.7e-07}};
+
+}  // namespace sluice
