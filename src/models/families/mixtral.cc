@@ -4,6 +4,7 @@
 #include "models/registry.h"
 
 namespace sluice {
+namespace mixtral {
 namespace {
 
 // Source: transformers' MixtralConfig and MixtralTopKRouter.
@@ -18,8 +19,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                  .intermediate_size = config.intermediate_size,
                  .activation = config.activation,
                  .normalize = true};
-  constexpr int64_t kDefaultTopK = 2;
-  RETURN_IF_ERROR(ReadExpertCounts(fields, kDefaultTopK, moe));
+  RETURN_IF_ERROR(ReadExpertCounts(fields, {.num_experts = 8, .top_k = 2}, moe));
   for (LayerSpec& layer : config.spec.layers) {
     layer.attention.qkv_bias = layer.attention.output_bias = false;
     layer.mlp.intermediate_size = 0;
@@ -28,12 +28,25 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+constexpr ConfigDefaults kDefaults = {.vocab_size = 32000,
+                                      .hidden_size = 4096,
+                                      .intermediate_size = 14336,
+                                      .num_hidden_layers = 32,
+                                      .num_attention_heads = 32,
+                                      .kv_heads = 8,
+                                      .max_position_embeddings = 131072,
+                                      .rms_norm_eps = 1e-5,
+                                      .rope_theta = 1e6,
+                                      .bos_token_id = 1,
+                                      .eos_token_id = 2};
+
 }  // namespace
+}  // namespace mixtral
 
 const ModelFamily kMixtral = {"MixtralForCausalLM",
                               "mixtral",
-                              {.kv_heads = 8, .rms_norm_eps = 1e-5, .rope_theta = 1e6},
-                              Read,
+                              mixtral::kDefaults,
+                              mixtral::Read,
                               {.models = "Mixtral 8x7B, 8x22B",
                                .operators = "experts by softmax, normalized",
                                .golden = "tiny-mixtral",

@@ -4,6 +4,7 @@
 #include "models/registry.h"
 
 namespace sluice {
+namespace phi3 {
 namespace {
 
 // Source: transformers' Phi3Config and Phi3Attention.
@@ -18,15 +19,25 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-constexpr ConfigDefaults kDefaults = {
-    .rms_norm_eps = 1e-5, .rope_theta = 10000, .partial_rotary_factor = 1};
+constexpr ConfigDefaults kDefaults = {.vocab_size = 32064,
+                                      .hidden_size = 3072,
+                                      .intermediate_size = 8192,
+                                      .num_hidden_layers = 32,
+                                      .num_attention_heads = 32,
+                                      .max_position_embeddings = 4096,
+                                      .rms_norm_eps = 1e-5,
+                                      .original_max_position_embeddings = 4096,
+                                      .partial_rotary_factor = 1,
+                                      .bos_token_id = 1,
+                                      .eos_token_id = 32000};
 
 }  // namespace
+}  // namespace phi3
 
 const ModelFamily kPhi3 = {"Phi3ForCausalLM",
                            "phi3",
-                           kDefaults,
-                           Read,
+                           phi3::kDefaults,
+                           phi3::Read,
                            {.models = "Phi-3 and 3.5 mini, medium; Phi-4, Phi-4 mini",
                             .operators = "q, k and v in one tensor, gate and up in one; rope on a "
                                          "part of a head; longrope; a window",

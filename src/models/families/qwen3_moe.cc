@@ -1,23 +1,30 @@
-// Qwen3-MoE: the attention of Qwen3; in most layers experts in place of the MLP, chosen by a
-// softmax over all of them, whose weights scale the experts' outputs.
+// Qwen3-MoE, and Qwen3-VL with experts: the attention of Qwen3; in most layers experts in place of
+// the MLP, chosen by a softmax over all of them, whose weights scale the experts' outputs.
+#include "models/families/qwen3.h"
 #include "models/family_fields.h"
 #include "models/registry.h"
 
 namespace sluice {
+namespace qwen3_moe {
 namespace {
 
-// Source: transformers' Qwen3MoeConfig and Qwen3MoeDecoderLayer.
-Status Read(const JsonFields& fields, ModelConfig& config) {
-  RETURN_IF_ERROR(ReadFullAttention(fields, config));
-  MoeSpec moe = {.router_module = "mlp.gate",
-                 .experts_module = "mlp.experts",
-                 .activation = config.activation,
-                 .score = kernels::RouterScore::kSoftmax};
-  RETURN_IF_ERROR(ReadExpertCounts(fields, std::nullopt, moe));
-  ASSIGN_OR_RETURN(moe.intermediate_size,
-                   fields.RequiredInteger("moe_intermediate_size", 1, kMaxConfigWidth));
-  ASSIGN_OR_RETURN(const auto normalize, fields.Bool("norm_topk_prob"));
-  moe.normalize = normalize.value_or(false);
+constexpr const char* kRouter = "mlp.gate";
+constexpr const char* kExperts = "mlp.experts";
+
+// A window that is asked for counts in every layer.
+Status ReadEveryWindow(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto types, ReadLayerTypes(fields, config, {kFullAttention}));
+  ASSIGN_OR_RETURN(const auto window, ReadWantedWindow(fields, kDefaultQwenWindow));
+  for (LayerSpec& layer : config.spec.layers)
+    layer.attention.span.window = static_cast<int32_t>(window.value_or(0));
+  return {};
+}
+
+// `moe`: what differs between the families.
+Status ReadLayers(const JsonFields& fields, const ExpertDefaults& defaults, MoeSpec moe,
+                  ModelConfig& config) {
+  moe.activation = config.activation;
+  RETURN_IF_ERROR(ReadExpertCounts(fields, defaults, moe));
   ASSIGN_OR_RETURN(const std::vector<bool> has_experts, ReadSparseLayers(fields, config));
   for (size_t i = 0; i < config.spec.layers.size(); ++i) {
     LayerSpec& layer = config.spec.layers[i];
@@ -30,15 +37,68 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+// Source: transformers' Qwen3MoeConfig, Qwen3MoeModel and Qwen3MoeDecoderLayer.
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadEveryWindow(fields, config));
+  ASSIGN_OR_RETURN(const auto normalize, fields.Bool("norm_topk_prob"));
+  return ReadLayers(fields, {.num_experts = 128, .top_k = 8, .intermediate_size = 768},
+                    {.router_module = kRouter,
+                     .experts_module = kExperts,
+                     .normalize = normalize.value_or(false)},
+                    config);
+}
+
+// The published tensors of all experts are [experts, in, out], those that transformers saves
+// [experts, out, in]. Source: transformers'
+// Qwen3VLMoeTextConfig, Qwen3VLMoeTextTopKRouter and its conversion.
+Status ReadVl(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadLayers(fields, {.num_experts = 60, .top_k = 4, .intermediate_size = 1408},
+                             {.router_module = kRouter,
+                              .experts_module = kExperts,
+                              .fused_transposed = true,
+                              .fused_either = true,
+                              .normalize = true},
+                             config));
+  return ReadQwen3VlImages(fields, config);
+}
+
+constexpr ConfigDefaults kVlDefaults = {.vocab_size = 151936,
+                                        .hidden_size = 2048,
+                                        .intermediate_size = 5632,
+                                        .num_hidden_layers = 24,
+                                        .num_attention_heads = 16,
+                                        .kv_heads = 16,
+                                        .max_position_embeddings = 128000,
+                                        .rope_theta = 500000,
+                                        .tie_word_embeddings = true,
+                                        .is_nested = true};
+constexpr ConfigDefaults kDefaults = {.vocab_size = 151936,
+                                      .hidden_size = 2048,
+                                      .intermediate_size = 6144,
+                                      .num_hidden_layers = 24,
+                                      .num_attention_heads = 32,
+                                      .kv_heads = 4,
+                                      .max_position_embeddings = 32768};
+
 }  // namespace
+}  // namespace qwen3_moe
 
 const ModelFamily kQwen3Moe = {"Qwen3MoeForCausalLM",
                                "qwen3_moe",
-                               {.kv_heads = 4},
-                               Read,
+                               qwen3_moe::kDefaults,
+                               qwen3_moe::Read,
                                {.models = "Qwen3 30B-A3B, 235B-A22B",
                                 .operators = "as Qwen3; experts by softmax",
                                 .golden = "tiny-qwen3-moe-mixed and four quantized ones",
                                 .error = 1.3e-05}};
+
+const ModelFamily kQwen3VlMoe = {"Qwen3VLMoeForConditionalGeneration",
+                                 "qwen3_vl_moe",
+                                 qwen3_moe::kVlDefaults,
+                                 qwen3_moe::ReadVl,
+                                 {.models = "Qwen3-VL 30B-A3B, 235B-A22B",
+                                  .operators = "as Qwen3-VL; experts by softmax, normalized",
+                                  .golden = "tiny-qwen3-vl-moe",
+                                  .error = 9.2e-07}};
 
 }  // namespace sluice
