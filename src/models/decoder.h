@@ -1,18 +1,17 @@
-// The decoder that all families share: it computes what a DecoderSpec describes, or a rank's share
-// of it.
+// The decoder that all families share, on the CPU: it runs the program of a DecoderSpec, or of a
+// rank's share of it.
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "models/cpu/executor.h"
 #include "models/decoder_spec.h"
-#include "models/layers/step.h"
-#include "models/layers/tensor_ranks.h"
+#include "models/input_rounding.h"
 #include "models/lora_slots.h"
 #include "models/model.h"
 #include "models/shard.h"
-#include "models/stage_rows.h"
 #include "models/weights.h"
-#include "models/workspace.h"
 
 namespace sluice {
 
@@ -39,9 +38,13 @@ struct DecoderAdapters {
 // the last one hands back.
 class DecoderModel final : public Model {
  public:
-  DecoderModel(ModelConfig config, const ModelOptions& options, const RankPlace& place,
-               const RankGroups& groups, std::shared_ptr<const DecoderWeights> weights,
-               Workspace workspace, DecoderAdapters adapters = {});
+  // `rounding`: the most that any layer does to its inputs. `pool`: of its steps. `target`: of a
+  // drafting head, as DecoderParts::target.
+  static Result<std::unique_ptr<DecoderModel>> Create(
+      ModelConfig config, const ModelOptions& options, const RankPlace& place,
+      const RankGroups& groups, std::shared_ptr<const DecoderWeights> weights,
+      InputRounding rounding, const ThreadPool& pool, DecoderAdapters adapters = {},
+      std::shared_ptr<const DecoderWeights> target = {});
 
   void PrepareThread(const ThreadPool& pool) override;
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) override {
@@ -49,10 +52,9 @@ class DecoderModel final : public Model {
     Finish(pool);
   }
   int steps_in_flight() const override { return place_.num_stages; }
-  // Of several ranks the results are in parts, or come later.
+  // With several ranks the results are in parts, or arrive later.
   bool finds_maxima() const override {
-    return ranks_.is_alone() && place_.num_stages == 1 &&
-           spec_.head.kind == HeadSpec::Kind::kVocabulary;
+    return place_.is_alone() && config_.spec.head.kind == HeadSpec::Kind::kVocabulary;
   }
   void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) override;
   void Finish(ThreadPool& pool) override;
@@ -63,13 +65,10 @@ class DecoderModel final : public Model {
   // The same, as the rank at the same place of other groups.
   Result<std::unique_ptr<DecoderModel>> ShareWith(const ThreadPool& pool,
                                                   const RankGroups& groups) const;
-  const DecoderWeights& weights() const { return weights_; }
+  const DecoderWeights& weights() const { return *weights_; }
+  const std::shared_ptr<const DecoderWeights>& shared_weights() const { return weights_; }
 
  private:
-  bool is_last_layer(size_t index) const {
-    return place_.is_last_stage() && index + 1 == share_.layers.size();
-  }
-
   // What is left to do of a step that has begun.
   struct Begun {
     float* results = nullptr;
@@ -77,56 +76,25 @@ class DecoderModel final : public Model {
     std::vector<int32_t> adapters;  // by row: slot or -1; empty where no slice has one
   };
 
-  Step StepOf(ThreadPool& pool, const StepInput& input);
-  // The residual of the step's tokens: of the embedding, or from the stage before.
-  void Enter(const Step& step);
-  // The embeddings of words that the stage's ranks have divided.
-  void EmbedTogether(const Step& step);
-  // The layers of this stage. Returns the rows that are left, 0 when no logits are wanted.
-  int64_t RunLayers(const Step& step, KvCache& cache);
-  void RunAttention(const Step& step, size_t index, KvCache& cache, int64_t& rows);
-  // Completes `delta` from the `own_delta` of the stage's ranks.
-  void GatherDelta(const Step& step, int64_t rows) {
-    if (step.ranks != nullptr) ranks_.GatherHidden(step, rows, workspace_.delta());
-  }
-  // Where the residual's message has the keys and the values of a layer, [rows, 2, width].
-  float* HandedKeys(const StageRows::Keys& keys, int64_t rows) {
-    return workspace_.residual() + rows * keys.first;
-  }
-  // The embeddings in layers of the step's rows: of all layers, or those that were received.
-  LayerEmbeddingRows EmbeddingsInLayers(int64_t rows);
-  // Puts into the message to the next stage what it needs of this one, besides the residual.
-  void HandEmbeddings(const Step& step);
-  void HandKeys(const Step& step, int64_t layer, const AttentionSpec& spec);
-  // Appends the keys and the values of earlier stages to which layers of this one attend.
-  void AppendReceived(const Step& step, KvCache& cache);
-  LayerCache CacheOf(const Step& step, size_t index, KvCache& cache) const;
-  // Moves the rows whose logits are wanted to the front of `residual` and of `own_attended`, whose
-  // rows hold `q_width` numbers of `type`.
-  void KeepLogitRows(const Step& step, int64_t q_width, ElementType type);
-  // Hands residual and delta, added, to the next stage, with what else it needs; the last one's to
-  // the first, which hears of every step that it is done, with or without rows.
-  void PassOn(const Step& step, int64_t rows);
-  // Rows of `width` numbers.
-  void Receive(int64_t rows, int64_t width, int from_stage);
+  DecoderModel(ModelConfig config, const ModelOptions& options, const RankPlace& place,
+               const RankGroups& groups, std::shared_ptr<const DecoderWeights> weights,
+               InputRounding rounding, DecoderAdapters adapters,
+               std::shared_ptr<const DecoderWeights> target, std::unique_ptr<TensorRanks> ranks,
+               CpuExecutor executor);
+
   int NextRank() const {
     return (place_.stage + 1) % place_.num_stages * place_.tensor_size + place_.tensor_rank;
   }
-  // The final norm of the first `rows` rows, and what the head makes of them.
-  void ComputeResults(const Step& step, int64_t rows, float* results);
 
   ModelOptions options_;
   RankPlace place_;
   RankGroups groups_;
-  DecoderSpec spec_;   // of the whole model
-  DecoderSpec share_;  // of this rank
-  int64_t first_layer_;
-  StageRows stage_rows_;
-  std::shared_ptr<const DecoderWeights> shared_weights_;
-  const DecoderWeights& weights_ = *shared_weights_;
-  Workspace workspace_;
+  std::shared_ptr<const DecoderWeights> weights_;
+  InputRounding rounding_;
   DecoderAdapters adapters_;
-  TensorRanks ranks_;
+  std::shared_ptr<const DecoderWeights> target_;  // of a drafting head, else null
+  std::unique_ptr<TensorRanks> ranks_;            // null: this rank computes whole layers
+  CpuExecutor executor_;
   std::vector<Begun> begun_;  // by step, used in turn
   int64_t num_begun_ = 0;     // steps
   int64_t num_finished_ = 0;

@@ -25,10 +25,16 @@ const LayerSpec* DecoderSpec::FirstMoeLayer() const {
   return found == layers.end() ? nullptr : &*found;
 }
 
+bool DecoderSpec::KeepsStates() const {
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const LayerSpec& layer) { return layer.mixer.has_value(); });
+}
+
 bool DecoderSpec::HasUniformHeads() const {
-  const AttentionSpec& first = layers.front().attention;
+  const AttentionSpec& first = WidestKeys();
   return std::all_of(layers.begin(), layers.end(), [&](const LayerSpec& layer) {
     const AttentionSpec& attention = layer.attention;
+    if (!attention.exists()) return true;
     return attention.num_heads == first.num_heads && attention.num_kv_heads == first.num_kv_heads &&
            attention.head_dim == first.head_dim && attention.has_own_kv();
   });
@@ -56,8 +62,14 @@ int DecoderSpec::LargestHeadDim() const {
 int64_t DecoderSpec::WidestInput() const {
   int64_t widest = std::max(hidden_size, layer_embeddings.width);
   for (const LayerSpec& layer : layers) {
-    widest = std::max({widest, layer.attention.q_width(), layer.mlp.intermediate_size,
-                       layer.moe ? layer.moe->intermediate_size : 0});
+    const AttentionSpec& attention = layer.attention;
+    widest = std::max({widest, attention.output_width(), layer.mlp.intermediate_size,
+                       layer.moe ? layer.moe->intermediate_size : 0,
+                       layer.mixer ? layer.mixer->values_width() : 0});
+    if (attention.latent) {
+      widest =
+          std::max({widest, int64_t{attention.latent->q_rank}, int64_t{attention.latent->kv_rank}});
+    }
   }
   return widest;
 }
@@ -66,7 +78,8 @@ int64_t DecoderSpec::WidestOutput() const {
   int64_t widest =
       std::max(hidden_size, layer_embeddings.width * static_cast<int64_t>(layers.size()));
   for (const LayerSpec& layer : layers) {
-    widest = std::max({widest, layer.attention.qkv_width(), 2 * layer.mlp.intermediate_size});
+    widest = std::max({widest, layer.attention.first_width(), layer.mlp.inner_width()});
+    if (layer.mixer) widest = std::max(widest, layer.mixer->InputRows());
   }
   return widest;
 }

@@ -36,7 +36,7 @@ class DenseLayersTest : public ::testing::Test {
     const auto layers = Load(module);
     return layers ? "" : layers.error().message;
   }
-  // Of one vector.
+  // Applies the layers to one vector.
   std::vector<float> Apply(const DenseLayers& layers, std::vector<float> x, size_t size) {
     x.resize(static_cast<size_t>(layers.widest()));
     std::vector<float> scratch(x.size());

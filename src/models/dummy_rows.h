@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Of the tensor, from its name and the seed of the model.
+// The seed of a tensor, from its name and the model's seed.
 uint64_t DummySeed(std::string_view name, uint64_t seed);
 
 // The factors of random tensors of a format whose rows hold `cols` numbers: they have a deviation

@@ -15,7 +15,8 @@ namespace {
 LinearInputs PlannedInputs(const MatrixParameter& matrix, const QuantizationScheme& scheme) {
   LinearInputs inputs{.format = scheme.PlannedActivations(matrix.parts.front().name)};
   constexpr float kLargest = 16;
-  if (inputs.format.kind == ActivationFormat::Kind::kFp8Static)
+  if (inputs.format.kind == ActivationFormat::Kind::kFp8Static ||
+      inputs.format.kind == ActivationFormat::Kind::kInt8Static)
     inputs.scale = kLargest / kFloat8E4M3Max;
   if (inputs.format.kind == ActivationFormat::Kind::kNvfp4)
     inputs.scale = kLargest / (6 * kFloat8E4M3Max);
@@ -26,6 +27,8 @@ LinearInputs PlannedInputs(const MatrixParameter& matrix, const QuantizationSche
 
 DataFormat PlannedMatrixFormat(const MatrixParameter& matrix, const QuantizationScheme& scheme,
                                ElementType compute_type) {
+  if (matrix.taken)
+    return TakenFormat(scheme.PlannedFormat(matrix.parts.front().name), compute_type);
   std::vector<DataFormat> formats;
   for (const ParameterPart& part : matrix.parts) formats.push_back(scheme.PlannedFormat(part.name));
   return PackedFormat(formats, compute_type);
@@ -47,6 +50,13 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
     RETURN_IF_ERROR(sink.Begin(matrix, PlannedMatrixFormat(matrix, scheme, compute_type)));
     if (matrix.inputs != nullptr) *matrix.inputs = PlannedInputs(matrix, scheme);
     int64_t first_row = 0;
+    if (matrix.taken) {
+      // Rows of a module that has as many for each of those that are taken.
+      const int64_t first = matrix.taken->rows.begin * matrix.rows();
+      RETURN_IF_ERROR(sink.AddRandom(DummySeed(matrix.parts.front().name, seed),
+                                     {first, first + matrix.rows()}, 0, done));
+      continue;
+    }
     for (const ParameterPart& part : matrix.parts) {
       RETURN_IF_ERROR(
           sink.AddRandom(DummySeed(part.name, seed), part.held_rows(), first_row, done));
@@ -56,7 +66,7 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
   for (const VectorParameter& vector : list.vectors) {
     vector.target->assign(static_cast<size_t>(vector.rows()), 1.0f);
     if (vector.kind != VectorParameter::Kind::kBias) continue;
-    // Of all tensors; where the next one begins.
+    // Sizes of all tensors; where the next one begins.
     int64_t stored = 0;
     std::vector<int64_t> first;
     for (size_t i = 0; i < vector.parts.size(); ++i) {
@@ -71,6 +81,7 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
       const RowRange held = vector.parts[i].held_rows();
       to = std::copy_n(bias.begin() + first[i] + held.begin, held.size(), to);
     }
+    TransposeTaps(vector);
   }
   for (const KvScaleParameter& parameter : list.kv_scales) *parameter.target = {};
   return {};

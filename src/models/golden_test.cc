@@ -46,12 +46,20 @@ TEST_P(Float32ModeTest, AgreesWithTransformers) {
   Check(GetParam(), "golden.json", SmallOptions(ElementType::kF32, ElementType::kF32), 2e-4);
 }
 
-// Measured: at most 0.023. Keys and values of models with experts are F16, as the engine has them.
+// Measured: at most 0.035, in layers of 32 numbers. Keys and values of models with experts are F16,
+// as the engine has them.
 TEST_P(DefaultModeTest, StaysNearTransformers) {
   const ElementType kv_type = GoldenConfig(GetParam()).spec.FirstMoeLayer() != nullptr
                                   ? ElementType::kF16
                                   : ElementType::kBF16;
-  Check(GetParam(), "golden.json", SmallOptions(ElementType::kBF16, kv_type), 0.03);
+  Check(GetParam(), "golden.json", SmallOptions(ElementType::kBF16, kv_type), 0.04);
+}
+
+// What a delta rule reads of the state that it corrects makes roundings grow. Measured: at most
+// 0.09 in checkpoints of random weights, where transformers in BF16 finds 0.18.
+TEST(DefaultModeOfDeltaRuleTest, StaysNearTransformers) {
+  for (const char* name : {"tiny-qwen3.5", "tiny-olmo-hybrid"})
+    Check(name, "golden.json", SmallOptions(ElementType::kBF16, ElementType::kBF16), 0.13);
 }
 
 // Gemma 4 does not scale q . k down, so that the softmax multiplies what BF16 rounds. Measured: at
@@ -71,7 +79,7 @@ TEST_P(Int8Test, StaysNearRoundedInputs) {
 // another order differ by some 1e-7 of their size, neighbours of narrow formats lie 1/16 (E4M3) to
 // 1/2 (E2M1) apart, and a prompt has some 1e5 roundings: now and then a number falls to the other
 // side of a tie. One such flip moves a row of logits by the rounding error of one number, measured
-// up to 0.06; where it flips the choice of an expert behind it, by more, measured up to 0.14.
+// up to 0.06; where it flips the choice of an expert after it, by more, measured up to 0.14.
 TEST_P(CheckpointActivationsTest, AgreesWithRoundedInputs) {
   const ModelConfig config = GoldenConfig(GetParam());
   ModelOptions options =
@@ -87,6 +95,19 @@ struct ScaledRope {
   const char* golden_file;
   const char* overrides;
 };
+
+// Golden logits of a window that the stored configuration does not ask for.
+class AskedWindowTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(AskedWindowTest, AgreesWithTransformers) {
+  const std::filesystem::path folder = DataFolder(GetParam());
+  const auto config = LoadModelConfig(
+      folder, *json::Parse(R"({"use_sliding_window": true, "sliding_window": 20})"));
+  ASSERT_TRUE(config) << config.error().message;
+  Runner runner(folder, *config, SmallOptions(ElementType::kF32, ElementType::kF32), 2);
+  for (const GoldenCase& golden : testing::ReadGolden(folder / "golden_window.json"))
+    EXPECT_LE(WorstRms(golden, runner.RunAlone(golden.prompt, 64)), 2e-4);
+}
 
 class ScaledRopeTest : public ::testing::TestWithParam<ScaledRope> {};
 
@@ -124,34 +145,77 @@ INSTANTIATE_TEST_SUITE_P(
                          "original_max_position_embeddings": 48, "beta_fast": 12.0,
                          "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5,
                          "truncate": false}})"}));
+// As WINDOWED of tools/checkpoints/make_variants.py.
+INSTANTIATE_TEST_SUITE_P(Checkpoints, AskedWindowTest,
+                         ::testing::Values("tiny-qwen3-moe-mixed", "tiny-qwen2-moe",
+                                           "tiny-smollm3"),
+                         TestName);
 INSTANTIATE_TEST_SUITE_P(
     Checkpoints, Float32ModeTest,
-    ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama-bias",
-                      "tiny-llama-wide", "tiny-qwen3-bias", "tiny-llama4-mixed",
-                      "tiny-qwen3-moe-mixed", "tiny-mistral-window", "tiny-qwen2-window",
-                      "tiny-gemma3", "tiny-gemma3-cap", "tiny-gemma4-shared", "tiny-gemma4-experts",
-                      "tiny-mixtral", "tiny-qwen2-moe", "tiny-phi3-partial", "tiny-phi3-long",
-                      "tiny-olmo2", "tiny-olmo3", "tiny-granite", "tiny-granite4", "tiny-smollm3",
-                      "tiny-gemma2", "tiny-glm4-moe", "tiny-gpt-oss", "tiny-gpt-oss-mxfp4",
-                      "tiny-ministral3", "llama4-modelopt-nvfp4", "llama4-quark-fp8",
-                      "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block",
-                      "qwen3-llmc-int8-w8a8", "qwen3-modelopt-fp8", "tiny-qwen3-w4a16",
-                      "tiny-qwen3-w4a16-gptq", "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16",
-                      "tiny-qwen3-awq", "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
+    ::testing::Values(
+        "llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama-bias", "tiny-llama-wide",
+        "tiny-qwen3-bias", "tiny-llama4-mixed", "tiny-qwen3-moe-mixed", "tiny-mistral-window",
+        "tiny-qwen2-window", "tiny-mtp-mimo", "tiny-gemma3", "tiny-gemma3-cap",
+        "tiny-gemma4-shared", "tiny-gemma4-experts", "tiny-mixtral", "tiny-qwen2-moe",
+        "tiny-phi3-partial", "tiny-phi3-long", "tiny-olmo2", "tiny-olmo3", "tiny-granite",
+        "tiny-granite4", "tiny-smollm3", "tiny-gemma2", "tiny-glm4-moe", "tiny-glm4-moe-odd",
+        "tiny-gpt-oss", "tiny-gpt-oss-mxfp4", "tiny-ministral3", "tiny-llama-narrow",
+        "tiny-qwen3-narrow", "tiny-granite4-experts", "tiny-glm4-moe-groups", "tiny-deepseek-v3",
+        "tiny-deepseek-v2", "tiny-glm4-lite", "tiny-mistral4", "tiny-minicpm3", "tiny-deepseek-v32",
+        "tiny-glm-dsa", "llama4-modelopt-nvfp4", "llama4-quark-fp8", "qwen3-moe-llmc-nvfp4",
+        "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8",
+        "qwen3-modelopt-fp8", "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-gptq",
+        "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16", "tiny-qwen3-awq", "tiny-qwen3-gptq",
+        "tiny-qwen3-moe-gptq", "tiny-minimax-m2", "tiny-hunyuan", "tiny-hunyuan-moe", "tiny-hy3",
+        "tiny-ernie", "tiny-ernie-moe", "tiny-seed-oss", "tiny-exaone4", "tiny-exaone4-full",
+        "tiny-exaone-moe", "tiny-afmoe", "tiny-mellum", "tiny-glm", "tiny-glm4", "tiny-granitemoe",
+        "tiny-granitemoe-shared", "tiny-olmoe", "tiny-gemma", "tiny-starcoder2", "tiny-cohere",
+        "tiny-cohere2", "tiny-phimoe", "tiny-apertus", "tiny-dots1", "tiny-internlm3", "tiny-arcee",
+        "tiny-step3p7", "tiny-muse-glimmer", "tiny-jais2", "tiny-nemotron", "tiny-helium",
+        "tiny-cwm", "tiny-iquestcoder", "tiny-exaone", "tiny-granite-swa", "tiny-granitemoe-swa",
+        "tiny-hyperclovax", "tiny-flex-olmo", "tiny-olmo", "tiny-solar-open", "tiny-sarvam-moe",
+        "tiny-vaultgemma", "tiny-gpt-neox", "tiny-falcon", "tiny-falcon-old", "tiny-phi",
+        "tiny-stablelm", "tiny-stablelm-parallel", "tiny-sarvam-mla", "tiny-youtu", "tiny-flint"),
     TestName);
 INSTANTIATE_TEST_SUITE_P(
     Checkpoints, DefaultModeTest,
-    ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama4-mixed",
-                      "tiny-qwen3-moe-mixed", "tiny-mixtral", "tiny-qwen2-moe", "tiny-phi3-partial",
-                      "tiny-phi3-long", "tiny-olmo2", "tiny-olmo3", "tiny-granite", "tiny-granite4",
-                      "tiny-smollm3", "tiny-gemma2", "tiny-glm4-moe", "tiny-gpt-oss",
-                      "tiny-gpt-oss-mxfp4", "tiny-gemma4-experts", "tiny-ministral3",
-                      "llama4-modelopt-nvfp4", "llama4-quark-fp8", "qwen3-moe-llmc-nvfp4",
-                      "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block", "qwen3-modelopt-fp8",
-                      "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-gptq", "tiny-qwen3-w4a16-actorder",
-                      "tiny-qwen3-moe-w4a16", "tiny-qwen3-awq", "tiny-qwen3-gptq",
-                      "tiny-qwen3-moe-gptq"),
+    ::testing::Values(
+        "llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama4-mixed",
+        "tiny-qwen3-moe-mixed", "tiny-mixtral", "tiny-qwen2-moe", "tiny-phi3-partial",
+        "tiny-phi3-long", "tiny-olmo2", "tiny-olmo3", "tiny-granite", "tiny-granite4",
+        "tiny-smollm3", "tiny-gemma2", "tiny-glm4-moe", "tiny-gpt-oss", "tiny-gpt-oss-mxfp4",
+        "tiny-gemma4-experts", "tiny-ministral3", "tiny-llama-narrow", "tiny-qwen3-narrow",
+        "tiny-granite4-experts", "tiny-glm4-moe-groups", "tiny-deepseek-v3", "tiny-deepseek-v2",
+        "tiny-glm4-lite", "tiny-mistral4", "tiny-minicpm3", "tiny-deepseek-v32", "tiny-glm-dsa",
+        "llama4-modelopt-nvfp4", "llama4-quark-fp8", "qwen3-moe-llmc-nvfp4",
+        "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block", "qwen3-modelopt-fp8", "tiny-qwen3-w4a16",
+        "tiny-qwen3-w4a16-gptq", "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16",
+        "tiny-qwen3-awq", "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq", "tiny-minimax-m2",
+        "tiny-hunyuan", "tiny-hunyuan-moe", "tiny-hy3", "tiny-ernie", "tiny-ernie-moe",
+        "tiny-seed-oss", "tiny-exaone4", "tiny-exaone4-full", "tiny-exaone-moe", "tiny-afmoe",
+        "tiny-mellum", "tiny-glm", "tiny-glm4", "tiny-granitemoe", "tiny-granitemoe-shared",
+        "tiny-olmoe", "tiny-gemma", "tiny-starcoder2", "tiny-cohere", "tiny-cohere2", "tiny-phimoe",
+        "tiny-apertus", "tiny-dots1", "tiny-internlm3", "tiny-arcee", "tiny-step3p7",
+        "tiny-muse-glimmer", "tiny-jais2", "tiny-nemotron", "tiny-helium", "tiny-cwm",
+        "tiny-iquestcoder", "tiny-exaone", "tiny-granite-swa", "tiny-granitemoe-swa",
+        "tiny-hyperclovax", "tiny-flex-olmo", "tiny-olmo", "tiny-solar-open", "tiny-sarvam-moe",
+        "tiny-vaultgemma", "tiny-gpt-neox", "tiny-falcon", "tiny-falcon-old", "tiny-phi",
+        "tiny-stablelm", "tiny-stablelm-parallel", "tiny-sarvam-mla", "tiny-youtu", "tiny-flint"),
     TestName);
+INSTANTIATE_TEST_SUITE_P(Recurrent, Float32ModeTest,
+                         ::testing::Values("tiny-lfm2", "tiny-lfm2-moe", "tiny-lfm3",
+                                           "tiny-qwen3-next", "tiny-qwen3.5", "tiny-olmo-hybrid",
+                                           "tiny-granite4-hybrid", "tiny-bamba", "tiny-falcon-h1",
+                                           "tiny-nemotron-h", "tiny-nemotron-h-moe",
+                                           "tiny-kimi-linear", "tiny-bailing-hybrid"),
+                         TestName);
+INSTANTIATE_TEST_SUITE_P(Recurrent, DefaultModeTest,
+                         ::testing::Values("tiny-lfm2", "tiny-lfm2-moe", "tiny-lfm3",
+                                           "tiny-qwen3-next", "tiny-granite4-hybrid", "tiny-bamba",
+                                           "tiny-falcon-h1", "tiny-nemotron-h",
+                                           "tiny-nemotron-h-moe", "tiny-kimi-linear",
+                                           "tiny-bailing-hybrid"),
+                         TestName);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Int8Test, ::testing::Values("qwen3-llmc-int8-w8a8"),
                          TestName);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, CheckpointActivationsTest,

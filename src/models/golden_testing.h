@@ -16,10 +16,11 @@
 
 namespace sluice::testing {
 
-// Of a test that takes a checkpoint's folder.
+// The name of a test that takes a checkpoint's folder.
 inline std::string TestName(const ::testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');
+  std::replace(name.begin(), name.end(), '.', '_');
   return name;
 }
 

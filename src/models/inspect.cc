@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/json_file.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/generation_config.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/scheme.h"
 #include "models/parallel_model.h"
@@ -58,6 +58,7 @@ void DescribeTensors(const Checkpoint& checkpoint, InspectReport& report) {
             [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   for (const SafetensorsFile& file : checkpoint.files())
     report.files.push_back(file.path().filename().string());
+  report.missing_files = checkpoint.missing_files();
   report.tensor_bytes = checkpoint.total_bytes();
 }
 
@@ -79,8 +80,10 @@ Status PlanMemory(const Checkpoint* checkpoint, InspectReport& report) {
       std::min(report.options.max_context, report.config->max_position_embeddings);
   ASSIGN_OR_RETURN(report.memory, PlanModel(*report.config, report.options, /*num_threads=*/1));
   report.kv_bytes_per_token = report.memory->kv_bytes_per_block / report.options.block_size;
-  if (checkpoint != nullptr) RETURN_IF_ERROR(CheckTensors(*report.config, *checkpoint));
-  return {};
+  if (checkpoint == nullptr) return {};
+  if (!checkpoint->missing_shard().empty())
+    return Fail(ErrorCode::kInvalidData, checkpoint->missing_shard());
+  return CheckTensors(*report.config, *checkpoint);
 }
 
 std::string BytesText(int64_t bytes) {
@@ -115,6 +118,12 @@ std::string RopeText(const ModelConfig& config) {
   return text;
 }
 
+// Null where attention is of another kind.
+const LatentSpec* LatentOf(const ModelConfig& config) {
+  if (config.spec.layers.empty() || !config.spec.layers.front().attention.latent) return nullptr;
+  return &*config.spec.layers.front().attention.latent;
+}
+
 void AppendConfig(const ModelConfig& config, std::string& text) {
   Line(text, "layers", fmt::format("{}", config.num_hidden_layers));
   Line(text, "hidden size",
@@ -125,9 +134,16 @@ void AppendConfig(const ModelConfig& config, std::string& text) {
                      layer->moe->intermediate_size, config.spec.NumMoeLayers(), layer->moe->top_k,
                      layer->mlp.intermediate_size > 0 ? " and a shared one" : ""));
   }
-  Line(text, "heads",
-       fmt::format("{} of {}, {} for keys and values", config.num_attention_heads, config.head_dim,
-                   config.num_key_value_heads));
+  if (const LatentSpec* latent = LatentOf(config)) {
+    Line(text, "heads",
+         fmt::format("{} of {} and {} with rope, a latent vector of {} and a key of {} for all",
+                     config.num_attention_heads, latent->nope_dim, latent->rope_dim,
+                     latent->kv_rank, latent->rope_dim));
+  } else {
+    Line(text, "heads",
+         fmt::format("{} of {}, {} for keys and values", config.num_attention_heads,
+                     config.head_dim, config.num_key_value_heads));
+  }
   Line(text, "vocabulary",
        fmt::format("{}, head {}", config.vocab_size,
                    config.tie_word_embeddings ? "tied to the embedding" : "of its own"));
@@ -149,6 +165,8 @@ json::Value ConfigJson(const ModelConfig& config) {
   value.Set("num_attention_heads", config.num_attention_heads);
   value.Set("num_key_value_heads", config.num_key_value_heads);
   value.Set("head_dim", config.head_dim);
+  if (const LatentSpec* latent = LatentOf(config))
+    value.Set("kv_lora_rank", int64_t{latent->kv_rank});
   value.Set("vocab_size", config.vocab_size);
   value.Set("max_position_embeddings", config.max_position_embeddings);
   value.Set("tie_word_embeddings", config.tie_word_embeddings);
@@ -249,7 +267,7 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
   report.has_chat_template = HasChatTemplate(folder);
   report.has_generation_config = Exists(folder / "generation_config.json");
 
-  auto checkpoint = Checkpoint::Open(folder);
+  auto checkpoint = Checkpoint::OpenIncomplete(folder);
   // A folder without weights is still described: the dummy load format runs it.
   if (!checkpoint && checkpoint.error().code != ErrorCode::kNotFound)
     return tl::unexpected<Error>(std::move(checkpoint).error());
@@ -304,6 +322,8 @@ std::string FormatText(const InspectReport& report) {
   Line(text, "chat template", report.has_chat_template ? "yes" : "no");
   text += fmt::format("\nTensors: {} in {} file{}\n", BytesText(report.tensor_bytes),
                       report.files.size(), report.files.size() == 1 ? "" : "s");
+  for (const std::string& missing : report.missing_files)
+    text += fmt::format("  missing: {}\n", missing);
   for (const TensorGroup& group : report.groups) {
     text += fmt::format("  {:<10}{:>6} tensors {:>14} elements {:>12}\n", group.type, group.count,
                         group.elements, BytesText(group.bytes));
@@ -346,6 +366,8 @@ json::Value ToJson(const InspectReport& report) {
   value.Set("has_generation_config", report.has_generation_config);
   json::Value::Array files(report.files.begin(), report.files.end());
   value.Set("files", std::move(files));
+  value.Set("missing_files",
+            json::Value::Array(report.missing_files.begin(), report.missing_files.end()));
   value.Set("tensor_bytes", report.tensor_bytes);
   json::Value::Array groups;
   for (const TensorGroup& group : report.groups) {

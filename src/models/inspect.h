@@ -48,8 +48,9 @@ struct InspectReport {
   std::string method;              // the word of --quantization; "" for plain weights
   bool fp8_kv_cache = false;       // whether the checkpoint asks for one
   std::vector<std::string> files;  // of tensors, with no folder
-  std::vector<TensorGroup> groups;  // by falling bytes
-  int64_t parameters = 0;           // elements of all tensors but scales; packed FP4 counts as two
+  std::vector<std::string> missing_files;  // that the index, or the others' names, tell of
+  std::vector<TensorGroup> groups;         // by falling bytes
+  int64_t parameters = 0;  // elements of all tensors but scales; packed FP4 counts as two
   int64_t tensor_bytes = 0;
   bool has_tokenizer = false;
   bool has_chat_template = false;
@@ -60,9 +61,9 @@ struct InspectReport {
   std::vector<RankReport> ranks;  // where several are asked for
 };
 
-// Describes the folder. Quantized models and unknown architectures are described too, with their
-// refusal. Errors: no config.json, files that are damaged, or more ranks than the model has parts
-// (CheckRanks).
+// Describes the folder. Quantized models, unknown architectures and checkpoints that lack some
+// files are described too, with their refusal: the latter by the files that are there. Errors: no
+// config.json, files that are damaged, or more ranks than the model has parts (CheckRanks).
 Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tensor_size = 1,
                                    int num_stages = 1);
 

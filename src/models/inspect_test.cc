@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint_testing.h"
+#include "models/inspect_program.h"
 #include "models/model_testing.h"
 
 namespace sluice {
@@ -54,7 +55,7 @@ TEST(InspectTest, DescribesQuantizedExperts) {
 TEST(InspectTest, DescribesWhatItRefuses) {
   const testing::TemporaryFolder folder;
   testing::WriteFile(folder.path() / "config.json",
-                     R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
+                     R"({"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4",
                          "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}})");
   testing::WriteFile(folder.path() / "model.safetensors",
                      testing::MakeSafetensors({{"a.weight", "F8_E4M3", {2, 2}, "1234"},
@@ -62,7 +63,7 @@ TEST(InspectTest, DescribesWhatItRefuses) {
   const auto report = InspectModel(folder.path());
   ASSERT_TRUE(report) << report.error().message;
   ASSERT_TRUE(report->refusal);
-  EXPECT_EQ(report->architecture, "DeepseekV3ForCausalLM");
+  EXPECT_EQ(report->architecture, "DeepseekV4ForCausalLM");
   EXPECT_EQ(report->parameters, 4);
   EXPECT_EQ(report->groups.size(), 2u);
   EXPECT_FALSE(report->memory);
@@ -74,22 +75,23 @@ TEST(InspectTest, NamesTheOperatorsThatAnUnknownArchitectureNeeds) {
   const testing::TemporaryFolder folder;
   testing::WriteFile(folder.path() / "config.json",
                      R"({"architectures": ["NewForConditionalGeneration"], "model_type": "new",
-      "text_config": {"kv_lora_rank": 512, "n_group": 8, "hidden_act": "relu2", "alibi": false,
-      "clip_qkv": null, "mamba_d_state": 128, "ssm_state_size": 128, "head_dim": 1024,
+      "text_config": {"altup_num_inputs": 4, "n_group": 8, "hidden_act": "tanh", "alibi": false,
+      "clip_qkv": null, "mamba_dt_rank": 128, "time_step_rank": 128, "head_dim": 1024,
       "layer_types": ["full_attention", "linear_attention", "linear_attention"],
       "rope_parameters": {"full_attention": {"rope_type": "proportional"}}}})");
   const auto report = InspectModel(folder.path());
   ASSERT_TRUE(report) << report.error().message;
+  EXPECT_THAT(report->missing_operators,
+              ::testing::ElementsAre("state space layers of the first Mamba (mamba_dt_rank)",
+                                     "several residual streams (altup_num_inputs)",
+                                     "another activation (hidden_act tanh)",
+                                     "layers of kind linear_attention (layer_types)",
+                                     "rope of another type (rope_parameters proportional)",
+                                     "heads wider than 512 (head_dim)"));
   EXPECT_THAT(
-      report->missing_operators,
-      ::testing::ElementsAre(
-          "latent attention (kv_lora_rank)", "state space layers (mamba_d_state)",
-          "another activation (hidden_act relu2)", "layers of kind linear_attention (layer_types)",
-          "rope of another type (rope_parameters proportional)", "heads wider than 512 (head_dim)",
-          "a choice of experts in groups (n_group)"));
-  EXPECT_THAT(FormatText(*report),
-              HasSubstr("it needs          latent attention (kv_lora_rank)\n"));
-  EXPECT_EQ(ToJson(*report).Find("missing_operators")->as_array().size(), 7u);
+      FormatText(*report),
+      HasSubstr("it needs          state space layers of the first Mamba (mamba_dt_rank)\n"));
+  EXPECT_EQ(ToJson(*report).Find("missing_operators")->as_array().size(), 6u);
 }
 
 // Where nothing is missing, the family's file alone is.
@@ -124,18 +126,34 @@ TEST(InspectTest, NamesTheModulesThatNoFamilyHas) {
                                {{"model.layers.0.input_layernorm.weight", "U8", {1}, "1"},
                                 {"model.layers.0.input_layernorm.bias", "U8", {1}, "1"},
                                 {"model.layers.0.mlp.experts.3.down_proj.weight", "U8", {1}, "1"},
-                                {"model.layers.0.mlp.c_fc.weight", "U8", {1}, "1"},
-                                {"model.layers.1.mlp.c_fc.weight", "U8", {1}, "1"},
+                                {"model.layers.0.mlp.c_new.weight", "U8", {1}, "1"},
+                                {"model.layers.1.mlp.c_new.weight", "U8", {1}, "1"},
                                 {"model.layers.1.self_attn.sinks", "U8", {1}, "1"}}),
-              ::testing::ElementsAre("LayerNorm (model.layers.0.input_layernorm.bias)",
-                                     "a module mlp.c_fc (in its layers)"));
-  EXPECT_THAT(MissingOperators(R"({"architectures": ["Starcoder2ForCausalLM"],
-                "model_type": "starcoder2", "norm_epsilon": 1e-5, "hidden_act": "gelu_pytorch_tanh"})"),
-              ::testing::ElementsAre("LayerNorm (norm_epsilon)",
-                                     "an MLP without a gate (model_type starcoder2)"));
+              ::testing::ElementsAre("a module mlp.c_new (in its layers)"));
+  EXPECT_THAT(MissingOperators(R"({"architectures": ["BloomForCausalLM"], "model_type": "bloom",
+                "layer_norm_epsilon": 1e-5})"),
+              ::testing::ElementsAre("positions by ALiBi (model_type bloom)"));
 }
 
-// LayerNorm and GELU, which decoders lack, are operators of encoders.
+TEST(InspectTest, NamesTowersAndUnevenHeads) {
+  EXPECT_THAT(MissingOperators(R"({"architectures": ["SomeVLForConditionalGeneration"],
+                "model_type": "some_vl", "vision_config": {"hidden_size": 8}, "audio_config": {},
+                "text_config": {"model_type": "qwen3", "head_dim": 192, "v_head_dim": 128}})"),
+              ::testing::ElementsAre("values of another width than keys (v_head_dim 128 beside "
+                                     "head_dim 192)",
+                                     "a tower of images (vision_config)",
+                                     "a tower of sound (audio_config)"));
+  EXPECT_THAT(MissingOperators(R"({"architectures": ["SparseForCausalLM"], "model_type": "sparse",
+                "sparse_block_size": 16, "rnn_units": 8, "hidden_act": "gelu"})"),
+              ::testing::ElementsAre("attention to blocks of positions (sparse_block_size)",
+                                     "recurrent layers (rnn_units)"));
+  // The text part of this one is served.
+  EXPECT_THAT(MissingOperators(R"({"architectures": ["Gemma3ForConditionalGeneration"],
+                "model_type": "gemma3", "vision_config": {},
+                "text_config": {"hidden_activation": "tanh"}})"),
+              ::testing::ElementsAre("another activation (hidden_activation tanh)"));
+}
+
 TEST(InspectTest, NamesWhatAnUnknownEncoderNeeds) {
   EXPECT_THAT(
       MissingOperators(R"({"architectures": ["MPNetModel"], "model_type": "mpnet",
@@ -147,9 +165,34 @@ TEST(InspectTest, NamesWhatAnUnknownEncoderNeeds) {
 }
 
 TEST(InspectTest, ReadsTheNumbersThatPythonWritesAndJsonDoesNotKnow) {
-  EXPECT_THAT(MissingOperators(R"({"architectures": ["BambaForCausalLM"], "mamba_d_state": 16,
+  EXPECT_THAT(MissingOperators(R"({"architectures": ["JambaForCausalLM"], "mamba_dt_rank": 16,
                 "time_step_limit": [0.0, Infinity], "note": "Infinity, \" NaN"})"),
-              ::testing::ElementsAre("state space layers (mamba_d_state)"));
+              ::testing::ElementsAre("state space layers of the first Mamba (mamba_dt_rank)"));
+}
+
+// The plan is made of the configuration and of the headers that are there.
+TEST(InspectTest, ACheckpointThatLacksFilesIsDescribed) {
+  const testing::TemporaryFolder folder;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(DataFolder("llama-tied-bf16-sharded"))) {
+    std::filesystem::copy(entry.path(), folder.path() / entry.path().filename());
+  }
+  const auto whole = InspectModel(folder.path());
+  ASSERT_TRUE(whole) << whole.error().message;
+  const std::string lost = whole->files[1];
+  std::filesystem::remove(folder.path() / lost);
+  const auto report = InspectModel(folder.path(), 1, 2);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_THAT(report->missing_files, ::testing::ElementsAre(lost));
+  EXPECT_EQ(report->files.size(), 2u);
+  EXPECT_LT(report->tensor_bytes, whole->tensor_bytes);
+  EXPECT_THAT(report->refusal.value_or(""), HasSubstr("shard " + lost + " is missing"));
+  ASSERT_TRUE(report->memory);
+  EXPECT_EQ(report->memory->weight_bytes, whole->memory->weight_bytes);
+  EXPECT_EQ(report->ranks.size(), 2u);
+  EXPECT_THAT(FormatText(*report), HasSubstr("missing: " + lost));
+  EXPECT_EQ(ToJson(*report).Find("missing_files")->as_array().size(), 1u);
+  EXPECT_TRUE(whole->missing_files.empty());
 }
 
 TEST(InspectTest, ATensorThatDoesNotFitIsTheRefusal) {
@@ -185,6 +228,37 @@ TEST(InspectTest, DamagedFilesAreErrors) {
   std::filesystem::copy(DataFolder("qwen3-bf16") / "config.json", folder.path() / "config.json");
   testing::WriteFile(folder.path() / "model.safetensors", "short");
   EXPECT_THAT(InspectModel(folder.path()).error().message, HasSubstr("model.safetensors"));
+}
+
+// The sum over all operators is what a step of one token reads, but for norms and other vectors.
+TEST(InspectProgramTest, CountsTheWeightsOfAStep) {
+  for (const char* name :
+       {"llama-bf16", "qwen3-modelopt-fp8", "tiny-qwen3-moe-w4a16", "tiny-gemma4-shared"}) {
+    const auto config = LoadModelConfig(DataFolder(name));
+    ASSERT_TRUE(config) << name;
+    ModelOptions options;
+    options.max_context = 64;
+    const auto memory = PlanModel(*config, options, /*num_threads=*/1);
+    ASSERT_TRUE(memory) << name;
+    const auto program = ProgramJson(*config, options, RankPlace());
+    ASSERT_TRUE(program) << name;
+    int64_t bytes = 0;
+    for (const json::Value& op : program->as_array())
+      bytes += op.Find("weight_bytes")->as_integer();
+    EXPECT_LE(bytes, memory->token_weight_bytes) << name;
+    EXPECT_GE(bytes, memory->token_weight_bytes * 9 / 10) << name;
+  }
+}
+
+TEST(InspectProgramTest, WritesLayersThatAreAlikeOnce) {
+  auto config = LoadModelConfig(DataFolder("llama-bf16"));
+  ASSERT_TRUE(config);
+  config->spec.layers.assign(6, LayerSpec(config->spec.layers.front()));
+  const auto text = ProgramText(*config, ModelOptions(), RankPlace());
+  ASSERT_TRUE(text);
+  EXPECT_THAT(*text, HasSubstr("layers 2 to 4: as layer 1"));
+  EXPECT_THAT(*text, HasSubstr("\nAttend "));
+  EXPECT_THAT(*text, HasSubstr("6 states"));
 }
 
 }  // namespace

@@ -98,6 +98,10 @@ KvGroups KvGroups::OfAllLayers(KvGroups own, const DecoderSpec& spec) {
   size_t next = 0;
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
+    if (!attention.exists()) {
+      groups.places.push_back({.group = 0, .slot = -1});
+      continue;
+    }
     groups.places.push_back(attention.has_own_kv()
                                 ? places[next++]
                                 : groups.places[static_cast<size_t>(attention.kv_layer)]);
@@ -124,21 +128,23 @@ void KvCache::Warm(ThreadPool& pool) const {
   constexpr int64_t kWarmBytes = int64_t{128} << 20;
   constexpr int64_t kPageBytes = 4096;
   const auto num_slots = static_cast<int64_t>(slots_.size());
+  const auto warm = [&](void* array, int64_t elements, ElementType type) {
+    const int64_t all = num_blocks_ * elements * BitsPerElement(type) / 8;
+    const int64_t bytes = std::min(all, kWarmBytes / (2 * num_slots));
+    auto* const memory = static_cast<volatile char*>(array);
+    pool.ParallelFor(bytes, int64_t{2} << 20, [memory](int64_t begin, int64_t end) {
+      for (int64_t byte = begin; byte < end; byte += kPageBytes) memory[byte] = 0;
+    });
+  };
   for (const kernels::KvCacheView& view : slots_) {
-    const int64_t half_bytes =
-        num_blocks_ * view.layout.BlockElements() * BitsPerElement(view.layout.type) / 8;
-    const int64_t bytes = std::min(half_bytes, kWarmBytes / (2 * num_slots));
-    for (void* half : {view.k, view.v}) {
-      auto* const memory = static_cast<volatile char*>(half);
-      pool.ParallelFor(bytes, int64_t{2} << 20, [memory](int64_t begin, int64_t end) {
-        for (int64_t byte = begin; byte < end; byte += kPageBytes) memory[byte] = 0;
-      });
-    }
+    warm(view.k, view.layout.BlockElements(), view.layout.type);
+    warm(view.v, view.layout.ValueBlockElements(), view.layout.type);
   }
 }
 
 int64_t KvCache::BytesPerBlock(const kernels::KvLayout& layout, int64_t num_layers) {
-  return 2 * num_layers * layout.BlockElements() * BitsPerElement(layout.type) / 8;
+  return num_layers * (layout.BlockElements() + layout.ValueBlockElements()) *
+         BitsPerElement(layout.type) / 8;
 }
 
 Result<KvCache> KvCache::Allocate(const kernels::KvLayout& layout, const KvGroups& groups,
@@ -159,6 +165,11 @@ Result<KvCache> KvCache::Allocate(const kernels::KvLayout& layout, const KvGroup
   return cache;
 }
 
+Status KvCache::AllocateStates(const StateLayout& layout, int64_t num_slots) {
+  ASSIGN_OR_RETURN(states_, StateCache::Allocate(layout, num_slots));
+  return {};
+}
+
 KvCache KvCache::Wrap(const kernels::KvLayout& layout, const KvGroups& groups, int64_t num_blocks,
                       void* memory) {
   CHECK_GT(num_blocks, 0);
@@ -170,12 +181,17 @@ KvCache KvCache::Wrap(const kernels::KvLayout& layout, const KvGroups& groups, i
 }
 
 void KvCache::SetSlots(const kernels::KvLayout& layout, void* memory) {
-  const int64_t half_bytes = num_blocks_ * BytesPerBlock(layout, 1) / 2;  // K or V of one slot
+  const int64_t slot_bytes = num_blocks_ * BytesPerBlock(layout, 1);
+  const int64_t k_bytes = num_blocks_ * layout.BlockElements() * BitsPerElement(layout.type) / 8;
   for (int64_t slot = 0; slot < groups_.layers_per_group; ++slot) {
-    std::byte* k = static_cast<std::byte*>(memory) + 2 * slot * half_bytes;
-    slots_.push_back({layout, k, k + half_bytes});
+    std::byte* k = static_cast<std::byte*>(memory) + slot * slot_bytes;
+    slots_.push_back({layout, k, k + k_bytes});
   }
   for (size_t layer = 0; layer < groups_.places.size(); ++layer) {
+    if (groups_.places[layer].slot < 0) {
+      layers_.push_back({layout, nullptr, nullptr});
+      continue;
+    }
     kernels::KvCacheView view = slots_[static_cast<size_t>(groups_.places[layer].slot)];
     if (!groups_.heads.empty()) {
       view.layout.num_kv_heads = groups_.heads[layer].num_kv_heads;

@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "kernels/attention.h"
 #include "models/decoder_spec.h"
+#include "models/state_cache.h"
 #include "tensor/buffer.h"
 
 namespace sluice {
@@ -24,7 +25,7 @@ struct KvGroups {
 
   struct Place {
     int group = 0;
-    int slot = 0;  // which of its group's layers it is
+    int slot = 0;  // which of its group's layers it is; -1: it has no attention, and no group
   };
   std::vector<AttentionSpan> spans = {{}};  // by group; group 0 keeps all positions
   // By layer. Layers that attend to the keys and values of another have its place.
@@ -53,7 +54,7 @@ struct KvGroups {
   // a span, where there are more spans). Without that bound nothing would be unused: the greatest
   // common divisor of the layer counts always fits, but 52 and 10 layers would make 31 groups.
   static KvGroups For(std::span<const AttentionSpan> layers, int64_t max_context);
-  // Of the decoder's layers.
+  // The groups of the decoder's layers.
   static KvGroups For(const DecoderSpec& spec, int64_t max_context);
 
  private:
@@ -78,16 +79,21 @@ class KvCache {
   // * num_blocks bytes: on a device. It must outlive the cache.
   static KvCache Wrap(const kernels::KvLayout& layout, const KvGroups& groups, int64_t num_blocks,
                       void* memory);
+  // Makes room for the states of `num_slots` sequences; kResourceExhausted if the machine refuses.
+  Status AllocateStates(const StateLayout& layout, int64_t num_slots);
   // Touches the pages of the first blocks, on all threads, so that the first requests do not wait
   // for page faults. The other pages are reserved and mapped when the cache first grows into them:
   // mapping gigabytes at once took up to minutes on virtual machines, for a cache that a small
   // model may never fill.
   void Warm(ThreadPool& pool) const;
 
-  // Bytes that one block takes over `num_layers` layers, K and V.
+  // Bytes that one block takes over `num_layers` layers, K and V: of a latent cache, keys alone.
   static int64_t BytesPerBlock(const kernels::KvLayout& layout, int64_t num_layers);
 
-  // Layers of different groups at the same slot share an array.
+  const StateCache& states() const { return states_; }
+
+  // Layers of different groups at the same slot share an array. A layer without attention has the
+  // cache's layout, and no array.
   const kernels::KvCacheView& layer(int64_t index) const {
     return layers_[static_cast<size_t>(index)];
   }
@@ -101,6 +107,7 @@ class KvCache {
   void SetSlots(const kernels::KvLayout& layout, void* memory);
 
   Buffer memory_;  // empty where it is another's
+  StateCache states_;
   KvGroups groups_;
   std::vector<kernels::KvCacheView> slots_;
   std::vector<kernels::KvCacheView> layers_;

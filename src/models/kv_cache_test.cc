@@ -158,6 +158,55 @@ TEST(KvCache, LayersOfOtherHeadsAndLayersThatShareKeys) {
   EXPECT_EQ(KvGroups::Uniform(spec).layers_per_group, 3);
 }
 
+TEST(KvCache, LayersWithoutAttentionHaveNoKeysButAState) {
+  DecoderSpec spec;
+  spec.layers.resize(5);
+  for (const size_t layer : {1, 3}) {
+    spec.layers[layer].attention.num_heads = 4;
+    spec.layers[layer].attention.num_kv_heads = 2;
+    spec.layers[layer].attention.head_dim = 32;
+  }
+  for (const size_t layer : {0, 2, 3}) {  // layer 3 has both, layer 4 neither
+    spec.layers[layer].mixer = MixerSpec{.kind = MixerSpec::Kind::kDeltaRule,
+                                         .module = "linear_attn",
+                                         .conv_width = 4,
+                                         .num_heads = 4,
+                                         .num_key_heads = 2,
+                                         .head_dim = 8,
+                                         .key_dim = 5};
+  }
+  EXPECT_TRUE(spec.HasUniformHeads());
+  EXPECT_EQ(spec.NumKvLayers(), 2);
+  const KvGroups groups = KvGroups::For(spec, 1000);
+  EXPECT_EQ(groups.num_groups(), 1);
+  EXPECT_EQ(groups.layers_per_group, 2);
+  const kernels::KvLayout layout{
+      .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = ElementType::kBF16};
+  auto cache = KvCache::Allocate(layout, groups, 10);
+  ASSERT_TRUE(cache);
+  EXPECT_EQ(cache->layer(0).k, nullptr);
+  EXPECT_EQ(cache->layer(0).layout.block_size, 16);
+  EXPECT_NE(cache->layer(1).k, nullptr);
+  EXPECT_NE(cache->layer(1).k, cache->layer(3).k);
+
+  const StateLayout states = StateLayout::For(spec);
+  // Three layers of tails [3, 2 * 10 + 32] and matrices [4, 5, 8], in lines of 16 numbers.
+  EXPECT_EQ(states.slot_bytes(), 3 * (160 + 160) * 4);
+  ASSERT_TRUE(cache->AllocateStates(states, 3));
+  const StateCache& slots = cache->states();
+  EXPECT_EQ(slots.num_slots(), 3);
+  slots.tail(0, 1)[0] = 1;
+  slots.matrix(3, 1)[159] = 2;
+  slots.Copy(1, 2);
+  slots.Clear(1);
+  EXPECT_EQ(slots.tail(0, 1)[0], 0);
+  EXPECT_EQ(slots.tail(0, 2)[0], 1);
+  EXPECT_EQ(slots.matrix(3, 2)[159], 2);
+  const Status refused = cache->AllocateStates(states, int64_t{1} << 60);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+}
+
 TEST(KvCache, OverMemoryOfTheCallerIsLaidOutAsItsOwn) {
   const kernels::KvLayout layout{
       .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = ElementType::kBF16};

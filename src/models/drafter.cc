@@ -1,0 +1,388 @@
+#include "models/drafter.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/json_fields.h"
+#include "base/json_file.h"
+#include "checkpoint/checkpoint.h"
+#include "models/family_fields.h"
+#include "models/share.h"
+#include "models/weight_loader.h"
+#include "tensor/stored_number.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::array<std::string_view, 3> kEagle3Architectures = {
+    "LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "Eagle3Speculator"};
+constexpr const char* kDraftVocabulary = "draft_vocab_size";
+constexpr const char* kAuxLayers = "eagle_aux_hidden_state_layer_ids";
+
+std::string ArchitectureNames(const json::Value& config) {
+  const auto names = JsonFields(config, "").Strings("architectures");
+  if (!names || !*names) return "";
+  return fmt::format("{}", fmt::join(**names, ", "));
+}
+
+// What speculators nests, beside what it does not; as a config.json of Llama, whose fields an
+// EAGLE-3 head has.
+Result<json::Value> FlatEagle3Config(const json::Value& config) {
+  json::Value flat = config;
+  ASSIGN_OR_RETURN(const json::Value* nested,
+                   JsonFields(config, "").Object("transformer_layer_config"));
+  if (nested != nullptr && nested->is_object()) {
+    for (const auto& [key, value] : nested->as_object()) {
+      json::Value copy = value;
+      flat.Set(key, std::move(copy));
+    }
+  }
+  json::Value::Array names;
+  names.emplace_back("LlamaForCausalLM");
+  flat.Set("architectures", json::Value(std::move(names)));
+  flat.Set("model_type", "llama");
+  flat.Set("tie_word_embeddings", false);
+  return flat;
+}
+
+// The layers whose inputs the head reads. Source: vLLM's get_eagle3_aux_hidden_state_layers; ids
+// inside eagle_config are those of the layers before.
+Result<std::vector<int64_t>> ReadHandedLayers(const json::Value& config,
+                                              const ModelConfig& target) {
+  const int64_t count = std::ssize(target.spec.layers);
+  const JsonFields fields(config, "");
+  ASSIGN_OR_RETURN(auto layers, fields.Integers(kAuxLayers, 0, count));
+  if (!layers) {
+    ASSIGN_OR_RETURN(const json::Value* nested, fields.Object("eagle_config"));
+    if (nested != nullptr && nested->is_object()) {
+      ASSIGN_OR_RETURN(layers, JsonFields(*nested, "eagle_config.").Integers(kAuxLayers, 0, count));
+      if (layers) {
+        for (int64_t& layer : *layers) ++layer;
+      }
+    }
+  }
+  if (!layers) layers = std::vector<int64_t>{2, count / 2, count - 3};
+  for (const int64_t layer : *layers) {
+    if (layer >= 0 && layer < count) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("the head reads the inputs of layers {} of the model, which has {}; "
+                            "supported are layers from 0 to {}",
+                            fmt::join(*layers, ", "), count, count - 1),
+                kAuxLayers);
+  }
+  return *std::move(layers);
+}
+
+Status CheckEagle3(const json::Value& config, const ModelConfig& head, const ModelConfig& target,
+                   const std::filesystem::path& target_folder) {
+  const JsonFields fields(config, "");
+  for (const char* name : {"norm_before_fc", "parallel_drafting"}) {
+    ASSIGN_OR_RETURN(const auto flag, fields.Bool(name));
+    if (flag.value_or(false))
+      return Fail(ErrorCode::kUnsupported, fmt::format("{} true is not supported", name), name);
+  }
+  ASSIGN_OR_RETURN(const auto made_for, fields.Integer("target_hidden_size", 1, kMaxConfigWidth));
+  const int64_t hidden = made_for.value_or(head.hidden_size);
+  if (hidden != target.hidden_size) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("it continues hidden rows of {} numbers ({} of its config.json), but "
+                            "those of the model in {} have {}; use the head that was made for "
+                            "this model",
+                            hidden, made_for ? "target_hidden_size" : "hidden_size",
+                            target_folder.string(), target.hidden_size),
+                "speculative_config");
+  }
+  if (head.vocab_size == target.vocab_size) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("its vocabulary has {} tokens, but that of the model in {} has {}; use "
+                          "the head that was made for this model",
+                          head.vocab_size, target_folder.string(), target.vocab_size),
+              "speculative_config");
+}
+
+// The target's tokens that the head has logits of: token i is i + d2t[i].
+Result<std::vector<int32_t>> ReadTargetIds(const Checkpoint& checkpoint, int64_t num_outputs,
+                                           int64_t vocab_size) {
+  const auto bad = [&](const std::string& message) {
+    return Fail(ErrorCode::kInvalidData, message, "d2t");
+  };
+  const StoredTensor* const map = checkpoint.Find("d2t");
+  if (map == nullptr) {
+    return bad(
+        fmt::format("tensor 'd2t' is missing: the head has logits of {} tokens, the model "
+                    "has {}, and d2t says which of them they are",
+                    num_outputs, vocab_size));
+  }
+  const ElementType type = map->info->type;
+  if (map->info->shape != std::vector<int64_t>{num_outputs} ||
+      (type != ElementType::kI64 && type != ElementType::kI32)) {
+    return bad(fmt::format(
+        "tensor 'd2t' is {} of {}, expected [{}] ({} in config.json) of I64 or "
+        "I32",
+        ShapeText(map->info->shape), ElementTypeName(type), num_outputs, kDraftVocabulary));
+  }
+  std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(num_outputs));
+  for (int64_t i = 0; i < num_outputs; ++i) {
+    int64_t offset = 0;
+    if (type == ElementType::kI64) {
+      std::memcpy(&offset, map->bytes().data() + i * 8, 8);
+    } else {
+      int32_t narrow = 0;
+      std::memcpy(&narrow, map->bytes().data() + i * 4, 4);
+      offset = narrow;
+    }
+    const int64_t last = ids.empty() ? -1 : ids.back();
+    if (offset < 0 || offset >= vocab_size || i + offset >= vocab_size || i + offset <= last) {
+      return bad(fmt::format(
+          "element {} of tensor 'd2t' is {}: token {} of the head would be token "
+          "{} of the model; expected ascending ones below {}",
+          i, offset, i, static_cast<double>(i) + static_cast<double>(offset), vocab_size));
+    }
+    ids.push_back(static_cast<int32_t>(i + offset));
+  }
+  return ids;
+}
+
+// Spread over the vocabulary, of random weights.
+std::vector<int32_t> DummyTargetIds(int64_t num_outputs, int64_t vocab_size) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < num_outputs; ++i)
+    ids.push_back(static_cast<int32_t>(i * vocab_size / num_outputs));
+  return ids;
+}
+
+bool HasTensorsOf(const Checkpoint& checkpoint, std::string_view module) {
+  const auto found = checkpoint.tensors().lower_bound(module);
+  return found != checkpoint.tensors().end() && found->first.starts_with(module);
+}
+
+// What of the head's files is its own.
+Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& target,
+                       ModelConfig& config, DrafterSpec& drafter) {
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
+  if (HasTensorsOf(checkpoint, "midlayer.")) drafter.layers.front() = "midlayer";
+  if (!HasTensorsOf(checkpoint, "model.embed_tokens.")) drafter.embedding = "";
+  const int64_t vocab_size = config.vocab_size;
+  if (!HasTensorsOf(checkpoint, "lm_head.")) {
+    drafter.head = "";
+    config.spec.tied_head = target.spec.tied_head;
+  }
+  if ((drafter.embedding.empty() || drafter.head.empty()) &&
+      config.hidden_size != target.hidden_size) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("its rows have {} numbers (hidden_size), those of the model {}, so it "
+                            "needs an embed_tokens and an lm_head of its own, of which {} is "
+                            "missing",
+                            config.hidden_size, target.hidden_size,
+                            drafter.embedding.empty() ? "embed_tokens" : "lm_head"));
+  }
+  if (drafter.head.empty() && drafter.num_outputs != vocab_size) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("tensor 'lm_head.weight' is missing: with {} {} of {} tokens the head "
+                            "cannot be the model's",
+                            kDraftVocabulary, drafter.num_outputs, vocab_size),
+                "lm_head.weight");
+  }
+  if (drafter.num_outputs < vocab_size || checkpoint.Find("d2t") != nullptr) {
+    ASSIGN_OR_RETURN(drafter.target_ids,
+                     ReadTargetIds(checkpoint, drafter.num_outputs, vocab_size));
+  }
+  return {};
+}
+
+// Compares a sample of pages, since these tensors mostly are copies and reading all would cost as
+// much as loading them.
+bool HoldTheSame(const StoredTensor& a, const StoredTensor& b) {
+  const auto x = a.bytes(), y = b.bytes();
+  constexpr size_t kSamples = 16, kSampleBytes = 4096;
+  if (x.size() != y.size()) return false;
+  for (size_t i = 0; i < kSamples; ++i) {
+    const size_t begin = x.size() / kSamples * i;
+    const size_t bytes = std::min(kSampleBytes, x.size() - begin);
+    if (std::memcmp(x.data() + begin, y.data() + begin, bytes) != 0) return false;
+  }
+  return true;
+}
+
+// `module`, or "" where the checkpoint has none, or one that is the same as the model's.
+std::string OwnModule(const Checkpoint& checkpoint, const std::string& module,
+                      const std::string& of_model) {
+  const StoredTensor* const own = checkpoint.Find(module + ".weight");
+  if (own == nullptr) return "";
+  const StoredTensor* const shared = checkpoint.Find(of_model + ".weight");
+  return shared != nullptr && HoldTheSame(*own, *shared) ? "" : module;
+}
+
+// Layers by DeepSeek V3's names. Source: its README_WEIGHTS.
+DrafterSpec DeepseekMtp(const ModelConfig& target) {
+  const std::string layer = fmt::format("model.layers.{}", target.spec.layers.size());
+  return {.layers = {layer},
+          .projection = layer + ".eh_proj",
+          .token_norm = layer + ".enorm",
+          .hidden_norm = layer + ".hnorm",
+          .embedding = layer + ".embed_tokens",
+          .head = layer + ".shared_head.head"};
+}
+
+// Source: vLLM's qwen3_next_mtp.py.
+DrafterSpec QwenMtp() {
+  return {.layers = {"mtp.layers.0"},
+          .projection = "mtp.fc",
+          .token_norm = "mtp.pre_fc_norm_embedding",
+          .hidden_norm = "mtp.pre_fc_norm_hidden",
+          .keeps_norm = true};
+}
+
+// Source: vLLM's mimo_mtp.py.
+DrafterSpec MimoMtp() {
+  const std::string layer = "model.mtp_layers.0";
+  return {.layers = {layer},
+          .projection = layer + ".input_proj",
+          .token_norm = layer + ".token_layernorm",
+          .hidden_norm = layer + ".hidden_layernorm",
+          .hidden_first = true,
+          .keeps_norm = true};
+}
+
+// The layer that attends as the one that proposes does: the last of its kind.
+const LayerSpec* LastAttending(const DecoderSpec& spec) {
+  const auto found = std::find_if(spec.layers.rbegin(), spec.layers.rend(),
+                                  [](const LayerSpec& layer) { return layer.attention.exists(); });
+  return found == spec.layers.rend() ? nullptr : &*found;
+}
+
+}  // namespace
+
+bool IsEagle3Config(const json::Value& config) {
+  const std::string names = ArchitectureNames(config);
+  if (std::ranges::find(kEagle3Architectures, names) != kEagle3Architectures.end()) return true;
+  const auto kind = JsonFields(config, "").String("speculators_model_type");
+  return kind && *kind && **kind == "eagle3";
+}
+
+Result<DrafterConfig> LoadEagle3Config(const std::filesystem::path& folder,
+                                       const ModelConfig& target,
+                                       const std::filesystem::path& target_folder,
+                                       const LoadQuantization& quantization, bool has_weights) {
+  ASSIGN_OR_RETURN(const json::Value raw, ReadJsonObject(folder / "config.json"));
+  if (!IsEagle3Config(raw)) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} is no EAGLE-3 head of this program, which has {}, and "
+                            "speculators_model_type eagle3",
+                            ArchitectureNames(raw), fmt::join(kEagle3Architectures, ", ")),
+                "architectures");
+  }
+  ASSIGN_OR_RETURN(const json::Value flat, FlatEagle3Config(raw));
+  ASSIGN_OR_RETURN(ModelConfig config, ParseModelShape(flat));
+  config.architecture = ArchitectureNames(raw);
+  RETURN_IF_ERROR(CheckEagle3(raw, config, target, target_folder));
+  const JsonFields fields(raw, "");
+  ASSIGN_OR_RETURN(const auto outputs, fields.Integer(kDraftVocabulary, 1, config.vocab_size));
+  ASSIGN_OR_RETURN(const auto norms_residual, fields.Bool("norm_before_residual"));
+  DrafterSpec drafter;
+  drafter.kind = DrafterSpec::Kind::kEagle3;
+  ASSIGN_OR_RETURN(drafter.takes.layers, ReadHandedLayers(raw, target));
+  drafter.target_hidden_size = target.hidden_size;
+  for (size_t i = 0; i < config.spec.layers.size(); ++i)
+    drafter.layers.push_back(fmt::format("model.layers.{}", i));
+  drafter.projection = "fc";
+  drafter.norms_residual = norms_residual.value_or(false);
+  drafter.embedding = "model.embed_tokens";
+  drafter.head = "lm_head";
+  drafter.num_outputs = outputs.value_or(config.vocab_size);
+  if (has_weights) {
+    RETURN_IF_ERROR(ReadEagle3Names(folder, target, config, drafter));
+  } else if (drafter.num_outputs < config.vocab_size) {
+    drafter.target_ids = DummyTargetIds(drafter.num_outputs, config.vocab_size);
+  }
+  drafter.token_norm = drafter.layers.front() + ".input_layernorm";
+  drafter.hidden_norm = drafter.layers.front() + ".hidden_norm";
+  config.spec.layers.front().attention_norms.before = "";  // norms of both halves stand for it
+  // Rope knows no end, and published heads name the length that they were trained with.
+  config.max_position_embeddings = target.max_position_embeddings;
+  ASSIGN_OR_RETURN(config.scheme, LoadScheme(folder, raw));
+  if (!quantization.empty()) {
+    ASSIGN_OR_RETURN(config.scheme,
+                     QuantizeAtLoad(std::move(config.scheme), quantization, /*tied_head=*/false));
+  }
+  return DrafterConfig{std::move(config), std::move(drafter)};
+}
+
+Result<DrafterConfig> LoadMtpConfig(const ModelConfig& target,
+                                    const std::filesystem::path& target_folder, bool has_weights) {
+  constexpr std::array<std::string_view, 4> kDeepseekTypes = {"deepseek_v3", "glm4_moe",
+                                                              "glm4_moe_lite", "kimi_k25"};
+  const std::string& type = target.model_type;
+  const bool is_deepseek = std::ranges::find(kDeepseekTypes, type) != kDeepseekTypes.end();
+  const bool is_qwen = type.starts_with("qwen3_next") || type.starts_with("qwen3_5");
+  const bool is_mimo = type == "mimo";
+  if (!is_deepseek && !is_qwen && !is_mimo) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} has no layers that propose tokens, or none that this program "
+                            "knows; it knows those of DeepSeek V3, GLM-4.5, MiMo, Qwen3-Next and "
+                            "Qwen3.5",
+                            target.architecture),
+                "speculative_config");
+  }
+  const int64_t count = is_qwen ? 1 : target.spec.num_draft_layers;
+  if (count != 1) {
+    return Fail(count == 0 ? ErrorCode::kInvalidArgument : ErrorCode::kUnsupported,
+                fmt::format("num_nextn_predict_layers of the config.json in {} is {}, expected 1",
+                            target_folder.string(), count),
+                "speculative_config");
+  }
+  ModelConfig config = target;
+  config.spec.num_draft_layers = 0;
+  config.spec.layers = {*LastAttending(target.spec)};
+  DrafterSpec drafter = is_deepseek ? DeepseekMtp(target) : is_qwen ? QwenMtp() : MimoMtp();
+  config.spec.final_norm = is_deepseek ? drafter.layers.front() + ".shared_head.norm"
+                           : is_qwen   ? "mtp.norm"
+                                       : drafter.layers.front() + ".final_layernorm";
+  config.spec.final_norm_offset.reset();
+  drafter.kind = DrafterSpec::Kind::kMtp;
+  drafter.takes.is_normed = true;
+  drafter.target_hidden_size = target.hidden_size;
+  drafter.num_outputs = config.vocab_size;
+  if (!has_weights) {
+    drafter.embedding = drafter.head = "";
+    return DrafterConfig{std::move(config), std::move(drafter)};
+  }
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(target_folder));
+  constexpr const char* kTable = "model.embed_tokens";
+  drafter.embedding = OwnModule(checkpoint, drafter.embedding, kTable);
+  drafter.head = OwnModule(checkpoint, drafter.head, target.spec.tied_head ? kTable : "lm_head");
+  if (!drafter.head.empty()) config.spec.tied_head = false;
+  return DrafterConfig{std::move(config), std::move(drafter)};
+}
+
+Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesystem::path& folder,
+                                           const ModelConfig& config, const ModelOptions& options,
+                                           const Model& target) {
+  const auto* const decoder = dynamic_cast<const DecoderModel*>(&target);
+  if (decoder == nullptr) {
+    return Fail(ErrorCode::kUnsupported,
+                "a drafting head shares the embedding of a model that one rank computes on the CPU",
+                "speculative_config");
+  }
+  std::optional<Checkpoint> checkpoint;
+  if (options.load_format != ModelOptions::LoadFormat::kDummy) {
+    ASSIGN_OR_RETURN(checkpoint, Checkpoint::Open(folder));
+    DecoderWeights unfilled;
+    RETURN_IF_ERROR(
+        CheckParameters(ListParameters(config.spec, unfilled, {}, options.drafter.get()),
+                        *checkpoint, *config.scheme, config.spec));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<DecoderModel> model,
+                   LoadShare(pool, checkpoint ? &*checkpoint : nullptr, config, options, {}, {}, {},
+                             decoder->shared_weights()));
+  return std::unique_ptr<Model>(std::move(model));
+}
+
+}  // namespace sluice

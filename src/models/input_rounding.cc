@@ -1,0 +1,32 @@
+#include "models/input_rounding.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& options) {
+  using Asked = ModelOptions::ActivationRounding;
+  if (format.kind == ActivationFormat::Kind::kNone || options.activation_format == Asked::kBf16)
+    return InputRounding::kNone;
+  const bool asked = options.activation_format == Asked::kCheckpoint;
+  if (format.kind == ActivationFormat::Kind::kInt8PerToken) {
+    return asked || options.compute_type == ElementType::kBF16 ? InputRounding::kInt8
+                                                               : InputRounding::kNone;
+  }
+  return asked ? InputRounding::kF32 : InputRounding::kNone;
+}
+
+int64_t WidestInputOf(const DecoderSpec& spec, const ModelOptions& options) {
+  const int64_t widest = spec.WidestInput();
+  return options.drafter == nullptr
+             ? widest
+             : std::max(widest, options.drafter->widest_input(spec.hidden_size));
+}
+
+int64_t MostExpertPairs(int64_t top_k, int64_t max_rows) {
+  // Enough that a pass over the weights of many experts finds some rows for each of them.
+  constexpr int64_t kMoePairs = 4096;
+  return std::max(top_k, std::min(max_rows * top_k, kMoePairs));
+}
+
+}  // namespace sluice
