@@ -6,6 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_testing.h"
+#include "kernels/linear.h"
 #include "models/matrix_source.h"
 #include "models/model_testing.h"
 #include "models/parallel_model.h"
@@ -126,6 +127,59 @@ TEST(LoadQuantizationTest, TheLogitsAreTheSameForAnyThreadsAndRanks) {
       EXPECT_TRUE(runner.RunAlone(tokens, 5) == alone);
     }
   }
+}
+
+// What the first mixer's projections make of some rows.
+LogitRows ProductsOfMixer(const char* name, const ModelConfig& config) {
+  ThreadPool pool(1);
+  DecoderWeights weights;
+  const ParameterList list = ListParameters(config.spec, weights);
+  const auto checkpoint = Checkpoint::Open(DataFolder(name));
+  EXPECT_TRUE(LoadParameters(pool, list, *checkpoint, *config.scheme, ElementType::kF32, {}));
+  const MixerWeights& mixer = weights.layers[0].mixer;
+  LogitRows products;
+  for (const kernels::PackedMatrix* matrix : {&mixer.in.matrix, &mixer.output.matrix}) {
+    std::vector<float> x(static_cast<size_t>(matrix->cols));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(7 * i));
+    std::vector<float>& y = products.emplace_back(static_cast<size_t>(matrix->rows));
+    kernels::Linear(pool, *matrix,
+                    {.data = x.data(),
+                     .type = ElementType::kF32,
+                     .rows = 1,
+                     .cols = matrix->cols,
+                     .stride = matrix->cols},
+                    y.data(), matrix->rows);
+  }
+  return products;
+}
+
+// Rounds the projections of layers with states, except those of decays and rates.
+TEST(LoadQuantizationTest, MixersAreRounded) {
+  for (const char* name :
+       {"tiny-qwen3.5", "tiny-qwen3-next", "tiny-lfm2", "tiny-bamba", "tiny-falcon-h1"}) {
+    auto options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
+    options.max_context = 64;
+    std::vector<int32_t> tokens = kPrompt;
+    for (int32_t& token : tokens) token %= 96;
+    const LogitRows plain = ProductsOfMixer(name, ConfigOf(name, {}));
+    for (const LoadQuantization& quantization :
+         {LoadQuantization{"fp8", ""}, {"fp8_per_block", ""}, {"int8", ""}}) {
+      SCOPED_TRACE(std::string(name) + " " + quantization.weights);
+      const ModelConfig config = ConfigOf(name, quantization);
+      const LogitRows rounded = ProductsOfMixer(name, config);
+      EXPECT_GT(RmsDifference(rounded, plain), 1e-4);
+      EXPECT_LT(RmsDifference(rounded, plain), 0.05);
+      const LogitRows alone = Runner(DataFolder(name), config, options, 1).RunAlone(tokens, 12);
+      EXPECT_TRUE(Runner(DataFolder(name), config, options, 3).RunAlone(tokens, 1) == alone);
+    }
+  }
+  const ModelConfig config = ConfigOf("tiny-qwen3.5", {"fp8", ""});
+  const auto planned = [&](const char* module) {
+    return config.scheme->PlannedFormat(fmt::format("model.layers.0.linear_attn.{}", module)).type;
+  };
+  EXPECT_EQ(planned("in_proj_qkv"), ElementType::kF8E4M3);
+  EXPECT_EQ(planned("out_proj"), ElementType::kF8E4M3);
+  EXPECT_EQ(planned("in_proj_a"), ElementType::kBF16);
 }
 
 TEST(LoadQuantizationTest, NumbersThatAreNotFiniteAreRefusedByName) {

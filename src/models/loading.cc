@@ -8,8 +8,12 @@
 #include "kernels/linear.h"
 #include "models/encoder/encoder_model.h"
 #include "models/encoder/encoder_weights.h"
+#include "models/input_rounding.h"
+#include "models/kv_layout.h"
 #include "models/lora_layout.h"
 #include "models/parallel_model.h"
+#include "models/program/buffers.h"
+#include "models/program/build_decoder.h"
 #include "models/score_head.h"
 #include "models/share.h"
 #include "models/weight_loader.h"
@@ -40,7 +44,7 @@ Status CheckOptions(const ModelOptions& options) {
   return {};
 }
 
-// The most that any layer does to its inputs: the larger numbers of InputRounding need more memory.
+// The most that any layer does to its inputs.
 InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions& options) {
   InputRounding most = InputRounding::kNone;
   for (const MatrixParameter& matrix : parameters.matrices) {
@@ -50,10 +54,10 @@ InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions
 }
 
 // The parameters that a step of one token reads.
-ParameterList ReadByOneToken(const DecoderSpec& spec, const ParameterList& parameters,
-                             const DecoderWeights& weights) {
+ParameterList ReadByOneToken(const DecoderSpec& spec, bool is_drafter,
+                             const ParameterList& parameters, const DecoderWeights& weights) {
   std::set<const kernels::PackedMatrix*> unread;
-  if (spec.LoadsHead() || spec.head.kind != HeadSpec::Kind::kVocabulary)
+  if (spec.LoadsHead() || spec.head.kind != HeadSpec::Kind::kVocabulary || is_drafter)
     unread.insert(&weights.embedding);
   unread.insert(&weights.layer_embeddings);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
@@ -130,16 +134,22 @@ Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& opt
   const DecoderSpec& spec = config.spec;
   const DecoderSpec share = ShareOf(spec, place);
   DecoderWeights unfilled;
-  const ParameterList parameters = ListParameters(spec, unfilled, place);
+  const ParameterList parameters = ListParameters(spec, unfilled, place, options.drafter.get());
   ModelMemory memory;
   memory.weight_bytes = ParameterBytes(parameters, *config.scheme, options.compute_type);
-  memory.token_weight_bytes = ParameterBytes(ReadByOneToken(share, parameters, unfilled),
-                                             *config.scheme, options.compute_type);
+  memory.token_weight_bytes =
+      ParameterBytes(ReadByOneToken(share, options.drafter != nullptr, parameters, unfilled),
+                     *config.scheme, options.compute_type);
   memory.workspace_bytes =
-      WorkspaceLayout::For(spec, options, num_threads,
-                           PlannedRounding(parameters, *config.scheme, options), place)
+      program::BufferPlan::For(
+          program::BuildDecoder({.spec = spec,
+                                 .options = options,
+                                 .place = place,
+                                 .rounding = PlannedRounding(parameters, *config.scheme, options),
+                                 .num_threads = num_threads,
+                                 .weights = unfilled}))
           .total_bytes +
-      kernels::LinearScratchBytes(num_threads, options.max_rows, spec.WidestInput(),
+      kernels::LinearScratchBytes(num_threads, options.max_rows, WidestInputOf(spec, options),
                                   OrdersInputs(parameters, *config.scheme, options.compute_type));
   if (options.lora.num_slots > 0) {
     const LoraLayout layout = LoraLayout::For(spec, options.lora, parameters, unfilled, place);
@@ -151,6 +161,7 @@ Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& opt
   memory.kv_bytes_per_block = KvCache::BytesPerBlock(layout, NumHeldKvLayers(spec, place));
   memory.kv_bytes_per_group_block =
       KvCache::BytesPerBlock(layout, ShareGroups(memory.kv_groups, spec, place).layers_per_group);
+  memory.state_bytes_per_slot = StateLayout::For(share).slot_bytes();
   return memory;
 }
 
@@ -168,10 +179,12 @@ Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoi
                                                 const ModelConfig& config,
                                                 const ModelOptions& options, const RankPlace& place,
                                                 const RankGroups& groups,
-                                                const LoadProgress& progress) {
+                                                const LoadProgress& progress,
+                                                std::shared_ptr<const DecoderWeights> target) {
   const DecoderSpec& spec = config.spec;
-  DecoderWeights weights;
-  const ParameterList parameters = ListParameters(spec, weights, place);
+  const auto shared = std::make_shared<DecoderWeights>();
+  DecoderWeights& weights = *shared;
+  const ParameterList parameters = ListParameters(spec, weights, place, options.drafter.get());
   if (checkpoint == nullptr) {
     RETURN_IF_ERROR(FillDummyParameters(pool, parameters, options.dummy_seed, *config.scheme,
                                         options.compute_type, progress));
@@ -183,21 +196,20 @@ Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoi
   }
   RETURN_IF_ERROR(CheckExperts(weights));
   if (options.kv_type == ElementType::kF8E4M3 && place.rank() == 0) LogKvScales(weights);
-  ASSIGN_OR_RETURN(Workspace workspace, Workspace::Allocate(WorkspaceLayout::For(
-                                            spec, options, pool.num_threads(),
-                                            LoadedRounding(parameters, options), place)));
+  InputRounding rounding = LoadedRounding(parameters, options);
+  if (target != nullptr && !spec.tied_head)
+    rounding = std::max(rounding, RoundingOf(target->head.inputs.format, options));
   DecoderAdapters adapters;
   if (options.lora.num_slots > 0) {
-    // Before the weights move: the parameters point into them.
-    ASSIGN_OR_RETURN(LoraSlots slots, LoraSlots::Allocate(LoraLayout::For(
-                                          spec, options.lora, parameters, weights, place)));
+    ASSIGN_OR_RETURN(LoraSlots slots,
+                     LoraSlots::Allocate(
+                         LoraLayout::For(spec, options.lora, parameters, weights, place), shared));
     adapters.slots = std::make_shared<LoraSlots>(std::move(slots));
     ASSIGN_OR_RETURN(LoraStep step, LoraStep::Allocate(adapters.slots, options.max_rows));
     adapters.step = std::make_unique<LoraStep>(std::move(step));
   }
-  return std::make_unique<DecoderModel>(config, options, place, groups,
-                                        std::make_shared<const DecoderWeights>(std::move(weights)),
-                                        std::move(workspace), std::move(adapters));
+  return DecoderModel::Create(config, options, place, groups, shared, rounding, pool,
+                              std::move(adapters), std::move(target));
 }
 
 Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder,

@@ -8,8 +8,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_testing.h"
-#include "checkpoint/generation_config.h"
 #include "kernels/linear.h"
+#include "models/checkpoint_copy_testing.h"
 #include "models/model_testing.h"
 #include "models/registry.h"
 #include "models/weight_loader.h"
@@ -18,8 +18,10 @@ namespace sluice {
 namespace {
 
 using ::testing::AllOf;
+using testing::CheckpointCopy;
 using testing::DataFolder;
 using ::testing::HasSubstr;
+using testing::LoadedWeightBytes;
 using testing::LogitRows;
 using testing::MakeSafetensors;
 using testing::Runner;
@@ -30,29 +32,12 @@ using testing::WriteFile;
 
 const std::vector<int32_t> kTokens = {5, 17, 300, 42, 9, 9, 501, 0, 77, 128};
 
-std::string TypeName(ElementType type) {
-  return std::string(ElementTypeName(type));
-}
-
 uint16_t FloatToHalf(float value) {  // Exact for the values used here; others are cut.
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const int exponent = static_cast<int>(bits >> 23 & 0xFF) - 112;
   if (exponent <= 0) return static_cast<uint16_t>(bits >> 16 & 0x8000);
   return static_cast<uint16_t>((bits >> 16 & 0x8000) | static_cast<uint32_t>(exponent) << 10 |
                                (bits >> 13 & 0x3FF));
-}
-
-// The tensors of a checkpoint, to be changed and written elsewhere.
-std::vector<TestTensor> ReadTensors(const std::filesystem::path& folder) {
-  const auto checkpoint = Checkpoint::Open(folder);
-  EXPECT_TRUE(checkpoint);
-  std::vector<TestTensor> tensors;
-  for (const auto& [name, tensor] : checkpoint->tensors()) {
-    const auto bytes = tensor.bytes();
-    tensors.push_back({name, TypeName(tensor.info->type), tensor.info->shape,
-                       std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
-  }
-  return tensors;
 }
 
 // BF16 data as another type.
@@ -71,52 +56,12 @@ std::string ConvertData(const std::string& bf16, ElementType type) {
   return result;
 }
 
-// A copy of a checkpoint with changed tensors and config.
-class Copy {
- public:
-  explicit Copy(const std::string& name)
-      : config_(*ReadJsonObject(DataFolder(name) / "config.json")),
-        tensors_(ReadTensors(DataFolder(name))) {}
-  json::Value& config() { return config_; }
-  std::vector<TestTensor>& tensors() { return tensors_; }
-  TestTensor& tensor(std::string_view name) {
-    for (TestTensor& tensor : tensors_) {
-      if (tensor.name == name) return tensor;
-    }
-    ADD_FAILURE() << name;
-    return tensors_.front();
-  }
-  void Remove(std::string_view name) {
-    std::erase_if(tensors_, [&](const TestTensor& tensor) { return tensor.name == name; });
-  }
-  const std::filesystem::path& Write() {
-    WriteFile(folder_.path() / "config.json", json::Write(config_));
-    WriteFile(folder_.path() / "model.safetensors", MakeSafetensors(tensors_));
-    return folder_.path();
-  }
-  // The error of loading it.
-  std::string Failure(bool allow_nonfinite = false) {
-    const auto config = LoadModelConfig(Write());
-    if (!config) return config.error().message;
-    ThreadPool pool(1);
-    ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
-    options.allow_nonfinite = allow_nonfinite;
-    const auto model = LoadModel(pool, folder_.path(), *config, options);
-    return model ? "loaded" : model.error().message;
-  }
-
- private:
-  TemporaryFolder folder_;
-  json::Value config_;
-  std::vector<TestTensor> tensors_;
-};
-
 TEST(LoadingTest, OtherTypesOfTheSameNumbersGiveTheSameLogits) {
   for (const ElementType compute : {ElementType::kBF16, ElementType::kF32}) {
     const auto options = SmallOptions(compute, compute);
     const LogitRows expected =
         Runner(DataFolder("llama-tied-bf16-sharded"), options, 2).RunAlone(kTokens, 4);
-    Copy copy("llama-tied-bf16-sharded");
+    CheckpointCopy copy("llama-tied-bf16-sharded");
     for (TestTensor& tensor : copy.tensors()) {
       tensor.data = ConvertData(tensor.data, ElementType::kF32);
       tensor.dtype = "F32";
@@ -138,7 +83,7 @@ TEST(LoadingTest, OtherTypesOfTheSameNumbersGiveTheSameLogits) {
 
 TEST(LoadingTest, HalfPrecisionIsReadAndMixedTypesToo) {
   const auto options = SmallOptions(ElementType::kF32, ElementType::kF32);
-  Copy copy("llama-tied-bf16-sharded");
+  CheckpointCopy copy("llama-tied-bf16-sharded");
   // Numbers that both types hold exactly: no half is smaller than 2^-14.
   for (TestTensor& tensor : copy.tensors()) {
     for (size_t i = 0; i < tensor.data.size(); i += 2) {
@@ -162,7 +107,7 @@ TEST(LoadingTest, HalfPrecisionIsReadAndMixedTypesToo) {
 }
 
 TEST(LoadingTest, MissingTensorsAreNamedWithTheirShape) {
-  Copy copy("qwen3-bf16");
+  CheckpointCopy copy("qwen3-bf16");
   copy.Remove("model.layers.1.self_attn.k_norm.weight");
   copy.Remove("model.layers.0.mlp.up_proj.weight");
   EXPECT_THAT(
@@ -172,7 +117,7 @@ TEST(LoadingTest, MissingTensorsAreNamedWithTheirShape) {
 }
 
 TEST(LoadingTest, WrongShapesAndTypesAreNamed) {
-  Copy copy("qwen3-bf16");
+  CheckpointCopy copy("qwen3-bf16");
   copy.tensor("model.norm.weight").shape = {2, 64};
   EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.norm.weight' in model.safetensors"),
                                     HasSubstr("[2, 64], expected [128]")));
@@ -182,8 +127,36 @@ TEST(LoadingTest, WrongShapesAndTypesAreNamed) {
                                     HasSubstr("I16, expected F32, F16 or BF16")));
 }
 
+TEST(LoadingTest, WhatDoesNotFitAMixerIsNamed) {
+  CheckpointCopy copy("tiny-qwen3-next");
+  const auto tensor = [](const char* name) {
+    return std::string("model.layers.0.linear_attn.") + name;
+  };
+  copy.Remove(tensor("A_log"));
+  copy.tensor(tensor("conv1d.weight")).shape = {256, 1, 2};
+  copy.tensor(tensor("norm.weight")).shape = {10, 2};
+  EXPECT_THAT(
+      copy.Failure(),
+      AllOf(HasSubstr("'model.layers.0.linear_attn.A_log' of shape [4] is missing"),
+            HasSubstr("'model.layers.0.linear_attn.conv1d.weight' in model.safetensors has shape "
+                      "[256, 1, 2], expected [128, 1, 4]"),
+            HasSubstr("'model.layers.0.linear_attn.norm.weight' in model.safetensors has shape "
+                      "[10, 2], expected [20]")));
+  // Convolutions in three tensors, wherever each ends.
+  CheckpointCopy split("tiny-olmo-hybrid");
+  split.Remove(tensor("q_conv1d.weight"));
+  split.tensors().push_back({tensor("q_conv1d.weight"), "BF16", {1, 1, 4}, "12345678"});
+  EXPECT_THAT(split.Failure(), HasSubstr("numbers together, expected 512 from config.json"));
+  // The decays of a layer that are no numbers.
+  CheckpointCopy nan("tiny-qwen3-next");
+  std::memcpy(nan.tensor(tensor("A_log")).data.data() + 4, "\xC0\x7F", 2);
+  EXPECT_THAT(nan.Failure(),
+              HasSubstr("'model.layers.0.linear_attn.A_log' in model.safetensors has nan at "
+                        "element 2, expected finite numbers"));
+}
+
 TEST(LoadingTest, TensorsOfNothingAreNamedAndKnownOnesPassedOver) {
-  Copy copy("qwen3-bf16");
+  CheckpointCopy copy("qwen3-bf16");
   copy.tensors().push_back(
       {"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {2}, "12345678"});
   EXPECT_EQ(copy.Failure(), "loaded");
@@ -197,7 +170,7 @@ TEST(LoadingTest, TensorsOfNothingAreNamedAndKnownOnesPassedOver) {
 // times as many cost about ten times the work, or a hundred times if each were compared with all.
 TEST(LoadingTest, ManyTensorsOfNothingAreCounted) {
   const auto work_of = [](int count) {
-    Copy copy("qwen3-bf16");
+    CheckpointCopy copy("qwen3-bf16");
     for (int i = 0; i < count; ++i)
       copy.tensors().push_back({fmt::format("model.layers.7.experts.{}", i), "BF16", {0}, ""});
     const std::clock_t start = std::clock();
@@ -235,6 +208,8 @@ TEST(LoadingTest, NumbersThatAreNotFiniteAreRefusedByName) {
        {{"\x00\x00\x80\x7F", 4}, {"\x01\x00\xC0\xFF", 4}},
        "row 0, column 5"},
       {"qwen3-bf16", "model.norm.weight", "BF16", {"\x80\x7F"}, "element 5"},
+      {"tiny-lfm2-moe", "model.layers.0.conv.conv.bias", "BF16", {"\xC0\x7F"}, "element 5"},
+      {"tiny-bamba", "model.layers.0.mamba.norm.weight", "BF16", {"\xC0\x7F"}, "element 5"},
       {"qwen3-llmc-fp8-block",
        "model.layers.0.self_attn.k_proj.weight",
        "F8_E4M3",
@@ -243,7 +218,7 @@ TEST(LoadingTest, NumbersThatAreNotFiniteAreRefusedByName) {
   };
   for (const Case& wrong : cases) {
     for (const std::string& bits : wrong.bits) {
-      Copy copy(wrong.checkpoint);
+      CheckpointCopy copy(wrong.checkpoint);
       TestTensor& tensor = copy.tensor(wrong.tensor);
       if (tensor.dtype != wrong.dtype) {
         tensor.data =
@@ -262,7 +237,7 @@ TEST(LoadingTest, NumbersThatAreNotFiniteAreRefusedByName) {
 
 // Parts of unlike formats are decoded before they are packed.
 TEST(LoadingTest, NumbersThatAreNotFiniteAreFoundInDecodedParts) {
-  Copy copy("qwen3-llmc-fp8-block");
+  CheckpointCopy copy("qwen3-llmc-fp8-block");
   TestTensor& codes = copy.tensor("model.layers.0.self_attn.q_proj.weight");
   TestTensor& plain = copy.tensor("model.layers.0.self_attn.k_proj.weight");
   ASSERT_EQ(codes.dtype, "F8_E4M3");
@@ -275,14 +250,14 @@ TEST(LoadingTest, NumbersThatAreNotFiniteAreFoundInDecodedParts) {
 }
 
 TEST(LoadingTest, QNormsDoNotFitLlama) {
-  Copy copy("qwen3-bf16");
+  CheckpointCopy copy("qwen3-bf16");
   copy.config().Set("architectures", json::Value::Array{"LlamaForCausalLM"});
   copy.config().Set("model_type", "llama");
   EXPECT_THAT(copy.Failure(), HasSubstr("q_norm"));
 }
 
 TEST(LoadingTest, TheHeadIsTiedOnlyWhereConfigSaysSo) {
-  Copy untied("llama-bf16");
+  CheckpointCopy untied("llama-bf16");
   untied.Remove("lm_head.weight");
   EXPECT_THAT(untied.Failure(),
               AllOf(HasSubstr("lm_head.weight"), HasSubstr("tie_word_embeddings is false")));
@@ -291,7 +266,7 @@ TEST(LoadingTest, TheHeadIsTiedOnlyWhereConfigSaysSo) {
   const auto options = SmallOptions(ElementType::kF32, ElementType::kF32);
   const LogitRows expected =
       Runner(DataFolder("llama-tied-bf16-sharded"), options, 1).RunAlone(kTokens, 10);
-  Copy tied("llama-tied-bf16-sharded");
+  CheckpointCopy tied("llama-tied-bf16-sharded");
   TestTensor head = tied.tensor("model.embed_tokens.weight");
   head.name = "lm_head.weight";
   std::fill(head.data.begin(), head.data.end(), '\x11');
@@ -324,17 +299,7 @@ TEST(PlanTest, CountsEveryByteOfTheWeights) {
     ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
     const auto memory = PlanModel(*config, options, 2);
     ASSERT_TRUE(memory);
-    ThreadPool pool(2);
-    DecoderWeights weights;
-    const ParameterList list = ListParameters(config->spec, weights);
-    const auto checkpoint = Checkpoint::Open(DataFolder(name));
-    ASSERT_TRUE(LoadParameters(pool, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
-    int64_t bytes = 0;
-    for (const MatrixParameter& matrix : list.matrices)
-      bytes += static_cast<int64_t>(matrix.target->data.size_bytes());
-    for (const VectorParameter& vector : list.vectors)
-      bytes += static_cast<int64_t>(vector.target->size() * sizeof(float));
-    EXPECT_EQ(memory->weight_bytes, bytes) << name;
+    EXPECT_EQ(memory->weight_bytes, LoadedWeightBytes(name, *config)) << name;
     EXPECT_EQ(
         memory->kv_bytes_per_block,
         2 * config->num_hidden_layers * config->num_key_value_heads * config->head_dim * 16 * 2);

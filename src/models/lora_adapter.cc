@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/json_file.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/generation_config.h"
 
 namespace sluice {
 namespace {
@@ -23,7 +23,12 @@ struct TensorName {
   bool is_embedding = false;
 };
 
-enum class NameKind { kFactor, kBaseCopy, kOther };
+enum class NameKind {
+  kFactor,
+  kBaseCopy,  // of the base's embedding or head
+  kUnused,    // of a module that another one stands in for
+  kOther,
+};
 
 NameKind ReadName(std::string_view name, TensorName& read) {
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
@@ -32,6 +37,7 @@ NameKind ReadName(std::string_view name, TensorName& read) {
        {"embed_tokens.base_layer.weight", "lm_head.base_layer.weight"}) {
     if (name.ends_with(copy)) return NameKind::kBaseCopy;
   }
+  if (name.find(".original_module.") != std::string_view::npos) return NameKind::kUnused;
   struct Ending {
     std::string_view text;
     bool is_a, is_embedding;
@@ -51,11 +57,42 @@ NameKind ReadName(std::string_view name, TensorName& read) {
   return NameKind::kOther;
 }
 
+// The tensor of the base that a tensor which is no factor replaces, by its canonical name: without
+// what wrappers of peft add to it.
+std::string ReplacedName(std::string_view name) {
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  std::string plain(name);
+  // "lm_head.modules_to_save.default.weight", or without the adapter's name.
+  constexpr std::string_view kSaved = ".modules_to_save.";
+  if (const size_t at = plain.find(kSaved); at != std::string::npos) {
+    const size_t dot = plain.find('.', at + kSaved.size());
+    plain.erase(at, (dot == std::string::npos ? at + kSaved.size() - 1 : dot) - at);
+  }
+  constexpr std::string_view kBase = ".base_layer.";
+  for (size_t at = plain.find(kBase); at != std::string::npos; at = plain.find(kBase))
+    plain.erase(at, kBase.size() - 1);
+  return CanonicalName(plain);
+}
+
+// Whether `module` is a part of the name, between dots.
+bool HasPart(std::string_view name, std::string_view module) {
+  for (size_t at = name.find(module); at != std::string_view::npos;
+       at = name.find(module, at + 1)) {
+    const size_t end = at + module.size();
+    if ((at == 0 || name[at - 1] == '.') && end < name.size() && name[end] == '.') return true;
+  }
+  return false;
+}
+
+double Mebibytes(int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
 bool IsExpert(std::string_view module) {
   return module.find(".experts.") != std::string_view::npos || module.ends_with(".experts");
 }
 
-// Of "model.layers.0.mlp.experts": "model.layers.0.", since names inside a layer differ between
+// "model.layers.0." for "model.layers.0.mlp.experts", since names inside a layer differ between
 // published checkpoints and transformers.
 std::string_view LayerOf(std::string_view module) {
   constexpr std::string_view kLayers = "model.layers.";
@@ -103,25 +140,111 @@ Status CheckCopy(const TensorInfo& tensor, const LoraLayout& layout) {
   return {};
 }
 
+Status CheckType(const TensorInfo& tensor) {
+  if (tensor.type == ElementType::kF32 || tensor.type == ElementType::kF16 ||
+      tensor.type == ElementType::kBF16) {
+    return {};
+  }
+  return Refuse(
+      tensor, ErrorCode::kUnsupported,
+      fmt::format("expected numbers in F32, F16 or BF16, found {}", ElementTypeName(tensor.type)));
+}
+
 }  // namespace
+
+Status LoraAdapter::AddReplacement(const TensorInfo& tensor, const std::string& name,
+                                   const LoraLayout& layout) {
+  const LoraReplaceable* const replaced = layout.FindReplaceable(name);
+  if (replaced == nullptr) {
+    const bool is_plain = name.ends_with(".weight") || name.ends_with(".bias");
+    if (is_plain && !layout.options.vectors) {
+      return Refuse(tensor, ErrorCode::kUnsupported,
+                    "weights, norms and biases of an adapter's own are served on a CPU alone; "
+                    "merge the adapter into its base with peft's merge_and_unload() and serve the "
+                    "result");
+    }
+    return Refuse(tensor, ErrorCode::kUnsupported,
+                  "is neither a factor of LoRA (...lora_A.weight, ...lora_B.weight, "
+                  "...lora_embedding_A or ...lora_embedding_B) nor the weight or bias of a linear "
+                  "layer, the embedding, the head or a norm of the model; merge the adapter into "
+                  "its base with peft's merge_and_unload() and serve the result");
+  }
+  RETURN_IF_ERROR(CheckType(tensor));
+  if (tensor.shape != replaced->shape()) {
+    return Refuse(
+        tensor, ErrorCode::kInvalidData,
+        fmt::format("expected the shape of the base's {}, {}, found {}: the adapter is "
+                    "of another base{}",
+                    name.substr(0, 300), ShapeText(replaced->shape()), ShapeText(tensor.shape),
+                    replaced->rows != layout.vocab_size
+                        ? ""
+                        : ", or has tokens of its own, which are not served"));
+  }
+  for (const Replacement& other : replacements_) {
+    if (other.replaced != replaced) continue;
+    // Biases of saved modules are stored under two names.
+    const std::span<const std::byte> a = Bytes(*other.tensor), b = Bytes(tensor);
+    if (!std::ranges::equal(a, b)) {
+      return Refuse(tensor, ErrorCode::kInvalidData,
+                    fmt::format("replaces the same as '{}', with other numbers",
+                                other.tensor->name.substr(0, 300)));
+    }
+    return {};
+  }
+  replacements_.push_back({replaced, &tensor});
+  return {};
+}
+
+Status LoraAdapter::CheckRoom(const LoraLayout& layout) const {
+  int64_t bytes = 0;
+  std::vector<std::string> names;
+  const TensorInfo* first = nullptr;
+  for (const Replacement& replacement : replacements_) {
+    if (replacement.replaced->has_room) continue;
+    if (first == nullptr) first = replacement.tensor;
+    bytes += replacement.replaced->bytes;
+    const std::string_view tensor = replacement.replaced->tensor;
+    const std::string_view module = tensor.substr(0, tensor.rfind('.'));
+    std::string name(module.substr(module.rfind('.') + 1));
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(std::move(name));
+  }
+  if (first == nullptr) return {};
+  return Refuse(
+      *first, ErrorCode::kInvalidArgument,
+      fmt::format("replaces a weight of the base, for which the slots of adapters have no room: "
+                  "{} would take {:.1f} MiB more of each of the {} slots; start the server with "
+                  "this adapter in --lora-modules, or with --lora-modules-to-save {}",
+                  fmt::join(names, ", "), Mebibytes(bytes), layout.options.num_slots,
+                  fmt::join(names, " ")));
+}
+
+Status LoraAdapter::CheckSavedModules(const LoraLayout& layout) const {
+  for (const std::string& module : config_.saved_modules) {
+    const auto is_of = [&](const LoraReplaceable& replaceable) {
+      return HasPart(replaceable.tensor, module);
+    };
+    const bool is_there = std::any_of(replacements_.begin(), replacements_.end(),
+                                      [&](const Replacement& own) { return is_of(*own.replaced); });
+    if (!is_there && std::any_of(layout.replaceables.begin(), layout.replaceables.end(), is_of)) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("modules_to_save names '{}', of which the file holds no tensor",
+                              module.substr(0, 300)),
+                  "modules_to_save");
+    }
+  }
+  return {};
+}
 
 Status LoraAdapter::AddTensor(const TensorInfo& tensor, const LoraLayout& layout) {
   TensorName name;
   switch (ReadName(tensor.name, name)) {
     case NameKind::kFactor: break;
     case NameKind::kBaseCopy: return CheckCopy(tensor, layout);
-    case NameKind::kOther:
-      return Refuse(tensor, ErrorCode::kUnsupported,
-                    "is not a factor of LoRA (...lora_A.weight, ...lora_B.weight, "
-                    "...lora_embedding_A or ...lora_embedding_B); merge the adapter into its base "
-                    "with peft's merge_and_unload() and serve the result");
+    case NameKind::kUnused: return {};
+    case NameKind::kOther: return AddReplacement(tensor, ReplacedName(tensor.name), layout);
   }
-  if (tensor.type != ElementType::kF32 && tensor.type != ElementType::kF16 &&
-      tensor.type != ElementType::kBF16) {
-    return Refuse(tensor, ErrorCode::kUnsupported,
-                  fmt::format("expected numbers in F32, F16 or BF16, found {}",
-                              ElementTypeName(tensor.type)));
-  }
+  RETURN_IF_ERROR(CheckType(tensor));
   const auto set = [&](const TensorInfo*& place) -> Status {
     if (place != nullptr) {
       return Refuse(tensor, ErrorCode::kInvalidData,
@@ -275,7 +398,9 @@ Result<LoraAdapter> LoraAdapter::Open(const std::filesystem::path& folder,
                 "r");
   }
   const std::filesystem::path path = folder / "adapter_model.safetensors";
-  if (!std::filesystem::exists(path) && std::filesystem::exists(folder / "adapter_model.bin")) {
+  std::error_code ignored;  // a path that cannot be looked at is refused when it is opened
+  if (!std::filesystem::exists(path, ignored) &&
+      std::filesystem::exists(folder / "adapter_model.bin", ignored)) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{}: adapters are read from adapter_model.safetensors, and the folder "
                             "has adapter_model.bin, a pickle; save it with safe_serialization=True",
@@ -294,7 +419,9 @@ Result<LoraAdapter> LoraAdapter::Open(const std::filesystem::path& folder,
     RETURN_IF_ERROR(in_file(adapter.CheckFactors(factors, layout)));
   for (const auto& [module, tensors] : adapter.experts_)
     RETURN_IF_ERROR(in_file(adapter.AddExperts(module, tensors, layout)));
-  if (adapter.factors_.empty()) {
+  RETURN_IF_ERROR(in_file(adapter.CheckRoom(layout)));
+  RETURN_IF_ERROR(in_file(adapter.CheckSavedModules(layout)));
+  if (adapter.factors_.empty() && adapter.replacements_.empty()) {
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("{}: holds no factors of any module", path.string()));
   }
@@ -308,6 +435,23 @@ bool ChangesExperts(const std::filesystem::path& folder) {
     TensorName name;
     return ReadName(tensor.name, name) == NameKind::kFactor && IsExpert(name.module);
   });
+}
+
+std::set<std::string> ReplacedModules(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  const auto file = SafetensorsFile::Open(folder / "adapter_model.safetensors");
+  if (!file) return names;
+  for (const TensorInfo& tensor : file->tensors()) {
+    TensorName factor;
+    if (tensor.shape.size() != 2 || ReadName(tensor.name, factor) != NameKind::kOther) continue;
+    std::string name = ReplacedName(tensor.name);
+    constexpr std::string_view kWeight = ".weight";
+    if (!name.ends_with(kWeight)) continue;
+    name.resize(name.size() - kWeight.size());
+    name.erase(0, name.rfind('.') + 1);  // npos + 1 is 0
+    names.insert(std::move(name));
+  }
+  return names;
 }
 
 }  // namespace sluice

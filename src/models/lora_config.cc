@@ -33,7 +33,6 @@ struct RefusedField {
 constexpr RefusedField kRefused[] = {
     {"use_dora", "DoRA adapters, whose weights are decomposed into direction and magnitude,"},
     {"lora_bias", "a bias of B"},
-    {"modules_to_save", "whole modules beside the factors"},
     {"layer_replication", "replicated layers"},
     {"alora_invocation_tokens", "activated LoRA, which begins inside a prompt,"},
     {"use_bdlora", "block-diagonal factors"},
@@ -62,10 +61,6 @@ Status CheckRefused(const json::Value& value) {
     return NotServed("peft_type",
                      fmt::format("adapters of the kind {} (LORA alone is) are", ShortText(*kind)));
   }
-  const json::Value* bias = value.Find("bias");
-  if (bias != nullptr && !bias->is_null() && (!bias->is_string() || bias->as_string() != "none"))
-    return NotServed("bias",
-                     fmt::format("biases that were trained too ({}) are", ShortText(*bias)));
   const json::Value* begin = value.Find("init_lora_weights");
   if (begin != nullptr && begin->is_string() &&
       std::none_of(std::begin(kPlainBeginnings), std::end(kPlainBeginnings),
@@ -96,6 +91,37 @@ Status CheckTargets(const json::Value& config) {
                           "\"all-linear\", found {}",
                           targets == nullptr ? "nothing" : ShortText(*targets)),
               "target_modules");
+}
+
+Result<std::vector<std::string>> ReadSavedModules(const json::Value& config) {
+  const json::Value* const given = config.Find("modules_to_save");
+  std::vector<std::string> modules;
+  if (!IsSet(given)) return modules;
+  const auto is_name = [](const json::Value& name) {
+    return name.is_string() && !name.as_string().empty();
+  };
+  if (!given->is_array() || given->as_array().size() > kMaxPatterns ||
+      !std::all_of(given->as_array().begin(), given->as_array().end(), is_name)) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("modules_to_save: expected at most {} names of modules, found {}",
+                            kMaxPatterns, ShortText(*given)),
+                "modules_to_save");
+  }
+  for (const json::Value& name : given->as_array()) modules.push_back(name.as_string());
+  return modules;
+}
+
+// Which biases were trained is told by the tensors.
+Status CheckBias(const json::Value& config) {
+  const json::Value* const bias = config.Find("bias");
+  if (bias == nullptr || bias->is_null()) return {};
+  for (const char* known : {"none", "all", "lora_only"}) {
+    if (bias->is_string() && bias->as_string() == known) return {};
+  }
+  return Fail(
+      ErrorCode::kInvalidData,
+      fmt::format("bias: expected \"none\", \"all\" or \"lora_only\", found {}", ShortText(*bias)),
+      "bias");
 }
 
 template <typename Number>
@@ -158,6 +184,7 @@ Result<LoraConfig> ParseLoraConfig(const json::Value& value) {
   }
   RETURN_IF_ERROR(CheckRefused(value));
   RETURN_IF_ERROR(CheckTargets(value));
+  RETURN_IF_ERROR(CheckBias(value));
   const JsonFields fields(value, "");
   const auto required = [](const auto& field, const char* name) -> Status {
     if (field) return {};
@@ -172,6 +199,7 @@ Result<LoraConfig> ParseLoraConfig(const json::Value& value) {
   config.alpha = *alpha;
   ASSIGN_OR_RETURN(const auto stabilized, fields.Bool("use_rslora"));
   config.rank_stabilized = stabilized.value_or(false);
+  ASSIGN_OR_RETURN(config.saved_modules, ReadSavedModules(value));
   RETURN_IF_ERROR(ReadPatterns(value, "rank_pattern", 1, kMaxRank, config.rank_pattern));
   RETURN_IF_ERROR(
       ReadPatterns(value, "alpha_pattern", -kMaxAlpha, kMaxAlpha, config.alpha_pattern));

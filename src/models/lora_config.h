@@ -23,6 +23,8 @@ struct LoraConfig {
   // error.
   std::vector<std::pair<NamePattern, int64_t>> rank_pattern;
   std::vector<std::pair<NamePattern, double>> alpha_pattern;
+  // Modules whose own tensors the file holds (modules_to_save): names, or last parts of names.
+  std::vector<std::string> saved_modules;
 
   // What B A x of `module` ("model.layers.0.self_attn.q_proj"), of that rank, is multiplied by.
   // Source: peft tuners/lora/layer.py, update_layer.
@@ -32,7 +34,7 @@ struct LoraConfig {
 };
 
 // kUnsupported names a field of peft that changes what an adapter computes in a way that is not
-// served (DoRA, biases, whole modules, ...); kInvalidData one that is missing or of a wrong type.
+// served (DoRA, replicated layers, ...); kInvalidData one that is missing or of a wrong type.
 Result<LoraConfig> ParseLoraConfig(const json::Value& value);
 
 }  // namespace sluice

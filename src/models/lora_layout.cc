@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/integer.h"
+#include "kernels/linear.h"
 #include "kernels/lora.h"
 #include "models/largest_sizes.h"
 
@@ -39,12 +41,49 @@ std::vector<ParameterPart> PartsOfExpert(const MatrixParameter& matrix, bool is_
            matrix.stored_rows(), held}};
 }
 
+int64_t SumOf(const std::vector<RowRange>& ranges) {
+  int64_t sum = 0;
+  for (const RowRange& range : ranges) sum += range.size();
+  return sum;
+}
+
+// RMS norms, biases and scores; not scales of single numbers or of experts, and no sinks. Layer
+// norms, those of an indexer among them, and the gated norms of mixers read the base's alone.
+bool IsReplaceable(const VectorParameter& vector, const std::vector<const void*>& biases,
+                   const DecoderSpec& spec, const DecoderWeights& weights) {
+  if (vector.target == &weights.scores) return true;
+  if (vector.kind == VectorParameter::Kind::kNorm) {
+    const std::string& name = vector.parts.front().name;
+    const auto is_gated = [&](const LayerWeights& layer) {
+      return vector.target == &layer.mixer.norm;
+    };
+    return name.ends_with(".weight") && name.find(".indexer.") == std::string::npos &&
+           spec.norm.kind == NormSpec::Kind::kRms &&
+           std::none_of(weights.layers.begin(), weights.layers.end(), is_gated);
+  }
+  return std::find(biases.begin(), biases.end(), vector.target) != biases.end();
+}
+
+std::vector<const void*> BiasesOf(const ParameterList& parameters) {
+  std::vector<const void*> biases;
+  for (const MatrixParameter& matrix : parameters.matrices) {
+    if (matrix.linear != nullptr) biases.push_back(&matrix.linear->bias);
+  }
+  return biases;
+}
+
 }  // namespace
 
+std::vector<int64_t> LoraReplaceable::shape() const {
+  if (kind != Kind::kVector) return {rows, cols};
+  return width == 0 ? std::vector{rows} : std::vector{rows / width, width};
+}
+
 int64_t LoraModule::held_rows() const {
-  int64_t sum = 0;
-  for (const RowRange& range : held) sum += range.size();
-  return sum;
+  return SumOf(held);
+}
+int64_t LoraReplaceable::held_rows() const {
+  return SumOf(held);
 }
 
 void LoraLayout::Add(LoraModule module) {
@@ -67,19 +106,21 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
                            const RankPlace& place) {
   LoraLayout layout;
   layout.options = options;
+  layout.vocab_size = spec.vocab_size;
   if (IsTarget(options, kEmbeddingModule)) {
     layout.Add({.name = kEmbeddingModule,
                 .rows = spec.hidden_size,
                 .cols = spec.vocab_size,
                 .is_embedding = true});
   }
-  // Of all ranks, so that an adapter is checked as a whole by each.
+  // For all ranks, so that each checks an adapter as a whole.
   DecoderWeights unfilled;
   const LayerSpec* const moe_layer = options.experts ? spec.FirstMoeLayer() : nullptr;
   const bool is_mixed =
       moe_layer != nullptr && moe_layer->moe->activation == Activation::kClampedSwiglu;
   if (moe_layer != nullptr) layout.top_k = LargestSizes(spec).top_k;
-  for (const MatrixParameter& matrix : ListParameters(spec, unfilled).matrices) {
+  const ParameterList whole = ListParameters(spec, unfilled);
+  for (const MatrixParameter& matrix : whole.matrices) {
     if (matrix.experts != nullptr && moe_layer != nullptr) layout.AddExpert(matrix, is_mixed);
     if (matrix.linear == nullptr || matrix.linear == &unfilled.head) continue;
     for (const ParameterPart& part : matrix.parts) {
@@ -125,7 +166,97 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
     const RowRange words = CutRows(spec.vocab_size, place.tensor_rank, place.tensor_size);
     weights.head_lora = hold({{kHeadModule, spec.vocab_size, words}});
   }
+  if (options.vectors) {
+    layout.AddReplaceables(spec, whole, unfilled);
+    layout.HoldReplaceables(spec, parameters, weights, place);
+  }
   return layout;
+}
+
+void LoraLayout::AddReplaceables(const DecoderSpec& spec, const ParameterList& whole,
+                                 const DecoderWeights& unfilled) {
+  const auto add = [&](LoraReplaceable replaceable) {
+    if (replaceable_by_name_.emplace(replaceable.tensor, replaceables.size()).second)
+      replaceables.push_back(std::move(replaceable));
+  };
+  const auto has_room = [&](std::string_view module) {
+    const std::vector<std::string>& names = options.replaced_modules;
+    return std::find(names.begin(), names.end(), LastPart(module)) != names.end();
+  };
+  const auto add_matrix = [&](LoraReplaceable::Kind kind, const std::string& module, int64_t rows,
+                              int64_t cols) {
+    add({.kind = kind,
+         .tensor = module + ".weight",
+         .rows = rows,
+         .cols = cols,
+         .has_room = has_room(module)});
+  };
+  add_matrix(LoraReplaceable::Kind::kTable, kEmbeddingModule, spec.vocab_size, spec.hidden_size);
+  for (const MatrixParameter& matrix : whole.matrices) {
+    if (matrix.linear == nullptr || matrix.linear == &unfilled.head) continue;
+    for (const ParameterPart& part : matrix.parts)
+      add_matrix(LoraReplaceable::Kind::kMatrix, part.name, part.rows, matrix.cols);
+  }
+  if (spec.head.kind == HeadSpec::Kind::kVocabulary)
+    add_matrix(LoraReplaceable::Kind::kMatrix, kHeadModule, spec.vocab_size, spec.hidden_size);
+  const std::vector<const void*> biases = BiasesOf(whole);
+  for (const VectorParameter& vector : whole.vectors) {
+    if (!IsReplaceable(vector, biases, spec, unfilled)) continue;
+    for (const ParameterPart& part : vector.parts) {
+      add({.kind = LoraReplaceable::Kind::kVector,
+           .tensor = part.name,
+           .rows = part.rows,
+           .has_room = true,
+           .factor = vector.factor,
+           .add = vector.offset,
+           .width = vector.width});
+    }
+  }
+}
+
+void LoraLayout::HoldReplaceables(const DecoderSpec& spec, const ParameterList& parameters,
+                                  const DecoderWeights& weights, const RankPlace& place) {
+  const auto hold = [&](const std::string& tensor, const RowRange& rows, int64_t first) {
+    const auto found = replaceable_by_name_.find(tensor);
+    CHECK(found != replaceable_by_name_.end());
+    LoraReplaceable& replaceable = replaceables[found->second];
+    if (replaceable.held.empty()) replaceable.first = first;
+    if (rows.size() > 0) replaceable.held.push_back(rows);
+    return &replaceable;
+  };
+  if (place.is_first_stage()) {
+    hold(fmt::format("{}.weight", kEmbeddingModule), {0, spec.vocab_size}, 0);
+    if (spec.head.kind == HeadSpec::Kind::kVocabulary) {
+      hold(fmt::format("{}.weight", kHeadModule),
+           CutRows(spec.vocab_size, place.tensor_rank, place.tensor_size), 0)
+          ->linear = spec.LoadsHead() ? &weights.head : nullptr;
+    }
+  }
+  for (const MatrixParameter& matrix : parameters.matrices) {
+    if (matrix.linear == nullptr || matrix.linear == &weights.head) continue;
+    int64_t first = 0;
+    for (const ParameterPart& part : matrix.parts) {
+      hold(part.name + ".weight", part.held_rows(), first)->linear = matrix.linear;
+      first += part.held_rows().size();
+    }
+  }
+  for (LoraReplaceable& replaceable : replaceables) {
+    if (replaceable.kind == LoraReplaceable::Kind::kVector || replaceable.held.empty()) continue;
+    replaceable.bytes = kernels::PackedBytes(DataFormat{.type = options.type},
+                                             replaceable.held_rows(), replaceable.cols);
+    if (replaceable.has_room) replaced_bytes += replaceable.bytes;
+  }
+  const std::vector<const void*> biases = BiasesOf(parameters);
+  for (const VectorParameter& vector : parameters.vectors) {
+    if (!IsReplaceable(vector, biases, spec, weights)) continue;
+    int64_t first = 0;
+    for (const ParameterPart& part : vector.parts) {
+      hold(part.name, part.held_rows(), first)->vector = vectors.size();
+      first += part.held_rows().size();
+    }
+    vectors.push_back({.base = vector.target, .size = first});
+    replaced_bytes += first * int64_t{sizeof(float)};
+  }
 }
 
 void LoraLayout::AddExpert(const MatrixParameter& matrix, bool is_mixed) {
@@ -148,6 +279,11 @@ void LoraLayout::AddExpert(const MatrixParameter& matrix, bool is_mixed) {
 const LoraModule* LoraLayout::Find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &modules[found->second];
+}
+
+const LoraReplaceable* LoraLayout::FindReplaceable(std::string_view tensor) const {
+  const auto found = replaceable_by_name_.find(tensor);
+  return found == replaceable_by_name_.end() ? nullptr : &replaceables[found->second];
 }
 
 std::vector<std::string> LoraLayout::TargetNames() const {

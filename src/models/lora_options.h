@@ -17,6 +17,11 @@ struct LoraOptions {
   std::vector<std::string> target_modules;
   // Whether there is room for factors of experts, of which a layer may have hundreds.
   bool experts = false;
+  // Whether there is room for biases and norms of an adapter's own (CPU alone).
+  bool vectors = false;
+  // Last parts of the names of modules whose weight adapters may replace ("lm_head"): each slot has
+  // room for all of them. CPU alone.
+  std::vector<std::string> replaced_modules = {};
 
   bool operator==(const LoraOptions&) const = default;
 };

@@ -5,8 +5,8 @@
 namespace sluice {
 namespace {
 
-// Of B [rows, rank] at `stored`, the rows that the module's rank computes, one behind the other:
-// there, or in `joined` where they are apart there.
+// The rows of B [rows, rank] at `stored` that the module's rank computes, contiguous: there, or in
+// `joined` if they are apart there.
 const std::byte* HeldRows(const LoraModule& module, const LoraAdapter::Factors& factors,
                           const std::byte* stored, std::vector<std::byte>& joined) {
   const int64_t row_bytes = factors.rank * BitsPerElement(factors.b->type) / 8;
@@ -19,6 +19,13 @@ const std::byte* HeldRows(const LoraModule& module, const LoraAdapter::Factors& 
 
 }  // namespace
 
+tl::unexpected<Error> NotFinite(const LoraAdapter& adapter, const std::string& tensor) {
+  return Fail(ErrorCode::kInvalidData,
+              fmt::format("{}: tensor '{}' holds a number that is NaN or infinite",
+                          adapter.path().string(), tensor),
+              tensor);
+}
+
 Status CopyHeldFactors(const LoraLayout& layout, const LoraAdapter& adapter,
                        const std::function<Result<FiniteFactors>(const HeldFactors&)>& copy) {
   std::vector<std::byte> scratch, joined;
@@ -30,10 +37,7 @@ Status CopyHeldFactors(const LoraLayout& layout, const LoraAdapter& adapter,
                      copy({module, factors, adapter.ABytes(factors), b}));
     if (finite.a && finite.b) continue;
     const std::string& tensor = finite.a ? factors.b->name : factors.a->name;
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("{}: tensor '{}' holds a number that is NaN or infinite",
-                            adapter.path().string(), tensor),
-                tensor);
+    return NotFinite(adapter, tensor);
   }
   return {};
 }

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// Of a module: A [rank, cols], and of B [rows, rank] the rows that the module's rank computes, one
-// behind the other, in the types of their tensors.
+// A [rank, cols] and this rank's rows of B [rows, rank] of a module, contiguous, in the types of
+// their tensors.
 struct HeldFactors {
   const LoraModule& module;
   const LoraAdapter::Factors& factors;
@@ -22,6 +22,9 @@ struct HeldFactors {
 struct FiniteFactors {
   bool a = true, b = true;
 };
+
+// kInvalidData names the adapter's file and the tensor.
+tl::unexpected<Error> NotFinite(const LoraAdapter& adapter, const std::string& tensor);
 
 // Calls `copy` for each module of `layout` that the rank holds a part of and the adapter changes.
 // kInvalidData names the first tensor with a number that is not finite; or the first error of

@@ -1,11 +1,16 @@
 #include "models/lora_slots.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
+#include "kernels/embedding.h"
+#include "kernels/linear.h"
 #include "models/lora_packing.h"
+#include "tensor/stored_number.h"
 
 namespace sluice {
 namespace {
@@ -17,16 +22,112 @@ bool Changes(std::span<const kernels::LoraFactors> modules) {
 
 }  // namespace
 
-Result<LoraSlots> LoraSlots::Allocate(LoraLayout layout) {
+Result<LoraSlots> LoraSlots::Allocate(LoraLayout layout,
+                                      std::shared_ptr<const DecoderWeights> weights) {
   LoraSlots slots;
   slots.layout_ = std::move(layout);
+  slots.weights_ = std::move(weights);
   const int64_t bytes = slots.num_slots() * slots.layout_.slot_bytes;
   ASSIGN_OR_RETURN(slots.memory_,
                    Buffer::Allocate(static_cast<size_t>(bytes), "the slots of LoRA adapters"));
   // The pages are taken now, not when an adapter is loaded.
   std::memset(slots.memory_.data(), 0, slots.memory_.size_bytes());
   slots.factors_.resize(static_cast<size_t>(slots.num_slots()) * slots.layout_.modules.size());
+  RETURN_IF_ERROR(slots.AllocateOwn());
   return slots;
+}
+
+Status LoraSlots::AllocateOwn() {
+  for (const LoraReplaceable& replaceable : layout_.replaceables) {
+    if (replaceable.kind == LoraReplaceable::Kind::kMatrix && !replaceable.held.empty())
+      linears_.emplace(replaceable.linear, linears_.size());
+  }
+  for (size_t i = 0; i < layout_.vectors.size(); ++i) vectors_.emplace(layout_.vectors[i].base, i);
+  own_.resize(static_cast<size_t>(num_slots()));
+  replaces_.resize(own_.size());
+  for (Own& own : own_) {
+    own.matrices.resize(layout_.replaceables.size());
+    for (size_t i = 0; i < own.matrices.size(); ++i) {
+      const LoraReplaceable& replaceable = layout_.replaceables[i];
+      if (replaceable.kind == LoraReplaceable::Kind::kVector || !replaceable.has_room ||
+          replaceable.held.empty()) {
+        continue;
+      }
+      ASSIGN_OR_RETURN(own.matrices[i], kernels::AllocatePacked(
+                                            {.type = layout_.options.type}, replaceable.held_rows(),
+                                            replaceable.cols, "the slots of LoRA adapters"));
+      std::memset(own.matrices[i].data.data(), 0, own.matrices[i].data.size_bytes());
+    }
+    for (const LoraLayout::Vector& vector : layout_.vectors)
+      own.vectors.emplace_back(static_cast<size_t>(vector.size));
+    own.has_vector.resize(layout_.vectors.size());
+    own.of_linear.resize(linears_.size());
+  }
+  return {};
+}
+
+std::span<const LoraSlots::OwnMatrix> LoraSlots::MatricesOf(int slot,
+                                                            const LinearWeights* linear) const {
+  const auto found = linears_.find(linear);
+  if (found == linears_.end()) return {};
+  return own_[static_cast<size_t>(slot)].of_linear[found->second];
+}
+
+const kernels::PackedMatrix* LoraSlots::TableOf(int slot) const {
+  return own_[static_cast<size_t>(slot)].table;
+}
+
+const std::vector<float>* LoraSlots::VectorOf(int slot, const std::vector<float>& base) const {
+  const auto found = vectors_.find(&base);
+  if (found == vectors_.end()) return nullptr;
+  const Own& own = own_[static_cast<size_t>(slot)];
+  return own.has_vector[found->second] != 0 ? &own.vectors[found->second] : nullptr;
+}
+
+Status LoraSlots::FillReplacements(int slot, const LoraAdapter& adapter) {
+  Own& own = own_[static_cast<size_t>(slot)];
+  std::fill(own.has_vector.begin(), own.has_vector.end(), uint8_t{0});
+  for (std::vector<OwnMatrix>& matrices : own.of_linear) matrices.clear();
+  own.table = nullptr;
+  replaces_[static_cast<size_t>(slot)] = 0;
+  ThreadPool pool(1);
+  for (const LoraAdapter::Replacement& replacement : adapter.replacements()) {
+    const LoraReplaceable& replaced = *layout_.FindReplaceable(replacement.replaced->tensor);
+    if (replaced.held.empty()) continue;
+    replaces_[static_cast<size_t>(slot)] = 1;
+    const TensorInfo& tensor = *replacement.tensor;
+    const std::byte* const data = adapter.Bytes(tensor).data();
+    bool is_finite = true;
+    if (replaced.kind == LoraReplaceable::Kind::kVector) {
+      std::vector<float>& vector = own.vectors[replaced.vector];
+      if (std::exchange(own.has_vector[replaced.vector], uint8_t{1}) == 0)
+        vector = *layout_.vectors[replaced.vector].base;
+      int64_t to = replaced.first;
+      for (const RowRange& rows : replaced.held) {
+        for (int64_t i = rows.begin; i < rows.end; ++i, ++to) {
+          const float number = StoredNumber(data, tensor.type, i);
+          is_finite = is_finite && std::isfinite(number);
+          vector[static_cast<size_t>(to)] = number * replaced.factor + replaced.add;
+        }
+      }
+    } else {
+      kernels::PackedMatrix& matrix =
+          own.matrices[static_cast<size_t>(&replaced - layout_.replaceables.data())];
+      const StoredMatrix stored = PlainMatrix(data, tensor.type, replaced.rows, replaced.cols);
+      int64_t to = 0;
+      for (const RowRange& rows : replaced.held) {
+        is_finite =
+            kernels::PackRows(pool, matrix, to, stored, rows.begin, rows.size()) && is_finite;
+        to += rows.size();
+      }
+      if (replaced.kind == LoraReplaceable::Kind::kTable)
+        own.table = &matrix;
+      else
+        own.of_linear[linears_.find(replaced.linear)->second].push_back({&matrix, replaced.first});
+    }
+    if (!is_finite) return NotFinite(adapter, tensor.name);
+  }
+  return {};
 }
 
 Status LoraSlots::Fill(int slot, const LoraAdapter& adapter) {
@@ -34,6 +135,7 @@ Status LoraSlots::Fill(int slot, const LoraAdapter& adapter) {
   std::byte* const memory = memory_.data() + slot * layout_.slot_bytes;
   kernels::LoraFactors* const all = factors_.data() + static_cast<size_t>(slot) * modules.size();
   std::fill_n(all, modules.size(), kernels::LoraFactors{});
+  RETURN_IF_ERROR(FillReplacements(slot, adapter));
   const ElementType type = layout_.options.type;
   return CopyHeldFactors(layout_, adapter, [&](const HeldFactors& held) -> Result<FiniteFactors> {
     const LoraModule& module = held.module;
@@ -118,6 +220,49 @@ void LoraStep::Group() {
   }
   std::copy_backward(begin_.begin(), begin_.end() - 1, begin_.end());
   begin_.front() = 0;
+  replaces_ = std::any_of(adapters_.begin(), adapters_.end(),
+                          [&](int32_t slot) { return slot >= 0 && slots_->Replaces(slot); });
+}
+
+void LoraStep::Replace(ThreadPool& pool, const LinearWeights* linear,
+                       const std::vector<float>* bias, const kernels::Activations& x,
+                       int64_t first_row, float* y, int64_t y_stride) const {
+  ForReplacing(first_row, x.rows, [&](int32_t slot, int64_t begin, int64_t count) {
+    const std::vector<float>* const own_bias =
+        bias == nullptr ? nullptr : slots_->VectorOf(slot, *bias);
+    float* const results = y + begin * y_stride;
+    if (own_bias != nullptr) {
+      const size_t width = bias->size();
+      pool.ParallelFor(count, 1, [&](int64_t from, int64_t to) {
+        for (int64_t row = from; row < to; ++row) {
+          float* const out = results + row * y_stride;
+          for (size_t i = 0; i < width; ++i) out[i] += (*own_bias)[i] - (*bias)[i];
+        }
+      });
+    }
+    const std::vector<float>* const added = own_bias != nullptr ? own_bias : bias;
+    kernels::Activations rows = x;
+    rows.data =
+        static_cast<const std::byte*>(x.data) + begin * x.stride * BitsPerElement(x.type) / 8;
+    rows.rows = count;
+    for (const LoraSlots::OwnMatrix& own : slots_->MatricesOf(slot, linear)) {
+      kernels::Linear(pool, *own.matrix, rows, results + own.first_col, y_stride,
+                      added == nullptr || added->empty() ? nullptr : added->data() + own.first_col);
+    }
+  });
+}
+
+void LoraStep::ReplaceEmbedding(ThreadPool& pool, std::span<const int32_t> tokens, float scale,
+                                float* y, int64_t y_stride) const {
+  ForReplacing(0, std::ssize(tokens), [&](int32_t slot, int64_t begin, int64_t count) {
+    const kernels::PackedMatrix* const table = slots_->TableOf(slot);
+    if (table == nullptr) return;
+    float* const rows = y + begin * y_stride;
+    kernels::Embedding(
+        pool, *table, tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(count)), rows);
+    if (scale == 1) return;
+    for (int64_t i = 0; i < count * y_stride; ++i) rows[i] *= scale;
+  });
 }
 
 std::span<const int32_t> LoraStep::RowsOf(int slot) const {

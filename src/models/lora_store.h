@@ -12,7 +12,7 @@ class LoraStore {
  public:
   virtual ~LoraStore() = default;
 
-  // Of the rank that asks; the modules of the whole model.
+  // The layout of the calling rank; the modules of the whole model.
   virtual const LoraLayout& layout() const = 0;
   int num_slots() const { return layout().options.num_slots; }
 

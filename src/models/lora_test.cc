@@ -2,6 +2,7 @@
 // tools/checkpoints/make_adapters.py), and what is refused.
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -29,8 +30,21 @@ using testing::TemporaryFolder;
 
 ModelOptions LoraModelOptions(ElementType type) {
   ModelOptions options = SmallOptions(type, type);
-  options.lora = {
-      .num_slots = 3, .max_rank = 8, .type = type, .target_modules = {}, .experts = true};
+  options.lora = {.num_slots = 3,
+                  .max_rank = 8,
+                  .type = type,
+                  .target_modules = {},
+                  .experts = true,
+                  .vectors = true,
+                  .replaced_modules = {}};
+  return options;
+}
+
+// With room for what the adapter replaces.
+ModelOptions OptionsFor(const std::filesystem::path& adapter, ElementType type) {
+  ModelOptions options = LoraModelOptions(type);
+  const std::set<std::string> replaced = ReplacedModules(adapter);
+  options.lora.replaced_modules.assign(replaced.begin(), replaced.end());
   return options;
 }
 
@@ -45,7 +59,7 @@ class LoraGoldenTest : public ::testing::TestWithParam<AdapterOfBase> {};
 TEST_P(LoraGoldenTest, AgreesWithPeft) {
   const std::filesystem::path base = DataFolder(GetParam().base);
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
-  Runner runner(base, LoraModelOptions(ElementType::kF32), 2);
+  Runner runner(base, OptionsFor(adapter, ElementType::kF32), 2);
   Fill(runner, 1, adapter);
   for (const char* file : {"golden.json", "golden_merged.json"}) {
     if (!std::filesystem::exists(adapter / file)) continue;
@@ -66,7 +80,7 @@ TEST_P(LoraGoldenTest, AgreesWithPeft) {
 // positions, as DeviceExpertsTest: one whose choice of experts flips moves as a whole.
 TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
-  Runner runner(DataFolder(GetParam().base), LoraModelOptions(ElementType::kBF16), 2);
+  Runner runner(DataFolder(GetParam().base), OptionsFor(adapter, ElementType::kBF16), 2);
   Fill(runner, 2, adapter);
   std::vector<double> all;
   for (const GoldenCase& golden : testing::ReadGolden(adapter / "golden.json")) {
@@ -98,6 +112,11 @@ INSTANTIATE_TEST_SUITE_P(
                       AdapterOfBase{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},
                       AdapterOfBase{"qwen3-moe-each", "tiny-qwen3-moe-mixed"},
                       AdapterOfBase{"gpt-oss-experts", "tiny-gpt-oss"},
+                      AdapterOfBase{"gemma2-saved", "tiny-gemma2"},
+                      AdapterOfBase{"llama-saved", "tiny-llama-bias"},
+                      AdapterOfBase{"qwen2-moe-saved", "tiny-qwen2-moe"},
+                      AdapterOfBase{"olmo2-saved", "tiny-olmo2"},
+                      AdapterOfBase{"deepseek-saved", "tiny-deepseek-v3"},
                       AdapterOfBase{"qwen3-fp8", "qwen3-modelopt-fp8"}),
     [](const ::testing::TestParamInfo<AdapterOfBase>& info) {
       std::string name = info.param.adapter;
@@ -166,6 +185,43 @@ TEST(LoraPromiseTest, ExpertsHaveTheSameBitsInAnyCompany) {
   }
 }
 
+// The same of what replaces tensors of the base, beside adapters that replace nothing, or others.
+TEST(LoraPromiseTest, ReplacedTensorsHaveTheSameBitsInAnyCompany) {
+  struct Case {
+    const char *base, *adapter;
+    ElementType kv_type;
+  };
+  for (const Case& one : {Case{"tiny-gemma2", "gemma2-saved", ElementType::kBF16},
+                          Case{"tiny-llama-bias", "llama-saved", ElementType::kBF16},
+                          Case{"tiny-qwen2-moe", "qwen2-moe-saved", ElementType::kBF16}}) {
+    std::vector<int32_t> prompt = Prompt(45, 5), other = Prompt(30, 11);
+    for (int32_t& token : prompt) token %= 128;
+    for (int32_t& token : other) token %= 128;
+    Runner plain(DataFolder(one.base), SmallOptions(ElementType::kBF16, one.kv_type), 2);
+    const LogitRows without = plain.RunAlone(prompt, 64);
+    LogitRows with;
+    for (const int threads : {1, 3}) {
+      ModelOptions options = OptionsFor(AdapterFolder(one.adapter), ElementType::kBF16);
+      Runner runner(DataFolder(one.base), options, threads);
+      Fill(runner, 0, AdapterFolder(one.adapter));
+      Fill(runner, 2, AdapterFolder(one.adapter));
+      EXPECT_EQ(runner.RunAlone(prompt, 64), without) << one.adapter;
+      const LogitRows alone = runner.RunAlone(prompt, 64, 0);
+      if (with.empty()) with = alone;
+      EXPECT_EQ(alone, with) << one.adapter;
+      EXPECT_NE(alone, without) << one.adapter;
+      EXPECT_EQ(runner.RunAlone(prompt, 7, 0), with) << "in chunks";
+      for (int sequence = 0; sequence < 5; ++sequence) runner.Forget(sequence);
+      const auto together = runner.RunStep(
+          {{0, prompt, 0}, {1, prompt, -1}, {2, other, 2}, {3, prompt, 2}, {4, prompt, 1}});
+      EXPECT_EQ(together[0], with) << one.adapter;
+      EXPECT_EQ(together[1], without) << one.adapter;
+      EXPECT_EQ(together[3], with) << one.adapter;
+      EXPECT_EQ(together[4], without) << "an empty slot";
+    }
+  }
+}
+
 // A slot's new content leaves nothing of the old.
 TEST(LoraPromiseTest, ASlotIsFilledAgain) {
   Runner runner(DataFolder("qwen3-bf16"), LoraModelOptions(ElementType::kBF16), 2);
@@ -175,6 +231,54 @@ TEST(LoraPromiseTest, ASlotIsFilledAgain) {
   Fill(runner, 1, AdapterFolder("qwen3-linear"));
   Fill(runner, 1, AdapterFolder("qwen3-stabilized"));
   EXPECT_EQ(runner.RunAlone(prompt, 64, 1), expected);
+
+  Runner replaced(DataFolder("tiny-qwen2-moe"),
+                  OptionsFor(AdapterFolder("qwen2-moe-saved"), ElementType::kBF16), 2);
+  std::vector<int32_t> low = prompt;
+  for (int32_t& token : low) token %= 128;
+  Fill(replaced, 0, AdapterFolder("qwen2-moe-gates"));
+  const LogitRows gates = replaced.RunAlone(low, 64, 0);
+  Fill(replaced, 1, AdapterFolder("qwen2-moe-saved"));
+  EXPECT_NE(replaced.RunAlone(low, 64, 1), gates);
+  Fill(replaced, 1, AdapterFolder("qwen2-moe-gates"));
+  EXPECT_EQ(replaced.RunAlone(low, 64, 1), gates);
+}
+
+std::string RefusalOfSaved(const char* base, const LoraOptions& lora) {
+  ModelOptions options = LoraModelOptions(ElementType::kBF16);
+  options.lora = lora;
+  Runner runner(DataFolder(base), options, 1);
+  const auto opened =
+      LoraAdapter::Open(AdapterFolder("gemma2-saved"), runner.model().lora()->layout());
+  return opened ? "" : opened.error().message;
+}
+
+TEST(LoraReplacedErrorTest, WithoutRoomOrOfAnotherBase) {
+  EXPECT_THAT(ReplacedModules(AdapterFolder("gemma2-saved")),
+              ::testing::UnorderedElementsAre("embed_tokens", "lm_head"));
+  EXPECT_TRUE(ReplacedModules(AdapterFolder("absent")).empty());
+  LoraOptions lora = LoraModelOptions(ElementType::kBF16).lora;
+  EXPECT_THAT(RefusalOfSaved("tiny-gemma2", lora),
+              AllOf(HasSubstr("0.0 MiB more of each of the 3 slots"),
+                    HasSubstr("--lora-modules-to-save lm_head embed_tokens")));
+  lora.replaced_modules = {"lm_head", "embed_tokens"};
+  EXPECT_EQ(RefusalOfSaved("tiny-gemma2", lora), "");
+  EXPECT_THAT(RefusalOfSaved("tiny-granite", lora),
+              AllOf(HasSubstr("another base"), HasSubstr("lm_head.weight")));
+  lora.vectors = false;
+  EXPECT_THAT(RefusalOfSaved("tiny-gemma2", lora), HasSubstr("served on a CPU alone"));
+}
+
+TEST(LoraReplacedErrorTest, MemoryIsCounted) {
+  const auto config = LoadModelConfig(DataFolder("tiny-gemma2"));
+  const auto bytes = [&](std::vector<std::string> replaced) {
+    ModelOptions options = LoraModelOptions(ElementType::kBF16);
+    options.lora.replaced_modules = std::move(replaced);
+    return PlanModel(*config, options, 1)->lora_bytes;
+  };
+  const int64_t table = int64_t{128} * 48 * 2;
+  EXPECT_EQ(bytes({"lm_head"}) - bytes({}), 3 * table);
+  EXPECT_EQ(bytes({"lm_head", "embed_tokens"}) - bytes({}), 6 * table);
 }
 
 // A copy of an adapter to be spoilt.
@@ -265,8 +369,6 @@ TEST_F(LoraErrorTest, WhatIsNotServed) {
   const std::pair<const char*, json::Value> cases[] = {
       {"use_dora", true},
       {"lora_bias", true},
-      {"bias", "all"},
-      {"modules_to_save", json::Value::Array{"lm_head"}},
       {"init_lora_weights", "pissa"},
       {"peft_type", "LOHA"},
       {"layer_replication", json::Value::Array{1}},
@@ -291,6 +393,10 @@ TEST_F(LoraErrorTest, FieldsOfAWrongType) {
       {"target_modules", json::Value::Array{}},
       {"lora_alpha", ""},
       {"target_modules", 3},
+      {"bias", "some"},
+      {"bias", true},
+      {"modules_to_save", "lm_head"},
+      {"modules_to_save", json::Value::Array{1}},
       {"alpha_pattern", json::Value::Array{}},
       {"rank_pattern", json::Value::Object{{"q_proj", 1.5}}},
   };
@@ -300,6 +406,14 @@ TEST_F(LoraErrorTest, FieldsOfAWrongType) {
     EXPECT_THAT(Refusal(), HasSubstr(field));
     std::ofstream(folder_.path() / "adapter_config.json") << json::Write(before);
   }
+}
+
+TEST_F(LoraErrorTest, ASavedModuleThatTheFileHasNot) {
+  Set("modules_to_save", json::Value::Array{"lm_head"});
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("modules_to_save names 'lm_head'"),
+                               HasSubstr("adapter_model.safetensors")));
+  Set("modules_to_save", json::Value::Array{"classifier"});  // No module of the model.
+  EXPECT_EQ(Refusal(), "");
 }
 
 TEST_F(LoraErrorTest, ARankThatTheConfigDoesNotTell) {

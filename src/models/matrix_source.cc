@@ -26,7 +26,8 @@ DataFormat InMemory(DataFormat format) {
   if (HasScalesOfRows(format)) {
     format.scale_layout = ScaleLayout::kPerRow;
     format.scale_type = ElementType::kF32;
-  } else if (format.scale_layout == ScaleLayout::kPerBlock || format.type == ElementType::kInt4) {
+  } else if (format.scale_layout == ScaleLayout::kPerBlock || format.type == ElementType::kInt4 ||
+             format.type == ElementType::kI8) {
     format.scale_type = ElementType::kF32;
   }
   return format;
@@ -100,6 +101,36 @@ std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is
   return pieces;
 }
 
+// The tensor of MatrixParameter::shape.
+Result<StoredLinear> FindShaped(const MatrixParameter& matrix, const Checkpoint& checkpoint) {
+  const ParameterPart& part = matrix.parts.front();
+  const StoredTensor* tensor = checkpoint.Find(part.name);
+  if (tensor == nullptr) {
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("tensor '{}' of shape {} is missing", part.name, ShapeText(matrix.shape)),
+        part.name);
+  }
+  if (tensor->info->shape != matrix.shape) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("tensor '{}' has shape {}, expected {} from config.json", part.name,
+                            ShapeText(tensor->info->shape), ShapeText(matrix.shape)),
+                part.name);
+  }
+  const ElementType type = tensor->info->type;
+  if (type != ElementType::kF32 && type != ElementType::kF16 && type != ElementType::kBF16) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("tensor '{}' has type {}, expected F32, F16 or BF16", part.name,
+                            ElementTypeName(type)),
+                part.name);
+  }
+  StoredLinear linear;
+  linear.matrix = PlainMatrix(tensor->bytes().data(), type, part.rows, matrix.cols);
+  linear.matrix.transposed = matrix.is_transposed;
+  linear.tensors = {tensor};
+  return linear;
+}
+
 }  // namespace
 
 DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compute_type) {
@@ -124,21 +155,65 @@ int64_t MatrixSource::stored_bytes() const {
   return bytes;
 }
 
+DataFormat TakenFormat(const DataFormat& stored, ElementType compute_type) {
+  return {.type = IsPlain(stored) ? PlainType(stored.type, compute_type) : compute_type};
+}
+
+namespace {
+
+// Finds one expert's matrix in the tensor of all of `module`.
+Result<std::optional<StoredLinear>> FindExpert(const FusedExpert& fused, const std::string& module,
+                                               int64_t rows, int64_t cols,
+                                               const Checkpoint& checkpoint,
+                                               const QuantizationScheme& scheme) {
+  bool transposed = fused.transposed;
+  if (fused.either) {
+    const StoredTensor* tensor = checkpoint.Find(module);
+    if (tensor != nullptr &&
+        tensor->info->shape == std::vector<int64_t>{fused.num_experts, rows, cols})
+      transposed = false;
+  }
+  return scheme.FindFusedExpert(checkpoint, module, fused.expert, fused.num_experts, rows, cols,
+                                transposed);
+}
+
+}  // namespace
+
 Result<MatrixSource> FindMatrix(const MatrixParameter& matrix, const Checkpoint& checkpoint,
                                 const QuantizationScheme& scheme, ElementType compute_type) {
   MatrixSource source;
+  if (matrix.taken) {
+    const TakenRows& taken = *matrix.taken;
+    ASSIGN_OR_RETURN(StoredLinear found, scheme.Find(checkpoint, matrix.parts.front().name,
+                                                     taken.module_rows, taken.module_cols));
+    source.packed = TakenFormat(found.matrix.format, compute_type);
+    source.decodes = true;
+    source.pieces = {{0, taken.rows}};
+    source.parts.push_back(std::move(found));
+    return source;
+  }
   if (matrix.fused) {
     const FusedExpert& fused = *matrix.fused;
-    ASSIGN_OR_RETURN(auto expert, scheme.FindFusedExpert(checkpoint, fused.module, fused.expert,
-                                                         fused.num_experts, matrix.stored_rows(),
-                                                         matrix.cols, fused.transposed));
+    ASSIGN_OR_RETURN(auto expert, FindExpert(fused, fused.module, matrix.stored_rows(), matrix.cols,
+                                             checkpoint, scheme));
     if (expert) source.parts.push_back(*std::move(expert));
   }
   source.pieces = PiecesOf(matrix, /*is_fused=*/!source.parts.empty());
   if (source.parts.empty()) {
     for (const ParameterPart& part : matrix.parts) {
+      if (!part.fused.empty()) {
+        const FusedExpert& fused = *matrix.fused;
+        ASSIGN_OR_RETURN(auto expert,
+                         FindExpert(fused, part.fused, part.rows, matrix.cols, checkpoint, scheme));
+        if (expert) {
+          source.parts.push_back(*std::move(expert));
+          continue;
+        }
+      }
       ASSIGN_OR_RETURN(StoredLinear found,
-                       scheme.Find(checkpoint, part.name, part.rows, matrix.cols));
+                       matrix.shape.empty()
+                           ? scheme.Find(checkpoint, part.name, part.rows, matrix.cols)
+                           : FindShaped(matrix, checkpoint));
       source.parts.push_back(std::move(found));
     }
   }

@@ -16,7 +16,7 @@ using FillSlot = std::function<Status(int slot, const std::string& folder)>;
 
 class MessageStepChannel : public StepChannel {
  public:
-  // Rank 0 alone: every other rank calls its FillSlot, inside Receive, behind the steps that have
+  // Rank 0 alone: every other rank calls its FillSlot, inside Receive, after the steps that have
   // been published. Returns when all have; the first error, which names the rank. REQUIRES:
   // limits.num_adapters > 0.
   virtual Status FillEverywhere(int slot, const std::string& folder) = 0;

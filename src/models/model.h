@@ -9,11 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "base/op_times.h"
 #include "base/result.h"
+#include "base/state_slots.h"
 #include "base/thread_pool.h"
 #include "kernels/attention.h"
 #include "kernels/block_maxima.h"
 #include "kernels/draw_settings.h"
+#include "models/drafter_spec.h"
 #include "models/kv_cache.h"
 #include "models/lora_options.h"
 #include "models/model_config.h"
@@ -37,9 +40,9 @@ struct RecordedSteps {
 struct ModelOptions {
   ElementType compute_type = ElementType::kBF16;  // of the inputs of matrix products: BF16 or F32
   enum class LoadFormat { kAuto, kDummy } load_format = LoadFormat::kAuto;
-  // Of the inputs of quantized linear layers: kAuto rounds them to INT8 where the scheme does and
-  // the compute type is BF16, kBf16 leaves them as they are, kCheckpoint rounds them as the scheme
-  // says.
+  // Rounding of the inputs of quantized linear layers: kAuto rounds them to INT8 if the scheme does
+  // and the compute type is BF16, kBf16 leaves them as they are, kCheckpoint rounds them as the
+  // scheme says.
   enum class ActivationRounding { kAuto, kBf16, kCheckpoint };
   ActivationRounding activation_format = ActivationRounding::kAuto;
   // On a device: a row's result does not depend on the rest of the step. On the CPU it never does.
@@ -61,19 +64,29 @@ struct ModelOptions {
   int64_t max_logit_rows = 256;              // rows of logits in one call of Forward
   LoraOptions lora = {};                     // of a decoder
   RecordedSteps recorded = {};               // on a device: what RecordSteps will be asked for
+  // States of sequences that the cache has room for; 0 where the model keeps none.
+  int64_t state_slots = 0;
+  // Counts the time of each operator, on a device by waiting for it; null: nothing is counted. Of
+  // several ranks that share a layer the first one counts.
+  std::shared_ptr<OpTimes> op_times = {};
+  HandedRows handed = {};  // what StepInput::handed receives; on the CPU
+  // For a drafting head, what it has before and after its DecoderSpec's layers; else null.
+  std::shared_ptr<const DrafterSpec> drafter = {};
 };
 
 // What loading will take, from config.json alone.
 struct ModelMemory {
   int64_t weight_bytes = 0;
-  // Of the weights, what a step of one token reads: all but the embedding's table and the experts
-  // that are not chosen.
+  // The part of the weights that a step of one token reads: all except the embedding's table and
+  // the experts that are not chosen.
   int64_t token_weight_bytes = 0;
   int64_t workspace_bytes = 0;
   int64_t lora_bytes = 0;                // of the slots of adapters
   int64_t graph_bytes = 0;               // about, of ModelOptions::recorded; not of the pool
   int64_t kv_bytes_per_block = 0;        // block_size tokens in all layers, K and V
   int64_t kv_bytes_per_group_block = 0;  // the same in the layers of a group
+  // The states that a sequence keeps besides its blocks, on all ranks; 0: none.
+  int64_t state_bytes_per_slot = 0;
   KvGroups kv_groups = {};
 };
 
@@ -97,6 +110,12 @@ struct DrawLimits {
   int32_t top = 0;    // logits beside the token's
 };
 
+// A row of an image in a step: what a tower made of it takes the place of its token's embedding.
+struct ImageRow {
+  int32_t row = 0;                // of the step
+  const float* values = nullptr;  // [ImageTower::row_width()]
+};
+
 // One step over a mixed batch. Rows are the tokens of all slices, one slice after the other.
 struct StepInput {
   // [rows]. Of models with takes_drawn_tokens(): -1 - i is the token of the i-th of the draws of
@@ -115,9 +134,28 @@ struct StepInput {
   std::span<const int32_t> second_texts = {};
   // The slot of each slice's adapter [slices of a group], -1 where it has none; empty: none has.
   std::span<const int32_t> adapters = {};
+  // For models whose sequences keep states (ModelOptions::state_slots > 0): the slot of each slice
+  // [slices of a group]; copies of slots, done in order before anything else; and slots that
+  // receive states on the way, by slice and rows. No slot is in two of these, except as a copy's
+  // source or as the target of a copy that a slice continues from.
+  std::span<const StateSlot> states = {};
+  std::span<const StateCopy> state_copies = {};
+  std::span<const StateSnapshot> state_snapshots = {};
+  // [axes, rows] of models whose rope has axes (DecoderSpec::rope_axes), where a row's differ from
+  // its position; empty: nowhere in the step.
+  std::span<const int32_t> rope_positions = {};
+  // Rows of images, ascending; those of one image whose tokens see each other are in one step.
+  std::span<const ImageRow> image_rows = {};
   // Out: of models that find them, kernels::RowMaxima of the logits, dense [logit_rows.size(),
   // NumMaxima(vocab_size)]; empty: they are not wanted. Written when the results are.
   std::span<float> maxima = {};
+  // Out: ModelOptions::handed of all rows, F32 [rows, its width]; of a drafting head what it makes
+  // for itself of the wanted rows, [logit_rows.size(), hidden_size]. Empty: not wanted.
+  std::span<float> handed = {};
+  // For a drafting head, the F32 hidden rows that its tokens follow: the target's [rows,
+  // target_width()], or its own [rows, hidden_size].
+  std::span<const float> hidden = {};
+  bool takes_target = true;
 
   std::span<const kernels::AttentionSlice> SlicesOf(int64_t group) const {
     const size_t count = slices.size() / static_cast<size_t>(num_groups);
@@ -164,7 +202,7 @@ class Model {
   // in the cache what those before it append, and blocks that it is given may be those that a step
   // before it uses. Begin has read `input` when it returns, but for `draws`; those and `results`
   // are written, and belong to the model, until Finish, which is called for the step that began
-  // first, returns. A step is over when either throws; those that began before or behind it are
+  // first, returns. A step is over when either throws; those that began before or after it are
   // not, and may throw, too.
   virtual int steps_in_flight() const { return 1; }
   virtual void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) {
@@ -172,11 +210,11 @@ class Model {
   }
   virtual void Finish(ThreadPool& /*pool*/) {}
 
-  // Of models on a device: records steps, to be replayed for those of their kind whose cache is
-  // this one; to be called before the first step. What cannot be recorded is told in the log, and
-  // computed as ever. No result depends on it, but for those of a vendor's library, which may
-  // depend on the number of rows. Afterwards the content of the first block of `cache` is
-  // undefined. Fails where the device is lost.
+  // Device models: captures CUDA graphs for decode steps using `cache`. Call before the first
+  // step. Sizes that cannot be captured are logged and run eagerly. Graphs change no result,
+  // except for products of a vendor's library, which may depend on the number of rows.
+  // Afterwards the content of the first block of `cache` is undefined. Fails if the device is
+  // lost.
   virtual Status RecordSteps(const RecordedSteps& /*steps*/, KvCache& /*cache*/) { return {}; }
   // Steps that were replayed so far.
   virtual int64_t num_replayed() const { return 0; }

@@ -1,10 +1,16 @@
 #include "models/model_config.h"
 
+#include <algorithm>
+#include <iterator>
+#include <ranges>
+#include <utility>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/ascii.h"
 #include "base/json_fields.h"
+#include "base/json_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/foreign_format.h"
 #include "checkpoint/generation_config.h"
@@ -42,18 +48,26 @@ Result<const ModelFamily*> FindFamily(const JsonFields& fields) {
   const std::string type = given_type.value_or("");
   const bool by_name = names && !names->empty();
   if (!by_name && type.empty()) return fields.Missing("architectures");
+  // Old files spell "LLaMAForCausalLM".
+  const std::string wanted = by_name ? AsciiLower(GeneratingName(names->front())) : "";
+  // The family whose class it is; others of that name have a name of their own, too.
+  const ModelFamily* main = nullptr;
   for (const ModelFamily* family : ModelFamilies()) {
-    if (by_name ? family->architecture != GeneratingName(names->front())
-                : family->model_type != type)
-      continue;
-    if (!type.empty() && type != family->model_type) {
-      return Unsupported(
-          fmt::format(
-              "architecture {} with model_type '{}' is not supported, expected model_type '{}'",
-              family->architecture, ShortName(type), family->model_type),
-          "model_type");
-    }
-    return family;
+    const bool is_published = AsciiLower(family->published_architecture) == wanted;
+    const bool has_name = AsciiLower(family->architecture) == wanted || is_published;
+    const bool is_type =
+        type == family->model_type || (!family->second_type.empty() && type == family->second_type);
+    if (by_name ? !has_name : !is_type) continue;
+    if (is_type) return family;
+    if (main == nullptr || family->published_architecture.empty() || is_published) main = family;
+  }
+  if (main != nullptr && type.empty()) return main;
+  if (main != nullptr) {
+    return Unsupported(
+        fmt::format(
+            "architecture {} with model_type '{}' is not supported, expected model_type '{}'",
+            main->architecture, ShortName(type), main->model_type),
+        "model_type");
   }
   return Unsupported(fmt::format("architecture {} is not supported; supported are {}",
                                  ShortName(by_name ? names->front() : type),
@@ -68,92 +82,126 @@ std::string ArchitectureOf(const JsonFields& fields, const ModelFamily& family) 
                                                : std::string(family.architecture);
 }
 
+// Names of transformers' activations.py. Those of GELU by tanh differ in how they round.
+constexpr std::pair<std::string_view, Activation> kActivations[] = {
+    {"silu", Activation::kSilu},
+    {"swish", Activation::kSilu},
+    {"gelu", Activation::kGelu},
+    {"gelu_python", Activation::kGelu},
+    {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"gelu_python_tanh", Activation::kGeluTanh},
+    {"gelu_new", Activation::kGeluTanh},
+    {"gelu_fast", Activation::kGeluTanh},
+    {"relu", Activation::kRelu},
+    {"relu2", Activation::kRelu2}};
+
 Result<Activation> ReadActivation(const JsonFields& fields, const ModelFamily& family) {
   Activation activation = family.defaults.activation;
   for (const char* key : {"hidden_act", "hidden_activation"}) {
     ASSIGN_OR_RETURN(const auto name, fields.String(key));
     if (!name) continue;
-    if (*name == "silu" || *name == "swish") {
-      activation = Activation::kSilu;
-    } else if (*name == "gelu_pytorch_tanh") {
-      activation = Activation::kGeluTanh;
-    } else {
+    // Only a family that has it has the numbers that it needs.
+    if (*name == "xielu" && activation == Activation::kXielu) continue;
+    const auto known = std::find_if(std::begin(kActivations), std::end(kActivations),
+                                    [&](const auto& entry) { return entry.first == *name; });
+    if (known == std::end(kActivations)) {
       return Unsupported(
-          fmt::format("{} '{}' is not supported; supported are silu and gelu_pytorch_tanh", key,
-                      ShortName(*name)),
+          fmt::format("{} '{}' is not supported; supported are {}", key, ShortName(*name),
+                      fmt::join(std::views::keys(kActivations), ", ")),
           key);
     }
+    activation = known->second;
   }
   return activation;
 }
 
-// A dimension that the family's defaults may give.
-Result<int64_t> ReadDimension(const JsonFields& fields, std::string_view name, int64_t most,
-                              int64_t default_value) {
-  if (default_value == 0) return fields.RequiredInteger(name, 1, most);
-  ASSIGN_OR_RETURN(const auto given, fields.Integer(name, 1, most));
-  return given.value_or(default_value);
-}
-
 Status ReadDimensions(const JsonFields& fields, const ConfigDefaults& defaults,
                       ModelConfig& config) {
-  ASSIGN_OR_RETURN(config.vocab_size,
-                   ReadDimension(fields, "vocab_size", kMaxVocabulary, defaults.vocab_size));
-  ASSIGN_OR_RETURN(config.hidden_size, fields.RequiredInteger("hidden_size", 1, kMaxConfigWidth));
-  ASSIGN_OR_RETURN(config.intermediate_size,
-                   fields.RequiredInteger("intermediate_size", 1, kMaxConfigWidth));
-  ASSIGN_OR_RETURN(config.num_hidden_layers,
-                   fields.RequiredInteger("num_hidden_layers", 1, kMaxConfigLayers));
-  ASSIGN_OR_RETURN(
-      config.num_attention_heads,
-      ReadDimension(fields, "num_attention_heads", kMaxHeads, defaults.num_attention_heads));
-  ASSIGN_OR_RETURN(config.max_position_embeddings,
-                   ReadDimension(fields, "max_position_embeddings", kMaxPositions,
-                                 defaults.max_position_embeddings));
-  ASSIGN_OR_RETURN(const auto kv_heads, fields.Integer("num_key_value_heads", 1, kMaxHeads));
-  config.num_key_value_heads =
-      kv_heads.value_or(defaults.kv_heads != 0 ? defaults.kv_heads : config.num_attention_heads);
+  const auto read = [&](std::string_view name, int64_t most, int64_t absent,
+                        int64_t& dimension) -> Status {
+    ASSIGN_OR_RETURN(const auto given, fields.Integer(name, 1, most));
+    dimension = given.value_or(absent);
+    return {};
+  };
+  RETURN_IF_ERROR(read("vocab_size", kMaxVocabulary, defaults.vocab_size, config.vocab_size));
+  RETURN_IF_ERROR(read("hidden_size", kMaxConfigWidth, defaults.hidden_size, config.hidden_size));
+  RETURN_IF_ERROR(read("intermediate_size", kMaxConfigWidth, defaults.intermediate_size,
+                       config.intermediate_size));
+  RETURN_IF_ERROR(read("num_hidden_layers", kMaxConfigLayers, defaults.num_hidden_layers,
+                       config.num_hidden_layers));
+  RETURN_IF_ERROR(read("num_attention_heads", kMaxHeads, defaults.num_attention_heads,
+                       config.num_attention_heads));
+  RETURN_IF_ERROR(read("max_position_embeddings", kMaxPositions, defaults.max_position_embeddings,
+                       config.max_position_embeddings));
+  // A null is not the default, but as many as there are heads.
+  const bool has_default = defaults.kv_heads != 0 && !fields.Has("num_key_value_heads");
+  RETURN_IF_ERROR(read("num_key_value_heads", kMaxHeads,
+                       has_default ? defaults.kv_heads : config.num_attention_heads,
+                       config.num_key_value_heads));
   if (config.num_attention_heads % config.num_key_value_heads != 0) {
     return fields.Bad(
         "num_key_value_heads",
         fmt::format("a divisor of num_attention_heads {}", config.num_attention_heads),
         json::Value(config.num_key_value_heads));
   }
-  ASSIGN_OR_RETURN(const auto head_dim, fields.Integer("head_dim", 1, kMaxConfigWidth));
-  if (head_dim) {
-    config.head_dim = *head_dim;
-  } else if (defaults.head_dim != 0) {
-    config.head_dim = defaults.head_dim;
-  } else if (config.hidden_size % config.num_attention_heads != 0) {
-    return fields.Bad(
-        "hidden_size",
-        fmt::format("a multiple of num_attention_heads {} where head_dim is not given",
-                    config.num_attention_heads),
-        json::Value(config.hidden_size));
-  } else {
-    config.head_dim = config.hidden_size / config.num_attention_heads;
+  if (defaults.rope_head_dim != 0) {
+    RETURN_IF_ERROR(
+        read("qk_rope_head_dim", kMaxConfigWidth, defaults.rope_head_dim, config.head_dim));
+    return CheckHeadWidth(config.head_dim, "qk_rope_head_dim");
   }
+  RETURN_IF_ERROR(read(
+      "head_dim", kMaxConfigWidth,
+      defaults.head_dim != 0 ? defaults.head_dim : config.hidden_size / config.num_attention_heads,
+      config.head_dim));
   return CheckHeadWidth(config.head_dim, "head_dim");
 }
 
 // How many elements of a head rope rotates.
 Result<int64_t> ReadRotaryDim(const JsonFields& fields, const ConfigDefaults& defaults,
-                              const ModelConfig& config) {
-  const std::optional<double> given = config.rope.partial_rotary_factor;
+                              ModelConfig& config) {
+  if (defaults.rope_head_dim != 0) return config.head_dim;
+  std::optional<double> given = config.rope.partial_rotary_factor;
+  if (defaults.takes_rotary_dim && !given) {
+    ASSIGN_OR_RETURN(const auto rotated, fields.Integer("rotary_dim", 2, config.head_dim));
+    if (rotated) given = static_cast<double>(*rotated) / static_cast<double>(config.head_dim);
+  }
   if (!defaults.partial_rotary_factor) {
-    if (given.value_or(1) == 1) return config.head_dim;
-    return Unsupported(fmt::format("partial_rotary_factor {} is not supported by {}, only 1",
-                                   *given, config.architecture),
-                       "partial_rotary_factor");
+    // As transformers: without a scaling these families rotate whole heads all the same.
+    if (given.value_or(1) == 1 || !config.rope.scaling) {
+      config.rope.partial_rotary_factor.reset();
+      return config.head_dim;
+    }
+    return Unsupported(
+        fmt::format("partial_rotary_factor {} with rope_type {} is not supported by {}, only 1",
+                    *given, RopeKindName(config.rope.scaling->kind), config.architecture),
+        "partial_rotary_factor");
   }
   const double factor = given.value_or(*defaults.partial_rotary_factor);
   const auto rotary_dim = static_cast<int64_t>(static_cast<double>(config.head_dim) * factor);
-  if (rotary_dim < 2 || rotary_dim % 2 != 0) {
-    return fields.Bad("partial_rotary_factor",
-                      fmt::format("a part that is an even number of head_dim {}", config.head_dim),
-                      json::Value(factor));
+  const bool is_odd = rotary_dim % 2 != 0;
+  if (rotary_dim < 1 || rotary_dim > config.head_dim || (is_odd && config.rope.scaling)) {
+    return fields.Bad(
+        "partial_rotary_factor",
+        fmt::format("a part of head_dim {}{}", config.head_dim,
+                    config.rope.scaling ? " that is an even number, as rope is scaled" : ""),
+        json::Value(factor));
   }
-  return rotary_dim;
+  config.rope.partial_rotary_factor = factor;
+  return rotary_dim + (is_odd ? 1 : 0);
+}
+
+// The width by which exponents of rope's frequencies are divided. As transformers: an odd part of a
+// head has a frequency for each second element, the last included, and so one more is rotated.
+int64_t RopeWidth(const ModelConfig& config) {
+  const auto part = static_cast<int64_t>(static_cast<double>(config.head_dim) *
+                                         config.rope.partial_rotary_factor.value_or(1));
+  return part + 1 == config.rotary_dim ? part : config.rotary_dim;
+}
+
+Status CheckRopeAlpha(const RopeConfig& rope, const ConfigDefaults& defaults) {
+  if (!rope.scaling || !rope.scaling->alpha || defaults.takes_rope_alpha) return {};
+  return Unsupported("rope_scaling.alpha is not supported: dynamic scaling is given by a factor",
+                     "rope_scaling.alpha");
 }
 
 // A list of factors has one for each frequency.
@@ -169,19 +217,24 @@ Status CheckLongRope(const ModelConfig& config) {
       "rope_scaling.short_factor");
 }
 
-// Some writers name the norm, which is RMS norm in every family.
-Status CheckNorm(const JsonFields& fields) {
+// Some writers name the norm, which each family has but one of.
+Status CheckNorm(const JsonFields& fields, const ConfigDefaults& defaults) {
+  const std::string expected = defaults.has_layer_norms ? "layernorm" : "rmsnorm";
   for (const char* key :
        {"norm_type", "normalization_function", "normalization_type", "layer_norm_type"}) {
     ASSIGN_OR_RETURN(const auto name, fields.String(key));
-    if (!name || AsciiLower(*name) == "rmsnorm" || AsciiLower(*name) == "rms_norm") continue;
+    if (!name) continue;
+    std::string given = AsciiLower(*name);
+    std::erase(given, '_');
+    if (given == expected) continue;
     return Unsupported(
-        fmt::format("{} '{}' is not supported; supported is rmsnorm", key, ShortName(*name)), key);
+        fmt::format("{} '{}' is not supported; supported is {}", key, ShortName(*name), expected),
+        key);
   }
   return {};
 }
 
-// Some embedding models were made of decoders by letting tokens see those behind them.
+// Some embedding models were made of decoders by letting tokens see those after them.
 Status RefuseBothWays(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto is_causal, fields.Bool("is_causal"));
   if (is_causal.value_or(true)) return {};
@@ -237,19 +290,20 @@ Status CheckTokenIds(const ModelConfig& config) {
 }
 
 // YaRN multiplies the rotated q and k by a factor, and so their products by its square. A norm
-// behind the rotation takes it away again. Where a part of a head is not rotated the factor must
+// after the rotation takes it away again. Where a part of a head is not rotated the factor must
 // stand in the rotation.
 void ApplyAttentionFactor(ModelConfig& config) {
   const double factor = config.rope.scaling ? config.rope.scaling->attention_factor : 1;
   if (factor == 1) return;
-  if (config.rotary_dim != config.head_dim) {
+  if (config.rotary_dim != config.head_dim || config.spec.layers.front().attention.latent) {
     config.spec.rope_amplitude = static_cast<float>(factor);
     return;
   }
   for (LayerSpec& layer : config.spec.layers) {
     AttentionSpec& attention = layer.attention;
     if (attention.rope && attention.rope_table == 0 &&
-        attention.qk_norm != QkNorm::kAfterRopeUnweighted) {
+        attention.qk_norm != QkNorm::kAfterRopeUnweighted &&
+        attention.qk_norm != QkNorm::kAfterRope) {
       attention.scale = static_cast<float>(attention.softmax_scale() * factor * factor);
     }
   }
@@ -263,10 +317,7 @@ DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
   spec.hidden_size = config.hidden_size;
   spec.tied_head = config.tie_word_embeddings;
   spec.norm_eps = static_cast<float>(config.rms_norm_eps);
-  spec.rope_tables = {RopeTableOf(config.rope, config.rotary_dim)};
-  spec.long_rope_table = LongRopeTableOf(config.rope);
-  if (!spec.long_rope_table.empty())
-    spec.short_context = config.rope.scaling->original_max_position_embeddings;
+  DescribeRope(config.rope, RopeWidth(config), spec);
   LayerSpec layer;
   layer.attention.num_heads = static_cast<int>(config.num_attention_heads);
   layer.attention.num_kv_heads = static_cast<int>(config.num_key_value_heads);
@@ -282,6 +333,61 @@ DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
   return spec;
 }
 
+namespace {
+
+Result<const ConfigDefaults*> DefaultsFor(const ModelFamily& family, const json::Value& decoder) {
+  if (family.text_defaults == nullptr) return &family.defaults;
+  ASSIGN_OR_RETURN(const auto type, JsonFields(decoder, "text_config.").String("model_type"));
+  return &family.text_defaults(type.value_or(""));
+}
+
+// `decoder` with what its fields' other names give, and with the defaults that scalings of rope
+// start from and that families read again.
+Result<json::Value> WithRopeDefaults(json::Value decoder, const ConfigDefaults& defaults) {
+  for (const FieldAlias& alias : defaults.aliases) {
+    const json::Value* value = decoder.Find(alias.other);
+    if (value == nullptr || decoder.Find(alias.own) != nullptr) continue;
+    json::Value copy = *value;
+    decoder.Set(std::string(alias.own), std::move(copy));
+  }
+  const JsonFields given(decoder, "");
+  const bool has_positions = given.Given("max_position_embeddings") != nullptr;
+  const bool has_original = given.Given("original_max_position_embeddings") != nullptr ||
+                            defaults.original_max_position_embeddings == 0;
+  const bool has_rope = defaults.rope_parameters.empty() ||
+                        given.Given("rope_parameters") != nullptr ||
+                        given.Given("rope_scaling") != nullptr;
+  if (!has_positions) decoder.Set("max_position_embeddings", defaults.max_position_embeddings);
+  if (!has_original)
+    decoder.Set("original_max_position_embeddings", defaults.original_max_position_embeddings);
+  if (!has_rope) {
+    ASSIGN_OR_RETURN(json::Value rope, json::Parse(defaults.rope_parameters));
+    decoder.Set("rope_parameters", std::move(rope));
+  }
+  return decoder;
+}
+
+// Where the fields are absent the defaults count; a null stands for no token.
+Status ReadTokenIds(const JsonFields& fields, const JsonFields& outer,
+                    const ConfigDefaults& defaults, ModelConfig& config) {
+  const auto place = [&](const char* name) -> const JsonFields& {
+    return fields.Given(name) != nullptr ? fields : outer;
+  };
+  // A vocabulary that does not hold the default is none that it was made for.
+  const auto is_default = [&](const char* name, std::optional<int32_t> id) {
+    return id && *id < config.vocab_size && !fields.Has(name) && !outer.Has(name);
+  };
+  ASSIGN_OR_RETURN(config.bos_token_id, ReadBosTokenId(place("bos_token_id")));
+  if (is_default("bos_token_id", defaults.bos_token_id))
+    config.bos_token_id = defaults.bos_token_id;
+  ASSIGN_OR_RETURN(config.eos_token_ids, place("eos_token_id").TokenIds("eos_token_id"));
+  if (is_default("eos_token_id", defaults.eos_token_id))
+    config.eos_token_ids = {*defaults.eos_token_id};
+  return {};
+}
+
+}  // namespace
+
 Result<ModelConfig> ParseModelShape(const json::Value& value) {
   if (!value.is_object()) {
     return Fail(ErrorCode::kInvalidData,
@@ -293,28 +399,26 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
     return ParseEncoderShape(value);
   }
   ASSIGN_OR_RETURN(const ModelFamily* family, FindFamily(outer));
-  const ConfigDefaults& defaults = family->defaults;
-  const json::Value* decoder = &value;
-  if (defaults.is_nested) {
-    ASSIGN_OR_RETURN(decoder, outer.Object("text_config"));
-    if (decoder == nullptr) return outer.Missing("text_config");
+  const json::Value* given = &value;
+  if (family->defaults.is_nested) {
+    ASSIGN_OR_RETURN(given, outer.Object("text_config"));
+    if (given == nullptr && !family->defaults.may_be_flat) return outer.Missing("text_config");
+    if (given == nullptr) given = &value;
   }
-  const JsonFields fields(*decoder, defaults.is_nested ? "text_config." : "");
+  ASSIGN_OR_RETURN(const ConfigDefaults* own_defaults, DefaultsFor(*family, *given));
+  const ConfigDefaults& defaults = *own_defaults;
+  ASSIGN_OR_RETURN(const json::Value decoder, WithRopeDefaults(*given, defaults));
+  const JsonFields fields(decoder, defaults.is_nested ? "text_config." : "");
   ModelConfig config;
+  config.raw = value;
   config.architecture = ArchitectureOf(outer, *family);
   config.model_type = family->model_type;
   ASSIGN_OR_RETURN(config.activation, ReadActivation(fields, *family));
   RETURN_IF_ERROR(ReadDimensions(fields, defaults, config));
-  ASSIGN_OR_RETURN(const auto eps, fields.Number("rms_norm_eps", 0, 1));
+  ASSIGN_OR_RETURN(const auto eps, fields.Number(defaults.norm_eps_field, 0, 1));
   config.rms_norm_eps = eps.value_or(defaults.rms_norm_eps);
-  // Some scalings start from the positions, which the family's defaults may have given.
-  json::Value positioned;
-  if (fields.Given("max_position_embeddings") == nullptr) {
-    positioned = *decoder;
-    positioned.Set("max_position_embeddings", config.max_position_embeddings);
-  }
-  ASSIGN_OR_RETURN(config.rope, ParseRopeConfig(positioned.is_null() ? *decoder : positioned,
-                                                defaults.rope_theta));
+  ASSIGN_OR_RETURN(config.rope, ParseRopeConfig(decoder, defaults.rope_theta));
+  RETURN_IF_ERROR(CheckRopeAlpha(config.rope, defaults));
   ASSIGN_OR_RETURN(config.rotary_dim, ReadRotaryDim(fields, defaults, config));
   RETURN_IF_ERROR(CheckLongRope(config));
   const auto read_flag = [&](const char* name, bool& flag) -> Status {
@@ -322,27 +426,50 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
     flag = given.value_or(flag);
     return {};
   };
-  RETURN_IF_ERROR(CheckNorm(fields));
+  RETURN_IF_ERROR(CheckNorm(fields, defaults));
   RETURN_IF_ERROR(RefuseBothWays(fields));
   RETURN_IF_ERROR(ReadTie(outer, fields, defaults, config));
   config.attention_bias = defaults.attention_bias;
+  config.mlp_bias = defaults.mlp_bias;
   RETURN_IF_ERROR(read_flag("attention_bias", config.attention_bias));
   RETURN_IF_ERROR(read_flag("mlp_bias", config.mlp_bias));
   config.spec = DescribePlainDecoder(config);
+  if (defaults.has_layer_norms) config.spec.norm.kind = NormSpec::Kind::kLayer;
   RETURN_IF_ERROR(family->read(fields, config));
   ApplyAttentionFactor(config);
   if (!defaults.positions_are_scaled)
     config.max_position_embeddings = ScaledPositions(config.rope, config.max_position_embeddings);
   ASSIGN_OR_RETURN(config.dtype, ReadType(HasType(fields) ? fields : outer));
-  ASSIGN_OR_RETURN(config.bos_token_id,
-                   ReadBosTokenId(fields.Given("bos_token_id") != nullptr ? fields : outer));
-  ASSIGN_OR_RETURN(
-      config.eos_token_ids,
-      (fields.Given("eos_token_id") != nullptr ? fields : outer).TokenIds("eos_token_id"));
+  RETURN_IF_ERROR(ReadTokenIds(fields, outer, defaults, config));
   RETURN_IF_ERROR(CheckTokenIds(config));
-  config.raw = value;
   config.scheme = PlainScheme(config.dtype);
   return config;
+}
+
+std::string PositionsText(const ModelConfig& config) {
+  constexpr const char* kField = "max_position_embeddings";
+  const int64_t positions = config.max_position_embeddings;
+  const json::Value* text = config.raw.Find("text_config");
+  const json::Value& decoder = text != nullptr && text->is_object() ? *text : config.raw;
+  const json::Value* given = decoder.Find(kField);
+  if (given != nullptr && *given == json::Value(positions))
+    return fmt::format("{} ({}) in the model's config.json", kField, positions);
+  if (config.rope.scaling && config.rope.scaling->kind != RopeKind::kLlama3 &&
+      config.rope.scaling->kind != RopeKind::kLongRope) {
+    const RopeScaling& scaling = *config.rope.scaling;
+    const bool from_original = scaling.kind == RopeKind::kYarn;
+    return fmt::format(
+        "the {} positions that the rope scaling of the model's config.json gives: "
+        "{} factor {} x {} {}",
+        positions, RopeKindName(scaling.kind), scaling.factor,
+        from_original ? "original_max_position_embeddings" : kField,
+        scaling.original_max_position_embeddings);
+  }
+  if (given == nullptr || given->is_null())
+    return fmt::format("the default of {} ({}), which the model's config.json leaves out", kField,
+                       positions);
+  return fmt::format("the {} positions that {} {} in the model's config.json leaves to a text",
+                     positions, kField, ShortText(*given));
 }
 
 Result<ModelConfig> ParseModelConfig(const json::Value& value) {

@@ -61,6 +61,10 @@ Result<ModelConfig> ParseModelConfig(const json::Value& config);
 // supported is described like any other.
 Result<ModelConfig> ParseModelShape(const json::Value& config);
 
+// Where max_position_embeddings comes from, for messages: "max_position_embeddings (2048) in the
+// model's config.json", "yarn factor 4 x original_max_position_embeddings 128 (512) ...".
+std::string PositionsText(const ModelConfig& config);
+
 // The decoder that the common fields describe: the start of every family's description. It has no
 // chunks, windows, experts or QK norm.
 DecoderSpec DescribePlainDecoder(const ModelConfig& config);

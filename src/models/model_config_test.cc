@@ -180,6 +180,28 @@ TEST(ModelConfigTest, ReadsRopeOfEveryKind) {
       << "llama3's is within them";
 }
 
+// A message that names a number of config.json names the one that stands there.
+TEST(ModelConfigTest, PositionsSayWhereTheyComeFrom) {
+  EXPECT_EQ(PositionsText(Parse()), "max_position_embeddings (131072) in the model's config.json");
+  EXPECT_EQ(PositionsText(Parse(R"({"max_position_embeddings": 2048, "rope_scaling": {
+      "rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 128}})")),
+            "the 512 positions that the rope scaling of the model's config.json gives: yarn factor "
+            "4 x original_max_position_embeddings 128");
+  EXPECT_EQ(PositionsText(Parse(R"({"max_position_embeddings": 2048, "rope_scaling": {
+      "rope_type": "linear", "factor": 2}})")),
+            "the 4096 positions that the rope scaling of the model's config.json gives: linear "
+            "factor 2 x max_position_embeddings 2048");
+  EXPECT_EQ(PositionsText(Parse(R"({"max_position_embeddings": null})")),
+            "the default of max_position_embeddings (2048), which the model's config.json leaves "
+            "out");
+  const auto roberta = ParseModelShape(Json(R"({"architectures": ["RobertaModel"],
+      "max_position_embeddings": 514})"));
+  ASSERT_TRUE(roberta) << roberta.error().message;
+  EXPECT_EQ(PositionsText(*roberta),
+            "the 512 positions that max_position_embeddings 514 in the model's config.json leaves "
+            "to a text");
+}
+
 TEST(ModelConfigTest, RefusesWhatScalingsDoNotMean) {
   const auto failure = [](const std::string& block) {
     return Failure(R"({"rope_scaling": {)" + block + "}}").message;
@@ -197,6 +219,44 @@ TEST(ModelConfigTest, RefusesWhatScalingsDoNotMean) {
       HasSubstr("rope_theta 1 is too small"));
 }
 
+// As transformers reads them.
+TEST(ModelConfigTest, ReadsIncompleteRopes) {
+  EXPECT_EQ(Parse(R"({"rope_theta": null})").rope.theta, 10000);
+  EXPECT_EQ(Parse(R"({"rope_theta": "20000.0"})").rope.theta, 20000);
+  EXPECT_EQ(Parse(R"({"rope_parameters": {"rope_theta": "2e4"}})").rope.theta, 20000);
+  const ModelConfig untyped = Parse(R"({"rope_scaling": {"factor": 2.0}})");
+  EXPECT_FALSE(untyped.rope.scaling);
+  EXPECT_EQ(untyped.max_position_embeddings, 131072);
+  EXPECT_EQ(Parse(R"({"rope_scaling": {"rope_type": "default", "partial_rotary_factor": 0.5}})")
+                .rotary_dim,
+            32);
+  EXPECT_EQ(Parse(R"({"partial_rotary_factor": 0.5})").rotary_dim, 32);
+  const ModelConfig llama3 = Parse(R"({"max_position_embeddings": 4096, "rope_scaling": {
+      "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}})");
+  EXPECT_EQ(llama3.rope.scaling->original_max_position_embeddings, 4096);
+  // The older block wins, unless it is empty.
+  const auto both = [](const char* older) {
+    return Parse(fmt::format(R"({{"rope_scaling": {}, "rope_parameters": {{"rope_type": "linear",
+                                  "factor": 3}}}})",
+                             older))
+        .rope.scaling->factor;
+  };
+  EXPECT_EQ(both(R"({"type": "linear", "factor": 2})"), 2);
+  EXPECT_EQ(both("{}"), 3);
+}
+
+TEST(ModelConfigTest, ReadsActivationsUnderAllNames) {
+  for (const char* name : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"}) {
+    EXPECT_EQ(Parse(fmt::format(R"({{"hidden_act": "{}"}})", name)).activation,
+              Activation::kGeluTanh);
+  }
+  EXPECT_EQ(Parse(R"({"hidden_act": "gelu"})").spec.layers[0].mlp.activation, Activation::kGelu);
+}
+
+TEST(ModelConfigTest, TheNameOfAnArchitectureMayBeInAnyCase) {
+  EXPECT_EQ(Parse(R"({"architectures": ["LLaMAForCausalLM"]})").architecture, "LLaMAForCausalLM");
+}
+
 TEST(ModelConfigTest, RefusesRopeByName) {
   for (const char* type : {"mrope", "proportional"}) {
     const Error error =
@@ -204,15 +264,16 @@ TEST(ModelConfigTest, RefusesRopeByName) {
     EXPECT_EQ(error.code, ErrorCode::kUnsupported);
     EXPECT_THAT(error.message, AllOf(HasSubstr(type), HasSubstr("llama3"))) << type;
   }
-  EXPECT_THAT(Failure(R"({"rope_theta": null})").message, HasSubstr("rope_theta"));
+  EXPECT_THAT(Failure(R"({"rope_theta": "fast"})").message,
+              HasSubstr("rope_theta must be a number from 1"));
   EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "llama3"}})").message,
               HasSubstr("rope_scaling.factor is missing"));
-  EXPECT_THAT(Failure(R"({"rope_scaling": {"factor": 2.0}})").message, HasSubstr("rope_type"));
   EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "llama3", "factor": 0}})").message,
               HasSubstr("rope_scaling.factor"));
-  EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "default", "partial_rotary_factor": 0.5}})")
+  EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "linear", "factor": 2,
+                                           "partial_rotary_factor": 0.5}})")
                   .message,
-              HasSubstr("partial_rotary"));
+              HasSubstr("partial_rotary_factor 0.5 with rope_type linear"));
   EXPECT_THAT(Failure(R"({"rope_scaling": "llama3"})").message,
               HasSubstr("rope_scaling must be an object"));
   EXPECT_THAT(
@@ -226,20 +287,17 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
     const char* changes;
     const char* name;
   } kCases[] = {
-      {R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3"})",
-       "DeepseekV3ForCausalLM is not supported; supported are Gemma2ForCausalLM, "
-       "Gemma3ForCausalLM, "
-       "Gemma3ForConditionalGeneration, Gemma4ForCausalLM, Gemma4ForConditionalGeneration, "
-       "Gemma4UnifiedForConditionalGeneration, Glm4MoeForCausalLM, GptOssForCausalLM"},
+      {R"({"architectures": ["RwkvForCausalLM"], "model_type": "rwkv"})",
+       "RwkvForCausalLM is not supported; supported are AfmoeForCausalLM, ApertusForCausalLM"},
       {R"({"architectures": null, "model_type": "gpt2"})", "gpt2"},
       {R"({"model_type": "qwen3"})", "qwen3"},
-      {R"({"hidden_act": "gelu"})", "gelu"},
+      {R"({"hidden_act": "tanh"})", "hidden_act 'tanh'"},
+      {R"({"hidden_act": "xielu"})", "hidden_act 'xielu'"},
       {R"({"use_sliding_window": true})", "use_sliding_window"},
       {R"({"layer_types": ["full_attention", "sliding_attention"]})", "sliding_attention"},
-      {R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor"},
-      {R"({"head_dim": 16})", "head_dim 16"},
-      {R"({"head_dim": 520})", "head_dim 520"},
-      {R"({"head_dim": 36})", "head_dim 36"},
+      {R"({"head_dim": 1})", "head_dim 1"},
+      {R"({"head_dim": 514})", "head_dim 514"},
+      {R"({"head_dim": 35})", "head_dim 35"},
       {R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}})",
        "W4A8_AWQ"},
       {R"({"compression_config": {"quant_method": "bitsandbytes"}})", "bitsandbytes"},
@@ -285,19 +343,11 @@ TEST(ModelConfigTest, LongAndUnprintableNamesAreShownShort) {
   }
 }
 
-TEST(ModelConfigTest, MissingDimensionsAreNamed) {
-  for (const char* field : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-                            "num_attention_heads", "max_position_embeddings"}) {
-    const Error error = Failure(fmt::format(R"({{"{}": null}})", field));
-    EXPECT_EQ(error.message, fmt::format("{} is missing", field));
-    EXPECT_EQ(error.param, field);
-  }
-}
-
 TEST(ModelConfigTest, ContradictionsAreNamed) {
   EXPECT_THAT(Failure(R"({"num_key_value_heads": 3})").message,
               AllOf(HasSubstr("num_key_value_heads"), HasSubstr("found 3")));
-  EXPECT_THAT(Failure(R"({"hidden_size": 255})").message, HasSubstr("hidden_size"));
+  // 255 / 8 heads.
+  EXPECT_THAT(Failure(R"({"hidden_size": 255})").message, HasSubstr("head_dim 31"));
   EXPECT_THAT(Failure(R"({"eos_token_id": 512})").message,
               HasSubstr("eos_token_id 512 is outside of the vocabulary of 512"));
   EXPECT_THAT(Failure(R"({"bos_token_id": 600})").message, HasSubstr("bos_token_id"));
@@ -372,9 +422,20 @@ TEST(GenerationConfigTest, AnAbsentFileGivesDefaults) {
   ASSERT_TRUE(config);
   EXPECT_TRUE(config->eos_token_ids.empty());
   EXPECT_FALSE(config->temperature);
-  WriteFile(folder.path() / "generation_config.json", "[]");
-  EXPECT_THAT(LoadGenerationConfig(folder.path()).error().message,
-              HasSubstr("generation_config.json"));
+  EXPECT_EQ(config->unreadable, "");
+}
+
+TEST(GenerationConfigTest, AFileThatIsNoObjectIsPassedOver) {
+  const TemporaryFolder folder;
+  for (const char* text : {"[]", "", "{\n \"top_k\": nul}", "\xff"}) {
+    WriteFile(folder.path() / "generation_config.json", text);
+    const auto config = LoadGenerationConfig(folder.path());
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_FALSE(config->top_k);
+    EXPECT_THAT(config->unreadable, HasSubstr("generation_config.json")) << text;
+  }
+  WriteFile(folder.path() / "generation_config.json", R"({"top_k": "a"})");
+  EXPECT_THAT(LoadGenerationConfig(folder.path()).error().message, HasSubstr("top_k"));
 }
 
 }  // namespace

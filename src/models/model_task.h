@@ -12,7 +12,7 @@ namespace sluice {
 
 enum class ModelTask {
   kGenerate,
-  kEmbed,     // the hidden state behind the final norm
+  kEmbed,     // the hidden state after the final norm
   kClassify,  // the scores of a linear layer over it: classifiers, cross-encoders, rerankers
 };
 

@@ -16,9 +16,9 @@
 
 #include "base/source_path_testing.h"
 #include "kernels/block_maxima.h"
+#include "models/kv_layout.h"
 #include "models/model.h"
 #include "models/model_config.h"
-#include "models/workspace.h"
 
 namespace sluice::testing {
 
@@ -34,6 +34,7 @@ inline ModelOptions SmallOptions(ElementType compute_type, ElementType kv_type) 
   options.max_slices = 8;
   options.max_context = 512;
   options.max_logit_rows = 512;
+  options.state_slots = 12;  // of models that keep states
   return options;
 }
 
@@ -57,10 +58,15 @@ class Runner {
       : options_(options), pool_(num_threads) {
     Load(folder, config);
   }
-  // Of a model and a cache for these options that somebody else made.
+  // Runs a model with a cache that the caller made for these options.
   Runner(std::unique_ptr<Model> model, std::unique_ptr<KvCache> cache, const ModelOptions& options,
          int num_threads)
       : options_(options), pool_(num_threads), model_(std::move(model)), cache_(std::move(cache)) {}
+
+  // The slot of a sequence's states, in the reverse order of sequences.
+  int32_t StateOf(int sequence) const {
+    return static_cast<int32_t>(cache_->states().num_slots()) - 1 - sequence;
+  }
 
   // One slice of a step: the next `count` tokens of `sequence`, with the logits of all of them.
   struct Part {
@@ -74,6 +80,11 @@ class Runner {
     std::vector<int32_t> tokens, positions, rows;
     std::vector<kernels::AttentionSlice> slices;
     std::vector<std::vector<int32_t>> tables;
+    std::vector<StateSlot> states;
+    if (model_->config().spec.KeepsStates()) {
+      for (const Part& part : parts)
+        states.push_back({StateOf(part.sequence), ContextOf(part.sequence) == 0});
+    }
     for (const Part& part : parts) tables.push_back(BlockTable(part.sequence));
     for (size_t i = 0; i < parts.size(); ++i) {
       int32_t& context = ContextOf(parts[i].sequence);
@@ -88,6 +99,9 @@ class Runner {
     const auto vocabulary = static_cast<size_t>(model_->config().vocab_size);
     std::vector<float> logits(rows.size() * vocabulary);
     StepInput input{tokens, positions, slices, rows};
+    input.states = states;
+    input.state_copies = copies_;
+    input.state_snapshots = snapshots_;
     std::vector<int32_t> adapters;
     for (const Part& part : parts) adapters.push_back(part.adapter);
     if (std::ranges::max(adapters) >= 0) input.adapters = adapters;
@@ -96,6 +110,8 @@ class Runner {
     if (model_->finds_maxima()) maxima.resize(rows.size() * static_cast<size_t>(blocks));
     input.maxima = maxima;
     model_->Forward(pool_, input, *cache_, logits.data());
+    copies_.clear();
+    snapshots_.clear();
     if (!maxima.empty()) {
       std::vector<float> expected(maxima.size());
       kernels::FindMaxima(logits.data(), model_->config().vocab_size, std::ssize(rows),
@@ -155,6 +171,13 @@ class Runner {
     return (options.max_context + options.block_size - 1) / options.block_size;
   }
   void Forget(int sequence) { ContextOf(sequence) = 0; }
+  // What the next step does to states besides.
+  void CopyState(int32_t from, int32_t to) { copies_.push_back({from, to}); }
+  void SnapshotState(int32_t slice, int32_t rows, int32_t slot) {
+    snapshots_.push_back({slice, rows, slot});
+  }
+  // The sequence goes on after `context` tokens, whose blocks are those that it wrote before.
+  void GoBack(int sequence, int32_t context) { ContextOf(sequence) = context; }
   Model& model() { return *model_; }
   KvCache& cache() { return *cache_; }
   ThreadPool& pool() { return pool_; }
@@ -179,6 +202,9 @@ class Runner {
         KvCache::Allocate(KvLayoutOf(config.spec, options_), KvGroups::Uniform(config.spec),
                           BlocksPerSequence() * options_.max_slices);
     ASSERT_TRUE(cache) << cache.error().message;
+    const Status states =
+        cache->AllocateStates(StateLayout::For(config.spec), options_.state_slots);
+    ASSERT_TRUE(states) << states.error().message;
     cache_ = std::make_unique<KvCache>(*std::move(cache));
   }
 
@@ -187,6 +213,8 @@ class Runner {
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvCache> cache_;
   std::vector<int32_t> contexts_;
+  std::vector<StateCopy> copies_;
+  std::vector<StateSnapshot> snapshots_;
 };
 
 inline std::vector<double> LogSoftmax(const std::vector<float>& logits) {

@@ -10,11 +10,14 @@
 #include <pthread.h>
 
 #include "base/check.h"
+#include "base/firewall.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/thread_limit.h"
 #include "device/device_pool.h"
 #include "kernels/cuda/device_kernels.h"
 #include "models/device/device_model.h"
+#include "models/kv_layout.h"
 #include "models/lora_store.h"
 #include "models/message_step_channel.h"
 #include "models/rank_steps.h"
@@ -87,9 +90,8 @@ Result<std::unique_ptr<ThreadPool>> StartRankThreads(const RankThreads& threads)
     return std::make_unique<ThreadPool>(threads.num_threads, threads.cpus);
   } catch (const std::system_error& error) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("the system refuses {} threads ({}): lower threads, or raise the limit "
-                            "of this process (ulimit -u, or its control group's pids.max)",
-                            threads.num_threads, error.what()),
+                ThreadsRefused(fmt::format("{} threads", threads.num_threads), error.what(),
+                               "lower --threads"),
                 "threads");
   }
 }
@@ -156,6 +158,7 @@ Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const 
       KvCache cache,
       KvCache::Allocate(KvLayoutOf(share, options),
                         ShareGroups(parallel.kv_groups, config.spec, place), parallel.num_blocks));
+  RETURN_IF_ERROR(cache.AllocateStates(StateLayout::For(share), options.state_slots));
   cache.Warm(pool);
   rank.cache = std::make_unique<KvCache>(std::move(cache));
   return {};
@@ -288,15 +291,11 @@ class ParallelModel final : public Model {
     size_t num_started = 0;
     Status status = StartThreads(num_started, [this, &pool, &parallel, &load](size_t i) {
       Rank& rank = ranks_[i];
-      if (i == 0) return Report(i, load(i, pool));
-      auto threads = StartRankThreads(parallel.threads[i]);
-      Status result;
-      if (threads) {
-        rank.own_pool = *std::move(threads);
-        result = load(i, *rank.own_pool);
-      } else {
-        result = tl::unexpected<Error>(std::move(threads).error());
-      }
+      if (i == 0) return Report(i, CatchToResult([&] { return load(i, pool); }));
+      Status result = CatchToResult([&]() -> Status {
+        ASSIGN_OR_RETURN(rank.own_pool, StartRankThreads(parallel.threads[i]));
+        return load(i, *rank.own_pool);
+      });
       const bool is_loaded = result.has_value();
       // Behind this nothing of the caller's is used.
       Report(i, std::move(result));
@@ -325,9 +324,8 @@ class ParallelModel final : public Model {
       }
     } catch (const std::system_error& error) {
       return Fail(ErrorCode::kResourceExhausted,
-                  fmt::format("the system refuses a thread for rank {} ({}): raise the limit of "
-                              "this process (ulimit -u, or its control group's pids.max)",
-                              num_started, error.what()),
+                  ThreadsRefused(fmt::format("a thread for rank {}", num_started), error.what(),
+                                 "lower --tensor-parallel-size"),
                   "tensor_parallel_size");
     }
     return {};
@@ -338,7 +336,7 @@ class ParallelModel final : public Model {
       FollowSteps(*rank.all, *rank.channel, *rank.model, *rank.own_pool, *rank.cache);
     } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch): rank 0 tells
     } catch (...) {
-      rank.all->Fail("unknown exception");
+      rank.all->Fail(CaughtMessage());
     }
   }
 
@@ -377,7 +375,8 @@ StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& para
           .num_groups = parallel.kv_groups.num_groups(),
           .num_blocks = parallel.num_blocks,
           .vocab_size = vocab_size,
-          .num_adapters = options.lora.num_slots};
+          .num_adapters = options.lora.num_slots,
+          .num_states = options.state_slots};
 }
 
 Result<ModelMemory> PlanDeviceRanks(const ModelConfig& config, const ModelOptions& options,
@@ -423,6 +422,7 @@ Result<ModelMemory> PlanParallelModel(const ModelConfig& config, const ModelOpti
     all.lora_bytes += share.lora_bytes;
     all.kv_bytes_per_block += share.kv_bytes_per_block;
     all.kv_bytes_per_group_block += share.kv_bytes_per_group_block;
+    all.state_bytes_per_slot += share.state_bytes_per_slot;
     all.kv_groups = share.kv_groups;
   }
   return all;

@@ -2,6 +2,7 @@
 // the bits of one rank.
 #include <fstream>
 #include <map>
+#include <set>
 
 #include <gmock/gmock.h>
 
@@ -72,13 +73,18 @@ LogitRows RunLastRows(Runner& runner) {
 ModelOptions AdapterOptions(ElementType type) {
   ModelOptions options = SmallOptions(type, type);
   options.max_context = 128;
-  options.lora = {
-      .num_slots = 3, .max_rank = 8, .type = type, .target_modules = {}, .experts = true};
+  options.lora = {.num_slots = 3,
+                  .max_rank = 8,
+                  .type = type,
+                  .target_modules = {},
+                  .experts = true,
+                  .vectors = true,
+                  .replaced_modules = {}};
   return options;
 }
 
-// Of attention, MLPs, embedding, head, fused layers, and experts: in tensors of all, in modules for
-// each, and with rows of gate and up that alternate.
+// Adapters of attention, MLPs, embedding, head, fused layers and experts: in tensors of all, in
+// modules for each, and with alternating rows of gate and up.
 TEST(ParallelAdaptersTest, AdaptersAreBitEqual) {
   for (const auto& [adapter, base] :
        {std::pair{"qwen3-linear", "qwen3-bf16"}, std::pair{"llama-vocabulary", "llama-bf16"},
@@ -90,10 +96,14 @@ TEST(ParallelAdaptersTest, AdaptersAreBitEqual) {
         std::pair{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
         std::pair{"qwen3-moe-experts", "tiny-qwen3-moe-mixed"},
         std::pair{"qwen3-moe-each", "tiny-qwen3-moe-mixed"},
-        std::pair{"gpt-oss-experts", "tiny-gpt-oss"},
+        std::pair{"gpt-oss-experts", "tiny-gpt-oss"}, std::pair{"gemma2-saved", "tiny-gemma2"},
+        std::pair{"llama-saved", "tiny-llama-bias"}, std::pair{"qwen2-moe-saved", "tiny-qwen2-moe"},
+        std::pair{"olmo2-saved", "tiny-olmo2"}, std::pair{"deepseek-saved", "tiny-deepseek-v3"},
         std::pair{"qwen3-fp8", "qwen3-modelopt-fp8"}}) {
     for (const ElementType type : {ElementType::kBF16, ElementType::kF32}) {
-      const ModelOptions options = AdapterOptions(type);
+      ModelOptions options = AdapterOptions(type);
+      const std::set<std::string> replaced = ReplacedModules(AdapterFolder(adapter));
+      options.lora.replaced_modules.assign(replaced.begin(), replaced.end());
       Runner alone(DataFolder(base), options, 1);
       const LogitRows without = RunAdapters(alone);
       Fill(alone, 1, AdapterFolder(adapter));

@@ -1,8 +1,13 @@
 #include "models/process_model.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/fair_mutex.h"
+#include "models/kv_layout.h"
 #include "models/lora_store.h"
 #include "models/message_step_channel.h"
 #include "models/rank_steps.h"
@@ -31,9 +36,15 @@ class SlotsOfProcesses final : public LoraStore {
   const LoraLayout& layout() const override { return own_->layout(); }
   Status Fill(int slot, const LoraAdapter& adapter) override {
     RETURN_IF_ERROR(own_->Fill(slot, adapter));
+    std::error_code failed;  // the working folder is gone
+    const std::filesystem::path folder = std::filesystem::absolute(adapter.folder(), failed);
+    if (failed) {
+      return sluice::Fail(ErrorCode::kUnavailable,
+                          fmt::format("{}: {}", adapter.folder().string(), failed.message()));
+    }
     const FairMutexLock lock(is_speaking_);
     try {
-      return channel_.FillEverywhere(slot, std::filesystem::absolute(adapter.folder()).string());
+      return channel_.FillEverywhere(slot, folder.string());
     } catch (const GroupError& error) {
       return sluice::Fail(ErrorCode::kUnavailable, error.what());
     }
@@ -141,6 +152,7 @@ Status LoadProcessShare(ProcessShare& share, ThreadPool& pool, const std::filesy
       KvCache cache,
       KvCache::Allocate(KvLayoutOf(spec, options),
                         ShareGroups(parallel.kv_groups, config.spec, place), parallel.num_blocks));
+  RETURN_IF_ERROR(cache.AllocateStates(StateLayout::For(spec), options.state_slots));
   cache.Warm(pool);
   share.cache = std::make_unique<KvCache>(std::move(cache));
   share.channel = MakeMessageStepChannel(
