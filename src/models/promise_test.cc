@@ -43,12 +43,16 @@ TEST_P(PromiseTest, ChunksAndThreadsDoNotMatter) {
   }
 }
 
-// Layers of other heads, layers that share keys, embeddings in layers, experts beside the MLP.
+// Layers of other heads, layers that share keys, embeddings in layers, experts beside the MLP;
+// latent attention; gates after attention, layer norms, attention and MLP side by side.
 TEST_P(PromiseTest, LayersThatDiffer) {
   std::vector<int32_t> tokens = RandomTokens(90, 7), other = RandomTokens(33, 8);
   for (int32_t& token : tokens) token %= 128;
   for (int32_t& token : other) token %= 128;
-  for (const char* name : {"tiny-gemma4-shared", "tiny-gemma4-experts"}) {
+  for (const char* name :
+       {"tiny-gemma4-shared", "tiny-gemma4-experts", "tiny-deepseek-v3", "tiny-deepseek-v2",
+        "tiny-mistral4", "tiny-minicpm3", "tiny-deepseek-v32", "tiny-glm-dsa", "tiny-afmoe",
+        "tiny-apertus", "tiny-cohere2", "tiny-muse-glimmer", "tiny-phimoe", "tiny-step3p7"}) {
     const LogitRows expected = MakeRunner(name, 1)->RunAlone(tokens, tokens.size());
     for (const int num_threads : {1, 3}) {
       const auto runner = MakeRunner(name, num_threads);
@@ -56,6 +60,42 @@ TEST_P(PromiseTest, LayersThatDiffer) {
         EXPECT_TRUE(runner->RunAlone(tokens, chunk) == expected) << name << ", chunks of " << chunk;
       for (int sequence = 0; sequence < 3; ++sequence) runner->Forget(sequence);
       EXPECT_TRUE(runner->RunStep({{0, other}, {1, tokens}, {2, other}})[1] == expected) << name;
+    }
+  }
+}
+
+// Layers that keep states: wherever chunks begin, and from a snapshot.
+TEST_P(PromiseTest, StatesAreTheSameFromAnyChunk) {
+  std::vector<int32_t> tokens = RandomTokens(150, 9), other = RandomTokens(33, 10);
+  for (int32_t& token : tokens) token %= 128;
+  for (int32_t& token : other) token %= 128;
+  for (const char* name :
+       {"tiny-lfm2", "tiny-lfm2-moe", "tiny-qwen3-next", "tiny-qwen3.5", "tiny-olmo-hybrid",
+        "tiny-granite4-hybrid", "tiny-bamba", "tiny-falcon-h1", "tiny-nemotron-h",
+        "tiny-nemotron-h-moe", "tiny-kimi-linear", "tiny-bailing-hybrid"}) {
+    const LogitRows expected = MakeRunner(name, 1)->RunAlone(tokens, tokens.size());
+    for (const int num_threads : {1, 3}) {
+      const auto runner = MakeRunner(name, num_threads);
+      for (const size_t chunk : {size_t{1}, size_t{2}, size_t{7}, size_t{64}})
+        EXPECT_TRUE(runner->RunAlone(tokens, chunk) == expected) << name << ", chunks of " << chunk;
+      for (int sequence = 0; sequence < 3; ++sequence) runner->Forget(sequence);
+      EXPECT_TRUE(runner->RunStep({{0, other}, {1, tokens}, {2, other}})[1] == expected) << name;
+
+      // A step with snapshots after rows of two slices; then from them on.
+      for (int sequence = 0; sequence < 2; ++sequence) runner->Forget(sequence);
+      const std::vector<int32_t> kept = {2, 23, 149, 150};  // by slot
+      for (size_t slot = 0; slot < kept.size(); ++slot)
+        runner->SnapshotState(1, kept[slot], static_cast<int32_t>(slot));
+      runner->SnapshotState(0, 33, 4);
+      EXPECT_TRUE(runner->RunStep({{0, other}, {1, tokens}})[1] == expected) << name;
+      for (const int32_t slot : {2, 0, 1}) {
+        const int32_t rows = kept[static_cast<size_t>(slot)];
+        runner->CopyState(slot, runner->StateOf(1));
+        runner->GoBack(1, rows);
+        const LogitRows got = runner->RunStep({{1, {tokens.begin() + rows, tokens.end()}}})[0];
+        const LogitRows last(expected.begin() + rows, expected.end());
+        EXPECT_TRUE(got == last) << name << ", from a snapshot after " << rows;
+      }
     }
   }
 }
@@ -72,7 +112,7 @@ TEST_P(PromiseTest, CompanionsDoNotMatter) {
   const auto runner = MakeRunner("llama-bf16", 2);
   const LogitRows expected = runner->RunAlone(tokens, tokens.size());
   for (int sequence = 0; sequence < 8; ++sequence) runner->Forget(sequence);
-  // Seven others, of all lengths and ages, before and behind the one that is watched.
+  // Seven others, of all lengths and ages, before and after the one that is watched.
   LogitRows got;
   for (size_t begin = 0, step = 0; begin < tokens.size(); ++step) {
     const size_t count = std::min(tokens.size() - begin, step % 3 == 0 ? size_t{1} : 10 * step);

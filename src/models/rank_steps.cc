@@ -1,17 +1,19 @@
 #include "models/rank_steps.h"
 
+#include "base/firewall.h"
+
 namespace sluice {
 namespace {
 
-// Whatever `run` throws fails the group.
+// An exception out of `run` fails the group.
 template <typename Run>
 void FailingAll(Communicator& all, const Run& run) {
   try {
     run();
   } catch (const GroupError&) {
     throw;
-  } catch (const std::exception& error) {
-    all.Fail(error.what());
+  } catch (...) {
+    all.Fail(CaughtMessage());
     throw;
   }
 }
@@ -20,7 +22,7 @@ void FailingAll(Communicator& all, const Run& run) {
 void AbandonStep(Model& share, ThreadPool& pool) {
   try {
     share.Finish(pool);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
+  } catch (...) {  // NOLINT(bugprone-empty-catch)
     // The group has failed, which is told.
   }
 }
@@ -65,8 +67,8 @@ void FollowSteps(Communicator& all, StepChannel& channel, Model& share, ThreadPo
     }
   } catch (const GroupError&) {
     throw;
-  } catch (const std::exception& error) {
-    all.Fail(error.what());
+  } catch (...) {
+    all.Fail(CaughtMessage());
     throw GroupError(all.failure());
   }
 }

@@ -15,6 +15,7 @@ std::vector<std::string> SupportedArchitectures() {
   std::vector<std::string> names;
   for (const ModelFamily* family : ModelFamilies()) names.emplace_back(family->architecture);
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 

@@ -13,23 +13,51 @@
 
 namespace sluice {
 
-// What an architecture's config.json may leave out.
+// A field of config.json under the name that older files give it, and its own.
+struct FieldAlias {
+  std::string_view other, own;
+};
+
+// What an architecture's config.json may leave out: the values that transformers' class of
+// configurations gives the fields.
 struct ConfigDefaults {
-  int64_t vocab_size = 0;  // 0: it must be given, as the next two
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
-  int64_t max_position_embeddings = 0;
-  int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   int64_t kv_heads = 0;  // 0: num_attention_heads
+  int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
-  double rope_theta = 0;  // 0: it must be given
-  // The part of a head that rope rotates; nullopt: all, and config.json may not say otherwise.
+  std::string_view norm_eps_field = "rms_norm_eps";
+  bool has_layer_norms = false;  // in place of RMS norms
+  double rope_theta = 10000;
+  // JSON of the rope_parameters where neither they nor a rope_scaling are given; "": nothing is
+  // scaled.
+  std::string_view rope_parameters = {};
+  // rope_scaling counts its original positions from here; 0: from max_position_embeddings.
+  int64_t original_max_position_embeddings = 0;
+  // The part of a head that rope rotates; nullopt: the whole head, whatever config.json says.
   std::optional<double> partial_rotary_factor = {};
+  bool takes_rotary_dim = false;  // which may stand for it
+  std::optional<int32_t> bos_token_id = {};
+  std::optional<int32_t> eos_token_id = {};
   bool tie_word_embeddings = false;
   bool attention_bias = false;
+  bool mlp_bias = false;
   Activation activation = Activation::kSilu;
-  bool is_nested = false;  // the decoder's fields stand in text_config
+  bool is_nested = false;    // the decoder's fields stand in text_config
+  bool may_be_flat = false;  // or, in older files, beside the other parts of the model
   // max_position_embeddings is what the scaling of rope reaches, not what it starts from.
   bool positions_are_scaled = false;
+  // Latent attention: qk_rope_head_dim, the part of a head that rope rotates, independent of
+  // head_dim; 0: heads have one part.
+  int64_t rope_head_dim = 0;
+  // A rope_type "dynamic" may have an `alpha`, by which the base is raised for all contexts alike.
+  bool takes_rope_alpha = false;
+  // Other names of fields.
+  std::span<const FieldAlias> aliases = {};
 };
 
 // What people are told of a family: `sluice help --models`, docs/models.md.
@@ -38,13 +66,14 @@ struct FamilyNotes {
   std::string_view operators = {};  // beside or in place of Llama's
   // The checkpoints of tests/data/checkpoints on which it is held against transformers.
   std::string_view golden = {};
-  // Of them the largest root mean square error of a position's log probabilities, in float32.
+  // The largest of their root mean square errors of a position's log probabilities, in float32.
   double error = 0;
 };
 
 // Everything that is particular to one architecture.
 struct ModelFamily {
-  std::string_view architecture;  // in config.json's `architectures`
+  // In config.json's `architectures`; those of one architecture differ in their model_type.
+  std::string_view architecture;
   std::string_view model_type;
   ConfigDefaults defaults;
   // Reads the family's own fields into config.spec, which DescribePlainDecoder has made of the
@@ -52,35 +81,117 @@ struct ModelFamily {
   // kUnsupported.
   Status (*read)(const JsonFields& fields, ModelConfig& config);
   FamilyNotes notes = {};
+  // Where text_config's model_type names one of several decoders: that decoder's defaults; null:
+  // `defaults` serve all.
+  const ConfigDefaults& (*text_defaults)(std::string_view text_type) = nullptr;
+  // Another name that model_type may have; "": there is none.
+  std::string_view second_type = {};
+  // Another name of the architecture, in files that were published with code of their own.
+  std::string_view published_architecture = {};
 };
 
 #define SLUICE_MODEL_FAMILIES(FAMILY) \
+  FAMILY(kAfmoe)                      \
+  FAMILY(kApertus)                    \
+  FAMILY(kArcee)                      \
+  FAMILY(kBailingHybrid)              \
+  FAMILY(kBamba)                      \
+  FAMILY(kCohere)                     \
+  FAMILY(kCohere2)                    \
+  FAMILY(kCwm)                        \
+  FAMILY(kDeepseekV2)                 \
+  FAMILY(kDeepseekV3)                 \
+  FAMILY(kDeepseekV32)                \
+  FAMILY(kDots1)                      \
+  FAMILY(kErnie4_5)                   \
+  FAMILY(kErnie4_5Moe)                \
+  FAMILY(kExaone)                     \
+  FAMILY(kExaone4)                    \
+  FAMILY(kExaoneMoe)                  \
+  FAMILY(kFalcon)                     \
+  FAMILY(kFalconH1)                   \
+  FAMILY(kFlexOlmo)                   \
+  FAMILY(kFlint)                      \
+  FAMILY(kGemma)                      \
   FAMILY(kGemma2)                     \
   FAMILY(kGemma3)                     \
   FAMILY(kGemma3Nested)               \
   FAMILY(kGemma4)                     \
   FAMILY(kGemma4Nested)               \
   FAMILY(kGemma4Unified)              \
+  FAMILY(kGlm)                        \
+  FAMILY(kGlm4)                       \
   FAMILY(kGlm4Moe)                    \
+  FAMILY(kGlm4MoeLite)                \
+  FAMILY(kGlmMoeDsa)                  \
+  FAMILY(kGptNeoX)                    \
   FAMILY(kGptOss)                     \
   FAMILY(kGranite)                    \
   FAMILY(kGraniteHybrid)              \
+  FAMILY(kGraniteMoe)                 \
+  FAMILY(kGraniteMoeShared)           \
+  FAMILY(kGraniteMoeSwa)              \
+  FAMILY(kGraniteSwa)                 \
+  FAMILY(kHelium)                     \
+  FAMILY(kHunYuanDenseV1)             \
+  FAMILY(kHunYuanMoeV1)               \
+  FAMILY(kHyperClovaX)                \
+  FAMILY(kHyV3)                       \
+  FAMILY(kInternLm3)                  \
+  FAMILY(kIQuestCoder)                \
+  FAMILY(kJais2)                      \
+  FAMILY(kKimiK25)                    \
+  FAMILY(kKimiLinear)                 \
+  FAMILY(kLfm2)                       \
+  FAMILY(kLfm2Moe)                    \
+  FAMILY(kLfm3)                       \
   FAMILY(kLlama)                      \
   FAMILY(kLlama4)                     \
   FAMILY(kLlama4Text)                 \
+  FAMILY(kMellum)                     \
+  FAMILY(kMimo)                       \
+  FAMILY(kMiniCpm3)                   \
+  FAMILY(kMiniMaxM2)                  \
   FAMILY(kMinistral)                  \
   FAMILY(kMinistral3)                 \
   FAMILY(kMistral)                    \
   FAMILY(kMistral3)                   \
+  FAMILY(kMistral4)                   \
   FAMILY(kMixtral)                    \
+  FAMILY(kMuseGlimmer)                \
+  FAMILY(kNemotron)                   \
+  FAMILY(kNemotronH)                  \
+  FAMILY(kOlmo)                       \
   FAMILY(kOlmo2)                      \
   FAMILY(kOlmo3)                      \
+  FAMILY(kOlmoe)                      \
+  FAMILY(kOlmoHybrid)                 \
+  FAMILY(kPaddleOcrVl)                \
+  FAMILY(kPhi)                        \
   FAMILY(kPhi3)                       \
+  FAMILY(kPhimoe)                     \
   FAMILY(kQwen2)                      \
+  FAMILY(kQwen25Vl)                   \
   FAMILY(kQwen2Moe)                   \
   FAMILY(kQwen3)                      \
   FAMILY(kQwen3Moe)                   \
-  FAMILY(kSmolLm3)
+  FAMILY(kQwen35)                     \
+  FAMILY(kQwen35Moe)                  \
+  FAMILY(kQwen35MoeNested)            \
+  FAMILY(kQwen35Nested)               \
+  FAMILY(kQwen3Next)                  \
+  FAMILY(kQwen3Vl)                    \
+  FAMILY(kQwen3VlMoe)                 \
+  FAMILY(kSarvamMoe)                  \
+  FAMILY(kSarvamMla)                  \
+  FAMILY(kSeedOss)                    \
+  FAMILY(kSmolLm3)                    \
+  FAMILY(kSolarOpen)                  \
+  FAMILY(kStableLm)                   \
+  FAMILY(kStarcoder2)                 \
+  FAMILY(kStep3p7)                    \
+  FAMILY(kVaultGemma)                 \
+  FAMILY(kYoutu)
 
 #define SLUICE_DECLARE_FAMILY(name) extern const ModelFamily name;
 SLUICE_MODEL_FAMILIES(SLUICE_DECLARE_FAMILY)

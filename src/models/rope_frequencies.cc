@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "kernels/rope.h"
 
@@ -13,10 +14,23 @@ std::vector<float> Plain(double theta, int64_t head_dim) {
   return kernels::RopeFrequencies(static_cast<int>(head_dim), theta, std::nullopt);
 }
 
+double RaisedTheta(double theta, double stretch, int64_t rotary_dim) {
+  const auto width = static_cast<double>(rotary_dim);
+  return theta * std::pow(stretch, width / (width - 2));
+}
+
+// One more element is rotated.
+std::vector<float> OfOddWidth(double theta, int64_t width) {
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < width; i += 2)
+    frequencies.push_back(
+        static_cast<float>(std::pow(theta, -static_cast<double>(i) / static_cast<double>(width))));
+  return frequencies;
+}
+
 // The base for a context of factor times the original positions.
-double DynamicTheta(double theta, const RopeScaling& scaling, double head_dim) {
-  const double stretch = scaling.factor * scaling.factor - (scaling.factor - 1);
-  return theta * std::pow(stretch, head_dim / (head_dim - 2));
+double DynamicTheta(double theta, const RopeScaling& scaling, int64_t rotary_dim) {
+  return RaisedTheta(theta, scaling.factor * scaling.factor - (scaling.factor - 1), rotary_dim);
 }
 
 std::vector<float> Yarn(double theta, const RopeScaling& scaling, int64_t head_dim) {
@@ -55,9 +69,19 @@ std::vector<float> Divided(double theta, const std::vector<double>& factors) {
   return frequencies;
 }
 
+// What serves contexts that are longer than the original positions; empty: the same table.
+std::vector<float> LongTableOf(const RopeConfig& rope, int64_t rotary_dim) {
+  if (!rope.scaling) return {};
+  if (rope.scaling->kind == RopeKind::kLongRope)
+    return Divided(rope.theta, rope.scaling->long_factors);
+  if (rope.scaling->kind != RopeKind::kDynamic || rope.scaling->alpha) return {};
+  return Plain(DynamicTheta(rope.theta, *rope.scaling, rotary_dim), rotary_dim);
+}
+
 }  // namespace
 
 std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t rotary_dim) {
+  if (!rope.scaling && rotary_dim % 2 != 0) return OfOddWidth(rope.theta, rotary_dim);
   if (!rope.scaling) return Plain(rope.theta, rotary_dim);
   const RopeScaling& scaling = *rope.scaling;
   switch (scaling.kind) {
@@ -67,8 +91,10 @@ std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t rotary_dim) {
       for (float& frequency : frequencies) frequency /= static_cast<float>(scaling.factor);
       return frequencies;
     }
+    // Contexts of up to the original positions are not scaled: LongTableOf.
     case RopeKind::kDynamic:
-      return Plain(DynamicTheta(rope.theta, scaling, static_cast<double>(rotary_dim)), rotary_dim);
+      return Plain(scaling.alpha ? RaisedTheta(rope.theta, *scaling.alpha, rotary_dim) : rope.theta,
+                   rotary_dim);
     case RopeKind::kYarn: return Yarn(rope.theta, scaling, rotary_dim);
     case RopeKind::kLongRope: return Divided(rope.theta, scaling.short_factors);
   }
@@ -81,9 +107,13 @@ std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t rotary_dim) {
           .original_max_position = scaling.original_max_position_embeddings});
 }
 
-std::vector<float> LongRopeTableOf(const RopeConfig& rope) {
-  if (!rope.scaling || rope.scaling->kind != RopeKind::kLongRope) return {};
-  return Divided(rope.theta, rope.scaling->long_factors);
+void DescribeRope(const RopeConfig& rope, int64_t rotary_dim, DecoderSpec& spec,
+                  std::vector<std::vector<float>> others) {
+  spec.rope_tables = {RopeTableOf(rope, rotary_dim)};
+  for (std::vector<float>& table : others) spec.rope_tables.push_back(std::move(table));
+  spec.long_rope_table = LongTableOf(rope, rotary_dim);
+  if (!spec.long_rope_table.empty())
+    spec.short_context = rope.scaling->original_max_position_embeddings;
 }
 
 int64_t ScaledPositions(const RopeConfig& rope, int64_t positions) {

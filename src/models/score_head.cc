@@ -35,14 +35,13 @@ Status ReadTokenScores(const Checkpoint& checkpoint, const DecoderSpec& spec,
   return {};
 }
 
-void ScoreRows(ThreadPool& pool, const DecoderSpec& spec, const std::vector<float>& weights,
-               const float* x, int64_t rows, float* scores) {
-  const int64_t hidden_size = spec.hidden_size, num_scores = spec.head.num_scores;
+void ScoreRows(ThreadPool& pool, const std::vector<float>& weights, int64_t width,
+               int64_t num_scores, const float* x, int64_t rows, float* scores) {
   pool.ParallelFor(rows * num_scores, /*grain=*/16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float* row = x + i / num_scores * hidden_size;
-      const float* weight = weights.data() + i % num_scores * hidden_size;
-      scores[i] = static_cast<float>(std::inner_product(row, row + hidden_size, weight, 0.0));
+      const float* row = x + i / num_scores * width;
+      const float* weight = weights.data() + i % num_scores * width;
+      scores[i] = static_cast<float>(std::inner_product(row, row + width, weight, 0.0));
     }
   });
 }

@@ -14,8 +14,8 @@ namespace sluice {
 Status ReadTokenScores(const Checkpoint& checkpoint, const DecoderSpec& spec,
                        std::vector<float>& scores);
 
-// scores[m, n] = weights [n, :] . x[m, :], in F64. x: [rows, hidden], scores: [rows, num_scores].
-void ScoreRows(ThreadPool& pool, const DecoderSpec& spec, const std::vector<float>& weights,
-               const float* x, int64_t rows, float* scores);
+// scores[m, n] = weights [n, :] . x[m, :], in F64. x: [rows, width], scores: [rows, num_scores].
+void ScoreRows(ThreadPool& pool, const std::vector<float>& weights, int64_t width,
+               int64_t num_scores, const float* x, int64_t rows, float* scores);
 
 }  // namespace sluice

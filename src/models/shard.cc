@@ -35,6 +35,7 @@ RowRange CutRows(int64_t count, int rank, int size) {
 }
 
 HeadCut CutHeads(const AttentionSpec& attention, int rank, int size) {
+  if (!attention.exists()) return {};
   const int64_t num_kv_heads = attention.num_kv_heads;
   const int64_t group = attention.num_heads / num_kv_heads;  // query heads of a KV head
   if (size <= num_kv_heads) {
@@ -49,10 +50,20 @@ HeadCut CutHeads(const AttentionSpec& attention, int rank, int size) {
 }
 
 RowRange FirstHeldKeys(const AttentionSpec& attention, int rank, int size) {
+  if (!attention.exists()) return {};
   const HeadCut cut = CutHeads(attention, rank, size);
   const int64_t group = attention.num_heads / attention.num_kv_heads;
   const bool is_first = cut.q.begin == cut.kv.begin * group;
   return is_first ? cut.kv : RowRange{cut.kv.begin, cut.kv.begin};
+}
+
+MixerCut CutMixer(const MixerSpec& mixer, int rank, int size) {
+  if (mixer.kind == MixerSpec::Kind::kShortConvolution)
+    return {CutRows(mixer.num_heads, rank, size), {}};
+  if (mixer.num_key_heads % size != 0) return {{0, mixer.num_heads}, {0, mixer.num_key_heads}};
+  const RowRange keys = PartOf(mixer.num_key_heads, rank, size);
+  const int64_t group = mixer.num_heads / mixer.num_key_heads;
+  return {{keys.begin * group, keys.end * group}, keys};
 }
 
 RowRange CutLayers(int64_t num_layers, int stage, int num_stages) {
@@ -75,6 +86,16 @@ Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages) {
   const auto num_layers = static_cast<int64_t>(spec.layers.size());
   if (num_stages > num_layers)
     return TooMany("pipeline_parallel_size", num_stages, num_layers, "layers");
+  for (int stage = 1; stage < num_stages; ++stage) {
+    const int64_t first = CutLayers(num_layers, stage, num_stages).begin;
+    const auto& latent = spec.layers[static_cast<size_t>(first)].attention.latent;
+    if (!latent || !latent->indexer || !latent->indexer->is_shared) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("--pipeline-parallel-size {}: layer {} attends to the positions that "
+                            "the layer before chose, which stages do not hand on; choose another",
+                            num_stages, first),
+                "pipeline_parallel_size");
+  }
   if (tensor_size == 1) return {};
   constexpr const char* kParam = "tensor_parallel_size";
   const auto check_rows = [&](int64_t rows, const char* what) -> Status {
@@ -90,6 +111,8 @@ Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages) {
   }
   for (const LayerSpec& layer : spec.layers) {
     RETURN_IF_ERROR(check_rows(layer.attention.num_heads, "query heads"));
+    if (layer.mixer && layer.mixer->kind == MixerSpec::Kind::kShortConvolution)
+      RETURN_IF_ERROR(check_rows(layer.mixer->num_heads, "channels of a convolution"));
     RETURN_IF_ERROR(check_rows(layer.mlp.intermediate_size, "rows in an MLP"));
     if (layer.moe) RETURN_IF_ERROR(check_rows(layer.moe->intermediate_size, "rows in an expert"));
   }
@@ -107,6 +130,11 @@ DecoderSpec ShareOf(const DecoderSpec& spec, const RankPlace& place) {
     const HeadCut heads = CutHeads(layer.attention, place.tensor_rank, place.tensor_size);
     layer.attention.num_heads = static_cast<int>(heads.q.size());
     layer.attention.num_kv_heads = static_cast<int>(heads.kv.size());
+    if (layer.mixer) {
+      const MixerCut cut = CutMixer(*layer.mixer, place.tensor_rank, place.tensor_size);
+      layer.mixer->num_heads = static_cast<int>(cut.heads.size());
+      layer.mixer->num_key_heads = static_cast<int>(cut.key_heads.size());
+    }
     layer.mlp.intermediate_size = rows_of(layer.mlp.intermediate_size);
     if (layer.moe) layer.moe->intermediate_size = rows_of(layer.moe->intermediate_size);
   }
@@ -129,6 +157,10 @@ KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const Rank
   std::map<int, std::map<int, int>> slots;  // by group, of the whole model's
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
     const KvGroups::Place& whole = groups.places[static_cast<size_t>(layer)];
+    if (whole.slot < 0) {
+      share.places.push_back(whole);
+      continue;
+    }
     std::map<int, int>& of_group = slots[whole.group];
     const int next = static_cast<int>(of_group.size());
     share.places.push_back({whole.group, of_group.emplace(whole.slot, next).first->second});
@@ -142,6 +174,7 @@ int64_t NumHeldKvLayers(const DecoderSpec& spec, const RankPlace& place) {
   std::set<int64_t> held;
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
     const AttentionSpec& attention = spec.layers[static_cast<size_t>(layer)].attention;
+    if (!attention.exists()) continue;
     held.insert(attention.has_own_kv() ? layer : attention.kv_layer);
   }
   return std::ssize(held);

@@ -3,7 +3,11 @@
 // Ranks are cut into stages, which hold layers that follow each other; those of a stage share each
 // of its layers by output rows:
 //   q, k and v     whole heads. With more ranks than KV heads, several hold the same KV head, and
-//                  divide its query heads among them.
+//                  divide its query heads among them: all hold the one of latent attention, with
+//                  the matrices of their own query heads.
+//   mixers         whole key heads with their heads of values, and the channels of their
+//                  convolutions, where the ranks divide the key heads evenly; else every rank
+//                  computes all
 //   o_proj, down   rows of the hidden size
 //   gate and up    the same rows of both; of experts, inside every expert
 //   head           rows of the vocabulary, in the first stage; and so the embedding's table, which
@@ -53,8 +57,16 @@ struct HeadCut {
 };
 HeadCut CutHeads(const AttentionSpec& attention, int rank, int size);
 
-// Of the KV heads that the rank holds, those that no rank before it does: every head is one's.
+// The KV heads of this rank that no earlier rank holds: each head belongs to one rank.
 RowRange FirstHeldKeys(const AttentionSpec& attention, int rank, int size);
+
+// Heads of a mixer that the rank computes: where its key heads can be divided evenly, whole ones
+// with their heads of values, else all at every rank; of a short convolution channels, as CutRows.
+struct MixerCut {
+  RowRange heads;
+  RowRange key_heads;
+};
+MixerCut CutMixer(const MixerSpec& mixer, int rank, int size);
 
 // Layers of a stage. The first one, which also has embedding and head, never has more than others.
 RowRange CutLayers(int64_t num_layers, int stage, int num_stages);

@@ -214,6 +214,31 @@ TEST(ShardTest, AStageHasRoomForTheKeysOfOthersThatItReads) {
   EXPECT_EQ(NumHeldKvLayers(spec, {}), 3);
 }
 
+TEST(ShardTest, MixersAreCutByKeyHeads) {
+  DecoderSpec spec = SmallSpec(4);
+  spec.layers[2].attention.num_heads = spec.layers[2].attention.num_kv_heads = 0;
+  spec.layers[2].mixer = MixerSpec{.kind = MixerSpec::Kind::kDeltaRule,
+                                   .module = "linear_attn",
+                                   .conv_width = 4,
+                                   .num_heads = 12,
+                                   .num_key_heads = 6,
+                                   .head_dim = 8,
+                                   .key_dim = 4};
+  const MixerSpec& mixer = *spec.layers[2].mixer;
+  EXPECT_EQ(CutMixer(mixer, 1, 3).key_heads.begin, 2);
+  EXPECT_EQ(CutMixer(mixer, 1, 3).heads.begin, 4);
+  EXPECT_EQ(CutMixer(mixer, 1, 3).heads.end, 8);
+  EXPECT_EQ(CutMixer(mixer, 1, 4).heads.size(), 12) << "all, as four do not divide six";
+  const DecoderSpec share = ShareOf(spec, RankPlace::Of(2, 2, 2));
+  EXPECT_EQ(share.layers[0].mixer->num_heads, 6);
+  EXPECT_EQ(StateLayout::For(share).slot_bytes(), (3 * (2 * 12 + 48) + 8 + 6 * 4 * 8) * 4);
+  const KvGroups groups = ShareGroups(KvGroups::Uniform(spec), spec, RankPlace::Of(2, 2, 2));
+  EXPECT_EQ(groups.places[0].slot, -1);
+  EXPECT_EQ(groups.places[1].slot, 0);
+  EXPECT_EQ(groups.layers_per_group, 1);
+  EXPECT_EQ(NumHeldKvLayers(spec, RankPlace::Of(2, 2, 2)), 1);
+}
+
 TEST(ShardTest, WhatStagesHandOnIsReadByLaterOnes) {
   const DecoderSpec spec = SharedKeysSpec();
   const auto rows_of = [&](int rank) { return StageRows::For(spec, RankPlace::Of(rank, 2, 3)); };

@@ -16,11 +16,13 @@ Result<std::optional<Checkpoint>> OpenChecked(const std::filesystem::path& folde
                                               const ModelOptions& options);
 
 // Loads the rows of the checkpoint that the rank at `place` holds, and no others. `checkpoint`: of
-// OpenChecked, null for random weights; several ranks may read it at the same time.
+// OpenChecked, null for random weights; several ranks may read it at the same time. `target`: of a
+// drafting head, whose embedding and head it shares.
 Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
                                                 const ModelConfig& config,
                                                 const ModelOptions& options, const RankPlace& place,
                                                 const RankGroups& groups,
-                                                const LoadProgress& progress);
+                                                const LoadProgress& progress,
+                                                std::shared_ptr<const DecoderWeights> target = {});
 
 }  // namespace sluice

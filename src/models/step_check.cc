@@ -3,6 +3,43 @@
 #include "base/check.h"
 
 namespace sluice {
+namespace {
+
+void CheckStates(const DecoderSpec& spec, const StepInput& input, const KvCache& cache) {
+  if (!spec.KeepsStates()) {
+    CHECK(input.states.empty() && input.state_copies.empty() && input.state_snapshots.empty(),
+          "the model keeps no states");
+    return;
+  }
+  const std::span<const kernels::AttentionSlice> slices = input.SlicesOf(0);
+  const int64_t num_slots = cache.states().num_slots();
+  const auto check_slot = [&](int32_t slot) {
+    CHECK(slot >= 0 && slot < num_slots, "slot {} of {} states", slot, num_slots);
+  };
+  CHECK_EQ(input.states.size(), slices.size());
+  // No slot is a target twice.
+  CHECK_LE(std::ssize(input.state_copies), num_slots);
+  CHECK_LE(std::ssize(input.state_snapshots), num_slots);
+  for (size_t i = 0; i < slices.size(); ++i) {
+    check_slot(input.states[i].slot);
+    CHECK(!input.states[i].is_new || slices[i].context == 0, "a new state after {} tokens",
+          slices[i].context);
+  }
+  for (const StateCopy& copy : input.state_copies) {
+    check_slot(copy.from);
+    check_slot(copy.to);
+  }
+  for (const StateSnapshot& snapshot : input.state_snapshots) {
+    check_slot(snapshot.slot);
+    CHECK(snapshot.slice >= 0 && snapshot.slice < std::ssize(slices), "slice {} of {}",
+          snapshot.slice, slices.size());
+    const int32_t rows = slices[static_cast<size_t>(snapshot.slice)].num_tokens;
+    CHECK(snapshot.rows > 0 && snapshot.rows <= rows, "a snapshot after {} of {} rows",
+          snapshot.rows, rows);
+  }
+}
+
+}  // namespace
 
 void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const StepInput& input,
                     const KvCache& cache, bool takes_drawn_tokens) {
@@ -23,6 +60,11 @@ void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const 
     CHECK_LE(int64_t{slice.context} + slice.num_tokens, options.max_context);
   }
   CHECK_EQ(next_row, rows);
+  CheckStates(spec, input, cache);
+  if (options.drafter != nullptr) {
+    const int64_t width = input.takes_target ? options.drafter->target_width() : spec.hidden_size;
+    CHECK_EQ(std::ssize(input.hidden), rows * width);
+  }
   // A negative one is drawn by the step before.
   const int64_t least = takes_drawn_tokens ? -options.max_logit_rows : 0;
   for (const int32_t token : input.tokens)

@@ -8,13 +8,16 @@
 #include "base/check.h"
 
 namespace sluice {
+
 namespace {
 
 // Numbers are written in groups of seven bits, the lowest first; all but the last have the top bit.
 constexpr int kMostNumberBytes = 5;
 constexpr int64_t kNoBlockId = -1;  // an entry before the first position that is still seen
 
-class NumberReader {
+}  // namespace
+
+class StepDecoder::NumberReader {
  public:
   explicit NumberReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
@@ -43,6 +46,8 @@ class NumberReader {
   size_t place_ = 0;
 };
 
+namespace {
+
 void Put(std::vector<std::byte>& message, int64_t number) {
   auto rest = static_cast<uint64_t>(number);
   for (; rest >= 0x80; rest >>= 7) message.push_back(static_cast<std::byte>(0x80 | (rest & 0x7F)));
@@ -56,8 +61,8 @@ int64_t BlocksOf(const kernels::AttentionSlice& slice, int64_t block_size) {
 }  // namespace
 
 int64_t StepLimits::max_bytes() const {
-  const int64_t numbers =
-      5 + max_slices * 3 + max_tables() * (3 + max_blocks()) + max_rows + max_logit_rows;
+  const int64_t numbers = 7 + max_slices * 5 + max_tables() * (3 + max_blocks()) + max_rows +
+                          max_logit_rows + num_states * 5;
   return numbers * kMostNumberBytes;
 }
 
@@ -111,7 +116,32 @@ void StepEncoder::PutTable(const kernels::AttentionSlice& slice, int64_t number)
   sent_.size(number) = size;
 }
 
+void StepEncoder::PutStates(const StepInput& input) {
+  Put(message_, input.states.empty() ? 0 : 1);
+  if (input.states.empty()) return;
+  CHECK_EQ(input.states.size(), input.SlicesOf(0).size());
+  CHECK_LE(std::ssize(input.state_copies), limits_.num_states);
+  CHECK_LE(std::ssize(input.state_snapshots), limits_.num_states);
+  for (const StateSlot& state : input.states) {
+    Put(message_, state.slot);
+    Put(message_, state.is_new ? 1 : 0);
+  }
+  Put(message_, std::ssize(input.state_copies));
+  for (const StateCopy& copy : input.state_copies) {
+    Put(message_, copy.from);
+    Put(message_, copy.to);
+  }
+  Put(message_, std::ssize(input.state_snapshots));
+  for (const StateSnapshot& snapshot : input.state_snapshots) {
+    Put(message_, snapshot.slice);
+    Put(message_, snapshot.rows);
+    Put(message_, snapshot.slot);
+  }
+}
+
 std::span<const std::byte> StepEncoder::Encode(const StepInput& input) {
+  CHECK(input.image_rows.empty() && input.rope_positions.empty(),
+        "rows of images do not go to other processes and stages");
   CHECK(input.draws.empty(), "tokens are drawn from whole rows of logits");
   CHECK_EQ(input.num_groups, limits_.num_groups);
   message_.clear();
@@ -131,6 +161,7 @@ std::span<const std::byte> StepEncoder::Encode(const StepInput& input) {
     Put(message_, input.adapters.empty() ? 0 : 1);
     for (const int32_t slot : input.adapters) Put(message_, slot + 1);
   }
+  if (limits_.num_states > 0) PutStates(input);
   int64_t guess = 0;
   for (const kernels::AttentionSlice& slice : input.slices) {
     const int64_t number = NumberOf(slice.block_table, guess);
@@ -150,6 +181,43 @@ StepDecoder::StepDecoder(const StepLimits& limits)
   logit_rows_.reserve(static_cast<size_t>(limits.max_logit_rows));
   adapters_.reserve(static_cast<size_t>(limits.num_adapters > 0 ? limits.max_slices : 0));
   slices_.reserve(static_cast<size_t>(limits.max_tables()));
+  if (limits.num_states > 0) states_.reserve(static_cast<size_t>(limits.max_slices));
+  state_copies_.reserve(static_cast<size_t>(limits.num_states));
+  state_snapshots_.reserve(static_cast<size_t>(limits.num_states));
+}
+
+Status StepDecoder::TakeStates(NumberReader& reader, int64_t num_slices) {
+  ASSIGN_OR_RETURN(const int64_t has_states, reader.Next("whether states follow", 1));
+  if (has_states == 0) return {};
+  const int64_t last = limits_.num_states - 1;
+  const auto next = [&](const char* what, int64_t most, int32_t& number) -> Status {
+    ASSIGN_OR_RETURN(const int64_t found, reader.Next(what, most));
+    number = static_cast<int32_t>(found);
+    return {};
+  };
+  for (int64_t i = 0; i < num_slices; ++i) {
+    StateSlot& state = states_.emplace_back();
+    RETURN_IF_ERROR(next("the slot of a state", last, state.slot));
+    ASSIGN_OR_RETURN(const int64_t is_new, reader.Next("whether a state is new", 1));
+    state.is_new = is_new != 0;
+  }
+  ASSIGN_OR_RETURN(const int64_t num_copies, reader.Next("copies of states", limits_.num_states));
+  for (int64_t i = 0; i < num_copies; ++i) {
+    StateCopy& copy = state_copies_.emplace_back();
+    RETURN_IF_ERROR(next("the slot that is copied", last, copy.from));
+    RETURN_IF_ERROR(next("the slot that a copy goes to", last, copy.to));
+  }
+  ASSIGN_OR_RETURN(const int64_t num_snapshots,
+                   reader.Next("snapshots of states", num_slices > 0 ? limits_.num_states : 0));
+  for (int64_t i = 0; i < num_snapshots; ++i) {
+    StateSnapshot& snapshot = state_snapshots_.emplace_back();
+    RETURN_IF_ERROR(next("the slice of a snapshot", num_slices - 1, snapshot.slice));
+    RETURN_IF_ERROR(next("the rows of a snapshot",
+                         slices_[static_cast<size_t>(snapshot.slice)].num_tokens, snapshot.rows));
+    RETURN_IF_ERROR(next("the slot of a snapshot", last, snapshot.slot));
+    if (snapshot.rows == 0) return reader.Wrong("a snapshot after no rows");
+  }
+  return {};
 }
 
 Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message) {
@@ -159,6 +227,9 @@ Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message)
   logit_rows_.clear();
   adapters_.clear();
   slices_.clear();
+  states_.clear();
+  state_copies_.clear();
+  state_snapshots_.clear();
   std::fill(seen_.begin(), seen_.end(), uint8_t{0});
   ASSIGN_OR_RETURN(const int64_t num_rows, reader.Next("rows", limits_.max_rows));
   ASSIGN_OR_RETURN(const int64_t num_slices, reader.Next("slices", limits_.max_slices));
@@ -184,6 +255,7 @@ Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message)
       adapters_.push_back(static_cast<int32_t>(slot - 1));
     }
   }
+  if (limits_.num_states > 0) RETURN_IF_ERROR(TakeStates(reader, num_slices));
   for (int64_t group = 0; group < limits_.num_groups; ++group) {
     for (int64_t i = 0; i < num_slices; ++i) {
       kernels::AttentionSlice slice = slices_[static_cast<size_t>(i)];
@@ -224,7 +296,10 @@ Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message)
             .slices = slices_,
             .logit_rows = logit_rows_,
             .num_groups = limits_.num_groups,
-            .adapters = adapters_};
+            .adapters = adapters_,
+            .states = states_,
+            .state_copies = state_copies_,
+            .state_snapshots = state_snapshots_};
   return &input_;
 }
 

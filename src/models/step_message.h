@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/state_slots.h"
 #include "models/model.h"
 
 namespace sluice {
@@ -26,10 +27,11 @@ struct StepLimits {
   int64_t num_blocks = 0;
   int64_t vocab_size = 0;
   int64_t num_adapters = 0;  // slots of LoRA adapters
+  int64_t num_states = 0;    // slots of states
 
   int64_t max_tables() const { return max_slices * num_groups; }
   int64_t max_blocks() const { return (max_context + block_size - 1) / block_size; }
-  // Of a message.
+  // The size of a message.
   int64_t max_bytes() const;
 };
 
@@ -61,6 +63,7 @@ class StepEncoder {
  private:
   int64_t NumberOf(const int32_t* memory, int64_t guess);
   void PutTable(const kernels::AttentionSlice& slice, int64_t number);
+  void PutStates(const StepInput& input);
 
   const StepLimits limits_;
   SentTables sent_;
@@ -79,12 +82,18 @@ class StepDecoder {
   Result<const StepInput*> Decode(std::span<const std::byte> message);
 
  private:
+  class NumberReader;
+  Status TakeStates(NumberReader& reader, int64_t num_slices);
+
   const StepLimits limits_;
   SentTables sent_;
   std::vector<uint8_t> seen_;  // [tables], in this step
   std::vector<int32_t> tokens_, positions_, logit_rows_;
   std::vector<kernels::AttentionSlice> slices_;
   std::vector<int32_t> adapters_;
+  std::vector<StateSlot> states_;
+  std::vector<StateCopy> state_copies_;
+  std::vector<StateSnapshot> state_snapshots_;
   StepInput input_;
 };
 

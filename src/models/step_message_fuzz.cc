@@ -15,12 +15,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                           .num_groups = 2,
                           .num_blocks = 50,
                           .vocab_size = 1000,
-                          .num_adapters = 3};
+                          .num_adapters = 3,
+                          .num_states = 6};
   StepDecoder decoder(limits);
   StepEncoder encoder(limits);
   StepDecoder second(limits);
   const std::string_view text = fuzz::Text(data, size);
-  // Messages follow each other, each behind its length.
+  // Messages follow each other, each after its length.
   for (size_t place = 0; place < text.size();) {
     const size_t length = std::min<size_t>(data[place], size - place - 1);
     const auto message = std::as_bytes(std::span(data, size)).subspan(place + 1, length);
@@ -30,6 +31,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const StepInput& input = **step;
     for (const int32_t slot : input.adapters)
       fuzz::Require(slot >= -1 && slot < limits.num_adapters);
+    for (const StateSlot& state : input.states)
+      fuzz::Require(state.slot >= 0 && state.slot < limits.num_states);
+    for (const StateCopy& copy : input.state_copies) {
+      fuzz::Require(copy.from >= 0 && copy.from < limits.num_states && copy.to >= 0 &&
+                    copy.to < limits.num_states);
+    }
+    for (const StateSnapshot& snapshot : input.state_snapshots) {
+      fuzz::Require(
+          snapshot.slot >= 0 && snapshot.slot < limits.num_states && snapshot.slice >= 0 &&
+          snapshot.slice < std::ssize(input.SlicesOf(0)) && snapshot.rows > 0 &&
+          snapshot.rows <= input.SlicesOf(0)[static_cast<size_t>(snapshot.slice)].num_tokens);
+    }
     for (const int32_t position : input.positions)
       fuzz::Require(position >= 0 && position < limits.max_context);
     for (const kernels::AttentionSlice& slice : input.slices) {

@@ -166,5 +166,44 @@ TEST(StepMessageTest, WhatNoEncoderWroteIsRefused) {
   EXPECT_EQ(refusal({1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 1, 5, 0}), "");
 }
 
+TEST(StepMessageTest, CarriesWhatBecomesOfStates) {
+  StepLimits limits = kLimits;
+  limits.num_states = 5;
+  TestStep step;
+  TestSequence a(0), b(7);
+  Add(step, a, 3);
+  Add(step, b, 5);
+  AddSecondGroup(step, {&a, &b});
+  const std::vector<StateSlot> states = {{.slot = 4, .is_new = true}, {.slot = 0}};
+  const std::vector<StateCopy> copies = {{.from = 3, .to = 0}, {.from = 2, .to = 1}};
+  const std::vector<StateSnapshot> snapshots = {{.slice = 1, .rows = 5, .slot = 2}};
+  StepInput input = step.input();
+  input.states = states;
+  input.state_copies = copies;
+  input.state_snapshots = snapshots;
+  StepEncoder encoder(limits);
+  const std::span<const std::byte> message = encoder.Encode(input);
+  EXPECT_LE(std::ssize(message), limits.max_bytes());
+  StepDecoder decoder(limits);
+  const auto found = decoder.Decode(message);
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ((*found)->states.size(), 2U);
+  EXPECT_EQ((*found)->states[0].slot, 4);
+  EXPECT_TRUE((*found)->states[0].is_new);
+  EXPECT_FALSE((*found)->states[1].is_new);
+  ASSERT_EQ((*found)->state_copies.size(), 2U);
+  EXPECT_EQ((*found)->state_copies[0].from, 3);
+  EXPECT_EQ((*found)->state_copies[1].to, 1);
+  ASSERT_EQ((*found)->state_snapshots.size(), 1U);
+  EXPECT_EQ((*found)->state_snapshots[0].rows, 5);
+  EXPECT_EQ((*found)->state_snapshots[0].slot, 2);
+
+  limits.num_states = 4;  // of which slot 4 is none
+  StepDecoder small(limits);
+  const auto refused = small.Decode(message);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("the slot of a state"));
+}
+
 }  // namespace
 }  // namespace sluice

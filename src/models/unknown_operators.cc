@@ -9,6 +9,7 @@
 
 #include "base/json_fields.h"
 #include "kernels/attention.h"
+#include "models/registry.h"
 
 namespace sluice {
 namespace {
@@ -17,35 +18,82 @@ namespace {
 struct Sign {
   std::string_view field;
   std::string_view needs;
-  bool of_decoders = false;  // encoders have it
 };
 
 constexpr auto kSigns = std::to_array<Sign>({
-    {"kv_lora_rank", "latent attention"},
-    {"index_topk", "attention to positions that an indexer chooses"},
-    {"mamba_d_state", "state space layers"},
-    {"mamba_num_heads", "state space layers"},
-    {"ssm_state_size", "state space layers"},
-    {"state_size", "state space layers"},
-    {"linear_num_key_heads", "linear attention"},
-    {"linear_conv_kernel_dim", "linear attention"},
-    {"conv_L_cache", "convolutions"},
+    {"mamba_dt_rank", "state space layers of the first Mamba"},
+    {"time_step_rank", "state space layers of the first Mamba"},
+    {"state_size", "layers that keep states, without any attention"},
+    {"kda_lower_bound", "linear attention of Kimi"},
+    {"linear_head_dim", "linear attention of Kimi"},
     {"lru_width", "recurrent layers"},
     {"rwkv_version", "recurrent layers"},
-    {"layer_norm_eps", "LayerNorm", true},
-    {"layer_norm_epsilon", "LayerNorm", true},
-    {"norm_epsilon", "LayerNorm", true},
     {"alibi", "positions by ALiBi"},
     {"relative_attention", "attention to relative positions"},
     {"relative_attention_num_buckets", "attention to relative positions"},
-    {"use_parallel_residual", "attention and MLP side by side"},
-    {"parallel_attn", "attention and MLP side by side"},
     {"clip_qkv", "limits of q, k and v"},
+    {"qk_layernorm", "layer norms of heads"},
     {"mrope_section", "rope of several dimensions"},
     {"is_encoder_decoder", "an encoder"},
     {"num_zero_experts", "experts that compute nothing"},
     {"altup_num_inputs", "several residual streams"},
     {"hc_mult", "several residual streams"},
+    {"sparse_block_size", "attention to blocks of positions"},
+    {"sparse_mode", "attention to blocks of positions"},
+    {"sparse_attention", "attention to blocks of positions"},
+    {"sparse_config", "attention to blocks of positions"},
+    {"blocksparse_block_size", "attention to blocks of positions"},
+    {"compress_block", "attention to blocks of positions"},
+    {"index_topk_blocks", "attention to blocks of positions"},
+    {"block_per_row", "attention to blocks of positions"},
+    {"attention_window", "attention to windows on both sides and to chosen tokens"},
+    {"hash_code_len", "attention by hashes"},
+    {"num_hashes", "attention by hashes"},
+    {"keep_window_size", "attention to positions that values choose"},
+    {"lambda_std_dev", "the difference of two attentions"},
+    {"position_bias_num_buckets", "attention to relative positions"},
+    {"max_2d_position_embeddings", "positions in two dimensions"},
+    {"rotary_value", "rope on values"},
+    {"attention_value_scale", "a factor on values"},
+    {"moe_router_logit_softcapping", "a soft cap of the router's logits"},
+    {"H_cycles", "layers that are run several times"},
+    {"add_cross_attention", "attention to another sequence"},
+    {"cross_attention_layers", "attention to another sequence"},
+    {"cross_attn_every_n_layers", "attention to another sequence"},
+    {"entity_vocab_size", "embeddings of entities"},
+    {"pronunciation_vocab_size", "embeddings of pronunciations"},
+    {"use_task_id", "embeddings of tasks"},
+    {"use_bottleneck", "layers within layers"},
+    {"adapter_reduction_factor", "adapters of its own"},
+    {"q_groups", "matrices in groups"},
+    {"head_ratio", "convolutions"},
+    {"rnn_units", "recurrent layers"},
+    {"mm_vision_tower", "a tower of images"},
+    {"visual", "a tower of images"},
+    {"dynamic_routing", "layers that tokens leave early"},
+});
+
+// Parts of the names of objects, beside that of the decoder, which describe other models.
+struct TowerSign {
+  std::string_view part;
+  std::string_view needs;
+};
+
+constexpr auto kTowers = std::to_array<TowerSign>({
+    {"vision", "a tower of images"},
+    {"image", "a tower of images"},
+    {"video", "a tower of images"},
+    {"vq_", "a tower of images"},
+    {"audio", "a tower of sound"},
+    {"speech", "a tower of sound"},
+    {"encoder", "an encoder"},
+    {"thinker", "a model of several parts"},
+    {"talker", "a model of several parts"},
+    {"depth", "a model of several parts"},
+    {"codec", "a model of several parts"},
+    {"wav", "a model of several parts"},
+    {"vlm_", "a model of several parts"},
+    {"dit_", "a model of several parts"},
 });
 
 // What the modules of an architecture compute that its fields do not tell.
@@ -55,25 +103,34 @@ struct TypeSign {
 };
 
 constexpr auto kTypes = std::to_array<TypeSign>({
+    {"bert-generation", "learned positions"},
+    {"biogpt", "learned positions"},
+    {"bitnet", "norms within sub-layers"},
     {"bloom", "positions by ALiBi"},
-    {"cohere", "attention and MLP side by side"},
-    {"cohere2", "attention and MLP side by side"},
-    {"codegen", "attention and MLP side by side"},
-    {"dbrx", "LayerNorm"},
+    {"codegen", "q, k and v in an order of its own"},
+    {"ctrl", "positions by sines"},
+    {"dbrx", "limits of q, k and v"},
+    {"deberta", "attention to relative positions"},
+    {"deberta-v2", "attention to relative positions"},
+    {"esmc", "RMS norms of all heads in an encoder"},
+    {"eurobert", "RMS norms in an encoder"},
     {"gpt2", "learned positions"},
     {"gpt_bigcode", "learned positions"},
-    {"gptj", "attention and MLP side by side"},
+    {"gpt_neo", "learned positions"},
+    {"jetmoe", "experts in attention"},
     {"jina_bert_v3", "adapters of its own"},
+    {"jina_embeddings_v3", "adapters of its own"},
+    {"longcat_flash", "two attentions in a layer"},
     {"mpt", "positions by ALiBi"},
-    {"nemotron", "LayerNorm"},
-    {"olmo", "LayerNorm"},
-    {"opt", "LayerNorm"},
+    {"openai-gpt", "learned positions"},
     {"opt", "learned positions"},
-    {"persimmon", "an MLP without a gate"},
-    {"phi", "attention and MLP side by side"},
-    {"phimoe", "LayerNorm"},
-    {"phimoe", "a choice of experts by sparsemixer"},
-    {"starcoder2", "an MLP without a gate"},
+    {"roberta-prelayernorm", "norms before sub-layers in an encoder"},
+    {"roformer", "rope in an encoder with biases"},
+    {"rwkv", "recurrent layers"},
+    {"xglm", "positions by sines"},
+    {"xlm-roberta-xl", "norms before sub-layers in an encoder"},
+    {"xlnet", "attention to relative positions"},
+    {"xlstm", "recurrent layers"},
 });
 
 bool HasValue(const json::Value* value) {
@@ -106,8 +163,9 @@ void FindActivations(const json::Value& decoder, bool is_encoder, Findings& find
        {"hidden_act", "hidden_activation", "activation", "activation_function", "mlp_hidden_act"}) {
     const json::Value* name = decoder.Find(field);
     if (name == nullptr || !name->is_string() ||
-        IsOneOf(name->as_string(), {"silu", "swish", "gelu_pytorch_tanh"}) ||
-        (is_encoder && IsOneOf(name->as_string(), {"gelu", "relu"})))
+        IsOneOf(name->as_string(), {"silu", "swish", "gelu", "gelu_python", "gelu_pytorch_tanh",
+                                    "gelu_python_tanh", "gelu_new", "gelu_fast", "relu"}) ||
+        (!is_encoder && IsOneOf(name->as_string(), {"relu2", "xielu"})))
       continue;
     findings.Add("another activation", field, name->as_string());
   }
@@ -130,15 +188,24 @@ bool IsLikeBert(const json::Value& config) {
   return false;
 }
 
+// Whether a kind of layer is one that the fields describe as an operator which is there.
+bool IsKnownKind(const json::Value& decoder, std::string_view kind) {
+  const auto has = [&](const char* field) { return HasValue(decoder.Find(field)); };
+  const bool is_mamba_2 = has("mamba_n_heads") || has("mamba_num_heads");
+  if (kind == "linear_attention") return has("linear_num_value_heads") || is_mamba_2;
+  if (kind == "mamba") return is_mamba_2;
+  if (kind == "conv") return has("conv_L_cache");
+  return IsOneOf(kind, {"full_attention", "sliding_attention", "chunked_attention",
+                        "indexed_attention", "attention"});
+}
+
 void FindLayerTypes(const json::Value& decoder, Findings& findings) {
   for (const char* field : {"layer_types", "layers_block_type", "hybrid_override_pattern"}) {
     const json::Value* types = decoder.Find(field);
     if (types != nullptr && types->is_string()) findings.Add("layers of other kinds", field);
     if (types == nullptr || !types->is_array()) continue;
     for (const json::Value& type : types->as_array()) {
-      if (!type.is_string() || IsOneOf(type.as_string(), {"full_attention", "sliding_attention",
-                                                          "chunked_attention", "attention"}))
-        continue;
+      if (!type.is_string() || IsKnownKind(decoder, type.as_string())) continue;
       findings.Add(fmt::format("layers of kind {}", type.as_string()), field);
     }
   }
@@ -150,8 +217,8 @@ void FindRopes(const json::Value& decoder, Findings& findings) {
     for (const char* key : {"rope_type", "type"}) {
       const json::Value* type = block.Find(key);
       if (type == nullptr || !type->is_string() ||
-          IsOneOf(type->as_string(),
-                  {"default", "linear", "dynamic", "yarn", "longrope", "su", "llama3"}))
+          IsOneOf(type->as_string(), {"default", "linear", "dynamic", "yarn", "deepseek_yarn",
+                                      "longrope", "su", "llama3"}))
         continue;
       findings.Add("rope of another type", field, type->as_string());
     }
@@ -176,7 +243,42 @@ void FindSizes(const json::Value& decoder, Findings& findings) {
     if (above(field, kWidestHead))
       findings.Add(fmt::format("heads wider than {}", kernels::kMaxHeadDim), field);
   }
-  if (above("n_group", 1)) findings.Add("a choice of experts in groups", "n_group");
+  const auto number = [&](const char* field) {
+    const json::Value* value = decoder.Find(field);
+    return value != nullptr && value->is_number() ? value->as_double() : 0;
+  };
+  // Latent attention, which is told by itself, has other widths, too.
+  const double keys = number("head_dim"), values = number("v_head_dim");
+  if (keys != 0 && values != 0 && keys != values && number("kv_lora_rank") == 0) {
+    findings.Add("values of another width than keys", "v_head_dim",
+                 fmt::format("{} beside head_dim {}", values, keys));
+  }
+  for (const char* field : {"embedding_size", "input_embedding_size"}) {
+    if (number(field) != 0 && number(field) != number("hidden_size"))
+      findings.Add("embeddings of another width than the layers", field);
+  }
+}
+
+// Other models that `config` describes beside its decoder; not those whose text part alone is
+// served.
+void FindTowers(const json::Value& config, Findings& findings) {
+  const json::Value* const names = config.Find("architectures");
+  if (names != nullptr && names->is_array() && !names->as_array().empty() &&
+      std::ranges::any_of(ModelFamilies(), [&](const ModelFamily* family) {
+        return names->as_array().front() == json::Value(std::string(family->architecture));
+      }))
+    return;
+  for (const auto& [key, value] : config.as_object()) {
+    if (!value.is_object() || !key.ends_with("_config")) continue;
+    for (const TowerSign& sign : kTowers) {
+      if (key.find(sign.part) == std::string::npos) continue;
+      findings.Add(sign.needs, key);
+      break;
+    }
+  }
+  const json::Value* const kind = config.Find("attention_type");
+  if (kind != nullptr && kind->is_string() && kind->as_string() == "block_sparse")
+    findings.Add("attention to blocks of positions", "attention_type", kind->as_string());
 }
 
 // Modules that layers of the families have, by the last parts of their names.
@@ -188,12 +290,28 @@ constexpr auto kModules = std::to_array<std::string_view>({
     "qkv_proj",
     "q_norm",
     "k_norm",
+    "q_a_proj",
+    "q_a_layernorm",
+    "q_b_proj",
+    "kv_a_proj_with_mqa",
+    "kv_a_layernorm",
+    "kv_b_proj",
+    "wq_b",
+    "wk",
+    "weights_proj",
+    "query_layernorm",
+    "key_layernorm",
+    "g_proj",
     "self_attn",
     "gate_proj",
     "up_proj",
     "down_proj",
     "gate_up_proj",
+    "c_fc",
+    "c_proj",
+    "act_fn",
     "gate",
+    "wg",
     "router",
     "proj",
     "w1",
@@ -206,7 +324,12 @@ constexpr auto kModules = std::to_array<std::string_view>({
     "per_layer_input_gate",
     "per_layer_projection",
     "input_layernorm",
+    "attention_layernorm",
+    "feedforward_layernorm",
     "post_attention_layernorm",
+    "post_self_attn_layernorm",
+    "pre_mlp_layernorm",
+    "post_mlp_layernorm",
     "pre_feedforward_layernorm",
     "post_feedforward_layernorm",
     "post_feedforward_layernorm_1",
@@ -215,7 +338,7 @@ constexpr auto kModules = std::to_array<std::string_view>({
     "post_per_layer_input_norm",
 });
 
-// Of "model.layers.3.mlp.experts.7.w1.weight" "mlp.experts.w1"; empty for what is in no layer.
+// Turns "model.layers.3.mlp.experts.7.w1.weight" into "mlp.experts.w1"; empty outside layers.
 std::string ModuleInLayer(std::string_view tensor) {
   constexpr std::string_view kLayers = "layers.";
   const size_t at = tensor.find(kLayers);
@@ -242,10 +365,8 @@ void FindModules(const Checkpoint& checkpoint, bool is_encoder, Findings& findin
     const std::string module = ModuleInLayer(name);
     const std::string_view last = std::string_view(module).substr(module.rfind('.') + 1);
     if (module.empty()) continue;
-    if (last.ends_with("norm") && name.ends_with(".bias")) {
-      findings.Add("LayerNorm", ShortName(name));
-    } else if (std::find(kModules.begin(), kModules.end(), last) == kModules.end() &&
-               unknown.size() < kMostShown) {
+    if (std::find(kModules.begin(), kModules.end(), last) == kModules.end() &&
+        unknown.size() < kMostShown) {
       unknown.insert(module);
     }
   }
@@ -263,8 +384,7 @@ std::vector<std::string> UnknownOperators(const json::Value& config, const Check
   const bool is_encoder = IsLikeBert(decoder);
   const auto find_signs = [&](const json::Value& object) {
     for (const Sign& sign : kSigns) {
-      if (HasValue(object.Find(sign.field)) && !(sign.of_decoders && is_encoder))
-        findings.Add(sign.needs, sign.field);
+      if (HasValue(object.Find(sign.field))) findings.Add(sign.needs, sign.field);
     }
   };
   find_signs(decoder);
@@ -284,6 +404,7 @@ std::vector<std::string> UnknownOperators(const json::Value& config, const Check
   FindLayerTypes(decoder, findings);
   FindRopes(decoder, findings);
   FindSizes(decoder, findings);
+  FindTowers(config, findings);
   if (checkpoint != nullptr) FindModules(*checkpoint, is_encoder, findings);
   return findings.Take();
 }

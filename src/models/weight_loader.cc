@@ -42,7 +42,9 @@ bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
 
 // Parts of a model of text and images that text alone does not pass through.
 bool IsOfImages(std::string_view name) {
-  constexpr std::array<std::string_view, 13> kPrefixes = {"vision_model.",
+  constexpr std::array<std::string_view, 21> kPrefixes = {"vision_model.",
+                                                          "visual.",
+                                                          "model.visual.",
                                                           "multi_modal_projector.",
                                                           "model.vision_model.",
                                                           "vision_tower.",
@@ -54,7 +56,13 @@ bool IsOfImages(std::string_view name) {
                                                           "model.embed_vision.",
                                                           "embed_audio.",
                                                           "model.embed_audio.",
-                                                          "model.vision_embedder."};
+                                                          "model.vision_embedder.",
+                                                          "vit_large_projector.",
+                                                          "model.vision_adapter.",
+                                                          "model.vision_projection.",
+                                                          "mm_projector.",
+                                                          "mlp_AR.",
+                                                          "model.mm_projector."};
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
@@ -105,7 +113,7 @@ class NotFiniteTensors {
   NotFiniteTensors(const Checkpoint& checkpoint, bool allowed)
       : checkpoint_(checkpoint), allowed_(allowed) {}
 
-  // Of rows [begin, end) of a part, one at least has such a number.
+  // At least one of rows [begin, end) of a part has such a number.
   Status Add(const StoredLinear& part, int64_t begin, int64_t end) {
     if (allowed_) return Count(*part.tensors.front());
     std::vector<float> values(static_cast<size_t>(part.matrix.cols));
@@ -163,12 +171,19 @@ std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& v
                           const ParameterPart& part) {
   std::vector<int64_t> shape = {part.rows};
   if (vector.width != 0) shape = {part.rows / vector.width, vector.width};
+  if (vector.taps != 0) shape = {part.rows / vector.taps, 1, vector.taps};
+  if (!vector.shape.empty()) shape = vector.shape;
   const StoredTensor* tensor = checkpoint.Find(part.name);
   if (tensor == nullptr) {
     return fmt::format("tensor '{}' of shape {} is missing", part.name, ShapeText(shape));
   }
   const std::string file = tensor->file->path().filename().string();
-  if (tensor->info->shape != shape) {
+  // One number may be a tensor without dimensions, and a vector one of more dimensions, of which
+  // all others are 1.
+  std::vector<int64_t> stored = tensor->info->shape;
+  if (shape.size() == 1) std::erase(stored, 1);
+  if (stored.empty()) stored = {1};
+  if (stored != shape) {
     return fmt::format("tensor '{}' in {} has shape {}, expected {} from config.json", part.name,
                        file, ShapeText(tensor->info->shape), ShapeText(shape));
   }
@@ -177,6 +192,43 @@ std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& v
                        ElementTypeName(tensor->info->type));
   }
   return "";
+}
+
+// The tensors of a part.
+std::vector<std::string> TensorsOf(const VectorParameter& vector, const ParameterPart& part) {
+  return vector.joined.empty() ? std::vector<std::string>{part.name} : vector.joined;
+}
+
+// A problem with tensors that stand for one, or "".
+std::string JoinedProblem(const Checkpoint& checkpoint, const VectorParameter& vector) {
+  int64_t numbers = 0;
+  for (const std::string& name : vector.joined) {
+    ParameterPart part{name, 0};
+    if (const StoredTensor* tensor = checkpoint.Find(name); tensor != nullptr) {
+      part.rows = tensor->info->shape.empty() ? 0 : tensor->info->shape[0];
+      if (vector.taps != 0) part.rows *= vector.taps;
+    }
+    std::string problem = VectorProblem(checkpoint, vector, part);
+    if (!problem.empty()) return problem;
+    numbers += part.rows;
+  }
+  const int64_t expected = vector.parts.front().rows;
+  if (numbers == expected) return "";
+  return fmt::format("tensors '{}' have {} numbers together, expected {} from config.json",
+                     fmt::join(vector.joined, "', '"), numbers, expected);
+}
+
+// Number `index` of a part, whose tensors are `tensors`.
+float NumberOf(std::span<const StoredTensor* const> tensors, int64_t index,
+               const StoredTensor*& tensor) {
+  for (const StoredTensor* one : tensors) {
+    tensor = one;
+    const int64_t count =
+        static_cast<int64_t>(one->bytes().size()) * 8 / BitsPerElement(one->info->type);
+    if (index < count) break;
+    index -= count;
+  }
+  return StoredNumber(tensor->bytes().data(), tensor->info->type, index);
 }
 
 // Values that are decoded and rounded at once.
@@ -194,7 +246,7 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
   const int64_t chunk_rows = std::max<int64_t>(1, kRoundedChunkNumbers / source.cols / unit) * unit;
   RoundedRows rounded(*part.rounded_to);
   for (int64_t row = held.begin / unit * unit; row < held.end; row += chunk_rows) {
-    // Of the last block, all rows of the tensor.
+    // The last block has all rows of the tensor.
     const int64_t needed = std::min(chunk_rows, held.end - row);
     const int64_t rows = std::min(RoundUp(needed, unit), source.rows - row);
     const StoredMatrix chunk = rounded.Round(sink.pool(), source, row, rows);
@@ -205,6 +257,32 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
     done(taken.size() * row_bytes);
   }
   if (source.transposed) part.ReleaseRows(0, source.rows);
+  return {};
+}
+
+// Adds the values of rows of a part as a matrix of their own.
+Status AddTaken(MatrixSink& sink, const StoredLinear& part, const TakenRows& taken,
+                const MatrixSink::Done& done, const MatrixSink::NotFinite& not_finite) {
+  const StoredMatrix& source = part.matrix;
+  const int64_t rows = taken.rows.size(), cols = source.cols;
+  std::vector<float> values(static_cast<size_t>(rows * cols));
+  std::vector<float> row(static_cast<size_t>(cols));
+  bool is_finite = true;
+  for (int64_t i = 0; i < rows; ++i) {
+    DecodeStoredRow(source, taken.rows.begin + i, row.data());
+    for (int64_t k = 0; k < cols; ++k) {
+      is_finite = is_finite && std::isfinite(row[static_cast<size_t>(k)]);
+      values[static_cast<size_t>(taken.transposed ? k * rows + i : i * cols + k)] =
+          row[static_cast<size_t>(k)];
+    }
+  }
+  if (!is_finite) RETURN_IF_ERROR(not_finite(taken.rows.begin, taken.rows.end));
+  const RowRange made = {0, taken.transposed ? cols : rows};
+  RETURN_IF_ERROR(sink.AddMade(
+      PlainMatrix(values.data(), ElementType::kF32, made.size(), taken.transposed ? rows : cols),
+      made, 0));
+  part.ReleaseRows(taken.rows.begin, rows);
+  done(rows * (cols * BitsPerElement(source.format.type) / 8));
   return {};
 }
 
@@ -220,12 +298,15 @@ class Inspection {
     if (!source) {
       // One bad part must not make the others look like tensors that nobody needs.
       for (const ParameterPart& part : matrix.parts) {
-        const auto found = scheme_.Find(checkpoint_, part.name, part.rows, matrix.cols);
+        const Result<StoredLinear> found =
+            matrix.taken ? Result<StoredLinear>(tl::unexpected<Error>(source.error()))
+                         : scheme_.Find(checkpoint_, part.name, part.rows, matrix.cols);
         if (found) {
           Use(found->tensors);
         } else {
           failed_modules_.insert(part.name);
         }
+        if (!part.fused.empty()) failed_modules_.insert(part.fused);
       }
       if (matrix.fused) failed_modules_.insert(matrix.fused->module);
       Error error = source.error();
@@ -244,10 +325,16 @@ class Inspection {
       if (const Status status = CheckScales(part); !status)
         Add(status.error().message, status.error().param);
     }
-    if (source->decodes) mixed_.push_back(matrix.parts.front().name);
+    if (source->decodes && !matrix.taken) mixed_.push_back(matrix.parts.front().name);
   }
 
   void Vector(const VectorParameter& vector) {
+    if (!vector.joined.empty()) {
+      used_.insert(vector.joined.begin(), vector.joined.end());
+      const std::string problem = JoinedProblem(checkpoint_, vector);
+      if (!problem.empty()) Add(problem, vector.joined.front());
+      return;
+    }
     for (const ParameterPart& part : vector.parts) {
       used_.insert(part.name);
       const std::string problem = VectorProblem(checkpoint_, vector, part);
@@ -261,9 +348,13 @@ class Inspection {
     Use(scales->tensors);
   }
 
-  Status Finish(const std::vector<std::string>& unread) {
+  // What is wrong so far.
+  Status Listed() { return problems_.empty() ? Status() : Failure(); }
+
+  Status Finish(const ParameterList& list) {
+    if (list.is_part) return Listed();
     const auto is_unread = [&](const std::string& name) {
-      return std::any_of(unread.begin(), unread.end(),
+      return std::any_of(list.unread.begin(), list.unread.end(),
                          [&](const std::string& prefix) { return name.starts_with(prefix); });
     };
     int64_t images = 0, drafts = 0;
@@ -272,7 +363,7 @@ class Inspection {
       if (IsOfImages(name)) {
         ++images;
       } else if (is_unread(name)) {
-        ++drafts;
+        drafts += name == "d2t" || name == "t2d" ? 0 : 1;
       } else if (!scheme_.IsSuperfluous(checkpoint_, name)) {
         Add(fmt::format("tensor '{}' in {} belongs to nothing in this architecture",
                         tensor.info->name, tensor.file->path().filename().string()),
@@ -280,9 +371,13 @@ class Inspection {
       }
     }
     if (!problems_.empty()) return Failure();
-    if (drafts > 0)
-      LOG_INFO("model", "{} tensors of layers that propose tokens are not used", drafts);
-    if (images > 0) LOG_INFO("model", "{} tensors of the image part are not used", images);
+    if (drafts > 0) {
+      LOG_INFO("model",
+               "{} tensors are of layers that propose tokens: method mtp of --speculative-config "
+               "may use them",
+               drafts);
+    }
+    if (images > 0) LOG_DEBUG("model", "{} tensors are not of the text part", images);
     for (const auto& [surprise, found] : surprises_) {
       LOG_WARNING("model", "{} modules are {} (the first is {}); what is stored counts",
                   found.first, surprise, found.second);
@@ -314,7 +409,7 @@ class Inspection {
     for (const StoredTensor* tensor : tensors) used_.insert(CanonicalName(tensor->info->name));
   }
 
-  // Of a module whose failure is already told.
+  // True for a module whose failure is already reported.
   bool IsOfFailed(std::string_view name) const {
     const auto after = failed_modules_.upper_bound(name);
     if (after == failed_modules_.begin()) return false;
@@ -372,7 +467,7 @@ class MatrixReader {
     return total_bytes;
   }
 
-  // Of the matrix behind the one that was asked for last.
+  // The source of the matrix after the one that was asked for last.
   Result<MatrixSource> Next() {
     MatrixSource source = std::move(next_);
     RETURN_IF_ERROR(FetchNext());
@@ -434,7 +529,16 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
   for (const MatrixParameter& matrix : list.matrices) inspection.Matrix(matrix);
   for (const VectorParameter& vector : list.vectors) inspection.Vector(vector);
   for (const KvScaleParameter& scales : list.kv_scales) inspection.Scales(scales);
-  return inspection.Finish(list.unread);
+  return inspection.Finish(list);
+}
+
+Status CheckListed(const ParameterList& list, const Checkpoint& checkpoint,
+                   const QuantizationScheme& scheme) {
+  const DecoderSpec none;
+  Inspection inspection(checkpoint, scheme, none);
+  for (const MatrixParameter& matrix : list.matrices) inspection.Matrix(matrix);
+  for (const VectorParameter& vector : list.vectors) inspection.Vector(vector);
+  return inspection.Listed();
 }
 
 Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpoint& checkpoint,
@@ -444,7 +548,7 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
   ASSIGN_OR_RETURN(int64_t total, reader.Begin());
   for (const VectorParameter& vector : list.vectors) {
     for (const ParameterPart& part : vector.parts)
-      total += HeldBytes(part, *checkpoint.Find(part.name));
+      total += HeldBytes(part, *checkpoint.Find(TensorsOf(vector, part).front()));
   }
   ProgressMeter meter(progress, total);
   NotFiniteTensors not_finite(checkpoint, allow_nonfinite);
@@ -459,7 +563,9 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
       const auto found = [&](int64_t begin, int64_t end) {
         return not_finite.Add(part, begin, end);
       };
-      if (part.rounded_to != nullptr && !source.decodes) {
+      if (matrix.taken) {
+        RETURN_IF_ERROR(AddTaken(sink, part, *matrix.taken, done, found));
+      } else if (part.rounded_to != nullptr && !source.decodes) {
         RETURN_IF_ERROR(AddRounded(sink, part, piece.rows, first_row, done, found));
       } else {
         RETURN_IF_ERROR(sink.AddStored(part, piece.rows, source.decodes, first_row, done, found));
@@ -471,15 +577,20 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
     vector.target->clear();
     vector.target->reserve(static_cast<size_t>(vector.rows()));
     for (const ParameterPart& part : vector.parts) {
-      const StoredTensor& tensor = *checkpoint.Find(part.name);
+      std::vector<const StoredTensor*> tensors;
+      for (const std::string& name : TensorsOf(vector, part))
+        tensors.push_back(checkpoint.Find(name));
       const RowRange held = part.held_rows();
       for (int64_t i = held.begin; i < held.end; ++i) {
-        const float value = StoredNumber(tensor.bytes().data(), tensor.info->type, i);
-        if (!std::isfinite(value)) RETURN_IF_ERROR(not_finite.Add(tensor, value, i));
-        vector.target->push_back(value * vector.factor + vector.offset);
+        const StoredTensor* tensor = nullptr;
+        const float value = NumberOf(tensors, i, tensor);
+        if (!std::isfinite(value) && (!vector.allows_infinite || std::isnan(value)))
+          RETURN_IF_ERROR(not_finite.Add(*tensor, value, i));
+        vector.target->push_back(value * vector.factor * part.factor + vector.offset);
       }
-      meter.Add(HeldBytes(part, tensor));
+      meter.Add(HeldBytes(part, *tensors.front()));
     }
+    TransposeTaps(vector);
   }
   for (const KvScaleParameter& parameter : list.kv_scales) {
     ASSIGN_OR_RETURN(*parameter.target, scheme.FindKvScales(checkpoint, parameter.attention));
@@ -496,17 +607,28 @@ Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpo
   return LoadParameters(sink, list, checkpoint, scheme, compute_type, progress, allow_nonfinite);
 }
 
+void TransposeTaps(const VectorParameter& vector) {
+  if (vector.taps == 0) return;
+  const std::vector<float> stored = *vector.target;
+  const auto taps = static_cast<size_t>(vector.taps), channels = stored.size() / taps;
+  for (size_t channel = 0; channel < channels; ++channel) {
+    for (size_t tap = 0; tap < taps; ++tap)
+      (*vector.target)[tap * channels + channel] = stored[channel * taps + tap];
+  }
+}
+
 void LogKvScales(const DecoderWeights& weights) {
-  int64_t stored = 0;
+  int64_t stored = 0, layers = 0;
   float least = 1, most = 1;
   for (const LayerWeights& layer : weights.layers) {
+    if (layer.attention.output.matrix.rows == 0) continue;  // It has no attention.
     const KvScales& scales = layer.attention.kv_scales;
     const auto [low, high] = std::minmax(scales.k, scales.v);
-    least = &layer == weights.layers.data() ? low : std::min(least, low);
-    most = &layer == weights.layers.data() ? high : std::max(most, high);
+    least = layers == 0 ? low : std::min(least, low);
+    most = layers == 0 ? high : std::max(most, high);
+    ++layers;
     stored += scales.stored;
   }
-  const auto layers = static_cast<int64_t>(weights.layers.size());
   if (stored == 0) {
     LOG_INFO(
         "models",

@@ -19,6 +19,9 @@ namespace sluice {
 // (q in FP8, k in BF16) become plain numbers in the compute type. REQUIRES: `stored` is not empty.
 DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compute_type);
 
+// The same of values that are taken of a module stored in that format (TakenRows): plain numbers.
+DataFormat TakenFormat(const DataFormat& stored, ElementType compute_type);
+
 // The same of a matrix whose parts are stored as the configuration plans it.
 DataFormat PlannedMatrixFormat(const MatrixParameter& matrix, const QuantizationScheme& scheme,
                                ElementType compute_type);
@@ -36,6 +39,10 @@ bool OrdersInputs(const ParameterList& list, const QuantizationScheme& scheme,
 // One error names all problems. Reads all scales, no weights.
 Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
                        const QuantizationScheme& scheme, const DecoderSpec& spec);
+
+// The same of these parameters alone, whatever else the checkpoint holds.
+Status CheckListed(const ParameterList& list, const Checkpoint& checkpoint,
+                   const QuantizationScheme& scheme);
 
 // The same for the model that `config` describes.
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint);
@@ -61,6 +68,10 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
 Status FillDummyParameters(ThreadPool& pool, const ParameterList& list, uint64_t seed,
                            const QuantizationScheme& scheme, ElementType compute_type,
                            const LoadProgress& progress);
+
+// Brings numbers that follow each other as in the tensors into the order of the target, where that
+// is another (VectorParameter::taps).
+void TransposeTaps(const VectorParameter& vector);
 
 // Says where the scales of an FP8 cache come from.
 void LogKvScales(const DecoderWeights& weights);

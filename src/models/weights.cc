@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "models/mixer_parameters.h"
+
 namespace sluice {
 namespace {
 
@@ -25,16 +27,35 @@ class PartCutter {
   ParameterPart Queries(std::string name, const AttentionSpec& spec) const {
     return Heads(std::move(name), spec.q_width(), HeadsOf(spec).q, spec.head_dim);
   }
+  // From one module whose rows are q of a head, then its gate: the gates, then q.
+  std::vector<ParameterPart> GatesAndQueries(const std::string& name,
+                                             const AttentionSpec& spec) const {
+    std::vector<ParameterPart> parts;
+    const RowRange heads = HeadsOf(spec).q;
+    for (const int64_t half : {1, 0}) {
+      for (int64_t head = heads.begin; head < heads.end; ++head) {
+        const int64_t first = (2 * head + half) * spec.head_dim;
+        parts.push_back({name, 2 * spec.q_width(), RowRange{first, first + spec.head_dim}});
+      }
+    }
+    return parts;
+  }
   ParameterPart Keys(std::string name, const AttentionSpec& spec) const {
     return Heads(std::move(name), spec.kv_width(), HeadsOf(spec).kv, spec.head_dim);
   }
   // A number for each query head.
   ParameterPart EachQuery(std::string name, const AttentionSpec& spec) const {
-    return Heads(std::move(name), spec.num_heads, HeadsOf(spec).q, 1);
+    return HeadsOf(std::move(name), spec, 1);
   }
-  // Of one module that holds q, k and v, and of one that holds gate and up, whose rows are `rows`.
+  // So many rows for each query head.
+  ParameterPart HeadsOf(std::string name, const AttentionSpec& spec, int64_t rows) const {
+    return Heads(std::move(name), spec.num_heads * rows, HeadsOf(spec).q, rows);
+  }
+  RowRange QueryHeads(const AttentionSpec& spec) const { return HeadsOf(spec).q; }
+  // From one module that holds q, k and v, or gate and up, whose rows are `rows`.
   std::vector<ParameterPart> QueriesKeysValues(const std::string& name,
                                                const AttentionSpec& spec) const {
+    if (spec.qkv_by_kv_head) return ByKvHead(name, spec);
     if (place_.tensor_size == 1) return {{name, spec.qkv_width()}};
     const HeadCut heads = HeadsOf(spec);
     const auto within = [&](const RowRange& held, int64_t first) {
@@ -51,8 +72,8 @@ class PartCutter {
     const RowRange held = CutRows(half, place_.tensor_rank, place_.tensor_size);
     return {{name, rows, held}, {name, rows, RowRange{half + held.begin, half + held.end}}};
   }
-  // Of two modules of `rows` rows each, one below the other, between which the rows of gate and up
-  // alternate: those of the same numbers of both.
+  // From two modules of `rows` rows each, one below the other, in which the rows of gate and up
+  // alternate: adjacent rows have the same number.
   std::vector<ParameterPart> Alternating(std::string first, std::string second,
                                          int64_t rows) const {
     const RowRange held = CutRows(rows, place_.tensor_rank, place_.tensor_size);
@@ -66,6 +87,22 @@ class PartCutter {
  private:
   HeadCut HeadsOf(const AttentionSpec& spec) const {
     return CutHeads(spec, place_.tensor_rank, place_.tensor_size);
+  }
+  // AttentionSpec::qkv_by_kv_head: the rows of q, of all heads that are held, then those of k and
+  // v.
+  std::vector<ParameterPart> ByKvHead(const std::string& name, const AttentionSpec& spec) const {
+    const HeadCut heads = HeadsOf(spec);
+    const int64_t group = spec.num_heads / spec.num_kv_heads;
+    std::vector<ParameterPart> parts;
+    const auto add = [&](int64_t kv_head, int64_t within) {
+      const int64_t first = (kv_head * (group + 2) + within) * spec.head_dim;
+      parts.push_back({name, spec.qkv_width(), RowRange{first, first + spec.head_dim}});
+    };
+    for (int64_t head = heads.q.begin; head < heads.q.end; ++head) add(head / group, head % group);
+    for (const int64_t within : {group, group + 1}) {
+      for (int64_t head = heads.kv.begin; head < heads.kv.end; ++head) add(head, within);
+    }
+    return parts;
   }
   static ParameterPart Heads(std::string name, int64_t rows, const RowRange& heads,
                              int64_t head_dim) {
@@ -100,58 +137,167 @@ void AddNorm(ParameterList& list, const std::string& module, int64_t size, float
       {VectorParameter::Kind::kNorm, {{module + ".weight", size}}, &target, offset});
 }
 
+// A norm of whole rows, as `decoder` has them. `bias`: of a layer norm.
+void AddRowNorm(ParameterList& list, const std::string& module, const DecoderSpec& decoder,
+                float offset, std::vector<float>& weight, std::vector<float>& bias) {
+  const int64_t size = decoder.hidden_size;
+  if (decoder.norm.has_weights)
+    AddNorm(list, module, size, offset, weight);
+  else
+    weight.assign(static_cast<size_t>(size), 1.0f);
+  if (decoder.norm.kind != NormSpec::Kind::kLayer) return;
+  if (decoder.norm.has_biases) {
+    list.vectors.push_back({VectorParameter::Kind::kBias, {{module + ".bias", size}}, &bias});
+  } else {
+    bias.assign(static_cast<size_t>(size), 0.0f);
+  }
+}
+
 // A vector that is a tensor of its own.
 void AddVector(ParameterList& list, const std::string& tensor, int64_t size,
                std::vector<float>& target) {
   list.vectors.push_back({VectorParameter::Kind::kBias, {{tensor, size}}, &target});
 }
 
-// The norm before or after a sub-layer of `layer`, where there is one.
-void AddLayerNorm(ParameterList& list, const std::string& layer, const std::string& module,
-                  const DecoderSpec& spec, std::vector<float>& target) {
-  if (module.empty()) return;
-  AddNorm(list, fmt::format("{}.{}", layer, module), spec.hidden_size, spec.norm_weight_offset,
-          target);
+// The norms around a sub-layer of `layer`, where there are such.
+void AddLayerNorms(ParameterList& list, const std::string& layer, const NormModules& modules,
+                   const DecoderSpec& spec, NormWeights& weights) {
+  if (!modules.before.empty()) {
+    AddRowNorm(list, fmt::format("{}.{}", layer, modules.before), spec, spec.norm_weight_offset,
+               weights.before, weights.before_bias);
+  }
+  if (!modules.after.empty()) {
+    AddNorm(list, fmt::format("{}.{}", layer, modules.after), spec.hidden_size,
+            spec.norm_weight_offset, weights.after);
+  }
 }
 
-std::string AttentionName(int64_t layer) {
-  return fmt::format("model.layers.{}.self_attn", layer);
+std::string LayerModule(const DrafterSpec* drafter, int64_t layer) {
+  if (drafter != nullptr) return drafter->layers[static_cast<size_t>(layer)];
+  return fmt::format("model.layers.{}", layer);
 }
 
+// The matrices of each head, out of the one that makes keys and values of all of them: first those
+// of the keys of a head, then those of its values.
+void AddUpProjections(ParameterList& list, const std::string& module, const AttentionSpec& spec,
+                      const RowRange& heads, AttentionWeights& weights) {
+  const LatentSpec& latent = *spec.latent;
+  const int64_t of_head = latent.nope_dim + latent.value_dim;
+  weights.key_up.matrices.resize(static_cast<size_t>(heads.size()));
+  weights.value_up.matrices.resize(static_cast<size_t>(heads.size()));
+  const auto add = [&](const RowRange& rows, bool transposed, kernels::PackedMatrix& target) {
+    list.matrices.push_back({.parts = {{module, transposed ? latent.kv_rank : rows.size()}},
+                             .cols = transposed ? rows.size() : latent.kv_rank,
+                             .target = &target,
+                             .taken = TakenRows{.module_rows = spec.num_heads * of_head,
+                                                .module_cols = latent.kv_rank,
+                                                .rows = rows,
+                                                .transposed = transposed}});
+  };
+  for (int64_t head = heads.begin; head < heads.end; ++head) {
+    const auto index = static_cast<size_t>(head - heads.begin);
+    const int64_t first = head * of_head, middle = first + latent.nope_dim;
+    add({first, middle}, /*transposed=*/true, weights.key_up.matrices[index]);
+    add({middle, first + of_head}, /*transposed=*/false, weights.value_up.matrices[index]);
+  }
+}
+
+// Names: transformers' DeepseekV32Indexer. Every rank has all of it.
+void AddIndexer(ParameterList& list, const std::string& prefix, const LatentSpec& latent,
+                int64_t hidden_size, AttentionWeights& weights) {
+  const IndexerSpec& indexer = *latent.indexer;
+  const int64_t width = int64_t{indexer.num_heads} * indexer.head_dim;
+  AddLinear(list, {{prefix + ".wq_b", width}}, latent.q_rank, /*has_bias=*/false, weights.index_q);
+  AddLinear(list, {{prefix + ".wk", indexer.head_dim}}, hidden_size, /*has_bias=*/false,
+            weights.index_k);
+  AddLinear(list, {{prefix + ".weights_proj", indexer.num_heads}}, hidden_size, /*has_bias=*/false,
+            weights.index_weights);
+  AddNorm(list, prefix + ".k_norm", indexer.head_dim, 0, weights.index_norm);
+  AddVector(list, prefix + ".k_norm.bias", indexer.head_dim, weights.index_norm_bias);
+}
+
+// Names: transformers' DeepseekV3Attention.
+void AddLatentAttention(ParameterList& list, const std::string& prefix, const AttentionSpec& spec,
+                        const DecoderSpec& decoder, const PartCutter& cut,
+                        AttentionWeights& weights) {
+  const LatentSpec& latent = *spec.latent;
+  std::vector<ParameterPart> first;
+  if (latent.q_rank > 0) {
+    first.push_back({prefix + ".q_a_proj", latent.q_rank});
+    AddNorm(list, prefix + ".q_a_layernorm", latent.q_rank, 0, weights.q_norm);
+    AddLinear(list, {cut.HeadsOf(prefix + ".q_b_proj", spec, latent.qk_dim())}, latent.q_rank,
+              /*has_bias=*/false, weights.q_b);
+  } else {
+    first.push_back(cut.HeadsOf(prefix + ".q_proj", spec, latent.qk_dim()));
+  }
+  first.push_back({prefix + ".kv_a_proj_with_mqa", spec.head_dim});
+  AddLinear(list, first, decoder.hidden_size, spec.qkv_bias, weights.qkv);
+  AddNorm(list, prefix + ".kv_a_layernorm", latent.kv_rank, 0, weights.k_norm);
+  AddUpProjections(list, prefix + ".kv_b_proj", spec, cut.QueryHeads(spec), weights);
+  if (spec.has_gate_module()) {
+    AddLinear(list, {cut.HeadsOf(fmt::format("{}.{}", prefix, spec.gate_projection), spec, 1)},
+              decoder.hidden_size, /*has_bias=*/false, weights.gate);
+  }
+  AddLinear(list,
+            {cut.Rows(fmt::format("{}.{}", prefix, spec.output_projection), decoder.hidden_size)},
+            spec.output_width(), spec.output_bias, weights.output);
+  list.kv_scales.push_back({.attention = prefix, .target = &weights.kv_scales});
+  if (latent.indexer && !latent.indexer->is_shared)
+    AddIndexer(list, prefix + ".indexer", latent, decoder.hidden_size, weights);
+}
+
+// `input_width`: of the rows that q, k and v are made of.
 void AddAttention(ParameterList& list, const std::string& prefix, const AttentionSpec& spec,
-                  const DecoderSpec& decoder, const PartCutter& cut, AttentionWeights& weights) {
+                  const DecoderSpec& decoder, int64_t input_width, const PartCutter& cut,
+                  AttentionWeights& weights) {
+  if (spec.latent) return AddLatentAttention(list, prefix, spec, decoder, cut, weights);
   const int64_t hidden_size = decoder.hidden_size;
   const float offset = decoder.norm_weight_offset;
   if (spec.qkv_projection.empty()) {
     std::vector<ParameterPart> parts = {cut.Queries(prefix + ".q_proj", spec)};
+    if (spec.gate == AttentionGate::kInQueries)
+      parts = cut.GatesAndQueries(prefix + ".q_proj", spec);
     if (spec.has_own_kv()) parts.push_back(cut.Keys(prefix + ".k_proj", spec));
     if (spec.has_own_kv() && !spec.values_are_keys)
       parts.push_back(cut.Keys(prefix + ".v_proj", spec));
-    AddLinear(list, parts, hidden_size, spec.qkv_bias, weights.qkv);
+    AddLinear(list, parts, input_width, spec.qkv_bias, weights.qkv);
   } else {
     AddLinear(list, cut.QueriesKeysValues(fmt::format("{}.{}", prefix, spec.qkv_projection), spec),
-              hidden_size, spec.qkv_bias, weights.qkv);
+              input_width, spec.qkv_bias, weights.qkv);
   }
-  if (spec.qk_norm == QkNorm::kBeforeRope) {
-    AddNorm(list, prefix + ".q_norm", spec.head_dim, offset, weights.q_norm);
-    if (spec.has_own_kv()) AddNorm(list, prefix + ".k_norm", spec.head_dim, offset, weights.k_norm);
+  const std::string q_norm = fmt::format("{}.{}", prefix, spec.q_norm);
+  const std::string k_norm = fmt::format("{}.{}", prefix, spec.k_norm);
+  if (spec.qk_norm == QkNorm::kBeforeRope || spec.qk_norm == QkNorm::kAfterRope) {
+    AddNorm(list, q_norm, spec.head_dim, offset, weights.q_norm);
+    if (spec.has_own_kv()) AddNorm(list, k_norm, spec.head_dim, offset, weights.k_norm);
   } else if (spec.qk_norm == QkNorm::kWholeWidth) {
-    AddNorm(list, prefix + ".q_norm", spec.q_width(), offset, weights.q_norm);
-    AddNorm(list, prefix + ".k_norm", spec.kv_width(), offset, weights.k_norm);
+    AddNorm(list, q_norm, spec.q_width(), offset, weights.q_norm);
+    AddNorm(list, k_norm, spec.kv_width(), offset, weights.k_norm);
   } else if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) {
     weights.q_norm.assign(static_cast<size_t>(spec.head_dim), 1.0f);
     weights.k_norm = weights.q_norm;
   }
   if (spec.norms_values) weights.v_norm.assign(static_cast<size_t>(spec.head_dim), 1.0f);
-  AddLinear(list, {cut.Rows(prefix + ".o_proj", hidden_size)}, spec.q_width(), spec.output_bias,
-            weights.output);
-  if (spec.sinks) {
-    list.vectors.push_back(
-        {VectorParameter::Kind::kBias, {cut.EachQuery(prefix + ".sinks", spec)}, &weights.sinks});
+  if (spec.has_gate_module()) {
+    const std::string gate = fmt::format("{}.{}", prefix, spec.gate_projection);
+    AddLinear(list,
+              {spec.gate == AttentionGate::kEachHead ? cut.EachQuery(gate, spec)
+                                                     : cut.Queries(gate, spec)},
+              hidden_size, /*has_bias=*/false, weights.gate);
   }
-  // Of the keys and values that the layer reads, which may be another's.
-  list.kv_scales.push_back({.attention = spec.has_own_kv() ? prefix : AttentionName(spec.kv_layer),
-                            .target = &weights.kv_scales});
+  AddLinear(list, {cut.Rows(fmt::format("{}.{}", prefix, spec.output_projection), hidden_size)},
+            spec.q_width(), spec.output_bias, weights.output);
+  if (spec.sinks) {
+    list.vectors.push_back({VectorParameter::Kind::kBias,
+                            {cut.EachQuery(prefix + "." + spec.sinks_tensor, spec)},
+                            &weights.sinks});
+  }
+  // The scales of the keys and values that the layer reads, which may be another's.
+  list.kv_scales.push_back(
+      {.attention = spec.has_own_kv()
+                        ? prefix
+                        : fmt::format("{}.{}", LayerModule(nullptr, spec.kv_layer), spec.module),
+       .target = &weights.kv_scales});
   // Some writers keep what such a layer would have of its own.
   if (!spec.has_own_kv()) {
     for (const char* module : {"k_proj", "v_proj", "k_norm", "v_norm"})
@@ -162,14 +308,24 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
 void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, int64_t hidden_size,
             const PartCutter& cut, MlpWeights& weights) {
   const std::string prefix = fmt::format("{}.{}", layer, spec.module);
-  std::vector<ParameterPart> gate_up = {cut.Rows(prefix + ".gate_proj", spec.intermediate_size),
-                                        cut.Rows(prefix + ".up_proj", spec.intermediate_size)};
+  std::vector<ParameterPart> gate_up;
+  for (const std::string& projection : {spec.gate_projection, spec.up_projection}) {
+    if (!projection.empty())
+      gate_up.push_back(cut.Rows(fmt::format("{}.{}", prefix, projection), spec.intermediate_size));
+  }
   if (!spec.gate_up_projection.empty())
     gate_up = cut.Halves(fmt::format("{}.{}", prefix, spec.gate_up_projection),
                          2 * spec.intermediate_size);
   AddLinear(list, gate_up, hidden_size, spec.has_bias, weights.gate_up);
   AddLinear(list, {cut.Rows(fmt::format("{}.{}", prefix, spec.down_projection), hidden_size)},
             spec.intermediate_size, spec.has_bias, weights.down);
+  if (spec.activation == Activation::kXielu) {
+    VectorParameter numbers{
+        .kind = VectorParameter::Kind::kNorm, .parts = {}, .target = &weights.activation};
+    for (const char* name : {"alpha_p", "alpha_n", "beta", "eps"})
+      numbers.parts.push_back({fmt::format("{}.act_fn.{}", prefix, name), 1});
+    list.vectors.push_back(std::move(numbers));
+  }
   if (spec.output_gate.empty()) return;
   AddLinear(list, {{fmt::format("{}.{}", layer, spec.output_gate), 1}}, hidden_size,
             /*has_bias=*/false, weights.output_gate);
@@ -179,8 +335,8 @@ void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, 
 // One linear layer of all experts: a module for each of them and each of `projections`, or one
 // tensor `fused` for all.
 void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& spec,
-                const std::vector<ParameterPart>& projections, const char* fused, int64_t cols,
-                ExpertWeights& weights) {
+                const std::vector<ParameterPart>& projections, const std::string& fused,
+                int64_t cols, ExpertWeights& weights) {
   weights.matrices.resize(static_cast<size_t>(spec.num_experts));
   weights.inputs.resize(static_cast<size_t>(spec.num_experts));
   for (int64_t expert = 0; expert < spec.num_experts; ++expert) {
@@ -191,10 +347,13 @@ void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& s
                            .fused = FusedExpert{.module = fmt::format("{}.{}", prefix, fused),
                                                 .expert = expert,
                                                 .num_experts = spec.num_experts,
-                                                .transposed = spec.fused_transposed},
+                                                .transposed = spec.fused_transposed,
+                                                .either = spec.fused_either},
                            .experts = &weights};
-    for (ParameterPart& part : matrix.parts)
+    for (ParameterPart& part : matrix.parts) {
       part.name = fmt::format("{}.{}.{}", prefix, expert, part.name);
+      if (!part.fused.empty()) part.fused = fmt::format("{}.{}", prefix, part.fused);
+    }
     list.matrices.push_back(std::move(matrix));
   }
   if (!spec.has_bias) return;
@@ -241,12 +400,16 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
               weights.choice_bias);
   }
   const std::string prefix = fmt::format("{}.{}", layer, spec.experts_module);
-  std::vector<ParameterPart> gate_up = {cut.Rows(spec.gate_projection, spec.intermediate_size),
-                                        cut.Rows(spec.up_projection, spec.intermediate_size)};
+  std::vector<ParameterPart> gate_up = {cut.Rows(spec.up_projection, spec.intermediate_size)};
+  gate_up.front().fused = spec.fused_up;
+  if (spec.is_gated()) {
+    gate_up.insert(gate_up.begin(), cut.Rows(spec.gate_projection, spec.intermediate_size));
+    gate_up.front().fused = spec.fused_gate;
+  }
   if (spec.activation == Activation::kClampedSwiglu)
     gate_up = cut.Alternating(spec.gate_projection, spec.up_projection, spec.intermediate_size);
-  AddExperts(list, prefix, spec, gate_up, "gate_up_proj", hidden_size, weights.gate_up);
-  AddExperts(list, prefix, spec, {cut.Rows(spec.down_projection, hidden_size)}, "down_proj",
+  AddExperts(list, prefix, spec, gate_up, spec.fused_gate_up, hidden_size, weights.gate_up);
+  AddExperts(list, prefix, spec, {cut.Rows(spec.down_projection, hidden_size)}, spec.fused_down,
              spec.intermediate_size, weights.down);
 }
 
@@ -278,6 +441,20 @@ void AddLayerEmbedding(ParameterList& list, const std::string& layer, const Deco
           weights.norm);
 }
 
+// DrafterSpec: what stands before its layers.
+void AddDrafter(ParameterList& list, const DecoderSpec& spec, const DrafterSpec& drafter,
+                DrafterWeights& weights) {
+  const bool is_mtp = drafter.kind == DrafterSpec::Kind::kMtp;
+  AddLinear(list, {{drafter.projection, spec.hidden_size}},
+            is_mtp ? 2 * spec.hidden_size : drafter.target_width(), /*has_bias=*/false,
+            weights.projection);
+  for (const auto& [module, target] : {std::pair(drafter.token_norm, &weights.token_norm),
+                                       std::pair(drafter.hidden_norm, &weights.hidden_norm)})
+    AddNorm(list, module, spec.hidden_size, spec.norm_weight_offset, *target);
+  list.is_part = is_mtp;
+  if (!is_mtp) list.unread.insert(list.unread.end(), {"d2t", "t2d"});
+}
+
 }  // namespace
 
 int64_t MatrixParameter::rows() const {
@@ -293,13 +470,15 @@ int64_t VectorParameter::rows() const {
 }
 
 ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
-                             const RankPlace& place) {
+                             const RankPlace& place, const DrafterSpec* drafter) {
   ParameterList list;
   const PartCutter cut(place);
   const RowRange layers = LayersOf(spec, place);
   weights.layers.resize(static_cast<size_t>(layers.size()));
-  if (place.is_first_stage()) {
-    list.matrices.push_back({.parts = {cut.Rows("model.embed_tokens", spec.vocab_size)},
+  if (drafter != nullptr) AddDrafter(list, spec, *drafter, weights.drafter);
+  const std::string embedding = drafter != nullptr ? drafter->embedding : "model.embed_tokens";
+  if (place.is_first_stage() && !embedding.empty()) {
+    list.matrices.push_back({.parts = {cut.Rows(embedding, spec.vocab_size)},
                              .cols = spec.hidden_size,
                              .target = &weights.embedding,
                              .plain_on_device = true});
@@ -307,18 +486,24 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
   if (spec.layer_embeddings.width > 0 && place.is_first_stage())
     AddLayerEmbeddings(list, spec, cut, weights);
   for (int64_t i = layers.begin; i < layers.end; ++i) {
-    const std::string prefix = fmt::format("model.layers.{}", i);
+    const std::string prefix = LayerModule(drafter, i);
+    const bool is_joined =
+        i == 0 && drafter != nullptr && drafter->kind == DrafterSpec::Kind::kEagle3;
     LayerWeights& layer = weights.layers[static_cast<size_t>(i - layers.begin)];
     const LayerSpec& layer_spec = spec.layers[static_cast<size_t>(i)];
-    AddLayerNorm(list, prefix, layer_spec.attention_norms.before, spec,
-                 layer.attention_norms.before);
-    AddAttention(list, AttentionName(i), layer_spec.attention, spec, cut, layer.attention);
-    AddLayerNorm(list, prefix, layer_spec.attention_norms.after, spec, layer.attention_norms.after);
-    AddLayerNorm(list, prefix, layer_spec.mlp_norms.before, spec, layer.mlp_norms.before);
+    AddLayerNorms(list, prefix, layer_spec.attention_norms, spec, layer.attention_norms);
+    if (layer_spec.attention.exists())
+      AddAttention(list, fmt::format("{}.{}", prefix, layer_spec.attention.module),
+                   layer_spec.attention, spec, is_joined ? 2 * spec.hidden_size : spec.hidden_size,
+                   cut, layer.attention);
+    if (layer_spec.mixer) {
+      AddMixer(list, fmt::format("{}.{}", prefix, layer_spec.mixer->module), *layer_spec.mixer,
+               spec.hidden_size, place, layer.mixer);
+    }
+    AddLayerNorms(list, prefix, layer_spec.mlp_norms, spec, layer.mlp_norms);
     if (layer_spec.mlp.intermediate_size > 0)
       AddMlp(list, prefix, layer_spec.mlp, spec.hidden_size, cut, layer.mlp);
     if (layer_spec.moe) AddMoe(list, prefix, *layer_spec.moe, spec.hidden_size, cut, layer.moe);
-    AddLayerNorm(list, prefix, layer_spec.mlp_norms.after, spec, layer.mlp_norms.after);
     if (spec.layer_embeddings.width > 0)
       AddLayerEmbedding(list, prefix, spec, cut, layer.embedding);
     if (!layer_spec.residual_factor.empty()) {
@@ -332,11 +517,17 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
     list.unread.push_back(
         fmt::format("model.layers.{}.", static_cast<int64_t>(spec.layers.size()) + i));
   }
+  // Draft layers of some families are not named as layers.
+  list.unread.insert(list.unread.end(), {"mtp.", "model.mtp_"});
   if (!place.is_first_stage()) return list;
-  AddNorm(list, "model.norm", spec.hidden_size, spec.norm_weight_offset, weights.final_norm);
-  if (spec.LoadsHead()) {
-    AddLinear(list, {cut.Rows("lm_head", spec.vocab_size)}, spec.hidden_size, /*has_bias=*/false,
-              weights.head);
+  if (spec.norms_embedding)
+    weights.embedding_norm.assign(static_cast<size_t>(spec.hidden_size), 1.0f);
+  AddRowNorm(list, spec.final_norm, spec, spec.final_norm_offset.value_or(spec.norm_weight_offset),
+             weights.final_norm, weights.final_norm_bias);
+  const std::string head = drafter != nullptr ? drafter->head : "lm_head";
+  if (spec.LoadsHead() && !head.empty()) {
+    const int64_t outputs = drafter != nullptr ? drafter->num_outputs : spec.vocab_size;
+    AddLinear(list, {cut.Rows(head, outputs)}, spec.hidden_size, spec.head_bias, weights.head);
   }
   if (spec.head.kind == HeadSpec::Kind::kScores && spec.head.tokens.empty()) {
     list.vectors.push_back({.kind = VectorParameter::Kind::kBias,
