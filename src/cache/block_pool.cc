@@ -12,6 +12,7 @@ BlockList& BlockList::operator=(BlockList&& other) noexcept {
     pool_ = std::exchange(other.pool_, nullptr);
     ids_ = std::move(other.ids_);
     num_absent_ = std::exchange(other.num_absent_, 0);
+    owner_ = other.owner_;
     other.ids_.clear();
   }
   return *this;
@@ -19,7 +20,7 @@ BlockList& BlockList::operator=(BlockList&& other) noexcept {
 
 void BlockList::PopBack() {
   if (size() > num_absent_)
-    pool_->Release(ids_.back());
+    pool_->Release(ids_.back(), owner_);
   else
     --num_absent_;
   ids_.pop_back();
@@ -28,7 +29,7 @@ void BlockList::PopBack() {
 void BlockList::DropFront(int64_t count) {
   CHECK_LE(count, size());
   for (int64_t i = count - 1; i >= num_absent_; --i)
-    pool_->Release(std::exchange(ids_[static_cast<size_t>(i)], kNoBlock));
+    pool_->Release(std::exchange(ids_[static_cast<size_t>(i)], kNoBlock), owner_);
   num_absent_ = std::max(num_absent_, count);
 }
 
@@ -39,9 +40,13 @@ void BlockList::StartAt(int64_t count) {
 }
 
 BlockPool::BlockPool(int64_t num_blocks)
-    : states_(static_cast<size_t>(num_blocks)), num_free_(num_blocks) {
+    : states_(static_cast<size_t>(num_blocks)),
+      lists_(num_blocks),
+      cached_(num_blocks),
+      num_free_(num_blocks) {
   CHECK(num_blocks > 0);
-  for (int64_t block = 0; block < num_blocks; ++block) PushBack(free_, static_cast<BlockId>(block));
+  for (int64_t block = 0; block < num_blocks; ++block)
+    lists_.PushBack(free_, static_cast<BlockId>(block));
 }
 
 bool BlockPool::Take(int64_t count, BlockList& list) {
@@ -51,12 +56,12 @@ bool BlockPool::Take(int64_t count, BlockList& list) {
   for (int64_t i = 0; i < count; ++i) {
     BlockId block = free_.first;
     if (block >= 0) {
-      Unlink(free_, block);
+      lists_.Remove(free_, block);
       --num_free_;
     } else {
-      block = cached_.first;
-      Unlink(cached_, block);
-      --num_cached_;
+      block = cached_.Victim(
+          [this](BlockId id) { return evictor_ == nullptr || evictor_->MayEvict(id); });
+      cached_.Remove(block);
       at(block).keep = false;
       if (evictor_ != nullptr) evictor_->OnEvict(block);
     }
@@ -81,15 +86,14 @@ void BlockPool::Replace(BlockList& list, int64_t index, BlockId block) {
   CHECK_GE(index, list.num_absent_);
   BlockId& entry = list.ids_[static_cast<size_t>(index)];
   AddReference(block);
-  Release(std::exchange(entry, block));
+  Release(std::exchange(entry, block), list.owner_);
 }
 
 void BlockPool::AddReference(BlockId block) {
   State& state = at(block);
   CHECK(state.where != Where::kFree, "block {} is free", block);
   if (state.where == Where::kCached) {
-    Unlink(cached_, block);
-    --num_cached_;
+    cached_.Remove(block);
     ++num_held_;
     state.where = Where::kHeld;
   }
@@ -106,52 +110,27 @@ void BlockPool::Forget(BlockId block) {
   CHECK(state.where != Where::kFree, "block {} is free", block);
   state.keep = false;
   if (state.where == Where::kCached) {
-    Unlink(cached_, block);
-    --num_cached_;
+    cached_.Remove(block);
     ++num_free_;
     state.where = Where::kFree;
-    PushFront(free_, block);
+    lists_.PushFront(free_, block);
   }
 }
 
-void BlockPool::Release(BlockId block) {
+void BlockPool::Release(BlockId block, uint64_t owner) {
   State& state = at(block);
   CHECK(state.where == Where::kHeld && state.references > 0, "block {} is not held", block);
   if (--state.references > 0) return;
   --num_held_;
   if (state.keep) {
     state.where = Where::kCached;
-    ++num_cached_;
-    PushBack(cached_, block);
+    cached_.PushBack(block, owner);
   } else {
     // Used again first: its memory is still warm.
     state.where = Where::kFree;
     ++num_free_;
-    PushFront(free_, block);
+    lists_.PushFront(free_, block);
   }
-}
-
-void BlockPool::PushBack(Chain& chain, BlockId block) {
-  State& state = at(block);
-  state.previous = chain.last;
-  state.next = -1;
-  (chain.last >= 0 ? at(chain.last).next : chain.first) = block;
-  chain.last = block;
-}
-
-void BlockPool::PushFront(Chain& chain, BlockId block) {
-  State& state = at(block);
-  state.previous = -1;
-  state.next = chain.first;
-  (chain.first >= 0 ? at(chain.first).previous : chain.last) = block;
-  chain.first = block;
-}
-
-void BlockPool::Unlink(Chain& chain, BlockId block) {
-  State& state = at(block);
-  (state.previous >= 0 ? at(state.previous).next : chain.first) = state.next;
-  (state.next >= 0 ? at(state.next).previous : chain.last) = state.previous;
-  state.previous = state.next = -1;
 }
 
 Status BlockPool::CheckInvariant() const {
@@ -172,24 +151,18 @@ Status BlockPool::CheckInvariant() const {
     if (state.where == Where::kFree && state.keep)
       return fail(fmt::format("block {} is free, but kept", i));
   }
-  if (free != num_free_ || cached != num_cached_ || held != num_held_ ||
+  if (free != num_free_ || cached != num_cached() || held != num_held_ ||
       free + cached + held != num_blocks()) {
     return fail(fmt::format("free {}/{} + cached {}/{} + held {}/{} of {} blocks", free, num_free_,
-                            cached, num_cached_, held, num_held_, num_blocks()));
+                            cached, num_cached(), held, num_held_, num_blocks()));
   }
-  const auto length = [&](const Chain& chain, Where where) -> int64_t {
-    int64_t count = 0;
-    BlockId previous = -1;
-    for (BlockId block = chain.first; block >= 0;
-         block = states_[static_cast<size_t>(block)].next) {
-      const State& state = states_[static_cast<size_t>(block)];
-      if (state.where != where || state.previous != previous || ++count > num_blocks()) return -1;
-      previous = block;
-    }
-    return chain.last == previous ? count : -1;
+  const auto is_at = [this](Where where) {
+    return
+        [this, where](BlockId block) { return states_[static_cast<size_t>(block)].where == where; };
   };
-  if (length(free_, Where::kFree) != num_free_) return fail("the list of free blocks is broken");
-  if (length(cached_, Where::kCached) != num_cached_)
+  if (lists_.Length(free_, is_at(Where::kFree)) != num_free_)
+    return fail("the list of free blocks is broken");
+  if (cached_.Length(is_at(Where::kCached)) != num_cached())
     return fail("the list of cached blocks is broken");
   return {};
 }

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cache/fair_lru.h"
+#include "cache/id_lists.h"
 
 namespace sluice {
 
@@ -27,7 +29,8 @@ class BlockList {
   BlockList(BlockList&& other) noexcept
       : pool_(std::exchange(other.pool_, nullptr)),
         ids_(std::move(other.ids_)),
-        num_absent_(std::exchange(other.num_absent_, 0)) {
+        num_absent_(std::exchange(other.num_absent_, 0)),
+        owner_(other.owner_) {
     other.ids_.clear();
   }
   BlockList& operator=(BlockList&& other) noexcept;
@@ -41,6 +44,8 @@ class BlockList {
   const BlockId* data() const { return ids_.data(); }
   std::span<const BlockId> ids() const { return ids_; }
 
+  // Whose the blocks are that become cached when this list releases them.
+  void set_owner(uint64_t owner) { owner_ = owner; }
   // Allocates for `count` entries.
   void Reserve(int64_t count) { ids_.reserve(static_cast<size_t>(count)); }
   // Releases all references, last block first. Keeps the capacity.
@@ -48,6 +53,10 @@ class BlockList {
     while (!ids_.empty()) PopBack();
   }
   void PopBack();
+  // Removes all entries but the first `count`, the last one first.
+  void Truncate(int64_t count) {
+    while (size() > count) PopBack();
+  }
   // The first `count` entries become absent, the last of them first. REQUIRES: count <= size().
   void DropFront(int64_t count);
   // An empty list becomes one of `count` absent entries.
@@ -58,6 +67,7 @@ class BlockList {
   BlockPool* pool_ = nullptr;
   std::vector<BlockId> ids_;
   int64_t num_absent_ = 0;
+  uint64_t owner_ = 0;
 };
 
 // Every block is in one of three states: held (some sequence refers to it), cached (no sequence
@@ -71,6 +81,8 @@ class BlockPool {
    public:
     virtual ~Evictor() = default;
     virtual void OnEvict(BlockId block) = 0;
+    // Whether it may be taken before blocks that were unused for longer.
+    virtual bool MayEvict(BlockId /*block*/) const { return true; }
   };
 
   // Ids are [0, num_blocks).
@@ -82,11 +94,11 @@ class BlockPool {
 
   int64_t num_blocks() const { return static_cast<int64_t>(states_.size()); }
   int64_t num_free() const { return num_free_; }
-  int64_t num_cached() const { return num_cached_; }
+  int64_t num_cached() const { return cached_.size(); }
   int64_t num_held() const { return num_held_; }
   // What Take() could return: free blocks and cached ones, which it evicts, the longest unused
-  // first.
-  int64_t num_available() const { return num_free_ + num_cached_; }
+  // first, but none of an owner that has less than an equal share of them (fair_lru.h).
+  int64_t num_available() const { return num_free_ + num_cached(); }
 
   // Appends `count` blocks of undefined content to `list`. False, and nothing changed, if fewer are
   // available.
@@ -112,29 +124,19 @@ class BlockPool {
   enum class Where : uint8_t { kFree, kCached, kHeld };
   struct State {
     int32_t references = 0;
-    BlockId previous = -1;  // in the list of free or of cached blocks
-    BlockId next = -1;
     Where where = Where::kFree;
     bool keep = false;
   };
-  // Doubly linked through the states.
-  struct Chain {
-    BlockId first = -1;
-    BlockId last = -1;
-  };
 
-  void Release(BlockId block);
+  void Release(BlockId block, uint64_t owner);
   void AddReference(BlockId block);
-  void PushBack(Chain& chain, BlockId block);
-  void PushFront(Chain& chain, BlockId block);
-  void Unlink(Chain& chain, BlockId block);
   State& at(BlockId block) { return states_[static_cast<size_t>(block)]; }
 
   std::vector<State> states_;
-  Chain free_;
-  Chain cached_;  // the longest unused first
+  IdLists lists_;
+  IdLists::List free_;
+  FairLru cached_;
   int64_t num_free_ = 0;
-  int64_t num_cached_ = 0;
   int64_t num_held_ = 0;
   Evictor* evictor_ = nullptr;
 };

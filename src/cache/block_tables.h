@@ -24,6 +24,10 @@ class BlockTables {
     return held;
   }
 
+  // As BlockList::set_owner.
+  void set_owner(uint64_t owner) {
+    for (BlockList& list : lists_) list.set_owner(owner);
+  }
   void Reserve(int64_t count) {
     for (BlockList& list : lists_) list.Reserve(count);
   }

@@ -32,8 +32,9 @@ struct Filled {
 };
 
 Filled Fill(BlockPool& pool, PrefixIndex& index, const std::vector<int32_t>& tokens,
-            std::string_view salt = "", int64_t num_groups = 1) {
+            std::string_view salt = "", int64_t num_groups = 1, uint64_t owner = 0) {
   Filled sequence{BlockTables(num_groups), index.Start(salt)};
+  sequence.blocks.set_owner(owner);
   const int64_t full = static_cast<int64_t>(tokens.size()) / kBlock;
   PrefixLookup lookup;
   index.Match(tokens, full, salt, lookup, sequence.cursor, sequence.blocks);
@@ -310,6 +311,36 @@ TEST(PrefixIndex, CompanionsGoWithTheirBlock) {
   EXPECT_EQ(pool.num_free(), 7);
 }
 
+// One owner's flood takes nothing from another that has less than half of what is cached, which a
+// running sequence's blocks are not.
+TEST(PrefixIndex, AFloodLeavesOthersTheirShare) {
+  BlockPool pool(16);
+  PrefixIndex index(pool, kBlock);
+  const std::vector<int32_t> tokens = Tokens(1, 6 * kBlock);
+  Fill(pool, index, tokens, "", 1, /*owner=*/1);
+  for (int i = 0; i < 10; ++i) Fill(pool, index, Tokens(1000 * (i + 1), 5 * kBlock), "", 1, 2);
+  EXPECT_EQ(Count(index, tokens, 6, "").blocks, 5);
+  // One that has its share takes its own that were unused for the longest.
+  for (int i = 0; i < 3; ++i) Fill(pool, index, Tokens(100'000 * (i + 1), 5 * kBlock), "", 1, 1);
+  EXPECT_EQ(Count(index, tokens, 6, "").blocks, 0);
+  EXPECT_TRUE(pool.CheckInvariant());
+  EXPECT_TRUE(index.CheckInvariant());
+}
+
+// What others continue from stays until they are gone, whoever used it last.
+TEST(PrefixIndex, ABlockIsEvictedAfterThoseThatFollowIt) {
+  BlockPool pool(8);
+  PrefixIndex index(pool, kBlock);
+  const std::vector<int32_t> shared = Tokens(1, 4 * kBlock);
+  Fill(pool, index, shared, "", 1, /*owner=*/1);
+  Fill(pool, index, std::vector<int32_t>(shared.begin(), shared.begin() + 2 * kBlock), "", 1, 2);
+  Fill(pool, index, Tokens(1000, 3 * kBlock), "", 1, 2);  // 1: two blocks, 2: two shared and three
+  Fill(pool, index, Tokens(2000, 2 * kBlock), "", 1, 3);
+  EXPECT_TRUE(index.CheckInvariant());
+  EXPECT_EQ(Count(index, shared, 4, "").blocks, 4);
+  EXPECT_EQ(Count(index, Tokens(1000, 3 * kBlock), 3, "").blocks, 2);
+}
+
 TEST(PrefixIndex, RandomSharingKeepsTheInvariant) {
   std::mt19937 random(1);
   BlockPool pool(24);
@@ -323,12 +354,14 @@ TEST(PrefixIndex, RandomSharingKeepsTheInvariant) {
       const int64_t full = static_cast<int64_t>(tokens.size()) / kBlock;
       const auto found = Count(index, tokens, full, "");
       if (full - found.blocks <= pool.num_available() - found.unheld)
-        live.push_back(Fill(pool, index, tokens));
+        live.push_back(Fill(pool, index, tokens, "", 1, random() % 4));
     } else if (!live.empty()) {
       live.erase(live.begin() + static_cast<int64_t>(random() % live.size()));
     }
     const Status status = pool.CheckInvariant();
     ASSERT_TRUE(status) << status.error().message;
+    const Status indexed = index.CheckInvariant();
+    ASSERT_TRUE(indexed) << indexed.error().message;
     ASSERT_GE(index.num_indexed(), pool.num_cached());
   }
   live.clear();

@@ -21,8 +21,11 @@ PrefixHash Hash(const std::vector<unsigned char>& secret, const void* data, size
 
 }  // namespace
 
-PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const AttentionSpan> groups)
+PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const AttentionSpan> groups,
+                         StatePool* states, CacheListener* listener)
     : pool_(pool),
+      states_(states),
+      listener_(listener),
       block_size_(block_size),
       groups_(groups.empty() ? std::vector<AttentionSpan>(1)
                              : std::vector<AttentionSpan>(groups.begin(), groups.end())),
@@ -30,6 +33,7 @@ PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const Attent
       entries_(static_cast<size_t>(pool.num_blocks())),
       companions_(static_cast<size_t>(pool.num_blocks() * (num_groups() - 1)), kNoBlock),
       anchors_(static_cast<size_t>(pool.num_blocks()), kNoBlock),
+      state_blocks_(states == nullptr ? 0 : static_cast<size_t>(states->num_slots()), kNoBlock),
       tokens_(static_cast<size_t>(pool.num_blocks() * block_size)),
       buckets_(std::bit_ceil(static_cast<size_t>(pool.num_blocks())), kNoBlock),
       present_from_(groups_.size()) {
@@ -38,10 +42,13 @@ PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const Attent
   std::random_device random;
   for (unsigned char& byte : secret_) byte = static_cast<unsigned char>(random());
   pool_.set_evictor(this);
+  if (states_ != nullptr) states_->set_evictor(this);
+  if (listener_ != nullptr) listener_->OnStart(pool.num_blocks(), block_size, groups_);
 }
 
 PrefixIndex::~PrefixIndex() {
   pool_.set_evictor(nullptr);
+  if (states_ != nullptr) states_->set_evictor(nullptr);
 }
 
 PrefixCursor PrefixIndex::Start(std::string_view salt) const {
@@ -64,11 +71,7 @@ BlockId PrefixIndex::Find(const PrefixHash& hash, BlockId parent, std::span<cons
     if (!(entry.hash == hash) || entry.parent != parent) continue;
     if (!std::equal(tokens.begin(), tokens.end(), tokens_.begin() + int64_t{block} * block_size_))
       continue;
-    if (parent < 0) {
-      const auto found = salts_.find(block);
-      if ((found == salts_.end() ? std::string_view() : std::string_view(found->second)) != salt)
-        continue;
-    }
+    if (parent < 0 && SaltOf(block) != salt) continue;
     return block;
   }
   return -1;
@@ -98,8 +101,18 @@ void PrefixIndex::FindChain(std::span<const int32_t> tokens, int64_t max_blocks,
   }
 }
 
-int64_t PrefixIndex::CountUsable(const PrefixLookup& lookup, int64_t max_blocks) {
+int64_t PrefixIndex::CountUsable(const PrefixLookup& lookup, int64_t max_blocks, bool needs_state) {
   int64_t usable = std::min(static_cast<int64_t>(lookup.chain.size()), max_blocks);
+  const auto skip_to_state = [&] {
+    while (
+        needs_state && usable > 0 &&
+        entries_[static_cast<size_t>(lookup.chain[static_cast<size_t>(usable - 1)].block)].state ==
+            kNoState) {
+      ++num_visits_;
+      --usable;
+    }
+  };
+  skip_to_state();
   std::fill(present_from_.begin(), present_from_.end(), usable);
   for (int64_t group = 1; group < num_groups();) {
     int64_t& present = present_from_[static_cast<size_t>(group)];
@@ -114,6 +127,7 @@ int64_t PrefixIndex::CountUsable(const PrefixLookup& lookup, int64_t max_blocks)
       ++group;
     } else {
       usable = present - 1;
+      skip_to_state();
       group = 1;
     }
   }
@@ -125,7 +139,7 @@ int64_t PrefixIndex::Match(std::span<const int32_t> tokens, int64_t max_blocks,
                            BlockTables& tables) {
   CHECK(cursor.num_blocks == 0 && tables.num_groups() == num_groups());
   FindChain(tokens, max_blocks, salt, lookup);
-  const int64_t found = CountUsable(lookup, max_blocks);
+  const int64_t found = CountUsable(lookup, max_blocks, states_ != nullptr);
   if (found == 0) return 0;
   const std::span<const PrefixLookup::Link> chain(lookup.chain.data(), static_cast<size_t>(found));
   for (const PrefixLookup::Link& link : chain) pool_.Share(link.block, tables[0]);
@@ -142,7 +156,9 @@ PrefixIndex::Found PrefixIndex::Count(std::span<const int32_t> tokens, int64_t m
                                       std::string_view salt, PrefixLookup& lookup) {
   FindChain(tokens, max_blocks, salt, lookup);
   Found found;
-  found.blocks = CountUsable(lookup, max_blocks);
+  found.blocks = CountUsable(lookup, max_blocks, states_ != nullptr);
+  found.without_states =
+      states_ == nullptr ? found.blocks : CountUsable(lookup, max_blocks, /*needs_state=*/false);
   const auto is_held = [this](BlockId block) {
     ++num_visits_;
     return pool_.references(block) > 0;
@@ -171,12 +187,17 @@ void PrefixIndex::Insert(std::span<const int32_t> tokens, std::string_view salt,
     Entry& entry = entries_[static_cast<size_t>(own)];
     CHECK(!entry.indexed(), "block {} is indexed already", own);
     BlockId& bucket = buckets_[Bucket(hash)];
-    entry = {hash, cursor.last_block, bucket, next_serial_++};
+    entry = {.hash = hash,
+             .parent = cursor.last_block,
+             .next_in_bucket = bucket,
+             .serial = next_serial_++};
+    if (entry.parent >= 0) ++entries_[static_cast<size_t>(entry.parent)].num_children;
     bucket = own;
     std::copy(tokens.begin(), tokens.end(), tokens_.begin() + int64_t{own} * block_size_);
     if (cursor.last_block < 0 && !salt.empty()) salts_.emplace(own, salt);
     pool_.Keep(own);
     ++num_indexed_;
+    if (listener_ != nullptr) listener_->OnStored(0, own, cursor.last_block, tokens, salt);
   } else if (block != own) {
     pool_.Replace(tables[0], place, block);
   }
@@ -189,6 +210,7 @@ void PrefixIndex::Insert(std::span<const int32_t> tokens, std::string_view salt,
       anchors_[static_cast<size_t>(mine)] = block;
       pool_.Keep(mine);
       ++num_indexed_;
+      if (listener_ != nullptr) listener_->OnStored(group, block, cursor.last_block, tokens, salt);
     } else if (companion != mine) {
       pool_.Replace(tables[group], place, companion);
     }
@@ -196,23 +218,89 @@ void PrefixIndex::Insert(std::span<const int32_t> tokens, std::string_view salt,
   cursor = {place + 1, block, hash};
 }
 
-bool PrefixIndex::Reset() {
-  bool all = true;
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    const BlockId block = static_cast<BlockId>(i);
-    const bool is_companion = anchors_[i] >= 0;
-    if (!entries_[i].indexed() && !is_companion) continue;
-    if (pool_.references(block) > 0) {
-      all = false;
-      continue;
-    }
-    if (is_companion)
-      RemoveCompanion(block);
-    else
-      Remove(block);
-    pool_.Forget(block);
+void PrefixIndex::SetState(BlockId block, HeldState held, bool is_passing, uint64_t owner) {
+  Entry& entry = entries_[static_cast<size_t>(block)];
+  CHECK(entry.indexed(), "block {} is not indexed", block);
+  if (entry.state != kNoState) {
+    states_->Touch(entry.state, owner);
+    entry.is_passing = entry.is_passing && is_passing;
+    return;
   }
+  entry.state = states_->Keep(std::move(held), owner);
+  entry.is_passing = is_passing;
+  state_blocks_[static_cast<size_t>(entry.state)] = block;
+}
+
+StateId PrefixIndex::UseState(BlockId block, uint64_t owner) {
+  Entry& entry = entries_[static_cast<size_t>(block)];
+  if (entry.state == kNoState) return kNoState;
+  states_->Touch(entry.state, owner);
+  entry.is_passing = false;
+  return entry.state;
+}
+
+HeldState PrefixIndex::TakeState(BlockId block) {
+  StateId& state = entries_[static_cast<size_t>(block)].state;
+  state_blocks_[static_cast<size_t>(state)] = kNoBlock;
+  return states_->TakeKept(std::exchange(state, kNoState));
+}
+
+HeldState PrefixIndex::TakePassing(BlockId block) {
+  const Entry& entry = entries_[static_cast<size_t>(block)];
+  return entry.state != kNoState && entry.is_passing ? TakeState(block) : HeldState();
+}
+
+PrefixCursor PrefixIndex::LastState(const PrefixCursor& cursor, std::string_view salt) const {
+  int64_t num_blocks = cursor.num_blocks;
+  for (BlockId block = cursor.last_block; block != kNoBlock; --num_blocks) {
+    const Entry& entry = entries_[static_cast<size_t>(block)];
+    if (entry.state != kNoState) return {num_blocks, block, entry.hash};
+    block = entry.parent;
+  }
+  return Start(salt);
+}
+
+bool PrefixIndex::Reset() {
+  const auto is_indexed = [this](size_t i) { return entries_[i].indexed() || anchors_[i] >= 0; };
+  const auto is_held = [this](size_t i) { return pool_.references(static_cast<BlockId>(i)) > 0; };
+  bool all = true;
+  for (size_t i = 0; i < entries_.size(); ++i) all = all && !(is_indexed(i) && is_held(i));
+  // That everything is gone is told in one event.
+  CacheListener* const listener = all ? std::exchange(listener_, nullptr) : listener_;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!is_indexed(i) || is_held(i)) continue;
+    OnEvict(static_cast<BlockId>(i));
+    pool_.Forget(static_cast<BlockId>(i));
+  }
+  listener_ = listener;
+  if (all && listener_ != nullptr) listener_->OnCleared();
   return all;
+}
+
+void PrefixIndex::Tell(CacheListener& listener) const {
+  listener.OnCleared();
+  // A block is indexed after its parent, so that serials ascend along each chain.
+  std::vector<BlockId> order;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].indexed()) order.push_back(static_cast<BlockId>(i));
+  }
+  const auto entry_of = [this](BlockId block) -> const Entry& {
+    return entries_[static_cast<size_t>(block)];
+  };
+  std::sort(order.begin(), order.end(),
+            [&](BlockId a, BlockId b) { return entry_of(a).serial < entry_of(b).serial; });
+  std::vector<BlockId> firsts(entries_.size());  // of each block's chain
+  for (const BlockId block : order) {
+    const BlockId parent = entry_of(block).parent;
+    const BlockId first = parent < 0 ? block : firsts[static_cast<size_t>(parent)];
+    firsts[static_cast<size_t>(block)] = first;
+    const std::span<const int32_t> tokens(tokens_.data() + int64_t{block} * block_size_,
+                                          static_cast<size_t>(block_size_));
+    for (int64_t group = 0; group < num_groups(); ++group) {
+      if (group > 0 && CompanionOf(block, group) < 0) continue;
+      listener.OnStored(group, block, parent, tokens, SaltOf(first));
+    }
+  }
 }
 
 void PrefixIndex::OnEvict(BlockId block) {
@@ -222,9 +310,18 @@ void PrefixIndex::OnEvict(BlockId block) {
     Remove(block);
 }
 
+void PrefixIndex::OnEvictState(StateId slot) {
+  const BlockId block = std::exchange(state_blocks_[static_cast<size_t>(slot)], kNoBlock);
+  entries_[static_cast<size_t>(block)].state = kNoState;
+}
+
 void PrefixIndex::Remove(BlockId block) {
   Entry& entry = entries_[static_cast<size_t>(block)];
   CHECK(entry.indexed(), "block {} is not indexed", block);
+  if (entry.state != kNoState) {
+    state_blocks_[static_cast<size_t>(entry.state)] = kNoBlock;
+    states_->Drop(entry.state);
+  }
   for (int64_t group = 1; group < num_groups(); ++group) {
     const BlockId companion = CompanionOf(block, group);
     if (companion < 0) continue;
@@ -234,15 +331,22 @@ void PrefixIndex::Remove(BlockId block) {
   BlockId* link = &buckets_[Bucket(entry.hash)];
   while (*link != block) link = &entries_[static_cast<size_t>(*link)].next_in_bucket;
   *link = entry.next_in_bucket;
-  if (entry.parent < 0) salts_.erase(block);
+  if (entry.parent < 0) {
+    salts_.erase(block);
+  } else if (Entry& parent = entries_[static_cast<size_t>(entry.parent)]; parent.indexed()) {
+    --parent.num_children;
+  }
   entry = {};
   --num_indexed_;
+  if (listener_ != nullptr) listener_->OnRemoved(0, block);
 }
 
 void PrefixIndex::RemoveCompanion(BlockId block) {
   const BlockId anchor = std::exchange(anchors_[static_cast<size_t>(block)], kNoBlock);
   for (int64_t group = 1; group < num_groups(); ++group) {
-    if (CompanionOf(anchor, group) == block) CompanionOf(anchor, group) = kNoBlock;
+    if (CompanionOf(anchor, group) != block) continue;
+    CompanionOf(anchor, group) = kNoBlock;
+    if (listener_ != nullptr) listener_->OnRemoved(group, anchor);
   }
   --num_indexed_;
 }
@@ -253,6 +357,10 @@ Status PrefixIndex::CheckInvariant() const {
   };
   const size_t others = groups_.size() - 1;
   int64_t indexed = 0, companions = 0, anchors = 0;
+  std::vector<int32_t> children(entries_.size());
+  for (const Entry& entry : entries_) {
+    if (entry.indexed() && entry.parent >= 0) ++children[static_cast<size_t>(entry.parent)];
+  }
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
     indexed += entry.indexed();
@@ -262,6 +370,9 @@ Status PrefixIndex::CheckInvariant() const {
     if (entry.indexed() && entry.parent >= 0 &&
         !entries_[static_cast<size_t>(entry.parent)].indexed())
       return fail(fmt::format("the parent of block {} is not indexed", i));
+    if (entry.indexed() && entry.num_children != children[i])
+      return fail(
+          fmt::format("{} children of block {}, not {}", children[i], i, entry.num_children));
     for (size_t group = 0; group < others; ++group) {
       const BlockId companion = companions_[i * others + group];
       if (companion < 0) continue;
@@ -269,6 +380,19 @@ Status PrefixIndex::CheckInvariant() const {
       if (!entry.indexed() || anchors_[static_cast<size_t>(companion)] != static_cast<BlockId>(i))
         return fail(fmt::format("block {} has a companion that is not its own", i));
     }
+  }
+  int64_t snapshots = 0;
+  for (size_t slot = 0; slot < state_blocks_.size(); ++slot) {
+    const BlockId block = state_blocks_[slot];
+    if (block == kNoBlock) continue;
+    ++snapshots;
+    const Entry& entry = entries_[static_cast<size_t>(block)];
+    if (!entry.indexed() || entry.state != static_cast<StateId>(slot))
+      return fail(fmt::format("slot {} is the snapshot of a block that does not know it", slot));
+  }
+  if (states_ != nullptr && snapshots != states_->num_kept()) {
+    return fail(
+        fmt::format("{} blocks have snapshots, but {} are kept", snapshots, states_->num_kept()));
   }
   if (companions != anchors || indexed + companions != num_indexed_) {
     return fail(fmt::format("{} blocks and {}/{} companions, but {} indexed", indexed, companions,

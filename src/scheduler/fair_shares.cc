@@ -11,7 +11,7 @@ namespace sluice {
 Share& FairShares::Join(uint64_t client) {
   std::unique_ptr<Share>& share = shares_[client];
   if (share == nullptr) {
-    share = std::make_unique<Share>();
+    share = std::make_unique<Share>(ageing_);
     share->client = client;
     share->round = round_;
     ring_.insert(turn_, *share);

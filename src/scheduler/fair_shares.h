@@ -15,6 +15,8 @@ namespace sluice {
 // What the sequences of one client have together.
 struct Share
     : boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>> {
+  explicit Share(const Ageing& ageing) : waiting(ageing) {}
+
   uint64_t client = 0;
   int64_t num_sequences = 0;  // that the scheduler has of the client
   int64_t num_running = 0;    // of those
@@ -32,7 +34,7 @@ struct Share
 // to do may be given any more, the next rounds begin: as many as one of them needs. What a share is
 // given beyond its deficit (decoding cannot wait for a turn, nor need prefills while the share at
 // turn lacks a place) it lacks in the next rounds; what it leaves unused is not saved beyond one
-// quantum. A new share has its first quantum in the round after it came, and its turn behind those
+// quantum. A new share has its first quantum in the round after it came, and its turn after those
 // that were there: so an endless row of new clients takes no more from an old one than as many as
 // are there at a time.
 //
@@ -45,8 +47,8 @@ struct Share
 // only. Allocates in Join alone.
 class FairShares {
  public:
-  // REQUIRES: quantum > 0.
-  explicit FairShares(int64_t quantum) : quantum_(quantum) {}
+  // `ageing`: of the sequences that wait. REQUIRES: quantum > 0.
+  FairShares(int64_t quantum, const Ageing& ageing) : quantum_(quantum), ageing_(ageing) {}
   FairShares(const FairShares&) = delete;
   FairShares& operator=(const FairShares&) = delete;
 
@@ -59,7 +61,7 @@ class FairShares {
   // The share that is next, null if none has something to do: a prefill, or a sequence that waits.
   // Its deficit is positive.
   Share* AtTurn();
-  // Of the shares with a prefill that with the largest deficit, null if there is none.
+  // The share with the largest deficit among those with a prefill; null if there is none.
   Share* LeastGiven();
   // The turn is this share's again.
   void ReturnTurn(Share& share) { turn_ = Ring::s_iterator_to(share); }
@@ -91,6 +93,7 @@ class FairShares {
   }
 
   const int64_t quantum_;
+  const Ageing ageing_;
   std::unordered_map<uint64_t, std::unique_ptr<Share>> shares_;  // by client
   Ring ring_;                                                    // of all shares
   Ring::iterator turn_ = ring_.end();                            // end() only while there is none

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -28,8 +29,6 @@ int64_t FairQuantum(const SchedulerLimits& limits) {
 
 namespace {
 
-// The rank of a sequence that was admitted by ageing: from then on it is ahead of all priorities.
-constexpr int64_t kAgedRank = std::numeric_limits<int64_t>::min();
 // The quantum of a share that is the only one.
 constexpr int64_t kNoQuantum = int64_t{1} << 40;
 
@@ -48,26 +47,44 @@ void AppendPrefill(ScheduledSequence& sequence) {
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex* index)
+Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex* index,
+                     StatePool* states, ImagePool* images)
     : limits_(limits),
       pool_(pool),
       index_(index),
-      shares_(limits.policy == SchedulingPolicy::kFair ? FairQuantum(limits) : kNoQuantum) {
+      states_(states),
+      images_(images),
+      shares_(limits.policy == SchedulingPolicy::kFair ? FairQuantum(limits) : kNoQuantum,
+              limits.policy == SchedulingPolicy::kFcfs ? Ageing() : limits.ageing) {
   CHECK_GT(limits.block_size, 0);
   CHECK_GT(limits.max_num_seqs, 0);
   CHECK_GE(limits.max_num_batched_tokens, limits.max_num_seqs);
   CHECK_GT(limits.max_prompt_logit_rows, 0);
   CHECK(limits.num_stages >= 1 && limits.steps_in_flight >= limits.num_stages);
+  CHECK_GE(limits.ageing.level_us, 0);
+  CHECK_GE(limits.ageing.max_levels, 0);
   CHECK(!limits.groups.empty() && limits.groups[0].sees_all());
   constexpr int64_t kAnyLength = int64_t{1} << 40;
   for (const AttentionSpan& group : limits.groups) {
     most_blocks_.push_back(
         MostBlocks(group, kAnyLength, MostTokensInFlight(limits), limits.block_size));
   }
+  if (states != nullptr) {
+    CHECK_GE(states->num_slots(), limits.max_num_seqs);
+    CHECK(std::ranges::all_of(limits.groups, &AttentionSpan::sees_all),
+          "a sequence that goes back to a snapshot needs the positions before it");
+    CHECK_EQ(limits.snapshot_interval % limits.block_size, 0);
+  }
   const size_t places = static_cast<size_t>(limits.max_num_seqs);
   running_.reserve(places);
   plan_.slices.reserve(places);
   plan_.preempted.reserve(places);
+  plan_.state_copies.reserve(places);
+}
+
+void Scheduler::SetTime(int64_t now_us) {
+  CHECK_GE(now_us, now_us_);
+  now_us_ = now_us;
 }
 
 void Scheduler::InsertWaiting(ScheduledSequence& sequence) {
@@ -79,11 +96,15 @@ void Scheduler::Add(ScheduledSequence& sequence) {
   CHECK(sequence.state == ScheduledSequence::State::kNew);
   CHECK(!sequence.tokens.empty());
   CHECK_LE(MostBlocks(limits_, sequence.max_total_tokens), pool_.num_blocks());
+  CHECK(sequence.images.empty() ||
+        (images_ != nullptr && sequence.keys.size() == sequence.tokens.size()));
   sequence.blocks = BlockTables(num_groups());
-  sequence.rank = limits_.policy == SchedulingPolicy::kFcfs ? 0 : sequence.priority;
+  sequence.level = limits_.policy == SchedulingPolicy::kFcfs ? 0 : sequence.priority;
   sequence.order = next_order_++;
-  sequence.waiting_since = step_;
+  sequence.waiting_since = now_us_;
+  sequence.waited_us = 0;
   sequence.share = &shares_.Join(limits_.policy == SchedulingPolicy::kFair ? sequence.client : 0);
+  sequence.blocks.set_owner(sequence.share->client);
   ++num_waiting_;
   ScheduledSequence* const leader = sequence.leader;
   if (leader != nullptr) {
@@ -103,10 +124,11 @@ void Scheduler::Follow(ScheduledSequence& sequence, ScheduledSequence& leader, i
   ++num_followers_;
 }
 
-void Scheduler::ReleaseFollowers(ScheduledSequence& leader, int64_t tokens) {
+template <typename Predicate>
+void Scheduler::ReleaseFollowersIf(ScheduledSequence& leader, const Predicate& released) {
   for (auto next = leader.followers.begin(); next != leader.followers.end();) {
     ScheduledSequence& follower = *next;
-    if (follower.awaited > tokens) {
+    if (!released(follower)) {
       ++next;
       continue;
     }
@@ -117,28 +139,37 @@ void Scheduler::ReleaseFollowers(ScheduledSequence& leader, int64_t tokens) {
   }
 }
 
+void Scheduler::ReleaseFollowers(ScheduledSequence& leader, int64_t tokens) {
+  ReleaseFollowersIf(leader, [&](const auto& follower) { return follower.awaited <= tokens; });
+}
+
+void Scheduler::ReleaseMoreUrgent(ScheduledSequence& leader) {
+  ReleaseFollowersIf(leader, [&](const auto& follower) { return follower.level < leader.level; });
+}
+
 PrefixIndex::Found Scheduler::FindPrefix(ScheduledSequence& sequence) {
   if (index_ == nullptr || !sequence.read_prefix_cache || sequence.wants_all_rows) return {};
   const int64_t most_blocks =
       (static_cast<int64_t>(sequence.tokens.size()) - 1) / limits_.block_size;
-  return index_->Count(sequence.tokens, most_blocks, sequence.cache_salt, sequence.lookup);
+  return index_->Count(KeysOf(sequence), most_blocks, sequence.cache_salt, sequence.lookup);
 }
 
 bool Scheduler::FollowPrefill(Share& share) {
-  ScheduledSequence& sequence = *share.waiting.Next(step_, limits_.ageing_steps).sequence;
+  ScheduledSequence& sequence = share.waiting.Next(now_us_);
   if (index_ == nullptr || !sequence.read_prefix_cache || sequence.wants_all_rows) return false;
-  const std::span<const int32_t> tokens = sequence.tokens;
+  const std::span<const int32_t> tokens = KeysOf(sequence);
   ScheduledSequence* leader = nullptr;
   int64_t most = 0;  // tokens in whole blocks that both begin with
   for (ScheduledSequence* running : running_) {
     if (running->share != &share || running->num_computed >= running->num_prompt_tokens ||
-        running->cache_salt != sequence.cache_salt)
+        running->is_held || running->cache_salt != sequence.cache_salt)
       continue;
-    const auto prompt =
-        std::span(running->tokens).first(static_cast<size_t>(running->num_prompt_tokens));
+    const auto prompt = KeysOf(*running).first(static_cast<size_t>(running->num_prompt_tokens));
     const auto differ = std::ranges::mismatch(prompt, tokens.first(tokens.size() - 1));
     const int64_t common = (differ.in1 - prompt.begin()) / limits_.block_size * limits_.block_size;
-    if (common <= most || common <= running->num_computed) continue;
+    // What steps in flight compute has its snapshots.
+    const int64_t done = states_ == nullptr ? running->num_computed : running->num_begun;
+    if (common <= most || common <= done) continue;
     leader = running;
     most = common;
   }
@@ -147,6 +178,7 @@ bool Scheduler::FollowPrefill(Share& share) {
   const int64_t needed = static_cast<int64_t>(tokens.size()) - found;
   if (2 * (most - found) < needed) return false;
   share.waiting.Remove(sequence);
+  if (states_ != nullptr) WantSnapshot(*leader, most);
   Follow(sequence, *leader, most);
   return true;
 }
@@ -174,7 +206,7 @@ void Scheduler::Remove(std::span<ScheduledSequence* const> sequences) {
       sequence->share->waiting.Remove(*sequence);
       --num_waiting_;
     }
-    sequence->blocks.Clear();
+    ReleaseAll(*sequence);
     sequence->state = State::kNew;
   }
   if (any_ran && sequences.size() == 1) {
@@ -190,16 +222,23 @@ void Scheduler::Remove(std::span<ScheduledSequence* const> sequences) {
 }
 
 const StepPlan& Scheduler::Plan() {
-  ++step_;
   plan_.slices.clear();
   plan_.preempted.clear();
   plan_.num_tokens = plan_.num_logit_rows = plan_.prefix_queries = plan_.prefix_hits = 0;
-  Budget budget{limits_.max_num_batched_tokens, limits_.max_prompt_logit_rows};
+  plan_.snapshots.clear();
+  plan_.state_copies.clear();
+  plan_.new_images.clear();
+  Budget budget{.tokens = limits_.max_num_batched_tokens,
+                .prompt_logit_rows = limits_.max_prompt_logit_rows,
+                .image_rows = limits_.max_image_rows};
   plan_.num_preempted_for_others = 0;
+  if (states_ != nullptr) TakeBackStates();
   if (std::exchange(must_give_way_, false)) GiveWay();
   PlanDecodes(budget);
   PlanShares(budget);
   PlanProposed(budget);
+  PlanSnapshots();
+  PlanProposedStates();
   for (const PlannedSlice& slice : plan_.slices)
     slice.sequence->num_begun += slice.num_tokens - slice.num_proposed;
   return plan_;
@@ -245,8 +284,8 @@ void Scheduler::GiveWay() {
 }
 
 int64_t Scheduler::MostDecodes() const {
-  const auto num_decodes = static_cast<int64_t>(
-      std::ranges::count_if(running_, [](const auto* sequence) { return !IsPrefill(*sequence); }));
+  const auto num_decodes = std::ranges::count_if(
+      running_, [](const auto* sequence) { return !IsPrefill(*sequence) && !sequence->is_held; });
   return (num_decodes + limits_.num_stages - 1) / limits_.num_stages;
 }
 
@@ -263,7 +302,9 @@ void Scheduler::PlanDecodes(Budget& budget) {
   int64_t most = MostDecodes();
   for (ScheduledSequence* sequence : running_) {
     sequence->planned = 0;
-    if (IsPrefill(*sequence) || sequence->num_begun == sequence->length() || most == 0) continue;
+    if (IsPrefill(*sequence) || sequence->is_held || sequence->num_begun == sequence->length() ||
+        most == 0)
+      continue;
     PlanTokens(*sequence, 1, budget);
     --most;
   }
@@ -272,7 +313,8 @@ void Scheduler::PlanDecodes(Budget& budget) {
 int64_t Scheduler::ListPrefills() {
   int64_t count = 0;
   for (ScheduledSequence* sequence : running_) {
-    if (!IsPrefill(*sequence)) continue;
+    // One that waits for its mask has gone back to a snapshot.
+    if (!IsPrefill(*sequence) || (states_ != nullptr && sequence->is_held)) continue;
     AppendPrefill(*sequence);
     ++count;
   }
@@ -281,7 +323,12 @@ int64_t Scheduler::ListPrefills() {
 
 void Scheduler::PlanShares(Budget& budget) {
   int64_t num_prefills = ListPrefills();
-  if (num_prefills == 0 && num_waiting_ == num_followers_) return;
+  const bool anybody_waits = num_prefills > 0 || num_waiting_ > num_followers_;
+  for (ScheduledSequence* sequence : running_) {
+    const int64_t owed = std::exchange(sequence->owed_tokens, 0);
+    if (anybody_waits && owed > 0) shares_.Charge(*sequence->share, owed);
+  }
+  if (!anybody_waits) return;
   for (const PlannedSlice& decode : plan_.slices) shares_.Charge(*decode.sequence->share, 1);
   // Nobody is admitted while there are too few blocks for those that run.
   const bool admits =
@@ -317,6 +364,7 @@ bool Scheduler::PlanPrefill(Share& share, Budget& budget) {
   const int64_t computed = sequence.num_begun + sequence.planned;
   const int64_t chunk = Chunk(sequence, computed, budget);
   if (chunk > 0) {
+    UseImages(sequence, computed, chunk, budget);
     PlanTokens(sequence, chunk, budget);
     shares_.Charge(share, chunk);
   }
@@ -328,6 +376,52 @@ bool Scheduler::PlanPrefill(Share& share, Budget& budget) {
 
 int64_t Scheduler::Chunk(const ScheduledSequence& sequence, int64_t computed,
                          const Budget& budget) const {
+  return FitImages(sequence, computed, TextChunk(sequence, computed, budget), budget);
+}
+
+int64_t Scheduler::FitImages(const ScheduledSequence& sequence, int64_t computed, int64_t chunk,
+                             const Budget& budget) const {
+  if (chunk <= 0) return chunk;
+  int64_t end = computed + chunk;
+  int64_t unused = images_ != nullptr ? images_->num_unused() : 0;
+  int64_t left = budget.image_rows;
+  bool makes = budget.makes_images;
+  for (const ScheduledSequence::Image& image : sequence.images) {
+    if (image.end <= computed) continue;
+    if (image.begin >= end) break;
+    const int64_t stop = std::max<int64_t>(0, image.begin - computed);
+    if (image.is_whole && image.end > end) {
+      // Independent of the share's rest, one prompt at a time: this step or the next has room.
+      const bool leads = stop == 0 && image.end - computed <= budget.tokens;
+      if (!leads || (sequence.wants_all_rows && image.end - computed > budget.prompt_logit_rows))
+        return stop;
+      end = image.end;
+    }
+    if (images_->IsUsed(image.id)) continue;
+    const bool is_new = !images_->HasRows(image.id);
+    if (image.rows > unused || (is_new && makes && image.rows > left)) return stop;
+    unused -= image.rows;
+    if (!is_new) continue;
+    left -= image.rows;
+    makes = true;
+  }
+  return end - computed;
+}
+
+void Scheduler::UseImages(ScheduledSequence& sequence, int64_t first, int64_t num_tokens,
+                          Budget& budget) {
+  for (size_t i = 0; i < sequence.images.size(); ++i) {
+    const ScheduledSequence::Image& image = sequence.images[i];
+    if (image.end <= first || image.begin >= first + num_tokens) continue;
+    if (!images_->Use(image.id)) continue;
+    plan_.new_images.push_back({.sequence = &sequence, .image = i});
+    budget.image_rows -= image.rows;
+    budget.makes_images = true;
+  }
+}
+
+int64_t Scheduler::TextChunk(const ScheduledSequence& sequence, int64_t computed,
+                             const Budget& budget) const {
   const int64_t remaining = sequence.length() - computed;
   const int64_t most = std::min({remaining, budget.tokens, budget.share_tokens});
   // Where a step has room for all rows of its tokens, they do not divide a prompt.
@@ -348,7 +442,8 @@ void Scheduler::PlanTokens(ScheduledSequence& sequence, int64_t num_tokens, Budg
     plan_.slices.push_back({.sequence = &sequence,
                             .first = sequence.num_begun,
                             .all_rows = all_rows,
-                            .num_preemptions = sequence.num_preemptions});
+                            .num_preemptions = sequence.num_preemptions,
+                            .state = sequence.held_state.id()});
   }
   sequence.planned += num_tokens;
   PlannedSlice& slice = plan_.slices[sequence.slice];
@@ -364,13 +459,18 @@ void Scheduler::PlanProposed(Budget& budget) {
   int64_t rest = std::min(limits_.max_proposed_tokens, budget.tokens);
   for (PlannedSlice& slice : plan_.slices) {
     ScheduledSequence& sequence = *slice.sequence;
-    const int64_t wanted = std::min(rest, static_cast<int64_t>(sequence.proposed.size()));
-    if (wanted == 0 || !slice.samples || slice.num_tokens > 1 || slice.all_rows) continue;
+    int64_t wanted = std::min(rest, static_cast<int64_t>(sequence.proposed.size()));
+    if (states_ != nullptr) wanted = std::min(wanted, NumSpareStates());
+    if (wanted <= 0 || !slice.samples || slice.num_tokens > 1 || slice.all_rows) continue;
     const auto tokens = static_cast<int64_t>(sequence.tokens.size());
     // As for admission: one block a group stays for each running sequence.
     if (!TakeMissing(sequence, tokens + wanted, num_running() * num_groups())) continue;
     slice.num_tokens += wanted;
     slice.num_proposed = wanted;
+    if (states_ != nullptr) {
+      sequence.proposed_from = slice.first + 1;
+      for (int64_t i = 0; i < wanted; ++i) sequence.proposed_states.push_back(states_->Take());
+    }
     plan_.num_tokens += wanted;
     plan_.num_logit_rows += wanted;
     budget.tokens -= wanted;
@@ -380,16 +480,19 @@ void Scheduler::PlanProposed(Budget& budget) {
 
 ScheduledSequence* Scheduler::PickVictim(const Share* share) const {
   // Ranks of different shares do not compare.
-  const bool by_rank = limits_.policy != SchedulingPolicy::kFair;
-  const ScheduledSequence* first =
-      *std::min_element(running_.begin(), running_.end(), [by_rank](const auto* a, const auto* b) {
-        return by_rank && a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
-      });
+  const ScheduledSequence* oldest =
+      *std::ranges::min_element(running_, {}, [](const auto* sequence) { return sequence->order; });
+  const ScheduledSequence* first = oldest;
+  for (const ScheduledSequence* sequence : running_) {
+    if (sequence->share != oldest->share) continue;
+    if (std::tie(sequence->rank, sequence->order) < std::tie(first->rank, first->order))
+      first = sequence;
+  }
   struct Choice {
     ScheduledSequence* sequence = nullptr;
-    bool useless = true;
     int64_t deficit = 0;
-    int64_t rank = 0;
+    Rank rank;
+    bool useless = true;
     int64_t cost = 0;
   } best;
   for (ScheduledSequence* sequence : running_) {
@@ -404,14 +507,14 @@ ScheduledSequence* Scheduler::PickVictim(const Share* share) const {
     for (int64_t group = 0; group < num_groups(); ++group)
       shared += count_shared(sequence->blocks[group]);
     const int64_t to_find = count_shared(sequence->blocks[0]) * limits_.block_size;
-    const Choice choice{sequence, shared == sequence->blocks.num_held(),
-                        shares_.DeficitOf(*sequence->share), sequence->rank,
+    const Choice choice{sequence, shares_.DeficitOf(*sequence->share), sequence->rank,
+                        shared == sequence->blocks.num_held(),
                         std::max<int64_t>(0, sequence->num_computed - to_find)};
     const auto better = [&] {
       if (best.sequence == nullptr) return true;
-      if (choice.useless != best.useless) return !choice.useless;
       if (choice.deficit != best.deficit) return choice.deficit < best.deficit;
       if (choice.rank != best.rank) return choice.rank > best.rank;
+      if (choice.useless != best.useless) return !choice.useless;
       if (choice.cost != best.cost) return choice.cost < best.cost;
       return choice.sequence->order > best.sequence->order;
     };
@@ -421,9 +524,17 @@ ScheduledSequence* Scheduler::PickVictim(const Share* share) const {
   return best.sequence;
 }
 
+void Scheduler::ReleaseAll(ScheduledSequence& sequence) {
+  sequence.blocks.Clear();
+  sequence.snapshots.clear();
+  sequence.proposed_states.clear();
+  sequence.held_state.Release();
+  sequence.passing_block = kNoBlock;
+}
+
 void Scheduler::Preempt(ScheduledSequence& victim) {
   running_.erase(std::find(running_.begin(), running_.end(), &victim));
-  victim.blocks.Clear();
+  ReleaseAll(victim);
   victim.num_computed = victim.num_begun = victim.num_drawn = 0;
   victim.cursor = {};
   --victim.share->num_running;
@@ -431,18 +542,21 @@ void Scheduler::Preempt(ScheduledSequence& victim) {
   ++num_preemptions_;
   plan_.preempted.push_back(&victim);
   ++num_waiting_;
+  victim.waiting_since = now_us_ - victim.waited_us;
   InsertWaiting(victim);
+  ReleaseMoreUrgent(victim);
+}
+
+void Scheduler::PreemptAll() {
+  while (!running_.empty()) Preempt(*running_.back());
+  plan_.preempted.clear();
 }
 
 bool Scheduler::Admit(Share& share, Budget& budget) {
   ++num_candidates_;
-  const WaitingQueue::Candidate next = share.waiting.Next(step_, limits_.ageing_steps);
-  if (!TryAdmit(*next.sequence, budget)) return false;
-  if (next.is_aged) {
-    next.sequence->rank = kAgedRank;
-    share.waiting.NoteAgeingTurn(step_);
-  }
-  AppendPrefill(*next.sequence);
+  ScheduledSequence& next = share.waiting.Next(now_us_);
+  if (!TryAdmit(next, budget)) return false;
+  AppendPrefill(next);
   return true;
 }
 
@@ -462,14 +576,29 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   const int64_t chunk = Chunk(sequence, computed, budget);
   if (chunk <= 0) return false;
 
+  UseImages(sequence, computed, chunk, budget);
   if (index_ != nullptr) sequence.cursor = index_->Start(sequence.cache_salt);
   sequence.tokens.reserve(static_cast<size_t>(sequence.max_total_tokens));
+  if (!sequence.keys.empty()) sequence.keys.reserve(static_cast<size_t>(sequence.max_total_tokens));
   sequence.blocks.Reserve(BlocksForTokens(sequence.max_total_tokens, limits_.block_size));
   if (reads) {
-    CHECK_EQ(index_->Match(sequence.tokens, most_blocks, sequence.cache_salt, sequence.lookup,
+    CHECK_EQ(index_->Match(KeysOf(sequence), most_blocks, sequence.cache_salt, sequence.lookup,
                            sequence.cursor, sequence.blocks),
              found.blocks);
     sequence.lookup = {};
+  }
+  if (states_ != nullptr) {
+    const StateId from = computed > 0
+                             ? index_->UseState(sequence.cursor.last_block, sequence.share->client)
+                             : kNoState;
+    sequence.held_state = states_->Take();
+    CHECK(sequence.held_state.id() != kNoState, "{} sequences run, and hold all {} states",
+          num_running(), states_->num_slots());
+    // The slot may be that of the snapshot, if no other was left.
+    if (from != kNoState && from != sequence.held_state.id())
+      plan_.state_copies.push_back({.from = from, .to = sequence.held_state.id()});
+    if (found.without_states > found.blocks)
+      WantSnapshot(sequence, found.without_states * limits_.block_size);
   }
   sequence.num_computed = sequence.num_begun = computed;
   CHECK(TakeMissing(sequence, num_tokens));
@@ -481,7 +610,10 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
       plan_.prefix_hits += computed;
     }
   }
-  sequence.share->waiting.Remove(sequence);
+  WaitingQueue& waiting = sequence.share->waiting;
+  waiting.Remove(sequence);
+  sequence.rank = waiting.RankAt(sequence, now_us_);
+  sequence.waited_us = now_us_ - sequence.waiting_since;
   --num_waiting_;
   sequence.state = ScheduledSequence::State::kRunning;
   running_.push_back(&sequence);
@@ -500,6 +632,18 @@ void Scheduler::Commit(const PlannedSlice& slice) {
   if (IsWanted(slice)) Advance(*slice.sequence, slice.num_tokens - slice.num_proposed);
 }
 
+void Scheduler::CommitAllButLast(const PlannedSlice& slice) {
+  if (!IsWanted(slice)) return;
+  ScheduledSequence& sequence = *slice.sequence;
+  CHECK(slice.samples);
+  --sequence.num_begun;
+  Advance(sequence, slice.num_tokens - slice.num_proposed - 1);
+  // Nobody waits for a token that is late.
+  ReleaseFollowers(sequence, sequence.num_computed + 1);
+  // Its states are those after that token.
+  if (states_ != nullptr) GoBackToSnapshot(sequence);
+}
+
 void Scheduler::Commit() {
   for (const PlannedSlice& slice : plan_.slices) Commit(slice);
 }
@@ -511,14 +655,20 @@ void Scheduler::AcceptProposed(ScheduledSequence& sequence) {
 
 void Scheduler::Advance(ScheduledSequence& sequence, int64_t num_tokens) {
   const auto length = static_cast<size_t>(limits_.block_size);
-  const std::span<const int32_t> tokens = sequence.tokens;
+  if (!sequence.keys.empty()) {
+    const auto known = static_cast<ptrdiff_t>(sequence.keys.size());
+    sequence.keys.insert(sequence.keys.end(), sequence.tokens.begin() + known,
+                         sequence.tokens.end());
+  }
+  const std::span<const int32_t> tokens = KeysOf(sequence);
   sequence.num_computed += num_tokens;
-  CHECK_LE(sequence.num_computed, std::min(sequence.num_begun, std::ssize(tokens)));
+  CHECK_LE(sequence.num_computed, std::min(sequence.num_begun, std::ssize(sequence.tokens)));
   while (index_ != nullptr &&
          (sequence.cursor.num_blocks + 1) * limits_.block_size <= sequence.num_computed) {
     index_->Insert(tokens.subspan(static_cast<size_t>(sequence.cursor.num_blocks) * length, length),
                    sequence.cache_salt, sequence.cursor, sequence.blocks);
   }
+  if (states_ != nullptr && index_ != nullptr) KeepSnapshots(sequence);
   for (int64_t group = 0; group < num_groups(); ++group)
     sequence.blocks[group].DropFront(FirstBlock(group, sequence.num_computed));
   ReleaseFollowers(sequence, sequence.num_computed);
@@ -542,6 +692,19 @@ Status Scheduler::CheckInvariant() const {
       }
       if (table.num_held() > most_blocks_[static_cast<size_t>(group)])
         return Fail(ErrorCode::kInternal, "a sequence holds more blocks than it can use");
+    }
+  }
+  if (states_ != nullptr) {
+    RETURN_IF_ERROR(states_->CheckInvariant());
+    int64_t held = 0;
+    for (const ScheduledSequence* sequence : running_) {
+      if (sequence->held_state.id() == kNoState)
+        return Fail(ErrorCode::kInternal, "a running sequence has no slot for its states");
+      held += 1 + std::ssize(sequence->snapshots) + std::ssize(sequence->proposed_states);
+    }
+    if (held != states_->num_held()) {
+      return Fail(ErrorCode::kInternal, fmt::format("{} states are held, {} by running sequences",
+                                                    states_->num_held(), held));
     }
   }
   int64_t waiting = num_followers_;

@@ -234,5 +234,114 @@ TEST_P(RandomFairScheduler, EveryClientHasItsShare) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomFairScheduler, ::testing::Range(0u, 20u));
 
+TEST(FairScheduler, WhatIsOwedIsChargedToTheShare) {
+  const auto given_to_second = [](int64_t owed) {
+    Crowd crowd(FairLimits());
+    for (int i = 0; i < 60; ++i) {
+      crowd.Add(1, 8, 4);
+      crowd.Add(2, 8, 4);
+    }
+    std::map<uint64_t, int64_t> given;
+    for (int step = 0; step < 40; ++step) {
+      for (ScheduledSequence* sequence : crowd.scheduler().running()) {
+        if (sequence->client == 1) sequence->owed_tokens = owed;
+      }
+      crowd.Step();
+      for (const auto& [client, tokens] : crowd.given()) given[client] += tokens;
+    }
+    return static_cast<double>(given[2]) / static_cast<double>(given[1] + given[2]);
+  };
+  EXPECT_NEAR(given_to_second(0), 0.5, 0.1);
+  EXPECT_GT(given_to_second(8), 0.65);
+}
+
+TEST(Scheduler, AHeldSequenceSkipsStepsAndComputesItsLastTokenAgain) {
+  SchedulerLimits limits = FairLimits();
+  limits.policy = SchedulingPolicy::kFcfs;
+  BlockPool pool(16);
+  PrefixIndex index(pool, limits.block_size, limits.groups);
+  Scheduler scheduler(limits, pool, &index);
+  ScheduledSequence held, other, follower;
+  for (ScheduledSequence* sequence : {&held, &other, &follower}) {
+    sequence->tokens.assign(8, 1);
+    sequence->num_prompt_tokens = 8;
+    sequence->max_total_tokens = 16;
+  }
+  other.tokens[0] = 2;
+  follower.leader = &held;
+  for (ScheduledSequence* sequence : {&held, &other, &follower}) scheduler.Add(*sequence);
+  // Both prompts fit the step; the token of the first cannot be chosen in it.
+  const StepPlan first = scheduler.Plan();
+  ASSERT_EQ(first.slices.size(), 2u);
+  scheduler.CommitAllButLast(first.slices[0]);
+  held.is_held = true;
+  scheduler.Commit(first.slices[1]);
+  other.tokens.push_back(1);
+  EXPECT_EQ(held.num_computed, 7);
+  EXPECT_TRUE(scheduler.CheckInvariant());
+  for (int step = 0; step < 3; ++step) {
+    for (const PlannedSlice& slice : scheduler.Plan().slices) {
+      EXPECT_NE(slice.sequence, &held);
+    }
+    scheduler.Commit();
+    other.tokens.push_back(1);
+    if (step == 0) {
+      EXPECT_EQ(follower.state, ScheduledSequence::State::kRunning) << "it waits for nobody";
+      scheduler.Remove(follower);
+    }
+    EXPECT_TRUE(scheduler.CheckInvariant());
+  }
+  held.is_held = false;
+  const StepPlan& last = scheduler.Plan();
+  ASSERT_EQ(last.slices.size(), 2u);
+  EXPECT_EQ(last.slices[0].sequence, &held);
+  EXPECT_EQ(last.slices[0].first, 7);
+  EXPECT_EQ(last.slices[0].num_tokens, 1);
+  EXPECT_TRUE(last.slices[0].samples);
+  scheduler.Commit();
+  EXPECT_EQ(held.num_computed, 8);
+  held.tokens.push_back(3);
+  scheduler.Remove(held);
+  scheduler.Remove(other);
+  EXPECT_EQ(pool.num_held(), 0);
+}
+
+// Prompt tokens that a client's prompt of `length` tokens from `first` on is found to have in the
+// cache, after it ran to its end.
+int64_t CachedTokens(Scheduler& scheduler, uint64_t client, int32_t first, int64_t length) {
+  FairSequence sequence;
+  for (int64_t i = 0; i < length; ++i) sequence.tokens.push_back(first + static_cast<int32_t>(i));
+  sequence.num_prompt_tokens = length;
+  sequence.max_total_tokens = length + 1;
+  sequence.client = client;
+  scheduler.Add(sequence);
+  int64_t cached = -1;
+  while (sequence.num_computed < length) {
+    for (const PlannedSlice& slice : scheduler.Plan().slices) {
+      if (cached < 0) cached = slice.first;
+    }
+    scheduler.Commit();
+  }
+  scheduler.Remove(sequence);
+  return cached;
+}
+
+TEST(FairScheduler, AFloodLeavesOthersTheirCachedPrefixes) {
+  const auto found_after_flood = [](SchedulingPolicy policy) {
+    SchedulerLimits limits = FairLimits();
+    limits.policy = policy;
+    BlockPool pool(64);
+    PrefixIndex index(pool, limits.block_size);
+    Scheduler scheduler(limits, pool, &index);
+    EXPECT_EQ(CachedTokens(scheduler, 1, 0, 49), 0);
+    for (int32_t i = 1; i <= 50; ++i) EXPECT_EQ(CachedTokens(scheduler, 2, 1000 * i, 33), 0);
+    const Status status = scheduler.CheckInvariant();
+    EXPECT_TRUE(status) << status.error().message;
+    return CachedTokens(scheduler, 1, 0, 49);
+  };
+  EXPECT_EQ(found_after_flood(SchedulingPolicy::kFair), 48);
+  EXPECT_EQ(found_after_flood(SchedulingPolicy::kFcfs), 0) << "all clients are one";
+}
+
 }  // namespace
 }  // namespace sluice

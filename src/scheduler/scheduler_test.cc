@@ -1,9 +1,11 @@
 // The engine contract's lines that the scheduler keeps, with blocks of four tokens, a runner that
-// computes nothing and no clock.
+// computes nothing and a clock that the tests set.
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -46,11 +48,16 @@ SchedulerLimits FourTokenBlocks() {
 // Runs steps, appends a token where one is sampled, and checks C1 and C2 after each.
 class World {
  public:
-  World(const SchedulerLimits& limits, int64_t num_blocks, bool prefix_caching)
+  // `num_states`: slots, where sequences keep states; 0: they keep none.
+  World(const SchedulerLimits& limits, int64_t num_blocks, bool prefix_caching,
+        int64_t num_states = 0)
       : limits_(limits),
         pool_(num_blocks),
-        index_(pool_, limits.block_size, limits.groups),
-        scheduler_(limits, pool_, prefix_caching ? &index_ : nullptr) {}
+        states_(std::max<int64_t>(1, num_states)),
+        has_states_(num_states > 0),
+        index_(pool_, limits.block_size, limits.groups, has_states_ ? &states_ : nullptr),
+        scheduler_(limits, pool_, prefix_caching ? &index_ : nullptr,
+                   has_states_ ? &states_ : nullptr) {}
 
   Sequence& Add(const std::string& name, const Options& options) {
     auto sequence = std::make_unique<Sequence>();
@@ -77,6 +84,7 @@ class World {
     ++steps_;
     std::vector<std::string> text;
     int64_t tokens = 0, prompt_rows = 0;
+    ComputeStates(plan);
     for (const PlannedSlice& slice : plan.slices) {
       auto& sequence = static_cast<Sequence&>(*slice.sequence);
       text.push_back(sequence.name + ":" + std::to_string(slice.num_tokens));
@@ -92,10 +100,19 @@ class World {
     EXPECT_LE(prompt_rows, limits_.max_prompt_logit_rows);
     EXPECT_LE(plan.num_logit_rows, limits_.max_prompt_logit_rows + limits_.max_num_seqs);
     EXPECT_EQ(tokens, plan.num_tokens);
-    scheduler_.Commit();
-    std::vector<Sequence*> done;
+    std::vector<Sequence*> done, late;
     for (const PlannedSlice& slice : plan.slices) {
       auto& sequence = static_cast<Sequence&>(*slice.sequence);
+      if (slice.samples && is_late_ && is_late_()) {
+        scheduler_.CommitAllButLast(slice);
+        late.push_back(&sequence);
+      } else {
+        scheduler_.Commit(slice);
+      }
+    }
+    for (const PlannedSlice& slice : plan.slices) {
+      auto& sequence = static_cast<Sequence&>(*slice.sequence);
+      if (std::ranges::find(late, &sequence) != late.end()) continue;
       if (sequence.num_computed >= sequence.num_prompt_tokens) sequence.wants_all_rows = false;
       if (!slice.samples) continue;
       sequence.tokens.push_back(static_cast<int32_t>(sequence.tokens.size()));
@@ -109,6 +126,39 @@ class World {
     const Status status = scheduler_.CheckInvariant();  // C1
     EXPECT_TRUE(status) << status.error().message;
     return text;
+  }
+
+  // What a model would do with states: each is a hash of all tokens before.
+  void ComputeStates(const StepPlan& plan) {
+    if (!has_states_) return;
+    for (const StateCopy& copy : plan.state_copies)
+      contents_of_states_[copy.to] = contents_of_states_[copy.from];
+    auto snapshot = plan.snapshots.begin();
+    for (size_t i = 0; i < plan.slices.size(); ++i) {
+      const PlannedSlice& slice = plan.slices[i];
+      const auto& sequence = static_cast<const Sequence&>(*slice.sequence);
+      size_t hash = std::hash<std::string>()(sequence.cache_salt);
+      const auto take = [&](int64_t position) {
+        hash = hash * 0x9E3779B97F4A7C15u +
+               static_cast<size_t>(sequence.tokens[static_cast<size_t>(position)]);
+        hash ^= hash >> 29;
+      };
+      for (int64_t position = 0; position < slice.first; ++position) take(position);
+      ASSERT_GE(slice.state, 0);
+      if (slice.first > 0) {
+        ASSERT_EQ(contents_of_states_[slice.state], hash) << sequence.name << " at " << slice.first;
+      }
+      for (int64_t row = 0; row < slice.num_tokens; ++row) {
+        take(slice.first + row);
+        if (snapshot == plan.snapshots.end() || snapshot->slice != static_cast<int32_t>(i) ||
+            snapshot->rows != row + 1)
+          continue;
+        contents_of_states_[snapshot->slot] = hash;
+        ++snapshot;
+      }
+      contents_of_states_[slice.state] = hash;
+    }
+    ASSERT_TRUE(snapshot == plan.snapshots.end()) << "snapshots are in order";
   }
 
   // What a model would do: the tokens look at everything that their groups let them see, and must
@@ -147,10 +197,20 @@ class World {
     EXPECT_EQ(pool_.num_held(), 0);  // C7
   }
 
+  // The time is `seconds` later.
+  void Pass(double seconds) {
+    now_us_ += static_cast<int64_t>(1e6 * seconds);
+    scheduler_.SetTime(now_us_);
+  }
+
   void Abort(Sequence& sequence) { scheduler_.Remove(sequence); }
   void Abort(const std::vector<ScheduledSequence*>& sequences) { scheduler_.Remove(sequences); }
 
+  // Whether a token that is sampled comes too late.
+  void set_is_late(std::function<bool()> is_late) { is_late_ = std::move(is_late); }
+
   Scheduler& scheduler() { return scheduler_; }
+  StatePool& states() { return states_; }
   BlockPool& pool() { return pool_; }
   PrefixIndex& index() { return index_; }
   int64_t steps() const { return steps_; }
@@ -158,12 +218,17 @@ class World {
  private:
   SchedulerLimits limits_;
   BlockPool pool_;
+  StatePool states_;
+  bool has_states_ = false;
   PrefixIndex index_;
   Scheduler scheduler_;
+  std::function<bool()> is_late_;
+  std::map<StateId, size_t> contents_of_states_;
   std::vector<std::unique_ptr<Sequence>> all_;
   std::map<std::pair<BlockId, int64_t>, std::pair<size_t, size_t>> slots_;  // group and content
   int unique_ = 0;
   int64_t steps_ = 0;
+  int64_t now_us_ = 0;
 };
 
 TEST(Scheduler, C2BudgetsOfTokensAndSequences) {
@@ -298,19 +363,114 @@ TEST(Scheduler, C5PrioritiesGoFirst) {
   EXPECT_LT(soon2.finished_at, later.finished_at);
 }
 
-TEST(Scheduler, C5AgeingGivesTheOldestItsTurn) {
-  SchedulerLimits limits = FourTokenBlocks();
-  limits.max_num_seqs = 1;
-  limits.policy = SchedulingPolicy::kPriority;
-  limits.ageing_steps = 10;
-  World world(limits, 64, false);
-  Sequence& humble = world.Add("humble", {.output = 2, .priority = 1000000});
-  for (int i = 0; i < 40 && humble.finished_at < 0; ++i) {
-    world.Add("vip" + std::to_string(i), {.output = 2});  // more than can be served
-    world.Step();
+// The next place is that of the most urgent, however rarely places become free and whatever the
+// others' priorities are.
+TEST(Scheduler, C5AnUrgentSequenceIsAdmittedNext) {
+  for (const SchedulingPolicy policy : {SchedulingPolicy::kPriority, SchedulingPolicy::kFair}) {
+    for (const int64_t distance : {1, 1000000}) {
+      SchedulerLimits limits = FourTokenBlocks();
+      limits.max_num_seqs = 2;
+      limits.policy = policy;
+      World world(limits, 400, false);
+      std::vector<Sequence*> patient;
+      for (int i = 0; i < 8; ++i) {
+        patient.push_back(&world.Add("p", {.output = 150 + 20 * i, .priority = distance}));
+      }
+      for (int i = 0; i < 200; ++i) world.Step();
+      const Sequence& a = world.Add("a", {.output = 4, .priority = -distance});
+      const Sequence& b = world.Add("b", {.output = 4, .priority = -distance});
+      world.RunUntilIdle(5000);
+      const auto num_before = [&](const Sequence& urgent) {
+        return std::ranges::count_if(
+            patient, [&](const auto* p) { return p->finished_at < urgent.finished_at; });
+      };
+      EXPECT_LE(num_before(a), 3) << "two that had ended, and one whose place it took";
+      EXPECT_LE(num_before(b), 4);
+    }
   }
-  EXPECT_GT(humble.finished_at, 0);
-  EXPECT_LE(humble.finished_at, 14);
+}
+
+// Blocks run out: those of the least urgent are taken, never those of the urgent that came last.
+TEST(Scheduler, C4TheLeastUrgentIsPreempted) {
+  for (const SchedulingPolicy policy : {SchedulingPolicy::kPriority, SchedulingPolicy::kFair}) {
+    for (const bool prefix_caching : {false, true}) {
+      SchedulerLimits limits = FourTokenBlocks();
+      limits.policy = policy;
+      World world(limits, 16, prefix_caching);
+      std::vector<Sequence*> patient;
+      for (int i = 0; i < 3; ++i)
+        patient.push_back(&world.Add("p", {.output = 40, .first_token = 7, .priority = 1000000}));
+      for (int i = 0; i < 4; ++i) world.Step();
+      const Sequence& urgent = world.Add("urgent", {.output = 40, .priority = -1000000});
+      world.RunUntilIdle(2000);
+      EXPECT_EQ(urgent.num_preemptions, 0);
+      EXPECT_GT(world.scheduler().num_preemptions(), 0);
+      for (const Sequence* p : patient) EXPECT_LT(urgent.finished_at, p->finished_at);
+    }
+  }
+}
+
+TEST(Scheduler, C5WaitingGainsLevelsUpToABound) {
+  const auto finished_after = [](const Ageing& ageing) {
+    SchedulerLimits limits = FourTokenBlocks();
+    limits.max_num_seqs = 1;
+    limits.policy = SchedulingPolicy::kPriority;
+    limits.ageing = ageing;
+    World world(limits, 64, false);
+    const Sequence& humble = world.Add("humble", {.output = 2, .priority = 3});
+    for (int i = 0; i < 40 && humble.finished_at < 0; ++i) {
+      if (i % 2 == 0) world.Add("vip", {.output = 2});  // all that can be served
+      world.Step();
+      world.Pass(1);
+    }
+    return humble.finished_at;
+  };
+  EXPECT_EQ(finished_after({}), -1);
+  EXPECT_EQ(finished_after({.level_us = 1000000, .max_levels = 2}), -1) << "too little";
+  const int64_t after = finished_after({.level_us = 2000000, .max_levels = 4});
+  EXPECT_GE(after, 7) << "six seconds make up for three levels";
+  EXPECT_LE(after, 30);
+}
+
+// A preempted sequence keeps what it has gained, and gains nothing while it runs.
+TEST(Scheduler, C5TheGainIsThatOfAllTimesOfWaiting) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_seqs = 2;
+  limits.policy = SchedulingPolicy::kPriority;
+  limits.ageing = {.level_us = 1000000, .max_levels = 5};
+  World world(limits, 10, false);
+  world.Add("first", {.output = 32, .priority = -9});
+  Sequence& second = world.Add("second", {.output = 32, .priority = 2});
+  while (second.num_preemptions == 0) {
+    world.Step();
+    world.Pass(1);  // it runs
+  }
+  EXPECT_EQ(second.waited_us, 0);
+  world.Pass(1.5);
+  world.Add("later", {.output = 4, .priority = 1});
+  std::vector<std::string> step;
+  while (std::ranges::none_of(step, [](const auto& slice) { return !slice.starts_with("first"); }))
+    step = world.Step();
+  EXPECT_THAT(step[0], ::testing::StartsWith("second")) << "it had gained more than a level";
+}
+
+TEST(Scheduler, C5AnUrgentFollowerDoesNotWaitForAPreemptedLeader) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_batched_tokens = 4;
+  limits.long_prefill_token_threshold = 2;
+  limits.policy = SchedulingPolicy::kPriority;
+  World world(limits, 13, true);
+  world.Add("stream", {.output = 24});
+  world.Step();
+  Sequence& leader = world.Add("leader", {.prompt = 40, .first_token = 7, .priority = 5});
+  world.Step();
+  Sequence& urgent = world.Add("urgent", {.prompt = 38, .output = 1, .first_token = 7});
+  world.Step();
+  ASSERT_EQ(urgent.leader, &leader);
+  while (leader.num_preemptions == 0) world.Step();
+  EXPECT_EQ(urgent.leader, nullptr);
+  world.RunUntilIdle(200);
+  EXPECT_LT(urgent.finished_at, leader.finished_at);
 }
 
 TEST(Scheduler, C6AtLeastOnePromptTokenIsComputed) {
@@ -527,6 +687,86 @@ TEST(SchedulerGroups, SiblingsShareThePromptOfTheFirst) {
 
 // C1 and C2 after every step (World::Step), C5: everybody finishes, C7: nothing is left, in a crowd
 // that shares prefixes, runs out of blocks and loses clients at any moment.
+TEST(SchedulerStates, ATurnComputesItsNewTokensOnly) {
+  World world(FourTokenBlocks(), 64, true, 12);
+  Sequence& first = world.Add("first", {.prompt = 30, .output = 11, .first_token = 0});
+  world.RunUntilIdle(100);
+  // The next turn: all of the first and its answer, and 10 more. The answer's last token was not
+  // computed: 40 tokens of KV, of which 40 are in whole blocks.
+  Sequence& second = world.Add("second", {.prompt = 50, .output = 2, .first_token = 0});
+  std::copy(first.tokens.begin(), first.tokens.end(), second.tokens.begin());
+  world.RunUntilIdle(100);
+  EXPECT_EQ(second.cached_tokens, 40);
+  // And the same prompt again: all of it but for what must be computed.
+  Sequence& again = world.Add("again", {.prompt = 50, .output = 2, .first_token = 0});
+  std::copy(first.tokens.begin(), first.tokens.end(), again.tokens.begin());
+  world.RunUntilIdle(100);
+  EXPECT_EQ(again.cached_tokens, 48);
+}
+
+TEST(SchedulerStates, ASharedBeginningGetsASnapshotWhenItIsSeenTwice) {
+  World world(FourTokenBlocks(), 64, true, 12);
+  const auto add = [&](const char* name, int32_t own) -> Sequence& {
+    Sequence& sequence = world.Add(name, {.prompt = 30, .output = 1, .first_token = 0});
+    for (size_t i = 20; i < 30; ++i) sequence.tokens[i] = own;
+    return sequence;
+  };
+  add("first", 1000);
+  world.RunUntilIdle(100);
+  Sequence& second = add("second", 2000);
+  world.RunUntilIdle(100);
+  EXPECT_EQ(second.cached_tokens, 0) << "the first has one snapshot, behind what they share";
+  Sequence& third = add("third", 3000);
+  world.RunUntilIdle(100);
+  EXPECT_EQ(third.cached_tokens, 20);
+}
+
+TEST(SchedulerStates, SnapshotsOfALongPromptLieAsFarApartAsAsked) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.snapshot_interval = 12;
+  World world(limits, 64, true, 20);
+  world.Add("first", {.prompt = 50, .output = 1, .first_token = 0});
+  world.RunUntilIdle(100);
+  EXPECT_EQ(world.states().num_kept(), 4) << "after 12, 24, 36 and 48 tokens";
+  Sequence& part = world.Add("part", {.prompt = 31, .output = 1, .first_token = 0});
+  world.RunUntilIdle(100);
+  EXPECT_EQ(part.cached_tokens, 24);
+}
+
+TEST(SchedulerStates, SnapshotsLeaveASlotToWhoIsAdmitted) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_batched_tokens = 64;
+  World world(limits, 64, true, 4);
+  for (const char* name : {"a", "b", "c", "d"}) world.Add(name, {.prompt = 9, .output = 3});
+  EXPECT_THAT(world.Step(), ElementsAre("a:9", "b:9", "c:9", "d:9"));
+  EXPECT_EQ(world.states().num_held(), 4) << "no slot is left for snapshots";
+  world.RunUntilIdle(100);
+}
+
+TEST(SchedulerStates, ALateTokenIsComputedAgainFromTheLastSnapshot) {
+  World world(FourTokenBlocks(), 64, true, 8);
+  Sequence& sequence = world.Add("a", {.prompt = 7, .output = 4, .first_token = 0});
+  bool is_late = true;
+  world.set_is_late([&] { return is_late; });
+  EXPECT_THAT(world.Step(), ElementsAre("a:7"));
+  sequence.is_held = true;
+  EXPECT_THAT(world.Step(), ElementsAre()) << "its mask is not there";
+  sequence.is_held = is_late = false;
+  EXPECT_THAT(world.Step(), ElementsAre("a:3")) << "behind the snapshot at 4 tokens";
+  EXPECT_THAT(world.Step(), ElementsAre("a:1"));
+  world.RunUntilIdle(10);
+}
+
+TEST(SchedulerStates, ALateTokenWithoutSnapshotsBeginsAgain) {
+  World world(FourTokenBlocks(), 64, false, 8);
+  world.Add("a", {.prompt = 7, .output = 4, .first_token = 0});
+  bool is_late = true;
+  world.set_is_late([&] { return std::exchange(is_late, false); });
+  EXPECT_THAT(world.Step(), ElementsAre("a:7"));
+  EXPECT_THAT(world.Step(), ElementsAre("a:7"));
+  world.RunUntilIdle(10);
+}
+
 class RandomScheduler : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomScheduler, KeepsTheContract) {
@@ -539,17 +779,22 @@ TEST_P(RandomScheduler, KeepsTheContract) {
   limits.max_num_batched_tokens = std::max(limits.max_num_seqs, pick(4, 40));
   limits.max_prompt_logit_rows = pick(1, 8);
   limits.policy = static_cast<SchedulingPolicy>(pick(0, 2));
-  limits.ageing_steps = 16;
+  limits.ageing = {.level_us = pick(0, 5), .max_levels = pick(0, 3)};
   limits.long_prefill_token_threshold = random() % 3 == 0 ? pick(1, 12) : 0;
   limits.chunked_prefill = random() % 4 != 0;
   if (!limits.chunked_prefill) limits.max_num_batched_tokens = 64;
+  const bool has_states = random() % 2 == 0;
+  if (has_states) limits.snapshot_interval = 4 * pick(0, 4);
   for (int64_t others = pick(0, 3); others > 0; --others) {
     AttentionSpan group;
-    if (random() % 4 != 0) (random() % 2 == 0 ? group.chunk : group.window) = pick(1, 30);
+    if (!has_states && random() % 4 != 0)
+      (random() % 2 == 0 ? group.chunk : group.window) = pick(1, 30);
     limits.groups.push_back(group);
   }
   const int64_t num_blocks = std::max(pick(16, 40), MostBlocks(limits, 64) + pick(0, 20));
-  World world(limits, num_blocks, random() % 4 != 0);
+  World world(limits, num_blocks, random() % 4 != 0,
+              has_states ? limits.max_num_seqs + pick(0, 12) : 0);
+  if (has_states) world.set_is_late([&] { return random() % 20 == 0; });
   std::vector<Sequence*> live;
   for (int step = 0; step < 2000; ++step) {
     if (live.size() < 40 && random() % 4 == 0) {
@@ -576,6 +821,79 @@ TEST_P(RandomScheduler, KeepsTheContract) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomScheduler, ::testing::Range(0, 40));
+
+// Who is admitted and who is preempted, against ranks that are computed here from the priorities
+// and from the times of waiting that are counted here.
+class RandomPriorities : public ::testing::TestWithParam<int> {};
+
+TEST_P(RandomPriorities, TheBestRankIsAdmittedAndTheWorstPreempted) {
+  std::mt19937 random(static_cast<unsigned>(GetParam()));
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_seqs = pick(1, 6);
+  limits.max_num_batched_tokens = std::max(limits.max_num_seqs, pick(4, 40));
+  limits.policy = pick(0, 1) == 0 ? SchedulingPolicy::kPriority : SchedulingPolicy::kFair;
+  const int64_t level_us = random() % 3 == 0 ? 0 : pick(1, 3) * 1000000, max_levels = pick(0, 4);
+  limits.ageing = {.level_us = level_us, .max_levels = max_levels};
+  const int64_t spread = random() % 2 == 0 ? 3 : 1000000;
+  World world(limits, pick(16, 30), false);
+  std::vector<Sequence*> live;
+  std::map<const Sequence*, double> waited;  // seconds
+  const auto rank_of = [&](const Sequence* sequence) {
+    const double gained =
+        level_us == 0 ? 0
+                      : std::floor(waited[sequence] * 1e6 / static_cast<double>(level_us) * 1e3);
+    return 1e3 * static_cast<double>(sequence->priority) -
+           std::min(gained, 1e3 * static_cast<double>(max_levels));
+  };
+  using State = ScheduledSequence::State;
+  int64_t num_compared = 0;
+  for (int step = 0; step < 1500 && !HasFailure(); ++step) {
+    if (live.size() < 20 && random() % 3 == 0) {
+      live.push_back(&world.Add(
+          "s", {.prompt = pick(1, 30), .output = pick(1, 30), .priority = pick(-spread, spread)}));
+    }
+    const double seconds = static_cast<double>(pick(0, 8)) / 8;
+    world.Pass(seconds);
+    std::map<const Sequence*, State> before;
+    for (const Sequence* sequence : live) {
+      before[sequence] = sequence->state;
+      if (sequence->state == State::kWaiting) waited[sequence] += seconds;
+    }
+    std::map<const Sequence*, int64_t> preemptions;
+    for (const Sequence* sequence : live) preemptions[sequence] = sequence->num_preemptions;
+    world.Step();
+    std::vector<const Sequence*> admitted, preempted, left, kept;
+    for (const Sequence* sequence : live) {
+      if (sequence->num_preemptions > preemptions[sequence])
+        preempted.push_back(sequence);
+      else if (before[sequence] == State::kRunning)
+        kept.push_back(sequence);
+      else
+        (sequence->state == State::kWaiting ? left : admitted).push_back(sequence);
+    }
+    for (const Sequence* in : admitted) {
+      for (const Sequence* out : left) {
+        ++num_compared;
+        EXPECT_LE(rank_of(in), rank_of(out));
+      }
+    }
+    for (const Sequence* out : preempted) {
+      for (const Sequence* in : kept) {
+        ++num_compared;
+        EXPECT_GE(rank_of(out), rank_of(in));
+      }
+    }
+    std::erase_if(live, [](const Sequence* sequence) { return sequence->finished_at >= 0; });
+  }
+  EXPECT_GT(num_compared, 100);
+  world.RunUntilIdle(20000);
+  for (const Sequence* sequence : live) EXPECT_GT(sequence->finished_at, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomPriorities, ::testing::Range(0, 30));
 
 }  // namespace
 }  // namespace sluice

@@ -73,7 +73,7 @@ int64_t DraftPolicy::BestLength(int64_t num_sequences, std::span<const Candidate
       if (candidate.most < length) continue;
       const double more =
           std::pow(AcceptanceOf(*candidate.acceptance), static_cast<double>(length));
-      // Of no use for this sequence, however little the pass takes.
+      // Useless for this sequence, however cheap the pass is.
       if (more * step < row * plain) continue;
       tokens += more;
       seconds += row;
@@ -88,6 +88,25 @@ int64_t DraftPolicy::BestLength(int64_t num_sequences, std::span<const Candidate
   return 0;
 }
 
+double DraftPolicy::SavedSeconds(int64_t num_sequences, int64_t left, double gain) const {
+  return std::min(static_cast<double>(left), kLikelyLeft) * StepSeconds(num_sequences) *
+         (1 - 1 / gain);
+}
+
+bool DraftPolicy::PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t left,
+                                const DraftAcceptance& acceptance) const {
+  if (left < 1) return false;
+  if (!adaptive_) return true;
+  constexpr int64_t kLength = 8;
+  std::array<Candidate, kMostSequences> alike;
+  const auto count = static_cast<size_t>(std::clamp<int64_t>(num_sequences, 1, kMostSequences));
+  alike.fill({.acceptance = &acceptance, .most = kLength});
+  double gain = 1;
+  BestLength(static_cast<int64_t>(count), std::span(alike).first(count), gain);
+  return static_cast<double>(behind) * TokenSeconds() <=
+         SavedSeconds(num_sequences, left, gain) / 2;
+}
+
 void DraftPolicy::Choose(int64_t num_sequences, std::span<Candidate> candidates) {
   for (Candidate& candidate : candidates) candidate.length = adaptive_ ? 0 : candidate.most;
   if (!adaptive_ || candidates.empty()) return;
@@ -98,8 +117,7 @@ void DraftPolicy::Choose(int64_t num_sequences, std::span<Candidate> candidates)
   const double step = StepSeconds(num_sequences);
   for (Candidate& candidate : candidates) {
     // What catching up takes has to come back before the answer ends.
-    const double left = std::min(static_cast<double>(candidate.left), kLikelyLeft);
-    const double saved = left * step * (1 - 1 / gain);
+    const double saved = SavedSeconds(num_sequences, candidate.left, gain);
     if (static_cast<double>(candidate.behind) * TokenSeconds() > saved / 2) continue;
     const double share = AcceptanceOf(*candidate.acceptance);
     const double row = RowSeconds(num_sequences) * static_cast<double>(num_sequences);

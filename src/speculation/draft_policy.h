@@ -37,11 +37,16 @@ class DraftPolicy {
   // Before a step of `num_sequences` that decode, of which the candidates are some.
   void Choose(int64_t num_sequences, std::span<Candidate> candidates);
 
+  // Whether computing so many tokens, of which nothing is proposed yet, pays before the sequence
+  // has got `left` more.
+  bool PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t left,
+                     const DraftAcceptance& acceptance) const;
+
   void LearnPass(double seconds);
   void LearnCatchUp(double seconds, int64_t num_tokens);
   // A step of decoding sequences alone, without what the draft took.
   void LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds);
-  // Of a sequence of which tokens were proposed.
+  // Updates the acceptance of a sequence whose draft tokens were verified.
   void LearnAcceptance(int num_proposed, int num_accepted, DraftAcceptance& acceptance);
 
   // The estimates: for tests.
@@ -63,6 +68,8 @@ class DraftPolicy {
 
   double RowSeconds(int64_t num_sequences) const;
   double TokenSeconds() const;  // of a token that the draft catches up
+  // What a sequence saves of the time of its steps, until it has got `left` tokens.
+  double SavedSeconds(int64_t num_sequences, int64_t left, double gain) const;
   // The passes that pay best, 0 for none, and how many times as many tokens a second they give.
   int64_t BestLength(int64_t num_sequences, std::span<const Candidate> candidates,
                      double& gain) const;

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// Of one sequence: what repeats is mostly near.
+// The most tokens of one sequence: repetitions are mostly near.
 constexpr int64_t kMostIndexed = int64_t{1} << 16;
 // Places that are looked at: enough to tell the likely from the unlikely.
 constexpr int kMostCandidates = 32;

@@ -42,7 +42,7 @@ class Proposer {
   void Remember(std::span<const int32_t> answer);
 
  private:
-  // Places behind an occurrence of the last tokens.
+  // Places after an occurrence of the last tokens.
   struct Candidate {
     const TokenIndex* index = nullptr;
     uint32_t position = 0;

@@ -39,7 +39,7 @@ TEST(Proposer, NgramsProposeWhatFollowedTheLongestMatch) {
   EXPECT_THAT(Proposed(proposer, {1, 2, 3, 4, 5, 1, 2}), ElementsAre(3, 4, 5));
   // 7 1 2 is longer than the later 1 2.
   EXPECT_THAT(Proposed(proposer, {7, 1, 2, 3, 9, 1, 2, 4, 7, 1, 2}), ElementsAre(3, 9, 1));
-  // Of equal ones the latest.
+  // The latest of equal ones.
   EXPECT_THAT(Proposed(proposer, {1, 2, 3, 8, 1, 2, 4, 9, 1, 2}), ElementsAre(4, 9, 1));
   EXPECT_THAT(Proposed(proposer, {1, 2, 3, 4, 5, 9, 2}), IsEmpty()) << "one token is too few";
   EXPECT_THAT(Proposed(proposer, {1}), IsEmpty());

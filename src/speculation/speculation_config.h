@@ -18,8 +18,8 @@ struct SpeculationConfig {
   // Tokens that have to be found again, at least; and from which on more do not count.
   int lookup_min = 5;
   int lookup_max = 5;
-  // Of kSuffix: at most so many tokens for each that was found again, and none that, by what
-  // followed so far, is less likely than this.
+  // kSuffix: the most draft tokens for each token that was matched, and the least probability of
+  // one, by what followed so far.
   double max_spec_factor = 1;
   double min_token_prob = 0.1;
   int64_t cached_tokens = 0;  // of past answers that are remembered

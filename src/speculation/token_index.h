@@ -29,7 +29,7 @@ class TokenIndex {
   // How many tokens before `position` are equal to the last ones of `tail`, up to all of it.
   int MatchLength(uint32_t position, std::span<const int32_t> tail) const;
 
-  // Calls visit(position) for kept positions that may stand behind an occurrence of the last n
+  // Calls visit(position) for kept positions that may stand after an occurrence of the last n
   // tokens of `tail`, the latest first: whether they do, MatchLength tells. No more than `most`,
   // and until it returns false. REQUIRES: `tail` has n tokens.
   template <typename Visit>
@@ -51,7 +51,7 @@ class TokenIndex {
   const uint32_t mask_;
   uint32_t size_ = 0;
   std::vector<int32_t> tokens_;  // rings
-  // Of the position behind an n-gram: the one before in the same bucket; itself: none.
+  // For the position after an n-gram: the one before it in the same bucket; itself: none.
   std::vector<uint32_t> previous_;
   std::vector<uint32_t> heads_;  // by bucket, the latest
 };
