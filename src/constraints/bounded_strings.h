@@ -13,7 +13,7 @@ namespace sluice {
 
 struct BoundedGrammar {
   std::string ebnf;
-  // Of the strings whose rule has the temperature i + 1: what the matcher has to hold them to,
+  // Entry i: the bounds of strings whose rule has the temperature i + 1. The matcher checks them,
   // because the grammar itself says only that they are strings. Tighter bounds come later.
   std::vector<StringBounds> bounds;
 };

@@ -20,10 +20,14 @@ enum class ConstraintKind {
   kStructuralTag,  // JSON: free text with constrained parts between tags
 };
 
+// White space in a row where a constraint lets JSON have any, so that no answer is nothing else:
+// a line's end and an indent.
+inline constexpr int kMaxWhitespace = 40;
+
 struct ConstraintSpec {
   ConstraintKind kind = ConstraintKind::kJsonSchema;
   std::string text;
-  // Of JSON: white space wherever JSON allows it, else none.
+  // For JSON: white space wherever JSON allows it, up to kMaxWhitespace characters, else none.
   bool any_whitespace = true;
 
   bool operator==(const ConstraintSpec&) const = default;
@@ -41,8 +45,8 @@ class TokenMatcher {
 
   // Takes the next token of the sequence. False, and unchanged, if the constraint forbids it.
   virtual bool Advance(int32_t token) = 0;
-  // Fills `mask` (MaskWords) with the tokens that may follow. False, with `mask` unspecified, where
-  // it cannot be had within its share of a step. REQUIRES: !is_finished().
+  // Fills `mask` (MaskWords) with the tokens that may follow. False, with `mask` unspecified, if a
+  // limit was passed. REQUIRES: !is_finished().
   virtual bool FillMask(std::span<uint32_t> mask) = 0;
   // Takes the last `num_tokens` tokens back. REQUIRES: so many were taken.
   virtual void RollBack(int num_tokens) = 0;
@@ -50,6 +54,14 @@ class TokenMatcher {
   virtual void Reset() = 0;
   // An end token was taken: the constraint says nothing more.
   virtual bool is_finished() const = 0;
+
+  // Stops each of the calls that follow after `cpu_seconds`, or at the matcher's own limit if that
+  // is less.
+  virtual void LimitCalls(double /*cpu_seconds*/) {}
+  // A call was stopped: it and all that follow return false, until Reset.
+  virtual bool is_stopped() const { return false; }
+  // Processor time of all calls so far.
+  virtual double cpu_seconds() const { return 0; }
 };
 
 // A compiled constraint. Thread safety: immutable.

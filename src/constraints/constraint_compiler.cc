@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/firewall.h"
 #include "base/log.h"
 
 namespace sluice {
@@ -13,7 +14,8 @@ ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, 
     : make_engine_(std::move(make_engine)), cache_bytes_(cache_bytes) {
   const MutexLock lock(mutex_);
   try {
-    for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this, i] { Work(i == 0); });
+    for (int i = 0; i < num_threads; ++i)
+      threads_.emplace_back("constraints", kStackBytes, [this, i] { Work(i == 0); });
   } catch (const std::system_error& error) {
     // Fewer do the work, and without any Compile says so.
     Log(LogLevel::kWarning, "constraints", "{} of {} threads to compile constraints: {}",
@@ -26,14 +28,14 @@ ConstraintCompiler::~ConstraintCompiler() {
 }
 
 void ConstraintCompiler::Stop() {
-  std::vector<std::thread> threads;
+  std::vector<StackThread> threads;
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
     threads.swap(threads_);
   }
   wake_.NotifyAll();
-  for (std::thread& thread : threads) thread.join();
+  for (StackThread& thread : threads) thread.Join();
 }
 
 std::string ConstraintCompiler::KeyOf(const ConstraintSpec& spec) {
@@ -92,14 +94,18 @@ void ConstraintCompiler::Work(bool makes_engine) {
       while (!stopping_ && queue_.empty()) wake_.Wait(lock);
       if (stopping_) return;
     }
-    std::shared_ptr<const ConstraintEngine> engine = make_engine_();
+    std::shared_ptr<const ConstraintEngine> engine;
+    // Tried again for the next constraint; those that wait meanwhile hear of it.
+    while (!RunGuarded("constraints", "to prepare for constraints",
+                       [&] { engine = make_engine_(); })) {
+      if (!RefuseWaiting()) return;
+    }
     const MutexLock lock(mutex_);
     engine_ = std::move(engine);
     wake_.NotifyAll();
   }
   while (true) {
     std::string key;
-    ConstraintSpec spec;
     std::shared_ptr<const ConstraintEngine> engine;
     {
       MutexLock lock(mutex_);
@@ -107,21 +113,56 @@ void ConstraintCompiler::Work(bool makes_engine) {
       if (stopping_) return;
       key = std::move(queue_.front());
       queue_.pop_front();
-      spec = jobs_.at(key).spec;
       engine = engine_;
     }
-    Compiled compiled = engine->Compile(spec);
-    std::vector<OnCompiled> waiting;
-    {
-      const MutexLock lock(mutex_);
-      const auto job = jobs_.find(key);
-      waiting = std::move(job->second.waiting);
-      num_waiting_ -= waiting.size();
-      jobs_.erase(job);
-      if (compiled) Keep(key, *compiled);
-    }
-    for (const OnCompiled& done : waiting) done(compiled);
+    const Compiled compiled = CatchToResult([&] { return engine->Compile(SpecOf(key)); });
+    Tell(TakeJob(key, compiled), compiled);
   }
+}
+
+ConstraintSpec ConstraintCompiler::SpecOf(const std::string& key) {
+  const MutexLock lock(mutex_);
+  return jobs_.at(key).spec;
+}
+
+std::vector<ConstraintCompiler::OnCompiled> ConstraintCompiler::TakeJob(const std::string& key,
+                                                                        const Compiled& compiled) {
+  const MutexLock lock(mutex_);
+  const auto job = jobs_.find(key);
+  std::vector<OnCompiled> waiting = std::move(job->second.waiting);
+  num_waiting_ -= waiting.size();
+  jobs_.erase(job);
+  // One that is not kept is compiled again.
+  if (compiled) RunGuarded("constraints", "to keep a constraint", [&] { Keep(key, *compiled); });
+  return waiting;
+}
+
+void ConstraintCompiler::Tell(const std::vector<OnCompiled>& waiting, const Compiled& compiled) {
+  for (const OnCompiled& done : waiting) {
+    if (RunGuarded("constraints", "to hand out a constraint", [&] { done(compiled); })) continue;
+    // Whoever waits is told in any case; a short message takes no memory.
+    RunGuarded("constraints", "to refuse a constraint",
+               [&] { done(Fail(ErrorCode::kResourceExhausted, "no memory")); });
+  }
+}
+
+bool ConstraintCompiler::RefuseWaiting() {
+  const Compiled refused =
+      Fail(ErrorCode::kInternal, "constraints cannot be compiled: the log says why");
+  while (true) {
+    std::string key;
+    {
+      MutexLock lock(mutex_);
+      if (stopping_) return false;
+      if (queue_.empty()) break;
+      key = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    Tell(TakeJob(key, refused), refused);
+  }
+  MutexLock lock(mutex_);
+  while (!stopping_ && queue_.empty()) wake_.Wait(lock);
+  return !stopping_;
 }
 
 }  // namespace sluice

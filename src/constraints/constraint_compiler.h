@@ -8,11 +8,11 @@
 #include <list>
 #include <memory>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/stack_thread.h"
 #include "constraints/constraint.h"
 
 namespace sluice {
@@ -27,6 +27,8 @@ class ConstraintCompiler {
   using MakeEngine = std::function<std::unique_ptr<ConstraintEngine>()>;
 
   static constexpr size_t kMaxWaiting = 1024;
+  // Stack of each thread; deeper recursion is refused (base/work_budget.h).
+  static constexpr size_t kStackBytes = size_t{16} << 20;
 
   // Starts the threads; one of them makes the engine when the first spec comes.
   ConstraintCompiler(MakeEngine make_engine, int num_threads, size_t cache_bytes);
@@ -54,6 +56,12 @@ class ConstraintCompiler {
   };
   static std::string KeyOf(const ConstraintSpec& spec);
   void Work(bool makes_engine);
+  ConstraintSpec SpecOf(const std::string& key);
+  // Who waits for the job, which is over; keeps what was compiled.
+  std::vector<OnCompiled> TakeJob(const std::string& key, const Compiled& compiled);
+  static void Tell(const std::vector<OnCompiled>& waiting, const Compiled& compiled);
+  // Refuses all that wait, and waits for more. False once this ends.
+  bool RefuseWaiting();
   void Keep(const std::string& key, const std::shared_ptr<const Constraint>& constraint)
       REQUIRES(mutex_);
 
@@ -69,7 +77,7 @@ class ConstraintCompiler {
   size_t num_waiting_ GUARDED_BY(mutex_) = 0;                     // calls of `done` to be made
   std::deque<std::string> queue_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_ GUARDED_BY(mutex_);
+  std::vector<StackThread> threads_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

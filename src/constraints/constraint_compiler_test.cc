@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <future>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 namespace sluice {
@@ -28,6 +30,7 @@ class FakeEngine final : public ConstraintEngine {
   Result<std::shared_ptr<const Constraint>> Compile(const ConstraintSpec& spec) const override {
     gate_.wait();
     ++*compiled_;
+    if (spec.text == "fatal") throw std::bad_alloc();
     if (spec.text == "wrong") return Fail(ErrorCode::kInvalidArgument, "no");
     return std::make_shared<const FakeConstraint>(1000);
   }
@@ -51,7 +54,9 @@ class ConstraintCompilerTest : public ::testing::Test {
 
   std::promise<void> gate_;
   std::atomic<int> compiled_ = 0;
+  std::atomic<int> num_failures_ = 0;  // of the engine's making
   ConstraintCompiler compiler_{[gate = gate_.get_future().share(), this] {
+                                 if (num_failures_-- > 0) throw std::runtime_error("no tokens");
                                  return std::make_unique<FakeEngine>(gate, &compiled_);
                                },
                                /*num_threads=*/2, /*cache_bytes=*/3500};
@@ -64,6 +69,24 @@ TEST_F(ConstraintCompilerTest, EqualSpecsAreCompiledOnce) {
   EXPECT_EQ(*first.get(), *second.get());
   EXPECT_EQ(Get("a"), Get("a"));
   EXPECT_EQ(compiled_, 1);
+}
+
+TEST_F(ConstraintCompilerTest, WhatThrowsFailsThoseThatWaitForItAlone) {
+  gate_.set_value();
+  num_failures_ = 1;
+  EXPECT_EQ(Start("a").get().error().code, ErrorCode::kInternal);
+  // One that arrives while others are refused is refused, too; then the engine is made.
+  Compiled again = Start("a").get();
+  while (!again) again = Start("a").get();
+  EXPECT_NE(*again, nullptr) << "tried again";
+  EXPECT_EQ(Start("fatal").get().error().code, ErrorCode::kResourceExhausted);
+  std::promise<void> is_told;
+  compiler_.Compile({ConstraintKind::kRegex, "b"}, [&](const Compiled& compiled) {
+    if (compiled) throw std::bad_alloc();
+    is_told.set_value();
+  });
+  is_told.get_future().wait();
+  EXPECT_NE(Get("b"), nullptr);
 }
 
 TEST_F(ConstraintCompilerTest, TheLeastRecentlyUsedGoesFirst) {

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/file.h"
 #include "constraints/json_schema.h"
 #include "constraints/xgrammar_engine.h"
@@ -22,33 +23,13 @@ namespace {
 
 constexpr int32_t kVocabSize = 128'256;
 
-std::string DecodeBase64(std::string_view text) {
-  std::string bytes;
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    const int digit = c >= 'a'   ? c - 'a' + 26
-                      : c >= 'A' ? c - 'A'
-                      : c >= '0' ? c - '0' + 52
-                      : c == '+' ? 62
-                                 : 63;
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes.push_back(static_cast<char>(bits >> count));
-  }
-  return bytes;
-}
-
 // The first tokens of a vocabulary in the form of tekken.json.
 Vocabulary ReadTekken(const std::string& path) {
   const json::Value file = json::Parse(ReadFile(path, size_t{64} << 20).value()).value();
   Vocabulary vocabulary;
   for (const json::Value& token : file.Find("vocab")->as_array()) {
     if (vocabulary.tokens.size() == kVocabSize - 256) break;
-    vocabulary.tokens.push_back(DecodeBase64(token.Find("token_bytes")->as_string()));
+    vocabulary.tokens.push_back(DecodeBase64(token.Find("token_bytes")->as_string()).value());
   }
   vocabulary.tokens.push_back("<end>");
   vocabulary.end_tokens = {static_cast<int32_t>(vocabulary.tokens.size()) - 1};

@@ -4,8 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "constraints/grammar_rules.h"
+
 namespace sluice {
 namespace {
+
+// A format inside another is a value in an object, which may be in a list.
+constexpr int kMaxTagDepth = 2 * kMaxConstraintDepth;
 
 tl::unexpected<Error> Wrong(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
@@ -76,32 +81,6 @@ Status CheckRegex(std::string_view regex) {
   return {};
 }
 
-// Outside strings and character classes.
-Status CheckGrammarDepth(std::string_view grammar) {
-  int depth = 0;
-  char quote = 0;
-  for (size_t i = 0; i < grammar.size(); ++i) {
-    const char c = grammar[i];
-    if (quote != 0) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == quote || c == '\n') {
-        quote = 0;
-      }
-    } else if (c == '"' || c == '/') {
-      quote = c;
-    } else if (c == '(' || c == '{' || c == '[') {
-      if (++depth > kMaxConstraintDepth) {
-        return Wrong(fmt::format("the grammar has more than {} brackets inside each other",
-                                 kMaxConstraintDepth));
-      }
-    } else if (c == ')' || c == '}' || c == ']') {
-      depth = std::max(depth - 1, 0);
-    }
-  }
-  return {};
-}
-
 Result<json::Value> TagOf(const json::Value& structure, size_t index) {
   const json::Value* begin = structure.Find("begin");
   const json::Value* end = structure.Find("end");
@@ -117,6 +96,29 @@ Result<json::Value> TagOf(const json::Value& structure, size_t index) {
       {"json_schema", schema == nullptr ? json::Value(json::Value::Object{}) : *schema}});
   return json::Value(json::Value::Object{
       {"type", "tag"}, {"begin", *begin}, {"content", std::move(content)}, {"end", *end}});
+}
+
+// Grammars and regexes inside a structural tag. A schema there is the engine's to read.
+Status CheckTag(const json::Value& value, std::string_view place, int depth) {
+  if (depth > kMaxTagDepth) {
+    return Wrong(
+        fmt::format("formats are inside each other more than {} deep", kMaxConstraintDepth));
+  }
+  if (value.is_array()) {
+    for (const json::Value& part : value.as_array())
+      RETURN_IF_ERROR(CheckTag(part, place, depth + 1));
+  }
+  if (!value.is_object()) return {};
+  for (const auto& [name, part] : value.as_object()) {
+    if (name == "json_schema") continue;
+    if (part.is_string() && (name == "grammar" || name == "pattern")) {
+      const Status good = CheckConstraintText(
+          name == "grammar" ? ConstraintKind::kEbnf : ConstraintKind::kRegex, part.as_string());
+      if (!good) return Wrong(fmt::format("`{}` in `{}`: {}", name, place, good.error().message));
+    }
+    RETURN_IF_ERROR(CheckTag(part, name, depth + 1));
+  }
+  return {};
 }
 
 }  // namespace
@@ -174,7 +176,11 @@ Status CheckConstraintText(ConstraintKind kind, std::string_view text) {
   if (text.find('\0') != std::string_view::npos) return Wrong("it holds a NUL byte");
   if (kind == ConstraintKind::kRegex) return CheckRegex(text);
   if (kind == ConstraintKind::kEbnf || kind == ConstraintKind::kLark)
-    return CheckGrammarDepth(text);
+    return CheckGrammarRules(kind, text);
+  if (kind == ConstraintKind::kStructuralTag) {
+    ASSIGN_OR_RETURN(const json::Value tag, json::Parse(text));
+    return CheckTag(tag, "format", 0);
+  }
   return {};
 }
 

@@ -26,8 +26,9 @@ bool IsLark(std::string_view grammar);
 Result<std::string> StructuralTagText(const json::Value& tag);
 
 // kInvalidArgument for what would be ignored or could exhaust the engine: NUL, text that is too
-// long, brackets nested too deep, and in a regex look-around, back-references, word boundaries and
-// inline flags.
+// long, brackets or formats nested too deep, rules that lead to themselves without a character
+// (grammar_rules.h), and in a regex look-around, back-references, word boundaries and inline flags.
+// A structural tag is JSON; the grammars and regexes in it are checked likewise.
 Status CheckConstraintText(ConstraintKind kind, std::string_view text);
 
 }  // namespace sluice

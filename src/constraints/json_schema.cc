@@ -20,11 +20,6 @@ using json::Value;
 
 constexpr std::string_view kTypes[] = {"string", "number", "integer", "boolean",
                                        "null",   "array",  "object"};
-constexpr std::string_view kFormats[] = {"date",         "date-time",    "duration",
-                                         "email",        "hostname",     "ipv4",
-                                         "ipv6",         "json-pointer", "relative-json-pointer",
-                                         "time",         "uri",          "uri-reference",
-                                         "uri-template", "uuid"};
 template <size_t N>
 bool Contains(const std::string_view (&names)[N], std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
@@ -150,12 +145,6 @@ class SchemaChecker {
                                         fmt::join(kTypes, ", "), json::Write(*type)));
       }
     }
-    if (const Value* format = schema.Find("format")) {
-      if (!Contains(kFormats, format->as_string())) {
-        return Wrong(place, fmt::format("`format` {} is not known; known are {}",
-                                        json::Write(*format), fmt::join(kFormats, ", ")));
-      }
-    }
     if (const Value* pattern = schema.Find("pattern")) {
       const Status good = CheckConstraintText(ConstraintKind::kRegex, pattern->as_string());
       if (!good) return Wrong(place, fmt::format("`pattern`: {}", good.error().message));
@@ -179,8 +168,20 @@ class SchemaChecker {
       ((inner += fmt::format("/{}", names)), ...);
       return Check(part, inner, depth + 1);
     };
-    for (const char* name : {"items", "additionalProperties", "propertyNames", "not", "if", "then",
-                             "else", "unevaluatedProperties", "unevaluatedItems"}) {
+    // Before draft 2020-12 a list of `items` is what `prefixItems` is now.
+    if (const Value* items = schema.Find("items"); items != nullptr && items->is_array()) {
+      if (schema.Find("prefixItems") != nullptr) {
+        return Wrong(place,
+                     "`items` is a list beside `prefixItems`; it must be a schema there, or "
+                     "`prefixItems` be left out");
+      }
+      for (size_t i = 0; i < items->as_array().size(); ++i)
+        RETURN_IF_ERROR(check(items->as_array()[i], "items", i));
+    } else if (items != nullptr) {
+      RETURN_IF_ERROR(check(*items, "items"));
+    }
+    for (const char* name : {"additionalItems", "additionalProperties", "propertyNames", "not",
+                             "if", "then", "else", "unevaluatedProperties", "unevaluatedItems"}) {
       if (const Value* part = schema.Find(name)) RETURN_IF_ERROR(check(*part, name));
     }
     for (const char* name : {"anyOf", "oneOf", "allOf", "prefixItems"}) {

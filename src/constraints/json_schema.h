@@ -17,7 +17,7 @@ struct CheckedSchema {
 };
 
 // kInvalidArgument, naming keyword and place: a keyword of the wrong type, a reference into the
-// schema that leads nowhere, bounds that nothing meets, an unknown type or format, `contains`,
+// schema that leads nowhere, bounds that nothing meets, an unknown type, `contains`,
 // `uniqueItems` of what cannot be enumerated, nesting beyond kMaxConstraintDepth, a schema that
 // allows nothing; and with `strict` all that is not enforced.
 Result<CheckedSchema> CheckJsonSchema(const json::Value& schema, bool strict);

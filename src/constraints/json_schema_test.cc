@@ -27,7 +27,13 @@ TEST(JsonSchemaTest, WrongSchemasAreRefusedWithTheirPlace) {
   EXPECT_THAT(ErrorOf(R"({"items":{"minLength":-1}})"), HasSubstr("at #/items: `minLength`"));
   EXPECT_THAT(ErrorOf(R"({"anyOf":[{},5]})"), HasSubstr("at #/anyOf/1: a schema must be"));
   EXPECT_THAT(ErrorOf(R"({"enum":[]})"), HasSubstr("`enum`"));
-  EXPECT_THAT(ErrorOf(R"({"format":"color"})"), HasSubstr("`format` \"color\" is not known"));
+  EXPECT_THAT(ErrorOf(R"({"format":5})"), HasSubstr("`format` must be a string"));
+  EXPECT_THAT(ErrorOf(R"({"items":[{"type":"strng"}]})"),
+              HasSubstr("at #/items/0: `type` must be"));
+  EXPECT_THAT(ErrorOf(R"({"items":[{}],"additionalItems":3})"),
+              HasSubstr("at #/additionalItems: a schema must be"));
+  EXPECT_THAT(ErrorOf(R"({"items":[{}],"prefixItems":[{}]})"),
+              HasSubstr("`items` is a list beside `prefixItems`"));
   EXPECT_THAT(ErrorOf(R"x({"pattern":"(?=a)"})x"),
               HasSubstr("`pattern`: the regex has look-around"));
   EXPECT_THAT(ErrorOf(R"({"minLength":5,"maxLength":2})"), HasSubstr("`minLength` is greater"));
@@ -76,8 +82,31 @@ TEST(JsonSchemaTest, WhatCannotBeEnforcedIsNamedAndRefusedWhereStrict) {
               ElementsAre("`maxLength` at #"));
   EXPECT_THAT(NotEnforced(R"({"anyOf":[]})"), ElementsAre("`anyOf` at #"));
   EXPECT_THAT(NotEnforced(R"({"type":"null","oneOf":[]})"), ElementsAre("`oneOf` at #"));
+  EXPECT_THAT(NotEnforced(R"({"items":{"type":"string","format":"color"}})"),
+              ElementsAre("`format` at #/items"));
+  EXPECT_THAT(ErrorOf(R"({"type":"string","format":"color"})", true),
+              HasSubstr("cannot be: `format` at #"));
   EXPECT_THAT(ErrorOf(R"({"type":"string","not":{"pattern":"a"}})", true),
               HasSubstr("cannot be: `not` at #"));
+}
+
+TEST(JsonSchemaTest, ReferencesThatLeadToThemselvesAreNoConstraint) {
+  for (const char* schema :
+       {R"({"$ref":"#"})", R"({"type":"object","properties":{"a":{"$ref":"#/properties/a"}}})",
+        R"({"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}})",
+        R"({"items":{"$ref":"#/$defs/a"},"$defs":{"a":{"allOf":[{},{"$ref":"#/$defs/a"}]}}})"}) {
+    EXPECT_EQ(ErrorOf(schema), "") << schema;
+    EXPECT_THAT(ErrorOf(schema, true), HasSubstr("`$ref` at")) << schema;
+  }
+  // Those that go through a property or an item are lists and trees.
+  EXPECT_EQ(ErrorOf(R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},)"
+                    R"({"type":"null"}]}},"required":["next"],"additionalProperties":false})",
+                    true),
+            "");
+  EXPECT_EQ(ErrorOf(R"({"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}],)"
+                    R"("$defs":{"a":{"$ref":"#/$defs/b"},"b":{"type":"null"}}})",
+                    true),
+            "");
 }
 
 std::string Rewritten(std::string_view schema) {
@@ -95,6 +124,18 @@ TEST(JsonSchemaTest, PlainSchemasStayAsTheyAre) {
        R"({"type":"array"})"}) {
     EXPECT_EQ(Rewritten(schema), schema);
   }
+}
+
+TEST(JsonSchemaTest, TuplesOfOlderDraftsAreTuples) {
+  EXPECT_EQ(Rewritten(R"({"type":"array","items":[{"type":"string"},{"type":"null"}]})"),
+            Rewritten(R"({"type":"array","prefixItems":[{"type":"string"},{"type":"null"}]})"));
+  EXPECT_EQ(Rewritten(R"({"items":[{"type":"string"}],"additionalItems":false,"minItems":1})"),
+            R"({"type":"array","prefixItems":[{"type":"string"}],"items":false,"minItems":1})");
+  EXPECT_EQ(Rewritten(R"({"items":[{"type":"string"}],"additionalItems":{"type":"null"}})"),
+            R"({"type":"array","prefixItems":[{"type":"string"}],"items":{"type":"null"}})");
+  // Beside a schema it says nothing.
+  EXPECT_EQ(Rewritten(R"({"items":{"type":"null"},"additionalItems":false})"),
+            R"({"type":"array","items":{"type":"null"}})");
 }
 
 TEST(JsonSchemaTest, WhatCanBeSaidInOtherWordsIs) {

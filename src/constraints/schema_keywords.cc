@@ -53,7 +53,10 @@ constexpr SchemaKeyword kSchemaKeywords[] = {
      "beside `anyOf`, `oneOf`, `if` and `dependentSchemas`",
      R"({"type":"object","allOf":[{"properties":{"a":{}}}],"unevaluatedProperties":false})",
      R"({"type":"object","anyOf":[{"properties":{"a":{}}}],"unevaluatedProperties":false})"},
-    {"items", "always; anything is allowed where it is missing, but behind `prefixItems` nothing",
+    {"items",
+     "always; anything is allowed where it is missing, but after `prefixItems` nothing. A list of "
+     "schemas, as before draft 2020-12, is `prefixItems`, and `additionalItems` then what `items` "
+     "is after that",
      "", R"({"type":"array","items":{"type":"integer"}})", ""},
     {"prefixItems", kAlways, "", R"({"type":"array","prefixItems":[{"type":"integer"},true]})", ""},
     {"minItems", kAlways, "", R"({"type":"array","items":{"type":"null"},"minItems":2})", ""},
@@ -101,11 +104,12 @@ constexpr SchemaKeyword kSchemaKeywords[] = {
      R"({"type":"string","allOf":[{"pattern":"^a"},{"pattern":"b$"}]})"},
     {"format",
      "date, date-time, duration, email, hostname, ipv4, ipv6, json-pointer, relative-json-pointer, "
-     "time, uri, uri-reference, uri-template, uuid: the form, not, for example, the days of a "
-     "month",
-     "two of them in `allOf`; others are always refused", R"({"type":"string","format":"uuid"})",
+     "time, uri, uri-reference, uri-template, uuid. Dates are days that there are, times have no "
+     "leap seconds; of the others the form",
+     "other formats, two of them in `allOf`", R"({"type":"string","format":"uuid"})",
      R"({"type":"string","allOf":[{"format":"uri"},{"format":"email"}]})"},
-    {"$ref", "into the schema itself (`#`, `#/...`)", "to other documents and to `$id`",
+    {"$ref", "into the schema itself (`#`, `#/...`)",
+     "to other documents and to `$id`; one that leads to itself by references alone",
      R"({"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"type":"null"}}})",
      R"({"$ref":"https://example.com/schema"})"},
     {"$dynamicRef", "", kAlways, "", R"({"$dynamicRef":"#a"})"},
@@ -159,7 +163,9 @@ std::string SchemaKeywordsMarkdown() {
       "with them, where the schema does not say otherwise; a schema with `properties` or `items` "
       "and without `type` is an object or an array; a `pattern` matches the whole string. Where "
       "other properties are allowed, one whose name is a declared one written with escapes "
-      "(`\"\\u0061\"`) is not taken for it.\n\n"
+      "(`\"\\u0061\"`) is not taken for it. White space between the parts of an answer ends after "
+      "40 "
+      "characters in a row.\n\n"
       "| keyword | enforced | not enforced | example of what is not |\n|---|---|---|---|\n";
   for (const SchemaKeyword& keyword : SchemaKeywords()) {
     const std::string_view refused = keyword.refused_example;

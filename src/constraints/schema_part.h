@@ -47,7 +47,7 @@ struct Part {
   bool above_least = false, below_most = false;  // the bound itself is excluded
   double multiple_of = 0;                        // 0: of any
 
-  // Of a string in characters, of an array in items, of an object in properties.
+  // The size of a string in characters, of an array in items, of an object in properties.
   int64_t least_size = 0, most_size = kNoLimit;
 
   // kString; "" for none
@@ -63,7 +63,7 @@ struct Part {
   std::vector<Property> patterns;
   SchemaPieces names;
 
-  // Items behind the prefix; properties that are neither named nor match a pattern.
+  // Items after the prefix; properties that are neither named nor match a pattern.
   SchemaPieces rest;
   bool rest_is_stated = false;        // by the client
   bool is_closed_by_default = false;  // nothing there, where it is not stated
