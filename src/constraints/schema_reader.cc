@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "constraints/schema_rewriter.h"
+#include "constraints/string_formats.h"
 
 namespace sluice {
 namespace {
@@ -62,10 +63,27 @@ void ReadNumber(const Value& schema, Part& part) {
 void ReadString(const Value& schema, Part& part) {
   ReadSizes(schema, "minLength", "maxLength", part);
   if (const Value* pattern = schema.Find("pattern")) part.pattern = pattern->as_string();
-  if (const Value* format = schema.Find("format")) part.format = format->as_string();
+  const Value* format = schema.Find("format");
+  if (format != nullptr && IsKnownFormat(format->as_string())) part.format = format->as_string();
 }
 
 }  // namespace
+
+bool SchemaRewriter::LeadsTo(const Value& from, const Value& to) {
+  std::vector<const Value*> seen{&from};
+  for (size_t i = 0; i < seen.size() && Spend(); ++i) {
+    const Value& schema = *seen[i];
+    if (&schema == &to) return true;
+    if (!schema.is_object()) continue;
+    const auto add = [&](const Value& next) {
+      if (std::ranges::find(seen, &next) == seen.end()) seen.push_back(&next);
+    };
+    if (const Value* all = schema.Find("allOf")) std::ranges::for_each(all->as_array(), add);
+    const Value* ref = schema.Find("$ref");
+    if (IsLocalReference(ref)) add(*ResolvePointer(root_, ref->as_string()));
+  }
+  return false;
+}
 
 SchemaPieces SchemaRewriter::Flatten(const SchemaPieces& pieces) {
   SchemaPieces flat = Together({}, pieces);
@@ -80,7 +98,10 @@ SchemaPieces SchemaRewriter::Flatten(const SchemaPieces& pieces) {
     }
     if (const Value* ref = piece.schema->Find("$ref"); IsLocalReference(ref)) {
       const std::string& pointer = ref->as_string();
-      flat = Together(std::move(flat), {{ResolvePointer(root_, pointer), pointer}});
+      const Value* const target = ResolvePointer(root_, pointer);
+      // A reference that leads to itself says nothing, though it looks as if it did.
+      if (LeadsTo(*target, *piece.schema)) Note("$ref", piece.place);
+      flat = Together(std::move(flat), {{target, pointer}});
     } else if (ref != nullptr) {
       Note("$ref", piece.place);
     }
@@ -140,16 +161,19 @@ Part SchemaRewriter::ArrayPart(const SchemaPiece& piece) {
   const Value& schema = *piece.schema;
   Part part = PartOfType("array", piece.place);
   ReadSizes(schema, "minItems", "maxItems", part);
-  if (const Value* prefix = schema.Find("prefixItems")) {
-    for (size_t i = 0; i < prefix->as_array().size(); ++i) {
-      part.prefix.push_back(
-          {Child(piece, prefix->as_array()[i], "prefixItems", std::to_string(i))});
-    }
+  // Before draft 2020-12 a tuple is a list of `items`, with `additionalItems` after it.
+  const Value* items = schema.Find("items");
+  const bool is_tuple = items != nullptr && items->is_array();
+  const char* const tuple = is_tuple ? "items" : "prefixItems";
+  if (const Value* prefix = schema.Find(tuple)) {
+    for (size_t i = 0; i < prefix->as_array().size(); ++i)
+      part.prefix.push_back({Child(piece, prefix->as_array()[i], tuple, std::to_string(i))});
     part.is_closed_by_default = true;
   }
-  const char* rest = schema.Find("items") != nullptr ? "items"
-                     : HasOneOf(schema, kInPlace)    ? "none"
-                                                     : "unevaluatedItems";
+  const char* const behind = is_tuple ? "additionalItems" : "items";
+  const char* rest = schema.Find(behind) != nullptr ? behind
+                     : HasOneOf(schema, kInPlace)   ? "none"
+                                                    : "unevaluatedItems";
   if (const Value* others = schema.Find(rest)) {
     if (*others != Value(true)) part.rest = {Child(piece, *others, rest)};
     part.rest_is_stated = true;
@@ -177,7 +201,11 @@ Parts SchemaRewriter::OwnParts(const SchemaPiece& piece) {
   }
   for (Part& part : parts) {
     if (part.kind == PartKind::kNumber && HasOneOf(schema, kOfNumbers)) ReadNumber(schema, part);
-    if (part.kind == PartKind::kString && HasOneOf(schema, kOfStrings)) ReadString(schema, part);
+    if (part.kind == PartKind::kString && HasOneOf(schema, kOfStrings)) {
+      ReadString(schema, part);
+      const Value* format = schema.Find("format");
+      if (format != nullptr && part.format.empty()) Note("format", piece.place);
+    }
     if (part.kind == PartKind::kArray &&
         (HasOneOf(schema, kOfArrays) || HasOneOf(schema, kImplyArray)))
       part = ArrayPart(piece);

@@ -1,11 +1,12 @@
 #include "constraints/schema_rewriter.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "base/ascii.h"
 
 namespace sluice {
 namespace {
@@ -29,10 +30,9 @@ bool SaysOnly(const Value& schema, std::string_view keyword) {
 std::string DecodePointerPart(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::isxdigit(static_cast<unsigned char>(text[i + 1])) != 0 &&
-        std::isxdigit(static_cast<unsigned char>(text[i + 2])) != 0) {
-      plain += static_cast<char>(std::stoi(std::string(text.substr(i + 1, 2)), nullptr, 16));
+    if (text[i] == '%' && i + 2 < text.size() && HexDigit(text[i + 1]) >= 0 &&
+        HexDigit(text[i + 2]) >= 0) {
+      plain += static_cast<char>(HexDigit(text[i + 1]) * 16 + HexDigit(text[i + 2]));
       i += 2;
     } else {
       plain += text[i];
@@ -156,7 +156,7 @@ Value SchemaRewriter::Rewrite(const SchemaPieces& pieces) {
   }
   const bool is_nothing = entry.is_done && entry.schema.is_bool();
   if (is_nothing) return Value(false);
-  // What is no more than a type stands for itself: behind a reference, the engine takes an object
+  // What is no more than a type stands for itself: after a reference, the engine takes an object
   // or a list for an empty one.
   const bool is_type =
       entry.is_done && entry.schema.as_object().size() == 1 && entry.schema.Find("type") != nullptr;

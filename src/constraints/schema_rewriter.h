@@ -60,6 +60,8 @@ class SchemaRewriter {
 
   // Meaning of schemas (schema_reader.cc).
   SchemaPieces Flatten(const SchemaPieces& pieces);
+  // Whether `from` is `to`, or leads there by `$ref` and `allOf` alone.
+  bool LeadsTo(const json::Value& from, const json::Value& to);
   Parts PartsOf(const SchemaPieces& pieces);
   Parts OwnParts(const SchemaPiece& piece);
   Part ObjectPart(const SchemaPiece& piece);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "constraints/schema_rewriter.h"
+#include "constraints/string_formats.h"
 #include "constraints/string_pattern.h"
 
 namespace sluice {
@@ -186,7 +187,7 @@ Value SchemaRewriter::WriteNumber(const Part& part) {
   if (part.below_most && most == part.most) --most;
   if (least > most) return Value(false);
   const bool has_least = least != -Part::kInfinity, has_most = most != Part::kInfinity;
-  // Of a fraction that divides 1, every integer is a multiple.
+  // Every integer is a multiple of a fraction that divides 1.
   if (multiple != 0 && std::fmod(1.0, multiple) != 0) {
     if (has_least && has_most && multiple == std::floor(multiple) &&
         (most - least) / multiple <= kMostListed && std::abs(least) + std::abs(most) < kMostWhole) {
@@ -218,7 +219,10 @@ Value SchemaRewriter::WriteString(const Part& part) {
     return schema;
   }
   if (!part.format.empty()) {
-    schema.Set("format", Value(part.format));
+    if (const std::optional<std::string> pattern = PatternOfFormat(part.format))
+      schema.Set("pattern", Value(*pattern));
+    else
+      schema.Set("format", Value(part.format));
     if (!part.pattern.empty()) Note("pattern", part.place);
   } else {
     if (MayBreakStrings(part.pattern)) Note("pattern", part.place);

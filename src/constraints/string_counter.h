@@ -19,7 +19,7 @@ struct StringBounds {
   bool operator==(const StringBounds&) const = default;
 };
 
-// Counts the characters of a string from behind its opening quote. An escape counts one, from its
+// Counts the characters of a string from after its opening quote. An escape counts one, from its
 // backslash on; so do the two that write a surrogate pair.
 class StringCounter {
  public:
@@ -53,7 +53,7 @@ class TokenLengths {
   std::span<const int32_t> with_quote() const { return with_quote_; }
 
  private:
-  // Of shorter tokens there are so many that a mask of them is cheaper than their list.
+  // Tokens of up to this many bytes are so many that a mask is cheaper than a list.
   static constexpr int32_t kShort = 16;
 
   std::vector<int32_t> characters_;

@@ -13,6 +13,8 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "constraints/bounded_strings.h"
+#include "constraints/constraint_compiler.h"
+#include "constraints/grammar_text.h"
 #include "constraints/xgrammar_matcher.h"
 
 namespace sluice {
@@ -40,6 +42,27 @@ class XgrammarConstraint final : public Constraint {
   const WorkLimits step_;
 };
 
+// In schemas of structural tags, where the grammar has to count, which takes longer the more it is.
+constexpr int kMaxTagWhitespace = 16;
+
+// A structural tag whose schemas bound white space in JSON.
+json::Value WithTagWhitespace(const json::Value& value) {
+  if (value.is_array()) {
+    json::Value::Array parts;
+    for (const json::Value& part : value.as_array()) parts.push_back(WithTagWhitespace(part));
+    return json::Value(std::move(parts));
+  }
+  if (!value.is_object()) return value;
+  json::Value::Object members;
+  for (const auto& [name, part] : value.as_object())
+    members.emplace_back(name, name == "json_schema" ? part : WithTagWhitespace(part));
+  json::Value bounded(std::move(members));
+  const json::Value* type = value.Find("type");
+  if (type != nullptr && *type == json::Value("json_schema"))
+    bounded.Set("max_whitespace_cnt", json::Value(kMaxTagWhitespace));
+  return bounded;
+}
+
 class XgrammarEngine final : public ConstraintEngine {
  public:
   XgrammarEngine(const Vocabulary& vocabulary, const ConstraintLimits& limits)
@@ -49,6 +72,8 @@ class XgrammarEngine final : public ConstraintEngine {
         limits_(limits) {}
 
   Result<std::shared_ptr<const Constraint>> Compile(const ConstraintSpec& spec) const override {
+    if (spec.kind != ConstraintKind::kJsonSchema)
+      RETURN_IF_ERROR(CheckConstraintText(spec.kind, spec.text));
     try {
       // Counted down to the last copy of what was compiled.
       std::optional<MatchedGrammar> grammar;
@@ -60,6 +85,11 @@ class XgrammarEngine final : public ConstraintEngine {
           std::make_shared<const XgrammarConstraint>(*std::move(grammar), counted_, limits_.step);
       RETURN_IF_ERROR(CheckCanBegin(*constraint));
       return constraint;
+    } catch (const StackLimitExceeded&) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("its rules or brackets lead to one another too deeply, or without "
+                              "end: it takes more than {} MiB of stack to compile; make it flatter",
+                              ConstraintCompiler::kStackBytes >> 20));
     } catch (const WorkLimitExceeded&) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("it takes more than {} s or {} MiB to compile; make it smaller",
@@ -82,14 +112,17 @@ class XgrammarEngine final : public ConstraintEngine {
   }
 
   MatchedGrammar CompileText(const ConstraintSpec& spec) const {
-    // Of one thread, which the budget watches; it has no state of its own but the vocabulary.
+    // One thread, which the budget watches; its only state is the vocabulary.
     xgrammar::GrammarCompiler compiler(vocabulary_, /*max_threads=*/1, /*cache_enabled=*/false);
     switch (spec.kind) {
       case ConstraintKind::kJsonSchema: return CompileSchema(compiler, spec);
       case ConstraintKind::kRegex: return {compiler.CompileRegex(spec.text), {}};
       case ConstraintKind::kEbnf: return {compiler.CompileGrammar(spec.text), {}};
       case ConstraintKind::kLark: return {compiler.CompileLark(spec.text), {}};
-      case ConstraintKind::kStructuralTag: return {compiler.CompileStructuralTag(spec.text), {}};
+      case ConstraintKind::kStructuralTag:
+        return {compiler.CompileStructuralTag(json::Write(WithTagWhitespace(
+                    json::Parse(spec.text).value()))),  // CheckConstraintText has parsed it
+                {}};
     }
     CHECK(false, "unknown kind of constraint");
   }
@@ -103,9 +136,12 @@ class XgrammarEngine final : public ConstraintEngine {
     if (spec.text.find("Length\"") != std::string::npos) {
       const Result<json::Value> schema = json::Parse(spec.text);
       auto bounded = TakeBoundsOut(grammar.ToString(), !schema || MayOverlap(*schema));
-      if (bounded) return {compiler.CompileGrammar(bounded->ebnf), std::move(bounded->bounds)};
+      if (bounded) {
+        return {compiler.CompileGrammar(bounded->ebnf), std::move(bounded->bounds),
+                spec.any_whitespace};
+      }
     }
-    return {compiler.CompileGrammar(grammar), {}};
+    return {compiler.CompileGrammar(grammar), {}, spec.any_whitespace};
   }
 
   const xgrammar::TokenizerInfo vocabulary_;

@@ -3,16 +3,16 @@
 
 #include <memory>
 
+#include "base/work_budget.h"
 #include "constraints/constraint.h"
 #include "constraints/vocabulary.h"
-#include "constraints/work_budget.h"
 
 namespace sluice {
 
 struct ConstraintLimits {
-  // Of compiling one constraint; what it keeps counts into the bytes.
+  // The limit of compiling one constraint; what it keeps counts into the bytes.
   WorkLimits compile{.cpu_seconds = 2.0, .bytes = int64_t{256} << 20};
-  // Of one sequence in one step.
+  // The limit of one sequence in one step.
   WorkLimits step{.cpu_seconds = 0.25, .bytes = int64_t{64} << 20};
 };
 

@@ -9,8 +9,10 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <xgrammar/xgrammar.h>
 
 #include "base/json.h"
+#include "base/work_budget.h"
 #include "constraints/vocabulary_testing.h"
 
 namespace sluice {
@@ -111,6 +113,62 @@ TEST_F(XgrammarEngineTest, EveryKindIsEnforced) {
   EXPECT_FALSE(Accepts(*tag, "<b>1</b>"));
 }
 
+TEST_F(XgrammarEngineTest, WhiteSpaceInJsonHasAnEnd) {
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"type":"array","items":{"type":"null"}}},"required":["a"]})";
+  const std::string tag =
+      R"({"type":"structural_tag","format":{"type":"json_schema","json_schema":)" + schema + "}}";
+  const auto json = Compile(ConstraintKind::kJsonSchema, schema);
+  const auto tagged = Compile(ConstraintKind::kStructuralTag, tag);
+  const std::pair<const Constraint*, int> cases[] = {{json.get(), kMaxWhitespace},
+                                                     {tagged.get(), 16}};
+  for (const auto& [constraint, most] : cases) {
+    const auto with_space = [&, accepting = constraint](int count) {
+      const std::string space = "\n" + std::string(static_cast<size_t>(count - 1), ' ');
+      return Accepts(*accepting, "{" + space + "\"a\":" + space + "[" + space + "null" + space +
+                                     "," + space + "null]" + space + "}");
+    };
+    EXPECT_TRUE(with_space(1));
+    EXPECT_TRUE(with_space(most));
+    EXPECT_FALSE(with_space(most + 1));
+  }
+}
+
+// Tokens of white space, alone and with more, at every place up to the bound.
+TEST_F(XgrammarEngineTest, MasksAndStepsOfWhiteSpaceAgree) {
+  const std::string many(kMaxWhitespace + 3, ' ');
+  const Vocabulary vocabulary =
+      ByteVocabulary({"   ", "\n\n\"", " \"x", "\" ", many.c_str(), ("\"a" + many).c_str()});
+  const auto engine = MakeXgrammarEngine(vocabulary);
+  const auto constraint = *engine->Compile(
+      {ConstraintKind::kJsonSchema, R"({"type":"array","items":{"type":"string"}})"});
+  std::mt19937 random(3);
+  std::vector<uint32_t> mask(MaskWords(vocabulary.size));
+  for (int round = 0; round < 30; ++round) {
+    const auto matcher = constraint->NewMatcher();
+    for (int step = 0; step < 120 && !matcher->is_finished(); ++step) {
+      ASSERT_TRUE(matcher->FillMask(mask));
+      std::vector<int32_t> allowed;
+      for (int32_t token = 0; token < vocabulary.size; ++token) {
+        const bool may = (mask[token / 32] >> (token % 32) & 1) != 0;
+        if (may) allowed.push_back(token);
+        if (token == vocabulary.end_tokens[0]) continue;
+        const bool advances = matcher->Advance(token);
+        ASSERT_EQ(advances, may) << "step " << step << " token " << token;
+        if (advances) matcher->RollBack(1);
+      }
+      ASSERT_FALSE(allowed.empty());
+      // Mostly white space.
+      std::vector<int32_t> spaces;
+      for (const int32_t token : allowed) {
+        if (token == ' ' || token == '\n' || token >= 256) spaces.push_back(token);
+      }
+      const auto& from = !spaces.empty() && random() % 4 != 0 ? spaces : allowed;
+      ASSERT_TRUE(matcher->Advance(from[random() % from.size()]));
+    }
+  }
+}
+
 TEST_F(XgrammarEngineTest, LongBoundsOfStringsAreExact) {
   for (const int most : {16, 17, 500}) {
     const auto constraint = Compile(
@@ -182,8 +240,8 @@ TEST_F(XgrammarEngineTest, AnEscapeIsOneCharacterOfABoundedString) {
   }
 }
 
-// Whatever the tokens are that an answer is written in: a mask says which of them Advance takes,
-// and what is written meets the bounds.
+// With any tokens: a mask tells which of them Advance takes, and the answer meets the
+// bounds.
 TEST_F(XgrammarEngineTest, MasksAndStepsOfBoundedStringsAgree) {
   const Vocabulary vocabulary = ByteVocabulary({"ab",           "abcdefghijklmnopqrstuvwxyz",
                                                 "\\n",          "\\\"",
@@ -312,14 +370,52 @@ TEST_F(XgrammarEngineTest, CompilingStopsAtItsLimits) {
 }
 
 TEST_F(XgrammarEngineTest, AMatcherThatWasStoppedSaysSoAndStaysStopped) {
-  // Enough for the first steps; what is remembered of an answer grows with it.
-  engine_ = MakeXgrammarEngine(vocabulary_, {.step = {.cpu_seconds = 100, .bytes = 4096}});
+  // Enough for the first steps; what is remembered of an answer is allocated in larger and larger
+  // pieces.
+  engine_ = MakeXgrammarEngine(vocabulary_, {.step = {.cpu_seconds = 100, .bytes = 1 << 16}});
   const auto matcher = Compile(ConstraintKind::kEbnf, "root ::= \"a\" root | \"b\"")->NewMatcher();
   std::vector<uint32_t> mask(MaskWords(vocabulary_.size));
   bool goes_on = true;
-  for (int i = 0; i < 1000 && goes_on; ++i) goes_on = matcher->Advance('a');
+  for (int i = 0; i < 100'000 && goes_on; ++i) goes_on = matcher->Advance('a');
   EXPECT_FALSE(goes_on);
   EXPECT_FALSE(matcher->FillMask(mask));
+  EXPECT_TRUE(matcher->is_stopped());
+  matcher->Reset();
+  EXPECT_FALSE(matcher->is_stopped());
+  EXPECT_TRUE(matcher->Advance('a'));
+  EXPECT_TRUE(matcher->FillMask(mask));
+}
+
+TEST_F(XgrammarEngineTest, CallsKeepToTheTimeThatTheyAreGiven) {
+  const auto constraint = Compile(ConstraintKind::kEbnf, "root ::= s\ns ::= s s | [a-z] | [^a]");
+  const auto matcher = constraint->NewMatcher();
+  std::vector<uint32_t> mask(MaskWords(vocabulary_.size));
+  matcher->LimitCalls(0.01);
+  double longest = 0;
+  for (int i = 0; i < 2000 && !matcher->is_stopped(); ++i) {
+    const double before = matcher->cpu_seconds();
+    if (matcher->Advance('b')) matcher->FillMask(mask);
+    longest = std::max(longest, matcher->cpu_seconds() - before);
+  }
+  EXPECT_TRUE(matcher->is_stopped());
+  // Two calls, and what lies between two looks at the clock.
+  EXPECT_LT(longest, 0.1);
+}
+
+// What the analysis of rules (grammar_rules.h) would not find is stopped by the library's own
+// accesses to the grammar.
+TEST(XgrammarBudgetTest, RecursionInsideTheLibraryIsStopped) {
+  const Vocabulary vocabulary = ByteVocabulary();
+  const xgrammar::TokenizerInfo tokens(vocabulary.tokens, xgrammar::VocabType::RAW, vocabulary.size,
+                                       vocabulary.end_tokens);
+  xgrammar::GrammarCompiler compiler(tokens, /*max_threads=*/1, /*cache_enabled=*/false);
+  constexpr WorkLimits kLimits{.cpu_seconds = 60, .bytes = int64_t{4} << 30};
+  for (int i = 0; i < 3; ++i) {
+    const WorkBudget budget(kLimits);
+    EXPECT_THROW(compiler.CompileGrammar("root ::= (root){0,}"), StackLimitExceeded);
+    EXPECT_THROW(compiler.CompileLark("start: start*"), StackLimitExceeded);
+    EXPECT_NO_THROW(compiler.CompileGrammar("root ::= \"a\"{0,}"));
+  }
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 // every source of xgrammar (cmake/Xgrammar.cmake). Errors are thrown without place and time, which
 // are of no use to a client; warnings, which would go to stderr, are dropped: what a schema asks
 // for in vain is found before (json_schema.h). Its destructors allocate nothing, so that an
-// allocation that is refused (work_budget.h) never throws out of one.
+// allocation that is refused (work_budget.h) never throws out of one. XGRAMMAR_DCHECK, which every
+// access to a grammar or an automaton calls, checks the stack instead.
 #ifndef XGRAMMAR_SUPPORT_LOGGING_H_
 #define XGRAMMAR_SUPPORT_LOGGING_H_
 
@@ -13,6 +14,8 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+
+#include "base/work_budget.h"
 
 namespace xgrammar {
 
@@ -54,6 +57,6 @@ struct NoLog {
 #define XGRAMMAR_ICHECK(x) \
   if (!(x)) ::xgrammar::LogFatal().stream() << "xgrammar: (" #x << ") is false: "
 #define XGRAMMAR_DCHECK(x) \
-  while (false) XGRAMMAR_ICHECK(x)
+  for (::sluice::CheckStack(); false;) XGRAMMAR_ICHECK(x)
 
 #endif  // XGRAMMAR_SUPPORT_LOGGING_H_

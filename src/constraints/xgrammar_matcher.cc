@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -12,8 +14,8 @@ namespace {
 
 class XgrammarMatcher : public TokenMatcher {
  public:
-  XgrammarMatcher(const xgrammar::CompiledGrammar& grammar, const WorkLimits& limits)
-      : matcher_(grammar), limits_(limits) {}
+  XgrammarMatcher(std::shared_ptr<const MatchedGrammar> grammar, const WorkLimits& limits)
+      : grammar_(std::move(grammar)), own_limits_(limits), limits_(limits) {}
 
   bool Advance(int32_t token) override {
     return Guarded([&] { return Take(token); });
@@ -24,15 +26,30 @@ class XgrammarMatcher : public TokenMatcher {
       return true;
     });
   }
-  void RollBack(int num_tokens) override { matcher_.Rollback(num_tokens); }
-  void Reset() override {
-    matcher_.Reset();
-    is_broken_ = false;
+  void RollBack(int num_tokens) override {
+    if (num_tokens == 0) return;
+    Guarded([&] {
+      TakeBack(num_tokens);
+      return true;
+    });
   }
-  bool is_finished() const override { return matcher_.IsTerminated(); }
+  void Reset() override {
+    matcher_.reset();
+    state_ = State::kWorks;
+    is_finished_ = false;
+  }
+  bool is_finished() const override { return is_finished_; }
+  void LimitCalls(double cpu_seconds) override {
+    limits_.cpu_seconds = std::min(cpu_seconds, own_limits_.cpu_seconds);
+  }
+  bool is_stopped() const override { return state_ == State::kStopped; }
+  double cpu_seconds() const override { return cpu_seconds_; }
 
  protected:
-  virtual bool Take(int32_t token) { return matcher_.AcceptToken(token); }
+  // These run within the limits.
+  virtual void Begin() {}
+  virtual bool Take(int32_t token) { return matcher_->AcceptToken(token); }
+  virtual void TakeBack(int num_tokens) { matcher_->Rollback(num_tokens); }
   virtual void Fill(std::span<uint32_t> mask) {
     int64_t words = static_cast<int64_t>(mask.size());
     DLTensor tensor{};
@@ -41,27 +58,48 @@ class XgrammarMatcher : public TokenMatcher {
     tensor.ndim = 1;
     tensor.dtype = {kDLInt, 32, 1};
     tensor.shape = &words;
-    matcher_.FillNextTokenBitmask(&tensor);
+    matcher_->FillNextTokenBitmask(&tensor);
   }
 
-  xgrammar::GrammarMatcher matcher_;
+  const std::shared_ptr<const MatchedGrammar> grammar_;
+  // None at the beginning: to construct one takes work.
+  std::optional<xgrammar::GrammarMatcher> matcher_;
 
  private:
-  // A matcher that was stopped in the middle of its work is of no use.
+  // A matcher that was interrupted is of no use before a Reset; a broken one would break again.
+  enum class State { kWorks, kStopped, kBroken };
+
   template <typename Work>
   bool Guarded(Work work) {
-    if (is_broken_) return false;
+    if (state_ != State::kWorks) return false;
+    const WorkBudget budget(limits_);
+    bool result = false;
     try {
-      const WorkBudget budget(limits_);
-      return work();
+      if (!matcher_) {
+        matcher_.emplace(grammar_->grammar);
+        Begin();
+      }
+      result = work();
+      is_finished_ = matcher_->IsTerminated();
+    } catch (const StackLimitExceeded&) {
+      state_ = State::kBroken;
+    } catch (const WorkLimitExceeded&) {
+      state_ = State::kStopped;
+    } catch (
+        const std::bad_alloc&) {  // not the request's fault: it may go better from the beginning
+      state_ = State::kStopped;
     } catch (const std::exception&) {
-      is_broken_ = true;
-      return false;
+      state_ = State::kBroken;
     }
+    cpu_seconds_ += budget.cpu_seconds();
+    return result;
   }
 
-  const WorkLimits limits_;
-  bool is_broken_ = false;
+  const WorkLimits own_limits_;
+  WorkLimits limits_;
+  State state_ = State::kWorks;
+  bool is_finished_ = false;
+  double cpu_seconds_ = 0;
 };
 
 // Counts the characters of bounded strings beside a grammar that does not.
@@ -69,21 +107,9 @@ class CountingMatcher final : public XgrammarMatcher {
  public:
   CountingMatcher(std::shared_ptr<const MatchedGrammar> grammar,
                   std::shared_ptr<const CountedVocabulary> vocabulary, const WorkLimits& limits)
-      : XgrammarMatcher(grammar->grammar, limits),
-        grammar_(std::move(grammar)),
+      : XgrammarMatcher(std::move(grammar), limits),
         vocabulary_(std::move(vocabulary)),
-        least_most_(std::ranges::min(grammar_->bounds, {}, &StringBounds::most).most) {
-    place_.bounds = BoundsHere();
-  }
-
-  void RollBack(int num_tokens) override {
-    for (; num_tokens > 0; --num_tokens) UndoLast();
-  }
-  void Reset() override {
-    XgrammarMatcher::Reset();
-    taken_.clear();
-    place_ = {BoundsHere(), {}};
-  }
+        least_most_(std::ranges::min(grammar_->bounds, {}, &StringBounds::most).most) {}
 
  private:
   // Where the answer stands: in a string with bounds, or elsewhere.
@@ -96,18 +122,27 @@ class CountingMatcher final : public XgrammarMatcher {
     int32_t num_pieces = 0;
   };
 
+  void Begin() override {
+    taken_.clear();
+    place_ = {BoundsHere(), {}};
+  }
+  void TakeBack(int num_tokens) override {
+    for (; num_tokens > 0; --num_tokens) UndoLast();
+  }
+
   bool Take(int32_t token) override {
     taken_.push_back({place_, 0});
     if (IsEnd(token) || TextOf(token).find('"') == std::string_view::npos) {
-      if (!TakesPiece(TextOf(token), IsEnd(token)) || !matcher_.AcceptToken(token)) return Refuse();
+      if (!TakesPiece(TextOf(token), IsEnd(token)) || !matcher_->AcceptToken(token))
+        return Refuse();
       taken_.back().num_pieces = 1;
       return true;
     }
-    // Which bounds hold is known where a string begins: behind a quote.
+    // Which bounds hold is known where a string begins: after a quote.
     for (std::string_view rest = TextOf(token); !rest.empty();) {
       const std::string_view piece = rest.substr(0, std::min(rest.find('"'), rest.size() - 1) + 1);
       const bool was_inside = place_.bounds != nullptr;
-      if (!TakesPiece(piece, false) || !matcher_.AcceptString(std::string(piece))) return Refuse();
+      if (!TakesPiece(piece, false) || !matcher_->AcceptString(std::string(piece))) return Refuse();
       ++taken_.back().num_pieces;
       if (!was_inside || place_.bounds == nullptr) place_ = {BoundsHere(), {}};
       rest.remove_prefix(piece.size());
@@ -130,7 +165,7 @@ class CountingMatcher final : public XgrammarMatcher {
   }
 
   const StringBounds* BoundsHere() const {
-    const std::optional<float> number = matcher_.GetTemperature();
+    const std::optional<float> number = matcher_->GetTemperature();
     return number ? &grammar_->bounds[static_cast<size_t>(*number) - 1] : nullptr;
   }
   bool IsEnd(int32_t token) const {
@@ -158,12 +193,12 @@ class CountingMatcher final : public XgrammarMatcher {
     return false;
   }
   void UndoLast() {
-    if (taken_.back().num_pieces > 0) matcher_.Rollback(taken_.back().num_pieces);
+    if (taken_.back().num_pieces > 0) matcher_->Rollback(taken_.back().num_pieces);
     place_ = taken_.back().before;
     taken_.pop_back();
   }
 
-  // Of a token that the grammar allows.
+  // True if a token that the grammar allows keeps the bounds.
   bool KeepsBounds(int32_t token) {
     if (TextOf(token).find('"') != std::string_view::npos) {
       if (!Take(token)) return false;
@@ -204,7 +239,6 @@ class CountingMatcher final : public XgrammarMatcher {
     }
   }
 
-  const std::shared_ptr<const MatchedGrammar> grammar_;
   const std::shared_ptr<const CountedVocabulary> vocabulary_;
   const int32_t least_most_;  // the smallest of all bounds
   Place place_;
@@ -216,8 +250,15 @@ class CountingMatcher final : public XgrammarMatcher {
 std::unique_ptr<TokenMatcher> NewXgrammarMatcher(
     std::shared_ptr<const MatchedGrammar> grammar,
     std::shared_ptr<const CountedVocabulary> vocabulary, const WorkLimits& limits) {
-  if (grammar->bounds.empty()) return std::make_unique<XgrammarMatcher>(grammar->grammar, limits);
-  return std::make_unique<CountingMatcher>(std::move(grammar), std::move(vocabulary), limits);
+  const bool bounds_whitespace = grammar->bounds_whitespace;
+  std::unique_ptr<TokenMatcher> matcher;
+  if (grammar->bounds.empty())
+    matcher = std::make_unique<XgrammarMatcher>(std::move(grammar), limits);
+  else
+    matcher = std::make_unique<CountingMatcher>(std::move(grammar), vocabulary, limits);
+  if (!bounds_whitespace) return matcher;
+  const WhitespaceTokens* const whitespace = &vocabulary->whitespace;
+  return WithBoundedWhitespace(std::move(matcher), {std::move(vocabulary), whitespace});
 }
 
 }  // namespace sluice

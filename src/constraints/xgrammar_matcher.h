@@ -7,29 +7,33 @@
 
 #include <xgrammar/xgrammar.h>
 
+#include "base/work_budget.h"
 #include "constraints/constraint.h"
+#include "constraints/json_whitespace.h"
 #include "constraints/string_counter.h"
 #include "constraints/vocabulary.h"
-#include "constraints/work_budget.h"
 
 namespace sluice {
 
 // A vocabulary, and what its tokens add to strings. Thread safety: immutable.
 struct CountedVocabulary {
   explicit CountedVocabulary(Vocabulary of)
-      : vocabulary(std::move(of)), lengths(vocabulary.tokens) {}
+      : vocabulary(std::move(of)), lengths(vocabulary.tokens), whitespace(vocabulary) {}
 
   const Vocabulary vocabulary;
   const TokenLengths lengths;
+  const WhitespaceTokens whitespace;
 };
 
 // A grammar and the bounds of its strings (BoundedGrammar); none: of no string.
 struct MatchedGrammar {
   xgrammar::CompiledGrammar grammar;
   std::vector<StringBounds> bounds;
+  // Answers are JSON, with kMaxWhitespace to hold to beside the grammar.
+  bool bounds_whitespace = false;
 };
 
-// Each call keeps to `limits`.
+// Each call keeps to `limits`. Does no work itself: the first call does what a beginning takes.
 std::unique_ptr<TokenMatcher> NewXgrammarMatcher(
     std::shared_ptr<const MatchedGrammar> grammar,
     std::shared_ptr<const CountedVocabulary> vocabulary, const WorkLimits& limits);

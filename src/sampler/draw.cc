@@ -36,7 +36,7 @@ struct DrawRow {
   bool IsCut(float maximum) const {
     return maximum < cut.smallest || Distance(maximum) > cut.farthest;
   }
-  // Of the blocks from element `begin` on.
+  // True if one of the blocks from element `begin` on is cut.
   bool IsCut(size_t begin, size_t count) const {
     if (maxima.empty()) return false;
     const size_t first = begin / kMaximaBlock;

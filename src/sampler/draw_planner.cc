@@ -79,7 +79,8 @@ void DrawPlanner::Look(DrawJob& job) {
     return;
   }
   if (sequence.matcher != nullptr) {
-    job.is_possible = CatchUp(sequence, job.history.output());
+    job.is_possible =
+        sequence.matcher->CatchUp(job.history.output()) == SequenceMatcher::Answer::kYes;
     job.extras.is_changed =
         IsConstrained(sequence) || NeedsProcessing(*sequence.params, job.num_output_tokens);
   }
@@ -120,7 +121,8 @@ void DrawPlanner::Fill(DrawJob& job) {
   if (!job.is_possible || extras.is_changed == 0) return;
   SequenceSampling& sequence = *job.sequence;
   const SamplingParams& params = *sequence.params;
-  if (extras.mask >= 0 && !sequence.matcher->FillMask(WordsAt(extras.mask, mask_words_))) {
+  if (extras.mask >= 0 && sequence.matcher->FillMask(WordsAt(extras.mask, mask_words_)) !=
+                              SequenceMatcher::Answer::kYes) {
     job.is_possible = false;
     return;
   }
@@ -173,7 +175,7 @@ bool DrawPlanner::FillBiases(DrawJob& job) {
   }
   for (const auto& [token, bias] : params.logit_bias)
     add(token, std::clamp(bias, -kLargestBias, kLargestBias));
-  // Of a token that is removed, that alone counts. As bits, minus infinity is above all biases.
+  // For a removed token, only that counts. As bits, minus infinity is above all biases.
   std::sort(first, end, [](const Entry& a, const Entry& b) {
     return a.token != b.token ? a.token < b.token : a.bias > b.bias;
   });

@@ -23,7 +23,7 @@ struct DrawJob {
   int64_t num_output_tokens = 0;  // with those that are drawn and not in `history` yet
   int64_t row = 0;                // the caller's
   // Out. False: the host has to draw, as the row asks for more than there is room for, or its
-  // constraint cannot be followed.
+  // constraint cannot be followed in this step.
   bool is_possible = false;
   kernels::DrawSettings settings = {};
   kernels::DrawExtras extras = {};

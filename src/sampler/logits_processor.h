@@ -25,7 +25,7 @@ struct TokenHistory {
 inline constexpr float kLargestBias = 100;
 
 bool HasPenalties(const SamplingParams& params);
-// Whether ProcessLogits would change anything behind so many tokens of the output.
+// Whether ProcessLogits would change anything after so many tokens of the output.
 bool NeedsProcessing(const SamplingParams& params, int64_t num_output_tokens);
 
 // visit(token) for the last token of each of bad_words whose others end `output`.

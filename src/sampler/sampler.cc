@@ -21,12 +21,19 @@ constexpr std::string_view kNoFiniteLogit =
 constexpr std::string_view kNothingAllowed =
     "no token is left to choose: allowed_token_ids, bad_words, min_tokens, logit_bias and the "
     "constraint together exclude them all";
-constexpr std::string_view kCannotFollow =
-    "the constraint cannot be followed any further: it takes too much time or memory for a step";
-
 // The place of the largest. `maxima`: of the logits' blocks, or none.
 int32_t Largest(std::span<const float> logits, std::span<const float> maxima) {
   return maxima.empty() ? kernels::ArgMax(logits) : kernels::ArgMaxByBlocks(logits, maxima);
+}
+
+// Whether the constraint can be followed in this step; else the job says why not.
+bool Follows(SampleJob& job, SequenceMatcher::Answer answer) {
+  job.is_late = answer == SequenceMatcher::Answer::kLate;
+  if (answer == SequenceMatcher::Answer::kNo) {
+    job.error = job.sequence->matcher->error();
+    job.is_request_error = true;
+  }
+  return answer == SequenceMatcher::Answer::kYes;
 }
 
 // Logprobs, or the logits as they are where `normalize` is false.
@@ -66,6 +73,7 @@ void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error,
               const kernels::DrawnLogprobs& logprobs, std::span<const kernels::TopLogit> top) {
   using kernels::DrawError;
   job.is_drawn = true;
+  job.is_late = false;
   job.token = token;
   job.error = {};
   job.is_request_error = error == DrawError::kNothingAllowed;
@@ -84,14 +92,6 @@ void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error,
   job.logprobs.top.clear();
   for (const kernels::TopLogit& entry : top)
     job.logprobs.top.emplace_back(entry.token, logprob(entry.logit));
-}
-
-bool CatchUp(SequenceSampling& sequence, std::span<const int32_t> output) {
-  while (!sequence.matcher->is_finished() && sequence.num_matched < output.size()) {
-    if (!sequence.matcher->Advance(output[sequence.num_matched])) return false;
-    ++sequence.num_matched;
-  }
-  return true;
 }
 
 Sampler::Scratch::Scratch(int64_t vocab_size)
@@ -118,21 +118,16 @@ void Sampler::Sample(ThreadPool& pool, std::span<SampleJob> jobs) {
   });
 }
 
-bool Sampler::TakesLargest(SampleJob& job) {
+SequenceMatcher::Answer Sampler::TakesLargest(SampleJob& job) {
   const int32_t best = Largest(job.logits, job.maxima);
-  if (!std::isfinite(job.logits[static_cast<size_t>(best)])) return false;
-  if (!job.sequence->matcher->Advance(best)) return false;
-  ++job.sequence->num_matched;
-  job.token = best;
-  return true;
+  if (!std::isfinite(job.logits[static_cast<size_t>(best)])) return SequenceMatcher::Answer::kNo;
+  const SequenceMatcher::Answer answer = job.sequence->matcher->Advance(best);
+  if (answer == SequenceMatcher::Answer::kYes) job.token = best;
+  return answer;
 }
 
 std::span<const float> Sampler::Constrain(SampleJob& job, Scratch& scratch) {
-  if (!job.sequence->matcher->FillMask(scratch.mask)) {
-    job.error = kCannotFollow;
-    job.is_request_error = true;
-    return {};
-  }
+  if (!Follows(job, job.sequence->matcher->FillMask(scratch.mask))) return {};
   std::copy(job.logits.begin(), job.logits.end(), scratch.constrained.begin());
   MaskByBits(scratch.mask, scratch.constrained);
   return scratch.constrained;
@@ -144,23 +139,24 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
   job.token = -1;
   job.error = {};
   job.is_request_error = false;
+  job.is_late = false;
   if (kernels::HasNan(job.maxima.empty() ? job.logits : job.maxima)) {
     job.error = kNotANumber;
     return;
   }
-  TokenMatcher* const matcher = job.sequence->matcher.get();
-  if (matcher != nullptr && !CatchUp(*job.sequence, job.history.output())) {
-    job.error = kCannotFollow;
-    job.is_request_error = true;
-    return;
-  }
+  SequenceMatcher* const matcher = job.sequence->matcher.get();
+  if (matcher != nullptr && !Follows(job, matcher->CatchUp(job.history.output()))) return;
   const bool constrained = matcher != nullptr && !matcher->is_finished();
   const bool processed = NeedsProcessing(params, std::ssize(job.history.output()));
   // Where the largest of all logits is allowed, it is the largest of those that are.
-  if (constrained && params.temperature == 0 && !processed && !params.logprobs && TakesLargest(job))
-    return;
+  if (constrained && params.temperature == 0 && !processed && !params.logprobs &&
+      !matcher->has_mask()) {
+    const SequenceMatcher::Answer taken = TakesLargest(job);
+    job.is_late = taken == SequenceMatcher::Answer::kLate;
+    if (taken != SequenceMatcher::Answer::kNo) return;
+  }
   const std::span<const float> raw_logits = constrained ? Constrain(job, scratch) : job.logits;
-  if (!job.error.empty()) return;
+  if (raw_logits.empty()) return;
   std::span<const float> logits = raw_logits;
   if (processed) {
     std::span<const int32_t> end_tokens = job.sequence->end_tokens;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "constraints/constraint.h"
+#include "constraints/sequence_matcher.h"
 #include "sampler/draw.h"
 #include "sampler/logits_processor.h"
 #include "sampler/sampling_params.h"
@@ -23,9 +23,8 @@ struct SequenceSampling {
   uint64_t seed = 0;               // already of this sequence (seed + j)
   SharedList<int32_t> end_tokens;  // masked before min_tokens
   TokenCounts counts;
-  std::unique_ptr<TokenMatcher> matcher = nullptr;  // null: nothing constrains the answer
-  // Output tokens that the matcher has taken; the one that Sample chose may be among them.
-  size_t num_matched = 0;
+  // Null: nothing constrains the answer. Shared with the queue that works on it between steps.
+  std::shared_ptr<SequenceMatcher> matcher = nullptr;
 };
 
 // One token to choose.
@@ -41,6 +40,9 @@ struct SampleJob {
   // The model has drawn the token (SetDrawn): Sample leaves the job as it is.
   bool is_drawn = false;
   bool is_request_error = false;  // of `error`: what the request asks for leaves no token
+  // Out: the constraint takes longer than the step has time for. No token was chosen: the row is to
+  // be computed again once the matcher has its mask.
+  bool is_late = false;
   // In: the maxima of the logits' blocks (kernels/block_maxima.h), so that fewer of the logits are
   // looked at; empty: none.
   std::span<const float> maxima = {};
@@ -59,10 +61,6 @@ struct PromptLogprobJob {
 // is set.
 void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error,
               const kernels::DrawnLogprobs& logprobs, std::span<const kernels::TopLogit> top);
-
-// Shows the matcher of a constrained sequence the output that it has not seen. False where it
-// cannot follow.
-bool CatchUp(SequenceSampling& sequence, std::span<const int32_t> output);
 
 // Semantics: what the sequence's constraint forbids becomes -infinity, for logprobs too; logprobs
 // as params->logprobs_mode says; ProcessLogits, where a constraint that leaves only end tokens
@@ -88,9 +86,10 @@ class Sampler {
     DrawScratch draw;
   };
   // Chooses the largest logit without a mask, if the matcher takes it.
-  static bool TakesLargest(SampleJob& job);
+  static SequenceMatcher::Answer TakesLargest(SampleJob& job);
   // What `job` draws from: its logits but for those that its constraint forbids. `mask` is left as
-  // the matcher filled it. Empty, with job.error, where the constraint cannot be followed.
+  // the matcher filled it. Empty if the constraint cannot be followed (job.error), or not now
+  // (job.is_late).
   static std::span<const float> Constrain(SampleJob& job, Scratch& scratch);
   void SampleOne(SampleJob& job, Scratch& scratch) const;
 

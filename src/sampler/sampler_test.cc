@@ -54,7 +54,8 @@ class Row {
     sequence.params = &params;
     sequence.seed = seed;
     sequence.end_tokens = std::move(end_tokens);
-    sequence.matcher = std::exchange(matcher_, nullptr);
+    if (matcher_ != nullptr)
+      sequence.matcher = std::make_shared<SequenceMatcher>(std::exchange(matcher_, nullptr));
     SampleJob job{logits_, &sequence, {tokens_, num_prompt_}, -1, {}, {}};
     job.maxima = maxima;
     sampler_.Sample(pool_, {&job, 1});

@@ -15,7 +15,7 @@ namespace sluice {
 // off). With kRawLogits and kProcessedLogits those logits themselves are returned.
 enum class LogprobsMode { kRawLogprobs, kProcessedLogprobs, kRawLogits, kProcessedLogits };
 
-// Of the logits as they are, not of those that the token was drawn from.
+// True for modes that report the logits as they are, before sampling changes them.
 constexpr bool IsRaw(LogprobsMode mode) {
   return mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kRawLogits;
 }
