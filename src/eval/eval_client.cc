@@ -1,7 +1,6 @@
 #include "eval/eval_client.h"
 
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,30 +14,25 @@
 
 #include <fmt/format.h>
 
+#include "base/owned_fd.h"
+
 namespace sluice {
 namespace {
 
 // A descriptor that becomes readable after a time: the client's connections can wait for one.
-class Deadline {
- public:
-  explicit Deadline(double seconds) : fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
-    itimerspec time{};
-    const double whole = std::floor(seconds);
-    time.it_value.tv_sec = static_cast<time_t>(whole);
-    time.it_value.tv_nsec = static_cast<long>((seconds - whole) * 1e9);
-    if (fd_ >= 0) timerfd_settime(fd_, 0, &time, nullptr);
+Result<OwnedFd> TimerOf(double seconds) {
+  ASSIGN_OR_RETURN(OwnedFd timer,
+                   OwnFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC), "timerfd_create"));
+  itimerspec time{};
+  const double whole = std::floor(seconds);
+  time.it_value.tv_sec = static_cast<time_t>(whole);
+  time.it_value.tv_nsec = static_cast<long>((seconds - whole) * 1e9);
+  if (timerfd_settime(timer.get(), 0, &time, nullptr) != 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--timeout {:g}: {}", seconds, std::strerror(errno)), "timeout");
   }
-  ~Deadline() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Deadline(const Deadline&) = delete;
-  Deadline& operator=(const Deadline&) = delete;
-
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
+  return timer;
+}
 
 std::string RequestBody(const json::Value& prompt, const EvalRequestOptions& options) {
   json::Value body{json::Value::Object{}};
@@ -71,15 +65,15 @@ std::optional<std::string> AnswerText(const json::Value& body, bool chat) {
 
 Result<std::string> AskOnce(const HttpClient& client, const std::string& request,
                             const EvalRequestOptions& options) {
-  const Deadline deadline(options.timeout_seconds);
-  if (deadline.fd() < 0) {
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("cannot make a timer: {}; raise `ulimit -n` or lower --num-concurrent",
-                            std::strerror(errno)));
+  auto timer = TimerOf(options.timeout_seconds);
+  if (!timer) {
+    return Fail(
+        ErrorCode::kUnavailable,
+        fmt::format("cannot make a timer: {}; or lower --num-concurrent", timer.error().message));
   }
   auto response = client.PostStream(
       options.chat ? "/v1/chat/completions" : "/v1/completions", request,
-      [](std::string_view) { return false; }, deadline.fd());
+      [](std::string_view) { return false; }, timer->get());
   if (!response && response.error().code == ErrorCode::kCancelled) {
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("no answer in {:g} s (--timeout)", options.timeout_seconds));

@@ -24,6 +24,16 @@ std::optional<double> StandardError(int64_t right, int64_t count) {
   return std::sqrt(squares / (n - 1)) / std::sqrt(n);
 }
 
+// Wilson's interval, which lies within [0, 1] for few questions, too.
+std::pair<double, double> Confidence(int64_t right, int64_t count) {
+  constexpr double kZ = 1.959963985;  // 95 %
+  const auto n = static_cast<double>(count);
+  const double mean = static_cast<double>(right) / n, z2 = kZ * kZ;
+  const double centre = (mean + z2 / (2 * n)) / (1 + z2 / n);
+  const double half = kZ / (1 + z2 / n) * std::sqrt(mean * (1 - mean) / n + z2 / (4 * n * n));
+  return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
+}
+
 // Width as a terminal shows it: each code point of these texts takes one place.
 size_t Places(std::string_view text) {
   return static_cast<size_t>(
@@ -65,9 +75,10 @@ EvalScore ScoreAnswers(const std::vector<EvalQuestion>& questions,
     int64_t right = 0;
     for (size_t i = 0; i < answers.size(); ++i)
       right += ExactMatch(filter(answers[i]), questions[i].answer) ? 1 : 0;
+    const auto [low, high] = Confidence(right, score.num_questions);
     score.filters.push_back({std::string(name),
                              static_cast<double>(right) / static_cast<double>(score.num_questions),
-                             StandardError(right, score.num_questions)});
+                             StandardError(right, score.num_questions), low, high});
   }
   return score;
 }
@@ -106,6 +117,15 @@ std::string EvalTable(const EvalScore& score) {
   return table;
 }
 
+std::string ConfidenceText(const EvalScore& score) {
+  std::string text = "95 % confidence:";
+  for (const FilterScore& filter : score.filters) {
+    text += fmt::format("{} {} {:.4f} to {:.4f}", text.ends_with(':') ? "" : ",", filter.filter,
+                        filter.low, filter.high);
+  }
+  return text + "\n";
+}
+
 json::Value EvalResultJson(const EvalScore& score, json::Value config) {
   json::Value task{json::Value::Object{}};
   task.Set("alias", json::Value(score.task));
@@ -114,6 +134,8 @@ json::Value EvalResultJson(const EvalScore& score, json::Value config) {
     task.Set("exact_match," + filter.filter, json::Value(filter.value));
     task.Set("exact_match_stderr," + filter.filter,
              filter.standard_error ? json::Value(*filter.standard_error) : json::Value("N/A"));
+    task.Set("exact_match_confidence95," + filter.filter,
+             json::Value(json::Value::Array{json::Value(filter.low), json::Value(filter.high)}));
   }
   const auto by_task = [&](json::Value value) {
     json::Value object{json::Value::Object{}};

@@ -18,6 +18,8 @@ struct FilterScore {
   std::string filter;                    // "strict-match"
   double value = 0;                      // share of the questions that are right
   std::optional<double> standard_error;  // of `value`; none for a single question
+  // Where the share of all such questions lies with 95 % confidence (Wilson's interval).
+  double low = 0, high = 1;
 };
 
 struct EvalScore {
@@ -33,6 +35,8 @@ EvalScore ScoreAnswers(const std::vector<EvalQuestion>& questions,
 
 // lm_eval's table, a line for each filter.
 std::string EvalTable(const EvalScore& score);
+// "95 % confidence: flexible-extract 0.93 to 0.97, strict-match 0.93 to 0.97".
+std::string ConfidenceText(const EvalScore& score);
 
 // The keys of lm_eval's result file that hold the score; `config` is what was run.
 json::Value EvalResultJson(const EvalScore& score, json::Value config);

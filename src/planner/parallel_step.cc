@@ -17,7 +17,7 @@ double Number(int64_t value) {
 
 LinkTraffic TrafficOf(const ModelShape& shape, const DeviceGroup& group) {
   const int64_t dense_layers = shape.num_layers - shape.num_moe_layers;
-  // Of rows of q and k that are normed as a whole, each head's sum of squares is gathered.
+  // For rows of q and k that are normed as a whole, each head's sum of squares is gathered.
   const double normed =
       shape.norms_whole_rows ? Number(shape.num_heads + shape.num_kv_heads) * kFloat : 0;
   const double attention = Number(shape.num_heads * shape.head_dim) * kHalf +

@@ -26,7 +26,7 @@ struct DeviceGroup {
 struct LinkTraffic {
   double layer_bytes = 0;  // of one row in all layers, all ranks' parts together
   double row_bytes = 0;    // of one row in a step: with embedding, logits, and between stages
-  // Of the row what the busiest rank receives: of a gather, all parts but its own.
+  // The bytes of a row that the busiest rank receives: of a gather, all parts but its own.
   double received_bytes = 0;
   int64_t num_exchanges = 0;  // that follow each other in a step
 };
@@ -37,7 +37,7 @@ struct ParallelStep {
   double weight_bytes = 0;     // that the fullest rank holds
   double kv_token_bytes = 0;   // likewise, of a token
   int64_t most_sequences = 0;  // of `context` tokens, that fit beside the weights, of an engine
-  // Of a step, all stages one after another.
+  // Seconds of a step, all stages one after another.
   double weight_seconds = 0;
   double kv_seconds = 0;
   double flop_seconds = 0;

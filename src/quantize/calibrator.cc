@@ -6,13 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "kernels/embedding.h"
+#include "models/cpu/executor.h"
 #include "models/kv_cache.h"
-#include "models/layers/attention.h"
-#include "models/layers/mlp.h"
-#include "models/layers/moe.h"
-#include "models/layers/residual.h"
+#include "models/kv_layout.h"
+#include "models/program/build_decoder.h"
 #include "models/weight_loader.h"
-#include "models/workspace.h"
 
 namespace sluice {
 namespace {
@@ -68,10 +67,6 @@ class LayerwiseCalibrator : public Calibrator {
     options_.max_slices = 1;
     options_.max_context = longest_;
     options_.max_logit_rows = 1;
-    ASSIGN_OR_RETURN(Workspace workspace,
-                     Workspace::Allocate(WorkspaceLayout::For(spec_, options_, pool_.num_threads(),
-                                                              InputRounding::kNone)));
-    workspace_ = std::make_unique<Workspace>(std::move(workspace));
     blocks_.resize(static_cast<size_t>((longest_ + options_.block_size - 1) / options_.block_size));
     std::iota(blocks_.begin(), blocks_.end(), 0);
     positions_.resize(static_cast<size_t>(longest_));
@@ -80,7 +75,8 @@ class LayerwiseCalibrator : public Calibrator {
                                    *config_.scheme, options_.compute_type, {}));
     for (const auto& sequence : sequences_) {
       auto& states = states_.emplace_back(sequence.size() * static_cast<size_t>(spec_.hidden_size));
-      Embed(pool_, spec_, weights_.embedding, sequence, states.data());
+      kernels::Embedding(pool_, weights_.embedding, sequence, states.data());
+      for (float& number : states) number *= spec_.embedding_scale;
     }
     weights_.embedding = {};
     return {};
@@ -92,11 +88,18 @@ class LayerwiseCalibrator : public Calibrator {
                                    checkpoint_, *config_.scheme, options_.compute_type, {}));
     ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(KvLayoutOf(spec_, options_), /*num_layers=*/1,
                                                       static_cast<int64_t>(blocks_.size())));
+    ASSIGN_OR_RETURN(
+        const CpuExecutor executor,
+        CpuExecutor::Create(program::BuildDecoderLayer({.spec = spec_,
+                                                        .options = options_,
+                                                        .num_threads = pool_.num_threads(),
+                                                        .weights = weights_},
+                                                       layer),
+                            options_, {}));
     LayerStatistics statistics;
     Collector collector(pool_, statistics);
     for (size_t i = 0; i < sequences_.size(); ++i)
-      RunSequence(spec_.layers[index], weights_.layers[index], sequences_[i], states_[i], cache,
-                  collector);
+      RunSequence(executor, sequences_[i], states_[i], cache, collector);
     // The statistics are keyed by the matrices' addresses, which stay.
     DropLayer(weights_.layers[index]);
     return statistics;
@@ -114,44 +117,18 @@ class LayerwiseCalibrator : public Calibrator {
     }
   }
 
-  void RunSequence(const LayerSpec& spec, const LayerWeights& weights,
-                   const std::vector<int32_t>& tokens, std::vector<float>& states, KvCache& cache,
-                   StepObserver& observer) {
-    const auto rows = static_cast<int64_t>(tokens.size());
-    const kernels::AttentionSlice slice{0, static_cast<int32_t>(rows), 0, blocks_.data()};
+  void RunSequence(const CpuExecutor& executor, const std::vector<int32_t>& tokens,
+                   std::vector<float>& states, KvCache& cache, StepObserver& observer) {
+    const kernels::AttentionSlice slice{0, static_cast<int32_t>(tokens.size()), 0, blocks_.data()};
     const StepInput input{.tokens = tokens,
                           .positions = {positions_.data(), tokens.size()},
                           .slices = {&slice, 1},
                           .logit_rows = {}};
-    const Step step{.pool = pool_,
-                    .input = input,
-                    .workspace = *workspace_,
-                    .options = options_,
-                    .hidden_size = spec_.hidden_size,
-                    .rope_width = spec_.LargestHeadDim(),
-                    .norm_eps = spec_.norm_eps,
-                    .residual_scale = spec_.residual_scale,
-                    .splits_inputs = spec_.SplitsInputs(options_.compute_type),
-                    .observer = &observer};
-    float* residual = workspace_->residual();
-    float* delta = workspace_->delta();
+    std::byte* const residual =
+        executor.BufferAt(program::FindBuffer(executor.program(), "residual"));
     std::memcpy(residual, states.data(), states.size() * sizeof(float));
-    FillRopeTables(step, spec_);
-    const LayerCache layer_cache{cache.layer(0), input.slices};
-    EnterSublayer(step, weights.attention_norms.before, /*add=*/false, rows,
-                  step.InputType(weights.attention.qkv.inputs.format));
-    ProjectAndAppend(step, spec.attention, weights.attention, layer_cache);
-    Attend(step, spec.attention, weights.attention, layer_cache);
-    ProjectOutput(step, weights.attention, rows);
-    LeaveSublayer(step, weights.attention_norms.after, rows);
-    EnterSublayer(step, weights.mlp_norms.before, /*add=*/true, rows,
-                  step.InputType(weights.mlp.gate_up.inputs.format));
-    if (spec.moe)
-      Moe(step, spec, weights, rows);
-    else
-      Mlp(step, spec.mlp, weights.mlp, rows);
-    LeaveSublayer(step, weights.mlp_norms.after, rows);
-    for (size_t i = 0; i < states.size(); ++i) states[i] = residual[i] + delta[i];
+    executor.RunBody({.pool = pool_, .input = input, .cache = &cache, .observer = &observer});
+    std::memcpy(states.data(), residual, states.size() * sizeof(float));
   }
 
   ThreadPool& pool_;
@@ -163,7 +140,6 @@ class LayerwiseCalibrator : public Calibrator {
   const std::vector<std::vector<int32_t>> sequences_;
   std::vector<std::vector<float>> states_;  // [tokens, hidden] of each sequence
   ModelOptions options_;
-  std::unique_ptr<Workspace> workspace_;
   std::vector<int32_t> blocks_, positions_;
   int64_t longest_ = 0;
 };

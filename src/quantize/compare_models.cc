@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "models/kv_cache.h"
+#include "models/kv_layout.h"
 #include "models/matrix_source.h"
 #include "models/model_config.h"
 #include "models/rounded_rows.h"
 #include "models/weight_loader.h"
-#include "models/workspace.h"
 
 namespace sluice {
 namespace {
@@ -36,6 +36,7 @@ class Predictor {
     ASSIGN_OR_RETURN(predictor.model_, LoadModel(pool, model.folder, config, options));
     ASSIGN_OR_RETURN(KvCache cache,
                      KvCache::Allocate(KvLayoutOf(spec, options), KvGroups::Uniform(spec), blocks));
+    RETURN_IF_ERROR(cache.AllocateStates(StateLayout::For(spec), 1));
     predictor.cache_ = std::make_unique<KvCache>(std::move(cache));
     predictor.blocks_.resize(static_cast<size_t>(blocks));
     std::iota(predictor.blocks_.begin(), predictor.blocks_.end(), 0);
@@ -52,10 +53,11 @@ class Predictor {
     const kernels::AttentionSlice slice{0, static_cast<int32_t>(tokens.size()), 0, blocks_.data()};
     const std::span<const int32_t> positions(positions_.data(), tokens.size());
     logits_.resize(tokens.size() * static_cast<size_t>(vocabulary()));
-    model_->Forward(
-        pool,
-        {.tokens = tokens, .positions = positions, .slices = {&slice, 1}, .logit_rows = positions},
-        *cache_, logits_.data());
+    StepInput input{
+        .tokens = tokens, .positions = positions, .slices = {&slice, 1}, .logit_rows = positions};
+    const StateSlot state{.slot = 0, .is_new = true};
+    if (model_->config().spec.KeepsStates()) input.states = {&state, 1};
+    model_->Forward(pool, input, *cache_, logits_.data());
     return logits_;
   }
 

@@ -1,7 +1,9 @@
 #include "quantize/quantize_checkpoint.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <mutex>
 
@@ -12,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/write_error.h"
 #include "checkpoint/scheme.h"
 #include "models/model_config.h"
 #include "models/weight_loader.h"
@@ -37,7 +40,7 @@ class PartialFolder {
     std::error_code error;
     fs::create_directories(path, error);
     const auto cannot = [&] {
-      return Fail(ErrorCode::kUnavailable,
+      return Fail(WriteErrorCode(error.value(), ErrorCode::kUnavailable),
                   fmt::format("{}: cannot make this folder: {}", path.string(), error.message()),
                   path.string());
     };
@@ -462,7 +465,7 @@ Status CopyFiles(const std::vector<fs::path>& files, const fs::path& target) {
     fs::copy_file(file, copy, error);
     if (error) {
       return Fail(
-          ErrorCode::kUnavailable,
+          WriteErrorCode(error.value(), ErrorCode::kUnavailable),
           fmt::format("cannot copy {} to {}: {}", file.string(), target.string(), error.message()),
           file.string());
     }
@@ -473,11 +476,14 @@ Status CopyFiles(const std::vector<fs::path>& files, const fs::path& target) {
 }
 
 Status WriteText(const fs::path& path, const std::string& text) {
+  errno = 0;
   std::ofstream file(path, std::ios::binary);
   file << text << '\n';
   file.close();
   if (file) return {};
-  return Fail(ErrorCode::kUnavailable, fmt::format("cannot write {}", path.string()),
+  const int number = errno;
+  return Fail(WriteErrorCode(number, ErrorCode::kUnavailable),
+              fmt::format("cannot write {}: {}", path.string(), std::strerror(number)),
               path.string());
 }
 
@@ -499,7 +505,8 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
     return Fail(ErrorCode::kInvalidArgument, "the folder to write has no name", "output");
   std::error_code error;
   // A link that leads nowhere is there too: the folder could not be renamed to it in the end.
-  if (const fs::file_status there = fs::symlink_status(out, error); fs::exists(there)) {
+  const fs::file_type there = fs::symlink_status(out, error).type();
+  if (there != fs::file_type::not_found && there != fs::file_type::none) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} exists; nothing is overwritten: name another folder or remove it",
                             out.string()),
@@ -517,6 +524,24 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("the experts of {} have alternating rows of gate and up, which none of "
                             "these formats holds; serve its MXFP4 checkpoint, or the BF16 weights",
+                            config.architecture),
+                "model");
+  }
+  if (std::ranges::any_of(config.spec.layers,
+                          [](const LayerSpec& one) { return one.attention.latent.has_value(); })) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{} has latent attention, whose kv_b_proj is divided among heads by its "
+                    "values: quantized checkpoints of it are not written; serve it with "
+                    "--quantization fp8, or a published quantized one",
+                    config.architecture),
+        "model");
+  }
+  if (config.spec.KeepsStates()) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("layers of {} keep states of sequences, whose projections are not "
+                            "quantized to a checkpoint; round them while loading, with "
+                            "--quantization",
                             config.architecture),
                 "model");
   }
@@ -547,7 +572,7 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
 Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const fs::path& source,
                                           const fs::path& target, const QuantizeOptions& options,
                                           const QuantizeProgress& progress) {
-  // Without a slash at its end, behind which "<out>.partial" would stand inside.
+  // Without a slash at its end, after which "<out>.partial" would stand inside.
   fs::path out = target.lexically_normal();
   if (!out.has_filename()) out = out.parent_path();
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(source));

@@ -54,11 +54,21 @@ class Planner {
         KeepPlain(part.name);
         continue;
       }
-      ASSIGN_OR_RETURN(const StoredLinear found,
-                       config_.scheme->Find(checkpoint_, part.name, part.rows, matrix.cols));
+      ASSIGN_OR_RETURN(auto expert, FindFusedPart(matrix, part));
+      const bool is_fused = expert.has_value();
+      if (is_fused && excluded_.Contains(part.fused)) {
+        if (matrix.fused->expert == 0) KeepPlain(part.fused);
+        continue;
+      }
+      if (!is_fused) {
+        ASSIGN_OR_RETURN(expert,
+                         config_.scheme->Find(checkpoint_, part.name, part.rows, matrix.cols));
+      }
+      const StoredLinear& found = *expert;
       const std::string& tensor = found.tensors.front()->info->name;
       RETURN_IF_ERROR(CheckFits(tensor, matrix.cols));
-      group.modules.push_back({.name = tensor.substr(0, tensor.size() - kWeight.size()),
+      group.modules.push_back({.name = is_fused ? SpelledLike(tensor, part.name)
+                                                : tensor.substr(0, tensor.size() - kWeight.size()),
                                .source = found.matrix,
                                .tensor = found.tensors.front(),
                                .rows = part.rows});
@@ -91,6 +101,15 @@ class Planner {
   }
 
  private:
+  // Where each projection of all experts is a tensor.
+  Result<std::optional<StoredLinear>> FindFusedPart(const MatrixParameter& matrix,
+                                                    const ParameterPart& part) const {
+    if (part.fused.empty()) return std::optional<StoredLinear>();
+    const FusedExpert& fused = *matrix.fused;
+    return config_.scheme->FindFusedExpert(checkpoint_, part.fused, fused.expert, fused.num_experts,
+                                           part.rows, matrix.cols, fused.transposed);
+  }
+
   Status CheckFits(const std::string& tensor, int64_t cols) const {
     const DataFormat& format = target_.format;
     if (format.scale_layout != DataFormat::ScaleLayout::kPerGroup || cols % format.group_size == 0)

@@ -113,6 +113,27 @@ TEST_F(QuantizeTest, EveryLayoutLoadsAndIsCloseToItsSource) {
   }
 }
 
+TEST_F(QuantizeTest, ExpertsOfATensorOfAllAreWrittenOneByOne) {
+  auto tokens = SomeTokens();
+  for (auto& chunk : tokens) {
+    for (int32_t& token : chunk) token %= 120;  // their vocabularies have 128
+  }
+  // A tensor for each projection, one for gate and up.
+  for (const char* source : {"tiny-step3p7", "tiny-granitemoe"}) {
+    SCOPED_TRACE(source);
+    fs::remove_all(out());
+    const auto report =
+        QuantizeCheckpoint(pool_, Sample(source), out(), OptionsFor("int8-w8a8"), {});
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_GT(report->quantized_modules, 14);
+    const auto predictions = ComparePredictions(pool_, {Sample(source)}, {out()}, tokens,
+                                                ModelOptions::ActivationRounding::kAuto, {});
+    ASSERT_TRUE(predictions) << predictions.error().message;
+    EXPECT_LT(predictions->kl_divergence, 0.05);
+    EXPECT_GT(predictions->kl_divergence, 0);
+  }
+}
+
 TEST_F(QuantizeTest, WeightsRoundedWhileLoadingAreThoseOfTheWrittenCheckpoint) {
   const struct {
     const char *target, *word;

@@ -12,15 +12,16 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/write_error.h"
 
 namespace sluice {
 namespace {
 
 Error SystemError(const std::filesystem::path& path, const char* what) {
   const int code = errno;
-  return {
-      code == ENOSPC || code == EDQUOT ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable,
-      fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(code)), path.string()};
+  return {WriteErrorCode(code, ErrorCode::kUnavailable),
+          fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(code)),
+          path.string()};
 }
 
 Status WriteAll(int file, const std::filesystem::path& path, std::span<const std::byte> bytes,

@@ -1,4 +1,4 @@
-// Tokens drawn behind penalties, biases and masks, and the logprobs that draws tell: those of the
+// Tokens drawn after penalties, biases and masks, and the logprobs that draws tell: those of the
 // CPU's sampler.
 #include <algorithm>
 #include <cmath>
@@ -24,8 +24,10 @@ namespace {
 // Allows every token but each `step`-th, or these alone.
 class EveryMatcher final : public TokenMatcher {
  public:
-  EveryMatcher(int64_t step, bool alone) : step_(step), alone_(alone) {}
-  bool Advance(int32_t token) override { return Allows(token); }
+  // Takes any `num_before` tokens first.
+  EveryMatcher(int64_t step, bool alone, int64_t num_before)
+      : step_(step), alone_(alone), num_before_(num_before) {}
+  bool Advance(int32_t token) override { return num_before_-- > 0 || Allows(token); }
   bool FillMask(std::span<uint32_t> mask) override {
     std::ranges::fill(mask, 0);
     for (size_t i = 0; i < 32 * mask.size(); ++i)
@@ -40,6 +42,7 @@ class EveryMatcher final : public TokenMatcher {
   bool Allows(int32_t token) const { return (token % step_ == 0) == alone_; }
   int64_t step_;
   bool alone_;
+  int64_t num_before_;
 };
 
 // What a row is drawn with.
@@ -174,9 +177,9 @@ struct ChangedDraws {
     sequence.seed = i;
     sequence.end_tokens = std::vector<int32_t>{0, static_cast<int32_t>(cols / 2)};
     if (kinds[i].constraint_step > 0) {
-      sequence.matcher =
-          std::make_unique<EveryMatcher>(kinds[i].constraint_step, kinds[i].constraint_alone);
-      sequence.num_matched = tokens.size();  // what came before is of no matter
+      const auto num_before = static_cast<int64_t>(tokens.size()) - num_prompt_tokens;
+      sequence.matcher = std::make_shared<SequenceMatcher>(std::make_unique<EveryMatcher>(
+          kinds[i].constraint_step, kinds[i].constraint_alone, num_before));
     }
     return sequence;
   }

@@ -18,8 +18,8 @@ struct DemoModel {
   std::string missing;                        // why
 };
 
-// Those of kernels alone: checks::KernelCheckParts, and what is drawn, which is compared with the
-// sampler.
+// The parts of kernels alone: checks::KernelCheckParts, and drawn tokens, which are compared with
+// the sampler's.
 std::vector<checks::CheckPart> PartsOfKernels();
 
 // In the order in which they build on one another. The last one reads `model`, which outlives them,

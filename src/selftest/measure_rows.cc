@@ -195,7 +195,7 @@ void MeasureDraws(MeasureRun& run, int64_t rows) {
   CaseMemory memory(run.device());
   const double bytes = static_cast<double>(rows * vocabulary) * 4;
   const auto logits = Arrays<float>(memory, rows * vocabulary, run.CopiesBeyondCache(bytes));
-  // Of temperature 0: the row is read once.
+  // Temperature 0: the row is read once.
   const auto* settings =
       memory.In(std::vector<kernels::DrawSettings>(static_cast<size_t>(rows), {0, 0, 0, 1, 0}));
   int32_t* tokens = memory.Out<int32_t>(rows);

@@ -31,7 +31,7 @@ class MeasuredProduct {
   }
   std::span<const device::LinearArgs> all() const { return args_; }
   static double WeightBytes(const checks::WeightFormat& format, int64_t n, int64_t k);
-  // Of weights, inputs and results.
+  // The bytes of weights, inputs and results.
   double bytes() const { return bytes_; }
   double flops() const { return flops_; }
 

@@ -1,13 +1,13 @@
 #include "selftest/model_runs.h"
 
 #include <algorithm>
-#include <exception>
 #include <numeric>
 
+#include "base/firewall.h"
 #include "device/device_pool.h"
 #include "kernels/sampling.h"
 #include "models/device/device_model.h"
-#include "models/workspace.h"
+#include "models/kv_layout.h"
 
 namespace sluice::selftest {
 
@@ -121,8 +121,8 @@ Status LoadedModel::Step(const std::vector<std::vector<int32_t>>& sequences,
     model_->Forward(
         pool_, {.tokens = tokens, .positions = positions, .slices = slices, .logit_rows = rows},
         *cache_, values.data());
-  } catch (const std::exception& error) {
-    return Fail(ErrorCode::kInternal, error.what());
+  } catch (...) {
+    return tl::unexpected<Error>(CaughtError());
   }
   size_t row = 0;
   for (const Part& part : parts) {

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,7 @@
 
 #include "base/ascii.h"
 #include "base/check.h"
+#include "base/firewall.h"
 #include "base/log.h"
 
 namespace sluice {
@@ -174,7 +176,7 @@ Result<SpanExporterSettings> ReadSpanExporterSettings(const std::string& endpoin
 }
 
 SpanExporter::SpanExporter(SpanExporterSettings settings)
-    : settings_(std::move(settings)), thread_([this] { Work(); }) {}
+    : settings_(std::move(settings)), thread_(StartThread("spans", [this] { Work(); })) {}
 
 SpanExporter::~SpanExporter() {
   deadline_ = (SteadyClock::now() + kTimeToEnd).time_since_epoch().count();
@@ -211,6 +213,7 @@ void SpanExporter::Work() {
   std::optional<SteadyClock::time_point> last_warning;
   auto pause = kFirstPause;
   std::vector<TraceSpan> batch;
+  batch.reserve(kMaxBatch);
   MutexLock lock(mutex_);
   while (true) {
     if (batch.empty()) {
@@ -228,7 +231,8 @@ void SpanExporter::Work() {
     }
     lock.Unlock();
     std::string problem;
-    const Outcome outcome = Send(batch, problem);
+    Outcome outcome = Outcome::kAgain;
+    RunGuarded("tracing", "to send spans", [&] { outcome = Send(batch, problem); });
     const bool over = outcome == Outcome::kAgain && deadline_ != 0;
     if (outcome == Outcome::kSent) {
       num_sent_ += batch.size();
@@ -239,8 +243,10 @@ void SpanExporter::Work() {
     if (outcome != Outcome::kSent &&
         (!last_warning || SteadyClock::now() > *last_warning + kWarningsApart)) {
       last_warning = SteadyClock::now();
-      LOG_WARNING("tracing", "spans were not taken by {}: {}; {} are dropped so far", settings_.url,
-                  problem, num_dropped_.load());
+      RunGuarded("tracing", "to warn", [&] {
+        LOG_WARNING("tracing", "spans were not taken by {}: {}; {} are dropped so far",
+                    settings_.url, problem, num_dropped_.load());
+      });
     }
     if (outcome != Outcome::kAgain || over) batch.clear();
     lock.Lock();
@@ -261,7 +267,7 @@ SpanExporter::Outcome SpanExporter::Send(const std::vector<TraceSpan>& batch,
   const std::string body = EncodeSpans(settings_.resource, "sluice", settings_.version, batch);
   // A handle for each batch: collectors close connections that are idle for seconds.
   const std::unique_ptr<CURL, void (*)(CURL*)> easy(curl_easy_init(), curl_easy_cleanup);
-  CHECK(easy != nullptr, "libcurl: no memory");
+  if (easy == nullptr) throw std::bad_alloc();
   const auto set = [&](CURLoption option, auto value) {
     curl_easy_setopt(easy.get(), option, value);
   };

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kTraceParentBytes = 55;  // 00-<32 digits>-<16 digits>-<2 digits>
 constexpr size_t kMaxTraceState = 512;
 
-// Of lower case alone, as the specification has it.
+// Lower case only, as the specification says.
 int HexValue(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
   return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
