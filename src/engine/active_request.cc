@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cache/cache_salt.h"
 #include "engine/adapters.h"
 
 namespace sluice {
@@ -71,6 +72,57 @@ Status CheckSampling(const SamplingParams& params, int64_t vocab_size) {
   return {};
 }
 
+// One whose tokens are in the prompt after those of the image before, which end at `after`.
+Status CheckImage(const Request& request, const ImageInput& input, int64_t after,
+                  const RequestLimits::Images& limits) {
+  if (input.image == nullptr) return Invalid("images", "an image without content");
+  const ProcessedImage& image = *input.image;
+  const int64_t end = input.position + std::ssize(image.tokens);
+  if (input.position < after || end > std::ssize(request.prompt) ||
+      !std::equal(image.tokens.begin(), image.tokens.end(),
+                  request.prompt.begin() + input.position)) {
+    return Invalid("images", fmt::format("the prompt does not hold the tokens of an image at {}",
+                                         input.position));
+  }
+  RETURN_IF_ERROR(ImageTower::Check(*limits.tower, limits.options, image));
+  if (image.num_embeddings > limits.max_rows) {
+    return Invalid("images",
+                   fmt::format("an image stands for {} tokens, but this server has room for {}; "
+                               "send a smaller one",
+                               image.num_embeddings, limits.max_rows));
+  }
+  const std::vector<uint8_t>& marks = image.is_embedding;
+  const int64_t span = marks.rend() - std::find(marks.rbegin(), marks.rend(), 1) -
+                       (std::find(marks.begin(), marks.end(), 1) - marks.begin());
+  if (!limits.tower->sees_both_ways) return {};
+  if (span > limits.max_whole) {
+    return Invalid("images",
+                   fmt::format("an image of {} tokens, which see each other, exceeds the {} that a "
+                               "step computes; raise max_num_batched_tokens or send a smaller one",
+                               span, limits.max_whole));
+  }
+  if (request.sampling.prompt_logprobs && span > limits.max_logit_rows) {
+    return Invalid("prompt_logprobs",
+                   fmt::format("prompt_logprobs of an image of {} tokens, which see each other, "
+                               "exceed the {} rows of logits that a step keeps; leave them out or "
+                               "send a smaller image",
+                               span, limits.max_logit_rows));
+  }
+  return {};
+}
+
+Status CheckImages(const Request& request, const RequestLimits& limits) {
+  if (request.images.empty()) return {};
+  if (!limits.images) return Invalid("images", "images are not taken: " + limits.no_images);
+  if (limits.pooling) return Invalid("images", "images are not taken by a model that pools");
+  int64_t after = 0;
+  for (const ImageInput& image : request.images) {
+    RETURN_IF_ERROR(CheckImage(request, image, after, *limits.images));
+    after = image.position + std::ssize(image.image->tokens);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckRequest(const Request& request, const RequestLimits& limits) {
@@ -90,6 +142,7 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
                     limits.max_model_len, length));
   }
   RETURN_IF_ERROR(CheckIds(request.prompt, limits.vocab_size, "prompt"));
+  RETURN_IF_ERROR(CheckImages(request, limits));
   RETURN_IF_ERROR(CheckSampling(request.sampling, limits.vocab_size));
   RETURN_IF_ERROR(CheckIds(request.end_tokens, limits.vocab_size, "end_tokens"));
   if (request.num_sequences < 1 || request.num_sequences > kMaxSequences) {
@@ -118,14 +171,36 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
 
 namespace {
 
-// Keys and values depend on the adapter: its serial is part of the salt, of which no other request
-// can have the same, as salts of requests without an adapter do not begin with a zero byte.
+// Keys and values depend on the adapter: its serial is part of the salt.
 std::string CacheSaltOf(const Request& request) {
-  if (request.adapter == nullptr) {
-    return request.cache_salt.starts_with('\0') ? std::string(1, '\0') + request.cache_salt
-                                                : request.cache_salt;
+  CacheSaltParts parts{.client = request.cache_salt, .adapter = {}};
+  if (request.adapter != nullptr) {
+    parts.adapter = request.adapter->name();
+    parts.serial = request.adapter->serial();
   }
-  return fmt::format("{}lora {} {}", '\0', request.adapter->serial(), request.cache_salt);
+  return MakeCacheSalt(parts);
+}
+
+// What is known of the images beside their place in the pool.
+void PrepareImages(const RequestLimits::Images& limits, ActiveRequest& active) {
+  const Request& request = active.request;
+  std::vector<PlacedImage> placed;
+  for (const ImageInput& input : request.images) {
+    const ProcessedImage& image = *input.image;
+    placed.push_back({input.position, &image});
+    active.image_hashes.push_back(
+        limits.hasher->HashOf(image.values, image.hash, request.cache_salt));
+    if (!limits.tower->sees_both_ways) continue;
+    // Rows that follow each other see each other.
+    for (size_t i = 0; i < image.is_embedding.size(); ++i) {
+      if (image.is_embedding[i] == 0) continue;
+      const auto position = static_cast<int32_t>(input.position) + static_cast<int32_t>(i);
+      if (i == 0 || image.is_embedding[i - 1] == 0) active.spans.push_back({position, position});
+      active.spans.back().end = position + 1;
+    }
+  }
+  if (limits.has_axes)
+    active.rope = RopePositions(std::ssize(request.prompt), placed, limits.tower->merge);
 }
 
 }  // namespace
@@ -141,6 +216,7 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
   const SamplingParams& params = asked.sampling;
   const int64_t length = static_cast<int64_t>(asked.prompt.size());
   if (params.prompt_logprobs) active->prompt.logprobs.resize(asked.prompt.size());
+  if (!asked.images.empty()) PrepareImages(*limits.images, *active);
   active->num_unfinished = asked.num_sequences;
   active->end_tokens.assign(model_end_tokens.begin(), model_end_tokens.end());
   active->end_tokens.insert(active->end_tokens.end(), asked.end_tokens.begin(),
@@ -149,6 +225,7 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
   ends.insert(ends.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
   const SharedList<int32_t> end_tokens = std::move(ends);
   const std::string salt = CacheSaltOf(asked);
+  const auto constraint_budget = std::make_shared<RequestBudget>();
   for (int i = 0; i < asked.num_sequences; ++i) {
     auto sequence = std::make_unique<ActiveSequence>();
     sequence->request = active.get();
@@ -170,7 +247,10 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
     sequence->sampling.seed =
         (params.seed ? static_cast<uint64_t>(*params.seed) : seed) + static_cast<uint64_t>(i);
     sequence->sampling.end_tokens = end_tokens;
-    if (asked.constraint != nullptr) sequence->sampling.matcher = asked.constraint->NewMatcher();
+    if (asked.constraint != nullptr) {
+      sequence->sampling.matcher =
+          std::make_shared<SequenceMatcher>(asked.constraint->NewMatcher(), constraint_budget);
+    }
     active->sequences.push_back(std::move(sequence));
   }
   return active;

@@ -8,9 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "engine/draft_proposer.h"
+#include "engine/drafter.h"
 #include "engine/engine.h"
 #include "engine/request.h"
+#include "models/tower/image_tower.h"
+#include "models/tower/rope_positions.h"
 #include "sampler/sampler.h"
 #include "scheduler/scheduled_sequence.h"
 #include "speculation/proposer.h"
@@ -32,10 +34,11 @@ struct ActiveSequence : ScheduledSequence {
   SequenceSampling sampling;
   SequenceProposals proposals;
   DraftSequence draft;
-  std::vector<double> pooled;  // the sum of the wanted rows so far, where the model pools
-  bool finished = false;
-  // Of the step that began last, where its token is drawn and counts in num_drawn: the draw's
-  // index.
+  std::vector<double> pooled;          // the sum of the wanted rows so far, where the model pools
+  std::optional<FinishReason> finish;  // once it has ended
+  int64_t num_prompt_counted = 0;      // of its prompt, in StepStats
+  // The index of the draw in the step that began last, if that step draws the sequence's token and
+  // num_drawn counts it.
   int32_t last_draw = 0;
   Clock::time_point last_update{};  // of its last token
 
@@ -54,6 +57,12 @@ struct ActiveRequest {
   int num_unfinished = 0;
   bool ended = false;  // its sink is not called any more
   int num_slices_in_flight = 0;
+  // For its images: what each is known by, the positions of all tokens on the axes of rope, and the
+  // tokens that see each other.
+  std::vector<ImageHash> image_hashes;
+  RopePositions rope;
+  std::vector<kernels::SeenSpan> spans;
+  bool holds_images = false;  // in the engine's ImagePool
   PromptResult prompt;
   bool prompt_sent = false;
   int64_t num_generated = 0;
@@ -65,6 +74,18 @@ struct RequestLimits {
   int64_t vocab_size = 0;
   int64_t max_model_len = 0;
   std::optional<PoolingMethod> pooling = std::nullopt;  // none: room is left for a token
+  // Where prompts may hold images; else null, and why.
+  struct Images {
+    const TowerSpec* tower = nullptr;
+    TowerOptions options;
+    int64_t max_rows = 0;        // of an image
+    int64_t max_whole = 0;       // tokens of an image that see each other
+    int64_t max_logit_rows = 0;  // of those where the logprobs of the prompt are asked for
+    const ImageHasher* hasher = nullptr;
+    bool has_axes = false;  // rope turns with rows and columns
+  };
+  std::optional<Images> images = std::nullopt;
+  std::string no_images = {};
 };
 
 // kInvalidArgument, naming the field: an empty prompt or one that leaves no room for a token, ids

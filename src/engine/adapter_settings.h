@@ -28,6 +28,8 @@ struct AdapterSettings {
   int64_t max_rank = 16;
   std::optional<ElementType> dtype;  // BF16 or F16, which is held as BF16; none: that of products
   std::vector<std::string> target_modules;  // as LoraOptions::target_modules
+  // As LoraOptions::replaced_modules, beside those that `modules` replace.
+  std::vector<std::string> modules_to_save;
 
   bool operator==(const AdapterSettings&) const = default;
 };

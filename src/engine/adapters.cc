@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/firewall.h"
 #include "base/log.h"
 #include "base/mutex_unlock.h"
 
@@ -24,7 +25,7 @@ Adapters::Adapters(std::shared_ptr<LoraStore> slots, int64_t max_loras)
     const MutexLock lock(state_->mutex);
     state_->slots.resize(static_cast<size_t>(slots_->num_slots()));
   }
-  thread_ = std::thread([this] { ServeWaiters(); });
+  thread_ = StartThread("adapters", [this] { ServeWaiters(); });
 }
 
 Adapters::~Adapters() {
@@ -84,7 +85,7 @@ Status Adapters::Fill(int slot, const LoraAdapter& adapter, MutexLock& lock) {
   Status filled;
   {
     const MutexUnlock unlock(state_->mutex, lock);
-    filled = slots_->Fill(slot, adapter);
+    filled = CatchToResult([&] { return slots_->Fill(slot, adapter); });
   }
   state_->EndFilling(slot, /*failed=*/!filled);
   return filled;
@@ -94,7 +95,7 @@ Status Adapters::Fill(int slot, const std::filesystem::path& path, MutexLock& lo
   std::optional<Result<LoraAdapter>> opened;
   {
     const MutexUnlock unlock(state_->mutex, lock);
-    opened.emplace(LoraAdapter::Open(path, slots_->layout()));
+    opened.emplace(CatchToResult([&] { return LoraAdapter::Open(path, slots_->layout()); }));
   }
   const Result<LoraAdapter>& adapter = *opened;
   if (adapter) return Fill(slot, *adapter, lock);

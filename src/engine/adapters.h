@@ -29,7 +29,7 @@ inline constexpr size_t kMostAdapters = 10000;
 // without one is read again when a request asks for it, into the slot that was unused for the
 // longest. An adapter that requests use stays in its slot, also when it is removed or replaced;
 // where they use all slots, requests for others wait, in the order in which they came. Requests for
-// an adapter that is in a slot do not wait behind them.
+// an adapter that is in a slot do not wait after them.
 //
 // Thread safety: all methods may be called from any thread; files are read on the caller's, or, for
 // requests that have waited, on a thread of its own. Ownership: of the slots together with the
@@ -146,7 +146,7 @@ class AdapterUse {
   bool is_ready() const;
   // REQUIRES: it is ready, and the caller knows it by Adapters::WhenReady or is_ready().
   int slot() const { return slot_; }
-  // Of the slot's content; never used again. REQUIRES: as slot().
+  // The serial number of the slot's content; never used again. REQUIRES: as slot().
   uint64_t serial() const { return serial_; }
   // Its request waits no longer.
   void MarkRunning() const;

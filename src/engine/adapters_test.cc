@@ -219,7 +219,7 @@ TEST(AdaptersTest, MoreAdaptersThanSlots) {
   EXPECT_TRUE((*waiting)->is_ready());
 }
 
-// Those of one adapter get its slot together, and the others after them, in order.
+// Waiters for one adapter get its slot together, later ones after them, in order.
 TEST(AdaptersTest, WaitersGetTheSlotInOrder) {
   EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
   config.adapters.max_cpu_loras = 1;
@@ -299,7 +299,7 @@ TEST(AdaptersTest, WhatRequestsUseStaysWhenItIsRemoved) {
   EXPECT_EQ(adapters.List()[0], again);
 }
 
-// Of one adapter by many threads, while others are added: each gets the adapter's content.
+// Many threads ask for one adapter while others are added: each gets its content.
 TEST(AdaptersTest, ManyThreadsAskAtOnce) {
   EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
   config.adapters.max_cpu_loras = 1;
@@ -343,6 +343,36 @@ TEST(AdapterPlanTest, MemoryOfTheSlotsIsPlanned) {
 std::string Refusal(const EngineConfig& config) {
   const auto engine = Engine::Create(config, {});
   return engine ? "" : engine.error().param + ": " + engine.error().message;
+}
+
+TEST(AdapterPlanTest, RoomForReplacedModulesIsPlanned) {
+  std::string text;
+  Engine::Hooks hooks;
+  hooks.print_plan = [&](const std::string& line) { text += line + "\n"; };
+  EngineConfig config = Config({"gemma2-saved"});
+  config.model_folder = SourcePath("tests/data/checkpoints/tiny-gemma2");
+  ASSERT_TRUE(Engine::Create(config, hooks));
+  EXPECT_THAT(text, HasSubstr("each with its own embed_tokens, lm_head"));
+
+  const AdapterSource source = config.adapters.modules.front();
+  config.adapters.modules.clear();
+  {
+    const auto engine = Engine::Create(config, {});
+    ASSERT_TRUE(engine) << engine.error().message;
+    const Status added = (*engine)->adapters()->Add(source, /*replace=*/false);
+    ASSERT_FALSE(added);
+    EXPECT_EQ(added.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(added.error().message, HasSubstr("--lora-modules-to-save"));
+  }
+  config.adapters.modules_to_save = {"lm_head", "embed_tokens"};
+  {
+    const auto engine = Engine::Create(config, {});
+    ASSERT_TRUE(engine) << engine.error().message;
+    const Status added = (*engine)->adapters()->Add(source, /*replace=*/false);
+    EXPECT_TRUE(added) << added.error().message;
+  }
+  config.device = DeviceChoice::kEmulated;
+  EXPECT_THAT(Refusal(config), AllOf(HasSubstr("lora_modules_to_save"), HasSubstr("CPU")));
 }
 
 TEST(AdapterPlanTest, WhatIsRefused) {

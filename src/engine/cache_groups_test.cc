@@ -45,7 +45,7 @@ TEST_P(EngineGroups, AnswersAreThoseOfTheModelInAnyCut) {
   }
 }
 
-// Prefixes of every length, before and behind the bounds of chunks.
+// Prefixes of every length, before and after the bounds of chunks.
 TEST_P(EngineGroups, PrefixesAreReusedAcrossChunks) {
   FakeEngine fake({.num_blocks = 4096, .groups = Groups()});
   const std::vector<int32_t> longest = Prompt(5, 96);

@@ -1,33 +1,14 @@
 #include "engine/draft_proposer.h"
 
 #include <algorithm>
-#include <chrono>
-#include <exception>
 #include <utility>
 
 #include "base/check.h"
+#include "base/firewall.h"
 #include "base/log.h"
 #include "cache/block_counts.h"
 
 namespace sluice {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// A pass of no more rows takes as long as one of a row for each sequence.
-constexpr size_t kFewRows = 32;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-SamplingParams WithoutLogprobs(SamplingParams params) {
-  params.logprobs.reset();
-  params.prompt_logprobs.reset();
-  return params;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<DraftProposer>> DraftProposer::Create(const DraftPlan& plan, Model& model,
                                                              ThreadPool& pool) {
@@ -49,14 +30,14 @@ int64_t DraftProposer::Bytes(const DraftPlan& plan, int64_t vocab_size, int num_
 
 DraftProposer::DraftProposer(const DraftPlan& plan, Model& model, ThreadPool& pool, KvCache cache,
                              Buffer logits)
-    : plan_(plan),
+    : Drafter(DraftPolicy(plan.cost_ratio, plan.adaptive)),
+      plan_(plan),
       model_(model),
       threads_(pool),
       cache_(std::move(cache)),
       blocks_(plan.num_blocks),
       index_(plan.keeps_prefixes ? std::make_unique<PrefixIndex>(blocks_, plan.layout.block_size)
                                  : nullptr),
-      policy_(plan.cost_ratio, plan.adaptive),
       sampler_(model.config().vocab_size, pool.num_threads()),
       logits_(std::move(logits)),
       samplings_(static_cast<size_t>(plan.max_sequences)) {
@@ -154,10 +135,7 @@ void DraftProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
       const int64_t computed = std::min(missing, rows);
       rows -= computed;
       SequenceSampling& sampling = samplings_[active_.size()];
-      sampling.params = &*state.params;
-      sampling.seed = job.sampling->seed;
-      sampling.end_tokens = job.sampling->end_tokens;
-      sampling.counts = HasPenalties(*state.params) ? job.sampling->counts : TokenCounts();
+      sampling = SamplingOf(job);
       active_.push_back({.job = &job,
                          .sampling = &sampling,
                          .length = computed == missing ? length : 0,
@@ -166,9 +144,9 @@ void DraftProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
   }
   try {
     while (!active_.empty()) RunPass();
-  } catch (const std::exception& exception) {
+  } catch (...) {
     LOG_ERROR("engine", "the draft model failed, and proposes nothing any more: {}",
-              exception.what());
+              CaughtMessage());
     is_broken_ = true;
     for (const Job& job : jobs) job.proposal->clear();
   }
@@ -217,10 +195,7 @@ void DraftProposer::RunPass() {
     if (static_cast<int64_t>(active.job->proposal->size()) < active.length)
       active_.push_back(active);
   }
-  if (tokens_.size() <= kFewRows)
-    policy_.LearnPass(SecondsSince(start));
-  else
-    policy_.LearnCatchUp(SecondsSince(start), static_cast<int64_t>(tokens_.size()));
+  LearnPass(start, tokens_.size());
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/op_times.h"
 #include "base/result.h"
+#include "cache/cache_listener.h"
 #include "checkpoint/generation_config.h"
 #include "device/device.h"
 #include "engine/observer.h"
@@ -38,6 +41,10 @@ struct EngineInfo {
     return pooling && !pooling->dense.empty() ? pooling->dense.back().out_features
                                               : model.spec.ResultSize();
   }
+  // Whether prompts may hold images (Request::images), and if not, why, for messages.
+  bool takes_images = false;
+  std::string no_images = "the model has no image tower";
+  int64_t max_image_rows = 0;       // rows of a tower that one image may have
   std::vector<int32_t> end_tokens;  // end-of-sequence tokens of both, inside the vocabulary, sorted
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;
@@ -60,6 +67,15 @@ struct EngineInfo {
   // and threads are of all.
   int num_engines = 1;
   int first_engine = 0;  // its number
+  // The time of each operator of the model, over all steps so far; of several engines together.
+  // Null without EngineConfig::profile_ops.
+  std::shared_ptr<const OpTimes> op_times = {};
+};
+
+// What of an engine is in memory.
+struct Residency {
+  bool weights = true, cache = true;
+  bool complete() const { return weights && cache; }
 };
 
 // Whether an engine computes.
@@ -77,9 +93,12 @@ class Engine {
  public:
   struct Hooks {
     EngineObserver* observer = nullptr;  // outlives the engine
-    // Of several engines, in place of `observer`: that of the i-th of them; empty: all report to
-    // `observer`, each from a thread of its own.
+    // With several engines, used instead of `observer`: returns the observer of engine i. If empty,
+    // all engines report to `observer`, each from a thread of its own.
     std::function<EngineObserver*(int i)> observer_of;
+    // Who hears what the prefix cache of the engine with this data-parallel rank gains and loses;
+    // empty: nobody. The engine owns it. Called before anything is loaded.
+    std::function<Result<std::unique_ptr<CacheListener>>(int64_t rank)> listener_of;
     // Called with each line of the memory plan, before anything is allocated.
     std::function<void(const std::string& line)> print_plan;
     std::function<void(int64_t done_bytes, int64_t total_bytes)> load_progress;
@@ -92,6 +111,9 @@ class Engine {
   // the configuration says, behind one (replica_engine.h). kResourceExhausted where the model does
   // not fit, with the option that would make it fit.
   static Result<std::unique_ptr<Engine>> Create(const EngineConfig& config, Hooks hooks);
+  // The same up to the plan, which is told to `hooks`: what would be refused before anything is
+  // loaded. REQUIRES: hooks.processes is null.
+  static Status Check(const EngineConfig& config, const Hooks& hooks);
   // Aborts what still runs and stops the thread.
   virtual ~Engine() = default;
 
@@ -119,7 +141,7 @@ class Engine {
   virtual std::string failure() const { return ""; }
   // True while there is work, and none has been done for longer than the watchdog allows.
   virtual bool stalled() const { return false; }
-  // Of each engine behind this one, in order.
+  // The state of each engine behind this one, in order.
   virtual std::vector<EngineState> states() const { return {{healthy(), failure()}}; }
   // Requests accepted and not yet finished.
   virtual int64_t num_unfinished() const = 0;
@@ -133,6 +155,39 @@ class Engine {
   // held. Waits for the engine's thread: unlike the other methods it must not be called by a sink
   // or an observer.
   virtual bool ResetPrefixCache() = 0;
+
+  // While frozen, nothing is computed: what runs goes on where it was afterwards. BeginShutdown()
+  // ends it. Waits for the engine's thread, as the methods below do: not to be called by a sink or
+  // an observer, either.
+  virtual Status SetFrozen(bool /*frozen*/) { return NotReloadable(); }
+
+  // Gives back the memory of weights and cache, and, with `drops_files`, the system's copy of the
+  // weights' files. Afterwards Submit answers kUnavailable until both
+  // are awake. kUnavailable while requests are unfinished.
+  virtual Status Sleep(bool /*drops_files*/) { return NotReloadable(); }
+  // Loads weights or allocates the cache again, as far as they are not there. After an error the
+  // engine sleeps on, and it may be tried again.
+  virtual Status WakeUp(bool /*weights*/, bool /*cache*/) { return NotReloadable(); }
+  virtual Residency residency() const { return {}; }
+
+  // Loads the checkpoint in `folder`, of the same configuration, beside the weights that compute:
+  // requests are served meanwhile. Replaces what was staged before; after an error nothing is.
+  virtual Status StageWeights(const std::filesystem::path& /*folder*/) { return NotReloadable(); }
+  // From the next step on, what was staged computes: no step uses both. Running requests go on,
+  // with the keys and values of all their tokens computed again, and the prefix cache is empty.
+  // WakeUp() loads from that folder from now on. kInvalidArgument where nothing is staged.
+  virtual Status CommitWeights() { return NotReloadable(); }
+  // Forgets what was staged.
+  virtual void DropStagedWeights() {}
+
+  // Over all engines.
+  virtual CacheEventCounts cache_event_counts() const { return {}; }
+
+ private:
+  static Status NotReloadable() {
+    return Fail(ErrorCode::kUnsupported,
+                "this engine keeps its weights and its cache as they were made at the start");
+  }
 };
 
 }  // namespace sluice

@@ -58,6 +58,8 @@ struct EngineConfig {
   json::Value config_overrides;  // of keys of config.json (OverrideConfig()); null: none
   LoadQuantization load_quantization;
 
+  // False: prompts hold no images, whatever the model is.
+  bool takes_images = true;
   PoolingOptions pooling;
   AdapterSettings adapters;
 
@@ -77,6 +79,7 @@ struct EngineConfig {
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
+  Ageing ageing{.level_us = 30'000'000, .max_levels = 10};
   int64_t long_prefill_token_threshold = 0;  // 0: off
   bool async_scheduling = false;             // of one device: a step is sent while one runs
   GraphConfig graphs;
@@ -97,6 +100,11 @@ struct EngineConfig {
   bool utilization_of_rest = false;  // TensorRT-LLM's meaning; applies to devices
   std::optional<int64_t> kv_cache_bytes;
   std::optional<int64_t> num_blocks_override;  // each of all layers
+  // Where sequences keep states of recurrent layers: of the cache's memory, what snapshots of them
+  // may take; none: plan_states.h says. Tokens between those of a long prompt; 0: none but where
+  // prompts end, part or go on.
+  std::optional<int64_t> state_cache_bytes;
+  int64_t state_snapshot_interval = 1024;
   // What requests may hold beside the engine, in the memory of the machine; none: half of what the
   // plan leaves, at most 1 GiB.
   std::optional<int64_t> request_memory_bytes;
@@ -105,6 +113,7 @@ struct EngineConfig {
   DeviceChoice device = DeviceChoice::kAuto;
   bool batch_invariant = false;         // of a device; a CPU's results never depend on the batch
   bool fast_accumulation = false;       // of a device's FP8 products
+  bool profile_ops = false;             // EngineInfo::op_times is there
   int num_threads = 0;                  // 0: all cores of the process's cgroup
   std::optional<kernels::Isa> cpu_isa;  // none: the best that the machine has
 
@@ -112,7 +121,7 @@ struct EngineConfig {
   // `exact_ranks` a CPU has no more of them than it is faster with.
   int tensor_parallel_size = 1;
   int pipeline_parallel_size = 1;
-  // Of the group of processes of which this is one, whose plans are made by each for its own share.
+  // Pipeline stages across MPI processes; each process plans its own stage.
   int process_stages = 1;
   bool exact_ranks = false;
 
@@ -120,6 +129,11 @@ struct EngineConfig {
   // scheduler and cache of its own. The first one's number in metrics and messages.
   int data_parallel_size = 1;
   int first_engine = 0;
+
+  // Whether the engine may be asked to sleep, or to replace its weights: what it then cannot have
+  // is refused at the start.
+  bool enable_sleep_mode = false;
+  bool enable_weight_updates = false;
 
   LoopLimits loop;
 

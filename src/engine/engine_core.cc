@@ -1,27 +1,27 @@
 #include "engine/engine_core.h"
 
 #include <algorithm>
-#include <exception>
 #include <functional>
 #include <utility>
 
 #include "base/check.h"
+#include "base/firewall.h"
 #include "base/log.h"
 #include "engine/adapters.h"
+#include "engine/draft_proposer.h"
+#include "engine/head_proposer.h"
 #include "kernels/block_maxima.h"
 
 namespace sluice {
 namespace {
 
-// What `run` throws; "" if nothing.
+// The message of what `run` throws; "" if it throws nothing.
 template <typename Run>
-std::string ReasonOfFailure(const Run& run) {
+std::string ReasonOfFailure(const Run& run) noexcept {
   try {
     run();
-  } catch (const std::exception& exception) {
-    return exception.what();
   } catch (...) {
-    return "unknown exception";
+    return CaughtMessage();
   }
   return "";
 }
@@ -36,14 +36,21 @@ Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, M
                                                        KvCache& cache, ThreadPool& pool,
                                                        EngineObserver* observer, OnEnd on_end,
                                                        OnFailedStep on_failed_step, Model* draft,
-                                                       const DenseLayers* dense) {
+                                                       const DenseLayers* dense, ImageTower* tower,
+                                                       CacheListener* listener) {
   const int64_t bytes =
       plan.scheduler.steps_in_flight * plan.max_logit_rows() *
       (model.config().spec.ResultSize() + (model.finds_maxima() ? MaximaOfRow(model) : 0)) *
       int64_t{sizeof(float)};
   ASSIGN_OR_RETURN(Buffer logits, Buffer::Allocate(static_cast<size_t>(bytes), "the logits"));
-  std::unique_ptr<DraftProposer> drafter;
-  if (draft != nullptr) {
+  std::unique_ptr<Drafter> drafter;
+  Buffer handed;
+  if (draft != nullptr && plan.draft->is_head()) {
+    ASSIGN_OR_RETURN(drafter, HeadProposer::Create(*plan.draft, *draft, pool));
+    const auto numbers = static_cast<size_t>(plan.draft->HandedNumbers());
+    ASSIGN_OR_RETURN(handed,
+                     Buffer::Allocate(numbers * sizeof(float), "the hidden rows of a step"));
+  } else if (draft != nullptr) {
     ASSIGN_OR_RETURN(drafter, DraftProposer::Create(*plan.draft, *draft, pool));
   }
   Buffer dense_rows;
@@ -52,40 +59,57 @@ Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, M
     ASSIGN_OR_RETURN(dense_rows, Buffer::Allocate(static_cast<size_t>(numbers) * sizeof(float),
                                                   "the vectors between dense layers"));
   }
+  Buffer image_memory;
+  if (tower != nullptr) {
+    const int64_t numbers = plan.image_rows * tower->spec().row_width();
+    ASSIGN_OR_RETURN(image_memory, Buffer::Allocate(static_cast<size_t>(numbers) * sizeof(float),
+                                                    "the rows of images"));
+  }
   return std::unique_ptr<EngineCore>(new EngineCore(
       plan, model, cache, pool, observer, std::move(on_end), std::move(on_failed_step),
-      std::move(logits), std::move(drafter), dense, std::move(dense_rows)));
+      std::move(logits), std::move(drafter), std::move(handed), dense, std::move(dense_rows), tower,
+      std::move(image_memory), listener));
 }
 
 EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
                        EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step,
-                       Buffer logits, std::unique_ptr<DraftProposer> drafter,
-                       const DenseLayers* dense, Buffer dense_rows)
+                       Buffer logits, std::unique_ptr<Drafter> drafter, Buffer handed,
+                       const DenseLayers* dense, Buffer dense_rows, ImageTower* tower,
+                       Buffer image_memory, CacheListener* listener)
     : plan_(plan),
-      model_(model),
+      model_(&model),
       cache_(cache),
       pool_(pool),
       observer_(observer),
       on_end_(std::move(on_end)),
       on_failed_step_(std::move(on_failed_step)),
       blocks_(plan.num_blocks),
+      states_(plan.num_state_slots > 0 ? std::make_unique<StatePool>(plan.num_state_slots)
+                                       : nullptr),
+      listener_(listener),
       index_(plan.config.enable_prefix_caching
                  ? std::make_unique<PrefixIndex>(blocks_, plan.scheduler.block_size,
-                                                 plan.scheduler.groups)
+                                                 plan.scheduler.groups, states_.get(), listener)
                  : nullptr),
+      tower_(tower),
+      images_(tower != nullptr ? std::make_unique<ImagePool>(plan.image_rows) : nullptr),
+      image_memory_(std::move(image_memory)),
       proposer_(plan.scheduler.max_proposed_tokens > 0 && drafter == nullptr
                     ? std::make_unique<Proposer>(plan.config.speculation)
                     : nullptr),
       drafter_(std::move(drafter)),
-      scheduler_(plan.scheduler, blocks_, index_.get()),
+      scheduler_(plan.scheduler, blocks_, index_.get(), states_.get(), images_.get()),
       sampler_(model.config().vocab_size, pool.num_threads()),
+      matchers_(MaskWords(model.config().vocab_size), plan.pooling ? 0 : MatcherQueue::kNumThreads),
       draw_limits_(model.draw_limits()),
       draw_planner_(model.config().vocab_size, draw_limits_.words, draw_limits_.top),
       dense_(dense),
       dense_rows_(std::move(dense_rows)),
       logits_(std::move(logits)),
+      handed_(std::move(handed)),
       flights_(static_cast<size_t>(plan.scheduler.steps_in_flight)) {
-  model_.PrepareLogits(logits_.As<float>());
+  model_->PrepareLogits(logits_.As<float>());
+  step_budget_.Renew(pool.num_threads());
   const int64_t steps_in_flight = plan.scheduler.steps_in_flight;
   CHECK_LE(steps_in_flight, model.steps_in_flight());
   CHECK(steps_in_flight <= 2 || !model.takes_drawn_tokens(),
@@ -97,6 +121,13 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   positions_.reserve(rows);
   slices_.reserve(sequences * plan.scheduler.groups.size());
   second_texts_.reserve(sequences);
+  if (states_ != nullptr) state_slots_.reserve(sequences);
+  if (tower_ != nullptr) {
+    tower_->PrepareThread(pool);
+    image_inputs_.reserve(rows);
+    rope_positions_.reserve(rows * RopePositions::kAxes);
+    image_targets_.reserve(static_cast<size_t>(plan.image_rows));
+  }
   if (model.lora() != nullptr) adapters_.reserve(sequences);
   for (Flight& flight : flights_) {
     flight.slices.reserve(sequences);
@@ -114,6 +145,10 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   if (model.draws_tokens()) draw_jobs_.reserve(sequences);
   if (drafter_ != nullptr)
     draft_jobs_.reserve(static_cast<size_t>(plan.scheduler.max_proposed_tokens));
+  if (handed_.size_bytes() > 0) {
+    CHECK_EQ(steps_in_flight, 1);
+    draft_hidden_.reserve(static_cast<size_t>(plan.scheduler.max_proposed_tokens));
+  }
   sampling_.reserve(sequences);
   updates_.reserve(sequences);
   prompt_jobs_.reserve(logit_rows);
@@ -121,17 +156,28 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
 }
 
 EngineCore::~EngineCore() {
-  while (num_in_flight_ > 0) {
-    ReasonOfFailure([&] { model_.Finish(pool_); });
-    Land();
-  }
-  model_.PrepareLogits({});  // Their memory is freed before the model.
+  LandAll();
+  model_->PrepareLogits({});  // Their memory is freed before the model.
 }
 
 void EngineCore::Add(std::unique_ptr<ActiveRequest> request) {
   ActiveRequest& added = *request;
-  requests_.emplace(added.handle, std::move(request));
-  for (const auto& sequence : added.sequences) scheduler_.Add(*sequence);
+  requests_.try_emplace(added.handle).first->second = std::move(request);
+  TellTime(Clock::now());
+  const std::string failure = ReasonOfFailure([&] {
+    if (!added.request.images.empty()) HoldImages(added);
+    for (const auto& sequence : added.sequences) {
+      if (sequence->sampling.matcher != nullptr)
+        sequence->sampling.matcher->UseStepBudget(&step_budget_);
+      scheduler_.Add(*sequence);
+    }
+  });
+  if (failure.empty()) return;
+  // The scheduler does not know those that it has not taken.
+  for (const auto& sequence : added.sequences) {
+    if (sequence->state == ScheduledSequence::State::kNew) sequence->finish = FinishReason::kError;
+  }
+  FailRequest(added, {ErrorCode::kInternal, "the request could not be queued: " + failure, ""});
 }
 
 void EngineCore::Abort(RequestHandle handle) {
@@ -149,8 +195,8 @@ void EngineCore::StopSequence(RequestHandle handle, int sequence) {
   ActiveRequest& request = *found->second;
   if (sequence < 0 || sequence >= static_cast<int>(request.sequences.size())) return;
   ActiveSequence& stopped = *request.sequences[static_cast<size_t>(sequence)];
-  if (stopped.finished) return;
-  FinishSequence(stopped);
+  if (stopped.finish) return;
+  FinishSequence(stopped, FinishReason::kStop);
   SequenceUpdate update;
   update.sequence = sequence;
   update.finish = FinishReason::kStop;
@@ -165,7 +211,7 @@ void EngineCore::AbortAll() {
     ActiveRequest& request = *requests_.begin()->second;
     std::vector<int> open;
     for (const auto& sequence : request.sequences) {
-      if (!sequence->finished) open.push_back(sequence->index);
+      if (!sequence->finish) open.push_back(sequence->index);
     }
     const std::shared_ptr<RequestSink> sink = request.request.sink;
     FinishRequest(request, FinishReason::kAbort);
@@ -185,6 +231,28 @@ bool EngineCore::ResetPrefixCache() {
   return index_ == nullptr || index_->Reset();
 }
 
+void EngineCore::ReplaceModel(Model& next) {
+  LandAll();
+  for (ScheduledSequence* running : scheduler_.running()) {
+    auto& sequence = static_cast<ActiveSequence&>(*running);
+    ForgetProposals(sequence);
+    sequence.pooled.clear();
+  }
+  scheduler_.PreemptAll();
+  ForgetFinished();
+  if (index_ != nullptr) CHECK(index_->Reset(), "a block is held, but nothing runs");
+  model_->PrepareLogits({});
+  model_ = &next;
+  model_->PrepareLogits(logits_.As<float>());
+  num_replayed_ = model_->num_replayed();
+}
+
+void EngineCore::TellCacheEvents() {
+  if (listener_ == nullptr || index_ == nullptr) return;
+  if (listener_->wants_everything()) index_->Tell(*listener_);
+  listener_->EndBatch();
+}
+
 bool EngineCore::Step() {
   while (num_in_flight_ < static_cast<int>(flights_.size()) && !requests_.empty()) {
     const Begun begun = BeginStep();
@@ -192,6 +260,12 @@ bool EngineCore::Step() {
     if (begun == Begun::kNothing) break;
   }
   if (num_in_flight_ > 0) return EndStep();
+  if (ReleaseHeld()) {
+    // Commands that come meanwhile wait no longer than this.
+    constexpr double kMostSeconds = 0.002;
+    matchers_.WaitForOne(kMostSeconds);
+    return true;
+  }
   FailUnschedulable();
   return false;
 }
@@ -200,8 +274,10 @@ EngineCore::Begun EngineCore::BeginStep() {
   Flight& flight =
       flights_[(first_flight_ + static_cast<size_t>(num_in_flight_)) % flights_.size()];
   flight.start = Clock::now();
+  ReleaseHeld();
   if (proposes()) ProposeTokens();
   draft_seconds_ += drafter_ != nullptr ? SecondsBetween(flight.start, Clock::now()) : 0;
+  TellTime(flight.start);
   const StepPlan& plan = scheduler_.Plan();
   planned_.preemptions += static_cast<int64_t>(plan.preempted.size());
   planned_.prefix_queries += plan.prefix_queries;
@@ -222,8 +298,11 @@ EngineCore::Begun EngineCore::BeginStep() {
   }
   const StepInput input = BuildInput(plan, flight);
   const Clock::time_point model_start = Clock::now();
-  const std::string failure =
-      ReasonOfFailure([&] { model_.Begin(pool_, input, cache_, flight.logits.data()); });
+  const std::string failure = ReasonOfFailure([&] {
+    EncodeImages(plan);
+    model_->Begin(pool_, input, cache_, flight.logits.data());
+  });
+  if (images_ != nullptr) EndImages(plan, !failure.empty());
   flight.model_seconds = SecondsBetween(model_start, Clock::now());
   if (!failure.empty()) {
     FailStep(flight, failure);
@@ -238,7 +317,8 @@ bool EngineCore::EndStep() {
   Flight& flight = flights_[first_flight_];
   const double draft_seconds = std::exchange(draft_seconds_, 0);
   const Clock::time_point model_start = Clock::now();
-  const std::string failure = ReasonOfFailure([&] { model_.Finish(pool_); });
+  flight.is_finished = true;
+  const std::string failure = ReasonOfFailure([&] { model_->Finish(pool_); });
   flight.model_seconds += SecondsBetween(model_start, Clock::now());
   if (!failure.empty()) {
     FailStep(flight, failure);
@@ -248,12 +328,19 @@ bool EngineCore::EndStep() {
   }
   StepStats stats;
   stats.in_flight = num_in_flight_;
-  for (FlyingSlice& slice : flight.slices) {
-    slice.is_wanted = Scheduler::IsWanted(slice);
-    scheduler_.Commit(slice);
+  int64_t num_tokens = 0;
+  for (FlyingSlice& slice : flight.slices) slice.is_wanted = Scheduler::IsWanted(slice);
+  if (!plan_.pooling) SampleFirst(flight, stats);
+  for (const FlyingSlice& slice : flight.slices) {
+    num_tokens += slice.num_tokens;
+    if (slice.is_late)
+      scheduler_.CommitAllButLast(slice);
+    else
+      scheduler_.Commit(slice);
     const bool decodes = slice.samples && slice.num_tokens - slice.num_proposed == 1 &&
                          slice.first >= slice.sequence->num_prompt_tokens;
     if (!decodes) stats.prompt_tokens += slice.num_tokens;
+    stats.new_prompt_tokens += CountPrompt(slice);
   }
   if (plan_.pooling) {
     Pool(flight);
@@ -265,12 +352,30 @@ bool EngineCore::EndStep() {
   stats.step_seconds = SecondsBetween(std::max(flight.start, last_end_), now);
   stats.model_seconds = std::min(flight.model_seconds, stats.step_seconds);
   last_end_ = now;
+  step_budget_.Renew(pool_.num_threads());
+  LearnSecondsPerToken(stats.step_seconds / static_cast<double>(std::max<int64_t>(1, num_tokens)));
   const double seconds = stats.step_seconds - draft_seconds;
   if (drafter_ != nullptr && stats.prompt_tokens == 0 && seconds > 0)
     drafter_->LearnStep(std::ssize(flight.slices), stats.draft_tokens, seconds);
+  if (handed_.size_bytes() > 0) HandOn(flight);
   Land();
   Report(stats);
   return true;
+}
+
+// Its tokens of the prompt that were not counted before. Where a preempted sequence goes on after
+// what others have computed meanwhile, the tokens in between count as its own.
+int64_t EngineCore::CountPrompt(const FlyingSlice& slice) {
+  ActiveSequence& sequence = slice.active();
+  const int64_t counted = std::max(sequence.num_prompt_counted, sequence.cached_tokens);
+  const int64_t end = std::min(slice.first + slice.num_tokens, sequence.num_prompt_tokens);
+  sequence.num_prompt_counted = std::max(counted, end);
+  return sequence.num_prompt_counted - counted;
+}
+
+void EngineCore::TellTime(Clock::time_point now) {
+  using std::chrono::duration_cast, std::chrono::microseconds;
+  scheduler_.SetTime(duration_cast<microseconds>(now - started_).count());
 }
 
 // The scheduler's contract excludes it; should it be broken all the same, no request may hang.
@@ -285,10 +390,34 @@ void EngineCore::FailUnschedulable() {
   Report({});
 }
 
+bool EngineCore::FailAll(const std::string& reason) noexcept {
+  const auto fail = [&] {
+    while (!requests_.empty()) {
+      FailRequest(*requests_.begin()->second,
+                  {ErrorCode::kInternal, "the step failed: " + reason, ""});
+    }
+  };
+  // The first attempt may lack memory, which failing some requests frees.
+  const bool are_failed = RunGuarded("engine", "to fail all requests", fail) ||
+                          RunGuarded("engine", "to fail all requests once more", fail);
+  LandAll();
+  on_failed_step_();
+  return RunGuarded("engine", "to report failed requests", [&] { Report({}); }) && are_failed &&
+         scheduler_.CheckInvariant().has_value();
+}
+
+void EngineCore::LandAll() noexcept {
+  while (num_in_flight_ > 0) {
+    if (!flights_[first_flight_].is_finished) ReasonOfFailure([&] { model_->Finish(pool_); });
+    Land();
+  }
+}
+
 void EngineCore::Launch(Flight& flight) {
   ++num_in_flight_;
+  flight.is_finished = false;
   // Proposals are of a sequence whose last token is known, and so are some draws.
-  const bool keeps_tokens = flights_.size() > 1 && model_.takes_drawn_tokens() && !proposes();
+  const bool keeps_tokens = flights_.size() > 1 && model_->takes_drawn_tokens() && !proposes();
   for (FlyingSlice& slice : flight.slices) {
     ActiveSequence& sequence = slice.active();
     ++sequence.request->num_slices_in_flight;
@@ -333,6 +462,7 @@ void EngineCore::ProposeTokens() {
     --left;
     if (sequence.is_in_flight()) continue;  // with what was proposed before
     sequence.proposed.clear();
+    if (sequence.is_held) continue;
     if (share == 0) ForgetProposals(sequence);
     const Request& asked = sequence.request->request;
     if (share == 0 || sequence.num_computed != num_tokens - 1) continue;
@@ -356,6 +486,31 @@ void EngineCore::ProposeTokens() {
   if (!draft_jobs_.empty()) drafter_->Propose(most_jobs, draft_jobs_);
 }
 
+void EngineCore::HandOn(const Flight& flight) {
+  // Where all rows are sequences' nothing is proposed.
+  const int64_t most = plan_.scheduler.max_proposed_tokens;
+  if (scheduler_.num_running() >= most) return;
+  draft_hidden_.clear();
+  int64_t first_row = 0;
+  for (const FlyingSlice& slice : flight.slices) {
+    const int64_t row = first_row;
+    first_row += slice.num_tokens;
+    ActiveSequence& sequence = slice.active();
+    if (!slice.is_wanted || sequence.finish || std::ssize(draft_hidden_) == most) continue;
+    const int64_t end = std::min(slice.first + slice.num_tokens, sequence.num_computed);
+    draft_hidden_.push_back(
+        {.tokens = sequence.tokens,
+         .cache_salt = sequence.cache_salt,
+         .sampling = &sequence.sampling,
+         .left = sequence.max_total_tokens - std::ssize(sequence.tokens),
+         .first = slice.first,
+         .count = std::max<int64_t>(0, end - slice.first),
+         .rows = handed_.As<float>().data() + row * plan_.draft->head().target_width(),
+         .state = &sequence.draft});
+  }
+  drafter_->Take(std::max<int64_t>(1, scheduler_.num_running()), draft_hidden_);
+}
+
 void EngineCore::LogPreemptions(const StepPlan& plan) const {
   const auto first = plan.preempted.begin() + plan.num_preempted_for_others;
   for (const ScheduledSequence* preempted : std::span(first, plan.preempted.end())) {
@@ -368,163 +523,15 @@ void EngineCore::LogPreemptions(const StepPlan& plan) const {
   }
 }
 
-StepInput EngineCore::BuildInput(const StepPlan& plan, Flight& flight) {
-  tokens_.clear();
-  positions_.clear();
-  slices_.clear();
-  second_texts_.clear();
-  flight.slices.clear();
-  flight.logit_rows.clear();
-  for (const PlannedSlice& slice : plan.slices) {
-    const ScheduledSequence& sequence = *slice.sequence;
-    const int64_t first_row = static_cast<int64_t>(tokens_.size());
-    slices_.push_back({first_row, static_cast<int32_t>(slice.num_tokens),
-                       static_cast<int32_t>(slice.first), sequence.blocks[0].data()});
-    if (plan_.pooling && plan_.pooling->num_token_types > 1) {
-      const Request& request = static_cast<const ActiveSequence&>(sequence).request->request;
-      const auto length = static_cast<int32_t>(sequence.tokens.size());
-      second_texts_.push_back(request.second_text.value_or(length));
-    }
-    AppendTokens(slice);
-    FlyingSlice& flying = flight.slices.emplace_back();
-    static_cast<PlannedSlice&>(flying) = slice;
-    flying.first_logit = std::ssize(flight.logit_rows);
-    const auto [begin_row, end_row] = WantedRows(slice, first_row);
-    for (int64_t row = begin_row; row < end_row; ++row)
-      flight.logit_rows.push_back(static_cast<int32_t>(row));
-  }
-  const auto num_groups = static_cast<int64_t>(plan_.scheduler.groups.size());
-  for (int64_t group = 1; group < num_groups; ++group) {
-    for (size_t i = 0; i < plan.slices.size(); ++i) {
-      kernels::AttentionSlice slice = slices_[i];
-      slice.block_table = plan.slices[i].sequence->blocks[group].data();
-      slices_.push_back(slice);
-    }
-  }
-  const std::span<TokenDraw> draws = PlanDraws(flight);
-  const auto words = draws.empty() ? std::span<const uint32_t>() : draw_planner_.words();
-  return {tokens_, positions_, slices_,       flight.logit_rows, num_groups,
-          draws,   words,      second_texts_, AdaptersOf(plan),  flight.maxima};
-}
-
-void EngineCore::AppendTokens(const PlannedSlice& slice) {
-  const auto& sequence = static_cast<const ActiveSequence&>(*slice.sequence);
-  const int64_t end = slice.first + slice.num_tokens - slice.num_proposed;
-  const int64_t known = std::min(end, std::ssize(sequence.tokens));
-  tokens_.insert(tokens_.end(), sequence.tokens.begin() + slice.first,
-                 sequence.tokens.begin() + known);
-  if (known < end) tokens_.push_back(-1 - sequence.last_draw);
-  tokens_.insert(tokens_.end(), sequence.proposed.begin(),
-                 sequence.proposed.begin() + slice.num_proposed);
-  for (int64_t i = 0; i < slice.num_tokens; ++i)
-    positions_.push_back(static_cast<int32_t>(slice.first + i));
-}
-
-std::span<const int32_t> EngineCore::AdaptersOf(const StepPlan& plan) {
-  adapters_.clear();
-  if (model_.lora() == nullptr) return {};
-  bool any = false;
-  for (const PlannedSlice& slice : plan.slices) {
-    const Request& request = static_cast<const ActiveSequence*>(slice.sequence)->request->request;
-    adapters_.push_back(request.adapter == nullptr ? -1 : request.adapter->slot());
-    any = any || request.adapter != nullptr;
-  }
-  return any ? std::span<const int32_t>(adapters_) : std::span<const int32_t>();
-}
-
-std::pair<int64_t, int64_t> EngineCore::WantedRows(const PlannedSlice& slice,
-                                                   int64_t first_row) const {
-  const int64_t end_row = first_row + slice.num_tokens;
-  if (slice.all_rows) return {first_row, end_row};
-  if (plan_.pooling && plan_.pooling->method == PoolingMethod::kCls)
-    return {first_row, first_row + (slice.first == 0 ? 1 : 0)};
-  return {slice.samples ? end_row - 1 - slice.num_proposed : end_row, end_row};
-}
-
-std::span<TokenDraw> EngineCore::PlanDraws(Flight& flight) {
-  flight.draws.clear();
-  if (!model_.draws_tokens()) return {};
-  draw_jobs_.clear();
-  for (const FlyingSlice& slice : flight.slices) {
-    // What the next row is drawn with is known once this one's token is.
-    if (!slice.samples || slice.all_rows || slice.num_proposed > 0) continue;
-    ActiveSequence& sequence = slice.active();
-    draw_jobs_.push_back({.sequence = &sequence.sampling,
-                          .history = {sequence.tokens, sequence.num_prompt_tokens},
-                          .num_output_tokens = sequence.length() - sequence.num_prompt_tokens,
-                          .row = slice.first_logit});
-  }
-  draw_planner_.Plan(pool_, draw_jobs_);
-  for (const DrawJob& job : draw_jobs_) {
-    if (!job.is_possible) continue;
-    flight.draws.resize(flight.logit_rows.size());
-    const auto row = static_cast<size_t>(job.row);
-    flight.draws[row] = {.is_wanted = true,
-                         .settings = job.settings,
-                         .extras = job.extras,
-                         .top = std::span(flight.tops)
-                                    .subspan(row * static_cast<size_t>(draw_limits_.top),
-                                             static_cast<size_t>(job.extras.num_top))};
-  }
-  return flight.draws;
-}
-
 std::span<const float> EngineCore::LogitsOf(const Flight& flight, int64_t index) const {
-  const auto size = static_cast<size_t>(model_.config().spec.ResultSize());
+  const auto size = static_cast<size_t>(model_->config().spec.ResultSize());
   return flight.logits.subspan(static_cast<size_t>(index) * size, size);
 }
 
 std::span<const float> EngineCore::MaximaOf(const Flight& flight, int64_t index) const {
   if (flight.maxima.empty()) return {};
-  const auto size = static_cast<size_t>(MaximaOfRow(model_));
+  const auto size = static_cast<size_t>(MaximaOfRow(*model_));
   return flight.maxima.subspan(static_cast<size_t>(index) * size, size);
-}
-
-void EngineCore::Pool(const Flight& flight) {
-  const Clock::time_point now = Clock::now();
-  for (const FlyingSlice& slice : flight.slices) {
-    if (!slice.is_wanted) continue;
-    ActiveSequence& sequence = slice.active();
-    ActiveRequest& request = *sequence.request;
-    // Row by row in the order of their positions: the sum does not depend on how they came.
-    std::vector<double>& pooled = sequence.pooled;
-    const auto [begin, end] = WantedRows(slice, 0);
-    for (int64_t row = 0; row < end - begin; ++row) {
-      const std::span<const float> result = LogitsOf(flight, slice.first_logit + row);
-      pooled.resize(result.size());
-      std::transform(result.begin(), result.end(), pooled.begin(), pooled.begin(), std::plus<>());
-    }
-    if (!slice.samples) continue;
-    const auto count = static_cast<double>(
-        plan_.pooling->method == PoolingMethod::kMean ? sequence.tokens.size() : size_t{1});
-    SinkUpdate& entry = updates_.emplace_back();
-    entry.sink = request.request.sink;
-    entry.pooled.emplace().reserve(pooled.size());
-    for (const double sum : pooled) entry.pooled->push_back(static_cast<float>(sum / count));
-    request.first_token = request.last_token = now;
-    TakePrompt(request, now, entry);
-    FinishRequest(request, FinishReason::kStop);
-  }
-  if (dense_ != nullptr) ApplyDense();
-}
-
-void EngineCore::ApplyDense() {
-  float* const vectors = dense_rows_.As<float>().data();
-  float* const scratch = vectors + plan_.scheduler.max_num_seqs * dense_->widest();
-  int64_t rows = 0;
-  float* end = vectors;
-  for (const SinkUpdate& entry : updates_) {
-    if (!entry.pooled) continue;
-    end = std::copy(entry.pooled->begin(), entry.pooled->end(), end);
-    ++rows;
-  }
-  const float* result = dense_->Apply(pool_, rows, vectors, scratch);
-  const int64_t width = plan_.pooling->dense.back().out_features;
-  for (SinkUpdate& entry : updates_) {
-    if (!entry.pooled) continue;
-    entry.pooled->assign(result, result + width);
-    result += width;
-  }
 }
 
 void EngineCore::ComputePromptLogprobs(const Flight& flight) {
@@ -562,63 +569,6 @@ void EngineCore::ComputePromptLogprobs(const Flight& flight) {
         *prompt_results_[job] = std::move(prompt_jobs_[job].logprobs);
       }
     }
-  }
-}
-
-void EngineCore::Sample(Flight& flight, StepStats& stats) {
-  sampling_.clear();
-  for (const FlyingSlice& slice : flight.slices) {
-    ActiveSequence& sequence = slice.active();
-    if (!slice.samples || !slice.is_wanted || sequence.request->ended) continue;
-    sequence.num_drawn -= slice.is_awaited ? 1 : 0;
-    SampleJob& job = jobs_[sampling_.size()];
-    job.is_drawn = false;
-    job.sequence = &sequence.sampling;
-    if (!flight.draws.empty()) {
-      const TokenDraw& draw = flight.draws[static_cast<size_t>(slice.first_logit)];
-      if (draw.is_wanted) SetDrawn(job, draw.token, draw.error, draw.logprobs, draw.top);
-    }
-    const int64_t logits = slice.first_logit + (slice.all_rows ? slice.num_tokens - 1 : 0);
-    sampling_.push_back({&sequence, logits, slice.num_proposed});
-    stats.drafts += slice.num_proposed > 0 ? 1 : 0;
-    stats.draft_tokens += slice.num_proposed;
-  }
-  // Tokens that sequences sample one after the other in this step.
-  for (int64_t round = 0; !sampling_.empty(); ++round) {
-    for (size_t i = 0; i < sampling_.size(); ++i) {
-      const ActiveSequence& sequence = *sampling_[i].sequence;
-      SampleJob& job = jobs_[i];
-      job.logits = LogitsOf(flight, sampling_[i].logits + round);
-      job.maxima = MaximaOf(flight, sampling_[i].logits + round);
-      job.sequence = &sampling_[i].sequence->sampling;
-      job.history = {sequence.tokens, sequence.num_prompt_tokens};
-      if (round > 0) job.is_drawn = false;
-    }
-    sampler_.Sample(pool_, std::span(jobs_).first(sampling_.size()));
-    const Clock::time_point now = Clock::now();
-    size_t num_verified = 0;
-    for (size_t i = 0; i < sampling_.size(); ++i) {
-      Sampling sampling = sampling_[i];
-      ActiveSequence& sequence = *sampling.sequence;
-      const int32_t token = jobs_[i].token;
-      const bool appended = AppendToken(sequence, jobs_[i], now, sampling.update);
-      stats.generated_tokens += appended ? 1 : 0;
-      const bool is_proposed = appended && round < sampling.num_proposed &&
-                               token == sequence.proposed[static_cast<size_t>(round)];
-      if (is_proposed) ++stats.accepted_tokens[static_cast<size_t>(round)];
-      if (is_proposed && !sequence.finished) {
-        scheduler_.AcceptProposed(sequence);
-        sampling_[num_verified++] = sampling;
-      } else {
-        const auto num_proposed = static_cast<int>(sampling.num_proposed);
-        const auto num_accepted = static_cast<int>(round + (is_proposed ? 1 : 0));
-        if (drafter_ != nullptr)
-          drafter_->Learn(num_proposed, num_accepted, sequence.draft);
-        else
-          Proposer::Learn(num_proposed, num_accepted, sequence.proposals);
-      }
-    }
-    sampling_.resize(num_verified);
   }
 }
 
@@ -663,8 +613,9 @@ bool EngineCore::AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::ti
   sequence.tokens.push_back(job.token);
   ++request.num_generated;
   if (observer_ != nullptr && is_first) {
-    if (!request.first_token) observer_->OnFirstToken(SecondsBetween(request.request.arrival, now));
-    if (sequence.num_output_tokens() > 1)
+    if (sequence.num_output_tokens() == 1)
+      observer_->OnFirstToken(SecondsBetween(request.request.arrival, now));
+    else
       observer_->OnInterToken(SecondsBetween(sequence.last_update, now));
   }
   if (!request.first_token) request.first_token = now;
@@ -673,13 +624,14 @@ bool EngineCore::AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::ti
 
   SequenceUpdate& update = entry.update;
   update.sequence = sequence.index;
+  update.weights = num_replaced_;
   update.tokens.push_back(job.token);
   if (sequence.sampling.params->logprobs) update.logprobs.push_back(std::move(job.logprobs));
   update.finish = FinishOf(sequence, job.token, update.stop_token);
 
   if (!request.prompt_sent) TakePrompt(request, now, entry);
   if (update.finish) {
-    FinishSequence(sequence);
+    FinishSequence(sequence, *update.finish);
     if (request.num_unfinished == 0) FinishRequest(request, *update.finish);
   }
   return true;
@@ -700,21 +652,28 @@ void EngineCore::Report(StepStats stats) {
     stats.preemptions = planned.preemptions;
     stats.prefix_queries = planned.prefix_queries;
     stats.prefix_hits = planned.prefix_hits;
-    stats.replayed = model_.num_replayed() - std::exchange(num_replayed_, model_.num_replayed());
+    stats.replayed = model_->num_replayed() - std::exchange(num_replayed_, model_->num_replayed());
     stats.running = scheduler_.num_running();
     stats.waiting = scheduler_.num_waiting();
     stats.used_blocks = blocks_.num_held();
     stats.total_blocks = blocks_.num_blocks();
-    observer_->OnStep(stats);
+    if (states_ != nullptr) {
+      stats.held_states = states_->num_held();
+      stats.kept_states = states_->num_kept();
+      stats.total_states = states_->num_slots();
+    }
+    RunGuarded("engine", "to count a step", [&] { observer_->OnStep(stats); });
   }
   for (SinkUpdate& entry : updates_) {
-    if (entry.prompt) entry.sink->OnPrompt(*std::move(entry.prompt));
-    if (entry.error)
-      entry.sink->OnError(*std::move(entry.error));
-    else if (entry.pooled)
-      entry.sink->OnPooled(*std::move(entry.pooled));
-    else
-      entry.sink->OnUpdate(std::move(entry.update));
+    RunGuarded("engine", "to report to a request", [&] {
+      if (entry.prompt) entry.sink->OnPrompt(*std::move(entry.prompt));
+      if (entry.error)
+        entry.sink->OnError(*std::move(entry.error));
+      else if (entry.pooled)
+        entry.sink->OnPooled(*std::move(entry.pooled));
+      else
+        entry.sink->OnUpdate(std::move(entry.update));
+    });
   }
   updates_.clear();
 }
@@ -728,8 +687,8 @@ void EngineCore::FailStep(const Flight& flight, const std::string& reason) {
   on_failed_step_();
 }
 
-void EngineCore::FinishSequence(ActiveSequence& sequence) {
-  sequence.finished = true;
+void EngineCore::FinishSequence(ActiveSequence& sequence, FinishReason reason) {
+  sequence.finish = reason;
   if (proposer_ != nullptr && sequence.request->request.cache_salt.empty()) {
     proposer_->Remember(
         std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.num_prompt_tokens)));
@@ -759,30 +718,41 @@ RequestStats EngineCore::StatsOf(const ActiveRequest& request, FinishReason reas
   stats.cached_tokens = request.sequences.front()->cached_tokens;
   stats.generated_tokens = request.num_generated;
   stats.max_tokens = request.request.sampling.max_tokens;
-  stats.num_sequences = request.request.num_sequences;
-  for (const auto& sequence : request.sequences) stats.preemptions += sequence->num_preemptions;
+  stats.sequences.reserve(request.sequences.size());
+  for (const auto& sequence : request.sequences) {
+    stats.sequences.push_back(
+        {*sequence->finish, sequence->num_output_tokens(), sequence->num_preemptions});
+  }
   stats.queue_seconds = SecondsBetween(arrival, request.first_scheduled.value_or(now));
   stats.prefill_seconds = between(request.first_scheduled, request.first_token);
   stats.decode_seconds = between(request.first_token, request.last_token);
   stats.inference_seconds = between(request.first_scheduled, request.last_token);
-  stats.total_seconds = SecondsBetween(arrival, request.last_token.value_or(now));
+  const bool was_cut = reason == FinishReason::kAbort || reason == FinishReason::kError;
+  stats.total_seconds = SecondsBetween(arrival, was_cut ? now : request.last_token.value_or(now));
   if (request.first_token)
     stats.first_token_seconds = SecondsBetween(arrival, *request.first_token);
   return stats;
 }
 
 void EngineCore::FinishRequest(ActiveRequest& request, FinishReason reason) {
-  request.ended = true;
+  // Calls that may throw come first: a request has ended completely, or not at all.
   removed_.clear();
+  removed_.reserve(request.sequences.size());
+  finished_.reserve(finished_.size() + 1);
+  request.ended = true;
   for (const auto& sequence : request.sequences) {
-    if (!std::exchange(sequence->finished, true)) removed_.push_back(sequence.get());
+    if (!sequence->finish) removed_.push_back(sequence.get());
+    sequence->finish = sequence->finish.value_or(reason);
     sequence->draft.blocks.Clear();
   }
   scheduler_.Remove(removed_);
+  if (request.holds_images) ReleaseImages(request);
   request.num_unfinished = 0;
-  const RequestStats stats = StatsOf(request, reason);
-  if (observer_ != nullptr) observer_->OnFinished(stats);
-  request.request.sink->OnStats(stats);
+  RunGuarded("engine", "to count a request", [&] {
+    const RequestStats stats = StatsOf(request, reason);
+    const bool is_counted = request.request.sink->OnStats(stats, observer_);
+    if (observer_ != nullptr && !is_counted) observer_->OnFinished(stats);
+  });
   const auto found = requests_.find(request.handle);
   finished_.push_back(std::move(found->second));
   requests_.erase(found);

@@ -4,11 +4,14 @@
 #include <system_error>
 
 #include "base/log.h"
+#include "base/thread_limit.h"
 #include "device/device.h"
 #include "device/device_bytes.h"
 #include "device/device_pool.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_plan.h"
+#include "engine/plan_draft.h"
+#include "engine/plan_tower.h"
 #include "engine/process_ranks.h"
 #include "engine/replica_engine.h"
 #include "engine/warm_up.h"
@@ -18,8 +21,9 @@
 #include "kernels/dispatch.h"
 #include "models/dense_layers.h"
 #include "models/device/device_model.h"
+#include "models/drafter.h"
+#include "models/kv_layout.h"
 #include "models/parallel_model.h"
-#include "models/workspace.h"
 
 namespace sluice {
 namespace {
@@ -72,7 +76,7 @@ Result<Devices> ChooseDevices(const EngineConfig& config) {
   return Devices();
 }
 
-// Of the device that has least.
+// The memory of the device with the least.
 Result<MemoryLimits> MemoryOf(const Devices& devices) {
   MemoryLimits least;
   for (const std::unique_ptr<Device>& device : devices) {
@@ -90,11 +94,10 @@ Result<std::unique_ptr<ThreadPool>> StartThreads(const RankThreads& threads) {
   try {
     return std::make_unique<ThreadPool>(num_threads, threads.cpus);
   } catch (const std::system_error& error) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("the system refuses {} threads ({}): lower threads, or raise the "
-                            "limit of this process (ulimit -u, or its control group's pids.max)",
-                            num_threads, error.what()),
-                "threads");
+    return Fail(
+        ErrorCode::kResourceExhausted,
+        ThreadsRefused(fmt::format("{} threads", num_threads), error.what(), "lower --threads"),
+        "threads");
   }
 }
 
@@ -113,6 +116,9 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   info.model = model;
   info.generation = generation;
   info.pooling = plan.pooling;
+  info.takes_images = plan.tower.has_value();
+  info.no_images = plan.no_images;
+  info.max_image_rows = info.takes_images ? plan.image_rows : 0;
   info.end_tokens = EndTokens(model, generation);
   info.max_model_len = plan.max_model_len;
   info.max_num_seqs = plan.scheduler.max_num_seqs;
@@ -131,6 +137,7 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   info.request_memory_bytes = plan.request_bytes;
   info.dtype = plan.dtype;
   info.kv_cache_dtype = plan.kv_type;
+  info.op_times = plan.op_times;
   info.isa = kernels::IsaName(kernels::CurrentIsa());
   info.num_threads = plan.num_threads;
   info.tensor_ranks = plan.ranks.tensor_size;
@@ -140,6 +147,14 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
     info.isa = device->info().name;
   }
   return info;
+}
+
+// Adds the listener of this process's i-th engine; null if nobody listens.
+Status AddListener(const EngineConfig& config, const Engine::Hooks& hooks, int engine,
+                   EngineLoop::Parts& parts) {
+  if (!hooks.listener_of) return {};
+  ASSIGN_OR_RETURN(parts.listener, hooks.listener_of(config.first_engine + engine));
+  return {};
 }
 
 EngineObserver* ObserverOf(const Engine::Hooks& hooks, int engine) {
@@ -198,32 +213,43 @@ Status WarmUpDevices(const EnginePlan& plan, EngineLoop::Parts& parts) {
   return {};
 }
 
-Status AllocateCache(const EnginePlan& plan, const kernels::KvLayout& layout,
-                     EngineLoop::Parts& parts) {
+Status AllocateCache(const EnginePlan& plan, const ModelConfig& model,
+                     const kernels::KvLayout& layout, EngineLoop::Parts& parts) {
   ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, plan.kv_groups, plan.num_blocks));
+  RETURN_IF_ERROR(cache.AllocateStates(StateLayout::For(model.spec), plan.num_state_slots));
   cache.Warm(*parts.pool);
   parts.cache = std::make_unique<KvCache>(std::move(cache));
   return {};
 }
 
 // On the CPU, by one rank.
-Status LoadAlone(const EnginePlan& plan, const ModelConfig& model, const kernels::KvLayout& layout,
-                 const LoadProgress& progress, EngineLoop::Parts& parts) {
+Status LoadAlone(const EnginePlan& plan, const ModelConfig& model, const LoadProgress& progress,
+                 EngineLoop::Parts& parts) {
   ASSIGN_OR_RETURN(parts.model, LoadModel(*parts.pool, plan.config.model_folder, model,
                                           ModelOptionsOf(plan), progress));
-  return AllocateCache(plan, layout, parts);
+  return {};
 }
 
 // The model that proposes tokens, whose steps run on the threads of the first rank.
-Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, std::unique_ptr<Model>& draft) {
+Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, const Model& target,
+                 std::unique_ptr<Model>& draft) {
   if (!plan.draft) return {};
-  const std::filesystem::path& folder = plan.config.draft.folder;
-  auto loaded = LoadModel(pool, folder, plan.draft->model, plan.draft->options);
-  if (!loaded) {
-    return tl::unexpected(
-        std::move(loaded).error().In(fmt::format("the draft model in {}", folder.string())));
-  }
+  const DraftConfig& asked = plan.config.draft;
+  const std::filesystem::path& folder = asked.is_mtp() ? plan.config.model_folder : asked.folder;
+  auto loaded = asked.is_head()
+                    ? LoadDrafter(pool, folder, plan.draft->model, plan.draft->options, target)
+                    : LoadModel(pool, folder, plan.draft->model, plan.draft->options);
+  if (!loaded) return tl::unexpected(std::move(loaded).error().In(DrafterName(asked)));
   draft = *std::move(loaded);
+  return {};
+}
+
+// Null where prompts hold no images.
+Status LoadTower(const EnginePlan& plan, const ModelConfig& model, ThreadPool& pool,
+                 std::unique_ptr<ImageTower>& tower) {
+  if (!plan.tower) return {};
+  ASSIGN_OR_RETURN(tower, ImageTower::Load(pool, plan.config.model_folder, *plan.tower,
+                                           *model.scheme, plan.tower_options));
   return {};
 }
 
@@ -271,12 +297,26 @@ Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadPro
 }
 
 // None where no draft model is asked for.
-Result<std::optional<ModelConfig>> ReadDraftConfig(const DraftConfig& draft) {
-  if (!draft.is_given()) return std::optional<ModelConfig>();
-  auto read = LoadModelConfig(draft.folder, {}, {.weights = draft.quantization, .head = ""});
-  if (read) return std::optional(*std::move(read));
-  return tl::unexpected(
-      std::move(read).error().In(fmt::format("the draft model in {}", draft.folder.string())));
+struct ReadDraft {
+  std::optional<ModelConfig> model;
+  std::shared_ptr<const DrafterSpec> head;  // null: a decoder of its own
+};
+Result<ReadDraft> ReadDraftConfig(const EngineConfig& config, const ModelConfig& target) {
+  const DraftConfig& draft = config.draft;
+  if (!draft.is_given()) return ReadDraft();
+  const LoadQuantization quantization = {.weights = draft.quantization, .head = ""};
+  const bool has_weights = !config.dummy_weights;
+  if (!draft.is_head()) {
+    auto read = LoadModelConfig(draft.folder, {}, quantization);
+    if (read) return ReadDraft{*std::move(read), nullptr};
+    return tl::unexpected(std::move(read).error().In(DrafterName(draft)));
+  }
+  auto read = draft.is_mtp() ? LoadMtpConfig(target, config.model_folder, has_weights)
+                             : LoadEagle3Config(draft.folder, target, config.model_folder,
+                                                quantization, has_weights);
+  if (!read) return tl::unexpected(std::move(read).error().In(DrafterName(draft)));
+  return ReadDraft{std::move(read->model),
+                   std::make_shared<const DrafterSpec>(std::move(read->head))};
 }
 
 // Null where the vectors of a model that pools stay as they are.
@@ -284,6 +324,102 @@ Result<std::shared_ptr<const DenseLayers>> LoadDense(const EnginePlan& plan, Thr
   if (!plan.pooling || plan.pooling->dense.empty()) return std::shared_ptr<const DenseLayers>();
   return DenseLayers::Load(pool, plan.config.model_folder, plan.pooling->dense,
                            ModelOptionsOf(plan));
+}
+
+// Weights of an engine that has them alone, and of ranks and devices the cache.
+Status LoadWeights(const EnginePlan& plan, const ModelConfig& model,
+                   const kernels::KvLayout& layout, const LoadProgress& progress,
+                   EngineLoop::Parts& parts) {
+  if (plan.ranks.num_ranks() > 1) {
+    RETURN_IF_ERROR(LoadRanks(plan, model, progress, parts));
+  } else if (!parts.devices.empty()) {
+    RETURN_IF_ERROR(LoadOnDevice(plan, model, layout, progress, parts));
+  } else {
+    RETURN_IF_ERROR(LoadAlone(plan, model, progress, parts));
+  }
+  RETURN_IF_ERROR(LoadDraft(plan, *parts.pool, *parts.model, parts.draft));
+  ASSIGN_OR_RETURN(parts.dense, LoadDense(plan, *parts.pool));
+  return {};
+}
+
+std::string MebibytesText(int64_t bytes) {
+  return fmt::format("{} MiB", (bytes + (int64_t{1} << 20) - 1) >> 20);
+}
+
+// A second model beside the one that computes, on the CPU, by one rank.
+Result<std::unique_ptr<Model>> LoadBeside(const EnginePlan& plan, const ModelConfig& model) {
+  const int64_t needed = plan.weight_bytes + plan.workspace_bytes;
+  const int64_t available = ReadMemoryLimits().available_bytes;
+  if (needed > available) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("new weights are loaded beside the old ones and need {}, but {} are "
+                            "available; lower --kv-cache-memory-bytes",
+                            MebibytesText(needed), MebibytesText(available)));
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<ThreadPool> pool,
+                   StartThreads(plan.ranks.threads.front()));
+  return LoadModel(*pool, plan.config.model_folder, model, ModelOptionsOf(plan));
+}
+
+// How an engine with `plan` makes its parts again. REQUIRES: it serves no adapters.
+EngineLoop::Loader LoaderOf(const EnginePlan& plan, const ModelConfig& model,
+                            const kernels::KvLayout& layout) {
+  const auto of_folder = [plan](const std::filesystem::path& folder) {
+    EnginePlan other = plan;
+    other.config.model_folder = folder;
+    return other;
+  };
+  const bool on_device = plan.on_device();
+  EngineLoop::Loader loader;
+  loader.load_weights = [=](const std::filesystem::path& folder,
+                            EngineLoop::Parts& parts) -> Status {
+    const EnginePlan other = of_folder(folder);
+    RETURN_IF_ERROR(LoadWeights(other, model, layout, {}, parts));
+    return on_device ? WarmUpDevices(other, parts) : Status();
+  };
+  loader.load_cache = [=](EngineLoop::Parts& parts) {
+    return AllocateCache(plan, model, layout, parts);
+  };
+  if (!on_device && plan.ranks.num_ranks() == 1) {
+    loader.load_model = [=](const std::filesystem::path& folder) {
+      return LoadBeside(of_folder(folder), model);
+    };
+  }
+  return loader;
+}
+
+// Whether weights and cache may be given back, or weights be replaced.
+Status CheckReloadable(const EngineConfig& config, bool are_processes) {
+  if (!config.enable_sleep_mode && !config.enable_weight_updates) return {};
+  const char* const option =
+      config.enable_sleep_mode ? "enable-sleep-mode" : "weight-transfer-config";
+  const auto refuse = [&](const char* what) {
+    return Fail(ErrorCode::kUnsupported, fmt::format("--{}: {}", option, what), option);
+  };
+  if (are_processes) return refuse("ranks that are processes keep what they have loaded");
+  if (config.data_parallel_size > 1) {
+    return refuse(
+        "engines that share weights keep them; leave --data-parallel-size out, and run "
+        "several servers behind a balancer");
+  }
+  if (config.enable_weight_updates && config.draft.is_given()) {
+    return Fail(ErrorCode::kUnsupported,
+                "--weight-transfer-config: a draft model or head is made for the weights that it "
+                "was loaded with; leave --speculative-config out",
+                "weight-transfer-config");
+  }
+  if (config.adapters.enabled)
+    return refuse("LoRA adapters keep their slots beside the weights; leave --enable-lora out");
+  const bool has_ranks = config.tensor_parallel_size * config.pipeline_parallel_size > 1;
+  const bool is_on_cpu = config.device == DeviceChoice::kCpu ||
+                         (config.device == DeviceChoice::kAuto && !BuiltWithCuda());
+  if (config.enable_weight_updates && (has_ranks || !is_on_cpu)) {
+    return Fail(ErrorCode::kUnsupported,
+                "--weight-transfer-config: weights are replaced on a CPU, by one rank; leave "
+                "--tensor-parallel-size and --pipeline-parallel-size out, and say --device cpu",
+                "weight-transfer-config");
+  }
+  return {};
 }
 
 void TellPlan(const EnginePlan& plan, const Engine::Hooks& hooks) {
@@ -298,7 +434,7 @@ Status ShareLoaded(const EnginePlan& plan, const Model& loaded, const kernels::K
   ASSIGN_OR_RETURN(parts.pool, StartThreads(threads.front()));
   if (plan.ranks.num_ranks() == 1) {
     ASSIGN_OR_RETURN(parts.model, loaded.Share(*parts.pool));
-    return AllocateCache(plan, layout, parts);
+    return AllocateCache(plan, loaded.config(), layout, parts);
   }
   ParallelOptions parallel = ParallelOptionsOf(plan, {});
   parallel.threads = threads;
@@ -315,6 +451,8 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
                                                const EngineInfo& info, const Engine::Hooks& hooks) {
   const int count = plan.num_engines;
   std::vector<EngineLoop::Parts> parts(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i)
+    RETURN_IF_ERROR(AddListener(plan.config, hooks, i, parts[static_cast<size_t>(i)]));
   {
     EngineLoop::Parts loaded;
     ASSIGN_OR_RETURN(loaded.pool, StartThreads(plan.ranks.threads.front()));
@@ -322,14 +460,18 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
     loading.num_blocks = 1;  // nothing is computed with this one
     RETURN_IF_ERROR(plan.ranks.num_ranks() > 1
                         ? LoadRanks(loading, model, hooks.load_progress, loaded)
-                        : LoadAlone(loading, model, layout, hooks.load_progress, loaded));
-    RETURN_IF_ERROR(LoadDraft(plan, *loaded.pool, loaded.draft));
+                        : LoadAlone(loading, model, hooks.load_progress, loaded));
+    RETURN_IF_ERROR(LoadDraft(plan, *loaded.pool, *loaded.model, loaded.draft));
+    RETURN_IF_ERROR(LoadTower(plan, model, *loaded.pool, loaded.tower));
     for (int i = 0; i < count; ++i) {
       EngineLoop::Parts& own = parts[static_cast<size_t>(i)];
       RETURN_IF_ERROR(
           ShareLoaded(plan, *loaded.model, layout, ThreadsOfEngine(plan.ranks, i, count), own));
       if (loaded.draft != nullptr) {
         ASSIGN_OR_RETURN(own.draft, loaded.draft->Share(*own.pool));
+      }
+      if (loaded.tower != nullptr) {
+        ASSIGN_OR_RETURN(own.tower, loaded.tower->Share(*own.pool));
       }
     }
   }
@@ -369,14 +511,16 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   }
   if (config.draft.is_given()) {
     return Fail(ErrorCode::kUnsupported,
-                "a draft model proposes within one process, not yet before ranks that are "
+                "a draft model or head proposes within one process, not yet before ranks that are "
                 "processes: use method ngram or suffix, or leave the ranks out",
                 "speculative_config");
   }
   ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model, pooling));
   TellPlan(plan, hooks);
   EngineLoop::Parts parts;
+  RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
   ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
+  plan.no_images = "rows of images do not go to ranks that are processes yet";
   EngineInfo info = InfoOf(plan, model, generation, nullptr);
   info.tensor_ranks = hooks.processes->tensor_size;
   info.pipeline_stages = hooks.processes->num_stages;
@@ -391,22 +535,35 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                            ObserverOf(hooks, 0));
 }
 
-}  // namespace
+// What is known before a model is loaded.
+struct Prepared {
+  ModelConfig model;
+  GenerationConfig generation;
+  std::optional<PoolingConfig> pooling;
+  ResolvedTower tower;
+};
 
-Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
+Result<Prepared> Prepare(const EngineConfig& config) {
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa ? kernels::IsaName(*config.cpu_isa) : "auto"));
-  ASSIGN_OR_RETURN(
-      ModelConfig model_config,
-      LoadModelConfig(config.model_folder, config.config_overrides, config.load_quantization));
-  ASSIGN_OR_RETURN(std::optional<PoolingConfig> pooling,
-                   ResolvePooling(config.pooling, config.model_folder, model_config));
-  ASSIGN_OR_RETURN(const GenerationConfig generation,
-                   LoadGenerationConfig(config.GenerationConfigFolder()));
-  if (hooks.processes != nullptr)
-    return CreateOnProcesses(config, model_config, generation, pooling, hooks);
-  EngineLoop::Parts parts;
-  ASSIGN_OR_RETURN(parts.devices, ChooseDevices(config));
-  const Device* const device = parts.devices.empty() ? nullptr : parts.devices.front().get();
+  Prepared prepared;
+  ASSIGN_OR_RETURN(prepared.model, LoadModelConfig(config.model_folder, config.config_overrides,
+                                                   config.load_quantization));
+  ASSIGN_OR_RETURN(prepared.pooling,
+                   ResolvePooling(config.pooling, config.model_folder, prepared.model));
+  prepared.tower = ResolveTower(config, prepared.model);
+  ASSIGN_OR_RETURN(prepared.generation, LoadGenerationConfig(config.GenerationConfigFolder()));
+  if (!prepared.generation.unreadable.empty()) {
+    LOG_WARNING("engine", "{}: the file is passed over, sampling has its defaults",
+                prepared.generation.unreadable);
+  }
+  return prepared;
+}
+
+// Plans an engine of this process. It computes on `devices`, or on the CPU if there are none.
+Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devices& devices,
+                            const Engine::Hooks& hooks) {
+  ASSIGN_OR_RETURN(devices, ChooseDevices(config));
+  const Device* const device = devices.empty() ? nullptr : devices.front().get();
   if (device != nullptr && !config.load_quantization.head.empty()) {
     return Fail(ErrorCode::kUnsupported,
                 "--head-format: devices hold the head as it is stored; leave the option out, or "
@@ -414,45 +571,87 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
                 "head-format");
   }
   if (!config.load_quantization.empty())
-    LOG_INFO("models", "weights: {}", model_config.scheme->Name());
-  ASSIGN_OR_RETURN(const std::optional<ModelConfig> draft, ReadDraftConfig(config.draft));
+    LOG_INFO("models", "weights: {}", prepared.model.scheme->Name());
   const MemoryLimits host = ReadMemoryLimits();
   MemoryLimits memory = host;
   PlanModelFunction plan_model = PlanModel;
   if (device != nullptr) {
-    ASSIGN_OR_RETURN(memory, MemoryOf(parts.devices));
+    ASSIGN_OR_RETURN(memory, MemoryOf(devices));
     plan_model = [device, &config](const ModelConfig& model, const ModelOptions& options, int) {
       return PlanDeviceRanks(model, options, device->info(), config.tensor_parallel_size,
                              config.pipeline_parallel_size);
     };
   }
-  ASSIGN_OR_RETURN(EnginePlan plan,
-                   PlanEngine(config, model_config, memory, DetectTopology(), plan_model,
-                              device != nullptr ? &device->info() : nullptr, host,
-                              std::move(pooling), draft ? &*draft : nullptr));
-  TellPlan(plan, hooks);
+  const auto make_plan = [&](const EngineConfig& asked) -> Result<EnginePlan> {
+    ASSIGN_OR_RETURN(const ReadDraft draft, ReadDraftConfig(asked, prepared.model));
+    return PlanEngine(asked, prepared.model, memory, DetectTopology(), plan_model,
+                      device != nullptr ? &device->info() : nullptr, host, prepared.pooling,
+                      draft.model ? &*draft.model : nullptr, prepared.tower, draft.head);
+  };
+  Result<EnginePlan> plan = make_plan(config);
+  // Answers are the same without a head: one that cannot be used is no reason not to serve.
+  if (!plan && plan.error().code == ErrorCode::kUnsupported && config.draft.is_head()) {
+    EngineConfig without = config;
+    without.draft = {};
+    Result<EnginePlan> other = make_plan(without);
+    if (!other) return plan;
+    LOG_WARNING("engine",
+                "speculative_config: {}: tokens are generated one at a time, and answers are the "
+                "same",
+                plan.error().message);
+    plan = std::move(other);
+  }
+  if (plan && plan->tower && (config.enable_sleep_mode || config.enable_weight_updates)) {
+    return Fail(ErrorCode::kUnsupported,
+                "--enable-sleep-mode and --weight-transfer-config: models that take images keep "
+                "their tower as it was loaded; leave these options out",
+                config.enable_sleep_mode ? "enable-sleep-mode" : "weight-transfer-config");
+  }
+  if (plan) TellPlan(*plan, hooks);
+  return plan;
+}
+
+}  // namespace
+
+Status Engine::Check(const EngineConfig& config, const Hooks& hooks) {
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(config));
+  RETURN_IF_ERROR(CheckReloadable(config, hooks.processes != nullptr));
+  Devices devices;
+  const auto plan = PlanHere(config, prepared, devices, hooks);
+  if (!plan) return tl::unexpected(plan.error());
+  return {};
+}
+
+Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(config));
+  const ModelConfig& model_config = prepared.model;
+  const GenerationConfig& generation = prepared.generation;
+  RETURN_IF_ERROR(CheckReloadable(config, hooks.processes != nullptr));
+  if (hooks.processes != nullptr)
+    return CreateOnProcesses(config, model_config, generation, prepared.pooling, hooks);
+  EngineLoop::Parts parts;
+  ASSIGN_OR_RETURN(EnginePlan plan, PlanHere(config, prepared, parts.devices, hooks));
+  const Device* const device = parts.devices.empty() ? nullptr : parts.devices.front().get();
 
   const kernels::KvLayout layout = KvLayoutOf(model_config, ModelOptionsOf(plan));
   EngineInfo info = InfoOf(plan, model_config, generation, device);
   if (plan.num_engines > 1) return CreateReplicas(plan, model_config, layout, info, hooks);
+  RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
 
   // Not pinned but to the node of a rank: the server's threads use the same cores, and the system's
   // scheduler places the workers better around them.
   ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
   const LoadProgress progress = std::move(hooks.load_progress);
-  if (plan.ranks.num_ranks() > 1) {
-    RETURN_IF_ERROR(LoadRanks(plan, model_config, progress, parts));
-  } else if (device != nullptr) {
-    RETURN_IF_ERROR(LoadOnDevice(plan, model_config, layout, progress, parts));
-  } else {
-    RETURN_IF_ERROR(LoadAlone(plan, model_config, layout, progress, parts));
-  }
-  RETURN_IF_ERROR(LoadDraft(plan, *parts.pool, parts.draft));
+  RETURN_IF_ERROR(LoadWeights(plan, model_config, layout, progress, parts));
+  if (parts.cache == nullptr) RETURN_IF_ERROR(AllocateCache(plan, model_config, layout, parts));
+  RETURN_IF_ERROR(LoadTower(plan, model_config, *parts.pool, parts.tower));
   ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
-  ASSIGN_OR_RETURN(parts.dense, LoadDense(plan, *parts.pool));
   if (device != nullptr) RETURN_IF_ERROR(WarmUpDevices(plan, parts));
-  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
-                           ObserverOf(hooks, 0));
+  std::optional<EngineLoop::Loader> loader;
+  if (parts.adapters == nullptr && parts.tower == nullptr)
+    loader = LoaderOf(plan, model_config, layout);
+  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan), ObserverOf(hooks, 0),
+                           std::move(loader));
 }
 
 }  // namespace sluice

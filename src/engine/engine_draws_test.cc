@@ -95,7 +95,7 @@ std::vector<std::shared_ptr<CollectingSink>> Ask(Engine& engine,
   return sinks;
 }
 
-// Of as many of the largest as both have.
+// Compares as many of the largest as both have.
 void ExpectSameAnswers(const CollectingSink& got, const CollectingSink& expected) {
   EXPECT_EQ(got.tokens(), expected.tokens());
   const std::vector<TokenLogprobs>& a = got.sequences[0].logprobs;

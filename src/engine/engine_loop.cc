@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/firewall.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "engine/default_seed.h"
@@ -24,26 +25,36 @@ int64_t Ticks(double seconds) {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> EngineLoop::Start(Parts parts, EngineInfo info, EnginePlan plan,
-                                                  EngineObserver* observer) {
-  std::unique_ptr<EngineLoop> loop(
-      new EngineLoop(std::move(parts), std::move(info), std::move(plan)));
+                                                  EngineObserver* observer,
+                                                  std::optional<Loader> loader) {
+  std::unique_ptr<EngineLoop> loop(new EngineLoop(std::move(parts), std::move(info),
+                                                  std::move(plan), observer, std::move(loader)));
   EngineLoop* self = loop.get();
-  ASSIGN_OR_RETURN(
-      loop->core_,
-      EngineCore::Create(
-          loop->plan_, *loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool, observer,
-          [self](const ActiveRequest& request) { self->OnEnd(request); },
-          [self] { self->OnFailedStep(); }, loop->parts_.draft.get(), loop->parts_.dense.get()));
-  loop->thread_ = std::thread([self] { self->Run(); });
+  RETURN_IF_ERROR(loop->MakeCore());
+  loop->thread_ = StartThread("engine", [self] { self->Run(); });
   return std::unique_ptr<Engine>(std::move(loop));
 }
 
-EngineLoop::EngineLoop(Parts parts, EngineInfo info, EnginePlan plan)
+EngineLoop::EngineLoop(Parts parts, EngineInfo info, EnginePlan plan, EngineObserver* observer,
+                       std::optional<Loader> loader)
     : parts_(std::move(parts)),
       info_(std::move(info)),
       plan_(std::move(plan)),
-      base_seed_(plan_.config.seed) {
+      observer_(observer),
+      loader_(std::move(loader)),
+      base_seed_(plan_.config.seed),
+      folder_(plan_.config.model_folder) {
   if (base_seed_ == 0) base_seed_ = RandomSeed();
+}
+
+Status EngineLoop::MakeCore() {
+  ASSIGN_OR_RETURN(core_, EngineCore::Create(
+                              plan_, *parts_.model, *parts_.cache, *parts_.pool, observer_,
+                              [this](const ActiveRequest& request) { OnEnd(request); },
+                              [this] { OnFailedStep(); }, parts_.draft.get(), parts_.dense.get(),
+                              parts_.tower.get(), parts_.listener.get()));
+  core_->set_weights(num_replaced_);
+  return {};
 }
 
 EngineLoop::~EngineLoop() {
@@ -63,6 +74,8 @@ EngineLoop::Load EngineLoop::LoadOf(const Request& request) {
 
 Result<RequestHandle> EngineLoop::Reserve(const Load& load, bool was_accepted) {
   const MutexLock lock(mutex_);
+  if (!residency_.complete())
+    return Fail(ErrorCode::kUnavailable, "the model sleeps; POST /wake_up first");
   const bool may_finish = was_accepted && !stopping_ && Now() < drain_deadline_.load();
   if (shutting_down_ && !may_finish)
     return Fail(ErrorCode::kUnavailable, "the server is shutting down");
@@ -93,13 +106,29 @@ int64_t EngineLoop::num_unfinished() const {
   return unfinished_.requests;
 }
 
+RequestLimits EngineLoop::Limits() const {
+  RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
+  if (info_.pooling) limits.pooling = info_.pooling->method;
+  limits.no_images = info_.no_images;
+  if (parts_.tower == nullptr) return limits;
+  const SchedulerLimits& step = plan_.scheduler;
+  limits.images =
+      RequestLimits::Images{.tower = &*plan_.tower,
+                            .options = plan_.tower_options,
+                            .max_rows = plan_.image_rows,
+                            .max_whole = step.max_num_batched_tokens - step.max_num_seqs,
+                            .max_logit_rows = step.max_prompt_logit_rows,
+                            .hasher = &image_hasher_,
+                            .has_axes = !info_.model.spec.rope_axes.empty()};
+  return limits;
+}
+
 Result<RequestHandle> EngineLoop::Submit(Request request) {
   if (const std::string lost = failure(); !lost.empty()) {
     return Fail(ErrorCode::kUnavailable,
                 lost + "; the server computes again when it has been restarted");
   }
-  RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
-  if (info_.pooling) limits.pooling = info_.pooling->method;
+  const RequestLimits limits = Limits();
   RETURN_IF_ERROR(CheckRequest(request, limits));
   const Load load = LoadOf(request);
   if (load.tokens > plan_.config.loop.max_unfinished_tokens) {
@@ -152,15 +181,16 @@ void EngineLoop::BeginShutdown() {
   {
     const MutexLock lock(mutex_);
     if (std::exchange(shutting_down_, true)) return;
+    frozen_ = false;
     drain_deadline_ = Now() + Ticks(seconds);
   }
+  wake_.NotifyOne();
   LOG_INFO("engine", "shutting down: {} requests may finish within {} s", num_unfinished(),
            seconds);
 }
 
 bool EngineLoop::healthy() const {
-  if (broken_.load() || !parts_.model->CheckAlive() ||
-      failed_steps_.load() >= kFailedStepsUnhealthy)
+  if (broken_.load() || !ModelAlive() || failed_steps_.load() >= kFailedStepsUnhealthy)
     return false;
   return !stalled();
 }
@@ -171,8 +201,9 @@ bool EngineLoop::stalled() const {
 }
 
 std::string EngineLoop::failure() const {
-  const Status alive = parts_.model->CheckAlive();
+  const Status alive = ModelAlive();
   if (!alive) return alive.error().message;
+  if (is_state_lost_.load()) return "the engine's state is lost";
   return is_model_lost_.load() ? "the device is lost" : "";
 }
 
@@ -209,26 +240,53 @@ void EngineLoop::OnFailedStep() {
 bool EngineLoop::TakeCommands(std::vector<Command>& taken) {
   taken.clear();
   MutexLock lock(mutex_);
-  if (queue_.empty() && !stopping_ && !core_->has_work()) {
+  if (queue_.empty() && !stopping_ && (frozen_ || !has_work())) {
     idle_ = true;
-    while (queue_.empty() && !stopping_) wake_.Wait(lock);
+    while (queue_.empty() && !stopping_ && (frozen_ || !has_work())) wake_.Wait(lock);
     NoteProgress();
   }
   idle_ = false;
+  may_step_ = !frozen_;
   taken.swap(queue_);
   return !stopping_;
 }
 
 void EngineLoop::Execute(Command& command) {
   if (auto* add = std::get_if<AddCommand>(&command)) {
-    core_->Add(std::move(add->request));
+    const std::shared_ptr<RequestSink> sink = add->request->request.sink;
+    const Load load = LoadOf(add->request->request);
+    try {
+      core_->Add(std::move(add->request));
+    } catch (...) {
+      LogCaught("engine", "to take a request");
+      Release(load);
+      RunGuarded("engine", "to fail a request", [&] { sink->OnError(CaughtError()); });
+    }
   } else if (const auto* abort = std::get_if<AbortCommand>(&command)) {
-    core_->Abort(abort->handle);
+    if (core_ != nullptr) core_->Abort(abort->handle);
   } else if (const auto* stop = std::get_if<StopCommand>(&command)) {
-    core_->StopSequence(stop->handle, stop->sequence);
+    if (core_ != nullptr) core_->StopSequence(stop->handle, stop->sequence);
+  } else if (auto* call = std::get_if<CallCommand>(&command)) {
+    call->done.set_value(CatchToResult(call->call));
   } else {
-    std::get<ResetCommand>(command).done.set_value(core_->ResetPrefixCache());
+    std::get<ResetCommand>(command).done.set_value(core_ == nullptr || core_->ResetPrefixCache());
   }
+}
+
+void EngineLoop::Step() {
+  try {
+    if (core_->Step()) failed_steps_ = 0;
+  } catch (...) {
+    LogCaught("engine", "a step, outside of the model,");
+    FailAll(CaughtMessage());
+  }
+}
+
+void EngineLoop::FailAll(const std::string& reason) {
+  if (core_->FailAll(reason)) return;
+  LOG_ERROR("engine", "its state is lost, all requests are refused: restart the server");
+  is_state_lost_ = true;
+  broken_ = true;
 }
 
 void EngineLoop::Run() {
@@ -240,19 +298,26 @@ void EngineLoop::Run() {
   bool running = true;
   while (running) {
     running = TakeCommands(commands);
-    for (Command& command : commands) Execute(command);
+    for (Command& command : commands) {
+      const auto execute = [&] { Execute(command); };
+      // Once more, for a request that was not aborted would go on for nobody.
+      if (!RunGuarded("engine", "a command", execute))
+        RunGuarded("engine", "a command, tried again,", execute);
+    }
     const int64_t deadline = drain_deadline_.load();
     if (!running || (deadline != 0 && Now() >= deadline)) {
-      if (core_->has_work())
+      if (has_work())
         LOG_WARNING("engine", "{} requests are aborted: the server shuts down", num_unfinished());
-      core_->AbortAll();
+      if (core_ != nullptr &&
+          !RunGuarded("engine", "to abort all requests", [&] { core_->AbortAll(); }))
+        FailAll("the server shuts down");
     }
-    if (core_->has_work()) {
-      if (core_->Step()) failed_steps_ = 0;
-    }
+    if (may_step_ && has_work()) Step();
+    if (core_ != nullptr)
+      RunGuarded("engine", "to tell cache events", [&] { core_->TellCacheEvents(); });
     NoteProgress();
-    if (!core_->has_work()) {
-      core_->ReportIdle();
+    if (core_ != nullptr && !core_->has_work()) {
+      RunGuarded("engine", "to report that it is idle", [&] { core_->ReportIdle(); });
       CheckIdle();
     }
   }

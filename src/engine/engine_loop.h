@@ -3,8 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -28,20 +31,33 @@ namespace sluice {
 class EngineLoop final : public Engine {
  public:
   struct Parts {
+    std::unique_ptr<CacheListener> listener;       // of the prefix cache; null: nobody listens
     std::vector<std::unique_ptr<Device>> devices;  // by rank; none: the CPU
     std::unique_ptr<DevicePool> device_pool;       // memory of the one device
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Model> model;
-    std::unique_ptr<Model> draft;  // of plan.draft; null: no model proposes tokens
+    std::unique_ptr<Model> draft;       // of plan.draft; null: no model proposes tokens
+    std::unique_ptr<ImageTower> tower;  // of plan.tower; null: prompts hold no images
     std::unique_ptr<KvCache> cache;
-    // Of plan.pooling, of all engines that share the weights; null where it has none.
+    // The layers of plan.pooling, shared by engines that share weights; null if it has none.
     std::shared_ptr<const DenseLayers> dense;
     // In the model's slots, of all engines that share it; null: none are served.
     std::shared_ptr<Adapters> adapters;
   };
-  // `observer` may be null.
+  // Makes parts of the plan. Of what it is given it uses pool and devices.
+  struct Loader {
+    // Weights, and of ranks and devices the cache.
+    std::function<Status(const std::filesystem::path& folder, Parts& parts)> load_weights;
+    // What of the cache is not there.
+    std::function<Status(Parts& parts)> load_cache;
+    // A model beside another, by threads of its own; null: memory and weights are made together.
+    std::function<Result<std::unique_ptr<Model>>(const std::filesystem::path& folder)> load_model;
+  };
+
+  // `observer` may be null. `loader`: how parts are made again; none: they cannot be.
   static Result<std::unique_ptr<Engine>> Start(Parts parts, EngineInfo info, EnginePlan plan,
-                                               EngineObserver* observer);
+                                               EngineObserver* observer,
+                                               std::optional<Loader> loader = std::nullopt);
   ~EngineLoop() override;
 
   const EngineInfo& info() const override { return info_; }
@@ -55,6 +71,16 @@ class EngineLoop final : public Engine {
   void BeginShutdown() override;
   Adapters* adapters() override { return parts_.adapters.get(); }
   bool ResetPrefixCache() override;
+  Status SetFrozen(bool frozen) override;
+  Status Sleep(bool drops_files) override;
+  Status WakeUp(bool weights, bool cache) override;
+  Residency residency() const override;
+  Status StageWeights(const std::filesystem::path& folder) override;
+  Status CommitWeights() override;
+  void DropStagedWeights() override;
+  CacheEventCounts cache_event_counts() const override {
+    return parts_.listener == nullptr ? CacheEventCounts() : parts_.listener->counts();
+  }
 
  private:
   struct AddCommand {
@@ -70,14 +96,31 @@ class EngineLoop final : public Engine {
   struct ResetCommand {
     std::promise<bool> done;
   };
-  using Command = std::variant<AddCommand, AbortCommand, StopCommand, ResetCommand>;
+  // Something that the engine's thread does between two steps.
+  struct CallCommand {
+    std::function<Status()> call;
+    std::promise<Status> done;
+  };
+  using Command = std::variant<AddCommand, AbortCommand, StopCommand, ResetCommand, CallCommand>;
   // What LoopLimits bounds.
   struct Load {
     int64_t requests = 0, sequences = 0, tokens = 0;
   };
   static Load LoadOf(const Request& request);
 
-  EngineLoop(Parts parts, EngineInfo info, EnginePlan plan);
+  EngineLoop(Parts parts, EngineInfo info, EnginePlan plan, EngineObserver* observer,
+             std::optional<Loader> loader);
+  RequestLimits Limits() const;
+  Status MakeCore();
+  // Runs `call` on the engine's thread and waits for it.
+  Status CallOnThread(std::function<Status()> call);
+  Status FallAsleep(bool drops_files);
+  Status LoadParts(bool weights, bool cache);
+  // Makes `made` weights and cache where they are.
+  void TakeParts(Parts& made);
+  Status UseStaged();
+  Status ModelAlive() const;
+  bool has_work() const { return core_ != nullptr && core_->has_work(); }
   // Counts a request as unfinished, or refuses it.
   Result<RequestHandle> Reserve(const Load& load, bool was_accepted);
   void Release(const Load& load);
@@ -85,6 +128,9 @@ class EngineLoop final : public Engine {
   // Waits until there is something to do, then takes the queue. False when the engine ends.
   bool TakeCommands(std::vector<Command>& taken);
   void Execute(Command& command);
+  // Computes a step; one that throws fails all requests, as it may have left any of them half done.
+  void Step();
+  void FailAll(const std::string& reason);
   // False once the engine stops: the command is dropped then.
   bool Push(Command command);
   void OnEnd(const ActiveRequest& request);
@@ -95,8 +141,22 @@ class EngineLoop final : public Engine {
   Parts parts_;
   const EngineInfo info_;
   const EnginePlan plan_;
+  EngineObserver* const observer_;
+  const std::optional<Loader> loader_;
+  // Used on the engine's thread; null while weights or cache are not there.
   std::unique_ptr<EngineCore> core_;
   uint64_t base_seed_ = 0;
+  const ImageHasher image_hasher_;
+
+  // Held while parts_.model is replaced, which the engine's thread alone does.
+  mutable Mutex model_mutex_;
+
+  Mutex staging_mutex_;
+  std::unique_ptr<Model> staged_ GUARDED_BY(staging_mutex_);
+  std::filesystem::path staged_folder_ GUARDED_BY(staging_mutex_);
+  // Used on the engine's thread: the weights' folder, and how often they were replaced.
+  std::filesystem::path folder_;
+  int64_t num_replaced_ = 0;
 
   mutable Mutex mutex_;
   CondVar wake_;
@@ -106,13 +166,17 @@ class EngineLoop final : public Engine {
   uint64_t next_handle_ GUARDED_BY(mutex_) = 1;
   bool shutting_down_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;
+  bool frozen_ GUARDED_BY(mutex_) = false;
+  Residency residency_ GUARDED_BY(mutex_);
 
+  bool may_step_ = true;  // of the engine's thread: it was not frozen when it last looked
   std::atomic<int64_t> drain_deadline_{0};  // ticks of Clock; 0: none
   std::atomic<int64_t> last_progress_{0};   // ticks of Clock
   std::atomic<bool> idle_{true};
   std::atomic<int> failed_steps_{0};  // in a row
   std::atomic<bool> broken_{false};   // block accounting is inconsistent, or the device is lost
   std::atomic<bool> is_model_lost_{false};
+  std::atomic<bool> is_state_lost_{false};  // EngineCore::FailAll failed
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,19 +11,21 @@
 #include "checkpoint/scheme.h"
 #include "engine/engine.h"
 #include "engine/plan_draft.h"
+#include "engine/plan_states.h"
+#include "engine/plan_text.h"
+#include "engine/plan_tower.h"
 #include "kernels/block_maxima.h"
 #include "models/dense_layers.h"
 #include "models/encoder/encoder_spec.h"
 #include "models/lora_adapter.h"
 #include "models/shard.h"
-#include "models/workspace.h"
 #include "sampler/sampler.h"
 #include "speculation/proposer.h"
 
 namespace sluice {
 namespace {
 
-// Of a step, where the options do not say.
+// Defaults of a step, for options that are not given.
 struct StepDefaults {
   int64_t max_num_seqs = kDefaultMaxNumSeqs;
   int64_t max_num_batched_tokens = kDefaultMaxNumBatchedTokens;
@@ -43,11 +46,6 @@ constexpr int64_t kDeviceReserve = 256 * kMiB;
 
 tl::unexpected<Error> Invalid(const char* param, std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message), param);
-}
-
-std::string Bytes(int64_t bytes) {
-  const double mib = static_cast<double>(bytes) / static_cast<double>(kMiB);
-  return mib < 10000 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
 }
 
 Result<ElementType> PlanDtype(const EngineConfig& config, const ModelConfig& model, bool on_device,
@@ -237,6 +235,11 @@ void PlanRecording(EnginePlan& plan) {
         "cuda_graphs: devices of several ranks launch their steps kernel by kernel");
     return;
   }
+  if (config.profile_ops) {
+    plan.warnings.emplace_back(
+        "profile-ops: no step is recorded as a graph, since each operator is waited for");
+    return;
+  }
   if (config.speculates()) {
     plan.notes.emplace_back(
         "cuda_graphs: steps that verify proposed tokens are launched kernel by kernel");
@@ -278,6 +281,7 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   step.chunked_prefill = config.enable_chunked_prefill;
   step.long_prefill_token_threshold = config.long_prefill_token_threshold;
   step.policy = config.scheduling_policy;
+  step.ageing = config.ageing;
   PlanFlights(model, plan);
   step.max_prompt_logit_rows = std::clamp<int64_t>(
       kPromptLogitBytes / std::max<int64_t>(1, model.vocab_size * int64_t{sizeof(float)}), 32, 256);
@@ -345,6 +349,17 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
       std::any_of(asked.target_modules.begin(), asked.target_modules.end(), is_experts) ||
       std::any_of(asked.modules.begin(), asked.modules.end(),
                   [](const AdapterSource& source) { return ChangesExperts(source.path); });
+  if (plan.on_device() && !asked.modules_to_save.empty()) {
+    return Invalid("lora_modules_to_save",
+                   "weights of an adapter's own are served on a CPU alone: leave "
+                   "--lora-modules-to-save out");
+  }
+  plan.lora.vectors = !plan.on_device();
+  if (plan.lora.vectors) {
+    std::set<std::string> names(asked.modules_to_save.begin(), asked.modules_to_save.end());
+    for (const AdapterSource& source : asked.modules) names.merge(ReplacedModules(source.path));
+    plan.lora.replaced_modules.assign(names.begin(), names.end());
+  }
   plan.lora.type = asked.dtype.value_or(plan.dtype);
   if (plan.lora.type == ElementType::kF16) {
     plan.lora.type = ElementType::kBF16;
@@ -395,7 +410,7 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   if (plan.pooling && plan.pooling->method == PoolingMethod::kMean)
     plan.scheduler.max_prompt_logit_rows = plan.scheduler.max_num_batched_tokens;
   const RankPlan& ranks = plan.ranks;
-  // Of the last engine, which has the most.
+  // The threads of the last engine, which has the most.
   const std::vector<RankThreads> threads =
       ThreadsOfEngine(ranks, plan.num_engines - 1, plan.num_engines);
   ASSIGN_OR_RETURN(const ModelMemory memory,
@@ -430,12 +445,14 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
       plan.workspace_bytes += workspace;
     }
   }
+  PlanTowerBytes(model, threads.front().num_threads, plan);
   plan.workspace_bytes *= plan.num_engines;
   if (plan.draft) RETURN_IF_ERROR(PlanDraftBytes(plan_model, threads.front().num_threads, plan));
   plan.kv_groups = memory.kv_groups;
   plan.kv_bytes_per_block = memory.kv_bytes_per_group_block;
+  plan.state_bytes_per_slot = memory.state_bytes_per_slot;
   plan.scheduler.groups = plan.kv_groups.spans;
-  return {};
+  return CheckStates(plan);
 }
 
 double UtilizationOfAll(const EngineConfig& config) {
@@ -484,14 +501,17 @@ int64_t KvBudget(const EnginePlan& plan) {
 std::string Neighbours(const EnginePlan& plan) {
   if (plan.config.num_blocks_override) return "";
   if (plan.config.kv_cache_bytes) {
-    return plan.draft ? fmt::format(" beside {} of the draft model's", Bytes(plan.draft->kv_bytes))
-                      : "";
+    return plan.draft
+               ? fmt::format(" beside {} of the draft model's", MemoryText(plan.draft->kv_bytes))
+               : "";
   }
-  std::vector<std::string> parts = {fmt::format("{} of weights", Bytes(plan.weight_bytes)),
-                                    fmt::format("{} of workspace", Bytes(plan.workspace_bytes))};
-  if (plan.graph_bytes > 0) parts.push_back(fmt::format("{} of graphs", Bytes(plan.graph_bytes)));
+  std::vector<std::string> parts = {
+      fmt::format("{} of weights", MemoryText(plan.weight_bytes)),
+      fmt::format("{} of workspace", MemoryText(plan.workspace_bytes))};
+  if (plan.graph_bytes > 0)
+    parts.push_back(fmt::format("{} of graphs", MemoryText(plan.graph_bytes)));
   if (plan.draft)
-    parts.push_back(fmt::format("{} of the draft model", Bytes(plan.draft->total_bytes())));
+    parts.push_back(fmt::format("{} of the draft model", MemoryText(plan.draft->total_bytes())));
   const std::string last = std::move(parts.back());
   parts.pop_back();
   return fmt::format(" beside {} and {}", fmt::join(parts, ", "), last);
@@ -520,7 +540,7 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
       fmt::format(
           "one sequence of max_model_len {} needs {} of KV cache, but {} is "
           "available for it{}{}; {}",
-          plan.max_model_len, Bytes(needed), Bytes(std::max<int64_t>(0, budget)),
+          plan.max_model_len, MemoryText(needed), MemoryText(std::max<int64_t>(0, budget)),
           plan.num_engines == 1 ? "" : fmt::format(" in each of {} engines", plan.num_engines),
           Neighbours(plan), fmt::join(remedies, ", or ")),
       "max_model_len");
@@ -540,8 +560,8 @@ Status CheckDeviceMemory(const EnginePlan& plan) {
   return Fail(ErrorCode::kResourceExhausted,
               fmt::format("{} of {}'s {} are free, but gpu_memory_utilization {} asks for {}. End "
                           "what else runs there, or lower gpu_memory_utilization",
-                          Bytes(plan.memory.available_bytes), plan.device_name,
-                          Bytes(plan.memory.total_bytes), utilization, Bytes(wanted)),
+                          MemoryText(plan.memory.available_bytes), plan.device_name,
+                          MemoryText(plan.memory.total_bytes), utilization, MemoryText(wanted)),
               "gpu_memory_utilization");
 }
 
@@ -553,22 +573,27 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   }
   const int64_t fixed = plan.fixed_bytes();
   if (fixed >= plan.memory.available_bytes) {
-    return Fail(
-        ErrorCode::kResourceExhausted,
-        fmt::format(
-            "the weights take {} and the workspace {}{}, but only {} of memory is "
-            "free{}. Use a smaller model{}{}",
-            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes),
-            plan.draft ? fmt::format(", the draft model {}", Bytes(plan.draft->total_bytes())) : "",
-            Bytes(plan.memory.available_bytes), LimitNote(plan.memory),
-            plan.draft ? ", or no draft model" : "",
-            plan.workspace_bytes > plan.weight_bytes
-                ? ", or lower max_num_batched_tokens and max_num_seqs"
-            : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
-                                              : ""),
-        "model");
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("the weights take {} and the workspace {}{}, but only {} of memory is "
+                            "free{}. Use a smaller model{}{}",
+                            MemoryText(plan.weight_bytes), MemoryText(plan.workspace_bytes),
+                            plan.draft ? fmt::format(", the draft model {}",
+                                                     MemoryText(plan.draft->total_bytes()))
+                                       : "",
+                            MemoryText(plan.memory.available_bytes), LimitNote(plan.memory),
+                            plan.draft ? ", or no draft model" : "",
+                            plan.workspace_bytes > plan.weight_bytes
+                                ? ", or lower max_num_batched_tokens and max_num_seqs"
+                            : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
+                                                              : ""),
+                "model");
   }
   int64_t budget = KvBudget(plan) / plan.num_engines;
+  const int64_t max_num_seqs = plan.scheduler.max_num_seqs;
+  RETURN_IF_ERROR(PlanStates(budget, plan));
+  // The workspace of fewer sequences is smaller.
+  if (plan.scheduler.max_num_seqs < max_num_seqs)
+    RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
   if (config.num_blocks_override) {
     budget = *config.num_blocks_override * plan.kv_bytes_per_block * plan.kv_groups.num_groups();
   }
@@ -580,7 +605,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
     if (config.max_model_len || longest < 2) return TooSmall(plan, budget);
     plan.notes.push_back(fmt::format(
         "max_model_len is {}: the checkpoint allows {}, the KV cache of {} holds no more", longest,
-        plan.max_model_len, Bytes(budget)));
+        plan.max_model_len, MemoryText(budget)));
     plan.max_model_len = longest;
     // The workspace shrinks too. The cache keeps its size, and has fewer and larger blocks where a
     // window or chunk is now longer than any sequence.
@@ -601,13 +626,17 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
     return Fail(
         ErrorCode::kResourceExhausted,
         fmt::format(
-            "{} of weights, {} of workspace, {} of KV cache{} and {} for requests "
+            "{} of weights, {} of workspace, {} of KV cache{}{} and {} for requests "
             "are more than the {} of memory that is free; "
             "lower {}",
-            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes), Bytes(plan.kv_bytes),
-            plan.draft ? fmt::format(", {} of the draft model", Bytes(plan.draft->total_bytes()))
-                       : "",
-            Bytes(plan.on_device() ? 0 : plan.request_bytes), Bytes(plan.memory.available_bytes),
+            MemoryText(plan.weight_bytes), MemoryText(plan.workspace_bytes),
+            MemoryText(plan.kv_bytes),
+            plan.state_bytes > 0 ? fmt::format(", {} of states", MemoryText(plan.state_bytes)) : "",
+            plan.draft
+                ? fmt::format(", {} of the draft model", MemoryText(plan.draft->total_bytes()))
+                : "",
+            MemoryText(plan.on_device() ? 0 : plan.request_bytes),
+            MemoryText(plan.memory.available_bytes),
             config.num_blocks_override ? "num_gpu_blocks_override" : "kv_cache_memory_bytes"),
         config.num_blocks_override ? "num_gpu_blocks_override" : "kv_cache_memory_bytes");
   }
@@ -650,6 +679,9 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
   options.max_logit_rows = plan.max_logit_rows();
   options.lora = plan.lora;
   options.recorded = plan.recorded;
+  if (plan.draft) options.handed = plan.draft->Handed();
+  options.state_slots = plan.num_state_slots;
+  options.op_times = plan.op_times;
   return options;
 }
 
@@ -657,12 +689,14 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
                               const MemoryLimits& memory, const Topology& topology,
                               const PlanModelFunction& plan_model, const DeviceInfo* device,
                               const MemoryLimits& host, std::optional<PoolingConfig> pooling,
-                              const ModelConfig* draft) {
+                              const ModelConfig* draft, const ResolvedTower& tower,
+                              std::shared_ptr<const DrafterSpec> head) {
   EnginePlan plan;
   plan.config = config;
   plan.pooling = std::move(pooling);
+  if (config.profile_ops) plan.op_times = std::make_shared<OpTimes>();
   if (IsEncoder(model.architecture)) {
-    // A token sees those behind it: a text is computed as a whole, and shares nothing.
+    // A token sees those after it: a text is computed as a whole, and shares nothing.
     plan.config.enable_chunked_prefill = plan.config.enable_prefix_caching = false;
   }
   plan.memory = memory;
@@ -682,8 +716,10 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     (plan.ranks.fewer ? plan.warnings : plan.notes).push_back(plan.ranks.note);
   RETURN_IF_ERROR(PlanEngines(plan));
   RETURN_IF_ERROR(PlanStep(model, plan));
+  PlanImages(tower, plan);
   PlanRecording(plan);
-  if (draft != nullptr && !plan.pooling) RETURN_IF_ERROR(PlanDraft(model, *draft, plan));
+  if (draft != nullptr && !plan.pooling)
+    RETURN_IF_ERROR(PlanDraft(model, *draft, std::move(head), plan));
   int64_t longest = model.max_position_embeddings;
   if (plan.pooling) {
     RETURN_IF_ERROR(PlanPooling(plan));
@@ -692,78 +728,15 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   plan.max_model_len = config.max_model_len.value_or(longest);
   if (config.max_model_len && *config.max_model_len > model.max_position_embeddings) {
     return Invalid("max_model_len",
-                   fmt::format("max_model_len ({}) is larger than max_position_embeddings ({}) in "
-                               "the model's config.json; "
-                               "the model knows no positions beyond. Lower max_model_len",
-                               *config.max_model_len, model.max_position_embeddings));
+                   fmt::format("max_model_len ({}) is larger than {}; the model knows no positions "
+                               "beyond. Lower max_model_len",
+                               *config.max_model_len, PositionsText(model)));
   }
   if (plan.max_model_len < 2)
     return Invalid("max_model_len", "max_model_len must be at least 2: a prompt and an answer");
   RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
   RETURN_IF_ERROR(PlanCache(model, plan_model, host, plan));
   return plan;
-}
-
-std::vector<std::string> MemoryTable(const EnginePlan& plan) {
-  const int block_size = plan.config.block_size;
-  const auto line = [](const char* what, int64_t bytes, const std::string& detail) {
-    return fmt::format("  {:<10} {:>12}  {}", what, Bytes(bytes), detail);
-  };
-  const int64_t tokens = plan.num_blocks * block_size;
-  const std::string of_each =
-      plan.num_engines == 1 ? "" : fmt::format("in each of {} engines: ", plan.num_engines);
-  std::vector<std::string> lines;
-  lines.push_back("memory plan");
-  lines.push_back(
-      line("weights", plan.weight_bytes, fmt::format("computed in {}", DtypeName(plan.dtype))));
-  lines.push_back(
-      line("workspace", plan.workspace_bytes,
-           fmt::format("{}steps of {} tokens and {} sequences, logits, sampling", of_each,
-                       plan.scheduler.max_num_batched_tokens, plan.scheduler.max_num_seqs)));
-  if (plan.lora.num_slots > 0) {
-    lines.push_back(
-        line("adapters", plan.adapter_bytes,
-             fmt::format("{} in memory at a time, of rank {} at most, in {}", plan.lora.num_slots,
-                         plan.lora.max_rank, DtypeName(plan.lora.type))));
-  }
-  if (!plan.recorded.sequences.empty()) {
-    lines.push_back(line("graphs", plan.graph_bytes,
-                         fmt::format("about, of steps of {} sizes, which the driver allocates",
-                                     plan.recorded.sequences.size())));
-  }
-  const std::string_view kv_type = DtypeName(plan.kv_type);
-  const std::string what =
-      plan.kv_groups.num_groups() == 1
-          ? fmt::format("{} blocks of {} tokens in {}: {} tokens, ", plan.num_blocks, block_size,
-                        kv_type, tokens)
-          : fmt::format("{} blocks of {} tokens and {} of {} layers in {}: ", plan.num_blocks,
-                        block_size, plan.kv_groups.layers_per_group, plan.kv_groups.num_layers(),
-                        kv_type);
-  const double sequences =
-      static_cast<double>(plan.kv_tokens()) / static_cast<double>(plan.max_model_len);
-  lines.push_back(
-      line("KV cache", plan.kv_bytes,
-           of_each + what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));
-  if (plan.draft) {
-    const DraftPlan& draft = *plan.draft;
-    lines.push_back(line("draft", draft.total_bytes(),
-                         fmt::format("{}{} of weights, {} of workspace, {} of KV cache: {} tokens",
-                                     of_each.empty() ? "" : "of all engines: ",
-                                     Bytes(draft.weight_bytes), Bytes(draft.workspace_bytes),
-                                     Bytes(draft.kv_bytes), draft.num_blocks * block_size)));
-  }
-  lines.push_back(line("requests", plan.request_bytes,
-                       plan.on_device() ? "bodies, prompts and answers, in the machine's memory"
-                                        : "bodies, prompts and answers"));
-  lines.push_back(line("total", plan.taken_bytes(), ""));
-  lines.push_back(
-      line("free", plan.memory.available_bytes,
-           plan.on_device()
-               ? fmt::format("of {} on {}", Bytes(plan.memory.total_bytes), plan.device_name)
-               : fmt::format("of {} that this process may use{}", Bytes(plan.memory.total_bytes),
-                             LimitNote(plan.memory))));
-  for (const std::string& note : plan.notes) lines.push_back(note);
-  return lines;
 }
 
 }  // namespace sluice

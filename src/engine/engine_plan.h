@@ -17,9 +17,17 @@
 #include "hardware/topology.h"
 #include "models/model.h"
 #include "models/model_config.h"
+#include "models/tower/image_tower.h"
 #include "scheduler/scheduler.h"
 
 namespace sluice {
+
+// What plan_tower.h finds of a model's images.
+struct ResolvedTower {
+  std::optional<TowerSpec> spec;
+  std::string reason = "the model has no image tower";  // where there is none
+  int64_t whole_rows = 0;  // tokens of an image that see each other, at most; 0: none do
+};
 
 // The configuration, and what was derived from it, the model and the machine. Complete once
 // PlanEngine has returned; the loader, the engine's loop and its core read it.
@@ -36,19 +44,32 @@ struct EnginePlan {
   std::optional<DraftPlan> draft;
   int64_t max_model_len = 0;
   SchedulerLimits scheduler;
-  RecordedSteps recorded;  // of a device
-  int64_t num_blocks = 0;  // of each engine
+  RecordedSteps recorded;             // of a device
+  std::shared_ptr<OpTimes> op_times;  // null: the time of operators is not counted
+  int64_t num_blocks = 0;             // of each engine
+  // Slots for the states of sequences that each engine has: max_num_seqs, and those of snapshots.
+  // 0: the model keeps no states.
+  int64_t num_state_slots = 0;
+
+  // Images: none, and why prompts hold none; or the tower, and how many rows of images each engine
+  // keeps.
+  std::optional<TowerSpec> tower;
+  TowerOptions tower_options;
+  std::string no_images;
+  int64_t image_rows = 0;
 
   int64_t weight_bytes = 0;
   int64_t token_weight_bytes = 0;  // as in ModelMemory
   int64_t workspace_bytes = 0;     // activations, logits, sampling; of all engines, as the cache's
-  int64_t dense_bytes = 0;         // of the layers behind pooling, part of the weights; beside a
+  int64_t dense_bytes = 0;         // of the layers after pooling, part of the weights; beside a
                                    // device with their workspace, in the memory of the machine
   int64_t adapter_bytes = 0;       // of the slots of LoRA adapters
   int64_t graph_bytes = 0;         // about, of recorded steps; the driver allocates it
   int64_t kv_bytes = 0;
-  int64_t request_bytes = 0;       // that requests may hold, in the memory of the machine
-  int64_t kv_bytes_per_block = 0;  // of one group's layers
+  int64_t state_bytes = 0;           // of the slots of all engines
+  int64_t state_bytes_per_slot = 0;  // as in ModelMemory
+  int64_t request_bytes = 0;         // that requests may hold, in the memory of the machine
+  int64_t kv_bytes_per_block = 0;    // of one group's layers
   KvGroups kv_groups;
   MemoryLimits memory;      // of the device where there is one
   std::string device_name;  // "" for the CPU
@@ -66,7 +87,9 @@ struct EnginePlan {
     return weight_bytes + workspace_bytes + adapter_bytes + graph_bytes +
            (draft ? draft->weight_bytes + draft->workspace_bytes : 0);
   }
-  int64_t total_bytes() const { return fixed_bytes() + kv_bytes + (draft ? draft->kv_bytes : 0); }
+  int64_t total_bytes() const {
+    return fixed_bytes() + kv_bytes + state_bytes + (draft ? draft->kv_bytes : 0);
+  }
   // Everything that is taken from `memory`; requests are in the memory of the machine.
   int64_t taken_bytes() const { return total_bytes() + (on_device() ? 0 : request_bytes); }
   bool on_device() const { return !device_name.empty(); }
@@ -106,7 +129,8 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
                               const PlanModelFunction& plan_model,
                               const DeviceInfo* device = nullptr, const MemoryLimits& host = {},
                               std::optional<PoolingConfig> pooling = std::nullopt,
-                              const ModelConfig* draft = nullptr);
+                              const ModelConfig* draft = nullptr, const ResolvedTower& tower = {},
+                              std::shared_ptr<const DrafterSpec> head = nullptr);
 
 // The options for loading the model under the plan.
 ModelOptions ModelOptionsOf(const EnginePlan& plan);

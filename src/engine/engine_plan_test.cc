@@ -46,6 +46,77 @@ Result<EnginePlan> Plan(const EngineConfig& config, Machine machine = {},
   return PlanEngine(config, model, memory, topology, Sizes, nullptr, {}, std::move(pooling));
 }
 
+// Whose sequences keep states besides, of 2 MiB each.
+Result<EnginePlan> PlanWithStates(const EngineConfig& config,
+                                  std::vector<AttentionSpan> spans = {{}}) {
+  ModelConfig model;
+  model.vocab_size = 256;
+  model.max_position_embeddings = 1600;
+  MemoryLimits memory;
+  memory.total_bytes = 4000 * kMiB;
+  memory.available_bytes = 2000 * kMiB;
+  Topology topology;
+  topology.logical_cpus = 4;
+  topology.core_cpus = {0, 2};
+  return PlanEngine(config, model, memory, topology,
+                    [&](const ModelConfig& shape, const ModelOptions& options, int threads) {
+                      Result<ModelMemory> sizes = Sizes(shape, options, threads);
+                      sizes->state_bytes_per_slot = 2 * kMiB;
+                      sizes->kv_groups.spans = spans;
+                      return sizes;
+                    });
+}
+
+TEST(EnginePlanStates, RunningSequencesGetHalfAndSnapshotsAQuarter) {
+  const auto plan = PlanWithStates({});
+  ASSERT_TRUE(plan) << plan.error().message;
+  // 500 MiB of caches.
+  EXPECT_EQ(plan->scheduler.max_num_seqs, 125);
+  EXPECT_EQ(plan->num_state_slots, 125 + 62);
+  EXPECT_EQ(plan->state_bytes, 187 * 2 * kMiB);
+  EXPECT_EQ(plan->num_blocks, 500 - 374);
+  EXPECT_EQ(ModelOptionsOf(*plan).state_slots, 187);
+  EXPECT_EQ(ModelOptionsOf(*plan).max_slices, 125);
+  EXPECT_EQ(plan->scheduler.snapshot_interval, 1024);
+  EXPECT_THAT(plan->notes, ::testing::Contains(HasSubstr("max_num_seqs is 125")));
+  EXPECT_THAT(MemoryTable(*plan),
+              ::testing::Contains(AllOf(HasSubstr("states"), HasSubstr("374.0 MiB"),
+                                        HasSubstr("125 that run and 62 snapshots"))));
+  EXPECT_EQ(plan->total_bytes(), plan->fixed_bytes() + plan->kv_bytes + 374 * kMiB);
+}
+
+TEST(EnginePlanStates, SnapshotsTakeWhatIsAskedForAndNoneWithoutPrefixCaching) {
+  EngineConfig config;
+  config.max_num_seqs = 10;
+  EXPECT_EQ(PlanWithStates(config)->num_state_slots, 10 + 40) << "four a sequence";
+  config.state_cache_bytes = 200 * kMiB;
+  config.state_snapshot_interval = 100;
+  EXPECT_EQ(PlanWithStates(config)->num_state_slots, 10 + 100);
+  EXPECT_EQ(PlanWithStates(config)->scheduler.snapshot_interval, 112) << "whole blocks";
+  config.state_cache_bytes = kMiB;
+  EXPECT_THAT(PlanWithStates(config)->warnings,
+              ::testing::Contains(HasSubstr("--state-cache-memory")));
+  config.enable_prefix_caching = false;
+  const auto plan = PlanWithStates(config);
+  EXPECT_EQ(plan->num_state_slots, 10);
+  EXPECT_TRUE(plan->warnings.empty());
+}
+
+TEST(EnginePlanStates, RefusesWhatDoesNotGoTogether) {
+  EngineConfig config;
+  config.kv_cache_bytes = 3 * kMiB;
+  EXPECT_THAT(PlanWithStates(config).error().message, HasSubstr("the states of one sequence"));
+  EXPECT_THAT(PlanWithStates({}, {{}, {.window = 8}}).error().message, HasSubstr("window"));
+  config = {};
+  config.speculation.method = SpeculationConfig::Method::kNgram;
+  config.speculation.num_tokens = 2;
+  const auto full = PlanWithStates(config);
+  EXPECT_EQ(full->num_state_slots, 125 + 62 + 16) << "a slot for each row that may be proposed";
+  config.state_cache_bytes = 248 * kMiB;
+  EXPECT_THAT(PlanWithStates(config)->warnings,
+              ::testing::Contains(HasSubstr("nothing is proposed")));
+}
+
 TEST(EnginePlan, AQuarterOfFreeMemoryByDefaultAndTheContextThatFits) {
   const auto plan = Plan({});
   ASSERT_TRUE(plan) << plan.error().message;
@@ -277,7 +348,7 @@ ModelConfig DraftModel() {
   draft.max_position_embeddings = 4096;
   draft.spec.layers.resize(2);
   for (LayerSpec& layer : draft.spec.layers) {
-    layer.attention.num_kv_heads = 2;
+    layer.attention.num_heads = layer.attention.num_kv_heads = 2;
     layer.attention.head_dim = 64;
   }
   return draft;
@@ -376,7 +447,7 @@ TEST(EnginePlan, DraftModelsThatCannotProposeAreRefusedByName) {
   EngineConfig config;
   config.draft.max_model_len = 5000;
   EXPECT_THAT(refusal(PlanWithDraft(DraftModel(), config)),
-              HasSubstr("max_model_len of the draft model (5000) is larger than its "
+              HasSubstr("max_model_len of the draft model (5000) is larger than the default of "
                         "max_position_embeddings (4096)"));
   config.draft.max_model_len = 1000;
   EXPECT_EQ(PlanWithDraft(DraftModel(), config)->draft->options.max_context, 1000);

@@ -100,6 +100,7 @@ struct Account final : EngineObserver {
   void OnStep(const StepStats& stats) override {
     generated += stats.generated_tokens;
     preemptions += stats.preemptions;
+    prompt += stats.new_prompt_tokens + stats.prefix_hits;
     EXPECT_LE(stats.prefix_hits, stats.prefix_queries);
     EXPECT_LE(stats.drafts, stats.draft_tokens);
     EXPECT_LE(stats.accepted_tokens[0], stats.drafts);
@@ -110,11 +111,21 @@ struct Account final : EngineObserver {
   void OnFinished(const RequestStats& stats) override {
     ++finished;
     generated_of_finished += stats.generated_tokens;
-    preemptions_of_finished += stats.preemptions;
+    for (const SequenceStats& sequence : stats.sequences) {
+      ++sequences_of_finished;
+      generated_of_sequences += sequence.generated_tokens;
+      preemptions_of_finished += sequence.preemptions;
+      if (sequence.generated_tokens == 0) continue;
+      ++answered;
+      prompt_of_answered += stats.prompt_tokens;
+    }
+    prompt_of_finished += stats.prompt_tokens * std::ssize(stats.sequences);
   }
   StepStats last;
   int64_t generated = 0, preemptions = 0, first_tokens = 0, inter_tokens = 0, finished = 0,
-          generated_of_finished = 0, preemptions_of_finished = 0;
+          generated_of_finished = 0, preemptions_of_finished = 0, sequences_of_finished = 0,
+          generated_of_sequences = 0, answered = 0, prompt_of_answered = 0, prompt_of_finished = 0,
+          prompt = 0;
 };
 
 // What all sinks heard.
@@ -223,8 +234,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   }
   bool OneIn(unsigned count) { return random_() % count == 0; }
 
-  // Of an engine whose model is that of several ranks: the model of the first one, over `model_`;
-  // whether ranks may get lost, and whether some have.
+  // For an engine whose model has several ranks: the first rank's model, over `model_`; whether
+  // ranks may get lost, and whether some have.
   virtual Model& ServedModel() { return *model_; }
   virtual bool may_lose_ranks() const { return false; }
   virtual bool has_lost_ranks() { return false; }
@@ -240,16 +251,21 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     if (!limits.chunked_prefill) limits.max_num_batched_tokens = kMaxModelLen;
     limits.long_prefill_token_threshold = OneIn(3) ? Pick(1, 12) : 0;
     limits.policy = static_cast<SchedulingPolicy>(Pick(0, 2));
-    limits.ageing_steps = 16;
+    limits.ageing = {.level_us = Pick(0, 1000), .max_levels = Pick(0, 3)};
+    const bool keeps_states = OneIn(3);
     for (int64_t others = OneIn(2) ? Pick(1, 3) : 0; others > 0; --others) {
       AttentionSpan group;
-      if (!OneIn(4)) (OneIn(2) ? group.chunk : group.window) = Pick(1, 30);
+      if (!keeps_states && !OneIn(4)) (OneIn(2) ? group.chunk : group.window) = Pick(1, 30);
       limits.groups.push_back(group);
     }
     OpenFlights(limits);
     plan_.num_blocks = MostBlocks(limits, kMaxModelLen) + Pick(0, 40);
     plan_.config.enable_prefix_caching = caches_ = !OneIn(4);
     SpeculationConfig& speculation = plan_.config.speculation;
+    if (keeps_states) {
+      plan_.num_state_slots = limits.max_num_seqs + Pick(0, 12);
+      limits.snapshot_interval = limits.block_size * Pick(0, 4);
+    }
     if (OneIn(2)) {
       using Method = SpeculationConfig::Method;
       speculation.method = OneIn(2) ? Method::kNgram : Method::kSuffix;
@@ -264,7 +280,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
       plan_.config.draft.adaptive = OneIn(3);
       limits.max_proposed_tokens = Pick(1, 30);
     }
-    model_ = std::make_unique<FakeModel>(limits.block_size, plan_.num_blocks, limits.groups);
+    model_ = std::make_unique<FakeModel>(limits.block_size, plan_.num_blocks, limits.groups,
+                                         plan_.num_state_slots);
     model_->most_in_flight = static_cast<int>(limits.steps_in_flight);
     model_->keeps_drawn = limits.steps_in_flight > limits.num_stages;
     model_->draws = model_->keeps_drawn || OneIn(2);
@@ -450,18 +467,21 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     EXPECT_EQ(account_.finished, static_cast<int64_t>(asked_.size()));
     EXPECT_EQ(account_.generated_of_finished, told_.tokens);
     EXPECT_EQ(account_.preemptions_of_finished, account_.preemptions);
-    int64_t spoke = 0, sequences_that_spoke = 0;
+    EXPECT_EQ(account_.generated_of_sequences, account_.generated_of_finished);
+    // Those that ended before their first token have computed a part of their prompts.
+    EXPECT_GE(account_.prompt, account_.prompt_of_answered);
+    EXPECT_LE(account_.prompt, account_.prompt_of_finished);
+    int64_t spoke = 0;  // sequences
     for (const auto& asked : asked_) {
       EXPECT_EQ(asked->num_ends, 1);
       EXPECT_EQ(asked->num_open(), 0) << "somebody waits for ever";
       EXPECT_EQ(asked->request.sink.use_count(), 1) << "somebody is kept";
-      const auto spoken = std::count_if(asked->sequences.begin(), asked->sequences.end(),
-                                        [](const auto& s) { return s.num_tokens > 0; });
-      spoke += spoken > 0;
-      sequences_that_spoke += spoken;
+      spoke += std::count_if(asked->sequences.begin(), asked->sequences.end(),
+                             [](const auto& s) { return s.num_tokens > 0; });
     }
     EXPECT_EQ(account_.first_tokens, spoke);
-    EXPECT_EQ(account_.inter_tokens, told_.updates - sequences_that_spoke);
+    EXPECT_EQ(account_.answered, spoke);
+    EXPECT_EQ(account_.inter_tokens, told_.updates - spoke);
   }
 
   // From the first request to the last end.

@@ -1,0 +1,36 @@
+#include "engine/drafter.h"
+
+namespace sluice {
+namespace {
+
+// A pass of no more rows takes as long as one of a row for each sequence.
+constexpr size_t kFewRows = 32;
+
+}  // namespace
+
+double Drafter::SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+SamplingParams Drafter::WithoutLogprobs(SamplingParams params) {
+  params.logprobs.reset();
+  params.prompt_logprobs.reset();
+  return params;
+}
+
+SequenceSampling Drafter::SamplingOf(const Job& job) {
+  const SamplingParams& params = *job.state->params;
+  return {.params = &params,
+          .seed = job.sampling->seed,
+          .end_tokens = job.sampling->end_tokens,
+          .counts = HasPenalties(params) ? job.sampling->counts : TokenCounts()};
+}
+
+void Drafter::LearnPass(Clock::time_point start, size_t num_rows) {
+  if (num_rows <= kFewRows)
+    policy_.LearnPass(SecondsSince(start));
+  else
+    policy_.LearnCatchUp(SecondsSince(start), static_cast<int64_t>(num_rows));
+}
+
+}  // namespace sluice

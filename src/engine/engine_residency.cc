@@ -1,0 +1,198 @@
+// What an engine does between steps with its weights and its cache: gives them back, makes them
+// again, replaces them.
+#include <fcntl.h>
+#include <malloc.h>
+
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/firewall.h"
+#include "base/log.h"
+#include "base/owned_fd.h"
+#include "engine/engine_loop.h"
+
+namespace sluice {
+namespace {
+
+// Asks the system to keep no pages of the weights' files; whatever it cannot drop, stays.
+void DropFilePages(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() != ".safetensors") continue;
+    const OwnedFd file(open(entry->path().c_str(), O_RDONLY | O_CLOEXEC));
+    if (file) posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+}
+
+}  // namespace
+
+Status EngineLoop::CallOnThread(std::function<Status()> call) {
+  CallCommand command{.call = std::move(call), .done = {}};
+  std::future<Status> done = command.done.get_future();
+  if (!Push(std::move(command)))
+    return Fail(ErrorCode::kUnavailable, "the server is shutting down");
+  return done.get();
+}
+
+Status EngineLoop::ModelAlive() const {
+  const MutexLock lock(model_mutex_);
+  return parts_.model == nullptr ? Status() : parts_.model->CheckAlive();
+}
+
+Residency EngineLoop::residency() const {
+  const MutexLock lock(mutex_);
+  return residency_;
+}
+
+Status EngineLoop::SetFrozen(bool frozen) {
+  // On the engine's thread, so that no step is computed once this has returned.
+  return CallOnThread([this, frozen]() -> Status {
+    const MutexLock lock(mutex_);
+    frozen_ = frozen && !shutting_down_;
+    may_step_ = !frozen_;
+    return {};
+  });
+}
+
+Status EngineLoop::Sleep(bool drops_files) {
+  if (!loader_) return Engine::Sleep(drops_files);
+  return CallOnThread([this, drops_files] { return FallAsleep(drops_files); });
+}
+
+Status EngineLoop::FallAsleep(bool drops_files) {
+  {
+    const MutexLock lock(mutex_);
+    if (unfinished_.requests > 0) {
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("{} requests are not finished", unfinished_.requests));
+    }
+    residency_ = {.weights = false, .cache = false};
+  }
+  DropStagedWeights();
+  if (core_ != nullptr) {
+    core_->ResetPrefixCache();
+    core_->TellCacheEvents();
+  }
+  core_.reset();
+  parts_.cache.reset();
+  parts_.draft.reset();
+  parts_.dense.reset();
+  std::unique_ptr<Model> model;
+  {
+    const MutexLock lock(model_mutex_);
+    model = std::move(parts_.model);
+  }
+  model.reset();
+  parts_.device_pool.reset();
+  malloc_trim(0);
+  if (drops_files) DropFilePages(folder_);
+  LOG_INFO("engine", "asleep: weights and KV cache are given back");
+  return {};
+}
+
+Status EngineLoop::WakeUp(bool weights, bool cache) {
+  if (!loader_) return Engine::WakeUp(weights, cache);
+  return CallOnThread([this, weights, cache] {
+    idle_ = true;  // however long it takes, no step is late
+    return LoadParts(weights, cache);
+  });
+}
+
+Status EngineLoop::LoadParts(bool weights, bool cache) {
+  const Residency before = residency();
+  if (before.complete()) return {};
+  Parts made;
+  made.pool = std::move(parts_.pool);
+  made.devices = std::move(parts_.devices);
+  Status loaded;
+  if (weights && !before.weights) loaded = loader_->load_weights(folder_, made);
+  const bool has_weights = before.weights || (weights && loaded);
+  if (loaded && cache && !before.cache && made.cache == nullptr) loaded = loader_->load_cache(made);
+  parts_.pool = std::move(made.pool);
+  parts_.devices = std::move(made.devices);
+  if (!has_weights) return loaded;
+  TakeParts(made);
+  Residency after{.weights = true, .cache = parts_.cache != nullptr};
+  if (after.complete()) {
+    if (Status core = MakeCore(); !core) {
+      parts_.cache.reset();
+      after.cache = false;
+      loaded = std::move(core);
+    }
+  }
+  {
+    const MutexLock lock(mutex_);
+    residency_ = after;
+  }
+  if (after.complete()) LOG_INFO("engine", "awake");
+  return loaded;
+}
+
+void EngineLoop::TakeParts(Parts& made) {
+  if (made.device_pool != nullptr) parts_.device_pool = std::move(made.device_pool);
+  if (made.draft != nullptr) parts_.draft = std::move(made.draft);
+  if (made.dense != nullptr) parts_.dense = std::move(made.dense);
+  if (made.cache != nullptr) parts_.cache = std::move(made.cache);
+  if (made.model == nullptr) return;
+  made.model->PrepareThread(*parts_.pool);
+  if (parts_.draft != nullptr) parts_.draft->PrepareThread(*parts_.pool);
+  const MutexLock lock(model_mutex_);
+  parts_.model = std::move(made.model);
+}
+
+Status EngineLoop::StageWeights(const std::filesystem::path& folder) {
+  if (!loader_ || !loader_->load_model) return Engine::StageWeights(folder);
+  DropStagedWeights();  // its memory is needed
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, loader_->load_model(folder));
+  const MutexLock lock(staging_mutex_);
+  staged_ = std::move(model);
+  staged_folder_ = folder;
+  return {};
+}
+
+void EngineLoop::DropStagedWeights() {
+  std::unique_ptr<Model> dropped;
+  const MutexLock lock(staging_mutex_);
+  dropped.swap(staged_);
+  staged_folder_.clear();
+}
+
+Status EngineLoop::CommitWeights() {
+  return CallOnThread([this] { return UseStaged(); });
+}
+
+Status EngineLoop::UseStaged() {
+  if (!residency().weights) {
+    return Fail(ErrorCode::kUnavailable,
+                "the weights are not in memory; POST /wake_up?tags=weights first");
+  }
+  std::unique_ptr<Model> next;
+  std::filesystem::path folder;
+  {
+    const MutexLock lock(staging_mutex_);
+    next.swap(staged_);
+    folder = std::exchange(staged_folder_, {});
+  }
+  if (next == nullptr) return Fail(ErrorCode::kInvalidArgument, "no weights are staged");
+  next->PrepareThread(*parts_.pool);
+  ++num_replaced_;
+  if (core_ != nullptr) {
+    core_->ReplaceModel(*next);
+    core_->set_weights(num_replaced_);
+  }
+  {
+    const MutexLock lock(model_mutex_);
+    next.swap(parts_.model);
+  }
+  folder_ = folder;
+  next.reset();
+  malloc_trim(0);
+  LOG_INFO("engine", "weights of {} compute from now on", folder.string());
+  return {};
+}
+
+}  // namespace sluice
