@@ -136,16 +136,17 @@ TEST(Engine, TokensAreCountedBeforeTheSinkHearsOfThem) {
   EXPECT_TRUE(fake.Eventually([&] { return sink->ended.load(); }));
 }
 
-// Of its own request, unlike the observer; also where the client has gone.
+// Statistics of its own request, unlike the observer's; also after the client has left.
 TEST(Engine, ASinkIsToldTheStatisticsOfItsRequestOnce) {
   class Sink final : public RequestSink {
    public:
     void OnPrompt(PromptResult) override {}
     void OnUpdate(SequenceUpdate) override { ++num_updates; }
     void OnError(Error error) override { ADD_FAILURE() << error.message; }
-    void OnStats(const RequestStats& told) override {
+    bool OnStats(const RequestStats& told, EngineObserver* /*observer*/) override {
       const std::lock_guard lock(mutex);
       stats.push_back(told);
+      return false;
     }
     std::vector<RequestStats> Told() {
       const std::lock_guard lock(mutex);

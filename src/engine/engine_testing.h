@@ -37,12 +37,15 @@ class FakeModel final : public Model {
   static constexpr int32_t kNanToken = 61;  // a sequence that ends in it gets NaN
   static constexpr int32_t kEos = 63;       // never the likeliest by itself
 
+  // With `num_states` slots each sequence keeps a state: a hash of its tokens. One that is wrong
+  // changes the answer.
   FakeModel(int block_size, int64_t num_blocks,
-            std::vector<AttentionSpan> groups = {AttentionSpan{}})
+            std::vector<AttentionSpan> groups = {AttentionSpan{}}, int64_t num_states = 0)
       : Model(Config()),
         block_size_(block_size),
         groups_(std::move(groups)),
-        slots_(static_cast<size_t>(block_size * num_blocks), -1) {}
+        slots_(static_cast<size_t>(block_size * num_blocks), -1),
+        states_(static_cast<size_t>(num_states)) {}
 
   static ModelConfig Config() {
     ModelConfig config;
@@ -99,9 +102,11 @@ class FakeModel final : public Model {
         Slot(slice, slice.context + i) = input.tokens[static_cast<size_t>(slice.first_row + i)];
       }
     }
+    for (const StateCopy& copy : input.state_copies) State(copy.to) = State(copy.from);
     for (size_t i = 0; i < input.SlicesOf(0).size(); ++i) {
       const kernels::AttentionSlice& slice = input.SlicesOf(0)[i];
-      const bool intact = UpdateGroups(input, i);
+      const bool groups_intact = UpdateGroups(input, i);
+      const bool intact = UpdateState(input, i) && groups_intact;
       for (; next_row < input.logit_rows.size(); ++next_row) {
         const int64_t row = input.logit_rows[next_row];
         if (row >= slice.first_row + slice.num_tokens) break;
@@ -178,7 +183,7 @@ class FakeModel final : public Model {
   // to find it at work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};
   int most_in_flight = 1;
-  bool keeps_drawn = false;  // tokens, for the step behind the one that draws them
+  bool keeps_drawn = false;  // tokens, for the step after the one that draws them
   bool fast = false;         // constant logits
   size_t period = 0;
   std::atomic<int64_t> steps{0};
@@ -288,6 +293,33 @@ class FakeModel final : public Model {
     return intact;
   }
 
+  uint64_t& State(int32_t slot) { return states_.at(static_cast<size_t>(slot)); }
+
+  // Likewise of the slice's state.
+  bool UpdateState(const StepInput& input, size_t index) {
+    if (states_.empty()) return true;
+    const kernels::AttentionSlice& slice = input.SlicesOf(0)[index];
+    const StateSlot& own = input.states[index];
+    constexpr uint64_t kNew = 1469598103934665603u;
+    const auto add = [&](uint64_t hash, int32_t position) {
+      return (hash ^ static_cast<uint64_t>(Slot(slice, position))) * 1099511628211u + 1;
+    };
+    uint64_t expected = kNew;
+    for (int32_t position = 0; position < slice.context; ++position)
+      expected = add(expected, position);
+    uint64_t hash = own.is_new ? kNew : State(own.slot);
+    const bool is_intact = hash == expected;
+    for (int32_t row = 1; row <= slice.num_tokens; ++row) {
+      hash = add(hash, slice.context + row - 1);
+      for (const StateSnapshot& snapshot : input.state_snapshots) {
+        if (snapshot.slice == static_cast<int32_t>(index) && snapshot.rows == row)
+          State(snapshot.slot) = hash;
+      }
+    }
+    State(own.slot) = hash;
+    return is_intact;
+  }
+
   struct Step {
     float* results = nullptr;
     std::span<TokenDraw> draws;
@@ -302,36 +334,66 @@ class FakeModel final : public Model {
   const std::vector<AttentionSpan> groups_;
   DrawScratch draw_scratch_{kVocab};
   std::vector<int32_t> slots_;
+  std::vector<uint64_t> states_;
   std::vector<int32_t> context_;
 };
 
-// The n-th token of the answer is a multiple of 3 after n was taken away.
+// The n-th token of the answer is a multiple of 3 after n was taken away. The mask of every
+// `slow_every`-th token takes `seconds` (it sleeps), and what was stopped on the way is of no use.
 class StripeConstraint final : public Constraint {
  public:
-  std::unique_ptr<TokenMatcher> NewMatcher() const override { return std::make_unique<Matcher>(); }
+  explicit StripeConstraint(double seconds = 0, int slow_every = 1)
+      : seconds_(seconds), slow_every_(slow_every) {}
+  std::unique_ptr<TokenMatcher> NewMatcher() const override {
+    return std::make_unique<Matcher>(seconds_, slow_every_);
+  }
   size_t bytes() const override { return 0; }
 
  private:
   class Matcher final : public TokenMatcher {
    public:
+    Matcher(double seconds, int slow_every) : seconds_(seconds), slow_every_(slow_every) {}
     bool Advance(int32_t token) override {
-      if (token % 3 != count_ % 3) return false;
+      if (is_stopped_ || token % 3 != count_ % 3) return false;
       ++count_;
       return true;
     }
     bool FillMask(std::span<uint32_t> mask) override {
+      if (is_stopped_ || !Spend(count_ % slow_every_ == 0 ? seconds_ : 0)) return false;
       std::ranges::fill(mask, 0);
       for (size_t token = count_ % 3; token < 32 * mask.size(); token += 3)
         mask[token / 32] |= 1u << (token % 32);
       return true;
     }
     void RollBack(int num_tokens) override { count_ -= num_tokens; }
-    void Reset() override { count_ = 0; }
+    void Reset() override {
+      count_ = 0;
+      is_stopped_ = false;
+    }
     bool is_finished() const override { return false; }
+    void LimitCalls(double cpu_seconds) override { most_seconds_ = cpu_seconds; }
+    bool is_stopped() const override { return is_stopped_; }
+    double cpu_seconds() const override { return spent_; }
 
    private:
+    bool Spend(double seconds) {
+      is_stopped_ = seconds > most_seconds_;
+      const double spent = std::min(seconds, most_seconds_);
+      if (spent > 0) std::this_thread::sleep_for(std::chrono::duration<double>(spent));
+      spent_ += spent;
+      return !is_stopped_;
+    }
+
+    const double seconds_;
+    const int slow_every_;
     int count_ = 0;
+    double most_seconds_ = std::numeric_limits<double>::infinity();
+    double spent_ = 0;
+    bool is_stopped_ = false;
   };
+
+  const double seconds_;
+  const int slow_every_;
 };
 
 // Collects a request's news. Thread safety: any thread.
@@ -403,8 +465,7 @@ class CollectingSink final : public RequestSink {
   int num_updates = 0;
 };
 
-// Counts what the engine reports. Thread safety: read it when the engine is idle, or the atomics at
-// any time.
+// Counts what engines report. Thread safety: several may report to one; read it at any time.
 class CountingObserver final : public EngineObserver {
  public:
   void OnStep(const StepStats& stats) override {
@@ -419,7 +480,7 @@ class CountingObserver final : public EngineObserver {
     for (const int64_t count : stats.accepted_tokens) accepted_tokens += count;
     if (stats.generated_tokens + stats.prompt_tokens > 0) {
       ++steps;
-      host_seconds = host_seconds + stats.step_seconds - stats.model_seconds;
+      host_seconds += stats.step_seconds - stats.model_seconds;
     }
     // Last: who sees that nothing runs finds all of it counted.
     used_blocks = stats.used_blocks;
@@ -437,7 +498,7 @@ class CountingObserver final : public EngineObserver {
       generated_tokens{0}, prefix_hits{0}, drafts{0}, draft_tokens{0}, accepted_tokens{0}, steps{0},
       first_tokens{0}, inter_tokens{0}, finished{0}, last_reason{-1}, most_in_flight{0},
       replayed{0};
-  double host_seconds = 0;
+  std::atomic<double> host_seconds{0};
 };
 
 // The plan of a draft that is a FakeModel, for limits that the engine's plan has by then.

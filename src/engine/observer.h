@@ -4,21 +4,30 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "engine/request.h"
 #include "speculation/speculation_config.h"
 
 namespace sluice {
 
-// Of every step; and once with no tokens when the engine becomes idle, so that gauges return to
-// zero.
+// Reported for every step, and once without tokens when the engine becomes idle, so that gauges
+// return to zero.
 struct StepStats {
   int64_t running = 0;
   int64_t waiting = 0;
   int64_t used_blocks = 0;  // held by sequences
   int64_t total_blocks = 0;
-  // Of this step:
+  // Slots for states of sequences: held by those that run, kept as snapshots, and in all; 0 where
+  // sequences keep none.
+  int64_t held_states = 0;
+  int64_t kept_states = 0;
+  int64_t total_states = 0;
+  // Counts of this step:
   int64_t prompt_tokens = 0;  // computed, not taken from the cache
+  // Tokens of prompts that were neither computed nor found before. Over all steps each token counts
+  // once for each sequence, here or in prefix_hits, however often the sequence is preempted.
+  int64_t new_prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t preemptions = 0;
   int64_t prefix_queries = 0;  // tokens asked of the prefix index
@@ -33,6 +42,13 @@ struct StepStats {
   double model_seconds = 0;  // of that inside Model::Begin and Finish
 };
 
+// How one sequence of a request ended.
+struct SequenceStats {
+  FinishReason reason = FinishReason::kStop;
+  int64_t generated_tokens = 0;
+  int64_t preemptions = 0;
+};
+
 // When the last sequence of a request ended.
 struct RequestStats {
   FinishReason reason = FinishReason::kStop;
@@ -40,24 +56,23 @@ struct RequestStats {
   int64_t cached_tokens = 0;
   int64_t generated_tokens = 0;  // over all sequences
   int64_t max_tokens = 0;
-  int64_t preemptions = 0;  // of its sequences
-  int num_sequences = 1;
+  std::vector<SequenceStats> sequences;
   double queue_seconds = 0;                   // arrival to first scheduled
   double prefill_seconds = 0;                 // first scheduled to first token
   double decode_seconds = 0;                  // first to last token
   double inference_seconds = 0;               // first scheduled to last token
-  double total_seconds = 0;                   // arrival to last token
+  double total_seconds = 0;                   // arrival to last token, or to the abort or error
   std::optional<double> first_token_seconds;  // arrival to first token; none if there was no token
 };
 
-// Called on the engine's thread; must not block. A step is reported here before its results go to
-// the sinks, so that an answer is counted when it arrives.
+// Called on the engine's thread, OnFinished on any; must not block. A step is reported here before
+// its results go to the sinks, so that an answer is counted when it arrives.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
   virtual void OnStep(const StepStats& stats) = 0;
-  virtual void OnFirstToken(double seconds_since_arrival) = 0;
-  virtual void OnInterToken(double seconds) = 0;  // between two updates of a sequence
+  virtual void OnFirstToken(double seconds_since_arrival) = 0;  // of a sequence; or its vector
+  virtual void OnInterToken(double seconds) = 0;                // between two updates of a sequence
   virtual void OnFinished(const RequestStats& stats) = 0;
 };
 

@@ -66,10 +66,10 @@ void RoutedSink::OnError(Error error) {
   if (!is_told_) inner_->OnError(std::move(error));
 }
 
-void RoutedSink::OnStats(const RequestStats& stats) {
+bool RoutedSink::OnStats(const RequestStats& stats, EngineObserver* observer) {
   const MutexLock lock(mutex_);
   End();
-  if (!is_told_) inner_->OnStats(stats);
+  return !is_told_ && inner_->OnStats(stats, observer);
 }
 
 void RoutedSink::Fail(Error error) {
@@ -81,7 +81,7 @@ void RoutedSink::Fail(Error error) {
   RequestStats stats;
   stats.reason = FinishReason::kError;
   stats.prompt_tokens = prompt_size_;
-  inner_->OnStats(stats);
+  inner_->OnStats(stats, /*observer=*/nullptr);
   inner_->OnError(std::move(error));
 }
 

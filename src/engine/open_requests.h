@@ -27,7 +27,7 @@ class RoutedSink final : public RequestSink {
   void OnUpdate(SequenceUpdate update) override;
   void OnPooled(std::vector<float>&& vector) override;
   void OnError(Error error) override;
-  void OnStats(const RequestStats& stats) override;
+  bool OnStats(const RequestStats& stats, EngineObserver* observer) override;
 
   // Fails the request; what the engine still tells is dropped. Nothing if it has ended.
   void Fail(Error error);

@@ -7,23 +7,45 @@
 
 #include "cache/block_counts.h"
 #include "engine/draft_proposer.h"
+#include "engine/head_proposer.h"
 #include "models/encoder/encoder_spec.h"
-#include "models/workspace.h"
+#include "models/kv_layout.h"
 
 namespace sluice {
 
-Status PlanDraft(const ModelConfig& target, const ModelConfig& model, EnginePlan& plan) {
+std::string DrafterName(const DraftConfig& draft) {
+  switch (draft.kind) {
+    case DraftConfig::Kind::kModel: break;
+    case DraftConfig::Kind::kEagle3:
+      return fmt::format("the EAGLE-3 head in {}", draft.folder.string());
+    case DraftConfig::Kind::kMtp: return "the layers that propose tokens (method mtp)";
+  }
+  return fmt::format("the draft model in {}", draft.folder.string());
+}
+
+Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
+                 std::shared_ptr<const DrafterSpec> head, EnginePlan& plan) {
   const DraftConfig& asked = plan.config.draft;
   const auto refuse = [&](std::string reason) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("the draft model in {}: {}", asked.folder.string(), reason),
+    return Fail(ErrorCode::kUnsupported, fmt::format("{}: {}", DrafterName(asked), reason),
                 "speculative_config");
   };
   if (plan.on_device()) {
     return refuse(
-        fmt::format("draft models are computed on a CPU, not yet on {}: say --device cpu, "
+        fmt::format("{} are computed on a CPU, not yet on {}: say --device cpu, "
                     "or use method ngram or suffix",
-                    plan.device_name));
+                    asked.is_head() ? "drafting heads" : "draft models", plan.device_name));
+  }
+  if (asked.is_head()) {
+    if (plan.ranks.num_ranks() > 1) {
+      return refuse(
+          fmt::format("it shares the embedding of a model that one rank computes, and there are "
+                      "{}: leave tensor_parallel_size and pipeline_parallel_size out, or use "
+                      "method ngram, suffix or draft_model",
+                      plan.ranks.num_ranks()));
+    }
+    if (IsEncoder(target.architecture) || target.spec.head.kind != HeadSpec::Kind::kVocabulary)
+      return refuse(fmt::format("{} gives no tokens", target.architecture));
   }
   if (IsEncoder(model.architecture) || model.spec.head.kind != HeadSpec::Kind::kVocabulary)
     return refuse(fmt::format("{} gives no tokens; name a decoder", model.architecture));
@@ -35,37 +57,57 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model, EnginePlan
   }
   if (asked.max_model_len && *asked.max_model_len > model.max_position_embeddings) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("max_model_len of the draft model ({}) is larger than its "
-                            "max_position_embeddings ({})",
-                            *asked.max_model_len, model.max_position_embeddings),
+                fmt::format("max_model_len of the draft model ({}) is larger than {}",
+                            *asked.max_model_len, PositionsText(model)),
                 "speculative_config");
   }
   DraftPlan& draft = plan.draft.emplace();
   draft.model = model;
+  draft.options.drafter = std::move(head);
   draft.adaptive = asked.adaptive;
   draft.keeps_prefixes = plan.config.enable_prefix_caching;
   draft.max_sequences = plan.scheduler.max_proposed_tokens;
+  draft.handed_rows = asked.is_head() ? plan.scheduler.max_num_batched_tokens : 0;
   return {};
 }
 
 Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, EnginePlan& plan) {
   DraftPlan& draft = *plan.draft;
   ModelOptions& options = draft.options;
+  std::shared_ptr<const DrafterSpec> head = std::move(options.drafter);
   options = ModelOptionsOf(plan);
+  options.drafter = std::move(head);
+  options.op_times = nullptr;
   options.lora = {};
+  options.handed = {};
   draft.layout = KvLayoutOf(draft.model, options);
-  options.max_rows = std::max(DraftProposer::kMostCaughtUp, draft.max_sequences);
+  options.max_rows =
+      std::max(draft.is_head() ? HeadProposer::kMostRows : DraftProposer::kMostCaughtUp,
+               draft.max_sequences);
+  // Without chunks a step holds a whole context.
+  if (draft.is_head()) draft.handed_rows = plan.scheduler.max_num_batched_tokens;
   options.max_slices = options.max_logit_rows = draft.max_sequences;
   options.max_context = std::min({plan.max_model_len, draft.model.max_position_embeddings,
                                   plan.config.draft.max_model_len.value_or(plan.max_model_len)});
   ASSIGN_OR_RETURN(const ModelMemory memory, plan_model(draft.model, options, num_threads));
+  if (memory.state_bytes_per_slot > 0) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("the draft model in {}: its recurrent layers cannot take tokens back; "
+                            "name a model whose layers all attend",
+                            plan.config.draft.folder.string()),
+                "speculative_config");
+  }
   draft.weight_bytes = memory.weight_bytes;
-  draft.workspace_bytes =
-      plan.num_engines *
-      (memory.workspace_bytes + DraftProposer::Bytes(draft, draft.model.vocab_size, num_threads));
+  const int64_t arrays =
+      draft.is_head()
+          ? HeadProposer::Bytes(draft, num_threads) + draft.HandedNumbers() * int64_t{sizeof(float)}
+          : DraftProposer::Bytes(draft, draft.model.vocab_size, num_threads);
+  draft.workspace_bytes = plan.num_engines * (memory.workspace_bytes + arrays);
+  int64_t read = memory.token_weight_bytes;
+  if (draft.is_head() && draft.head().head.empty())
+    read += draft.model.vocab_size * draft.model.hidden_size * BitsPerElement(plan.dtype) / 8;
   if (plan.token_weight_bytes > 0) {
-    draft.cost_ratio = static_cast<double>(memory.token_weight_bytes) /
-                       static_cast<double>(plan.token_weight_bytes);
+    draft.cost_ratio = static_cast<double>(read) / static_cast<double>(plan.token_weight_bytes);
   }
   return {};
 }

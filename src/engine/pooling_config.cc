@@ -146,6 +146,7 @@ Result<std::optional<PoolingConfig>> ResolvePooling(const PoolingOptions& option
     config.method = files->method;
     if (!files->normalize) config.activation = PoolingActivation::kNone;
     config.max_tokens = files->max_tokens;
+    config.truncates = true;
     config.lower_case = files->lower_case;
     config.prompt = files->prompt;
     config.prompts = files->prompts;

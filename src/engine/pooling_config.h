@@ -24,6 +24,9 @@ struct PoolingConfig {
   std::vector<DenseModule> dense;  // layers between the pooled vector and the activation
   PoolingActivation activation = PoolingActivation::kNormalize;
   std::optional<int64_t> max_tokens;  // that the files of sentence-transformers allow
+  // Texts that are too long are cut, not refused, unless a request says otherwise: as by
+  // sentence-transformers, whose files the folder holds.
+  bool truncates = false;
   bool lower_case = false;
   std::string prompt;                          // in front of every text
   std::map<std::string, std::string> prompts;  // by the purpose of a text

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/thread_limit.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
 #include "kernels/dispatch.h"
@@ -20,6 +21,7 @@ struct PlanOfRank {
   int64_t max_num_seqs = 0;
   int64_t max_num_batched_tokens = 0;
   int64_t num_blocks = 0;
+  int64_t num_state_slots = 0;
   ErrorCode code = ErrorCode::kInternal;
   std::array<char, 600> problem{};  // "" where there is a plan
   std::array<char, 64> param{};
@@ -62,6 +64,7 @@ std::vector<PlanOfRank> ExchangePlans(Communicator& all, const Result<EnginePlan
     own.max_num_seqs = plan->scheduler.max_num_seqs;
     own.max_num_batched_tokens = plan->scheduler.max_num_batched_tokens;
     own.num_blocks = plan->num_blocks;
+    own.num_state_slots = plan->num_state_slots;
   } else {
     own.code = plan.error().code;
     CopyText(plan.error().message, own.problem);
@@ -108,6 +111,8 @@ Result<EnginePlan> PlanTogether(const ProcessRanks& ranks, const EngineConfig& c
   RETURN_IF_ERROR(CheckPlans(plans));
   plan->num_blocks = Least(plans, &PlanOfRank::num_blocks);
   plan->kv_bytes = plan->num_blocks * plan->kv_bytes_per_block;
+  plan->num_state_slots = Least(plans, &PlanOfRank::num_state_slots);
+  plan->state_bytes = plan->num_state_slots * plan->state_bytes_per_slot;
   return plan;
 }
 
@@ -136,8 +141,8 @@ Status RunProcessRank(const ProcessRanks& ranks, const EngineConfig& config) {
     ASSIGN_OR_RETURN(const auto process, LoadProcess(ranks, pool, plan, model));
     process->Follow();
   } catch (const std::system_error& error) {
-    const std::string problem =
-        fmt::format("the system refuses {} threads ({})", plan.num_threads, error.what());
+    const std::string problem = ThreadsRefused(fmt::format("{} threads", plan.num_threads),
+                                               error.what(), "lower --threads");
     ranks.all->Fail(problem);
     return Fail(ErrorCode::kResourceExhausted, problem, "threads");
   }

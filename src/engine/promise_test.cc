@@ -61,6 +61,7 @@ struct Subject {
   const char* folder;
   int64_t few_blocks;  // of all layers: enough for one sequence and a little more
   int most_stages = 2;
+  const char* head = "";  // an EAGLE-3 head's folder; "": layers of the checkpoint's own
 };
 
 // Keeps the engine's thread until it is opened: what is submitted meanwhile runs together.
@@ -89,6 +90,9 @@ class Promise : public ::testing::TestWithParam<Subject> {
     bool at_once = true;
     int rounds = 1;  // the answers of the last one are returned
     bool proposes = false;
+    int drafts = 0;  // tokens that Subject::head proposes
+    bool adaptive = false;
+    double mask_seconds = 0;  // of every third mask of constraints
     int tensor_ranks = 1;
     int stages = 1;
     int engines = 1;
@@ -119,6 +123,13 @@ class Promise : public ::testing::TestWithParam<Subject> {
       config.speculation.max_spec_factor = 4;
       config.speculation.cached_tokens = 10000;
     }
+    if (run.drafts > 0) {
+      const std::string head = GetParam().head;
+      config.draft.kind = head.empty() ? DraftConfig::Kind::kMtp : DraftConfig::Kind::kEagle3;
+      if (!head.empty()) config.draft.folder = SourcePath("tests/data/checkpoints/" + head);
+      config.draft.num_tokens = run.drafts;
+      config.draft.adaptive = run.adaptive;
+    }
     Engine::Hooks hooks;
     hooks.observer = observer;
     auto engine = Engine::Create(config, hooks);
@@ -140,6 +151,8 @@ class Promise : public ::testing::TestWithParam<Subject> {
         request.prompt = question.prompt;
         request.sampling = question.params;
         request.constraint = question.constraint;
+        if (request.constraint != nullptr && run.mask_seconds > 0)
+          request.constraint = std::make_shared<const StripeConstraint>(run.mask_seconds, 3);
         request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
         const auto handle = (*engine)->Submit(std::move(request));
         EXPECT_TRUE(handle) << handle.error().message;
@@ -194,6 +207,23 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "proposed tokens";
   EXPECT_GT(proposed.accepted_tokens, 500);
+  // Sequences skip steps, are held when others preempt them, and while proposals are verified.
+  constexpr double kLateSeconds = 0.006;
+  EXPECT_EQ(Answers({.num_threads = 2,
+                     .max_num_batched_tokens = 64,
+                     .prefix_caching = true,
+                     .num_blocks = GetParam().few_blocks,
+                     .mask_seconds = kLateSeconds}),
+            alone)
+      << "masks that are late, few blocks";
+  EXPECT_EQ(Answers({.num_threads = 2,
+                     .max_num_seqs = 3,
+                     .rounds = 2,
+                     .proposes = true,
+                     .mask_seconds = kLateSeconds,
+                     .stages = 2}),
+            alone)
+      << "masks that are late, proposed tokens, two stages";
   CountingObserver shared, staged, both, far;
   EXPECT_EQ(
       Answers(
@@ -220,9 +250,10 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "two stages of two ranks, proposed tokens";
   EXPECT_GT(both.accepted_tokens, 500);
+  // Prefixes count where a sequence is first admitted: a few blocks more keep some until then.
   EXPECT_EQ(Answers({.max_num_batched_tokens = 40,
                      .prefix_caching = true,
-                     .num_blocks = few_for_stages,
+                     .num_blocks = few_for_stages + 3,
                      .rounds = 2,
                      .tensor_ranks = 2,
                      .stages = GetParam().most_stages},
@@ -245,17 +276,63 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
 
 // The last ones have layers that see a chunk or a window, and so groups of blocks; Llama 4 has
 // experts and an FP8 cache besides.
-INSTANTIATE_TEST_SUITE_P(Models, Promise,
-                         ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
-                                           Subject{"llama4-quark-fp8", 10, 3},
-                                           Subject{"tiny-qwen2-window", 10}),
-                         [](const auto& info) {
-                           std::string name = info.param.folder;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Promise,
+    ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
+                      Subject{"llama4-quark-fp8", 10, 3}, Subject{"tiny-qwen2-window", 10},
+                      Subject{"tiny-deepseek-v3", 20}, Subject{"tiny-deepseek-v32", 20},
+                      Subject{"tiny-lfm2", 20}, Subject{"tiny-qwen3-next", 20}),
+    [](const auto& info) {
+      std::string name = info.param.folder;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
-// Of a small engine on an emulated device, whose work is done when it is waited for.
+class HeadPromise : public Promise {};
+
+TEST_P(HeadPromise, HoldsWithADraftingHead) {
+  const std::vector<PromiseAnswer> alone = Answers({.num_threads = 1, .at_once = false});
+  int64_t accepted = 0;
+  const auto expect = [&](Run run, const char* what) {
+    CountingObserver observer;
+    EXPECT_EQ(Answers(run, &observer), alone) << what;
+    if (run.adaptive) return;
+    EXPECT_GT(observer.draft_tokens, 100) << what;
+    accepted += observer.accepted_tokens;
+    EXPECT_LT(observer.accepted_tokens, observer.draft_tokens) << what;
+  };
+  expect({.num_threads = 1, .at_once = false, .drafts = 3}, "one after the other");
+  expect({.num_threads = 2, .max_num_seqs = 3, .drafts = 2}, "three at once");
+  expect({.num_threads = 2, .max_num_batched_tokens = 64, .max_num_seqs = 5, .drafts = 1},
+         "chunks of 64");
+  expect({.max_num_batched_tokens = 7, .max_num_seqs = 4, .drafts = 5}, "chunks of 7");
+  expect({.max_num_seqs = 3, .prefix_caching = true, .rounds = 2, .drafts = 3}, "prefix hits");
+  expect({.max_num_seqs = 6,
+          .prefix_caching = true,
+          .num_blocks = GetParam().few_blocks,
+          .drafts = 3,
+          .mask_seconds = 0.006},
+         "few blocks, masks that are late");
+  expect({.max_num_seqs = 20, .prefix_caching = true, .drafts = 3}, "often too many at once");
+  expect({.max_num_seqs = 4, .drafts = 4, .adaptive = true}, "as many as pay");
+  expect({.max_num_seqs = 4, .prefix_caching = true, .drafts = 3, .engines = 2}, "two engines");
+  EXPECT_GT(accepted, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Heads, HeadPromise,
+    ::testing::Values(Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle3"},
+                      Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle3-speculators"},
+                      Subject{"tiny-mtp-deepseek", 20}, Subject{"tiny-mtp-glm", 20},
+                      Subject{"tiny-mtp-qwen", 20}),
+    [](const auto& info) {
+      const std::string head = info.param.head;
+      std::string name = head.empty() ? info.param.folder : head;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+// A small engine on an emulated device, which computes when it is waited for.
 EngineConfig EmulatedConfig(const std::string& checkpoint) {
   EngineConfig config;
   config.model_folder = SourcePath("tests/data/checkpoints/" + checkpoint);

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include "base/check.h"
+#include "base/firewall.h"
 #include "base/log.h"
 #include "engine/active_request.h"
 #include "engine/default_seed.h"
@@ -30,10 +30,7 @@ ReplicaEngine::ReplicaEngine(std::vector<std::unique_ptr<Engine>> engines, Engin
       members_(engines.size()) {
   CHECK(!engines.empty() && engines.size() <= kMostEngines);
   for (size_t i = 0; i < engines.size(); ++i) members_[i].engine = std::move(engines[i]);
-  watcher_ = std::thread([this] {
-    ::pthread_setname_np(::pthread_self(), "engines-watch");
-    Watch();
-  });
+  watcher_ = StartThread("engines-watch", [this] { Watch(); });
 }
 
 ReplicaEngine::~ReplicaEngine() {
@@ -142,6 +139,25 @@ void ReplicaEngine::StopSequence(RequestHandle handle, int sequence) {
 
 void ReplicaEngine::BeginShutdown() {
   for (const Member& member : members_) member.engine->BeginShutdown();
+}
+
+Status ReplicaEngine::SetFrozen(bool frozen) {
+  Status all;
+  for (Member& member : members_) {
+    if (Status status = member.engine->SetFrozen(frozen); !status) all = std::move(status);
+  }
+  return all;
+}
+
+CacheEventCounts ReplicaEngine::cache_event_counts() const {
+  CacheEventCounts all;
+  for (const Member& member : members_) {
+    const CacheEventCounts counts = member.engine->cache_event_counts();
+    all.published += counts.published;
+    all.dropped += counts.dropped;
+    all.missed += counts.missed;
+  }
+  return all;
 }
 
 bool ReplicaEngine::ResetPrefixCache() {

@@ -48,8 +48,10 @@ class ReplicaEngine final : public Engine {
   std::vector<EngineState> states() const override;
   int64_t num_unfinished() const override { return open_.size(); }
   void BeginShutdown() override;
-  // Of all that move; false where one does not.
+  // True if every engine has reset its cache.
   bool ResetPrefixCache() override;
+  Status SetFrozen(bool frozen) override;
+  CacheEventCounts cache_event_counts() const override;
   // Which all engines serve, from slots that they have together.
   Adapters* adapters() override { return members_.front().engine->adapters(); }
 

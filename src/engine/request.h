@@ -12,10 +12,13 @@
 #include "constraints/constraint.h"
 #include "sampler/sampling_params.h"
 #include "sampler/token_logprobs.h"
+#include "vision/processed_image.h"
 
 namespace sluice {
 
-// Of one request.
+class EngineObserver;
+
+// The most sequences of one request.
 inline constexpr int kMaxSequences = 16384;
 
 enum class FinishReason {
@@ -33,6 +36,7 @@ struct SequenceUpdate {
   int sequence = 0;  // [0, n)
   std::vector<int32_t> tokens;
   std::vector<TokenLogprobs> logprobs;  // one a token where asked for
+  int64_t weights = 0;  // how often they had been replaced when these tokens were sampled
   std::optional<FinishReason> finish;
   // The entry of stop_token_ids that ended it; not set for an end-of-sequence token.
   std::optional<int32_t> stop_token;
@@ -48,7 +52,8 @@ struct PromptResult {
 
 // Receives the results of a request. Called on the engine's thread, in order, until OnUpdate with
 // the finish of the last sequence, OnPooled or OnError, and never after. Must not block:
-// implementations put the results into a queue.
+// implementations put the results into a queue. One that cannot, for lack of memory, ends its own
+// request; what it throws is logged and has no other effect.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
@@ -59,13 +64,25 @@ class RequestSink {
   // The request failed; nothing follows.
   virtual void OnError(Error error) = 0;
   // The request's last sequence has ended, or it failed or was aborted: called once, in any order
-  // with the above.
-  virtual void OnStats(const RequestStats&) {}
+  // with the above. Returns whether the sink counts the request at `observer`, which may be null,
+  // later, with the reasons that its client sees; otherwise the engine counts it.
+  virtual bool OnStats(const RequestStats& /*stats*/, EngineObserver* /*observer*/) {
+    return false;
+  }
+};
+
+// An image of a prompt, whose tokens are prompt[position, position + image->tokens.size()). Rows of
+// the tower take the place of the embeddings of those that are marked (is_embedding).
+struct ImageInput {
+  int64_t position = 0;
+  std::shared_ptr<const ProcessedImage> image;
 };
 
 struct Request {
   std::string id;               // for the log
   std::vector<int32_t> prompt;  // >= 1 tokens, inside the vocabulary
+  // Images of models that take them (EngineInfo::takes_images): ascending, not overlapping.
+  std::vector<ImageInput> images;
   // Where a prompt holds two texts that the model tells apart by token types: the second's first
   // token. Within PoolingConfig::num_token_types.
   std::optional<int32_t> second_text;
@@ -79,7 +96,7 @@ struct Request {
   // Decides what is drawn without a seed; none: the engine's own count of requests.
   std::optional<uint64_t> default_seed;
   std::string cache_salt;  // prefixes are shared only between requests of equal salt
-  // Of Engine::adapters(); null: the base alone. Prefixes are shared only within one adapter.
+  // An adapter of Engine::adapters(); null: the base alone. Prefixes are shared only within one.
   std::shared_ptr<const AdapterUse> adapter;
   bool use_prefix_cache = true;
   // It belongs to what was accepted before (the next step of a beam search, a request that has

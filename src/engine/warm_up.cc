@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <limits>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/firewall.h"
 #include "base/log.h"
 #include "models/encoder/encoder_spec.h"
 #include "models/lora_store.h"
@@ -42,6 +42,7 @@ struct StepMemory {
   std::vector<kernels::AttentionSlice> slices;
   std::vector<TokenDraw> draws;
   std::vector<int32_t> adapters;  // of a model that serves some: those in the first slot
+  std::vector<StateSlot> states;  // of a cache that has slots: one for each slice
   std::vector<float> logits;
 };
 
@@ -90,14 +91,19 @@ Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits
       memory.adapters.assign(static_cast<size_t>(shape.slices), 0);
       input.adapters = memory.adapters;
     }
+    if (cache.states().num_slots() > 0) {
+      for (int32_t slice = 0; slice < static_cast<int32_t>(shape.slices); ++slice)
+        memory.states.push_back({.slot = slice, .is_new = true});
+      input.states = memory.states;
+    }
     memory.logits.resize(memory.logit_rows.size() * static_cast<size_t>(width));
     try {
       model.Forward(pool, input, cache, memory.logits.data());
-    } catch (const std::exception& exception) {
+    } catch (...) {
       return Fail(ErrorCode::kInternal,
                   fmt::format("a first step of {} sequences and {} tokens, before any request, "
                               "failed: {}",
-                              shape.slices, shape.slices * shape.tokens, exception.what()));
+                              shape.slices, shape.slices * shape.tokens, CaughtMessage()));
     }
   }
   LOG_INFO("engine", "the kernels are loaded: {} steps before the first request took {:.2f} s",

@@ -1,0 +1,355 @@
+#include "engine/head_proposer.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/firewall.h"
+#include "base/log.h"
+#include "cache/block_counts.h"
+
+namespace sluice {
+namespace {
+
+bool IsNarrow(const DraftPlan& plan) {
+  return !plan.head().target_ids.empty();
+}
+
+int64_t WideNumbers(const DraftPlan& plan) {
+  return IsNarrow(plan) ? plan.max_sequences * plan.model.vocab_size : 0;
+}
+
+Result<Buffer> AllocateNumbers(int64_t count, const char* what) {
+  return Buffer::Allocate(static_cast<size_t>(count) * sizeof(float), what);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HeadProposer>> HeadProposer::Create(const DraftPlan& plan, Model& model,
+                                                           ThreadPool& pool) {
+  const DrafterSpec& spec = plan.head();
+  ASSIGN_OR_RETURN(KvCache cache,
+                   KvCache::Allocate(plan.layout, plan.kv_groups(), plan.num_blocks));
+  cache.Warm(pool);
+  Arrays arrays;
+  ASSIGN_OR_RETURN(arrays.logits, AllocateNumbers(plan.max_sequences * spec.num_outputs,
+                                                  "the drafting head's logits"));
+  ASSIGN_OR_RETURN(arrays.wide,
+                   AllocateNumbers(WideNumbers(plan), "the drafting head's logits of all tokens"));
+  const int64_t width = std::max(spec.target_width(), plan.model.hidden_size);
+  ASSIGN_OR_RETURN(arrays.hidden, AllocateNumbers(plan.options.max_rows * width,
+                                                  "the drafting head's hidden rows"));
+  ASSIGN_OR_RETURN(arrays.handed, AllocateNumbers(plan.max_sequences * plan.model.hidden_size,
+                                                  "the drafting head's own hidden rows"));
+  return std::unique_ptr<HeadProposer>(
+      new HeadProposer(plan, model, pool, std::move(cache), std::move(arrays)));
+}
+
+int64_t HeadProposer::Bytes(const DraftPlan& plan, int num_threads) {
+  const DrafterSpec& spec = plan.head();
+  const int64_t rows = plan.options.max_rows + plan.max_sequences * kMostKept;
+  const int64_t numbers = plan.max_sequences * (spec.num_outputs + plan.model.hidden_size) +
+                          WideNumbers(plan) +
+                          rows * std::max(spec.target_width(), plan.model.hidden_size);
+  const int64_t texts = plan.max_sequences * plan.options.max_context * int64_t{sizeof(int32_t)};
+  return numbers * int64_t{sizeof(float)} + texts +
+         Sampler::ScratchBytes(plan.model.vocab_size, num_threads);
+}
+
+HeadProposer::HeadProposer(const DraftPlan& plan, Model& model, ThreadPool& pool, KvCache cache,
+                           Arrays arrays)
+    : Drafter(DraftPolicy(plan.cost_ratio, plan.adaptive)),
+      plan_(plan),
+      model_(model),
+      threads_(pool),
+      target_ids_(plan.head().target_ids),
+      vocab_size_(plan.model.vocab_size),
+      num_outputs_(plan.head().num_outputs),
+      target_width_(plan.head().target_width()),
+      hidden_size_(plan.model.hidden_size),
+      cache_(std::move(cache)),
+      blocks_(plan.num_blocks),
+      index_(plan.keeps_prefixes ? std::make_unique<PrefixIndex>(blocks_, plan.layout.block_size)
+                                 : nullptr),
+      sampler_(vocab_size_, pool.num_threads()),
+      arrays_(std::move(arrays)),
+      samples_(static_cast<size_t>(plan.max_sequences)),
+      samplings_(static_cast<size_t>(plan.max_sequences)) {
+  const auto sequences = static_cast<size_t>(plan.max_sequences);
+  const auto rows = static_cast<size_t>(plan.options.max_rows);
+  model_.PrepareLogits(arrays_.logits.As<float>());
+  std::ranges::fill(arrays_.wide.As<float>(), -std::numeric_limits<float>::infinity());
+  candidates_.reserve(sequences);
+  active_.reserve(sequences);
+  slices_.reserve(sequences);
+  logit_rows_.reserve(sequences);
+  tokens_.reserve(rows);
+  positions_.reserve(rows);
+}
+
+HeadProposer::~HeadProposer() {
+  model_.PrepareLogits({});  // Their memory is freed before the model.
+}
+
+void HeadProposer::Begin(std::span<const int32_t> tokens, std::string_view cache_salt,
+                         const SequenceSampling& sampling, DraftSequence& state) {
+  if (state.params) return;
+  state.params = WithoutLogprobs(*sampling.params);
+  if (index_ == nullptr) return;
+  PrefixLookup lookup;
+  // Rows are of the tokens from the second one on, and follow from the first one, too.
+  state.salt = fmt::format("{}\n{}", cache_salt, tokens.front());
+  state.cursor = index_->Start(state.salt);
+  const auto most = std::max<int64_t>(0, std::ssize(tokens) - 2) / plan_.layout.block_size;
+  state.num_computed = plan_.layout.block_size * index_->Match(tokens.subspan(1), most, state.salt,
+                                                               lookup, state.cursor, state.blocks);
+}
+
+void HeadProposer::Keep(const Hidden& hidden, int64_t begin, DraftSequence& state) const {
+  const int64_t end = state.hidden_first + NumHidden(state);
+  if (state.hidden.empty() || hidden.first + begin > end) {
+    state.hidden.clear();
+    state.hidden_first = hidden.first + begin;
+  } else {
+    begin = std::max(begin, end - hidden.first);
+  }
+  if (begin >= hidden.count) return;
+  state.hidden.insert(state.hidden.end(), hidden.rows + begin * target_width_,
+                      hidden.rows + hidden.count * target_width_);
+  const int64_t more = NumHidden(state) - kMostKept;
+  if (more <= 0) return;
+  state.hidden.erase(state.hidden.begin(), state.hidden.begin() + more * target_width_);
+  state.hidden_first += more;
+}
+
+void HeadProposer::SkipMissing(DraftSequence& state) const {
+  if (state.hidden.empty()) return;
+  const int64_t known =
+      std::clamp<int64_t>(NextOf(state) - state.hidden_first, 0, NumHidden(state));
+  state.hidden.erase(state.hidden.begin(), state.hidden.begin() + known * target_width_);
+  state.hidden_first += known;
+  if (!state.hidden.empty()) state.num_skipped += state.hidden_first - NextOf(state);
+}
+
+bool HeadProposer::TakeBlocks(DraftSequence& state, int64_t rows) {
+  BlockList& list = state.blocks[0];
+  const int64_t slots = state.num_computed + rows;
+  if (slots > plan_.options.max_context) return false;
+  const int64_t missing = BlocksForTokens(slots, plan_.layout.block_size) - list.size();
+  return missing <= 0 || blocks_.Take(missing, list);
+}
+
+void HeadProposer::Take(int64_t num_sequences, std::span<const Hidden> hidden) {
+  if (is_broken_) return;
+  for (const Hidden& one : hidden) {
+    DraftSequence& state = *one.state;
+    if (one.count == 0) continue;
+    Begin(one.tokens, one.cache_salt, *one.sampling, state);
+    const int64_t behind = one.first + one.count - NextOf(state);
+    const bool is_prompt = behind > kMostKept && one.count > 1;
+    if (is_prompt && policy_.PaysToCatchUp(num_sequences, behind, one.left, state.acceptance) &&
+        CatchUp(one)) {
+      continue;
+    }
+    Keep(one, std::max<int64_t>(0, one.count - kMostKept), state);
+  }
+}
+
+bool HeadProposer::CatchUp(const Hidden& hidden) {
+  DraftSequence& state = *hidden.state;
+  try {
+    // What was kept comes first, as far as it joins on.
+    if (!state.hidden.empty()) {
+      SkipMissing(state);
+      const int64_t count = NumHidden(state);
+      if (count > 0 && state.hidden_first + count == hidden.first) {
+        if (!TakeBlocks(state, count)) return false;
+        ClearStep();
+        AddRows(hidden.tokens, NextOf(state), count, state.num_computed, state.hidden.data(),
+                target_width_, state);
+        Forward(/*takes_target=*/true, /*wants=*/false);
+        state.num_computed += count;
+      }
+      state.hidden.clear();
+    }
+    int64_t begin = std::max<int64_t>(0, NextOf(state) - hidden.first);
+    state.num_skipped += std::max<int64_t>(0, hidden.first - NextOf(state));
+    while (begin < hidden.count - 1) {
+      const int64_t count = std::min(plan_.options.max_rows, hidden.count - 1 - begin);
+      if (!TakeBlocks(state, count)) break;
+      const Clock::time_point start = Clock::now();
+      ClearStep();
+      AddRows(hidden.tokens, NextOf(state), count, state.num_computed,
+              hidden.rows + begin * target_width_, target_width_, state);
+      Forward(/*takes_target=*/true, /*wants=*/false);
+      policy_.LearnCatchUp(SecondsSince(start), count);
+      state.num_computed += count;
+      begin += count;
+      Insert(hidden.tokens, state);
+    }
+    Keep(hidden, std::max(begin, hidden.count - kMostKept), state);
+    return true;
+  } catch (...) {
+    Break({});
+    return true;
+  }
+}
+
+void HeadProposer::ClearStep() {
+  tokens_.clear();
+  positions_.clear();
+  slices_.clear();
+  logit_rows_.clear();
+}
+
+void HeadProposer::AddRows(std::span<const int32_t> tokens, int64_t first, int64_t count,
+                           int64_t context, const float* rows, int64_t width,
+                           DraftSequence& state) {
+  const auto row = std::ssize(tokens_);
+  slices_.push_back(
+      {row, static_cast<int32_t>(count), static_cast<int32_t>(context), state.blocks[0].data()});
+  for (int64_t i = first; i < first + count; ++i) {
+    tokens_.push_back(tokens[static_cast<size_t>(i + 1)]);
+    positions_.push_back(static_cast<int32_t>(i));
+  }
+  std::copy_n(rows, count * width, arrays_.hidden.As<float>().data() + row * width);
+  logit_rows_.push_back(static_cast<int32_t>(row + count - 1));
+}
+
+void HeadProposer::Forward(bool takes_target, bool wants) {
+  if (!wants) logit_rows_.clear();
+  StepInput input;
+  input.tokens = tokens_;
+  input.positions = positions_;
+  input.slices = slices_;
+  input.logit_rows = logit_rows_;
+  const size_t width = static_cast<size_t>(takes_target ? target_width_ : hidden_size_);
+  input.hidden = arrays_.hidden.As<float>().first(tokens_.size() * width);
+  input.takes_target = takes_target;
+  if (wants) input.handed = arrays_.handed.As<float>();
+  model_.Forward(threads_, input, cache_, arrays_.logits.As<float>().data());
+}
+
+void HeadProposer::Insert(std::span<const int32_t> tokens, DraftSequence& state) {
+  const int64_t block_size = plan_.layout.block_size;
+  // What was skipped is missing from the blocks.
+  if (index_ == nullptr || state.num_skipped > 0) return;
+  while ((state.cursor.num_blocks + 1) * block_size <= state.num_computed) {
+    const auto first = static_cast<size_t>(1 + state.cursor.num_blocks * block_size);
+    index_->Insert(tokens.subspan(first, static_cast<size_t>(block_size)), state.salt, state.cursor,
+                   state.blocks);
+  }
+}
+
+void HeadProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
+  CHECK_LE(std::ssize(jobs), plan_.max_sequences);
+  candidates_.clear();
+  active_.clear();
+  for (Job& job : jobs) {
+    job.proposal->clear();
+    DraftSequence& state = *job.state;
+    const int64_t length = std::ssize(job.history.tokens);
+    int64_t most = 0;
+    if (!is_broken_ && length > 1) {
+      Begin(job.history.tokens, job.cache_salt, *job.sampling, state);
+      SkipMissing(state);
+      // The row of the last token is to be there, and the rows before it.
+      const bool is_ready =
+          !state.hidden.empty() && state.hidden_first + NumHidden(state) == length - 1;
+      const int64_t slots = plan_.options.max_context - state.num_computed - NumHidden(state);
+      if (is_ready) most = std::clamp<int64_t>(slots + 1, 0, job.most);
+    }
+    candidates_.push_back({.acceptance = &state.acceptance,
+                           .most = most,
+                           .behind = std::max<int64_t>(0, NumHidden(state) - 1),
+                           .left = job.left});
+  }
+  policy_.Choose(num_sequences, candidates_);
+  int64_t rows = plan_.options.max_rows;
+  ClearStep();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Job& job = jobs[i];
+    DraftSequence& state = *job.state;
+    const int64_t length = candidates_[i].length, count = NumHidden(state);
+    if (length == 0 || count > rows || !TakeBlocks(state, count + length - 1)) continue;
+    rows -= count;
+    state.tokens.assign(job.history.tokens.begin(), job.history.tokens.end());
+    SequenceSampling& sampling = samplings_[active_.size()];
+    sampling = SamplingOf(job);
+    active_.push_back({.job = &job, .sampling = &sampling, .length = length});
+    AddRows(state.tokens, NextOf(state), count, state.num_computed, state.hidden.data(),
+            target_width_, state);
+  }
+  if (active_.empty()) return;
+  try {
+    bool is_first = true;
+    while (!active_.empty()) {
+      const Clock::time_point start = Clock::now();
+      Forward(/*takes_target=*/is_first, /*wants=*/true);
+      if (is_first) {
+        for (const Active& active : active_) {
+          DraftSequence& state = *active.job->state;
+          state.num_computed += NumHidden(state);
+          state.hidden.clear();
+          Insert(state.tokens, state);
+        }
+      }
+      is_first = false;
+      const size_t computed = tokens_.size();
+      Draw();
+      LearnPass(start, computed);
+    }
+  } catch (...) {
+    Break(jobs);
+  }
+}
+
+void HeadProposer::Draw() {
+  const std::span<float> logits = arrays_.logits.As<float>(), wide = arrays_.wide.As<float>();
+  for (size_t i = 0; i < active_.size(); ++i) {
+    const std::span<const float> own =
+        logits.subspan(i * static_cast<size_t>(num_outputs_), static_cast<size_t>(num_outputs_));
+    samples_[i].logits = own;
+    if (!target_ids_.empty()) {
+      const std::span<float> all =
+          wide.subspan(i * static_cast<size_t>(vocab_size_), static_cast<size_t>(vocab_size_));
+      for (size_t k = 0; k < target_ids_.size(); ++k)
+        all[static_cast<size_t>(target_ids_[k])] = own[k];
+      samples_[i].logits = all;
+    }
+    samples_[i].sequence = active_[i].sampling;
+    samples_[i].history = {active_[i].job->state->tokens,
+                           active_[i].job->history.num_prompt_tokens};
+  }
+  sampler_.Sample(threads_, std::span(samples_).first(active_.size()));
+  ClearStep();
+  size_t num_left = 0;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    Active active = active_[i];
+    if (!samples_[i].error.empty()) continue;  // what the target says of it counts
+    DraftSequence& state = *active.job->state;
+    state.tokens.push_back(samples_[i].token);
+    active.job->proposal->push_back(samples_[i].token);
+    const int64_t proposed = std::ssize(*active.job->proposal);
+    if (proposed == active.length) continue;
+    const int64_t ahead = proposed - 1;
+    AddRows(state.tokens, NextOf(state) + ahead, 1, state.num_computed + ahead,
+            arrays_.handed.As<float>().data() + static_cast<int64_t>(i) * hidden_size_,
+            hidden_size_, state);
+    active_[num_left++] = active;
+  }
+  active_.resize(num_left);
+}
+
+void HeadProposer::Break(std::span<Job> jobs) {
+  LOG_ERROR("engine", "the drafting head failed, and proposes nothing any more: {}",
+            CaughtMessage());
+  is_broken_ = true;
+  active_.clear();
+  for (const Job& job : jobs) job.proposal->clear();
+}
+
+}  // namespace sluice

@@ -1,0 +1,110 @@
+#include "engine/plan_tower.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/json_fields.h"
+#include "base/json_file.h"
+#include "base/log.h"
+#include "models/weight_loader.h"
+
+namespace sluice {
+namespace {
+
+// Gemma 4: tokens that an image stands for at most, as the processor's files say.
+int64_t SoftTokensOf(const std::filesystem::path& folder) {
+  constexpr int64_t kDefault = 280, kMost = 1 << 16;
+  for (const char* name : {"processor_config.json", "preprocessor_config.json"}) {
+    const auto file = ReadJsonObject(folder / name);
+    if (!file) continue;
+    const json::Value* inner = file->Find("image_processor");
+    const json::Value& settings = inner != nullptr && inner->is_object() ? *inner : *file;
+    const auto tokens = JsonFields(settings, "").Integer("max_soft_tokens", 1, kMost);
+    if (tokens && *tokens) return **tokens;
+  }
+  return kDefault;
+}
+
+ResolvedTower NoTower(std::string reason) {
+  ResolvedTower resolved;
+  resolved.reason = std::move(reason);
+  return resolved;
+}
+
+// As NoTower, where the model is one of images.
+ResolvedTower TowerRefused(std::string reason) {
+  LOG_WARNING("engine", "images are not taken: {}", reason);
+  return NoTower(std::move(reason));
+}
+
+}  // namespace
+
+ResolvedTower ResolveTower(const EngineConfig& config, const ModelConfig& model) {
+  const auto spec = ReadTowerSpec(model);
+  if (!spec) return TowerRefused(spec.error().message);
+  if (!spec->has_value()) return NoTower("the model has no image tower");
+  if (!config.takes_images) return NoTower("the server was started with --language-model-only");
+  ResolvedTower resolved;
+  resolved.spec = **spec;
+  if ((*spec)->sees_both_ways) {
+    const int64_t rows = (*spec)->side * (*spec)->side / (*spec)->group();
+    resolved.whole_rows = rows > 0 ? rows : SoftTokensOf(config.model_folder);
+  }
+  if (config.dummy_weights) return resolved;
+  const auto checkpoint = Checkpoint::Open(config.model_folder);
+  if (!checkpoint) return resolved;  // told where weights are loaded
+  if (!HoldsTower(**spec, *checkpoint)) return NoTower("the checkpoint holds the text part alone");
+  TowerWeights unfilled;
+  const Status status =
+      CheckListed(ListTowerParameters(**spec, unfilled), *checkpoint, *model.scheme);
+  if (!status) return TowerRefused(status.error().message);
+  return resolved;
+}
+
+void PlanImages(const ResolvedTower& resolved, EnginePlan& plan) {
+  plan.no_images = resolved.reason;
+  if (!resolved.spec) return;
+  const auto refuse = [&plan](std::string reason) {
+    plan.no_images = std::move(reason);
+    plan.warnings.push_back("images are not taken: " + plan.no_images);
+  };
+  if (plan.pooling) return refuse("the model pools");
+  if (plan.on_device())
+    return refuse("towers are computed on the CPU yet; serve with --device cpu");
+  if (plan.ranks.num_stages > 1)
+    return refuse("rows of images do not go to pipeline stages yet; leave them out");
+  plan.tower = *resolved.spec;
+  if (resolved.whole_rows == 0) return;
+  // Decodes have their tokens beside it.
+  SchedulerLimits& step = plan.scheduler;
+  const int64_t least = step.max_num_seqs + resolved.whole_rows;
+  if (step.max_num_batched_tokens < least) {
+    plan.notes.push_back(fmt::format(
+        "max_num_batched_tokens is {}, not {}: the {} tokens of an image see each other "
+        "and are computed in one step",
+        least, step.max_num_batched_tokens, resolved.whole_rows));
+    step.max_num_batched_tokens = least;
+  }
+  step.max_prompt_logit_rows = std::max(step.max_prompt_logit_rows, resolved.whole_rows);
+}
+
+void PlanTowerBytes(const ModelConfig& model, int num_threads, EnginePlan& plan) {
+  if (!plan.tower) return;
+  const TowerSpec& spec = *plan.tower;
+  TowerOptions& options = plan.tower_options;
+  options.compute_type = plan.dtype;
+  options.most_patches = std::min(kMostTowerPatches, plan.max_model_len * spec.group());
+  options.load_format = plan.config.dummy_weights ? ModelOptions::LoadFormat::kDummy
+                                                  : ModelOptions::LoadFormat::kAuto;
+  options.dummy_seed = plan.config.seed;
+  options.allow_nonfinite = plan.config.allow_nonfinite;
+  plan.scheduler.max_image_rows = plan.scheduler.max_num_batched_tokens;
+  plan.image_rows = std::max(MostImageRows(spec, options), plan.scheduler.max_num_batched_tokens);
+  const TowerMemory memory = PlanTower(spec, *model.scheme, options, num_threads);
+  plan.weight_bytes += memory.weight_bytes;
+  plan.workspace_bytes +=
+      memory.workspace_bytes + plan.image_rows * spec.row_width() * int64_t{sizeof(float)};
+}
+
+}  // namespace sluice
