@@ -1,4 +1,4 @@
-#include "server/api/web_answer.h"
+#include "server/api/common/web_answer.h"
 
 #include <utility>
 

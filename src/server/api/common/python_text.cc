@@ -1,4 +1,4 @@
-#include "server/api/python_text.h"
+#include "server/api/common/python_text.h"
 
 #include <cmath>
 

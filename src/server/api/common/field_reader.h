@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "server/api/api_error.h"
+#include "server/api/common/api_error.h"
 
 namespace sluice {
 
@@ -43,7 +43,7 @@ std::string Describe(const json::Value& value);
 struct FieldRule {
   bool required = false;  // an absent field is an error
   bool nullable = false;  // null counts as absent; otherwise it is an error
-  // Of a number, and of every number in a list.
+  // Bounds of a number, and of every number in a list.
   double min = -HUGE_VAL;
   double max = HUGE_VAL;
   bool within_int64 = false;  // larger integers are an error, not the nearest int64

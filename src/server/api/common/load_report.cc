@@ -1,8 +1,8 @@
-#include "server/api/load_report.h"
+#include "server/api/common/load_report.h"
 
 #include <fmt/format.h>
 
-#include "server/api/python_text.h"
+#include "server/api/common/python_text.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "server/api/number_text.h"
+#include "server/api/common/number_text.h"
 
 #include <charconv>
 #include <limits>

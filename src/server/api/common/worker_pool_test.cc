@@ -1,9 +1,10 @@
-#include "server/api/worker_pool.h"
+#include "server/api/common/worker_pool.h"
 
 #include <algorithm>
 #include <atomic>
 #include <latch>
 #include <new>
+#include <stdexcept>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -86,10 +87,12 @@ TEST(WorkerPoolTest, TheShortestOfLongTasksIsNextAndEveryFourthTimeTheOldest) {
   EXPECT_THAT(order, ::testing::ElementsAre(1, 3, 4, 9, 5, 8));
 }
 
-TEST(WorkerPoolTest, ATaskWithoutMemoryEndsAlone) {
+TEST(WorkerPoolTest, ATaskThatThrowsEndsAlone) {
   WorkerPool pool(1);
   std::latch done(1);
   pool.Submit([] { throw std::bad_alloc(); });
+  pool.Submit([] { throw std::runtime_error("no"); });
+  pool.Submit([] { throw 7; });
   pool.Submit([&] { done.count_down(); });
   done.wait();
 }

@@ -1,7 +1,8 @@
-#include "server/api/api_error.h"
+#include "server/api/common/api_error.h"
 
 #include <fmt/format.h>
 
+#include "base/firewall.h"
 #include "base/json.h"
 
 namespace sluice {
@@ -69,6 +70,16 @@ ApiError MemoryRefused(const RequestMemory& memory, uint64_t bytes) {
 
 ApiError OutOfMemory() {
   return ServiceUnavailable("The server is out of memory; try again later.");
+}
+
+ApiError CaughtApiError(std::string_view task) {
+  LogCaught("server", task);
+  if (CaughtError().code == ErrorCode::kResourceExhausted) return OutOfMemory();
+  ApiError error;
+  error.status = 500;
+  error.type = "InternalServerError";
+  error.message = "The server failed to answer this request; its log has the reason.";
+  return error;
 }
 
 ApiStatus ReserveMemory(const std::shared_ptr<MemoryLease>& lease, uint64_t bytes) {

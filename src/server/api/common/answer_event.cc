@@ -1,4 +1,4 @@
-#include "server/api/answer_event.h"
+#include "server/api/common/answer_event.h"
 
 namespace sluice {
 

@@ -1,17 +1,19 @@
-#include "server/api/model_context.h"
+#include "server/api/common/model_context.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
-#include <random>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <openssl/rand.h>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "constraints/xgrammar_engine.h"
 #include "engine/adapters.h"
-#include "server/api/python_text.h"
+#include "server/api/common/python_text.h"
 
 namespace sluice {
 namespace {
@@ -37,7 +39,33 @@ Vocabulary VocabularyOf(const ModelContext& context) {
   return vocabulary;
 }
 
+// The marks of `parser` in the model's vocabulary. Calls in channels have an end token of their
+// own.
+std::unique_ptr<const ThoughtTokens> ThoughtTokensOf(const ModelContext& context,
+                                                     const ReasoningParser& parser) {
+  const Tokenizer* const tokenizer = context.tokenizer.get();
+  std::vector<int32_t> call_ends;
+  ThoughtMarks::Messages messages;
+  if (parser.channels != nullptr) {
+    messages = {.begin = {"<|start|>", "<|channel|>"},
+                .end = {"<|end|>"},
+                .text = "<|message|>",
+                .recipient = "to=functions."};
+    if (const auto id = tokenizer->TokenToId("<|call|>")) call_ends.push_back(*id);
+  }
+  const ReasoningFormat& format = parser.format;
+  return std::make_unique<const ThoughtTokens>(
+      ThoughtMarks{format.start, format.end, format.before_end, std::move(messages)},
+      tokenizer->vocab_size(), [tokenizer](int32_t token) { return tokenizer->TokenBytes(token); },
+      context.end_tokens, std::move(call_ends));
+}
+
 }  // namespace
+
+int64_t ImageCacheBytes(const ServerConfig& config, const EngineInfo& info, const ModelText& text) {
+  if (text.image_processor == nullptr || !info.takes_images) return 0;
+  return std::min(config.media.cache_bytes, info.request_memory_bytes / 4);
+}
 
 int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
@@ -46,13 +74,14 @@ int64_t UnixSeconds() {
 }
 
 std::string RandomHex(int digits) {
-  thread_local std::mt19937_64 generator{[] {
-    std::random_device device;
-    return (uint64_t{device()} << 32) ^ device();
-  }()};
+  // Not a generator that is only seeded at random: those who see some of its numbers know the rest.
+  std::array<unsigned char, 32> bytes{};
+  CHECK(digits <= 2 * std::ssize(bytes) &&
+            RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1,
+        "no random bytes");
   std::string out;
-  while (static_cast<int>(out.size()) < digits) out += fmt::format("{:016x}", generator());
-  out.resize(digits);
+  for (const unsigned char byte : bytes) out += fmt::format("{:02x}", byte);
+  out.resize(static_cast<size_t>(digits));
   return out;
 }
 
@@ -90,6 +119,10 @@ std::shared_ptr<const ModelContext> ModelContext::Make(const ServerConfig& confi
   context->constraints = std::make_unique<ConstraintCompiler>(
       [model = context.get()] { return MakeXgrammarEngine(VocabularyOf(*model)); },
       kConstraintThreads, kConstraintCacheBytes);
+  context->image_cache =
+      std::make_unique<ProcessedImageCache>(ImageCacheBytes(config, info, *context));
+  if (context->reasoning_parser != nullptr)
+    context->thought_tokens = ThoughtTokensOf(*context, *context->reasoning_parser);
   return context;
 }
 

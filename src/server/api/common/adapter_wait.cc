@@ -1,4 +1,4 @@
-#include "server/api/adapter_wait.h"
+#include "server/api/common/adapter_wait.h"
 
 #include <utility>
 

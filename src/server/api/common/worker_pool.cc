@@ -1,10 +1,9 @@
-#include "server/api/worker_pool.h"
+#include "server/api/common/worker_pool.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
-#include "base/log.h"
+#include "base/firewall.h"
 
 namespace sluice {
 namespace {
@@ -17,7 +16,8 @@ constexpr uint64_t kOldestEvery = 4;
 WorkerPool::WorkerPool(int num_threads)
     : most_long_(static_cast<size_t>(std::max(1, num_threads / 2))) {
   try {
-    for (int i = 0; i < std::max(1, num_threads); ++i) threads_.emplace_back([this] { Work(); });
+    for (int i = 0; i < std::max(1, num_threads); ++i)
+      threads_.push_back(StartThread("worker", [this] { Work(); }));
   } catch (...) {
     Stop();  // a thread that was refused leaves those before it to be joined
     throw;
@@ -76,11 +76,7 @@ void WorkerPool::Work() {
     const bool is_long = task.bytes > kLongBytes;
     if (is_long) ++num_long_;
     lock.Unlock();
-    try {
-      task.work();
-    } catch (const std::bad_alloc&) {
-      LOG_WARNING("server", "out of memory: a request is dropped");
-    }
+    RunGuarded("server", "a task of a request", task.work);
     task.work = nullptr;  // What it holds goes without the lock.
     lock.Lock();
     if (is_long) {

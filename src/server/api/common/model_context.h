@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "constraints/constraint_compiler.h"
+#include "constraints/deferred_constraint.h"
 #include "engine/engine.h"
-#include "server/api/api_error.h"
+#include "server/api/common/api_error.h"
 #include "server/model_text.h"
+#include "server/processed_image_cache.h"
 #include "server/server_config.h"
 
 namespace sluice {
@@ -33,8 +35,10 @@ struct ModelContext : ModelText {
   std::string fingerprint;           // "" for none
   int64_t created = 0;               // Unix time
 
-  // Of this model's vocabulary.
+  // Compiles constraints for this model's vocabulary.
   std::unique_ptr<ConstraintCompiler> constraints;
+  std::unique_ptr<const ThoughtTokens> thought_tokens;  // null without a reasoning parser
+  std::unique_ptr<ProcessedImageCache> image_cache;     // of this model's processor
 
   const std::string& name() const { return names.front(); }
   // 404 for a name that is not served; "" and a served name with a '/' at the end are accepted.
@@ -49,9 +53,13 @@ struct ModelContext : ModelText {
       const std::optional<std::string>& requested) const;
 };
 
+// What processed images of requests may keep: a part of the engine's plan for the memory of
+// requests, of which the server leaves the rest to requests. 0 for a model without images.
+int64_t ImageCacheBytes(const ServerConfig& config, const EngineInfo& info, const ModelText& text);
+
 // Unix time in whole seconds.
 int64_t UnixSeconds();
-// `digits` random hexadecimal digits.
+// `digits` random hexadecimal digits, at most 64, that nobody can guess from others.
 std::string RandomHex(int digits);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "server/api/request_clock.h"
+#include "server/api/common/request_clock.h"
 
 #include "base/json.h"
 

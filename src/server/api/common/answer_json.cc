@@ -1,4 +1,4 @@
-#include "server/api/writers/answer_json.h"
+#include "server/api/common/answer_json.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -62,10 +62,8 @@ void AppendToolCalls(std::string& out, std::span<const ToolCallEvent> calls, boo
       out += R"("name":)";
       json::AppendString(out, call.name);
     }
-    if (!pieces || !begins || !call.arguments.empty()) {
-      out += begins ? R"(,"arguments":)" : R"("arguments":)";
-      json::AppendString(out, call.arguments);
-    }
+    out += begins ? R"(,"arguments":)" : R"("arguments":)";
+    json::AppendString(out, call.arguments);
     out += "}}";
   }
   out.push_back(']');

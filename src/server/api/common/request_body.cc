@@ -1,4 +1,4 @@
-#include "server/api/request_body.h"
+#include "server/api/common/request_body.h"
 #include "base/utf8.h"
 
 #include <optional>
@@ -9,7 +9,7 @@
 #include "base/ascii.h"
 #include "base/json_count.h"
 #include "base/json_place.h"
-#include "server/api/python_text.h"
+#include "server/api/common/python_text.h"
 
 namespace sluice {
 namespace {

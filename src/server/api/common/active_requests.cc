@@ -1,5 +1,6 @@
-#include "server/api/active_requests.h"
+#include "server/api/common/active_requests.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_set>
 
@@ -21,17 +22,26 @@ bool Holds(const IdSet& ids, std::string_view id) {
 
 bool ActiveRequests::Start(const std::string& id, std::weak_ptr<AbortableRequest> request,
                            std::function<void()> start) {
+  std::function<void()> on_held;
+  bool is_held = false;
   {
     const MutexLock lock(mutex_);
+    last_change_ = std::chrono::steady_clock::now();
     if (paused_) {
       // Requests of clients that have left since.
       std::erase_if(held_, [](const Held& held) { return held.entry.request.expired(); });
       held_.push_back({{id, std::move(request)}, std::move(start)});
-      return false;
+      on_held = on_held_;
+      is_held = true;
+    } else {
+      const std::shared_ptr<AbortableRequest> alive = request.lock();
+      if (alive == nullptr) return true;
+      running_[alive.get()] = Entry{id, std::move(request)};
     }
-    const std::shared_ptr<AbortableRequest> alive = request.lock();
-    if (alive == nullptr) return true;
-    running_[alive.get()] = Entry{id, std::move(request)};
+  }
+  if (is_held) {
+    if (on_held) on_held();
+    return false;
   }
   start();
   return true;
@@ -42,6 +52,7 @@ void ActiveRequests::Remove(const AbortableRequest* request) {
   {
     const MutexLock lock(mutex_);
     running_.erase(request);
+    last_change_ = std::chrono::steady_clock::now();
     std::erase_if(held_, [request](const Held& held) {
       const auto alive = held.entry.request.lock();
       return alive == nullptr || alive.get() == request;
@@ -111,6 +122,30 @@ void ActiveRequests::Resume() {
   for (const Held& entry : held) {
     if (const auto alive = entry.entry.request.lock()) entry.start();
   }
+}
+
+void ActiveRequests::OnHeld(std::function<void()> held) {
+  const MutexLock lock(mutex_);
+  on_held_ = std::move(held);
+}
+
+void ActiveRequests::FailHeld(const Error& error) {
+  std::vector<Held> held;
+  {
+    const MutexLock lock(mutex_);
+    held.swap(held_);
+  }
+  for (const Held& entry : held) {
+    if (const auto alive = entry.entry.request.lock()) alive->FailFromServer(error);
+  }
+}
+
+std::optional<std::chrono::steady_clock::time_point> ActiveRequests::idle_since() const {
+  const MutexLock lock(mutex_);
+  const bool has_held =
+      std::ranges::any_of(held_, [](const Held& held) { return !held.entry.request.expired(); });
+  if (!running_.empty() || has_held) return std::nullopt;
+  return last_change_;
 }
 
 void ActiveRequests::Drain(const Error& error) {

@@ -1,4 +1,4 @@
-#include "server/api/request_trace.h"
+#include "server/api/common/request_trace.h"
 
 #include <chrono>
 #include <utility>

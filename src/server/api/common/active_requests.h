@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -48,6 +49,13 @@ class ActiveRequests {
   // any thread; it must not block.
   void Pause(std::function<void()> on_idle);
   void Resume();
+  // `held` is called after each request that is deferred from now on; null: nothing is. It must not
+  // block.
+  void OnHeld(std::function<void()> held);
+  // Fails the deferred requests with `error`; further ones are deferred all the same.
+  void FailHeld(const Error& error);
+  // Since when nothing runs or is deferred; none: something does.
+  std::optional<std::chrono::steady_clock::time_point> idle_since() const;
   // Fails the deferred requests with `error`; no further ones are deferred.
   void Drain(const Error& error);
   bool paused() const;
@@ -70,6 +78,10 @@ class ActiveRequests {
   };
   std::vector<Held> held_ GUARDED_BY(mutex_);
   std::vector<std::function<void()>> on_idle_ GUARDED_BY(mutex_);
+  std::function<void()> on_held_ GUARDED_BY(mutex_);
+  // A request came or ended.
+  std::chrono::steady_clock::time_point last_change_ GUARDED_BY(mutex_) =
+      std::chrono::steady_clock::now();
 };
 
 }  // namespace sluice

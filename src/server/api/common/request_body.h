@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "server/api/api_error.h"
+#include "server/api/common/api_error.h"
 #include "server/http/http_types.h"
 
 namespace sluice {

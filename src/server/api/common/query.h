@@ -5,8 +5,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "server/api/api_error.h"
+#include "server/api/common/api_error.h"
 #include "server/http/http_types.h"
 
 namespace sluice {
@@ -14,7 +15,10 @@ namespace sluice {
 // The first value of `name`, decoded.
 std::optional<std::string> QueryValue(const HttpRequest& request, std::string_view name);
 
-// Likewise; the first of `choices` where it is absent. Errors: 400 for a value that is none of
+// All values of `name`, decoded.
+std::vector<std::string> QueryValues(const HttpRequest& request, std::string_view name);
+
+// As QueryValue; the first of `choices` where it is absent. Errors: 400 for a value that is none of
 // them.
 ApiResult<std::string> QueryChoice(const HttpRequest& request, std::string_view name,
                                    std::initializer_list<std::string_view> choices);

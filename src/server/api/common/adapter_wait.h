@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "engine/engine.h"
-#include "server/api/active_requests.h"
-#include "server/api/worker_pool.h"
+#include "server/api/common/active_requests.h"
+#include "server/api/common/worker_pool.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "server/api/field_reader.h"
+#include "server/api/common/field_reader.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "base/ascii.h"
-#include "server/api/number_text.h"
-#include "server/api/python_text.h"
+#include "server/api/common/number_text.h"
+#include "server/api/common/python_text.h"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/answer_event.h"
+#include "server/api/common/answer_event.h"
 
 namespace sluice {
 

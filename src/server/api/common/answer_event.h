@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "server/api/api_error.h"
-#include "server/api/request_clock.h"
+#include "server/api/common/api_error.h"
+#include "server/api/common/request_clock.h"
 
 namespace sluice {
 
@@ -27,6 +27,8 @@ struct TokensEvent {
   int choice = 0;
   std::vector<int32_t> ids;
   std::vector<TokenLogprobs> logprobs;  // one per token where requested
+  // One per entry of `logprobs`: the characters of the choice's text before the token.
+  std::vector<int64_t> offsets = {};
 };
 
 // Content: complete UTF-8 characters that can no longer be part of a stop string.
@@ -34,6 +36,8 @@ struct TextEvent {
   int choice = 0;
   std::string text;
   bool is_break = false;  // the text, a line break, parts two messages of the model
+  // With GenerationRequest::splits_logprobs: of the tokens that the content came from.
+  std::vector<TokenLogprobs> logprobs = {};
 };
 
 // Reasoning text, where a reasoning parser separates it from the content.
@@ -53,6 +57,19 @@ struct ToolCallEvent {
   std::string arguments;  // a fragment of JSON, as the model wrote it
 };
 
+// Tokens [begin, end) of a choice were sampled from weights that had been replaced so often.
+struct WeightSpan {
+  int64_t weights = 0;
+  int64_t begin = 0, end = 0;
+};
+
+// A choice has another token.
+inline void CountToken(int64_t weights, std::vector<WeightSpan>& spans) {
+  const int64_t count = spans.empty() ? 0 : spans.back().end;
+  if (spans.empty() || spans.back().weights != weights) spans.push_back({weights, count, count});
+  ++spans.back().end;
+}
+
 // The last event of a choice.
 struct FinishEvent {
   struct Repetition {};  // the request's repetition_detection
@@ -60,7 +77,8 @@ struct FinishEvent {
   FinishReason reason = FinishReason::kStop;
   // What ended it, if the request named it: a stop string or a stop token.
   std::variant<std::monostate, std::string, int32_t, Repetition> cause = {};
-  bool called_tools = false;  // the choice has called a tool
+  bool called_tools = false;             // the choice has called a tool
+  std::vector<WeightSpan> weights = {};  // of all its tokens, in order
 };
 
 // "stop", "tool_calls", "length", "abort", "error" or "repetition".

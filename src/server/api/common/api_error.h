@@ -46,18 +46,22 @@ tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view 
 ApiError AnswerTooLarge(uint64_t bytes);
 // 503; clients retry.
 ApiError ServiceUnavailable(std::string message);
+constexpr const char* kServerIsShuttingDown = "The server is shutting down.";
 
 // 413 or 503 for a request whose `bytes` exceed the memory of requests.
 ApiError MemoryRefused(const RequestMemory& memory, uint64_t bytes);
 // 503 where the system has no memory left.
 ApiError OutOfMemory();
+// The exception that is being handled, which is logged: OutOfMemory(), or 500 without its message,
+// which is not the client's. REQUIRES: the caller is in a catch block.
+ApiError CaughtApiError(std::string_view task);
 // Reserves `bytes` in all for a request and everything derived from it, before the allocation.
 ApiStatus ReserveMemory(const std::shared_ptr<MemoryLease>& lease, uint64_t bytes);
 
 // An error of another layer: 400, 404, 503 or 500 by its code.
 ApiError FromError(const Error& error);
 
-// {"error":{"message":…,"type":…,"param":…,"code":…}}; `spaced` puts a space behind every ':' and
+// {"error":{"message":…,"type":…,"param":…,"code":…}}; `spaced` puts a space after every ':' and
 // ','.
 std::string ErrorBody(const ApiError& error, bool spaced = false);
 // trtllm-serve's errors are flat: {"object":"error","message":…,"type":…,"param":…,"code":…}.
