@@ -1,10 +1,12 @@
-#include "server/api/beam_search.h"
+#include "server/api/answer/beam_search.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "base/firewall.h"
 #include "base/mutex.h"
-#include "server/api/adapter_wait.h"
+#include "server/api/answer/text_stream.h"
+#include "server/api/common/adapter_wait.h"
 
 namespace sluice {
 namespace {
@@ -29,6 +31,18 @@ void KeepBest(std::vector<Beam>& beams, const BeamRequest& request) {
   });
   if (beams.size() > static_cast<size_t>(request.common.n))
     beams.resize(static_cast<size_t>(request.common.n));
+}
+
+// TokensEvent::offsets of `count` tokens, the first of which are `ids`.
+std::vector<int64_t> OffsetsOf(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                               size_t count) {
+  TextStream text(tokenizer, {}, {}, /*skip_special_tokens=*/false);
+  std::vector<int64_t> offsets;
+  for (size_t i = 0; i < count; ++i) {
+    offsets.push_back(text.num_characters());
+    if (i < ids.size()) text.Push(ids[i]);
+  }
+  return offsets;
 }
 
 class BeamSearchImpl : public BeamSearch {
@@ -99,6 +113,16 @@ class BeamSearchImpl : public BeamSearch {
         : search_(std::move(search)), slot_(slot) {}
     void OnPrompt(PromptResult) override {}
     void OnUpdate(SequenceUpdate update) override {
+      try {
+        TakeUpdate(std::move(update));
+      } catch (...) {
+        search_->Fail(CaughtApiError("a step of a beam search"));
+      }
+    }
+    void OnError(Error error) override { search_->Fail(FromError(error)); }
+
+   private:
+    void TakeUpdate(SequenceUpdate update) {
       if (const auto& ticket = search_->request_.common.ticket; ticket != nullptr)
         ticket->TakeTokens(static_cast<int64_t>(update.tokens.size()));
       if (!update.logprobs.empty()) return search_->Take(slot_, std::move(update));
@@ -106,9 +130,7 @@ class BeamSearchImpl : public BeamSearch {
       if (update.finish)
         search_->Fail(FromError({ErrorCode::kUnavailable, "the server is shutting down", ""}));
     }
-    void OnError(Error error) override { search_->Fail(FromError(error)); }
 
-   private:
     const std::shared_ptr<BeamSearchImpl> search_;
     const size_t slot_;
   };
@@ -137,6 +159,7 @@ class BeamSearchImpl : public BeamSearch {
           Request request;
           request.id = request_.common.id;
           request.prompt = beam.tokens;
+          request.images = request_.common.prompts[i].images;
           request.sampling.temperature = 0;
           request.sampling.max_tokens = 1;
           request.sampling.ignore_eos = true;
@@ -186,8 +209,8 @@ class BeamSearchImpl : public BeamSearch {
   void Advance() {
     try {
       TakeStep();
-    } catch (const std::bad_alloc&) {
-      Fail(OutOfMemory());
+    } catch (...) {
+      Fail(CaughtApiError("a step of a beam search"));
     }
   }
 
@@ -218,6 +241,16 @@ class BeamSearchImpl : public BeamSearch {
       answer = std::move(answer_);
       searches = std::move(searches_);
     }
+    try {
+      WriteBest(*answer, std::move(searches));
+    } catch (...) {
+      const ApiError error = CaughtApiError("the answer of a beam search");
+      RunGuarded("server", "to answer a beam search", [&] { answer->Write({ErrorEvent{error}}); });
+    }
+    Release();
+  }
+
+  void WriteBest(AnswerWriter& answer, std::vector<Search> searches) const {
     UsageEvent usage;
     usage.clock = request_.common.clock;
     for (size_t i = 0; i < searches.size(); ++i) {
@@ -231,27 +264,31 @@ class BeamSearchImpl : public BeamSearch {
         TokensEvent tokens{choice, {}, std::move(beam.logprobs)};
         tokens.ids.assign(beam.tokens.begin() + static_cast<std::ptrdiff_t>(search.prompt_tokens),
                           beam.tokens.end());
+        tokens.offsets = OffsetsOf(*model_->tokenizer, tokens.ids, tokens.logprobs.size());
         TextEvent text{choice,
                        model_->tokenizer->Decode(tokens.ids, /*skip_special_tokens=*/false)};
         FinishEvent finish{choice, beam.ended ? FinishReason::kStop : FinishReason::kLength};
         if (beam.ended) finish.cause = beam.end_token;
         usage.completion_tokens += static_cast<int64_t>(tokens.ids.size());
         usage.clock.OnTokens(static_cast<int64_t>(tokens.ids.size()));
-        answer->Write({std::move(tokens), std::move(text), std::move(finish)});
+        answer.Write({std::move(tokens), std::move(text), std::move(finish)});
       }
     }
-    answer->Write({usage});
-    Release();
+    answer.Write({usage});
   }
 
   void Fail(ApiError error) {
     std::unique_ptr<AnswerWriter> answer = End();
     if (answer == nullptr) return;
-    pool_->Submit([self = Self(), answer = std::shared_ptr<AnswerWriter>(std::move(answer)),
-                   error = std::move(error)] {
-      answer->Write({ErrorEvent{error}});
-      self->Release();
+    const bool is_queued = RunGuarded("server", "to fail a beam search", [&] {
+      pool_->Submit([self = Self(), answer = std::shared_ptr<AnswerWriter>(std::move(answer)),
+                     error = std::move(error)] {
+        RunGuarded("server", "to answer a beam search",
+                   [&] { answer->Write({ErrorEvent{error}}); });
+        self->Release();
+      });
     });
+    if (!is_queued) Release();  // The client's connection ends without a word.
   }
 
   void Cancel() {

@@ -1,4 +1,4 @@
-#include "server/api/text_stream.h"
+#include "server/api/answer/text_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -53,6 +53,24 @@ TEST(TextStreamTest, GivesWholeCharacters) {
 TEST(TextStreamTest, DropsUnfinishedCharacterAtTheEnd) {
   EXPECT_EQ(Show({342, 82, 226}, {}).text, " wis");
   EXPECT_EQ(Show({226}, {}).text, "");
+}
+
+// A prompt that ends within a character: the answer has that character, and no text of the prompt.
+TEST(TextStreamTest, CompletesACharacterOfThePrompt) {
+  const std::vector<int32_t> before = Tokens("Many words before a ");
+  const std::vector<int32_t> abacus = Tokens("\U0001F9EE");
+  ASSERT_EQ(abacus.size(), 4u);
+  for (size_t begun = 0; begun <= abacus.size(); ++begun) {
+    std::vector<int32_t> prompt = before;
+    prompt.insert(prompt.end(), abacus.begin(),
+                  abacus.begin() + static_cast<std::ptrdiff_t>(begun));
+    TextStream stream(TestTokenizer(), prompt, {}, true);
+    for (size_t i = begun; i < abacus.size(); ++i) stream.Push(abacus[i]);
+    for (const int32_t token : Tokens(" and")) stream.Push(token);
+    stream.Finish();
+    EXPECT_EQ(stream.Take(), begun < abacus.size() ? "\U0001F9EE and" : " and") << begun;
+    EXPECT_EQ(stream.num_characters(), begun < abacus.size() ? 5 : 4);
+  }
 }
 
 TEST(TextStreamTest, CutsAtStopStrings) {

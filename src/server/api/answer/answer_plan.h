@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/answer_writer.h"
-#include "server/api/generation.h"
-#include "server/api/prompt.h"
-#include "server/api/route.h"
-#include "server/api/sampling_fields.h"
+#include "server/api/answer/answer_writer.h"
+#include "server/api/answer/generation.h"
+#include "server/api/context/route.h"
+#include "server/api/request/prompt.h"
+#include "server/api/request/sampling_fields.h"
 
 namespace sluice {
 

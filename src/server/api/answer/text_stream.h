@@ -8,17 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/shared_list.h"
-#include "tokenizer/incremental_detokenizer.h"
+#include "parsers/stop_search.h"
+#include "server/api/answer/answer_detokenizer.h"
 #include "tokenizer/tokenizer.h"
 
 namespace sluice {
-
-struct StopRules {
-  SharedList<std::string> strings;  // not empty ones
-  bool include_in_output = false;
-  int64_t min_tokens = 0;  // text of the first so many tokens is not searched
-};
 
 // Takes tokens one at a time. The first stop string that is complete ends the text where it starts
 // (where it ends, with `include_in_output`). Until the end, characters that may be the start of one
@@ -39,17 +33,17 @@ class TextStream {
 
   // The available text since the last call.
   std::string Take();
+  // Characters of the text so far, those that are withheld, or taken back by a stop string,
+  // included.
+  int64_t num_characters() const { return num_characters_; }
+
+  int64_t num_tokens() const { return num_tokens_; }
 
  private:
-  void Search(size_t new_bytes, std::optional<std::string>& match);
-
-  IncrementalDetokenizer detokenizer_;
-  const StopRules rules_;
-  size_t held_characters_ = 0;
-  size_t longest_stop_bytes_ = 0;
-  std::string text_;
-  size_t taken_ = 0;  // bytes of text_ that were given out
+  AnswerDetokenizer detokenizer_;
+  StopSearch search_;
   int64_t num_tokens_ = 0;
+  int64_t num_characters_ = 0;
   bool finished_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "server/api/parsing_plan.h"
+#include "server/api/answer/parsing_plan.h"
 
 #include <random>
 
@@ -70,7 +70,6 @@ TEST(ParsingPlanTest, CallsUnderAGrammarAreReadByItsParser) {
         SCOPED_TRACE(text);
         AnswerReader reader({.tools = &parser,
                              .types = std::make_shared<const ToolTypes>(*tools),
-                             .whole = true,
                              .prompt = {},
                              .thinking = {}});
         std::vector<ParserEvent> events = reader.Push(text);

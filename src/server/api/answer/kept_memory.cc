@@ -1,4 +1,4 @@
-#include "server/api/writers/kept_memory.h"
+#include "server/api/answer/kept_memory.h"
 
 namespace sluice {
 

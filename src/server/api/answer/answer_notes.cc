@@ -1,4 +1,4 @@
-#include "server/api/answer_notes.h"
+#include "server/api/answer/answer_notes.h"
 
 #include <string_view>
 #include <utility>
@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// Of many choices the first ones' reasons are noted.
+// The first choices whose reasons are noted.
 constexpr size_t kMaxReasons = 64;
 
 class NotingWriter : public AnswerWriter {

@@ -1,4 +1,4 @@
-#include "server/api/answer_plan.h"
+#include "server/api/answer/answer_plan.h"
 
 #include <utility>
 
@@ -6,12 +6,12 @@
 
 #include "base/log.h"
 #include "engine/adapters.h"
-#include "server/api/answer_notes.h"
-#include "server/api/beam_search.h"
-#include "server/api/load_report.h"
-#include "server/api/number_text.h"
-#include "server/api/python_text.h"
-#include "server/api/sampling_params.h"
+#include "server/api/answer/answer_notes.h"
+#include "server/api/answer/beam_search.h"
+#include "server/api/common/load_report.h"
+#include "server/api/common/number_text.h"
+#include "server/api/common/python_text.h"
+#include "server/api/request/sampling_params.h"
 
 namespace sluice {
 namespace {
@@ -63,6 +63,8 @@ size_t KeptBytes(const AnswerPlan& plan) {
   for (const Prompt& prompt : plan.generation.prompts) {
     const size_t tokens = sizeof(int32_t) * prompt.tokens.size();
     bytes += 2 * tokens + n * (tokens + kSequence) + prompt.text.size();
+    for (const ImageInput& input : prompt.images)
+      bytes += static_cast<size_t>(input.image->bytes());
   }
   return bytes;
 }
@@ -207,6 +209,14 @@ ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt promp
 ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>& make_writer,
                       AnswerPlan plan, const SamplingFields& fields, std::string_view logged) {
   ApiContext& api = call.api;
+  if (plan.constraint && fields.use_beam_search) {
+    const std::string& place = plan.constraint->place;
+    const std::string name = place.substr(0, place.find('.'));
+    return BadParameter(fmt::format("use_beam_search and {}: a beam search does not follow "
+                                    "constraints, and {} asks for one; leave one of them out",
+                                    name, name),
+                        name);
+  }
   const size_t kept = KeptBytes(plan);
   // More than that, which was taken for the body and what was read of it, is no longer needed.
   API_RETURN_IF_ERROR(ReserveMemory(call.request.memory, kept));
@@ -222,6 +232,11 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
     AnswerOptions::Prompt& shown = plan.options.prompts[i];
     shown.num_tokens = static_cast<int64_t>(tokens.size());
     if (plan.options.shows_prompt_tokens()) shown.tokens = tokens;
+    // An answer may complete a character that its prompt has begun, of four bytes at most.
+    if (plan.options.logprobs)
+      shown.tail.assign(
+          tokens.end() - static_cast<std::ptrdiff_t>(std::min<size_t>(tokens.size(), 3)),
+          tokens.end());
     prompt_tokens += shown.num_tokens;
   }
   std::string id = plan.options.id;

@@ -1,4 +1,4 @@
-#include "server/api/parsing_plan.h"
+#include "server/api/answer/parsing_plan.h"
 
 #include <algorithm>
 #include <set>
@@ -36,6 +36,8 @@ ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
                                                    const ServerConfig& config) {
   std::vector<CallableTool> callable;
   std::set<std::string_view> names;
+  const bool forced = choice.choice == ToolChoice::kRequired || choice.choice == ToolChoice::kNamed;
+  const bool has_grammar = !grammar.trigger.empty();
   for (size_t i = 0; i < tools.as_array().size(); ++i) {
     const json::Value& function = *tools.as_array()[i].Find("function");
     const std::string& name = function.Find("name")->as_string();
@@ -44,8 +46,8 @@ ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
     const bool strict = Asks(config, function);
     const json::Value* parameters = function.Find("parameters");
     const bool has_schema = parameters != nullptr && parameters->is_object();
-    // A format's own grammar holds a call to the schema only where the request asks for it.
-    if (!grammar.trigger.empty() && (!strict || !has_schema)) {
+    // A call that the model decides on follows the schema only where the request asks for it.
+    if (has_grammar && !(has_schema && (strict || forced))) {
       callable.push_back({name, AnyObject()});
       continue;
     }
@@ -53,6 +55,13 @@ ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
     if (!has_schema) schema.Set("properties", json::Value::Object{});
     const std::string place = fmt::format("tools.{}.function.parameters", i);
     Result<CheckedSchema> checked = CheckJsonSchema(schema, strict);
+    if (!checked && has_grammar && !strict) {
+      LOG_WARNING("server",
+                  "{}: the arguments are any object, as the schema cannot be followed: {}", place,
+                  checked.error().message);
+      callable.push_back({name, AnyObject()});
+      continue;
+    }
     if (!checked) return BadRequest(fmt::format("{}: {}", place, checked.error().message));
     if (!checked->not_enforced.empty()) {
       LOG_WARNING("server", "{}: the arguments may break what the schema says with {}", place,
@@ -100,10 +109,12 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
                                                                     : CallCount::kAny;
     constraint.spec.kind = ConstraintKind::kStructuralTag;
     parsing.constrains_channels = parsing.tools->channels != nullptr;
+    parsing.held = count != CallCount::kAny && !parsing.constrains_channels;
     constraint.spec.text = json::Write(CallTag(grammar, callable, count, tools.parallel));
   } else {
     constraint.spec.text =
         json::Write(named ? callable.front().schema : CallListSchema(callable, tools.parallel));
+    parsing.held = true;
     parsing.form = named ? CallForm::kArguments : CallForm::kList;
     parsing.named = tools.name;
   }
@@ -112,6 +123,12 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
     return BadRequest(fmt::format("tools: {}", checked.error().message));
   plan.constraint = std::move(constraint);
   return {};
+}
+
+// A text that has to follow a schema or an expression is no call, although it may look like one.
+bool AdmitsNoCall(const ConstraintSpec& spec) {
+  if (spec.kind == ConstraintKind::kJsonSchema) return spec.text != json::Write(AnyObject());
+  return spec.kind == ConstraintKind::kRegex;
 }
 
 // Whether a reasoning mark is a special token, which would be left out of the text.
@@ -135,19 +152,25 @@ ApiStatus PlanParsing(const ToolFields& tools, const ConversationFields& convers
     parsing.types = std::make_shared<const ToolTypes>(
         conversation.tools, parsing.tools != nullptr && parsing.tools->reads_schemas);
   }
+  const bool may_call =
+      tools.choice != ToolChoice::kAuto || !plan.constraint || !AdmitsNoCall(plan.constraint->spec);
+  if (!may_call && parsing.tools != nullptr && parsing.tools->channels == nullptr)
+    parsing.tools = nullptr;
   if (parsing.tools == nullptr && parsing.reasoning == nullptr) return {};
-  // Those of the request take precedence over those of the command line.
+  // The request's arguments take precedence over those of the command line.
   for (const json::Value* kwargs :
        {&model.default_template_kwargs, &conversation.chat_template_kwargs}) {
     if (const auto thinking = ThinkingSwitch(*kwargs)) parsing.thinking = thinking;
   }
   parsing.include_reasoning = include_reasoning;
+  parsing.held = plan.constraint.has_value();
+  parsing.holds_thoughts = model.config.constrain_reasoning;
   bool& skips = plan.generation.skip_special_tokens;
   if (parsing.tools != nullptr) skips &= !parsing.tools->keeps_special_tokens;
   if (parsing.reasoning != nullptr)
     skips &= !MarksAreSpecial(parsing.reasoning->format, *model.tokenizer);
   plan.generation.parsing = std::move(parsing);
-  if (tools.choice != ToolChoice::kNone)
+  if (plan.generation.parsing->tools != nullptr)
     API_RETURN_IF_ERROR(PlanCalls(tools, conversation.tools, plan));
   plan.options.parsed = true;
   plan.options.must_call = plan.generation.parsing->must_call();

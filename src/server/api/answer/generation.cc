@@ -1,20 +1,23 @@
-#include "server/api/generation.h"
+#include "server/api/answer/generation.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <iterator>
-#include <new>
+#include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
 
-#include "base/log.h"
+#include "base/firewall.h"
 #include "base/mutex.h"
 #include "constraints/deferred_constraint.h"
 #include "engine/adapters.h"
 #include "parsers/answer_reader.h"
-#include "server/api/adapter_wait.h"
-#include "server/api/python_text.h"
+#include "server/api/answer/output_log.h"
+#include "server/api/common/adapter_wait.h"
+#include "server/api/request/prompt_thought.h"
 
 namespace sluice {
 namespace {
@@ -38,7 +41,9 @@ class GenerationImpl : public Generation {
         n_(asked_->n),
         stream_(asked_->stream),
         include_stop_(asked_->include_stop),
+        splits_logprobs_(asked_->splits_logprobs),
         stream_interval_(asked_->stream_interval),
+        may_stop_(!asked_->stop.empty() || asked_->repetition.max_size > 0),
         ticket_(std::move(asked_->ticket)),
         trace_(std::move(asked_->trace)),
         parsing_(asked_->parsing
@@ -48,17 +53,25 @@ class GenerationImpl : public Generation {
     for (const Prompt& prompt : asked_->prompts)
       usage_.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
     usage_.clock = asked_->clock;
-    StopRules rules;
-    rules.strings = asked_->stop;
-    rules.include_in_output = include_stop_;
+    const SharedList<std::string> stops = asked_->stop;
     choices_.reserve(asked_->prompts.size() * static_cast<size_t>(n_));
     for (size_t prompt = 0; prompt < asked_->prompts.size(); ++prompt) {
-      rules.min_tokens = asked_->sampling[prompt].min_tokens;
+      const StopRules rules{stops, include_stop_, asked_->sampling[prompt].min_tokens};
+      // A reader looks for stop strings outside thoughts.
+      const bool reads = parsing_ != nullptr;
+      const ReasoningParser* const thoughts = reads ? parsing_->reasoning : nullptr;
+      const std::string turn = thoughts == nullptr
+                                   ? ""
+                                   : LastThoughtMark(asked_->prompts[prompt], thoughts->format,
+                                                     *model_->tokenizer, model_->end_tokens);
       for (int i = 0; i < n_; ++i) {
-        choices_.push_back({.text = TextStream(*model_->tokenizer, asked_->prompts[prompt].tokens,
-                                               rules, asked_->skip_special_tokens),
-                            .repetition = RepetitionWatch::Make(asked_->repetition),
-                            .reader = MakeReader(asked_->prompts[prompt].text)});
+        choices_.push_back(
+            {.text = TextStream(*model_->tokenizer, asked_->prompts[prompt].tokens,
+                                reads ? StopRules() : rules, asked_->skip_special_tokens),
+             .repetition = RepetitionWatch::Make(asked_->repetition),
+             .reader = reads ? parsing_->MakeReader(turn, rules) : nullptr,
+             .min_tokens = rules.min_tokens,
+             .may_think = reads && turn.empty() && parsing_->thinking != false});
         if (model_->config.log_requests && model_->config.log_outputs)
           choices_.back().log = std::make_unique<OutputLog>();
       }
@@ -118,13 +131,13 @@ class GenerationImpl : public Generation {
       }
     }
     if (client == nullptr) return active_->Remove(this);  // It ended while it was held back.
-    // What the request asked for is given up, and its adapter as soon as the engine has done with
-    // it.
+    // Gives up what the request asked for, and its adapter once the engine has done with it.
     const std::unique_ptr<GenerationRequest> asked = std::move(asked_);
     for (size_t prompt = 0; prompt < asked->prompts.size(); ++prompt) {
       Request request;
       request.id = asked->id;
       request.prompt = std::move(asked->prompts[prompt].tokens);
+      request.images = std::move(asked->prompts[prompt].images);
       request.sampling = std::move(asked->sampling[prompt]);
       request.end_tokens = model_->end_tokens;
       request.num_sequences = n_;
@@ -145,9 +158,8 @@ class GenerationImpl : public Generation {
       handles_.push_back(*handle);
     }
     if (LogsOutputs()) logged_id_ = std::move(asked->id);
-    // Set only now, because the callbacks need all handles; a client that has disconnected
-    // meanwhile is reported at once. They make the connection keep the generation alive, as nothing
-    // else does once the engine is done and a slow client catches up.
+    // Set only now: the callbacks need all handles. A client that has gone meanwhile is reported at
+    // once. They keep the generation alive while a slow client catches up after the engine's end.
     SetCallbacks(self, *client);
     bool gone = false, drain = false;
     {
@@ -161,23 +173,28 @@ class GenerationImpl : public Generation {
     if (drain) Drain();
   }
 
-  // Of the prompts; events are only processed once all handles are known.
+  // The state of the prompts; events are processed once all handles are known.
   enum class Stage { kHeld, kSubmitting, kSubmitted };
-  // With --enable-log-outputs.
-  struct OutputLog {
-    std::string unlogged;  // text that the reader has taken
-    std::string text;
-    int64_t num_tokens = 0;  // of it
+  // What the reader made of a token.
+  struct ParsedEvent {
+    ParserEvent event;
+    std::vector<TokenLogprobs> logprobs = {};  // of content, with splits_logprobs
   };
   struct Choice {
     TextStream text;
     std::unique_ptr<RepetitionWatch> repetition;  // null: none is looked for
     std::unique_ptr<AnswerReader> reader;         // null: all text is the answer
+    int64_t min_tokens = 0;                       // no stop string ends in their text
+    bool may_think = false;                       // a constrained answer may begin with a thought
     TokensEvent pending = {};                     // not yet given to the answer
-    std::vector<ParserEvent> parsed = {};         // nor these
-    std::unique_ptr<OutputLog> log = {};          // null without --enable-log-outputs
+    std::vector<WeightSpan> weights = {};         // of all tokens so far
+    std::vector<ParsedEvent> parsed = {};         // nor these
+    // With splits_logprobs: of tokens that may turn out to be content, or the mark of a call.
+    std::vector<TokenLogprobs> unsettled = {};
+    std::unique_ptr<OutputLog> log = {};  // null without --enable-log-outputs
     bool started = false;
     bool finished = false;
+    bool was_stopped = false;  // so the client was told
   };
   struct ServerAbort {};
   struct SinkEvent;
@@ -200,8 +217,8 @@ class GenerationImpl : public Generation {
       generation_->Post({prompt_, std::move(update)});
     }
     void OnError(Error error) override { generation_->Post({prompt_, std::move(error)}); }
-    void OnStats(const RequestStats& stats) override {
-      if (const auto& trace = generation_->trace_; trace != nullptr) trace->Finish(stats);
+    bool OnStats(const RequestStats& stats, EngineObserver* observer) override {
+      return generation_->TakeStats(prompt_, stats, observer);
     }
 
    private:
@@ -210,9 +227,70 @@ class GenerationImpl : public Generation {
   };
 
   // --- On the engine's and the I/O threads
-  // -----------------------------------------------------------------------------
 
+  // Statistics that are reported once the client's finish reasons are known.
+  struct Uncounted {
+    RequestStats stats;
+    EngineObserver* observer = nullptr;  // may be null; outlives the engine, as `model_` does
+  };
+
+  // A stop string or a repetition may be found in the last tokens of a sequence that the engine
+  // ended for its length: then its statistics wait until the text has been read.
+  bool TakeStats(int prompt, const RequestStats& stats, EngineObserver* observer) {
+    const auto is_cut = [](const SequenceStats& sequence) {
+      return sequence.reason == FinishReason::kLength;
+    };
+    if (may_stop_ && std::any_of(stats.sequences.begin(), stats.sequences.end(), is_cut)) {
+      MutexLock lock(mutex_);
+      if (!cancelled_) {
+        uncounted_.emplace(prompt, Uncounted{stats, observer});
+        return true;
+      }
+      const bool is_read = released_;
+      lock.Unlock();
+      if (is_read) {
+        Count(prompt, {stats, observer});
+        return true;
+      }
+    }
+    if (trace_ != nullptr) trace_->Finish(stats);
+    return false;
+  }
+
+  // REQUIRES: no worker changes the choices meanwhile.
+  void Count(int prompt, Uncounted uncounted) const {
+    for (size_t i = 0; i < uncounted.stats.sequences.size(); ++i) {
+      if (choices_[static_cast<size_t>(prompt) * static_cast<size_t>(n_) + i].was_stopped)
+        uncounted.stats.sequences[i].reason = FinishReason::kStop;
+    }
+    if (trace_ != nullptr) trace_->Finish(uncounted.stats);
+    if (uncounted.observer != nullptr) uncounted.observer->OnFinished(uncounted.stats);
+  }
+
+  // All sequences of the prompt have ended, as their choices say.
+  void CountPrompt(int prompt) {
+    std::optional<Uncounted> uncounted;
+    {
+      const MutexLock lock(mutex_);
+      const auto found = uncounted_.find(prompt);
+      if (found == uncounted_.end()) return;
+      uncounted = std::move(found->second);
+      uncounted_.erase(found);
+    }
+    Count(prompt, *std::move(uncounted));
+  }
+
+  // An event that cannot be queued ends the request: without it the answer would be another.
   void Post(SinkEvent event) {
+    try {
+      Enqueue(std::move(event));
+    } catch (...) {
+      LogCaught("server", "to queue a part of an answer");
+      RunGuarded("server", "to end its request", [this] { Cancel(); });
+    }
+  }
+
+  void Enqueue(SinkEvent event) {
     {
       const MutexLock lock(mutex_);
       if (cancelled_) return;
@@ -235,7 +313,8 @@ class GenerationImpl : public Generation {
     if (update == nullptr || !holding_) return queue_.push_back(std::move(event));
     if (last_updates_.empty()) last_updates_.resize(choices_.size(), kNone);
     size_t& last_index = last_updates_[ChoiceIndex(event.prompt, *update)];
-    if (last_index == kNone) {
+    if (last_index == kNone ||
+        std::get<SequenceUpdate>(queue_[last_index].what).weights != update->weights) {
       last_index = queue_.size();
       return queue_.push_back(std::move(event));
     }
@@ -270,9 +349,16 @@ class GenerationImpl : public Generation {
     Run();
   }
 
+  // REQUIRES: this thread has set scheduled_.
   void Run() {
-    pool_->Submit(
-        [self = std::static_pointer_cast<GenerationImpl>(shared_from_this())] { self->Drain(); });
+    try {
+      pool_->Submit(
+          [self = std::static_pointer_cast<GenerationImpl>(shared_from_this())] { self->Drain(); });
+    } catch (...) {
+      const MutexLock lock(mutex_);
+      scheduled_ = false;
+      throw;
+    }
   }
 
   void Cancel() {
@@ -300,16 +386,15 @@ class GenerationImpl : public Generation {
     for (const RequestHandle handle : handles) model_->engine->Abort(handle);
   }
 
-  // --- on one worker thread at a time: the one that set scheduled_
-  // ----------------------------------------------------------
+  // --- On one worker thread at a time: the one that set scheduled_
 
   void Drain() {
     try {
       DrainQueue();
-    } catch (const std::bad_alloc&) {
+    } catch (...) {
       try {
-        Fail(OutOfMemory());
-      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+        Fail(CaughtApiError("a part of an answer"));
+      } catch (...) {  // NOLINT(bugprone-empty-catch)
         // Without a word: the connection ends when the client is released.
       }
       Release();
@@ -383,7 +468,7 @@ class GenerationImpl : public Generation {
     for (SinkEvent& event : later) Append(std::move(event));
   }
 
-  // Goes on behind the tasks that are queued for a worker.
+  // Goes on after the tasks that are queued for a worker.
   void Yield(std::span<SinkEvent> batch) {
     {
       const MutexLock lock(mutex_);
@@ -429,87 +514,78 @@ class GenerationImpl : public Generation {
     }
   }
 
-  // Collects as much as --max-log-len allows and logs it once the sequence has ended.
-  void LogOutput(OutputLog& log, std::string_view text, size_t num_tokens,
-                 const FinishEvent* finish) const {
-    const int64_t limit = model_->config.max_log_length;
-    if (limit < 0 || static_cast<int64_t>(log.text.size()) < 4 * limit) log.text += text;
-    log.num_tokens += static_cast<int64_t>(num_tokens);
-    if (finish == nullptr) return;
-    const std::string_view shown = limit < 0
-                                       ? std::string_view(log.text)
-                                       : TrimToCharacters(log.text, static_cast<size_t>(limit));
-    LOG_INFO("server", "Generated response {}{}: output: {}, output tokens: {}, finish_reason: {}",
-             logged_id_, stream_ ? " (streaming complete)" : "", PythonRepr(shown), log.num_tokens,
-             FinishReasonName(*finish));
-  }
-
-  std::unique_ptr<AnswerReader> MakeReader(std::string_view prompt) const {
-    if (parsing_ == nullptr) return nullptr;
-    return std::make_unique<AnswerReader>(AnswerReaderOptions{.tools = parsing_->tools,
-                                                              .reasoning = parsing_->reasoning,
-                                                              .types = parsing_->types,
-                                                              .form = parsing_->form,
-                                                              .named = parsing_->named,
-                                                              .whole = !stream_,
-                                                              .streamed = stream_,
-                                                              .prompt = prompt,
-                                                              .thinking = parsing_->thinking});
-  }
-
   // Reasoning is unconstrained unless ServerConfig::constrain_reasoning.
   std::shared_ptr<const Constraint> ConstraintOf(
       const std::shared_ptr<const Constraint>& constraint, size_t prompt) const {
-    const ReasoningParser* parser = parsing_ != nullptr ? parsing_->reasoning : nullptr;
-    if (constraint == nullptr || parser == nullptr || model_->config.constrain_reasoning)
+    if (constraint == nullptr || parsing_ == nullptr || parsing_->reasoning == nullptr)
       return constraint;
-    if (parsing_->constrains_channels) return constraint;
-    ReasoningMarks marks;
-    marks.begins_inside = choices_[prompt * static_cast<size_t>(n_)].reader->reasoning();
-    if (!marks.begins_inside && !parser->format.starts_inside) {
-      for (const std::string& mark : parser->format.start) {
-        if (const auto id = model_->tokenizer->TokenToId(mark)) marks.begin.push_back(*id);
-      }
-    }
-    if (!marks.begins_inside && marks.begin.empty()) return constraint;
-    marks.end = parser->format.end;
-    marks.bytes_of = [model = model_](int32_t token) {
-      return model->tokenizer->TokenBytes(token);
-    };
-    return AfterReasoning(constraint, std::move(marks));
+    if (parsing_->constrains_channels || parsing_->holds_thoughts) return constraint;
+    const Choice& choice = choices_[prompt * static_cast<size_t>(n_)];
+    const AnswerReader& reader = *choice.reader;
+    const bool has_channels = parsing_->reasoning->channels != nullptr;
+    if (!has_channels && !reader.reads_thoughts()) return constraint;
+    const AnswerStart start{.inside_thought = reader.in_marked_thought(),
+                            .may_think = !parsing_->held || has_channels || choice.may_think,
+                            .calls_end_it = has_channels && parsing_->tools != nullptr};
+    if (!start.inside_thought && !start.may_think) return constraint;
+    return AfterThought(constraint, {model_, model_->thought_tokens.get()}, start);
   }
 
   // Gives the reader, if there is one, the text that can be shown by now. A token counts as
-  // reasoning if its text is.
-  void ReadText(Choice& choice, bool last) {
+  // reasoning if its text is. `end`: why the answer has ended, once it has.
+  void ReadText(Choice& choice, std::optional<FinishReason> end = {}) {
+    const bool last = end.has_value();
     if (choice.reader == nullptr) return;
     const std::string text = choice.text.Take();
     if (choice.log != nullptr) choice.log->unlogged += text;
-    std::vector<ParserEvent> events = choice.reader->Push(text);
+    const bool may_stop = choice.text.num_tokens() > choice.min_tokens;
+    bool is_content = choice.reader->in_content();
+    std::vector<ParserEvent> events = choice.reader->Push(text, may_stop);
+    is_content = is_content && choice.reader->in_content();
     if (last) {
-      for (ParserEvent& event : choice.reader->Finish()) events.push_back(std::move(event));
+      for (ParserEvent& event : choice.reader->Finish(/*is_cut=*/end != FinishReason::kStop))
+        events.push_back(std::move(event));
     }
     bool reasons = false;
+    const size_t first = choice.parsed.size();
     for (ParserEvent& event : events) {
       reasons |= event.kind == ParserEvent::Kind::kReasoning;
-      choice.parsed.push_back(std::move(event));
+      choice.parsed.push_back({std::move(event)});
     }
     if (reasons && usage_.reasoning_tokens) ++*usage_.reasoning_tokens;
+    SettleLogprobs(choice, first, is_content, last);
+  }
+
+  // Gives the tokens that have no place yet to the content that the last of them completed, in the
+  // events from `first` on; drops those of thoughts, calls and marks. `is_content`: the reader
+  // stood in content before and after it.
+  static void SettleLogprobs(Choice& choice, size_t first, bool is_content, bool last) {
+    if (choice.unsettled.empty()) return;
+    const auto content = std::find_if(
+        choice.parsed.begin() + static_cast<std::ptrdiff_t>(first), choice.parsed.end(),
+        [](const ParsedEvent& parsed) { return parsed.event.kind == ParserEvent::Kind::kContent; });
+    if (content != choice.parsed.end()) {
+      content->logprobs = std::exchange(choice.unsettled, {});
+    } else if (!is_content) {
+      choice.unsettled.clear();
+    } else if (last) {  // a token that ended the answer
+      choice.parsed.push_back({{}, std::exchange(choice.unsettled, {})});
+    }
   }
 
   // vLLM's form, unless the model writes ids of its own.
   std::string CallId(std::string written) const {
     if (!written.empty()) return written;
-    if (parsing_->tools->name == "mistral") return RandomHex(9);
-    return "chatcmpl-tool-" + RandomHex(16);
+    return parsing_->tools->name == "mistral" ? RandomHex(9) : "chatcmpl-tool-" + RandomHex(16);
   }
 
-  void AddParsed(int index, std::vector<ParserEvent> events, AnswerStep& step) const {
-    for (ParserEvent& event : events) {
+  void AddParsed(int index, std::vector<ParsedEvent> events, AnswerStep& step) const {
+    for (auto& [event, logprobs] : events) {
       const bool dropped_call = parsing_->first_call_only && event.call > 0;
       switch (event.kind) {
         case ParserEvent::Kind::kContent:
-          step.emplace_back(TextEvent{index, std::move(event.text), event.is_break});
+          step.emplace_back(
+              TextEvent{index, std::move(event.text), event.is_break, std::move(logprobs)});
           break;
         case ParserEvent::Kind::kReasoning:
           if (parsing_->include_reasoning)
@@ -539,14 +615,17 @@ class GenerationImpl : public Generation {
       finish->called_tools = choice.reader->calls() > 0 && parsing_->choice != ToolChoice::kNamed;
     }
     if (choice.log != nullptr) {
-      LogOutput(*choice.log,
-                choice.reader == nullptr ? text.text : std::exchange(choice.log->unlogged, ""),
-                choice.pending.ids.size(), finish ? &*finish : nullptr);
+      const int64_t limit = model_->config.max_log_length;
+      choice.log->Add(
+          choice.reader == nullptr ? text.text : std::exchange(choice.log->unlogged, ""),
+          choice.pending.ids.size(), limit);
+      if (finish) choice.log->Write(logged_id_, stream_, *finish, limit);
     }
     const auto num_tokens = static_cast<int64_t>(choice.pending.ids.size());
     usage_.completion_tokens += num_tokens;
     usage_.clock.OnTokens(num_tokens);
     choice.pending.choice = static_cast<int>(index);
+    if (choice.reader == nullptr && splits_logprobs_) text.logprobs = choice.pending.logprobs;
     AnswerStep step;
     step.reserve(3);
     step.emplace_back(std::exchange(choice.pending, {}));
@@ -555,6 +634,7 @@ class GenerationImpl : public Generation {
     } else {
       AddParsed(static_cast<int>(index), std::exchange(choice.parsed, {}), step);
     }
+    if (finish) finish->weights = std::move(choice.weights);
     if (finish) step.emplace_back(*std::move(finish));
     answer_->Write(std::move(step));
   }
@@ -564,7 +644,7 @@ class GenerationImpl : public Generation {
     for (size_t i = 0; i < choices_.size(); ++i) {
       if (choices_[i].finished) continue;
       choices_[i].text.Finish();
-      ReadText(choices_[i], /*last=*/true);
+      ReadText(choices_[i], FinishReason::kAbort);
       WriteStep(i, FinishEvent{static_cast<int>(i), FinishReason::kAbort});
     }
     Complete();
@@ -583,14 +663,20 @@ class GenerationImpl : public Generation {
     const bool silent_end = update.finish == FinishReason::kStop && !include_stop_;
     for (size_t i = 0; i < update.tokens.size(); ++i) {
       choice.pending.ids.push_back(update.tokens[i]);
-      if (i < update.logprobs.size())
+      CountToken(update.weights, choice.weights);
+      if (i < update.logprobs.size()) {
+        if (choice.reader != nullptr && splits_logprobs_)
+          choice.unsettled.push_back(update.logprobs[i]);
         choice.pending.logprobs.push_back(std::move(update.logprobs[i]));
+        choice.pending.offsets.push_back(choice.text.num_characters());
+      }
       if (silent_end && i + 1 == update.tokens.size()) {
         choice.text.PushSilent();
         continue;
       }
       std::optional<std::string> match = choice.text.Push(update.tokens[i]);
-      if (!match) ReadText(choice, /*last=*/false);
+      if (!match) ReadText(choice);
+      if (choice.reader != nullptr) match = choice.reader->stopped_by();
       const bool repeats = !match && choice.repetition != nullptr &&
                            choice.repetition->Push(update.tokens[i]) && !update.finish;
       if (!match && !repeats) continue;
@@ -605,9 +691,15 @@ class GenerationImpl : public Generation {
     }
     if (finish) {
       choice.text.Finish();
-      ReadText(choice, /*last=*/true);
+      ReadText(choice, finish->reason);
+      // One that its reader had to wait for: it might have been a part of a mark.
+      if (choice.reader != nullptr && choice.reader->stopped_by())
+        finish =
+            FinishEvent{static_cast<int>(index), FinishReason::kStop, *choice.reader->stopped_by()};
       choice.finished = true;
+      choice.was_stopped = finish->reason == FinishReason::kStop;
       --num_open_;
+      if (IsFinished(prompt)) CountPrompt(prompt);
     }
     const auto num_pending = static_cast<int64_t>(choice.pending.ids.size());
     const bool due = num_pending >= (choice.started ? stream_interval_ : 1);
@@ -621,16 +713,25 @@ class GenerationImpl : public Generation {
     if (num_open_ == 0) Complete();
   }
 
+  bool IsFinished(int prompt) const {
+    const auto begin = choices_.begin() + static_cast<std::ptrdiff_t>(prompt) * n_;
+    return std::all_of(begin, begin + n_, [](const Choice& choice) { return choice.finished; });
+  }
+
   // Drops the connection and the entry in `active_`; sinks that the engine still holds do nothing.
   void Release() {
     std::shared_ptr<ResponseWriter> client;
+    std::map<int, Uncounted> uncounted;
     {
       const MutexLock lock(mutex_);
       client.swap(client_);
       cancelled_ = true;
       scheduled_ = true;
+      released_ = true;
+      uncounted.swap(uncounted_);
       TakeQueue();
     }
+    for (auto& [prompt, stats] : uncounted) Count(prompt, std::move(stats));
     active_->Remove(this);
     answer_.reset();
   }
@@ -641,8 +742,9 @@ class GenerationImpl : public Generation {
   std::shared_ptr<ResponseWriter> client_;
   std::unique_ptr<GenerationRequest> asked_;  // null once it is submitted
   const int n_;
-  const bool stream_, include_stop_;
+  const bool stream_, include_stop_, splits_logprobs_;
   const int64_t stream_interval_;
+  const bool may_stop_;  // for its text
   const std::shared_ptr<ClientLimits::Ticket> ticket_;
   const std::shared_ptr<const RequestTrace> trace_;
   const std::unique_ptr<const AnswerParsing> parsing_;  // null: all text is the answer
@@ -656,15 +758,16 @@ class GenerationImpl : public Generation {
 
   Mutex mutex_;
   std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
+  std::map<int, Uncounted> uncounted_ GUARDED_BY(mutex_);  // by prompt
   Queue queue_ GUARDED_BY(mutex_);
-  // Positions in queue_ of updates that more are merged into, one per choice, or kNone. Empty while
-  // there are none.
+  // Places in queue_ of updates that more are merged into, by choice, or kNone; empty: no such.
   std::vector<size_t> last_updates_ GUARDED_BY(mutex_);
   Stage stage_ GUARDED_BY(mutex_) = Stage::kHeld;
   Clock::time_point last_event_ GUARDED_BY(mutex_) = Clock::now();
   bool scheduled_ GUARDED_BY(mutex_) = false;  // a task is queued or running
   bool holding_ GUARDED_BY(mutex_) = false;    // the client is behind
   bool cancelled_ GUARDED_BY(mutex_) = false;  // nothing more is wanted
+  bool released_ GUARDED_BY(mutex_) = false;   // no worker touches the choices any more
   bool ending_ GUARDED_BY(mutex_) = false;     // the operator ends it, which waits for no client
 };
 

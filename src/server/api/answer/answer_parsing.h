@@ -4,10 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "parsers/answer_reader.h"
 #include "parsers/parser_table.h"
-#include "server/api/tool_fields.h"
+#include "server/api/request/tool_fields.h"
 
 namespace sluice {
 
@@ -22,9 +23,27 @@ struct AnswerParsing {
   bool include_reasoning = true;           // else reasoning is dropped
   bool first_call_only = false;            // further calls are dropped
   bool constrains_channels = false;        // the constraint admits reasoning
+  // A constraint holds the answer to a form: all of it but a thought, or, with `holds_thoughts`,
+  // all of it, so that none of it is reasoning. Not if it is free text in which calls are held.
+  bool held = false;
+  bool holds_thoughts = false;
 
   // The answer consists of calls. If it has one, its content is "" rather than null.
   bool must_call() const { return choice == ToolChoice::kRequired || choice == ToolChoice::kNamed; }
+
+  // The reader of one answer. `turn`: the end of the prompt, from where the answer's turn begins.
+  std::unique_ptr<AnswerReader> MakeReader(std::string_view turn, const StopRules& rules) const {
+    return std::make_unique<AnswerReader>(
+        AnswerReaderOptions{.tools = tools,
+                            .reasoning = held && holds_thoughts ? nullptr : reasoning,
+                            .types = types,
+                            .form = form,
+                            .named = named,
+                            .constrained = held,
+                            .stops = rules,
+                            .prompt = turn,
+                            .thinking = thinking});
+  }
 };
 
 }  // namespace sluice

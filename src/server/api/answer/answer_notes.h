@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "server/api/answer_writer.h"
+#include "server/api/answer/answer_writer.h"
 #include "server/http/http_types.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "server/api/writers/logprob_json.h"
+#include "server/api/answer/logprob_json.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -9,44 +9,29 @@
 
 #include "base/append_format.h"
 #include "base/json.h"
-#include "server/api/python_text.h"
+#include "server/api/common/python_text.h"
 
 namespace sluice {
 namespace {
-
-constexpr size_t kMaxContext = 4;
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 // JSON has no infinity.
 void AppendLogprob(std::string& out, float logprob) {
   json::AppendDouble(out, logprob > -9999.0f ? static_cast<double>(logprob) : -9999.0);
 }
 
-void Advance(LogprobPosition& position, int32_t token) {
-  position.context.push_back(token);
-  if (position.context.size() > 2 * kMaxContext)
-    position.context.erase(position.context.begin(), position.context.end() - kMaxContext);
-}
-
 }  // namespace
 
-std::string TokenText(const Tokenizer& tokenizer, int32_t token, std::span<const int32_t> context) {
-  std::string alone = tokenizer.Decode(std::span(&token, 1), false);
-  if (!alone.ends_with(kReplacement)) return alone;
-  for (size_t count = 1; count <= std::min(kMaxContext, context.size()); ++count) {
-    std::vector<int32_t> ids(context.end() - static_cast<std::ptrdiff_t>(count), context.end());
-    ids.push_back(token);
-    const std::string whole = tokenizer.Decode(ids, false);
-    if (whole.ends_with(kReplacement)) continue;
-    // Tokens before this one that are parts of the same character had no text of their own.
-    size_t clean = count;
-    while (clean > 0 &&
-           tokenizer.Decode(std::span(&ids[clean - 1], 1), false).ends_with(kReplacement))
-      --clean;
-    const std::string prefix = tokenizer.Decode(std::span(ids).first(clean), false);
-    return whole.starts_with(prefix) ? whole.substr(prefix.size()) : whole;
-  }
-  return "";
+PendingTokens::PendingTokens(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
+    : detokenizer_(std::in_place, tokenizer, /*skip_special_tokens=*/false, prompt) {}
+
+std::string PendingTokens::Push(const Tokenizer& tokenizer, int32_t token) {
+  if (!detokenizer_) detokenizer_.emplace(tokenizer, /*skip_special_tokens=*/false);
+  return detokenizer_->Push(token);
+}
+
+std::string PendingTokens::TextOf(const Tokenizer& tokenizer, int32_t token) const {
+  PendingTokens copy = *this;
+  return copy.Push(tokenizer, token);
 }
 
 std::vector<std::pair<int32_t, float>> ChosenAndTop(const TokenLogprobs& logprobs, size_t count) {
@@ -60,29 +45,48 @@ std::vector<std::pair<int32_t, float>> ChosenAndTop(const TokenLogprobs& logprob
   return result;
 }
 
-void LogprobColumns::Add(std::span<const TokenLogprobs> logprobs, LogprobPosition& position) {
-  for (const TokenLogprobs& token : logprobs) {
-    AddToken(token.token, position.context, &token, position.offset);
-    Advance(position, token.token);
+std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                                   std::string_view shown) {
+  AnswerDetokenizer detokenizer(tokenizer, /*skip_special_tokens=*/false);
+  std::vector<int64_t> offsets;
+  offsets.reserve(prompt.size());
+  std::string_view rest = shown;
+  int64_t offset = 0;
+  for (const int32_t token : prompt) {
+    offsets.push_back(offset);
+    const std::string piece = detokenizer.Push(token);
+    std::string_view text = piece;
+    // A vocabulary may put a blank before the first word.
+    if (!rest.starts_with(text) && text.starts_with(' ')) text.remove_prefix(1);
+    if (!rest.starts_with(text) && tokenizer.IsSpecial(token)) continue;
+    // Other text was normalized; as many characters are taken for it.
+    const std::string_view taken = TrimToCharacters(rest, CountCharacters(text));
+    offset += static_cast<int64_t>(CountCharacters(taken));
+    rest.remove_prefix(taken.size());
   }
+  return offsets;
 }
 
-void LogprobColumns::AddPrompt(std::span<const int32_t> prompt, const PromptResult& result,
-                               LogprobPosition& position) {
+void LogprobColumns::Add(const TokenLogprobs& logprobs, int64_t offset, PendingTokens& pending) {
+  AddToken(logprobs.token, offset, &logprobs, pending);
+}
+
+void LogprobColumns::AddPrompt(std::span<const int32_t> prompt, std::span<const int64_t> offsets,
+                               const PromptResult& result, PendingTokens& pending) {
   for (size_t i = 0; i < prompt.size(); ++i) {
     const bool known = i < result.logprobs.size() && result.logprobs[i];
-    AddToken(prompt[i], prompt.first(i), known ? &*result.logprobs[i] : nullptr, position.offset);
+    AddToken(prompt[i], offsets[i], known ? &*result.logprobs[i] : nullptr, pending);
   }
 }
 
-void LogprobColumns::AddToken(int32_t token, std::span<const int32_t> context,
-                              const TokenLogprobs* logprobs, int64_t& offset) {
-  const std::string text = Text(token, context);
+void LogprobColumns::AddToken(int32_t token, int64_t offset, const TokenLogprobs* logprobs,
+                              PendingTokens& pending) {
+  const PendingTokens before = pending;
+  const std::string text = Shown(token, pending.Push(style_.tokenizer, token));
   if (!offsets_.empty()) {
     for (std::string* column : {&offsets_, &logprobs_, &tokens_, &tops_}) column->push_back(',');
   }
   offsets_ += std::to_string(offset);
-  offset += static_cast<int64_t>(CountCharacters(text));
   json::AppendString(tokens_, text);
   if (logprobs == nullptr) {
     logprobs_ += "null";
@@ -95,7 +99,7 @@ void LogprobColumns::AddToken(int32_t token, std::span<const int32_t> context,
   std::unordered_map<std::string, size_t> places;
   const size_t count = static_cast<size_t>(style_.count) + 1;
   for (const auto& [id, logprob] : ChosenAndTop(*logprobs, count)) {
-    std::string key = id == token ? text : Text(id, context);
+    std::string key = id == token ? text : Shown(id, before.TextOf(style_.tokenizer, id));
     const auto [place, added] = places.emplace(key, entries.size());
     if (added) {
       entries.emplace_back(std::move(key), logprob);
@@ -119,15 +123,13 @@ void LogprobColumns::AppendTo(std::string& out) const {
                offsets_, logprobs_, tokens_, tops_);
 }
 
-std::string LogprobColumns::Text(int32_t token, std::span<const int32_t> context) const {
-  return style_.tokens_as_ids ? fmt::format("token_id:{}", token)
-                              : TokenText(style_.tokenizer, token, context);
+std::string LogprobColumns::Shown(int32_t token, std::string text) const {
+  return style_.tokens_as_ids ? fmt::format("token_id:{}", token) : std::move(text);
 }
 
 void AppendLogprobElements(std::string& out, const LogprobStyle& style,
-                           std::span<const TokenLogprobs> logprobs, LogprobPosition& position) {
-  const auto append = [&](int32_t token, float logprob, bool is_top) {
-    const std::string text = TokenText(style.tokenizer, token, position.context);
+                           std::span<const TokenLogprobs> logprobs, PendingTokens& pending) {
+  const auto append = [&](int32_t token, const std::string& text, float logprob, bool is_top) {
     const std::string shown = style.tokens_as_ids ? fmt::format("token_id:{}", token) : text;
     out += R"({"token":)";
     json::AppendString(out, shown);
@@ -140,38 +142,42 @@ void AppendLogprobElements(std::string& out, const LogprobStyle& style,
   };
   for (const TokenLogprobs& token : logprobs) {
     if (!out.empty()) out.push_back(',');
-    append(token.token, token.logprob, /*is_top=*/false);
+    const PendingTokens before = pending;
+    const std::string text = pending.Push(style.tokenizer, token.token);
+    append(token.token, text, token.logprob, /*is_top=*/false);
     out += R"(,"top_logprobs":[)";
     bool first = true;
     for (const auto& [id, logprob] : ChosenAndTop(token, static_cast<size_t>(style.count))) {
       if (!std::exchange(first, false)) out.push_back(',');
-      append(id, logprob, /*is_top=*/true);
+      append(id, id == token.token ? text : before.TextOf(style.tokenizer, id), logprob,
+             /*is_top=*/true);
       out.push_back('}');
     }
     out += "]}";
-    Advance(position, token.token);
   }
 }
 
 void AppendLogprobList(std::string& out, const LogprobStyle& style,
-                       std::span<const TokenLogprobs> logprobs, LogprobPosition& position) {
+                       std::span<const TokenLogprobs> logprobs, PendingTokens& pending) {
   std::string elements;
-  AppendLogprobElements(elements, style, logprobs, position);
+  AppendLogprobElements(elements, style, logprobs, pending);
   out.append(R"({"content":[)").append(elements).append("]}");
 }
 
 void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
                           std::span<const int32_t> prompt, const PromptResult& result,
                           size_t count) {
+  PendingTokens pending;
   out.push_back('[');
   for (size_t i = 0; i < result.logprobs.size(); ++i) {
     if (i > 0) out.push_back(',');
+    const PendingTokens before = pending;
+    const std::string text = i < prompt.size() ? pending.Push(tokenizer, prompt[i]) : "";
     if (!result.logprobs[i]) {
       out += "null";
       continue;
     }
     const TokenLogprobs& logprobs = *result.logprobs[i];
-    const std::span<const int32_t> context = prompt.first(std::min(i, prompt.size()));
     out.push_back('{');
     bool first = true;
     const auto append = [&](int32_t token, float logprob, int64_t rank) {
@@ -179,7 +185,8 @@ void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
       out += fmt::format(R"("{}":{{"logprob":)", token);
       AppendLogprob(out, logprob);
       out += fmt::format(R"(,"rank":{},"decoded_token":)", rank);
-      json::AppendString(out, TokenText(tokenizer, token, context));
+      json::AppendString(
+          out, i < prompt.size() && token == prompt[i] ? text : before.TextOf(tokenizer, token));
       out.push_back('}');
     };
     append(logprobs.token, logprobs.logprob, logprobs.rank);

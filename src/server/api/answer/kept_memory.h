@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "server/api/answer_writer.h"
+#include "server/api/answer/answer_writer.h"
 
 namespace sluice {
 

@@ -2,9 +2,9 @@
 // is parsed. Shared by the APIs that answer conversations.
 #pragma once
 
-#include "server/api/answer_plan.h"
-#include "server/api/conversation.h"
-#include "server/api/tool_fields.h"
+#include "server/api/answer/answer_plan.h"
+#include "server/api/request/conversation.h"
+#include "server/api/request/tool_fields.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "server/api/beam_search.h"
+#include "server/api/answer/beam_search.h"
 
 #include <atomic>
 #include <latch>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "server/api/generation.h"
+#include "server/api/answer/generation.h"
 
 namespace sluice {
 

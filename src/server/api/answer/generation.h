@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "server/api/active_requests.h"
-#include "server/api/answer_parsing.h"
-#include "server/api/answer_writer.h"
-#include "server/api/client_limits.h"
-#include "server/api/model_context.h"
-#include "server/api/prompt.h"
-#include "server/api/repetition.h"
-#include "server/api/request_trace.h"
-#include "server/api/text_stream.h"
-#include "server/api/worker_pool.h"
+#include "server/api/answer/answer_parsing.h"
+#include "server/api/answer/answer_writer.h"
+#include "server/api/answer/text_stream.h"
+#include "server/api/common/active_requests.h"
+#include "server/api/common/model_context.h"
+#include "server/api/common/request_trace.h"
+#include "server/api/common/worker_pool.h"
+#include "server/api/guard/client_limits.h"
+#include "server/api/request/prompt.h"
+#include "server/api/request/repetition.h"
 #include "server/http/http_types.h"
 
 namespace sluice {
@@ -42,6 +42,7 @@ struct GenerationRequest {
   RepetitionRule repetition;
   std::shared_ptr<const Constraint> constraint;  // of every sequence; may be null
   std::optional<AnswerParsing> parsing;          // none: all text is the answer
+  bool splits_logprobs = false;                  // fills TextEvent::logprobs
   std::shared_ptr<const RequestTrace> trace;     // null: not traced
   RequestClock clock;                            // started when the request arrived
 };

@@ -1,8 +1,9 @@
-#include "server/api/generation.h"
+#include "server/api/answer/generation.h"
 
 #include <algorithm>
 #include <atomic>
 #include <latch>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -219,6 +220,64 @@ TEST_F(GenerationTest, TellsReasoningAndCallsFromTheText) {
   }
 }
 
+// Counts requests by the reasons of their sequences.
+class ReasonCounter : public EngineObserver {
+ public:
+  void OnStep(const StepStats&) override {}
+  void OnFirstToken(double) override {}
+  void OnInterToken(double) override {}
+  void OnFinished(const RequestStats& stats) override {
+    for (const SequenceStats& sequence : stats.sequences) ++counts[sequence.reason];
+  }
+  std::map<FinishReason, int> counts;
+};
+
+// A stop string may end in the engine's last token: the client sees `stop`, and so do metrics.
+TEST_F(GenerationTest, IsCountedWithTheReasonThatItsClientSees) {
+  const std::vector<int32_t> tokens =
+      model_->tokenizer->Encode("one two", /*add_special_tokens=*/false);
+  const auto run = [&](std::vector<std::string> stop, bool leaves) {
+    ReasonCounter counter;
+    Heard heard;
+    GenerationRequest request;
+    request.id = "cmpl-2";
+    request.prompts.resize(1);
+    request.prompts[0].tokens = {5};
+    request.sampling.resize(1);
+    request.stop = std::move(stop);
+    pool_.Submit([&] {
+      Generation::Start(model_, &pool_, active_, client_, request,
+                        std::make_unique<Listener>(&heard));
+    });
+    Settle();
+    const std::shared_ptr<RequestSink> sink = engine_.sinks().back();
+    RequestStats stats;
+    stats.reason = FinishReason::kLength;
+    stats.sequences = {{FinishReason::kLength, std::ssize(tokens), 0}};
+    if (!sink->OnStats(stats, &counter)) counter.OnFinished(stats);
+    if (leaves) {
+      client_->Leave();
+    } else {
+      SequenceUpdate update;
+      update.tokens = tokens;
+      update.finish = FinishReason::kLength;
+      sink->OnUpdate(std::move(update));
+    }
+    Settle();
+    EXPECT_EQ(counter.counts.size(), 1U);
+    const auto [reason, count] = *counter.counts.begin();
+    EXPECT_EQ(count, 1);
+    if (!leaves) {
+      EXPECT_EQ(heard.finish, reason == FinishReason::kStop ? "stop" : "length");
+    }
+    return reason;
+  };
+  EXPECT_EQ(run({}, false), FinishReason::kLength);
+  EXPECT_EQ(run({"three"}, false), FinishReason::kLength);
+  EXPECT_EQ(run({"two"}, false), FinishReason::kStop);
+  EXPECT_EQ(run({"two"}, true), FinishReason::kLength) << "counted once, though the client left";
+}
+
 TEST_F(GenerationTest, LetsConstraintsBeginBehindThoughts) {
   class Anything final : public Constraint {
    public:
@@ -227,12 +286,14 @@ TEST_F(GenerationTest, LetsConstraintsBeginBehindThoughts) {
   };
   const auto constraint = std::make_shared<const Anything>();
   const auto submitted = [&](const char* reasoning, std::optional<bool> thinking,
-                             bool constrains_channels = false) {
+                             bool constrains_channels = false, bool holds_thoughts = false) {
     Heard heard;
     AnswerParsing parsing;
     parsing.reasoning = reasoning == nullptr ? nullptr : FindReasoningParser(reasoning);
     parsing.thinking = thinking;
     parsing.constrains_channels = constrains_channels;
+    parsing.held = true;
+    parsing.holds_thoughts = holds_thoughts;
     Launch(/*num_prompts=*/1, &heard, parsing, constraint);
     SequenceUpdate update;
     update.tokens = {2};
@@ -245,6 +306,7 @@ TEST_F(GenerationTest, LetsConstraintsBeginBehindThoughts) {
   EXPECT_NE(submitted("qwen3", {}), constraint);
   EXPECT_EQ(submitted("qwen3", false), constraint) << "there is no thought";
   EXPECT_EQ(submitted("qwen3", {}, true), constraint) << "thoughts are of the constraint";
+  EXPECT_EQ(submitted("qwen3", {}, false, true), constraint) << "it holds for all of the answer";
 }
 
 TEST_F(GenerationTest, GivesEachStepToAClientThatKeepsUp) {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "server/api/answer_event.h"
-#include "server/api/model_context.h"
+#include "server/api/common/answer_event.h"
+#include "server/api/common/model_context.h"
 #include "server/http/http_types.h"
 
 namespace sluice {
@@ -31,6 +31,7 @@ struct AnswerOptions {
   struct Prompt {
     int64_t num_tokens = 0;
     std::vector<int32_t> tokens;  // where shows_prompt_tokens()
+    std::vector<int32_t> tail;    // the last of them, where logprobs are shown
     std::string echo;             // text that each of its choices begins with
     std::string text;             // of a rendered conversation, for return_prompt_text
     std::string role = "assistant";
@@ -41,10 +42,12 @@ struct AnswerOptions {
   std::shared_ptr<const ModelContext> model;
   std::string adapter;  // that answers; "": the model itself
   const std::string& model_name() const { return adapter.empty() ? model->name() : adapter; }
-  // Of the request, to which a whole answer is added as it grows; may be null.
+  // The request's memory, which grows with a whole answer; may be null.
   std::shared_ptr<MemoryLease> memory;
   // Adds headers to a whole answer when it is sent; may be empty.
   std::function<void(HttpResponse&)> add_headers;
+  // The name of the weights that had been replaced so often (WeightSpan); empty: it is not shown.
+  std::function<std::string(int64_t)> weight_version;
   std::vector<Prompt> prompts;  // not empty
 
   int n = 1;  // choices per prompt
@@ -75,5 +78,6 @@ WriterFactory MakeVllmChatWriter;
 WriterFactory MakeTrtllmCompletionWriter;
 WriterFactory MakeTrtllmChatWriter;
 WriterFactory MakeMessagesWriter;
+WriterFactory MakeGenerateWriter;
 
 }  // namespace sluice

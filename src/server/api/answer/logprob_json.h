@@ -1,0 +1,86 @@
+// Log-probabilities in the two shapes of OpenAI's API, and those of prompts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/api/answer/answer_detokenizer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace sluice {
+
+struct LogprobStyle {
+  const Tokenizer& tokenizer;
+  int32_t count = 0;           // alternatives shown per token
+  bool tokens_as_ids = false;  // "token_id:51" in place of the token's text
+  bool shows_bytes = true;     // of a chat's tokens
+};
+
+// What each token of an answer adds to its text, special tokens included: "" for bytes of an
+// unfinished character, which belongs to the token that completes it.
+class PendingTokens {
+ public:
+  PendingTokens() = default;
+  // After `prompt`, whose end is enough.
+  PendingTokens(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
+
+  std::string Push(const Tokenizer& tokenizer, int32_t token);
+  // What another token would add in its place.
+  std::string TextOf(const Tokenizer& tokenizer, int32_t token) const;
+
+ private:
+  std::optional<AnswerDetokenizer> detokenizer_;  // none before the first token
+};
+
+// The chosen token and then the most likely ones, none twice, `count` in all.
+std::vector<std::pair<int32_t, float>> ChosenAndTop(const TokenLogprobs& logprobs, size_t count);
+
+// For each token of a prompt the place in `shown`, in characters, where its text begins. Tokens
+// that `shown` does not have, such as one that begins every prompt, take no place.
+std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                                   std::string_view shown);
+
+// The four parallel lists of a completion.
+class LogprobColumns {
+ public:
+  explicit LogprobColumns(LogprobStyle style) : style_(style) {}
+
+  // `offset`: in characters of the text that the client gets.
+  void Add(const TokenLogprobs& logprobs, int64_t offset, PendingTokens& pending);
+  // Adds a prompt's logprobs; its first token has none. `offsets`: PromptOffsets().
+  void AddPrompt(std::span<const int32_t> prompt, std::span<const int64_t> offsets,
+                 const PromptResult& result, PendingTokens& pending);
+  void AppendTo(std::string& out) const;
+
+ private:
+  std::string Shown(int32_t token, std::string text) const;
+  void AddToken(int32_t token, int64_t offset, const TokenLogprobs* logprobs,
+                PendingTokens& pending);
+
+  const LogprobStyle style_;
+  std::string offsets_, logprobs_, tokens_, tops_;
+};
+
+// The elements of a chat's list of logprobs, {"token":…,"logprob":…,"bytes":[…],
+// "top_logprobs":[…]},…; with a comma before them if `out` is not empty.
+void AppendLogprobElements(std::string& out, const LogprobStyle& style,
+                           std::span<const TokenLogprobs> logprobs, PendingTokens& pending);
+
+// A chat's {"content":[…]} of those.
+void AppendLogprobList(std::string& out, const LogprobStyle& style,
+                       std::span<const TokenLogprobs> logprobs, PendingTokens& pending);
+
+// [null,{"51":{"logprob":-10.9,"rank":386,"decoded_token":"T"},…},…]
+void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
+                          std::span<const int32_t> prompt, const PromptResult& result,
+                          size_t count);
+// The approximate number of bytes that AppendPromptLogprobs writes.
+size_t PromptLogprobBytes(const PromptResult& result);
+
+}  // namespace sluice
