@@ -1,0 +1,78 @@
+// State shared by the handlers of all routes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/mutex.h"
+#include "media/media_fetcher.h"
+#include "server/api/common/active_requests.h"
+#include "server/api/common/model_context.h"
+#include "server/api/common/worker_pool.h"
+#include "server/api/context/client_identity.h"
+#include "server/api/context/sleep_control.h"
+#include "server/api/context/unknown_fields.h"
+#include "server/api/context/weight_updates.h"
+#include "server/api/guard/api_keys.h"
+#include "server/api/guard/client_limits.h"
+#include "server/api/store/response_store.h"
+#include "server/metrics.h"
+#include "server/server_config.h"
+#include "tracing/span_exporter.h"
+
+namespace sluice {
+
+// Thread safety: all members may be used from any thread.
+struct ApiContext {
+  // `metrics` outlives it.
+  ApiContext(const ServerConfig& server_config, std::shared_ptr<const ApiKeys> api_keys,
+             std::shared_ptr<SpanExporter> span_exporter, Metrics* server_metrics)
+      : config(server_config),
+        keys(std::move(api_keys)),
+        exporter(std::move(span_exporter)),
+        metrics(server_metrics),
+        fetcher(server_config.media.fetch),
+        pool(server_config.worker_threads) {}
+
+  // Null while the model is being loaded.
+  std::shared_ptr<const ModelContext> model() const {
+    const MutexLock lock(model_mutex_);
+    return model_;
+  }
+  void set_model(std::shared_ptr<const ModelContext> model) {
+    const MutexLock lock(model_mutex_);
+    model_ = std::move(model);
+  }
+
+  const ServerConfig config;
+  const std::shared_ptr<const ApiKeys> keys;
+  const std::shared_ptr<SpanExporter> exporter;  // null: nothing is traced
+  Metrics* const metrics;
+  const ClientIdentity identity{*keys};
+  const std::shared_ptr<ClientLimits> limits =
+      std::make_shared<ClientLimits>(ClientLimitsOf(config));
+  const std::shared_ptr<ActiveRequests> active = std::make_shared<ActiveRequests>();
+  const std::shared_ptr<ResponseStore> responses =
+      std::make_shared<ResponseStore>(config.response_store_bytes);
+  UnknownFields unknown_fields;
+  // Requests accepted and not completely answered.
+  const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);
+  std::atomic<bool> leaving{false};   // /ready answers 503, and requests are served
+  std::atomic<bool> draining{false};  // requests are answered 503
+  // Bytes of the model's files while they download; a total of 0: no download runs.
+  std::atomic<int64_t> download_done{0};
+  std::atomic<int64_t> download_total{0};
+  const std::shared_ptr<WeightUpdates> weights = std::make_shared<WeightUpdates>();
+  MediaFetcher fetcher;  // of images by URL
+  WorkerPool pool;       // stopped before the context is destroyed
+  const std::shared_ptr<SleepControl> sleep =
+      std::make_shared<SleepControl>(active, metrics, &pool);
+
+ private:
+  mutable Mutex model_mutex_;
+  std::shared_ptr<const ModelContext> model_ GUARDED_BY(model_mutex_);
+};
+
+}  // namespace sluice

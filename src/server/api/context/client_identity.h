@@ -1,0 +1,32 @@
+// Identifies the client of a request, for fair scheduling and rate limits.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "server/api/guard/api_keys.h"
+#include "server/http/http_types.h"
+
+namespace sluice {
+
+// Turns the API key of a request into a number, where the server has keys and the request presents
+// one of them; else the client's address: all of an IPv4 address, the network (64 bits) of an IPv6
+// address. An unknown key is ignored, since clients could change it with every
+// request. The number is a keyed hash that differs between processes and reveals nothing of the
+// key. Thread safety: all methods may be called from any thread.
+class ClientIdentity {
+ public:
+  // `keys` outlives it.
+  explicit ClientIdentity(const ApiKeys& keys);
+
+  uint64_t Of(const HttpRequest& head) const;
+
+ private:
+  uint64_t Hash(char kind, std::string_view bytes) const;
+
+  const ApiKeys& keys_;
+  std::vector<unsigned char> secret_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,110 @@
+// A route: what the dispatcher, the metrics and /openapi.json need to know of it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "media/media_fetcher.h"
+#include "server/api/common/api_error.h"
+#include "server/api/context/api_context.h"
+#include "server/http/http_types.h"
+
+namespace sluice {
+
+// The condition under which a route exists.
+enum class RouteGate {
+  kAlways,
+  kDocs,           // unless --disable-fastapi-docs
+  kWeb,            // unless --disable-web
+  kTokenizerInfo,  // with --enable-tokenizer-info-endpoint
+  kDev,            // with VLLM_SERVER_DEV_MODE=1
+  kWeights,        // with VLLM_SERVER_DEV_MODE=1 and --weight-transfer-config
+  kRuntimeLora,    // with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
+  kScaleOut,       // with --enable-scale-out
+  kNoScaleOut,     // without it
+  kNotVllm,        // a convenience that `vllm serve` does not have
+  kVllm,           // only in the dialect of vllm serve
+  kTrtllm,         // only in the dialect of trtllm-serve
+};
+
+// Who may call a route of a server with API keys.
+enum class RouteAccess {
+  kKey,     // clients with a key: routes that compute, change state, or expose model or requests
+  kOpen,    // everyone, unless --protect-all is given
+  kHealth,  // everyone: probes
+};
+
+struct Route;
+
+// A request to a route.
+struct RouteCall {
+  ApiContext& api;
+  const Route& route;
+  HttpRequest& request;
+  std::string_view path;  // without --root-path
+  std::shared_ptr<ResponseWriter> client;
+  std::shared_ptr<const ModelContext> model;  // null only on the I/O thread, while it is loaded
+  // The ticket for the client's limits; null on the I/O thread and for routes without computation.
+  std::shared_ptr<ClientLimits::Ticket> ticket = nullptr;
+  // The images of the body that had URLs; null: none had.
+  std::shared_ptr<const FetchedMedia> media = nullptr;
+};
+
+// Either answers `call.client`, now or later, or returns the error to send to the client.
+using Handler = ApiStatus(const RouteCall& call);
+using BodyHandler = ApiStatus(const RouteCall& call, const json::Value& body);
+
+struct Route {
+  // A segment in braces matches one or more segments: "/v1/models/{model_id}".
+  std::string_view path;
+  std::vector<std::string_view> methods;
+  RouteGate gate = RouteGate::kAlways;
+  RouteAccess access = RouteAccess::kKey;
+  std::string_view summary;   // one line; empty: not described in /openapi.json
+  std::string_view request;   // the schema of the body; empty: no body
+  std::string_view response;  // the schema of the answer; "text" or "html"; empty: any JSON
+  // Exactly one of these.
+  Handler* on_io_thread = nullptr;
+  Handler* on_worker = nullptr;
+  BodyHandler* with_body = nullptr;
+};
+
+using Methods = std::vector<std::string_view>;
+
+// Called on the I/O thread, also while there is no model: must be quick.
+Route OnIoThread(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
+                 std::string_view summary = "", std::string_view response = "");
+// Called on a worker. Refused while the server drains or the model is being loaded.
+Route OnWorker(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
+               std::string_view summary = "", std::string_view response = "");
+// Likewise, with the parsed body of a POST.
+Route WithBody(std::string_view path, BodyHandler* handler, std::string_view summary,
+               std::string_view request, std::string_view response);
+
+// `route` with another access than kKey.
+Route WithAccess(RouteAccess access, Route route);
+// `route` under another condition than kAlways.
+Route WithGate(RouteGate gate, Route route);
+
+// The route at `path` that `config` enables, or null.
+const Route* FindRoute(std::string_view path, const ServerConfig& config);
+// The routes that `config` enables.
+std::vector<const Route*> OpenRoutes(const ServerConfig& config);
+
+// The text of a 404 at `path`, for {"detail": ...}: names a route of vLLM that this server does not
+// have or that an option would enable, else "Not Found".
+std::string NotFoundDetail(std::string_view path, const ServerConfig& config);
+
+// 503 where `call` has no model.
+ApiStatus CheckModelIsLoaded(const RouteCall& call);
+ApiError ModelIsLoading();
+
+// An answer in plain text.
+HttpResponse TextResponse(std::string text, int status = 200);
+
+}  // namespace sluice

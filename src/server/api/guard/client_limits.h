@@ -1,0 +1,109 @@
+// Rate limits of each client: requests and tokens per minute, and concurrent requests.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "server/api/common/api_error.h"
+#include "server/http/http_types.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+// Each limit per minute is a token bucket that holds one minute's worth, starts full and refills at
+// a constant rate. A request takes one from the bucket of requests when it is admitted. Tokens are
+// taken when they are known: prompt tokens when encoded, others as they are generated; the bucket
+// may become negative, and no request is admitted until it is positive again.
+//
+// Memory: the clients with requests and at most `kMaxIdleClients` others; beyond that the least
+// recently used are forgotten, which resets their buckets to full, as a minute of idleness does for
+// those that are not negative. Thread safety: all methods may be called from any thread.
+class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr size_t kMaxIdleClients = 4096;
+
+  struct Limits {  // 0: none
+    int64_t requests_per_minute = 0;
+    int64_t tokens_per_minute = 0;
+    int64_t concurrent_requests = 0;
+  };
+
+ private:
+  struct Bucket {
+    double level = 0;
+    Clock::time_point time;  // of `level`
+  };
+  struct Client {
+    uint64_t id = 0;
+    Bucket requests, tokens;
+    int64_t running = 0;  // requests that are not completely answered
+    int64_t tickets = 0;
+  };
+  using Clients = std::list<Client>;
+
+ public:
+  // An admitted request. Thread safety: as ClientLimits.
+  class Ticket {
+   public:
+    Ticket(std::shared_ptr<ClientLimits> limits, Clients::iterator client)
+        : limits_(std::move(limits)), client_(client) {}
+    Ticket(const Ticket&) = delete;
+    Ticket& operator=(const Ticket&) = delete;
+    ~Ticket();
+
+    // The request outlives its answer (a background response): Leave() must be called once more.
+    void Stay();
+    // The request has been answered: it no longer counts as running.
+    void Leave();
+    void TakeTokens(int64_t count);
+
+   private:
+    const std::shared_ptr<ClientLimits> limits_;
+    const Clients::iterator client_;
+    int num_parts_ = 1;  // calls of Leave() to come; guarded by the mutex of `limits_`
+  };
+
+  explicit ClientLimits(const Limits& limits, std::function<Clock::time_point()> now = Clock::now)
+      : limits_(limits), now_(std::move(now)) {}
+
+  bool any() const {
+    return limits_.requests_per_minute + limits_.tokens_per_minute + limits_.concurrent_requests >
+           0;
+  }
+
+  // Admits a request, or returns a 429 that names the exceeded limit and when to retry.
+  ApiResult<std::shared_ptr<Ticket>> Enter(uint64_t client);
+
+  // x-ratelimit-limit-requests, -remaining-, -reset-, and the same for tokens, for the configured
+  // limits.
+  void AppendHeaders(uint64_t client, std::vector<HttpHeader>& headers);
+
+  // Clients with an entry, active or idle.
+  size_t num_clients() const;
+
+ private:
+  Clients::iterator Find(uint64_t client) REQUIRES(mutex_);
+  void ForgetIdle() REQUIRES(mutex_);
+  void Refill(Bucket& bucket, int64_t per_minute) REQUIRES(mutex_);
+
+  const Limits limits_;
+  const std::function<Clock::time_point()> now_;
+  mutable Mutex mutex_;
+  Clients clients_ GUARDED_BY(mutex_);  // the last used first
+  std::unordered_map<uint64_t, Clients::iterator> by_id_ GUARDED_BY(mutex_);
+  size_t num_idle_ GUARDED_BY(mutex_) = 0;  // without tickets
+};
+
+ClientLimits::Limits ClientLimitsOf(const ServerConfig& config);
+
+// "250ms", "12s", "6m0s": seconds as OpenAI writes them.
+std::string DurationText(double seconds);
+
+}  // namespace sluice

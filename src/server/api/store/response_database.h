@@ -1,0 +1,90 @@
+// The file of the responses that survive a restart: SQLite's, in a folder of its own.
+//
+// It is read at start only; afterwards reads are served by ResponseStore, whose contents it
+// mirrors. A change is one transaction in a write-ahead log. It is in the file when the call
+// returns, so that a killed process loses nothing; a power failure may lose the changes of the last
+// seconds, never older ones. Calls wait for the disk and are made on worker
+// threads.
+//
+// The file is readable and writable by its owner alone, has a version, and is locked as long as the
+// object lives: a second server is refused. Rows have checksums, so that what is read is what was
+// written.
+//
+// The file is not trusted. Its schema must be, word for word, the one that is written here;
+// triggers and views do not run, and SQLite checks every page before a row is read. All of this
+// takes a number of steps that grows with the size of the file alone. Whoever can read the file has
+// the secret, and can try out keys on the owners that it names.
+//
+// Thread safety: one call at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "server/api/store/stored_response.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace sluice {
+
+class ResponseDatabase {
+ public:
+  static constexpr size_t kSecretBytes = 32;
+
+  // Opens the file of `folder`, or makes both. Errors name the file: kInvalidArgument where it
+  // cannot be read and written, or is of another program or version, kInvalidData where it is
+  // damaged, kUnavailable where another process has it open.
+  static Result<std::unique_ptr<ResponseDatabase>> Open(const std::filesystem::path& folder);
+
+  const std::filesystem::path& file() const { return file_; }
+  // Random bytes that belong to the file as long as it exists.
+  const std::vector<unsigned char>& secret() const { return secret_; }
+
+  // Calls `take` with each response, the oldest first; `is_over`: it was complete.
+  Status Read(const std::function<void(StoredResponse::Content content, bool is_over)>& take);
+  // In one transaction: removes the responses of `removed` that exist, and, unless it is null,
+  // replaces the response with the id of `response` or appends it. Changes nothing on an
+  // error.
+  Status Write(const StoredResponse* response, std::span<const std::string> removed);
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const;
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  using Statement = std::unique_ptr<sqlite3_stmt, Close>;
+
+  explicit ResponseDatabase(std::filesystem::path file) : file_(std::move(file)) {}
+  Status Connect();
+  Status Restrict();
+  Result<bool> IsNew();
+  Status Create();
+  Status CheckSchema();
+  Status CheckPages();
+  Status ReadSecret();
+  Status Execute(const char* sql);
+  Status Step(sqlite3_stmt* statement);
+  Status Put(const StoredResponse& response);
+  Status ChangeRows(const StoredResponse* response, std::span<const std::string> removed);
+  Result<Statement> Prepare(const char* sql);
+  Result<int64_t> Number(const char* sql);
+  // An error for the operator that explains SQLite's result `code`.
+  tl::unexpected<Error> Failure(int code) const;
+  tl::unexpected<Error> Damaged(std::string_view what) const;
+
+  const std::filesystem::path file_;
+  int64_t steps_left_ =
+      0;  // Of SQLite's machine, in kStepsBetweenChecks, until the file is checked.
+  std::unique_ptr<sqlite3, Close> database_;
+  std::vector<unsigned char> secret_;
+  Statement put_, remove_;  // closed before the database
+};
+
+}  // namespace sluice
