@@ -6,9 +6,9 @@
 #include <unordered_map>
 
 #include "base/json.h"
-#include "server/api/api_error.h"
-#include "server/api/field_reader.h"
-#include "server/api/tool_fields.h"
+#include "server/api/common/api_error.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/request/tool_fields.h"
 #include "server/server_config.h"
 
 namespace sluice {

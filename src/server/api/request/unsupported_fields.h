@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/json.h"
-#include "server/api/api_error.h"
-#include "server/api/sampling_fields.h"
+#include "server/api/common/api_error.h"
+#include "server/api/request/sampling_fields.h"
 
 namespace sluice {
 

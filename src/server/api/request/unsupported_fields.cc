@@ -1,4 +1,4 @@
-#include "server/api/unsupported_fields.h"
+#include "server/api/request/unsupported_fields.h"
 
 #include <algorithm>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "server/api/field_reader.h"
+#include "server/api/common/field_reader.h"
 
 namespace sluice {
 namespace {

@@ -3,11 +3,12 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "constraints/constraint.h"
-#include "server/api/api_error.h"
-#include "server/api/endpoint_kind.h"
+#include "server/api/common/api_error.h"
+#include "server/api/common/endpoint_kind.h"
 #include "server/server_config.h"
 
 namespace sluice {
@@ -18,13 +19,20 @@ struct RequestedConstraint {
   std::optional<std::string> param;  // the `param` of such errors
 };
 
-// Reads `response_format`, `structured_outputs`, vLLM's older `guided_json`, `guided_regex`,
-// `guided_choice` and `guided_grammar`, and `guided_decoding` of trtllm-serve. None: the answer is
-// free text. Errors: 400 for more than one, for one of the wrong type, and for a JSON schema that
-// is invalid or, with `strict`, cannot be enforced. REQUIRES: `body` is an object.
+// Reads `response_format`, `structured_outputs`, and what other servers and vLLM's older versions
+// call them (docs/compatibility.md). None: the answer is free text. Errors: 400 for more than one,
+// for one of the wrong type, and for a JSON schema that is invalid or, with `strict`, cannot be
+// enforced. REQUIRES: `body` is an object.
 ApiResult<std::optional<RequestedConstraint>> ReadConstraint(const json::Value& body,
                                                              const ServerConfig& config,
                                                              EndpointKind kind);
+
+// Whether ReadConstraint reads a field of that name.
+bool IsConstraintField(std::string_view name);
+
+// The schema that other servers take beside the type json_object in `format`, which stands at
+// `place`: it, and the place of it; null if there is none.
+const json::Value* SchemaBesideObject(const json::Value& format, std::string& place);
 
 // The constraint of a JSON schema; `place` is where the request has it. Errors as above.
 ApiResult<std::optional<RequestedConstraint>> ReadSchemaConstraint(const json::Value& schema,

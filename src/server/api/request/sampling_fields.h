@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "server/api/constraint_fields.h"
-#include "server/api/endpoint_kind.h"
-#include "server/api/field_reader.h"
-#include "server/api/repetition.h"
+#include "server/api/common/endpoint_kind.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/request/constraint_fields.h"
+#include "server/api/request/repetition.h"
 
 namespace sluice {
 
@@ -37,6 +37,8 @@ struct SamplingFields {
 
   bool skip_special_tokens = true;
   std::optional<int64_t> truncate_prompt_tokens;
+  // For requests that want an error where a model cuts long texts by default.
+  bool refuses_long_texts = false;
   std::optional<std::string>
       truncation_side;  // "left" | "right"; absent: left, but for special tokens
   int64_t priority = 0;

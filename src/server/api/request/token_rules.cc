@@ -1,4 +1,4 @@
-#include "server/api/token_rules.h"
+#include "server/api/request/token_rules.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "server/api/number_text.h"
+#include "server/api/common/number_text.h"
+#include "server/api/request/prompt.h"
 
 namespace sluice {
 namespace {
@@ -79,7 +80,7 @@ ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& mod
   return {};
 }
 
-// A word is forbidden both as the start of a text and behind a blank, where its tokens differ.
+// A word is forbidden both as the start of a text and after a blank, where its tokens differ.
 ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& model,
                           SamplingParams& params) {
   if (fields.bad_words.size() > static_cast<size_t>(model.config.max_bad_words)) {
@@ -95,8 +96,8 @@ ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& mode
     }
     const size_t start = word.find_first_not_of(" \t\n\r");
     const std::string text = start == std::string::npos ? "" : word.substr(start);
-    std::vector<int32_t> plain = model.tokenizer->Encode(text, false);
-    std::vector<int32_t> spaced = model.tokenizer->Encode(" " + text, false);
+    API_ASSIGN_OR_RETURN(std::vector<int32_t> plain, EncodeText(model, text, false));
+    API_ASSIGN_OR_RETURN(std::vector<int32_t> spaced, EncodeText(model, " " + text, false));
     const bool differs = !plain.empty() && spaced.size() == plain.size() && spaced[0] != plain[0];
     if (!plain.empty()) words.push_back(std::move(plain));
     if (differs) words.push_back(std::move(spaced));

@@ -1,4 +1,4 @@
-#include "server/api/repetition.h"
+#include "server/api/request/repetition.h"
 
 #include <gtest/gtest.h>
 

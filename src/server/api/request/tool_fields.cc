@@ -1,6 +1,12 @@
-#include "server/api/tool_fields.h"
+#include "server/api/request/tool_fields.h"
+
+#include <set>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "server/api/request/response_tools.h"
 
 namespace sluice {
 namespace {
@@ -12,6 +18,11 @@ const json::Value* FunctionName(const json::Value& described) {
   return name == nullptr || !name->is_string() ? nullptr : name;
 }
 
+// "any" is Mistral's word.
+bool IsRequired(const json::Value& choice) {
+  return choice == json::Value("required") || choice == json::Value("any");
+}
+
 bool Describes(const json::Value& tools, const json::Value& name) {
   if (!tools.is_array()) return false;
   for (const json::Value& tool : tools.as_array()) {
@@ -19,6 +30,12 @@ bool Describes(const json::Value& tools, const json::Value& name) {
     if (found != nullptr && *found == name) return true;
   }
   return false;
+}
+
+// The function that an entry of allowed_tools names, in the form of a chat or of a response.
+json::Value AllowedName(const json::Value& entry) {
+  if (const json::Value* name = FunctionName(entry)) return *name;
+  return json::Value(FlatName(TextAt(entry, "namespace"), TextAt(entry, "name")));
 }
 
 }  // namespace
@@ -39,14 +56,16 @@ ApiStatus CheckToolChoice(const json::Value& body) {
   if (choice == nullptr || *choice == json::Value("none")) return {};
   if (tools == nullptr)
     return BadParameter("When using `tool_choice`, `tools` must be set.", "tool_choice");
-  if (*choice == json::Value("auto") || *choice == json::Value("required")) return {};
+  if (*choice == json::Value("auto") || IsRequired(*choice)) return {};
   if (!choice->is_object()) {
     return BadParameter(
-        fmt::format("`tool_choice` must be \"none\", \"auto\", \"required\" or an object with "
-                    "`function.name`, found {}",
-                    Describe(*choice)),
+        fmt::format(
+            "`tool_choice` must be \"none\", \"auto\", \"required\", \"any\" or an object with "
+            "`function.name`, found {}",
+            Describe(*choice)),
         "tool_choice");
   }
+  if (const json::Value* allowed = AllowedTools(choice)) return CheckAllowedTools(*allowed, *tools);
   const json::Value* name = FunctionName(*choice);
   if (name == nullptr) {
     return BadParameter(
@@ -57,6 +76,46 @@ ApiStatus CheckToolChoice(const json::Value& body) {
   return BadParameter(
       "The tool specified in `tool_choice` does not match any of the specified `tools`",
       "tool_choice");
+}
+
+const json::Value* AllowedTools(const json::Value* choice) {
+  if (choice == nullptr || TextAt(*choice, "type") != "allowed_tools") return nullptr;
+  const json::Value* inner = choice->Find("allowed_tools");
+  return inner == nullptr ? choice : inner;
+}
+
+ApiStatus CheckAllowedTools(const json::Value& allowed, const json::Value& tools) {
+  const std::string mode = TextAt(allowed, "mode");
+  if (mode != "auto" && mode != "required") {
+    const json::Value* found = allowed.Find("mode");
+    return BadParameter(
+        fmt::format(R"(`mode` of `allowed_tools` must be "auto" or "required", found {})",
+                    found == nullptr ? "none" : Describe(*found)),
+        "tool_choice.mode");
+  }
+  const json::Value* list = allowed.Find("tools");
+  if (list == nullptr || !list->is_array() || list->as_array().empty()) {
+    return BadParameter("`tools` of `allowed_tools` must be a list of at least one tool",
+                        "tool_choice.tools");
+  }
+  for (size_t i = 0; i < list->as_array().size(); ++i) {
+    if (Describes(tools, AllowedName(list->as_array()[i]))) continue;
+    return BadParameter(
+        "A tool specified in `allowed_tools` does not match any of the specified `tools`",
+        fmt::format("tool_choice.tools.{}", i));
+  }
+  return {};
+}
+
+void KeepAllowedTools(const json::Value* choice, json::Value& tools) {
+  const json::Value* allowed = AllowedTools(choice);
+  if (allowed == nullptr || !tools.is_array()) return;
+  std::set<std::string> names;
+  for (const json::Value& entry : allowed->Find("tools")->as_array())
+    names.insert(AllowedName(entry).as_string());
+  std::erase_if(tools.as_array(), [&](const json::Value& tool) {
+    return !names.contains(FunctionName(tool)->as_string());
+  });
 }
 
 ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
@@ -71,8 +130,11 @@ ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
     fields.choice = absent ? ToolChoice::kAuto : ToolChoice::kNone;
   } else if (*choice == json::Value("auto")) {
     fields.choice = ToolChoice::kAuto;
-  } else if (*choice == json::Value("required")) {
+  } else if (IsRequired(*choice)) {
     fields.choice = ToolChoice::kRequired;
+  } else if (const json::Value* allowed = AllowedTools(choice)) {
+    fields.choice =
+        TextAt(*allowed, "mode") == "required" ? ToolChoice::kRequired : ToolChoice::kAuto;
   } else if (choice->is_object()) {
     fields.choice = ToolChoice::kNamed;
     fields.name = name_of(*choice);

@@ -2,26 +2,35 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "server/api/api_error.h"
-#include "server/api/model_context.h"
-#include "server/api/sampling_fields.h"
+#include "engine/request.h"
+#include "server/api/common/api_error.h"
+#include "server/api/common/model_context.h"
+#include "server/api/request/sampling_fields.h"
 
 namespace sluice {
 
 struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;  // as given or rendered; "" for a prompt of token ids
+  std::vector<ImageInput> images;
 };
 
 // 400 for a text that cannot fit into the model's context by its number of characters.
 ApiStatus CheckCharacters(std::string_view text, const ModelContext& model);
 
-// Tokenizes `text`. Errors: 400 for text that is empty, not UTF-8, or too long; text that cannot
-// fit by its length is refused before it is tokenized.
+// The tokens of `text`. Errors: 400 for a text on which the tokenizer takes too many steps; 503
+// once `stop`, which is asked now and then, says that nobody waits.
+ApiResult<std::vector<int32_t>> EncodeText(const ModelContext& model, std::string_view text,
+                                           bool add_special_tokens,
+                                           const std::function<bool()>& stop = nullptr);
+
+// Tokenizes `text`. Errors: those of EncodeText; 400 for text that is empty, not UTF-8, or too
+// long; text that cannot fit by its length is refused before it is tokenized.
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
                                  const SamplingFields& fields, const ModelContext& model);
 // Errors: 400 for ids outside the vocabulary, and for a prompt that is empty or too long.

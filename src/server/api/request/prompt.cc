@@ -1,11 +1,11 @@
-#include "server/api/prompt.h"
+#include "server/api/request/prompt.h"
 #include "base/utf8.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "server/api/python_text.h"
+#include "server/api/common/python_text.h"
 
 namespace sluice {
 namespace {
@@ -13,6 +13,14 @@ namespace {
 // How many tokens to keep: -1 stands for the length of the context.
 int64_t TruncatedLength(const SamplingFields& fields, const ModelContext& model) {
   return *fields.truncate_prompt_tokens < 0 ? model.max_model_len : *fields.truncate_prompt_tokens;
+}
+
+// The same of a text; nullopt where a longer one is refused.
+std::optional<int64_t> KeptOfText(const SamplingFields& fields, const ModelContext& model) {
+  if (fields.truncate_prompt_tokens) return TruncatedLength(fields, model);
+  const auto& pooling = model.engine->info().pooling;
+  if (pooling && pooling->truncates && !fields.refuses_long_texts) return model.max_model_len;
+  return std::nullopt;
 }
 
 void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& side) {
@@ -27,16 +35,15 @@ void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& s
 
 // Cuts the text, but keeps the special tokens that the tokenizer puts around it: on the left, of a
 // model that pools on the right, as vLLM.
-std::vector<int32_t> EncodeTruncated(const ModelContext& model, std::string_view text,
-                                     bool add_special_tokens, int64_t length) {
-  const Tokenizer& tokenizer = *model.tokenizer;
+ApiResult<std::vector<int32_t>> EncodeTruncated(const ModelContext& model, std::string_view text,
+                                                bool add_special_tokens, int64_t length) {
   const std::string side = model.engine->info().pooling ? "right" : "left";
-  std::vector<int32_t> full = tokenizer.Encode(text, add_special_tokens);
+  API_ASSIGN_OR_RETURN(std::vector<int32_t> full, EncodeText(model, text, add_special_tokens));
   if (static_cast<int64_t>(full.size()) <= length || !add_special_tokens) {
     Truncate(full, length, side);
     return full;
   }
-  std::vector<int32_t> content = tokenizer.Encode(text, false);
+  API_ASSIGN_OR_RETURN(std::vector<int32_t> content, EncodeText(model, text, false));
   const auto begin = std::search(full.begin(), full.end(), content.begin(), content.end());
   if (begin == full.end()) {
     Truncate(full, length, side);
@@ -66,6 +73,14 @@ ApiStatus CheckLength(size_t count, const ModelContext& model) {
 
 }  // namespace
 
+ApiResult<std::vector<int32_t>> EncodeText(const ModelContext& model, std::string_view text,
+                                           bool add_special_tokens,
+                                           const std::function<bool()>& stop) {
+  Result<std::vector<int32_t>> ids = model.tokenizer->EncodeWithin(text, add_special_tokens, stop);
+  if (!ids) return tl::unexpected<ApiError>(FromError(ids.error()));
+  return *std::move(ids);
+}
+
 ApiStatus CheckCharacters(std::string_view text, const ModelContext& model) {
   const size_t characters = CountCharacters(text);
   if (characters <= model.max_prompt_characters) return {};
@@ -83,15 +98,15 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
   // A body cannot hold such text, but a template can make it.
   if (!IsValidUtf8(text)) return BadRequest("the prompt is not valid UTF-8");
   Prompt prompt;
-  if (fields.truncate_prompt_tokens && fields.truncation_side) {
-    prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);
-    Truncate(prompt.tokens, TruncatedLength(fields, model), *fields.truncation_side);
-  } else if (fields.truncate_prompt_tokens) {
-    prompt.tokens =
-        EncodeTruncated(model, text, add_special_tokens, TruncatedLength(fields, model));
+  const std::optional<int64_t> kept = KeptOfText(fields, model);
+  if (kept && fields.truncation_side) {
+    API_ASSIGN_OR_RETURN(prompt.tokens, EncodeText(model, text, add_special_tokens));
+    Truncate(prompt.tokens, *kept, *fields.truncation_side);
+  } else if (kept) {
+    API_ASSIGN_OR_RETURN(prompt.tokens, EncodeTruncated(model, text, add_special_tokens, *kept));
   } else {
     API_RETURN_IF_ERROR(CheckCharacters(text, model));
-    prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);
+    API_ASSIGN_OR_RETURN(prompt.tokens, EncodeText(model, text, add_special_tokens));
   }
   API_RETURN_IF_ERROR(CheckLength(prompt.tokens.size(), model));
   prompt.text = std::move(text);
@@ -101,16 +116,16 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
 ApiResult<Tokenizer::Pair> PairFromTexts(const std::string& first, const std::string& second,
                                          const SamplingFields& fields, const ModelContext& model) {
   std::optional<Tokenizer::PairLimit> limit;
-  if (fields.truncate_prompt_tokens) {
-    limit = {.tokens = static_cast<size_t>(TruncatedLength(fields, model)),
-             .keeps_ends = fields.truncation_side == "left"};
+  if (const std::optional<int64_t> kept = KeptOfText(fields, model)) {
+    limit = {.tokens = static_cast<size_t>(*kept), .keeps_ends = fields.truncation_side == "left"};
   } else {
     API_RETURN_IF_ERROR(CheckCharacters(first, model));
     API_RETURN_IF_ERROR(CheckCharacters(second, model));
   }
-  Tokenizer::Pair pair = model.tokenizer->EncodePair(first, second, limit);
-  API_RETURN_IF_ERROR(CheckLength(pair.ids.size(), model));
-  return pair;
+  Result<Tokenizer::Pair> pair = model.tokenizer->EncodePair(first, second, limit);
+  if (!pair) return tl::unexpected<ApiError>(FromError(pair.error()));
+  API_RETURN_IF_ERROR(CheckLength(pair->ids.size(), model));
+  return *std::move(pair);
 }
 
 ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields,

@@ -1,4 +1,4 @@
-#include "server/api/response_tools.h"
+#include "server/api/request/response_tools.h"
 
 #include <algorithm>
 #include <functional>
@@ -15,7 +15,7 @@ namespace {
 
 struct ToolKind {
   std::string_view type;
-  // Of a response's tool, in their order; what the request does not give is null.
+  // The members of a response's tool, in their order; those that are not given are null.
   std::vector<std::string_view> members = {};
   bool needs_openai = false;
 };
@@ -175,6 +175,8 @@ ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& confi
     }
     return {};
   }
+  if (const json::Value* allowed = AllowedTools(choice))
+    return CheckAllowedTools(*allowed, ChatTools(body.Find("tools")));
   if (!IsFunction(*choice)) {
     return BadParameter(fmt::format("a choice of type {} is not supported; name a function",
                                     Describe(*choice->Find("type"))),

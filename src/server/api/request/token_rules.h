@@ -2,9 +2,9 @@
 #pragma once
 
 #include "engine/request.h"
-#include "server/api/api_error.h"
-#include "server/api/model_context.h"
-#include "server/api/sampling_fields.h"
+#include "server/api/common/api_error.h"
+#include "server/api/common/model_context.h"
+#include "server/api/request/sampling_fields.h"
 
 namespace sluice {
 

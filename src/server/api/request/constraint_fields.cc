@@ -1,5 +1,6 @@
-#include "server/api/constraint_fields.h"
+#include "server/api/request/constraint_fields.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,7 +12,7 @@
 #include "base/log.h"
 #include "constraints/grammar_text.h"
 #include "constraints/json_schema.h"
-#include "server/api/field_reader.h"
+#include "server/api/common/field_reader.h"
 
 namespace sluice {
 namespace {
@@ -123,13 +124,86 @@ Read FromKind(std::string_view kind, const json::Value& value, std::string place
   return wanted ? FromAnyObject(std::move(place)) : std::nullopt;
 }
 
+// The first of `names` that `format` has, and adds its name to `place`; null if it has none.
+const json::Value* FirstOf(const json::Value& format, const std::vector<const char*>& names,
+                           std::string& place) {
+  for (const char* name : names) {
+    const json::Value* value = Given(format, name);
+    if (value == nullptr) continue;
+    place += fmt::format(".{}", name);
+    return value;
+  }
+  return nullptr;
+}
+
+// The schema in {"name": ..., "schema": ...}, else `value` itself.
+const json::Value& SchemaIn(const json::Value& value, std::string& place) {
+  const json::Value* inner = value.is_object() ? Given(value, "schema") : nullptr;
+  if (inner == nullptr || (!inner->is_object() && !inner->is_string()) ||
+      Given(value, "type") != nullptr || Given(value, "properties") != nullptr)
+    return value;
+  place += ".schema";
+  return *inner;
+}
+
+// A schema as other servers take it: itself, its text, or with a name around it.
+Read FromForeignSchema(const json::Value& value, std::string place) {
+  const json::Value& schema = SchemaIn(value, place);
+  return FromSchemaOrText(schema, std::move(place));
+}
+
+// What the types of response_format beside OpenAI's are held to.
+struct ForeignFormat {
+  std::string_view type;
+  std::string_view kind;             // as FromKind takes it
+  std::vector<const char*> members;  // one of them holds it
+};
+
+const ForeignFormat* FindForeignFormat(std::string_view type) {
+  static const ForeignFormat kFormats[] = {
+      {"json", "json", {"value", "schema", "json_schema"}},    // TGI, trtllm-serve
+      {"regex", "regex", {"value", "regex", "pattern"}},       // TGI, trtllm-serve, Together
+      {"regex_schema", "regex", {"regex_schema"}},             // LMDeploy
+      {"grammar", "grammar", {"grammar", "value"}},            // Fireworks, MLC
+      {"ebnf", "grammar", {"ebnf", "value"}},                  // trtllm-serve
+      {"lark_grammar", "grammar", {"lark_grammar", "value"}},  // llguidance
+  };
+  for (const ForeignFormat& format : kFormats) {
+    if (format.type == type) return &format;
+  }
+  return nullptr;
+}
+
+Read ReadForeignFormat(const json::Value& format, const ForeignFormat& foreign) {
+  std::string place = "response_format";
+  const json::Value* value = FirstOf(format, foreign.members, place);
+  if (value == nullptr) {
+    return WrongType(fmt::format("response_format.{}", foreign.members.front()),
+                     fmt::format("what the answer is held to, as the type is \"{}\"", foreign.type),
+                     nullptr);
+  }
+  if (foreign.kind == "json") return FromForeignSchema(*value, std::move(place));
+  // Perplexity's {"regex": {"regex": ...}}.
+  if (const json::Value* inner = value->is_object() ? Given(*value, foreign.kind) : nullptr) {
+    place += fmt::format(".{}", foreign.kind);
+    value = inner;
+  }
+  return FromKind(foreign.kind, *value, std::move(place), "response_format");
+}
+
 Read ReadResponseFormat(const json::Value& format) {
   const std::string field = "response_format";
   if (!format.is_object()) return WrongType(field, "an object", &format);
   const std::string kind = TextAt(format, "type");
   if (kind == "text") return std::nullopt;
-  if (kind == "json_object") return FromAnyObject(field);
+  std::string place = field;
+  if (kind == "json_object") {
+    const json::Value* schema = SchemaBesideObject(format, place);
+    return schema == nullptr ? FromAnyObject(field) : FromSchemaOrText(*schema, std::move(place));
+  }
   if (kind == "structural_tag") return FromStructuralTag(format, field);
+  if (const ForeignFormat* foreign = FindForeignFormat(kind))
+    return ReadForeignFormat(format, *foreign);
   if (kind != "json_schema") {
     return WrongType("response_format.type",
                      R"("text", "json_object", "json_schema" or "structural_tag")",
@@ -137,6 +211,9 @@ Read ReadResponseFormat(const json::Value& format) {
   }
   const json::Value* described = format.Find("json_schema");
   if (!IsTruthy(described)) {
+    // llama.cpp and TGI.
+    if (const json::Value* schema = FirstOf(format, {"schema", "value"}, place))
+      return FromForeignSchema(*schema, std::move(place));
     return BadParameter(
         "When response_format type is 'json_schema', the 'json_schema' field must be provided.",
         field);
@@ -185,6 +262,56 @@ Read ReadStructuredOutputs(const json::Value& outputs, EndpointKind endpoint) {
   return FromKind(kind, value, std::move(place), field);
 }
 
+// Other servers' names at the top of a request, and what they hold.
+struct ForeignField {
+  const char* name;
+  std::string_view kind;
+};
+constexpr ForeignField kForeignFields[] = {
+    {"json_schema", "json"},        // llama.cpp, SGLang, TabbyAPI
+    {"regex", "regex"},             // SGLang
+    {"regex_pattern", "regex"},     // TabbyAPI
+    {"ebnf", "grammar"},            // SGLang
+    {"grammar", "grammar"},         // llama.cpp; TGI's and mistral.rs's object with type and value
+    {"grammar_string", "grammar"},  // TabbyAPI
+    {"structural_tag", "structural_tag"},   // SGLang, vLLM 0.8
+    {"guided_json_object", "json_object"},  // vLLM 0.8
+};
+
+Read ReadForeignField(const json::Value& value, const ForeignField& field) {
+  const std::string name = field.name;
+  // llama.cpp's clients send an empty grammar for none.
+  if (value.is_string() && value.as_string().empty()) return std::nullopt;
+  if (field.kind == "json") return FromForeignSchema(value, name);
+  if (name != "grammar" || !value.is_object()) return FromKind(field.kind, value, name, name);
+  const std::string type = TextAt(value, "type");
+  const json::Value* held = Given(value, "value");
+  const bool is_schema = type == "json" || type == "json_object" || type == "json_schema";
+  if (!is_schema && type != "regex" && type != "lark" && type != "gbnf") {
+    return WrongType("grammar.type", R"("json", "json_schema", "regex", "gbnf" or "lark")",
+                     value.Find("type"));
+  }
+  if (held == nullptr) return WrongType("grammar.value", "what the answer is held to", held);
+  if (is_schema) return FromForeignSchema(*held, "grammar.value");
+  return FromKind(type == "regex" ? "regex" : "grammar", *held, "grammar.value", name);
+}
+
+// ollama's: "json", or a schema.
+Read ReadOllamaFormat(const json::Value& format) {
+  if (format == json::Value("json")) return FromAnyObject("format");
+  if (format == json::Value("")) return std::nullopt;
+  if (!format.is_object()) return WrongType("format", R"("json" or a JSON schema)", &format);
+  return FromSchema(format, false, "format");
+}
+
+// What asks for more than can be done: llama.cpp's grammar that applies after a trigger only.
+ApiStatus RefuseLazyGrammars(const json::Value& body) {
+  for (const char* name : {"grammar_lazy", "grammar_triggers"}) {
+    if (IsTruthy(body.Find(name))) return Unsupported("a grammar that waits for a trigger", name);
+  }
+  return {};
+}
+
 // trtllm-serve's.
 Read ReadGuidedDecoding(const json::Value& guided) {
   const std::string field = "guided_decoding";
@@ -205,7 +332,24 @@ Read ReadGuidedDecoding(const json::Value& guided) {
   return FromKind(kind, *guided.Find(kind), fmt::format("{}.{}", field, kind), field);
 }
 
+// Fields that ReadConstraint reads, but for kForeignFields.
+constexpr std::string_view kOwnFields[] = {
+    "response_format", "structured_outputs", "guided_json",     "guided_regex",
+    "guided_choice",   "guided_grammar",     "guided_decoding", "nvext",
+    "format",          "grammar_lazy",       "grammar_triggers"};
+
 }  // namespace
+
+bool IsConstraintField(std::string_view name) {
+  return std::ranges::count(kOwnFields, name) > 0 ||
+         std::ranges::count(kForeignFields, name, &ForeignField::name) > 0;
+}
+
+// llama.cpp, Together and Cohere.
+const json::Value* SchemaBesideObject(const json::Value& format, std::string& place) {
+  const json::Value* schema = FirstOf(format, {"schema", "json_schema", "value"}, place);
+  return schema == nullptr ? nullptr : &SchemaIn(*schema, place);
+}
 
 Read ReadConstraint(const json::Value& body, const ServerConfig& config, EndpointKind kind) {
   std::optional<RequestedConstraint> found;
@@ -221,15 +365,24 @@ Read ReadConstraint(const json::Value& body, const ServerConfig& config, Endpoin
     API_RETURN_IF_ERROR(add(ReadResponseFormat(*format)));
   if (const json::Value* outputs = Given(body, "structured_outputs"))
     API_RETURN_IF_ERROR(add(ReadStructuredOutputs(*outputs, kind)));
+  // NVIDIA's NIM has vLLM's older fields in an object of its own.
+  const json::Value* nim = Given(body, "nvext");
   for (const char* guide : {"json", "regex", "choice", "grammar"}) {
     const std::string field = fmt::format("guided_{}", guide);
     if (const json::Value* value = Given(body, field))
       API_RETURN_IF_ERROR(add(FromKind(guide, *value, field, field)));
+    if (const json::Value* value = nim == nullptr ? nullptr : Given(*nim, field))
+      API_RETURN_IF_ERROR(add(FromKind(guide, *value, "nvext." + field, "nvext")));
   }
-  if (config.dialect != ApiDialect::kVllm) {
-    if (const json::Value* guided = Given(body, "guided_decoding"))
-      API_RETURN_IF_ERROR(add(ReadGuidedDecoding(*guided)));
+  if (const json::Value* guided = Given(body, "guided_decoding"))
+    API_RETURN_IF_ERROR(add(ReadGuidedDecoding(*guided)));
+  for (const ForeignField& field : kForeignFields) {
+    if (const json::Value* value = Given(body, field.name))
+      API_RETURN_IF_ERROR(add(ReadForeignField(*value, field)));
   }
+  if (const json::Value* format = Given(body, "format"))
+    API_RETURN_IF_ERROR(add(ReadOllamaFormat(*format)));
+  API_RETURN_IF_ERROR(RefuseLazyGrammars(body));
   if (places.size() > 1) {
     return BadRequest(
         fmt::format("an answer can have one constraint, but these are given: {}; leave all but one "
@@ -242,8 +395,10 @@ Read ReadConstraint(const json::Value& body, const ServerConfig& config, Endpoin
 
 Read ReadSchemaConstraint(const json::Value& schema, bool strict, std::string place,
                           const ServerConfig& config) {
+  // A schema beside the type json_object may be a text.
   API_ASSIGN_OR_RETURN(std::optional<RequestedConstraint> constraint,
-                       FromSchema(schema, strict, std::move(place)));
+                       schema.is_object() ? FromSchema(schema, strict, std::move(place))
+                                          : FromSchemaOrText(schema, std::move(place)));
   constraint->spec.any_whitespace = !config.json_without_whitespace;
   return constraint;
 }

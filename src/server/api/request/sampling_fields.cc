@@ -1,4 +1,4 @@
-#include "server/api/sampling_fields.h"
+#include "server/api/request/sampling_fields.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "server/api/sampling_params.h"
+#include "server/api/request/sampling_params.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,15 +8,15 @@
 
 #include <fmt/format.h>
 
-#include "server/api/python_text.h"
-#include "server/api/token_rules.h"
+#include "server/api/common/python_text.h"
+#include "server/api/request/token_rules.h"
 
 namespace sluice {
 namespace {
 
 constexpr int64_t kMaxBeams = 64;
 constexpr int64_t kMaxPattern = 4096;  // The work per token grows with the length of patterns.
-// Of names that are kept with each sequence or written into each event of a stream.
+// The most bytes of names that are kept with each sequence or written into each event.
 constexpr size_t kMaxNameBytes = 1024;
 
 ApiStatus CheckRepetition(const RepetitionRule& rule) {
@@ -41,10 +41,6 @@ ApiStatus CheckBeamSearch(const SamplingFields& fields) {
                         PythonFloat(fields.length_penalty));
   }
   if (!fields.stop.empty()) return Unsupported("a stop string in beam search", "stop");
-  if (fields.constraint) {
-    const std::string& place = fields.constraint->place;
-    return Unsupported("constrained output in beam search", place.substr(0, place.find('.')));
-  }
   if (fields.prompt_logprobs)
     return Unsupported("prompt_logprobs (or echo with logprobs) in beam search", "prompt_logprobs");
   if (fields.repetition.max_size > 0)
@@ -184,6 +180,14 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
 
 ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
                                     int64_t prompt_tokens) {
+  if (prompt_tokens >= model.max_model_len) {
+    return BadParameter(
+        fmt::format("This model's maximum context length is {} tokens. However, your prompt "
+                    "contains {} input tokens, which leaves no room for a token of the answer. "
+                    "Please reduce the length of the input prompt.",
+                    model.max_model_len, prompt_tokens),
+        "input_tokens", std::to_string(prompt_tokens));
+  }
   int64_t max_tokens = model.max_model_len - prompt_tokens;
   if (fields.max_tokens) {
     max_tokens = std::min(max_tokens, *fields.max_tokens);

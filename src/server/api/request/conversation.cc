@@ -1,11 +1,11 @@
-#include "server/api/conversation.h"
+#include "server/api/request/conversation.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "base/json_count.h"
 #include "chat/chat_prompt.h"
+#include "server/api/request/prompt_images.h"
 
 namespace sluice {
 namespace {
@@ -15,15 +15,21 @@ namespace {
 constexpr std::string_view kFirstMessageType = "ChatCompletionDeveloperMessageParam";
 constexpr std::string_view kCallType = "ChatCompletionMessageFunctionToolCallParam";
 
-// Refuses a part of a message's content that is not text.
-ApiStatus CheckPart(const json::Value& part, std::string_view place, const std::string& model) {
-  static constexpr std::string_view kMedia[] = {
-      "image_url", "image_embeds", "image_pil", "input_audio", "audio_url", "video_url", "file"};
+// Refuses a part of a message's content that is neither text nor an image.
+ApiStatus CheckPart(const json::Value& part, std::string_view place, const ModelContext& model) {
+  static constexpr std::string_view kMedia[] = {"image_embeds", "image_pil", "input_audio",
+                                                "audio_url",    "video_url", "file"};
   static constexpr std::string_view kText[] = {"text", "input_text", "output_text", "refusal",
                                                "thinking"};
   const std::string kind = TextAt(part, "type");
-  if (std::ranges::find(kMedia, kind) != std::end(kMedia))
-    return BadRequest(fmt::format("{} is not a multimodal model", model));
+  if (IsImagePart(kind)) return {};
+  if (std::ranges::find(kMedia, kind) != std::end(kMedia)) {
+    if (model.image_processor == nullptr)
+      return BadRequest(fmt::format("{} is not a multimodal model", model.name()));
+    return BadRequest(fmt::format(
+        "{}: parts of type '{}' are not supported: text and images (image_url) are read", place,
+        kind));
+  }
   const bool has_own_name = kind == "refusal" || kind == "thinking";
   const json::Value* text = part.Find(has_own_name ? std::string_view(kind) : "text");
   if (std::ranges::find(kText, kind) != std::end(kText) && text != nullptr && text->is_string())
@@ -33,7 +39,7 @@ ApiStatus CheckPart(const json::Value& part, std::string_view place, const std::
                   place, Describe(part)));
 }
 
-ApiStatus CheckParts(const json::Value& messages, const std::string& model) {
+ApiStatus CheckParts(const json::Value& messages, const ModelContext& model) {
   for (size_t i = 0; i < messages.as_array().size(); ++i) {
     const json::Value* content = messages.as_array()[i].Find("content");
     if (content == nullptr || !content->is_array()) continue;
@@ -68,16 +74,9 @@ void CheckTools(FieldReader& reader, const json::Value::Array& tools) {
   }
 }
 
-// Text of more values is left to the template's own limit.
-constexpr size_t kMaxCheckedValues = size_t{1} << 16;
-
-bool IsJson(const std::string& text) {
-  return text.empty() || json::Measure(text).values > kMaxCheckedValues || json::Parse(text);
-}
-
-// The calls of an assistant's message, whose arguments are JSON, or nothing, as text. As in vLLM,
-// which reads them last, errors name no message.
-void CheckCalls(FieldReader& reader, const json::Value& message, size_t index) {
+// The calls of an assistant's message. Their arguments are what a model wrote, so that any text is
+// taken, and none. As in vLLM, which reads them last, errors name no message.
+void CheckCalls(FieldReader& reader, const json::Value& message) {
   const json::Value* calls = message.Find("tool_calls");
   if (calls == nullptr || !calls->is_array()) return;
   for (size_t i = 0; i < calls->as_array().size(); ++i) {
@@ -96,18 +95,15 @@ void CheckCalls(FieldReader& reader, const json::Value& message, size_t index) {
     const json::Value* function = call.Find("function");
     const json::Value* name = function == nullptr ? nullptr : function->Find("name");
     const json::Value* arguments = function == nullptr ? nullptr : function->Find("arguments");
-    if (name == nullptr || !name->is_string() || arguments == nullptr || !arguments->is_string()) {
+    if (name == nullptr || !name->is_string() || !ReplayedArguments(arguments)) {
       reader.Add(place + ".function", "an object with a string `name` and a string `arguments`",
                  function == nullptr ? json::Value() : *function);
-    } else if (!IsJson(arguments->as_string())) {
-      reader.Add(fmt::format("messages.{}.tool_calls.{}.function.arguments", index, i),
-                 "the text of JSON", *arguments);
     }
   }
 }
 
 // As vLLM shows tools to the template: with these keys, in this order, and those of the request
-// behind them.
+// after them.
 json::Value ShownTool(const json::Value& tool) {
   const auto ordered = [](const json::Value& object, std::initializer_list<std::string_view> keys) {
     json::Value::Object result;
@@ -148,7 +144,13 @@ void CheckMessage(FieldReader& reader, const json::Value& message, size_t index)
   } else if (!has_role) {
     reader.Add(place + ".role", "a string", *role);
   }
-  if (has_role && role->as_string() == "assistant") CheckCalls(reader, message, index);
+  if (has_role && role->as_string() == "assistant") CheckCalls(reader, message);
+}
+
+std::optional<std::string> ReplayedArguments(const json::Value* given) {
+  if (given == nullptr || given->is_null()) return "";
+  if (!given->is_string()) return std::nullopt;
+  return given->as_string();
 }
 
 ConversationFields ReadConversation(FieldReader& reader) {
@@ -182,14 +184,16 @@ ConversationFields ReadConversation(FieldReader& reader) {
   return conversation;
 }
 
-ApiResult<std::string> RenderConversation(const ConversationFields& conversation,
-                                          const json::Value& messages, const ModelContext& model) {
+ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
+                                                   const ConversationFields& conversation,
+                                                   const json::Value& messages) {
+  const ModelContext& model = *call.model;
   if (conversation.chat_template && !model.config.trust_request_chat_template) {
     return BadRequest(
         "Chat template is passed with request, but --trust-request-chat-template is not set. "
         "Refused request with untrusted chat template.");
   }
-  API_RETURN_IF_ERROR(CheckParts(messages, model.name()));
+  API_RETURN_IF_ERROR(CheckParts(messages, model));
   if (messages.as_array().empty()) {
     return BadRequest(
         "Cannot apply chat template to an empty conversation. Provide at least one message.");
@@ -230,10 +234,25 @@ ApiResult<std::string> RenderConversation(const ConversationFields& conversation
         "This model has no chat template; start the server with --chat-template, or send a prompt "
         "to /v1/completions.");
   }
+  RenderedConversation rendered;
+  API_ASSIGN_OR_RETURN(rendered.images, ReadImages(call, messages, conversation.own_places));
+  if (!rendered.images.empty()) options.image_text = model.image_processor->placeholder();
+  options.render.is_cancelled = [&call] { return call.client->closed() || call.api.draining; };
   Result<std::string> text =
       RenderChatPrompt(*chat_template, model.special_tokens, messages, options);
+  if (!text && text.error().code == ErrorCode::kCancelled)
+    return tl::unexpected<ApiError>(ServiceUnavailable(kServerIsShuttingDown));
   if (!text) return BadRequest(text.error().message);
-  return *std::move(text);
+  API_ASSIGN_OR_RETURN(rendered.text, ExpandPlaceholders(model, *text, rendered.images));
+  return rendered;
+}
+
+ApiResult<Prompt> PromptFromConversation(RenderedConversation conversation, bool add_special_tokens,
+                                         const SamplingFields& fields, const ModelContext& model) {
+  API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(conversation.text),
+                                                     add_special_tokens, fields, model));
+  API_ASSIGN_OR_RETURN(prompt.images, PlaceImages(prompt.tokens, conversation.images));
+  return prompt;
 }
 
 }  // namespace sluice

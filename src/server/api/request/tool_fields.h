@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/json.h"
-#include "server/api/api_error.h"
-#include "server/api/field_reader.h"
+#include "server/api/common/api_error.h"
+#include "server/api/common/field_reader.h"
 #include "server/server_config.h"
 
 namespace sluice {
@@ -29,11 +29,20 @@ struct ToolFields {
 // REQUIRES: `body` is an object.
 ApiStatus CheckToolChoice(const json::Value& body);
 
+// A choice of type allowed_tools, {"mode": "auto" or "required", "tools": [...]}, which may be in
+// its member "allowed_tools"; null for other choices.
+const json::Value* AllowedTools(const json::Value* choice);
+// Whether such a choice names tools that are there. `tools`: in the shape of a chat request.
+ApiStatus CheckAllowedTools(const json::Value& allowed, const json::Value& tools);
+// Leaves of `tools` those that the choice allows: the model knows of no others. Other choices allow
+// all. REQUIRES: CheckAllowedTools has passed.
+void KeepAllowedTools(const json::Value* choice, json::Value& tools);
+
 // Reads `tool_choice` and `parallel_tool_calls`. `name_of`: the function that a choice, which is an
 // object, names. REQUIRES: the choice has been checked.
 ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
                           std::string (*name_of)(const json::Value& choice));
-// Those of a chat request. REQUIRES: CheckToolChoice has passed.
+// Reads the tool fields of a chat request. REQUIRES: CheckToolChoice has passed.
 ToolFields ReadChatToolFields(FieldReader& reader);
 
 // 400 if neither the model's template nor a parser supports tools, or if the server was started

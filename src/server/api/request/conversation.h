@@ -1,0 +1,58 @@
+// The conversation of a chat request or of /tokenize, and the prompt that it is rendered into.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "server/api/common/api_error.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/context/route.h"
+#include "server/api/request/prompt.h"
+#include "server/processed_image_cache.h"
+
+namespace sluice {
+
+struct ConversationFields {
+  json::Value messages;              // a list of objects, each with a role
+  json::Value tools;                 // null: none
+  json::Value documents;             // null: none
+  json::Value chat_template_kwargs;  // an object or null
+  std::optional<std::string> chat_template;
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  bool add_special_tokens = false;
+  bool own_places =
+      false;  // parts say where they stood in the request of another API (kPlaceOfPart)
+};
+
+// A conversation as the text of a prompt.
+struct RenderedConversation {
+  std::string text;  // with all that stands for the images
+  std::vector<ImageParts> images;
+};
+
+// Reads and checks `messages` and the fields that are rendered with it.
+ConversationFields ReadConversation(FieldReader& reader);
+
+// Checks one message; `index` is its place in the list.
+void CheckMessage(FieldReader& reader, const json::Value& message, size_t index);
+
+// The arguments of a call in the history: whatever text a model wrote, "" for none (absent or
+// null). nullopt if they are something else. The chat template decides what it makes of them
+// (RenderChatPrompt).
+std::optional<std::string> ReplayedArguments(const json::Value* given);
+
+// Renders `messages` with all other fields of `conversation` for the model of `call`. Ends early
+// when its client leaves or the server shuts down. Errors: 400 if there is no template, if the
+// template raises or reaches a limit, or if a message holds content other than text and images;
+// those of ReadImages; 503 at shutdown.
+ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
+                                                   const ConversationFields& conversation,
+                                                   const json::Value& messages);
+
+// Its tokens, as PromptFromText, and where its images are in them.
+ApiResult<Prompt> PromptFromConversation(RenderedConversation conversation, bool add_special_tokens,
+                                         const SamplingFields& fields, const ModelContext& model);
+
+}  // namespace sluice
