@@ -1,0 +1,19 @@
+// The requests of POST /v1/messages and /v1/messages/count_tokens, in the shape of Anthropic's API.
+#pragma once
+
+#include "base/json.h"
+#include "server/api/common/api_error.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+enum class MessagesEndpoint { kMessages, kCountTokens };
+
+// The body of the chat request that asks for the same (chat_request.h): `system` is its first
+// message, tool results are separate messages, thinking blocks the reasoning of a message. Its
+// memory is about that of `body`. Errors: 400 for a field of the wrong type or value, for blocks
+// and tools that this server does not have, and for a tool choice without tools.
+ApiResult<json::Value> ChatBodyOf(const json::Value& body, const ServerConfig& config,
+                                  MessagesEndpoint endpoint);
+
+}  // namespace sluice

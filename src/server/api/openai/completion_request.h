@@ -1,0 +1,27 @@
+// The request of POST /v1/completions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/api/request/sampling_fields.h"
+
+namespace sluice {
+
+struct CompletionRequest {
+  SamplingFields sampling;
+  // Exactly one of these is not empty: text or token ids, one entry per prompt.
+  std::vector<std::string> texts;
+  std::vector<std::vector<int64_t>> ids;
+  bool echo = false;
+  bool add_special_tokens = true;
+  bool detokenize = true;
+};
+
+// Reads a parsed body. Errors: 400 for a field of the wrong type or value, and for a feature that
+// this server does not have.
+ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
+                                                   const ServerConfig& config);
+
+}  // namespace sluice

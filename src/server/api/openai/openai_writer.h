@@ -1,0 +1,113 @@
+// What the writers of OpenAI's completions and chats have in common: they collect the events of
+// each choice, and send a stream's chunks or a whole body.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/answer/answer_writer.h"
+#include "server/api/answer/kept_memory.h"
+#include "server/api/answer/logprob_json.h"
+
+namespace sluice {
+
+class OpenAiWriter : public AnswerWriter {
+ public:
+  void Write(AnswerStep step) final;
+  std::optional<ApiError> Refusal() const final { return kept_.Refusal(); }
+
+ protected:
+  // The unsent part of a choice: in a stream what one step has added, in a whole answer
+  // everything.
+  struct Choice {
+    int index = 0, prompt = 0;
+    bool begun = false;
+    bool is_first = true;  // nothing of it has been sent
+    std::string text;
+    std::string reasoning;
+    std::vector<ToolCallEvent> calls;  // in a stream fragments, in a whole answer complete calls
+    std::vector<int32_t> tokens;
+    std::vector<TokenLogprobs> logprobs;
+    std::vector<int64_t> offsets;  // of `logprobs`, in the text without what is echoed
+    PendingTokens pending;         // before the first of `logprobs`
+    int64_t num_shown = 0;         // characters of the text that the logprobs were shown with
+    std::optional<FinishEvent> finish;
+    int64_t num_tokens = 0;  // with those that have been sent
+  };
+
+  struct Format {
+    // Names the kind of answer in its JSON; "": none, and the id is called request_id.
+    std::string_view object;
+    bool repeats_prompt = false;   // each choice includes its prompt
+    size_t bytes_per_logprob = 0;  // approximate size of the JSON of a token
+  };
+
+  OpenAiWriter(Format format, AnswerOptions options, std::shared_ptr<ResponseWriter> client);
+
+  // Chunks of a stream before the first that has tokens. They may send what the choices echo, and
+  // set `echo_sent_`.
+  virtual void SendOpening() {}
+  // The usage so far in a chunk, where the client wants it.
+  virtual void AppendChunkUsage(std::string& /*out*/, int64_t /*completion_tokens*/) const {}
+  // The only element of `choices` of a chunk, and what follows the list; no last brace.
+  virtual void AppendChunk(std::string& out, Choice& choice) const = 0;
+  // The last chunk, with include_usage: what follows its empty list; no last brace.
+  virtual void AppendUsageChunk(std::string& out, const UsageEvent& usage) const = 0;
+  // An element of `choices` of a whole body; what follows the list, no last brace.
+  virtual void AppendChoice(std::string& out, Choice& choice) const = 0;
+  virtual void AppendEnd(std::string& out, const UsageEvent& usage) const = 0;
+
+  // Chunks with what the choices of a chat echo.
+  void SendEchoes();
+  // `content`: from the first element of `choices` on, without the last brace.
+  void SendChunk(std::string_view content);
+
+  // Values for JSON members; null where they are not to be shown.
+  void AppendColumns(std::string& out, Choice& choice) const;  // the logprobs of a completion
+  void AppendList(std::string& out, Choice& choice) const;     // the logprobs of a chat
+  void AppendPromptResult(std::string& out, int prompt) const;
+  // `,"usage":…` of a stream's last chunk; `created_cache` follows the cached tokens.
+  void AppendStreamUsage(std::string& out, const UsageEvent& usage,
+                         std::string_view created_cache) const;
+  // `,"metrics":…` of a stream's last chunk, if the answer includes its times.
+  void AppendStreamTimes(std::string& out, const UsageEvent& usage) const;
+  // False with several choices: the times would be ambiguous.
+  bool tells_times() const;
+
+  const AnswerOptions::Prompt& PromptOf(const Choice& choice) const {
+    return options_.prompts[static_cast<size_t>(choice.prompt)];
+  }
+
+  const AnswerOptions options_;
+  std::vector<Choice> choices_;
+  int64_t prompt_tokens_ = 0;  // of all prompts
+  bool echo_sent_ = false;
+
+ private:
+  Choice& ChoiceAt(int index);
+  void StartStream();
+  void Keep(size_t bytes) { kept_.Add(bytes); }
+
+  void Take(PromptEvent event);
+  void Take(TokensEvent event);
+  void Take(const TextEvent& event);
+  void Take(const ReasoningEvent& event);
+  void Take(ToolCallEvent event);
+  void Take(FinishEvent event);
+  void Take(const KeepAliveEvent& event);
+  void Take(const UsageEvent& usage);
+  void Take(const ErrorEvent& event);
+
+  const Format format_;
+  const std::shared_ptr<ResponseWriter> client_;
+  std::string head_;  // of the body and of every chunk, up to the choices
+  std::vector<PromptResult> prompt_results_;
+  Choice* changed_ = nullptr;  // by the step that is being written
+  bool streaming_ = false, opened_ = false;
+  KeptMemory kept_{options_};
+};
+
+}  // namespace sluice

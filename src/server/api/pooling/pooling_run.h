@@ -1,0 +1,44 @@
+// A request to a model that pools, while it is being answered: the engine's vectors of several
+// prompts become one answer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/api/common/api_error.h"
+#include "server/api/context/route.h"
+
+namespace sluice {
+
+struct PooledPrompt {
+  std::vector<int32_t> tokens;
+  std::optional<int32_t> second_text = {};  // Request::second_text
+};
+
+struct PoolingJob {
+  std::string id;
+  std::vector<PooledPrompt> prompts;  // at least one
+  int64_t priority = 0;
+  std::optional<int> engine;  // of several; none: any
+  std::string cache_salt;
+  std::shared_ptr<const AdapterUse> adapter;  // null: none
+  std::string model_name;                     // that the answer has
+
+  int64_t num_tokens() const;  // of all prompts
+};
+
+// Makes the answer of the vectors, one for each prompt, in their order; called once, on a worker.
+using PoolingAnswer = std::function<ApiResult<HttpResponse>(std::vector<std::vector<float>>)>;
+
+// Submits the prompts to the engine and answers `call.client` when it has all vectors. When the
+// client goes away, or one prompt fails, the others are aborted at once.
+// REQUIRES: called on a worker thread; `call.model` pools. 413 or 503 where the memory that prompts
+// and vectors take is refused.
+ApiStatus StartPooling(const RouteCall& call, PoolingJob job, PoolingAnswer answer);
+
+}  // namespace sluice

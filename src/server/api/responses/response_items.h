@@ -1,0 +1,37 @@
+// The items of /v1/responses: what a client sends as input, and their conversion to chat
+// messages.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "server/api/common/api_error.h"
+#include "server/api/common/field_reader.h"
+
+namespace sluice {
+
+// A unique id of a response or an item, beginning with `prefix`.
+std::string NewResponseId(std::string_view prefix);
+
+// Checks the types of `input`, a text or a list of items. All errors are noted at "input".
+void CheckInput(FieldReader& reader, const json::Value& input);
+
+// `input` as a list of items, each with a type and an id. REQUIRES: CheckInput() noted no error.
+json::Value::Array InputItems(const json::Value& input);
+
+// The item of a stored response that an item_reference names; null: there is none.
+using FindItem = std::function<std::optional<json::Value>(const std::string& id)>;
+
+// Appends the messages of `items`, in the shape of chat requests. Consecutive items of the
+// assistant (reasoning, text, calls) become one message. Errors: 400 for a reference to an unknown
+// item, and for items that only another server could have created.
+ApiStatus AppendMessages(const json::Value::Array& items, const FindItem& find_item,
+                         json::Value::Array& messages);
+
+// Whether the last of `items` is a message of the assistant that is to be continued.
+bool EndsUnfinished(const json::Value::Array& items);
+
+}  // namespace sluice
