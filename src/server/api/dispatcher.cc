@@ -1,20 +1,19 @@
 #include "server/api/dispatcher.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "server/api/authorization.h"
-#include "server/api/pending_writer.h"
-#include "server/api/request_body.h"
+#include "base/ascii.h"
+#include "server/api/common/request_body.h"
+#include "server/api/context/authorization.h"
+#include "server/api/guard/pending_writer.h"
+#include "server/api/request/prompt_images.h"
 
 namespace sluice {
 namespace {
-
-constexpr const char* kShuttingDown = "The server is shutting down.";
 
 // Whether its errors have the shape of Anthropic's API.
 bool IsOfMessages(std::string_view path) {
@@ -34,16 +33,57 @@ HttpResponse EarlyError(std::string_view path, ApiDialect dialect, std::string m
   return AnthropicErrorResponse(error, dialect);
 }
 
+// A request that a worker has to answer. Kept alive by the task that works on it.
+struct WorkerRequest {
+  const Route* route = nullptr;
+  HttpRequest request;
+  std::string_view path;  // of `request`, without --root-path
+  std::shared_ptr<ResponseWriter> client;
+  std::shared_ptr<const ModelContext> model;
+  std::shared_ptr<ClientLimits::Ticket> ticket;
+  size_t bytes = 0;  // of the body as it came
+  json::Value body = nullptr;
+  std::shared_ptr<const FetchedMedia> media = nullptr;
+
+  RouteCall Call(ApiContext& api) {
+    return {api, *route, request, path, client, model, ticket, media};
+  }
+};
+
+// A body with images goes on with `next` as a long task, since a small file may hold a large image;
+// those that it has by URL are fetched before, off the workers. False where the caller may go on.
+bool DeferImages(ApiContext& api, const std::shared_ptr<WorkerRequest>& work,
+                 std::function<void()> next) {
+  constexpr size_t kLong = WorkerPool::kLongBytes + 1;
+  if (work->model->image_processor == nullptr) return false;
+  BodyImages images = FindBodyImages(work->body);
+  if (!images.any) return false;
+  const bool fetches = !images.http_urls.empty() && !api.config.media.fetch.hosts.empty() &&
+                       static_cast<int64_t>(images.http_urls.size()) <= work->model->max_images;
+  if (!fetches) {
+    if (work->bytes >= kLong) return false;
+    api.pool.Submit(std::move(next), kLong);
+    return true;
+  }
+  const std::shared_ptr<MemoryLease> lease = work->request.memory;
+  const uint64_t base = lease == nullptr ? 0 : lease->bytes();
+  api.fetcher.Submit(
+      std::move(images.http_urls),
+      [lease, base](uint64_t bytes) { return lease == nullptr || lease->TryResize(base + bytes); },
+      [&api, work, next = std::move(next)](FetchedMedia fetched) {
+        work->media = std::make_shared<const FetchedMedia>(std::move(fetched));
+        api.pool.Submit(next, kLong);
+      });
+  return true;
+}
+
 // Returns what the client is to get, if it is an error.
-ApiStatus CallOnWorker(const Route& route, const RouteCall& call) {
+template <typename Work>
+ApiStatus Guarded(const Route& route, Work work) {
   try {
-    if (route.on_worker != nullptr) return route.on_worker(call);
-    API_ASSIGN_OR_RETURN(const json::Value body, ParseRequestBody(call.request));
-    std::string().swap(call.request.body);
-    call.api.unknown_fields.Warn(body);
-    return route.with_body(call, body);
-  } catch (const std::bad_alloc&) {
-    return tl::unexpected<ApiError>(OutOfMemory());
+    return work();
+  } catch (...) {
+    return tl::unexpected<ApiError>(CaughtApiError(route.path));
   }
 }
 
@@ -53,20 +93,28 @@ Dispatcher::Dispatcher(const ServerConfig& config, std::shared_ptr<const ApiKeys
                        std::shared_ptr<SpanExporter> exporter, Metrics* metrics)
     : api_(config, std::move(keys), std::move(exporter), metrics),
       cors_(config),
-      keep_alive_(config.sse_keep_alive_seconds, api_.active) {}
+      keep_alive_(config.sse_keep_alive_seconds, api_.active),
+      idle_sleep_(config.enable_sleep_mode ? config.sleep_idle_seconds : 0, api_.active, api_.sleep,
+                  [this] { return api_.model(); }) {}
 
 Status Dispatcher::OpenResponses() {
   if (api_.config.response_store.empty()) return {};
   return api_.responses->KeepIn(api_.config.response_store);
 }
 
+void Dispatcher::BeginLeaving() {
+  api_.leaving = true;
+}
+
 void Dispatcher::BeginDrain() {
   api_.draining = true;
-  api_.active->Drain(Error{ErrorCode::kUnavailable, kShuttingDown, ""});
+  api_.active->Drain(Error{ErrorCode::kUnavailable, kServerIsShuttingDown, ""});
 }
 
 void Dispatcher::Stop() {
   keep_alive_.Stop();
+  api_.fetcher.Stop();
+  idle_sleep_.Stop();
   api_.responses->Stop();
   api_.pool.Stop();
   if (const auto model = api_.model()) model->constraints->Stop();
@@ -148,14 +196,36 @@ HttpResponse Dispatcher::NotFound(const HttpRequest& request, std::string_view p
   return redirect;
 }
 
+std::optional<HttpResponse> Dispatcher::RefuseEncodedBody(const HttpRequest& request,
+                                                          std::string_view path) const {
+  const std::string* encoding = request.Header("content-encoding");
+  if (encoding == nullptr || request.body.empty()) return std::nullopt;
+  const std::string word = AsciiLower(AsciiTrim(*encoding, " \t"));
+  if (word.empty() || word == "identity") return std::nullopt;
+  ApiError error;
+  error.status = 415;
+  error.type = "UnsupportedMediaTypeError";
+  error.param = "Content-Encoding";
+  error.message = fmt::format(
+      "Content-Encoding: expected none or identity, found '{}'; send the body as it is.",
+      encoding->substr(0, 100));
+  HttpResponse response = ErrorOf(path, error);
+  response.headers.push_back({"accept-encoding", "identity"});
+  return response;
+}
+
 void Dispatcher::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> client) {
   if (std::optional<HttpResponse> preflight = cors_.Preflight(request))
     return client->Send(*std::move(preflight));
   const std::string_view path = WithoutRoot(request.path);
   const Route* route = FindRoute(path, api_.config);
   if (route == nullptr) return client->Send(NotFound(request, path));
-  const std::vector<std::string_view>& methods = route->methods;
-  if (std::find(methods.begin(), methods.end(), request.method) == methods.end()) {
+  std::vector<std::string_view> methods = route->methods;
+  const auto takes = [&](std::string_view method) {
+    return std::find(methods.begin(), methods.end(), method) != methods.end();
+  };
+  if (takes("GET") && !takes("HEAD")) methods.emplace_back("HEAD");
+  if (!takes(request.method)) {
     HttpResponse response =
         EarlyError(path, api_.config.dialect,
                    fmt::format("expected {}, found {}", fmt::join(methods, " or "), request.method),
@@ -163,6 +233,10 @@ void Dispatcher::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> cli
     response.headers.push_back({"allow", fmt::format("{}", fmt::join(methods, ", "))});
     return client->Send(std::move(response));
   }
+  // The connection leaves the body of the answer out.
+  if (request.method == "HEAD") request.method = "GET";
+  if (std::optional<HttpResponse> refusal = RefuseEncodedBody(request, path))
+    return client->Send(*std::move(refusal));
   if (route->on_io_thread == nullptr)
     return HandleOnWorker(*route, std::move(request), std::move(client));
   const RouteCall call{api_, *route, request, path, client, api_.model()};
@@ -174,8 +248,13 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
                                 std::shared_ptr<ResponseWriter> client) {
   const std::string_view path = WithoutRoot(request.path);
   std::shared_ptr<const ModelContext> model = api_.model();
-  if (api_.draining) return client->Send(ErrorOf(path, ServiceUnavailable(kShuttingDown)));
+  if (api_.draining) return client->Send(ErrorOf(path, ServiceUnavailable(kServerIsShuttingDown)));
   if (model == nullptr) return client->Send(ErrorOf(path, ModelIsLoading()));
+  if (api_.config.refuses_while_asleep && route.with_body != nullptr && api_.sleep->sleeping() &&
+      !api_.sleep->sleeps_until_request()) {
+    return client->Send(ErrorOf(
+        path, ServiceUnavailable("The model sleeps until POST /wake_up; try again later.")));
+  }
   if (api_.pending->fetch_add(1) >= api_.config.max_pending_requests) {
     --*api_.pending;
     api_.metrics->OnRejected();
@@ -194,15 +273,34 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
     ticket = *std::move(entered);
   }
   const size_t size = request.body.size();
+  auto work = std::make_shared<WorkerRequest>();
+  work->route = &route;
+  work->client = std::make_shared<PendingWriter>(std::move(client), api_.pending, ticket);
+  work->request = std::move(request);
+  work->path = WithoutRoot(work->request.path);
+  work->model = std::move(model);
+  work->ticket = std::move(ticket);
+  work->bytes = size;
   api_.pool.Submit(
-      [this, &route, request = std::make_shared<HttpRequest>(std::move(request)),
-       client = std::make_shared<PendingWriter>(std::move(client), api_.pending, ticket),
-       model = std::move(model), ticket] {
-        if (client->closed()) return;
-        const RouteCall call{api_,   route, *request, WithoutRoot(request->path),
-                             client, model, ticket};
-        if (const ApiStatus status = CallOnWorker(route, call); !status)
-          client->Send(ErrorOf(call.path, status.error()));
+      [this, work] {
+        if (work->client->closed()) return;
+        const Route& route = *work->route;
+        const auto answer = [this, work](const ApiStatus& status) {
+          if (!status) work->client->Send(ErrorOf(work->path, status.error()));
+        };
+        answer(Guarded(route, [&]() -> ApiStatus {
+          if (route.on_worker != nullptr) return route.on_worker(work->Call(api_));
+          API_ASSIGN_OR_RETURN(work->body, ParseRequestBody(work->request));
+          std::string().swap(work->request.body);
+          api_.unknown_fields.Warn(work->body);
+          const auto handle = [this, work] {
+            return work->route->with_body(work->Call(api_), work->body);
+          };
+          const bool later = DeferImages(api_, work, [work, answer, handle] {
+            if (!work->client->closed()) answer(Guarded(*work->route, handle));
+          });
+          return later ? ApiStatus() : handle();
+        }));
       },
       size);
 }

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/api_context.h"
-#include "server/api/cors.h"
+#include "server/api/context/api_context.h"
+#include "server/api/context/route.h"
+#include "server/api/guard/cors.h"
 #include "server/api/keep_alive_timer.h"
-#include "server/api/route.h"
 #include "server/http/http_types.h"
 
 namespace sluice {
@@ -34,6 +34,8 @@ class Dispatcher : public HttpHandler {
     api_.download_done = done_bytes;
     api_.download_total = total_bytes;
   }
+  // /ready says from now on that requests should go elsewhere.
+  void BeginLeaving();
   // Answers new requests, and those that /pause has deferred, with 503 from now on.
   void BeginDrain();
   // Drops queued tasks and joins the workers.
@@ -52,6 +54,9 @@ class Dispatcher : public HttpHandler {
 
  private:
   std::string_view WithoutRoot(std::string_view path) const;
+  // 415 for a body in a coding, such as gzip, that is not undone here.
+  std::optional<HttpResponse> RefuseEncodedBody(const HttpRequest& request,
+                                                std::string_view path) const;
   HttpResponse NotFound(const HttpRequest& request, std::string_view path) const;
   void HandleOnWorker(const Route& route, HttpRequest request,
                       std::shared_ptr<ResponseWriter> client);
@@ -61,6 +66,7 @@ class Dispatcher : public HttpHandler {
   ApiContext api_;
   const Cors cors_;
   KeepAliveTimer keep_alive_;
+  IdleSleep idle_sleep_;
 };
 
 }  // namespace sluice

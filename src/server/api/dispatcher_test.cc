@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // What a client has heard, and how many requests were pending when its answer was complete.
-struct Told {
+struct HeardAnswer {
   int status = 0;
   std::string body;
   int64_t num_pending = -1;
@@ -40,7 +40,7 @@ class AttentiveClient : public ResponseWriter {
   bool closed() const override { return false; }
   void SetCallbacks(std::function<void()>, std::function<void()>) override {}
 
-  std::future<Told> told() { return promise_.get_future(); }
+  std::future<HeardAnswer> told() { return promise_.get_future(); }
 
  private:
   void Complete() {
@@ -49,8 +49,8 @@ class AttentiveClient : public ResponseWriter {
   }
 
   const Dispatcher* const dispatcher_;
-  Told told_;
-  std::promise<Told> promise_;
+  HeardAnswer told_;
+  std::promise<HeardAnswer> promise_;
 };
 
 class DispatcherTest : public ::testing::Test {
@@ -66,19 +66,22 @@ class DispatcherTest : public ::testing::Test {
     engine_.End();
     if (dispatcher_) dispatcher_->Stop();
   }
-  std::future<Told> AskLater(const std::string& path, const std::string& body,
-                             const std::string& method = "POST") {
+  std::future<HeardAnswer> AskLater(const std::string& path, const std::string& body,
+                                    const std::string& method = "POST") {
     HttpRequest request;
     request.method = method;
-    request.target = request.path = path;
+    request.target = path;
+    request.path = path.substr(0, path.find('?'));
+    if (request.path.size() < path.size()) request.query = path.substr(request.path.size() + 1);
     request.headers.push_back({"content-type", "application/json"});
     request.body = body;
     auto client = std::make_shared<AttentiveClient>(dispatcher_.get());
-    std::future<Told> told = client->told();
+    std::future<HeardAnswer> told = client->told();
     dispatcher_->Handle(std::move(request), std::move(client));
     return told;
   }
-  Told Ask(const std::string& path, const std::string& body, const std::string& method = "POST") {
+  HeardAnswer Ask(const std::string& path, const std::string& body,
+                  const std::string& method = "POST") {
     return AskLater(path, body, method).get();
   }
 
@@ -113,7 +116,7 @@ TEST_F(DispatcherTest, ARequestIsNoLongerPendingOnceItsAnswerIsComplete) {
       {"/resume", "", 200},
   };
   for (const auto& [path, body, status] : requests) {
-    const Told told = Ask(path, body);
+    const HeardAnswer told = Ask(path, body);
     EXPECT_EQ(told.status, status) << path << body << told.body;
     EXPECT_EQ(told.num_pending, 0) << path << body;
   }
@@ -124,7 +127,7 @@ TEST_F(DispatcherTest, ARequestIsPendingUntilItsAnswerIsComplete) {
   config.max_pending_requests = 1;
   Start(config);
   engine_.Hold(true);
-  std::future<Told> told = AskLater("/v1/completions", R"({"prompt":"a","max_tokens":2})");
+  std::future<HeardAnswer> told = AskLater("/v1/completions", R"({"prompt":"a","max_tokens":2})");
   EXPECT_EQ(dispatcher_->num_pending(), 1);
   EXPECT_EQ(Ask("/tokenize", R"({"prompt":"a"})").status, 503);
   engine_.Hold(false);
@@ -137,7 +140,8 @@ TEST_F(DispatcherTest, SleepingAndWakingAtOnceEndsAsOneOfThem) {
   config.dev_mode = true;
   Start(config);
   for (int i = 0; i < 50; ++i) {
-    std::future<Told> asleep = AskLater("/sleep", ""), awake = AskLater("/wake_up", "");
+    std::future<HeardAnswer> asleep = AskLater("/sleep?level=0", ""),
+                             awake = AskLater("/wake_up", "");
     EXPECT_EQ(asleep.get().status, 200);
     EXPECT_EQ(awake.get().status, 200);
     const bool sleeps = Ask("/is_sleeping", "", "GET").body.find("true") != std::string::npos;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/firewall.h"
 #include "base/mutex.h"
 
 namespace sluice {
@@ -11,7 +12,7 @@ namespace sluice {
 KeepAliveTimer::KeepAliveTimer(double interval_seconds, std::shared_ptr<ActiveRequests> active)
     : active_(std::move(active)) {
   if (interval_seconds > 0)
-    thread_ = std::thread([this, interval_seconds] { Run(interval_seconds); });
+    thread_ = StartThread("keep-alive", [this, interval_seconds] { Run(interval_seconds); });
 }
 
 void KeepAliveTimer::Stop() {
@@ -32,7 +33,7 @@ void KeepAliveTimer::Run(double interval_seconds) {
     wake_.WaitUntil(lock, std::chrono::steady_clock::now() +
                               std::max<Duration>(interval / 8, std::chrono::milliseconds(20)));
     lock.Unlock();
-    active_->KeepAlive(interval);
+    RunGuarded("server", "to send what keeps streams alive", [&] { active_->KeepAlive(interval); });
     lock.Lock();
   }
 }

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/mutex.h"
-#include "server/api/active_requests.h"
+#include "server/api/common/active_requests.h"
 
 namespace sluice {
 

@@ -5,11 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/api/chat_request.h"
-#include "server/api/completion_request.h"
-#include "server/api/number_text.h"
-#include "server/api/python_text.h"
-#include "server/api/request_body.h"
+#include "server/api/common/number_text.h"
+#include "server/api/common/python_text.h"
+#include "server/api/common/request_body.h"
+#include "server/api/openai/chat_request.h"
+#include "server/api/openai/completion_request.h"
 
 namespace sluice {
 namespace {
@@ -331,9 +331,10 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
        "body.tools.0.function.parameters", "found 1"},
       {R"({"messages":[{"role":"assistant","tool_calls":[{"function":{}}]}]})", "Bad Request",
        "body.0.ChatCompletionMessageFunctionToolCallParam.id", "found nothing"},
-      {R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[
-          {"id":"1","function":{"name":"f","arguments":"{1"}}]}]})",
-       "Bad Request", "body.messages.1.tool_calls.0.function.arguments", "the text of JSON"},
+      {R"({"messages":[{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f",)"
+       R"("arguments":{"a":1}}}]}]})",
+       "Bad Request", "body.0.ChatCompletionMessageFunctionToolCallParam.function",
+       "a string `arguments`"},
       {"{" MESSAGES ",\"tool_choice\":\"auto\"}", "BadRequestError", "tool_choice",
        "`tools` must be set"},
       {"{" MESSAGES ",\"chat_template_kwargs\":\"x\"}", "Bad Request", "body.chat_template_kwargs",
@@ -374,6 +375,7 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
     return *std::move(request);
   };
   EXPECT_EQ(read("\"required\"").tools.choice, ToolChoice::kRequired);
+  EXPECT_EQ(read("\"any\"").tools.choice, ToolChoice::kRequired);
   const ChatRequest named = read(R"({"function":{"name":"f"}})");
   EXPECT_EQ(named.tools.choice, ToolChoice::kNamed);
   EXPECT_EQ(named.tools.name, "f");
@@ -383,6 +385,16 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
   EXPECT_TRUE(read("\"none\"").conversation.tools.is_null());
   EXPECT_TRUE(read("\"auto\"").conversation.tools.is_array());
   EXPECT_EQ(read("null").tools.choice, ToolChoice::kNone);
+  const auto mapped = [&](const char* effort) {
+    ServerConfig config;
+    config.reasoning_efforts = {{"medium", "low"}, {"minimal", "none"}};
+    const auto request = ReadChatRequest(
+        Parse(std::string("{" MESSAGES ",\"reasoning_effort\":\"") + effort + "\"}"), config, true);
+    return json::Write(request->conversation.chat_template_kwargs);
+  };
+  EXPECT_EQ(mapped("medium"), R"({"reasoning_effort":"low","enable_thinking":true})");
+  EXPECT_EQ(mapped("minimal"), R"({"reasoning_effort":"none","enable_thinking":false})");
+  EXPECT_EQ(mapped("high"), R"({"reasoning_effort":"high","enable_thinking":true})");
   for (const char* fine : {"{" MESSAGES "," TOOLS ",\"tool_choice\":\"none\"}",
                            "{" MESSAGES ",\"tools\":null}", R"({"messages":[{"role":"alien"}]})",
                            R"({"messages":[{"role":"assistant","content":null}]})",
@@ -395,7 +407,58 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
   EXPECT_EQ(both->sampling.max_tokens, 6);
 }
 
-// Whatever a body looks like, decoding ends in a request or an error in the OpenAI shape.
+// OpenAI's choice of type allowed_tools: the model knows of those tools alone, and may or must call
+// one.
+TEST(RequestDecodingTest, AllowedToolsAreThoseTheModelKnows) {
+  ServerConfig config;
+  config.enable_auto_tool_choice = true;
+  config.tool_call_parser = "hermes";
+  const auto ask = [&](const std::string& choice) {
+    return ReadChatRequest(
+        Parse("{" MESSAGES R"(,"tools":[{"type":"function","function":{"name":"f"}},)"
+              R"({"type":"function","function":{"name":"g"}},)"
+              R"({"type":"function","function":{"name":"h"}}],"tool_choice":)" +
+              choice + "}"),
+        config, true);
+  };
+  const auto names = [&](const std::string& choice) {
+    const auto request = ask(choice);
+    EXPECT_TRUE(request) << (request ? "" : request.error().message);
+    std::string all = request->tools.choice == ToolChoice::kRequired ? "must" : "may";
+    EXPECT_TRUE(request->tools.choice == ToolChoice::kRequired ||
+                request->tools.choice == ToolChoice::kAuto);
+    for (const json::Value& tool : request->conversation.tools.as_array())
+      all += " " + tool.Find("function")->Find("name")->as_string();
+    return all;
+  };
+  EXPECT_EQ(names(R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[)"
+                  R"({"type":"function","function":{"name":"h"}},)"
+                  R"({"type":"function","function":{"name":"f"}}]}})"),
+            "may f h");
+  EXPECT_EQ(names(R"({"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[)"
+                  R"({"type":"function","function":{"name":"g"}}]}})"),
+            "must g");
+  EXPECT_EQ(
+      names(R"({"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"g"}]})"),
+      "may g")
+      << "as a response's choice";
+  for (const auto& [choice, param] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"type":"allowed_tools"})", "tool_choice.mode"},
+           {R"({"type":"allowed_tools","allowed_tools":7})", "tool_choice.mode"},
+           {R"({"type":"allowed_tools","mode":"none","tools":[]})", "tool_choice.mode"},
+           {R"({"type":"allowed_tools","mode":"auto"})", "tool_choice.tools"},
+           {R"({"type":"allowed_tools","mode":"auto","tools":[]})", "tool_choice.tools"},
+           {R"({"type":"allowed_tools","mode":"auto","tools":[{"name":"g"},{"name":"x"}]})",
+            "tool_choice.tools.1"},
+           {R"({"type":"allowed_tools","mode":"auto","tools":["g"]})", "tool_choice.tools.0"}}) {
+    const auto refused = ask(choice);
+    ASSERT_FALSE(refused) << choice;
+    EXPECT_EQ(refused.error().status, 400);
+    EXPECT_EQ(refused.error().param, param) << choice;
+  }
+}
+
+// For any body, decoding ends in a request or an error in the OpenAI shape.
 TEST(RequestFuzzTest, MutatedBodies) {
   const std::string seeds[] = {
       R"({"model":"m","prompt":["a",[1,2]],"max_tokens":8,"temperature":0.5,"stop":["x"],"logit_bias":{"1":2},"n":2})",
@@ -488,7 +551,7 @@ TEST(RequestDecoding, Constraints) {
   config.json_without_whitespace = true;
   EXPECT_FALSE(constraint(R"("response_format":{"type":"json_object"})")->spec.any_whitespace);
   config.dialect = ApiDialect::kVllm;
-  EXPECT_FALSE(constraint(R"("guided_decoding":{"regex":"a"})")) << "vLLM has no such field";
+  EXPECT_TRUE(constraint(R"("guided_decoding":{"regex":"a"})")) << "never ignored";
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // Fuzz target: any bytes as the body of a completion, of a chat, of a message and of a response.
 // What is refused is refused with 4xx and an answer that is JSON.
 #include "base/fuzz_input.h"
-#include "server/api/chat_request.h"
-#include "server/api/completion_request.h"
-#include "server/api/messages_request.h"
-#include "server/api/request_body.h"
-#include "server/api/response_items.h"
-#include "server/api/responses_request.h"
+#include "server/api/anthropic/messages_request.h"
+#include "server/api/common/request_body.h"
+#include "server/api/openai/chat_request.h"
+#include "server/api/openai/completion_request.h"
+#include "server/api/responses/response_items.h"
+#include "server/api/responses/responses_request.h"
 
 namespace {
 

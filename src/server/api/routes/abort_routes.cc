@@ -1,9 +1,9 @@
 // POST /abort_requests: ends the requests of the given ids, or all.
 #include <fmt/format.h>
 
-#include "server/api/field_reader.h"
-#include "server/api/request_body.h"
-#include "server/api/route_table.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/common/request_body.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {

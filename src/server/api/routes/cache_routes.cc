@@ -1,7 +1,7 @@
 // POST /reset_prefix_cache, /reset_mm_cache, /reset_encoder_cache.
 #include <fmt/format.h>
 
-#include "server/api/route_table.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {

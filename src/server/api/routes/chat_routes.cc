@@ -2,11 +2,11 @@
 #include <optional>
 #include <span>
 
-#include "server/api/answer_plan.h"
-#include "server/api/chat_request.h"
-#include "server/api/generate.h"
-#include "server/api/parsing_plan.h"
-#include "server/api/route_table.h"
+#include "server/api/answer/answer_plan.h"
+#include "server/api/answer/parsing_plan.h"
+#include "server/api/context/route_table.h"
+#include "server/api/openai/chat_request.h"
+#include "server/api/openai/generate.h"
 
 namespace sluice {
 namespace {
@@ -34,7 +34,10 @@ ApiStatus StartChats(const RouteCall& call, const ChatRequest& request,
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "chatcmpl-", fields));
   plan.options.return_prompt_text = request.return_prompt_text;
   if (request.tools.choice != ToolChoice::kNone && fields.use_beam_search)
-    return BadParameter("Beam search does not parse tool calls; leave one of them out", "tools");
+    return BadParameter(
+        "use_beam_search and tools: a beam search does not parse tool calls; leave one of them "
+        "out, or say tool_choice none",
+        "tools");
   API_RETURN_IF_ERROR(
       PlanParsing(request.tools, request.conversation, request.include_reasoning, plan));
   std::string logged;
@@ -45,13 +48,13 @@ ApiStatus StartChats(const RouteCall& call, const ChatRequest& request,
     if (request.prompt_ids) {
       API_ASSIGN_OR_RETURN(prompt, PromptFromIds(*request.prompt_ids, fields, *call.model));
     } else {
-      API_ASSIGN_OR_RETURN(std::string text,
-                           RenderConversation(request.conversation, messages, *call.model));
-      if (request.return_prompt_text) shown.text = text;
-      if (config.log_requests && plan.options.prompts.empty()) logged = text;
-      API_ASSIGN_OR_RETURN(
-          prompt, PromptFromText(std::move(text), request.conversation.add_special_tokens, fields,
-                                 *call.model));
+      API_ASSIGN_OR_RETURN(RenderedConversation rendered,
+                           RenderConversation(call, request.conversation, messages));
+      if (request.return_prompt_text) shown.text = rendered.text;
+      if (config.log_requests && plan.options.prompts.empty()) logged = rendered.text;
+      API_ASSIGN_OR_RETURN(prompt, PromptFromConversation(std::move(rendered),
+                                                          request.conversation.add_special_tokens,
+                                                          fields, *call.model));
     }
     repeated += shown.echo.size() + shown.text.size();
     if (fields.return_token_ids) repeated += kTokenIdBytes * prompt.tokens.size();

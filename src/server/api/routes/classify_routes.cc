@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "server/api/model_context.h"
-#include "server/api/pooled_vector.h"
-#include "server/api/pooling_request.h"
-#include "server/api/route_table.h"
+#include "server/api/common/model_context.h"
+#include "server/api/context/route_table.h"
+#include "server/api/pooling/pooled_vector.h"
+#include "server/api/pooling/pooling_request.h"
 
 namespace sluice {
 namespace {

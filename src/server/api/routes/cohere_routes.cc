@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "server/api/model_context.h"
-#include "server/api/pooled_vector.h"
-#include "server/api/pooling_request.h"
-#include "server/api/route_table.h"
+#include "server/api/common/model_context.h"
+#include "server/api/context/route_table.h"
+#include "server/api/pooling/pooled_vector.h"
+#include "server/api/pooling/pooling_request.h"
 
 namespace sluice {
 namespace {
@@ -49,6 +49,7 @@ CohereFields ReadCohereFields(FieldReader& reader) {
   std::string truncate = "END";
   reader.Read("truncate", truncate, {.one_of = kTruncations});
   fields.truncates = truncate != "NONE";
+  common.refuses_long_texts = !fields.truncates;
   if (fields.truncates) common.truncate_prompt_tokens = fields.max_tokens.value_or(-1);
   if (truncate == "START") common.truncation_side = "left";
   return fields;

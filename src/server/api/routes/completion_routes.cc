@@ -1,10 +1,10 @@
 // POST /v1/completions.
 #include <fmt/format.h>
 
-#include "server/api/answer_plan.h"
-#include "server/api/completion_request.h"
-#include "server/api/generate.h"
-#include "server/api/route_table.h"
+#include "server/api/answer/answer_plan.h"
+#include "server/api/context/route_table.h"
+#include "server/api/openai/completion_request.h"
+#include "server/api/openai/generate.h"
 
 namespace sluice {
 

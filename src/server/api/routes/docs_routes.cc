@@ -1,7 +1,7 @@
 // GET /openapi.json, /docs, /redoc.
-#include "server/api/openapi.h"
-#include "server/api/route_table.h"
-#include "server/api/web_answer.h"
+#include "server/api/common/web_answer.h"
+#include "server/api/context/openapi.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {

@@ -1,6 +1,6 @@
 // GET /health_generate: trtllm-serve's check that a token can be computed.
-#include "server/api/generation.h"
-#include "server/api/route_table.h"
+#include "server/api/answer/generation.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {

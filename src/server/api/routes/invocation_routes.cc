@@ -1,6 +1,6 @@
 // POST /invocations, as SageMaker calls a model.
-#include "server/api/generate.h"
-#include "server/api/route_table.h"
+#include "server/api/context/route_table.h"
+#include "server/api/openai/generate.h"
 
 namespace sluice {
 namespace {

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include "engine/adapters.h"
-#include "server/api/field_reader.h"
-#include "server/api/route_table.h"
-#include "server/api/sampling_params.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/context/route_table.h"
+#include "server/api/request/sampling_params.h"
 
 namespace sluice {
 namespace {
@@ -96,19 +96,16 @@ ApiStatus UnloadAdapter(const RouteCall& call, const json::Value& body) {
   return {};
 }
 
-Route Gated(Route route) {
-  route.gate = RouteGate::kRuntimeLora;
-  return route;
-}
-
 }  // namespace
 
 std::vector<Route> LoraRoutes() {
   return {
-      Gated(WithBody("/v1/load_lora_adapter", LoadAdapter, "Serve one more LoRA adapter.",
-                     "LoadLoraAdapter", "text")),
-      Gated(WithBody("/v1/unload_lora_adapter", UnloadAdapter, "Serve a LoRA adapter no longer.",
-                     "UnloadLoraAdapter", "text")),
+      WithGate(RouteGate::kRuntimeLora,
+               WithBody("/v1/load_lora_adapter", LoadAdapter, "Serve one more LoRA adapter.",
+                        "LoadLoraAdapter", "text")),
+      WithGate(RouteGate::kRuntimeLora,
+               WithBody("/v1/unload_lora_adapter", UnloadAdapter, "Serve a LoRA adapter no longer.",
+                        "UnloadLoraAdapter", "text")),
   };
 }
 

@@ -2,11 +2,11 @@
 // dispatcher gives errors the shape of that API.
 #include <fmt/format.h>
 
-#include "server/api/chat_request.h"
-#include "server/api/generate.h"
-#include "server/api/messages_request.h"
-#include "server/api/prompt.h"
-#include "server/api/route_table.h"
+#include "server/api/anthropic/messages_request.h"
+#include "server/api/context/route_table.h"
+#include "server/api/openai/chat_request.h"
+#include "server/api/openai/generate.h"
+#include "server/api/request/prompt.h"
 
 namespace sluice {
 namespace {
@@ -32,6 +32,7 @@ ApiResult<ChatRequest> ReadMessagesRequest(const RouteCall& call, const json::Va
   } else if (request->sampling.constraint) {
     NameFormat(body, request->sampling.constraint->place);
   }
+  if (request) request->conversation.own_places = true;
   return request;
 }
 
@@ -46,14 +47,14 @@ ApiStatus SendTokenCount(const RouteCall& call, const json::Value& body) {
                        ReadMessagesRequest(call, body, MessagesEndpoint::kCountTokens));
   API_RETURN_IF_ERROR(call.model->CheckName(request.sampling.model));
   API_ASSIGN_OR_RETURN(
-      const std::string text,
-      RenderConversation(request.conversation, request.conversation.messages, *call.model));
+      const RenderedConversation rendered,
+      RenderConversation(call, request.conversation, request.conversation.messages));
+  const std::string& text = rendered.text;
   API_RETURN_IF_ERROR(CheckCharacters(text, *call.model));
-  const size_t count =
-      call.model->tokenizer
-          ->Encode(text, /*add_special_tokens=*/false, [&call] { return call.client->closed(); })
-          .size();
-  if (call.client->closed()) return {};
+  API_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
+                       EncodeText(*call.model, text, /*add_special_tokens=*/false,
+                                  [&call] { return call.client->closed(); }));
+  const size_t count = tokens.size();
   call.client->Send(JsonResponse(
       fmt::format(R"({{"input_tokens":{},"context_management":{{"original_input_tokens":{}}}}})",
                   count, count)));

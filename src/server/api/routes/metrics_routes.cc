@@ -1,7 +1,7 @@
 // GET /metrics: Prometheus' text, or the steps of the engine as trtllm-serve tells them.
 #include <fmt/format.h>
 
-#include "server/api/route_table.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {
@@ -11,7 +11,9 @@ ApiStatus Prometheus(const RouteCall& call) {
   const Adapters* const adapters = call.model == nullptr ? nullptr : call.model->engine->adapters();
   const std::vector<EngineState> states =
       call.model != nullptr ? call.model->engine->states() : std::vector<EngineState>();
-  HttpResponse response = JsonResponse(call.api.metrics->Text(is_idle, states, adapters));
+  const CacheEventCounts events =
+      call.model == nullptr ? CacheEventCounts() : call.model->engine->cache_event_counts();
+  HttpResponse response = JsonResponse(call.api.metrics->Text(is_idle, states, adapters, events));
   // As vLLM labels the same text: with the newer version for a plain GET.
   const bool newer = call.request.method == "GET" && !call.request.path.ends_with('/');
   response.content_type =

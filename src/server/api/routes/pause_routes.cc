@@ -1,8 +1,8 @@
 // POST /pause and /resume, GET /is_paused: holding new requests back.
 #include <fmt/format.h>
 
-#include "server/api/query.h"
-#include "server/api/route_table.h"
+#include "server/api/common/query.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {
@@ -11,10 +11,14 @@ ApiStatus Pause(const RouteCall& call) {
   API_ASSIGN_OR_RETURN(const std::string mode,
                        QueryChoice(call.request, "mode", {"abort", "wait", "keep"}));
   if (mode == "keep") {
-    return BadParameter(
-        "This server cannot stop requests in the middle and go on with them later; use mode=wait "
-        "or mode=abort",
-        "mode");
+    // What comes now waits; what runs stays where it is, between two of its tokens.
+    call.api.active->Pause([] {});
+    if (const Status frozen = call.model->engine->SetFrozen(true); !frozen) {
+      call.api.active->Resume();
+      return tl::unexpected<ApiError>(FromError(frozen.error()));
+    }
+    call.client->Send(JsonResponse(R"({"status":"paused"})"));
+    return {};
   }
   const bool clear = QueryValue(call.request, "clear_cache").value_or("true") != "false";
   call.api.active->Pause([&pool = call.api.pool, client = call.client, model = call.model, clear] {
@@ -29,6 +33,8 @@ ApiStatus Pause(const RouteCall& call) {
 }
 
 ApiStatus Resume(const RouteCall& call) {
+  // An engine that cannot be frozen is not.
+  [[maybe_unused]] const Status thawed = call.model->engine->SetFrozen(false);
   call.api.active->Resume();
   call.client->Send(JsonResponse(R"({"status":"resumed"})"));
   return {};
@@ -43,7 +49,8 @@ ApiStatus IsPaused(const RouteCall& call) {
 
 std::vector<Route> PauseRoutes() {
   return {
-      OnWorker("/pause", {"POST"}, RouteGate::kDev, Pause, "Holds new requests back."),
+      OnWorker("/pause", {"POST"}, RouteGate::kDev, Pause,
+               "Holds new requests back; mode says what becomes of those that run."),
       OnWorker("/resume", {"POST"}, RouteGate::kDev, Resume, "Lets them go."),
       OnIoThread("/is_paused", {"GET"}, RouteGate::kDev, IsPaused, "Whether they are held back."),
   };

@@ -1,8 +1,9 @@
-// Routes of vLLM that this server does not have: each has one answer, whatever the request.
+// Routes of vLLM that this server does not have, or not without an option: each has one answer,
+// whatever the request.
 #include <algorithm>
 #include <iterator>
 
-#include "server/api/route_table.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {
@@ -13,15 +14,27 @@ struct RefusedRoute {
   int status;
   const char* type;
   const char* message;
+  RouteGate gate = RouteGate::kAlways;
 };
 
 constexpr const char* kNoScaleOut =
     "Scale-out endpoints are not part of this server; use /v1/completions or /v1/chat/completions.";
 
+constexpr const char* kNoDecisions =
+    "The model does not support the Decisions API; use /v1/chat/completions with a choice or a "
+    "JSON schema.";
+
 constexpr RefusedRoute kRefusals[] = {
     {"/v1/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
     {"/v1/chat/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
-    {"/inference/v1/generate", "POST", 403, "PermissionDeniedError", kNoScaleOut},
+    {"/v1/responses/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
+    {"/v1/messages/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
+    {"/v1/completions/derender", "POST", 403, "PermissionDeniedError", kNoScaleOut},
+    {"/v1/chat/completions/derender", "POST", 403, "PermissionDeniedError", kNoScaleOut},
+    {"/inference/v1/generate", "POST", 403, "PermissionDeniedError",
+     "/inference/v1/generate is answered with --enable-scale-out only.", RouteGate::kNoScaleOut},
+    {"/v1/decisions", "POST", 501, "NotImplementedError", kNoDecisions},
+    {"/v1/systemone", "POST", 501, "NotImplementedError", kNoDecisions},
     {"/generative_scoring", "POST", 400, "BadRequestError",
      "/generative_scoring is not served; use /v1/completions with echo and logprobs."},
     {"/scale_elastic_ep", "POST", 400, "Bad Request",
@@ -44,7 +57,7 @@ ApiStatus Refuse(const RouteCall& call) {
 std::vector<Route> RefusedRoutes() {
   std::vector<Route> routes;
   for (const RefusedRoute& refusal : kRefusals)
-    routes.push_back(OnIoThread(refusal.path, {refusal.method}, RouteGate::kAlways, Refuse));
+    routes.push_back(OnIoThread(refusal.path, {refusal.method}, refusal.gate, Refuse));
   return routes;
 }
 

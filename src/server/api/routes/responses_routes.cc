@@ -7,20 +7,20 @@
 
 #include "base/json_count.h"
 #include "base/log.h"
-#include "server/api/answer_plan.h"
-#include "server/api/api_error.h"
-#include "server/api/authorization.h"
-#include "server/api/background_response.h"
-#include "server/api/field_reader.h"
-#include "server/api/parsing_plan.h"
-#include "server/api/pending_writer.h"
-#include "server/api/query.h"
-#include "server/api/request_body.h"
-#include "server/api/response_items.h"
-#include "server/api/responses_request.h"
-#include "server/api/route_table.h"
-#include "server/api/writers/response_events.h"
-#include "server/api/writers/responses_writer.h"
+#include "server/api/answer/answer_plan.h"
+#include "server/api/answer/parsing_plan.h"
+#include "server/api/common/api_error.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/common/query.h"
+#include "server/api/common/request_body.h"
+#include "server/api/context/authorization.h"
+#include "server/api/context/route_table.h"
+#include "server/api/guard/pending_writer.h"
+#include "server/api/responses/background_response.h"
+#include "server/api/responses/response_items.h"
+#include "server/api/responses/responses_request.h"
+#include "server/api/responses/responses_writer.h"
+#include "server/api/store/response_events.h"
 
 namespace sluice {
 namespace {
@@ -28,8 +28,8 @@ namespace {
 constexpr std::string_view kResponsesPath = "/v1/responses/";
 
 // Who may fetch what a request stores: with API keys, whoever has the same one.
-uint64_t OwnerOf(const RouteCall& call) {
-  if (!call.api.config.needs_key()) return 0;
+std::string OwnerOf(const RouteCall& call) {
+  if (!call.api.config.needs_key()) return "";
   return call.api.responses->OwnerOf(PresentedKey(call.request, *call.api.keys));
 }
 
@@ -77,6 +77,40 @@ std::optional<json::Value> FindItemOf(const RouteCall& call, const std::string& 
   return std::nullopt;
 }
 
+// The id of a response, which is its owner's alone while this exists.
+class TakenId {
+ public:
+  TakenId(std::shared_ptr<ResponseStore> store, std::string id)
+      : store_(std::move(store)), id_(std::move(id)) {}
+  ~TakenId() { store_->ReleaseId(id_); }
+  TakenId(const TakenId&) = delete;
+  TakenId& operator=(const TakenId&) = delete;
+
+ private:
+  const std::shared_ptr<ResponseStore> store_;
+  const std::string id_;
+};
+
+tl::unexpected<ApiError> IdIsTaken() {
+  return BadParameter(
+      "a response with this id is still being generated, or is another client's; leave it out to "
+      "be given one",
+      "request_id");
+}
+
+ApiResult<std::shared_ptr<const TakenId>> TakeId(const RouteCall& call, const std::string& id) {
+  if (!call.api.responses->TakeId(id, OwnerOf(call))) return IdIsTaken();
+  return std::make_shared<const TakenId>(call.api.responses, id);
+}
+
+// Why a response cannot be stored.
+std::string NoRoomFor(const StoredResponse& response, const ResponseStore& store) {
+  return fmt::format(
+      "it needs {} bytes, and the store of responses has {} (--response-store-bytes), of which "
+      "others hold their share",
+      response.bytes(), store.max_bytes());
+}
+
 // What is stored of a response before there is any of it.
 struct Storing {
   StoredResponse::Content content;
@@ -84,51 +118,46 @@ struct Storing {
 };
 
 ResponsesAnswer MakeAnswer(const RouteCall& call, ResponseFrame frame, NamespacedTools tools,
-                           Storing storing, const std::shared_ptr<StoredResponse>& background) {
+                           Storing storing, std::shared_ptr<const TakenId> id,
+                           const std::shared_ptr<StoredResponse>& background) {
   ResponsesAnswer answer{std::move(frame), std::move(tools), nullptr};
   if (background != nullptr) {
-    answer.keep = [background](const std::string& body, std::vector<std::string> items,
-                               bool is_over) {
+    answer.keep = [background, id = std::move(id)](const std::string& body,
+                                                   std::vector<std::string> items, bool is_over) {
       background->SetBody(body, std::move(items), is_over);
     };
-  } else if (storing.wanted) {
-    auto content = std::make_shared<StoredResponse::Content>(std::move(storing.content));
-    answer.keep = [content, store = call.api.responses](
-                      const std::string& body, std::vector<std::string> items, bool is_over) {
-      if (!is_over) return;
-      content->body = body;
-      content->item_ids = std::move(items);
-      const std::string id = content->id;
-      switch (store->Add(std::make_shared<StoredResponse>(std::move(*content), /*is_over=*/true))) {
-        case ResponseStore::Added::kYes: break;
-        case ResponseStore::Added::kNoRoom:
-          LOG_WARNING("server", "response {} is not stored: --response-store-bytes is full", id);
-          break;
-        case ResponseStore::Added::kIdTaken:
-          LOG_WARNING("server", "response {} is not stored: another one has its id", id);
-          break;
-      }
-    };
+    return answer;
   }
+  auto content = std::make_shared<StoredResponse::Content>(std::move(storing.content));
+  answer.keep = [content, id = std::move(id), wanted = storing.wanted, store = call.api.responses](
+                    const std::string& body, std::vector<std::string> items, bool is_over) {
+    if (!is_over || !wanted) return;
+    content->body = body;
+    content->item_ids = std::move(items);
+    const auto response = std::make_shared<StoredResponse>(std::move(*content), /*is_over=*/true);
+    switch (store->Add(response)) {
+      case ResponseStore::Added::kYes: break;
+      case ResponseStore::Added::kNoRoom:
+      case ResponseStore::Added::kTooLarge:
+        LOG_WARNING("server", "response {} is not stored: {}", response->id(),
+                    NoRoomFor(*response, *store));
+        break;
+      case ResponseStore::Added::kIdTaken:
+        LOG_WARNING("server", "response {} is not stored: another one has its id", response->id());
+        break;
+    }
+  };
   return answer;
 }
 
 // Answers at once, with a response that is queued or with the stream of what comes.
 ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesRequest& request,
-                            ResponseFrame frame, Storing storing, std::string_view logged) {
+                            ResponseFrame frame, Storing storing, std::shared_ptr<const TakenId> id,
+                            std::string_view logged) {
   ApiContext& api = call.api;
   const std::string body = frame.Body("queued", "", "null");
   storing.content.body = body;
   auto response = std::make_shared<StoredResponse>(std::move(storing.content), /*is_over=*/false);
-  switch (api.responses->Add(response)) {
-    case ResponseStore::Added::kYes: break;
-    case ResponseStore::Added::kNoRoom:
-      return tl::unexpected(
-          ServiceUnavailable("The store of responses is full of running ones; try again later."));
-    case ResponseStore::Added::kIdTaken:
-      return BadParameter(
-          "a response with this id is still being generated, or is another client's", "request_id");
-  }
   // It counts as a pending request of its own, and has memory of its own: this one ends at once.
   ++*api.pending;
   if (call.ticket != nullptr) call.ticket->Stay();
@@ -142,14 +171,31 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesReq
   plan.options.stream = plan.generation.stream = true;
   const auto make_writer = [&](AnswerOptions options, std::shared_ptr<ResponseWriter> writer) {
     return MakeResponsesWriter(
-        MakeAnswer(call, std::move(frame), std::move(request.namespaced_tools), {}, response),
+        MakeAnswer(call, std::move(frame), std::move(request.namespaced_tools), {}, std::move(id),
+                   response),
         std::move(options), std::move(writer));
   };
-  if (ApiStatus status =
-          StartAnswer(own_call, make_writer, std::move(plan), request.chat.sampling, logged);
-      !status) {
-    api.responses->Remove(*response);
-    return status;
+  API_RETURN_IF_ERROR(
+      StartAnswer(own_call, make_writer, std::move(plan), request.chat.sampling, logged));
+  // Last: what is refused takes the place of no other response.
+  const ResponseStore::Added added = api.responses->Add(response);
+  if (added != ResponseStore::Added::kYes) response->End("cancelled", "");
+  switch (added) {
+    case ResponseStore::Added::kYes: break;
+    case ResponseStore::Added::kTooLarge:
+      return InvalidRequest(
+          413,
+          fmt::format("A response in the background is stored, and this one needs {} bytes, more "
+                      "than the {} of --response-store-bytes; shorten the input, leave "
+                      "`background` out, or start the server with a larger store.",
+                      response->bytes(), api.responses->max_bytes()),
+          "background");
+    case ResponseStore::Added::kNoRoom:
+      return tl::unexpected(ServiceUnavailable(fmt::format(
+          "A response in the background is stored: {}; try again when running ones are over, or "
+          "start the server with a larger store.",
+          NoRoomFor(*response, *api.responses))));
+    case ResponseStore::Added::kIdTaken: return IdIsTaken();
   }
   if (request.chat.sampling.stream) {
     FollowResponse(response, 0, call.client);
@@ -173,6 +219,8 @@ ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "", fields));
   // As in vLLM no header names it.
   plan.options.id = plan.generation.id = *fields.request_id;
+  API_ASSIGN_OR_RETURN(std::shared_ptr<const TakenId> id, TakeId(call, plan.options.id));
+  plan.generation.splits_logprobs = plan.options.logprobs.has_value();
   Storing storing;
   storing.wanted = request.store && config.enable_response_store;
   if (request.background && !storing.wanted) {
@@ -210,11 +258,13 @@ ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
   conversation.messages = json::Value(std::move(messages));
 
   AnswerOptions::Prompt shown;
-  API_ASSIGN_OR_RETURN(std::string text,
-                       RenderConversation(conversation, conversation.messages, *call.model));
-  const std::string logged = config.log_requests ? text : "";
-  API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(text), /*add_special_tokens=*/false,
-                                                     fields, *call.model));
+  conversation.own_places = true;
+  API_ASSIGN_OR_RETURN(RenderedConversation rendered,
+                       RenderConversation(call, conversation, conversation.messages));
+  const std::string logged = config.log_requests ? rendered.text : "";
+  API_ASSIGN_OR_RETURN(Prompt prompt,
+                       PromptFromConversation(std::move(rendered), /*add_special_tokens=*/false,
+                                              fields, *call.model));
   API_RETURN_IF_ERROR(AddPrompt(plan, fields, std::move(prompt), std::move(shown)));
   ResponseFrame frame(plan.options.id, plan.options.created, plan.options.model_name(),
                       request.shown, plan.generation.sampling.front());
@@ -224,12 +274,12 @@ ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
     plan.writer_bytes += sizeof tool + 2 * flat.size();
   if (request.background) {
     return StartInBackground(call, std::move(plan), request, std::move(frame), std::move(storing),
-                             logged);
+                             std::move(id), logged);
   }
   const auto make_writer = [&](AnswerOptions options, std::shared_ptr<ResponseWriter> client) {
     return MakeResponsesWriter(
         MakeAnswer(call, std::move(frame), std::move(request.namespaced_tools), std::move(storing),
-                   nullptr),
+                   std::move(id), nullptr),
         std::move(options), std::move(client));
   };
   return StartAnswer(call, make_writer, std::move(plan), fields, logged);

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "server/api/model_context.h"
-#include "server/api/pooled_vector.h"
-#include "server/api/pooling_request.h"
-#include "server/api/prompt.h"
-#include "server/api/route_table.h"
+#include "server/api/common/model_context.h"
+#include "server/api/context/route_table.h"
+#include "server/api/pooling/pooled_vector.h"
+#include "server/api/pooling/pooling_request.h"
+#include "server/api/request/prompt.h"
 
 namespace sluice {
 namespace {
@@ -58,7 +58,8 @@ ApiStatus CutTexts(const ModelContext& model, std::string_view field, int64_t mo
                         field, std::to_string(most));
   }
   for (std::string& text : texts) {
-    const std::vector<int32_t> ids = model.tokenizer->Encode(text, /*add_special_tokens=*/false);
+    API_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                         EncodeText(model, text, /*add_special_tokens=*/false));
     if (std::ssize(ids) <= most) continue;
     text = model.tokenizer->Decode({ids.data(), static_cast<size_t>(most)},
                                    /*skip_special_tokens=*/false);
@@ -73,11 +74,36 @@ using Scores = std::vector<double>;
 // Writes the body of an answer.
 using ScoreWriter = std::function<std::string(const Scores& scores, int64_t num_tokens)>;
 
+// A text as it is, or as {"text": ...} with whatever else clients keep there; null for others.
+const std::string* TextOf(const json::Value& value) {
+  const json::Value* text = value.is_object() ? value.Find("text") : &value;
+  return text != nullptr && text->is_string() ? &text->as_string() : nullptr;
+}
+
+// A text, in either form.
+void ReadText(FieldReader& reader, std::string_view name, std::string& text) {
+  const json::Value* value = reader.Raw(name);
+  if (value == nullptr) return reader.AddMissing(name);
+  if (const std::string* found = TextOf(*value)) {
+    text = *found;
+  } else {
+    reader.Add(name, R"(a text or {"text": "..."})", *value);
+  }
+}
+
 // A text or a list of texts.
 void ReadTexts(FieldReader& reader, std::string_view name, std::vector<std::string>& texts) {
   const json::Value* value = reader.Raw(name);
-  if (value != nullptr && value->is_string()) return texts.push_back(value->as_string());
-  reader.Read(name, texts, {.required = true});
+  const bool is_list = value != nullptr && value->is_array();
+  if (!is_list) return ReadText(reader, name, texts.emplace_back());
+  for (size_t i = 0; i < value->as_array().size(); ++i) {
+    const json::Value& item = value->as_array()[i];
+    if (const std::string* found = TextOf(item)) {
+      texts.push_back(*found);
+    } else {
+      reader.Add(fmt::format("{}.{}", name, i), R"(a text or {"text": "..."})", item);
+    }
+  }
 }
 
 ApiStatus CheckPairs(const Pairs& pairs) {
@@ -92,6 +118,15 @@ ApiStatus CheckPairs(const Pairs& pairs) {
   return {};
 }
 
+// Whether types are among the inputs that tokenizer_config.json names; where it names none, they
+// are.
+bool GivesTokenTypes(const Tokenizer& tokenizer) {
+  const json::Value* names = tokenizer.config().Find("model_input_names");
+  if (names == nullptr || !names->is_array()) return true;
+  return std::ranges::find(names->as_array(), json::Value("token_type_ids")) !=
+         names->as_array().end();
+}
+
 // With the tokens between them that the tokenizer puts there.
 ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFields& fields,
                                         const std::string& first, const std::string& second) {
@@ -100,8 +135,10 @@ ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFiel
   PooledPrompt prompt{std::move(pair.ids)};
   const auto begin = std::ranges::find(pair.types, int8_t{1});
   const int64_t num_types = model.engine->info().pooling->num_token_types;
-  // A model that has no types was trained without.
-  if (begin == pair.types.end() || num_types == 0) return prompt;
+  // A model that has no types was trained without, and one whose tokenizer does not hand them on
+  // with the same type for all.
+  if (begin == pair.types.end() || num_types == 0 || !GivesTokenTypes(*model.tokenizer))
+    return prompt;
   if (num_types < 2 || std::count(begin, pair.types.end(), 0) > 0) {
     return BadRequest(
         "this model's tokenizer tells two texts apart by token types that the model does not have: "
@@ -112,7 +149,7 @@ ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFiel
 }
 
 // The prompt in which a classifier reads both texts: of an encoder that of its tokenizer, else of
-// the chat template that the command line gives, else one behind the other.
+// the chat template that the command line gives, else one after the other.
 ApiResult<PooledPrompt> EncodePair(const RouteCall& call, const PoolingFields& fields,
                                    const ScoringFields& scoring, const std::string& first,
                                    const std::string& second) {
@@ -137,7 +174,7 @@ double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return dot(a, b) / std::max(std::sqrt(dot(a, a) * dot(b, b)), 1e-12);
 }
 
-// Of vectors of `first`, then of `second`.
+// Cosines of the vectors of `first`, then of `second`.
 Scores CosinesOf(const Pairs& pairs, const std::vector<std::vector<float>>& vectors) {
   Scores scores;
   for (size_t i = 0; i < pairs.size(); ++i)
@@ -259,7 +296,7 @@ ApiStatus AnswerRerank(const RouteCall& call, const json::Value& body) {
   const ScoringFields scoring = ReadScoringFields(reader);
   Pairs pairs;
   pairs.first.resize(1);
-  reader.Read("query", pairs.first.front(), {.required = true});
+  ReadText(reader, "query", pairs.first.front());
   ReadTexts(reader, "documents", pairs.second);
   int64_t top_n = 0;
   reader.Read("top_n", top_n, {.nullable = true, .min = 0});

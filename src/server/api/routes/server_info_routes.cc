@@ -8,8 +8,8 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "server/api/query.h"
-#include "server/api/route_table.h"
+#include "server/api/common/query.h"
+#include "server/api/context/route_table.h"
 
 extern char** environ;
 

@@ -1,11 +1,11 @@
-// POST /sleep and /wake_up, GET /is_sleeping: /pause that also empties the cache and sets a metric.
+// POST /sleep, /wake_up and /release_kv_cache_memory, GET /is_sleeping.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "base/log.h"
-#include "base/mutex.h"
-#include "server/api/query.h"
-#include "server/api/route_table.h"
+#include "server/api/common/query.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {
@@ -13,47 +13,62 @@ namespace {
 ApiStatus Sleep(const RouteCall& call) {
   API_ASSIGN_OR_RETURN(const std::string level,
                        QueryChoice(call.request, "level", {"1", "0", "2"}));
-  LOG_WARNING("server",
-              "sleeping: requests are held back and the prefix cache is emptied; weights and cache "
-              "stay in memory, which this server does not give back");
+  API_ASSIGN_OR_RETURN(const std::string mode,
+                       QueryChoice(call.request, "mode", {"abort", "wait", "keep"}));
+  if (mode == "keep")
+    return BadParameter("What runs has its keys and values in memory; use abort or wait", "mode");
   ApiContext& api = call.api;
-  {
-    const MutexLock lock(api.sleep_mutex);
-    api.sleeping = true;
-    api.metrics->SetSleeping(true);
-    api.active->Pause([&pool = api.pool, client = call.client, model = call.model, level] {
-      pool.Submit([client, model, level] {
-        model->engine->ResetPrefixCache();
+  if (level != "0" && !api.config.enable_sleep_mode) {
+    ApiError error;
+    error.status = 501;
+    error.type = "NotImplementedError";
+    error.param = "level";
+    error.message = fmt::format(
+        "level {} gives back the memory of weights and KV cache, which this server keeps: start it "
+        "with --enable-sleep-mode. level=0 and POST /pause hold requests back.",
+        level);
+    return tl::unexpected<ApiError>(std::move(error));
+  }
+  api.sleep->Sleep(
+      call.model, level.front() - '0', mode == "abort",
+      [client = call.client, level, dialect = api.config.dialect](const Status& slept) {
+        if (!slept) return client->Send(ErrorResponse(FromError(slept.error()), dialect));
         client->Send(JsonResponse(fmt::format(R"({{"status":"sleeping","level":{}}})", level)));
       });
-    });
-  }
-  api.active->AbortRunning();
   return {};
 }
 
 ApiStatus WakeUp(const RouteCall& call) {
-  ApiContext& api = call.api;
-  {
-    const MutexLock lock(api.sleep_mutex);
-    api.sleeping = false;
-    api.metrics->SetSleeping(false);
-    api.active->Resume();
+  const std::vector<std::string> tags = QueryValues(call.request, "tags");
+  for (const std::string& tag : tags) {
+    if (tag != "weights" && tag != "kv_cache" && tag != "scheduling") {
+      return BadParameter(fmt::format("expected weights, kv_cache or scheduling, found '{}'", tag),
+                          "tags");
+    }
   }
-  std::string body = R"({"status":"awake","tags":)";
-  if (const auto tags = QueryValue(call.request, "tags")) {
-    body.push_back('[');
-    json::AppendString(body, *tags);
-    body.push_back(']');
-  } else {
+  const auto wakes = [&](std::string_view tag) {
+    return tags.empty() || std::ranges::find(tags, tag) != tags.end();
+  };
+  const Result<bool> awake =
+      call.api.sleep->WakeUp(*call.model, wakes("weights"), wakes("kv_cache"));
+  if (!awake) return tl::unexpected<ApiError>(FromError(awake.error()));
+  std::string body = fmt::format(R"({{"status":"{}","tags":)", *awake ? "awake" : "sleeping");
+  if (tags.empty()) {
     body += "null";
+  } else {
+    for (const std::string& tag : tags) {
+      body.push_back(&tag == tags.data() ? '[' : ',');
+      json::AppendString(body, tag);
+    }
+    body.push_back(']');
   }
   call.client->Send(JsonResponse(body + "}"));
   return {};
 }
 
 ApiStatus IsSleeping(const RouteCall& call) {
-  call.client->Send(JsonResponse(fmt::format(R"({{"is_sleeping":{}}})", call.api.sleeping.load())));
+  call.client->Send(
+      JsonResponse(fmt::format(R"({{"is_sleeping":{}}})", call.api.sleep->sleeping())));
   return {};
 }
 
@@ -62,7 +77,7 @@ ApiStatus IsSleeping(const RouteCall& call) {
 std::vector<Route> SleepRoutes() {
   return {
       OnWorker("/sleep", {"POST"}, RouteGate::kDev, Sleep,
-               "Ends what runs, empties the cache, holds requests back."),
+               "Ends what runs and holds requests back; levels 1 and 2 give memory back."),
       OnWorker("/wake_up", {"POST"}, RouteGate::kDev, WakeUp, "The end of /sleep."),
       OnIoThread("/is_sleeping", {"GET"}, RouteGate::kDev, IsSleeping, "Whether it sleeps."),
   };

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "server/api/route_table.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {
@@ -63,7 +63,10 @@ ApiStatus Ready(const RouteCall& call) {
   std::string_view status = HealthOf(call);
   if (status == "loading" && call.api.download_total > 0) status = "downloading";
   if (status == "ok") {
-    status = call.api.sleeping ? "sleeping" : call.api.active->paused() ? "paused" : "ready";
+    status = call.api.leaving             ? "draining"
+             : call.api.sleep->sleeping() ? "sleeping"
+             : call.api.active->paused()  ? "paused"
+                                          : "ready";
   }
   SendStatus(call, status, status == "ready");
   return {};

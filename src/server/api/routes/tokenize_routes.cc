@@ -1,16 +1,15 @@
 // POST /tokenize and /detokenize.
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "server/api/answer_writer.h"
-#include "server/api/conversation.h"
-#include "server/api/field_reader.h"
-#include "server/api/prompt.h"
-#include "server/api/route_table.h"
-#include "server/api/writers/answer_json.h"
+#include "server/api/answer/answer_writer.h"
+#include "server/api/common/answer_json.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/context/route_table.h"
+#include "server/api/request/conversation.h"
+#include "server/api/request/prompt.h"
 
 namespace sluice {
 namespace {
@@ -42,8 +41,9 @@ ApiStatus Tokenize(const RouteCall& call, const json::Value& body) {
     const ConversationFields conversation = ReadConversation(reader);
     if (!errors.empty()) return ValidationFailed(errors);
     API_RETURN_IF_ERROR(call.model->CheckName(name));
-    API_ASSIGN_OR_RETURN(text,
-                         RenderConversation(conversation, conversation.messages, *call.model));
+    API_ASSIGN_OR_RETURN(RenderedConversation rendered,
+                         RenderConversation(call, conversation, conversation.messages));
+    text = std::move(rendered.text);
     add_special_tokens = conversation.add_special_tokens;
   } else {
     reader.Read("prompt", text, {.required = true});
@@ -53,9 +53,9 @@ ApiStatus Tokenize(const RouteCall& call, const json::Value& body) {
   }
   API_RETURN_IF_ERROR(CheckCharacters(text, *call.model));
   const Tokenizer& tokenizer = *call.model->tokenizer;
-  const std::vector<int32_t> tokens =
-      tokenizer.Encode(text, add_special_tokens, [&call] { return call.client->closed(); });
-  if (call.client->closed()) return {};
+  API_ASSIGN_OR_RETURN(
+      const std::vector<int32_t> tokens,
+      EncodeText(*call.model, text, add_special_tokens, [&call] { return call.client->closed(); }));
   size_t bytes = 100 + kTokenIdBytes * tokens.size();
   if (return_strings) {
     for (const int32_t token : tokens) bytes += StringBytes(tokenizer.IdToToken(token)) + 1;
@@ -92,12 +92,16 @@ ApiStatus Detokenize(const RouteCall& call, const json::Value& body) {
   reader.Read("tokens", ids, {.required = true, .min = 0});
   if (!errors.empty()) return ValidationFailed(errors);
   API_RETURN_IF_ERROR(call.model->CheckName(name));
+  // The model may have more ids than the tokenizer has tokens: they have no text.
+  const int64_t size = std::max<int64_t>(call.model->tokenizer->vocab_size(),
+                                         call.model->engine->info().model.vocab_size);
   std::vector<int32_t> tokens;
   tokens.reserve(ids.size());
   size_t bytes = 100;
   for (const int64_t id : ids) {
-    if (id > std::numeric_limits<int32_t>::max()) {
-      return BadRequest(fmt::format("token id {} is larger than any vocabulary", id));
+    if (id >= size) {
+      return BadRequest(
+          fmt::format("tokens holds token id {}, but the vocabulary is [0, {})", id, size));
     }
     tokens.push_back(static_cast<int32_t>(id));
     bytes += StringBytes(call.model->tokenizer->IdToToken(tokens.back()));

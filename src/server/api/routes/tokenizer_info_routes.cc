@@ -1,7 +1,7 @@
 // GET /tokenizer_info: the tokenizer's settings, in the form of transformers.
 #include "base/json.h"
-#include "server/api/field_reader.h"
-#include "server/api/route_table.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {

@@ -1,7 +1,7 @@
 // GET / for browsers, and /web/NAME: the files that the page loads.
 #include "base/ascii.h"
-#include "server/api/route_table.h"
-#include "server/api/web_answer.h"
+#include "server/api/common/web_answer.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {

@@ -1,5 +1,5 @@
 // GET /get_world_size, POST /collective_rpc: what vLLM asks of its worker processes.
-#include "server/api/route_table.h"
+#include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {

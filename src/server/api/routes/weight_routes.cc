@@ -1,0 +1,113 @@
+// The routes by which a trainer replaces the weights: vLLM's, with the backend "disk".
+#include <optional>
+#include <string>
+
+#include "server/api/common/field_reader.h"
+#include "server/api/common/request_body.h"
+#include "server/api/context/route_table.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kMostVersionBytes = 256;
+
+ApiStatus SendMessage(const RouteCall& call, std::string_view message) {
+  std::string body = R"({"message":)";
+  json::AppendString(body, message);
+  call.client->Send(JsonResponse(body + "}"));
+  return {};
+}
+
+// The body, which may be missing.
+ApiResult<json::Value> ObjectBody(const RouteCall& call) {
+  if (call.request.body.empty()) return json::Value(json::Value::Object{});
+  API_ASSIGN_OR_RETURN(json::Value body, ParseRequestBody(call.request));
+  if (!body.is_object()) return NotAnObject(body);
+  return body;
+}
+
+ApiResult<std::string> VersionOf(const json::Value& body, std::string_view field, bool required) {
+  const json::Value* const version = body.Find(field);
+  if ((version == nullptr || version->is_null()) && !required) return std::string();
+  if (version == nullptr || !version->is_string()) return BadParameter("expected a text", field);
+  if (version->as_string().empty() || version->as_string().size() > kMostVersionBytes)
+    return BadParameter("expected a text of 1 to 256 bytes", field);
+  return version->as_string();
+}
+
+ApiStatus InitTransfer(const RouteCall& call) {
+  API_ASSIGN_OR_RETURN(const json::Value body, ObjectBody(call));
+  const json::Value* const info = body.Find("init_info");
+  if (info == nullptr || !info->is_object()) return BadParameter("expected an object", "init_info");
+  return SendMessage(call, "Weight transfer initialized");
+}
+
+ApiStatus ShutDownTransfer(const RouteCall& call) {
+  return SendMessage(call, "Weight transfer shut down");
+}
+
+ApiStatus StartUpdate(const RouteCall& call) {
+  call.api.weights->Start(*call.model->engine);
+  return SendMessage(call, "Weight update started");
+}
+
+ApiStatus UpdateWeights(const RouteCall& call) {
+  API_ASSIGN_OR_RETURN(const json::Value body, ObjectBody(call));
+  const json::Value* const info = body.Find("update_info");
+  if (info == nullptr || !info->is_object())
+    return BadParameter("expected an object", "update_info");
+  const json::Value* const path = info->Find("path");
+  if (path == nullptr || !path->is_string()) {
+    return BadParameter("expected the folder of a checkpoint as \"path\"; tensors are not sent",
+                        "update_info.path");
+  }
+  API_RETURN_IF_ERROR(call.api.weights->Load(*call.model->engine, path->as_string()));
+  return SendMessage(call, "Weights updated");
+}
+
+ApiStatus FinishUpdate(const RouteCall& call) {
+  API_ASSIGN_OR_RETURN(const json::Value body, ObjectBody(call));
+  API_ASSIGN_OR_RETURN(const std::string version, VersionOf(body, "weight_version", false));
+  API_RETURN_IF_ERROR(call.api.weights->Finish(*call.model->engine, version));
+  return SendMessage(call, "Weight update finished");
+}
+
+ApiStatus UpdateVersion(const RouteCall& call) {
+  API_ASSIGN_OR_RETURN(const json::Value body, ObjectBody(call));
+  API_ASSIGN_OR_RETURN(const std::string version, VersionOf(body, "new_version", true));
+  call.api.weights->SetVersion(version);
+  std::string answer = R"({"success":true,"new_version":)";
+  json::AppendString(answer, version);
+  call.client->Send(JsonResponse(answer + "}"));
+  return {};
+}
+
+ApiStatus WeightInfo(const RouteCall& call) {
+  std::string answer = R"({"weight_version":)";
+  json::AppendString(answer, call.api.weights->version());
+  call.client->Send(JsonResponse(answer + "}"));
+  return {};
+}
+
+}  // namespace
+
+std::vector<Route> WeightRoutes() {
+  constexpr RouteGate kGate = RouteGate::kWeights;
+  return {
+      OnWorker("/init_weight_transfer_engine", {"POST"}, kGate, InitTransfer,
+               "Nothing but an answer: folders need no connection."),
+      OnWorker("/shutdown_weight_transfer_engine", {"POST"}, kGate, ShutDownTransfer,
+               "Nothing but an answer."),
+      OnWorker("/start_weight_update", {"POST"}, kGate, StartUpdate,
+               "Begins an update; one that is open ends, and changes nothing."),
+      OnWorker("/update_weights", {"POST"}, kGate, UpdateWeights,
+               "Loads a checkpoint's folder beside the weights that compute."),
+      OnWorker("/finish_weight_update", {"POST"}, kGate, FinishUpdate,
+               "From the next step on, the new weights compute."),
+      OnWorker("/update_weight_version", {"POST"}, kGate, UpdateVersion,
+               "Names the weights that compute."),
+      OnIoThread("/weight_info", {"GET"}, kGate, WeightInfo, "The name of the weights."),
+  };
+}
+
+}  // namespace sluice
