@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/firewall.h"
 #include "base/json.h"
 #include "base/log_output.h"
 #include "base/mutex.h"
@@ -22,7 +23,7 @@ constexpr size_t kMaxTargetBytes = 2048;
 // Patience with a reader that takes nothing: only the end of the process ends the wait.
 constexpr auto kPatience = std::chrono::hours(24 * 7);
 
-// Of texts that a client or its error brings.
+// The most bytes of texts that a client or its error brings.
 constexpr size_t kMaxIdBytes = 128;
 constexpr size_t kMaxReasonBytes = 500;
 
@@ -69,7 +70,8 @@ AccessLog::AccessLog(const ServerConfig& config, std::shared_ptr<const ApiKeys> 
       quiet_paths_(config.quiet_access_paths),
       keys_(std::move(keys)),
       queue_(std::make_shared<Queue>()) {
-  if (!disabled_) thread_ = std::thread([queue = queue_, file] { Work(queue, file); });
+  if (!disabled_)
+    thread_ = StartThread("access-log", [queue = queue_, file] { Work(queue, file); });
 }
 
 AccessLog::~AccessLog() {
@@ -152,14 +154,17 @@ void AccessLog::Work(const std::shared_ptr<Queue>& queue, int file) {
     lines.swap(queue->lines);
     const uint64_t dropped = std::exchange(queue->dropped, 0);
     lock.Unlock();
-    std::string text;
-    for (const std::string& line : lines) text += line;
-    if (dropped > 0) {
-      const std::string told = fmt::format("{} lines of this log were dropped", dropped);
-      text += IsUvicorn() ? fmt::format("INFO:     {}\n", told)
-                          : FormatLogLine(LogLevel::kWarning, "access", told);
-    }
-    WriteLogText(file, text, kPatience);
+    RunGuarded("server", "to write the access log", [&] {
+      std::string text;
+      for (const std::string& line : lines) text += line;
+      if (dropped > 0) {
+        const std::string told = fmt::format("{} lines of this log were dropped", dropped);
+        text += IsUvicorn() ? fmt::format("INFO:     {}\n", told)
+                            : FormatLogLine(LogLevel::kWarning, "access", told);
+      }
+      WriteLogText(file, text, kPatience);
+    });
+    lines.clear();
     lock.Lock();
   }
   queue->done = true;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/log_format.h"
-#include "server/api/api_keys.h"
+#include "server/api/guard/api_keys.h"
 #include "server/http/http_types.h"
 #include "server/server_config.h"
 

@@ -64,7 +64,7 @@ void EngineMetrics::SetModel(int engine_number, std::string_view model_name,
 void EngineMetrics::OnStep(const StepStats& stats) {
   last = stats;
   ++num_steps;
-  prompt_tokens += static_cast<uint64_t>(stats.prompt_tokens);
+  prompt_tokens += static_cast<uint64_t>(stats.new_prompt_tokens);
   generation_tokens += static_cast<uint64_t>(stats.generated_tokens);
   preemptions += static_cast<uint64_t>(stats.preemptions);
   replayed_steps += static_cast<uint64_t>(stats.replayed);
@@ -81,26 +81,27 @@ void EngineMetrics::OnStep(const StepStats& stats) {
 }
 
 void EngineMetrics::OnFinished(const RequestStats& stats) {
-  cached_tokens += static_cast<uint64_t>(stats.cached_tokens);
-  // vLLM does not count requests whose client has disconnected.
-  if (stats.reason == FinishReason::kAbort) return;
-  finished[static_cast<int>(stats.reason)] += static_cast<uint64_t>(stats.num_sequences);
-  const uint64_t times = static_cast<uint64_t>(std::max(1, stats.num_sequences));
-  const double per_sequence =
-      static_cast<double>(stats.generated_tokens) / static_cast<double>(times);
+  const auto number = [](int64_t value) { return static_cast<double>(value); };
+  const uint64_t times = stats.sequences.size();
+  int64_t most = 0;
+  for (const SequenceStats& sequence : stats.sequences) {
+    ++finished[static_cast<size_t>(sequence.reason)];
+    generation_lengths.Observe(number(sequence.generated_tokens));
+    request_preemptions.Observe(number(sequence.preemptions));
+    const int64_t further = sequence.generated_tokens - 1;
+    per_token.Observe(further > 0 ? stats.decode_seconds / number(further) : 0);
+    most = std::max(most, sequence.generated_tokens);
+  }
   e2e.Observe(stats.total_seconds, times);
   queue.Observe(stats.queue_seconds, times);
   inference.Observe(stats.inference_seconds, times);
   prefill.Observe(stats.prefill_seconds, times);
   decode.Observe(stats.decode_seconds, times);
-  if (per_sequence > 1) per_token.Observe(stats.decode_seconds / (per_sequence - 1), times);
-  prompt_lengths.Observe(static_cast<double>(stats.prompt_tokens), times);
-  generation_lengths.Observe(per_sequence, times);
-  max_generation.Observe(per_sequence);
-  max_tokens.Observe(static_cast<double>(stats.max_tokens), times);
-  computed.Observe(static_cast<double>(stats.prompt_tokens - stats.cached_tokens), times);
-  sequences.Observe(static_cast<double>(stats.num_sequences));
-  request_preemptions.Observe(static_cast<double>(stats.preemptions));
+  prompt_lengths.Observe(number(stats.prompt_tokens), times);
+  max_generation.Observe(number(most));
+  max_tokens.Observe(number(stats.max_tokens), times);
+  computed.Observe(number(stats.prompt_tokens - stats.cached_tokens), times);
+  sequences.Observe(static_cast<double>(times));
 }
 
 void EngineFamilies::Gauge(std::string_view name, std::string_view help, const Value& value) {

@@ -30,7 +30,6 @@ struct EngineMetrics {
   StepStats last;
   int64_t num_steps = 0;
   uint64_t prompt_tokens = 0;
-  uint64_t cached_tokens = 0;
   uint64_t generation_tokens = 0;
   uint64_t preemptions = 0;
   uint64_t replayed_steps = 0;
@@ -40,7 +39,7 @@ struct EngineMetrics {
   uint64_t draft_tokens = 0;
   // By their place in what was proposed.
   std::array<uint64_t, kMaxSpeculativeTokens> accepted_tokens = {};
-  uint64_t finished[4] = {};
+  std::array<uint64_t, 4> finished = {};  // sequences, by FinishReason
   Histogram first_token;
   Histogram inter_token;
   Histogram per_token;

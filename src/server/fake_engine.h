@@ -24,7 +24,7 @@ class FakeEngine : public Engine {
     std::vector<int32_t> tokens;
     FinishReason finish = FinishReason::kLength;
     std::optional<int32_t> stop_token = std::nullopt;
-    std::optional<Error> error = std::nullopt;  // behind the tokens, instead of an end
+    std::optional<Error> error = std::nullopt;  // after the tokens, instead of an end
   };
   // Chooses the script of a request; called on the submitting thread.
   std::function<Script(const Request&)> script = [](const Request&) {

@@ -41,7 +41,7 @@ int64_t AnonymousBytes(pid_t process) {
   auto text =
       ModelText::Load(config, "tests/data/server/model", engine.info().model.vocab_size, {});
   CHECK(text.has_value(), "{}", text.error().message);
-  (*server)->Attach(&engine, *std::move(text));
+  CHECK((*server)->Attach(&engine, *std::move(text)).has_value());
   const uint16_t port = (*server)->port();
   CHECK(write(file, &port, sizeof port) == sizeof port);
   (*server)->Run();

@@ -25,12 +25,12 @@ int64_t AllocatedBytes() {
 
 class IdleStreamsTest : public ServerTest {
  protected:
-  // Of `count` streams that have had a token and wait for the next.
+  // Bytes of `count` streams that have had a token and wait for the next.
   int64_t BytesPerStream(int count, int words) {
     ServerConfig config = DefaultConfig();
     config.max_connections = config.max_pending_requests = 4 * count;
     Start(config, /*attach=*/false);
-    server_->Attach(&holding_, TestModelText(config, holding_));
+    EXPECT_TRUE(server_->Attach(&holding_, TestModelText(config, holding_)));
     {
       IdleStreams first(server_->port(), words);  // what is allocated once
       first.Open(count / 4);

@@ -71,7 +71,7 @@ TEST_F(LargeRequestsTest, ListsOfTokensAreKeptOnce) {
   const SamplingParams& second = requests[1].sampling;
   EXPECT_THAT(first.stop_token_ids, ::testing::ElementsAre(5));
   EXPECT_THAT(*first.allowed_token_ids, ::testing::ElementsAre(5, 9));
-  // Of several spellings the last counts, as in Python's dict.
+  // If several spellings are given, the last counts, as in Python's dict.
   EXPECT_THAT(first.logit_bias, ::testing::ElementsAre(::testing::Pair(7, 3.0f)));
   EXPECT_EQ(first.stop_token_ids.data(), second.stop_token_ids.data());
   EXPECT_EQ(first.allowed_token_ids->data(), second.allowed_token_ids->data());

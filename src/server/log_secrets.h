@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/api_keys.h"
+#include "server/api/guard/api_keys.h"
 
 namespace sluice {
 

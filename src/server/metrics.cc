@@ -44,6 +44,27 @@ void AppendTraces(MetricsText& out, const SpanExporter* exporter) {
               "refused them.");
 }
 
+// Nothing where the machine has no counters that may be read.
+void AppendEnergy(MetricsText& out, EnergyMeter& meter) {
+  out.Family("sluice:energy_joules_total", "counter",
+             "Energy that the machine's processors and their parts have taken since the start.");
+  for (const EnergyMeter::Domain& domain : meter.Read()) {
+    out.Sample("sluice:energy_joules_total", fmt::format("domain=\"{}\"", EscapeLabel(domain.name)),
+               domain.joules);
+  }
+}
+
+// Zeros where nothing is published.
+void AppendCacheEvents(MetricsText& out, const CacheEventCounts& counts) {
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  out.Counter("sluice:kv_events_published", "", number(counts.published),
+              "Batches of cache events that were published.");
+  out.Counter("sluice:kv_events_dropped", "", number(counts.dropped),
+              "Batches that found the publisher's queue full; the whole cache is told afterwards.");
+  out.Counter("sluice:kv_events_missed", "", number(counts.missed),
+              "Batches that a subscriber missed because it reads too slowly.");
+}
+
 // As vLLM: the names are labels, the value is the time.
 void AppendAdapters(MetricsText& out, const Adapters* adapters) {
   constexpr std::string_view kName = "vllm:lora_requests_info";
@@ -311,6 +332,17 @@ void Metrics::AppendEngines(MetricsText& out, bool idle,
                    return place >= states.size() || states[place].is_healthy ? 1.0 : 0.0;
                  });
   families.Gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", usage);
+  families.Several(
+      "sluice:state_slots", "gauge",
+      "Slots for the states that sequences of recurrent models keep: of those that run, with "
+      "snapshots of prefixes, and free.",
+      "use",
+      {{"running", [](const EngineMetrics& engine) { return double(engine.last.held_states); }},
+       {"snapshot", [](const EngineMetrics& engine) { return double(engine.last.kept_states); }},
+       {"free", [](const EngineMetrics& engine) {
+          const StepStats& last = engine.last;
+          return double(last.total_states - last.held_states - last.kept_states);
+        }}});
   families.Gauge("vllm:gpu_cache_usage_perc",
                  "KV-cache usage under its old name. 1 means 100 percent usage.", usage);
   AppendTokenFamilies(families, info_.num_speculative_tokens);
@@ -323,14 +355,44 @@ void Metrics::AppendEngines(MetricsText& out, bool idle,
 
   AppendRequestFamilies(families);
   AppendCacheConfig(out);
+  AppendOpTimes(out);
 }
 
-std::string Metrics::Text(bool idle, std::span<const EngineState> states,
-                          const Adapters* adapters) const {
+void Metrics::AppendOpTimes(MetricsText& out) const {
+  if (info_.op_times == nullptr) return;
+  const std::vector<OpTime> times = info_.op_times->All();
+  const std::string model = EscapeLabel(model_name_);
+  const auto family = [&](const std::string& name, const char* help, const auto& value) {
+    out.Family(name, "counter", help);
+    for (const OpTime& op : times) {
+      out.Sample(name, fmt::format("model_name=\"{}\",operator=\"{}\"", model, EscapeLabel(op.op)),
+                 static_cast<double>(value(op)));
+    }
+  };
+  family("sluice:operator_seconds_total",
+         "Time of each operator of the model (--profile-ops), by the buffers that it reads and "
+         "writes.",
+         [](const OpTime& op) { return op.seconds; });
+  family("sluice:operator_calls_total", "How often each operator was run (--profile-ops).",
+         [](const OpTime& op) { return op.calls; });
+}
+
+void Metrics::AddOpLines(std::vector<std::string>& lines) {
+  if (info_.op_times == nullptr) return;
+  std::vector<OpTime> now = info_.op_times->All();
+  for (const std::string& line : OpTimeLines(now, last_op_times_))
+    lines.push_back("operator " + line);
+  last_op_times_ = std::move(now);
+}
+
+std::string Metrics::Text(bool idle, std::span<const EngineState> states, const Adapters* adapters,
+                          const CacheEventCounts& cache_events) const {
   MetricsText out;
   AppendProcess(out, start_time_);
   if (memory_ != nullptr) AppendRequestMemory(out, *memory_);
   AppendTraces(out, exporter_.get());
+  AppendCacheEvents(out, cache_events);
+  AppendEnergy(out, energy_);
   const MutexLock lock(mutex_);
   if (has_model_) {
     AppendAdapters(out, adapters);
@@ -403,13 +465,14 @@ std::vector<std::string> Metrics::ThroughputLines() {
   last_lines_.resize(engines_.size());
   if (config_.aggregate_engine_logging && engines_.size() > 1) {
     add(last_lines_.front(), AllCounts(), fmt::format("{} Engines Aggregated", engines_.size()));
-    return lines;
+  } else {
+    for (size_t i = 0; i < engines_.size(); ++i) {
+      ThroughputCounts counts;
+      counts.Add(engines_[i]);
+      add(last_lines_[i], counts, fmt::format("Engine {:03}", engines_[i].number));
+    }
   }
-  for (size_t i = 0; i < engines_.size(); ++i) {
-    ThroughputCounts counts;
-    counts.Add(engines_[i]);
-    add(last_lines_[i], counts, fmt::format("Engine {:03}", engines_[i].number));
-  }
+  AddOpLines(lines);
   return lines;
 }
 

@@ -17,8 +17,10 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/firewall.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "server/http/connection_limits.h"
 #include "server/http/exact_allocator.h"
 #include "server/http/incoming_request.h"
 #include "server/http/request_framing.h"
@@ -32,24 +34,6 @@ using boost::system::error_code;
 using Socket = HttpStream::Socket;
 using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
-
-// A stream whose client reads slowly is held back from `kBacklogHigh` unsent bytes until
-// `kBacklogLow`.
-constexpr size_t kBacklogHigh = size_t{64} << 10;
-constexpr size_t kBacklogLow = size_t{16} << 10;
-// Bytes of following requests that are read while one is answered (pipelining); more stay in the
-// socket.
-constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
-// A refused body up to this size is still read, so that the client sees the answer and not a reset.
-constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
-constexpr auto kLinger = std::chrono::seconds(1);
-// What an answer's head takes, about.
-constexpr size_t kHeadRoom = 1024;
-// Between two attempts to find out whether a client that has half-closed is still there.
-constexpr auto kProbeInterval = std::chrono::seconds(1);
-constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-// Recorded status for a client that disconnected before any answer.
-constexpr int kClientGone = 499;
 
 // With its space, which assigning an empty string keeps.
 void Free(std::string& text) {
@@ -154,7 +138,10 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     const MutexLock lock(mutex_);
     if (gone_ || exchange != exchange_ || ended_) return;
     const size_t size = body.size();
-    if (TakeUnsent(size) && size > 0) out_.push_back(std::move(body));
+    if (TakeUnsent(size) && size > 0) {
+      out_.push_back(std::move(body));
+      backlog_ += size;
+    }
     response_bytes_ += size;
     ended_ = true;
   }
@@ -217,13 +204,13 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (on_closed) on_closed();
   }
 
-  bool draining() const { return core_->draining; }
+  bool closes_after_answers() const { return core_->leaving || core_->draining; }
   const HttpCore& core() const { return *core_; }
 
  private:
   enum class State { kHandshake, kIdle, kHead, kBody, kBusy, kLingering };
 
-  // Of a connection in TLS; it has more than a plain one, before its client has said who it is.
+  // The memory of a TLS connection, taken before the client has said who it is.
   static MemoryLease TakeTlsMemory(const HttpCore& core) {
     MemoryLease lease(core.memory);
     if (core.certificates != nullptr && !lease.TryResize(HttpStream::kTlsBytes))
@@ -245,45 +232,54 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     asio::post(io_->context, std::move(task));
   }
 
+  // All pieces or, if it throws, none: a chunk without its end would hide all that follows it.
   // gone_ is false.
   void AppendLocked(std::initializer_list<std::string_view> pieces) REQUIRES(mutex_) {
     size_t size = 0;
     for (const std::string_view piece : pieces) size += piece.size();
     if (!TakeUnsent(size) || size == 0) return;
     if (out_.empty() || out_.back().size() + size > kBacklogHigh) out_.emplace_back();
-    for (const std::string_view piece : pieces) out_.back().append(piece);
+    std::string& last = out_.back();
+    last.reserve(last.size() + size);
+    for (const std::string_view piece : pieces) last.append(piece);
+    backlog_ += size;
   }
 
-  // Counts bytes that the caller appends to out_. False if they do not fit: the answer is cut.
-  // gone_ is false.
+  // Reserves the memory of bytes that the caller appends to out_ and adds to backlog_, and posts
+  // the flush that sends them. False if they do not fit: the answer is cut. gone_ is false.
   bool TakeUnsent(size_t size) REQUIRES(mutex_) {
     if (!unsent_.TryResize(std::max<uint64_t>(unsent_.bytes(), backlog_ + size))) {
       Post([self = shared_from_this()] { self->Close(); });
       return false;
     }
-    backlog_ += size;
-    if (!std::exchange(flush_posted_, true)) {
+    if (!flush_posted_) {
       Post([self = shared_from_this()] { self->Guard([&] { self->Flush(); }); });
+      flush_posted_ = true;
     }
     return true;
   }
 
-  // Where memory runs out although it was taken before, this request alone fails.
+  // An exception fails this request alone: where memory runs out although it was reserved, or
+  // something unexpected is thrown.
   template <typename Work>
   void Guard(Work work) {
     try {
       work();
-    } catch (const std::bad_alloc&) {
-      OnOutOfMemory();
+    } catch (...) {
+      OnCaught();
     }
   }
-  void OnOutOfMemory() {
+  // REQUIRES: the caller is in a catch block.
+  void OnCaught() {
+    const bool is_memory = CaughtError().code == ErrorCode::kResourceExhausted;
+    if (!is_memory) LogCaught("http", "a connection");
     Free(in_);
     try {
-      if (!closed_ && (state_ == State::kHead || state_ == State::kBody))
-        return Refuse(503, "The server is out of memory; try again later.");
-    } catch (const std::bad_alloc&) {
-      // The connection ends without an answer.
+      if (!closed_ && (state_ == State::kHead || state_ == State::kBody)) {
+        return is_memory ? Refuse(503, "The server is out of memory; try again later.")
+                         : Refuse(500, "The server failed; its log has the reason.");
+      }
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the connection ends without an answer
     }
     Close();
   }
@@ -339,7 +335,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   // The client sends no more; it may still read, or it may have closed the connection: both look
-  // the same until something is sent. What it asked for is answered, and the connection ends behind
+  // the same until something is sent. What it asked for is answered, and the connection ends after
   // the last answer. An error, which is what a closed client's system replies with, ends it sooner.
   void OnEof() {
     saw_eof_ = true;
@@ -647,6 +643,7 @@ class Writer : public ResponseWriter {
         exchange_(exchange),
         head_(std::make_unique<const HttpRequest>(head)),
         http10_(http10),
+        head_only_(head.method == "HEAD"),
         close_(close),
         memory_(std::move(memory)) {}
 
@@ -662,15 +659,15 @@ class Writer : public ResponseWriter {
       response.body =
           R"({"error":{"message":"The request was dropped.","type":"InternalServerError","param":null,"code":500}})";
       Send(std::move(response));
-    } catch (const std::bad_alloc&) {
-      // The client hears nothing until its own time is up, or the server ends.
+    } catch (...) {
+      // The client receives nothing until its own timeout, or until the server ends.
     }
   }
 
   void Send(HttpResponse response) override {
     // The handler, which adds to the head, may be gone with the server.
     if (closed()) return;
-    // Too late for another head, where memory ran out behind the first: the stream is cut.
+    // Too late for another head, where memory ran out after the first: the stream is cut.
     if (started_) return connection_->Abort(exchange_);
     // What was made of the request is no longer needed.
     if (memory_ != nullptr) memory_->Shrink(0);
@@ -681,7 +678,7 @@ class Writer : public ResponseWriter {
         response,
         response.status == 304 ? "" : fmt::format("content-length: {}\r\n", response.body.size()));
     if (response.status >= 400) connection_->SetErrorBody(exchange_, response.body);
-    if (head_->method == "HEAD") response.body.clear();
+    if (head_only_) response.body.clear();
     started_ = complete_ = true;
     connection_->Append(exchange_, head, 0, false);
     connection_->AppendBody(exchange_, std::move(response.body));
@@ -698,7 +695,8 @@ class Writer : public ResponseWriter {
     connection_->Append(exchange_, out, 0, false);
   }
   void WriteChunk(std::string_view data) override {
-    if (data.empty()) return;
+    if (data.empty() || head_only_) return;
+    if (!started_) return connection_->Abort(exchange_);  // the head of the stream was lost
     if (http10_) return connection_->Append(exchange_, data, data.size(), false);
     fmt::memory_buffer size;
     fmt::format_to(fmt::appender(size), "{:x}\r\n", data.size());
@@ -707,7 +705,8 @@ class Writer : public ResponseWriter {
   }
   void EndStream() override {
     complete_ = true;
-    connection_->Append(exchange_, http10_ ? "" : "0\r\n\r\n", 0, true);
+    if (!started_) return connection_->Abort(exchange_);
+    connection_->Append(exchange_, http10_ || head_only_ ? "" : "0\r\n\r\n", 0, true);
   }
 
   void Describe(AnswerNotes notes) override { connection_->SetNotes(exchange_, std::move(notes)); }
@@ -733,7 +732,7 @@ class Writer : public ResponseWriter {
     return response;
   }
   std::string Head(const HttpResponse& response, std::string_view framing) {
-    const bool close = close_ || connection_->draining();
+    const bool close = close_ || connection_->closes_after_answers();
     connection_->SetStatus(exchange_, response.status, close);
     return ResponseHead(response,
                         connection_->core().handler->CommonHeaders(*head_, response.status),
@@ -744,6 +743,7 @@ class Writer : public ResponseWriter {
   const uint64_t exchange_;
   std::unique_ptr<const HttpRequest> head_;  // until a stream begins
   const bool http10_;
+  const bool head_only_;  // the answer's body is left out
   bool close_;
   bool started_ = false, complete_ = false;
   const std::shared_ptr<MemoryLease> memory_;

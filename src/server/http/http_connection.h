@@ -57,7 +57,8 @@ struct HttpCore {
   HttpServer::RecordFunction record;
   std::atomic<int64_t> num_connections{0};
   std::atomic<int64_t> num_exchanges{0};
-  std::atomic<bool> draining{false}, stopped{false};
+  // leaving: answers say that their connection is closed after them.
+  std::atomic<bool> leaving{false}, draining{false}, stopped{false};
   std::vector<std::unique_ptr<HttpIoThread>> threads;
 };
 

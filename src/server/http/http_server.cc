@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <new>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -16,6 +15,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/firewall.h"
 #include "base/log.h"
 #include "server/http/http_connection.h"
 #include "server/http/socket_file.h"
@@ -30,6 +30,8 @@ using Acceptor = asio::basic_socket_acceptor<Socket::protocol_type>;
 
 // How often the deadlines of connections are checked.
 constexpr auto kTick = std::chrono::milliseconds(250);
+// Connections in the system's queue.
+constexpr int kMaxWaiting = 4096;
 
 class HttpServerImpl : public HttpServer {
  public:
@@ -59,9 +61,9 @@ class HttpServerImpl : public HttpServer {
   int64_t num_connections() const override { return core_->num_connections; }
 
   void Start() override {
-    Accept();
+    if (!core_->config.listen_when_ready) Accept();
     for (auto& io : core_->threads) {
-      io->thread = std::thread([context = &io->context] { RunToEnd(*context); });
+      io->thread = StartThread("http", [context = &io->context] { RunToEnd(*context); });
     }
   }
 
@@ -70,6 +72,36 @@ class HttpServerImpl : public HttpServer {
   }
   void RefreshCertificates() override {
     if (core_->certificates != nullptr) core_->certificates->RefreshIfChanged();
+  }
+
+  Status OpenDoor() override {
+    if (!core_->config.listen_when_ready || core_->leaving) return {};
+    error_code error;
+    acceptor_->listen(kMaxWaiting, error);
+    if (error == asio::error::address_in_use) return PortInUse();
+    if (error) return CannotListen(error);
+    asio::post(core_->threads[0]->context, [this] {
+      if (!core_->stopped && acceptor_->is_open()) Accept();
+    });
+    return {};
+  }
+
+  void BeginLeaving() override { core_->leaving = true; }
+
+  void StopAccepting() override {
+    asio::post(core_->threads[0]->context, [this] {
+      error_code error;
+      acceptor_->cancel(error);
+      acceptor_->non_blocking(true, error);
+      while (!error) {
+        HttpIoThread* const io = NextThread();
+        Socket socket = acceptor_->accept(io->context, error);
+        if (!error)
+          RunGuarded("http", "to take a connection", [&] { Take(io, std::move(socket)); });
+      }
+      retry_->cancel();
+      acceptor_->close(error);
+    });
   }
 
   void BeginDrain() override {
@@ -114,7 +146,7 @@ class HttpServerImpl : public HttpServer {
   Status BindPort() {
     const ServerConfig& config = core_->config;
     error_code error;
-    const std::string host = config.host.empty() ? "0.0.0.0" : config.host;
+    const std::string host(Host());
     tcp::endpoint endpoint;
     if (const auto address = asio::ip::make_address(host, error); !error) {
       endpoint = {address, config.port};
@@ -130,20 +162,8 @@ class HttpServerImpl : public HttpServer {
       endpoint = *found.begin();
     }
     error = ListenAt(endpoint);
-    if (error == asio::error::address_in_use) {
-      return Fail(ErrorCode::kAddressInUse,
-                  fmt::format("port {} of {} is already in use; stop the program that listens "
-                              "there or choose another "
-                              "port with --port",
-                              config.port, host),
-                  "port");
-    }
-    if (error) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("cannot listen on {} port {}: {}; choose another --host or --port",
-                              host, config.port, error.message()),
-                  "host");
-    }
+    if (error == asio::error::address_in_use) return PortInUse();
+    if (error) return CannotListen(error);
     // A generic endpoint knows no port.
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;
@@ -161,14 +181,35 @@ class HttpServerImpl : public HttpServer {
     return {};
   }
 
+  std::string_view Host() const {
+    return core_->config.host.empty() ? std::string_view("0.0.0.0") : core_->config.host;
+  }
+  tl::unexpected<Error> PortInUse() const {
+    return Fail(ErrorCode::kAddressInUse,
+                fmt::format("port {} of {} is already in use; stop the program that listens there "
+                            "or choose another port with --port",
+                            core_->config.port, Host()),
+                "port");
+  }
+  tl::unexpected<Error> CannotListen(const error_code& error) const {
+    const ServerConfig& config = core_->config;
+    if (!config.uds.empty()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--uds {}: cannot listen there: {}", config.uds, error.message()),
+                  "uds");
+    }
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("cannot listen on {} port {}: {}; choose another --host or --port",
+                            Host(), config.port, error.message()),
+                "host");
+  }
+
   // Who may write the file may use the server; the file has the rights that the umask leaves.
   Status BindPath() {
     const std::string& path = core_->config.uds;
     RETURN_IF_ERROR(RemoveStaleSocket(path));
-    if (const error_code error = ListenAt(asio::local::stream_protocol::endpoint(path))) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--uds {}: cannot listen there: {}", path, error.message()), "uds");
-    }
+    if (const error_code error = ListenAt(asio::local::stream_protocol::endpoint(path)))
+      return CannotListen(error);
     socket_file_.emplace(path);
     return {};
   }
@@ -179,25 +220,21 @@ class HttpServerImpl : public HttpServer {
     acceptor_->open(endpoint.protocol(), error);
     if (!error) acceptor_->set_option(Acceptor::reuse_address(true), error);
     if (!error) acceptor_->bind(endpoint, error);
-    if (!error) acceptor_->listen(4096, error);
+    if (!error && !core_->config.listen_when_ready) acceptor_->listen(kMaxWaiting, error);
     return error;
   }
 
-  // Connections handle a lack of memory themselves; where they cannot, or one cannot be accepted,
+  // Connections guard their own work; an exception that reaches this place ends one handler, and
   // the others go on.
   static void RunToEnd(asio::io_context& context) {
-    while (true) {
-      try {
-        context.run();
-        return;
-      } catch (const std::bad_alloc&) {
-        LOG_ERROR("http", "out of memory");
-      }
+    while (!RunGuarded("http", "a handler of an I/O thread", [&] { context.run(); })) {
     }
   }
 
+  HttpIoThread* NextThread() { return core_->threads[next_++ % core_->threads.size()].get(); }
+
   void Accept() {
-    HttpIoThread* io = core_->threads[next_++ % core_->threads.size()].get();
+    HttpIoThread* const io = NextThread();
     acceptor_->async_accept(io->context, [this, io](error_code error, Socket socket) {
       if (error == asio::error::operation_aborted || core_->stopped) return;
       if (error) {
@@ -209,11 +246,7 @@ class HttpServerImpl : public HttpServer {
         });
         return;
       }
-      try {
-        Take(io, std::move(socket));
-      } catch (const std::bad_alloc&) {
-        LOG_WARNING("http", "out of memory for a connection");
-      }
+      RunGuarded("http", "to take a connection", [&] { Take(io, std::move(socket)); });
       Accept();
     });
   }
@@ -249,13 +282,11 @@ class HttpServerImpl : public HttpServer {
     io->tick.async_wait([io](error_code error) {
       if (error) return;
       const auto now = std::chrono::steady_clock::now();
-      try {
+      RunGuarded("http", "to look for connections that time out", [&] {
         const std::vector<std::shared_ptr<HttpConnection>> connections(io->connections.begin(),
                                                                        io->connections.end());
         for (const auto& connection : connections) connection->CheckDeadline(now);
-      } catch (const std::bad_alloc&) {
-        LOG_WARNING("http", "out of memory to look for connections that time out");
-      }
+      });
       if (io->connections.empty()) {
         io->ticking = false;
       } else {

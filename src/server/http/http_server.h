@@ -20,10 +20,11 @@ class HttpServer {
   // Called on an I/O thread once an answer has been sent or its client is gone; must not block.
   using RecordFunction = std::function<void(const HttpExchangeRecord&)>;
 
-  // Binds and listens; connections wait in the system's queue until Start(). kAddressInUse if the
-  // port or path is taken, kInvalidArgument if the host is no address of this machine or a file of
-  // TLS cannot be used. `handler` outlives the server. What requests and answers hold is taken from
-  // `memory`.
+  // Binds and listens; connections wait in the system's queue until Start(). With
+  // ServerConfig::listen_when_ready it does not listen: connections are refused until OpenDoor().
+  // kAddressInUse if the port or path is taken, kInvalidArgument if the host is no address of this
+  // machine or a file of TLS cannot be used. `handler` outlives the server. What requests and
+  // answers hold is taken from `memory`.
   static Result<std::unique_ptr<HttpServer>> Listen(const ServerConfig& config,
                                                     std::shared_ptr<RequestMemory> memory,
                                                     HttpHandler* handler, RecordFunction record);
@@ -35,6 +36,13 @@ class HttpServer {
   virtual void ReloadCertificates() = 0;
   // The same where they have changed since the last call but one, and no longer change.
   virtual void RefreshCertificates() = 0;
+  // With ServerConfig::listen_when_ready: listens. Nothing after StopAccepting().
+  virtual Status OpenDoor() = 0;
+  // Every answer says from now on that its connection is closed after it, and it is. Idle
+  // connections stay open: a request may be on its way there.
+  virtual void BeginLeaving() = 0;
+  // Takes the connections that wait in the system's queue; later ones are refused by the system.
+  virtual void StopAccepting() = 0;
   // Closes idle connections now and busy ones after their answer; new ones are still accepted.
   virtual void BeginDrain() = 0;
   // Requests whose answer is not completely sent.

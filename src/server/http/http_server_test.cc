@@ -18,6 +18,7 @@ namespace sluice {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -605,6 +606,43 @@ TEST_F(HttpServerTest, DrainClosesIdleConnectionsAndFinishesBusyOnes) {
   response.body = "done";
   handler_.held->Send(std::move(response));
   EXPECT_THAT(busy.ReadAll(), HasSubstr("done"));
+}
+
+// What a proxy still sends is answered, on connections that it has and on new ones.
+TEST_F(HttpServerTest, LeavingAnswersAndClosesAfterEachAnswer) {
+  Start();
+  RawClient idle(server_->port());
+  idle.Send("GET /p HTTP/1.1\r\nHost: x\r\n\r\n");
+  idle.ReadUntil("GET /p 0");
+  server_->BeginLeaving();
+  idle.Send("GET /q HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(idle.ReadAll(), AllOf(HasSubstr("connection: close"), HasSubstr("GET /q 0")));
+  RawClient later(server_->port());
+  later.Send("GET /r HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(later.ReadAll(), AllOf(HasSubstr("connection: close"), HasSubstr("GET /r 0")));
+}
+
+// Those that wait in the system's queue are taken; later ones are refused, so that a proxy tries
+// another server.
+TEST_F(HttpServerTest, RefusesNewConnectionsAfterTheLast) {
+  Start();
+  RawClient open(server_->port());
+  server_->BeginLeaving();
+  server_->StopAccepting();
+  const auto connects = [&] {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(server_->port());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool connected =
+        connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    close(fd);
+    return connected;
+  };
+  EXPECT_TRUE(Eventually([&] { return !connects(); }));
+  open.Send("GET /p HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(open.ReadAll(), HasSubstr("GET /p 0")) << "it was there before";
 }
 
 TEST_F(HttpServerTest, NamesATakenPort) {

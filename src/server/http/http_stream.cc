@@ -70,7 +70,7 @@ size_t HttpStream::Read(char* data, size_t size, error_code& error) {
     wanted_ = Socket::wait_read;
     return socket_.read_some(asio::buffer(data, size), error);
   }
-  // At most a record is read, and all of it where `size` is 16 KiB or more: none of it stays behind
+  // At most a record is read, and all of it where `size` is 16 KiB or more: none of it stays after
   // in OpenSSL, where no event would tell of it.
   size_t done = 0;
   ERR_clear_error();

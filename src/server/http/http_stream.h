@@ -43,8 +43,8 @@ class HttpStream {
 
   // To be called until it succeeds, before anything is read or written. REQUIRES: tls().
   void Handshake(error_code& error);
-  // Of a handshake that failed: whether the client speaks plain HTTP. The stream is plain then, so
-  // that the client can be told.
+  // After a failed handshake: whether the client speaks plain HTTP. The stream is then plain, so
+  // that the client gets an answer.
   bool BecomePlainForHttp();
   // For the log: why the last call failed.
   std::string reason() const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
+
 namespace sluice {
 
 const char* HttpReason(int status) {
@@ -28,17 +30,6 @@ const char* HttpReason(int status) {
     default: return "Unknown";
   }
 }
-
-namespace {
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-}  // namespace
 
 std::string HttpHandler::ErrorBody(std::string_view, int status, std::string_view type,
                                    std::string_view message) const {

@@ -1,5 +1,5 @@
 // Requests that RFC 9110 and RFC 9112 forbid. Each one is refused, its connection is closed, and
-// what stands behind it is never read as another request.
+// what stands after it is never read as another request.
 #include <atomic>
 #include <string>
 #include <vector>

@@ -25,7 +25,7 @@ std::optional<HeadFault> TransferEncodingFault(std::string_view value) {
   while (true) {
     const size_t comma = value.find(',');
     const std::string coding = AsciiLower(AsciiTrim(value.substr(0, comma), " \t"));
-    // An empty element, or something behind the coding that has to be the last one.
+    // An empty element, or something after the coding that has to be the last one.
     if (coding.empty() || chunked_last) return kBadRequest;
     chunked_last = coding == "chunked";
     known = known && (chunked_last || IsKnownCompression(coding));

@@ -36,7 +36,7 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   const std::string& target() const { return target_; }
   int version() const { return version_; }               // 10 or 11
   std::vector<HttpHeader>& fields() { return fields_; }  // of the head, in their order
-  // json::kTextPadding bytes behind it may be read where it is not empty.
+  // json::kTextPadding bytes after it may be read where it is not empty.
   std::string& body() { return body_; }
   MemoryLease& lease() { return lease_; }  // of the body
   // The last that was asked for.

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Status line and headers, with the empty line behind them: those of the response and `common`.
+// Status line and headers, with the empty line after them: those of the response and `common`.
 // `framing`: lines that say how long the body is. `close`: the connection ends with this answer.
 std::string ResponseHead(const HttpResponse& response, const std::vector<HttpHeader>& common,
                          std::string_view framing, bool close);

@@ -36,7 +36,7 @@ class TlsCertificates {
   void RefreshIfChanged();
 
  private:
-  // Of one file: when it was written, what it is, how large; changes with every replacement.
+  // The identity of one file: its time, inode and size; changes with every replacement.
   struct Stamp {
     int64_t seconds = 0, nanoseconds = 0;
     uint64_t inode = 0, size = 0;
