@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/observer.h"
+#include "server/energy_meter.h"
 #include "server/engine_metrics.h"
 #include "server/histogram.h"
 #include "server/http/http_types.h"
@@ -58,15 +59,16 @@ class Metrics {
   // (requests that are aborted after it make no further step).
   // `adapters` may be null: none are served.
   std::string Text(bool idle, std::span<const EngineState> states = {},
-                   const Adapters* adapters = nullptr) const;
+                   const Adapters* adapters = nullptr,
+                   const CacheEventCounts& cache_events = {}) const;
 
   // trtllm-serve's /metrics: the steps since the last call, at most kMaxIterations of them, as a
   // JSON array; [] unless --enable_iter_perf_stats or its YAML key asked for them.
   std::string TakeIterations();
 
   // Log lines about the interval since the last call, as vLLM words them: one for each engine, or
-  // for all with --aggregate-engine-logging; none where nothing happened. Called by one thread at a
-  // time.
+  // for all with --aggregate-engine-logging; none where nothing happened. With --profile-ops a line
+  // for each operator follows. Called by one thread at a time.
   std::vector<std::string> ThroughputLines();
 
  private:
@@ -106,10 +108,13 @@ class Metrics {
   void AppendEngines(MetricsText& out, bool idle, std::span<const EngineState> states) const
       REQUIRES(mutex_);
   void AppendCacheConfig(MetricsText& out) const REQUIRES(mutex_);
+  void AppendOpTimes(MetricsText& out) const REQUIRES(mutex_);
+  void AddOpLines(std::vector<std::string>& lines) REQUIRES(mutex_);
 
   const double start_time_;
   const std::shared_ptr<const RequestMemory> memory_;  // may be null
-  std::shared_ptr<const SpanExporter> exporter_;       // may be null
+  mutable EnergyMeter energy_;
+  std::shared_ptr<const SpanExporter> exporter_;  // may be null
 
   mutable Mutex mutex_;
   std::string model_name_ GUARDED_BY(mutex_);
@@ -127,6 +132,7 @@ class Metrics {
   std::chrono::steady_clock::time_point line_time_ GUARDED_BY(mutex_) =
       std::chrono::steady_clock::now();
   std::vector<LastLine> last_lines_ GUARDED_BY(mutex_);
+  std::vector<OpTime> last_op_times_ GUARDED_BY(mutex_);  // as of the last lines
 };
 
 }  // namespace sluice

@@ -1,5 +1,9 @@
 #include "server/metrics.h"
 
+#include <random>
+#include <string>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +12,7 @@
 namespace sluice {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -39,7 +44,8 @@ TEST(MetricsTest, ShowsVllmsNames) {
   step.waiting = 2;
   step.used_blocks = 5;
   step.total_blocks = 10;
-  step.prompt_tokens = 7;
+  step.prompt_tokens = 12;
+  step.new_prompt_tokens = 7;
   step.generated_tokens = 3;
   step.prefix_queries = 20;
   step.prefix_hits = 16;
@@ -50,8 +56,7 @@ TEST(MetricsTest, ShowsVllmsNames) {
   request.reason = FinishReason::kLength;
   request.prompt_tokens = 20;
   request.generated_tokens = 4;
-  metrics.Of(0)->OnFinished(request);
-  request.reason = FinishReason::kAbort;
+  request.sequences = {{FinishReason::kLength, 3}, {FinishReason::kStop, 1}};
   metrics.Of(0)->OnFinished(request);
   const std::string text = metrics.Text(false);
   const std::string labels = R"(engine="0",model_name="a\"b\\c\nd")";
@@ -65,12 +70,16 @@ TEST(MetricsTest, ShowsVllmsNames) {
            "vllm:prompt_tokens_total{" + labels + "} 23.0\n",
            "vllm:generation_tokens_total{" + labels + "} 3.0\n",
            "vllm:request_success_total{" + labels + ",finished_reason=\"length\"} 1.0\n",
+           "vllm:request_success_total{" + labels + ",finished_reason=\"stop\"} 1.0\n",
            "vllm:request_success_total{" + labels + ",finished_reason=\"abort\"} 0.0\n",
+           "vllm:request_generation_tokens_sum{" + labels + "} 4.0\n",
+           "vllm:request_max_num_generation_tokens_sum{" + labels + "} 3.0\n",
+           "vllm:request_params_n_sum{" + labels + "} 2.0\n",
            "vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"0.02\"} 0.0\n",
            "vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"0.04\"} 1.0\n",
            "vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"+Inf\"} 1.0\n",
-           "vllm:request_prompt_tokens_bucket{" + labels + ",le=\"500.0\"} 1.0\n",
-           "vllm:iteration_tokens_total_sum{" + labels + "} 10.0\n",
+           "vllm:request_prompt_tokens_bucket{" + labels + ",le=\"500.0\"} 2.0\n",
+           "vllm:iteration_tokens_total_sum{" + labels + "} 15.0\n",
            std::string("# TYPE vllm:inter_token_latency_seconds histogram\n"),
            std::string("vllm:cache_config_info{block_size=\"16\""),
            std::string("process_resident_memory_bytes "),
@@ -79,6 +88,49 @@ TEST(MetricsTest, ShowsVllmsNames) {
   }
   EXPECT_THAT(text, Not(HasSubstr("request_prompt_tokens_bucket{" + labels + ",le=\"1000.0\"}")));
   EXPECT_THAT(metrics.Text(true), HasSubstr("vllm:num_requests_running{" + labels + "} 0.0\n"));
+}
+
+// However a sequence ends, every counter of finished ones counts it: the sums agree.
+TEST(MetricsTest, CountsEverySequenceOnceHoweverItEnds) {
+  Metrics metrics;
+  metrics.SetModel("m", Info());
+  std::mt19937 random(7);
+  int64_t by_reason[4] = {}, sequences = 0, generated = 0, prompts = 0;
+  for (int i = 0; i < 200; ++i) {
+    RequestStats request;
+    request.prompt_tokens = static_cast<int64_t>(random() % 50) + 1;
+    for (uint32_t n = random() % 4 + 1; n > 0; --n) {
+      const auto reason = static_cast<FinishReason>(random() % 4);
+      request.reason = reason;
+      request.sequences.push_back({reason, static_cast<int64_t>(random() % 9), 0});
+      ++by_reason[static_cast<int>(reason)];
+      ++sequences;
+      generated += request.sequences.back().generated_tokens;
+      prompts += request.prompt_tokens;
+    }
+    metrics.Of(0)->OnFinished(request);
+  }
+  const std::string text = metrics.Text(true);
+  const std::string labels = R"({engine="0",model_name="m"})";
+  for (const char* name :
+       {"request_prompt_tokens", "request_generation_tokens", "request_num_preemptions",
+        "request_params_max_tokens", "request_time_per_output_token_seconds",
+        "e2e_request_latency_seconds", "request_queue_time_seconds",
+        "request_inference_time_seconds", "request_prefill_time_seconds",
+        "request_decode_time_seconds", "request_prefill_kv_computed_tokens"}) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("vllm:{}_count{} {}.0\n", name, labels, sequences)));
+  }
+  static constexpr const char* kReasons[] = {"stop", "length", "abort", "error"};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_THAT(
+        text, HasSubstr(fmt::format("finished_reason=\"{}\"}} {}.0\n", kReasons[i], by_reason[i])));
+  }
+  const auto sum = [&](const char* name) {
+    const std::string line = fmt::format("vllm:{}_sum{} ", name, labels);
+    return std::stod(text.substr(text.find(line) + line.size()));
+  };
+  EXPECT_EQ(sum("request_generation_tokens"), generated);
+  EXPECT_EQ(sum("request_prompt_tokens"), prompts);
 }
 
 TEST(MetricsTest, CountsHttpByHandler) {
@@ -111,6 +163,25 @@ TEST(MetricsTest, ReportsThroughputWhileBusyAndOnceAfter) {
   EXPECT_THAT(metrics.ThroughputLines(), IsEmpty());
 }
 
+TEST(MetricsTest, TellsTheTimeOfOperatorsWhereItIsCounted) {
+  Metrics metrics;
+  EngineInfo info = Info();
+  const auto times = std::make_shared<OpTimes>();
+  times->Of("Embed -> hidden").Add(250'000'000);
+  info.op_times = times;
+  metrics.SetModel("m", info);
+  EXPECT_THAT(metrics.Text(true),
+              AllOf(HasSubstr("sluice:operator_seconds_total{model_name=\"m\",operator=\"Embed -> "
+                              "hidden\"} 0.25\n"),
+                    HasSubstr("sluice:operator_calls_total{model_name=\"m\",operator=\"Embed -> "
+                              "hidden\"} 1.0\n")));
+  EXPECT_THAT(metrics.ThroughputLines(),
+              ElementsAre("operator 100.0 %     0.250 s         1 calls  Embed -> hidden"));
+  EXPECT_THAT(metrics.ThroughputLines(), IsEmpty());
+  metrics.SetModel("m", Info());
+  EXPECT_THAT(metrics.Text(true), Not(HasSubstr("sluice:operator")));
+}
+
 TEST(MetricsTest, CountsEachEngineByItself) {
   Metrics metrics;
   EngineInfo info = Info();
@@ -121,6 +192,9 @@ TEST(MetricsTest, CountsEachEngineByItself) {
   step.running = 3;
   step.used_blocks = 5;
   step.total_blocks = 10;
+  step.held_states = 2;
+  step.kept_states = 3;
+  step.total_states = 9;
   EngineObserver* const first = metrics.Of(0);
   EngineObserver* const second = metrics.Of(1);
   ServerConfig config;
@@ -135,6 +209,9 @@ TEST(MetricsTest, CountsEachEngineByItself) {
   for (const char* line : {
            "vllm:num_requests_running{engine=\"4\",model_name=\"m\"} 3.0\n"
            "vllm:num_requests_running{engine=\"5\",model_name=\"m\"} 1.0\n",
+           "sluice:state_slots{engine=\"4\",model_name=\"m\",use=\"running\"} 2.0\n"
+           "sluice:state_slots{engine=\"4\",model_name=\"m\",use=\"snapshot\"} 3.0\n"
+           "sluice:state_slots{engine=\"4\",model_name=\"m\",use=\"free\"} 4.0\n",
            "sluice:engine_healthy{engine=\"4\",model_name=\"m\"} 1.0\n"
            "sluice:engine_healthy{engine=\"5\",model_name=\"m\"} 0.0\n",
            "vllm:time_to_first_token_seconds_count{engine=\"4\",model_name=\"m\"} 0.0\n",

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
-#include "server/api/model_context.h"
+#include "server/api/common/model_context.h"
 
 namespace sluice {
 

@@ -100,6 +100,43 @@ Status FindParsers(const ServerConfig& config, ModelText& text) {
   return CheckParsersAgree(text.tool_parser, text.reasoning_parser);
 }
 
+// The processor of images, of a model that has one. A model whose processor cannot be used serves
+// text; a wrong --mm-processor-kwargs ends the start.
+Status LoadImageProcessor(const MediaConfig& config, const std::filesystem::path& model_folder,
+                          ModelText& text) {
+  ASSIGN_OR_RETURN(text.max_images, MaxImagesOf(config.limits));
+  ASSIGN_OR_RETURN(text.image_background, BackgroundOf(config.io_settings));
+  if (config.text_only) {
+    text.no_images = "the server was started with --language-model-only";
+    return {};
+  }
+  ASSIGN_OR_RETURN(json::Value overrides,
+                   ParseObjectOption(config.processor_overrides, "mm-processor-kwargs"));
+  const Tokenizer* tokenizer = text.tokenizer.get();
+  Result<std::unique_ptr<ImageProcessor>> processor =
+      ReadProcessorFiles(config.model_folder.empty() ? model_folder.string() : config.model_folder)
+          .and_then([&](ProcessorInputs inputs) {
+            inputs.overrides = std::move(overrides);
+            inputs.token_id = [tokenizer](std::string_view token) {
+              return tokenizer->TokenToId(token);
+            };
+            inputs.token_text = [tokenizer](int32_t id) {
+              return id < tokenizer->vocab_size() ? std::string(tokenizer->IdToToken(id))
+                                                  : std::string();
+            };
+            return ImageProcessor::Create(inputs);
+          });
+  if (processor) {
+    text.image_processor = *std::move(processor);
+    return {};
+  }
+  if (processor.error().param == "mm-processor-kwargs")
+    return tl::unexpected<Error>(std::move(processor).error());
+  LOG_WARNING("server", "images are refused: {}", processor.error().message);
+  text.no_images = processor.error().message;
+  return {};
+}
+
 }  // namespace
 
 Result<ModelText> ModelText::Load(const ServerConfig& config,
@@ -141,6 +178,7 @@ Result<ModelText> ModelText::Load(const ServerConfig& config,
     text.content_format = ChatTemplate::ContentFormat::kParts;
   }
   ASSIGN_OR_RETURN(text.defaults, ResolveDefaults(config, generation));
+  RETURN_IF_ERROR(LoadImageProcessor(config.media, model_folder, text));
   return text;
 }
 

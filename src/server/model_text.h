@@ -2,6 +2,7 @@
 // that errors in them are found before the load.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "parsers/parser_table.h"
 #include "server/server_config.h"
 #include "tokenizer/tokenizer.h"
+#include "vision/processor.h"
 
 namespace sluice {
 
@@ -23,7 +25,7 @@ struct SamplingDefaults {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
   std::optional<int64_t> max_new_tokens;  // of the model's generation_config.json
-  // Of --override-generation-config: no request gets more.
+  // From --override-generation-config: the limit for every request.
   std::optional<int64_t> max_new_tokens_limit;
 };
 
@@ -45,6 +47,10 @@ struct ModelText {
   const ToolParser* tool_parser = nullptr;            // null: tool calls are not parsed
   const ReasoningParser* reasoning_parser = nullptr;  // null: reasoning stays in the text
   SamplingDefaults defaults;
+  std::unique_ptr<const ImageProcessor> image_processor;   // null: images are refused
+  std::string no_images;                                   // why, where that is known
+  int64_t max_images = 999;                                // of one prompt
+  std::array<uint8_t, 3> image_background{255, 255, 255};  // under pixels that are not opaque
 };
 
 }  // namespace sluice

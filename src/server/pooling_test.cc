@@ -1,6 +1,7 @@
 // The routes of a server whose model pools: embeddings, classes, scores, rankings.
 #include <cmath>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,6 +49,31 @@ class PoolingRoutesTest : public ServerTest {
     return At(answer.json(), {"error", "message"}).as_string();
   }
 };
+
+// As Cohere's and Jina's clients send documents.
+TEST_F(PoolingRoutesTest, TextsMayBeObjectsWithAText) {
+  StartPooling(Classifying(PoolingActivation::kNone), 1);
+  engine_.vector = [](const Request& request) {
+    return std::vector<float>{static_cast<float>(request.prompt.size())};
+  };
+  const auto results = [&](const char* query, const char* documents) {
+    const ServerAnswer answer =
+        Post("/rerank", fmt::format(R"({{"query":{},"documents":{}}})", query, documents));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return json::Write(At(answer.json(), {"results"}));
+  };
+  const std::string plain = results(R"("a")", R"(["the","the abacus beads"])");
+  EXPECT_EQ(results(R"({"text":"a"})", R"([{"text":"the"},{"text":"the abacus beads","id":7}])"),
+            plain);
+  EXPECT_EQ(results(R"("a")", R"(["the",{"text":"the abacus beads"}])"), plain);
+  EXPECT_EQ(Post("/score", R"({"text_1":{"text":"a"},"text_2":[{"text":"the"},"a"]})").status, 200);
+  for (const char* bad : {R"([{"texts":"the"}])", R"([{"text":5}])", "[7]", "7", "null"}) {
+    const ServerAnswer refused =
+        Post("/rerank", fmt::format(R"({{"query":"a","documents":{}}})", bad));
+    EXPECT_EQ(refused.status, 400) << bad;
+    EXPECT_THAT(refused.body, HasSubstr("documents")) << bad;
+  }
+}
 
 TEST_F(PoolingRoutesTest, EmbeddingsHaveVllmsShape) {
   StartPooling(Embedding());
@@ -142,6 +168,21 @@ TEST_F(PoolingRoutesTest, LongTextsAreRefusedOrCut) {
                 .status,
             200);
   EXPECT_THAT(engine_.requests().back().prompt, ElementsAre(1, 2));
+}
+
+// Models whose library cuts texts still refuse token ids that are too long.
+TEST_F(PoolingRoutesTest, LongTextsAreCutWhereTheModelsLibraryCutsThem) {
+  std::string text = "beads";
+  for (int i = 1; i < 600; ++i) text += " beads";
+  PoolingConfig config = Embedding();
+  config.truncates = true;
+  StartPooling(config);
+  EXPECT_EQ(Post("/v1/embeddings", R"({"input":")" + text + "\"}").status, 200);
+  EXPECT_EQ(engine_.requests().back().prompt.size(), 512u);
+  EXPECT_EQ(Post("/v2/embed", R"({"truncate":"NONE","texts":[")" + text + "\"]}").status, 400);
+  std::string list = "5";
+  for (int i = 1; i < 600; ++i) list += ",5";
+  EXPECT_THAT(ErrorOf("/v1/embeddings", R"({"input":[)" + list + "]}"), HasSubstr("600"));
 }
 
 TEST_F(PoolingRoutesTest, ThePromptOfTheModelStandsInFront) {

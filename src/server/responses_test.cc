@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Answer = ServerAnswer;
 
 class ResponsesTest : public ServerTest {
@@ -83,7 +84,7 @@ TEST_F(ResponsesTest, StreamsTheSameAnswer) {
   EXPECT_THAT(Types(stream),
               ElementsAre("created", "in_progress", "output_item.added", "content_part.added",
                           "output_text.delta", "output_text.done", "content_part.done",
-                          "output_item.done", "completed"));
+                          "output_item.done", "incomplete"));
   const std::vector<json::Value> events = stream.events();
   std::string text;
   for (size_t i = 0; i < events.size(); ++i) {
@@ -182,7 +183,7 @@ TEST_F(ResponsesTest, RunsInTheBackground) {
   follower.Send(Head("GET", path + "?stream=true", "", 0));
   engine_.Hold(false);
   const Answer followed = Parse(follower.ReadAll());
-  EXPECT_EQ(Types(followed).back(), "completed");
+  EXPECT_EQ(Types(followed).back(), "incomplete");
   json::Value done;
   ASSERT_TRUE(Eventually([&] {
     done = Ask("GET", path).json();
@@ -208,7 +209,7 @@ TEST_F(ResponsesTest, CancelsWhatRunsInTheBackground) {
   EXPECT_EQ(engine_.num_unfinished(), 0);
   engine_.Hold(false);
   EXPECT_EQ(StatusOf(Ask("GET", path).json()), "cancelled");
-  EXPECT_EQ(Ask("GET", path + "?stream=true").status, 200);  // and ends
+  EXPECT_EQ(Types(Ask("GET", path + "?stream=true")).back(), "cancelled");
   // Removed while it runs, it ends too.
   engine_.Hold(true);
   const std::string other =
@@ -302,6 +303,60 @@ TEST_F(ResponsesTest, AnotherKeyFindsNothing) {
   EXPECT_EQ(Ask("GET", "/v1/responses/" + id).status, 401);
 }
 
+TEST_F(ResponsesTest, AnIdOfAnotherKeyIsRefused) {
+  ServerConfig config = DefaultConfig();
+  config.api_keys = {"one", "two"};
+  Start(config);
+  const std::string one = "Authorization: Bearer one\r\n", two = "Authorization: Bearer two\r\n";
+  const json::Value made = Create(R"("input":"a")", one).json();
+  const std::string same = R"("input":"b","request_id":")" + IdOf(made) + '"';
+  for (const std::string more :
+       {"", R"(,"background":true)", R"(,"stream":true)", R"(,"store":false)"}) {
+    const Answer refused = Create(same + more, two);
+    EXPECT_EQ(ErrorOf(refused), "400 BadRequestError request_id") << more;
+    EXPECT_THAT(refused.body, HasSubstr("leave it out")) << more;
+  }
+  EXPECT_EQ(Ask("GET", "/v1/responses/" + IdOf(made), "", one).json(), made);
+  EXPECT_EQ(Create(same, one).status, 200);  // its own is replaced
+  EXPECT_NE(Ask("GET", "/v1/responses/" + IdOf(made), "", one).json(), made);
+  // One that runs, and is not stored yet.
+  engine_.Hold(true);
+  const std::string body = R"({"input":"a","request_id":"mine"})";
+  TestSocket running(server_->port());
+  running.Send(
+      Head("POST", "/v1/responses", one + "Content-Type: application/json\r\n", body.size()) +
+      body);
+  ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 1; }));
+  EXPECT_EQ(ErrorOf(Create(R"("input":"b","request_id":"mine")", two)),
+            "400 BadRequestError request_id");
+  engine_.Hold(false);
+  EXPECT_THAT(running.ReadAll(), HasSubstr("200 OK"));
+}
+
+TEST_F(ResponsesTest, WhatIsRefusedTakesNobodysPlace) {
+  ServerConfig config = DefaultConfig();
+  config.api_keys = {"one", "two"};
+  config.response_store_bytes = 60000;
+  Start(config);
+  const std::string one = "Authorization: Bearer one\r\n", two = "Authorization: Bearer two\r\n";
+  const auto large = [](size_t bytes) {
+    return R"("max_output_tokens":1,"background":true,"truncation":"auto","input":[{"role":"user",)"
+           R"("content":"a"},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text",)"
+           R"("text":")" +
+           std::string(bytes, 'a') + R"("}]}])";
+  };
+  const std::string kept = "/v1/responses/" + IdOf(Create(R"("input":"a")", one).json());
+  const Answer refused = Create(large(70000), two);
+  EXPECT_EQ(ErrorOf(refused), "413 invalid_request_error background") << refused.body;
+  EXPECT_THAT(refused.body, HasSubstr("more than the 60000 of --response-store-bytes"));
+  EXPECT_THAT(refused.body, Not(HasSubstr("try again")));
+  EXPECT_EQ(Ask("GET", kept, "", one).status, 200);
+  EXPECT_TRUE(Eventually([&] { return engine_.num_unfinished() == 0; }));
+  // Many of another key take the place of its own ones.
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(Create(R"("input":"a")", two).status, 200);
+  EXPECT_EQ(Ask("GET", kept, "", one).status, 200);
+}
+
 TEST_F(ResponsesTest, UnderTheNameVllmNothingIsStoredUnlessAsked) {
   ServerConfig config = DefaultConfig();
   config.dialect = ApiDialect::kVllm;
@@ -346,7 +401,70 @@ TEST_F(ResponsesTest, AnswersWhatCodexSends) {
   EXPECT_THAT(Types(answer),
               ElementsAre("created", "in_progress", "output_item.added", "content_part.added",
                           "output_text.delta", "output_text.done", "content_part.done",
-                          "output_item.done", "completed"));
+                          "output_item.done", "incomplete"));
+}
+
+// The item that was cut, and no other, is incomplete.
+TEST_F(ResponsesTest, ACutAnswerIsIncompleteEverywhere) {
+  ServerConfig config = DefaultConfig();
+  config.reasoning_parser = "qwen3";
+  Start(config);
+  const auto tokenizer = Tokenizer::Load(kServerTestModel);
+  ASSERT_TRUE(tokenizer);
+  const std::vector<int32_t> tokens = (*tokenizer)->Encode("Hm.</think>Well", false);
+  engine_.script = [&](const Request&) { return FakeEngine::Script{tokens}; };
+  const json::Value whole = Create(R"("input":"beads")").json();
+  const json::Value last =
+      At(Create(R"("input":"beads","stream":true)").events().back(), {"response"});
+  const Answer replay = Ask("GET", "/v1/responses/" + IdOf(last) + "?stream=true");
+  EXPECT_EQ(Types(replay).back(), "incomplete");
+  for (const json::Value& response : {whole, last, At(replay.events().back(), {"response"})}) {
+    EXPECT_EQ(StatusOf(response), "incomplete");
+    EXPECT_EQ(At(response, {"incomplete_details", "reason"}), json::Value("max_output_tokens"));
+    EXPECT_EQ(StatusOf(At(response, {"output", "0"})), "completed");
+    EXPECT_EQ(StatusOf(At(response, {"output", "1"})), "incomplete");
+  }
+  for (const json::Value& event : replay.events()) {
+    if (At(event, {"type"}) == json::Value("response.output_item.done")) {
+      EXPECT_EQ(*event.Find("item"),
+                At(last, {"output", std::to_string(event.Find("output_index")->as_integer())}));
+    }
+  }
+}
+
+TEST_F(ResponsesTest, LogprobsAreThoseOfTheText) {
+  ServerConfig config = DefaultConfig();
+  config.reasoning_parser = "qwen3";
+  config.enable_auto_tool_choice = true;
+  config.tool_call_parser = "hermes";
+  Start(config);
+  const auto tokenizer = Tokenizer::Load(kServerTestModel);
+  ASSERT_TRUE(tokenizer);
+  const std::vector<int32_t> tokens =
+      (*tokenizer)
+          ->Encode(R"(Hm, so.</think>Well, caf)"
+                   "\u00E9"
+                   R"(.<tool_call>{"name": "f", "arguments": {}}</tool_call>)",
+                   false);
+  engine_.script = [&](const Request&) { return FakeEngine::Script{tokens}; };
+  const std::string fields =
+      R"("input":"beads","include":["message.output_text.logprobs"],)"
+      R"("tools":[{"type":"function","name":"f","parameters":{"type":"object"}}])";
+  const std::vector<json::Value> events = Create(fields + R"(,"stream":true)").events();
+  std::string streamed;
+  for (const json::Value& event : events) {
+    const json::Value& list = At(event, {"logprobs"});
+    if (At(event, {"type"}) != json::Value("response.output_text.delta")) continue;
+    for (const json::Value& token : list.as_array()) streamed += token.Find("token")->as_string();
+  }
+  for (const json::Value& response : {Create(fields).json(), At(events.back(), {"response"})}) {
+    const json::Value& part = At(response, {"output", "1", "content", "0"});
+    std::string told;
+    for (const json::Value& token : At(part, {"logprobs"}).as_array())
+      told += token.Find("token")->as_string();
+    EXPECT_EQ(told, At(part, {"text"}).as_string());
+    EXPECT_EQ(streamed, told);
+  }
 }
 
 TEST_F(ResponsesTest, RefusesByName) {
@@ -364,7 +482,7 @@ TEST_F(ResponsesTest, RefusesByName) {
       {R"("input":[{"type":"function_call","call_id":"c"}])", "400 Bad Request body.input"},
       {R"("input":[])", "400 BadRequestError null"},
       {R"("input":[{"role":"user","content":[{"type":"input_image","image_url":"x"}]}])",
-       "400 BadRequestError null"},
+       "400 BadRequestError input[0].content[0].image_url"},
       {R"("input":"a","truncation":"x")", "400 Bad Request body.truncation"},
       {R"("input":"a","include":["x"])", "400 Bad Request body.include.0"},
       {R"("input":"a","text":{"format":{"type":"x"}})",
@@ -384,6 +502,10 @@ TEST_F(ResponsesTest, RefusesByName) {
        R"({"type":"function","name":"f"}]}],"tool_choice":{"type":"function","name":"f"})",
        "400 BadRequestError tool_choice"},
       {R"("input":"a","tool_choice":"x")", "400 Bad Request body.tool_choice"},
+      {R"("input":"a","tools":[{"type":"function","name":"f"}],)"
+       R"("tool_choice":{"type":"allowed_tools","mode":"auto","tools":[)"
+       R"({"type":"function","name":"g"}]})",
+       "400 BadRequestError tool_choice.tools.0"},
       {R"("input":"a","tool_choice":"required")", "400 BadRequestError tool_choice"},
       {R"("input":"a","tools":[{"type":"function","name":"f"}],)"
        R"("tool_choice":{"type":"function","name":"g"})",

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "server/api/route.h"
+#include "server/api/context/route.h"
 #include "server/server_testing.h"
 
 namespace sluice {
@@ -85,6 +85,7 @@ TEST_F(RoutesTest, RefusedRoutesHaveOneAnswer) {
   EXPECT_THAT(error("/generative_scoring", 400), HasSubstr("use /v1/completions with echo"));
   EXPECT_THAT(error("/scale_elastic_ep", 400), HasSubstr("cannot be scaled"));
   EXPECT_THAT(error("/v1/completions/render", 403), HasSubstr("PermissionDeniedError"));
+  EXPECT_THAT(error("/inference/v1/generate", 403), HasSubstr("--enable-scale-out only"));
 }
 
 TEST_F(RoutesTest, AKeyIsNeededForAllThatIsNotOpen) {
@@ -316,7 +317,8 @@ TEST_F(RoutesTest, PauseHoldsRequestsBackAndResumeLetsThemGo) {
   waiting.thread.join();
   EXPECT_EQ(waiting.answer.status, 200);
   EXPECT_EQ(Ask("GET", "/is_paused").body, R"({"is_paused":false})");
-  EXPECT_THAT(Ask("POST", "/pause?mode=keep").body, HasSubstr(R"("param":"mode")"));
+  EXPECT_EQ(Ask("POST", "/pause?mode=keep").status, 400) << "this engine cannot be frozen";
+  EXPECT_EQ(Ask("GET", "/is_paused").body, R"({"is_paused":false})");
   EXPECT_THAT(Ask("POST", "/pause?mode=bogus").body, HasSubstr(R"("param":"query.mode")"));
 }
 
@@ -436,7 +438,13 @@ TEST_F(RoutesTest, QuietStreamsAreKeptAlive) {
 
 TEST_F(RoutesTest, SleepAndOtherDevelopmentRoutes) {
   Start(Dev());
-  EXPECT_EQ(Ask("POST", "/sleep").body, R"({"status":"sleeping","level":1})");
+  for (const char* path : {"/sleep", "/sleep?level=1", "/sleep?level=2"}) {
+    const Answer refused = Ask("POST", path);
+    EXPECT_EQ(refused.status, 501);
+    EXPECT_THAT(refused.body, HasSubstr("--enable-sleep-mode"));
+    EXPECT_EQ(Ask("GET", "/is_sleeping").body, R"({"is_sleeping":false})");
+  }
+  EXPECT_EQ(Ask("POST", "/sleep?level=0").body, R"({"status":"sleeping","level":0})");
   EXPECT_EQ(Ask("GET", "/is_sleeping").body, R"({"is_sleeping":true})");
   EXPECT_THAT(Ask("GET", "/metrics").body, HasSubstr("sleep_state=\"awake\"} 0.0"));
   EXPECT_EQ(Ask("POST", "/wake_up").body, R"({"status":"awake","tags":null})");
@@ -536,6 +544,31 @@ TEST_F(RoutesTest, BeamSearch) {
   EXPECT_EQ(Complete("\"use_beam_search\":true,\"n\":65").status, 400);
   EXPECT_THAT(Complete("\"use_beam_search\":true,\"stop\":\"a\"").body,
               HasSubstr(R"("param":"stop")"));
+  const Answer constrained =
+      Complete(R"("use_beam_search":true,"response_format":{"type":"json_object"})");
+  EXPECT_EQ(constrained.status, 400);
+  EXPECT_THAT(constrained.body, AllOf(HasSubstr("use_beam_search and response_format"),
+                                      HasSubstr(R"("param":"response_format")")));
+}
+
+// A call that has to be made is a constraint, too.
+TEST_F(RoutesTest, BeamSearchWithToolsIsRefused) {
+  ServerConfig config = DefaultConfig();
+  config.tool_call_parser = "hermes";
+  Start(config);
+  const std::string tools =
+      R"("use_beam_search":true,"n":2,"tools":[{"type":"function","function":{"name":"f",)"
+      R"("parameters":{"type":"object","properties":{}}}}])";
+  for (const char* choice : {R"("required")", R"({"type":"function","function":{"name":"f"}})"}) {
+    const Answer answer =
+        Ask("POST", "/v1/chat/completions",
+            fmt::format(R"({{"messages":[{{"role":"user","content":"a"}}],"max_tokens":2,{},)"
+                        R"("tool_choice":{}}})",
+                        tools, choice));
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    EXPECT_THAT(answer.body,
+                AllOf(HasSubstr("use_beam_search and tools"), HasSubstr(R"("param":"tools")")));
+  }
 }
 
 TEST_F(RoutesTest, TimesOfARequest) {

@@ -12,8 +12,8 @@
 #include "base/mutex.h"
 #include "base/process_memory.h"
 #include "server/access_log.h"
-#include "server/api/api_keys.h"
 #include "server/api/dispatcher.h"
+#include "server/api/guard/api_keys.h"
 #include "server/http/http_server.h"
 #include "server/metrics.h"
 #include "server/request_memory.h"
@@ -58,15 +58,19 @@ class ServerImpl : public Server {
   }
   EngineObserver* observer(int i) override { return metrics_.Of(i); }
 
-  void Attach(Engine* engine, ModelText text) override {
+  Status Attach(Engine* engine, ModelText text) override {
     std::shared_ptr<const ModelContext> model =
         ModelContext::Make(config_, engine, std::move(text));
     metrics_.SetModel(model->name(), engine->info(), config_);
-    memory_->SetPlanned(static_cast<uint64_t>(engine->info().request_memory_bytes));
+    memory_->SetPlanned(static_cast<uint64_t>(engine->info().request_memory_bytes -
+                                              ImageCacheBytes(config_, engine->info(), *model)));
     dispatcher_.Attach(std::move(model));
-    const MutexLock lock(mutex_);
-    engine_ = engine;
-    if (draining_) engine_->BeginShutdown();
+    {
+      const MutexLock lock(mutex_);
+      engine_ = engine;
+      if (draining_) engine_->BeginShutdown();
+    }
+    return http_->OpenDoor();
   }
 
   void Reload() override {
@@ -110,6 +114,12 @@ class ServerImpl : public Server {
     Close();
     return 0;
   }
+
+  void BeginLeaving() override {
+    dispatcher_.BeginLeaving();
+    http_->BeginLeaving();
+  }
+  void StopAccepting() override { http_->StopAccepting(); }
 
   void BeginDrain() override {
     dispatcher_.BeginDrain();

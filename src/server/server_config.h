@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "server/media_config.h"
 
 namespace sluice {
 
@@ -58,11 +61,12 @@ struct ServerConfig {
   uint32_t max_header_bytes = 1 << 20;
   int max_connections = 4096;
   int max_pending_requests = 4096;  // accepted and not finished; more are answered 503
-  double keep_alive_seconds = 5;
+  double keep_alive_seconds = 75;
+  bool listen_when_ready = false;      // connections are refused while the model loads
   double header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
   double body_timeout_seconds = 120;
   double write_timeout_seconds = 300;  // a client that reads nothing for that long is dropped
-  // Of an answer that is not streamed; a request whose answer grows larger fails.
+  // The most bytes of a whole answer; a request whose answer grows larger fails.
   uint64_t max_answer_bytes = uint64_t{512} << 20;
   uint64_t response_store_bytes = uint64_t{256} << 20;  // of responses that are kept
   std::string response_store;  // the folder that keeps them, too; empty: none
@@ -73,6 +77,8 @@ struct ServerConfig {
   std::string chat_template;                          // path or text; empty: the model's own
   std::string chat_template_content_format = "auto";  // auto | string | openai
   std::string default_chat_template_kwargs;           // a JSON object or empty
+  // What efforts of requests become for the template, where they are not as they are.
+  std::map<std::string, std::string> reasoning_efforts;
   bool trust_request_chat_template = false;
   std::string response_role = "assistant";
   int max_logprobs = 20;
@@ -84,13 +90,18 @@ struct ServerConfig {
   bool enable_request_id_headers = false;
   bool enable_server_load_tracking = false;
   bool enable_tokenizer_info_endpoint = false;
-  bool enable_docs = true;    // /docs, /redoc and /openapi.json
-  bool enable_web = true;     // the page at /
-  bool runtime_lora = false;  // /v1/load_lora_adapter and /v1/unload_lora_adapter
+  bool enable_scale_out = false;  // /inference/v1/generate
+  bool enable_docs = true;        // /docs, /redoc and /openapi.json
+  bool enable_web = true;         // the page at /
+  bool runtime_lora = false;      // /v1/load_lora_adapter and /v1/unload_lora_adapter
   // Whose folders are adapters that requests may name; empty: none. Only with `runtime_lora`.
   std::string lora_resolver_folder;
   bool dev_mode = false;  // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
-  bool enable_response_store = true;  // /v1/responses keeps what it may
+  bool enable_sleep_mode = false;      // /sleep may give memory back
+  double sleep_idle_seconds = 0;       // it falls asleep by itself after so long; 0: never
+  bool refuses_while_asleep = false;   // requests get 503 in place of waiting
+  bool enable_weight_updates = false;  // /start_weight_update and what belongs to it
+  bool enable_response_store = true;   // /v1/responses keeps what it may
   bool enable_per_request_metrics = false;
   double sse_keep_alive_seconds = 0;  // between comments in an idle stream; 0: none
   // raw_logprobs | processed_logprobs | raw_logits | processed_logits
@@ -107,6 +118,8 @@ struct ServerConfig {
   bool exclude_tools_when_tool_choice_none = false;  // the template does not get them
   std::string reasoning_parser;                      // "" for none
   bool enable_iteration_stats = false;               // trtllm-serve: GET /metrics lists every step
+
+  MediaConfig media;  // images of requests
 
   // Limits of each client (ClientIdentity); 0: none.
   int64_t limit_requests_per_minute = 0;

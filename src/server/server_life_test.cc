@@ -48,7 +48,7 @@ TEST_F(ServerLifeTest, IsReadyWhenARequestWouldBeAnswered) {
   is(503, R"({"status":"paused"})");
   EXPECT_EQ(Ask("GET", "/health").status, 200) << "nothing to be restarted for";
   EXPECT_EQ(Ask("POST", "/resume").status, 200);
-  EXPECT_EQ(Ask("POST", "/sleep").status, 200);
+  EXPECT_EQ(Ask("POST", "/sleep?level=0").status, 200);
   is(503, R"({"status":"sleeping"})");
   EXPECT_EQ(Ask("POST", "/wake_up").status, 200);
   is(200, R"({"status":"ready"})");
@@ -60,6 +60,43 @@ TEST_F(ServerLifeTest, IsReadyWhenARequestWouldBeAnswered) {
   server_->BeginDrain();
   is(503, R"({"status":"draining"})");
   EXPECT_EQ(Ask("GET", "/metrics").body.find("/ready"), std::string::npos);
+}
+
+// So that a proxy sends its requests elsewhere, and what it still sends is not lost.
+TEST_F(ServerLifeTest, ServesRequestsWhileItLeaves) {
+  Start();
+  server_->BeginLeaving();
+  const Answer ready = Ask("GET", "/ready");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.body, R"({"status":"draining"})");
+  EXPECT_EQ(Ask("GET", "/health").status, 200) << "nothing to be restarted for";
+  const Answer answer = Complete("\"max_tokens\":1");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.head, HasSubstr("connection: close\r\n"));
+  server_->BeginDrain();
+  EXPECT_EQ(Complete("\"max_tokens\":1").status, 503);
+}
+
+TEST_F(ServerLifeTest, ListensOnceItIsReady) {
+  ServerConfig config = DefaultConfig();
+  config.listen_when_ready = true;
+  Start(config, /*attach=*/false);
+  const auto connects = [&] {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(server_->port());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool connected =
+        connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    close(fd);
+    return connected;
+  };
+  EXPECT_NE(server_->port(), 0);
+  EXPECT_FALSE(connects());
+  Attach();
+  EXPECT_EQ(Ask("GET", "/ready").status, 200);
+  EXPECT_EQ(Complete("\"max_tokens\":1").status, 200);
 }
 
 TEST_F(ServerLifeTest, LimitsPendingRequests) {
@@ -99,6 +136,29 @@ TEST_F(ServerLifeTest, DrainsAndEnds) {
   EXPECT_THAT(busy.ReadAll(), HasSubstr("200 OK"));
   running.join();
   EXPECT_EQ(code, 0);
+}
+
+TEST_F(ServerLifeTest, ATemplateThatTakesLongEndsWithTheDrain) {
+  ServerConfig config = DefaultConfig();
+  config.trust_request_chat_template = true;
+  config.enable_server_load_tracking = true;
+  Start(config);
+  // The content allows the template more steps: so many that it would run into the limit long
+  // after the drain has begun.
+  const std::string body =
+      R"({"messages":[{"role":"user","content":")" + std::string(size_t{4} << 20, 'a') +
+      R"("}],"chat_template":"{{ messages[0].role }}{% for i in range(100000) %})"
+      R"({% for j in range(100000) %}{% endfor %}{% endfor %}"})";
+  Socket busy(server_->port());
+  busy.Send(
+      Head("POST", "/v1/chat/completions", "Content-Type: application/json\r\n", body.size()) +
+      body);
+  // It has been accepted.
+  ASSERT_TRUE(Eventually(
+      [&] { return Ask("GET", "/load").body.find("\"server_load\":1") != std::string::npos; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  server_->BeginDrain();
+  EXPECT_THAT(busy.ReadAll(), HasSubstr("The server is shutting down."));
 }
 
 // Its steps are requests of their own to the engine.

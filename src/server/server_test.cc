@@ -1,15 +1,18 @@
 // The whole server over sockets: answers, streams, limits, headers.
 #include "server/server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "server/api/context/route.h"
 #include "server/server_testing.h"
 #include "tokenizer/tokenizer.h"
 
@@ -226,8 +229,9 @@ TEST_F(ServerTest, EchoWithLogprobsAsTheEvaluationHarnessReadsThem) {
   EXPECT_EQ(At(logprobs, {"token_logprobs"}).as_array().size(), 6u) << answer.body;
   EXPECT_TRUE(At(logprobs, {"token_logprobs", "0"}).is_null());
   EXPECT_TRUE(At(logprobs, {"top_logprobs", "0"}).is_null());
-  EXPECT_EQ(json::Write(At(logprobs, {"tokens"})), R"(["&","2",""," w"," ka"," tu"])");
-  EXPECT_EQ(json::Write(At(logprobs, {"text_offset"})), "[0,1,2,2,4,7]");
+  EXPECT_EQ(json::Write(At(logprobs, {"tokens"})),
+            "[\"&\",\"2\",\"\",\"\uFFFD w\",\" ka\",\" tu\"]");
+  EXPECT_EQ(json::Write(At(logprobs, {"text_offset"})), "[0,1,2,2,5,8]");
   EXPECT_EQ(json::Write(At(logprobs, {"top_logprobs", "5"})), R"({" tu":-0.5})");
   EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value("&2\uFFFD w ka tu"));
   EXPECT_EQ(engine_.requests().at(0).sampling.prompt_logprobs, 1);
@@ -252,7 +256,9 @@ TEST_F(ServerTest, ChatLogprobs) {
   EXPECT_EQ(
       json::Write(At(body, {"choices", "0", "logprobs"})),
       R"({"content":[{"token":"","logprob":-0.5,"bytes":[],"top_logprobs":[{"token":"","logprob":-0.5,"bytes":[]}]},)"
-      R"({"token":" tu","logprob":-0.5,"bytes":[32,116,117],"top_logprobs":[{"token":" tu","logprob":-0.5,"bytes":[32,116,117]}]}]})");
+      "{\"token\":\"\uFFFD tu\",\"logprob\":-0.5,\"bytes\":[239,191,189,32,116,117],"
+      "\"top_logprobs\":[{\"token\":\"\uFFFD tu\",\"logprob\":-0.5,"
+      "\"bytes\":[239,191,189,32,116,117]}]}]}");
 }
 
 TEST_F(ServerTest, ContinuesTheFinalMessage) {
@@ -338,8 +344,11 @@ TEST_F(ServerTest, ChecksPrompts) {
               HasSubstr("more than 12800 characters"));
   std::string ids = "[7";
   for (int i = 0; i < 511; ++i) ids += ",7";
-  EXPECT_THAT(ask(ids + "]").body, HasSubstr("max_tokens must be at least 1, got 0."));
-  EXPECT_EQ(ask(ids + ",7]").status, 400);
+  EXPECT_THAT(
+      ask(ids + "]").body,
+      HasSubstr(
+          "prompt contains 512 input tokens, which leaves no room for a token of the answer"));
+  EXPECT_THAT(ask(ids + ",7]").body, HasSubstr("prompt contains 513 input tokens"));
 }
 
 TEST_F(ServerTest, FillsInDefaults) {
@@ -405,6 +414,50 @@ TEST_F(ServerTest, MergesForASlowReaderAndLosesNothing) {
   EXPECT_TRUE(all.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"));
 }
 
+// The answer to GET without its body; where there is no GET there is no HEAD.
+TEST_F(ServerTest, HeadIsGetWithoutABody) {
+  ServerConfig config = DefaultConfig();
+  config.dev_mode = true;
+  Start(config);
+  for (const Route* route : OpenRoutes(config)) {
+    const auto takes = [&](std::string_view method) {
+      return std::ranges::find(route->methods, method) != route->methods.end();
+    };
+    const std::string path(route->path);
+    if (path.find('{') != std::string::npos) continue;
+    const Answer head = Ask("HEAD", path);
+    EXPECT_EQ(head.body, "") << path;
+    if (!takes("GET")) {
+      EXPECT_EQ(head.status, 405) << path;
+      continue;
+    }
+    EXPECT_EQ(head.status, Ask("GET", path).status) << path;
+    EXPECT_EQ(head.head.find("chunked"), std::string::npos) << path;
+  }
+  EXPECT_EQ(Ask("HEAD", "/health").status, 200);
+  EXPECT_EQ(Ask("HEAD", "/v1/models/abacus").status, 200);
+  EXPECT_EQ(Ask("HEAD", "/v1/models/nope").status, 404);
+  EXPECT_EQ(Ask("HEAD", "/nope").status, 404);
+  EXPECT_THAT(Ask("POST", "/v1/models").head, HasSubstr("allow: GET, HEAD\r\n"));
+}
+
+TEST_F(ServerTest, ABodyInACodingIsRefusedByItsName) {
+  Start();
+  const std::string body = R"({"prompt":"a","max_tokens":1})";
+  for (const char* coding : {"gzip", "deflate", "br", "zstd", "GZIP", "gzip, identity"}) {
+    const Answer refused =
+        Ask("POST", "/v1/completions", body, fmt::format("Content-Encoding: {}\r\n", coding));
+    EXPECT_EQ(refused.status, 415) << coding;
+    EXPECT_THAT(refused.head, HasSubstr("accept-encoding: identity\r\n"));
+    EXPECT_EQ(At(refused.json(), {"error", "param"}), json::Value("Content-Encoding"));
+    EXPECT_THAT(refused.body, HasSubstr(coding));
+  }
+  EXPECT_EQ(Ask("POST", "/v1/messages", "\x1f\x8b", "Content-Encoding: gzip\r\n").status, 415);
+  EXPECT_EQ(Ask("POST", "/v1/completions", body, "Content-Encoding: Identity\r\n").status, 200);
+  EXPECT_EQ(Ask("GET", "/v1/models", "", "Content-Encoding: gzip\r\n").status, 200)
+      << "there is no body";
+}
+
 TEST_F(ServerTest, Routes) {
   Start();
   EXPECT_EQ(Ask("GET", "/version").body, R"({"version":"1.2.3"})");
@@ -419,8 +472,6 @@ TEST_F(ServerTest, Routes) {
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.body, R"({"detail":"Method Not Allowed"})");
   EXPECT_THAT(wrong.head, HasSubstr("allow: POST\r\n"));
-  EXPECT_EQ(Ask("HEAD", "/health").status, 405);
-  EXPECT_EQ(Ask("HEAD", "/metrics").status, 200);
   const Answer redirect = Ask("GET", "/v1/models/");
   EXPECT_EQ(redirect.status, 307);
   EXPECT_THAT(redirect.head, HasSubstr("location: http://x/v1/models\r\n"));
@@ -429,8 +480,10 @@ TEST_F(ServerTest, Routes) {
   EXPECT_EQ(Ask("POST", "/v1/responses", "{}").status, 400);
   const json::Value models = Ask("GET", "/v1/models").json();
   EXPECT_EQ(Keys(At(models, {"data", "0"})),
-            "id object created owned_by root parent max_model_len permission ");
+            "id object created owned_by root parent max_model_len permission type display_name "
+            "created_at capabilities ");
   EXPECT_EQ(At(models, {"data", "1", "id"}), json::Value("other-name"));
+  EXPECT_EQ(At(models, {"data", "0", "type"}), json::Value("base"));
   EXPECT_EQ(Ask("GET", "/v1/models/abacus").status, 200);
   EXPECT_EQ(Ask("GET", "/v1/models/nope").status, 404);
   EXPECT_EQ(Ask("POST", "/invocations", R"({"prompt":"a","max_tokens":1})").status, 200);
@@ -587,6 +640,9 @@ TEST_F(ServerTest, TokenizeAndDetokenize) {
   for (const char* bad :
        {R"({"tokens":[-1]})", R"({"tokens":"a"})", R"({"tokens":[1099511627776]})", "{}"}) {
     EXPECT_EQ(Ask("POST", "/detokenize", bad).status, 400) << bad;
+    const Answer outside = Ask("POST", "/detokenize", R"({"tokens":[5,512]})");
+    EXPECT_EQ(outside.status, 400);
+    EXPECT_THAT(outside.body, HasSubstr("token id 512, but the vocabulary is [0, 512)"));
   }
   EXPECT_EQ(At(Ask("GET", "/tokenizer_info").json(), {"eos_token"}), json::Value("<|eot_id|>"));
 }

@@ -134,7 +134,7 @@ class ServerTest : public ::testing::Test {
     server_ = *std::move(server);
     if (attach) Attach();
   }
-  void Attach() { server_->Attach(&engine_, TestModelText(config_, engine_)); }
+  void Attach() { ASSERT_TRUE(server_->Attach(&engine_, TestModelText(config_, engine_))); }
   void TearDown() override {
     engine_.End();
     server_.reset();

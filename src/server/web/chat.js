@@ -35,12 +35,20 @@ export class Chat {
     this.onchange();
   }
 
+  // Shows this place of the conversation, and stays there.
+  scrollTo(top) {
+    this.isFollowing = false;
+    this.scroller.scrollTop = top;
+  }
+
   get isRunning() {
     return this.running.has(this.conversation);
   }
 
-  send(text) {
-    this.conversation.messages.push({role: "user", content: text});
+  send(text, images = []) {
+    const message = {role: "user", content: text};
+    if (images.length > 0) message.images = images;
+    this.conversation.messages.push(message);
     this.#answer();
   }
 
@@ -66,7 +74,7 @@ export class Chat {
   }
 
   #actions = {
-    edit: (message, text) => this.#restart(this.conversation.messages.indexOf(message), () => this.send(text)),
+    edit: (message, text) => this.#restart(this.conversation.messages.indexOf(message), () => this.send(text, message.images)),
     retry: (message) => this.#restart(this.conversation.messages.indexOf(message), () => this.#answer()),
     answerCalls: (message, results) => {
       results.forEach((content, i) => {

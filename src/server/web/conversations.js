@@ -36,7 +36,7 @@ export class Conversations {
     // Two in a millisecond have an order, too.
     conversation.updated = Math.max(Date.now(), (this.all[0]?.updated ?? 0) + 1);
     const first = conversation.messages.find((message) => message.role === "user");
-    if (first) conversation.title = first.content.trim().replace(/\s+/g, " ").slice(0, 80) || conversation.title;
+    if (first) conversation.title = (first.content || "An image").trim().replace(/\s+/g, " ").slice(0, 80) || conversation.title;
     if (!this.all.includes(conversation)) this.all.push(conversation);
     this.#sort();
     this.#write(conversation);
@@ -94,6 +94,8 @@ function checked(conversation) {
   if (typeof id !== "string" || typeof title !== "string" || !Array.isArray(messages)) throw new Error("not a conversation");
   for (const message of messages) {
     if (typeof message.role !== "string" || typeof message.content !== "string") throw new Error("not a message");
+    const isImage = (url) => typeof url === "string" && url.startsWith("data:image/");
+    if (message.images !== undefined && !(Array.isArray(message.images) && message.images.every(isImage))) throw new Error("not images");
   }
   return {id, title, updated: Number(updated) || 0, settings: settings ?? {}, messages};
 }

@@ -39,6 +39,15 @@ export const kept = {
       return [];
     }
   },
+  // Where this tab was when it was last left; null where that is not known.
+  place() {
+    try {
+      return JSON.parse(read(session, "sluice.place"));
+    } catch {
+      return null;
+    }
+  },
+  setPlace: (place) => write(session, "sluice.place", JSON.stringify(place)),
   key: () => read(session, keyName) || read(local, keyName),
   // For this tab, or for longer.
   setKey(value, longer) {

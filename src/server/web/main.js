@@ -1,5 +1,6 @@
 // Puts the page together.
 import {ApiError, base, call} from "./api.js";
+import {Attachments} from "./attachments.js";
 import {Chat} from "./chat.js";
 import {Conversations} from "./conversations.js";
 import {announce, byId, copyButton, el, toast} from "./dom.js";
@@ -62,8 +63,11 @@ function fitPrompt() {
   prompt.style.height = `${Math.min(prompt.scrollHeight + 2, innerHeight * 0.4)}px`;
 }
 
+const attachments = new Attachments(byId("attachments"), {zone: document.body, field: prompt, chooser: byId("image-files")});
+byId("attach").addEventListener("click", () => byId("image-files").click());
+
 function sendPrompt(text) {
-  if (chat.isRunning || picker.disabled || !text.trim()) return;
+  if (chat.isRunning || picker.disabled || !(text.trim() || attachments.urls.length > 0)) return;
   if (!settings.isValid) {
     panelTabs[1].click();
     byId("settings").reportValidity();
@@ -71,7 +75,7 @@ function sendPrompt(text) {
   }
   prompt.value = "";
   fitPrompt();
-  chat.send(text);
+  chat.send(text, attachments.take());
 }
 
 byId("composer").addEventListener("submit", (event) => {
@@ -229,7 +233,26 @@ async function loadModels() {
   engine.start(models[0]?.owned_by === "tensorrt_llm" ? "prometheus/metrics" : "metrics");
 }
 picker.addEventListener("change", () => kept.set("sluice.model", picker.value));
-addEventListener("pagehide", () => chat.stopAll());
+addEventListener("pagehide", () => {
+  chat.stopAll();
+  kept.setPlace({id: chat.conversation.id, top: chat.isFollowing ? null : chat.scroller.scrollTop, draft: prompt.value});
+});
 
-begin();
+// A reload returns to the conversation, to the line that was read, and to what was typed.
+function restore() {
+  const place = kept.place();
+  const conversation = place && conversations.find(place.id);
+  if (conversation) {
+    open(conversation);
+    if (typeof place.top === "number") chat.scrollTo(place.top);
+  } else {
+    begin();
+  }
+  if (typeof place?.draft === "string") {
+    prompt.value = place.draft;
+    fitPrompt();
+  }
+}
+
+restore();
 loadModels();

@@ -4,6 +4,7 @@ import {blocksOf} from "./markdown_blocks.js";
 import {appendInline} from "./markdown_inline.js";
 import {copyButton, el} from "./dom.js";
 import {highlight} from "./highlight.js";
+import {mathElement} from "./math.js";
 
 // Shows a text that grows. What is complete is made once; only the last block is made again.
 export class MarkdownView {
@@ -13,6 +14,7 @@ export class MarkdownView {
   #open = [];      // the elements of the last block
   #fence = null;   // the last block, where it is code: its text grows in place
   #language = "";  // of that code
+  #outline = newOutline();  // of what is complete
 
   constructor(root) {
     this.#root = root;
@@ -27,7 +29,7 @@ export class MarkdownView {
     const last = isComplete ? null : blocks.pop();
     if (blocks.length > 0 || isComplete) {
       this.#close();
-      for (const block of blocks) this.#root.append(...elementsOf(block, 0));
+      for (const block of blocks) this.#root.append(...elementsOf(block, 0, this.#outline));
       this.#done = isComplete ? text.length : this.#done + last.begin;
     }
     if (last) this.#grow(last);
@@ -39,6 +41,7 @@ export class MarkdownView {
     this.#done = 0;
     this.#open = [];
     this.#fence = null;
+    this.#outline = newOutline();
   }
 
   #close() {
@@ -59,7 +62,7 @@ export class MarkdownView {
       this.#language = block.language;
       this.#open = [codeElement(block.language, this.#fence)];
     } else {
-      this.#open = elementsOf(block, 0);
+      this.#open = elementsOf(block, 0, {...this.#outline});
     }
     this.#root.append(...this.#open);
   }
@@ -78,11 +81,20 @@ function inline(tag, text, attributes) {
   return element;
 }
 
-function elementsOf(block, depth) {
-  const inside = (text) => blocksOf(text, depth + 1).flatMap((inner) => elementsOf(inner, depth + 1));
+// Headings of an answer stand below that of its message (2), and none skips a level, whatever the answer has.
+const newOutline = () => ({level: 2});
+
+function headingTag(level, outline) {
+  outline.level = Math.min(6, level + 2, outline.level + 1);
+  return `h${outline.level}`;
+}
+
+function elementsOf(block, depth, outline) {
+  const inside = (text) => blocksOf(text, depth + 1).flatMap((inner) => elementsOf(inner, depth + 1, outline));
   switch (block.kind) {
     case "code": return [codeElement(block.language, ...highlight(block.text, block.language))];
-    case "heading": return [inline(`h${Math.min(6, block.level + 2)}`, block.text)];
+    case "heading": return [inline(headingTag(block.level, outline), block.text)];
+    case "formula": return [el("p", {class: "formula"}, mathElement(block.text, true, block.written))];
     case "rule": return [el("hr")];
     case "quote": return [el("blockquote", {}, ...inside(block.text))];
     case "list": return [listElement(block, inside)];

@@ -5,6 +5,9 @@ const maxDepth = 6;
 // A longer paragraph is cut, so that what grows at its end costs little.
 const maxParagraph = 8192;
 
+// A longer formula stays text. Formulas hold no empty line.
+const maxFormulaLines = 100;
+
 const fenceLine = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*$/;
 const headingLine = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;
 const ruleLine = /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$/;
@@ -20,7 +23,7 @@ export function blocksOf(text, depth = 0) {
       continue;
     }
     const begin = lines[at].begin;
-    const found = fence(lines, at) ?? heading(lines, at) ?? rule(lines, at) ??
+    const found = fence(lines, at) ?? formula(lines, at) ?? heading(lines, at) ?? rule(lines, at) ??
       (depth < maxDepth ? quote(lines, at) ?? list(lines, at) : null) ?? table(lines, at) ??
       paragraph(lines, at, depth);
     blocks.push({begin, ...found.block});
@@ -53,6 +56,28 @@ function fence(lines, at) {
     content.push(lines[next].text);
   }
   return {block: {kind: "code", language: open[2], text: content.join("\n")}, next: next + 1};
+}
+
+const formulaMarks = {"$$": "$$", "\\[": "\\]"};
+
+// A formula of its own lines, which may look like those of lists and headings. While its end has not come it is one
+// paragraph.
+function formula(lines, at) {
+  const first = lines[at].text.trimStart();
+  const close = formulaMarks[first.slice(0, 2)];
+  if (!close) return null;
+  let written = first;
+  for (let next = at + 1; ; ++next) {
+    const end = written.indexOf(close, 2);
+    if (end >= 0) {
+      if (written.slice(end + 2).trim() !== "" || !written.slice(2, end).trim()) return null;
+      return {block: {kind: "formula", text: written.slice(2, end), written: written.slice(0, end + 2)}, next};
+    }
+    const isEnd = next >= lines.length || (next === lines.length - 1 && lines[next].text === "");
+    if (isEnd) return {block: {kind: "paragraph", text: written}, next};
+    if (next - at > maxFormulaLines || lines[next].text.trim() === "") return null;
+    written += `\n${lines[next].text}`;
+  }
 }
 
 function heading(lines, at) {
@@ -124,7 +149,7 @@ function table(lines, at) {
 
 function startsBlock(line) {
   return fenceLine.test(line) || headingLine.test(line) || ruleLine.test(line) || /^ {0,3}>/.test(line) ||
-    itemLine.test(line);
+    itemLine.test(line) || /^\s*(?:\$\$|\\\[)/.test(line);
 }
 
 function paragraph(lines, at, depth) {

@@ -1,13 +1,15 @@
 // The text of a line or paragraph: code, emphasis, links.
 import {el} from "./dom.js";
+import {mathElement, maxFormula} from "./math.js";
 
 const maxDepth = 8;
 const maxLink = 2048;
-const escapable = /[!-/:-@[-`{-~]/;
+// Brackets are left out: a formula may begin with them, whose end has not come or is missing.
+const escapable = /[!-'*-/:-@\\^-`{-~]/;
 const wordCharacter = /[\p{L}\p{N}]/u;
 const space = /\s/;
 // Where something may begin.
-const special = /[\\`*_~[!<\n]|https?:\/\//g;
+const special = /[\\`*_~[!<\n$]|https?:\/\//g;
 
 export function appendInline(parent, text, depth = 0) {
   if (depth > maxDepth) return parent.append(text);
@@ -23,7 +25,7 @@ export function appendInline(parent, text, depth = 0) {
     const stop = next ? next.index : text.length;
     plain += text.slice(at, stop);
     if (!next) break;
-    const found = escape(text, stop) ?? lineEnd(text, stop) ?? codeSpan(text, stop, missing) ??
+    const found = formula(text, stop, missing) ?? escape(text, stop) ?? lineEnd(text, stop) ?? codeSpan(text, stop, missing) ??
       emphasis(text, stop, missing, depth) ?? link(text, stop, depth) ?? address(text, stop);
     if (found === null) {
       plain += text[stop];
@@ -39,6 +41,34 @@ export function appendInline(parent, text, depth = 0) {
     }
   }
   flush();
+}
+
+// Not words between two prices.
+const isLikeFormula = (text) => !text.includes("\n") && (!space.test(text) || /[\\^_{}=+<>*/|-]/.test(text));
+
+const formulaMarks = [["$$", "$$", true], ["\\[", "\\]", true], ["\\(", "\\)", false], ["$", "$", false]];
+
+// \(a\), \[a\], $a$ and $$a$$. A dollar is a mark only where it can be no price: nothing but the formula stands beside
+// it on the inside, and no digit follows its end.
+function formula(text, at, missing) {
+  for (const [open, close, isDisplay] of formulaMarks) {
+    if (!text.startsWith(open, at)) continue;
+    const begin = at + open.length;
+    const isDollar = open === "$";
+    if (missing.has(close + open) || (isDollar && space.test(text[begin] ?? " "))) continue;
+    let end = text.indexOf(close, begin);
+    while (isDollar && end >= 0 && (space.test(text[end - 1]) || text[end - 1] === "\\" || /\d/.test(text[end + 1] ?? ""))) {
+      end = text.indexOf(close, end + 1);
+    }
+    if (end < 0) {
+      missing.add(close + open);
+      continue;
+    }
+    const source = text.slice(begin, end);
+    if (!source.trim() || source.length > maxFormula || (isDollar && !isLikeFormula(source))) continue;
+    return {node: mathElement(source, isDisplay, text.slice(at, end + close.length)), end: end + close.length};
+  }
+  return null;
 }
 
 function escape(text, at) {

@@ -1,5 +1,6 @@
 // One message on the page.
 import {describeAnswer} from "./answer.js";
+import {thumbnail} from "./attachments.js";
 import {copyButton, el} from "./dom.js";
 import {MarkdownView} from "./markdown.js";
 
@@ -14,7 +15,7 @@ export class MessageView {
     this.tools = el("div", {class: "calls"});
     this.foot = el("footer");
     this.root = el("li", {class: `message ${message.role}`},
-                   el("h3", {class: "off-screen"}, speakers[message.role] ?? message.role),
+                   el("h2", {class: "off-screen"}, speakers[message.role] ?? message.role),
                    this.body, this.tools, this.foot);
     if (message.role === "assistant") this.#beginAnswer();
     else this.#showText();
@@ -52,6 +53,7 @@ export class MessageView {
   #showText() {
     const {message} = this;
     this.body.replaceChildren(el("div", {class: "text verbatim"}, message.content));
+    if (message.images?.length) this.body.prepend(el("p", {class: "thumbnails"}, ...message.images.map(thumbnail)));
     this.foot.replaceChildren(copyButton(() => message.content));
     if (message.role === "user") {
       this.foot.append(el("button", {type: "button", class: "quiet", onclick: () => this.edit()}, "Edit"));
@@ -65,7 +67,7 @@ export class MessageView {
                                   "aria-label": "Edit the message"});
     const form = el("form", {class: "edit", onsubmit: (event) => {
       event.preventDefault();
-      if (field.value.trim()) this.actions.edit(message, field.value);
+      if (field.value.trim() || message.images?.length) this.actions.edit(message, field.value);
     }}, field, el("p", {class: "actions"},
                   el("button", {type: "button", class: "quiet", onclick: () => this.#endEdit()}, "Cancel"),
                   el("button", {type: "submit", class: "primary"}, "Send")));

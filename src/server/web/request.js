@@ -29,6 +29,10 @@ export function parseExtra(text) {
 
 function wireMessage(message) {
   const result = {role: message.role, content: message.content};
+  if (message.images?.length) {
+    result.content = message.images.map((url) => ({type: "image_url", image_url: {url}}));
+    if (message.content) result.content.push({type: "text", text: message.content});
+  }
   if (message.toolCalls?.length) {
     result.tool_calls = message.toolCalls.map(({id, name, arguments: text}) => (
       {id, type: "function", function: {name, arguments: text}}));

@@ -1,0 +1,50 @@
+// Images that were processed before, by the bytes of their files: those of a history come again
+// with every turn.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "vision/processor.h"
+
+namespace sluice {
+
+// Keeps the images that were used last, within a number of bytes. Thread safety: all methods may be
+// called from any thread.
+class ProcessedImageCache {
+ public:
+  using Key = std::array<uint64_t, 2>;
+
+  explicit ProcessedImageCache(int64_t capacity_bytes) : capacity_(capacity_bytes) {}
+
+  // The key of a file's bytes.
+  static Key KeyOf(std::string_view bytes);
+
+  // Empty where there is none.
+  ImageParts Find(const Key& key);
+  // Forgets others where there is no room; keeps nothing that is larger than the cache.
+  void Keep(const Key& key, ImageParts parts);
+
+  int64_t bytes() const;
+
+ private:
+  struct Entry {
+    Key key;
+    ImageParts parts;
+    int64_t bytes = 0;
+  };
+
+  const int64_t capacity_;
+  mutable Mutex mutex_;
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // the last used first
+  std::map<Key, std::list<Entry>::iterator> places_ GUARDED_BY(mutex_);
+  int64_t bytes_ GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace sluice
