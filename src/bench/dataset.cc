@@ -23,12 +23,21 @@ tl::unexpected<Error> Bad(std::string message) {
 }
 
 // The ids that random prompts are made of: the vocabulary without special tokens.
-std::vector<int32_t> AllowedIds(const Tokenizer& tokenizer) {
+std::vector<int32_t> AllowedIds(const PromptTokenizer& tokenizer) {
   std::vector<int32_t> allowed;
-  for (int32_t id = 0; id < BaseVocabSize(tokenizer); ++id) {
+  for (int64_t place = 0; place < tokenizer.NumTokens(); ++place) {
+    const int32_t id = tokenizer.Token(place);
     if (!tokenizer.IsSpecial(id)) allowed.push_back(id);
   }
   return allowed;
+}
+
+// `count` tokens, special ones among them, as vLLM draws them.
+std::vector<int64_t> DrawTokens(NumpyGenerator& random, const PromptTokenizer& tokenizer,
+                                int64_t count) {
+  std::vector<int64_t> drawn = random.Integers(0, tokenizer.NumTokens(), count);
+  for (int64_t& place : drawn) place = tokenizer.Token(place);
+  return drawn;
 }
 
 int64_t Low(int64_t length, double ratio) {
@@ -38,7 +47,7 @@ int64_t High(int64_t length, double ratio) {
   return static_cast<int64_t>(std::ceil(static_cast<double>(length) * (1 + ratio)));
 }
 
-Result<Dataset> MakeRandom(const DatasetOptions& options, const Tokenizer& tokenizer) {
+Result<Dataset> MakeRandom(const DatasetOptions& options, const PromptTokenizer& tokenizer) {
   for (double ratio : {options.input_range_ratio, options.output_range_ratio}) {
     if (ratio < 0 || ratio >= 1)
       return Bad(
@@ -59,8 +68,9 @@ Result<Dataset> MakeRandom(const DatasetOptions& options, const Tokenizer& token
         options.input_len, num_special));
   }
   const std::vector<int32_t> allowed = AllowedIds(tokenizer);
+  RETURN_IF_ERROR(tokenizer.status());
   if (allowed.empty()) return Bad("the tokenizer has no tokens but special ones");
-  const int64_t vocab_size = BaseVocabSize(tokenizer);
+  const int64_t vocab_size = tokenizer.NumTokens();
   NumpyGenerator random(options.seed);
   const auto input_lens = random.Integers(input_low, input_high + 1, options.num_prompts);
   const auto output_lens = random.Integers(output_low, output_high + 1, options.num_prompts);
@@ -70,7 +80,7 @@ Result<Dataset> MakeRandom(const DatasetOptions& options, const Tokenizer& token
   data.notes.push_back(fmt::format("Sampling input_len from [{}, {}] and output_len from [{}, {}]",
                                    input_low, input_high, output_low, output_high));
   ExactText exact(tokenizer);
-  const auto any = [&](int64_t n) { return random.Integers(0, vocab_size, n); };
+  const auto any = [&](int64_t n) { return DrawTokens(random, tokenizer, n); };
   std::vector<int32_t> prefix;
   if (options.prefix_len > 0) {
     for (int64_t place :
@@ -81,8 +91,12 @@ Result<Dataset> MakeRandom(const DatasetOptions& options, const Tokenizer& token
   int64_t mismatch = 0;
   for (size_t i = 0; i < input_lens.size(); ++i) {
     std::vector<int32_t> ids = prefix;
+    const auto places = tokenizer.has_all_tokens() ? std::vector<int64_t>()
+                                                   : random.Integers(0, vocab_size, input_lens[i]);
     for (int64_t k = 0; k < input_lens[i]; ++k) {
-      const auto place = static_cast<size_t>(offsets[i] + static_cast<int64_t>(i) + k);
+      const auto place = places.empty()
+                             ? static_cast<size_t>(offsets[i] + static_cast<int64_t>(i) + k)
+                             : static_cast<size_t>(places[static_cast<size_t>(k)]);
       ids.push_back(allowed[place % allowed.size()]);
     }
     Prompt prompt;
@@ -107,15 +121,18 @@ Result<Dataset> MakeRandom(const DatasetOptions& options, const Tokenizer& token
   return data;
 }
 
-Result<Dataset> MakePrefixRepetition(const DatasetOptions& options, const Tokenizer& tokenizer) {
+Result<Dataset> MakePrefixRepetition(const DatasetOptions& options,
+                                     const PromptTokenizer& tokenizer) {
   const int64_t each = options.num_prompts / options.num_prefixes;
   if (each == 0) {
     return Bad(fmt::format("--num-prompts {} must be at least --prefix-repetition-num-prefixes {}",
                            options.num_prompts, options.num_prefixes));
   }
-  const int64_t vocab_size = BaseVocabSize(tokenizer);
+  const int64_t num_tokens = tokenizer.NumTokens();
+  RETURN_IF_ERROR(tokenizer.status());
+  if (num_tokens == 0) return Bad("the tokenizer has no tokens");
   NumpyGenerator random(options.seed);
-  const auto any = [&](int64_t n) { return random.Integers(0, vocab_size, n); };
+  const auto any = [&](int64_t n) { return DrawTokens(random, tokenizer, n); };
   ExactText exact(tokenizer);
   const auto tokens = [&](int64_t count) {
     const auto drawn = any(count);
@@ -131,7 +148,7 @@ Result<Dataset> MakePrefixRepetition(const DatasetOptions& options, const Tokeni
       const auto suffix = tokens(options.input_len);
       ids.insert(ids.end(), suffix.begin(), suffix.end());
       Prompt prompt;
-      prompt.text = tokenizer.Decode(ids, false);
+      prompt.text = tokenizer.Decode(ids);
       prompt.prompt_tokens = static_cast<int64_t>(ids.size());
       prompt.output_tokens = options.output_len.value_or(128);
       if (options.send_ids) prompt.ids = std::move(ids);
@@ -143,7 +160,7 @@ Result<Dataset> MakePrefixRepetition(const DatasetOptions& options, const Tokeni
 }
 
 // Prompts of the same task over lines of which the first ones are the same for all.
-Result<Dataset> MakeSonnet(const DatasetOptions& options, const Tokenizer& tokenizer) {
+Result<Dataset> MakeSonnet(const DatasetOptions& options, const PromptTokenizer& tokenizer) {
   std::vector<std::string> lines(SonnetLines().begin(), SonnetLines().end());
   if (!options.path.empty()) {
     ASSIGN_OR_RETURN(lines, ReadLines(options.path));
@@ -151,6 +168,7 @@ Result<Dataset> MakeSonnet(const DatasetOptions& options, const Tokenizer& token
   double total = 0;
   for (const std::string& line : lines)
     total += static_cast<double>(tokenizer.Encode(line, true).size());
+  RETURN_IF_ERROR(tokenizer.status());
   const double average = total / static_cast<double>(lines.size());
   const auto wrap = [&](const std::string& text) -> Result<std::string> {
     if (options.apply_chat_template) return options.apply_chat_template(text);
@@ -198,9 +216,7 @@ Result<Dataset> MakeSonnet(const DatasetOptions& options, const Tokenizer& token
   return data;
 }
 
-}  // namespace
-
-Result<Dataset> MakeDataset(const DatasetOptions& options, const Tokenizer* tokenizer) {
+Result<Dataset> MakeKind(const DatasetOptions& options, const PromptTokenizer* tokenizer) {
   using Kind = DatasetOptions::Kind;
   if (options.kind == Kind::kCustom) return MakeCustom(options, tokenizer);
   if (tokenizer == nullptr) {
@@ -216,7 +232,28 @@ Result<Dataset> MakeDataset(const DatasetOptions& options, const Tokenizer* toke
     case Kind::kCustom: break;
   }
   if (!options.path.empty()) return MakeRandomFromFile(options, *tokenizer);
-  return MakeRandom(options, *tokenizer);
+  ASSIGN_OR_RETURN(Dataset data, MakeRandom(options, *tokenizer));
+  if (options.images) {
+    ASSIGN_OR_RETURN(auto images,
+                     MakeRandomImages(*options.images, options.num_prompts, options.seed));
+    for (size_t i = 0; i < images.size(); ++i) data.prompts[i].images = std::move(images[i]);
+  }
+  return data;
+}
+
+}  // namespace
+
+Result<Dataset> MakeDatasetWith(const DatasetOptions& options, const PromptTokenizer* tokenizer) {
+  auto data = MakeKind(options, tokenizer);
+  // What a tokenizer that has failed returns leads to other errors.
+  if (tokenizer != nullptr) RETURN_IF_ERROR(tokenizer->status());
+  return data;
+}
+
+Result<Dataset> MakeDataset(const DatasetOptions& options, const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return MakeDatasetWith(options, nullptr);
+  const LocalTokenizer local(*tokenizer);
+  return MakeDatasetWith(options, &local);
 }
 
 }  // namespace sluice::bench

@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "base/result.h"
+#include "bench/prompt_tokenizer.h"
+#include "bench/random_images.h"
 #include "tokenizer/tokenizer.h"
 
 namespace sluice::bench {
 
 struct Prompt {
   std::string text;
-  std::vector<int32_t> ids;  // not empty: sent in place of the text
+  std::vector<int32_t> ids;              // not empty: sent in place of the text
+  std::vector<std::string> images = {};  // URLs, after the text of a chat
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;  // most that the answer may have
 };
@@ -39,6 +42,8 @@ struct DatasetOptions {
   bool send_ids = false;
   // Tokens of the answer; absent: as the file says. -1 likewise.
   std::optional<int64_t> output_len = std::nullopt;
+  // kRandom: images of each request.
+  std::optional<RandomImageOptions> images = std::nullopt;
   // kCustom and kSonnet: makes the prompt that is sent from a message; absent: they are the same.
   std::function<Result<std::string>(const std::string& prompt)> apply_chat_template = nullptr;
 };
@@ -52,5 +57,7 @@ struct Dataset {
 // otherwise. kInvalidArgument for options that contradict each other, kInvalidData for a file that
 // is not as expected; both say what to do.
 Result<Dataset> MakeDataset(const DatasetOptions& options, const Tokenizer* tokenizer);
+// The same with a tokenizer that may be a server's: also kUnavailable where that fails.
+Result<Dataset> MakeDatasetWith(const DatasetOptions& options, const PromptTokenizer* tokenizer);
 
 }  // namespace sluice::bench

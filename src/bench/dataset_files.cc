@@ -87,7 +87,7 @@ Result<std::vector<std::string>> ReadLines(const std::string& path) {
   return lines;
 }
 
-Result<Dataset> MakeShareGpt(const DatasetOptions& options, const Tokenizer& tokenizer) {
+Result<Dataset> MakeShareGpt(const DatasetOptions& options, const PromptTokenizer& tokenizer) {
   ASSIGN_OR_RETURN(const auto turns, ReadConversations(options));
   // vLLM's bounds: what is shorter or longer is no fair sample of a conversation.
   constexpr int64_t kMinLen = 4, kMaxPrompt = 1024, kMaxTotal = 2048;
@@ -118,7 +118,7 @@ Result<Dataset> MakeShareGpt(const DatasetOptions& options, const Tokenizer& tok
   return data;
 }
 
-Result<Dataset> MakeCustom(const DatasetOptions& options, const Tokenizer* tokenizer) {
+Result<Dataset> MakeCustom(const DatasetOptions& options, const PromptTokenizer* tokenizer) {
   ASSIGN_OR_RETURN(const std::string text, ReadDataset(options.path, "custom"));
   struct Line {
     int64_t number;
@@ -170,7 +170,8 @@ Result<Dataset> MakeCustom(const DatasetOptions& options, const Tokenizer* token
   return data;
 }
 
-Result<Dataset> MakeRandomFromFile(const DatasetOptions& options, const Tokenizer& tokenizer) {
+Result<Dataset> MakeRandomFromFile(const DatasetOptions& options,
+                                   const PromptTokenizer& tokenizer) {
   ASSIGN_OR_RETURN(const auto turns, ReadConversations(options));
   NumpyGenerator random(options.seed);
   ExactText exact(tokenizer);

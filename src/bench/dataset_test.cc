@@ -52,7 +52,7 @@ std::string ErrorOf(const DatasetOptions& options) {
   return data ? "" : data.error().message;
 }
 
-// Whatever the vocabulary, the server's count is the one asked for.
+// With any vocabulary, the server counts the number of tokens asked for.
 TEST(RandomDataset, HasExactlyTheTokensAskedFor) {
   for (const char* name : {"v01_gpt2_bytelevel", "v03_llama3_ignore_merges_bos", "v05_qwen_nfc",
                            "v08_digits_individual_starcoder", "v11_spm_llama2_prepend_bytefallback",

@@ -16,12 +16,6 @@ std::string Repeat(const std::string& text, size_t times) {
 
 }  // namespace
 
-int64_t BaseVocabSize(const Tokenizer& tokenizer) {
-  int32_t size = tokenizer.vocab_size();
-  while (size > 0 && (tokenizer.IsAdded(size - 1) || tokenizer.IdToToken(size - 1).empty())) --size;
-  return size;
-}
-
 const std::string& ExactText::Filler() {
   if (filler_) return *filler_;
   filler_ = "";
@@ -31,12 +25,8 @@ const std::string& ExactText::Filler() {
   for (const char* word : {" a", " the", " of"}) {
     if (stands_for_one(word)) return *(filler_ = word);
   }
-  for (int32_t id = 0; id < tokenizer_.vocab_size(); ++id) {
-    const std::string text = tokenizer_.TokenBytes(id);
-    const bool plain =
-        !text.empty() && text.size() <= 4 && !tokenizer_.IsAdded(id) &&
-        std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
-    if (plain && stands_for_one(text)) return *(filler_ = text);
+  for (const std::string& text : tokenizer_.ShortTexts()) {
+    if (stands_for_one(text)) return *(filler_ = text);
   }
   return *filler_;
 }
@@ -46,7 +36,7 @@ std::string ExactText::Make(std::vector<int32_t>& ids, int64_t count,
   const auto wanted = static_cast<size_t>(count);
   std::string text;
   for (int round = 0;; ++round) {
-    text = tokenizer_.Decode(ids, /*skip_special_tokens=*/false);
+    text = tokenizer_.Decode(ids);
     ids = tokenizer_.Encode(text, false);
     if (ids.size() == wanted) return text;
     if (round == kMaxRounds) break;
@@ -61,7 +51,7 @@ std::string ExactText::Make(std::vector<int32_t>& ids, int64_t count,
 
   size_t keep = std::min(ids.size(), wanted);
   for (int cut = 0; cut < kMaxCuts; ++cut) {
-    const std::string head = tokenizer_.Decode(std::span(ids).first(keep), false);
+    const std::string head = tokenizer_.Decode(std::span(ids).first(keep));
     const size_t size = Count(head);
     if (size <= wanted) {
       size_t fill = wanted - size;

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "tokenizer/tokenizer.h"
+#include "bench/prompt_tokenizer.h"
 
 namespace sluice::bench {
 
 // Thread safety: one thread at a time. The tokenizer must outlive it.
 class ExactText {
  public:
-  explicit ExactText(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit ExactText(const PromptTokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   // A text of which the tokenizer makes exactly `count` tokens (without special ones), near that
   // of `ids`, by vLLM's method: decode, encode, cut or fill with `random_ids(n)`, up to ten times.
@@ -28,12 +28,8 @@ class ExactText {
   size_t Count(const std::string& text) const { return tokenizer_.Encode(text, false).size(); }
   const std::string& Filler();
 
-  const Tokenizer& tokenizer_;
+  const PromptTokenizer& tokenizer_;
   std::optional<std::string> filler_;  // "" if there is none
 };
-
-// Tokens of the vocabulary itself, as Hugging Face's vocab_size counts them: without those added
-// behind it.
-int64_t BaseVocabSize(const Tokenizer& tokenizer);
 
 }  // namespace sluice::bench

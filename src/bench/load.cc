@@ -53,12 +53,11 @@ class Sender : public StreamHandler {
     }
     TakeUsage(chunk);
     if (chunk.has_choices) {
-      if (first_) {
-        first_ = false;
-        record_.ttft = now - record_.start;
-      } else {
-        record_.gaps.push_back(now - last_);
-      }
+      if (first_) record_.ttft = now - record_.start;
+      record_.chunks.push_back({now - (first_ ? record_.start : last_),
+                                static_cast<uint32_t>(chunk.text.size()),
+                                chunk.completion_tokens.value_or(0)});
+      first_ = false;
       record_.text += chunk.text;
     }
     if (chunk.has_choices || (chat_ && chunk.has_usage)) last_ = now;
@@ -66,6 +65,7 @@ class Sender : public StreamHandler {
 
   void OnEnd(double now, StreamEnd end) override {
     record_.ended = true;
+    record_.in_flight = now - record_.start;
     if (record_.error.empty()) record_.error = Problem(end);
     if (record_.error.empty() && !stream_) {
       StreamChunk answer;
@@ -121,9 +121,14 @@ std::string RequestBody(const LoadOptions& options, const Prompt& prompt, std::s
   json::Value body{json::Value::Object{}};
   if (!model.empty()) body.Set("model", json::Value(model));
   if (options.api == Api::kChat) {
-    json::Value part{json::Value::Object{{"type", "text"}, {"text", prompt.text}}};
-    json::Value message{json::Value::Object{
-        {"role", "user"}, {"content", json::Value(json::Value::Array{std::move(part)})}}};
+    json::Value::Array parts;
+    parts.emplace_back(json::Value::Object{{"type", "text"}, {"text", prompt.text}});
+    for (const std::string& url : prompt.images) {
+      parts.emplace_back(json::Value::Object{
+          {"type", "image_url"}, {"image_url", json::Value(json::Value::Object{{"url", url}})}});
+    }
+    json::Value message{
+        json::Value::Object{{"role", "user"}, {"content", json::Value(std::move(parts))}}};
     body.Set("messages", json::Value(json::Value::Array{std::move(message)}));
     body.Set("max_completion_tokens", json::Value(prompt.output_tokens));
   } else {
@@ -157,6 +162,7 @@ Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<Prompt>
                            const std::function<void(int64_t)>& on_progress, int cancel_fd) {
   StreamClient::Options client_options;
   client_options.url = options.url;
+  client_options.tls = options.tls;
   client_options.keep_alive = options.keep_alive;
   ASSIGN_OR_RETURN(const std::unique_ptr<StreamClient> client,
                    StreamClient::Create(std::move(client_options)));
@@ -183,7 +189,7 @@ Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<Prompt>
     const std::string headers = HeaderLines(options, i);
     RequestRecord& record = result.records[i];
     record.prompt_tokens = prompts[i].prompt_tokens;
-    record.gaps.reserve(
+    record.chunks.reserve(
         static_cast<size_t>(std::clamp<int64_t>(prompts[i].output_tokens, 0, 8192)));
     senders[i] = std::make_unique<Sender>(record, options.api, options.stream, [&, i] {
       ++num_ended;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/result.h"
 #include "bench/arrivals.h"
 #include "bench/dataset.h"
+#include "client/client_tls.h"
 #include "client/url.h"
 
 namespace sluice::bench {
@@ -19,7 +21,8 @@ enum class Api { kCompletions, kChat };
 
 struct LoadOptions {
   Url url;
-  std::string path;  // "/v1/completions"
+  std::shared_ptr<const ClientTls> tls = {};  // of https
+  std::string path;                           // "/v1/completions"
   Api api = Api::kCompletions;
   bool stream = true;
   std::string model;                // "" to leave it to the server
@@ -36,6 +39,13 @@ struct LoadOptions {
   uint64_t seed = 0;  // of random_models
 };
 
+// An event of a stream that has a choice.
+struct Chunk {
+  double gap = 0;       // seconds since the one before it; of the first, since the start
+  uint32_t bytes = 0;   // of its text
+  int64_t counted = 0;  // tokens up to its end, as the server counted them; 0: it did not say
+};
+
 // What one request did. Seconds.
 struct RequestRecord {
   bool ended = false;  // false: it was still running, or not sent, when the run was interrupted
@@ -45,7 +55,8 @@ struct RequestRecord {
   double queue_time = 0;                 // between the time it was due and `start`
   double ttft = 0;                       // from `start` to the first event with a choice
   double latency = 0;                    // from `start` to the last event that counts
-  std::vector<double> gaps;              // between successive events with a choice
+  double in_flight = 0;                  // from `start` until it had ended, well or not
+  std::vector<Chunk> chunks;             // of a stream
   int64_t prompt_tokens = 0;             // as the server counted them, else as the data set did
   std::optional<int64_t> output_tokens;  // as the server counted them
   std::string text;                      // generated

@@ -8,7 +8,7 @@
 
 namespace sluice::bench {
 
-// numpy.random.default_rng(seed): PCG64 behind a SeedSequence.
+// numpy.random.default_rng(seed): PCG64 after a SeedSequence.
 // Thread safety: one thread at a time, as of all generators here.
 class NumpyGenerator {
  public:

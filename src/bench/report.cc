@@ -79,8 +79,9 @@ void AddDetails(const Metrics& metrics, const LoadResult& result, json::Value& j
   json.Set("output_lens",
            ListOf(result, [&](const Record&, size_t i) { return metrics.output_lens[i]; }));
   json.Set("ttfts", ListOf(result, [](const Record& r, size_t) { return r.ttft; }));
-  json.Set("itls", ListOf(result, [](const Record& r, size_t) {
-             return json::Value::Array(r.gaps.begin(), r.gaps.end());
+  json.Set("itls", ListOf(result, [&](const Record& r, size_t i) {
+             const std::vector<double> gaps = TokenGaps(r, metrics.output_lens[i]);
+             return json::Value::Array(gaps.begin(), gaps.end());
            }));
   json.Set("latencies", ListOf(result, [](const Record& r, size_t) { return r.latency; }));
   json.Set("e2els", ListOf(result, [](const Record& r, size_t) { return r.latency; }));

@@ -18,7 +18,8 @@ Metrics ExampleMetrics() {
   RequestRecord record;
   record.ended = record.success = true;
   record.ttft = 0.5;
-  record.gaps = {0.25};
+  record.chunks = {{0.5, 1}, {0.25, 1}};
+  record.in_flight = 0.75;
   record.latency = 0.75;
   record.prompt_tokens = 10;
   record.output_tokens = 2;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "bench/stream_chunk.h"
 
@@ -14,36 +15,36 @@ double Mean(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-// Events and running requests in each second since the first request.
-void FindPeaks(const LoadResult& result, Metrics& metrics) {
-  double first = 0, last = 0;
-  bool any = false;
-  for (const RequestRecord& record : result.records) {
-    if (!record.success) continue;
-    first = any ? std::min(first, record.start) : record.start;
-    last = any ? std::max(last, record.start + record.latency) : record.start + record.latency;
-    any = true;
+// Tokens that came at a time.
+struct Arrived {
+  double time = 0;
+  int64_t tokens = 0;
+};
+
+// The largest sum of tokens within a second.
+double PeakTokens(std::vector<Arrived> arrived) {
+  std::ranges::sort(arrived, {}, &Arrived::time);
+  int64_t sum = 0, most = 0;
+  size_t first = 0;
+  for (const Arrived& last : arrived) {
+    sum += last.tokens;
+    for (; last.time - arrived[first].time > 1; ++first) sum -= arrived[first].tokens;
+    most = std::max(most, sum);
   }
-  if (!any) return;
-  const size_t seconds = static_cast<size_t>(std::ceil(last - first)) + 1;
-  std::vector<double> events(seconds, 0);
-  std::vector<int64_t> running(seconds, 0);
-  const auto second = [&](double time) {
-    return std::min(static_cast<size_t>(std::max(time - first, 0.0)), seconds - 1);
-  };
+  return static_cast<double>(most);
+}
+
+int64_t MostInFlight(const LoadResult& result) {
+  std::vector<std::pair<double, int>> changes;  // ends before beginnings of the same time
   for (const RequestRecord& record : result.records) {
-    if (!record.success) continue;
-    double time = record.start + record.ttft;
-    events[second(time)] += 1;
-    for (double gap : record.gaps) {
-      time += gap;
-      events[second(time)] += 1;
-    }
-    for (size_t s = second(record.start); s <= second(record.start + record.latency); ++s)
-      ++running[s];
+    if (!record.ended) continue;
+    changes.emplace_back(record.start, 1);
+    changes.emplace_back(record.start + record.in_flight, -1);
   }
-  metrics.max_output_tokens_per_s = *std::max_element(events.begin(), events.end());
-  metrics.max_concurrent_requests = *std::max_element(running.begin(), running.end());
+  std::ranges::sort(changes);
+  int64_t running = 0, most = 0;
+  for (const auto& [time, change] : changes) most = std::max(most, running += change);
+  return most;
 }
 
 }  // namespace
@@ -66,6 +67,58 @@ const Summary& Metrics::of(Metric metric) const {
     case Metric::kE2el: break;
   }
   return e2el;
+}
+
+std::vector<int64_t> ChunkTokens(const RequestRecord& record, int64_t tokens) {
+  const std::vector<Chunk>& chunks = record.chunks;
+  std::vector<int64_t> counts(chunks.size());
+  if (chunks.empty()) return counts;
+  if (chunks.back().counted == tokens) {
+    int64_t before = 0;
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      const int64_t counted = std::clamp(chunks[i].counted, before, tokens);
+      counts[i] = counted - std::exchange(before, counted);
+    }
+    return counts;
+  }
+  // A token for each chunk, or for each with a text where there are too few; then by their texts.
+  const auto with_text =
+      std::ranges::count_if(chunks, [](const Chunk& chunk) { return chunk.bytes > 0; });
+  const bool each = std::ssize(chunks) <= tokens;
+  const bool each_text = !each && with_text <= tokens;
+  int64_t bytes = 0, rest = tokens;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    counts[i] = each || (each_text && chunks[i].bytes > 0) ? 1 : 0;
+    rest -= counts[i];
+    bytes += chunks[i].bytes;
+  }
+  if (bytes == 0) {
+    counts.back() += rest;
+    return counts;
+  }
+  int64_t seen = 0, given = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    seen += chunks[i].bytes;
+    const double share = static_cast<double>(seen) / static_cast<double>(bytes);
+    const auto due = static_cast<int64_t>(std::llround(share * static_cast<double>(rest)));
+    counts[i] += due - std::exchange(given, due);
+  }
+  return counts;
+}
+
+std::vector<double> TokenGaps(const RequestRecord& record, int64_t tokens) {
+  const std::vector<int64_t> counts = ChunkTokens(record, tokens);
+  std::vector<double> gaps;
+  double gap = 0;  // since the last token
+  bool first = true;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (i > 0) gap += record.chunks[i].gap;
+    if (counts[i] == 0) continue;
+    if (!std::exchange(first, false))
+      gaps.insert(gaps.end(), static_cast<size_t>(counts[i]), gap / static_cast<double>(counts[i]));
+    gap = 0;
+  }
+  return gaps;
 }
 
 double Percentile(const std::vector<double>& sorted, double percent) {
@@ -99,6 +152,7 @@ Metrics ComputeMetrics(const LoadResult& result, const std::vector<double>& perc
   Metrics metrics;
   metrics.duration = result.duration;
   std::vector<double> ttfts, tpots, itls, e2els, user;
+  std::vector<Arrived> arrived;
   int64_t good = 0;
   for (const RequestRecord& record : result.records) {
     if (!record.ended || !record.success) {
@@ -116,7 +170,13 @@ Metrics ComputeMetrics(const LoadResult& result, const std::vector<double>& perc
       tpot = (record.latency - record.ttft) / static_cast<double>(tokens - 1);
       tpots.push_back(tpot);
     }
-    itls.insert(itls.end(), record.gaps.begin(), record.gaps.end());
+    const std::vector<double> gaps = TokenGaps(record, tokens);
+    itls.insert(itls.end(), gaps.begin(), gaps.end());
+    const std::vector<int64_t> counts = ChunkTokens(record, tokens);
+    double time = record.start;
+    for (size_t i = 0; i < counts.size(); ++i)
+      arrived.push_back({time += record.chunks[i].gap, counts[i]});
+    if (counts.empty()) arrived.push_back({record.start + record.latency, tokens});
     ttfts.push_back(record.ttft);
     e2els.push_back(record.latency);
     if (record.latency > 0) user.push_back(static_cast<double>(tokens) / record.latency);
@@ -141,7 +201,9 @@ Metrics ComputeMetrics(const LoadResult& result, const std::vector<double>& perc
   metrics.tpot = Summarize(std::move(tpots), percentiles);
   metrics.itl = Summarize(std::move(itls), percentiles);
   metrics.e2el = Summarize(std::move(e2els), percentiles);
-  FindPeaks(result, metrics);
+  metrics.max_output_tokens_per_s = PeakTokens(std::move(arrived));
+  if (result.duration < 1) metrics.max_output_tokens_per_s = metrics.output_throughput;
+  metrics.max_concurrent_requests = MostInFlight(result);
   return metrics;
 }
 

@@ -16,7 +16,7 @@ enum class Metric { kTtft, kTpot, kItl, kE2el };
 inline constexpr Metric kMetrics[] = {Metric::kTtft, Metric::kTpot, Metric::kItl, Metric::kE2el};
 std::string_view MetricName(Metric metric);  // "ttft"
 
-// Of numbers in milliseconds.
+// A distribution of durations in milliseconds.
 struct Summary {
   double mean = 0, median = 0, deviation = 0;
   std::vector<double> percentiles;  // in the order of those asked for
@@ -34,16 +34,24 @@ struct Metrics {
   double duration = 0;
   double request_throughput = 0, output_throughput = 0, total_token_throughput = 0;
   std::optional<double> request_goodput;
-  // Most stream events in a second, counted in whole seconds since the first request.
+  // Most tokens that came within a second, wherever it begins; of a shorter run, its mean.
   double max_output_tokens_per_s = 0;
-  // Most requests that touched one of those seconds; up to twice the concurrency.
-  int64_t max_concurrent_requests = 0;
-  double user_throughput = 0;  // mean over requests of tokens / latency
+  int64_t max_concurrent_requests = 0;  // that were in flight at a time
+  double user_throughput = 0;           // mean over requests of tokens / latency
   Summary ttft, tpot, itl, e2el;
   std::vector<int64_t> output_lens;  // of each record; 0 of a failed one
 
   const Summary& of(Metric metric) const;
 };
+
+// The tokens of each chunk of an answer of `tokens` tokens: as the server counted them, else
+// divided by the length of the texts. Together they are `tokens`.
+std::vector<int64_t> ChunkTokens(const RequestRecord& record, int64_t tokens);
+
+// The seconds between successive tokens: for each token of a chunk the time since the chunk before
+// it, divided by the number of its tokens. Chunks without a token are left out, and the tokens of
+// the first chunk, which came at the time to first token.
+std::vector<double> TokenGaps(const RequestRecord& record, int64_t tokens);
 
 // Linear interpolation between the two nearest of the sorted `values`, as numpy.percentile does.
 // 0 of no values.

@@ -18,9 +18,10 @@ RequestRecord Record(double start, double ttft, std::vector<double> gaps,
   record.ended = record.success = true;
   record.start = start;
   record.ttft = ttft;
-  record.latency = ttft;
-  for (double gap : gaps) record.latency += gap;
-  record.gaps = std::move(gaps);
+  record.chunks = {{ttft, 1}};
+  for (double gap : gaps) record.chunks.push_back({gap, 1});
+  for (const Chunk& chunk : record.chunks) record.latency += chunk.gap;
+  record.in_flight = record.latency;
   record.prompt_tokens = 10;
   record.output_tokens = output_tokens;
   return record;
@@ -72,12 +73,55 @@ TEST(Statistics, TokensAreCountedWhereTheServerDoesNot) {
   EXPECT_EQ(ComputeMetrics(result, {99}, {}, CountBytes).total_output, 4);
 }
 
-// Events at 0.5, 0.75, 1.5 s and at 1.2 s after the first start; the requests run over the seconds
-// 0 to 1 and 1.
-TEST(Statistics, PeaksAreCountedInWholeSeconds) {
-  const Metrics metrics = ComputeMetrics(ExampleLoad(), {99}, {}, CountBytes);
-  EXPECT_DOUBLE_EQ(metrics.max_output_tokens_per_s, 2);
+// Tokens at 0.5, 0.75, 1.5 s and at 1.2 s after the first start; the requests are in flight until
+// 1.5 s and from 1 to 1.2 s.
+TEST(Statistics, PeaksAreOfASecondThatBeginsAnywhere) {
+  LoadResult load = ExampleLoad();
+  Metrics metrics = ComputeMetrics(load, {99}, {}, CountBytes);
+  EXPECT_DOUBLE_EQ(metrics.max_output_tokens_per_s, 4);
   EXPECT_EQ(metrics.max_concurrent_requests, 2);
+  load.records[1].start = 101.5;  // when the other ended
+  metrics = ComputeMetrics(load, {99}, {}, CountBytes);
+  EXPECT_DOUBLE_EQ(metrics.max_output_tokens_per_s, 3);
+  EXPECT_EQ(metrics.max_concurrent_requests, 1);
+}
+
+// Eight tokens a chunk every 16 ms, from four streams at a time.
+TEST(Statistics, TokensOfAChunkShareItsGap) {
+  LoadResult load;
+  for (int i = 0; i < 40; ++i) {
+    std::vector<double> gaps(24, 0.016);
+    load.records.push_back(Record(i / 4 * 0.5, 0.1, gaps, 200));
+    load.records.back().in_flight = 0.5;
+  }
+  load.duration = 5;
+  for (const bool counted : {false, true}) {
+    for (RequestRecord& record : load.records) {
+      int64_t total = 0;
+      for (Chunk& chunk : record.chunks) chunk.counted = counted ? total += 8 : 0;
+    }
+    const Metrics metrics = ComputeMetrics(load, {99}, {}, CountBytes);
+    EXPECT_NEAR(metrics.itl.mean, 2, 1e-9);
+    EXPECT_NEAR(metrics.tpot.mean, 2, 0.1);
+    EXPECT_GE(metrics.max_output_tokens_per_s, metrics.output_throughput);
+    EXPECT_EQ(metrics.max_concurrent_requests, 4);
+  }
+}
+
+TEST(Statistics, ChunksHaveAllTokensOfTheAnswer) {
+  const auto tokens_of = [](std::vector<Chunk> chunks, int64_t tokens) {
+    RequestRecord record;
+    record.chunks = std::move(chunks);
+    return ChunkTokens(record, tokens);
+  };
+  EXPECT_THAT(tokens_of({{0, 3}, {0, 0}, {0, 9}}, 3), ElementsAre(1, 1, 1));
+  EXPECT_THAT(tokens_of({{0, 0}, {0, 5}, {0, 2}, {0, 0}}, 2), ElementsAre(0, 1, 1, 0))
+      << "a role and an end";
+  EXPECT_THAT(tokens_of({{0, 10}, {0, 30}, {0, 10}}, 8), ElementsAre(2, 4, 2));
+  EXPECT_THAT(tokens_of({{0, 1, 3}, {0, 9, 4}}, 4), ElementsAre(3, 1)) << "as counted";
+  EXPECT_THAT(tokens_of({{0, 0}, {0, 0}}, 5), ElementsAre(1, 4));
+  EXPECT_THAT(tokens_of({{0, 4}, {0, 4}, {0, 4}, {0, 4}}, 2), ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(tokens_of({}, 5), ElementsAre());
 }
 
 TEST(Statistics, Goodput) {

@@ -37,7 +37,16 @@ TEST(Url, Refusals) {
        {"", "http://", "http://h:", "http://h:x", "http://h:70000", "ftp://h", "[::1"}) {
     EXPECT_FALSE(ParseUrl(text)) << text;
   }
-  EXPECT_EQ(ParseUrl("https://h").error().code, ErrorCode::kUnsupported);
+  EXPECT_TRUE(ParseUrl("https://h")->tls);
+  EXPECT_EQ(ParseUrl("https://h")->port, 443);
+  EXPECT_EQ(ParseUrl("https://h:8443/v1")->path, "/v1");
+  const Url socket = *ParseUrl("unix:///run/sluice.sock");
+  EXPECT_EQ(socket.socket, "/run/sluice.sock");
+  EXPECT_FALSE(socket.tls);
+  for (const char* text : {"http://h:1", "https://h:443", "http://[::1]:99", "unix:///a/b"})
+    EXPECT_EQ(ServerText(*ParseUrl(text)), text);
+  EXPECT_FALSE(ParseUrl("unix://run/sluice.sock"));
+  EXPECT_FALSE(ParseUrl("unix:///" + std::string(200, 'a')));
 }
 
 TEST(EventStream, BytesMayBeCutAnywhere) {

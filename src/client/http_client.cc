@@ -37,8 +37,9 @@ bool IgnoreEvent(std::string_view) {
 
 }  // namespace
 
-HttpClient::HttpClient(Url url, const std::map<std::string, std::string>& headers)
-    : url_(std::move(url)) {
+HttpClient::HttpClient(Url url, const std::map<std::string, std::string>& headers,
+                       std::shared_ptr<const ClientTls> tls)
+    : url_(std::move(url)), tls_(std::move(tls)) {
   for (const auto& [name, value] : headers) headers_ += fmt::format("{}: {}\r\n", name, value);
 }
 
@@ -61,7 +62,8 @@ Result<ClientResponse> HttpClient::Send(std::string_view path, std::optional<std
   OneRequest request(on_event);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<StreamClient> client,
-      StreamClient::Create({.url = url_, .keep_alive = false, .timeout_seconds = kForever}));
+      StreamClient::Create(
+          {.url = url_, .tls = tls_, .keep_alive = false, .timeout_seconds = kForever}));
   if (body) {
     client->Post(path, headers_, *body, request);
   } else {
@@ -72,10 +74,15 @@ Result<ClientResponse> HttpClient::Send(std::string_view path, std::optional<std
   }
   StreamEnd& end = request.end();
   if (!end.unreachable.empty()) {
+    if (url_.tls) {
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("no connection to {}: {}", ServerText(url_), end.unreachable), "url");
+    }
     return Fail(ErrorCode::kUnavailable,
-                fmt::format("no server answers at http://{}:{} ({}); start one with `sluice serve "
-                            "MODEL --port {}`",
-                            url_.host, url_.port, end.unreachable, url_.port),
+                fmt::format("no server answers at {} ({}); start one with `sluice serve MODEL {}`",
+                            ServerText(url_), end.unreachable,
+                            url_.socket.empty() ? fmt::format("--port {}", url_.port)
+                                                : "--uds " + url_.socket),
                 "url");
   }
   if (!end.error.empty()) return Fail(ErrorCode::kUnavailable, std::move(end.error));

@@ -4,11 +4,13 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "client/client_tls.h"
 #include "client/url.h"
 
 namespace sluice {
@@ -25,8 +27,9 @@ class HttpClient {
   // Gets the data of one event; false ends the request.
   using OnEvent = std::function<bool(std::string_view data)>;
 
-  // `headers` go with every request.
-  explicit HttpClient(Url url, const std::map<std::string, std::string>& headers = {});
+  // `headers` go with every request. `tls`: of https; null: trusts as the system does.
+  explicit HttpClient(Url url, const std::map<std::string, std::string>& headers = {},
+                      std::shared_ptr<const ClientTls> tls = {});
 
   // kUnavailable if the server cannot be reached or breaks off; any status is a success.
   Result<ClientResponse> Get(std::string_view path) const;
@@ -47,6 +50,7 @@ class HttpClient {
                               const OnEvent& on_event, int cancel_fd) const;
 
   const Url url_;
+  const std::shared_ptr<const ClientTls> tls_;
   std::string headers_;  // as lines
 };
 

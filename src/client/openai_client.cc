@@ -93,8 +93,9 @@ std::optional<AnswerUsage> UsageOf(const json::Value& event) {
 
 }  // namespace
 
-OpenAiClient::OpenAiClient(Url url, std::string api_key)
-    : http_(WithoutApiPath(std::move(url)), HeadersFor(api_key)) {}
+OpenAiClient::OpenAiClient(Url url, const std::string& api_key,
+                           std::shared_ptr<const ClientTls> tls)
+    : http_(WithoutApiPath(std::move(url)), HeadersFor(api_key), std::move(tls)) {}
 
 Result<std::vector<std::string>> OpenAiClient::ListModels() const {
   ASSIGN_OR_RETURN(const ClientResponse response, http_.Get("/v1/models"));

@@ -49,7 +49,7 @@ struct AnswerEnd {
 class OpenAiClient {
  public:
   // `api_key` may be empty. A path of `url` that ends in /v1 is not followed by a second /v1.
-  OpenAiClient(Url url, std::string api_key);
+  OpenAiClient(Url url, const std::string& api_key, std::shared_ptr<const ClientTls> tls = {});
 
   using OnText = std::function<void(std::string_view text)>;
 

@@ -151,6 +151,9 @@ Status ResponseParser::End() {
   if (state_ == State::kDone) return {};
   if (!started_)
     return Fail(ErrorCode::kUnavailable, "the server closed the connection without an answer");
+  // An alert of TLS, which a server sends to those who speak without.
+  if (state_ == State::kHead && line_.starts_with("\x15\x03"))
+    return Fail(ErrorCode::kUnavailable, "the server speaks TLS: say https:// in its address");
   return Fail(ErrorCode::kUnavailable, "the server broke off its answer");
 }
 

@@ -1,5 +1,6 @@
 #include "client/stream_client.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -7,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +30,8 @@ namespace {
 
 constexpr size_t kMaxBodyBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 64 << 10;
+// How long a connection to a unix socket waits for room in its queue: no event tells of it.
+constexpr time_t kSocketQueueSeconds = 5;
 
 struct Address {
   sockaddr_storage bytes{};
@@ -48,9 +52,13 @@ class StreamClient::Loop {
     const bool v6 = options_.url.host.find(':') != std::string::npos;
     host_ = fmt::format("{}:{}", v6 ? "[" + options_.url.host + "]" : options_.url.host,
                         options_.url.port);
+    if (!options_.url.socket.empty()) host_ = options_.url.host;
   }
   ~Loop() {
-    for (const auto& connection : connections_) close(connection->fd);
+    for (const auto& connection : connections_) {
+      connection->tls.reset();
+      close(connection->fd);
+    }
     if (timer_ >= 0) close(timer_);
     if (epoll_ >= 0) close(epoll_);
   }
@@ -64,6 +72,30 @@ class StreamClient::Loop {
           fmt::format("cannot wait for sockets: {}; raise `ulimit -n`", std::strerror(errno)));
     }
     Watch(timer_, EPOLLIN, &timer_);
+    if (options_.url.tls && options_.tls == nullptr) {
+      ASSIGN_OR_RETURN(options_.tls, ClientTls::Load({}));
+    }
+    return options_.url.socket.empty() ? FindHost() : TakeSocketFile();
+  }
+
+  Status TakeSocketFile() {
+    sockaddr_un unix_address{};
+    unix_address.sun_family = AF_UNIX;
+    const std::string& file = options_.url.socket;
+    if (file.size() >= sizeof(unix_address.sun_path)) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the system does not allow so long a name for a socket: {}", file),
+                  "url");
+    }
+    std::memcpy(unix_address.sun_path, file.data(), file.size());
+    Address address;
+    address.size = sizeof(unix_address);
+    std::memcpy(&address.bytes, &unix_address, sizeof(unix_address));
+    addresses_.push_back(address);
+    return {};
+  }
+
+  Status FindHost() {
     addrinfo hints{};
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
@@ -159,6 +191,7 @@ class StreamClient::Loop {
     bool waits_to_write = true;
     Exchange exchange;
     size_t written = 0;
+    std::unique_ptr<TlsLink> tls;  // null for a connection in the clear
     ResponseParser parser;
     EventStream events;
     std::string body;
@@ -180,7 +213,7 @@ class StreamClient::Loop {
     spec.it_value.tv_sec = static_cast<time_t>(wait);
     spec.it_value.tv_nsec = static_cast<long>(1e9 * (wait - std::floor(wait)));
     if (spec.it_value.tv_sec == 0 && spec.it_value.tv_nsec == 0) spec.it_value.tv_nsec = 1;
-    timerfd_settime(timer_, 0, &spec, nullptr);
+    CHECK(timerfd_settime(timer_, 0, &spec, nullptr) == 0, "timerfd_settime");
   }
 
   // Ends an exchange that got no connection, in the next Poll: Post does not call back.
@@ -199,8 +232,9 @@ class StreamClient::Loop {
 
   void Connect(Exchange exchange, size_t address) {
     const Address& to = addresses_[address];
+    const bool is_unix = to.bytes.ss_family == AF_UNIX;
     const int fd =
-        socket(to.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+        socket(to.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | (is_unix ? 0 : SOCK_NONBLOCK), 0);
     if (fd < 0) {
       FailLater(exchange,
                 fmt::format("cannot open a socket: {}; raise `ulimit -n`", std::strerror(errno)),
@@ -208,7 +242,12 @@ class StreamClient::Loop {
       return;
     }
     const int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    const timeval patience{kSocketQueueSeconds, 0};
+    if (is_unix) {
+      setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    } else {
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
     if (connect(fd, reinterpret_cast<const sockaddr*>(&to.bytes), to.size) != 0 &&
         errno != EINPROGRESS) {
       const int reason = errno;
@@ -216,9 +255,12 @@ class StreamClient::Loop {
       ConnectFailed(std::move(exchange), address, reason);
       return;
     }
+    if (is_unix) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     connections_.push_back(std::make_unique<Connection>());
     Connection& connection = *connections_.back();
     connection.fd = fd;
+    if (options_.url.tls)
+      connection.tls = std::make_unique<TlsLink>(*options_.tls, options_.url.host, fd);
     connection.address = address;
     connection.exchange = std::move(exchange);
     connection.busy = true;
@@ -233,7 +275,8 @@ class StreamClient::Loop {
       Connect(std::move(exchange), preferred_);
       return;
     }
-    FailLater(exchange, fmt::format("Cannot connect to host {} [{}]", host_, std::strerror(reason)),
+    const std::string place = options_.url.socket.empty() ? host_ : options_.url.socket;
+    FailLater(exchange, fmt::format("Cannot connect to host {} [{}]", place, std::strerror(reason)),
               std::strerror(reason));
   }
 
@@ -256,12 +299,37 @@ class StreamClient::Loop {
     connection.waits_to_write = wait;
   }
 
+  // As send() and recv().
+  static ssize_t SendSome(Connection& connection, const char* data, size_t size) {
+    return connection.tls ? connection.tls->Send(data, size)
+                          : send(connection.fd, data, size, MSG_NOSIGNAL);
+  }
+  static ssize_t ReceiveSome(Connection& connection, char* data, size_t size) {
+    return connection.tls ? connection.tls->Receive(data, size)
+                          : recv(connection.fd, data, size, 0);
+  }
+
+  // Continues the handshake of TLS. False until it is done; the connection may be gone then.
+  bool ShakeHands(Connection& connection) {
+    switch (connection.tls->Continue()) {
+      case TlsLink::Handshake::kDone: return true;
+      case TlsLink::Handshake::kWantsRead: WaitToWrite(connection, false); return false;
+      case TlsLink::Handshake::kWantsWrite: WaitToWrite(connection, true); return false;
+      case TlsLink::Handshake::kFailed: break;
+    }
+    const std::string problem = connection.tls->problem();
+    const std::string error = fmt::format("Cannot connect to host {} [{}]", host_, problem);
+    FailLater(connection.exchange, error, problem);
+    Close(connection);
+    return false;
+  }
+
   // False if the connection is gone.
   bool Write(Connection& connection) {
     const std::string& request = connection.exchange.request;
     while (connection.written < request.size()) {
-      const ssize_t sent = send(connection.fd, request.data() + connection.written,
-                                request.size() - connection.written, MSG_NOSIGNAL);
+      const ssize_t sent = SendSome(connection, request.data() + connection.written,
+                                    request.size() - connection.written);
       if (sent < 0 && errno == EINTR) continue;
       if (sent < 0 && errno == EAGAIN) {
         WaitToWrite(connection, true);
@@ -281,6 +349,7 @@ class StreamClient::Loop {
 
   // Takes a connection out of the loop; its memory stays until the batch of events is handled.
   void Close(Connection& connection) {
+    connection.tls.reset();
     close(connection.fd);
     const auto place = std::find_if(connections_.begin(), connections_.end(),
                                     [&](const auto& c) { return c.get() == &connection; });
@@ -335,25 +404,36 @@ class StreamClient::Loop {
       }
       connection.connected = true;
     }
-    if ((events & EPOLLOUT) != 0 && !Write(connection)) return;
-    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) Read(connection);
+    bool writes = (events & EPOLLOUT) != 0;
+    if (connection.tls && !connection.tls->ready()) {
+      if (!ShakeHands(connection)) return;
+      writes = true;
+    }
+    if (writes && !Write(connection)) return;
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+    // What TLS has read ahead of need causes no event.
+    while (Read(connection) && connection.tls && connection.tls->has_buffered()) {
+    }
   }
 
-  void Read(Connection& connection) {
-    const ssize_t got = recv(connection.fd, buffer_.data(), buffer_.size(), 0);
+  // Takes what has arrived. False where there is nothing more to take, or the exchange has ended.
+  bool Read(Connection& connection) {
+    const ssize_t got = ReceiveSome(connection, buffer_.data(), buffer_.size());
     const double now = MonotonicSeconds();
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (got <= 0) {
       const int reason = got < 0 ? errno : 0;
       if (connection.reused && !connection.parser.started()) {
         Replace(connection);
-        return;
+        return false;
       }
       const Status end = connection.parser.End();
       std::string error = end ? "" : end.error().message;
-      if (reason != 0) error += fmt::format(" ({})", std::strerror(reason));
+      const bool told = connection.tls && !connection.tls->problem().empty();
+      if (reason != 0)
+        error += fmt::format(" ({})", told ? connection.tls->problem() : std::strerror(reason));
       End(connection, now, std::move(error));
-      return;
+      return false;
     }
     std::string_view bytes(buffer_.data(), static_cast<size_t>(got));
     ResponseParser& parser = connection.parser;
@@ -361,7 +441,7 @@ class StreamClient::Loop {
       const auto piece = parser.Take(bytes);
       if (!piece) {
         End(connection, now, piece.error().message);
-        return;
+        return false;
       }
       if (piece->empty()) continue;
       if (parser.status() == 200 && parser.is_event_stream()) {
@@ -373,10 +453,12 @@ class StreamClient::Loop {
         connection.body += *piece;
       } else {
         End(connection, now, "the server's answer is too long");
-        return;
+        return false;
       }
     }
-    if (parser.done()) End(connection, now, "");
+    if (!parser.done()) return true;
+    End(connection, now, "");
+    return false;
   }
 
   void EndLateOnes(double now) {
@@ -390,7 +472,7 @@ class StreamClient::Loop {
     }
   }
 
-  const Options options_;
+  Options options_;
   std::string host_;
   std::vector<Address> addresses_;
   size_t preferred_ = 0;

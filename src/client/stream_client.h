@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "client/client_tls.h"
 #include "client/url.h"
 
 namespace sluice {
@@ -42,8 +43,9 @@ class StreamClient {
  public:
   struct Options {
     Url url;
-    bool keep_alive = true;             // false: a new connection for each request
-    double timeout_seconds = 6 * 3600;  // of one request
+    std::shared_ptr<const ClientTls> tls = {};  // of https; null: trusts as the system does
+    bool keep_alive = true;                     // false: a new connection for each request
+    double timeout_seconds = 6 * 3600;          // of one request
   };
   // kUnavailable if the host has no address, or no file descriptor is left. Does not connect yet.
   static Result<std::unique_ptr<StreamClient>> Create(Options options);

@@ -253,7 +253,7 @@ TEST(StreamClient, AConnectionThatIsClosedWithoutAnAnswer) {
 }
 
 // A server that refuses a request before it has read all of it reads the rest as such, whatever
-// comes behind.
+// comes after.
 TEST(StreamClient, AnAnswerBeforeAllIsSentEndsTheConnection) {
   const std::string refusal = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\n{}";
   Url url;

@@ -1,5 +1,7 @@
 #include "client/url.h"
 
+#include <sys/un.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -8,26 +10,41 @@
 namespace sluice {
 namespace {
 
+constexpr uint16_t kHttpsPort = 443;
+constexpr size_t kLongestSocketPath = sizeof(sockaddr_un::sun_path) - 1;
+
 tl::unexpected<Error> Bad(std::string_view text, std::string_view why) {
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no address of a server (http://host:port): {}", text, why),
+              fmt::format("'{}' is no address of a server (http://host:port, https://host:port or "
+                          "unix:///file): {}",
+                          text, why),
               "url");
+}
+
+Result<Url> UnixUrl(std::string_view whole, std::string_view file) {
+  if (!file.starts_with('/'))
+    return Bad(whole, "the socket's file is named from the root, as unix:///run/sluice.sock");
+  if (file.size() > kLongestSocketPath) {
+    return Bad(whole, fmt::format("the system allows {} bytes for the file of a socket, found {}",
+                                  kLongestSocketPath, file.size()));
+  }
+  return Url{.host = "localhost", .socket = std::string(file)};
 }
 
 }  // namespace
 
 Result<Url> ParseUrl(std::string_view text) {
   const std::string_view whole = text;
+  Url url;
+  if (text.starts_with("unix://")) return UnixUrl(whole, text.substr(7));
+  if (text.starts_with("unix:")) return UnixUrl(whole, text.substr(5));
   if (const size_t scheme = text.find("://"); scheme != std::string_view::npos) {
-    if (text.substr(0, scheme) == "https") {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: this client speaks http only; put a TLS proxy in front", text),
-                  "url");
-    }
-    if (text.substr(0, scheme) != "http") return Bad(whole, "the scheme must be http");
+    url.tls = text.substr(0, scheme) == "https";
+    if (url.tls) url.port = kHttpsPort;
+    if (!url.tls && text.substr(0, scheme) != "http")
+      return Bad(whole, "the scheme must be http, https or unix");
     text.remove_prefix(scheme + 3);
   }
-  Url url;
   const size_t slash = std::min(text.find('/'), text.size());
   url.path = text.substr(slash);
   while (url.path.ends_with('/')) url.path.pop_back();
@@ -52,6 +69,13 @@ Result<Url> ParseUrl(std::string_view text) {
       return Bad(whole, "the port is no number up to 65535");
   }
   return url;
+}
+
+std::string ServerText(const Url& url) {
+  if (!url.socket.empty()) return "unix://" + url.socket;
+  const bool v6 = url.host.find(':') != std::string::npos;
+  return fmt::format("{}://{}:{}", url.tls ? "https" : "http", v6 ? "[" + url.host + "]" : url.host,
+                     url.port);
 }
 
 }  // namespace sluice

@@ -1,0 +1,82 @@
+// What the prompts of a benchmark are made and counted with: the model's tokenizer, or a server
+// that has it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "client/http_client.h"
+#include "tokenizer/tokenizer.h"
+
+namespace sluice::bench {
+
+// Thread safety: one thread at a time.
+class PromptTokenizer {
+ public:
+  virtual ~PromptTokenizer() = default;
+  virtual std::vector<int32_t> Encode(const std::string& text, bool add_special_tokens) const = 0;
+  // Keeps special tokens.
+  virtual std::string Decode(std::span<const int32_t> ids) const = 0;
+  // The tokens that prompts are drawn from, without those added to the vocabulary; NumTokens() of
+  // them, of which a few may be special.
+  virtual int64_t NumTokens() const = 0;
+  virtual int32_t Token(int64_t place) const = 0;
+  virtual bool IsSpecial(int32_t id) const = 0;
+  // False where the tokens are a part of the vocabulary: texts that take them in order repeat soon.
+  virtual bool has_all_tokens() const = 0;
+  // Short texts of which one may always stand for one token.
+  virtual std::vector<std::string> ShortTexts() const = 0;
+  // The first failure, after which the other functions return nothing of use.
+  virtual Status status() const { return {}; }
+};
+
+// A tokenizer of this process, which must outlive it.
+class LocalTokenizer : public PromptTokenizer {
+ public:
+  explicit LocalTokenizer(const Tokenizer& tokenizer);
+  std::vector<int32_t> Encode(const std::string& text, bool add_special_tokens) const override;
+  std::string Decode(std::span<const int32_t> ids) const override;
+  int64_t NumTokens() const override { return num_tokens_; }
+  int32_t Token(int64_t place) const override { return static_cast<int32_t>(place); }
+  bool IsSpecial(int32_t id) const override { return tokenizer_.IsSpecial(id); }
+  bool has_all_tokens() const override { return true; }
+  std::vector<std::string> ShortTexts() const override;
+
+ private:
+  const Tokenizer& tokenizer_;
+  const int64_t num_tokens_;
+};
+
+// A server's /tokenize and /detokenize. Prompts are drawn from common words, each of which is one
+// token; where the vocabulary has none, from the tokens of a text.
+class ServerTokenizer : public PromptTokenizer {
+ public:
+  // `model`: the name that the server knows it by.
+  ServerTokenizer(HttpClient client, std::string model);
+  std::vector<int32_t> Encode(const std::string& text, bool add_special_tokens) const override;
+  std::string Decode(std::span<const int32_t> ids) const override;
+  int64_t NumTokens() const override;
+  int32_t Token(int64_t place) const override;
+  bool IsSpecial(int32_t) const override { return false; }
+  bool has_all_tokens() const override { return false; }
+  std::vector<std::string> ShortTexts() const override { return {}; }
+  Status status() const override;
+
+ private:
+  json::Value Ask(std::string_view path, json::Value body) const;
+  const std::vector<int32_t>& Tokens() const;
+
+  const HttpClient client_;
+  const std::string model_;
+  mutable std::optional<Error> failed_;
+  mutable std::map<int32_t, std::string> words_;  // the texts of tokens
+  mutable std::vector<int32_t> tokens_;           // to draw from; empty until they are asked for
+};
+
+}  // namespace sluice::bench
