@@ -9,14 +9,17 @@ void AddTargetRows(std::vector<Option>& table) {
             "API to use: openai, openai-comp, openai-completions and vllm are /v1/completions; "
             "openai-chat is /v1/chat/completions.",
             {.flag = "backend", .aliases = "--endpoint-type"});
-  rows.Text("base-url", "", "Server as http://host:port, in place of --host and --port.");
+  rows.Text("base-url", "",
+            "Server as http://host:port, https://host:port or unix:///file, in place of --host and "
+            "--port.",
+            {.aliases = "--url"});
   rows.Text("bench-host", "127.0.0.1", "Host of the server.", {.flag = "host"});
   rows.Integer("bench-port", "8000", "Port of the server.", {.flag = "port", .range = {1, 65535}});
   rows.Text("endpoint", "", "Path to post to; default: that of the backend.");
   rows.List("header", "", "Headers of every request, as KEY=VALUE.");
   rows.Text("bench-model", "",
             "Model to ask for, and folder or cached model id of the tokenizer; default: the first "
-            "that the server lists.",
+            "that the server lists. Where it is neither, the server's /tokenize counts.",
             {.flag = "model", .aliases = "-m", .value = ValueKind::kModel});
   rows.Text("bench-served-model-name", "", "Model name to send where it differs from --model.",
             {.flag = "served-model-name"});
@@ -111,7 +114,8 @@ void AddBodyRows(std::vector<Option>& table) {
 void AddDatasetRows(std::vector<Option>& table) {
   Rows rows(table, "Data set", kLoad);
   rows.Text("dataset-name", "random",
-            "random: tokens drawn from the vocabulary; sharegpt: first questions of a file of "
+            "random: tokens drawn from the vocabulary; random-mm: the same with images; sharegpt: "
+            "first questions of a file of "
             "conversations; custom: lines {\"prompt\": ..., \"output_tokens\": N}; sonnet: lines "
             "of verse with a common prefix; prefix_repetition: few prefixes, many suffixes.",
             {.trtllm_default = "sharegpt"});
@@ -131,6 +135,13 @@ void AddDatasetRows(std::vector<Option>& table) {
   rows.Integer("random-prefix-len", "0",
                "Tokens of a common prefix, in addition to those of each random prompt.",
                {.range = {0, 1e7}});
+  rows.Integer("random-mm-base-items-per-request", "1", "Images of each request of random-mm.",
+               {.range = {0, 1000}});
+  rows.Number("random-mm-num-mm-items-range-ratio", "0.0",
+              "The number of images is drawn from [n * (1 - r), n * (1 + r)].", {.range = {0, 1}});
+  rows.Json("random-mm-limit-mm-per-prompt", R"({"image": 255})", "Most images of a request.");
+  rows.Text("random-mm-bucket-config", "{(256, 256, 1): 0.5, (720, 1280, 1): 0.5}",
+            "Sizes of images, and how often each is drawn: (height, width, 1): share.");
   rows.Flag("random-ids", "Make random prompts of token ids; always so without --dataset-path.");
   rows.Flag("tokenize-on-client", "Send prompts as lists of token ids.");
   rows.Integer("sharegpt-output-len", "",

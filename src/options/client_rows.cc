@@ -3,13 +3,35 @@
 namespace sluice::options {
 namespace {
 
+// How a running server is reached, alike for all commands that do; `bench` and `eval` have rows of
+// their own for its address, whose names are those of vLLM and lm_eval.
+void AddRemoteRows(std::vector<Option>& table) {
+  Rows rows(table, "Server to talk to", kRemote);
+  rows.Text("url", "",
+            "Address of the server: http://host:port, https://host:port or unix:///file; a path "
+            "such as /v1 may follow. Without it and without a model: http://127.0.0.1:8000.",
+            {.commands = kClients | kRunBatch | kServed, .aliases = "--base-url"});
+  rows.Text("cacert", "",
+            "With https: file of the certificates to trust (PEM); default: those of the system, or "
+            "of SSL_CERT_FILE.",
+            {.value = ValueKind::kFile});
+  rows.Flag("insecure", "With https: accept any certificate.");
+  rows.Text("client-cert", "", "With https: file of the certificate to show (PEM).",
+            {.flag = "cert", .value = ValueKind::kFile});
+  rows.Text("client-key", "",
+            "File of the key of --cert (PEM, without a passphrase); default: it is in --cert.",
+            {.flag = "key", .value = ValueKind::kFile});
+  rows.Text("client-key-file", "",
+            "File with the API key to send: its first line that is neither blank nor begins with "
+            "#. Goes before --api-key and OPENAI_API_KEY.",
+            {.flag = "api-key-file", .value = ValueKind::kFile});
+}
+
 void AddRequestRows(std::vector<Option>& table) {
   Rows rows(table, "Client", kClients);
-  rows.Text("url", "",
-            "Server to talk to, as http://host:port (a path such as /v1 may follow); without it "
-            "and without a model: http://127.0.0.1:8000.");
   rows.Text("model-name", "",
-            "Name of the model to ask for; default: the first that the server lists.");
+            "Name of the model to ask the server of --url for, as --model; default: the first that "
+            "it lists.");
   rows.Text("quick", "", "Send this single message, print the answer and exit.",
             {.aliases = "-q|--prompt"});
   rows.Text("system-prompt", "", "First message of the conversation, with the role system.",
@@ -76,7 +98,10 @@ void AddBatchRows(std::vector<Option>& table) {
 void AddOutputRows(std::vector<Option>& table) {
   Rows rows(table, "Output", kRender);
   rows.Flag("json", "Print one JSON object instead of text.",
-            {.commands = kBench | kInspect | kDoctor | kVersion | kExplainOptions | kListModels});
+            {.commands =
+                 kBench | kInspect | kDoctor | kVersion | kExplainOptions | kListModels | kServed});
+  rows.Flag("yes", "Remove without asking, as scripts have to.",
+            {.commands = kRemove, .aliases = "-y"});
   rows.Choice("dialect", "all", "all|sluice|vllm|trtllm", "Program whose options to explain.",
               {.commands = kExplainOptions});
   rows.Flag("decode",
@@ -98,6 +123,7 @@ void AddOutputRows(std::vector<Option>& table) {
 }  // namespace
 
 void AddClientRows(std::vector<Option>& table) {
+  AddRemoteRows(table);
   AddRequestRows(table);
   AddMeasuringRows(table);
   AddBatchRows(table);

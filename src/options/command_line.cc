@@ -66,7 +66,11 @@ class Reader {
         result_.positionals.push_back(word);
         continue;
       }
+      const size_t first = next_ - 1;
+      is_secret_ = false;
       RETURN_IF_ERROR(ReadOption(word));
+      for (size_t place = first; is_secret_ && place < next_; ++place)
+        result_.secrets.push_back(place);
     }
     if (!unknown_.empty()) {
       return BadArgument(fmt::format("unrecognized arguments: {}{}", fmt::join(unknown_, " "),
@@ -109,12 +113,15 @@ class Reader {
       if (equals != std::string::npos) value = word.substr(equals + 1);
     }
     if (flag == "-h" || flag == "--help") {
+      if (!value && next_ < words_.size() && !LooksLikeOption(words_[next_]))
+        value = words_[next_++];
       result_.help = value.value_or("");
       return {};
     }
     const auto spelling = names_.Lookup(flag, /*abbreviations=*/true);
     if (!spelling) return Unknown(flag);
     const Option& option = *spelling->option;
+    is_secret_ = option.secret;
 
     if (!path.empty()) {
       if (option.type != Type::kJson)
@@ -149,7 +156,11 @@ class Reader {
     bool on = true;
     if (value) {
       auto parsed = ParseFlag(*value);
-      if (!parsed) return BadArgument(fmt::format("{}: {}", flag, parsed.error().message), flag);
+      if (!parsed) {
+        return BadArgument(
+            fmt::format("{}: {}{}", flag, parsed.error().message, Taken(*spelling.option, flag)),
+            flag);
+      }
       on = *parsed;
     }
     on = on != spelling.negated;
@@ -186,8 +197,8 @@ class Reader {
         message +=
             fmt::format(" ({})", option.help.substr(0, option.help.find_last_not_of('.') + 1));
       }
-      return Fail(late ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument, std::move(message),
-                  flag);
+      return Fail(late ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument,
+                  message + Taken(option, flag), flag);
     }
     result_.assignments.push_back({&option, *std::move(checked), Source::kFlag, flag});
     return {};
@@ -205,13 +216,22 @@ class Reader {
   }
 
   static tl::unexpected<Error> MissingValue(const Option& option, const std::string& flag) {
-    return BadArgument(fmt::format("{}: expected a value ({})", flag, TypeName(option.type)), flag);
+    return BadArgument(fmt::format("{}: expected a value ({}){}", flag, TypeName(option.type),
+                                   Taken(option, flag)),
+                       flag);
+  }
+
+  // The end of a message about a flag that was a beginning of a name: what it was taken for.
+  static std::string Taken(const Option& option, const std::string& flag) {
+    const std::string taken = TakenFor(flag.substr(0, flag.find_first_of(".=")), option);
+    return taken.empty() ? "" : "; " + taken;
   }
 
   const std::vector<std::string>& words_;
   const Names names_;
   const Dialect dialect_;
   size_t next_ = 0;
+  bool is_secret_ = false;  // the option that was read last
   CommandLine result_;
   std::vector<std::string> unknown_;
   std::vector<std::pair<const Option*, json::Value>> dotted_;

@@ -32,6 +32,29 @@ TEST(CommandLine, DashesUnderscoresAndEqualsAreTheSame) {
   }
 }
 
+TEST(CommandLine, TellsWhereSecretsStand) {
+  const std::vector<std::string> words{"serve",      "m",  "--api-key=a", "--port", "1",
+                                       "--api_key",  "b",  "c",           "--host", "h",
+                                       "--hf-token", "--", "--api-key"};
+  const auto line = ReadCommandLine(words, kServe, Dialect::kSluice);
+  ASSERT_TRUE(line) << line.error().message;
+  EXPECT_THAT(line->secrets, ElementsAre(2, 5, 6, 7, 10));
+}
+
+TEST(CommandLine, SecretFlagsBecomeVariablesThatSetTheSame) {
+  const Settings settings =
+      ReadLine({"m", "--api-key", "a", "b,\"c", "--hf-token", "t", "--port", "1"});
+  const auto variables = SecretFlags(settings);
+  EXPECT_EQ(variables.size(), 2);
+  const auto again = Resolve({"m"}, variables, kServe, Dialect::kSluice);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->settings.List("api-key"), settings.List("api-key"));
+  EXPECT_EQ(again->settings.TextOr("hf-token"), "t");
+  EXPECT_THAT(SecretVariables(),
+              ::testing::IsSupersetOf({"SLUICE_API_KEY", "VLLM_API_KEY", "SLUICE_HF_TOKEN",
+                                       "SLUICE_DISTRIBUTED_SECRET"}));
+}
+
 TEST(CommandLine, TheModelIsAPositionalWord) {
   const Settings settings = ReadLine({"org/model", "--port", "0", "--enforce-eager"});
   EXPECT_THAT(settings.positionals(), ElementsAre("org/model"));

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/suggest.h"
+#include "options/values.h"
 
 namespace sluice::options {
 namespace {
@@ -17,8 +18,9 @@ bool Covers(std::string_view pattern, std::string_view name) {
 
 // Those that set options, and those that are read where they act.
 std::vector<std::string> OwnVariables() {
-  std::vector<std::string> variables = {"SLUICE_CUBLASLT", "SLUICE_LAUNCHED",
-                                        "SLUICE_LAUNCH_SOCKET", "SLUICE_MPI_PLUGIN"};
+  std::vector<std::string> variables = {"SLUICE_CUBLASLT",       "SLUICE_LAUNCHED",
+                                        "SLUICE_LAUNCH_SOCKET",  "SLUICE_MPI_PLUGIN",
+                                        "SLUICE_LISTEN_ADDRESS", "SLUICE_SECRETS_FILE"};
   for (const Option& option : Table()) variables.push_back(VariableOf(option));
   return variables;
 }
@@ -28,7 +30,8 @@ bool IsOwnVariable(std::string_view name) {
   return std::find(variables.begin(), variables.end(), name) != variables.end();
 }
 
-void AddCompilationNote(const std::string& path, std::vector<Note>& notes) {
+void AddCompilationNote(const std::string& path, const json::Value& value,
+                        std::vector<Note>& notes) {
   const std::string what = "--compilation-config " + path;
   for (const DialectKey& key : Dialects().compilation_keys) {
     if (key.effect == Effect::kMapped && (path == key.name || path == key.earlier)) {
@@ -36,11 +39,13 @@ void AddCompilationNote(const std::string& path, std::vector<Note>& notes) {
       return;
     }
     if (path == key.name) {
-      notes.push_back({Note::Kind::kNoEffect, what, std::string(key.text)});
+      notes.push_back(
+          {Note::Kind::kNoEffect, what, std::string(key.text), AsksForSomething(value)});
       return;
     }
     if (path == key.earlier) {
-      notes.push_back({Note::Kind::kNoEffect, what, fmt::format("now {}; {}", key.name, key.text)});
+      notes.push_back({Note::Kind::kNoEffect, what, fmt::format("now {}; {}", key.name, key.text),
+                       AsksForSomething(value)});
       return;
     }
   }
@@ -88,10 +93,10 @@ std::vector<Note> CompilationNotes(const Settings& settings) {
   if (!object || !object->is_object()) return notes;
   for (const auto& [key, value] : object->as_object()) {
     if (key == "pass_config" && value.is_object()) {
-      for (const auto& [inner, ignored] : value.as_object())
-        AddCompilationNote(fmt::format("{}.{}", key, inner), notes);
+      for (const auto& [inner, inner_value] : value.as_object())
+        AddCompilationNote(fmt::format("{}.{}", key, inner), inner_value, notes);
     } else {
-      AddCompilationNote(key, notes);
+      AddCompilationNote(key, value, notes);
     }
   }
   return notes;

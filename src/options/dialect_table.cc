@@ -223,4 +223,9 @@ const DialectTable& Dialects() {
   return table;
 }
 
+bool IsForeign(const Option& option) {
+  return std::ranges::any_of(Dialects().options,
+                             [&](const Option& row) { return row.name == option.name; });
+}
+
 }  // namespace sluice::options

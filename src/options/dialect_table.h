@@ -60,4 +60,7 @@ std::span<const DialectFile> DialectFiles();
 // Their table. CHECKs that they can be read.
 const DialectTable& Dialects();
 
+// Whether it is a row of that table: no value of it acts, also one that is not refused.
+bool IsForeign(const Option& option);
+
 }  // namespace sluice::options

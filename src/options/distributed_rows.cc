@@ -7,10 +7,10 @@ void AddDistributedRows(std::vector<Option>& table) {
   Rows rows(table, "Several devices", kServe);
   rows.Choice(
       "distributed-executor-backend", "", "mp|mpi|uni|external_launcher|ray",
-      "How ranks are run. mp, mpi: as processes over MPI, exactly as many as are asked for, "
-      "which this one starts with mpirun. uni, or nothing: as threads of this process. "
-      "external_launcher: as processes that mpirun or Slurm has started, which is "
-      "recognised without it, too. ray is refused.");
+      "How ranks are run. mp, uni, or nothing: as threads of this process, which open no port. "
+      "mpi: as processes over MPI, exactly as many as are asked for, which this one starts with "
+      "mpirun; they listen at the loopback alone. external_launcher: as processes that mpirun or "
+      "Slurm has started, which is recognised without it, too. ray is refused.");
   rows.Number("distributed-timeout-seconds", "300",
               "How long a rank that is another process may take inside a step before the group "
               "fails. One that is killed or stopped is noticed within 4 seconds all the same.",
@@ -21,7 +21,9 @@ void AddDistributedRows(std::vector<Option>& table) {
                {.range = {1, 128}, .aliases = "-n"});
   rows.Integer("node-rank", "0", "Which of the machines this is; 0: the first one.",
                {.range = {0, 127}, .aliases = "-r"});
-  rows.Text("master-addr", "", "Address of the first machine, for the others.");
+  rows.Text("master-addr", "",
+            "Address of the first machine, for the others. The first machine waits there and at no "
+            "other address; without it, at the one address that it has.");
   rows.Integer("master-port", "29501", "Port at which the first machine waits for the others.",
                {.range = {1, 65535}});
   rows.Text("distributed-secret", "",

@@ -17,6 +17,14 @@ void AddMemoryRows(std::vector<Option>& table) {
             {.range = {1, 1e15}, .environment = "VLLM_CPU_KVCACHE_SPACE"});
   rows.Integer("num-gpu-blocks-override", "",
                "Number of cache blocks; overrides the memory options.", {.range = {1, 1e12}});
+  rows.Size("state-cache-memory", "",
+            "Of the memory for the KV cache, what snapshots of recurrent layers' states may take, "
+            "for prefix caching; by default up to a quarter.",
+            {.range = {0, 1e15}});
+  rows.Integer("mamba-block-size", "1024",
+               "Tokens of a long prompt between two snapshots of recurrent layers' states; 0: none "
+               "but where prompts end, part or go on.",
+               {.range = {0, 1e9}, .aliases = "--state-snapshot-interval"});
   rows.Integer("block-size", "16", "Tokens in a block of the KV cache.", {.range = {1, 1024}});
   rows.Choice(
       "kv-cache-dtype", "auto",
@@ -31,6 +39,11 @@ void AddMemoryRows(std::vector<Option>& table) {
   rows.Flag("enable-prefix-caching",
             "Keep the KV cache of finished prompts and reuse it for prompts with the same prefix.",
             {.default_value = "true"});
+  rows.Json("kv-events-config", "",
+            "Publish which blocks the prefix cache gains and loses, for routers: JSON with "
+            "enable_kv_cache_events, endpoint (tcp://*:5557), replay_endpoint, topic, hwm, "
+            "buffer_steps, max_queue_size, publisher (zmq or null).",
+            {.commands = kServe});
 }
 
 void AddSchedulingRows(std::vector<Option>& table) {
@@ -51,11 +64,25 @@ void AddSchedulingRows(std::vector<Option>& table) {
                "Most prompt tokens of one request in one step; 0: no limit other than "
                "--max-num-batched-tokens.",
                {.range = {0, 1e7}});
-  rows.Choice("scheduling-policy", "fair", "fcfs|priority|fair",
-              "fcfs: first come, first served; priority: requests with a smaller \"priority\" "
-              "first, with aging; fair: each client (API key, else address) has an equal share of "
-              "the tokens that are computed, and priorities count within it.",
-              {.vllm_default = "fcfs", .trtllm_default = "fcfs"});
+  rows.Choice(
+      "scheduling-policy", "fair", "fcfs|priority|fair",
+      "fcfs: first come, first served; priority: requests with a smaller \"priority\" "
+      "first, less what waiting gains (--priority-ageing-seconds); fair: each client (API "
+      "key, else address) has an equal share of the tokens that are computed, and priorities "
+      "count within it. Where blocks run out, the least urgent sequence is preempted.",
+      {.vllm_default = "fcfs", .trtllm_default = "fcfs"});
+  rows.Number("priority-ageing-seconds", "30",
+              "Waiting for so many seconds makes a request as urgent as one whose \"priority\" is "
+              "smaller by 1; 0: waiting changes nothing.",
+              {.vllm_default = "0",
+               .trtllm_default = "0",
+               .range = {0, 1e6},
+               .needs = "scheduling-policy=priority|fair"});
+  rows.Integer(
+      "priority-ageing-levels", "10",
+      "Most that waiting gains, in levels of \"priority\": requests that are more urgent by "
+      "more than that always go first.",
+      {.range = {0, 1e6}, .needs = "scheduling-policy=priority|fair"});
   rows.Flag(
       "async-scheduling",
       "On one device: plan and send the next step while one runs, with tokens that the device "
@@ -63,7 +90,8 @@ void AddSchedulingRows(std::vector<Option>& table) {
       "ended meanwhile is dropped. Requests with penalties, logprobs, a constraint or a bias "
       "wait for their token. Changes nothing on a CPU, whose threads plan a step and then compute "
       "it, "
-      "nor with several devices. Answers do not depend on it.");
+      "nor with several devices. Answers do not depend on it.",
+      {.needs = "device=cuda|emulated"});
   rows.Integer("max-num-scheduled-tokens", "", "Most tokens in one step.",
                {.commands = kEngineArguments,
                 .range = {1, 1e7},
@@ -78,21 +106,24 @@ void AddGraphRows(std::vector<Option>& table) {
             "CUDA graphs before the server is ready, for each number of sequences in "
             "--cudagraph-capture-sizes, and replayed; other steps are launched kernel by kernel. "
             "Also on where sizes are given, by cudagraph_mode of --compilation-config, and by "
-            "cuda_graph_config of trtllm-serve's file; else off, as no GPU has run it yet.");
+            "cuda_graph_config of trtllm-serve's file; else off, as no GPU has run it yet.",
+            {.needs = "device=cuda|emulated"});
   rows.List("cudagraph-capture-sizes", "",
             "Numbers of sequences of the steps that are recorded; those beyond --max-num-seqs are "
-            "left out. Default: 1, 2, 4, 8, then two between each power of two and the next.");
+            "left out. Default: 1, 2, 4, 8, then two between each power of two and the next.",
+            {.needs = "device=cuda|emulated"});
   rows.Integer("max-cudagraph-capture-size", "",
                "Largest number of sequences of the steps that are recorded; 0: none. Default: 512.",
-               {.range = {0, 65536}});
+               {.range = {0, 65536}, .needs = "device=cuda|emulated"});
   rows.List("cuda-graph-sizes", "",
             "One number as --max-cudagraph-capture-size, several as --cudagraph-capture-sizes.",
             {.retired = "before 0.32.0: now --max-cudagraph-capture-size and "
-                        "--cudagraph-capture-sizes"});
+                        "--cudagraph-capture-sizes",
+             .needs = "device=cuda|emulated"});
   rows.Flag("cudagraph-padding",
             "Pad steps to the next number of sequences that was recorded; without it steps of "
             "other numbers are launched kernel by kernel.",
-            {.default_value = "true", .trtllm_default = "false"});
+            {.default_value = "true", .trtllm_default = "false", .needs = "device=cuda|emulated"});
   rows.Flag("enforce-eager", "Record and replay no CUDA graphs, whatever other options say.");
   rows.Json("compilation-config", "",
             "vLLM's compiler settings: JSON, one number for the mode, or --compilation-config.key "
@@ -110,9 +141,13 @@ void AddSpeculationRows(std::vector<Option>& table) {
       "\"num_speculative_tokens\": 4, \"prompt_lookup_min\": 2, \"prompt_lookup_max\": "
       "5}: those that followed the same tokens before, in prompt or answer; method suffix: in "
       "past answers, too; method draft_model: what the smaller model of the key \"model\", of the "
-      "same vocabulary, continues with. Other methods are logged and propose nothing.",
+      "same vocabulary, continues with; method eagle3: what the EAGLE-3 head of the key \"model\" "
+      "continues the model's hidden states with; method mtp (deepseek_mtp, ...): what the layers "
+      "of "
+      "the model's own checkpoint do. Other methods are logged and propose nothing.",
       {.aliases = "-sc"});
-  rows.Text("spec-method", "", "Method of --speculative-config: ngram, suffix or draft_model.");
+  rows.Text("spec-method", "",
+            "Method of --speculative-config: ngram, suffix, draft_model, eagle3 or mtp.");
   rows.Text("spec-model", "", "Model of --speculative-config that proposes tokens.");
   rows.Integer("spec-tokens", "", "num_speculative_tokens of --speculative-config.",
                {.range = {1, 64}});
@@ -140,7 +175,7 @@ void AddMachineRows(std::vector<Option>& table) {
       "FP8 products of a CUDA device may be added up in the tensor cores' own precision, about "
       "13 bits, where that is measured to be faster; without it sums carry on in 32 bits. No "
       "effect on a CPU, with --batch-invariant, or where cuBLASLt is not installed.",
-      {.vllm_default = "true", .trtllm_default = "true"});
+      {.vllm_default = "true", .trtllm_default = "true", .needs = "device=cuda|emulated"});
   rows.Integer(
       "threads", "0",
       "Threads that compute; 0: one for each core of the cgroup. Answers do not depend on it.",

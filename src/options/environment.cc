@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "options/sources.h"
 #include "options/values.h"
 
@@ -17,6 +18,14 @@ std::string Translate(const Option& option, std::string_view variable, const std
   return value;
 }
 
+// The further names first, so that SLUICE_<NAME> overrides them.
+std::vector<std::string> VariablesOf(const Option& option) {
+  std::vector<std::string> variables;
+  for (std::string_view name : Split(option.environment, '|')) variables.emplace_back(name);
+  variables.push_back(VariableOf(option));
+  return variables;
+}
+
 }  // namespace
 
 Result<std::vector<Assignment>> ReadEnvironment(
@@ -24,11 +33,7 @@ Result<std::vector<Assignment>> ReadEnvironment(
   std::vector<Assignment> result;
   for (const Option& option : Table()) {
     if ((option.commands & commands) == 0) continue;
-    // The further names first, so that SLUICE_<NAME> overrides them.
-    std::vector<std::string> variables;
-    for (std::string_view name : Split(option.environment, '|')) variables.emplace_back(name);
-    variables.push_back(VariableOf(option));
-    for (const std::string& variable : variables) {
+    for (const std::string& variable : VariablesOf(option)) {
       const auto found = environment.find(variable);
       if (found == environment.end() || found->second.empty()) continue;
       auto words = CheckWords(option, {Translate(option, variable, found->second)});
@@ -38,6 +43,30 @@ Result<std::vector<Assignment>> ReadEnvironment(
       }
       result.push_back({&option, *std::move(words), Source::kEnvironment, variable});
     }
+  }
+  return result;
+}
+
+std::vector<std::string> SecretVariables() {
+  std::vector<std::string> result;
+  for (const Option& option : Table()) {
+    if (!option.secret) continue;
+    for (std::string& variable : VariablesOf(option)) result.push_back(std::move(variable));
+  }
+  return result;
+}
+
+std::map<std::string, std::string> SecretFlags(const Settings& settings) {
+  std::map<std::string, std::string> result;
+  for (const Assignment* given : settings.given()) {
+    if (!given->option->secret || given->source != Source::kFlag || given->words.empty()) continue;
+    std::string value = given->words[0];
+    if (given->option->type == Type::kStrings) {
+      json::Value::Array words;
+      for (const std::string& word : given->words) words.emplace_back(word);
+      value = json::Write(json::Value(std::move(words)));
+    }
+    result[VariableOf(*given->option)] = std::move(value);
   }
   return result;
 }

@@ -9,14 +9,19 @@ void AddAccuracyRows(std::vector<Option>& table) {
               "Prompts and scoring: gsm8k-style asks for steps and \"#### number\", with the "
               "prompts, stop strings and filters of lm_eval's gsm8k.");
   rows.Text("eval-url", "",
-            "Running server to evaluate, as http://host:port, with or without /v1; --model is then "
-            "one of its names (default: its first). Without it --model is loaded in this process.",
+            "Running server to evaluate, as http://host:port, https://host:port or unix:///file, "
+            "with or without /v1; --model is then one of its names (default: its first). Without "
+            "it --model is loaded in this process.",
             {.flag = "base-url", .aliases = "--url"});
   rows.Text("eval-model", "",
             "With --base-url a name that the server lists; otherwise a checkpoint to load, as a "
             "folder or a model id in the local Hugging Face cache.",
             {.flag = "model", .aliases = "-m|--model-name", .value = ValueKind::kModel});
-  rows.Integer("num-fewshot", "5", "Solved examples before each question.", {.range = {0, 1000}});
+  rows.Integer(
+      "num-fewshot", "",
+      "Solved examples before each question; default: 5 before plain prompts, as lm_eval's "
+      "gsm8k, and none in a chat.",
+      {.range = {0, 1000}});
   rows.Text("fewshot", "",
             "File of the examples; default: the questions' own file, without the question itself.",
             {.value = ValueKind::kFile});
@@ -26,7 +31,9 @@ void AddAccuracyRows(std::vector<Option>& table) {
   rows.Flag("fewshot-as-multiturn",
             "With --apply-chat-template: each example is a turn of the conversation.",
             {.default_value = "true"});
-  rows.Flag("apply-chat-template", "Use the chat API instead of plain prompts.");
+  rows.Flag("apply-chat-template",
+            "Ask by the chat API, not by plain prompts; default: where the model has a chat "
+            "template, unless --base-url ends with /completions.");
   rows.Flag("add-special-tokens", "Let the tokenizer add its first token to plain prompts.",
             {.default_value = "true"});
   rows.Integer("limit", "", "Ask only this many questions, from the first.", {.range = {1, 1e9}});
@@ -34,6 +41,8 @@ void AddAccuracyRows(std::vector<Option>& table) {
   rows.Integer("num-concurrent", "16", "Concurrent requests.", {.range = {1, 1024}});
   rows.Integer("max-retries", "3", "Retries of a request that failed.", {.range = {0, 1000}});
   rows.Number("timeout", "300", "Seconds until a request fails.", {.range = {0.001, 1e6}});
+  rows.Flag("eval-json", "Print one JSON object, that of --output-path, instead of the table.",
+            {.flag = "json"});
   rows.Text("output-path", "", "File for the scores, a JSON object with the keys of lm_eval.",
             {.value = ValueKind::kFile});
   rows.Text("log-samples", "", "File for questions and answers, as JSON lines.",
@@ -53,7 +62,8 @@ void AddRecipeRows(std::vector<Option>& table) {
             "Accelerators for which memory and speed are estimated (H200, GB10, ...); default: "
             "those that the recipe names, else all known.");
   rows.Flag("lint-json", "Print one JSON object instead of text.", {.flag = "json"});
-  rows.Flag("lint-strict", "Exit with code 1 if errors are found.", {.flag = "strict"});
+  rows.Flag("lint-strict", "Exit with code 1 for warnings, too, not only for errors.",
+            {.flag = "strict"});
 }
 
 }  // namespace

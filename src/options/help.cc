@@ -13,17 +13,19 @@
 namespace sluice::options {
 namespace {
 
-constexpr size_t kColumns = 100;
+constexpr size_t kColumns = 80;
 constexpr size_t kIndent = 6;
 
-std::string Wrap(std::string_view text) {
+// `first`: the indentation of the first line.
+std::string Wrap(std::string_view text, size_t first = kIndent) {
   std::string result;
   size_t column = 0;
   for (std::string_view word : Split(text, ' ')) {
     if (column == 0 || column + 1 + word.size() > kColumns) {
+      const size_t indent = column == 0 ? first : kIndent;
       if (column != 0) result += '\n';
-      result += std::string(kIndent, ' ');
-      column = kIndent;
+      result += std::string(indent, ' ');
+      column = indent;
     } else {
       result += ' ';
       ++column;
@@ -36,7 +38,12 @@ std::string Wrap(std::string_view text) {
 
 std::string FlagOf(const Option& option) {
   if (option.type == Type::kFlag) return fmt::format("--{0}, --no-{0}", FlagName(option));
-  if (option.type == Type::kChoice) return fmt::format("--{} {}", FlagName(option), option.choices);
+  if (option.type == Type::kChoice) {
+    std::string choices;  // with blanks, at which a long list is wrapped
+    for (std::string_view choice : Split(option.choices, '|'))
+      choices += fmt::format("{}{}", choices.empty() ? "" : " | ", choice);
+    return fmt::format("--{} {}", FlagName(option), choices);
+  }
   std::string value = AsciiLower(TypeName(option.type));
   if (option.type == Type::kStrings) value = "text...";
   return fmt::format("--{} <{}>", FlagName(option), value);
@@ -46,7 +53,8 @@ bool Matches(const Option& option, std::string_view filter) {
   const std::string wanted = AsciiLower(filter);
   return wanted.empty() || wanted == "all" ||
          AsciiLower(option.group).find(wanted) != std::string::npos ||
-         option.name.find(wanted) != std::string_view::npos;
+         option.name.find(wanted) != std::string_view::npos ||
+         FlagName(option).find(wanted) != std::string_view::npos;
 }
 
 // What `option` does here, in sentences.
@@ -87,7 +95,7 @@ std::string Escape(std::string_view text) {
   return result;
 }
 
-std::string VariablesOf(const Option& option) {
+std::string VariablesMarkdown(const Option& option) {
   std::string result = fmt::format("`{}`", VariableOf(option));
   for (std::string_view further : Split(option.environment, '|'))
     result += fmt::format(" `{}`", further);
@@ -155,10 +163,10 @@ std::string OptionHelp(uint32_t command, std::string_view filter) {
       group = option.group;
       result += fmt::format("\n{}:\n", group);
     }
-    result += "  " + FlagOf(option);
-    for (std::string_view alias : Split(option.aliases, '|')) result += fmt::format(", {}", alias);
-    if (!option.default_value.empty()) result += fmt::format("  [{}]", option.default_value);
-    result += "\n" + Wrap(FullHelp(option));
+    std::string flags = FlagOf(option);
+    for (std::string_view alias : Split(option.aliases, '|')) flags += fmt::format(", {}", alias);
+    if (!option.default_value.empty()) flags += fmt::format(" [{}]", option.default_value);
+    result += Wrap(flags, 2) + Wrap(FullHelp(option));
   }
   return result;
 }
@@ -187,7 +195,7 @@ std::string OptionsMarkdown() {
     result +=
         fmt::format("| {} | {} | {} | {} | {} | {} |\n", FlagsMarkdown(option), type,
                     option.default_value.empty() ? "" : fmt::format("`{}`", option.default_value),
-                    VariablesOf(option), CommandsOf(option), Escape(FullHelp(option)));
+                    VariablesMarkdown(option), CommandsOf(option), Escape(FullHelp(option)));
   }
   return result + KeysMarkdown();
 }

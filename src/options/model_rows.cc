@@ -29,15 +29,16 @@ void AddModelRows(std::vector<Option>& table) {
       "Token for gated and private models, sent to the hub alone; default: HF_TOKEN, else the "
       "file that `hf auth login` writes.",
       {.commands = kModelCommands | kLoad, .secret = true, .value_optional = true});
-  rows.Choice("load-format", "auto",
-              "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor|pt|gguf|"
-              "mistral|bitsandbytes|sharded_state|runai_streamer_sharded|tensorizer|npcache",
-              "auto and safetensors (under any of its loaders' names) read the checkpoint; dummy "
-              "makes seeded random weights from config.json alone, to run and measure a model's "
-              "shape without its weights.",
-              {.words = "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor",
-               .effect = Effect::kRefused,
-               .reason = "checkpoints are read from safetensors files; convert it"});
+  rows.Choice(
+      "load-format", "auto",
+      "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor|pt|gguf|"
+      "mistral|bitsandbytes|sharded_state|runai_streamer_sharded|tensorizer|npcache",
+      "auto and safetensors (under any of its loaders' names) read the checkpoint; dummy "
+      "makes seeded random weights from config.json alone, to run and measure a model's "
+      "shape without its weights.",
+      {.words = "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor|mistral",
+       .effect = Effect::kRefused,
+       .reason = "checkpoints are read from safetensors files; convert it"});
   rows.Json("hf-overrides", "",
             "Keys that replace those of config.json where the weights are right for any value: "
             "rope_scaling (rope_parameters), rope_theta, max_position_embeddings, sliding_window, "
@@ -75,6 +76,12 @@ void AddModelRows(std::vector<Option>& table) {
   rows.Flag("allow-nonfinite",
             "Load weights although some are NaN or infinite, with a warning; otherwise they are "
             "refused by the tensor's name. Scales must be finite in any case.");
+  rows.Flag("profile-ops",
+            "Count the time of each operator of the model: a line for each in the log beside the "
+            "periodic statistics, sluice:operator_seconds in /metrics, and a table after bench "
+            "latency and bench throughput. On a device each operator is waited for, and no step is "
+            "recorded as a graph.",
+            {.commands = kEngineArguments});
   rows.Choice("dtype", "auto", "auto|bfloat16|float32|float|half|float16",
               "Data type of activations and matrix products: auto is bfloat16; float32 is for "
               "verification; half and float16 run as bfloat16.");

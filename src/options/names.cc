@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "options/values.h"
 
 namespace sluice::options {
@@ -29,6 +31,24 @@ Names::Names(uint32_t commands, Dialect dialect) {
       }
     }
   }
+}
+
+std::string TakenFor(std::string_view flag, const Option& option) {
+  const std::string folded = Fold(flag);
+  if (!folded.starts_with("--")) return "";
+  std::vector<std::string> names = {"--" + std::string(FlagName(option)),
+                                    "--no-" + std::string(FlagName(option))};
+  for (std::string_view alias : Split(option.aliases, '|')) {
+    names.emplace_back(alias);
+    if (alias.starts_with("--")) names.push_back("--no-" + std::string(alias.substr(2)));
+  }
+  for (std::string_view alias : Split(option.trtllm, '|')) names.push_back(Fold(alias));
+  std::string taken;
+  for (const std::string& name : names) {
+    if (name == folded) return "";
+    if (taken.empty() && name.starts_with(folded)) taken = name;
+  }
+  return taken.empty() ? "" : fmt::format("{} was taken for {}", flag, taken);
 }
 
 std::optional<Spelling> Names::Lookup(std::string_view flag, bool abbreviations) const {

@@ -34,6 +34,10 @@ class Names {
   std::vector<std::string> all_;
 };
 
+// "--prot was taken for --protect-all" where `flag`, as written, is a beginning of a name of
+// `option`; "" where it is a whole name of it.
+std::string TakenFor(std::string_view flag, const Option& option);
+
 // _ as - in the name of a flag.
 std::string Fold(std::string_view flag);
 

@@ -1,4 +1,4 @@
-// What an option is: one row of the table behind flags, YAML keys, environment variables, help and
+// What an option is: one row of the table after flags, YAML keys, environment variables, help and
 // docs.
 #pragma once
 
@@ -53,10 +53,12 @@ enum Command : uint32_t {
   kListModels = 1 << 23,
   kRemove = 1 << 24,
   kCompletion = 1 << 25,
+  kRun = 1 << 26,
+  kServed = 1 << 27,
 };
 // Those that may run an engine in their own process.
 inline constexpr uint32_t kEngineCommands =
-    kServe | kChat | kComplete | kBenchLatency | kBenchThroughput | kRunBatch | kEval;
+    kServe | kChat | kComplete | kBenchLatency | kBenchThroughput | kRunBatch | kEval | kRun;
 inline constexpr uint32_t kAllCommands = ~uint32_t{0};
 
 // The program whose command line is read, by the name under which this one was started.
@@ -108,8 +110,14 @@ struct Option {
   // Further flags of every dialect, with dashes, separated by |: "-tp|--other".
   std::string_view aliases = {};
   std::string_view trtllm = {};  // flags that mean this when run as trtllm-serve, separated by |
-  bool secret = false;           // never printed
-  bool value_optional = false;   // the flag may stand without its value
+  // For an option that acts: the option without which it has no effect, and after "=" the values of
+  // that option that suffice, separated by | ("device=cuda|emulated"); a flag has to be on.
+  std::string_view needs = {};
+  // kJson, where keys that are not listed here have no effect, for `reason`: those that act,
+  // separated by |.
+  std::string_view keys = {};
+  bool secret = false;               // never printed
+  bool value_optional = false;       // the flag may stand without its value
   uint32_t dialects = kAllDialects;  // that know it, as DialectBit()
   ValueKind value = ValueKind::kPlain;
 };

@@ -42,6 +42,10 @@ void AddParallelRows(std::vector<Option>& table) {
             {.commands = kServe, .aliases = "-dph"});
   rows.Flag("data-parallel-external-lb", "What --data-parallel-rank says, which it requires.",
             {.commands = kServe, .aliases = "-dpe"});
+  rows.Flag("program",
+            "List the operators that a CPU computes, in their order, with what each reads and "
+            "writes, its shape, the bytes of its weights and its floating-point operations.",
+            {.commands = kInspect});
   rows.Text("device-kind", "",
             "Accelerator on which a decoding step is worked out, part by part: H100, H200, B200, "
             "GB10, MI300X, MI355X.",

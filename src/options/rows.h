@@ -15,6 +15,7 @@ void AddAdapterRows(std::vector<Option>& table);      // LoRA adapters
 void AddParallelRows(std::vector<Option>& table);     // several ranks and machines
 void AddDistributedRows(std::vector<Option>& table);  // ranks that are processes
 void AddServerRows(std::vector<Option>& table);       // HTTP, answers, logs
+void AddMediaRows(std::vector<Option>& table);        // images
 void AddClientRows(std::vector<Option>& table);       // chat, complete, bench latency, small tools
 void AddBenchRows(std::vector<Option>& table);        // bench serve, bench sweep
 void AddEvalRows(std::vector<Option>& table);         // eval, recipe
@@ -27,6 +28,8 @@ inline constexpr uint32_t kAnswering = kServe | kChat | kComplete | kRunBatch;
 inline constexpr uint32_t kClients = kChat | kComplete;
 inline constexpr uint32_t kBench = kBenchLatency | kBenchThroughput;
 inline constexpr uint32_t kLoad = kBenchServe | kBenchSweep;
+// Those that may talk to a running server.
+inline constexpr uint32_t kRemote = kClients | kLoad | kEval | kRunBatch | kServed;
 
 // Appends the rows of one group. `more` holds the members that few rows have; its commands replace
 // those of the group where it has any.

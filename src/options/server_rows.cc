@@ -5,17 +5,21 @@ namespace {
 
 void AddHttpRows(std::vector<Option>& table) {
   Rows rows(table, "Server", kServe);
-  rows.Text("host", "0.0.0.0", "Address to listen on.", {.trtllm_default = "localhost"});
+  rows.Text(
+      "host", "127.0.0.1",
+      "Address to listen on: 127.0.0.1 for this machine alone, 0.0.0.0 for others, too; under "
+      "the name vllm it is 0.0.0.0, under trtllm-serve localhost.",
+      {.commands = kServe | kRun, .vllm_default = "0.0.0.0", .trtllm_default = "localhost"});
   rows.Integer("port", "8000", "Port to listen on; 0: any free port, shown in the log.",
-               {.range = {0, 65535}});
+               {.commands = kServe | kRun, .range = {0, 65535}});
   rows.Text("uds", "",
             "Path of a unix socket to listen on, in place of --host and --port. Users with write "
             "permission on the file (see umask) may connect. It is removed at the end.",
             {.value = ValueKind::kFile});
   rows.List("api-key", "",
             "Keys, one of which a request must present for all that computes or changes something; "
-            "for chat and complete the key to send.",
-            {.commands = kClients | kServe, .environment = "VLLM_API_KEY", .secret = true});
+            "for commands that talk to a server, the key to send (default: OPENAI_API_KEY).",
+            {.commands = kRemote | kServe, .environment = "VLLM_API_KEY", .secret = true});
   rows.Text("api-key-file", "",
             "File of further API keys, one a line, or sha256: and a key's SHA-256 in hexadecimal; "
             "blank lines and those that begin with # are skipped. SIGHUP reads it again.",
@@ -30,7 +34,7 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Text("root-path", "",
             "Path prefix that a proxy adds; paths with and without it are answered.");
   rows.List("allowed-origins", "",
-            "CORS: origins that browsers may call from, or *; default: none.");
+            "CORS: origins that browsers may call from, or *; default: none, as in vLLM.");
   rows.List("allowed-methods", "*", "CORS: methods that browsers may use.");
   rows.List("allowed-headers", "*", "CORS: headers that browsers may send.");
   rows.Flag("allow-credentials", "CORS: let browsers send credentials.");
@@ -50,8 +54,8 @@ void AddHttpRows(std::vector<Option>& table) {
                {.range = {1, 1e6}});
   rows.Size(
       "response-store-bytes", "256MiB",
-      "Memory of the responses of /v1/responses that are kept to be fetched or continued; the "
-      "oldest are forgotten.",
+      "Memory of the responses of /v1/responses that are kept to be fetched or continued; when it "
+      "is full, the oldest of the API key that holds most are forgotten.",
       {.range = {65536, 1e13}});
   rows.Text("response-store", "",
             "Folder of a file that keeps the stored responses, too, so that they are there after "
@@ -69,8 +73,11 @@ void AddHttpRows(std::vector<Option>& table) {
                "Most requests of each client at a time; further ones are answered 429; 0: no "
                "limit.",
                {.range = {0, 1e6}});
-  rows.Number("timeout-keep-alive", "5", "Seconds until an idle connection is closed.",
-              {.range = {0, 86400}, .environment = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"});
+  rows.Number(
+      "timeout-keep-alive", "75",
+      "Seconds until an idle connection is closed: more than proxies keep theirs (nginx 60), "
+      "so that none sends a request on one that is being closed.",
+      {.range = {0, 86400}, .environment = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"});
   rows.Number("timeout-header", "30",
               "Seconds from the first byte of a request to the end of its headers.",
               {.range = {0.1, 86400}});
@@ -78,11 +85,27 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Number("timeout-write", "300",
               "Seconds after which a client that does not read is disconnected.",
               {.range = {0.1, 86400}});
+  rows.Flag("check",
+            "Check options, keys, certificate, port, model and memory, print the plan and end: "
+            "nothing is started, and no weights are downloaded. The exit code says what is wrong.",
+            {.commands = kServe});
+  rows.Flag("listen-when-ready",
+            "Listen once the model is loaded: until then connections are refused, so that a proxy "
+            "without active checks tries another server. Otherwise the port is open at once, and "
+            "/health and /ready say how far the start is.",
+            {.commands = kServe});
+  rows.Number(
+      "drain-delay", "0",
+      "Seconds after SIGTERM or SIGINT in which /ready answers 503 and requests are still served, "
+      "so that proxies and Kubernetes learn of it and no request is lost; answers say Connection: "
+      "close. Then new connections are refused and --shutdown-timeout begins. A second SIGTERM or "
+      "SIGINT skips the delay.",
+      {.commands = kServe, .range = {0, 3600}});
   rows.Number(
       "shutdown-timeout", "30",
-      "Seconds that running requests get to finish after SIGTERM or SIGINT; 0 aborts "
-      "them. A second SIGTERM or SIGINT exits at once. A step or device that does not finish "
-      "delays the exit by at most a minute.",
+      "Seconds that running requests get to finish after SIGTERM or SIGINT, and after "
+      "--drain-delay; 0 aborts them. A second SIGTERM or SIGINT exits at once. A step or device "
+      "that does not finish delays the exit by at most a minute.",
       {.range = {0, 86400}, .aliases = "--drain-timeout"});
   rows.Integer("api-server-count", "1", "Threads that read and write connections.",
                {.range = {1, 256}, .aliases = "-asc"});
@@ -95,7 +118,7 @@ void AddHttpRows(std::vector<Option>& table) {
 void AddTlsRows(std::vector<Option>& table) {
   Rows rows(table, "TLS", kServe);
   rows.Text("ssl-certfile", "",
-            "File of the server's certificate, those of its issuers behind it (PEM): the server "
+            "File of the server's certificate, followed by those of its issuers (PEM): the server "
             "speaks HTTPS, TLS 1.2 or later.",
             {.value = ValueKind::kFile});
   rows.Text("ssl-keyfile", "",
@@ -145,6 +168,10 @@ void AddAnswerRows(std::vector<Option>& table) {
   rows.Text("reasoning-parser", "",
             "How the model writes reasoning, by vLLM's name for it (docs/parsers.md), or auto: as "
             "the chat template asks; default: reasoning stays in the text.");
+  rows.Json("reasoning-effort-map", "",
+            "What reasoning efforts of requests become for the chat template, such as {\"medium\": "
+            "\"low\"} where it knows low and high alone; others stay as they are.",
+            {.commands = kAnswering});
   rows.Text("response-role", "assistant", "Role in chat answers.");
   rows.Flag("return-tokens-as-token-ids", "Write tokens in logprobs as token_id:N.");
   rows.Flag("enable-prompt-tokens-details", "Report in usage how many prompt tokens were cached.");
@@ -154,10 +181,21 @@ void AddAnswerRows(std::vector<Option>& table) {
             "Answer with an X-Request-Id header: the client's own, or a new one.");
   rows.Flag("enable-server-load-tracking", "Let GET /load count unfinished requests.");
   rows.Flag("enable-tokenizer-info-endpoint", "Answer GET /tokenizer_info.");
+  rows.Flag("enable-scale-out", "Answer POST /inference/v1/generate: tokens in, tokens out.");
   rows.Flag("disable-fastapi-docs", "Do not serve /docs, /redoc and /openapi.json.");
   rows.Flag("disable-web", "Do not serve the page at / (docs/web.md).");
   rows.Flag("enable-per-request-metrics",
             "Return timings and token counts of the request with its answer.");
+  rows.Flag("enable-sleep-mode", "Let POST /sleep give back the memory of weights and KV cache.");
+  rows.Number("sleep-idle-seconds", "0",
+              "Seconds without a request after which the server sleeps until one comes; 0: never.",
+              {.range = {0, 1e9}, .needs = "enable-sleep-mode"});
+  rows.Choice("sleep-requests", "wait", "wait|refuse",
+              "What becomes of requests between /sleep and /wake_up: they wait, or get 503.",
+              {.needs = "enable-sleep-mode"});
+  rows.Json("weight-transfer-config", "",
+            "Let a trainer replace the weights: {\"backend\": \"disk\"}, the folder of a "
+            "checkpoint for each update. Others are refused.");
   rows.Number("sse-keep-alive-interval", "0",
               "Seconds of silence after which a stream sends a comment; 0: never.",
               {.range = {0, 86400}});
@@ -170,8 +208,11 @@ void AddAnswerRows(std::vector<Option>& table) {
   rows.Json(
       "structured-outputs-config", "",
       "Settings of constrained answers, as a JSON object: with disable_any_whitespace true, "
-      "JSON has no white space between its parts; with enable_in_reasoning true, reasoning is "
-      "constrained, too; other keys of vLLM have no effect.");
+      "JSON has no white space between its parts; with enable_in_reasoning true, a constraint "
+      "holds for the whole answer, of which none is reasoning then; other keys of vLLM have no "
+      "effect.",
+      {.reason = "one library enforces all constraints on answers",
+       .keys = "disable_any_whitespace|enable_in_reasoning"});
   rows.Choice("fingerprint-mode", "full", "full|hash|custom|none",
               "Content of system_fingerprint: version and settings (full), a hash of them, "
               "--fingerprint-value (custom), or nothing.");

@@ -32,6 +32,7 @@ struct Note {
   std::string
       what;  // "cuda_graph_config.enable_padding", "NCCL_DEBUG", "--compilation-config mode"
   std::string text;
+  bool asks = false;  // kNoEffect: its value asks for something (AsksForSomething)
 };
 
 class Settings {

@@ -17,6 +17,8 @@ struct CommandLine {
   std::vector<Assignment> assignments;
   std::vector<std::string> positionals;
   std::vector<Note> notes;
+  // Places in the words that were read: the flags of secret options and their values.
+  std::vector<size_t> secrets;
   // Set by --help or -h: "" for all, else the word of --help=WORD.
   std::optional<std::string> help;
 };
@@ -68,5 +70,11 @@ Result<Settings> ReadFilesAgain(const Settings& settings, uint32_t commands);
 
 // The environment of this process.
 std::map<std::string, std::string> ProcessEnvironment();
+
+// The variables that set secret options: SLUICE_API_KEY, VLLM_API_KEY, ...
+std::vector<std::string> SecretVariables();
+// What was given for secret options by flags, as the variables that set them to the same:
+// SLUICE_API_KEY=["k"].
+std::map<std::string, std::string> SecretFlags(const Settings& settings);
 
 }  // namespace sluice::options

@@ -14,6 +14,7 @@ std::span<const Option> Table() {
     AddModelRows(rows);
     AddEngineRows(rows);
     AddServerRows(rows);
+    AddMediaRows(rows);
     AddAdapterRows(rows);
     AddParallelRows(rows);
     AddDistributedRows(rows);
@@ -24,6 +25,10 @@ std::span<const Option> Table() {
     AddSelftestRows(rows);
     const auto& others = Dialects().options;
     rows.insert(rows.end(), others.begin(), others.end());
+    // `run` is `chat` with a model, which others may talk to meanwhile.
+    for (Option& row : rows) {
+      if ((row.commands & kChat) != 0) row.commands |= kRun;
+    }
     // A group stands where its first row does.
     std::map<std::string_view, size_t> places;
     for (const Option& row : rows) places.emplace(row.group, places.size());
@@ -99,7 +104,9 @@ std::span<const std::string_view> CommandNames() {
                                                 "pull",
                                                 "list",
                                                 "rm",
-                                                "completion"};
+                                                "completion",
+                                                "run",
+                                                "ps"};
   return kNames;
 }
 

@@ -86,7 +86,8 @@ class Keys {
                   path);
     }
     if (key->effect == Effect::kNoEffect) {
-      found_.notes.push_back({Note::Kind::kNoEffect, path, std::string(key->text)});
+      found_.notes.push_back(
+          {Note::Kind::kNoEffect, path, std::string(key->text), AsksForSomething(value)});
       return {};
     }
     return SetOption(*key, value);

@@ -87,7 +87,7 @@ Result<std::string> CheckJson(const Option& option, const std::string& word) {
   return text;
 }
 
-// Of a number that is none: what the option takes.
+// The error for a number that is none: names what the option takes.
 tl::unexpected<Error> NoWholeNumber(const Option& option, std::string_view word) {
   // Units are for large numbers.
   constexpr double kLargeEnoughForUnits = 1e5;
@@ -198,6 +198,38 @@ Result<std::vector<std::string>> CheckWords(const Option& option, std::vector<st
   if (words.size() != 1) return BadValue(fmt::format("expected one value, found {}", words.size()));
   ASSIGN_OR_RETURN(words[0], CheckWord(option, std::move(words[0])));
   return words;
+}
+
+bool AsksForSomething(const json::Value& value) {
+  if (value.is_null()) return false;
+  if (value.is_bool()) return value.as_bool();
+  if (value.is_number()) return value.as_double() != 0;
+  if (value.is_array()) return !value.as_array().empty();
+  if (value.is_object()) return !value.as_object().empty();
+  const std::string word = AsciiLower(value.as_string());
+  return !word.empty() && word != "auto" && word != "none";
+}
+
+bool AsksForSomething(const Option& option, const std::vector<std::string>& words,
+                      Dialect dialect) {
+  if (words.empty()) return false;
+  if (const std::string_view normal = DefaultOf(option, dialect); !normal.empty()) {
+    const auto checked = CheckWords(option, {std::string(normal)});
+    if (checked && *checked == words) return false;
+    if (option.type == Type::kFlag) return true;
+  }
+  if (option.type == Type::kStrings) return true;
+  if (option.type == Type::kNumber || option.type == Type::kInteger || option.type == Type::kSize) {
+    const auto number = option.type == Type::kNumber
+                            ? ParseNumber(words[0])
+                            : ParseInteger(words[0]).map([](int64_t n) { return double(n); });
+    return number ? *number != 0 : AsksForSomething(json::Value(words[0]));
+  }
+  if (const auto value = json::Parse(words[0]);
+      value && (option.type == Type::kJson || option.type == Type::kFlag)) {
+    return AsksForSomething(*value);
+  }
+  return AsksForSomething(json::Value(words[0]));
 }
 
 }  // namespace sluice::options

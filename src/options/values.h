@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "options/option.h"
 
@@ -27,5 +28,11 @@ std::vector<std::string_view> Split(std::string_view text, char separator);
 // not given" (None, or an empty text where the option has no default). kInvalidArgument says what
 // is expected and found.
 Result<std::vector<std::string>> CheckWords(const Option& option, std::vector<std::string> words);
+
+// Whether a value asks for something: it is neither null, false, 0, nor an empty text, list or
+// object, nor the word auto or none.
+bool AsksForSomething(const json::Value& value);
+// Likewise of the words of an option, which are not its default either.
+bool AsksForSomething(const Option& option, const std::vector<std::string>& words, Dialect dialect);
 
 }  // namespace sluice::options

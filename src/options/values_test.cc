@@ -69,7 +69,7 @@ TEST(Suggest, NearestFirstAndNothingFarAway) {
 TEST(Help, ShowsGroupsAndFilters) {
   const std::string all = OptionHelp(kServe);
   EXPECT_THAT(all, HasSubstr("Scheduling:"));
-  EXPECT_THAT(all, HasSubstr("--enable-prefix-caching, --no-enable-prefix-caching  [true]"));
+  EXPECT_THAT(all, HasSubstr("--enable-prefix-caching, --no-enable-prefix-caching [true]"));
   EXPECT_THAT(OptionHelp(kServe, "scheduling"), ::testing::Not(HasSubstr("--port")));
   EXPECT_EQ(OptionHelp(kServe, "nothing-like-this"), "");
   const std::string page = OptionsMarkdown();

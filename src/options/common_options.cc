@@ -1,0 +1,141 @@
+// The options that most people need, for the first page of a command's help.
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "options/help.h"
+
+namespace sluice::options {
+namespace {
+
+// A row of the page; a row without a name begins a part and has its title.
+struct CommonOption {
+  std::string_view name;   // in the table of options
+  std::string_view value;  // "PORT"; "" for a flag
+  std::string_view text;
+};
+
+constexpr CommonOption kServeOptions[] = {
+    {"", "", "Model"},
+    {"served-model-name", "NAME...", "names that requests may use for it"},
+    {"revision", "NAME", "branch, tag or commit of a model id"},
+    {"download-dir", "FOLDER", "where models are downloaded to"},
+    {"dtype", "TYPE", "bfloat16, float16 or float32"},
+    {"quantization", "FORMAT", "quantize the weights while they are loaded"},
+    {"chat-template", "FILE", "in place of the model's own"},
+    {"", "", "Address and access"},
+    {"host", "ADDRESS", "0.0.0.0 lets other machines in"},
+    {"port", "PORT", "0: any free one"},
+    {"uds", "FILE", "a unix socket in place of host and port"},
+    {"api-key", "KEY...", "keys, one of which clients must send"},
+    {"api-key-file", "FILE", "the same, one a line"},
+    {"ssl-certfile", "FILE", "certificate (PEM): the server speaks HTTPS"},
+    {"ssl-keyfile", "FILE", "its key"},
+    {"", "", "Size and speed"},
+    {"max-model-len", "TOKENS", "longest prompt and answer together"},
+    {"max-num-seqs", "COUNT", "most answers at a time"},
+    {"kv-cache-memory-bytes", "SIZE", "such as 4GiB; see also sluice inspect"},
+    {"gpu-memory-utilization", "SHARE", "of the memory, for all of it together"},
+    {"kv-cache-dtype", "TYPE", "fp8 holds twice as many tokens"},
+    {"threads", "COUNT", "of the CPU; 0: all cores"},
+    {"device", "NAME", "auto, cpu or cuda"},
+    {"tensor-parallel-size", "COUNT", "devices that share each layer"},
+    {"speculative-config", "JSON", "propose several tokens a step"},
+    {"", "", "Answers"},
+    {"tool-call-parser", "NAME", "how the model writes tool calls, or auto"},
+    {"enable-auto-tool-choice", "", "let the model decide to call tools"},
+    {"reasoning-parser", "NAME", "how the model writes reasoning, or auto"},
+    {"lora-modules", "NAME=PATH", "adapters to serve; needs --enable-lora"},
+    {"", "", "Running it"},
+    {"config", "FILE", "YAML file of options"},
+    {"check", "", "say whether it would start, and end"},
+    {"drain-delay", "SECONDS", "serve on after SIGTERM, for proxies"},
+    {"log-level", "LEVEL", "least severe level that is logged"},
+    {"log-format", "FORMAT", "text or json"},
+};
+
+constexpr CommonOption kChatOptions[] = {
+    {"", "", "Server to talk to, in place of a model"},
+    {"url", "URL", "http://host:port, https:// or unix:///file"},
+    {"model", "NAME", "with --url, the server's name of the model"},
+    {"api-key", "KEY", "or OPENAI_API_KEY"},
+    {"client-key-file", "FILE", "file of the key"},
+    {"cacert", "FILE", "certificates to trust with https"},
+    {"insecure", "", "accept any certificate"},
+    {"", "", "Answers"},
+    {"quick", "TEXT", "ask this alone and end"},
+    {"system-prompt", "TEXT", "the system's message"},
+    {"max-tokens", "COUNT", "most tokens of an answer"},
+    {"temperature", "NUMBER", "0 for the likeliest tokens"},
+    {"top-p", "NUMBER", "nucleus sampling"},
+    {"request-seed", "NUMBER", "makes answers reproducible"},
+    {"chat-stats", "", "show tokens a second after each answer"},
+    {"chat-markdown", "", "render the Markdown of answers"},
+    {"chat-tools", "FILE", "tools the model may call"},
+    {"", "", "A model in this process"},
+    {"max-model-len", "TOKENS", "longest conversation"},
+    {"kv-cache-memory-bytes", "SIZE", "such as 4GiB"},
+    {"threads", "COUNT", "of the CPU; 0: all cores"},
+};
+
+constexpr CommonOption kBenchOptions[] = {
+    {"", "", "Server under load"},
+    {"base-url", "URL", "http://host:port, https:// or unix:///file"},
+    {"bench-model", "NAME", "default: the first that the server lists"},
+    {"bench-tokenizer", "FOLDER", "default: that of the model, else the server"},
+    {"bench-backend", "API", "openai or openai-chat"},
+    {"api-key", "KEY", "or OPENAI_API_KEY"},
+    {"client-key-file", "FILE", "file of the key"},
+    {"", "", "Load"},
+    {"bench-num-prompts", "COUNT", "requests"},
+    {"max-concurrency", "COUNT", "most at a time"},
+    {"request-rate", "NUMBER", "requests a second"},
+    {"dataset-name", "NAME", "random, sharegpt, custom, sonnet, ..."},
+    {"dataset-path", "FILE", "file of the data set"},
+    {"bench-input-len", "TOKENS", "of each prompt"},
+    {"bench-output-len", "TOKENS", "of each answer"},
+    {"ignore-eos", "", "generate each answer to its full length"},
+    {"num-warmups", "COUNT", "requests before those that are measured"},
+    {"bench-seed", "NUMBER", "of prompts and arrivals"},
+    {"", "", "Result"},
+    {"metric-percentiles", "LIST", "such as 50,90,99"},
+    {"goodput", "NAME:MS...", "bounds of a good request: ttft:200 tpot:50"},
+    {"save-result", "", "write a JSON file"},
+    {"result-dir", "FOLDER", "of the file"},
+    {"result-filename", "FILE", "its name"},
+};
+
+std::span<const CommonOption> CommonOptionsOf(uint32_t command) {
+  if ((command & kServe) != 0) return kServeOptions;
+  if ((command & (kRun | kChat | kComplete)) != 0) return kChatOptions;
+  if ((command & kBenchServe) != 0) return kBenchOptions;
+  return {};
+}
+
+}  // namespace
+
+std::string CommonOptionHelp(uint32_t command) {
+  constexpr size_t kFlagColumns = 34;
+  std::string result;
+  for (const CommonOption& row : CommonOptionsOf(command)) {
+    if (row.name.empty()) {
+      result += fmt::format("\n{}:\n", row.text);
+      continue;
+    }
+    const Option& option = Find(row.name);
+    if ((option.commands & command) == 0) continue;
+    std::string line = fmt::format("  --{} {}", FlagName(option), row.value);
+    line.resize(std::max(line.size() + 1, kFlagColumns), ' ');
+    line += row.text;
+    if (!option.default_value.empty() && option.type != Type::kFlag)
+      line += fmt::format(" [{}]", option.default_value);
+    result += line + "\n";
+  }
+  return result;
+}
+
+}  // namespace sluice::options
