@@ -93,6 +93,7 @@ Result<AdapterSettings> AdaptersOf(const options::Settings& settings) {
   if (dtype == "bfloat16") adapters.dtype = ElementType::kBF16;
   if (dtype == "float16") adapters.dtype = ElementType::kF16;
   adapters.target_modules = settings.List("lora-target-modules");
+  adapters.modules_to_save = settings.List("lora-modules-to-save");
   return adapters;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/batch_file.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "base/firewall.h"
+#include "base/write_error.h"
+#include "cli/write_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -106,7 +111,9 @@ class Lines {
     totals_.failed += failed;
     waiting_.emplace(number, std::move(answer));
     while (!waiting_.empty() && waiting_.begin()->first == next_written_) {
+      errno = 0;
       out_ << waiting_.begin()->second << '\n';
+      if (!out_ && write_error_ == 0) write_error_ = errno;
       waiting_.erase(waiting_.begin());
       ++next_written_;
     }
@@ -114,6 +121,8 @@ class Lines {
   }
 
   const BatchTotals& totals() const { return totals_; }
+  // errno of the first answer that could not be written; 0 where all could, so far.
+  int write_error() const { return write_error_; }
   // The number of the line at which reading ended because it has no end, or 0.
   int64_t too_long() const { return too_long_; }
 
@@ -125,6 +134,7 @@ class Lines {
   std::condition_variable room_;
   int64_t lines_ = 0;
   int64_t too_long_ = 0;
+  int write_error_ = 0;
   int64_t next_read_ = 0;
   int64_t next_written_ = 0;
   std::map<int64_t, std::string> waiting_;
@@ -204,27 +214,33 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
                         kind != std::filesystem::file_type::regular &&
                         kind != std::filesystem::file_type::directory;
   const std::string unfinished = in_place ? output : output + ".part";
+  errno = 0;
   std::ofstream out(unfinished, std::ios::trunc);
-  if (!out) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--output-file {}: {}", unfinished, std::strerror(errno)),
-                "output-file");
-  }
+  if (!out) return tl::unexpected<Error>(WriteFailure("output-file", unfinished, errno));
   Lines lines(in, out, int64_t{workers} * kLinesAhead);
   const auto work = [&] {
     std::string line;
     int64_t number = 0;
     while (lines.Next(line, number)) {
       bool failed = false;
-      std::string text = answer(line, failed);
+      std::string text;
+      try {
+        text = answer(line, failed);
+      } catch (...) {
+        failed = true;
+        text = BatchError("", 500, CaughtMessage());
+      }
       lines.Put(number, std::move(text), failed);
     }
   };
   std::vector<std::thread> threads;
-  for (int i = 0; i < workers; ++i) threads.emplace_back(work);
+  for (int i = 0; i < workers; ++i) threads.push_back(StartThread("batch", work));
   for (std::thread& thread : threads) thread.join();
 
+  errno = 0;
+  const bool written = out.good();
   out.close();
+  const int close_error = written && !out ? errno : 0;
   // A folder can be opened, and a disk can fail; neither is the end of the file.
   if (in.bad()) {
     return Fail(
@@ -245,10 +261,12 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
   error.clear();
   if (out && !in_place) std::filesystem::rename(unfinished, output, error);
   if (!out || error) {
-    return Fail(ErrorCode::kInternal,
-                fmt::format("--output-file {}: the answers could not be written; {} holds those "
+    const int number = error ? error.value() : close_error != 0 ? close_error : lines.write_error();
+    const std::string why = number == 0 ? "" : fmt::format(" ({})", std::strerror(number));
+    return Fail(WriteErrorCode(number, ErrorCode::kInternal),
+                fmt::format("--output-file {}: the answers could not be written{}; {} holds those "
                             "that could",
-                            output, unfinished),
+                            output, why, unfinished),
                 "output-file");
   }
   return lines.totals();

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "cli/bench_run.h"
 #include "cli/command.h"
 #include "cli/limits.h"
+#include "cli/write_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -21,6 +21,12 @@ struct Plan {
   int64_t num_prompts = 0, repetitions = 0;
   int64_t warmups = 0, warmup_prompts = 0;
 };
+
+// What --profile-ops has counted, warm-up included.
+void PrintOpTimes(const options::Settings& settings, const EngineInfo& info) {
+  if (info.op_times == nullptr || settings.Flag("json")) return;
+  for (const std::string& line : OpTimeLines(info.op_times->All(), {})) fmt::print("{}\n", line);
+}
 
 Result<BenchReport> RunBench(const options::Settings& settings, const Plan& plan) {
   const int64_t input_len = *settings.Integer("input-len");
@@ -41,20 +47,14 @@ Result<BenchReport> RunBench(const options::Settings& settings, const Plan& plan
     ASSIGN_OR_RETURN(BatchResult run, bench->Run(plan.num_prompts, input_len, output_len));
     report.runs.push_back(std::move(run));
   }
+  PrintOpTimes(settings, bench->info());
   return report;
 }
 
 Status WriteJson(const options::Settings& settings, const json::Value& value) {
   const std::string path = settings.TextOr("output-json");
   if (path.empty()) return {};
-  std::ofstream file(path, std::ios::trunc);
-  file << json::Write(value) << '\n';
-  file.close();
-  if (!file) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("--output-json: cannot write {}", path),
-                "output-json");
-  }
-  return {};
+  return WriteResultFile("output-json", path, json::Write(value) + "\n");
 }
 
 // Our own figures, unless the program runs under another name.

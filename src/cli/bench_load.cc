@@ -24,9 +24,7 @@ class LoadProgress {
  public:
   LoadProgress(int64_t total, bool shown)
       : total_(total), shown_(shown), terminal_(isatty(STDERR_FILENO) != 0) {}
-  ~LoadProgress() {
-    if (drawn_) PrintError("\n");
-  }
+  ~LoadProgress() { line_.End(); }
 
   void Update(int64_t done) {
     if (!shown_) return;
@@ -40,13 +38,21 @@ class LoadProgress {
     last_ = now;
     tenth_ = static_cast<int>(share * 10);
     const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
-    const auto full = static_cast<size_t>(share * kColumns);
-    const std::string line =
-        fmt::format("{:3.0f}%|{}{}| {}/{} [{}<{}, {:.2f}it/s]", share * 100, std::string(full, '#'),
-                    std::string(kColumns - full, ' '), done, total_, Clock(seconds),
+    const std::string figures =
+        fmt::format("| {}/{} [{}<{}, {:.2f}it/s]", done, total_, Clock(seconds),
                     rate > 0 ? Clock(static_cast<double>(total_ - done) / rate) : "?", rate);
-    PrintError(terminal_ ? "\r" + line : line + "\n");
-    drawn_ = terminal_;
+    // Percentage, its mark, the left end of the bar, and a column that stays free.
+    const auto room = static_cast<size_t>(std::max(terminal_ ? ErrorColumns() : 80, 0));
+    const size_t used = figures.size() + 6;
+    const size_t columns = std::min(kColumns, room - std::min(used, room));
+    const auto full = static_cast<size_t>(share * static_cast<double>(columns));
+    const std::string text = fmt::format("{:3.0f}%|{}{}{}", share * 100, std::string(full, '#'),
+                                         std::string(columns - full, ' '), figures);
+    if (terminal_) {
+      line_.Show(text);
+    } else {
+      PrintError(text + "\n");
+    }
   }
 
  private:
@@ -61,7 +67,7 @@ class LoadProgress {
   const double start_ = MonotonicSeconds();
   double last_ = 0;
   int tenth_ = 0;
-  bool drawn_ = false;
+  StatusLine line_;
 };
 
 // The first error of a few requests like the first one; "" if all succeeded.
@@ -102,7 +108,8 @@ Status CheckReady(const BenchPlan& plan, const bench::Prompt& prompt, int cancel
 }
 
 void Profile(const BenchPlan& plan, std::string_view path, int cancel_fd) {
-  const HttpClient client(plan.load.url, {plan.load.headers.begin(), plan.load.headers.end()});
+  const HttpClient client(plan.load.url, {plan.load.headers.begin(), plan.load.headers.end()},
+                          plan.load.tls);
   const auto response = client.PostStream(
       path, "{}", [](std::string_view) { return true; }, cancel_fd);
   if (!response || response->status != 200) {
@@ -146,7 +153,7 @@ void PrintFailures(const bench::LoadResult& result) {
 
 Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
   ASSIGN_OR_RETURN(const bench::Dataset data,
-                   bench::MakeDataset(plan.dataset, plan.tokenizer.get()));
+                   bench::MakeDatasetWith(plan.dataset, plan.prompts.get()));
   if (!quiet) {
     for (const std::string& note : data.notes) fmt::print("{}\n", note);
     if (plan.load.extra_body.Find("temperature") == nullptr)
@@ -198,8 +205,8 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
   }
   outcome.metrics = bench::ComputeMetrics(
       outcome.load, plan.report.percentiles, plan.goodput, [&](const std::string& text) {
-        if (plan.tokenizer == nullptr) return int64_t{1};
-        return static_cast<int64_t>(plan.tokenizer->Encode(text, false).size());
+        if (plan.prompts == nullptr) return int64_t{1};
+        return static_cast<int64_t>(plan.prompts->Encode(text, false).size());
       });
   PrintFailures(outcome.load);
   if (outcome.load.interrupted) {

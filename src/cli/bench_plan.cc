@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <optional>
@@ -17,7 +16,9 @@
 #include "chat/chat_prompt.h"
 #include "chat/model_templates.h"
 #include "cli/configs.h"
+#include "cli/remote.h"
 #include "client/http_client.h"
+#include "hub/resolve.h"
 #include "options/values.h"
 
 namespace sluice::cli {
@@ -76,7 +77,9 @@ Status ReadTarget(const Settings& settings, BenchPlan& plan) {
   const std::string address = settings.TextOr(
       "base-url",
       fmt::format("{}:{}", settings.TextOr("bench-host"), *settings.Integer("bench-port")));
-  ASSIGN_OR_RETURN(load.url, ParseUrl(address));
+  ASSIGN_OR_RETURN(const Remote remote, RemoteAt(settings, address));
+  load.url = remote.url;
+  load.tls = remote.tls;
   load.path = settings.TextOr(
       "endpoint", load.api == bench::Api::kChat ? "/v1/chat/completions" : "/v1/completions");
   if (!load.path.starts_with('/')) load.path.insert(0, "/");
@@ -88,8 +91,7 @@ Status ReadTarget(const Settings& settings, BenchPlan& plan) {
                                        "chat/completions, found {}",
                                        load.path));
   }
-  if (const char* key = std::getenv("OPENAI_API_KEY"); key != nullptr && *key != '\0')
-    load.headers.emplace_back("Authorization", fmt::format("Bearer {}", key));
+  for (const auto& [name, value] : remote.headers()) load.headers.emplace_back(name, value);
   for (const std::string& word : settings.List("header")) {
     ASSIGN_OR_RETURN(auto header, KeyAndValue("header", word));
     if (word.find_first_of("\r\n") != std::string::npos)
@@ -199,6 +201,30 @@ Status ReadRangeRatio(const Settings& settings, DatasetOptions& data) {
   return {};
 }
 
+Status ReadRandomImages(const Settings& settings, BenchPlan& plan) {
+  if (plan.load.api != bench::Api::kChat)
+    return Bad("dataset-name",
+               "random-mm sends images, which go in a chat: use --backend openai-chat");
+  bench::RandomImageOptions& images = plan.dataset.images.emplace();
+  images.base_items = *settings.Integer("random-mm-base-items-per-request");
+  images.range_ratio = *settings.Number("random-mm-num-mm-items-range-ratio");
+  constexpr const char* kLimit = "random-mm-limit-mm-per-prompt";
+  if (const auto text = settings.Text(kLimit)) {
+    const auto limits = json::Parse(*text);
+    const json::Value* limit = limits ? limits->Find("image") : nullptr;
+    if (limit == nullptr || !limit->is_integer() || limit->as_integer() < 0)
+      return Bad(kLimit, fmt::format("expected {{\"image\": N}}, found {}", *text));
+    images.most_items = limit->as_integer();
+  }
+  constexpr const char* kSizes = "random-mm-bucket-config";
+  if (const auto sizes = settings.Text(kSizes)) {
+    auto buckets = bench::ParseImageBuckets(*sizes);
+    if (!buckets) return Bad(kSizes, buckets.error().message);
+    images.buckets = *std::move(buckets);
+  }
+  return {};
+}
+
 Status ReadDataset(const Settings& settings, BenchPlan& plan) {
   using Kind = DatasetOptions::Kind;
   DatasetOptions& data = plan.dataset;
@@ -215,8 +241,9 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
       data.input_len = settings.Integer("bench-input-len").value_or(*settings.Integer(input));
     data.output_len = common_output ? common_output : settings.Integer(output);
   };
-  if (name == "random") {
+  if (name == "random" || name == "random-mm") {
     data.kind = Kind::kRandom;
+    if (name == "random-mm") RETURN_IF_ERROR(ReadRandomImages(settings, plan));
     lengths("random-input-len", "random-output-len");
     data.prefix_len = *settings.Integer("random-prefix-len");
     RETURN_IF_ERROR(ReadRangeRatio(settings, data));
@@ -251,12 +278,14 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
     data.prefix_len = *settings.Integer("prefix-repetition-prefix-len");
     data.num_prefixes = *settings.Integer("prefix-repetition-num-prefixes");
   } else {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("--dataset-name {}: this program has random, sharegpt, custom, sonnet "
-                            "and prefix_repetition; a file of prompts goes in as --dataset-name "
-                            "custom --dataset-path FILE.jsonl",
-                            name),
-                "dataset-name");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "--dataset-name {}: this program has random, random-mm, sharegpt, "
+            "custom, sonnet and prefix_repetition; a file of prompts goes in as --dataset-name "
+            "custom --dataset-path FILE.jsonl",
+            name),
+        "dataset-name");
   }
   if (data.send_ids && plan.load.api == bench::Api::kChat) {
     return Bad("tokenize-on-client", "a chat is text; leave it out or use --backend openai");
@@ -315,9 +344,13 @@ Status ReadReport(const Settings& settings, BenchPlan& plan) {
   return {};
 }
 
+HttpClient ClientOf(const bench::LoadOptions& load) {
+  return HttpClient(load.url, {load.headers.begin(), load.headers.end()}, load.tls);
+}
+
 // The server's first model: the name to ask for and the one its files are under.
 Result<std::pair<std::string, std::string>> FirstModel(const bench::LoadOptions& load) {
-  const HttpClient client(load.url, {load.headers.begin(), load.headers.end()});
+  const HttpClient client = ClientOf(load);
   ASSIGN_OR_RETURN(const ClientResponse response, client.Get("/v1/models"));
   const auto body = json::Parse(response.body);
   const json::Value* data = body ? body->Find("data") : nullptr;
@@ -333,6 +366,18 @@ Result<std::pair<std::string, std::string>> FirstModel(const bench::LoadOptions&
     return Fail(ErrorCode::kUnavailable, "GET /v1/models names no model; give --model", "model");
   return std::pair(id->as_string(),
                    root != nullptr && root->is_string() ? root->as_string() : id->as_string());
+}
+
+// Whether the server tokenizes for others; not every server has the route.
+bool ServerTokenizes(const bench::LoadOptions& load) {
+  const bench::ServerTokenizer server(ClientOf(load), load.model);
+  return !server.Encode("a", false).empty() && server.status().has_value();
+}
+
+// Whether the files of `name` are on this machine.
+bool IsHere(const Settings& settings, const std::string& name) {
+  return ResolveModel({.argument = name, .download_dir = settings.TextOr("download-dir")})
+      .has_value();
 }
 
 Result<std::filesystem::path> TokenizerFolder(const options::Settings& settings,
@@ -398,15 +443,28 @@ Result<BenchPlan> MakeBenchPlan(const Settings& settings, bool sweep) {
   if (settings.Flag("bench-skip-tokenizer-init")) return plan;
 
   plan.report.tokenizer = settings.TextOr("bench-tokenizer", model);
+  const bool of_texts = plan.dataset.kind == DatasetOptions::Kind::kCustom ||
+                        plan.dataset.kind == DatasetOptions::Kind::kSonnet;
+  const bool with_template =
+      of_texts && plan.load.api == bench::Api::kCompletions && !settings.Flag("skip-chat-template");
+  if (!settings.Given("bench-tokenizer") && !IsHere(settings, model) &&
+      ServerTokenizes(plan.load)) {
+    if (with_template && plan.dataset.kind == DatasetOptions::Kind::kCustom) {
+      return Bad("skip-chat-template",
+                 fmt::format("the chat template of '{}' is not on this machine: give this option "
+                             "to send the prompts as they are, --backend openai-chat for the "
+                             "server to apply it, or --tokenizer FOLDER",
+                             model));
+    }
+    fmt::print("{} is not on this machine: the server's /tokenize counts the tokens.\n", model);
+    plan.prompts = std::make_unique<bench::ServerTokenizer>(ClientOf(plan.load), plan.load.model);
+    return plan;
+  }
   ASSIGN_OR_RETURN(const std::filesystem::path folder,
                    TokenizerFolder(settings, plan.report.tokenizer));
   ASSIGN_OR_RETURN(plan.tokenizer, Tokenizer::Load(folder));
-  const bool of_texts = plan.dataset.kind == DatasetOptions::Kind::kCustom ||
-                        plan.dataset.kind == DatasetOptions::Kind::kSonnet;
-  if (of_texts && plan.load.api == bench::Api::kCompletions &&
-      !settings.Flag("skip-chat-template")) {
-    RETURN_IF_ERROR(AddChatTemplate(folder, plan));
-  }
+  plan.prompts = std::make_unique<bench::LocalTokenizer>(*plan.tokenizer);
+  if (with_template) RETURN_IF_ERROR(AddChatTemplate(folder, plan));
   return plan;
 }
 

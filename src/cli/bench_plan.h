@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "bench/dataset.h"
 #include "bench/load.h"
+#include "bench/prompt_tokenizer.h"
 #include "bench/report.h"
 #include "bench/statistics.h"
 #include "options/settings.h"
@@ -21,7 +22,9 @@ struct BenchPlan {
   bench::ArrivalOptions arrivals;
   bench::Goodput goodput;
   bench::ReportOptions report;
-  std::unique_ptr<Tokenizer> tokenizer;  // null with --skip-tokenizer-init
+  std::unique_ptr<Tokenizer> tokenizer;  // of this process, if it is here
+  // Makes the prompts with `tokenizer` or asks the server; null with --skip-tokenizer-init.
+  std::unique_ptr<bench::PromptTokenizer> prompts;
   int64_t num_warmups = 0;
   int64_t ready_check_seconds = 0;
   bool test_input = false;
@@ -30,8 +33,9 @@ struct BenchPlan {
 };
 
 // Asks the server for its model where none is given, and loads the tokenizer. In a sweep each step
-// has its own number of prompts, rate and concurrency. kInvalidArgument and kUnsupported name the
-// option; kUnavailable says where the tokenizer was searched for.
+// has its own number of prompts, rate and concurrency. Where the model's tokenizer is not on this
+// machine, the server's /tokenize is asked. kInvalidArgument and kUnsupported name the option;
+// kUnavailable says where the tokenizer was searched for.
 Result<BenchPlan> MakeBenchPlan(const options::Settings& settings, bool sweep);
 
 // The results of one run, and its exit code.

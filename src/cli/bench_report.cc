@@ -86,11 +86,16 @@ std::string BenchReport::Text() const {
       "work     {} prompts of {} tokens, {} tokens each, {} threads, median of {} runs\n",
       num_prompts, input_len, output_len, num_threads, runs.size());
   if (limits) {
-    text += fmt::format(
-        "limits   read {:.1f} GB/s, BF16 by AMX {:.0f} and by AVX-512 {:.0f} GFLOP/s, FP32 {:.0f} "
-        "GFLOP/s\n",
-        bound.read_bytes_per_second / 1e9, bound.amx_bf16_flops_per_second / 1e9,
-        bound.avx512_bf16_flops_per_second / 1e9, bound.f32_flops_per_second / 1e9);
+    text += fmt::format("limits   read {:.1f} GB/s", bound.read_bytes_per_second / 1e9);
+    // Units that the machine has not are not measured.
+    const auto add = [&](const char* unit, double flops_per_second) {
+      if (flops_per_second > 0)
+        text += fmt::format(", {} {:.0f} GFLOP/s", unit, flops_per_second / 1e9);
+    };
+    add("BF16 by AMX", bound.amx_bf16_flops_per_second);
+    add("BF16 by AVX-512", bound.avx512_bf16_flops_per_second);
+    add("FP32", bound.f32_flops_per_second);
+    text += "\n";
   }
   // Where prompts had to wait for others to end, prefill and decode cannot be told apart.
   if (f.decode_tokens_per_second > 0 || output_len == 1) {

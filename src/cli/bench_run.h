@@ -24,8 +24,8 @@ struct BatchResult {
   std::vector<double> first_token_seconds;  // of each prompt, since its Submit
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
-  // Of the steps after the last one that computed prompt tokens, while all sequences ran; none
-  // where prompts had to wait until others had ended.
+  // Sums over the steps after the last one that computed prompt tokens, while all sequences ran;
+  // zero if prompts had to wait until others had ended.
   double decode_seconds = 0;
   StepTotals decode;
 

@@ -1,3 +1,4 @@
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -6,6 +7,7 @@
 
 #include "cli/bench_plan.h"
 #include "cli/command.h"
+#include "cli/write_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -16,15 +18,15 @@ Status WriteResult(const std::filesystem::path& path, const json::Value& result,
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
   const bool is_there = append && std::filesystem::is_regular_file(path, error);
   const uintmax_t old_size = is_there ? std::filesystem::file_size(path, error) : 0;
+  errno = 0;
   std::ofstream file(path, append ? std::ios::app : std::ios::trunc);
   if (old_size > 0) file << '\n';
   file << json::Write(result);
   file.close();
   if (!file) {
+    const int number = errno;
     if (is_there) std::filesystem::resize_file(path, old_size, error);
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--result-filename: cannot write {}", path.string()),
-                "result-filename");
+    return tl::unexpected<Error>(WriteFailure("result-filename", path, number));
   }
   return {};
 }

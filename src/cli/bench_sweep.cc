@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "bench/sweep.h"
 #include "cli/bench_plan.h"
 #include "cli/command.h"
+#include "cli/write_file.h"
 #include "options/values.h"
 
 namespace sluice::cli {
@@ -41,14 +41,7 @@ Result<double> StepValue(const std::string& option, const std::string& word) {
 Status WriteText(const std::filesystem::path& path, const std::string& text) {
   std::error_code error;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--result-dir: cannot write {}", path.string()), "result-dir");
-  }
-  return {};
+  return WriteResultFile("result-dir", path, text);
 }
 
 }  // namespace

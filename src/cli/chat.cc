@@ -7,10 +7,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/ascii.h"
+#include "base/base64.h"
+#include "base/file.h"
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
@@ -18,11 +23,15 @@
 #include "cli/line_editor.h"
 #include "cli/markdown_stream.h"
 #include "cli/talk.h"
+#include "media/decode_image.h"
 
 namespace sluice::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// More than a server takes by default.
+constexpr uint64_t kMaxImageBytes = uint64_t{64} << 20;
 
 struct ChatCommand {
   std::string_view name;
@@ -36,10 +45,27 @@ constexpr std::array kChatCommands = {
     ChatCommand{"/load", "FILE", "go on with the conversation of a file"},
     ChatCommand{"/system", "[TEXT]", "show the system's message, or set it"},
     ChatCommand{"/model", "[NAME]", "list the models of the server, or change to one"},
+    ChatCommand{"/image", "FILE", "send an image with the next message"},
     ChatCommand{"/stats", "", "show, or no longer show, tokens a second and what was cached"},
     ChatCommand{"/markdown", "", "render, or no longer render, the Markdown of answers"},
-    ChatCommand{"/exit", "", "leave, as Ctrl-D does"},
+    ChatCommand{"/bye", "", "leave, as Ctrl-D does"},
 };
+// Other names of them, which other programs have.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kChatSynonyms = {{
+    {"/?", "/help"},
+    {"/h", "/help"},
+    {"/exit", "/bye"},
+    {"/quit", "/bye"},
+    {"/q", "/bye"},
+    {"/reset", "/clear"},
+}};
+
+std::string_view CommandOf(std::string_view name) {
+  for (const auto& [synonym, command] : kChatSynonyms) {
+    if (name == synonym) return command;
+  }
+  return name;
+}
 
 bool HasColors() {
   const char* terminal = std::getenv("TERM");
@@ -66,7 +92,7 @@ class Chat {
   }
 
   Result<AnswerEnd> Ask(const std::string& question) {
-    conversation_.Add("user", question);
+    conversation_.Add(question, std::exchange(images_, {}));
     const Clock::time_point asked = Clock::now();
     std::optional<Clock::time_point> first;
     auto answer = talk_.client().Chat(
@@ -103,6 +129,7 @@ class Chat {
                        .history_file = history,
                        .complete = [this](std::string_view line) { return Completions(line); },
                        .interrupt_fd = talk_.interrupt().fd()});
+    PrintGreeting();
     int code = 0;
     bool told = false;
     while (true) {
@@ -135,10 +162,10 @@ class Chat {
   // Runs a command; false where it ends the conversation.
   Result<bool> Execute(const std::string& line) {
     const size_t space = std::min(line.find(' '), line.size());
-    const std::string name = line.substr(0, space);
+    const std::string_view name = CommandOf(std::string_view(line).substr(0, space));
     const size_t begin = std::min(line.find_first_not_of(' ', space), line.size());
     const std::string argument = line.substr(begin, line.find_last_not_of(' ') + 1 - begin);
-    if (name == "/exit") return false;
+    if (name == "/bye") return false;
     if (name == "/help") {
       PrintHelp();
     } else if (name == "/clear") {
@@ -151,6 +178,8 @@ class Chat {
                                       : conversation_.Load(argument));
       fmt::print("{} {} messages {} {}\n", name == "/save" ? "saved" : "loaded",
                  conversation_.size(), name == "/save" ? "in" : "of", argument);
+    } else if (name == "/image") {
+      RETURN_IF_ERROR(Attach(argument));
     } else if (name == "/system") {
       if (!argument.empty()) conversation_.SetSystem(argument);
       const std::string system = conversation_.System();
@@ -172,6 +201,24 @@ class Chat {
                               name, DidYouMean(name, known)));
     }
     return true;
+  }
+
+  void PrintGreeting() const {
+    fmt::print("{}{}{} at {}\n", colors_ ? "\x1b[1m" : "", Shown(talk_.settings().model),
+               colors_ ? "\x1b[0m" : "", ServerText(talk_.url()));
+    fmt::print("/? lists the commands, /bye or Ctrl-D leaves.\n");
+  }
+
+  // Reads an image for the next question.
+  Status Attach(const std::string& file) {
+    if (file.empty()) return Fail(ErrorCode::kInvalidArgument, "/image FILE: which file?");
+    ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxImageBytes));
+    ASSIGN_OR_RETURN(const ImageHeader header, ReadImageHeader(bytes));
+    images_.push_back(fmt::format("data:image/{};base64,{}",
+                                  AsciiLower(ImageFormatName(header.format)), EncodeBase64(bytes)));
+    fmt::print("{} image of {} x {} pixels, for the next message\n", ImageFormatName(header.format),
+               header.width, header.height);
+    return {};
   }
 
   void SetMarkdown(bool on) {
@@ -250,20 +297,29 @@ class Chat {
   const bool colors_;
   std::optional<MarkdownStream> markdown_;  // where answers are rendered
   Conversation conversation_;
+  std::vector<std::string> images_;  // for the next question: data: URLs
 };
 
-}  // namespace
-
-Result<int> RunChat(const options::Settings& settings) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Start(settings));
+Result<int> TalkInChat(const options::Settings& settings, Talk::Openness openness) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Start(settings, openness));
   Chat chat(*talk, settings);
-  if (const auto question = settings.Text("quick")) {
+  if (const auto& question = talk->question()) {
     ASSIGN_OR_RETURN(const AnswerEnd end, chat.Ask(*question));
     return end.cancelled ? 130 : 0;
   }
   // A script's lines are questions, whatever they begin with.
   if (isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0) return chat.Converse(settings);
   return talk->ForEachLine([&](const std::string& line) { return chat.Ask(line); });
+}
+
+}  // namespace
+
+Result<int> RunChat(const options::Settings& settings) {
+  return TalkInChat(settings, Talk::Openness::kPrivate);
+}
+
+Result<int> RunAndChat(const options::Settings& settings) {
+  return TalkInChat(settings, Talk::Openness::kForOthers);
 }
 
 }  // namespace sluice::cli

@@ -39,9 +39,33 @@ Status CheckQuantization(const Settings& settings) {
       "quantization");
 }
 
+Status CheckEffortMap(const Settings& settings) {
+  constexpr std::string_view kName = "reasoning-effort-map";
+  constexpr std::string_view kEfforts = "none|minimal|low|medium|high|xhigh|max";
+  const auto text = settings.Text(kName);
+  if (!text) return {};
+  ASSIGN_OR_RETURN(const json::Value map, json::Parse(*text));
+  const std::vector<std::string_view> known = options::Split(kEfforts, '|');
+  for (const auto& [effort, word] : map.as_object()) {
+    if (std::find(known.begin(), known.end(), effort) == known.end()) {
+      return Contradiction(fmt::format("--{}: expected efforts of {}, found '{}'", kName,
+                                       fmt::join(known, ", "), effort),
+                           kName);
+    }
+    if (!word.is_string()) {
+      return Contradiction(fmt::format("--{}: {}: expected a text, the effort that the chat "
+                                       "template gets, found {}",
+                                       kName, effort, json::Write(word)),
+                           kName);
+    }
+  }
+  return {};
+}
+
 Status CheckModel(const Settings& settings) {
+  // With --url both may be there: a text, and the server's name of the model.
   if (settings.dialect() != options::Dialect::kSluice || settings.positionals().empty() ||
-      !settings.Given("model")) {
+      !settings.Given("model") || settings.Given("url")) {
     return {};
   }
   for (const options::Assignment* given : settings.given()) {
@@ -149,6 +173,7 @@ Status CheckEngines(const Settings& settings) {
 }  // namespace
 
 Status CheckSettings(const Settings& settings) {
+  RETURN_IF_ERROR(CheckEffortMap(settings));
   RETURN_IF_ERROR(CheckModel(settings));
   RETURN_IF_ERROR(CheckQuantization(settings));
   RETURN_IF_ERROR(CheckCaptureSizes(settings));

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "cli/progress.h"
+#include "cli/write_file.h"
 #include "device/device_bytes.h"
 
 namespace sluice::cli {
@@ -27,12 +28,7 @@ std::string DeviceLine(const DeviceInfo& info) {
 Status WriteReport(const options::Settings& settings, const json::Value& value) {
   const auto file = settings.Text("report-json");
   if (!file) return {};
-  std::ofstream out(*file, std::ios::binary | std::ios::trunc);
-  out << json::Write(value) << '\n';
-  out.close();
-  if (out) return {};
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("--json {}: the file cannot be written", *file), "json");
+  return WriteResultFile("json", *file, json::Write(value) + "\n");
 }
 
 void WriteReportSoFar(const options::Settings& settings, const json::Value& value) {

@@ -13,11 +13,31 @@
 
 #include <fmt/format.h>
 
+#include "cli/rank_secrets.h"
+#include "options/sources.h"
 #include "options/values.h"
 
-extern char** environ;
-
 namespace sluice::cli {
+namespace {
+
+// NAME=VALUE of each variable.
+std::vector<std::string> EnvironmentOfChild(const std::map<std::string, std::string>& added) {
+  std::vector<std::string> result;
+  for (const auto& [name, value] : options::ProcessEnvironment()) {
+    if (!IsSecretVariable(name) && !added.contains(name)) result.push_back(name + "=" + value);
+  }
+  for (const auto& [name, value] : added) result.push_back(name + "=" + value);
+  return result;
+}
+
+std::vector<char*> PointersTo(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
 
 std::string FindInPath(const std::string& name) {
   const char* const path = std::getenv("PATH");
@@ -29,14 +49,15 @@ std::string FindInPath(const std::string& name) {
   return "";
 }
 
-Result<pid_t> StartProcess(const std::string& program, std::vector<std::string> words, int input) {
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+Result<pid_t> StartProcess(const std::string& program, std::vector<std::string> words,
+                           const ChildOptions& options) {
+  std::vector<std::string> environment = EnvironmentOfChild(options.variables);
+  const std::vector<char*> arguments = PointersTo(words);
+  const std::vector<char*> variables = PointersTo(environment);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  if (input >= 0) {
-    posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
+  if (options.input >= 0) {
+    posix_spawn_file_actions_adddup2(&files, options.input, STDIN_FILENO);
   } else {
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   }
@@ -52,7 +73,7 @@ Result<pid_t> StartProcess(const std::string& program, std::vector<std::string> 
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   pid_t child = 0;
   const int error =
-      posix_spawn(&child, program.c_str(), &files, &attributes, arguments.data(), environ);
+      posix_spawn(&child, program.c_str(), &files, &attributes, arguments.data(), variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (error != 0) {

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 options::Settings Read(const std::vector<std::string>& words,
                        options::Command command = options::kServe) {
@@ -36,7 +37,7 @@ TEST(Configs, DefaultsOfTheTableAreThoseOfTheConfigurations) {
   ServerConfig server = MakeServerConfig(settings, {});
   AddServeOptions(settings, server);
   const ServerConfig plain;
-  EXPECT_EQ(server.host, plain.host);
+  EXPECT_EQ(server.host, "127.0.0.1");  // a library's server listens where it is told
   EXPECT_EQ(server.port, plain.port);
   EXPECT_EQ(server.allowed_origins, plain.allowed_origins);
   EXPECT_EQ(server.max_body_bytes, plain.max_body_bytes);
@@ -64,6 +65,12 @@ TEST(Configs, OptionsReachTheConfigurations) {
                                            "dummy",
                                            "--scheduling-policy",
                                            "priority",
+                                           "--priority-ageing-seconds",
+                                           "2.5",
+                                           "--priority-ageing-levels",
+                                           "7",
+                                           "--reasoning-effort-map",
+                                           R"({"medium":"low"})",
                                            "--api-key",
                                            "a",
                                            "b",
@@ -82,12 +89,15 @@ TEST(Configs, OptionsReachTheConfigurations) {
   EXPECT_EQ(engine.kv_cache_bytes, int64_t{1} << 30);
   EXPECT_TRUE(engine.dummy_weights);
   EXPECT_EQ(engine.scheduling_policy, SchedulingPolicy::kPriority);
+  EXPECT_EQ(engine.ageing.level_us, 2500000);
+  EXPECT_EQ(engine.ageing.max_levels, 7);
   ServerConfig server = MakeServerConfig(settings, {});
   AddServeOptions(settings, server);
   EXPECT_THAT(server.api_keys, ElementsAre("a", "b"));
   EXPECT_THAT(server.served_model_names, ElementsAre("x", "y"));
   EXPECT_TRUE(server.disable_access_log);
   EXPECT_TRUE(server.priority_scheduling);
+  EXPECT_THAT(server.reasoning_efforts, ElementsAre(Pair("medium", "low")));
   EXPECT_EQ(server.root_path, "/p");
 }
 

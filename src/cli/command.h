@@ -12,6 +12,9 @@
 
 namespace sluice::cli {
 
+// A value of Command::max_positionals: the words of a text.
+inline constexpr int kManyWords = 1 << 20;
+
 struct Command {
   std::string_view name;       // "serve", "bench latency"
   std::string_view arguments;  // "MODEL [options]"
@@ -25,9 +28,18 @@ struct Command {
 // In the order of the help page.
 std::span<const Command> Commands();
 
+// The command that `word` is another name of, which people know from other programs ("ls" is
+// "list"); "" for none.
+std::string_view SynonymOf(std::string_view word);
+
+// The names near an unknown one that may be suggested: never one that removes something.
+std::vector<std::string> SuggestedCommands();
+
 // Each is defined in a file of its own.
 Result<int> RunServe(const options::Settings& settings);
 Result<int> RunChat(const options::Settings& settings);
+Result<int> RunAndChat(const options::Settings& settings);
+Result<int> RunServed(const options::Settings& settings);
 Result<int> RunComplete(const options::Settings& settings);
 Result<int> RunInspect(const options::Settings& settings);
 Result<int> RunDoctor(const options::Settings& settings);
@@ -59,7 +71,11 @@ Result<int> RunHelp(const std::vector<std::string>& words);
 std::string ShortHelp();
 // Lists all commands.
 std::string LongHelp();
+// The options of a command that contain `filter`; "" for those that people use most, where it has
+// many, and "all" for all.
 std::string CommandHelp(const Command& command, std::string_view filter);
+// The commands of two words that begin with `word`; "" where there is none.
+std::string FamilyHelp(std::string_view word);
 
 // The whole program: `arguments` with the program's name first. Returns the exit code.
 int Main(const std::vector<std::string>& arguments);

@@ -16,7 +16,7 @@ Result<int> RunComplete(const options::Settings& settings) {
     fmt::print("\n");
     return answer;
   };
-  if (const auto prompt = settings.Text("quick")) {
+  if (const auto& prompt = talk->question()) {
     ASSIGN_OR_RETURN(const AnswerEnd end, complete(*prompt));
     return end.cancelled ? 130 : 0;
   }

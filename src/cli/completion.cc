@@ -62,7 +62,7 @@ std::vector<std::string_view> HelpTopics() {
   return words;
 }
 
-// Of a help text what a list of completions has room for.
+// The part of a help text that fits into a list of completions.
 std::string ShortText(std::string_view help) {
   size_t end = help.size();
   for (std::string_view mark : {". ", "; ", ": "}) end = std::min(end, help.find(mark));

@@ -4,12 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "base/json.h"
 #include "checkpoint/foreign_format.h"
 #include "checkpoint/scheme.h"
 #include "cli/adapter_settings.h"
 #include "cli/graph_settings.h"
+#include "cli/near_folder.h"
 #include "cli/progress.h"
 #include "cli/speculation_settings.h"
 #include "cli/usage.h"
@@ -201,8 +203,14 @@ Result<ModelArgument> ResolvePart(const options::Settings& settings, std::string
   if (std::filesystem::is_regular_file(model.name, error))
     RETURN_IF_ERROR(RefuseForeignFormat(model.name));
   const std::string revision = settings.TextOr("revision");
-  ASSIGN_OR_RETURN(const ResolvedModel resolved,
-                   FetchNamedModel(settings, model.name, revision, part, /*update=*/false, hooks));
+  auto found = FetchNamedModel(settings, model.name, revision, part, /*update=*/false, hooks);
+  if (!found) {
+    Error problem = std::move(found).error();
+    if (const std::string near = NearModelFolder(model.name); !near.empty())
+      problem.message += fmt::format("; did you mean {}?", near);
+    return tl::unexpected<Error>(std::move(problem));
+  }
+  const ResolvedModel resolved = *std::move(found);
   if (resolved.name != model.name) model.name = model.as_given = resolved.name;
   model.folder = resolved.folder;
   model.tokenizer_folder = model.folder;
@@ -269,6 +277,12 @@ EnginesHere EnginesOf(const options::Settings& settings) {
           .first = static_cast<int>(settings.Integer("data-parallel-start-rank").value_or(0))};
 }
 
+Result<std::optional<CacheEventSettings>> CacheEventsOf(const options::Settings& settings) {
+  ASSIGN_OR_RETURN(const json::Value object,
+                   json::Parse(settings.TextOr("kv-events-config", "{}")));
+  return ReadCacheEventSettings(object);
+}
+
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const ModelArgument& model,
                                       const DownloadHooks& hooks, bool are_processes) {
   const bool dummy_weights = settings.TextOr("load-format") == "dummy";
@@ -290,6 +304,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.activation_format = ActivationRoundingOf(settings, "activation-format");
   config.dummy_weights = dummy_weights;
   config.allow_nonfinite = settings.Flag("allow-nonfinite");
+  config.profile_ops = settings.Flag("profile-ops");
   config.seed = static_cast<uint64_t>(settings.Integer("seed").value_or(0));
   config.block_size = static_cast<int>(*settings.Integer("block-size"));
   // auto and -1 mean the same as no option.
@@ -314,17 +329,21 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.async_scheduling = settings.Flag("async-scheduling");
   ASSIGN_OR_RETURN(config.graphs, GraphsOf(settings));
   config.scheduling_policy = ValueOf(settings, "scheduling-policy", kPolicies);
+  config.ageing.level_us = std::llround(1e6 * *settings.Number("priority-ageing-seconds"));
+  config.ageing.max_levels = *settings.Integer("priority-ageing-levels");
   config.long_prefill_token_threshold = *settings.Integer("long-prefill-token-threshold");
   ASSIGN_OR_RETURN(Speculation speculation, SpeculationOf(settings, hooks, are_processes));
   config.speculation = speculation.config;
   config.draft = std::move(speculation.draft);
-  if (config.draft.is_given()) {
+  if (config.draft.is_given() && !config.draft.is_head()) {
     RETURN_IF_ERROR(CheckDraftTokens(model.tokenizer_folder, config.draft.folder));
   }
   config.memory_utilization = settings.Number("gpu-memory-utilization");
   config.utilization_of_rest = settings.dialect() == options::Dialect::kTrtllm;
   config.kv_cache_bytes = settings.Integer("kv-cache-memory-bytes");
   config.num_blocks_override = settings.Integer("num-gpu-blocks-override");
+  config.state_cache_bytes = settings.Integer("state-cache-memory");
+  config.state_snapshot_interval = *settings.Integer("mamba-block-size");
   config.request_memory_bytes = settings.Integer("request-memory-bytes");
   config.num_threads = static_cast<int>(*settings.Integer("threads"));
   config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
@@ -337,9 +356,29 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   const EnginesHere engines = EnginesOf(settings);
   config.data_parallel_size = engines.count;
   config.first_engine = engines.first;
+  config.takes_images = !settings.Flag("language-model-only");
   ASSIGN_OR_RETURN(config.adapters, AdaptersOf(settings));
   return config;
 }
+
+namespace {
+
+void AddMediaOptions(const options::Settings& settings, ServerConfig& config) {
+  MediaConfig& media = config.media;
+  for (const std::string& host : settings.List("allowed-media-domains"))
+    media.fetch.hosts.push_back(AsciiLower(host));
+  media.fetch.timeout_seconds = *settings.Number("media-fetch-timeout");
+  media.fetch.max_bytes = static_cast<uint64_t>(*settings.Integer("max-request-bytes"));
+  media.local_path = settings.TextOr("allowed-local-media-path");
+  media.limits = settings.TextOr("limit-mm-per-prompt");
+  media.io_settings = settings.TextOr("media-io-kwargs");
+  media.processor_overrides = settings.TextOr("mm-processor-kwargs");
+  media.cache_bytes =
+      static_cast<int64_t>(*settings.Number("mm-processor-cache-gb") * (int64_t{1} << 30));
+  media.text_only = settings.Flag("language-model-only");
+}
+
+}  // namespace
 
 ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgument& model) {
   ServerConfig config;
@@ -349,6 +388,10 @@ ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgu
   config.chat_template = settings.TextOr("chat-template");
   config.chat_template_content_format = settings.TextOr("chat-template-content-format");
   config.default_chat_template_kwargs = settings.TextOr("default-chat-template-kwargs");
+  if (const auto efforts = json::Parse(settings.TextOr("reasoning-effort-map", "{}"))) {
+    for (const auto& [effort, word] : efforts->as_object())
+      config.reasoning_efforts[effort] = word.as_string();
+  }
   config.max_logprobs = static_cast<int>(*settings.Integer("max-logprobs"));
   config.generation_config = settings.TextOr("generation-config");
   config.override_generation_config = settings.TextOr("override-generation-config");
@@ -358,6 +401,7 @@ ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgu
   config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
   config.memory_utilization = settings.Number("gpu-memory-utilization");
   config.num_blocks_override = settings.Integer("num-gpu-blocks-override");
+  AddMediaOptions(settings, config);
   config.dialect = ApiDialectOf(settings.dialect());
   config.version = VersionIn(settings.dialect());
   return config;
@@ -404,6 +448,24 @@ void AddLimits(const options::Settings& settings, ServerConfig& config) {
 
 }  // namespace
 
+Status AddServeOptions(const options::Settings& settings, EngineConfig& config) {
+  config.enable_sleep_mode = settings.Flag("enable-sleep-mode");
+  config.enable_weight_updates = settings.Given("weight-transfer-config");
+  if (!config.enable_weight_updates) return {};
+  ASSIGN_OR_RETURN(const json::Value object,
+                   json::Parse(settings.TextOr("weight-transfer-config")));
+  const json::Value* const backend = object.Find("backend");
+  const std::string name =
+      backend != nullptr && backend->is_string() ? backend->as_string() : "nccl";
+  if (name == "disk") return {};
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("--weight-transfer-config: the backend {} sends tensors between devices, "
+                          "which this server cannot receive; say {{\"backend\": \"disk\"}} and "
+                          "send folders",
+                          name),
+              "weight-transfer-config");
+}
+
 void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   AddLogOptions(settings, config);
   AddLimits(settings, config);
@@ -425,6 +487,7 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.max_connections = static_cast<int>(*settings.Integer("max-connections"));
   config.max_pending_requests = static_cast<int>(*settings.Integer("max-num-queued-reqs"));
   config.keep_alive_seconds = *settings.Number("timeout-keep-alive");
+  config.listen_when_ready = settings.Flag("listen-when-ready");
   config.header_timeout_seconds = *settings.Number("timeout-header");
   config.body_timeout_seconds = *settings.Number("timeout-body");
   config.write_timeout_seconds = *settings.Number("timeout-write");
@@ -438,6 +501,7 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.enable_request_id_headers = settings.Flag("enable-request-id-headers");
   config.enable_server_load_tracking = settings.Flag("enable-server-load-tracking");
   config.enable_tokenizer_info_endpoint = settings.Flag("enable-tokenizer-info-endpoint");
+  config.enable_scale_out = settings.Flag("enable-scale-out");
   config.enable_docs = !settings.Flag("disable-fastapi-docs");
   config.enable_web = !settings.Flag("disable-web");
   config.runtime_lora = settings.Flag("allow-runtime-lora-updating");
@@ -447,6 +511,10 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.response_store_bytes = static_cast<uint64_t>(*settings.Integer("response-store-bytes"));
   config.response_store = settings.TextOr("response-store");
   config.enable_per_request_metrics = settings.Flag("enable-per-request-metrics");
+  config.enable_sleep_mode = settings.Flag("enable-sleep-mode");
+  config.sleep_idle_seconds = *settings.Number("sleep-idle-seconds");
+  config.refuses_while_asleep = settings.TextOr("sleep-requests") == "refuse";
+  config.enable_weight_updates = settings.Given("weight-transfer-config");
   config.sse_keep_alive_seconds = *settings.Number("sse-keep-alive-interval");
   config.stream_interval = static_cast<int>(*settings.Integer("stream-interval"));
   config.fingerprint_mode = settings.TextOr("fingerprint-mode");

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "engine/engine_config.h"
+#include "events/event_settings.h"
 #include "hub/fetch.h"
 #include "options/settings.h"
 #include "server/server_config.h"
@@ -52,7 +53,7 @@ ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& s
 // --quantization and --head-format.
 LoadQuantization LoadQuantizationOf(const options::Settings& settings);
 
-// Of the engines of --data-parallel-size, those of this process. REQUIRES: CheckSettings passed.
+// This process's share of the engines of --data-parallel-size. REQUIRES: CheckSettings passed.
 struct EnginesHere {
   int count = 1;
   int first = 0;  // the number of the first
@@ -63,9 +64,14 @@ EnginesHere EnginesOf(const options::Settings& settings);
 // `are_processes`: the model's ranks are, which some settings do not go with: kUnsupported.
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const ModelArgument& model,
                                       const DownloadHooks& hooks = {}, bool are_processes = false);
+// --kv-events-config; none: nothing is published.
+Result<std::optional<CacheEventSettings>> CacheEventsOf(const options::Settings& settings);
+
 // The part of the configuration that all commands with a server have in common; AddServeOptions
 // adds the options of `sluice serve`.
 ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgument& model);
 void AddServeOptions(const options::Settings& settings, ServerConfig& config);
+// Sets whether the engine of `sluice serve` may sleep, and its weights be replaced.
+Status AddServeOptions(const options::Settings& settings, EngineConfig& config);
 
 }  // namespace sluice::cli

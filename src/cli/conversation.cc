@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/write_error.h"
 
 namespace sluice::cli {
 namespace {
@@ -23,6 +24,17 @@ bool IsSystem(const json::Value& message) {
 
 void Conversation::Add(std::string_view role, std::string_view content) {
   messages_.push_back(json::Value::Object{{"role", role}, {"content", content}});
+}
+
+void Conversation::Add(std::string_view question, const std::vector<std::string>& images) {
+  if (images.empty()) return Add("user", question);
+  json::Value::Array parts;
+  for (const std::string& url : images) {
+    parts.push_back(json::Value::Object{{"type", "image_url"},
+                                        {"image_url", json::Value::Object{{"url", url}}}});
+  }
+  parts.push_back(json::Value::Object{{"type", "text"}, {"text", question}});
+  messages_.push_back(json::Value::Object{{"role", "user"}, {"content", std::move(parts)}});
 }
 
 void Conversation::Add(const AnswerEnd& answer) {
@@ -60,7 +72,7 @@ Status Conversation::Save(const std::filesystem::path& file) const {
   out << json::Write(json::Value::Object{{"messages", messages_}}) << "\n";
   out.close();
   if (out) return {};
-  return Fail(ErrorCode::kInternal,
+  return Fail(WriteErrorCode(errno, ErrorCode::kInternal),
               fmt::format("{} cannot be written: {}", file.string(), std::strerror(errno)));
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -14,6 +15,8 @@ namespace sluice::cli {
 class Conversation {
  public:
   void Add(std::string_view role, std::string_view content);
+  // Adds a question with images, each a data: URL, before its text.
+  void Add(std::string_view question, const std::vector<std::string>& images);
   // Appends the answer, as the next request repeats it.
   void Add(const AnswerEnd& answer);
   // Removes the last message. REQUIRES: there is one.

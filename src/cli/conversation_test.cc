@@ -25,6 +25,18 @@ TEST(Conversation, TheSystemsMessageStaysAtTheFront) {
   EXPECT_EQ(talk.System(), "");
 }
 
+TEST(Conversation, ImagesStandBeforeTheirQuestion) {
+  Conversation talk;
+  talk.Add("what?", std::vector<std::string>{"data:image/png;base64,AAAA"});
+  EXPECT_EQ(
+      json::Write(talk.ToJson()),
+      R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},)"
+      R"({"type":"text","text":"what?"}]}])");
+  talk.Clear();
+  talk.Add("what?", std::vector<std::string>());
+  EXPECT_EQ(json::Write(talk.ToJson()), R"([{"role":"user","content":"what?"}])");
+}
+
 TEST(Conversation, WhatIsSavedIsLoaded) {
   const std::string file = ::testing::TempDir() + "conversation.json";
   Conversation talk;

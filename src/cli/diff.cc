@@ -74,7 +74,7 @@ Result<int> RunDiff(const options::Settings& settings) {
     ASSIGN_OR_RETURN(const auto chunks,
                      ReadTextChunks(*file, a.folder, *settings.Integer("chunk-tokens"),
                                     *settings.Integer("diff-tokens")));
-    ProgressBar bar("Comparing");
+    ProgressBar bar("comparing", ProgressUnit::kTokens);
     auto found = ComparePredictions(pool, first, second, chunks,
                                     ActivationRoundingOf(settings, "diff-activation-format"),
                                     [&](int64_t done, int64_t total) { bar.Update(done, total); });

@@ -1,9 +1,10 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -13,8 +14,9 @@
 #include "cli/command.h"
 #include "cli/configs.h"
 #include "cli/progress.h"
+#include "cli/remote.h"
 #include "cli/serving.h"
-#include "client/openai_client.h"
+#include "cli/write_file.h"
 #include "client/stream_client.h"
 #include "eval/eval_client.h"
 #include "eval/eval_prompts.h"
@@ -25,20 +27,19 @@ namespace sluice::cli {
 namespace {
 
 constexpr int kExitBelowBaseline = 1;
+constexpr int64_t kPlainExamples = 5;  // as lm_eval's gsm8k
+// Questions that are asked in another form, to say what it would score.
+constexpr size_t kHintQuestions = 8;
 
 // The server to ask: a remote one, or one started here.
 struct Target {
   std::unique_ptr<Serving> serving;
-  Url url;
+  Remote remote;
   std::string model;
   std::string description;  // for the line above the table
+  // What the address asks for: /chat/completions, /completions, or neither.
+  std::optional<bool> chat;
 };
-
-std::string ApiKeyOf(const options::Settings& settings) {
-  if (const auto keys = settings.List("api-key"); !keys.empty()) return keys[0];
-  const char* key = std::getenv("OPENAI_API_KEY");
-  return key == nullptr ? "" : key;
-}
 
 // The server's own part of an address: lm_eval's base_url has the whole path of an endpoint.
 Url ServerOf(Url url) {
@@ -52,20 +53,22 @@ Result<Target> FindTarget(const options::Settings& settings) {
   Target target;
   target.model = settings.TextOr("eval-model");
   if (const auto address = settings.Text("eval-url")) {
-    ASSIGN_OR_RETURN(Url url, ParseUrl(*address));
-    target.url = ServerOf(std::move(url));
+    ASSIGN_OR_RETURN(target.remote, RemoteAt(settings, *address));
+    Url& url = target.remote.url;
+    if (url.path.ends_with("/completions")) target.chat = url.path.ends_with("/chat/completions");
+    url = ServerOf(std::move(url));
     if (target.model.empty()) {
-      const OpenAiClient client(target.url, ApiKeyOf(settings));
-      ASSIGN_OR_RETURN(const auto models, client.ListModels());
+      ASSIGN_OR_RETURN(const auto models, target.remote.openai().ListModels());
       target.model = models[0];
     }
     target.description = fmt::format("base_url={},model={}", *address, target.model);
     return target;
   }
   if (target.model.empty()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "whom to ask? Give --base-url of a running server, or --model to load one here",
-                "eval-url");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "which server or model? Give --url of a running server, or --model to load one here",
+        "eval-url");
   }
   if (!settings.Given("log-level")) SetLogLevel(LogLevel::kWarning);
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings, target.model));
@@ -76,16 +79,26 @@ Result<Target> FindTarget(const options::Settings& settings) {
   server_config.disable_access_log = true;
   ASSIGN_OR_RETURN(target.serving, Serving::Bind(server_config));
   RETURN_IF_ERROR(target.serving->Load(engine_config, model, LoadReport::kNowhere));
-  target.url = Url{.host = "127.0.0.1", .port = target.serving->server().port(), .path = ""};
+  target.remote.url = Url{.host = "127.0.0.1", .port = target.serving->server().port()};
+  if (!server_config.api_keys.empty()) target.remote.api_key = server_config.api_keys[0];
   target.model = model.name;
   target.description = fmt::format("model={}", target.model);
   return target;
 }
 
-EvalRequestOptions RequestOptions(const options::Settings& settings, const Target& target) {
+// How questions are put.
+struct Form {
+  bool chat = false;
+  int64_t num_examples = 0;
+
+  bool operator==(const Form&) const = default;
+};
+
+EvalRequestOptions RequestOptions(const options::Settings& settings, const Target& target,
+                                  const Form& form) {
   EvalRequestOptions options;
   options.model = target.model;
-  options.chat = settings.Flag("apply-chat-template");
+  options.chat = form.chat;
   options.max_tokens = *settings.Integer("max-gen-toks");
   options.stop = EvalStopTexts();
   if (settings.Given("add-special-tokens"))
@@ -107,17 +120,6 @@ bool HasChatTemplate(const HttpClient& client, const std::string& model) {
   return tokens && tokens->Find("count") != nullptr;
 }
 
-Status WriteText(const std::string& path, std::string_view option, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("--{}: cannot write {}", option, path),
-                std::string(option));
-  }
-  return {};
-}
-
 std::string SampleLines(const std::vector<EvalQuestion>& questions,
                         const std::vector<json::Value>& prompts,
                         const std::vector<std::string>& answers) {
@@ -134,15 +136,74 @@ std::string SampleLines(const std::vector<EvalQuestion>& questions,
   return lines;
 }
 
-json::Value RunConfig(const options::Settings& settings, const Target& target) {
+json::Value RunConfig(const options::Settings& settings, const Target& target, const Form& form) {
   json::Value config{json::Value::Object{}};
-  config.Set("model", json::Value(settings.Flag("apply-chat-template") ? "local-chat-completions"
-                                                                       : "local-completions"));
+  config.Set("model", json::Value(form.chat ? "local-chat-completions" : "local-completions"));
   config.Set("model_args", json::Value(target.description));
   config.Set("file", json::Value(settings.positionals()[0]));
   config.Set("max_gen_toks", json::Value(*settings.Integer("max-gen-toks")));
   config.Set("fewshot_seed", json::Value(*settings.Integer("fewshot-seed")));
   return config;
+}
+
+// What was asked, and the answers.
+struct Asked {
+  std::vector<json::Value> prompts;
+  std::vector<std::string> answers;
+};
+
+// Asks the first `limit` questions; `shows`: progress, on a terminal.
+Result<Asked> AskInForm(const options::Settings& settings, const HttpClient& client,
+                        const Target& target, const Form& form,
+                        const std::vector<EvalQuestion>& questions,
+                        const std::vector<EvalQuestion>& pool, size_t limit, bool shows) {
+  const FewShotOptions few_shot{.count = form.num_examples,
+                                .seed = static_cast<uint32_t>(*settings.Integer("fewshot-seed")),
+                                .from_same_questions = !settings.Text("fewshot")};
+  ASSIGN_OR_RETURN(const auto examples, PickExamples(questions, limit, pool, few_shot));
+  Asked asked;
+  StatusLine line;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    asked.prompts.push_back(
+        form.chat ? ChatPrompt(questions[i], examples[i], settings.Flag("fewshot-as-multiturn"))
+                  : json::Value(CompletionPrompt(questions[i], examples[i])));
+  }
+  ASSIGN_OR_RETURN(asked.answers,
+                   AskPrompts(client, asked.prompts, RequestOptions(settings, target, form),
+                              [&](int64_t done, int64_t total) {
+                                if (!shows) return;
+                                line.Show(fmt::format("{} of {} questions", done, total));
+                                if (done == total) line.End();
+                              }));
+  return asked;
+}
+
+double BestOf(const EvalScore& score) {
+  double best = 0;
+  for (const FilterScore& filter : score.filters) best = std::max(best, filter.value);
+  return best;
+}
+
+// Asks the first `count` questions in another form; where it scores more, says how to ask so.
+void PrintHint(const options::Settings& settings, const HttpClient& client, const Target& target,
+               const Form& other, std::vector<EvalQuestion> questions,
+               const std::vector<EvalQuestion>& pool, size_t count,
+               std::vector<std::string> answers) {
+  const auto asked =
+      AskInForm(settings, client, target, other, questions, pool, count, /*shows=*/false);
+  if (!asked) return;  // the score stands without a hint
+  questions.resize(count);
+  answers.resize(count);
+  const auto right = [&](const std::vector<std::string>& all) {
+    return std::lround(BestOf(ScoreAnswers(questions, all)) * static_cast<double>(count));
+  };
+  const auto here = right(answers), there = right(asked->answers);
+  if (there <= here) return;
+  PrintError(fmt::format(
+      "hint: of the first {} questions {} are right as asked, and {} with {} "
+      "--num-fewshot {}\n",
+      count, here, there, other.chat ? "--apply-chat-template" : "--no-apply-chat-template",
+      other.num_examples));
 }
 
 // Reads the file of --baseline; null without one.
@@ -176,61 +237,54 @@ Result<int> RunEval(const options::Settings& settings) {
   // Errors in files are found before the questions, which take minutes.
   ASSIGN_OR_RETURN(std::vector<EvalQuestion> questions,
                    ReadEvalQuestions(settings.positionals()[0]));
-  FewShotOptions few_shot;
-  few_shot.count = *settings.Integer("num-fewshot");
-  few_shot.seed = static_cast<uint32_t>(*settings.Integer("fewshot-seed"));
   std::vector<EvalQuestion> pool = questions;
   if (const auto file = settings.Text("fewshot")) {
     ASSIGN_OR_RETURN(pool, ReadEvalQuestions(*file));
-    few_shot.from_same_questions = false;
   }
-  const auto limit =
-      static_cast<size_t>(settings.Integer("limit").value_or(std::numeric_limits<int64_t>::max()));
-  ASSIGN_OR_RETURN(const auto examples, PickExamples(questions, limit, pool, few_shot));
-  questions.resize(examples.size());
   ASSIGN_OR_RETURN(const json::Value baseline, ReadBaseline(settings));
 
   ASSIGN_OR_RETURN(const Target target, FindTarget(settings));
-  const EvalRequestOptions options = RequestOptions(settings, target);
-  std::vector<json::Value> prompts;
-  for (size_t i = 0; i < questions.size(); ++i) {
-    prompts.push_back(
-        options.chat ? ChatPrompt(questions[i], examples[i], settings.Flag("fewshot-as-multiturn"))
-                     : json::Value(CompletionPrompt(questions[i], examples[i])));
-  }
-  std::map<std::string, std::string> headers;
-  if (const std::string key = ApiKeyOf(settings); !key.empty())
-    headers["Authorization"] = "Bearer " + key;
-  const HttpClient client(target.url, headers);
+  const HttpClient client = target.remote.http();
   StreamClient::MaxConnections();  // raises the limit of open files
-  const bool terminal = isatty(STDERR_FILENO) != 0;
-  const auto answers = AskPrompts(client, prompts, options, [&](int64_t done, int64_t total) {
-    if (terminal)
-      PrintError(fmt::format("\r{} of {} questions{}", done, total, done == total ? "\n" : ""));
-  });
-  if (!answers) return tl::unexpected<Error>(answers.error());
+  std::optional<bool> chat = target.chat;
+  if (settings.Given("apply-chat-template")) chat = settings.Flag("apply-chat-template");
+  Form form{.chat = chat ? *chat : HasChatTemplate(client, target.model)};
+  form.num_examples = settings.Integer("num-fewshot").value_or(form.chat ? 0 : kPlainExamples);
 
-  EvalScore score = ScoreAnswers(questions, *answers);
+  const auto limit =
+      static_cast<size_t>(settings.Integer("limit").value_or(std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(Asked asked, AskInForm(settings, client, target, form, questions, pool, limit,
+                                          isatty(STDERR_FILENO) != 0));
+  questions.resize(asked.answers.size());
+  EvalScore score = ScoreAnswers(questions, asked.answers);
   score.task = settings.TextOr("task");
-  score.num_fewshot = few_shot.count;
-  const json::Value config = RunConfig(settings, target);
-  fmt::print(
-      "{} ({}), gen_kwargs: ({}), limit: {}, num_fewshot: {}, batch_size: 1\n{}",
-      config.Find("model")->as_string(), target.description,
-      options.add_special_tokens ? fmt::format("add_special_tokens={}", *options.add_special_tokens)
-                                 : "None",
-      settings.Given("limit") ? fmt::to_string(limit) : "None", few_shot.count, EvalTable(score));
+  score.num_fewshot = form.num_examples;
+  const json::Value config = RunConfig(settings, target, form);
+  const EvalRequestOptions options = RequestOptions(settings, target, form);
+  if (settings.Flag("eval-json")) {
+    fmt::print("{}\n", json::Write(EvalResultJson(score, config)));
+  } else {
+    fmt::print("{} ({}), gen_kwargs: ({}), limit: {}, num_fewshot: {}, batch_size: 1\n{}{}",
+               config.Find("model")->as_string(), target.description,
+               options.add_special_tokens
+                   ? fmt::format("add_special_tokens={}", *options.add_special_tokens)
+                   : "None",
+               settings.Given("limit") ? fmt::to_string(limit) : "None", form.num_examples,
+               EvalTable(score), ConfidenceText(score));
+  }
   std::fflush(stdout);
-  if (!options.chat && HasChatTemplate(client, target.model)) {
-    PrintError(
-        "hint: the model has a chat template, and questions as plain text may score far lower: "
-        "--apply-chat-template asks in its form\n");
+  const bool has_template = (form.chat && !chat) || HasChatTemplate(client, target.model);
+  const Form other{.chat = has_template, .num_examples = has_template ? 0 : kPlainExamples};
+  if (other != form) {
+    const size_t count = std::min(kHintQuestions, questions.size());
+    PrintHint(settings, client, target, other, questions, pool, count, asked.answers);
   }
   if (const auto path = settings.Text("output-path"))
     RETURN_IF_ERROR(
-        WriteText(*path, "output-path", json::Write(EvalResultJson(score, config)) + "\n"));
+        WriteResultFile("output-path", *path, json::Write(EvalResultJson(score, config)) + "\n"));
   if (const auto path = settings.Text("log-samples"))
-    RETURN_IF_ERROR(WriteText(*path, "log-samples", SampleLines(questions, prompts, *answers)));
+    RETURN_IF_ERROR(WriteResultFile("log-samples", *path,
+                                    SampleLines(questions, asked.prompts, asked.answers)));
   if (baseline.is_null()) return 0;
   return CompareWithBaseline(score, baseline, *settings.Number("max-drop"));
 }
