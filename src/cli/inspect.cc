@@ -4,9 +4,20 @@
 
 #include "cli/command.h"
 #include "cli/configs.h"
+#include "cli/exit_code.h"
 #include "cli/step_cost.h"
+#include "models/inspect_program.h"
 
 namespace sluice::cli {
+
+namespace {
+
+// What `serve` would say of the model.
+int CodeOf(const InspectReport& report) {
+  return report.refusal ? ExitCode(ErrorCode::kUnsupported) : 0;
+}
+
+}  // namespace
 
 Result<int> RunInspect(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
@@ -15,14 +26,28 @@ Result<int> RunInspect(const options::Settings& settings) {
       InspectModel(model.folder, static_cast<int>(*settings.Integer("tensor-parallel-size")),
                    static_cast<int>(*settings.Integer("pipeline-parallel-size"))));
   ASSIGN_OR_RETURN(const std::optional<StepCost> cost, StepCostOf(settings, report));
+  const bool wants_program = settings.Flag("program");
+  if (wants_program && report.refusal) return Fail(ErrorCode::kUnsupported, *report.refusal);
+  // With several ranks: the program of the first one.
+  RankPlace place;
+  if (!report.ranks.empty()) place = report.ranks.front().place;
   if (settings.Flag("json")) {
     json::Value value = ToJson(report);
     if (cost) value.Set("step", ToJson(*cost));
+    if (wants_program) {
+      ASSIGN_OR_RETURN(json::Value program, ProgramJson(*report.config, report.options, place));
+      value.Set("program", std::move(program));
+    }
     fmt::print("{}\n", json::Write(value));
-  } else {
-    fmt::print("{}{}", FormatText(report), cost ? FormatText(*cost) : "");
+    return CodeOf(report);
   }
-  return 0;
+  std::string program;
+  if (wants_program) {
+    ASSIGN_OR_RETURN(program, ProgramText(*report.config, report.options, place));
+    program.insert(0, "\nProgram on a CPU\n");
+  }
+  fmt::print("{}{}{}", FormatText(report), cost ? FormatText(*cost) : "", program);
+  return CodeOf(report);
 }
 
 }  // namespace sluice::cli

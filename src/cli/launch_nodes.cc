@@ -23,12 +23,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/firewall.h"
 #include "base/log.h"
 #include "cli/child_process.h"
 #include "cli/launch_ranks.h"
+#include "cli/progress.h"
+#include "cli/rank_secrets.h"
 #include "cli/signals.h"
 #include "cli/version.h"
 #include "options/values.h"
+#include "parallel/arrivals.h"
+#include "parallel/listen_guard.h"
 #include "parallel/node_link.h"
 #include "parallel/orted_command.h"
 
@@ -37,9 +42,11 @@ namespace {
 
 using LaunchClock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kAnswerTime(5);      // for a message
+constexpr std::chrono::seconds kAnswerTime(5);  // for a message
+constexpr std::chrono::milliseconds kTimeBetweenTries(200);
 constexpr std::chrono::seconds kTimeToEndNode(10);  // for a daemon whose group has ended
 constexpr const char* kAgentVariable = "SLUICE_LAUNCH_SOCKET";
+constexpr std::chrono::seconds kAgentTime(1);  // for an agent's words
 constexpr size_t kMostAgentBytes = 65536;
 
 struct NodeSettings {
@@ -136,22 +143,58 @@ std::vector<int> MissingNodes(const NodeSettings& node, const std::map<int, Node
   return missing;
 }
 
+// The one address at which the first machine waits: --master-addr, else the one that it has.
+Result<std::string> AddressOfFirst(const NodeSettings& node) {
+  if (!node.first.empty()) {
+    auto address = AddressOfHost(node.first);
+    // The name of a pod is known some time after its start.
+    while (!address && LaunchClock::now() < node.deadline) {
+      std::this_thread::sleep_for(kTimeBetweenTries);
+      address = AddressOfHost(node.first);
+    }
+    if (!address) {
+      return Fail(ErrorCode::kUnavailable, "--master-addr: " + address.error().message,
+                  "master_addr");
+    }
+    if (address->starts_with("127.") && *address != node.first) {
+      LOG_WARNING("serve",
+                  "--master-addr {} is {} here, at which no other machine reaches this one",
+                  node.first, *address);
+    }
+    return address;
+  }
+  const std::vector<std::string> own = OwnAddresses();
+  if (own.size() > 1) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--nnodes: this machine has the addresses {}; say with --master-addr at "
+                    "which of them the others reach it",
+                    fmt::join(own, ", ")),
+        "master_addr");
+  }
+  return own.empty() ? "127.0.0.1" : own.front();
+}
+
 Result<std::map<int, NodeLink>> WaitForNodes(const NodeSettings& node) {
-  ASSIGN_OR_RETURN(const Listener listener, ListenAt(node.port));
-  LOG_INFO("serve", "waiting at port {} for {} other machines", node.port, node.num_nodes - 1);
+  const SignalWatcher watcher([](int signal) { EndAtOnce(128 + signal); });
+  ASSIGN_OR_RETURN(const std::string own, AddressOfFirst(node));
+  ASSIGN_OR_RETURN(const Listener listener, ListenAt(own, node.port));
+  LOG_INFO("serve", "waiting at {}:{} for {} other machines", own, node.port, node.num_nodes - 1);
+  Arrivals arrivals(listener, NodeLink::kAnswerBytes, NodeLink::Challenge);
   std::map<int, NodeLink> others;
   while (static_cast<int>(others.size()) + 1 < node.num_nodes) {
-    auto socket = AcceptBy(listener, node.deadline);
-    if (!socket) {
+    auto arrival = arrivals.Next(node.deadline);
+    if (!arrival) {
       return Fail(
           ErrorCode::kUnavailable,
-          fmt::format("the machines with --node-rank {} did not come to port {}: start them, "
-                      "with --master-addr of this one",
-                      fmt::join(MissingNodes(node, others), ", "), node.port));
+          fmt::format("the machines with --node-rank {} did not come to port {} of {} ({}): start "
+                      "them, with --master-addr of this one",
+                      fmt::join(MissingNodes(node, others), ", "), node.port, own,
+                      arrival.error().message));
     }
-    const std::string address = PeerAddress(*socket);
+    const std::string address = arrival->address;
     const auto soon = LaunchClock::now() + kAnswerTime;
-    auto link = NodeLink::Accept(*std::move(socket), node.secret, soon);
+    auto link = NodeLink::Accept(*std::move(arrival), node.secret, soon);
     if (!link) {
       LOG_WARNING("serve", "{} is refused: {}", address, link.error().message);
       continue;
@@ -199,8 +242,10 @@ class NodeDesk {
         listen(socket.get(), SOMAXCONN) != 0) {
       return Fail(ErrorCode::kInternal, fmt::format("a unix socket: {}", std::strerror(errno)));
     }
+    ASSIGN_OR_RETURN(OwnedFd wake, OwnFd(eventfd(0, EFD_CLOEXEC), "eventfd"));
     setenv(kAgentVariable, name.c_str(), 1);
-    return std::unique_ptr<NodeDesk>(new NodeDesk(std::move(socket), std::move(others)));
+    return std::unique_ptr<NodeDesk>(
+        new NodeDesk(std::move(socket), std::move(others), std::move(wake)));
   }
 
   // Tells the machines that the group has ended, with this code.
@@ -213,35 +258,37 @@ class NodeDesk {
   }
 
  private:
-  NodeDesk(OwnedFd socket, std::map<int, NodeLink> others)
+  NodeDesk(OwnedFd socket, std::map<int, NodeLink> others, OwnedFd wake)
       : agents_(std::move(socket)),
         others_(std::move(others)),
-        wake_(eventfd(0, EFD_CLOEXEC)),
+        wake_(std::move(wake)),
         thread_([this] { Run(); }) {}
 
   void Run() {
     bool any_lost = false;
-    while (!stopping_) {
-      std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}, {agents_.get(), POLLIN, 0}};
-      // A machine says nothing until its group has ended, unless it is lost; the others then
-      // follow.
-      for (const auto& [number, link] : others_) {
-        if (!any_lost) polled.push_back({link.socket().get(), POLLIN, 0});
-      }
-      if (poll(polled.data(), polled.size(), -1) <= 0) continue;
-      if (polled[1].revents != 0) Serve();
-      auto other = others_.begin();
-      for (size_t i = 2; i < polled.size() && !stopping_ && !any_lost; ++i, ++other) {
-        if (polled[i].revents == 0) continue;
-        any_lost = true;
-        LOG_ERROR("serve", "machine {} has ended or cannot be reached", other->first);
-      }
+    while (!stopping_) RunGuarded("serve", "to start daemons", [&] { ServeOnce(any_lost); });
+  }
+
+  // Waits until something happens. `any_lost`: whether a machine was lost; the others then follow.
+  void ServeOnce(bool& any_lost) {
+    std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}, {agents_.get(), POLLIN, 0}};
+    // A machine says nothing until its group has ended, unless it is lost.
+    for (const auto& [number, link] : others_) {
+      if (!any_lost) polled.push_back({link.socket().get(), POLLIN, 0});
+    }
+    if (poll(polled.data(), polled.size(), -1) <= 0) return;
+    if (polled[1].revents != 0) Serve();
+    auto other = others_.begin();
+    for (size_t i = 2; i < polled.size() && !stopping_ && !any_lost; ++i, ++other) {
+      if (polled[i].revents == 0) continue;
+      any_lost = true;
+      LOG_ERROR("serve", "machine {} has ended or cannot be reached", other->first);
     }
   }
 
-  // One agent: its words, each ended by a zero; it hears "" or what is wrong.
+  // Serves one agent: reads its words, each ended by a zero; replies "" or an error.
   void Serve() {
-    const OwnedFd agent(accept4(agents_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const OwnedFd agent(accept4(agents_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!agent) return;
     ucred peer{};
     socklen_t length = sizeof(peer);
@@ -249,13 +296,10 @@ class NodeDesk {
         peer.uid != geteuid()) {
       return;
     }
-    std::string text;
-    std::array<char, 4096> bytes{};
-    for (ssize_t count = 1; count > 0 && text.size() < kMostAgentBytes;) {
-      count = recv(agent.get(), bytes.data(), bytes.size(), 0);
-      if (count > 0) text.append(bytes.data(), static_cast<size_t>(count));
-    }
-    const Status passed = PassOn(text);
+    // An agent writes all it has at once: one that does not is none of mpirun's.
+    const auto text = ReceiveToEndBy(agent, kMostAgentBytes, LaunchClock::now() + kAgentTime);
+    if (!text) return;
+    const Status passed = PassOn(*text);
     const std::string answer = passed ? "" : passed.error().message;
     if (!passed) LOG_ERROR("serve", "a daemon cannot be started: {}", answer);
     static_cast<void>(send(agent.get(), answer.data(), answer.size(), MSG_NOSIGNAL));
@@ -264,6 +308,7 @@ class NodeDesk {
   Status PassOn(const std::string& text) {
     std::vector<std::string> words;
     for (const std::string_view word : options::Split(text, '\0')) words.emplace_back(word);
+    if (words.empty()) return Fail(ErrorCode::kInvalidData, "an agent that says nothing");
     for (auto& [number, link] : others_) {
       if (PeerAddress(link.socket()) != words.front()) continue;
       ASSIGN_OR_RETURN(const OrtedCommand command, ParseOrtedCommand(std::span(words).subspan(1)));
@@ -291,7 +336,7 @@ Result<int> LaunchAsFirst(const options::Settings& settings, const NodeSettings&
   setenv("OMPI_MCA_plm_rsh_agent", fmt::format("{} {}", OwnFile(), kLaunchAgent).c_str(), 1);
   setenv("OMPI_MCA_plm_rsh_no_tree_spawn", "1", 1);
   ASSIGN_OR_RETURN(const auto desk, NodeDesk::Open(std::move(others)));
-  auto code = LaunchRanks(settings, node.num_ranks, hosts);
+  auto code = LaunchRanks(settings, node.num_ranks, {.address = own, .hosts = hosts});
   desk->Close(code ? *code : 1);
   return code;
 }
@@ -324,15 +369,23 @@ Result<NodeLink> LinkToFirst(const NodeSettings& node) {
                               node.first, node.port, problem),
                   "master_addr");
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::this_thread::sleep_for(kTimeBetweenTries);
   }
 }
 
 // A daemon and its ranks, as a group of processes.
 class Daemon {
  public:
-  explicit Daemon(pid_t process)
-      : process_(process), fd_(static_cast<int>(syscall(SYS_pidfd_open, process, 0))) {}
+  // Takes over the process, which has ended where this fails.
+  static Result<std::unique_ptr<Daemon>> Of(pid_t process) {
+    auto fd = OwnFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)), "pidfd_open");
+    if (!fd) {
+      kill(-process, SIGKILL);
+      WaitForProcess(process);
+      return tl::unexpected<Error>(std::move(fd).error());
+    }
+    return std::unique_ptr<Daemon>(new Daemon(process, *std::move(fd)));
+  }
   ~Daemon() {
     if (process_ > 0) End();
   }
@@ -351,11 +404,31 @@ class Daemon {
   }
 
  private:
+  Daemon(pid_t process, OwnedFd fd) : process_(process), fd_(std::move(fd)) {}
+
   pid_t process_;
   OwnedFd fd_;
 };
 
-Result<int> FollowFirst(const NodeSettings& node, NodeLink& link, int interrupted) {
+// Starts Open MPI's daemon with this command.
+Result<std::unique_ptr<Daemon>> StartDaemon(const std::string& message,
+                                            const ChildOptions& options) {
+  ASSIGN_OR_RETURN(const OrtedCommand command, DecodeOrtedCommand(message));
+  const std::string orted = FindInPath("orted");
+  if (orted.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                "orted is not in PATH: install Open MPI (Debian: openmpi-bin)");
+  }
+  std::vector<std::string> words{"sluice", std::string(kLaunchDaemon), std::to_string(getpid()),
+                                 orted};
+  for (std::string& word : OrtedWords(command)) words.push_back(std::move(word));
+  ASSIGN_OR_RETURN(const pid_t process, StartProcess(OwnFile(), std::move(words), options));
+  return Daemon::Of(process);
+}
+
+// `options`: of the daemon.
+Result<int> FollowFirst(const NodeSettings& node, NodeLink& link, int interrupted,
+                        const ChildOptions& options) {
   std::unique_ptr<Daemon> daemon;
   while (true) {
     pollfd polled[3] = {{interrupted, POLLIN, 0},
@@ -377,17 +450,7 @@ Result<int> FollowFirst(const NodeSettings& node, NodeLink& link, int interrupte
         return static_cast<int>(options::ParseInteger(message->substr(4)).value_or(1));
       }
       if (!message->starts_with("run\n") || daemon) continue;
-      ASSIGN_OR_RETURN(const OrtedCommand command, DecodeOrtedCommand(message->substr(4)));
-      const std::string orted = FindInPath("orted");
-      if (orted.empty()) {
-        return Fail(ErrorCode::kUnsupported,
-                    "orted is not in PATH: install Open MPI (Debian: openmpi-bin)");
-      }
-      std::vector<std::string> words{"sluice", std::string(kLaunchDaemon), std::to_string(getpid()),
-                                     orted};
-      for (std::string& word : OrtedWords(command)) words.push_back(std::move(word));
-      ASSIGN_OR_RETURN(const pid_t process, StartProcess(OwnFile(), std::move(words), -1));
-      daemon = std::make_unique<Daemon>(process);
+      ASSIGN_OR_RETURN(daemon, StartDaemon(message->substr(4), options));
     } else if (polled[2].revents != 0) {
       const int code = daemon->Wait();
       daemon.reset();
@@ -401,8 +464,9 @@ Result<int> FollowFirst(const NodeSettings& node, NodeLink& link, int interrupte
   }
 }
 
-Result<int> LaunchAsOther(const NodeSettings& node) {
-  const OwnedFd interrupted(eventfd(0, EFD_CLOEXEC));
+Result<int> LaunchAsOther(const options::Settings& settings, const NodeSettings& node) {
+  ASSIGN_OR_RETURN(const RankSecrets secrets, RankSecrets::Keep(settings));
+  ASSIGN_OR_RETURN(const OwnedFd interrupted, OwnFd(eventfd(0, EFD_CLOEXEC), "eventfd"));
   std::atomic<bool> is_linked{false};
   const SignalWatcher watcher([&](int signal) {
     if (!is_linked) EndAtOnce(128 + signal);
@@ -417,8 +481,13 @@ Result<int> LaunchAsOther(const NodeSettings& node) {
                 fmt::format("machine {} is refused by {}: {}", node.node, node.first, answer));
   }
   KeepAlive(link.socket());
-  SetMpiEnvironment(/*several_machines=*/true, NetworkOf(LocalAddress(link.socket())));
-  return FollowFirst(node, link, interrupted.get());
+  const std::string own = LocalAddress(link.socket());
+  SetMpiEnvironment(/*several_machines=*/true, NetworkOf(own));
+  ChildOptions options;
+  ASSIGN_OR_RETURN(options.variables, ListenGuard(own));
+  options.variables[kSecretsVariable] = secrets.path();
+  LOG_INFO("serve", "the ranks of this machine listen for the others at {} alone", own);
+  return FollowFirst(node, link, interrupted.get(), options);
 }
 
 }  // namespace
@@ -429,13 +498,13 @@ bool IsOnSeveralNodes(const options::Settings& settings) {
 
 Result<int> LaunchOnNode(const options::Settings& settings, int num_ranks) {
   ASSIGN_OR_RETURN(const NodeSettings node, ReadNodeSettings(settings, num_ranks));
-  return node.node == 0 ? LaunchAsFirst(settings, node) : LaunchAsOther(node);
+  return node.node == 0 ? LaunchAsFirst(settings, node) : LaunchAsOther(settings, node);
 }
 
 int RunLaunchAgent(const std::vector<std::string>& words) {
   const char* const name = std::getenv(kAgentVariable);
   if (name == nullptr || words.size() < 3) {
-    fmt::print(stderr, "{} is called by mpirun alone\n", kLaunchAgent);
+    PrintError(fmt::format("{} is called by mpirun alone\n", kLaunchAgent));
     return 2;
   }
   std::string text;
@@ -445,7 +514,7 @@ int RunLaunchAgent(const std::vector<std::string>& words) {
   const sockaddr_un address = AgentAddress(name);
   if (!socket ||
       connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    fmt::print(stderr, "{}: {}\n", kLaunchAgent, std::strerror(errno));
+    PrintError(fmt::format("{}: {}\n", kLaunchAgent, std::strerror(errno)));
     return 1;
   }
   if (!SendAllBy(socket, std::as_bytes(std::span(text)), LaunchClock::now() + kAnswerTime))
@@ -464,7 +533,7 @@ int RunLaunchDaemon(const std::vector<std::string>& words) {
   for (std::string& word : rest) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execv(words[2].c_str(), arguments.data());
-  fmt::print(stderr, "{}: {}\n", words[2], std::strerror(errno));
+  PrintError(fmt::format("{}: {}\n", words[2], std::strerror(errno)));
   return 1;
 }
 

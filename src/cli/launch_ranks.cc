@@ -16,7 +16,9 @@
 #include "base/log.h"
 #include "cli/child_process.h"
 #include "cli/rank_process.h"
+#include "cli/rank_secrets.h"
 #include "cli/signals.h"
+#include "parallel/listen_guard.h"
 #include "parallel/mpi_library.h"
 
 namespace sluice::cli {
@@ -39,6 +41,14 @@ std::string OwnProgram(const std::string& called) {
   if (called.find('/') != std::string::npos) return std::filesystem::absolute(called);
   const std::string found = FindInPath(called);
   return found.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : found;
+}
+
+// The environment of mpirun.
+Result<ChildOptions> OptionsOfLauncher(const std::string& address) {
+  ChildOptions options;
+  ASSIGN_OR_RETURN(options.variables, ListenGuard(address));
+  options.variables[kLaunchedVariable] = "1";
+  return options;
 }
 
 }  // namespace
@@ -73,7 +83,8 @@ void SetMpiEnvironment(bool several_machines, const std::string& network) {
 }
 
 Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
-                        const std::vector<std::string>& hosts) {
+                        const RankPlaces& places) {
+  const std::vector<std::string>& hosts = places.hosts;
   const std::string mpirun = FindInPath("mpirun");
   if (mpirun.empty()) {
     return Fail(ErrorCode::kUnsupported,
@@ -82,12 +93,15 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
                 "distributed_executor_backend");
   }
   if (hosts.empty()) RETURN_IF_ERROR(CheckSharedMemory(num_ranks));
+  ASSIGN_OR_RETURN(ChildOptions options, OptionsOfLauncher(places.address));
+  ASSIGN_OR_RETURN(const RankSecrets secrets, RankSecrets::Keep(settings));
+  ASSIGN_OR_RETURN(const std::vector<std::string> own, WithoutSecrets(OwnCommand(), settings));
+  options.variables[kSecretsVariable] = secrets.path();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return Fail(ErrorCode::kInternal, fmt::format("pipe: {}", std::strerror(errno)));
+  options.input = ends[0];
   if (hosts.empty()) SetMpiEnvironment(/*several_machines=*/false, "");
-  setenv(kLaunchedVariable, "1", 1);
-  const std::vector<std::string> own = OwnCommand();
   std::vector<std::string> words{"mpirun", "-n", std::to_string(num_ranks)};
   if (!hosts.empty()) {
     words.emplace_back("--host");
@@ -95,20 +109,33 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
   }
   words.push_back(OwnProgram(own.front()));
   words.insert(words.end(), own.begin() + 1, own.end());
-  LOG_INFO("serve", "starting {} ranks with {}", num_ranks, mpirun);
-  const auto child = StartProcess(mpirun, std::move(words), ends[0]);
+  LOG_INFO("serve", "starting {} ranks with {}, which listen for each other at {} alone", num_ranks,
+           mpirun, places.address);
+  const auto child = StartProcess(mpirun, std::move(words), options);
   close(ends[0]);
-  if (!child) return tl::unexpected<Error>(child.error());
+  if (!child) {
+    close(ends[1]);
+    return tl::unexpected<Error>(child.error());
+  }
   const auto say = [&ends](std::string_view word) {
     // A closed pipe: the ranks have ended.
     static_cast<void>(!write(ends[1], word.data(), word.size()));
   };
+  const double delay_seconds = *settings.Number("drain-delay");
   const double drain_seconds = *settings.Number("shutdown-timeout");
+  // A second signal ends the delay, a third one the launcher.
+  bool may_hurry = delay_seconds > 0;
   const SignalWatcher watcher(
       [&say](int) { say("drain\n"); },
-      EndLimit{std::chrono::duration<double>(drain_seconds) + kTimeToEndRanks,
+      EndLimit{std::chrono::duration<double>(delay_seconds + drain_seconds) + kTimeToEndRanks,
                "the ranks did not end in time: the server ends without them"},
-      [&say] { say("reload\n"); });
+      [&say] { say("reload\n"); },
+      [&say, &may_hurry] {
+        if (!may_hurry) return false;
+        may_hurry = false;
+        say("hurry\n");
+        return true;
+      });
   const int code = WaitForProcess(*child);
   close(ends[1]);
   if (code > kKilled) LOG_ERROR("serve", "the ranks ended with code {}", code);

@@ -15,7 +15,7 @@ struct MachineLimits {
   double neon_bf16_flops_per_second = 0;  // matrix products of NEON
   double f32_flops_per_second = 0;
 
-  // Of the fastest BF16 instructions; of FP32 where there are none.
+  // The rate of the fastest BF16 instructions, or of FP32 if there are none.
   double bf16_flops_per_second() const;
 };
 MachineLimits MeasureLimits(int num_threads);

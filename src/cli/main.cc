@@ -3,22 +3,29 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "base/log_format.h"
+#include "base/suggest.h"
+#include "base/thread_limit.h"
 #include "cli/check_settings.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/launch_nodes.h"
+#include "cli/progress.h"
+#include "cli/rank_secrets.h"
 #include "cli/reload.h"
 #include "cli/signals.h"
 #include "cli/startup_lines.h"
 #include "cli/usage.h"
+#include "options/names.h"
 #include "options/sources.h"
 
 namespace sluice::cli {
@@ -35,6 +42,8 @@ Dialect DialectOf(const std::string& program) {
 
 // Removes the command, of one or two words, from the front of `words`; null if there is none.
 const Command* TakeCommand(std::vector<std::string>& words) {
+  const std::string_view known = SynonymOf(words[0]);
+  if (!known.empty()) words[0] = known;
   for (const Command& command : Commands()) {
     const auto parts = std::count(command.name.begin(), command.name.end(), ' ') + 1;
     if (static_cast<long>(words.size()) < parts) continue;
@@ -55,11 +64,27 @@ const Command* FindCommand(std::string_view name) {
 
 // Logs the options that have no effect; `serve` has a block of lines for that.
 void LogWithoutEffect(const options::Settings& settings) {
-  for (const std::string& line : UnusedDevices(settings)) LOG_WARNING("options", "{}", line);
-  for (const options::Assignment* given : settings.given()) {
-    if (given->option->effect == options::Effect::kNoEffect)
-      LOG_INFO("options", "{} has no effect: {}", given->origin, given->option->reason);
+  const OptionEffects effects = EffectsOf(settings);
+  for (const std::string& line : UnansweredLines(effects)) LOG_WARNING("options", "{}", line);
+  for (const auto& [reason, what] : effects.idle)
+    LOG_INFO("options", "{}: no effect: {}", fmt::join(what, ", "), reason);
+}
+
+// Which options were read from beginnings of their names: where words are left over, one of them
+// may be the value of another option than the one that was meant.
+std::string AbbreviationsIn(const options::Settings& settings, const Command& command) {
+  const options::Names names(command.bit, settings.dialect());
+  std::string text;
+  for (const options::Assignment& given : settings.assignments()) {
+    if (given.source != options::Source::kFlag) continue;
+    const std::string taken = options::TakenFor(given.origin, *given.option);
+    if (taken.empty()) continue;
+    const std::string flag = options::Fold(given.origin);
+    std::vector<std::string> others = names.all();
+    std::erase_if(others, [&](const std::string& name) { return name.starts_with(flag); });
+    text += fmt::format("; {}{}", taken, DidYouMean(flag, others));
   }
+  return text;
 }
 
 int RunCommand(const Command& command, const std::vector<std::string>& words, Dialect dialect) {
@@ -75,7 +100,8 @@ int RunCommand(const Command& command, const std::vector<std::string>& words, Di
   const options::Settings& settings = resolved->settings;
   if (settings.positionals().size() > static_cast<size_t>(command.max_positionals)) {
     const std::string& extra = settings.positionals()[static_cast<size_t>(command.max_positionals)];
-    const std::string message = fmt::format("unrecognized arguments: {}", extra);
+    const std::string message =
+        fmt::format("unrecognized arguments: {}{}", extra, AbbreviationsIn(settings, command));
     return ReportUsage(dialect, command, Error{ErrorCode::kInvalidArgument, message, ""});
   }
   UseLogLevelOf(settings);
@@ -84,29 +110,23 @@ int RunCommand(const Command& command, const std::vector<std::string>& words, Di
     return ReportFailure(settings, status.error());
   if (command.bit != options::kServe) LogWithoutEffect(settings);
   Result<int> code = command.run(settings);
-  // Output that could not be written is a failure, except of a server, whose output is a log.
-  if (code && command.bit != options::kServe &&
-      (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
-    code = Fail(ErrorCode::kInternal, fmt::format("standard output: {}", std::strerror(errno)));
-  }
   return code ? *code : ReportFailure(settings, code.error());
 }
 
 int ReportTrtllmCommand(const std::string& word) {
-  fmt::print(stderr,
-             "Error: 'trtllm-serve {}' runs parts of one model in several servers, which is not "
-             "supported; `trtllm-serve MODEL` serves a model by itself\n",
-             word);
+  PrintError(
+      fmt::format("Error: 'trtllm-serve {}' runs parts of one model in several servers, which is "
+                  "not supported; `trtllm-serve MODEL` serves a model by itself\n",
+                  word));
   return kExitUsage;
 }
 
-// `bench` alone lists what it can do.
-void PrintBenches() {
-  for (const Command& command : Commands()) {
-    if (command.name.starts_with("bench "))
-      fmt::print("  {:<48} {}\n", fmt::format("{} {}", command.name, command.arguments),
-                 command.summary);
-  }
+// Whether a first word that is no command is meant as a model: a folder that exists, or a name with
+// a slash, as paths, ids and addresses have.
+bool MeansModel(const std::string& word) {
+  std::error_code ignored;
+  return !word.starts_with('-') &&
+         (word.find('/') != std::string::npos || std::filesystem::is_directory(word, ignored));
 }
 
 bool IsHelp(const std::string& word) {
@@ -122,6 +142,8 @@ int RunArguments(const std::vector<std::string>& arguments) {
   }
   if (words[0] == kLaunchAgent) return RunLaunchAgent(words);
   if (words[0] == kLaunchDaemon) return RunLaunchDaemon(words);
+  if (const Status taken = TakeRankSecrets(); !taken)
+    return ReportFailure(options::Settings({}, {}, dialect), taken.error());
   if (IsHelp(words[0])) {
     const Result<int> code = RunHelp({words.begin() + 1, words.end()});
     return code ? *code : ReportFailure(options::Settings({}, {}, dialect), code.error());
@@ -139,31 +161,62 @@ int RunArguments(const std::vector<std::string>& arguments) {
     if (std::find(std::begin(kOthers), std::end(kOthers), words[0]) != std::end(kOthers))
       return ReportTrtllmCommand(words[0]);
   }
-  if (words[0] == "bench" && (words.size() == 1 || IsHelp(words[1]))) {
-    PrintBenches();
+  const std::string family = FamilyHelp(words[0]);
+  if (!family.empty() && (words.size() == 1 || IsHelp(words[1]))) {
+    fmt::print("{}", family);
     return 0;
   }
   const Command* command = TakeCommand(words);
+  // `sluice MODEL` is `sluice run MODEL`.
+  if (command == nullptr && dialect == Dialect::kSluice && MeansModel(words[0]))
+    command = FindCommand("run");
   // `trtllm-serve MODEL` is `trtllm-serve serve MODEL`.
   if (command == nullptr && dialect == Dialect::kTrtllm) command = FindCommand("serve");
   if (command == nullptr) return ReportUnknownCommand(dialect, words);
   return RunCommand(*command, words, dialect);
 }
 
+// 0 where all of standard output could be written. A reader that went away, as `head` does, is told
+// by the exit code alone.
+int EndOutput() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  if (errno != EPIPE) PrintError(fmt::format("error: standard output: {}\n", std::strerror(errno)));
+  return ExitCode(ErrorCode::kInternal);
+}
+
+int ReportSystemError(const std::system_error& problem) {
+  // What fmt::print throws.
+  const bool is_output = std::string_view(problem.what()).starts_with("cannot write");
+  if (is_output && problem.code() == std::errc::broken_pipe) return ExitCode(ErrorCode::kInternal);
+  std::string text = problem.what();
+  if (is_output) {
+    text = "standard output: " + problem.code().message();
+  } else if (problem.code() == std::errc::resource_unavailable_try_again) {  // std::thread
+    text = ThreadsRefused("a thread", text, "");
+  }
+  PrintError(fmt::format("error: {}\n", text));
+  return ExitCode(ErrorCode::kInternal);
+}
+
 }  // namespace
 
 int Main(const std::vector<std::string>& arguments) {
+  OpenStandardDescriptors();
+  LetWritesFail();
   try {
-    return RunArguments(arguments);
+    const int code = RunArguments(arguments);
+    const int written = EndOutput();
+    return code != 0 ? code : written;
   } catch (const std::system_error& problem) {  // fmt::print on a full disk; no more threads
-    fmt::print(stderr, "error: {}\n", problem.what());
-    return ExitCode(ErrorCode::kInternal);
+    return ReportSystemError(problem);
   } catch (const std::bad_alloc&) {  // before or beside what the memory plan counts
-    std::fputs(
+    PrintError(
         "error: the system refuses memory to this process: raise its limit (ulimit -v, or its "
-        "control group)\n",
-        stderr);
+        "control group)\n");
     return ExitCode(ErrorCode::kResourceExhausted);
+  } catch (const std::exception& problem) {
+    PrintError(fmt::format("error: {}\n", problem.what()));
+    return ExitCode(ErrorCode::kInternal);
   }
 }
 

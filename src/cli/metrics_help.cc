@@ -62,6 +62,9 @@ std::string MetricsMarkdown() {
   EngineInfo info;
   info.max_model_len = 1;
   info.num_speculative_tokens = 1;
+  const auto op_times = std::make_shared<OpTimes>();
+  op_times->Of("OPERATOR").Add(0);
+  info.op_times = op_times;
   metrics.SetModel("MODEL", info);
   metrics.OnHttp({}, "none");
   std::string text =

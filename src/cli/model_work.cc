@@ -2,10 +2,27 @@
 
 namespace sluice::cli {
 
-ModelWork WorkOf(const ModelConfig& config) {
+namespace {
+
+// Weights of the products around attention in a layer.
+int64_t AttentionWeightsOf(const ModelConfig& config) {
+  if (!config.spec.layers.empty() && config.spec.layers.front().attention.latent) {
+    const AttentionSpec& spec = config.spec.layers.front().attention;
+    const LatentSpec& latent = *spec.latent;
+    const int64_t heads = spec.num_heads;
+    return config.hidden_size * (spec.first_width() + spec.output_width()) +
+           heads * latent.qk_dim() * latent.q_rank +
+           heads * latent.kv_rank * (latent.nope_dim + latent.value_dim);
+  }
   const int64_t query = config.num_attention_heads * config.head_dim;
   const int64_t key_value = config.num_key_value_heads * config.head_dim;
-  const int64_t attention = config.hidden_size * (2 * query + 2 * key_value);
+  return config.hidden_size * (2 * query + 2 * key_value);
+}
+
+}  // namespace
+
+ModelWork WorkOf(const ModelConfig& config) {
+  const int64_t attention = AttentionWeightsOf(config);
   int64_t moe_layers = 0, moe = 0;
   for (const LayerSpec& layer : config.spec.layers) {
     if (!layer.moe) continue;

@@ -1,5 +1,10 @@
 // pull, list, rm: the models in the Hugging Face cache.
+#include <unistd.h>
+
+#include <algorithm>
 #include <ctime>
+#include <iostream>
+#include <string>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -43,6 +48,29 @@ std::string RevisionOf(const CachedSnapshot& snapshot) {
   if (!text.empty()) text += " ";
   text += snapshot.commit.substr(0, kShownCommitDigits);
   return snapshot.complete ? text : text + " (incomplete)";
+}
+
+// What is removed has to be downloaded again: a person is asked, a script says --yes.
+Status AskBeforeRemoving(const options::Settings& settings, const ModelPlace& place) {
+  if (settings.Flag("yes")) return {};
+  std::string what = place.id;
+  if (!place.revision.empty()) what += " " + place.revision;
+  const std::vector<CachedModel> models = ListCachedModels(place.cache);
+  const auto model = std::find_if(models.begin(), models.end(),
+                                  [&](const CachedModel& each) { return each.id == place.id; });
+  if (model == models.end()) return {};  // there is nothing to remove, which is said next
+  if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("this removes {} ({}) from the disk: say --yes", what,
+                            FormatBytes(model->bytes)),
+                "yes");
+  }
+  PrintError(fmt::format("remove {} ({}) from {}? [y/N] ", what, FormatBytes(model->bytes),
+                         place.cache.string()));
+  std::string answer;
+  std::getline(std::cin, answer);
+  if (answer == "y" || answer == "Y" || answer == "yes") return {};
+  return Fail(ErrorCode::kCancelled, "nothing was removed");
 }
 
 tl::unexpected<Error> WhichModel() {
@@ -105,6 +133,7 @@ Result<int> RunRemove(const options::Settings& settings) {
                             place.folder.string()),
                 "model");
   }
+  RETURN_IF_ERROR(AskBeforeRemoving(settings, place));
   ASSIGN_OR_RETURN(const int64_t bytes, RemoveCachedModel(place.cache, place.id, place.revision));
   fmt::print("removed {}{}: {} freed\n", place.id,
              place.revision.empty() ? "" : " " + place.revision, FormatBytes(bytes));

@@ -18,8 +18,8 @@ struct OfferedOption {
   bool TakesValue() const { return option->type != options::Type::kFlag; }
 };
 
-// Those of the subcommands `commands` (bits) under the name sluice, in the order of the table.
-// Options that have no effect, or are refused whatever their value, are not offered.
+// The options of the subcommands `commands` (bits) under the name sluice, in the table's order.
+// Leaves out options without an effect and those that are refused with any value.
 std::vector<OfferedOption> OfferedOptions(uint32_t commands);
 
 }  // namespace sluice::cli

@@ -56,8 +56,11 @@ std::string ParsersMarkdown() {
   }
   text += "\n## Reasoning\n\n| name | begin | end | an answer begins with |\n|---|---|---|---|\n";
   for (const ReasoningParser& parser : ReasoningParsers()) {
+    std::string end = MarkCells(parser.format.end);
+    if (!parser.format.before_end.empty())
+      end = fmt::format("{}, then {}", MarkCells({parser.format.before_end}), end);
     text += fmt::format("| `{}` | {} | {} | {} |\n", parser.name, MarkCells(parser.format.start),
-                        MarkCells(parser.format.end), BeginsWith(parser.format));
+                        end, BeginsWith(parser.format));
   }
   return text;
 }

@@ -20,16 +20,19 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMostHeaderBytes = uint64_t{100} << 20;
 
-// The first `size` bytes of a file, or as many as it has.
+// The first `size` bytes of a file, or as many as it has; "" where it cannot be read. Takes no more
+// memory than the file has bytes.
 std::string FirstBytes(const fs::path& file, uint64_t size) {
-  std::string bytes(size, '\0');
+  std::error_code failed;
+  const uintmax_t file_bytes = fs::file_size(file, failed);
+  std::string bytes(failed ? 0 : std::min<uintmax_t>(size, file_bytes), '\0');
   std::ifstream stream(file, std::ios::binary);
   stream.read(bytes.data(), static_cast<std::streamsize>(size));
   bytes.resize(static_cast<size_t>(stream.gcount()));
   return bytes;
 }
 
-// The header of a safetensors file, behind its length; of what is none, its first bytes: reading it
+// The header of a safetensors file, after its length; of what is none, its first bytes: reading it
 // says what is wrong with it.
 std::string HeaderOf(const fs::path& file) {
   const std::string length = FirstBytes(file, 8);

@@ -14,9 +14,11 @@
 #include "base/mutex.h"
 #include "cli/signals.h"
 #include "cli/version.h"
+#include "parallel/listen_guard.h"
 #include "parallel/mpi_group.h"
 #include "parallel/mpi_library.h"
 #include "parallel/rank_watch.h"
+#include "parallel/socket_parts.h"
 
 namespace sluice::cli {
 namespace {
@@ -53,10 +55,19 @@ Fact OptionsFact(const options::Settings& settings) {
   return {"options", text, "start all ranks with the same options"};
 }
 
+// At which rank 0 waits for ranks of other machines: as sluice serve, which started it, has said,
+// else at --master-addr; "": nobody said where.
+Result<std::string> AddressOfGroup(const options::Settings& settings) {
+  const char* const said = std::getenv(kListenAddressVariable);
+  if (said != nullptr) return said;
+  const std::string first = settings.TextOr("master-addr");
+  return first.empty() ? Result<std::string>("") : AddressOfHost(first);
+}
+
 class MpiRankProcess final : public RankProcess {
  public:
-  MpiRankProcess(std::unique_ptr<MpiGroup> group, double step_seconds)
-      : group_(std::move(group)), step_seconds_(step_seconds) {
+  MpiRankProcess(std::unique_ptr<MpiGroup> group, double step_seconds, std::string address)
+      : group_(std::move(group)), step_seconds_(step_seconds), address_(std::move(address)) {
     group_->OnFailure([this](const std::string& reason) { TellFailure(reason); });
   }
 
@@ -68,6 +79,7 @@ class MpiRankProcess final : public RankProcess {
     options.on_line = [this](std::string_view word) { TellWord(word); };
     options.on_loss = [this](const std::string& reason) { group_->FailAs(reason); };
     options.on_end = [] { EndAtOnce(1); };
+    options.address = address_;
     ASSIGN_OR_RETURN(auto watch, RankWatch::Start(all(), std::move(options)));
     const MutexLock lock(mutex_);
     watch_ = std::move(watch);
@@ -131,6 +143,7 @@ class MpiRankProcess final : public RankProcess {
 
   std::unique_ptr<MpiGroup> group_;
   const double step_seconds_;
+  const std::string address_;  // RankWatchOptions::address
   Mutex mutex_;
   std::function<void(const std::string&)> act_ GUARDED_BY(mutex_);
   std::function<void(std::string_view)> on_word_ GUARDED_BY(mutex_);
@@ -145,6 +158,7 @@ Result<std::unique_ptr<RankProcess>> RankProcess::Join(const options::Settings& 
   if (launch) RETURN_IF_ERROR(CheckSharedMemory(launch->here));
   ASSIGN_OR_RETURN(const SluiceMpiTable* mpi, OpenMpiLibrary());
   ASSIGN_OR_RETURN(auto group, MpiGroup::Join(*mpi, {.deadline = kHandshakeDeadline}));
+  RETURN_IF_ERROR(EndListenGuard());
   const int found = group->all().size();
   if (found != num_ranks) {
     return sluice::Fail(
@@ -154,8 +168,9 @@ Result<std::unique_ptr<RankProcess>> RankProcess::Join(const options::Settings& 
                     found, num_ranks),
         "tensor_parallel_size");
   }
-  auto process = std::make_unique<MpiRankProcess>(std::move(group),
-                                                  *settings.Number("distributed-timeout-seconds"));
+  ASSIGN_OR_RETURN(std::string address, AddressOfGroup(settings));
+  auto process = std::make_unique<MpiRankProcess>(
+      std::move(group), *settings.Number("distributed-timeout-seconds"), std::move(address));
   try {
     RETURN_IF_ERROR(process->StartWatch());
     RETURN_IF_ERROR(process->Compare(

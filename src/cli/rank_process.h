@@ -28,7 +28,7 @@ class RankProcess {
   virtual ~RankProcess() = default;
 
   virtual Communicator& all() = 0;
-  // Of ranks on this rank's machine, itself among them.
+  // The number of ranks on this rank's machine, itself included.
   virtual int ranks_here() const = 0;
   // "Open MPI v4.1.4".
   virtual std::string library() const = 0;
@@ -41,12 +41,13 @@ class RankProcess {
   // Null, as at first: the process ends. Not called any more once another is set. Ranks other than
   // 0 end once rank 0 has.
   virtual void OnFailure(std::function<void(const std::string& reason)> act) = 0;
-  // A word of the launcher to rank 0: "drain", "reload".
+  // A word of the launcher to rank 0: "drain", "reload". Called on the thread that watches the
+  // other ranks, so it returns soon.
   virtual void OnWord(std::function<void(std::string_view word)> act) = 0;
 
   // Tells the others that this rank cannot go on.
   virtual void Fail(const std::string& reason) = 0;
-  // Of ranks other than 0: waits for rank 0 to end, then ends this process.
+  // On ranks other than 0: waits for rank 0 to end, then ends this process.
   [[noreturn]] virtual void EndWithFirst() = 0;
   // Leaves in order, when all do.
   virtual void Leave() = 0;

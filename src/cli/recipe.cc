@@ -5,8 +5,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/generation_config.h"
+#include "base/json_file.h"
 #include "cli/command.h"
+#include "cli/speculation_settings.h"
 #include "hub/resolve.h"
 #include "recipe/lint.h"
 
@@ -39,16 +40,17 @@ Result<int> RunRecipeLint(const options::Settings& settings) {
   LintOptions options;
   options.accelerators = settings.List("accelerator");
   options.find_shape = ShapeOfLocalModel;
+  options.find_idle = UnknownSpeculation;
   ASSIGN_OR_RETURN(const RecipeReport report, LintRecipe(path, text, options));
   if (settings.Flag("lint-json")) {
     fmt::print("{}\n", json::Write(ReportJson(report)));
   } else {
     fmt::print("{}", FormatReport(report));
   }
-  const bool wrong =
-      std::any_of(report.findings.begin(), report.findings.end(),
-                  [](const Finding& finding) { return finding.severity == Severity::kError; });
-  return wrong && settings.Flag("lint-strict") ? kExitFound : 0;
+  const Severity least = settings.Flag("lint-strict") ? Severity::kWarning : Severity::kError;
+  const bool wrong = std::any_of(report.findings.begin(), report.findings.end(),
+                                 [&](const Finding& finding) { return finding.severity <= least; });
+  return wrong ? kExitFound : 0;
 }
 
 }  // namespace sluice::cli

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/configs.h"
 #include "cli/progress.h"
+#include "cli/remote.h"
 #include "cli/serving.h"
 #include "client/http_client.h"
 
@@ -15,6 +16,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr int kMaxWorkers = 64;
+constexpr int kExitAllFailed = 1;
 
 std::string Answer(const HttpClient& client, const std::string& line, bool& failed) {
   BatchRequest request;
@@ -50,11 +52,26 @@ Status CheckFiles(const options::Settings& settings) {
   return {};
 }
 
-}  // namespace
+// The server that answers: a running one, or one of this process.
+struct BatchTarget {
+  std::unique_ptr<Serving> serving;
+  Remote remote;
+};
 
-Result<int> RunBatch(const options::Settings& settings) {
-  const auto start = std::chrono::steady_clock::now();
-  RETURN_IF_ERROR(CheckFiles(settings));
+Result<BatchTarget> FindBatchTarget(const options::Settings& settings) {
+  BatchTarget target;
+  if (const auto address = settings.Text("url")) {
+    if (HasModelArgument(settings)) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--url names a running server, whose models the requests name themselves, and "
+                  "--model loads one here: give one of them",
+                  "url");
+    }
+    ASSIGN_OR_RETURN(target.remote, RemoteAt(settings, *address));
+    Url& url = target.remote.url;
+    if (url.path.ends_with("/v1")) url.path.resize(url.path.size() - 3);
+    return target;
+  }
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
   ASSIGN_OR_RETURN(const EngineConfig engine_config, MakeEngineConfig(settings, model));
   ServerConfig server_config = MakeServerConfig(settings, model);
@@ -66,10 +83,19 @@ Result<int> RunBatch(const options::Settings& settings) {
   server_config.served_model_names = settings.List("served-model-name");
   if (server_config.served_model_names.empty() && model.as_given != model.name)
     server_config.served_model_names = {model.as_given, model.name};
-  ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Serving::Bind(server_config));
-  RETURN_IF_ERROR(serving->Load(engine_config, model, LoadReport::kTerminal));
+  ASSIGN_OR_RETURN(target.serving, Serving::Bind(server_config));
+  RETURN_IF_ERROR(target.serving->Load(engine_config, model, LoadReport::kTerminal));
+  target.remote.url = Url{.host = "127.0.0.1", .port = target.serving->server().port()};
+  return target;
+}
 
-  const HttpClient client(Url{.host = "127.0.0.1", .port = serving->server().port(), .path = ""});
+}  // namespace
+
+Result<int> RunBatch(const options::Settings& settings) {
+  const auto start = std::chrono::steady_clock::now();
+  RETURN_IF_ERROR(CheckFiles(settings));
+  ASSIGN_OR_RETURN(const BatchTarget target, FindBatchTarget(settings));
+  const HttpClient client = target.remote.http();
   const int workers = static_cast<int>(
       std::clamp<int64_t>(settings.Integer("max-num-seqs").value_or(kMaxWorkers), 1, kMaxWorkers));
   ASSIGN_OR_RETURN(const BatchTotals totals,
@@ -81,7 +107,8 @@ Result<int> RunBatch(const options::Settings& settings) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   PrintError(fmt::format("{} requests answered, {} of them with an error, in {:.1f} s\n",
                          totals.requests, totals.failed, seconds));
-  return 0;
+  // The file tells which requests failed. The run has failed only if all of them did.
+  return totals.requests > 0 && totals.failed == totals.requests ? kExitAllFailed : 0;
 }
 
 }  // namespace sluice::cli

@@ -1,19 +1,25 @@
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
-#include <mutex>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/log_format.h"
+#include "base/mutex.h"
 #include "base/process_memory.h"
 #include "cli/command.h"
 #include "cli/configs.h"
+#include "cli/failure_thread.h"
 #include "cli/launch_nodes.h"
 #include "cli/launch_ranks.h"
 #include "cli/progress.h"
@@ -25,6 +31,7 @@
 #include "cli/signals.h"
 #include "cli/startup_lines.h"
 #include "client/stream_client.h"
+#include "client/url.h"
 #include "parallel/mpi_library.h"
 
 namespace sluice::cli {
@@ -32,6 +39,8 @@ namespace {
 
 // Time after the drain for the step in progress and for releasing memory.
 constexpr std::chrono::seconds kEndTime(60);
+// After the last new connection, for requests that are on their way on open ones.
+constexpr std::chrono::seconds kLastRequests(1);
 // From a launcher's signal to the news of the rank that it is about.
 constexpr std::chrono::milliseconds kTimeToHear(300);
 // After a rank is lost, for the requests to fail, and then for their last bytes and for /health.
@@ -87,6 +96,24 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
   LOG_INFO("serve", "serving {} at {}, ready in {:.1f} s", name, AddressOf(config, port), seconds);
 }
 
+// What a person does next.
+void LogNextStep(const ServerConfig& config, uint16_t port) {
+  if (!config.uds.empty()) {
+    std::error_code ignored;
+    LOG_INFO("serve", "talk to it: sluice chat --url unix://{}",
+             std::filesystem::absolute(config.uds, ignored).string());
+    return;
+  }
+  const bool any = config.host.empty() || config.host == "0.0.0.0" || config.host == "::";
+  const std::string url = ServerText(
+      {.host = any ? "127.0.0.1" : config.host, .port = port, .tls = config.tls.enabled()});
+  if (config.enable_web) {
+    LOG_INFO("serve", "open {}/ in a browser, or talk to it: sluice chat --url {}", url, url);
+  } else {
+    LOG_INFO("serve", "talk to it: sluice chat --url {}", url);
+  }
+}
+
 // Lines that scripts wait for, at every log level. Under the names of other programs they are
 // uvicorn's, in its form and where it writes them.
 void Say(options::Dialect dialect, std::initializer_list<std::string> lines) {
@@ -113,6 +140,20 @@ void SayEnded(options::Dialect dialect) {
                 fmt::format("Finished server process [{}]", getpid())});
 }
 
+// As trtllm-serve: a folder is called by its last name, and requests may name any model.
+void NameAsTrtllm(const options::Settings& settings, const ModelArgument& named,
+                  ServerConfig& config) {
+  config.skip_model_name_validation = true;
+  std::error_code error;
+  if (settings.Given("served-model-name") || !std::filesystem::is_directory(named.name, error))
+    return;
+  std::filesystem::path folder(named.name);
+  if (!folder.has_filename()) folder = folder.parent_path();  // "folder/"
+  if (folder.filename() == "." || folder.filename() == "..")
+    folder = std::filesystem::canonical(folder, error);
+  if (folder.has_filename()) config.served_model_names = {folder.filename().string()};
+}
+
 // How ranks are run, where they are more than threads of this process.
 struct RankLaunch {
   RankSizes sizes;
@@ -125,7 +166,7 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
   const std::optional<MpiLaunch> launch = FindMpiLaunch();
   plan.is_rank = launch && launch->size != 1 && (launch->size > 1 || plan.sizes.num_ranks() > 1);
   const std::string backend = settings.TextOr("distributed-executor-backend");
-  const bool are_processes = backend == "mp" || backend == "mpi" || IsOnSeveralNodes(settings);
+  const bool are_processes = backend == "mpi" || IsOnSeveralNodes(settings);
   const int num_engines = EnginesOf(settings).count;
   if (num_engines > 1 && (plan.is_rank || (plan.sizes.num_ranks() > 1 && are_processes))) {
     return Fail(ErrorCode::kUnsupported,
@@ -136,7 +177,7 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
                 "data_parallel_size");
   }
   if (plan.is_rank || plan.sizes.num_ranks() == 1) return plan;
-  plan.launches = backend == "mp" || backend == "mpi";
+  plan.launches = backend == "mpi";
   if (backend == "external_launcher") {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--distributed-executor-backend external_launcher: no launcher has "
@@ -180,139 +221,275 @@ void EndWithoutRank(const Engine& engine) {
   EndAtOnce(1);
 }
 
+ServerConfig ServerConfigOf(const options::Settings& settings) {
+  const ModelArgument named = NamedModel(settings);
+  ServerConfig config = MakeServerConfig(settings, named);
+  AddServeOptions(settings, config);
+  // Clients copy the name from the command line, with its trailing slash.
+  if (config.served_model_names.empty() && named.as_given != named.name)
+    config.served_model_names = {named.as_given, named.name};
+  if (settings.dialect() == options::Dialect::kTrtllm) NameAsTrtllm(settings, named, config);
+  return config;
+}
+
+// The server of this process, which computes with all ranks, or is rank 0 of several processes.
+//
+// Thread safety: Run by one thread, which alone makes and destroys serving_. Signals, words of the
+// launcher and the loss of a rank come on other threads.
+class ServeRun {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // `process`: null where ranks are threads of this process, if there are any.
+  ServeRun(const options::Settings& settings, const RankSizes& sizes,
+           std::unique_ptr<RankProcess> process, Time start)
+      : settings_(settings),
+        sizes_(sizes),
+        process_(std::move(process)),
+        start_(start),
+        delay_seconds_(*settings.Number("drain-delay")),
+        drain_seconds_(*settings.Number("shutdown-timeout")),
+        server_config_(ServerConfigOf(settings)) {}
+
+  // Serves until it is asked to end; the exit code.
+  Result<int> Run() {
+    const SignalWatcher watcher(
+        [this](int) { OnSignal(); },
+        EndLimit{std::chrono::duration<double>(delay_seconds_ + drain_seconds_) + kEndTime,
+                 "a step or the device did not finish in time: the server ends without it"},
+        [this] { Reload(); }, [this] { return SkipDelay(); });
+    std::optional<FailureThread> failure_thread, drain_thread;
+    if (process_) {
+      failure_thread.emplace([this] { EndWithoutRank(Bound()->engine()); });
+      drain_thread.emplace([this] { Drain(); });
+      ListenToRanks(*failure_thread, *drain_thread);
+    }
+    Result<int> code = Serve();
+    if (process_) {
+      // From here on a failure ends the process at once.
+      process_->OnWord(nullptr);
+      process_->OnFailure(nullptr);
+    }
+    failure_thread.reset();  // ends the process where a rank was lost before
+    EndServing();            // the other ranks hear that there are no more steps
+    drain_thread.reset();
+    if (process_ && code) process_->Leave();
+    return code;
+  }
+
+ private:
+  // Null until the port is bound, and at the end.
+  Serving* Bound() {
+    const MutexLock lock(mutex_);
+    return serving_.get();
+  }
+
+  Status Bind() {
+    if (Bound() != nullptr) return {};
+    // Raises the limit of open files: shells allow few, and each connection is one.
+    StreamClient::MaxConnections();
+    // Without the lock: it begins with stored responses, which may take long to read, and a signal
+    // ends that at once. A socket file that is then left is removed by the next start.
+    ASSIGN_OR_RETURN(std::unique_ptr<Serving> bound, Serving::Bind(server_config_));
+    const MutexLock lock(mutex_);
+    serving_ = std::move(bound);
+    return {};
+  }
+
+  // With --drain-delay: proxies get to know that requests should go elsewhere, and what they still
+  // send is answered. Then new connections are refused, which proxies hear at once, and requests on
+  // their way on open ones are answered, too. False where there is nothing to wait for.
+  void Leave() {
+    MutexLock lock(mutex_);
+    if (delay_seconds_ == 0 || !loaded_ || !serving_ || skips_delay_) return;
+    LOG_INFO("serve",
+             "leaving: /ready answers 503, requests are served for another {} s; a second signal "
+             "ends that",
+             delay_seconds_);
+    is_leaving_ = true;
+    serving_->server().BeginLeaving();
+    const auto end =
+        std::chrono::steady_clock::now() +
+        std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(delay_seconds_));
+    while (!skips_delay_ && serving_ && std::chrono::steady_clock::now() < end)
+      leaving_.WaitUntil(lock, end);
+    if (!serving_) return;
+    serving_->server().StopAccepting();
+    const auto last = std::chrono::steady_clock::now() + kLastRequests;
+    while (!skips_delay_ && serving_ && std::chrono::steady_clock::now() < last)
+      leaving_.WaitUntil(lock, last);
+    is_leaving_ = false;
+  }
+
+  // A second signal. False where there is no delay to skip, or it was skipped.
+  bool SkipDelay() {
+    const MutexLock lock(mutex_);
+    if (!is_leaving_ || std::exchange(skips_delay_, true)) return false;
+    leaving_.NotifyAll();
+    return true;
+  }
+
+  void Drain() {
+    Leave();
+    const MutexLock lock(mutex_);
+    if (!loaded_) {
+      // While the model is loaded there are no requests to finish: the process may end at once.
+      LOG_INFO("serve", "stopped while loading");
+      if (serving_) serving_->server().Stop();  // which removes the file of a unix socket
+      EndAtOnce(0);
+    }
+    if (!serving_) return;  // it ends already
+    if (settings_.dialect() != options::Dialect::kSluice)
+      Say(settings_.dialect(), {"Shutting down"});
+    LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
+             drain_seconds_);
+    serving_->server().BeginDrain();
+  }
+
+  void OnSignal() {
+    // After a failure the process ends by itself, with a code that tells.
+    if (!process_ || !HasFailedSoon(*process_)) Drain();
+  }
+
+  void Reload() {
+    LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
+    ReloadLogLevel(settings_);
+    // Files may take long to read: a drain does not wait for them, the end of the server does.
+    const MutexLock in_use(reload_mutex_);
+    if (Serving* const serving = Bound(); serving != nullptr) serving->server().Reload();
+  }
+
+  void EndServing() {
+    const MutexLock in_use(reload_mutex_);
+    std::unique_ptr<Serving> ended;
+    {
+      const MutexLock lock(mutex_);
+      ended = std::move(serving_);
+      leaving_.NotifyAll();
+    }
+  }
+
+  // Nothing that the watch over the ranks calls may wait.
+  void ListenToRanks(FailureThread& failure_thread, FailureThread& drain_thread) {
+    process_->OnWord([this, &drain_thread](std::string_view word) {
+      if (word == "drain") drain_thread.Report();
+      if (word == "hurry") SkipDelay();
+      if (word == "reload") kill(getpid(), SIGHUP);
+    });
+    process_->OnFailure([this, &failure_thread](const std::string& reason) {
+      LOG_ERROR("serve", "the group of ranks has failed: {}", reason);
+      {
+        const MutexLock lock(mutex_);
+        if (!loaded_) EndAtOnce(1, "error: " + reason + "\n");
+      }
+      failure_thread.Report();
+    });
+  }
+
+  Status Load() {
+    // A download takes long: the port is open meanwhile, and /health tells how far it is.
+    const DownloadHooks hooks{.before = [this] { return Bind(); },
+                              .on_progress =
+                                  [this](const FetchProgress& progress) {
+                                    if (Serving* const serving = Bound(); serving != nullptr)
+                                      serving->server().SetDownload(progress.done, progress.total);
+                                  }};
+    ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings_, hooks));
+    ASSIGN_OR_RETURN(EngineConfig engine_config,
+                     MakeEngineConfig(settings_, model, hooks,
+                                      /*are_processes=*/process_ != nullptr));
+    RETURN_IF_ERROR(AddServeOptions(settings_, engine_config));
+    engine_config.loop.drain_seconds = drain_seconds_;
+    ASSIGN_OR_RETURN(std::optional<CacheEventSettings> events, CacheEventsOf(settings_));
+    RETURN_IF_ERROR(Bind());
+    if (events) Bound()->PublishCacheEvents(*std::move(events));
+    const Time load_start = std::chrono::steady_clock::now();
+    ProcessRanks processes{.tensor_size = sizes_.tensor_size, .num_stages = sizes_.num_stages};
+    if (process_) {
+      ASSIGN_OR_RETURN(const std::vector<Fact> facts, ModelFacts(engine_config));
+      RETURN_IF_ERROR(process_->Compare(facts));
+      process_->BeginSteps();
+      processes.all = &process_->all();
+      processes.here = process_->ranks_here();
+      LOG_INFO("serve", "rank 0 of {} processes over {}", process_->all().size(),
+               process_->library());
+    }
+    RETURN_IF_ERROR(
+        Bound()->Load(engine_config, model, LoadReport::kLog, process_ ? &processes : nullptr));
+    load_seconds_ =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - load_start).count();
+    const MutexLock lock(mutex_);
+    loaded_ = true;
+    return {};
+  }
+
+  Result<int> Serve() {
+    RETURN_IF_ERROR(Load());
+    Serving& serving = *Bound();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const uint16_t port = serving.server().port();
+    if (server_config_.dialect == ApiDialect::kVllm)
+      LogVllmReady(serving.engine().info(), server_config_, port, load_seconds_);
+    LogReady(serving.engine().info(), server_config_, port, seconds);
+    if (settings_.dialect() == options::Dialect::kSluice) LogNextStep(server_config_, port);
+    SayReady(settings_.dialect());
+    Result<int> code = serving.server().Run();
+    SayEnded(settings_.dialect());
+    return code;
+  }
+
+  const options::Settings& settings_;
+  const RankSizes sizes_;
+  const std::unique_ptr<RankProcess> process_;
+  const Time start_;
+  const double delay_seconds_, drain_seconds_;
+  const ServerConfig server_config_;
+  double load_seconds_ = 0;
+  Mutex mutex_;
+  CondVar leaving_;
+  bool loaded_ GUARDED_BY(mutex_) = false;
+  bool is_leaving_ GUARDED_BY(mutex_) = false;
+  bool skips_delay_ GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Serving> serving_ GUARDED_BY(mutex_);
+  Mutex reload_mutex_;  // held while a reload or the end of serving_ uses the server
+};
+
+// With --check: as `nginx -t`, whether the server would start; nothing is started.
+Result<int> CheckServing(const options::Settings& settings) {
+  ASSIGN_OR_RETURN(const ModelArgument model,
+                   ResolveModelArgument(settings, ModelPart::kAllButWeights));
+  ASSIGN_OR_RETURN(EngineConfig engine,
+                   MakeEngineConfig(settings, model, {}, /*are_processes=*/false));
+  RETURN_IF_ERROR(AddServeOptions(settings, engine));
+  const auto events = CacheEventsOf(settings);
+  if (!events) return tl::unexpected(events.error());
+  RETURN_IF_ERROR(Serving::Check(ServerConfigOf(settings), engine, model));
+  fmt::print("checked: {} can be served with these options; nothing was started\n", model.name);
+  return 0;
+}
+
 }  // namespace
 
 Result<int> RunServe(const options::Settings& settings) {
   const auto start = std::chrono::steady_clock::now();
   BlockSignals(kWatched);
-  IgnoreClosedPipes();
   PrepareProcessMemory();
   UseLogStyleOf(settings.dialect());
   ASSIGN_OR_RETURN(const RankLaunch ranks, PlanLaunch(settings));
+  if (settings.Flag("check")) return CheckServing(settings);
   if (ranks.launches || (!ranks.is_rank && IsOnSeveralNodes(settings)))
     RETURN_IF_ERROR(CheckRankSizes(settings, ranks.sizes));
   if (!ranks.is_rank && IsOnSeveralNodes(settings))
     return LaunchOnNode(settings, ranks.sizes.num_ranks());
   if (ranks.launches) return LaunchRanks(settings, ranks.sizes.num_ranks());
-  std::unique_ptr<RankProcess> process;  // null: ranks are threads of this process, if any
+  std::unique_ptr<RankProcess> process;
   if (ranks.is_rank) {
     ASSIGN_OR_RETURN(process, RankProcess::Join(settings, ranks.sizes.num_ranks()));
     if (process->all().rank() > 0) return RunServingRank(settings, *process, ranks.sizes);
   }
   LogStartup(settings);
-  const ModelArgument named = NamedModel(settings);
-  ServerConfig server_config = MakeServerConfig(settings, named);
-  AddServeOptions(settings, server_config);
-  // Clients copy the name from the command line, with its trailing slash.
-  if (server_config.served_model_names.empty() && named.as_given != named.name)
-    server_config.served_model_names = {named.as_given, named.name};
-
-  std::unique_ptr<Serving> serving;  // null until it is bound
-  // Held while it is bound, and by a signal.
-  std::mutex mutex;
-  const auto bind = [&]() -> Status {
-    if (serving) return {};
-    // Raises the limit of open files: shells allow few, and each connection is one.
-    StreamClient::MaxConnections();
-    const std::lock_guard lock(mutex);
-    ASSIGN_OR_RETURN(serving, Serving::Bind(server_config));
-    return {};
-  };
-  const double drain_seconds = *settings.Number("shutdown-timeout");
-  // While the model is loaded there are no requests to finish: the process may end at once.
-  bool loaded = false;
-  const auto drain = [&] {
-    const std::lock_guard lock(mutex);
-    if (!loaded) {
-      LOG_INFO("serve", "stopped while loading");
-      if (serving) serving->server().Stop();  // which removes the file of a unix socket
-      EndAtOnce(0);
-    }
-    if (settings.dialect() != options::Dialect::kSluice) Say(settings.dialect(), {"Shutting down"});
-    LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
-             drain_seconds);
-    serving->server().BeginDrain();
-  };
-  const auto on_signal = [&](int) {
-    // After a failure the process ends by itself, with a code that tells.
-    if (!process || !HasFailedSoon(*process)) drain();
-  };
-  const auto on_hangup = [&] {
-    LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
-    ReloadLogLevel(settings);
-    Server* server = nullptr;
-    {
-      // Not held while files are read, which may take long: a drain must not wait for them.
-      const std::lock_guard lock(mutex);
-      if (serving) server = &serving->server();
-    }
-    if (server != nullptr) server->Reload();
-  };
-  const SignalWatcher watcher(
-      on_signal,
-      EndLimit{std::chrono::duration<double>(drain_seconds) + kEndTime,
-               "a step or the device did not finish in time: the server ends without it"},
-      on_hangup);
-  if (process) {
-    process->OnWord([&](std::string_view word) {
-      if (word == "drain") drain();
-      if (word == "reload") on_hangup();
-    });
-    process->OnFailure([&](const std::string& reason) {
-      LOG_ERROR("serve", "the group of ranks has failed: {}", reason);
-      const std::lock_guard lock(mutex);
-      if (!loaded) EndAtOnce(1, "error: " + reason + "\n");
-      std::thread([&serving] { EndWithoutRank(serving->engine()); }).detach();
-    });
-  }
-  const auto forget = [&process](const void*) {
-    if (!process) return;
-    process->OnWord(nullptr);
-    process->OnFailure(nullptr);
-  };
-  const std::unique_ptr<const void, decltype(forget)> forget_at_end(&process, forget);
-  // A download takes long: the port is open meanwhile, and /health tells how far it is.
-  const DownloadHooks hooks{.before = bind, .on_progress = [&](const FetchProgress& progress) {
-                              if (serving)
-                                serving->server().SetDownload(progress.done, progress.total);
-                            }};
-  ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings, hooks));
-  ASSIGN_OR_RETURN(EngineConfig engine_config,
-                   MakeEngineConfig(settings, model, hooks, /*are_processes=*/process != nullptr));
-  engine_config.loop.drain_seconds = drain_seconds;
-  RETURN_IF_ERROR(bind());
-  const auto load_start = std::chrono::steady_clock::now();
-  ProcessRanks processes{.tensor_size = ranks.sizes.tensor_size,
-                         .num_stages = ranks.sizes.num_stages};
-  if (process) {
-    ASSIGN_OR_RETURN(const std::vector<Fact> facts, ModelFacts(engine_config));
-    RETURN_IF_ERROR(process->Compare(facts));
-    process->BeginSteps();
-    processes.all = &process->all();
-    processes.here = process->ranks_here();
-    LOG_INFO("serve", "rank 0 of {} processes over {}", process->all().size(), process->library());
-  }
-  RETURN_IF_ERROR(
-      serving->Load(engine_config, model, LoadReport::kLog, process ? &processes : nullptr));
-  const double load_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - load_start).count();
-  {
-    const std::lock_guard lock(mutex);
-    loaded = true;
-  }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (server_config.dialect == ApiDialect::kVllm)
-    LogVllmReady(serving->engine().info(), server_config, serving->server().port(), load_seconds);
-  LogReady(serving->engine().info(), server_config, serving->server().port(), seconds);
-  SayReady(settings.dialect());
-  Result<int> code = serving->server().Run();
-  SayEnded(settings.dialect());
-  if (process) {
-    serving.reset();  // the other ranks hear that there are no more steps
-    process->Leave();
-  }
-  return code;
+  return ServeRun(settings, ranks.sizes, std::move(process), start).Run();
 }
 
 }  // namespace sluice::cli

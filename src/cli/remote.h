@@ -1,0 +1,36 @@
+// The running server that a command talks to, as the options of all such commands name it: --url,
+// --cacert, --insecure, --cert, --key, --api-key, --api-key-file.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "client/client_tls.h"
+#include "client/http_client.h"
+#include "client/openai_client.h"
+#include "client/url.h"
+#include "options/settings.h"
+
+namespace sluice::cli {
+
+struct Remote {
+  Url url;
+  std::shared_ptr<const ClientTls> tls = {};  // null without TLS
+  std::string api_key = {};                   // "": none is sent
+
+  // "Authorization" with the key, if there is one.
+  std::map<std::string, std::string> headers() const;
+  HttpClient http() const { return HttpClient(url, headers(), tls); }
+  OpenAiClient openai() const { return {url, api_key, tls}; }
+};
+
+// The server at `address`. kInvalidArgument names the option that is wrong.
+Result<Remote> RemoteAt(const options::Settings& settings, const std::string& address);
+
+// The key to send: --api-key-file, else --api-key (SLUICE_API_KEY, VLLM_API_KEY), else
+// OPENAI_API_KEY; "" for none.
+Result<std::string> ClientKey(const options::Settings& settings);
+
+}  // namespace sluice::cli
