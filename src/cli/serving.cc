@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/generation_config.h"
 #include "cli/progress.h"
+#include "events/event_publisher.h"
 #include "models/model_config.h"
 #include "models/model_task.h"
 #include "server/model_text.h"
@@ -22,7 +24,10 @@ Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engin
                    LoadModelConfig(engine.model_folder, engine.config_overrides));
   ASSIGN_OR_RETURN(const GenerationConfig generation,
                    LoadGenerationConfig(engine.GenerationConfigFolder()));
-  return ModelText::Load(server, model.tokenizer_folder, described.vocab_size, generation);
+  // With --tokenizer the processor of images is still the model's own.
+  ServerConfig config = server;
+  config.media.model_folder = engine.model_folder.string();
+  return ModelText::Load(config, model.tokenizer_folder, described.vocab_size, generation);
 }
 
 // The ids of the tokens that a classifier is made of.
@@ -62,6 +67,25 @@ Serving::~Serving() {
   engine_.reset();
 }
 
+Status Serving::Check(ServerConfig config, const EngineConfig& engine, const ModelArgument& model) {
+  // Bound, and not listened at.
+  config.listen_when_ready = true;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Bind(config));
+  ASSIGN_OR_RETURN(const ModelText text, LoadText(config, engine, model));
+  RETURN_IF_ERROR(ClassifierTokenIds(engine, text));
+  Engine::Hooks hooks;
+  hooks.print_plan = [](const std::string& line) { fmt::print("{}\n", line); };
+  RETURN_IF_ERROR(Engine::Check(engine, hooks));
+  if (engine.dummy_weights) return {};
+  const auto checkpoint = Checkpoint::Open(engine.model_folder);
+  if (checkpoint) return {};
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model.as_given, ignored))
+    return tl::unexpected(checkpoint.error());
+  fmt::print("the weights of {} are not here yet: they are downloaded at the start\n", model.name);
+  return {};
+}
+
 Status Serving::Load(EngineConfig config, const ModelArgument& model, LoadReport report,
                      const ProcessRanks* processes) {
   ASSIGN_OR_RETURN(ModelText text, LoadText(config_, config, model));
@@ -70,7 +94,20 @@ Status Serving::Load(EngineConfig config, const ModelArgument& model, LoadReport
   Engine::Hooks hooks;
   hooks.observer_of = [this](int engine) { return server_->observer(engine); };
   hooks.processes = processes;
+  if (cache_events_) {
+    hooks.listener_of = [this](int64_t rank) -> Result<std::unique_ptr<CacheListener>> {
+      return CacheEventPublisher::Start(*cache_events_, rank);
+    };
+    if (!config.enable_prefix_caching) {
+      LOG_WARNING("events",
+                  "--kv-events-config: without --enable-prefix-caching there are no "
+                  "cache events");
+    }
+  }
   if (report != LoadReport::kNowhere) {
+    hooks.load_progress = [&bar](int64_t done, int64_t total) { bar.Update(done, total); };
+  }
+  if (report == LoadReport::kTerminal || report == LoadReport::kLog) {
     hooks.print_plan = [report](const std::string& line) {
       if (report == LoadReport::kLog) {
         LOG_INFO("memory", "{}", line);
@@ -78,14 +115,12 @@ Status Serving::Load(EngineConfig config, const ModelArgument& model, LoadReport
         PrintErrorOrDrop(line + "\n");
       }
     };
-    hooks.load_progress = [&bar](int64_t done, int64_t total) { bar.Update(done, total); };
   }
   auto engine = Engine::Create(config, std::move(hooks));
   bar.Finish();
   if (!engine) return tl::unexpected<Error>(std::move(engine).error());
   engine_ = *std::move(engine);
-  server_->Attach(engine_.get(), std::move(text));
-  return {};
+  return server_->Attach(engine_.get(), std::move(text));
 }
 
 }  // namespace sluice::cli

@@ -1,5 +1,6 @@
 #include "cli/signals.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/firewall.h"
 
 namespace sluice::cli {
 namespace {
@@ -32,6 +34,11 @@ timespec TimeUntil(Clock::time_point deadline) {
   const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   return {.tv_sec = seconds.count(), .tv_nsec = std::chrono::nanoseconds(left - seconds).count()};
+}
+
+OwnedFd InterruptFd() {
+  const sigset_t set = SetOf({SIGINT});
+  return OwnFdOrThrow(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC), "signalfd");
 }
 
 }  // namespace
@@ -60,17 +67,30 @@ void BlockSignals(std::initializer_list<int> signals) {
   CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0, "pthread_sigmask");
 }
 
-void IgnoreClosedPipes() {
+void LetWritesFail() {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void OpenStandardDescriptors() {
+  // open() takes the lowest free number.
+  while (true) {
+    const int fd = open("/dev/null", O_RDONLY);
+    if (fd > STDERR_FILENO) close(fd);
+    if (fd < 0 || fd > STDERR_FILENO) return;
+  }
 }
 
 SignalWatcher::SignalWatcher(std::function<void(int signal)> on_first,
-                             std::optional<EndLimit> limit, std::function<void()> on_hangup)
+                             std::optional<EndLimit> limit, std::function<void()> on_hangup,
+                             std::function<bool()> on_further)
     : limit_(std::move(limit)),
       on_hangup_(std::move(on_hangup)),
+      on_further_(std::move(on_further)),
       first_thread_(
           [on_first = std::move(on_first), signal = first_signal_.get_future()]() mutable {
-            if (const int number = signal.get(); number != 0) on_first(number);
+            if (const int number = signal.get(); number != 0)
+              RunGuarded("serve", "to end in order", [&] { on_first(number); });
           }) {
   try {
     hangup_thread_ = std::thread([this] { CallOnHangups(); });
@@ -104,7 +124,7 @@ void SignalWatcher::CallOnHangups() {
     while (hangups_.try_acquire()) {
     }
     if (over_) return;
-    on_hangup_();
+    RunGuarded("serve", "to read settings again", on_hangup_);
   }
 }
 
@@ -126,40 +146,35 @@ void SignalWatcher::Watch() {
       hangups_.release();
       continue;
     }
-    if (std::exchange(asked_to_end_, true)) EndAtOnce(128 + signal);
+    if (std::exchange(asked_to_end_, true)) {
+      if (on_further_()) continue;
+      EndAtOnce(128 + signal);
+    }
     if (limit_) deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit_->time);
     first_signal_.set_value(signal);
   }
 }
 
 EndOnInterrupt::EndOnInterrupt()
-    : over_(eventfd(0, EFD_CLOEXEC)), thread_([this] {
-        const InterruptDescriptor interrupt;
-        pollfd fds[2] = {{over_, POLLIN, 0}, {interrupt.fd(), POLLIN, 0}};
+    : over_(OwnFdOrThrow(eventfd(0, EFD_CLOEXEC), "eventfd")),
+      interrupt_(InterruptFd()),
+      thread_([this] {
+        pollfd fds[2] = {{over_.get(), POLLIN, 0}, {interrupt_.get(), POLLIN, 0}};
         while (fds[0].revents == 0 && fds[1].revents == 0) poll(fds, 2, -1);
         if (fds[0].revents == 0) std::_Exit(128 + SIGINT);
       }) {}
 
 EndOnInterrupt::~EndOnInterrupt() {
-  CHECK(eventfd_write(over_, 1) == 0, "eventfd");
+  CHECK(eventfd_write(over_.get(), 1) == 0, "eventfd");
   thread_.join();
-  close(over_);
 }
 
-InterruptDescriptor::InterruptDescriptor() {
-  const sigset_t set = SetOf({SIGINT});
-  fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-  CHECK(fd_ >= 0, "signalfd");
-}
-
-InterruptDescriptor::~InterruptDescriptor() {
-  close(fd_);
-}
+InterruptDescriptor::InterruptDescriptor() : fd_(InterruptFd()) {}
 
 bool InterruptDescriptor::Clear() {
   bool any = false;
   signalfd_siginfo info;
-  while (read(fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) any = true;
+  while (read(fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) any = true;
   return any;
 }
 

@@ -5,11 +5,16 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <optional>
 #include <semaphore>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -60,6 +65,34 @@ TEST(SignalWatcherDeathTest, NeedsNoNewThreadForADrain) {
     ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
   };
   EXPECT_EXIT(EndInTime(leave_no_memory), ::testing::ExitedWithCode(7), "^$");
+}
+
+// A second signal may cut a wait short; the third one ends the process.
+void SendThreeSignals() {
+  BlockSignals(kWatched);
+  std::promise<void> first, second;
+  const SignalWatcher watcher(
+      [&](int) {
+        first.set_value();
+        std::this_thread::sleep_for(std::chrono::hours(1));
+      },
+      std::nullopt, [] {},
+      [&, is_cut = false]() mutable {
+        if (std::exchange(is_cut, true)) return false;
+        second.set_value();
+        return true;
+      });
+  kill(getpid(), SIGTERM);
+  first.get_future().wait();
+  kill(getpid(), SIGTERM);
+  second.get_future().wait();
+  kill(getpid(), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+TEST(SignalWatcherDeathTest, AsksWhetherAFurtherSignalCutsAWaitShort) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(SendThreeSignals(), ::testing::ExitedWithCode(128 + SIGTERM), "^$");
 }
 
 // Makes stderr a pipe that is full and that nobody reads, and sees to it that the process ends.
@@ -200,6 +233,69 @@ TEST(EndOnInterruptDeathTest, LeavesLaterInterruptsToOthers) {
     std::exit(InterruptDescriptor().Clear() ? 7 : 0);
   };
   EXPECT_EXIT(end(), ::testing::ExitedWithCode(7), "^$");
+}
+
+// Closes the standard descriptors and opens them again as the program does at its start; the exit
+// code tells what is wrong.
+void StartWithoutDescriptors() {
+  for (int fd = 0; fd <= 2; ++fd) close(fd);
+  OpenStandardDescriptors();
+  const int next = open("/dev/null", O_RDONLY);
+  if (next <= 2) std::_Exit(1);
+  char byte = 0;
+  if (read(0, &byte, 1) != 0) std::_Exit(2);
+  for (int fd = 1; fd <= 2; ++fd) {
+    if (write(fd, "x", 1) != -1 || errno != EBADF) std::_Exit(3);
+  }
+  std::_Exit(7);
+}
+
+TEST(StandardDescriptorsDeathTest, AreTakenByNothingElse) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(StartWithoutDescriptors(), ::testing::ExitedWithCode(7), "");
+}
+
+TEST(LetWritesFailDeathTest, FilesPastTheirLimitAndClosedPipesAreErrors) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto write_past_limits = [] {
+    LetWritesFail();
+    const rlimit limit{1, 1};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) std::_Exit(1);
+    FILE* const file = std::tmpfile();
+    if (write(fileno(file), "xy", 2) != 1 || write(fileno(file), "y", 1) != -1 || errno != EFBIG)
+      std::_Exit(2);
+    int ends[2];
+    if (pipe(ends) != 0) std::_Exit(3);
+    close(ends[0]);
+    if (write(ends[1], "x", 1) != -1 || errno != EPIPE) std::_Exit(4);
+    std::_Exit(7);
+  };
+  EXPECT_EXIT(write_past_limits(), ::testing::ExitedWithCode(7), "");
+}
+
+TEST(EndOnInterruptDeathTest, WithoutDescriptorsItThrows) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto without_descriptors = [] {
+    BlockSignals({SIGINT});
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 3;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (int i = 0; i < 2; ++i) {
+      try {
+        if (i == 0) {
+          const EndOnInterrupt guard;
+        } else {
+          const InterruptDescriptor descriptor;
+        }
+        std::_Exit(1);
+      } catch (const std::system_error& error) {
+        if (error.code() != std::errc::too_many_files_open) std::_Exit(2);
+      }
+    }
+    std::_Exit(7);
+  };
+  EXPECT_EXIT(without_descriptors(), ::testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

@@ -114,8 +114,8 @@ Status ReadSuffix(Keys& keys, SpeculationConfig& config) {
   return {};
 }
 
-// Of a model whose name or config.json says that it continues the target's hidden states: "eagle"
-// and the like. "" for one that stands alone.
+// The method of a model whose name or config.json says that it continues the target's hidden
+// states, such as "eagle". "" for a model that stands alone.
 std::string HiddenStateMethod(std::string_view text) {
   constexpr std::array kMethods = {"eagle3", "eagle",  "medusa",     "mlp_speculator",
                                    "dflash", "dspark", "speculator", "mtp"};
@@ -124,6 +124,12 @@ std::string HiddenStateMethod(std::string_view text) {
     if (lower.find(method) != std::string::npos) return method;
   }
   return "";
+}
+
+// True for vLLM's names of the layers in the model's own checkpoint: "mtp", "deepseek_mtp",
+// ...
+bool IsMtp(const std::string& method) {
+  return method == "mtp" || method.ends_with("_mtp");
 }
 
 // What the config.json of a folder says of its kind.
@@ -146,7 +152,7 @@ Status FindDraft(const options::Settings& settings, Keys& keys, const std::strin
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("--{}: model is missing: the folder or id of the draft model, a smaller "
-                    "one with the same vocabulary",
+                    "one with the same vocabulary, or of the head",
                     kOption),
         std::string(kOption));
   }
@@ -169,6 +175,13 @@ tl::unexpected<Error> DraftOfProcesses() {
               std::string(kOption));
 }
 
+// What was asked for is left out, and said.
+Speculation SpeculateNothing(const std::string& reason) {
+  LOG_WARNING("options", "--{}: {}: tokens are generated one at a time, and answers are the same",
+              kOption, reason);
+  return Speculation();
+}
+
 Status ReadDraft(Keys& keys, DraftConfig& draft) {
   constexpr int kMostTokens = 1 << 30;
   ASSIGN_OR_RETURN(const std::optional<int> longest, keys.Count("max_model_len", kMostTokens));
@@ -181,7 +194,79 @@ Status ReadDraft(Keys& keys, DraftConfig& draft) {
   return {};
 }
 
+// What --speculative-config and its shorter spellings say together; an empty object: nothing.
+Result<json::Value> SpeculationObject(const options::Settings& settings) {
+  ASSIGN_OR_RETURN(json::Value object, json::Parse(settings.TextOr(kOption, "{}")));
+  if (const auto method = settings.Text("spec-method")) object.Set("method", *method);
+  if (const auto tokens = settings.Integer("spec-tokens"))
+    object.Set("num_speculative_tokens", *tokens);
+  if (const auto model = settings.Text("spec-model")) object.Set("model", *model);
+  return object;
+}
+
+// How many tokens are proposed at a time. Layers of the model's own propose one where nothing is
+// said, as there is one of them.
+Result<std::optional<int>> ReadNumTokens(Keys& keys, bool is_mtp) {
+  constexpr int kMost = kMaxSpeculativeTokens;
+  ASSIGN_OR_RETURN(std::optional<int> tokens,
+                   Either(keys, "num_speculative_tokens", "max_draft_len", kMost));
+  if (!is_mtp) return tokens;
+  ASSIGN_OR_RETURN(const std::optional<int> layers, keys.Count("num_nextn_predict_layers", kMost));
+  if (!tokens) tokens = layers.value_or(1);
+  return tokens;
+}
+
+struct MethodChoice {
+  std::string method, model;  // "" where none is named
+  bool is_named = false;      // the method: not derived from the model's name
+};
+
+Result<MethodChoice> ReadMethod(Keys& keys) {
+  MethodChoice choice;
+  ASSIGN_OR_RETURN(choice.method, keys.Text("method"));
+  ASSIGN_OR_RETURN(const std::string type, keys.Text("decoding_type"));
+  ASSIGN_OR_RETURN(choice.model, keys.Text("model"));
+  for (const char* key : {"speculative_model_dir", "speculative_model"}) {
+    if (!choice.model.empty()) break;
+    ASSIGN_OR_RETURN(choice.model, keys.Text(key));
+  }
+  std::string& method = choice.method;
+  if (method.empty()) method = AsciiLower(type);
+  if (method == "draft_target" || method == "drafttarget") method = "draft_model";
+  if (method.empty() && (choice.model == "ngram" || choice.model == "[ngram]")) method = "ngram";
+  choice.is_named = !method.empty();
+  if (!choice.is_named && !choice.model.empty())
+    method = HiddenStateMethod(std::filesystem::path(choice.model).filename().string());
+  return choice;
+}
+
+bool IsKnown(const std::string& method) {
+  return method == "ngram" || method == "suffix" || method == "draft_model" || method == "eagle3" ||
+         method == "eagle" || IsMtp(method);
+}
+
+std::string UnknownMethod(const std::string& method) {
+  return fmt::format(
+      "{} is not a method of this program, which has ngram, suffix, draft_model, eagle3 and mtp: "
+      "tokens are generated one at a time, and answers are the same",
+      method.empty() ? "none" : method);
+}
+
 }  // namespace
+
+std::string UnknownSpeculation(const options::Settings& settings, const options::Option& option) {
+  constexpr std::array<std::string_view, 4> kOptions = {kOption, "spec-method", "spec-model",
+                                                        "spec-tokens"};
+  if (std::ranges::find(kOptions, option.name) == kOptions.end()) return "";
+  const auto object = SpeculationObject(settings);
+  if (!object || object->as_object().empty()) return "";
+  Keys keys(*object);
+  const auto choice = ReadMethod(keys);
+  // What is wrong is said when it is read; a model without a method is looked at then.
+  if (!choice || IsKnown(choice->method) || (choice->method.empty() && !choice->model.empty()))
+    return "";
+  return UnknownMethod(choice->method);
+}
 
 Status CheckDraftTokens(const std::filesystem::path& target_folder,
                         const std::filesystem::path& draft_folder) {
@@ -212,33 +297,36 @@ Status CheckDraftTokens(const std::filesystem::path& target_folder,
 Result<Speculation> SpeculationOf(const options::Settings& settings, const DownloadHooks& hooks,
                                   bool are_processes) {
   using Method = SpeculationConfig::Method;
-  ASSIGN_OR_RETURN(json::Value object, json::Parse(settings.TextOr(kOption, "{}")));
-  if (const auto method = settings.Text("spec-method")) object.Set("method", *method);
-  if (const auto tokens = settings.Integer("spec-tokens"))
-    object.Set("num_speculative_tokens", *tokens);
-  if (const auto model = settings.Text("spec-model")) object.Set("model", *model);
+  ASSIGN_OR_RETURN(const json::Value object, SpeculationObject(settings));
   if (object.as_object().empty()) return Speculation();
 
   Keys keys(object);
-  ASSIGN_OR_RETURN(std::string method, keys.Text("method"));
-  ASSIGN_OR_RETURN(const std::string type, keys.Text("decoding_type"));
-  ASSIGN_OR_RETURN(std::string model, keys.Text("model"));
-  for (const char* key : {"speculative_model_dir", "speculative_model"}) {
-    if (!model.empty()) break;
-    ASSIGN_OR_RETURN(model, keys.Text(key));
-  }
-  if (method.empty()) method = AsciiLower(type);
-  if (method == "draft_target" || method == "drafttarget") method = "draft_model";
-  if (method.empty() && (model == "ngram" || model == "[ngram]")) method = "ngram";
-  const bool is_named = !method.empty();
-  if (!is_named && !model.empty())
-    method = HiddenStateMethod(std::filesystem::path(model).filename().string());
+  ASSIGN_OR_RETURN(const MethodChoice choice, ReadMethod(keys));
+  const auto& [named_method, model, is_named] = choice;
+  std::string method = named_method;
+  const bool was_known = !method.empty();  // to UnknownSpeculation, which is told at start
   Speculation found;
-  if (method == "draft_model" || (method.empty() && !model.empty())) {
+  using Kind = DraftConfig::Kind;
+  if (IsMtp(method)) {
+    if (are_processes) return SpeculateNothing("method mtp proposes within one process");
+    const std::string served =
+        settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
+    if (!model.empty() && model != served)
+      return SpeculateNothing(
+          fmt::format("{}: layers of another checkpoint do not propose tokens", model));
+    found.draft.kind = Kind::kMtp;
+    method = "mtp";
+  } else if (method == "eagle3" || method == "eagle") {
+    if (are_processes) return SpeculateNothing("an EAGLE-3 head proposes within one process");
+    RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
+    found.draft.kind = Kind::kEagle3;
+    method = "eagle3";
+  } else if (method == "draft_model" || (method.empty() && !model.empty())) {
     if (is_named && are_processes) return DraftOfProcesses();
     RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
     if (!is_named) method = HiddenStateMethod(KindOf(found.draft.folder));
     if (method.empty()) method = "draft_model";
+    if (method == "eagle3") found.draft.kind = Kind::kEagle3;
     if (method == "draft_model" && are_processes) return DraftOfProcesses();
   }
   if (method == "ngram") {
@@ -247,18 +335,13 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
   } else if (method == "suffix") {
     found.config.method = Method::kSuffix;
     RETURN_IF_ERROR(ReadSuffix(keys, found.config));
-  } else if (method == "draft_model") {
+  } else if (found.draft.is_head() || method == "draft_model") {
     RETURN_IF_ERROR(ReadDraft(keys, found.draft));
   } else {
-    LOG_WARNING(
-        "options",
-        "--{}: {} is not a method of this program, which has ngram, suffix and draft_model: "
-        "tokens are generated one at a time, and answers are the same",
-        kOption, method.empty() ? "none" : method);
+    if (!was_known) LOG_WARNING("options", "--{}: {}", kOption, UnknownMethod(method));
     return Speculation();
   }
-  ASSIGN_OR_RETURN(const std::optional<int> tokens,
-                   Either(keys, "num_speculative_tokens", "max_draft_len", kMaxSpeculativeTokens));
+  ASSIGN_OR_RETURN(const std::optional<int> tokens, ReadNumTokens(keys, found.draft.is_mtp()));
   if (!tokens && method != "suffix") {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--{}: num_speculative_tokens is missing: how many tokens are proposed "
@@ -266,7 +349,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
                             kOption),
                 std::string(kOption));
   }
-  if (method == "draft_model")
+  if (found.draft.is_given())
     found.draft.num_tokens = *tokens;
   else
     found.config.num_tokens = tokens.value_or(found.config.lookup_max);

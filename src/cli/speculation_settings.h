@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "base/result.h"
 #include "cli/configs.h"
@@ -23,6 +24,10 @@ struct Speculation {
 // model's ranks are; a draft model is then kUnsupported, before its weights are downloaded.
 Result<Speculation> SpeculationOf(const options::Settings& settings, const DownloadHooks& hooks,
                                   bool are_processes);
+
+// Why `option` proposes nothing, where it asks for a method that this program does not have: "" for
+// other options and methods. A draft model whose files show what it is is found out later.
+std::string UnknownSpeculation(const options::Settings& settings, const options::Option& option);
 
 // Whether both folders' tokenizers have the same tokens; true where one has none.
 // kInvalidArgument names the first that differs.

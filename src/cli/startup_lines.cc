@@ -12,14 +12,13 @@
 #include "cli/version.h"
 #include "device/device.h"
 #include "options/values.h"
-#include "server/api/python_text.h"
+#include "server/api/common/python_text.h"
 
 namespace sluice::cli {
 namespace {
 
 using options::Assignment;
 using options::Dialect;
-using options::Effect;
 using options::Note;
 using options::Option;
 using options::Settings;
@@ -75,40 +74,16 @@ bool IsDefault(const Assignment& given, Dialect dialect) {
   return words.has_value() && *words == given.words;
 }
 
-// Texts and the items that they apply to, in the order of their first appearance.
-class Groups {
- public:
-  void Add(const std::string& text, std::string what) {
-    auto place = std::find_if(groups_.begin(), groups_.end(),
-                              [&](const auto& group) { return group.first == text; });
-    if (place == groups_.end()) place = groups_.insert(place, {text, {}});
-    place->second.push_back(std::move(what));
-    ++count_;
-  }
-  void AppendLines(std::string_view head, std::vector<std::string>& lines) const {
-    for (const auto& [text, what] : groups_)
-      lines.push_back(fmt::format("  {:<10} {}: {}", head, fmt::join(what, ", "), text));
-  }
-  size_t count() const { return count_; }
+void AppendGroups(std::string_view head, const std::vector<OptionEffects::Group>& groups,
+                  std::vector<std::string>& lines) {
+  for (const auto& [reason, what] : groups)
+    lines.push_back(fmt::format("  {:<10} {}: {}", head, fmt::join(what, ", "), reason));
+}
 
- private:
-  std::vector<std::pair<std::string, std::vector<std::string>>> groups_;
-  size_t count_ = 0;
-};
-
-// "--port 8080", "--no-x (config.yaml:3)".
-std::string Shown(const Assignment& given, bool with_value) {
-  const Option& option = *given.option;
-  const bool flag = option.type == Type::kFlag;
-  std::string text = given.origin;
-  const bool from_flag = given.source == options::Source::kFlag;
-  if (!from_flag)
-    text = fmt::format("--{}{}", flag && given.words[0] != "true" ? "no-" : "", FlagName(option));
-  if (with_value && !flag)
-    text +=
-        fmt::format(" {}", option.secret ? "***" : fmt::format("{}", fmt::join(given.words, " ")));
-  if (!from_flag) text += fmt::format(" ({})", given.origin);
-  return text;
+size_t CountOf(const std::vector<OptionEffects::Group>& groups) {
+  size_t count = 0;
+  for (const auto& group : groups) count += group.what.size();
+  return count;
 }
 
 }  // namespace
@@ -136,50 +111,27 @@ std::string NonDefaultArguments(const Settings& settings) {
   return fmt::format("{{{}}}", fmt::join(parts, ", "));
 }
 
-std::vector<std::string> UnusedDevices(const Settings& settings) {
-  // The sizes of groups of devices are one by default, and all have the same reason.
-  const std::string_view reason = options::Find("ep-size").reason;
+std::vector<std::string> UnansweredLines(const OptionEffects& effects) {
   std::vector<std::string> lines;
-  for (const Assignment* given : settings.given()) {
-    const Option& option = *given->option;
-    if (option.effect != Effect::kNoEffect || option.reason != reason ||
-        option.default_value != "1" || settings.Integer(option.name).value_or(1) <= 1) {
-      continue;
-    }
-    lines.push_back(fmt::format("{} has no effect: {}", Shown(*given, true), reason));
+  for (const auto& [reason, what] : effects.unanswered) {
+    lines.push_back(fmt::format("{} {} no effect: {}", fmt::join(what, ", "),
+                                what.size() == 1 ? "has" : "have", reason));
   }
   return lines;
 }
 
-std::vector<std::string> EffectBlock(const Settings& settings) {
-  std::vector<std::string> acting;
-  Groups mapped;
-  Groups without_effect;
-  for (const Assignment* given : settings.given()) {
-    const Option& option = *given->option;
-    if (option.effect == Effect::kMapped) {
-      mapped.Add(std::string(option.reason), Shown(*given, true));
-    } else if (option.effect == Effect::kNoEffect) {
-      std::string text(option.reason);
-      if (!option.retired.empty()) text += fmt::format(" (retired {})", option.retired);
-      without_effect.Add(text, Shown(*given, false));
-    } else if (given->source != options::Source::kYamlOverFlags) {
-      acting.push_back(Shown(*given, true));  // those of such a file have notes
-    }
-  }
-  for (const Note& note : settings.notes()) {
-    if (note.kind == Note::Kind::kMapped) mapped.Add(note.text, note.what);
-    if (note.kind == Note::Kind::kNoEffect) without_effect.Add(note.text, note.what);
-  }
+std::vector<std::string> EffectBlock(const OptionEffects& effects) {
+  const auto& [acting, mapped, unanswered, idle] = effects;
   std::vector<std::string> lines;
-  if (acting.empty() && mapped.count() + without_effect.count() == 0) return lines;
+  const size_t num_idle = CountOf(unanswered) + CountOf(idle);
+  if (acting.empty() && CountOf(mapped) + num_idle == 0) return lines;
   lines.push_back(
       fmt::format("options: {} act, {} mapped, {} without effect here (`sluice "
                   "explain-options` lists all there are)",
-                  acting.size(), mapped.count(), without_effect.count()));
+                  acting.size(), CountOf(mapped), num_idle));
   if (!acting.empty()) lines.push_back(fmt::format("  {:<10} {}", "act", fmt::join(acting, ", ")));
-  mapped.AppendLines("mapped", lines);
-  without_effect.AppendLines("no effect", lines);
+  AppendGroups("mapped", mapped, lines);
+  AppendGroups("no effect", idle, lines);
   return lines;
 }
 
@@ -189,8 +141,9 @@ void LogStartup(const Settings& settings) {
     LOG_INFO("serve", "in place of vLLM: version {}", VersionIn(settings.dialect()));
     LOG_INFO("serve", "non-default args: {}", NonDefaultArguments(settings));
   }
-  for (const std::string& line : EffectBlock(settings)) LOG_INFO("options", "{}", line);
-  for (const std::string& line : UnusedDevices(settings)) LOG_WARNING("options", "{}", line);
+  const OptionEffects effects = EffectsOf(settings);
+  for (const std::string& line : EffectBlock(effects)) LOG_INFO("options", "{}", line);
+  for (const std::string& line : UnansweredLines(effects)) LOG_WARNING("options", "{}", line);
   for (const Note& note : settings.notes()) {
     if (note.kind == Note::Kind::kWarning) LOG_WARNING("options", "{} {}", note.what, note.text);
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/option_effects.h"
 #include "options/settings.h"
 
 namespace sluice::cli {
@@ -17,11 +18,11 @@ void LogStartup(const options::Settings& settings);
 // `{'model_tag': 'm', 'port': 8000}`: arguments that differ from the defaults, in vLLM's format.
 std::string NonDefaultArguments(const options::Settings& settings);
 
-// Notes on options that ask for more devices than are used: `--tensor-parallel-size 2 has no
-// effect: ...`.
-std::vector<std::string> UnusedDevices(const options::Settings& settings);
+// Warnings: "--cpu-offload-gb 4 has no effect: ...", a line for each reason.
+std::vector<std::string> UnansweredLines(const OptionEffects& effects);
 
-// The options that act, are mapped, or have no effect with the reason. Empty if none was given.
-std::vector<std::string> EffectBlock(const options::Settings& settings);
+// The options that act, are mapped, or have no effect and ask for nothing, with the reason; and how
+// many have none. Empty if none was given.
+std::vector<std::string> EffectBlock(const OptionEffects& effects);
 
 }  // namespace sluice::cli

@@ -1,5 +1,6 @@
 #include "cli/startup_lines.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +8,9 @@
 #include "cli/command.h"
 #include "cli/explain_options.h"
 #include "cli/usage.h"
+#include "options/dialect_table.h"
 #include "options/sources.h"
+#include "options/values.h"
 
 namespace sluice::cli {
 namespace {
@@ -38,27 +41,122 @@ TEST(StartupLines, ArgumentsAsPythonWritesThem) {
 }
 
 TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
-  const auto lines = EffectBlock(Read({"m", "--port", "8001", "-dcp", "2", "--swap-space", "4",
-                                       "--max-num-scheduled-tokens", "64", "--api-key", "secret"},
-                                      Dialect::kVllm, {{"NCCL_DEBUG", "WARN"}}));
-  EXPECT_EQ(lines[0].substr(0, 55), "options: 2 act, 1 mapped, 3 without effect here (`sluic");
+  const OptionEffects effects =
+      EffectsOf(Read({"m", "--port", "8001", "-dcp", "2", "--swap-space", "4", "-pcp", "1",
+                      "--max-num-scheduled-tokens", "64", "--api-key", "secret"},
+                     Dialect::kVllm, {{"NCCL_DEBUG", "WARN"}}));
+  const auto lines = EffectBlock(effects);
+  EXPECT_EQ(lines[0].substr(0, 55), "options: 2 act, 1 mapped, 4 without effect here (`sluic");
   EXPECT_THAT(lines, Contains("  act        --port 8001, --api-key ***"));
   EXPECT_THAT(lines, Contains("  mapped     --max-num-scheduled-tokens 64: "
                               "--max-num-batched-tokens, where that is larger or not given"));
-  EXPECT_THAT(lines, Contains(HasSubstr("no effect  -dcp, NCCL_DEBUG: ranks divide rows")));
-  EXPECT_THAT(lines, Contains(HasSubstr(
-                         "no effect  --swap-space: the cache is kept in memory only; a preempted "
-                         "sequence is computed again (retired before 0.32.0: omit it)")));
-  EXPECT_THAT(EffectBlock(Read({"m"}, Dialect::kVllm)), IsEmpty());
+  EXPECT_THAT(lines, Contains(HasSubstr("no effect  -pcp 1, NCCL_DEBUG: ranks divide rows")));
+  EXPECT_THAT(
+      UnansweredLines(effects),
+      ElementsAre(
+          "-dcp 2 has no effect: ranks divide rows of weights (-tp) and layers (-pp) alone; "
+          "answers do not depend on it",
+          "--swap-space 4 has no effect: the cache is kept in memory only; a preempted "
+          "sequence is computed again (retired before 0.32.0: omit it)"));
+  EXPECT_THAT(EffectBlock(EffectsOf(Read({"m"}, Dialect::kVllm))), IsEmpty());
 }
 
-TEST(StartupLines, MoreDevicesThanComputeAreAWarning) {
+// Each option without effect in the dialects' tables whose value asks for something is a warning.
+TEST(StartupLines, EveryOptionThatAsksInVainIsAWarning) {
+  const auto asking = [](const options::Option& option) -> std::string {
+    switch (option.type) {
+      case options::Type::kFlag: return option.default_value == "true" ? "false" : "true";
+      case options::Type::kInteger:
+      case options::Type::kSize:
+      case options::Type::kNumber: return option.default_value == "2" ? "3" : "2";
+      case options::Type::kJson: return R"({"a": 1})";
+      case options::Type::kString:
+      case options::Type::kStrings: return "x";
+      case options::Type::kChoice: break;
+    }
+    for (const std::string_view word : options::Split(option.choices, '|')) {
+      if (word != option.default_value && word != "auto" && word != "none")
+        return std::string(word);
+    }
+    return "";
+  };
+  int count = 0;
+  for (const options::Option& option : options::Dialects().options) {
+    if (option.effect != options::Effect::kNoEffect || (option.commands & options::kServe) == 0 ||
+        option.dialects != options::kAllDialects) {
+      continue;
+    }
+    const std::string name(FlagName(option));
+    // A flag is given by its name alone.
+    const auto words_of = [&](std::string_view value) {
+      if (option.type == options::Type::kFlag) return (value == "true" ? "--" : "--no-") + name;
+      return fmt::format("--{}={}", name, value);
+    };
+    const std::string value = asking(option);
+    ASSERT_FALSE(value.empty()) << option.name;
+    const auto lines_with = [&](const std::vector<std::string>& words) {
+      const auto settings = options::Resolve(words, {}, options::kServe, Dialect::kVllm);
+      EXPECT_TRUE(settings) << (settings ? "" : settings.error().message);
+      return settings ? UnansweredLines(EffectsOf(settings->settings)) : std::vector<std::string>();
+    };
+    EXPECT_THAT(lines_with({"m", words_of(value)}), ElementsAre(HasSubstr(name))) << value;
+    ++count;
+    if (option.default_value.empty()) continue;
+    EXPECT_THAT(lines_with({"m", words_of(option.default_value)}), IsEmpty()) << name;
+  }
+  EXPECT_GT(count, 150);
+}
+
+TEST(StartupLines, ValuesThatSwitchOffAskForNothing) {
+  const auto lines = [](const std::vector<std::string>& words) {
+    return UnansweredLines(EffectsOf(Read(words, Dialect::kVllm)));
+  };
+  EXPECT_THAT(lines({"m", "--cpu-offload-gb", "0", "--kv-offloading-size", "0.0",
+                     "--kv-events-config", "{}", "--attention-backend", "auto",
+                     "--no-enable-sleep-mode", "--tokenizer-mode", "auto"}),
+              IsEmpty());
+  EXPECT_THAT(lines({"m", "--kv-events-config", R"({"enable_kv_cache_events":true})"}), IsEmpty());
   EXPECT_THAT(
-      UnusedDevices(Read({"m", "-dcp", "4", "-pcp", "1", "--max-parallel-loading-workers", "2"},
-                         Dialect::kVllm)),
-      ElementsAre(
-          "-dcp 4 has no effect: ranks divide rows of weights (-tp) and layers (-pp) alone; "
-          "answers do not depend on it"));
+      lines({"m", "--enable-sleep-mode", "--cpu-offload-gb", "4", "--offload-backend", "uva"}),
+      ElementsAre("--cpu-offload-gb 4, --offload-backend uva have no effect: weights and "
+                  "cache are allocated once and stay in memory"));
+  EXPECT_THAT(lines({"m", "-cc.mode", "3"}), ElementsAre(HasSubstr("--compilation-config mode")));
+}
+
+// The table alone does not tell: what an option needs, and values that are not known here.
+TEST(StartupLines, WhatDoesNotActIsNotListedAsActing) {
+  const auto effects = [](const std::vector<std::string>& words,
+                          Dialect dialect = Dialect::kSluice) {
+    return EffectsOf(Read(words, dialect));
+  };
+  const auto vain = [&](const std::vector<std::string>& words) {
+    const OptionEffects found = effects(words);
+    EXPECT_THAT(found.acting, IsEmpty()) << words[1];
+    return UnansweredLines(found);
+  };
+  EXPECT_THAT(vain({"m", "--speculative-config", R"({"method":"medusa","model":"x"})"}),
+              ElementsAre(HasSubstr("medusa is not a method of this program")));
+  EXPECT_THAT(vain({"m", "--spec-method", "dflash", "--spec-tokens", "2"}),
+              ElementsAre(HasSubstr("--spec-method dflash, --spec-tokens 2 have no effect")));
+  const OptionEffects on_cpu = effects({"m", "--async-scheduling", "--device", "cpu"});
+  EXPECT_THAT(on_cpu.acting, ElementsAre("--device cpu"));
+  EXPECT_THAT(UnansweredLines(on_cpu),
+              ElementsAre("--async-scheduling has no effect: it counts with --device cuda or "
+                          "emulated only"));
+  EXPECT_THAT(vain({"m", "--max-lora-rank", "64"}),
+              ElementsAre("--max-lora-rank 64 has no effect: it counts with --enable-lora only"));
+  EXPECT_THAT(
+      vain({"m", "--structured-outputs-config", R"({"backend":"guidance","reasoning_parser":""})"}),
+      ElementsAre(HasSubstr("--structured-outputs-config backend has no effect")));
+  EXPECT_THAT(vain({"m", "-cc.mode", "3"}).size(), 1u);
+  EXPECT_THAT(effects({"m", "--tokenizer-mode", "mistral"}).acting, IsEmpty());
+  EXPECT_THAT(
+      effects({"m", "--priority-ageing-seconds", "5", "--scheduling-policy", "fcfs"}).acting,
+      ElementsAre("--scheduling-policy fcfs"));
+  EXPECT_THAT(effects({"m", "--priority-ageing-seconds", "5"}).acting,
+              ElementsAre("--priority-ageing-seconds 5"));
+  EXPECT_THAT(effects({"m", "--max-lora-rank", "64", "--enable-lora"}).acting.size(), 2u);
+  EXPECT_THAT(effects({"m", "--spec-method", "ngram", "--spec-tokens", "2"}).acting.size(), 2u);
 }
 
 TEST(CheckSettings, ContradictionsNameBothOptions) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "checkpoint/generation_config.h"
+#include "base/json_file.h"
 
 namespace sluice::cli {
 namespace {

@@ -3,67 +3,134 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "cli/configs.h"
 #include "cli/exit_code.h"
+#include "cli/remote.h"
+#include "hardware/memory.h"
 
 namespace sluice::cli {
 namespace {
 
 constexpr size_t kMaxToolsBytes = size_t{16} << 20;
 
-std::string ApiKey(const options::Settings& settings) {
-  if (const auto keys = settings.List("api-key"); !keys.empty()) return keys[0];
-  const char* key = std::getenv("OPENAI_API_KEY");
-  return key == nullptr ? "" : key;
+// Limits for talk at a terminal: one answer at a time, and room for a friend or two.
+constexpr int64_t kTalkSequences = 4;
+constexpr int64_t kTalkCacheBytes = int64_t{1} << 30;
+
+// A server for one person takes a small part of the memory, where nothing else is asked for.
+void TakeLittle(const options::Settings& settings, EngineConfig& config) {
+  if (!config.max_num_seqs) config.max_num_seqs = kTalkSequences;
+  for (const std::string_view name : {"gpu-memory-utilization", "kv-cache-memory-bytes",
+                                      "num-gpu-blocks-override", "max-model-len"}) {
+    if (settings.Given(name)) return;
+  }
+  config.kv_cache_bytes = std::min(kTalkCacheBytes, ReadMemoryLimits().available_bytes / 8);
+}
+
+bool HasBlank(std::string_view word) {
+  return word.find_first_of(" \t\n") != std::string_view::npos;
+}
+
+std::string Joined(const std::vector<std::string>& words, size_t first) {
+  return fmt::format("{}", fmt::join(words.begin() + static_cast<long>(first), words.end(), " "));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings) {
+// What stands after the command: with --url a model's name, which may be missing, and a text;
+// otherwise a model and a text.
+Status Talk::ReadWords(const options::Settings& settings) {
+  const std::vector<std::string>& words = settings.positionals();
+  const auto quick = settings.Text("quick");
+  const bool named = !words.empty() && !HasBlank(words[0]);
+  std::error_code ignored;
+  if (!settings.Given("url") && !words.empty() && !named &&
+      !std::filesystem::exists(words[0], ignored)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' is no model: the model goes before the text, and --url names a "
+                            "running server in its place",
+                            words[0]),
+                "model");
+  }
+  if (settings.Given("url")) {
+    settings_.model = named ? words[0] : settings.TextOr("model", settings.TextOr("model-name"));
+    if (words.size() > (named ? 1 : 0)) question_ = Joined(words, named ? 1 : 0);
+  } else {
+    settings_.model = settings.TextOr("model-name");
+    if (words.size() > 1) question_ = Joined(words, 1);
+  }
+  if (question_ && quick) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "--quick and the words after the model are both the text to send: give one of them",
+                "quick");
+  }
+  if (quick) question_ = quick;
+  return {};
+}
+
+Status Talk::StartServer(const options::Settings& settings, Openness openness) {
+  if (!settings.Given("log-level")) SetLogLevel(LogLevel::kWarning);
+  ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
+  ASSIGN_OR_RETURN(EngineConfig engine_config, MakeEngineConfig(settings, model));
+  TakeLittle(settings, engine_config);
+  ServerConfig server_config = MakeServerConfig(settings, model);
+  const bool for_others = openness == Openness::kForOthers;
+  server_config.host = for_others ? settings.TextOr("host") : "127.0.0.1";
+  server_config.port =
+      for_others ? static_cast<uint16_t>(settings.Integer("port").value_or(0)) : uint16_t{0};
+  server_config.disable_access_log = true;
+  server_config.enable_prompt_tokens_details = true;
+  if (settings.Given("chat-tools")) {
+    server_config.enable_auto_tool_choice = true;
+    server_config.tool_call_parser = "auto";
+  }
+  auto bound = Serving::Bind(server_config);
+  if (!bound && bound.error().code == ErrorCode::kAddressInUse && !settings.Given("port")) {
+    server_config.port = 0;
+    bound = Serving::Bind(server_config);
+  }
+  if (!bound) return tl::unexpected<Error>(std::move(bound).error());
+  serving_ = *std::move(bound);
+  RETURN_IF_ERROR(
+      serving_->Load(engine_config, model,
+                     isatty(STDERR_FILENO) == 0 ? LoadReport::kNowhere : LoadReport::kProgress));
+  const bool any = server_config.host == "0.0.0.0" || server_config.host == "::";
+  url_ = Url{.host = any ? "127.0.0.1" : server_config.host, .port = serving_->server().port()};
+  const std::string key = server_config.api_keys.empty() ? "" : server_config.api_keys[0];
+  client_ = std::make_unique<OpenAiClient>(url_, key);
+  return {};
+}
+
+Status Talk::Connect(const options::Settings& settings) {
+  ASSIGN_OR_RETURN(const Remote remote,
+                   RemoteAt(settings, settings.TextOr("url", "http://127.0.0.1:8000")));
+  url_ = remote.url;
+  client_ = std::make_unique<OpenAiClient>(remote.openai());
+  return {};
+}
+
+Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings, Openness openness) {
   BlockSignals({SIGINT});
   const EndOnInterrupt guard;
   auto talk = std::make_unique<Talk>();
-  std::string url = settings.TextOr("url", "http://127.0.0.1:8000");
-  if (HasModelArgument(settings)) {
-    if (settings.Given("url")) {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          "--url talks to a running server and a model argument starts one: give one of them",
-          "url");
-    }
-    if (!settings.Given("log-level")) SetLogLevel(LogLevel::kWarning);
-    ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
-    ASSIGN_OR_RETURN(const EngineConfig engine_config, MakeEngineConfig(settings, model));
-    ServerConfig server_config = MakeServerConfig(settings, model);
-    server_config.host = "127.0.0.1";
-    server_config.port = 0;
-    server_config.disable_access_log = true;
-    server_config.enable_prompt_tokens_details = true;
-    if (settings.Given("chat-tools")) {
-      server_config.enable_auto_tool_choice = true;
-      server_config.tool_call_parser = "auto";
-    }
-    ASSIGN_OR_RETURN(talk->serving_, Serving::Bind(server_config));
-    RETURN_IF_ERROR(talk->serving_->Load(
-        engine_config, model,
-        isatty(STDERR_FILENO) == 0 ? LoadReport::kNowhere : LoadReport::kTerminal));
-    url = fmt::format("http://127.0.0.1:{}", talk->serving_->server().port());
-  }
-  ASSIGN_OR_RETURN(Url address, ParseUrl(url));
-  talk->client_ = std::make_unique<OpenAiClient>(std::move(address), ApiKey(settings));
+  RETURN_IF_ERROR(talk->ReadWords(settings));
+  const bool starts = HasModelArgument(settings) && !settings.Given("url");
+  RETURN_IF_ERROR(starts ? talk->StartServer(settings, openness) : talk->Connect(settings));
 
-  talk->settings_.model = settings.TextOr("model-name");
   if (talk->settings_.model.empty()) {
     ASSIGN_OR_RETURN(const auto models, talk->client_->ListModels());
     talk->settings_.model = models[0];
@@ -146,7 +213,9 @@ std::string Shown(std::string_view text) {
 
 void PrintPiece(std::string_view text) {
   fmt::print("{}", text);
-  std::fflush(stdout);
+  // As fmt::print does: the rest of the answer is for nobody.
+  if (std::fflush(stdout) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
 }
 
 }  // namespace sluice::cli

@@ -16,12 +16,21 @@ namespace sluice::cli {
 
 class Talk {
  public:
-  // With a model argument: starts a server on a free port of the loopback interface. Otherwise
-  // connects to --url. SIGINT ends the process until this returns, afterwards interrupt() gets it.
-  static Result<std::unique_ptr<Talk>> Start(const options::Settings& settings);
+  // Who may use the server that is started: this process alone, at a free port of the loopback
+  // interface, or others, too, at --host and --port.
+  enum class Openness { kPrivate, kForOthers };
+
+  // With a model and without --url: starts a server. Otherwise connects to --url. SIGINT ends the
+  // process until this returns, afterwards interrupt() gets it.
+  static Result<std::unique_ptr<Talk>> Start(const options::Settings& settings,
+                                             Openness openness = Openness::kPrivate);
   ~Talk();
 
   const OpenAiClient& client() const { return *client_; }
+  // The address of the server.
+  const Url& url() const { return url_; }
+  // The one text to ask for: --quick, or the words after the model; none for a conversation.
+  const std::optional<std::string>& question() const { return question_; }
   AnswerSettings& settings() { return settings_; }
   InterruptDescriptor& interrupt() { return interrupt_; }
 
@@ -35,8 +44,15 @@ class Talk {
   // None at the end of the input, or when a script is interrupted.
   std::optional<std::string> ReadLine(bool is_terminal);
 
+  // Each sets url_ and client_.
+  Status StartServer(const options::Settings& settings, Openness openness);
+  Status Connect(const options::Settings& settings);
+  Status ReadWords(const options::Settings& settings);
+
   InterruptDescriptor interrupt_;
   std::unique_ptr<Serving> serving_;
+  Url url_;
+  std::optional<std::string> question_;
   std::unique_ptr<OpenAiClient> client_;
   AnswerSettings settings_;
   std::string input_;
@@ -47,7 +63,8 @@ class Talk {
 // characters are escaped; for a file or a program it is unchanged.
 std::string Shown(std::string_view text);
 
-// Prints a fragment of an answer and flushes.
+// Prints a fragment of an answer and flushes. Throws std::system_error where it cannot be written,
+// as fmt::print does.
 void PrintPiece(std::string_view text);
 
 }  // namespace sluice::cli

@@ -8,6 +8,7 @@
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "cli/exit_code.h"
+#include "cli/progress.h"
 #include "cli/version.h"
 
 namespace sluice::cli {
@@ -17,7 +18,7 @@ using options::Dialect;
 
 // vLLM exits with 2 only for parser errors, and with 1 for all others.
 constexpr int kVllmFailure = 1;
-constexpr std::string_view kVllmRelease = "0.32.0";
+constexpr std::string_view kVllmRelease = "0.33.0";
 
 std::string_view ProgramName(Dialect dialect) {
   switch (dialect) {
@@ -44,28 +45,28 @@ std::string VersionIn(Dialect dialect) {
 }
 
 int ReportUnknownCommand(Dialect dialect, const std::vector<std::string>& words) {
-  std::vector<std::string> known = {"help"};
-  for (const Command& command : Commands()) known.emplace_back(command.name);
+  const std::vector<std::string> known = SuggestedCommands();
   const std::string word =
       words[0] == "bench" && words.size() > 1 ? words[0] + " " + words[1] : words[0];
   const std::string message =
       fmt::format("error: unknown command '{}'{}", Printable(word), DidYouMean(word, known));
   if (dialect == Dialect::kSluice) {
-    fmt::print(stderr, "{}\n`sluice help` lists the commands.\n", message);
+    PrintError(fmt::format("{}\n`sluice help` lists the commands.\n", message));
   } else {
-    fmt::print(stderr, "usage: {0} COMMAND [options]\n{0}: {1}\n", ProgramName(dialect), message);
+    PrintError(
+        fmt::format("usage: {0} COMMAND [options]\n{0}: {1}\n", ProgramName(dialect), message));
   }
   return kExitUsage;
 }
 
 int ReportUsage(Dialect dialect, const Command& command, const Error& error) {
   if (dialect == Dialect::kSluice) {
-    fmt::print(stderr, "error: {}\n`sluice help {}` lists the options.\n", Printable(error.message),
-               command.name);
+    PrintError(fmt::format("error: {}\n`sluice help {}` lists the options.\n",
+                           Printable(error.message), command.name));
     return ExitCode(error.code);
   }
-  fmt::print(stderr, "usage: {0} {1} {2}\n{0} {1}: error: {3}\n", ProgramName(dialect),
-             command.name, command.arguments, Printable(error.message));
+  PrintError(fmt::format("usage: {0} {1} {2}\n{0} {1}: error: {3}\n", ProgramName(dialect),
+                         command.name, command.arguments, Printable(error.message)));
   // vLLM accepts a number out of range on its command line and fails later.
   const bool late = dialect == Dialect::kVllm && error.code == ErrorCode::kUnsupported;
   return late ? kVllmFailure : ExitCode(error.code);
@@ -73,9 +74,9 @@ int ReportUsage(Dialect dialect, const Command& command, const Error& error) {
 
 int ReportFailure(const options::Settings& settings, const Error& error) {
   if (CurrentLogFormat() == LogFormat::kJson) {
-    fmt::print(stderr, "{}", FormatLogLine(LogLevel::kError, "sluice", error.message));
+    PrintError(FormatLogLine(LogLevel::kError, "sluice", error.message));
   } else {
-    fmt::print(stderr, "error: {}\n", Printable(error.message));
+    PrintError(fmt::format("error: {}\n", Printable(error.message)));
   }
   const bool vllm = settings.dialect() == Dialect::kVllm && error.code != ErrorCode::kCancelled;
   return vllm ? kVllmFailure : ExitCode(error.code);

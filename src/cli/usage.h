@@ -11,7 +11,7 @@
 
 namespace sluice::cli {
 
-// The version as shown under each name: "0.32.0+sluice.0.1.0" for vLLM.
+// The version as shown under each name: "0.33.0+sluice.0.1.0" for vLLM.
 std::string VersionIn(options::Dialect dialect);
 
 // Each prints to standard error and returns the exit code.

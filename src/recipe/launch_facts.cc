@@ -27,9 +27,10 @@ std::string WithoutSlash(std::string name) {
 class ScratchFolder {
  public:
   ScratchFolder() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "sluice-recipe-XXXXXX").string();
-    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+    std::string pattern = (folder / "sluice-recipe-XXXXXX").string();
+    if (!error && mkdtemp(pattern.data()) != nullptr) path_ = pattern;
   }
   ~ScratchFolder() {
     std::error_code ignored;
@@ -84,11 +85,19 @@ std::string Given(const options::Assignment& assignment) {
   return text;
 }
 
-OptionFact Explain(const options::Assignment& assignment) {
+OptionFact Explain(const options::Settings& settings, const options::Assignment& assignment,
+                   const IdleFinder& find_idle) {
   const options::Option& option = *assignment.option;
-  // A refused option without an error has a value that is accepted, and acts.
-  const bool acts = option.effect == Effect::kActs || option.effect == Effect::kRefused;
-  OptionFact fact{Given(assignment), std::string(EffectName(acts ? Effect::kActs : option.effect)),
+  // A refused option without an error has a value that is accepted, and acts unless none does.
+  Effect effect = option.effect;
+  if (effect == Effect::kRefused)
+    effect = options::IsForeign(option) ? Effect::kNoEffect : Effect::kActs;
+  if (effect == Effect::kActs && find_idle) {
+    if (std::string reason = find_idle(settings, option); !reason.empty())
+      return {Given(assignment), std::string(EffectName(Effect::kNoEffect)), std::move(reason)};
+  }
+  const bool acts = effect == Effect::kActs;
+  OptionFact fact{Given(assignment), std::string(EffectName(effect)),
                   std::string(acts ? option.help : option.reason)};
   if (!option.retired.empty()) {
     fact.effect = acts ? "retired" : "retired, " + fact.effect;
@@ -98,10 +107,11 @@ OptionFact Explain(const options::Assignment& assignment) {
 }
 
 std::vector<OptionFact> ExplainAll(const options::Settings& settings,
-                                   const std::map<std::string, std::string>& environment) {
+                                   const std::map<std::string, std::string>& environment,
+                                   const IdleFinder& find_idle) {
   std::vector<OptionFact> facts;
   for (const options::Assignment* assignment : settings.given())
-    facts.push_back(Explain(*assignment));
+    facts.push_back(Explain(settings, *assignment, find_idle));
   for (const options::Note& note : settings.notes()) {
     OptionFact fact{note.what, "no effect", note.text};
     if (note.kind == options::Note::Kind::kMapped) fact.effect = "mapped";
@@ -124,6 +134,54 @@ std::vector<OptionFact> ExplainAll(const options::Settings& settings,
   return facts;
 }
 
+constexpr size_t kMostErrors = 20;
+
+// Without options whose value is the output of a command, which is not known here.
+std::vector<std::string> WithoutUnknown(const std::vector<std::string>& words) {
+  std::vector<std::string> known;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool is_flag = words[i].starts_with("--");
+    if (is_flag && words[i].find("$(") != std::string::npos) continue;
+    if (is_flag && words[i].find('=') == std::string::npos && i + 1 < words.size() &&
+        words[i + 1].find("$(") != std::string::npos) {
+      ++i;
+      continue;
+    }
+    known.push_back(words[i]);
+  }
+  return known;
+}
+
+// Takes the option that an error is about, and its values, out of the words of a launch. False
+// where they cannot be told.
+bool LeaveOut(const Error& error, std::vector<std::string>& words) {
+  const auto written_flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
+  const auto is_flag = [](const std::string& word) {
+    return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
+  };
+  // The longest flag that the message names: --max-model is not --max-model-len.
+  size_t found = words.size();
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!is_flag(words[i])) continue;
+    const std::string written = written_flag(words[i]);
+    std::string flag = written;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    const bool is_named = error.message.find(written) != std::string::npos ||
+                          (!error.param.empty() && flag == "--" + error.param);
+    if (is_named && (found == words.size() || written.size() > written_flag(words[found]).size())) {
+      found = i;
+    }
+  }
+  if (found == words.size()) return false;
+  size_t end = found + 1;
+  if (words[found].find('=') == std::string::npos) {
+    while (end < words.size() && !is_flag(words[end])) ++end;
+  }
+  words.erase(words.begin() + static_cast<std::ptrdiff_t>(found),
+              words.begin() + static_cast<std::ptrdiff_t>(end));
+  return true;
+}
+
 int64_t KvElementBytes(const options::Settings& settings) {
   return settings.TextOr("kv-cache-dtype").starts_with("fp8") ? 1 : 2;
 }
@@ -131,27 +189,37 @@ int64_t KvElementBytes(const options::Settings& settings) {
 }  // namespace
 
 LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& commands,
-                          const std::filesystem::path& folder, const ShapeFinder& find_shape) {
+                          const std::filesystem::path& folder, const ShapeFinder& find_shape,
+                          const IdleFinder& find_idle) {
   LaunchFacts facts;
   facts.launch = launch;
   // The first word is the model even if the options are wrong.
   if (!launch.words.empty() && !launch.words[0].starts_with('-'))
     facts.model = WithoutSlash(launch.words[0]);
   const ScratchFolder scratch;
-  std::vector<std::string> words = launch.words;
+  std::vector<std::string> words = WithoutUnknown(launch.words);
   PointToFiles(words, commands, folder, scratch);
   auto resolved = options::Resolve(words, launch.environment, options::kServe, launch.dialect);
-  if (!resolved) {
-    facts.error = resolved.error().message;
-  } else {
+  // What is wrong is left out, so that the next error is found, too.
+  while (!resolved && facts.errors.size() < kMostErrors) {
+    facts.errors.push_back(resolved.error().message);
+    if (!LeaveOut(resolved.error(), words)) break;
+    resolved = options::Resolve(words, launch.environment, options::kServe, launch.dialect);
+  }
+  if (resolved && facts.errors.empty()) {
     facts.settings = resolved->settings;
     const options::Settings& settings = *facts.settings;
     if (settings.Given("model")) facts.model = WithoutSlash(settings.TextOr("model"));
     if (!settings.positionals().empty()) facts.model = WithoutSlash(settings.positionals()[0]);
-    facts.options = ExplainAll(settings, launch.environment);
+    facts.options = ExplainAll(settings, launch.environment, find_idle);
     facts.max_num_seqs = settings.Integer("max-num-seqs").value_or(0);
     facts.max_num_batched_tokens = settings.Integer("max-num-batched-tokens").value_or(0);
     facts.max_model_len = std::max<int64_t>(settings.Integer("max-model-len").value_or(0), 0);
+    const auto count = [&](const char* name) {
+      return std::max<int64_t>(settings.Integer(name).value_or(1), 1);
+    };
+    facts.devices_each = count("tensor-parallel-size") * count("pipeline-parallel-size");
+    facts.copies = count("data-parallel-size");
   }
   auto shape = PublishedShape(facts.model);
   if (!shape && !facts.model.empty()) shape = find_shape(facts.model);
@@ -162,8 +230,25 @@ LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& comm
   return facts;
 }
 
-double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& accelerator,
+Accelerator DevicesOf(const LaunchFacts& facts, const Accelerator& accelerator) {
+  Accelerator all = accelerator;
+  all.memory_bytes *= facts.devices_each;
+  all.system_bytes *= facts.devices_each;
+  all.bytes_per_second *= static_cast<double>(facts.devices_each);
+  return all;
+}
+
+std::string DevicesText(const LaunchFacts& facts, const Accelerator& accelerator) {
+  const int64_t all = facts.devices_each * facts.copies;
+  if (all == 1) return fmt::format("one {}", accelerator.name);
+  if (facts.copies == 1) return fmt::format("{} {}", all, accelerator.name);
+  return fmt::format("{} {} ({} copies on {} each)", all, accelerator.name, facts.copies,
+                     facts.devices_each);
+}
+
+double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& one,
                       std::optional<double> fraction) {
+  const Accelerator accelerator = DevicesOf(facts, one);
   if (!fraction && facts.settings) fraction = facts.settings->Number("gpu-memory-utilization");
   const double share = fraction.value_or(kDefaultFraction);
   if (facts.launch.dialect == options::Dialect::kTrtllm)

@@ -98,11 +98,13 @@ std::vector<LaunchFacts> LaunchOfOptionsFile(const RecipeDocument& document,
   launch.program = "vllm serve";
   launch.words = {"--config", name};
   const auto folder = document.path.parent_path();
-  LaunchFacts facts = ExamineLaunch(launch, commands, folder, options.find_shape);
+  LaunchFacts facts =
+      ExamineLaunch(launch, commands, folder, options.find_shape, options.find_idle);
   if (!facts.settings) {
     launch.dialect = options::Dialect::kTrtllm;
     launch.program = "trtllm-serve";
-    LaunchFacts other = ExamineLaunch(launch, commands, folder, options.find_shape);
+    LaunchFacts other =
+        ExamineLaunch(launch, commands, folder, options.find_shape, options.find_idle);
     if (other.settings) facts = std::move(other);
   }
   facts.is_options_file = true;
@@ -130,7 +132,7 @@ Result<RecipeReport> LintRecipe(const std::filesystem::path& path, std::string_v
   report.requests = commands.requests;
   for (const RecipeLaunch& launch : commands.launches) {
     report.launches.push_back(
-        ExamineLaunch(launch, commands, path.parent_path(), options.find_shape));
+        ExamineLaunch(launch, commands, path.parent_path(), options.find_shape, options.find_idle));
   }
   if (report.launches.empty()) report.launches = LaunchOfOptionsFile(document, commands, options);
   ASSIGN_OR_RETURN(report.accelerators, GivenAccelerators(options.accelerators));

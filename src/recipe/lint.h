@@ -16,6 +16,7 @@ namespace sluice {
 struct LintOptions {
   std::vector<std::string> accelerators;  // names; empty: those of the recipe, else all known
   ShapeFinder find_shape;                 // for models that are not in the table of published ones
+  IdleFinder find_idle = {};              // null: whatever acts with some values acts
 };
 
 struct RecipeReport {

@@ -99,6 +99,115 @@ std::optional<RecipeLaunch> AsLaunch(const std::vector<std::string>& words) {
   return std::nullopt;
 }
 
+// Options of `docker run` and `podman run` that stand alone; all others have a value.
+bool StandsAlone(std::string_view option) {
+  static constexpr std::string_view kAlone[] = {
+      "--detach",    "--interactive",          "--tty",       "--rm",
+      "--init",      "--privileged",           "--replace",   "--publish-all",
+      "--read-only", "--no-healthcheck",       "--sig-proxy", "--oom-kill-disable",
+      "--quiet",     "--disable-content-trust"};
+  if (option.starts_with("--"))
+    return std::find(std::begin(kAlone), std::end(kAlone), option) != std::end(kAlone);
+  return option.find_first_not_of("ditPq", 1) == std::string_view::npos;
+}
+
+// Whether an image's own program is `vllm serve`, to which a container's words are given.
+bool ServesByItself(std::string_view image) {
+  return image.find("vllm-openai") != std::string_view::npos;
+}
+
+void SetVariable(std::string_view text, std::map<std::string, std::string>& environment) {
+  const size_t equals = text.find('=');
+  if (equals != std::string_view::npos)
+    environment[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+}
+
+// What runs in a container.
+struct Contained {
+  std::vector<std::string> words;
+  std::map<std::string, std::string> environment;
+};
+
+// The program of a container: its entry point, else that of the image, and the words after it.
+std::vector<std::string> ProgramOf(const std::string& image, std::vector<std::string> entry_point,
+                                   const std::vector<std::string>& words) {
+  if (entry_point.empty() && ServesByItself(image) && (words.empty() || words[0] != "vllm"))
+    entry_point = {"vllm", "serve"};
+  entry_point.insert(entry_point.end(), words.begin(), words.end());
+  return entry_point;
+}
+
+// Parses `docker run [OPTION...] IMAGE [WORD...]`.
+std::optional<Contained> AsContainer(const std::vector<std::string>& words) {
+  const std::string name = words.empty() ? "" : NameOf(words[0]);
+  if ((name != "docker" && name != "podman") || words.size() < 3) return std::nullopt;
+  size_t i = words[1] == "container" ? 2 : 1;
+  if (words[i] != "run") return std::nullopt;
+  Contained contained;
+  std::vector<std::string> entry_point;
+  for (++i; i < words.size() && words[i].starts_with('-'); ++i) {
+    const size_t equals = words[i].find('=');
+    const std::string option = words[i].substr(0, equals);
+    if (StandsAlone(option)) continue;
+    std::string value;
+    if (equals != std::string::npos)
+      value = words[i].substr(equals + 1);
+    else if (i + 1 < words.size())
+      value = words[++i];
+    if (option == "-e" || option == "--env") SetVariable(value, contained.environment);
+    if (option == "--entrypoint") entry_point = {value};
+  }
+  if (i >= words.size()) return std::nullopt;
+  contained.words = ProgramOf(words[i], entry_point,
+                              {words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end()});
+  return contained;
+}
+
+// The script of `sh -c SCRIPT`; "" if it is none.
+std::string ScriptOf(const std::vector<std::string>& words) {
+  const std::string shell = words.empty() ? "" : NameOf(words[0]);
+  if ((shell != "sh" && shell != "bash") || words.size() < 3) return "";
+  return words[1].starts_with('-') && words[1].ends_with('c') ? words[2] : "";
+}
+
+// A list of words, or one text that a shell would divide into words.
+std::vector<std::string> WordsOf(const YAML::Node& node) {
+  std::vector<std::string> words;
+  if (node.IsSequence()) {
+    for (const YAML::Node& word : node) {
+      if (word.IsScalar()) words.push_back(word.Scalar());
+    }
+  } else if (node.IsScalar()) {
+    const ScriptRun run = RunScripts({ReadShellScript(node.Scalar(), 1)});
+    if (!run.ways.empty() && !run.ways[0].commands.empty()) words = run.ways[0].commands[0].words;
+  }
+  return words;
+}
+
+std::string ScalarOf(const YAML::Node& node) {
+  return node && node.IsScalar() ? node.Scalar() : "";
+}
+
+// {NAME: VALUE}, [NAME=VALUE], or, in manifests of Kubernetes, [{name: NAME, value: VALUE}].
+std::map<std::string, std::string> EnvironmentOf(const YAML::Node& node) {
+  std::map<std::string, std::string> environment;
+  if (!node) return environment;
+  if (node.IsMap()) {
+    for (const auto& variable : node) {
+      if (variable.first.IsScalar() && variable.second.IsScalar())
+        environment[variable.first.Scalar()] = variable.second.Scalar();
+    }
+  } else if (node.IsSequence()) {
+    for (const YAML::Node& variable : node) {
+      if (variable.IsScalar()) SetVariable(variable.Scalar(), environment);
+      if (variable.IsMap() && !ScalarOf(variable["name"]).empty() && variable["value"] &&
+          variable["value"].IsScalar())
+        environment[ScalarOf(variable["name"])] = ScalarOf(variable["value"]);
+    }
+  }
+  return environment;
+}
+
 bool IsBench(const std::vector<std::string>& words) {
   const std::string name = words.empty() ? "" : NameOf(words[0]);
   if ((name == "vllm" || name == "sluice") && words.size() > 2)
@@ -190,6 +299,20 @@ class CommandFinder {
             const std::map<std::string, std::string>& environment,
             const std::vector<std::string>& conditions) {
     if (words.empty()) return;
+    if (const auto contained = AsContainer(words))
+      return Take(WithoutRunners(contained->words), line, contained->environment, conditions);
+    if (const std::string script = ScriptOf(words); !script.empty() && depth_ < kDeepestShell) {
+      ++depth_;
+      for (const ScriptWay& way : RunScripts({ReadShellScript(script, 1)}).ways) {
+        for (const RanCommand& command : way.commands) {
+          std::map<std::string, std::string> all = environment;
+          for (const auto& [name, value] : command.environment) all[name] = value;
+          Take(WithoutRunners(command.words), line, all, conditions);
+        }
+      }
+      --depth_;
+      return;
+    }
     if (auto launch = AsLaunch(words)) {
       launch->line = line;
       launch->environment = environment;
@@ -235,32 +358,58 @@ class CommandFinder {
       found_.requests.push_back(std::move(request));
   }
 
-  // Compose files: at the top, or under `services`.
+  // Compose files: at the top, or under `services`; and manifests of Kubernetes.
   void Services(const RecipeBlock& block) {
-    YAML::Node root;
+    std::vector<YAML::Node> documents;
     try {
-      root = YAML::Load(block.text);
+      documents = YAML::LoadAll(block.text);
     } catch (const YAML::Exception&) {
       return;  // what is wrong with it is for its reader to say
     }
-    if (!root.IsMap()) return;
-    const YAML::Node services = root["services"] ? root["services"] : root;
-    if (!services.IsMap()) return;
-    for (const auto& service : services) {
-      if (!service.second.IsMap() || !service.second["command"]) continue;
-      const YAML::Node command = service.second["command"];
-      std::vector<std::string> words;
-      if (command.IsSequence()) {
-        for (const YAML::Node& word : command) {
-          if (word.IsScalar()) words.push_back(word.Scalar());
-        }
-      } else if (command.IsScalar()) {
-        const ScriptRun run = RunScripts({ReadShellScript(command.Scalar(), 1)});
-        if (!run.ways.empty() && !run.ways[0].commands.empty())
-          words = run.ways[0].commands[0].words;
+    for (const YAML::Node& root : documents) {
+      if (!root.IsMap()) continue;
+      if (root["apiVersion"] && root["kind"]) {
+        Containers(block, root, /*depth=*/0);
+        continue;
       }
-      Take(words, block.line + command.Mark().line, {}, {});
+      const YAML::Node services = root["services"] ? root["services"] : root;
+      if (!services.IsMap()) continue;
+      for (const auto& service : services) {
+        if (service.second.IsMap()) TakeContainer(block, service.second, "entrypoint", "command");
+      }
     }
+  }
+
+  void Containers(const RecipeBlock& block, const YAML::Node& node, int depth) {
+    constexpr int kDeepest = 32;
+    if (depth > kDeepest) return;
+    if (node.IsSequence()) {
+      for (const YAML::Node& item : node) Containers(block, item, depth + 1);
+    } else if (node.IsMap()) {
+      for (const auto& member : node) {
+        if (ScalarOf(member.first) != "containers" || !member.second.IsSequence()) {
+          Containers(block, member.second, depth + 1);
+          continue;
+        }
+        for (const YAML::Node& container : member.second) {
+          if (container.IsMap()) TakeContainer(block, container, "command", "args");
+        }
+      }
+    }
+  }
+
+  // `program` and `rest`: the keys of what replaces the image's program, and of the words after it.
+  void TakeContainer(const RecipeBlock& block, const YAML::Node& node, const char* program,
+                     const char* rest) {
+    const YAML::Node first = node[program] ? node[program] : node[rest];
+    if (!first) return;
+    std::vector<std::string> entry_point, words;
+    if (node[program]) entry_point = WordsOf(node[program]);
+    if (node[rest]) words = WordsOf(node[rest]);
+    const std::map<std::string, std::string> environment =
+        EnvironmentOf(node["env"] ? node["env"] : node["environment"]);
+    Take(ProgramOf(ScalarOf(node["image"]), std::move(entry_point), words),
+         block.line + first.Mark().line, environment, {});
   }
 
   void Python(const RecipeBlock& block) {
@@ -276,8 +425,11 @@ class CommandFinder {
     AddRequest(std::move(request));
   }
 
+  static constexpr int kDeepestShell = 4;
+
   const RecipeDocument& document_;
   RecipeCommands found_;
+  int depth_ = 0;  // of shells that run in shells
 };
 
 }  // namespace

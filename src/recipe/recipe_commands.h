@@ -33,7 +33,7 @@ struct RecipeRequest {
   std::string host;
   int port = 0;  // 0 if not given
   std::vector<std::string> conditions;
-  // Of benches.
+  // Settings of benchmarks.
   std::optional<int64_t> input_len, output_len, num_prompts, max_concurrency;
 };
 

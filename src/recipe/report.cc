@@ -33,7 +33,8 @@ MemoryLine MemoryOn(const LaunchFacts& launch, const Accelerator& accelerator) {
   line.cache_bytes = KvCacheBytesOf(launch, accelerator);
   line.cache_tokens = static_cast<int64_t>(line.cache_bytes) / KvBytesPerToken(*launch.stored);
   if (launch.max_model_len > 0) line.full_sequences = line.cache_tokens / launch.max_model_len;
-  line.tokens_per_second = 1 / DecodeStepSeconds(*launch.stored, accelerator, 1, kContext);
+  line.tokens_per_second =
+      1 / DecodeStepSeconds(*launch.stored, DevicesOf(launch, accelerator), 1, kContext);
   return line;
 }
 
@@ -46,7 +47,11 @@ std::string LaunchTitle(const LaunchFacts& launch) {
 }
 
 std::string OptionsText(const LaunchFacts& launch) {
-  if (!launch.error.empty()) return "  not understood: " + launch.error + "\n";
+  if (!launch.errors.empty()) {
+    std::string text;
+    for (const std::string& error : launch.errors) text += "  not understood: " + error + "\n";
+    return text;
+  }
   constexpr size_t kWidest = 58;
   size_t width = 0;
   for (const OptionFact& fact : launch.options)
@@ -74,11 +79,13 @@ std::string MemoryText(const LaunchFacts& launch,
       ResidentBytes(stored) / kGB, stored.shape.name,
       static_cast<double>(stored.shape.LinearWeights()) / kGB, WeightFormatName(stored.format),
       KvBytesPerToken(stored), stored.kv_element_bytes == 1 ? "FP8" : "BF16");
-  text += fmt::format("    {:<8} {:>9} {:>9} {:>11} {:>16} {:>20}\n", "on one", "memory", "cache",
+  const int64_t each = launch.devices_each;
+  text += fmt::format("    {:<8} {:>9} {:>9} {:>11} {:>16} {:>20}\n",
+                      each == 1 ? "on one" : fmt::format("on {}", each), "memory", "cache",
                       "tokens", "whole contexts", "one stream, at most");
   for (const Accelerator* accelerator : accelerators) {
     const MemoryLine line = MemoryOn(launch, *accelerator);
-    const double memory = static_cast<double>(accelerator->memory_bytes) / kGB;
+    const double memory = static_cast<double>(each * accelerator->memory_bytes) / kGB;
     if (line.cache_bytes <= 0) {
       text += fmt::format("    {:<8} {:>6.0f} GB   does not fit\n", accelerator->name, memory);
       continue;
@@ -112,6 +119,8 @@ json::Value MemoryJson(const LaunchFacts& launch,
     object.Set("tokens_per_second_limit", json::Value(line.tokens_per_second));
     lines.push_back(std::move(object));
   }
+  memory.Set("devices", json::Value(launch.devices_each * launch.copies));
+  memory.Set("devices_each_copy", json::Value(launch.devices_each));
   memory.Set("accelerators", json::Value(std::move(lines)));
   return memory;
 }
@@ -125,7 +134,10 @@ json::Value LaunchJson(const LaunchFacts& launch,
   json::Value::Array conditions;
   for (const std::string& condition : launch.launch.conditions) conditions.emplace_back(condition);
   object.Set("conditions", json::Value(std::move(conditions)));
-  object.Set("error", launch.error.empty() ? json::Value() : json::Value(launch.error));
+  object.Set("error", launch.errors.empty() ? json::Value() : json::Value(launch.errors.front()));
+  json::Value::Array errors;
+  for (const std::string& error : launch.errors) errors.emplace_back(error);
+  object.Set("errors", json::Value(std::move(errors)));
   json::Value::Array facts;
   for (const OptionFact& fact : launch.options) {
     json::Value option{json::Value::Object{}};

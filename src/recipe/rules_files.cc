@@ -11,21 +11,23 @@ namespace sluice {
 void CheckFiles(const RecipeFacts& facts, std::vector<Finding>& findings) {
   for (const RecipeBlock& block : facts.document.blocks) {
     if (block.kind != BlockKind::kYaml) continue;
-    YAML::Node root;
+    std::vector<YAML::Node> documents;
     try {
-      root = YAML::Load(block.text);
+      documents = YAML::LoadAll(block.text);
     } catch (const YAML::Exception& problem) {
       findings.push_back({Severity::kError, block.line + problem.mark.line, "yaml", problem.msg});
       continue;
     }
-    if (!root.IsMap() || root["services"]) continue;
-    for (const auto& item : root) {
-      if (!item.second.IsMap() || !item.second["image"]) continue;
-      findings.push_back(
-          {Severity::kWarning, block.line, "compose",
-           fmt::format("{} is a service, and docker compose looks for services under a `services:` "
-                       "key: put that above it",
-                       item.first.Scalar())});
+    for (const YAML::Node& root : documents) {
+      if (!root.IsMap() || root["services"]) continue;
+      for (const auto& item : root) {
+        if (!item.second.IsMap() || !item.second["image"]) continue;
+        findings.push_back(
+            {Severity::kWarning, block.line, "compose",
+             fmt::format("{} is a service, and docker compose looks for services under a "
+                         "`services:` key: put that above it",
+                         item.first.Scalar())});
+      }
     }
   }
 }

@@ -100,22 +100,23 @@ void CheckFits(const LaunchFacts& launch, const Accelerator& accelerator, bool e
   const double tokens = cache / static_cast<double>(KvBytesPerToken(stored));
   if (cache <= 0) {
     add(elsewhere ? Severity::kWarning : Severity::kError,
-        fmt::format("{} takes {:.1f} GB of weights and leaves no cache on one {} ({:.0f} GB)",
-                    launch.model, ResidentBytes(stored) / kGB, accelerator.name,
-                    static_cast<double>(accelerator.memory_bytes) / kGB));
+        fmt::format("{} takes {:.1f} GB of weights and leaves no cache on {} ({:.0f} GB)",
+                    launch.model, ResidentBytes(stored) / kGB, DevicesText(launch, accelerator),
+                    static_cast<double>(launch.devices_each * accelerator.memory_bytes) / kGB));
   } else if (launch.max_model_len > 0 && tokens < static_cast<double>(launch.max_model_len)) {
     add(Severity::kError,
-        fmt::format("on one {} the cache of {:.1f} GB holds {:.0f} tokens, fewer than one context "
-                    "of {} (--max-model-len): {} refuses to start",
-                    accelerator.name, cache / kGB, tokens, launch.max_model_len,
+        fmt::format("on {} the cache of {:.1f} GB holds {:.0f} tokens, fewer than one context of "
+                    "{} (--max-model-len): {} refuses to start",
+                    DevicesText(launch, accelerator), cache / kGB, tokens, launch.max_model_len,
                     launch.launch.program));
   } else if (launch.settings->Given("max-num-seqs") && launch.max_model_len > 0 &&
              static_cast<int64_t>(tokens) / launch.max_model_len < launch.max_num_seqs) {
     add(Severity::kNote,
-        fmt::format("on one {} {} sequences of {} tokens fit the cache of {:.1f} GB; of {} "
-                    "the rest wait when all are that long",
-                    accelerator.name, static_cast<int64_t>(tokens) / launch.max_model_len,
-                    launch.max_model_len, cache / kGB, launch.max_num_seqs));
+        fmt::format("on {} {} sequences of {} tokens fit the cache of {:.1f} GB; of {} the rest "
+                    "wait when all are that long",
+                    DevicesText(launch, accelerator),
+                    static_cast<int64_t>(tokens) / launch.max_model_len, launch.max_model_len,
+                    cache / kGB, launch.max_num_seqs));
   }
 }
 
@@ -129,7 +130,8 @@ void CheckLaunches(const RecipeFacts& facts, std::vector<Finding>& findings) {
     }
     CheckTwice(launch, findings);
     if (!launch.settings) {
-      findings.push_back({Severity::kError, launch.launch.line, "option", launch.error});
+      for (const std::string& error : launch.errors)
+        findings.push_back({Severity::kError, launch.launch.line, "option", error});
       continue;
     }
     CheckSizes(launch, findings);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +11,9 @@
 
 namespace sluice {
 namespace {
+
+// The most characters of a function's first line.
+constexpr size_t kLongestHead = 200;
 
 // An unquoted here-document is expanded when it is written. Variables that only the written script
 // sets are still empty then.
@@ -56,8 +60,33 @@ int CommentThatSets(const std::string& name, const std::vector<ShellScript>& scr
   return 0;
 }
 
+// By line of the document: whether it is in the body of a function, which runs when the function is
+// called.
+std::vector<bool> LinesOfFunctions(const RecipeDocument& document) {
+  static const std::regex kBegin(R"(^(?:function\s+)?[A-Za-z_][A-Za-z0-9_-]*\s*\(\)\s*\{\s*$)");
+  std::vector<bool> lines;
+  for (const RecipeBlock& block : document.blocks) {
+    if (block.kind != BlockKind::kShell) continue;
+    std::istringstream text(block.text);
+    std::string one;
+    bool inside = false;
+    for (int number = block.line; std::getline(text, one); ++number) {
+      if (one.size() < kLongestHead && std::regex_match(one, kBegin)) inside = true;
+      if (one.starts_with('}')) inside = false;
+      if (!inside) continue;
+      lines.resize(std::max(lines.size(), static_cast<size_t>(number) + 1));
+      lines[static_cast<size_t>(number)] = true;
+    }
+  }
+  return lines;
+}
+
 void CheckVariables(const RecipeFacts& facts, std::vector<Finding>& findings) {
+  const std::vector<bool> in_function = LinesOfFunctions(facts.document);
   for (const UnsetVariable& unset : facts.run.unset) {
+    const auto line = static_cast<size_t>(unset.line);
+    if (facts.run.assigned.contains(unset.name) && line < in_function.size() && in_function[line])
+      continue;
     std::string text = fmt::format("${} is used, and nothing sets it", unset.name);
     if (const int comment = CommentThatSets(unset.name, facts.scripts); comment > 0) {
       text += fmt::format(" (line {} only shows how, in a comment)", comment);

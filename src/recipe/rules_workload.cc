@@ -52,14 +52,15 @@ void CheckResident(const RecipeRequest& request, const LaunchFacts& launch,
   const double context =
       static_cast<double>(*request.input_len) + static_cast<double>(*request.output_len) / 2;
   const auto resident =
+      launch.copies *
       static_cast<int64_t>(KvCacheBytesOf(launch, accelerator) /
                            static_cast<double>(KvBytesPerToken(*launch.stored)) / context);
   if (resident == 0 || resident >= *request.max_concurrency) return;
   findings.push_back(
       {Severity::kNote, request.line, "queue",
-       fmt::format("with {} on one {} about {} requests of {} + {} tokens fit the cache at a time; "
+       fmt::format("with {} on {} about {} requests of {} + {} tokens fit the cache at a time; "
                    "of {} the rest wait, which shows in the time to the first token",
-                   launch.model, accelerator.name, resident, *request.input_len,
+                   launch.model, DevicesText(launch, accelerator), resident, *request.input_len,
                    *request.output_len, *request.max_concurrency)});
 }
 

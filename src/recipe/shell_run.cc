@@ -86,9 +86,29 @@ class Shell {
       case ShellPart::Kind::kArithmetic:
         for (const std::string& name : NamesIn(part.text)) ValueOfVariable(name, line);
         return "$((...))";
-      case ShellPart::Kind::kVariable: return ValueOfVariable(part.text, line);
+      case ShellPart::Kind::kVariable:
+        if (part.otherwise && !variables_.contains(part.text))
+          return Expanded(*part.otherwise, line);
+        return ValueOfVariable(part.text, line);
     }
     return "";
+  }
+
+  // Expands the text in ${NAME:-TEXT}, which may hold variables.
+  std::string Expanded(const std::string& text, int line) {
+    if (text.find('$') == std::string::npos || depth_ == kDeepest) return text;
+    ++depth_;
+    std::string quoted = "_=\"";
+    for (const char c : text) {
+      if (c == '"') continue;
+      quoted += c;
+    }
+    const ShellScript script = ReadShellScript(quoted + "\"", line);
+    std::string value;
+    if (!script.commands.empty() && !script.commands[0].assignments.empty())
+      value = Joined(script.commands[0].assignments[0].value, line);
+    --depth_;
+    return value;
   }
 
   std::string ValueOfVariable(const std::string& name, int line) {
@@ -194,6 +214,8 @@ class Shell {
   ScriptWay way_;
   std::map<std::string, std::string> variables_, environment_;
   std::set<std::string> exported_;
+  static constexpr int kDeepest = 8;
+  int depth_ = 0;  // of texts in texts
   std::vector<std::string> unset_;
 };
 

@@ -246,8 +246,11 @@ class ShellReader {
       std::string text = Until('{', '}');
       const size_t end = static_cast<size_t>(
           std::find_if_not(text.begin(), text.end(), IsNameCharacter) - text.begin());
-      text.resize(end);
-      return ShellPart{ShellPart::Kind::kVariable, std::move(text), quoted};
+      ShellPart part{ShellPart::Kind::kVariable, text.substr(0, end), quoted};
+      std::string_view rest = std::string_view(text).substr(end);
+      if (rest.starts_with(':')) rest.remove_prefix(1);
+      if (rest.starts_with('-') || rest.starts_with('=')) part.otherwise = rest.substr(1);
+      return part;
     }
     if (!IsNameStart(c)) return std::nullopt;
     std::string name;

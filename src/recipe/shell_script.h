@@ -1,6 +1,7 @@
 // Parser of the subset of the shell language that recipes use. Nothing is run.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,8 @@ struct ShellPart {
   enum class Kind { kText, kVariable, kCommand, kArithmetic } kind = Kind::kText;
   std::string text;     // the text, the variable's name, or the content of the brackets
   bool quoted = false;  // its value stays one word
+  // ${NAME:-TEXT} and ${NAME:=TEXT}: the text, to be expanded, that replaces an unset variable.
+  std::optional<std::string> otherwise = {};
 };
 
 using ShellWord = std::vector<ShellPart>;
