@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from ranks import TOLD_S, family, none_left
+from ranks import TOLD_S, family, listening, none_left, shown_of
 
 from serving import ABACUS, ROOT, command, serving, wait_until
 
@@ -46,7 +46,8 @@ class Machine:
 @pytest.fixture(scope="module")
 def machines():
     """Two, with a cable between them."""
-    assert os.geteuid() == 0, "network namespaces need root"
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
     own = "slc%d" % (os.getpid() % 100000)
     two = [Machine("%s-%d" % (own, i), "10.55.0.%d" % (i + 1)) for i in range(2)]
     for machine in two:
@@ -67,14 +68,15 @@ def machines():
 class Group:
     """Both machines of a model, from their start."""
 
-    def __init__(self, machines, folder, flags=(), secrets=("a", "a"), wait=True, commands=None, env=None):
-        self.logs = [folder / ("log-%d-%d" % (next(numbers), i)) for i in range(2)]
+    def __init__(self, machines, folder, flags=(), secrets=("a", "a"), wait=True, commands=None, env=None, first=None, number=0):
+        """`first` and `number`: the first machine, and the place in the group of machines[0], where this is not all of them."""
+        self.logs = [folder / ("log-%d-%d" % (next(numbers), i)) for i in range(len(machines))]
         self.machines = machines
         self.processes = []
         for i, (machine, secret, log) in enumerate(zip(machines, secrets, self.logs)):
             words = commands[i] if commands else command(
                 "serve", ABACUS, *FLAGS, "--host", "127.0.0.1", "--port", 8000, "--served-model-name", "m", "-tp", 2, "--nnodes", 2,
-                "--node-rank", i, "--master-addr", machines[0].address, *flags)
+                "--node-rank", number + i, "--master-addr", (first or machines[0]).address, *flags)
             with open(log, "w") as file:
                 self.processes.append(machine.start(*words, log=file, env={"SLUICE_DISTRIBUTED_SECRET": secret, **(env or {})}))
         self.started = time.monotonic()
@@ -135,8 +137,125 @@ def test_two_machines_answer_as_one(machines, tmp_path):
         none_left(two.family)
 
 
+STRANGERS = """
+import socket, sys, time
+held = []
+end = time.monotonic() + float(sys.argv[3])
+while time.monotonic() < end:
+    try:
+        held.append(socket.create_connection((sys.argv[1], int(sys.argv[2])), 1))
+        if len(held) % 4 == 3:
+            held[-1].sendall(b"half of a proof")
+    except OSError:
+        pass
+    if len(held) == 20:
+        print("all", flush=True)
+    time.sleep(0.01 if len(held) < 20 else 0.5)
+"""
+
+
+def test_m04_v07_silent_strangers_do_not_keep_a_group_from_forming(machines, tmp_path):
+    """Twenty connections, from the address of the other machine and from another one, that say nothing: before it comes and all the while."""
+    flags = ("--distributed-timeout-seconds", 60)
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context(open(tmp_path / "strangers", "w"))
+        strangers = [machine.start(sys.executable, "-c", STRANGERS, machines[0].address, 29501, 60, log=log) for machine in machines]
+        for stranger in strangers:
+            stack.callback(stranger.wait)
+            stack.callback(stranger.kill)
+        first = Group(machines[:1], tmp_path, flags=flags, wait=False)
+        stack.callback(first.close)
+        wait_until(lambda: (tmp_path / "strangers").read_text().count("all") == 2, "the strangers do not come", 30)
+        since = time.monotonic()
+        second = Group(machines[1:], tmp_path, flags=flags, wait=False, first=machines[0], number=1)
+        stack.callback(second.close)
+        wait_until(first.is_ready, lambda: first.log() + second.log(), 60)
+        print("served %.2f s after the second machine's start" % (time.monotonic() - since))
+        assert time.monotonic() - since < 15
+        first.processes[0].terminate()
+        assert first.codes() == [0] and second.codes() == [0]
+
+
+def test_m05_only_the_given_addresses_listen(machines, tmp_path):
+    """Each machine has a second address, at which nothing answers but the server, where --host says so."""
+    for i, machine in enumerate(machines):
+        sh("ip", "-n", machine.name, "addr", "add", "10.66.%d.1/32" % i, "dev", "lo")
+    try:
+        with group(machines, tmp_path) as two:
+            for i, machine in enumerate(machines):
+                pid = two.processes[i].pid
+                found = listening([pid, *family(pid)])
+                print(sorted(found))
+                assert {address for address, _, _ in found} <= {machine.address, "127.0.0.1", "::1"}, found
+                assert any(address == machine.address for address, _, _ in found), found
+                assert "listen for " in two.logs[i].read_text() and "at %s alone" % machine.address in two.logs[i].read_text()
+    finally:
+        for i, machine in enumerate(machines):
+            sh("ip", "-n", machine.name, "addr", "del", "10.66.%d.1/32" % i, "dev", "lo")
+
+
+def test_m05_the_first_machine_waits_at_the_given_address(machines, tmp_path):
+    words = command("serve", ABACUS, "-tp", 2, "--nnodes", 2, "--port", 8000, "--distributed-timeout-seconds", 20)
+    for flags, address in ((["--master-addr", "127.0.0.1"], "127.0.0.1"), ([], machines[0].address)):
+        with group(machines[:1], tmp_path, wait=False, commands=[[*words, *flags]]) as one:
+            found = wait_until(lambda: listening([one.processes[0].pid]), one.log, 30)
+            assert found == {(address, 29501, "sluice")}
+            one.processes[0].terminate()
+            assert one.codes(10) == [128 + signal.SIGTERM]
+    unknown = [*words[:-1], "1", "--master-addr", "no-such-machine.invalid"]
+    with group(machines[:1], tmp_path, wait=False, commands=[unknown]) as one:
+        assert one.codes(30) == [5]
+        assert "--master-addr: no-such-machine.invalid: " in one.log()
+    with group(machines[:1], tmp_path, wait=False, commands=[[*words, "--master-addr", "10.55.0.9"]]) as one:
+        assert one.codes(30) == [2]
+        assert "10.55.0.9 is no address of this machine, which has %s" % machines[0].address in one.log()
+
+
+def test_a07_secrets_are_shown_on_neither_machine(machines, tmp_path):
+    env = {"HF_TOKEN": "canary-of-the-hub", "VLLM_API_KEY": "canary-of-the-environment"}
+    with group(machines, tmp_path, secrets=("canary", "canary"), flags=("--hf-token", "canary-of-the-line"), env=env) as two:
+        for process in two.processes:
+            below = family(process.pid)
+            assert below
+            for pid in below:
+                assert b"canary" not in shown_of(pid), shown_of(pid)
+
+
+NONSENSE = """
+import random, socket, sys
+random.seed(1)
+for port in map(int, sys.argv[2:]):
+    for size in (0, 1, 64, 600, 70000):
+        with socket.create_connection((sys.argv[1], port), 5) as stranger:
+            try:
+                stranger.sendall(random.randbytes(size))
+                stranger.settimeout(0.3)
+                stranger.recv(100)
+            except OSError:
+                pass
+"""
+
+
+def test_m04_v07_nonsense_on_the_channels_of_open_mpi(machines, tmp_path):
+    """A stranger in the group's network connects to each port of mpirun, its daemon and the ranks, and sends random bytes: the group goes
+    on, with the same answers."""
+    prompt = "Anna has 12 pens and buys 7."
+    with group(machines, tmp_path) as two:
+        expected = ask(machines[0], prompt)
+        for i, machine in enumerate(machines):
+            pid = two.processes[i].pid
+            for address, port, name in sorted(listening([pid, *family(pid)])):
+                if address != machine.address:
+                    continue
+                subprocess.run(["ip", "netns", "exec", machines[1 - i].name, sys.executable, "-c", NONSENSE, address, str(port)], timeout=60)
+                print("%s at port %d: %s" % (name, port, [process.poll() for process in two.processes]))
+                assert ask(machines[0], prompt) == expected, two.log()
+        two.processes[0].terminate()
+        assert two.codes() == [0, 0], two.log()
+
+
 @pytest.mark.parametrize("victim", ["worker", "orted"])
-def test_a_machine_that_is_lost_ends_the_group(machines, tmp_path, victim):
+def test_m01_m02_a_machine_that_is_lost_ends_the_group(machines, tmp_path, victim):
     with group(machines, tmp_path) as two:
         below = {name: pid for pid in family(two.processes[1].pid)
                  for name in [open("/proc/%d/comm" % pid).read().strip()]}
@@ -150,7 +269,7 @@ def test_a_machine_that_is_lost_ends_the_group(machines, tmp_path, victim):
         none_left(two.family)
 
 
-def test_a_cable_that_is_cut_ends_both(machines, tmp_path):
+def test_f09_m01_a_cable_that_is_cut_ends_both(machines, tmp_path):
     with group(machines, tmp_path) as two:
         sh("ip", "-n", machines[1].name, "link", "set", "eth0", "down")
         try:
@@ -164,7 +283,7 @@ def test_a_cable_that_is_cut_ends_both(machines, tmp_path):
             sh("ip", "-n", machines[1].name, "link", "set", "eth0", "up")
 
 
-def test_another_secret_is_refused_on_both(machines, tmp_path):
+def test_v07_another_secret_is_refused_on_both(machines, tmp_path):
     with group(machines, tmp_path, secrets=("a", "b"), wait=False, flags=("--distributed-timeout-seconds", 5)) as two:
         codes = two.codes(30)
         assert codes[0] != 0 and codes[1] == 2, codes
@@ -178,7 +297,7 @@ def test_a_machine_that_does_not_come_is_named(machines, tmp_path):
         assert "--node-rank 1 did not come" in two.logs[0].read_text()
 
 
-def test_settings_that_do_not_fit_are_refused(machines, tmp_path):
+def test_m03_settings_that_do_not_fit_are_refused(machines, tmp_path):
     with group(machines, tmp_path, wait=False, flags=("--distributed-timeout-seconds", 4), commands=[
             command("serve", ABACUS, "-tp", 2, "--nnodes", 2, "--distributed-timeout-seconds", 4, "--port", 8000),
             command("serve", ABACUS, "-tp", 4, "--nnodes", 2, "--node-rank", 1, "--master-addr", machines[0].address)]) as two:
@@ -191,7 +310,7 @@ def test_settings_that_do_not_fit_are_refused(machines, tmp_path):
         assert result.returncode == 2 and words in result.stderr, result.stderr
 
 
-def test_a_slow_cable_slows_the_step_by_its_exchanges():
+def test_f09_a_slow_cable_slows_the_step_by_its_exchanges():
     """A relay of frames is the cable, since not every kernel has netem; it waits a little longer than it is told to."""
     script = ROOT / "benchmarks" / "ranks.py"
     done = subprocess.run([sys.executable, script, "slow-cable"], capture_output=True, text=True, timeout=600)

@@ -135,7 +135,7 @@ def serving_under(*launcher, model=ABACUS, flags=()):
 
 
 @pytest.mark.parametrize("busy", [True, False])
-def test_a_stopped_rank_is_noticed_by_its_silence(busy):
+def test_m01_a_stopped_rank_is_noticed_by_its_silence(busy):
     with two_ranks() as server:
         rank = ranks_of(server)[1]
         stream = Stream(server) if busy else None
@@ -143,7 +143,7 @@ def test_a_stopped_rank_is_noticed_by_its_silence(busy):
         expect_told(server, stream, since, "rank 1 (process %d" % rank, "was not heard of")
 
 
-def test_a_rank_that_takes_too_long_is_named():
+def test_m01_m07_a_rank_that_takes_too_long_is_named():
     # Longer than the deadline of a step, and shorter than the silence of one that is lost.
     with two_ranks("--distributed-timeout-seconds", 1) as server:
         rank = ranks_of(server)[1]
@@ -153,7 +153,7 @@ def test_a_rank_that_takes_too_long_is_named():
         assert reasons and "within 1 s" in reasons[0]
 
 
-def test_rank_0_is_killed():
+def test_m01_rank_0_is_killed():
     with two_ranks() as server:
         stream = Stream(server)
         stop_and_tell(ranks_of(server)[0])
@@ -162,7 +162,7 @@ def test_rank_0_is_killed():
         assert server.process.wait(60) != 0
 
 
-def test_the_parent_is_killed():
+def test_m02_the_parent_is_killed():
     with two_ranks() as server:
         stream = Stream(server)
         server.process.kill()
@@ -170,7 +170,7 @@ def test_the_parent_is_killed():
         assert "has ended" in str(stream.error())
 
 
-def test_mpirun_is_killed():
+def test_m02_mpirun_is_killed():
     with two_ranks() as server:
         stream = Stream(server)
         (launcher,) = [pid for pid in children(server.process.pid) if name_of(pid) == "mpirun"]
@@ -284,7 +284,7 @@ def test_a_rank_reads_its_rows_alone(tmp_path):
     assert all(0.49 * size < n < 0.65 * size for n in read), (size, read)
 
 
-def test_shared_memory_that_is_too_small_is_refused():
+def test_r06_shared_memory_that_is_too_small_is_refused():
     # A namespace of mounts of its own, in which /dev/shm has the 64 KiB of a careless container.
     small = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh"]
     said = refused(argv=[*small, *command("serve", ABACUS, "-tp", 2, "--port", 0, *MPI)])
@@ -311,7 +311,7 @@ def under_mpirun(*commands):
     return refused(argv=argv, env=AS_ROOT)
 
 
-def test_unlike_ranks_are_refused_by_name(tmp_path):
+def test_m03_unlike_ranks_are_refused_by_name(tmp_path):
     assert "rank 1" in under_mpirun([ABACUS, "-tp", 2], [ABACUS, "-tp", 2, "--max-model-len", 100])
     other = tmp_path / "other"
     shutil.copytree(CHECKPOINTS / "llama-bf16", other)
@@ -323,7 +323,7 @@ def test_unlike_ranks_are_refused_by_name(tmp_path):
     assert "rank 1" in said and "--cpu-isa" in said
 
 
-def test_another_number_of_processes_is_refused():
+def test_m03_another_number_of_processes_is_refused():
     said = refused(argv=["mpirun", "--oversubscribe", "-q", "-n", "2", *command("serve", ABACUS, "-tp", 3, "--port", 0)], env=AS_ROOT)
     assert "the launcher started 2 processes" in said
 

@@ -8,6 +8,10 @@ from serving import ABACUS, serving
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: tens of seconds; `make test-slow` runs it, `make test` does not")
+
+
 @pytest.fixture(scope="session")
 def abacus():
     """One server with the bundled model, for all tests that need no flags of their own."""

@@ -56,6 +56,7 @@ class Hub:
         self.etags = {}  # name -> what HEAD says instead
         self.linked_sizes = {}  # name -> the size of a large file that HEAD says instead
         self.most_served = 1 << 62  # then the store is silent
+        self.trickle = None  # "hub" or "store": sends one byte ten times a second
         self.store_paths = 0
         self.redirect_to = None
         self.cuts, self.most_cuts = 0, 1 << 30
@@ -79,7 +80,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, str(value))
         self.end_headers()
         if self.command != "HEAD":
+            if self.server.hub.trickle == self.where:
+                return self.send_slowly(data)
             self.wfile.write(data)
+
+    def send_slowly(self, data):
+        self.close_connection = True
+        for place in range(len(data)):
+            if self.server.hub.ended:
+                break
+            self.wfile.write(data[place:place + 1])
+            self.wfile.flush()
+            time.sleep(0.1)
 
     def do_HEAD(self):
         self.do_GET()
@@ -160,6 +172,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
+        if hub.trickle == self.where:
+            return self.send_slowly(data[begin:end])
         view, start = memoryview(data), time.monotonic()
         faulty = faulty and (hub.cut_every or hub.bytes_per_second or hub.most_served < 1 << 62)
         size = PART if faulty else QUICK_PART

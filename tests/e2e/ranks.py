@@ -1,5 +1,6 @@
 """Servers whose model is computed by several processes, and the processes that belong to them."""
 import contextlib
+import ipaddress
 import json
 import pathlib
 import signal
@@ -41,6 +42,35 @@ def ranks_of(server):
         return int(next(line for line in environment if line.startswith(b"OMPI_COMM_WORLD_RANK=")).split(b"=")[1])
 
     return sorted((pid for pid in family(server.process.pid) if name_of(pid) == "sluice"), key=rank)
+
+
+def listening(pids):
+    """{(address, port, name of the program)} of what listens in these processes, in the network that each sees."""
+    found = set()
+    for pid in pids:
+        inodes = set()
+        with contextlib.suppress(OSError):
+            for file in pathlib.Path("/proc/%d/fd" % pid).iterdir():
+                with contextlib.suppress(OSError):
+                    inodes.add(str(file.readlink()))
+        for table in ("tcp", "tcp6"):
+            for line in pathlib.Path("/proc/%d/net/%s" % (pid, table)).read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == "0A" and "socket:[%s]" % words[9] in inodes:
+                    address, port = words[1].split(":")
+                    found.add((address_of(address), int(port, 16), name_of(pid)))
+    return found
+
+
+def address_of(digits):
+    """An address as /proc/net/tcp and tcp6 write it: words of the machine's order."""
+    raw = b"".join(bytes.fromhex(digits[i:i + 8])[::-1] for i in range(0, len(digits), 8))
+    return str(ipaddress.ip_address(raw))
+
+
+def shown_of(pid):
+    """What others on the machine can read of a process: its command line and its environment."""
+    return b"".join(pathlib.Path("/proc/%d/%s" % (pid, file)).read_bytes() for file in ("cmdline", "environ"))
 
 
 def alive(pids):

@@ -30,11 +30,16 @@ for variable in [name for name in os.environ if FOREIGN.fullmatch(name) and name
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-def free_port():
-    """A port that was free a moment ago: who binds it must be ready to find it taken."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def free_port(count=1):
+    """The first of so many ports in a row that were free a moment ago: who binds it must be ready to find it taken."""
+    while True:
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            first = stack.enter_context(socket.socket())
+            first.bind(("", 0))
+            port = first.getsockname()[1]
+            for i in range(1, count):
+                stack.enter_context(socket.socket()).bind(("", port + i))
+            return port
 
 
 @functools.cache

@@ -9,10 +9,11 @@ from serving import command, wait_until
 
 
 class Screen:
-    def __init__(self, folder, environment, *words):
+    def __init__(self, folder, environment, *words, columns=100, rows=40):
         self.socket, self.folder = folder / "tmux", folder
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-        self.tmux("-f", "/dev/null", "new-session", "-d", "-s", "chat", "-x", "100", "-y", "40", shlex.join(["env", *environment, *words]))
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-s", "chat", "-x", str(columns), "-y", str(rows),
+                  shlex.join(["env", *environment, *words]))
 
     def tmux(self, *words):
         done = subprocess.run(["tmux", "-S", str(self.socket), *words], capture_output=True, text=True, env=self.environment, timeout=60)

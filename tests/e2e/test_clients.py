@@ -124,7 +124,7 @@ def test_inspect_and_version():
     assert "LlamaForCausalLM" in run("inspect", ABACUS).stdout
     assert json.loads(run("inspect", ABACUS, "--json").stdout)
     assert json.loads(run("version", "--json").stdout)["version"]
-    assert run("help", "serve").stdout.count("--") > 50
+    assert run("help", "serve", "all").stdout.count("--") > 50
 
 
 def test_output_that_cannot_be_written():

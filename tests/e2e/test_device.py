@@ -45,6 +45,7 @@ def test_a_crowd_changes_nothing(device, alone):
     assert device.metric("vllm:prefix_cache_hits_total") > 0
 
 
+@pytest.mark.slow
 def test_tokens_drawn_on_the_device_are_those_that_the_sampler_draws(device):
     """Logprobs keep a row on the host; without them the device draws."""
     for prompt in PROMPTS:
@@ -88,6 +89,7 @@ GRAPHS = {
     "sluice": ["--cudagraph-capture-sizes", 1, 3, "--async-scheduling"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", GRAPHS)
 def test_steps_that_are_replayed_answer_as_those_that_are_launched(device, alone, program):
     """Alone, and up to three at a time, so that some steps are padded."""

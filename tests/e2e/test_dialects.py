@@ -121,9 +121,9 @@ def launched(script, folder):
 @pytest.mark.parametrize("script, words", [
     (LLAMA33, ["non-default args: {'model_tag': 'nvidia/Some-Model-FP4'", "now pass_config.eliminate_noops",
                "VLLM_ATTENTION_BACKEND: now --attention-backend", "Application startup complete."]),
-    (TRTLLM, ["[TRT-LLM] [I]", "cuda_graph_config.enable_padding: --cudagraph-padding", "cuda_graphs change nothing on a CPU",
+    (TRTLLM, ["[TRT-LLM] [I]", "cuda_graph_config.enable_padding (--cudagraph-padding)", "counts with --device cuda or emulated only", "cuda_graphs change nothing on a CPU",
               "kv_cache_config.dtype: --kv-cache-dtype", "Application startup complete."]),
-    (AMD, ["--disable-log-requests: requests are logged only with", "SAFETENSORS_FAST_GPU: files", "VLLM_ROCM_USE_AITER: "]),
+    (AMD, ["--disable-log-requests has no effect: requests are logged only with", "SAFETENSORS_FAST_GPU: files", "VLLM_ROCM_USE_AITER: "]),
     (YAML, ["Blackwell.yaml:", "splitting_ops", "Application startup complete."]),
 ], ids=["nvidia", "trtllm", "amd", "yaml"])
 def test_launches_of_the_recipes(tmp_path, script, words):
@@ -204,6 +204,53 @@ def test_devices():
     with serving(ABACUS, env={"HIP_VISIBLE_DEVICES": "0"}) as server:
         assert "device: cpu" in server.log()
         assert "HIP_VISIBLE_DEVICES: devices are CPUs and NVIDIA GPUs" in server.log()
+
+
+def test_options_of_the_newest_release(tmp_path):
+    """What vLLM 0.33 has since 0.32, and Mistral's own launch of a folder that has Hugging Face's files."""
+    flags = ["--monokernel", "--watchdog-config", '{"timeout": 60, "dump_dir": "/tmp/dumps"}', "--sleep-mode-backend", "cumem", "--enable-sleep-mode",
+             "--reasoning-effort-map", '{"medium": "low"}', "--tokenizer-mode", "mistral", "--config-format", "mistral", "--load-format", "mistral",
+             "--cpu-offload-gb", "4", "--kv-offloading-size", "0"]
+    with serving(ABACUS, *flags, program="vllm", env={"VLLM_SERVER_DEV_MODE": "1", "VLLM_GC_DEBUG": "1"}) as server:
+        assert server.complete("Anna", max_tokens=2)["finish_reason"] == "length"
+        warnings = "\n".join(line for line in server.log().splitlines() if "WARNING" in line)
+        for option in ("--monokernel", "--watchdog-config", "--cpu-offload-gb 4", "--tokenizer-mode mistral"):
+            assert option in warnings, warnings
+        assert "--kv-offloading-size" not in warnings and "--sleep-mode-backend" not in warnings and "VLLM_GC_DEBUG is not" not in warnings
+        assert server.post("/sleep", None) == (200, {"status": "sleeping", "level": 1})
+        assert json.loads(server.get("/is_sleeping")[1]) == {"is_sleeping": True}
+    folder = tmp_path / "only-mistrals"
+    folder.mkdir()
+    (folder / "params.json").write_text("{}")
+    missing = run("serve", folder, "--config-format", "mistral", "--port", 0, program="vllm")
+    assert missing.returncode == 1 and "config.json" in missing.stderr
+    wrong = run("serve", ABACUS, "--reasoning-effort-map", '{"huge": "low"}', "--port", 0, program="vllm")
+    assert wrong.returncode == 1 and "--reasoning-effort-map: expected efforts of none, " in wrong.stderr
+
+
+@contextlib.contextmanager
+def trtllm_of(place, model, *words):
+    with launched("trtllm-serve %s --host 127.0.0.1 --port 0 %s" % (model, " ".join(words)), place) as (_, port):
+        def ask(model):
+            body = json.dumps({"model": model, "prompt": "Anna", "max_tokens": 1}).encode()
+            request = urllib.request.Request("http://127.0.0.1:%d/v1/completions" % port, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                return json.load(answer)["model"]
+
+        with urllib.request.urlopen("http://127.0.0.1:%d/v1/models" % port, timeout=PATIENCE_S) as answer:
+            yield [card["id"] for card in json.load(answer)["data"]], ask
+
+
+def test_trtllm_names_a_folder_by_its_last_name_and_takes_any(tmp_path):
+    folder = tmp_path / "tiny-model"
+    shutil.copytree(ABACUS, folder)
+    for written in (folder, str(folder) + "/"):
+        with trtllm_of(tmp_path, written) as (names, ask):
+            assert names == ["tiny-model"]
+            for model in ("tiny-model", str(folder), "whatever", "gpt-4"):
+                assert ask(model) == "tiny-model"
+    with trtllm_of(tmp_path, folder, "--served_model_name", "mine") as (names, ask):
+        assert names == ["mine"] and ask("other") == "mine"
 
 
 def test_what_cannot_be_had_is_refused():

@@ -92,14 +92,16 @@ def openssl(*words):
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
-    """A folder with the certificate of an authority, ca.crt, and of two hubs that it knows: here, and elsewhere by name."""
+    """A folder with the certificate of an authority, ca.crt, and of two hubs that it knows: here, and elsewhere by name; and one of the
+    first that ended yesterday, expired.crt."""
     folder = tmp_path_factory.mktemp("authority")
     openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "ca.key", "-out", folder / "ca.crt", "-days", "2", "-subj", "/CN=house")
-    for name, names in (("here", "IP:127.0.0.1,DNS:localhost"), ("elsewhere", "DNS:hub.example")):
+    for name, names, days in (("here", "IP:127.0.0.1,DNS:localhost", {"here": 2, "expired": -1}), ("elsewhere", "DNS:hub.example", {"elsewhere": 2})):
         openssl("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / (name + ".key"), "-out", folder / "request", "-subj", "/CN=" + name)
         (folder / "names").write_text("subjectAltName=" + names)
-        openssl("x509", "-req", "-in", folder / "request", "-CA", folder / "ca.crt", "-CAkey", folder / "ca.key", "-CAcreateserial", "-days", "2",
-                "-extfile", folder / "names", "-out", folder / (name + ".crt"))
+        for certificate, count in days.items():
+            openssl("x509", "-req", "-in", folder / "request", "-CA", folder / "ca.crt", "-CAkey", folder / "ca.key", "-CAcreateserial",
+                    "-days", count, "-extfile", folder / "names", "-out", folder / (certificate + ".crt"))
     return folder
 
 
@@ -189,6 +191,9 @@ def test_v14_certificates_that_are_refused(tmp_path, authority):
     with place_of(tmp_path, authority / "elsewhere.crt", authority / "elsewhere.key") as place:
         result = place.refused("certificate", "'127.0.0.1'", SSL_CERT_FILE=str(authority / "ca.crt"), HF_TOKEN="secret")
         assert "authorities" not in result.stderr, "the authority is the right one"
+        assert not place.hub.requests
+    with place_of(tmp_path, authority / "expired.crt", authority / "here.key") as place:
+        place.refused("certificate has expired", SSL_CERT_FILE=str(authority / "ca.crt"), HF_TOKEN="secret")
         assert not place.hub.requests
 
 

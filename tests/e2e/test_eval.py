@@ -9,7 +9,7 @@ from recording import recording
 from serving import ABACUS, PATIENCE_S, deaf_port, run
 
 SUMS = ABACUS / "heldout.jsonl"
-FEW = ("--num-fewshot", 0, "--limit", 20)
+FEW = ("--num-fewshot", 0, "--limit", 20, "--no-apply-chat-template")
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def baseline(tmp_path_factory):
     result = run("eval", SUMS, "--model", ABACUS, "--max-model-len", 1024, *FEW, "--output-path", path)
     assert result.returncode == 0, result.stderr
     assert "|gsm8k-style|      3|flexible-extract|     0|exact_match|" in result.stdout
-    assert "--apply-chat-template" in result.stderr
+    assert "hint" not in result.stderr  # the model's own form scores no more
     return path
 
 
@@ -33,9 +33,31 @@ def test_in_process_and_by_url_score_the_same(baseline, abacus, tmp_path):
 
 def test_baseline_holds(baseline, abacus):
     result = run("eval", SUMS, "--base-url", abacus.url, *FEW, "--baseline", baseline)
-    assert result.returncode == 0 and "--apply-chat-template" in result.stderr, result.stderr
-    result = run("eval", SUMS, "--base-url", abacus.url, *FEW, "--apply-chat-template", "--limit", 1)
+    assert result.returncode == 0, result.stderr
+    result = run("eval", SUMS, "--base-url", abacus.url, "--num-fewshot", 0, "--apply-chat-template", "--limit", 1)
     assert result.returncode == 0 and "--apply-chat-template" not in result.stderr, result.stderr
+
+
+def score_of(result):
+    return json.loads(result.stdout)["results"]["gsm8k-style"]["exact_match,strict-match"]
+
+
+def test_the_defaults_ask_as_the_model_was_trained(abacus):
+    """A chat without examples for a model with a template; what scores more than what was asked for is measured and said."""
+    result = run("eval", SUMS, "--base-url", abacus.url, "--limit", 40)
+    assert result.returncode == 0, result.stderr
+    assert "local-chat-completions" in result.stdout and "num_fewshot: 0" in result.stdout
+    assert "95 % confidence: flexible-extract 0." in result.stdout and "hint" not in result.stderr
+    result = run("eval", SUMS, "--base-url", abacus.url, "--limit", 40, "--json")
+    assert score_of(result) > 0.85
+    low, high = json.loads(result.stdout)["results"]["gsm8k-style"]["exact_match_confidence95,strict-match"]
+    assert 0.7 < low < score_of(result) <= high <= 1
+    few = run("eval", SUMS, "--base-url", abacus.url, "--limit", 40, "--num-fewshot", 5, "--json")
+    assert score_of(few) < 0.5
+    assert "are right as asked, and" in few.stderr and "--apply-chat-template --num-fewshot 0" in few.stderr
+    # The address of an endpoint says how to ask.
+    plain = run("eval", SUMS, "--base-url", abacus.url + "/v1/completions", "--limit", 2)
+    assert "local-completions" in plain.stdout and "num_fewshot: 5" in plain.stdout
 
 
 def test_a_drop_below_the_baseline_fails(baseline, abacus, tmp_path):
@@ -50,7 +72,7 @@ def test_a_drop_below_the_baseline_fails(baseline, abacus, tmp_path):
 
 
 @pytest.mark.parametrize("words, code, message", [
-    ((SUMS,), 2, "Give --base-url of a running server, or --model"),
+    ((SUMS,), 2, "Give --url of a running server, or --model"),
     ((), 2, "which questions?"),
     (("no-such.jsonl", "--model", ABACUS), None, "no-such.jsonl"),
     ((SUMS, "--model", ABACUS, "--baseline", SUMS), 2, "--baseline"),
@@ -83,7 +105,7 @@ def test_more_questions_at_a_time_than_the_shell_lets_files_be_open():
         return 200, "application/json", '{"choices": [{"text": "#### 1"}]}'
 
     with recording(script) as server:
-        result = run("eval", SUMS, "--base-url", server.url, "--model", "m", "--num-fewshot", 0, "--limit", at_once, "--num-concurrent", at_once,
+        result = run("eval", SUMS, "--base-url", server.url, "--model", "m", "--num-fewshot", 0, "--no-apply-chat-template", "--limit", at_once, "--num-concurrent", at_once,
                      preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)))
         all_here.set()
     assert result.returncode == 0, result.stderr

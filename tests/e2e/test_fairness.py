@@ -35,6 +35,29 @@ def test_l08_a_neighbour_is_served_during_a_flood():
         flood.join()
 
 
+def test_the_urgent_are_admitted_next():
+    """Places become free less often than every hundred steps; blocks run out, too."""
+    for blocks in ((), ("--num-gpu-blocks-override", 40)):
+        with serving(ABACUS, "--max-model-len", 512, "--max-num-seqs", 2, "--scheduling-policy", "priority", *blocks) as server:
+            ended = []
+
+            def client(name, priority, tokens, server=server, ended=ended):
+                server.complete(QUESTION, max_tokens=tokens, ignore_eos=True, priority=priority)
+                ended.append(name)
+
+            patient = [threading.Thread(target=client, args=("patient", 10**6, 300)) for _ in range(8)]
+            for thread in patient:
+                thread.start()
+            while server.metric("vllm:num_requests_waiting") < 6:
+                assert any(thread.is_alive() for thread in patient)
+            urgent = [threading.Thread(target=client, args=("urgent", -(10**6), 8)) for _ in range(2)]
+            for thread in urgent:
+                thread.start()
+            for thread in patient + urgent:
+                thread.join()
+            assert [i for i, name in enumerate(ended) if name == "urgent"][-1] <= 5, ended
+
+
 def test_a09_limits_of_a_client():
     with serving(ABACUS, "--max-model-len", 512, *KEYS, "--limit-requests-per-minute", 1) as server:
         status, headers, _ = ask(server, "flood")

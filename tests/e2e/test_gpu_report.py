@@ -5,6 +5,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from serving import ABACUS, BIN, PATIENCE_S, ROOT, run
 
 
@@ -19,6 +21,7 @@ def test_selftest_passes_on_the_emulator(tmp_path):
     assert all(row["bound"] == 0 for row in rows["rows"] if row["part"] == "linear" and "integers" in row["shape"] and "bf16" not in row["shape"])
 
 
+@pytest.mark.slow
 def test_the_bundled_model_agrees_with_the_cpu_in_every_format():
     done = run("selftest", "--device", "emulated", "--part", "models", timeout=2 * PATIENCE_S)
     assert done.returncode == 0 and "8 passed, 0 failed" in done.stdout, done.stdout + done.stderr
@@ -74,6 +77,7 @@ def gpu_report(out, *words):
                           capture_output=True, text=True, timeout=2 * PATIENCE_S, env={**os.environ, **proxies, "SLUICE_BIN": str(BIN)})
 
 
+@pytest.mark.slow
 def test_gpu_report_runs_goes_on_and_cuts(tmp_path):
     done = gpu_report(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

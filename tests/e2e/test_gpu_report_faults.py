@@ -69,6 +69,7 @@ def parts_in(folder):
     return json.loads((folder / "out" / "report.json").read_text())["parts"]
 
 
+@pytest.mark.slow
 def test_what_crashes_or_hangs_costs_its_own_result_alone(report, tmp_path):
     process = report("good absent crash hang bad", "--part-budget", str(BUDGET_S))
     output, _ = process.communicate(timeout=PATIENCE_S)
@@ -91,6 +92,7 @@ def test_what_crashes_or_hangs_costs_its_own_result_alone(report, tmp_path):
     assert "== selftest-good: there already" in again and "== selftest-crash (at most" in again
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_part_that_was_cut_are_kept(report, tmp_path):
     report("half-hang half-crash good", "--part-budget", str(BUDGET_S)).communicate(timeout=PATIENCE_S)
     parts = parts_in(tmp_path)
@@ -126,6 +128,7 @@ def end_while_a_part_hangs(process, tmp_path):
     return output
 
 
+@pytest.mark.slow
 def test_the_table_knows_what_earlier_calls_measured(report, tmp_path):
     report("good good-too").communicate(timeout=PATIENCE_S)
     process = report("hang good good-too")
@@ -158,6 +161,7 @@ def test_what_cannot_work_is_told_at_once(report, tmp_path):
     assert "3.9 or later in PATH, and nothing else; found Python 3.8.2" in said(PATH="%s:%s" % (old, os.environ["PATH"]))
 
 
+@pytest.mark.slow
 def test_under_nohup_a_terminal_that_goes_ends_nothing(report, tmp_path):
     process = report("good hang", "--part-budget", str(BUDGET_S), argv=("nohup", ROOT / "tools" / "gpu_report.sh"))
     while not (tmp_path / "out" / "selftest-hang.log").exists():
@@ -174,6 +178,7 @@ def test_without_a_device_one_part_says_so(report, tmp_path):
     assert "selftest-good" not in parts and parts["selftest"]["why"] == "exit code 3; no GPU"
 
 
+@pytest.mark.slow
 def test_a_report_that_is_told_to_end_prints_what_it_knows(report, tmp_path):
     process = report("good hang")
     output = end_while_a_part_hangs(process, tmp_path)

@@ -1,4 +1,5 @@
 """Requests that mean harm, by the ids of the cases in docs/security.md; the survival check follows each."""
+import contextlib
 import json
 import os
 import random
@@ -288,19 +289,60 @@ def test_v32_v70_parts_and_addresses(server):
             listener.accept()
 
 
+@pytest.mark.slow
 def test_r08_v40_constraints(server):
     """Schemas, regular expressions and grammars of the published faults: taken or refused, in either case soon."""
     shapes = [{"type": "stsring"}, {"$ref": "#"}, {"$ref": "#/definitions/a", "definitions": {"a": {"$ref": "#/definitions/a"}}},
               {"enum": ["%d" % i for i in range(20_000)]}, {"pattern": "(a+)+b"}, {"pattern": "(" * 3000}, {"minItems": 2**63}, {"anyOf": ["deep"]}, [], 7]
     deep = b'{"anyOf":[' * 5000 + b"{}" + b"]}" * 5000
     texts = ["(a+)+b", "(.*a){25}", "a{1,1000000}", "(a{1000}){1000}", "((((", "a{2,1}", "*", "(" * 30_000, "[z-a]", "\\", ""]
-    grammars = ["root ::= root", "root ::= a\na ::= root", "root ::= " + "(" * 30_000, "root ::=", "", 'root ::= "a"{1,1000000}']
+    grammars = ["root ::= root", "root ::= a\na ::= root", "root ::= " + "(" * 30_000, "root ::=", "", 'root ::= "a"{1,1000000}', "start: start*",
+                "root ::= (root){0,}", "root ::= a{1,}\na ::= b{2,}\nb ::= a{3}", "start: A\nA: B+\nB: A~2..9", "root ::= " + '("a"' * 60 + ")*" * 60,
+                "root ::= r0\n" + "".join("r%d ::= r%d | \"a\"\n" % (i, i + 1) for i in range(20_000)) + 'r20000 ::= "c"']
     fields = [{"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": shape}}} for shape in shapes]
     fields += [{"structured_outputs": {"regex": text}} for text in texts] + [{"structured_outputs": {"grammar": text}} for text in grammars]
+    tags = [{"type": "grammar", "grammar": text} for text in grammars]
+    for _ in range(80):
+        tags.append({"type": "star", "content": tags[-1]})
+    fields += [{"structured_outputs": {"structural_tag": json.dumps({"type": "structural_tag", "format": tag})}} for tag in tags]
     fields += [{"structured_outputs": {"choice": value}} for value in ([], [""], ["a"] * 20_000, "a", [1])]
     fields += [{"tools": [{"type": "function", "function": {"name": "f", "parameters": shape}}], "tool_choice": "required"} for shape in shapes]
     for field in fields:
         outcome(server, "/v1/chat/completions", json.dumps({**GOOD["/v1/chat/completions"], **field}).encode().replace(b'{"anyOf": ["deep"]}', deep))
+
+
+def test_r08_slow_constraints_delay_nobody(server):
+    """A grammar with more and more readings of an answer, for 32 sequences, beside a stream."""
+    def longest_pause(beside):
+        body = json.dumps({"model": "m", "prompt": "Tom has 3", "max_tokens": 400, "ignore_eos": True, "stream": True}).encode()
+        pauses = []
+        with socket.create_connection(("127.0.0.1", server.port), timeout=120) as client:
+            client.sendall(raw_http.post("/v1/completions", body, "Connection: close"))
+            client.recv(1 << 16)
+            with beside():
+                last = time.monotonic()
+                while client.recv(1 << 16):
+                    pauses.append(time.monotonic() - last)
+                    last = time.monotonic()
+        assert len(pauses) > 10
+        return max(pauses)
+
+    @contextlib.contextmanager
+    def slow():
+        body = {**GOOD["/v1/completions"], "n": 32, "max_tokens": 200, "temperature": 1, "ignore_eos": True,
+                "structured_outputs": {"grammar": "root ::= s\ns ::= s s | [a-z] | [^a] | s s s"}}
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(server.request("POST", "/v1/completions", body, timeout=300)))
+        thread.start()
+        yield
+        thread.join()
+        status, _, text = answers[0]
+        assert status in (200, 400), text
+        if status == 400:
+            check_error(status, text)
+
+    alone = longest_pause(contextlib.nullcontext)
+    assert longest_pause(slow) < alone + 1.5
 
 
 HOSTILE_TEMPLATES = [

@@ -175,6 +175,14 @@ def test_requests_wait_for_a_slot():
         wait_until(lambda: idle in server.get("/metrics")[1].decode(), "adapters in use when no request is")
 
 
+def tells_of_its_drain(server):
+    """A connection that the server has accepted, and that has asked for nothing when it begins to drain, is closed."""
+    try:
+        return server.get("/health")[0] == 503
+    except ConnectionError:
+        return False
+
+
 @pytest.mark.parametrize("fields", [{}, {"use_beam_search": True, "n": 2}], ids=["sampled", "beams"])
 def test_a_drain_finishes_requests_that_wait_for_a_slot(fields):
     """They were accepted, and count among the unfinished ones."""
@@ -193,7 +201,7 @@ def test_a_drain_finishes_requests_that_wait_for_a_slot(fields):
         wait_until(lambda: b'waiting_lora_adapters="stable"' in server.get("/metrics")[1], "nothing waits")
         assert refusal(*complete("m"))[0] == 503
         server.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: server.get("/health")[0] == 503, "no drain")
+        wait_until(lambda: tells_of_its_drain(server), "no drain")
         assert long.is_alive(), "nothing is left to wait for"
         long.join()
         waiting.join()
@@ -299,3 +307,18 @@ def test_refused_at_start(flags, words):
     assert ended.returncode != 0
     for word in words:
         assert word in ended.stderr + ended.stdout
+
+
+def test_paths_too_long_for_a_file_are_refused(tmp_path):
+    """The folder can be looked at, and the longer names of its files cannot."""
+    shutil.copytree(LINEAR, tmp_path / "a")
+    with serving(QWEN3, *COMMON, env=RUNTIME) as server:
+        statuses = []
+        for length in range(4040, 4100, 3):
+            path = str(tmp_path / "a")
+            path += "/." * ((length - len(path)) // 2)
+            status, _, text = server.request("POST", "/v1/load_lora_adapter", {"lora_name": "x%d" % length, "lora_path": path})
+            statuses.append(status)
+            assert status in (200, 400, 404), text
+        assert statuses[0] == 200 and statuses[-1] == 404 and 400 in statuses, statuses
+        assert ask(server, "m", "a")

@@ -108,4 +108,7 @@ def test_keys(server):
         assert server.request("POST", "/v1/messages", body, only_headers={**json_type, **headers})[0] == status, headers
     # What clients ask before they ask anything.
     assert server.request("HEAD", "/")[0] < 500
-    assert server.request("GET", "/v1/models?limit=1000", headers=HEADERS)[0] == 200
+    status, _, models = server.request("GET", "/v1/models?limit=1000", headers=HEADERS)
+    models = json.loads(models)
+    assert (status, models["has_more"], models["first_id"]) == (200, False, models["data"][0]["id"])
+    assert models["data"][0]["type"] == "model" and models["data"][0]["created_at"].endswith("Z")
