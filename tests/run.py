@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """Builds and runs the test suites; the last line is `N passed, N failed`.
 
-Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda arm-compile robustness web distributed arm races machine-code ptx
+Usage: tests/run.py [--ahead=SUITE] test | more | all | slow | sanitizers | fast | SUITE...
+suites: lint unit e2e asan-core tsan-core cuda arm-compile unit-slow e2e-slow asan tsan robustness web distributed arm races machine-code ptx
+`test` is e2e and unit, `more` is lint, asan-core, tsan-core, cuda and arm-compile, `all` is both. `--ahead` builds what a suite of a later call needs while e2e runs.
+`slow`, no part of `all`, is what unit and e2e leave out for its time: tests named `Heavy`, and those marked slow.
+`sanitizers`, no part of `all`, is asan and tsan: most test programs; asan-core and tsan-core are those of what reads foreign bytes, and of base.
 `fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
 `web`, no part of `all`, looks at the page in a browser. `distributed`, no part of `all`, runs ranks as processes, also on several (pretended) machines; needs root.
 `robustness`, no part of `all`, runs the tests of the cases in docs/security.md, and keeps their results for that page.
@@ -53,6 +57,9 @@ BUILD_NEWS_S = 15
 PAUSES_S = [10, 60]
 # Folders whose threads are worth the price of the thread sanitizer.
 TSAN_FOLDERS = ["base", "engine", "server"]
+# Those whose programs are built and run soon: what parses what strangers write, and what all threads stand on.
+ASAN_CORE = ["base", "chat", "checkpoint", "constraints", "media", "parsers", "tokenizer", "vision"]
+TSAN_CORE = ["base"]
 # The races of kernels, and the parts of their checks that are part of `all`.
 RACES = "kernel_races"
 RACES_CORE = ["instructions", "linear", "grouped_linear", "attention", "lora"]
@@ -76,11 +83,12 @@ ARM_E2E = ["tests/e2e/test_calculator.py", "tests/e2e/test_golden.py", "-k", "no
 # Folders that the address sanitizer leaves out for time: what they are made of has tests of its own, and they read
 # nothing that strangers write but through those.
 NOT_ASAN_FOLDERS = ["cli", "selftest"]
-# What a developer waits for after each change leaves them out, too.
-FAST_FILTER = "*:-*Heavy*"
+# Tests that take long: a suite of their own.
+SLOW_FILTER = "*Heavy*"
+NOT_SLOW_FILTER = "*:-" + SLOW_FILTER
 # Under a sanitizer these take minutes and add no path through a parser; emulated kernels read and write the same places in other orders of warps and
-# with other instructions, and grouped products are made of linear's tiles.
-SANITIZER_FILTER = os.environ.get("SLUICE_SANITIZER_FILTER", "*:-*Heavy*:*Kernel*/grouped_linear:*PassInSeededOrders*:*PassWithoutE4m3*")
+# with other instructions, and grouped products are made of linear's tiles. Replayed answers of every parser are read by the parsers' own tests, too.
+SANITIZER_FILTER = os.environ.get("SLUICE_SANITIZER_FILTER", "*:-*Heavy*:Parsers/ReplayTest.*:*Kernel*/grouped_linear:*PassInSeededOrders*:*PassWithoutE4m3*")
 
 
 class Tally:
@@ -281,7 +289,14 @@ def run_units(tally, label, folder, only=None, test_filter="*", environment=None
 
 
 def unit(tally):
-    run_units(tally, "unit", build("release"))
+    run_units(tally, "unit", build("release"), test_filter=NOT_SLOW_FILTER)
+
+
+def unit_slow(tally):
+    folder = build("release")
+    slow = [name for name, command in unit_programs(folder)
+            if run([*command, "--gtest_list_tests", "--gtest_filter=" + SLOW_FILTER], check=True, capture_output=True, text=True).stdout.count("\n") > 1]
+    run_units(tally, "unit-slow", folder, slow, SLOW_FILTER)
 
 
 def fast(tally):
@@ -301,7 +316,7 @@ def fast(tally):
     def one(program):
         name, command, now = program
         (passed / name).unlink(missing_ok=True)
-        if run_gtest(tally, "unit %s" % name, command, FAST_FILTER):
+        if run_gtest(tally, "unit %s" % name, command, NOT_SLOW_FILTER):
             (passed / name).write_text(now)
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -330,22 +345,34 @@ def asan_folders():
     return sorted(folders - set(NOT_ASAN_FOLDERS))
 
 
-def asan_targets():
-    return [name + "_test" for name in asan_folders()]
+def programs_of(folders):
+    return [name + "_test" for name in folders]
 
 
-def tsan_targets():
-    return [name + "_test" for name in [*TSAN_FOLDERS, RACES]]
-
-
-def asan(tally):
-    run_units(tally, "asan", build("asan", asan_targets()), asan_folders(), SANITIZER_FILTER,
+def run_asan(tally, suite, folders):
+    run_units(tally, suite, build("asan", programs_of(folders)), folders, SANITIZER_FILTER,
               environment={"ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1"})
 
 
+def run_tsan(tally, suite, folders):
+    run_units(tally, suite, build("tsan", programs_of(folders)), folders, SANITIZER_FILTER, {"TSAN_OPTIONS": "halt_on_error=1"})
+
+
+def asan_core(tally):
+    run_asan(tally, "asan-core", ASAN_CORE)
+
+
+def tsan_core(tally):
+    run_tsan(tally, "tsan-core", TSAN_CORE)
+
+
+def asan(tally):
+    run_asan(tally, "asan", asan_folders())
+
+
 def tsan(tally):
-    folder = build("tsan", tsan_targets())
-    run_units(tally, "tsan", folder, TSAN_FOLDERS, SANITIZER_FILTER, {"TSAN_OPTIONS": "halt_on_error=1"})
+    folder = build("tsan", programs_of([*TSAN_FOLDERS, RACES]))
+    run_tsan(tally, "tsan", TSAN_FOLDERS)
     # It counts what the sanitizer reports.
     run_units(tally, "tsan", folder, [RACES], "Races.*:%s" % ":".join("*/" + part for part in RACES_CORE))
 
@@ -415,7 +442,13 @@ def e2e(tally):
     builds_ahead.begin()  # beside the downloads, too
     make_venvs()
     with tempfile.TemporaryDirectory() as scratch:
-        run_pytest(tally, "e2e", pathlib.Path(scratch) / "report.xml", ["tests/e2e"], tries=2)
+        run_pytest(tally, "e2e", pathlib.Path(scratch) / "report.xml", ["tests/e2e", "-m", "not slow"], tries=2)
+
+
+def e2e_slow(tally):
+    build("release", ["sluice"])
+    with tempfile.TemporaryDirectory() as scratch:
+        run_pytest(tally, "e2e-slow", pathlib.Path(scratch) / "report.xml", ["tests/e2e", "-m", "slow"], tries=2)
 
 
 def web(tally):
@@ -621,13 +654,21 @@ def arm(tally):
             run_pytest(tally, "arm %s e2e" % cpu, scratch / "report.xml", ARM_E2E, {"SLUICE_BIN": str(scratch), "QEMU_CPU": cpu})
 
 
-SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "arm-compile": arm_compile, "robustness": robustness, "web": web, "distributed": distributed, "arm": arm, "races": races, "machine-code": machine_code, "ptx": ptx}
-# Suites whose builds are made while e2e runs, with their targets.
-BUILT_AHEAD = {"asan": asan_targets, "tsan": tsan_targets}
-GROUPS = {"all": ["lint", "unit", "e2e", "asan", "tsan", "cuda", "arm-compile"]}
+SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan-core": asan_core, "tsan-core": tsan_core, "cuda": cuda, "arm-compile": arm_compile,
+          "unit-slow": unit_slow, "e2e-slow": e2e_slow, "asan": asan, "tsan": tsan, "robustness": robustness, "web": web, "distributed": distributed,
+          "arm": arm, "races": races, "machine-code": machine_code, "ptx": ptx}
+# Suites whose builds are made while e2e runs, with the preset and its targets.
+BUILT_AHEAD = {"unit": lambda: ("release", ["all"]), "asan-core": lambda: ("asan", programs_of(ASAN_CORE)),
+               "tsan-core": lambda: ("tsan", programs_of(TSAN_CORE))}
+# `test` is what a change needs before anybody looks at it; `more` is what it needs before it is merged, too.
+GROUPS = {"test": ["e2e", "unit"], "more": ["lint", "asan-core", "tsan-core", "cuda", "arm-compile"],
+          "slow": ["unit-slow", "e2e-slow"], "sanitizers": ["asan", "tsan"]}
+GROUPS["all"] = GROUPS["test"] + GROUPS["more"]
 
 
 def main(words):
+    ahead = [word.removeprefix("--ahead=") for word in words if word.startswith("--ahead=")]
+    words = [word for word in words if not word.startswith("--")]
     names = [name for word in words or ["all"] for name in GROUPS.get(word, [word])]
     unknown = [name for name in names if name not in SUITES]
     if unknown:
@@ -635,7 +676,7 @@ def main(words):
         return 2
     tally = Tally()
     start = time.time()
-    builds_ahead.wanted = [(suite, targets()) for suite, targets in BUILT_AHEAD.items() if suite in names]
+    builds_ahead.wanted = [wanted() for suite, wanted in BUILT_AHEAD.items() if suite in names or suite in ahead]
     for name in names:
         SUITES[name](tally)
     for suite in tally.empty:

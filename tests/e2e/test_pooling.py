@@ -173,7 +173,11 @@ def test_folders_of_sentence_transformers():
             assert_near(vector, case["embedding"])
             assert embed(server, case["text"]) == [vector]
             assert embed(server, case["ids"]) == [vector]
-        status, answer = server.post("/v1/embeddings", {"input": "a " * 100})
+        # A text that is too long is cut, as by sentence-transformers, unless the request says otherwise; token ids are not.
+        assert embed(server, "a " * 100) == embed(server, "a " * 62)
+        status, answer = server.post("/v2/embed", {"texts": ["a " * 100], "truncate": "NONE"})
+        assert status == 400 and "64 tokens" in answer["error"]["message"]
+        status, answer = server.post("/v1/embeddings", {"input": [5] * 100})
         assert status == 400 and "64 tokens" in answer["error"]["message"]
         # The special tokens stay where a text is cut.
         cut = embed(server, "a " * 100, truncate_prompt_tokens=10)
@@ -182,6 +186,18 @@ def test_folders_of_sentence_transformers():
         assert status == 400 and "/v1/embeddings" in answer["error"]["message"]
         status, answer = server.post("/score", {"text_1": "hello", "text_2": ["hello", "beads"]})
         assert status == 200 and abs(answer["data"][0]["score"] - 1) < 1e-6 > answer["data"][1]["score"] - 1
+
+
+def test_the_limit_of_a_tokenizer_counts_where_no_other_is_given(tmp_path):
+    """As sentence-transformers 6 stores it."""
+    folder = shutil.copytree(CHECKPOINTS / "tiny-bert", tmp_path / "model")
+    (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "model_max_length": 20}))
+    with serving(folder, "--dtype", "float32") as server:
+        assert embed(server, "a " * 100) == embed(server, "a " * 18) != embed(server, "a " * 17)
+        status, answer = server.post("/score", {"text_1": "a " * 18, "text_2": "a " * 100})
+        assert status == 200 and abs(answer["data"][0]["score"] - 1) < 1e-6
 
 
 def dense_folder(path):
@@ -368,6 +384,22 @@ def test_a_cross_encoder_that_knows_its_texts_by_token_types():
             assert alone["data"][0]["score"] == entry["score"]
         status, answer = server.post("/rerank", {"query": "beads", "documents": ["the abacus", "a wire " * 60]})
         assert status == 400 and "96 tokens" in answer["error"]["message"]
+
+
+def test_a_tokenizer_that_gives_no_types_gives_all_tokens_the_same(tmp_path):
+    folder = shutil.copytree(CHECKPOINTS / "tiny-bert-score", tmp_path / "model")
+    cases = [case for case in json.loads((folder / "texts.json").read_text()) if not case["truncate"]]
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "model_input_names": ["input_ids", "attention_mask"]}))
+    moved = 0
+    with serving(folder, "--dtype", "float32") as server:
+        for case in cases:
+            status, answer = server.post("/score", {"text_1": case["pair"][0], "text_2": case["pair"][1]})
+            assert status == 200, answer
+            alone = server.post("/classify", {"input": [case["ids"]]})[1]["data"][0]["probs"][0]
+            assert abs(answer["data"][0]["score"] - alone) < 1e-6
+            moved = max(moved, abs(alone - 1 / (1 + math.exp(-case["logit"]))))
+    assert moved > 1e-3  # the types of the second text count
 
 
 def test_embeddings_in_the_shape_of_cohere():

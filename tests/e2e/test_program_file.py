@@ -55,6 +55,13 @@ def test_marks_where_it_may_be_jumped_to():
     assert PROGRAM.read_bytes().count(LANDING[machine.group(1)]) > 1000
 
 
+def test_claims_of_landing_pads_and_shadow_stacks_what_its_note_marks():
+    """The note (IBT and SHSTK, or BTI) is what a kernel and a C library go by: they enforce for all of a program, or nothing."""
+    notes, page = readelf("--notes"), (ROOT / "docs" / "security.md").read_text()
+    marked = re.search(r"(?:x86|AArch64) feature: .*(?:IBT, SHSTK|BTI)", notes)
+    assert bool(marked) != ("Not in effect: checks of where\nindirect jumps land, and shadow stacks." in page), notes
+
+
 def test_says_nothing_of_where_it_was_built():
     data = PROGRAM.read_bytes()
     assert not re.findall(re.escape(str(ROOT)).encode() + rb"/(?:src|build)/[\w./]*", data)

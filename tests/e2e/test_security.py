@@ -36,6 +36,7 @@ GUARDED = {
     "/reset_prefix_cache": {},
     "/sleep": {},
     "/wake_up": {},
+    "/inference/v1/generate": {"token_ids": [5], "sampling_params": {}},
     "/abort_requests": {},
     "/collective_rpc": {},
 }

@@ -149,10 +149,43 @@ def test_drafts_of_another_vocabulary_are_refused(tmp_path):
 
 
 def test_other_methods_are_told(abacus):
-    config = '{"method": "eagle3", "model": "org/draft", "num_speculative_tokens": 3}'
+    config = '{"method": "medusa", "model": "org/draft", "num_speculative_tokens": 3}'
     with serving(ABACUS, "--speculative-config", config) as server:
-        assert "eagle3 is not a method of this program" in server.log()
+        assert "medusa is not a method of this program" in server.log()
         assert "spec_decode" not in server.get("/metrics")[1].decode()
+
+
+def test_layers_that_a_model_has_not_are_told():
+    with serving(ABACUS, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}') as server:
+        assert "has no layers that propose tokens" in server.log()
+        assert "spec_decode" not in server.get("/metrics")[1].decode()
+
+
+def token_ids(server):
+    body = {"model": "m", "prompt": list(range(3, 40)), "max_tokens": 60, "temperature": 0, "ignore_eos": True, "logprobs": 0,
+            "return_tokens_as_token_ids": True}
+    status, answer = server.post("/v1/completions", body)
+    assert status == 200, answer
+    return answer["choices"][0]["logprobs"]["tokens"]
+
+
+@pytest.mark.parametrize("model, config", [
+    ("tiny-eagle3-target", {"method": "eagle3", "model": str(DATA / "checkpoints" / "tiny-eagle3")}),
+    ("tiny-eagle3-target", {"model": str(DATA / "checkpoints" / "tiny-eagle3-speculators")}),  # its config.json says what it is
+    ("tiny-mtp-deepseek", {"method": "deepseek_mtp"}),
+])
+def test_drafting_heads_change_nothing(model, config, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(DATA / "checkpoints" / model / name, tmp_path)
+    (tmp_path / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+        "decoder": None, "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                                   "fuse_unk": False, "byte_fallback": False, "vocab": {chr(0x100 + i): i for i in range(128)}, "merges": []}}))
+    words = (tmp_path,)
+    with serving(*words) as plain, serving(*words, "--speculative-config", json.dumps({**config, "num_speculative_tokens": 3, "adaptive": False})) as server:
+        assert token_ids(server) == token_ids(plain)
+        proposed, accepted = drafts(server)
+        assert proposed > 50 and 0 <= accepted < proposed
 
 
 @pytest.mark.parametrize("config, words", [
@@ -163,7 +196,7 @@ def test_other_methods_are_told(abacus):
      "prompt_lookup_min is 5, more than prompt_lookup_max, 2"),
     ('{"method": "draft_model", "num_speculative_tokens": 4}', "model is missing: the folder or id of the draft model"),
     (draft(ABACUS, num_speculative_tokens=None), "num_speculative_tokens is missing"),
-    (draft(ABACUS, max_model_len=1000000), "max_model_len of the draft model (1000000) is larger than its max_position_embeddings"),
+    (draft(ABACUS, max_model_len=1000000), "max_model_len of the draft model (1000000) is larger than max_position_embeddings ("),
     (draft(ABACUS, adaptive=3), "adaptive: expected true or false, found 3"),
     ('{"method": 7}', "method: expected a text, found 7"),
     ('{"method": "suffix", "suffix_decoding_min_token_prob": 2}', "suffix_decoding_min_token_prob: expected a number in [0, 1], found 2"),

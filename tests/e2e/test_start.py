@@ -1,6 +1,7 @@
 """What start-up refuses, in one sentence and with its exit code, and how the program ends."""
 import contextlib
 import json
+import resource
 import shutil
 import signal
 import socket
@@ -13,6 +14,8 @@ from serving import (
     ABACUS,
     DATA,
     PATIENCE_S,
+    command,
+    free_port,
     limit_files,
     run,
     serving,
@@ -125,7 +128,7 @@ def test_tokenizer_larger_than_the_vocabulary(copy):
     tokenizer["added_tokens"].append({"id": 100000, "content": "<far>", "single_word": False, "lstrip": False, "rstrip": False,
                                       "normalized": False, "special": True})
     (copy / "tokenizer.json").write_text(json.dumps(tokenizer))
-    refused(3, copy, says=["vocabulary"])
+    refused(3, copy, says=["513 tokens"])
 
 
 def test_what_is_small_is_read_before_the_weights(copy):
@@ -134,8 +137,11 @@ def test_what_is_small_is_read_before_the_weights(copy):
     refused(3, copy, says=["model.safetensors"])
     refused(2, copy, "--chat-template", "{% if %}", says=["--chat-template"])
     refused(2, copy, "--override-generation-config", '{"top_k": "a"}', says=["top_k"])
+    # Passed over: the weights are what is wrong.
     (copy / "generation_config.json").write_text('{\n "top_k": nul}')
-    refused(3, copy, says=["generation_config.json", "(line 2, column 11)"])
+    refused(3, copy, says=["model.safetensors"])
+    (copy / "generation_config.json").write_text('{"top_k": "a"}')
+    refused(3, copy, says=["generation_config.json", "top_k"])
     (copy / "generation_config.json").unlink()
     (copy / "tokenizer.json").write_text('{\n "version": "1.0",,\n "model": {}}')
     refused(3, copy, says=["tokenizer.json", "(line 2, column 19)"])
@@ -252,3 +258,78 @@ def test_f11_closed_output():
     with serving_unheard(LLAMA, output=closed) as server:
         assert server.complete("Tom", max_tokens=2)["text"] is not None
         assert server.stop() == 0
+
+
+def test_check_says_whether_a_server_would_start(tmp_path):
+    """As nginx -t: the plan and exit code 0, or what is wrong with its code; nothing listens meanwhile or afterwards."""
+    port = free_port()
+    good = run("serve", ABACUS, "--check", "--host", "127.0.0.1", "--port", port, "--max-model-len", 512)
+    assert good.returncode == 0, good.stderr
+    assert "memory plan" in good.stdout and "nothing was started" in good.stdout
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        cases = [
+            (6, "is already in use", ("--port", taken.getsockname()[1])),
+            (2, "--max-num-seqs", ("--max-num-seqs", "many")),
+            (2, "no-such.crt", ("--ssl-certfile", tmp_path / "no-such.crt", "--ssl-keyfile", tmp_path / "no-such.key")),
+            (4, "KV cache", ("--kv-cache-memory-bytes", 100_000, "--max-model-len", 4096)),
+        ]
+        for code, message, words in cases:
+            result = run("serve", ABACUS, "--check", "--host", "127.0.0.1", *(() if code == 6 else ("--port", port)), *words)
+            assert (result.returncode, message in result.stderr) == (code, True), result.stderr
+    missing = run("serve", tmp_path, "--check", "--port", port)
+    assert missing.returncode == 3 and "config.json" in missing.stderr
+
+
+def test_inspect_of_what_cannot_be_served_has_the_exit_code_of_serve(copy):
+    assert run("inspect", copy).returncode == 0
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "model_type": "abacus", "architectures": ["AbacusForCausalLM"]}))
+    described = run("inspect", copy, "--json")
+    assert described.returncode == 3
+    assert "AbacusForCausalLM" in json.dumps(json.loads(described.stdout))
+
+
+def test_a_batch_of_which_everything_fails_has_failed(tmp_path):
+    lines = tmp_path / "in.jsonl"
+    good = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"model": str(ABACUS), "prompt": "1", "max_tokens": 1}}
+    bad = {**good, "custom_id": "b", "body": {**good["body"], "max_tokens": "many"}}
+    for batch, code in (([good, bad], 0), ([bad], 1)):
+        lines.write_text("".join(json.dumps(line) + "\n" for line in batch))
+        result = run("run-batch", "-i", lines, "-o", tmp_path / "out.jsonl", "--model", ABACUS, "--max-model-len", 512)
+        assert result.returncode == code, result.stderr
+
+
+@pytest.mark.parametrize("kibibytes", [50_000, 60_000, 80_000, 100_000, 120_000])
+def test_a_limit_of_memory_is_named_as_such(kibibytes):
+    """ulimit -v: whatever finds no room first, the message is about memory, and about no limit of threads alone."""
+    done = run("serve", ABACUS, "--port", 0, "--max-model-len", 512, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (kibibytes << 10,) * 2))
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode in (1, 3, 4), done
+    assert "memory" in last or "allocate" in last or "ulimit -v" in last, last
+
+
+def on_a_disk(folder, options, *words):
+    """Runs the program where `folder` is a file system of its own, mounted with these options."""
+    script = 'mount -t tmpfs -o "$0" none "$1" && shift && exec "$@"'
+    return subprocess.run(["unshare", "-rm", "sh", "-c", script, options, str(folder), *command(*words)], capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+def test_where_a_file_cannot_be_written_the_code_says_why(tmp_path):
+    """4 for a full disk, 3 for one that may not be written, 2 for a place that is none."""
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    batch = tmp_path / "batch.jsonl"
+    batch.write_text(20 * '{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "a", "max_tokens": 200, "ignore_eos": true}}\n')
+    latency = ("bench", "latency", ABACUS, "--input-len", 8, "--output-len", 4, "--num-iters", 600, "--num-iters-warmup", 0, "--batch-size", 1, "--no-limits",
+               "--output-json")
+    for words, option in ((latency, "--output-json"), (("run-batch", "--model", ABACUS, "-i", batch, "-o"), "--output-file"),
+                          (("quantize", ABACUS, "--to", "fp8-dynamic"), "")):
+        for options, code, said in (("size=4k", 4, "No space left"), ("ro", 3, "Read-only"), ("size=4k", 2, "No such file")):
+            if code == 2 and words[0] == "quantize":
+                continue  # it makes the folders
+            done = on_a_disk(disk, options, *words, disk / ("none/x" if code == 2 else "x"))
+            assert done.returncode == code and said in done.stderr and option in done.stderr, (words[0], options, done.returncode, done.stderr)

@@ -90,10 +90,18 @@ def test_a06_certificates_of_clients(folder):
     certificate, key = make_certificate(folder, "server")
     known, known_key = make_certificate(folder, "known")
     stranger, stranger_key = make_certificate(folder, "stranger")
-    with starting("--ssl-certfile", certificate, "--ssl-keyfile", key, "--ssl-ca-certs", known, "--ssl-cert-reqs", 2) as (process, log):
+    expired = folder / "expired.crt"
+    subprocess.run(["openssl", "x509", "-in", stranger, "-signkey", stranger_key, "-days", "-1", "-out", expired], check=True, capture_output=True)
+    trusted = folder / "trusted.crt"
+    trusted.write_text(known.read_text() + expired.read_text())
+    with starting("--ssl-certfile", certificate, "--ssl-keyfile", key, "--ssl-ca-certs", trusted, "--ssl-cert-reqs", 2) as (process, log):
         url = "https://127.0.0.1:%d/health" % wait_until_ready(process, log)
         assert curl("--cacert", certificate, "--cert", known, "--key", known_key, "--fail", url).returncode == 0
         assert curl("--cacert", certificate, "--cert", stranger, "--key", stranger_key, url).returncode != 0
+        assert curl("--cacert", certificate, "--cert", expired, "--key", stranger_key, url).returncode != 0
+        # In 1.3 a client may see the end of the connection before it sees the reason.
+        said = s_client(int(url.split(":")[2].split("/")[0]), "-tls1_2", "-cert", str(expired), "-key", str(stranger_key)).stderr
+        assert "alert certificate expired" in said, said
         assert curl("--cacert", certificate, url).returncode != 0
 
 

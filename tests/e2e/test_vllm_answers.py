@@ -15,7 +15,13 @@ SERVERS = {
 POOLING = {"/v1/embeddings", "/pooling", "/classify", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank"}
 # Null or a value, as the moment has it.
 EITHER = {"stop_reason", "finish_reason", "logprobs"}
-ROWS = [json.loads(line) for line in (DATA / "vllm_answers" / "recorded.jsonl").read_text().splitlines()]
+# Members of a model's card that clients of other servers read.
+OF_A_CARD = {"type", "display_name", "created_at", "capabilities"}
+# Where vLLM is not followed (docs/compatibility.md): the length of the prompt is named, not a max_tokens of 0; HEAD is answered
+# where GET is; an id outside the vocabulary is no text; an image that cannot be read is named.
+JUDGED = {"chat.messages.content_image", "cmpl.prompt.ids512.max1", "route.HEAD.health", "route.HEAD.v1_models", "route.HEAD.version",
+          "route.POST.detokenize.oov", "greedy.ids2", "greedy.ids300"}
+ROWS = [row for row in map(json.loads, (DATA / "vllm_answers" / "recorded.jsonl").read_text().splitlines()) if row["id"] not in JUDGED]
 
 
 def kind(value):
@@ -29,7 +35,7 @@ def differences(want, got, place="answer"):
             return
         for key in want.keys() - got.keys():
             yield "%s.%s is missing" % (place, key)
-        for key in got.keys() - want.keys():
+        for key in got.keys() - want.keys() - (OF_A_CARD if want.get("object") == "model" else set()):
             yield "%s.%s is too much" % (place, key)
         for key in want.keys() & got.keys():
             yield from differences(want[key], got[key], place + "." + key)

@@ -1,9 +1,9 @@
 // Loaded in front of the C library (LD_PRELOAD), it lets calls fail: of the function FAULT_CALL
 // ("new": an allocation by the program) the call number FAULT_NTH (from 1), or from FAULT_SEED a
 // share FAULT_PER_MILLE of all, with the error FAULT_ERRNO; FAULT_SHORT=1: reads and writes of
-// several bytes move one byte instead, FAULT_KILL=1: the process is killed. Only while the first byte of the file FAULT_SWITCH, if one
-// is named, is not '0'; what was counted so far is kept in its eight bytes from 8 on. FAULT_CLOCK:
-// seconds by which the wall clock jumps back and forth.
+// several bytes move one byte instead, FAULT_KILL=1: the process is killed. FAULT_CLOCK: seconds by
+// which the wall clock jumps back and forth.
+// FAULT_SWITCH names a file of the layout of Switch, which a test changes while the process runs.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -28,6 +29,16 @@ extern "C" void* __libc_malloc(size_t size);
 
 namespace {
 
+struct Switch {
+  char mode;                    // '0': nothing fails
+  char unused[7];
+  std::atomic<uint64_t> count;  // of the calls so far
+  std::atomic<uint64_t> nth;    // in place of FAULT_NTH, if it is not 0
+  char thread[16];              // if it is not empty: only calls of threads of this name count
+  char call[16];                // in place of FAULT_CALL, if it is not empty
+};
+static_assert(sizeof(Switch) == 56);
+
 struct State {
   const char* call = "";
   uint64_t nth = 0, seed = 0, per_mille = 0;
@@ -35,8 +46,8 @@ struct State {
   bool is_short = false;
   bool kills = false;
   long clock_seconds = 0;
-  volatile char* shared = nullptr;
-  std::atomic<uint64_t> count{0};
+  Switch own = {};  // where no file is named
+  Switch* shared = &own;
   const char* program_begin = nullptr;
   const char* program_end = nullptr;
   bool ready = false;
@@ -72,9 +83,9 @@ __attribute__((constructor)) void Prepare() {
   state.clock_seconds = static_cast<long>(Number("FAULT_CLOCK"));
   if (const char* path = getenv("FAULT_SWITCH")) {
     const int file = open(path, O_RDWR | O_CLOEXEC);
-    void* place = mmap(nullptr, 16, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void* place = mmap(nullptr, sizeof(Switch), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
-    if (place != MAP_FAILED) state.shared = static_cast<char*>(place);
+    if (place != MAP_FAILED) state.shared = static_cast<Switch*>(place);
   }
   state.ready = true;
 }
@@ -87,14 +98,18 @@ bool IsOfTheProgram(const void* code) {
 
 // Whether this call is one that fails.
 bool Fails(const char* call) {
-  if (!state.ready || strcmp(call, state.call) != 0) return false;
-  if (state.shared != nullptr && state.shared[0] == '0') return false;
-  const uint64_t number = ++state.count;
-  if (state.shared != nullptr) {
-    for (int i = 0; i < 8; ++i) state.shared[8 + i] = static_cast<char>(number >> (8 * i));
+  Switch& shared = *state.shared;
+  if (!state.ready || shared.mode == '0') return false;
+  if (strcmp(call, shared.call[0] != 0 ? shared.call : state.call) != 0) return false;
+  if (shared.thread[0] != 0) {
+    char name[16] = {};
+    prctl(PR_GET_NAME, name);
+    if (strcmp(name, shared.thread) != 0) return false;
   }
-  if (state.kills && number == state.nth) kill(getpid(), SIGKILL);
-  if (state.nth != 0) return number == state.nth;
+  const uint64_t number = ++shared.count;
+  const uint64_t nth = shared.nth != 0 ? shared.nth.load() : state.nth;
+  if (state.kills && number == nth) kill(getpid(), SIGKILL);
+  if (nth != 0) return number == nth;
   // splitmix64: the numbers that fail are those of the seed.
   uint64_t x = state.seed + number * 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -174,6 +189,26 @@ int fsync(int file) {
   return next(file);
 }
 
+ssize_t write(int file, const void* data, size_t size) {
+  FAIL_WITH(write, -1)
+  return next(file, data, size);
+}
+
+ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  FAIL_WITH(sendmsg, -1)
+  return next(socket, message, flags);
+}
+
+ssize_t recvmsg(int socket, msghdr* message, int flags) {
+  FAIL_WITH(recvmsg, -1)
+  return next(socket, message, flags);
+}
+
+int epoll_ctl(int file, int operation, int of, epoll_event* event) noexcept {
+  FAIL_WITH(epoll_ctl, -1)
+  return next(file, operation, of, event);
+}
+
 int accept(int socket, sockaddr* address, socklen_t* size) {
   FAIL_WITH(accept, -1)
   return next(socket, address, size);
@@ -194,10 +229,9 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 int clock_gettime(clockid_t clock, timespec* out) noexcept {
   NEXT(clock_gettime);
   const int result = next(clock, out);
-  if (state.clock_seconds != 0 && clock == CLOCK_REALTIME &&
-      (state.shared == nullptr || state.shared[0] != '0')) {
+  if (state.clock_seconds != 0 && clock == CLOCK_REALTIME && state.shared->mode != '0') {
     // A day forth or back, in an order in which no number of calls leads to the same day each time.
-    const bool is_forth = (++state.count * 0x9E3779B97F4A7C15u) >> 63 != 0;
+    const bool is_forth = (++state.shared->count * 0x9E3779B97F4A7C15u) >> 63 != 0;
     out->tv_sec += is_forth ? state.clock_seconds : -state.clock_seconds;
   }
   return result;

@@ -1,14 +1,18 @@
 """Calls of the system that fail: memory, files, threads, sockets, clocks. Which of them fail comes from numbers that are
 fixed here, so that a run can be repeated."""
+import contextlib
 import errno
+import os
 import random
 import signal
+import sqlite3
 import struct
 import subprocess
 import time
 
 import pytest
 import raw_http
+from ranks import MPI, answers
 from survival import Survival
 
 from serving import (
@@ -28,18 +32,25 @@ COMPLETE = ("complete", ABACUS, "-q", "Tom has 3", "--max-tokens", 2, "--tempera
 
 
 class Switch:
-    """A file that fault_shim.cc maps: faults on or off, and how many calls it has counted."""
+    """A file that fault_shim.cc maps: faults on or off, which, and how many calls it has counted."""
 
     def __init__(self, path, on):
         self.path = path
-        path.write_bytes((b"1" if on else b"0") + bytes(15))
+        path.write_bytes((b"1" if on else b"0") + bytes(55))
+
+    def arm(self, call, thread, nth):
+        """From now on call number `nth` of a thread of that name fails."""
+        self.set(False)
+        with open(self.path, "r+b") as f:
+            f.write(struct.pack("<8sQQ16s16s", b"0", 0, nth, thread.encode(), call.encode()))
+        self.set(True)
 
     def set(self, on):
         with open(self.path, "r+b") as f:
             f.write(b"1" if on else b"0")
 
     def count(self):
-        return struct.unpack("<Q", self.path.read_bytes()[8:])[0]
+        return struct.unpack("<Q", self.path.read_bytes()[8:16])[0]
 
 
 def outcome(environment):
@@ -177,4 +188,59 @@ def test_f08_the_wall_clock_jumps(fault_shim, tmp_path):
                 assert raw_http.get(client, "/health") == 200
         assert 0 < server.metric("vllm:e2e_request_latency_seconds_sum") < 10 * (time.monotonic() - start) + 600
         survival.check()
+        assert server.stop() == 0
+
+
+# In front of the C library: each page of a database takes 20 ms.
+SLOW_PAGES = """
+#include <dlfcn.h>
+#include <unistd.h>
+
+extern "C" ssize_t pread64(int fd, void* data, size_t size, off64_t at) {
+  static const auto next = reinterpret_cast<ssize_t (*)(int, void*, size_t, off64_t)>(dlsym(RTLD_NEXT, "pread64"));
+  if (size == 4096) usleep(20000);
+  return next(fd, data, size, at);
+}
+"""
+
+
+def test_a10_a_signal_ends_the_start_while_stored_responses_are_read(tmp_path):
+    source, library, log, folder = (tmp_path / name for name in ("slow.cc", "slow.so", "log", "kept"))
+    source.write_text(SLOW_PAGES)
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    words = command("serve", ABACUS, "--host", "127.0.0.1", "--port", 0, "--max-model-len", 1024, "--response-store", folder)
+    with serving(ABACUS, "--max-model-len", 1024, "--response-store", folder) as server:
+        assert server.stop() == 0
+    with contextlib.closing(sqlite3.connect(folder / "responses.sqlite")) as file, file:
+        for i in range(100):  # 2,500 pages: nearly a minute
+            file.execute("INSERT INTO responses(id, owner, is_over, messages, input_items, body, item_ids, checksum) "
+                         "VALUES (?, x'', 1, '[]', '[]', ?, '[]', 0)", (str(i), " " * 100_000))
+    with open(log, "w") as output:
+        process = subprocess.Popen(words, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+                                   env={**os.environ, "LD_PRELOAD": str(library)})
+    try:
+        time.sleep(3)
+        assert process.poll() is None, log.read_text()
+        start = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=PATIENCE_S) == 0
+        assert time.monotonic() - start < 10, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_f08_m01_ranks_do_not_mind_a_clock_that_jumps(fault_shim, tmp_path):
+    """Processes watch each other's silence, and wait for each other in steps: by a clock that does not jump."""
+    switch = Switch(tmp_path / "switch", False)
+    env = {**fault_shim, "FAULT_CLOCK": "86400", "FAULT_SWITCH": str(switch.path)}
+    with serving(ABACUS, "--max-model-len", 1024, "-tp", 2, *MPI, env=env) as server:
+        expected = answers(server)
+        switch.set(True)
+        end = time.monotonic() + 8  # longer than the silence of a rank that is lost
+        created = set()
+        while time.monotonic() < end:
+            assert answers(server) == expected
+            created.add(server.post("/v1/completions", {"model": "m", "prompt": "Tom", "max_tokens": 1})[1]["created"])
+        assert max(created) - min(created) > 80_000, "the shim is not in front of the C library"
         assert server.stop() == 0

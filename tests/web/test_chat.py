@@ -109,6 +109,47 @@ def test_conversations(browser, server):
         assert page.text(".message.user .text") == "Tom has 1 apple."
 
 
+def test_a_reload_returns_to_the_place(browser, server):
+    with browser.page(height=500) as page:
+        open_page(page, server)
+        choose(page, extra=json.dumps({"ignore_eos": True}), max_tokens="400")
+        for text in ("Tom has 1 apple.", "Tom has 2 apples."):
+            ask(page, text)
+            page.wait(DONE + " === 1")
+            if "1" in text:
+                page.press("n", modifiers=1)
+                page.wait("document.querySelectorAll('.message').length === 0")
+        page.click("#conversations li:last-child .open")
+        page.wait("document.querySelector('.message.user .text').innerText === 'Tom has 1 apple.'")
+        page.run("document.querySelector('#scroller').scrollTop = 7")
+        page.wait("document.querySelector('#scroller').scrollTop === 7")
+        page.click("#prompt")
+        page.type("half a thought")
+        page.run("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+        page.run("void (document.marked = true)")
+        page.command("Page.reload")
+        page.wait("!document.marked && document.querySelector('#state')?.dataset.state === 'ready'")
+        assert page.text(".message.user .text") == "Tom has 1 apple."
+        assert page.run("document.querySelector('#scroller').scrollTop") == 7
+        assert page.run("document.querySelector('#prompt').value") == "half a thought"
+        assert page.errors == []
+
+
+def test_headings_are_in_order(browser, server):
+    """None skips a level, whatever an answer begins with."""
+    script = SCRIPTED.replace("const hostile =", "const outline = '### Third\\n\\n###### Sixth\\n\\n# First'; const hostile =").replace(
+        'content.startsWith("hostile") ? hostile', 'content.startsWith("outline") ? outline : content.startsWith("hostile") ? hostile')
+    levels = "[...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))"
+    with browser.page(script=script) as page:
+        open_page(page, server)
+        for text in (None, "outline", "again"):
+            if text:
+                ask(page, text)
+                page.wait(DONE + " === %d" % (1 if text == "outline" else 2))
+            found = page.run(levels)
+            assert found[0] == 1 and all(later <= earlier + 1 for earlier, later in zip(found, found[1:])), found
+
+
 def test_what_is_kept_is_bounded(browser, server):
     with browser.page() as page:
         open_page(page, server)
@@ -314,3 +355,29 @@ def test_under_the_name_of_trtllm_serve(browser):
         assert "= 8" in page.text(".message.assistant .text")
         page.wait("document.querySelector('.card:last-of-type .value').innerText !== '–'")
         assert server.url + "/prometheus/metrics" in page.requests and server.url + "/metrics" not in page.requests and page.errors == []
+
+
+def test_images_are_attached(browser, server):
+    """The bundled model reads text alone: the page shows the image and what the server says of it."""
+    with browser.page() as page:
+        open_page(page, server)
+        page.run("""(() => {
+            const bytes = Uint8Array.from(atob('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mNgYPgPAAEDAQAIicLsAAAAAElFTkSuQmCC'), (c) => c.charCodeAt(0));
+            const data = new DataTransfer();
+            data.items.add(new File([bytes], 'dot.png', {type: 'image/png'}));
+            document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}));
+        })()""")
+        page.wait("document.querySelectorAll('#attachments img').length === 1")
+        page.click("#attachments button")
+        page.wait("document.querySelectorAll('#attachments img').length === 0")
+        page.run("""(() => {
+            const data = new DataTransfer();
+            data.items.add(new File([Uint8Array.of(137)], 'dot.png', {type: 'image/png'}));
+            document.querySelector('#prompt').dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true}));
+        })()""")
+        page.wait("document.querySelectorAll('#attachments img').length === 1")
+        ask(page, "What is this?")
+        page.wait("document.querySelector('.message.assistant .problem') !== null")
+        assert "messages[0].content[0].image_url" in page.text(".message.assistant .problem")
+        assert page.run("document.querySelectorAll('.message.user img').length") == 1
+        assert page.run("document.querySelectorAll('#attachments img').length") == 0

@@ -1,0 +1,212 @@
+"""Weights that a trainer replaces: atomically, with the bits of a server that starts with them."""
+import json
+import shutil
+import struct
+import threading
+
+import pytest
+
+from serving import ABACUS, events, run, serving, wait_until
+
+DEV = {"VLLM_SERVER_DEV_MODE": "1"}
+DISK = ["--weight-transfer-config", '{"backend": "disk"}']
+PROMPT = "Tom has 3 apples and buys 4 more. How many apples has Tom?"
+ASKED = {"logprobs": 4, "max_tokens": 24, "ignore_eos": True}
+
+
+def scores(server):
+    """Logprobs of prompt and answer."""
+    return server.complete(PROMPT, prompt_logprobs=2, **ASKED)
+
+
+def changed(folder, seed):
+    """A copy of the model that a step of training has changed: the sign of some bytes of its largest tensor."""
+    shutil.copytree(ABACUS, folder)
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    begin, end = max((entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"), key=lambda at: at[1] - at[0])
+    for i in range(8 + size + begin + 1 + 2 * (seed % 7), 8 + size + end, 38):
+        data[i] ^= 0x80
+    path.write_bytes(data)
+    return folder
+
+
+def update(server, folder, version=None):
+    assert server.post("/init_weight_transfer_engine", {"init_info": {}}) == (200, {"message": "Weight transfer initialized"})
+    assert server.post("/start_weight_update", None) == (200, {"message": "Weight update started"})
+    assert server.post("/update_weights", {"update_info": {"path": str(folder)}}) == (200, {"message": "Weights updated"})
+    assert server.post("/finish_weight_update", {"weight_version": version}) == (200, {"message": "Weight update finished"})
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    """Checkpoints of a training, and what servers that start with them answer."""
+    folders = [changed(tmp_path_factory.mktemp("steps") / "step", seed) for seed in (1, 2)]
+    answers = []
+    for folder in folders:
+        with serving(folder) as server:
+            answers.append(scores(server))
+    assert answers[0] != answers[1]
+    return list(zip(folders, answers, strict=True))
+
+
+def test_a_loop_of_training_scores_as_fresh_servers(steps):
+    with serving(ABACUS, *DISK, env=DEV) as server:
+        first = scores(server)
+        assert json.loads(server.get("/weight_info")[1]) == {"weight_version": "default"}
+        for number, (folder, expected) in enumerate(steps * 2):
+            scores(server)  # fills the prefix cache with the old weights' keys
+            update(server, folder, "step-%d" % number)
+            assert json.loads(server.get("/weight_info")[1]) == {"weight_version": "step-%d" % number}
+            assert scores(server) == expected
+        assert server.post("/update_weight_version", {"new_version": "last"}) == (200, {"success": True, "new_version": "last"})
+        update(server, ABACUS)
+        assert json.loads(server.get("/weight_info")[1]) == {"weight_version": "last"}
+        assert scores(server) == first
+
+
+def test_what_runs_goes_on_with_the_new_weights(steps):
+    """A request that was kept in the middle: its tokens so far stay, the next ones are those of the new weights."""
+    folder, _ = steps[0]
+    with serving(ABACUS, *DISK, "--max-model-len", 8192, env=DEV) as server, serving(folder) as fresh:
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(
+            server.complete(PROMPT, max_tokens=6000, ignore_eos=True, return_token_ids=True)))
+        thread.start()
+        wait_until(lambda: (server.metric("vllm:generation_tokens_total") or 0) > 20, "nothing runs")
+        assert server.post("/pause?mode=keep", None) == (200, {"status": "paused"})
+        frozen = server.metric("vllm:generation_tokens_total")
+        assert json.loads(server.get("/is_paused")[1]) == {"is_paused": True}
+        update(server, folder)
+        assert server.metric("vllm:generation_tokens_total") == frozen and not answers and server.get("/health")[0] == 200
+        assert server.post("/resume", None) == (200, {"status": "resumed"})
+        thread.join()
+        kept = int(frozen)
+        prompt = server.post("/tokenize", {"model": "m", "prompt": PROMPT})[1]["tokens"]
+        tokens = answers[0]["token_ids"]
+        assert len(tokens) == 6000 > kept
+        rest = fresh.complete(prompt + tokens[:kept], max_tokens=min(200, 6000 - kept), ignore_eos=True, return_token_ids=True)["token_ids"]
+        assert tokens[kept:kept + 200] == rest
+
+
+def test_a_cut_update_leaves_the_old_weights(steps, tmp_path):
+    folder, expected = steps[0]
+    with serving(ABACUS, *DISK, env=DEV) as server:
+        before = scores(server)
+        assert server.post("/update_weights", {"update_info": {"path": str(folder)}})[0] == 400
+        assert server.post("/finish_weight_update", None)[0] == 400
+        half = tmp_path / "half"
+        shutil.copytree(folder, half)
+        data = (half / "model.safetensors").read_bytes()
+        (half / "model.safetensors").write_bytes(data[:len(data) // 2])
+        for path, expected_words in ((half, "model.safetensors"), (tmp_path, "no safetensors"), (tmp_path / "none", "folder"), ("relative", "absolute")):
+            server.post("/start_weight_update", None)
+            status, error = server.post("/update_weights", {"update_info": {"path": str(path)}})
+            assert status == 400 and expected_words in error["error"]["message"], error
+            assert scores(server) == before
+        assert server.post("/start_weight_update", None)[0] == 200
+        assert server.post("/update_weights", {"update_info": {"names": ["a"]}})[0] == 400
+        assert server.post("/update_weights", {"update_info": {"path": str(folder)}})[0] == 200
+        assert scores(server) == before, "nothing changes before the end of an update"
+        assert server.post("/start_weight_update", None)[0] == 200  # the trainer came back
+        assert server.post("/finish_weight_update", None)[0] == 400
+        assert scores(server) == before
+        update(server, folder)
+        assert scores(server) == expected
+
+
+def test_weights_are_replaced_while_requests_run(steps):
+    """No request fails, and each answer is of one of the two models: prompts are of one token, so that no answer spans an update."""
+    with serving(ABACUS, *DISK, env=DEV) as server:
+        possible = []
+        for folder in (ABACUS, steps[0][0], steps[1][0]):
+            update(server, folder)
+            possible.append(server.complete("7", max_tokens=1, logprobs=4))
+        stop, seen = threading.Event(), []
+
+        def ask():
+            while not stop.is_set():
+                seen.append(server.complete("7", max_tokens=1, logprobs=4))
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(5):
+            for folder, _ in steps:
+                update(server, folder)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert seen and all(answer in possible for answer in seen)
+
+
+def test_weights_change_while_it_sleeps(steps):
+    folder, expected = steps[1]
+    with serving(ABACUS, *DISK, "--enable-sleep-mode", env=DEV) as server:
+        server.post("/sleep?level=2", None)
+        server.post("/start_weight_update", None)
+        server.post("/update_weights", {"update_info": {"path": str(folder)}})
+        status, error = server.post("/finish_weight_update", None)
+        assert status == 503 and "tags=weights" in error["error"]["message"]
+        server.post("/wake_up?tags=weights", None)
+        assert server.post("/finish_weight_update", {"weight_version": "v2"})[0] == 200
+        server.post("/wake_up?tags=kv_cache", None)
+        assert scores(server) == expected
+        server.post("/sleep", None)
+        server.post("/wake_up", None)
+        assert scores(server) == expected, "the last folder is read again"
+
+
+def test_the_routes_need_the_option():
+    with serving(ABACUS, env=DEV) as server:
+        status, answer = server.post("/start_weight_update", None)
+        assert status == 404 and "--weight-transfer-config" in answer["detail"]
+    for value, expected in (('{"backend": "nccl"}', "nccl"), ("{}", "nccl")):
+        refused = run("serve", ABACUS, "--port", 0, "--weight-transfer-config", value)
+        assert refused.returncode == 3 and expected in refused.stderr and "--weight-transfer-config" in refused.stderr
+
+
+def test_tokens_in_and_out_tell_whose_they_are(steps):
+    """/inference/v1/generate: the tokens and logprobs of a completion, and the version of the weights of each."""
+    folder, _ = steps[0]
+    with serving(ABACUS, *DISK, "--enable-scale-out", "--max-model-len", 8192, env=DEV) as server:
+        prompt = server.post("/tokenize", {"model": "m", "prompt": PROMPT})[1]["tokens"]
+
+        def generate(**more):
+            params = {"temperature": 0, "ignore_eos": True, "max_tokens": 8, "logprobs": 1, **more}
+            status, answer = server.post("/inference/v1/generate", {"token_ids": prompt, "sampling_params": params, "request_id": "r-1"})
+            assert status == 200, answer
+            return answer
+
+        whole = generate(prompt_logprobs=1)
+        completed = server.complete(prompt, max_tokens=8, ignore_eos=True, logprobs=1, return_token_ids=True)
+        choice = whole["choices"][0]
+        assert whole["request_id"] == "r-1" and choice["token_ids"] == completed["token_ids"] and choice["finish_reason"] == "length"
+        assert [entry["logprob"] for entry in choice["logprobs"]["content"]] == completed["logprobs"]["token_logprobs"]
+        assert all(entry["top_logprobs"][0]["token_id"] == token for entry, token in zip(choice["logprobs"]["content"], choice["token_ids"], strict=True))
+        assert choice["weight_versions"] == [{"version": "default", "start": 0, "end": 8}] and len(whole["prompt_logprobs"]) == len(prompt)
+        assert whole["usage"] == {"prompt_tokens": len(prompt), "completion_tokens": 8, "total_tokens": len(prompt) + 8}
+        answers = []
+        before = server.metric("vllm:generation_tokens_total")
+        thread = threading.Thread(target=lambda: answers.append(generate(max_tokens=6000, logprobs=None)))
+        thread.start()
+        wait_until(lambda: server.metric("vllm:generation_tokens_total") > before + 20, "nothing runs")
+        server.post("/pause?mode=keep", None)
+        kept = int(server.metric("vllm:generation_tokens_total") - before)
+        update(server, folder, "v2")
+        server.post("/resume", None)
+        thread.join()
+        assert answers[0]["choices"][0]["weight_versions"] == [{"version": "default", "start": 0, "end": kept}, {"version": "v2", "start": kept, "end": 6000}]
+        for body, field in (({"sampling_params": {}}, "token_ids"), ({"token_ids": [1]}, "sampling_params"), ({"token_ids": [-1], "sampling_params": {}}, "token_ids"),
+                            ({"token_ids": [1], "sampling_params": {"temperature": -1}}, "temperature"),
+                            ({"token_ids": [1], "sampling_params": {}, "features": {}}, "features")):
+            status, error = server.post("/inference/v1/generate", body)
+            assert status == 400 and field in json.dumps(error)
+        chunks = events(server.request("POST", "/inference/v1/generate", {
+            "token_ids": prompt, "stream": True, "sampling_params": {"temperature": 0, "ignore_eos": True, "max_tokens": 8}})[2])
+        assert chunks.pop() == "[DONE]"
+        assert [token for chunk in chunks for token in chunk["choices"][0]["token_ids"]] == generate()["choices"][0]["token_ids"]
+    with serving(ABACUS) as server:
+        assert server.post("/inference/v1/generate", {"token_ids": [1], "sampling_params": {}})[0] == 403
