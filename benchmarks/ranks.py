@@ -73,7 +73,7 @@ def speed(options):
 
 def start(_):
     kinds = {"one rank": (("--threads", 2), ()), "4 ranks as threads": (("--threads", 4, "-tp", 4, *EXACT), ()),
-             "4 ranks as processes": (("--threads", 1, "-tp", 4, "--distributed-executor-backend", "mp"), ())}
+             "4 ranks as processes": (("--threads", 1, "-tp", 4, "--distributed-executor-backend", "mpi"), ())}
     seconds = {kind: [] for kind in kinds}
     for _ in range(3):
         for kind, (words, launcher) in kinds.items():

@@ -18,34 +18,58 @@ ARROWS = {
     "kernels": ["device", "tensor", "hardware", "base"],
     "checkpoint": ["tensor", "base"],
     "hub": ["base"],
+    "media": ["base"],
+    "vision": ["media", "base"],
     "tokenizer": ["base"],
     "chat": ["tokenizer", "base"],
     "parsers": ["base"],
-    "models": ["kernels", "parallel", "device", "checkpoint", "tensor", "base"],
+    "models": ["vision", "media", "kernels", "parallel", "device", "checkpoint", "tensor", "base"],
     "quantize": ["models", "kernels", "checkpoint", "tensor", "base"],
     "cache": ["base"],
+    "events": ["cache", "base"],
     "speculation": ["base"],
     "scheduler": ["cache", "base"],
     "constraints": ["base"],
     "sampler": ["constraints", "kernels", "base"],
-    "engine": ["constraints", "speculation", "scheduler", "sampler", "models", "cache", "kernels", "parallel", "device", "checkpoint", "tensor",
-               "hardware", "base"],
+    "engine": ["vision", "media", "constraints", "speculation", "scheduler", "sampler", "models", "cache", "kernels", "parallel", "device",
+               "checkpoint", "tensor", "hardware", "base"],
     "selftest": ["engine", "sampler", "quantize", "models", "kernels", "device", "checkpoint", "tensor", "hardware",
                  "base"],
     "tracing": ["base"],
-    "server": ["tracing", "engine", "constraints", "chat", "parsers", "tokenizer", "checkpoint", "base"],
+    "server": ["vision", "media", "tracing", "engine", "constraints", "chat", "parsers", "tokenizer", "checkpoint", "base"],
     "client": ["base"],
     "eval": ["client", "chat", "tokenizer", "base"],
     "planner": ["scheduler", "checkpoint", "hardware", "base"],
-    "bench": ["client", "chat", "tokenizer", "base"],
+    "bench": ["client", "media", "chat", "tokenizer", "base"],
     "options": ["base"],
     "recipe": ["options", "planner", "base"],
 }
 ARROWS["cli"] = list(ARROWS)
+# The rooms of src/server/api, as sub-folders. What is in none of them (the dispatcher and the routes) may include all.
+API = "server/api/"
+API_ROOMS = {
+    "common": [],
+    "guard": ["common"],
+    "store": ["common"],
+    "context": ["store", "guard", "common"],
+    "request": ["context", "common"],
+    "answer": ["request", "context", "guard", "common"],
+    "openai": ["answer", "request", "context", "common"],
+    "anthropic": ["answer", "request", "common"],
+    "responses": ["openai", "answer", "request", "store", "common"],
+    "pooling": ["answer", "request", "context", "common"],
+}
 # Files that one folder keeps to itself.
 PRIVATE = re.compile(r"/internal/|_internal\.h$")
 MAX_LINES = 1000
 WATCHED_LINES = 800
+
+
+def api_room(path):
+    """The room of a path from src/; none where it is not of the API, or in no room."""
+    room = path[len(API):].split("/")[0] if path.startswith(API) else ""
+    return room if room in API_ROOMS else None
+
 
 bad = []
 types = {}  # qualified name -> header
@@ -67,6 +91,10 @@ for path in sorted(ROOT.rglob("*")):
             bad.append("%s: %s is no path from src/" % (place, found.group(1)))
         elif target != folder and target not in ARROWS[folder]:
             bad.append("%s: %s must not include %s" % (place, folder, target))
+        room, other = api_room(str(path.relative_to(ROOT))), api_room(found.group(1))
+        if room and not path.stem.endswith(("_test", "_fuzz", "_testing")) and found.group(1).startswith(API) and other != room \
+                and other not in API_ROOMS[room]:
+            bad.append("%s: server/api/%s must not include %s" % (place, room, found.group(1)))
         elif target != folder and PRIVATE.search(found.group(1)):
             bad.append("%s: %s is private to %s" % (place, found.group(1), target))
     if path.suffix == ".h":

@@ -5,6 +5,7 @@ Usage: tools/fuzz.py [--seconds N] [--jobs N] [TARGET ...]
 Prints a line for each target; exits with 1 where one crashed, hung, or asked for too much memory. What did it is left in build/fuzz/found.
 """
 import argparse
+import base64
 import concurrent.futures
 import json
 import os
@@ -66,7 +67,10 @@ def bodies():
                            "arguments": "{}"}, {"type": "function_call_output", "call_id": "c", "output": "1"}, {"type": "web_search_call"}],
                            "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f", "parameters": {}}]}],
                            "text": {"format": {"type": "json_schema", "name": "s", "schema": {}}}, "reasoning": {"effort": "low"}}}]
-    texts = [request["body"] for request in client_requests() + messages + responses if request.get("body")]
+    chats = [{"body": {"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f"}}],
+                       "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [
+                           {"type": "function", "function": {"name": "f"}}]}}}}]
+    texts = [request["body"] for request in client_requests() + messages + responses + chats if request.get("body")]
     return [(text if isinstance(text, str) else json.dumps(text)).encode() for text in texts]
 
 
@@ -132,6 +136,32 @@ def json_schemas():
     return [json.dumps(row["schema"]).encode() for row in rows]
 
 
+def grammars():
+    return [b'root ::= "a" b* | [^"\\n] (b | "c"){2,5}\nb ::= "[" root? "]" | "\\u00e9"+  # x\n',
+            b'root ::= s\ns ::= s s | [a-z] | [^a] | s s s | ""', b"root ::= (root){0,}", b'root[max_tokens=3] ::= a{1,}\na ::= b{2,} (="x")\nb ::= a{3}',
+            b'root ::= TagDispatch(("<a>", b), loop_after_dispatch=true)\nb ::= [0-9]{1,200}']
+
+
+def lark_grammars():
+    return [b'start: start*', b'?start: sum\n?sum: product | sum "+" product -> add\n?product: NUMBER | "(" sum ")"\nNUMBER.2: /[0-9]+/i\n%ignore /[ ]+/\n',
+            b'start: "a".."z" [b] c~2..5\nb: "x"i\nc[lazy]: %json {"type": "object"} | <tok> | /x{1,9}/\n', b'start: A\nA: B+\nB: A~2..9']
+
+
+def structural_tags():
+    schema = {"type": "json_schema", "json_schema": {"type": "object", "properties": {"a": {"$ref": "#"}}}}
+    tag = {"type": "tag", "begin": "<a>", "content": schema, "end": "</a>"}
+    formats = [{"type": "triggered_tags", "triggers": ["<"], "tags": [tag], "at_least_one": True, "stop_after_first": False},
+               {"type": "sequence", "elements": [{"type": "const_string", "value": "x"}, {"type": "any_text", "excludes": ["b"]}, tag]},
+               {"type": "or", "elements": [{"type": "regex", "pattern": "(a|b)*c{2,}"}, {"type": "grammar", "grammar": "root ::= root{0,}"}]},
+               {"type": "tags_with_separator", "tags": [tag], "separator": ","}, {"type": "star", "content": {"type": "plus", "content": tag}},
+               {"type": "repeat", "min": 2, "max": 90, "content": {"type": "optional", "content": schema}}]
+    return [json.dumps({"type": "structural_tag", "format": content}).encode() for content in formats]
+
+
+def regexes():
+    return [rb"^[a-z]+(\d{2,5}|\w*)?[^x-z]$", rb"((a*)*b){0,99}|(?:c|d)+", rb"(?P<n>\.)\x41\u00e9[\]\-]{3}", b"(" * 60 + b"a" + b"*)" * 60]
+
+
 def rank_facts():
     facts = [b"program", b"0.1.0 (abc)", b"model files", b"0123456789abcdef"]
     return [bytes([2]) + b"".join(bytes([len(text)]) + text for text in facts)]
@@ -141,6 +171,12 @@ def step_messages():
     """Two steps of one sequence, each behind its length: its prompt, then a token."""
     steps = [[3, 1, 1, 3, 0, 0, 0, 5, 1, 0, 6, 7, 8, 9, 2], [1, 1, 1, 1, 3, 0, 1, 1, 1, 9, 0]]
     return [b"".join(bytes([len(step), *step]) for step in steps)]
+
+
+def images(kind):
+    """The test images whose names end so, and are not too large to be changed much."""
+    rows = [json.loads(line) for line in (DATA / "vision/images.jsonl").read_text().splitlines()]
+    return [base64.b64decode(row["base64"]) for row in rows if row["name"].endswith(kind)]
 
 
 # Where each target starts.
@@ -164,9 +200,18 @@ SEEDS = {
     "tactic_cache_fuzz": tactic_files,
     "parsers_fuzz": model_texts,
     "json_schema_fuzz": json_schemas,
+    "ebnf_fuzz": grammars,
+    "lark_fuzz": lark_grammars,
+    "structural_tag_fuzz": structural_tags,
+    "regex_fuzz": regexes,
     "model_info_fuzz": hub_answers,
     "handshake_fuzz": rank_facts,
     "step_message_fuzz": step_messages,
+    "png_fuzz": lambda: images(".png"),
+    "jpeg_fuzz": lambda: images(".jpg"),
+    "webp_fuzz": lambda: images(".webp"),
+    "gif_fuzz": lambda: images(".gif"),
+    "bmp_fuzz": lambda: images(".bmp"),
 }
 
 

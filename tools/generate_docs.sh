@@ -9,6 +9,7 @@ status=0
 page() {
   new="$(mktemp)"
   "$bin" help "$2" >"$new"
+  if [ -n "${3:-}" ]; then "$3" "$bin" >>"$new"; fi
   if [ "${check:-}" = yes ]; then
     cmp -s "$new" "docs/$1" || { echo "docs/$1 is not what the program says: run \`make docs\`"; status=1; }
     rm -f "$new"
@@ -20,7 +21,7 @@ page() {
 if [ "${1:-}" = --check ]; then check=yes; fi
 page options.md --markdown
 page metrics.md --metrics
-page models.md --models
+page models.md --models tools/decoder_types.py
 page parsers.md --parsers
 page json-schema.md --json-schema
 if [ "${check:-}" = yes ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the tree against its rules: format, Python, include arrows, generated pages, locks, clang-tidy.
+"""Holds the tree against its rules: format, Python, include arrows, throwing calls of std::filesystem, generated pages, locks, clang-tidy.
 
-Usage: tools/lint.py [--all | --changed] [CHECK...]    checks: format ruff includes pages locks tidy
+Usage: tools/lint.py [--all | --changed] [CHECK...]    checks: format ruff includes filesystem pages locks tidy
 
 clang-tidy looks at the sources that differ from the last commit that origin/main has (where that is HEAD, from the commit
 twenty before it), 16 at most; with --all at every source. With --changed all checks of files look at what is not committed
@@ -84,6 +84,16 @@ def check_includes():
     return result.stdout if result.returncode else ""
 
 
+def check_filesystem():
+    result = output(sys.executable, "tools/check_filesystem.py")
+    return result.stdout if result.returncode else ""
+
+
+def check_comments():
+    result = output(sys.executable, "tools/check_comments.py")
+    return result.stdout if result.returncode else ""
+
+
 def check_pages():
     result = output("tools/generate_docs.sh", "--check")
     return result.stdout if result.returncode else ""
@@ -146,6 +156,8 @@ def main(words):
         "format": (check_format, cpp),
         "ruff": (check_ruff, python),
         "includes": (check_includes, None),
+        "filesystem": (check_filesystem, None),
+        "comments": (check_comments, None),
         "pages": (check_pages, None),
         "locks": (check_locks, None if only is None or any(name.split("/")[1] in LOCKED_FOLDERS for name in cpp) else []),
         "tidy": (check_tidy, sources if every else sources[:MAX_TIDY_FILES]),
@@ -163,7 +175,7 @@ def main(words):
         start = time.time()
         found = check() if names is None else check(names)
         failed += bool(found)
-        print("lint %-9s %s  (%.1f s%s)" % (name, "found:" if found else "ok", time.time() - start,
+        print("lint %-10s %s  (%.1f s%s)" % (name, "found:" if found else "ok", time.time() - start,
                                            ", %d files" % len(names) if names else ""), flush=True)
         if found:
             print(found[-8000:], flush=True)

@@ -264,7 +264,7 @@ INTRODUCTION = """# Machine code of the CUDA kernels
 Written by `tools/machine_code.py page`, by CUDA's `cuobjdump`, from what nvcc %s made of the kernels for each architecture. No kernel uses a stack or
 spills registers to memory, but for the functions sine and cosine. "Blocks": for how many of a kernel's blocks a multiprocessor is to have registers (shared memory may hold
 fewer). Below a compute capability: a thread's registers, and for how many blocks a multiprocessor has them, and places for the threads. "Instructions": those that the kernel was written for, and which are there.
-`make test-machine-code` checks all this, and that the page is up to date; `tests/run.py cuda`, a part of `make test`, does so for 9.0.
+`make test-machine-code` checks all this, and that the page is up to date; `tests/run.py cuda`, a part of `make test-all`, does so for 9.0.
 """
 
 

@@ -7,7 +7,7 @@ Usage: tools/security_cases.py page [--check]        writes the tables of docs/s
                                                      keeps the results of these reports (pytest's XML, GoogleTest's JSON) in
                                                      tests/robustness/last_run.json
 
-A case is covered by the functions of tests/e2e and tests/robustness that have its id in their names (test_p04_v82_json covers P04
+A case is covered by the functions of tests/e2e, tests/robustness and tests/distributed that have its id in their names (test_p04_v82_json covers P04
 and V82), and by the unit tests that tests/robustness/plan.json names. A case without tests has a reason there.
 """
 import datetime
@@ -32,7 +32,7 @@ GTEST = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.M)
 
 def functions():
     """(file, function, ids) of those that name a case."""
-    for folder in ("e2e", "robustness"):
+    for folder in ("e2e", "robustness", "distributed"):
         for path in sorted((ROOT / "tests" / folder).glob("test_*.py")):
             for name in FUNCTION.findall(path.read_text()):
                 ids = [found.upper() for found in IDS.findall(name)]

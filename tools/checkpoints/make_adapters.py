@@ -78,6 +78,26 @@ ADAPTERS = {
     "gpt-oss-experts": ("tiny-gpt-oss", {
         "r": 4, "lora_alpha": 4, "target_modules": ["v_proj"], "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
     }),
+    # Tables and norms of its own, beside a base whose table is the head, too.
+    "gemma2-saved": ("tiny-gemma2", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["q_proj", "up_proj"], "modules_to_save": ["embed_tokens", "lm_head", "norm"],
+    }),
+    # Every bias, and a linear layer that has one.
+    "llama-saved": ("tiny-llama-bias", {
+        "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "down_proj"], "bias": "all", "modules_to_save": ["o_proj", "gate_proj"],
+    }),
+    # What chooses experts, the gate behind a shared one, and biases of attention.
+    "qwen2-moe-saved": ("tiny-qwen2-moe", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["o_proj", "v_proj"], "bias": "all", "modules_to_save": ["gate", "k_proj"],
+    }),
+    # Norms over the whole width of queries and keys.
+    "olmo2-saved": ("tiny-olmo2", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["v_proj"], "modules_to_save": ["q_norm", "k_norm", "post_feedforward_layernorm", "lm_head"],
+    }),
+    # Norms of latent attention, and the product after one.
+    "deepseek-saved": ("tiny-deepseek-v3", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["o_proj", "q_a_proj"], "modules_to_save": ["q_a_layernorm", "kv_a_layernorm", "q_b_proj"],
+    }),
     # A base of FP8 weights.
     "qwen3-fp8": ("qwen3-modelopt-fp8", {
         "r": 4, "lora_alpha": 8, "target_modules": "all-linear",
@@ -124,6 +144,8 @@ def make(name, checkpoints, folder):
     with torch.no_grad():
         for key, value in model.named_parameters():
             if "lora_" not in key:
+                if value.requires_grad:  # of modules_to_save, and biases
+                    value.add_(torch.randn_like(value) * (0.1 * value.abs().mean() + 0.01))
                 continue
             # So large that the adapter matters as much as the base.
             is_table = "lora_embedding_A" in key
@@ -144,7 +166,8 @@ def make(name, checkpoints, folder):
     prompts = [torch.randint(3, min(vocab_size, 500), (length,), generator=generator).tolist() for length in PROMPT_LENGTHS]
     write_golden(model, prompts, folder / "golden.json")
     # Merging an adapter of a table that is the head, too, would change both.
-    if not (base.config.tie_word_embeddings and "embed_tokens" in settings["target_modules"]):
+    tables = [*settings["target_modules"], *settings.get("modules_to_save", [])]
+    if not (base.config.tie_word_embeddings and "embed_tokens" in tables):
         write_golden(model.merge_and_unload(), prompts, folder / "golden_merged.json")
 
 

@@ -14,7 +14,12 @@ import zlib
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    Mistral4ForCausalLM,
+)
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -36,6 +41,12 @@ GEMMA4 = {**{key: value for key, value in COMMON.items() if key != "hidden_act"}
           "rope_parameters": {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
                               "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+TINY = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+LATENT = {"hidden_size": 32, "intermediate_size": 48, "moe_intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 4, "kv_lora_rank": 18, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 12,
+          "tie_word_embeddings": False}
+INDEXED = {"q_lora_rank": 20, "index_topk": 12, "index_head_dim": 12, "index_n_heads": 16, "n_routed_experts": 6, "num_experts_per_tok": 2,
+           "n_shared_experts": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.8, "attention_bias": False}
 PHI3 = {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "hidden_size": 128, "intermediate_size": 80, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 10000.0, "tie_word_embeddings": False, "pad_token_id": 0}
 GPT_OSS = {**COMMON, **SMALL, "model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "intermediate_size": 64,
@@ -43,6 +54,17 @@ GPT_OSS = {**COMMON, **SMALL, "model_type": "gpt_oss", "architectures": ["GptOss
            "layer_types": ["sliding_attention", "full_attention"], "attention_bias": True, "rope_theta": 150000.0,
            "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24, "beta_fast": 32.0,
                             "beta_slow": 1.0, "truncate": False}, "tie_word_embeddings": False}
+LFM2 = {"pad_token_id": 0, **{key: value for key, value in COMMON.items() if key not in ("hidden_act", "rms_norm_eps")}, "norm_eps": 1e-5, "conv_L_cache": 3,
+        "rope_theta": 1000000.0, "tie_word_embeddings": True}
+DELTA = {"hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32, "num_hidden_layers": 4,
+         "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"], "linear_conv_kernel_dim": 4,
+         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0, "partial_rotary_factor": 0.25}}
+MAMBA = {"mamba_d_state": 10, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_conv_bias": True, "mamba_proj_bias": False, "mamba_chunk_size": 16, "pad_token_id": 0}
+NEMOTRON = {"pad_token_id": 0, **{key: value for key, value in COMMON.items() if key not in ("hidden_act", "rms_norm_eps")}, "model_type": "nemotron_h",
+            "architectures": ["NemotronHForCausalLM"], "layer_norm_epsilon": 1e-5, "hidden_size": 32, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "head_dim": 20, "intermediate_size": 48, "mamba_num_heads": 4, "mamba_head_dim": 12, "n_groups": 2,
+            "ssm_state_size": 10, "conv_kernel": 4, "chunk_size": 16, "use_conv_bias": True, "mlp_hidden_act": "relu2",
+            "time_step_min": 1e-6, "residual_in_fp32": False}
 
 VARIANTS = {
     # Biases everywhere, a head of its own size, one KV head a query head, no scaling.
@@ -118,6 +140,19 @@ VARIANTS = {
                       "num_experts_per_tok": 0, "layer_types": ["attention", "attention"], "position_embedding_type": "rope",
                       "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
                       "attention_multiplier": 0.05, "logits_scaling": 0.5},
+    # The same with experts beside the MLP.
+    "tiny-granite4-experts": {**COMMON, **TINY, "model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"],
+                              "intermediate_size": 24, "shared_intermediate_size": 40, "num_hidden_layers": 2, "num_local_experts": 6,
+                              "num_experts_per_tok": 3, "layer_types": ["attention", "attention"], "position_embedding_type": "rope", "mamba_n_heads": 4,
+                              "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+                              "attention_multiplier": 0.05, "logits_scaling": 0.5},
+    # Heads that fill no vector, GELU by erf, a factor that rotates whole heads all the same, an old spelling, and no theta.
+    "tiny-llama-narrow": {**LLAMA, "architectures": ["LLaMAForCausalLM"], "hidden_size": 36, "intermediate_size": 44,
+                          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 18, "hidden_act": "gelu",
+                          "partial_rotary_factor": 0.5, "tie_word_embeddings": False},
+    # The narrowest heads of published test models, with a norm.
+    "tiny-qwen3-narrow": {**QWEN3, "hidden_size": 16, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                          "num_key_value_heads": 4, "head_dim": 4, "rope_theta": 5000000, "tie_word_embeddings": True},
     # A layer without rope.
     "tiny-smollm3": {**COMMON, **SMALL, "model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"], "intermediate_size": 80,
                      "num_hidden_layers": 3, "no_rope_layers": [1, 0, 1], "use_sliding_window": False, "pad_token_id": 0, "rope_theta": 50000.0,
@@ -142,6 +177,91 @@ VARIANTS = {
                       "n_shared_experts": 1, "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5,
                       "n_group": 1, "topk_group": 1, "use_qk_norm": True, "attention_bias": True, "partial_rotary_factor": 0.5,
                       "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # Experts chosen in groups.
+    "tiny-glm4-moe-groups": {**COMMON, **TINY, "model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"],
+                             "intermediate_size": 48, "moe_intermediate_size": 16, "num_hidden_layers": 2, "n_routed_experts": 12,
+                             "num_experts_per_tok": 3, "n_shared_experts": 1, "first_k_dense_replace": 0, "norm_topk_prob": True,
+                             "routed_scaling_factor": 2.5, "n_group": 4, "topk_group": 2, "use_qk_norm": False, "attention_bias": False,
+                             "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # Three taps over channels that fill no vector, a width that is made a multiple of 16.
+    "tiny-lfm2": {**LFM2, "model_type": "lfm2", "architectures": ["Lfm2ForCausalLM"], "hidden_size": 60, "intermediate_size": 130,
+                  "block_multiple_of": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1, "conv_bias": False,
+                  "layer_types": ["conv", "full_attention", "conv", "conv"]},
+    # Biases everywhere, experts behind a layer with an MLP, the last layer with attention.
+    # Every kind of layer; rope on half of a head where all is seen.
+    "tiny-lfm3": {**{key: value for key, value in LFM2.items() if key != "rope_theta"}, "model_type": "lfm3", "architectures": ["Lfm3ForCausalLM"], "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "head_dim": 16, "num_hidden_layers": 4, "conv_L_cache": 7, "sliding_window": 24,
+                  "layer_types": ["conv", "sliding_attention", "full_attention", "conv"],
+                  "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                      "full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0, "partial_rotary_factor": 0.5}}},
+    "tiny-lfm2-moe": {**LFM2, **TINY, "model_type": "lfm2_moe", "architectures": ["Lfm2MoeForCausalLM"], "intermediate_size": 48,
+                      "moe_intermediate_size": 24, "num_hidden_layers": 4, "num_dense_layers": 1, "num_experts": 5, "num_experts_per_tok": 2,
+                      "conv_bias": True, "use_expert_bias": True, "norm_topk_prob": True, "routed_scaling_factor": 1.5,
+                      "layer_types": ["conv", "conv", "conv", "full_attention"]},
+    # Two heads of values a key head, heads of odd widths, experts beside a shared one.
+    "tiny-qwen3-next": {**COMMON, **DELTA, "model_type": "qwen3_next", "architectures": ["Qwen3NextForCausalLM"], "intermediate_size": 48,
+                        "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "num_experts": 6, "num_experts_per_tok": 2,
+                        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 12, "linear_value_head_dim": 20,
+                        "tie_word_embeddings": False},
+    # A model of text and images, of which the text part is in an object of its own.
+    "tiny-qwen3.5": {**COMMON, **DELTA, "model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForConditionalGeneration"],
+                     "intermediate_size": 80, "linear_num_key_heads": 4, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+                     "linear_value_head_dim": 16, "tie_word_embeddings": True},
+    # Convolutions of their own, rates up to 2, norms behind attention and before the rest.
+    "tiny-olmo-hybrid": {**COMMON, "pad_token_id": 0, "model_type": "olmo_hybrid", "architectures": ["OlmoHybridForCausalLM"], "hidden_size": 32,
+                         "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,
+                         "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
+                         "linear_num_value_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "rope_theta": 10000.0,
+                         "tie_word_embeddings": False},
+    # Decays of each number of a key, made by two products, as z is; latent attention without rope.
+    "tiny-kimi-linear": {"vocab_size": 128, "hidden_act": "silu", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+                         "model_type": "kimi_linear", "architectures": ["KimiLinearForCausalLM"], "model_max_length": 4096, "hidden_size": 32,
+                         "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,
+                         "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+                         "mlp_layer_types": ["dense", "sparse", "sparse"], "linear_num_heads": 2, "linear_head_dim": 16,
+                         "linear_conv_kernel_dim": 4, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24,
+                         "num_experts": 4, "num_experts_per_token": 2, "moe_intermediate_size": 16, "num_shared_experts": 1,
+                         "tie_word_embeddings": False},
+    # The same with bounded decays made by one product, and gates of the heads of latent attention, which has rope.
+    "tiny-bailing-hybrid": {"vocab_size": 128, "hidden_act": "silu", "rms_norm_eps": 1e-6, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+                            "model_type": "bailing_hybrid", "architectures": ["BailingHybridForCausalLM"], "model_max_length": 4096,
+                            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2,
+                            "num_key_value_heads": 2, "head_dim": 16, "layer_group_size": 2, "first_k_dense_replace": 1,
+                            "q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24,
+                            "num_experts": 4, "num_experts_per_token": 2, "num_expert_group": 2, "topk_group": 1, "moe_intermediate_size": 16,
+                            "num_shared_experts": 1, "num_nextn_predict_layers": 0, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # State space layers of one group, a norm over all of its heads, experts beside the MLP, no rope.
+    "tiny-granite4-hybrid": {**COMMON, "model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"], "hidden_size": 32,
+                             "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 24, "shared_intermediate_size": 40,
+                             "num_hidden_layers": 4, "num_local_experts": 5, "num_experts_per_tok": 2,
+                             "layer_types": ["mamba", "mamba", "attention", "mamba"], "position_embedding_type": "nope", **MAMBA,
+                             "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "rope_theta": 10000.0, "tie_word_embeddings": True,
+                             "embedding_multiplier": 3.0, "residual_multiplier": 0.4, "attention_multiplier": 0.1, "logits_scaling": 0.5},
+    # Two groups, rope on half of a head.
+    "tiny-bamba": {**COMMON, "model_type": "bamba", "architectures": ["BambaForCausalLM"], "hidden_size": 32, "num_attention_heads": 2,
+                   "num_key_value_heads": 1, "intermediate_size": 48, "num_hidden_layers": 3, "attn_layer_indices": [1], **MAMBA,
+                   "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 2, "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+                   "tie_word_embeddings": False},
+    # Attention and a state space side by side, factors on everything.
+    "tiny-falcon-h1": {**COMMON, "model_type": "falcon_h1", "architectures": ["FalconH1ForCausalLM"], "hidden_size": 32, "head_dim": 20,
+                       "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 48, "num_hidden_layers": 2, **MAMBA,
+                       "mamba_d_ssm": 48, "mamba_n_heads": 4, "mamba_d_head": 12, "mamba_n_groups": 2, "mamba_rms_norm": False,
+                       "attention_in_multiplier": 1.1, "attention_out_multiplier": 0.9, "embedding_multiplier": 1.6, "key_multiplier": 0.7,
+                       "lm_head_multiplier": 0.8, "mlp_multipliers": [0.8, 0.6], "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.6,
+                       "ssm_multipliers": [0.4, 0.3, 0.5, 0.7, 0.9], "rope_theta": 100000.0, "tie_word_embeddings": False},
+    # Layers with one sub-layer each, the square of a ReLU without a gate, the old spelling of the layers' kinds.
+    "tiny-nemotron-h": {**NEMOTRON, "hybrid_override_pattern": "M-M*M-", "tie_word_embeddings": False},
+    # Experts of that kind, and the last layer an MLP.
+    "tiny-nemotron-h-moe": {**NEMOTRON, "layers_block_type": ["mamba", "moe", "attention", "moe"], "moe_intermediate_size": 24,
+                            "moe_shared_expert_intermediate_size": 40, "n_routed_experts": 5, "num_experts_per_tok": 2,
+                            "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+                            "tie_word_embeddings": False},
+    # A part of a head that is an odd number, which rope rounds up.
+    "tiny-glm4-moe-odd": {**COMMON, **TINY, "head_dim": 42, "model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"],
+                          "intermediate_size": 48, "moe_intermediate_size": 16, "num_hidden_layers": 2, "n_routed_experts": 4,
+                          "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
+                          "routed_scaling_factor": 1.5, "n_group": 1, "topk_group": 1, "use_qk_norm": False, "attention_bias": False,
+                          "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": False},
     # BF16 experts, and those of MXFP4.
     "tiny-gpt-oss": GPT_OSS,
     "tiny-gpt-oss-mxfp4": {**GPT_OSS, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
@@ -152,6 +272,255 @@ VARIANTS = {
                         "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24,
                                             "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
                                             "rope_theta": 10000.0, "llama_4_scaling_beta": 0.4}},
+    # Latent attention: all of it, with YaRN that enlarges the scores, an MLP in the first layer, experts in groups by their two best.
+    "tiny-deepseek-v3": {**COMMON, **LATENT, "model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "q_lora_rank": 20,
+                         "n_routed_experts": 12, "num_experts_per_tok": 3, "n_shared_experts": 1, "first_k_dense_replace": 1,
+                         "n_group": 4, "topk_group": 2, "norm_topk_prob": True, "routed_scaling_factor": 2.5, "attention_bias": True,
+                         "num_nextn_predict_layers": 0,
+                         "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                             "mscale": 0.7, "mscale_all_dim": 1.0, "original_max_position_embeddings": 24}},
+    # q of the hidden rows, experts by a softmax in groups by their best one, two that every token passes.
+    "tiny-deepseek-v2": {**COMMON, **LATENT, "model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], "q_lora_rank": None,
+                         "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "first_k_dense_replace": 0,
+                         "n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy", "norm_topk_prob": False,
+                         "routed_scaling_factor": 1.5, "rope_theta": 10000.0},
+    # q of the hidden rows, no groups; names of the experts' numbers, and of YaRN, as published.
+    "tiny-sarvam-mla": {**COMMON, **LATENT, "model_type": "sarvam_mla", "architectures": ["SarvamMLAForCausalLM"], "q_lora_rank": None,
+                        "num_experts": 6, "num_experts_per_tok": 2, "num_shared_experts": 1, "first_k_dense_replace": 1, "rope_theta": 10000.0,
+                        "rope_scaling": {"type": "deepseek_yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
+                                         "mscale_all_dim": 1.0, "original_max_position_embeddings": 24}},
+    # Without experts.
+    "tiny-youtu": {**COMMON, **{key: value for key, value in LATENT.items() if key != "moe_intermediate_size"}, "model_type": "youtu",
+                   "architectures": ["YoutuForCausalLM"], "q_lora_rank": 20, "rope_theta": 10000.0, "tie_word_embeddings": True},
+    # Sinks beside norms of heads, windows with rope and no rope in the first two and the last layer, experts by sigmoids.
+    "tiny-flint": {**COMMON, **TINY, "model_type": "flint", "architectures": ["FlintForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 4,
+                   "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2,
+                   "sliding_window": 24, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # No groups.
+    "tiny-glm4-lite": {**COMMON, **LATENT, "model_type": "glm4_moe_lite", "architectures": ["Glm4MoeLiteForCausalLM"], "q_lora_rank": 20,
+                       "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 1, "mlp_layer_types": ["dense", "sparse"],
+                       "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.8, "attention_bias": False,
+                       "num_nextn_predict_layers": 0, "rope_theta": 1000000.0},
+    # The text part of a model of text and images: experts in one tensor, a temperature that grows with the position.
+    "tiny-mistral4": {**COMMON, **LATENT, "model_type": "mistral4", "architectures": ["Mistral3ForConditionalGeneration"], "q_lora_rank": 20,
+                      "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 0, "n_group": 1,
+                      "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.0,
+                      "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                          "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 24,
+                                          "llama_4_scaling_beta": 0.4, "partial_rotary_factor": 0.5}},
+    # An indexer in each layer, whose keys have rope on halves: prompts are longer than what it chooses.
+    "tiny-deepseek-v32": {**COMMON, **LATENT, **INDEXED, "model_type": "deepseek_v32", "architectures": ["DeepseekV32ForCausalLM"],
+                          "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
+                          "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                              "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 24}},
+    # One that two layers share, with rope on neighbours.
+    "tiny-glm-dsa": {**COMMON, **LATENT, **INDEXED, "model_type": "glm_moe_dsa", "architectures": ["GlmMoeDsaForCausalLM"],
+                     "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "num_hidden_layers": 3,
+                     "indexer_types": ["full", "full", "shared"], "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    # Rope on halves, factors on embeddings, sub-layers and logits.
+    "tiny-minicpm3": {**COMMON, **LATENT, "model_type": "minicpm3", "architectures": ["MiniCPM3ForCausalLM"], "q_lora_rank": 20,
+                      "scale_emb": 3, "scale_depth": 1.4, "dim_model_base": 16, "rope_theta": 10000.0, "tie_word_embeddings": True},
+    # A part of each head rotated, as published files spell it; a norm over all heads, a bias for the choice of experts.
+    "tiny-minimax-m2": {**COMMON, **TINY, "model_type": "minimax_m2", "architectures": ["MiniMaxM2ForCausalLM"], "intermediate_size": 24,
+                        "num_hidden_layers": 2, "num_local_experts": 6, "num_experts_per_tok": 3, "rotary_dim": 12, "rope_theta": 10000.0,
+                        "tie_word_embeddings": False},
+    # Norms behind rope whose base an alpha raises, biases.
+    "tiny-hunyuan": {**COMMON, **TINY, "model_type": "hunyuan_v1_dense", "architectures": ["HunYuanDenseV1ForCausalLM"],
+                     "intermediate_size": 48, "num_hidden_layers": 2, "attention_bias": True, "tie_word_embeddings": True,
+                     "rope_parameters": {"rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 10000.0}},
+    # Other numbers of experts in each layer.
+    "tiny-hunyuan-moe": {**COMMON, **TINY, "model_type": "hunyuan_v1_moe", "architectures": ["HunYuanMoEV1ForCausalLM"],
+                         "intermediate_size": 24, "num_hidden_layers": 2, "num_experts": 6, "moe_topk": [3, 2], "rope_theta": 10000.0,
+                         "tie_word_embeddings": False},
+    "tiny-hy3": {**COMMON, **TINY, "model_type": "hy_v3", "architectures": ["HYV3ForCausalLM"], "intermediate_size": 48,
+                 "moe_intermediate_size": 16, "num_hidden_layers": 2, "num_experts": 6, "num_experts_per_tok": 2, "num_shared_experts": 2,
+                 "router_scaling_factor": 1.7, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-ernie": {**COMMON, **TINY, "model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "intermediate_size": 48,
+                   "num_hidden_layers": 2, "use_bias": True, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # Experts in every second layer, no shared one.
+    "tiny-ernie-moe": {**COMMON, "hidden_size": 48, "num_attention_heads": 3, "num_key_value_heads": 1, "model_type": "ernie4_5_moe",
+                       "architectures": ["Ernie4_5_MoeForCausalLM"], "intermediate_size": 40, "moe_intermediate_size": 16,
+                       "num_hidden_layers": 3, "moe_num_experts": 6, "moe_k": 2, "moe_num_shared_experts": 1, "moe_layer_start_index": 1,
+                       "moe_layer_end_index": 1, "moe_layer_interval": 2, "use_bias": False, "rope_theta": 10000.0,
+                       "tie_word_embeddings": True},
+    "tiny-seed-oss": {**COMMON, **TINY, "model_type": "seed_oss", "architectures": ["SeedOssForCausalLM"], "intermediate_size": 48,
+                      "num_hidden_layers": 2, "attention_bias": True, "attention_out_bias": True, "rope_theta": 10000.0,
+                      "tie_word_embeddings": False},
+    # A window in two of three layers, no rope in the third; and no window, with rope everywhere.
+    "tiny-exaone4": {**COMMON, **TINY, "model_type": "exaone4", "architectures": ["Exaone4ForCausalLM"], "intermediate_size": 48,
+                     "num_hidden_layers": 3, "sliding_window": 20, "sliding_window_pattern": 3, "rope_theta": 10000.0,
+                     "tie_word_embeddings": False},
+    "tiny-exaone4-full": {**COMMON, **TINY, "model_type": "exaone4", "architectures": ["Exaone4ForCausalLM"], "intermediate_size": 48,
+                          "num_hidden_layers": 2, "sliding_window": None, "layer_types": ["full_attention"] * 2, "rope_theta": 10000.0,
+                          "tie_word_embeddings": True},
+    "tiny-exaone-moe": {**COMMON, **TINY, "model_type": "exaone_moe", "architectures": ["ExaoneMoeForCausalLM"], "intermediate_size": 48,
+                        "moe_intermediate_size": 16, "num_hidden_layers": 3, "num_experts": 8, "num_experts_per_tok": 2,
+                        "num_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "sliding_window": 20,
+                        "sliding_window_pattern": 2, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-afmoe": {**COMMON, **TINY, "model_type": "afmoe", "architectures": ["AfmoeForCausalLM"], "intermediate_size": 48,
+                   "moe_intermediate_size": 16, "num_hidden_layers": 3, "num_dense_layers": 1, "num_experts": 6, "num_experts_per_tok": 3,
+                   "num_shared_experts": 1, "route_scale": 1.6, "global_attn_every_n_layers": 2, "sliding_window": 20, "mup_enabled": True,
+                   "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # An MLP in one layer; YaRN in the layers that see everything.
+    "tiny-mellum": {**COMMON, **TINY, "model_type": "mellum", "architectures": ["MellumForCausalLM"], "intermediate_size": 48,
+                    "moe_intermediate_size": 16, "num_hidden_layers": 3, "num_local_experts": 6, "num_experts_per_tok": 2,
+                    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "mlp_layer_types": ["sparse", "sparse", "dense"],
+                    "sliding_window": 20, "tie_word_embeddings": True,
+                    "rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 500000.0,
+                                                           "original_max_position_embeddings": 24},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+    "tiny-glm": {**COMMON, **TINY, "pad_token_id": 0, "model_type": "glm", "architectures": ["GlmForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 2,
+                 "attention_bias": True, "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-glm4": {**COMMON, **TINY, "pad_token_id": 0, "model_type": "glm4", "architectures": ["Glm4ForCausalLM"], "intermediate_size": 48,
+                  "num_hidden_layers": 2, "attention_bias": False, "partial_rotary_factor": 0.75, "rope_theta": 10000.0,
+                  "tie_word_embeddings": True},
+    "tiny-granitemoe": {**COMMON, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "granitemoe",
+                        "architectures": ["GraniteMoeForCausalLM"], "intermediate_size": 24, "num_hidden_layers": 2, "num_local_experts": 6,
+                        "num_experts_per_tok": 3, "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0,
+                        "residual_multiplier": 0.22, "attention_multiplier": 0.05, "logits_scaling": 0.5},
+    "tiny-granitemoe-shared": {**COMMON, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
+                               "model_type": "granitemoeshared", "architectures": ["GraniteMoeSharedForCausalLM"], "intermediate_size": 24,
+                               "shared_intermediate_size": 40, "num_hidden_layers": 2, "num_local_experts": 6, "num_experts_per_tok": 2,
+                               "rope_theta": 10000.0, "tie_word_embeddings": False, "embedding_multiplier": 12.0,
+                               "residual_multiplier": 0.22, "attention_multiplier": 0.05, "logits_scaling": 0.5},
+    "tiny-olmoe": {**COMMON, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "olmoe",
+                   "architectures": ["OlmoeForCausalLM"], "intermediate_size": 24, "num_hidden_layers": 2, "num_experts": 6,
+                   "num_experts_per_tok": 3, "norm_topk_prob": True, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-gemma": {**{key: value for key, value in COMMON.items() if key != "hidden_act"}, **TINY, "num_key_value_heads": 1,
+                   "model_type": "gemma", "architectures": ["GemmaForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 2,
+                   "hidden_act": "gelu_pytorch_tanh", "rope_theta": 10000.0, "tie_word_embeddings": True},
+    # A window, GELU by erf.
+    "tiny-starcoder2": {**{key: value for key, value in COMMON.items() if key not in ("rms_norm_eps", "hidden_act")}, "hidden_size": 64,
+                        "num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "starcoder2",
+                        "architectures": ["Starcoder2ForCausalLM"], "intermediate_size": 80, "num_hidden_layers": 2, "norm_epsilon": 1e-5,
+                        "hidden_act": "gelu", "use_bias": True, "sliding_window": 20, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-cohere": {**{key: value for key, value in COMMON.items() if key != "rms_norm_eps"}, "hidden_size": 64, "num_attention_heads": 4,
+                    "num_key_value_heads": 2, "model_type": "cohere", "architectures": ["CohereForCausalLM"], "intermediate_size": 48,
+                    "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "logit_scale": 1.5, "attention_bias": True, "rope_theta": 10000.0,
+                    "tie_word_embeddings": True},
+    "tiny-cohere2": {**{key: value for key, value in COMMON.items() if key != "rms_norm_eps"}, "hidden_size": 64, "num_attention_heads": 4,
+                     "num_key_value_heads": 2, "model_type": "cohere2", "architectures": ["Cohere2ForCausalLM"], "intermediate_size": 48,
+                     "num_hidden_layers": 3, "layer_norm_eps": 1e-5, "logit_scale": 1.5, "sliding_window": 20, "sliding_window_pattern": 2,
+                     "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # Logits of the router near each other.
+    "tiny-phimoe": {**COMMON, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "phimoe",
+                    "architectures": ["PhimoeForCausalLM"], "intermediate_size": 24, "num_hidden_layers": 2, "num_local_experts": 6,
+                    "num_experts_per_tok": 2, "router_jitter_noise": 0.2, "attention_bias": True, "lm_head_bias": True,
+                    "sliding_window": 20, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-apertus": {**{key: value for key, value in COMMON.items() if key != "hidden_act"}, "hidden_size": 64, "num_attention_heads": 4,
+                     "num_key_value_heads": 2, "model_type": "apertus", "architectures": ["ApertusForCausalLM"], "intermediate_size": 80,
+                     "num_hidden_layers": 2, "hidden_act": "xielu", "attention_bias": True, "tie_word_embeddings": False,
+                     "rope_parameters": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                         "original_max_position_embeddings": 32, "rope_theta": 10000.0}},
+    # Groups of experts, a window in the upper layer.
+    "tiny-dots1": {**COMMON, **TINY, "model_type": "dots1", "architectures": ["Dots1ForCausalLM"], "intermediate_size": 48,
+                   "moe_intermediate_size": 16, "num_hidden_layers": 2, "n_routed_experts": 8, "n_shared_experts": 2,
+                   "num_experts_per_tok": 3, "first_k_dense_replace": 1, "n_group": 4, "topk_group": 2, "norm_topk_prob": False,
+                   "routed_scaling_factor": 1.3, "sliding_window": 20, "max_window_layers": 1, "rope_theta": 10000.0,
+                   "tie_word_embeddings": False},
+    # Biases under names of its own; contexts beyond those of the training.
+    "tiny-internlm3": {**COMMON, **TINY, "model_type": "internlm3", "architectures": ["InternLM3ForCausalLM"], "intermediate_size": 48,
+                       "num_hidden_layers": 2, "qkv_bias": True, "bias": True, "tie_word_embeddings": False, "max_position_embeddings": 24,
+                       "rope_parameters": {"rope_type": "dynamic", "factor": 6.0, "rope_theta": 10000.0}},
+    "tiny-arcee": {**{key: value for key, value in COMMON.items() if key != "hidden_act"}, **TINY, "model_type": "arcee",
+                   "architectures": ["ArceeForCausalLM"], "intermediate_size": 80, "num_hidden_layers": 2, "hidden_act": "relu2",
+                   "mlp_bias": True, "rope_theta": 10000.0, "tie_word_embeddings": True},
+    "tiny-jais2": {**{key: value for key, value in COMMON.items() if key not in ("rms_norm_eps", "hidden_act")}, **TINY, "model_type": "jais2",
+                   "architectures": ["Jais2ForCausalLM"], "intermediate_size": 80, "num_hidden_layers": 2, "layer_norm_eps": 1e-5,
+                   "hidden_act": "relu2", "attention_bias": True, "mlp_bias": True, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-nemotron": {**{key: value for key, value in COMMON.items() if key not in ("rms_norm_eps", "hidden_act")}, **TINY,
+                      "model_type": "nemotron", "architectures": ["NemotronForCausalLM"], "intermediate_size": 80, "num_hidden_layers": 2,
+                      "norm_eps": 1e-5, "hidden_act": "relu2", "partial_rotary_factor": 0.5, "rope_theta": 10000.0,
+                      "tie_word_embeddings": False},
+    "tiny-helium": {**COMMON, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "model_type": "helium",
+                    "architectures": ["HeliumForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 2, "attention_bias": True,
+                    "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-cwm": {**COMMON, **TINY, "model_type": "cwm", "architectures": ["CwmForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 3,
+                 "sliding_window": 20, "rope_theta": 10000.0, "tie_word_embeddings": False,
+                 "rope_scaling": {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                  "original_max_position_embeddings": 64}},
+    "tiny-iquestcoder": {**COMMON, **TINY, "model_type": "iquestcoder", "architectures": ["IQuestCoderForCausalLM"], "intermediate_size": 48,
+                         "num_hidden_layers": 1, "rope_theta": 10000.0, "tie_word_embeddings": True},
+    # Names of its own.
+    "tiny-exaone": {**{key: value for key, value in COMMON.items() if key not in ("rms_norm_eps", "hidden_act")}, **TINY,
+                    "model_type": "exaone", "architectures": ["ExaoneForCausalLM"], "intermediate_size": 48, "num_layers": 2,
+                    "layer_norm_epsilon": 1e-5, "activation_function": "silu", "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # Ropes of their own, and none, in some layers.
+    "tiny-granite-swa": {**COMMON, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "granite_swa",
+                         "architectures": ["GraniteSWAForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 3, "sliding_window": 20,
+                         "layer_rope_theta": [0, 10000.0, 500.0], "rope_theta": 10000.0, "tie_word_embeddings": True,
+                         "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.05, "logits_scaling": 0.5},
+    "tiny-granitemoe-swa": {**COMMON, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "granitemoe_swa",
+                            "architectures": ["GraniteMoeSWAForCausalLM"], "intermediate_size": 24, "shared_intermediate_size": 40,
+                            "num_hidden_layers": 2, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 20,
+                            "rope_theta": 10000.0, "tie_word_embeddings": False, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+                            "attention_multiplier": 0.05, "logits_scaling": 0.5},
+    "tiny-hyperclovax": {**COMMON, **TINY, "model_type": "hyperclovax", "architectures": ["HyperCLOVAXForCausalLM"], "intermediate_size": 48,
+                         "num_hidden_layers": 2, "rope_theta": 10000.0, "tie_word_embeddings": False, "embedding_multiplier": 2.0,
+                         "residual_multiplier": 0.5, "logits_scaling": 1.5},
+    "tiny-flex-olmo": {**COMMON, **TINY, "pad_token_id": 0, "model_type": "flex_olmo", "architectures": ["FlexOlmoForCausalLM"],
+                       "intermediate_size": 24, "num_hidden_layers": 2, "num_experts": 6, "num_experts_per_tok": 3, "rope_theta": 10000.0,
+                       "tie_word_embeddings": False},
+    "tiny-olmo": {**{key: value for key, value in COMMON.items() if key != "rms_norm_eps"}, "hidden_size": 64, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "model_type": "olmo", "architectures": ["OlmoForCausalLM"], "intermediate_size": 48,
+                  "num_hidden_layers": 2, "rope_theta": 10000.0, "tie_word_embeddings": True},
+    "tiny-solar-open": {**COMMON, **TINY, "model_type": "solar_open", "architectures": ["SolarOpenForCausalLM"], "moe_intermediate_size": 16,
+                        "num_hidden_layers": 2, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "n_group": 2,
+                        "topk_group": 1, "attention_bias": True, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-sarvam-moe": {**COMMON, **TINY, "model_type": "sarvam_moe", "architectures": ["Glm4MoeForCausalLM"], "intermediate_size": 48,
+                        "moe_intermediate_size": 16, "num_hidden_layers": 2, "n_routed_experts": 6, "num_experts_per_tok": 2,
+                        "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-vaultgemma": {**{key: value for key, value in GEMMA3.items() if key != "rope_parameters"}, "model_type": "vaultgemma",
+                        "architectures": ["VaultGemmaForCausalLM"], "num_hidden_layers": 2, "attn_logit_softcapping": 3.0,
+                        "final_logit_softcapping": 8.0, "rope_theta": 10000.0},
+    # q, k and v head by head in one tensor; older names of the rope's settings.
+    "tiny-gpt-neox": {**{key: value for key, value in COMMON.items() if key not in ("rms_norm_eps", "hidden_act")}, "hidden_size": 64,
+                      "num_attention_heads": 4, "model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "intermediate_size": 80,
+                      "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "hidden_act": "gelu", "rotary_pct": 0.5, "rotary_emb_base": 20000,
+                      "use_parallel_residual": True, "tie_word_embeddings": False},
+    # A norm for each of attention and MLP, groups of heads; and one head of keys, one norm.
+    "tiny-falcon": {"vocab_size": 128, "max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2, "hidden_size": 64,
+                    "num_attention_heads": 4, "num_kv_heads": 2, "model_type": "falcon", "architectures": ["FalconForCausalLM"],
+                    "num_hidden_layers": 2, "new_decoder_architecture": True, "bias": False, "ffn_hidden_size": 80, "rope_theta": 10000.0,
+                    "tie_word_embeddings": False},
+    "tiny-falcon-old": {"vocab_size": 128, "max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2, "hidden_size": 64,
+                        "num_attention_heads": 4, "model_type": "falcon", "architectures": ["FalconForCausalLM"], "num_hidden_layers": 2,
+                        "multi_query": True, "bias": True, "rope_theta": 10000.0, "tie_word_embeddings": True},
+    "tiny-phi": {**{key: value for key, value in COMMON.items() if key not in ("rms_norm_eps", "hidden_act")}, "hidden_size": 64,
+                 "num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "phi", "architectures": ["PhiForCausalLM"],
+                 "intermediate_size": 80, "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "hidden_act": "gelu_new",
+                 "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-stablelm": {**{key: value for key, value in COMMON.items() if key != "rms_norm_eps"}, "hidden_size": 64, "num_attention_heads": 4,
+                      "num_key_value_heads": 2, "model_type": "stablelm", "architectures": ["StableLmForCausalLM"], "intermediate_size": 48,
+                      "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "use_qkv_bias": True, "partial_rotary_factor": 0.25,
+                      "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-stablelm-parallel": {**{key: value for key, value in COMMON.items() if key != "rms_norm_eps"}, "hidden_size": 64,
+                               "num_attention_heads": 4, "num_key_value_heads": 4, "model_type": "stablelm",
+                               "architectures": ["StableLmForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 2,
+                               "layer_norm_eps": 1e-5, "use_parallel_residual": True, "partial_rotary_factor": 0.5, "rope_theta": 10000.0,
+                               "tie_word_embeddings": True},
+    # More heads and another rope in layers with a window, limits that bite, experts of each projection in one tensor.
+    "tiny-step3p7": {"model_type": "step3p7", "architectures": ["Step3p7ForConditionalGeneration"], "tie_word_embeddings": False,
+                     "text_config": {**COMMON, **TINY, "model_type": "step3p5", "intermediate_size": 48, "num_hidden_layers": 3,
+                                     "num_sliding_attention_heads": 6, "sliding_window": 20, "n_routed_experts": 6,
+                                     "num_experts_per_tok": 2, "moe_intermediate_size": 16, "share_expert_dim": 24,
+                                     "moe_router_scaling_factor": 1.4, "mlp_layer_types": ["dense", "sparse", "sparse"],
+                                     "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+                                     "swiglu_limits": [None, 0.0, 0.5], "swiglu_limits_shared": [0.4, None, 0.5],
+                                     "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 50000.0,
+                                                                            "partial_rotary_factor": 0.5},
+                                                         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+                     "vision_config": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+                                       "image_size": 28, "mlp_ratio": 1.0}, "image_token_id": 1000},
+    "tiny-muse-glimmer": {"model_type": "muse_glimmer", "architectures": ["MuseGlimmerForConditionalGeneration"],
+                          "text_config": {**{key: value for key, value in COMMON.items() if key != "hidden_act"}, **TINY,
+                                          "model_type": "muse_glimmer_text", "hidden_activation": "silu", "intermediate_size": 48,
+                                          "num_hidden_layers": 5, "sliding_window": 20, "post_norm_eps": 1e-3, "rope_theta": 10000.0,
+                                          "qk_scale_factor": 2.0, "output_multiplier": 1.5, "final_logit_softcapping": 8.0,
+                                          "tie_word_embeddings": False},
+                          "vision_config": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+                          "image_token_id": 120, "video_token_id": 121, "out_hidden_size": 16, "projector_hidden_size": 16,
+                          "tie_word_embeddings": False},
     # A soft cap of the logits.
     "tiny-gemma3-cap": {**GEMMA3, "num_hidden_layers": 1, "layer_types": ["full_attention"], "final_logit_softcapping": 5.0},
 }
@@ -166,8 +535,17 @@ SCALINGS = {
                  "rope_parameters": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 48, "beta_fast": 12.0,
                                      "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False}},
 }
+# Windows over the weights of variants that have none, with golden logits in golden_window.json.
+WINDOW = {"use_sliding_window": True, "sliding_window": 20}
+WINDOWED = ("tiny-qwen3-moe-mixed", "tiny-qwen2-moe", "tiny-smollm3")
 # Families whose models transformers holds under other names than published checkpoints have.
-PUBLISHED = ("mixtral", "qwen2_moe", "granitemoehybrid", "glm4_moe", "gpt_oss", "ministral3")
+PUBLISHED = ("mixtral", "qwen2_moe", "granitemoehybrid", "glm4_moe", "gpt_oss", "ministral3", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
+             "mistral4", "deepseek_v32", "glm_moe_dsa", "lfm2", "lfm2_moe", "qwen3_next", "qwen3_5_text", "olmo_hybrid", "bamba",
+             "falcon_h1", "nemotron_h", "minimax_m2", "hunyuan_v1_moe", "hy_v3", "ernie4_5_moe", "exaone_moe", "afmoe", "mellum",
+             "granitemoe", "granitemoeshared", "olmoe", "phimoe", "dots1", "step3p7", "muse_glimmer", "exaone", "granitemoe_swa",
+             "flex_olmo", "solar_open", "sarvam_moe", "gpt_neox", "falcon", "kimi_linear", "bailing_hybrid", "sarvam_mla", "flint", "lfm3")
+# Parts of models of text and images.
+NESTED = ("ministral3", "mistral4")
 DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32}  # the others: torch.bfloat16
 PROMPT_LENGTHS = (1, 21, 70)
 NEW_TOKENS = 16
@@ -177,16 +555,26 @@ def randomize(model, generator):
     """Weights that give attention and MLP a say of their own, and norms and biases away from one and zero."""
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if name.endswith("norm.weight") or "layernorm_" in name or name.endswith("scale"):
+        if name.endswith(("norm.weight", "norm_f.weight")) or "layernorm_" in name or name.endswith("scale"):
             parameter.data = 1 + 0.3 * noise
+        elif name.endswith("A_log"):
+            parameter.data = torch.log(0.5 + 4 * torch.rand(parameter.shape, generator=generator))
+        elif name.endswith(".D"):
+            parameter.data = noise
         elif name.endswith(("bias", ".sinks")):
             parameter.data = 0.3 * noise
+        elif parameter.dim() == 1 and name.endswith(".weight"):  # norms of other names
+            parameter.data = 1 + 0.3 * noise
+        elif ".act_fn." in name:
+            parameter.data += 0.3 * noise
+        elif "vision" in name:
+            continue
         else:
             parameter.data = noise / parameter.shape[1] ** 0.5
 
 
     for name, buffer in model.named_buffers():
-        if name.endswith("e_score_correction_bias"):
+        if name.endswith(("e_score_correction_bias", "expert_bias")):
             buffer.data = 0.2 * torch.randn(buffer.shape, generator=generator)
         if name.endswith("layer_scalar"):
             buffer.data = 0.8 + 0.2 * torch.rand(buffer.shape, generator=generator)
@@ -213,9 +601,15 @@ def published(model, state, settings, dtype):
         # A copy: the frequencies of rope are rounded with it.
         copy.deepcopy(model).to(dtype).save_pretrained(scratch)
         written = load_file(pathlib.Path(scratch) / "model.safetensors")
-    if settings["model_type"] == "ministral3":  # inside a model of text and images
+    # Text alone is held against transformers.
+    written = {name: value for name, value in written.items() if "vision" not in name and not name.startswith("vit_")}
+    if settings["model_type"] in NESTED:
         written = {"language_model." + name: value for name, value in written.items()}
         written["vision_tower.ln_pre.weight"] = torch.ones(8, dtype=dtype)
+    if settings["model_type"] == "qwen3_5_text":
+        written = {name.replace("model.", "model.language_model.", 1): value for name, value in written.items()}
+        written["model.visual.pos_embed.weight"] = torch.ones(4, 8, dtype=dtype)
+        written["mtp.norm.weight"] = torch.ones(settings["hidden_size"], dtype=dtype)
     return written
 
 
@@ -239,9 +633,12 @@ def make(name, folder):
     settings, dtype = VARIANTS[name], DTYPES.get(name, torch.bfloat16)
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures", "quantization_config")}
-    config = AutoConfig.for_model(settings["model_type"], **keys)
+    config = AutoConfig.for_model(settings["model_type"], **copy.deepcopy(keys))
     config._attn_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(config).float().eval()
+    # Of this one the table of automatic classes has the model of text and images alone.
+    is_mistral4 = settings["model_type"] == "mistral4"
+    auto = AutoModelForImageTextToText if "text_config" in settings else AutoModelForCausalLM
+    model = (Mistral4ForCausalLM(config) if is_mistral4 else auto.from_config(config)).float().eval()
     randomize(model, generator)
     state = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items()}
     if settings["tie_word_embeddings"]:
@@ -260,12 +657,22 @@ def make(name, folder):
         rotary.inv_freq, _ = ROPE_INIT_FUNCTIONS["longrope"](config, rotary.inv_freq.device, seq_len=512)
         rotary.rope_type = "default"
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    if name == "tiny-internlm3":  # that of the longest context, as make_scaled has it
+        rotary = model.model.rotary_emb
+        longest = int(config.rope_parameters["factor"] * config.max_position_embeddings)
+        rotary.inv_freq, _ = ROPE_INIT_FUNCTIONS["dynamic"](config, rotary.inv_freq.device, seq_len=longest)
+        rotary.rope_type = "default"
     written = {**settings, "torch_dtype": str(dtype).split(".")[-1]}
-    if settings["model_type"] == "ministral3":
+    if settings["model_type"] in NESTED:
         text = {key: value for key, value in written.items() if key != "architectures"}
         written = {"architectures": settings["architectures"], "model_type": "mistral3", "text_config": text, "vision_config": {}}
+    if settings["model_type"] == "qwen3_5_text":
+        text = {key: value for key, value in written.items() if key not in ("architectures", "tie_word_embeddings")}
+        written = {"architectures": settings["architectures"], "model_type": "qwen3_5", "text_config": text,
+                   "tie_word_embeddings": settings["tie_word_embeddings"], "vision_config": {}}
     (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
-    prompts = [torch.randint(3, settings["vocab_size"], (length,), generator=generator).tolist() for length in PROMPT_LENGTHS]
+    vocab_size = settings.get("text_config", settings)["vocab_size"]
+    prompts = [torch.randint(3, vocab_size, (length,), generator=generator).tolist() for length in PROMPT_LENGTHS]
     cases = [golden_case(model, prompt) for prompt in prompts]
     (folder / "golden.json").write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
 
@@ -293,11 +700,25 @@ def make_scaled(name, folder):
     (folder / ("golden_%s.json" % name)).write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
 
 
+def make_windowed(folder):
+    settings = json.loads((folder / "config.json").read_text())
+    keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures", "torch_dtype")}
+    config = AutoConfig.for_model(settings["model_type"], **{**keys, **WINDOW})
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32).eval()
+    prompts = [case["prompt"] for case in json.loads((folder / "golden.json").read_text())["cases"]]
+    cases = [golden_case(model, prompt) for prompt in prompts]
+    (folder / "golden_window.json").write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
+
+
 def main():
     target = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or [*VARIANTS, *SCALINGS]:
+    for name in sys.argv[2:] or [*VARIANTS, *SCALINGS, "window"]:
         if name in VARIANTS:
             make(name, target / name)
+        elif name == "window":
+            for checkpoint in WINDOWED:
+                make_windowed(target / checkpoint)
         else:
             make_scaled(name, target / SCALED)
 

@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""Finds comments that do not begin with who does what: "Of ...", "Whatever ...", "Those of ...".
+
+Usage: tools/check_comments.py     for each of them its file and line; exits with 1 where there are any
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+COMMENT = re.compile(r"\s*//(?: (.*))?$")
+UNCLEAR = re.compile(r"(Of|Whatever|Those of)\b")
+
+
+def main():
+    found = 0
+    for path in sorted(path for path in (ROOT / "src").rglob("*") if path.suffix in (".h", ".cc", ".cu")):
+        before = False  # whether the line before is a comment
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+            comment = COMMENT.match(line)
+            if comment and not before and UNCLEAR.match(comment[1] or ""):
+                found += 1
+                print("%s:%d: begin with a subject and a verb: %s" % (path.relative_to(ROOT), number, line.strip()))
+            before = bool(comment)
+    return found > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

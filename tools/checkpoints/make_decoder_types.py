@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Writes the configurations that transformers' decoders have by default, as it saves them.
+
+    make_decoder_types.py tests/data/configs/decoder_types.json
+
+Needs transformers. Those are the types of AutoModelForCausalLM that are no encoders with a head (what AutoModelForMaskedLM has, too), no
+decoders of an encoder and no assistants of another model. tools/decoder_types.py says which of them load.
+"""
+import json
+import pathlib
+import sys
+
+import transformers
+from transformers import CONFIG_MAPPING
+from transformers.models.auto import modeling_auto
+
+# Fields of all models that say nothing of what is computed.
+LEFT_OUT = {"_name_or_path", "transformers_version", "use_cache", "initializer_range", "attention_dropout", "id2label", "label2id",
+            "return_dict", "output_hidden_states", "output_attentions", "chunk_size_feed_forward", "problem_type", "dtype", "architectures",
+            "pretraining_tp", "output_router_logits", "router_aux_loss_coef"}
+DECODERS_OF_ENCODERS = ("musicgen", "musicgen_melody", "trocr", "whisper", "moshi", "git", "blt", "prophetnet")
+# What the defaults leave out, or set such that no model comes of it: as published checkpoints have it.
+PUBLISHED = {
+    "arcee": {"vocab_size": 128004},
+    "bamba": {"attn_layer_indices": [9, 18, 27]},
+    "dots1": {"n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6},
+    "glm4_moe": {"head_dim": 128},
+    "granitemoehybrid": {"num_hidden_layers": 40, "layer_types": (["mamba"] * 5 + ["attention"] + ["mamba"] * 4) * 4},
+    "llama4": {"architectures": ["Llama4ForConditionalGeneration"]},
+    "qwen3_5": {"architectures": ["Qwen3_5ForConditionalGeneration"]},
+    "qwen3_5_moe": {"architectures": ["Qwen3_5MoeForConditionalGeneration"]},
+    "starcoder2": {"bos_token_id": 0, "eos_token_id": 0},
+}
+
+
+def trimmed(config):
+    return {key: trimmed(value) if isinstance(value, dict) else value for key, value in config.items() if key not in LEFT_OUT}
+
+
+def main():
+    classes = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    encoders = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    types = {}
+    for name in sorted(classes):
+        if name in encoders or name.endswith("_assistant") or name in DECODERS_OF_ENCODERS:
+            continue
+        config = CONFIG_MAPPING[name]()
+        fields = trimmed(json.loads(config.to_json_string(use_diff=False)))
+        if fields.pop("is_encoder_decoder", False):
+            continue
+        architecture = classes[name] if isinstance(classes[name], str) else classes[name][0]
+        types[name] = {"architectures": [architecture], **fields, **PUBLISHED.get(name, {})}
+    lines = ",\n".join(json.dumps(name) + ": " + json.dumps(value, separators=(",", ":")) for name, value in types.items())
+    pathlib.Path(sys.argv[1]).write_text('{"transformers": "%s", "types": {\n%s\n}}\n' % (transformers.__version__, lines))
+
+
+if __name__ == "__main__":
+    main()

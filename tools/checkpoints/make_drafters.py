@@ -1,0 +1,395 @@
+#!/usr/bin/env python3
+"""Makes tiny models with drafting heads, and what the heads propose in float32.
+
+    make_drafters.py tests/data/checkpoints [name ...]
+
+Needs torch, transformers and safetensors. The heads are trained on greedy answers of their models, so that some proposals are
+right. drafts.json: greedy answers, and for every length of the text the three tokens that a head proposes, one after the
+other, each by a pass over all rows; of the last length the logits of each.
+
+A row is of the token after its own position and of the model's hidden row there; further rows take the head's own hidden row.
+Sources: the technical report of DeepSeek V3, section 2.2, and vLLM's llama_eagle3.py, deepseek_mtp.py, glm4_moe_mtp.py, mimo_mtp.py and
+qwen3_next_mtp.py; the layers themselves are transformers'.
+"""
+import copy
+import json
+import pathlib
+import sys
+import zlib
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from make_variants import (  # noqa: E402
+    COMMON,
+    DELTA,
+    LATENT,
+    PROMPT_LENGTHS,
+    TINY,
+    golden_case,
+    randomize,
+)
+
+PROMPTS, ANSWER, DRAFTS = (5, 24, 47), 40, 3
+TRAINED_TEXTS, TRAINED_LENGTH, TRAINING_STEPS = 48, 64, 400
+BASE = {**COMMON, "tie_word_embeddings": False}
+TARGETS = {
+    "tiny-eagle3-target": {**BASE, **TINY, "model_type": "llama", "architectures": ["LlamaForCausalLM"], "intermediate_size": 48,
+                           "num_hidden_layers": 8, "rope_theta": 10000.0},
+    # One layer more than config.json says is the one that proposes.
+    "tiny-mtp-deepseek": {**BASE, **LATENT, "model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "q_lora_rank": 20,
+                          "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 2,
+                          "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "rope_theta": 10000.0,
+                          "num_nextn_predict_layers": 1},
+    "tiny-mtp-glm": {**BASE, **TINY, "model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "intermediate_size": 48,
+                     "moe_intermediate_size": 24, "num_hidden_layers": 2, "n_routed_experts": 6, "num_experts_per_tok": 2,
+                     "n_shared_experts": 1, "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "n_group": 1,
+                     "topk_group": 1, "use_qk_norm": True, "attention_bias": True, "partial_rotary_factor": 0.5, "rope_theta": 10000.0,
+                     "num_nextn_predict_layers": 1},
+    "tiny-mtp-mimo": {**BASE, **TINY, "model_type": "mimo", "architectures": ["MiMoForCausalLM"], "intermediate_size": 48,
+                      "num_hidden_layers": 2, "rope_theta": 640000.0, "attention_bias": True, "num_nextn_predict_layers": 1},
+    "tiny-mtp-qwen": {**BASE, **DELTA, "model_type": "qwen3_next", "architectures": ["Qwen3NextForCausalLM"], "intermediate_size": 48,
+                      "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "num_experts": 6, "num_experts_per_tok": 2,
+                      "norm_topk_prob": True, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 12,
+                      "linear_value_head_dim": 20},
+}
+EAGLE3 = {
+    "tiny-eagle3": {"target": "tiny-eagle3-target", "outputs": 96},
+    # As speculators writes it.
+    "tiny-eagle3-speculators": {"target": "tiny-eagle3-target", "outputs": 80, "layers": [1, 3, 6], "norm_before_residual": True},
+}
+
+
+class Target:
+    """A model of transformers, and the hidden rows of a text."""
+
+    def __init__(self, name):
+        self.settings = TARGETS[name]
+        self.generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+        settings = copy.deepcopy(self.settings)
+        model_type = settings.pop("model_type")
+        settings.pop("architectures")
+        self.layers = settings["num_hidden_layers"]
+        self.has_mtp = name.startswith("tiny-mtp")
+        settings["num_hidden_layers"] += self.has_mtp
+        if self.has_mtp and "layer_types" in settings:
+            settings["layer_types"] = [*settings["layer_types"], "full_attention"]
+        if model_type == "mimo":
+            model_type = "qwen2"
+        config = AutoConfig.for_model(model_type, **settings)
+        config._attn_implementation = "eager"
+        self.model = AutoModelForCausalLM.from_config(config).float().eval()
+        randomize(self.model, self.generator)
+        round_weights(self.model)
+        self.model.requires_grad_(False)
+        inner = self.model.model
+        self.block = inner.layers[self.layers] if self.has_mtp else None
+        inner.layers = inner.layers[: self.layers]
+        inner.config.num_hidden_layers = self.layers
+        if hasattr(inner.config, "layer_types") and inner.config.layer_types is not None:
+            inner.config.layer_types = inner.config.layer_types[: self.layers]
+        self.inputs = [None] * self.layers
+        for i, layer in enumerate(inner.layers):
+            layer.register_forward_pre_hook(lambda _, args, kwargs, i=i: self.inputs.__setitem__(i, args[0] if args else kwargs["hidden_states"]),
+                                            with_kwargs=True)
+        inner.norm.register_forward_hook(lambda _, args, output: setattr(self, "normed", output))
+
+    def run(self, tokens):
+        """Logits, the inputs of the layers, and the rows behind the final norm, of texts [texts, length]."""
+        logits = self.model(tokens, use_cache=False).logits
+        return logits, list(self.inputs), self.normed
+
+    def extend(self, tokens, count):
+        for _ in range(count):
+            tokens = torch.cat([tokens, self.run(tokens)[0][:, -1].argmax(-1, keepdim=True)], 1)
+        return tokens
+
+    def rope(self, x, positions):
+        return self.model.model.rotary_emb(x, positions)
+
+
+def round_weights(module):
+    # Not the frequencies of rope, which no checkpoint stores.
+    buffers = [buffer for name, buffer in module.named_buffers() if "inv_freq" not in name]
+    for parameter in [*module.parameters(), *buffers]:
+        if parameter.is_floating_point():
+            parameter.data = parameter.data.to(torch.bfloat16).float()
+
+
+def rms(x, weight, eps):
+    return weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+
+
+def causal(length):
+    return torch.full((length, length), torch.finfo(torch.float32).min).triu(1)[None, None]
+
+
+class Head(torch.nn.Module):
+    def __init__(self, target):
+        super().__init__()
+        self.target = [target]  # no part of the module
+        self.eps = target.settings["rms_norm_eps"]
+        self.size = target.settings["hidden_size"]
+
+    def new(self, *shape, scale=None):
+        numbers = torch.randn(shape, generator=self.target[0].generator)
+        if len(shape) == 1:
+            return torch.nn.Parameter(1 + 0.2 * numbers)
+        return torch.nn.Parameter(numbers * (scale or shape[-1] ** -0.5))
+
+    def targets_of(self, logits):
+        return logits.argmax(-1)
+
+    def propose(self, tokens, rows, count):
+        """The next tokens of one text, of which `rows` are the model's hidden rows, and the logits of each."""
+        hidden = self.begin(rows)[:, : len(tokens) - 1]
+        follows, drafts, all_logits = tokens[1:], [], []
+        for _ in range(count):
+            logits, own = self.forward(follows[None], hidden)
+            all_logits.append(logits[0, -1])
+            drafts.append(int(self.targets_of(logits[0, -1])))
+            follows = torch.cat([follows, torch.tensor([drafts[-1]])])
+            hidden = torch.cat([hidden, own[:, -1:]], 1)
+        return drafts, all_logits
+
+    def begin(self, rows):
+        return rows
+
+
+class Mtp(Head):
+    """[norm(embedding), norm(hidden)], or the other way round, projected; a layer; a norm; the model's head."""
+
+    def __init__(self, target, hidden_first=False, keeps_norm=False, offset=0.0):
+        super().__init__(target)
+        self.block = target.block.requires_grad_(True)
+        self.hidden_first, self.keeps_norm, self.offset = hidden_first, keeps_norm, offset
+        self.projection = self.new(self.size, 2 * self.size)
+        self.token_norm, self.hidden_norm, self.norm = (self.new(self.size) for _ in range(3))
+        if offset:
+            for norm in (self.token_norm, self.hidden_norm, self.norm):
+                norm.data -= offset
+
+    def rows_of(self, inputs, normed):
+        return normed
+
+    def forward(self, follows, hidden):
+        target = self.target[0]
+        length = follows.shape[1]
+        embedded = target.model.model.embed_tokens(follows)
+        halves = [rms(embedded, self.token_norm + self.offset, self.eps), rms(hidden, self.hidden_norm + self.offset, self.eps)]
+        if self.hidden_first:
+            halves.reverse()
+        x = torch.cat(halves, -1) @ self.projection.T
+        positions = torch.arange(length)[None]
+        x = self.block(x, attention_mask=causal(length), position_ids=positions, past_key_values=None, use_cache=False,
+                       position_embeddings=target.rope(x, positions))
+        x = x[0] if isinstance(x, tuple) else x
+        normed = rms(x, self.norm + self.offset, self.eps)
+        return target.model.lm_head(normed), normed if self.keeps_norm else x
+
+
+class Eagle3(Head):
+    """A projection of three hidden rows; a layer of Llama whose attention reads [norm(embedding), norm(hidden)]."""
+
+    def __init__(self, target, settings, ids):
+        super().__init__(target)
+        s, size = target.settings, self.size
+        self.settings, self.ids = settings, torch.tensor(ids)
+        self.layers = settings.get("layers") or [2, target.layers // 2, target.layers - 3]
+        self.heads, self.kv_heads, self.dim = s["num_attention_heads"], s["num_key_value_heads"], s["head_dim"]
+        self.fc = self.new(size, 3 * size)
+        self.q_proj = self.new(self.heads * self.dim, 2 * size)
+        self.k_proj = self.new(self.kv_heads * self.dim, 2 * size)
+        self.v_proj = self.new(self.kv_heads * self.dim, 2 * size)
+        self.o_proj = self.new(size, self.heads * self.dim)
+        self.gate_proj = self.new(s["intermediate_size"], size)
+        self.up_proj = self.new(s["intermediate_size"], size)
+        self.down_proj = self.new(size, s["intermediate_size"])
+        self.input_layernorm, self.hidden_norm, self.post_attention_layernorm, self.norm = (self.new(size) for _ in range(4))
+        self.lm_head = self.new(len(ids), size)
+
+    def rows_of(self, inputs, normed):
+        return torch.cat([inputs[layer] for layer in self.layers], -1)
+
+    def begin(self, rows):
+        return rows @ self.fc.T
+
+    def targets_of(self, logits):
+        return self.ids[logits.argmax(-1)]
+
+    def forward(self, follows, hidden):
+        target = self.target[0]
+        texts, length = follows.shape
+        residual = hidden
+        normed = rms(hidden, self.hidden_norm, self.eps)
+        if self.settings.get("norm_before_residual"):
+            residual = normed
+        embedded = target.model.model.embed_tokens(follows)
+        x = torch.cat([rms(embedded, self.input_layernorm, self.eps), normed], -1)
+        cos, sin = target.rope(x, torch.arange(length)[None])
+
+        def split(weight, heads, rotates):
+            y = (x @ weight.T).view(texts, length, heads, self.dim).transpose(1, 2)
+            if not rotates:
+                return y
+            left, right = y.chunk(2, -1)
+            return y * cos[:, None] + torch.cat([-right, left], -1) * sin[:, None]
+
+        q, k, v = split(self.q_proj, self.heads, True), split(self.k_proj, self.kv_heads, True), split(self.v_proj, self.kv_heads, False)
+        k, v = (t.repeat_interleave(self.heads // self.kv_heads, 1) for t in (k, v))
+        weights = (q @ k.transpose(2, 3) * self.dim**-0.5 + causal(length)).softmax(-1)
+        residual = residual + (weights @ v).transpose(1, 2).reshape(texts, length, -1) @ self.o_proj.T
+        x = rms(residual, self.post_attention_layernorm, self.eps)
+        residual = residual + (torch.nn.functional.silu(x @ self.gate_proj.T) * (x @ self.up_proj.T)) @ self.down_proj.T
+        return rms(residual, self.norm, self.eps) @ self.lm_head.T, residual
+
+
+def train(head, texts, first):
+    """On the answers of the texts, which begin at `first`."""
+    target = head.target[0]
+    with torch.no_grad():
+        rows = head.rows_of(*target.run(texts)[1:])
+    labels = texts[:, 2:]
+    known = torch.zeros_like(labels, dtype=torch.bool)
+    known[:, first - 2 :] = True
+    if isinstance(head, Eagle3):
+        place = torch.full((target.settings["vocab_size"],), -1)
+        place[head.ids] = torch.arange(len(head.ids))
+        labels = place[labels]
+        known &= labels >= 0
+    parameters = [p for p in head.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=3e-3)
+    for _ in range(TRAINING_STEPS):
+        logits, own = head(texts[:, 1:], head.begin(rows)[:, :-1])
+        again, _ = head(texts[:, 2:], own[:, :-1])  # a second step, after its own rows
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1][known], labels[known])
+        loss = loss + 0.5 * torch.nn.functional.cross_entropy(again[:, :-1][known[:, 1:]], labels[:, 1:][known[:, 1:]])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    round_weights(head)
+    head.requires_grad_(False)
+    return float(loss)
+
+
+@torch.no_grad()
+def golden(head):
+    target = head.target[0]
+    cases = []
+    for length in PROMPTS:
+        prompt = torch.randint(3, target.settings["vocab_size"], (length,), generator=target.generator)
+        text = target.extend(prompt[None], ANSWER)[0]
+        rows = head.rows_of(*target.run(text[None])[1:])
+        drafts = [head.propose(text[:end], rows, DRAFTS) for end in range(length + 1, len(text) + 1)]
+        right = sum(int(text[length + 1 + i]) == tokens[0] for i, (tokens, _) in enumerate(drafts[:-1]))
+        print("  prompt of %d: %d of %d first proposals are right" % (length, right, len(drafts) - 1))
+        cases.append({"prompt": prompt.tolist(), "answer": text[length:].tolist(), "drafts": [tokens for tokens, _ in drafts],
+                      "logits": [[round(float(x), 5) for x in logits] for logits in drafts[-1][1]]})
+    return {"cases": cases}
+
+
+@torch.no_grad()
+def texts_of(target):
+    prompts = torch.randint(3, target.settings["vocab_size"], (TRAINED_TEXTS, 16), generator=target.generator)
+    return target.extend(prompts, TRAINED_LENGTH - 16)
+
+
+def stored(state):
+    """Experts one by one, as checkpoints are published."""
+    tensors = {}
+    for name, value in state.items():
+        value = value.to(torch.bfloat16).contiguous()
+        if name.endswith(".experts.gate_up_proj"):
+            for i, expert in enumerate(value):
+                gate, up = expert.chunk(2)
+                base = name.removesuffix("gate_up_proj") + str(i)
+                tensors[base + ".gate_proj.weight"], tensors[base + ".up_proj.weight"] = gate.contiguous(), up.contiguous()
+        elif name.endswith(".experts.down_proj"):
+            for i, expert in enumerate(value):
+                tensors[name.removesuffix("down_proj") + str(i) + ".down_proj.weight"] = expert.contiguous()
+        else:
+            tensors[name] = value
+    return tensors
+
+
+def write(folder, tensors, config, drafts=None):
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    if drafts is not None:
+        (folder / "drafts.json").write_text(json.dumps(drafts, separators=(",", ":")) + "\n")
+
+
+def make_mtp(name, folder):
+    target = Target(name)
+    kind = target.settings["model_type"]
+    head = Mtp(target, **{"mimo": {"hidden_first": True, "keeps_norm": True}, "qwen3_next": {"keeps_norm": True, "offset": 1.0}}.get(kind, {}))
+    print(name, train(head, texts_of(target), 16))
+    state = target.model.state_dict()
+    last = "model.layers.%d." % target.layers
+    layer, outer = {"mimo": ("model.mtp_layers.0.", "model.mtp_layers.0."), "qwen3_next": ("mtp.layers.0.", "mtp.")}.get(kind, (last, last))
+    names = {"mimo": ("input_proj", "token_layernorm", "hidden_layernorm", "final_layernorm"),
+             "qwen3_next": ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}.get(kind, ("eh_proj", "enorm", "hnorm", "shared_head.norm"))
+    state |= {layer + key: value for key, value in head.block.state_dict().items()}
+    for own, value in zip(names, (head.projection, head.token_norm, head.hidden_norm, head.norm)):
+        state[outer + own + ".weight"] = value.data
+    if layer == last:  # copies, as published
+        state[last + "embed_tokens.weight"] = state["model.embed_tokens.weight"]
+        state[last + "shared_head.head.weight"] = state["lm_head.weight"]
+    tensors = {key: value.clone() for key, value in stored(state).items()}
+    write(folder, tensors, {**target.settings, "torch_dtype": "bfloat16"}, golden(head))
+    if kind == "mimo":  # no other checkpoint has its architecture
+        prompts = [torch.randint(3, BASE["vocab_size"], (length,), generator=target.generator).tolist() for length in PROMPT_LENGTHS]
+        cases = [golden_case(target.model, prompt) for prompt in prompts]
+        (folder / "golden.json").write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
+
+
+def make_eagle3(name, folder):
+    settings = EAGLE3[name]
+    target = Target(settings["target"])
+    texts = texts_of(target)
+    counts = torch.bincount(texts[:, 16:].flatten(), minlength=target.settings["vocab_size"])
+    ids = sorted(counts.argsort(descending=True, stable=True)[: settings["outputs"]].tolist())
+    target.generator.manual_seed(zlib.crc32(name.encode()))
+    head = Eagle3(target, settings, ids)
+    print(name, train(head, texts, 16))
+    is_speculators = "layers" in settings
+    layer = "layers.0." if is_speculators else "midlayer."
+    places = {"q_proj": "self_attn.", "k_proj": "self_attn.", "v_proj": "self_attn.", "o_proj": "self_attn.", "gate_proj": "mlp.",
+              "up_proj": "mlp.", "down_proj": "mlp.", "input_layernorm": "", "hidden_norm": "", "post_attention_layernorm": ""}
+    tensors = {(layer + places[key] if key in places else "") + key + ".weight": value.data.to(torch.bfloat16).contiguous()
+               for key, value in head.named_parameters()}
+    tensors["d2t"] = torch.tensor([token - i for i, token in enumerate(ids)])
+    tensors["t2d"] = torch.zeros(target.settings["vocab_size"], dtype=torch.bool).scatter(0, torch.tensor(ids), True)
+    shape = {key: target.settings[key] for key in ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+                                                   "head_dim", "rms_norm_eps", "hidden_act", "rope_theta", "max_position_embeddings")}
+    shape["num_hidden_layers"] = 1
+    if is_speculators:
+        tensors["embed_tokens.weight"] = target.model.model.embed_tokens.weight.data.to(torch.bfloat16).contiguous()
+        config = {"architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "draft_vocab_size": len(ids),
+                  "norm_before_residual": True, "eagle_aux_hidden_state_layer_ids": settings["layers"],
+                  "target_hidden_size": target.settings["hidden_size"], "torch_dtype": "bfloat16",
+                  "transformer_layer_config": {"model_type": "llama", **shape}}
+    else:
+        config = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", **shape, "draft_vocab_size": len(ids),
+                  "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
+    write(folder, tensors, config, golden(head))
+
+
+def main():
+    torch.set_num_threads(1)
+    folder = pathlib.Path(sys.argv[1])
+    for name in sys.argv[2:] or [*TARGETS, *EAGLE3]:
+        if name in EAGLE3:
+            make_eagle3(name, folder / name)
+        elif name.startswith("tiny-mtp"):
+            make_mtp(name, folder / name)
+        else:
+            target = Target(name)
+            write(folder / name, stored(target.model.state_dict()), {**target.settings, "torch_dtype": "bfloat16"})
+
+
+if __name__ == "__main__":
+    main()

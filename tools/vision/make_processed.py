@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Writes what transformers' image processors make of the images of make_images.py.
+
+Usage: make_processed.py IMAGES.jsonl OUT. Needs transformers 5, torch, torchvision and pillow. OUT/processors.json holds the
+settings of each processor as their models publish them; OUT/processed.jsonl a row for each processor and image: shape
+and grid of the pixel values, the SHA-256 of their float32 bytes, and how many soft tokens stand for the image; or
+`error` where the processor refuses the image.
+"""
+import base64
+import hashlib
+import io
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+from PIL import Image, ImageOps
+
+HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+CLIP = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
+# name: (class, model_type, preprocessor_config.json, processor_config.json, overrides)
+BILINEAR, BICUBIC = {"resample": 2}, {"resample": 3}
+QWEN = {"patch_size": 14, "temporal_patch_size": 2, "merge_size": 2}
+PROCESSORS = {
+    "llama4": ("Llama4ImageProcessor", "llama4", {"size": {"height": 56, "width": 56}, "max_patches": 16, **BILINEAR, **HALF}, {"patch_size": 14}, {}),
+    "llama4 six tiles": ("Llama4ImageProcessor", "llama4", {"size": {"height": 28, "width": 28}, "max_patches": 6, **BILINEAR, **HALF},
+                         {"patch_size": 7}, {}),
+    "llama4 largest": ("Llama4ImageProcessor", "llama4", {"size": {"height": 28, "width": 28}, "max_patches": 5, "resize_to_max_canvas": True,
+                                                          **BILINEAR, **HALF}, {"patch_size": 7}, {}),
+    "gemma3": ("Gemma3ImageProcessor", "gemma3", {"size": {"height": 70, "width": 70}, **BILINEAR, **HALF}, {"image_seq_length": 16}, {}),
+    "gemma3 crops": ("Gemma3ImageProcessor", "gemma3", {"size": {"height": 42, "width": 42}, **BILINEAR, **HALF}, {"image_seq_length": 9},
+                     {"do_pan_and_scan": True, "pan_and_scan_min_crop_size": 8, "pan_and_scan_max_num_crops": 4,
+                      "pan_and_scan_min_ratio_to_activate": 1.2}),
+    "gemma4": ("Gemma4ImageProcessor", "gemma4", {"patch_size": 4, "max_soft_tokens": 70, "pooling_kernel_size": 3, "do_normalize": False,
+                                                  "image_mean": [0.0] * 3, "image_std": [1.0] * 3, **BICUBIC}, {}, {}),
+    "qwen2.5-vl": ("Qwen2VLImageProcessor", "qwen2_5_vl", {"min_pixels": 3136, "max_pixels": 12845056, **QWEN, **CLIP}, {}, {}),
+    "qwen3-vl": ("Qwen2VLImageProcessor", "qwen3_vl", {"size": {"longest_edge": 8192, "shortest_edge": 1024}, **QWEN, **HALF, "patch_size": 16}, {}, {}),
+    "dots.ocr": ("Qwen2VLImageProcessor", "dots_ocr", {"min_pixels": 784, "max_pixels": 3000, **QWEN, **CLIP, "temporal_patch_size": 1}, {}, {}),
+    "glm-ocr": ("Glm46VImageProcessor", "glm_ocr", {"size": {"shortest_edge": 3000, "longest_edge": 9000}, **QWEN, **CLIP}, {}, {}),
+    "paddleocr-vl": ("PaddleOCRVLImageProcessor", "paddleocr_vl", {"min_pixels": 3000, "max_pixels": 6000, **QWEN, **HALF, **BICUBIC,
+                                                                   "temporal_patch_size": 1}, {}, {}),
+    "pixtral": ("PixtralImageProcessor", "pixtral", {"size": {"longest_edge": 30}, "patch_size": {"height": 4, "width": 4}, **BICUBIC, **CLIP},
+                {"patch_size": 4}, {}),
+    "mistral3": ("PixtralImageProcessor", "mistral3", {"size": {"longest_edge": 45}, "patch_size": 7, **BICUBIC, **CLIP},
+                 {"patch_size": 7, "spatial_merge_size": 2}, {}),
+}
+IMAGES = ["rgb.png", "turned_6.jpg", "progressive.jpg", "gray.jpg", "lossy.webp", "interlaced.gif", "b565.bmp"]
+# More shapes, cut out of or enlarged from the first image: (width, height).
+SHAPES = [(1, 1), (211, 3), (3, 205), (600, 3), (97, 61), (64, 128)]
+
+
+def pictures(path):
+    rows = {row["name"]: row for row in map(json.loads, path.read_text().splitlines())}
+
+    def opened(name):
+        return ImageOps.exif_transpose(Image.open(io.BytesIO(base64.b64decode(rows[name]["base64"])))).convert("RGB")
+    for name in IMAGES:
+        yield name, opened(name)
+    base = opened("progressive.jpg")
+    for width, height in SHAPES:  # tiled, so that any program can make the same
+        image = Image.new("RGB", (width, height))
+        for x in range(0, width, base.width):
+            for y in range(0, height, base.height):
+                image.paste(base, (x, y))
+        yield "%dx%d" % (width, height), image
+
+
+def row(processor, kind, settings, extra, call, image):
+    arguments = dict(call)
+    if kind == "PixtralImageProcessor":
+        arguments["patch_size"] = extra["patch_size"] * extra.get("spatial_merge_size", 1)
+    try:
+        out = processor(images=image, return_tensors="pt", **arguments)
+    except Exception as e:  # noqa: BLE001 - whatever the processor raises is its refusal
+        return {"error": type(e).__name__}
+    values = out["pixel_values"].to(torch.float32)
+    if kind == "Gemma4ImageProcessor":
+        values = values[0, :int((out["image_position_ids"][0, :, 0] >= 0).sum())]
+    if kind == "PixtralImageProcessor":
+        values = values[0]
+    found = {"shape": list(values.shape), "sha256": hashlib.sha256(values.contiguous().numpy().tobytes()).hexdigest()}
+    if "image_grid_thw" in out:
+        found["grid"] = out["image_grid_thw"][0].tolist()
+        found["soft_tokens"] = int(out["image_grid_thw"].prod()) // settings["merge_size"] ** 2
+    elif "aspect_ratios" in out:
+        found["tiles"] = [int(v) for v in out["aspect_ratios"][0]]
+    elif "num_soft_tokens_per_image" in out:
+        found["soft_tokens"] = int(out["num_soft_tokens_per_image"][0])
+    return found
+
+
+def main():
+    images, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    out.mkdir(parents=True, exist_ok=True)
+    rows, processors = [], {}
+    for name, (kind, model_type, settings, extra, call) in PROCESSORS.items():
+        processor = getattr(transformers, kind)(**settings)
+        processors[name] = {"model_type": model_type, "preprocessor_config": settings, "processor_config": extra, "overrides": call}
+        for image_name, image in pictures(images):
+            rows.append({"processor": name, "image": image_name, **row(processor, kind, settings, extra, call, image)})
+    lines = ",\n".join("%s: %s" % (json.dumps(k), json.dumps(v)) for k, v in processors.items())
+    (out / "processors.json").write_text("{\n" + lines + "\n}\n")
+    (out / "processed.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+
+main()
