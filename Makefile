@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-arm build-cuda build-hip dist wheel deb demo test test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-machine-code test-ptx test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
+.PHONY: build build-arm build-cuda build-hip dist wheel deb demo test test-more test-all test-slow test-sanitizers test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-machine-code test-ptx test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -64,10 +64,31 @@ demo: build
 	@tools/install_packages.sh demo
 	@tools/demo.sh
 
-# All suites, lint among them. Ends with a line `N passed, N failed`.
+# Unit tests and end-to-end tests in the release build, but for those that take long. Ends with a line `N passed, N failed`.
+TEST_FLAGS ?=
 test:
+	@tools/install_packages.sh build test
+	@python3 tests/run.py $(TEST_FLAGS) test
+
+# What else a change must pass: lint, sanitizers over what reads foreign bytes, the CUDA build, what has code of its own for Arm.
+test-more:
 	@tools/install_packages.sh build test lint arm
-	@python3 tests/run.py all
+	@python3 tests/run.py more
+
+# Both. Sanitized builds are made while end-to-end tests leave processors idle.
+test-all:
+	@$(MAKE) --no-print-directory test TEST_FLAGS="--ahead=asan-core --ahead=tsan-core"
+	@$(MAKE) --no-print-directory test-more
+
+# Unit tests and end-to-end tests that take long, in the release build.
+test-slow:
+	@tools/install_packages.sh build test
+	@python3 tests/run.py slow
+
+# Most test programs with AddressSanitizer and UBSan, those of threads with ThreadSanitizer; more than half an hour.
+test-sanitizers:
+	@tools/install_packages.sh build test
+	@python3 tests/run.py sanitizers
 
 # After a change: unit test programs that changed since they last passed, and lint of the files that changed.
 test-fast:
@@ -125,7 +146,7 @@ test-ptx:
 # The tests of the cases in docs/security.md, in at most 20 minutes: load, slow peers, full disks, clocks, limits, signals, damaged
 # files. Keeps the results and writes the page's tables.
 test-robustness:
-	@tools/install_packages.sh build test
+	@tools/install_packages.sh build test test-distributed
 	@python3 tests/run.py robustness
 
 # An hour of mixed load on the program with AddressSanitizer, SOAK_SECONDS for another time; its figures go to docs/security.md.
