@@ -135,10 +135,13 @@ TEST_P(ImagePromise, HoldsHoweverTheWorkIsCut) {
 TEST(ImagePromiseTest, APreemptedRequestGoesOn) {
   const std::vector<ImageAnswer> alone = ImageAnswers("tiny-qwen2.5-vl", {.at_once = false});
   CountingObserver preempted;
-  EXPECT_EQ(ImageAnswers("tiny-qwen2.5-vl",
-                         {.max_num_batched_tokens = 16, .prefix_caching = true, .num_blocks = 9},
-                         &preempted),
-            alone);
+  // On a machine that is busy a request may have ended before the next one comes.
+  for (int round = 0; round < 20 && preempted.preemptions == 0; ++round) {
+    EXPECT_EQ(ImageAnswers("tiny-qwen2.5-vl",
+                           {.max_num_batched_tokens = 16, .prefix_caching = true, .num_blocks = 9},
+                           &preempted),
+              alone);
+  }
   EXPECT_GT(preempted.preemptions, 0);
 }
 
