@@ -231,11 +231,11 @@ Result<Dataset> MakeKind(const DatasetOptions& options, const PromptTokenizer* t
     case Kind::kRandom: break;
     case Kind::kCustom: break;
   }
-  if (!options.path.empty()) return MakeRandomFromFile(options, *tokenizer);
-  ASSIGN_OR_RETURN(Dataset data, MakeRandom(options, *tokenizer));
+  ASSIGN_OR_RETURN(Dataset data, options.path.empty() ? MakeRandom(options, *tokenizer)
+                                                      : MakeRandomFromFile(options, *tokenizer));
   if (options.images) {
     ASSIGN_OR_RETURN(auto images,
-                     MakeRandomImages(*options.images, options.num_prompts, options.seed));
+                     MakeRandomImages(*options.images, std::ssize(data.prompts), options.seed));
     for (size_t i = 0; i < images.size(); ++i) data.prompts[i].images = std::move(images[i]);
   }
   return data;

@@ -164,6 +164,10 @@ TEST(RandomDataset, OfAFilesText) {
   options.send_ids = true;
   data = MakeDataset(options, &Llama3());
   EXPECT_THAT(data->prompts[0].ids, SizeIs(40));
+  options.images = RandomImageOptions{.base_items = 2, .buckets = {{8, 8, 1}}};
+  const auto seeing = MakeDataset(options, &Llama3());
+  ASSERT_TRUE(seeing) << seeing.error().message;
+  for (const Prompt& prompt : seeing->prompts) EXPECT_THAT(prompt.images, SizeIs(2));
 }
 
 TEST(ShareGpt, DamagedFiles) {

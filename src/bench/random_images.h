@@ -26,7 +26,7 @@ struct RandomImageOptions {
   std::vector<ImageBucket> buckets = {{256, 256, 0.5}, {720, 1280, 0.5}};
 };
 
-// Sides of images, and images in all data, that are taken.
+// The longest side of an image that may be asked for.
 inline constexpr int kMaxImageSide = 16384;
 
 // "{(height, width, frames): weight, ...}", as Python or JSON writes it; sizes of weight 0 are left
