@@ -11,7 +11,7 @@ namespace sluice {
 
 // For DecoderSpec::rope_tables: [rotary_dim / 2], F32. They do not depend on the length of a
 // sequence, so that keys in the cache stay right as it grows. The attention factor is not in them.
-// Of kLongRope and kDynamic, the table of contexts of up to the original positions. Source:
+// For kLongRope and kDynamic this is the table of contexts up to the original positions. Source:
 // transformers modeling_rope_utils.py.
 std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t rotary_dim);
 

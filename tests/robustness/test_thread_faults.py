@@ -31,7 +31,7 @@ REQUESTS = {
 }
 THREADS = ["worker", "http", "engine", "access-log"]
 PATIENCE_S = 20
-# Of more faults than that at one request every n-th is tried.
+# Where one request has more places for a fault than this, every n-th is tried.
 MOST_FAULTS = 150
 
 

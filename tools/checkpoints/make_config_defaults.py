@@ -27,7 +27,7 @@ INDEXED = {"index_topk": 64, "index_head_dim": 32, "index_n_heads": 8, "first_k_
 KDA = {"num_key_value_heads": 32, "kv_lora_rank": 32, "qk_nope_head_dim": 24, "qk_rope_head_dim": 16, "v_head_dim": 24, "num_experts": 64,
        "num_experts_per_token": 3, "num_shared_experts": 1, "num_expert_group": 2, "topk_group": 1, "moe_intermediate_size": 24,
        "model_max_length": 4096, "layer_types": ["linear_attention", "full_attention"] * 2, "num_nextn_predict_layers": 0}
-# Of these, heads of q and of keys are as many.
+# Fields of latent attention of which none can be missing alone: heads of q and of keys are as many.
 NOT_ALONE = ("num_attention_heads", "num_key_value_heads", "qk_rope_head_dim")
 DELTA = {"layer_types": ["linear_attention", "full_attention"] * 2, "linear_num_value_heads": 32}
 FAMILIES = {

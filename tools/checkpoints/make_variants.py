@@ -635,7 +635,7 @@ def make(name, folder):
     keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures", "quantization_config")}
     config = AutoConfig.for_model(settings["model_type"], **copy.deepcopy(keys))
     config._attn_implementation = "eager"
-    # Of this one the table of automatic classes has the model of text and images alone.
+    # The automatic classes know Mistral 4 only with images, so the class of its text part is named.
     is_mistral4 = settings["model_type"] == "mistral4"
     auto = AutoModelForImageTextToText if "text_config" in settings else AutoModelForCausalLM
     model = (Mistral4ForCausalLM(config) if is_mistral4 else auto.from_config(config)).float().eval()

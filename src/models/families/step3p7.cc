@@ -121,7 +121,7 @@ Result<std::vector<float>> ReadLimits(const JsonFields& fields, const ModelConfi
   ASSIGN_OR_RETURN(const json::Value::Array* list, fields.Array(name));
   std::vector<float> limits(static_cast<size_t>(config.num_hidden_layers));
   if (list == nullptr) return limits;
-  // What follows is of layers that propose tokens.
+  // Numbers after those of the layers belong to the layers that propose tokens.
   if (list->size() < limits.size())
     return fields.Bad(name, "a number or null for each layer", *fields.Given(name));
   for (size_t i = 0; i < limits.size(); ++i) {

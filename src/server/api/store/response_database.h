@@ -80,8 +80,9 @@ class ResponseDatabase {
   tl::unexpected<Error> Damaged(std::string_view what) const;
 
   const std::filesystem::path file_;
-  int64_t steps_left_ =
-      0;  // Of SQLite's machine, in kStepsBetweenChecks, until the file is checked.
+  // How many more times SQLite may run kStepsBetweenChecks steps of its machine before the file
+  // has been checked.
+  int64_t steps_left_ = 0;
   std::unique_ptr<sqlite3, Close> database_;
   std::vector<unsigned char> secret_;
   Statement put_, remove_;  // closed before the database
