@@ -53,6 +53,8 @@ MOST_AGAIN = 3
 EMULATED_TIMEOUT_S = 4 * PROGRAM_TIMEOUT_S
 # How often a build says how far it is.
 BUILD_NEWS_S = 15
+# Of what a suite said that failed, so many characters are repeated at the end.
+LAST_WORDS = 2000
 # Between the tries of a download.
 PAUSES_S = [10, 60]
 # Folders whose threads are worth the price of the thread sanitizer.
@@ -95,6 +97,7 @@ class Tally:
     def __init__(self):
         self.passed = self.failed = 0
         self.empty = []
+        self.faults = []  # of each suite that failed, its name and what it said
         self.lock = threading.Lock()
 
     def add(self, suite, passed, failed, seconds, detail=""):
@@ -103,6 +106,8 @@ class Tally:
             self.failed += failed
             if passed + failed == 0:
                 self.empty.append(suite)
+            if failed:
+                self.faults.append((suite, detail))
             print("%-24s %5d passed, %d failed  (%.1f s)" % (suite, passed, failed, seconds), flush=True)
             if detail:
                 print(detail, flush=True)
@@ -679,6 +684,9 @@ def main(words):
     builds_ahead.wanted = [wanted() for suite, wanted in BUILT_AHEAD.items() if suite in names or suite in ahead]
     for name in names:
         SUITES[name](tally)
+    # Once more, for who sees the end of a long log only.
+    for suite, detail in tally.faults:
+        print("failed: %s\n%s" % (suite, detail[-LAST_WORDS:]))
     for suite in tally.empty:
         print("%s ran nothing" % suite)
     print("all suites took %.0f s" % (time.time() - start))

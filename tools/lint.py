@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the tree against its rules: format, Python, include arrows, throwing calls of std::filesystem, generated pages, locks, clang-tidy.
 
-Usage: tools/lint.py [--all | --changed] [CHECK...]    checks: format ruff includes filesystem pages locks tidy
+Usage: tools/lint.py [--all | --changed] [CHECK...]    checks: format ruff includes filesystem comments pages locks tidy
 
 clang-tidy looks at the sources that differ from the last commit that origin/main has (where that is HEAD, from the commit
 twenty before it), 16 at most; with --all at every source. With --changed all checks of files look at what is not committed
@@ -147,6 +147,9 @@ def check_tidy(names):
 
 
 def main(words):
+    if "-h" in words or "--help" in words:
+        print(__doc__)
+        return 0
     every = "--all" in words
     only = (changed("HEAD") or changed("HEAD~1")) if "--changed" in words else None
     sources = tracked((".cc",), None if every else only if only is not None else changed(changed_since()))

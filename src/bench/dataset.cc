@@ -228,7 +228,7 @@ Result<Dataset> MakeKind(const DatasetOptions& options, const PromptTokenizer* t
     case Kind::kShareGpt: return MakeShareGpt(options, *tokenizer);
     case Kind::kSonnet: return MakeSonnet(options, *tokenizer);
     case Kind::kPrefixRepetition: return MakePrefixRepetition(options, *tokenizer);
-    case Kind::kRandom: break;
+    case Kind::kRandom:
     case Kind::kCustom: break;
   }
   ASSIGN_OR_RETURN(Dataset data, options.path.empty() ? MakeRandom(options, *tokenizer)
