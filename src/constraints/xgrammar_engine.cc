@@ -94,6 +94,8 @@ class XgrammarEngine final : public ConstraintEngine {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("it takes more than {} s or {} MiB to compile; make it smaller",
                               limits_.compile.cpu_seconds, limits_.compile.bytes >> 20));
+    } catch (const std::bad_alloc&) {
+      throw;  // the machine has no memory left: not the fault of the constraint
     } catch (const std::exception& exception) {
       return Fail(ErrorCode::kInvalidArgument, exception.what());
     }
