@@ -1,5 +1,5 @@
-// The connections that a listener accepts, until each has sent its first bytes. All wait at the
-// same time, each with a deadline of its own: a connection that stays silent delays no other.
+// Accepts a listener's connections and holds each until it has sent its first bytes. All wait at
+// the same time, each with its own deadline: a silent connection delays no other.
 #pragma once
 
 #include <chrono>
@@ -20,26 +20,27 @@ using Bytes = std::vector<std::byte>;
 struct Arrival {
   OwnedFd socket;
   std::string address;  // numeric, of the peer
-  Bytes greeting;       // what it was sent when it was accepted
-  Bytes received;       // exactly as many as were asked for
+  Bytes greeting;       // sent to the peer on accept
+  Bytes received;       // the first bytes: `num_bytes` of them
 };
 
 // Thread safety: one thread. Ownership: `listener` outlives it.
 class Arrivals {
  public:
-  // Connections that wait at the same time, in all and of one address. One more ends the oldest of
-  // its address (of the address that has most): somebody who is fast is not the oldest for long.
+  // Maximum number of waiting connections, in total and per address. A further connection closes
+  // the oldest one of its address or, at the total limit, of the address with the most connections.
+  // A peer that sends promptly is not the oldest for long.
   static constexpr size_t kMost = 64;
   static constexpr size_t kMostOfAddress = 8;
-  // How long a connection may take for its first bytes.
+  // Time within which a connection must send its first bytes.
   static constexpr std::chrono::seconds kPatience{5};
 
-  // `num_bytes`: how many bytes a connection sends first. `greet` gives what each is sent when it
-  // is accepted, a few bytes; null: nothing.
+  // `num_bytes`: number of first bytes that each connection sends. `greet` returns what each is
+  // sent on accept, a few bytes; null: nothing.
   Arrivals(const Listener& listener, size_t num_bytes,
            std::function<Result<Bytes>()> greet = nullptr);
 
-  // The next connection whose first bytes have come. kUnavailable: none by the deadline.
+  // Returns the next connection whose first bytes are complete. kUnavailable: none by the deadline.
   Result<Arrival> Next(SocketTime deadline);
 
  private:
@@ -50,13 +51,13 @@ class Arrivals {
 
   Status Accept();
   void EndOldest();
-  // Takes what has come. False: the connection has ended.
+  // Reads the available bytes. Returns false if the connection has ended.
   bool Receive(Arrival& arrival) const;
 
   const Listener& listener_;
   const size_t num_bytes_;
   const std::function<Result<Bytes>()> greet_;
-  std::vector<Waiting> waiting_;  // in the order of their arrival
+  std::vector<Waiting> waiting_;  // in order of arrival
 };
 
 }  // namespace sluice

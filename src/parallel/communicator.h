@@ -1,19 +1,19 @@
-// What the ranks of a group say to each other: the contract over threads of one process
-// (local_group.h), processes and devices.
+// Collective operations and messages between the ranks of a group: the contract shared by threads
+// of one process (local_group.h), processes and devices.
 //
-// Only whole numbers travel, nothing is summed on the way: a model is cut by output rows, so every
-// sum is one rank's alone, and results have the same bits for every number of ranks.
+// Only bytes are moved, nothing is summed in transit: a model is cut by output rows, so a single
+// rank computes each sum, and results are bit-identical for every number of ranks.
 //
 // All ranks of a group call the same collective operations (Gather, Broadcast, Split) in the same
-// order with matching sizes; Post, or Send, and Receive pair up in the order of their calls.
+// order with matching sizes. Post (or Send) and Receive pair up in the order of their calls.
 //
-// Failure: an operation that cannot be completed throws GroupError. A group that failed once has
-// failed for all of its ranks, those of its Splits included: every waiting and every later
-// operation throws, with the reason of the first failure. Nothing waits without end: an operation
-// that began waits at most the group's deadline for the others, then fails the group with the names
-// of the ranks that are missing; only Patience::kIdle waits for work to come.
+// Failure: an operation that cannot be completed throws GroupError. Once a group has failed, it has
+// failed for all of its ranks and its Splits: every waiting and every later operation throws with
+// the reason of the first failure. No wait is unbounded: an operation waits at most the group's
+// deadline for the other ranks, then fails the group and names the missing ranks. Only
+// Patience::kIdle waits without a deadline.
 //
-// Thread safety: one thread a rank, but Fail, which any thread may call.
+// Thread safety: one thread per rank; Fail may be called by any thread.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ class GroupError : public std::runtime_error {
 };
 
 enum class Patience {
-  kStep,  // inside a step: the group's deadline holds
-  kIdle,  // between steps: as long as it takes, asleep, until the group fails
+  kStep,  // inside a step: the group's deadline applies
+  kIdle,  // between steps: sleeps without a deadline, until the group fails
 };
 
 class Communicator {
@@ -47,26 +47,26 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Puts a row-major array together whose columns are cut among the ranks. `mine`: dense [rows]
-  // of widths[rank()] bytes. all: dense [rows] of all widths together, in the order of the ranks;
-  // written at `root` alone where one is given (elsewhere it may be null), else at every rank. A
-  // width may be 0. `mine` and `all` do not overlap. `widths` and `rows` are the same at all ranks.
-  // `pool`: copies large arrays.
+  // Joins a row-major array whose columns are cut among the ranks. `mine`: [rows, widths[rank()]],
+  // bytes, dense. all: [rows, sum of widths], bytes, dense, in rank order; written only at `root`
+  // if given (null is allowed at the others), else at every rank. A width may be 0. `mine` and
+  // `all` do not overlap. `widths` and `rows` are the same at all ranks. `pool`: copies large
+  // arrays.
   virtual void Gather(ThreadPool& pool, std::span<const int64_t> widths, int64_t rows,
                       const void* mine, void* all, std::optional<int> root = {}) = 0;
 
-  // `bytes` at `data` of `root` become those of every rank. At the others `patience` says how long
-  // root may take to come.
+  // Copies `bytes` at `data` of `root` to `data` of every other rank. `patience`: how long the
+  // others wait for root.
   virtual void Broadcast(void* data, int64_t bytes, int root, Patience patience) = 0;
 
-  // Messages between two ranks come in the order in which they were sent.
-  // Post returns without waiting for the other rank: `data` stays as it is until AwaitPosted, which
-  // returns once all messages to that rank but the last `most` have been taken over.
+  // Messages between two ranks arrive in the order in which they were sent.
+  // Post returns without waiting for the other rank; `data` must not change until AwaitPosted,
+  // which returns once at most `most` messages to that rank have not been received.
   virtual void Post(const void* data, int64_t bytes, int to) = 0;
   virtual void AwaitPosted(int to, int64_t most) = 0;
-  // `patience` says how long the other rank may take to send.
+  // `patience`: how long to wait for the sender.
   virtual void Receive(void* data, int64_t bytes, int from, Patience patience) = 0;
-  // Lets posted messages go on where they do not by themselves; returns at once.
+  // Advances posted messages if the transport does not by itself; returns immediately.
   virtual void Progress() {}
 
   // Returns once `data` may be used again.
@@ -76,13 +76,13 @@ class Communicator {
   }
   void Receive(void* data, int64_t bytes, int from) { Receive(data, bytes, from, Patience::kStep); }
 
-  // The group of ranks [first, first + count) of this one; called by all of those and no others.
-  // It must not outlive this one.
+  // A group of this one's ranks [first, first + count). Called by exactly those ranks. Must not
+  // outlive this group.
   virtual std::unique_ptr<Communicator> Split(int first, int count) = 0;
 
-  // Fails the group: "rank 2: <reason>". The first failure's reason stays.
+  // Fails the group: "rank 2: <reason>". A later failure does not replace the reason.
   virtual void Fail(const std::string& reason) = 0;
-  // Why the group has failed; empty while it has not.
+  // The reason of the failure; empty if the group has not failed.
   virtual std::string failure() const = 0;
 
  protected:

@@ -1,27 +1,27 @@
-// NCCL's functions between emulated devices, as nccl_library.h declares them: exchanges run on the
-// devices' streams and wait there for the other ranks, calls in a group are one exchange, a lost
-// rank is waited for without end unless somebody aborts.
+// NCCL's functions (as declared in nccl_library.h) between emulated devices. Exchanges run on the
+// devices' streams and wait there for the other ranks; the calls of a group form one exchange; a
+// lost rank is waited for until somebody aborts.
 //
-// Stricter than NCCL: ranks that call different operations, or with different counts, are told of
-// an asynchronous error, where NCCL would hang or mix up memory.
+// Stricter than NCCL: if ranks call different operations or pass different counts, an asynchronous
+// error is reported; NCCL would hang or corrupt memory.
 #pragma once
 
 #include "parallel/nccl_library.h"
 
 namespace sluice {
 
-// Streams are EmulatedQueues. Every call returns at once; a rank joins its clique when the others
-// do, and its communicator is in progress until then. Thread safety: as NCCL, any thread.
+// Streams are EmulatedQueues. Every call returns immediately; a communicator is in progress until
+// all ranks of its clique have joined. Thread safety: any thread, as in NCCL.
 const nccl::Functions& EmulatedNccl();
 
 namespace emulated_nccl {
 
-// For tests: what befalls the next exchange that the rank of any clique has on its stream.
+// For tests: the fault of the next exchange that the rank (of any clique) runs on its stream.
 enum class Fault {
   kNone,
-  kHang,        // it never takes part
-  kAsyncError,  // the clique's communicators fail, as after an error of the network
-  kWrongCount,  // it comes with one byte too many
+  kHang,        // the rank never takes part
+  kAsyncError,  // the clique's communicators fail, as after a network error
+  kWrongCount,  // the rank passes a count that is one byte too large
 };
 void Inject(Fault fault, int rank);
 

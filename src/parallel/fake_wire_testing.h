@@ -1,9 +1,10 @@
-// For tests: a network of ranks in simulated time, under the communicator of processes
-// (mpi_group.h): delays, ranks that stall, ranks that die, cuts.
+// For tests: a simulated network of ranks for the communicator of processes (mpi_group.h): delays,
+// stalled ranks, dead ranks and network partitions, in simulated time.
 //
-// Ranks are threads of which one runs at a time. It runs until it pauses, as one that waits does;
-// then the one whose pause ends first goes on, and the time is that. Everything follows from the
-// seed. A watch like that of processes (rank_watch.h) tells the living of a failure.
+// Ranks are threads of which one runs at a time, until it waits, which is a pause. Then the rank
+// whose pause ends first runs, and the simulated time becomes the end of that pause. All choices
+// follow from the seed. A watch like that of processes (rank_watch.h) reports a failure to the
+// other ranks.
 #pragma once
 
 #include <chrono>
@@ -31,13 +32,14 @@ namespace sluice::testing {
 struct WireFaults {
   enum class Kind { kNone, kStall, kDeath, kCut };
   Kind kind = Kind::kNone;
-  int rank = 0;           // that stalls or dies; of a cut, it and those after it are one side
-  int64_t operation = 0;  // of the rank's, before which that happens
+  // The rank that stalls or dies; for kCut: the first rank of the second side.
+  int rank = 0;
+  int64_t operation = 0;  // index of the rank's operation before which the fault occurs
   WireClock::Duration stall{0};
-  bool is_watched = true;  // else only a deadline shows that a rank has died
+  bool is_watched = true;  // false: only a deadline shows that a rank has died
 };
 
-// What ends the thread of a rank that dies: nobody on the way catches it.
+// Thrown to end the thread of a dying rank; no code in between catches it.
 struct RankDied {};
 
 class FakeWire final : public WireClock {
@@ -48,8 +50,7 @@ class FakeWire final : public WireClock {
         faults_(faults),
         ranks_(static_cast<size_t>(size)) {}
 
-  // By the rank's own thread, before anything else: returns when it is its turn. Rank 0 is the
-  // first.
+  // Called first, by the rank's own thread; returns when it is the rank's turn. Rank 0 runs first.
   void Enter(int rank) {
     std::unique_lock lock(mutex_);
     Here() = {this, rank};
@@ -58,19 +59,20 @@ class FakeWire final : public WireClock {
     changed_.wait(
         lock, [&] { return num_entered_ == static_cast<int>(ranks_.size()) && current_ == rank; });
   }
-  // It takes no further part.
+  // The calling rank takes no further part.
   void Leave() {
     const std::unique_lock lock(mutex_);
     Mine().has_left = true;
     if (AnyLeft()) PassOn();
     Here() = {};
   }
-  // What the rank is told of a failure; by its own thread, inside a call to the wire.
+  // Called with the reason when the watch reports a failure, by the rank's own thread inside a call
+  // to the wire.
   void OnTold(std::function<void(const std::string&)> listener) {
     const std::unique_lock lock(mutex_);
     Mine().told = std::move(listener);
   }
-  // A rank's group has failed: its watch tells the others.
+  // Called by a rank whose group has failed: the watch reports it to the others.
   void Tell(const std::string& reason) {
     const std::unique_lock lock(mutex_);
     Spread(reason, kNotice);
@@ -114,10 +116,13 @@ class FakeWire final : public WireClock {
   }
 
  private:
-  static constexpr Duration kTurn = std::chrono::milliseconds(5);    // of a rank that polls
-  static constexpr Duration kNotice = std::chrono::milliseconds(5);  // until a watch has told
-  static constexpr Duration kSilence = std::chrono::seconds(3);  // after which it calls a rank lost
-  static constexpr Duration kEnd = std::chrono::hours(1);        // no test lasts so long
+  // Minimum pause of a rank that polls.
+  static constexpr Duration kTurn = std::chrono::milliseconds(5);
+  // Time until the watch has reported a failure.
+  static constexpr Duration kNotice = std::chrono::milliseconds(5);
+  // Silence after which the watch reports a rank as lost.
+  static constexpr Duration kSilence = std::chrono::seconds(3);
+  static constexpr Duration kEnd = std::chrono::hours(1);  // longer than any test
 
   struct Rank {
     Duration wakes_at{0};
@@ -152,7 +157,7 @@ class FakeWire final : public WireClock {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.has_left; });
   }
 
-  // The rank whose pause ends first is next; of several, any.
+  // Next runs the rank whose pause ends first; a random one of several.
   void PassOn() {
     Duration first = Duration::max();
     for (const Rank& rank : ranks_) {
@@ -174,7 +179,7 @@ class FakeWire final : public WireClock {
     changed_.wait(lock, [&] { return current_ == rank; });
     Hear(lock);
   }
-  // What the watch has to tell by now.
+  // Delivers the watch's notice if it is due.
   void Hear(std::unique_lock<std::mutex>& lock) {
     Rank& mine = Mine();
     if (now_ < mine.notice_at || !mine.told) return;
@@ -197,7 +202,7 @@ class FakeWire final : public WireClock {
     }
   }
 
-  // Before each operation of the calling rank.
+  // Called before each operation of the calling rank.
   void Strike(std::unique_lock<std::mutex>& lock) {
     Hear(lock);
     const int64_t operation = Mine().operations++;

@@ -1,5 +1,5 @@
-// What ranks that are processes must have in common before they compute together, and how an
-// unlike one is refused.
+// Compares what processes must have in common before they compute together as ranks; a rank that
+// differs is refused.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace sluice {
 struct Fact {
   std::string name;   // "program", "model files"
   std::string value;  // "0.1.0 (3ebdae0)"
-  std::string mend;   // what to do where ranks differ; of this rank alone, it does not travel
+  std::string mend;   // how to fix a difference; used by this rank only, not sent
 };
 
-// Facts as bytes and back. kInvalidData for bytes that EncodeFacts did not write: more than
-// kMostFacts, or than kMostFactBytes in a name or a value.
+// Facts as bytes and back. kInvalidData if the bytes were not written by EncodeFacts, or exceed
+// kMostFacts facts or kMostFactBytes in a name or value.
 inline constexpr size_t kMostFacts = 16;
 inline constexpr size_t kMostFactBytes = 255;
 std::vector<std::byte> EncodeFacts(std::span<const Fact> facts);
 Result<std::vector<Fact>> DecodeFacts(std::span<const std::byte> bytes);
 
-// Collective: every rank learns the facts of all. All return the same: kInvalidArgument, naming the
-// first fact in which a rank differs from rank 0, both values, and the mend; `names` are those of
-// the ranks.
+// Collective: every rank receives the facts of all ranks. All return the same result:
+// kInvalidArgument names the first fact in which a rank differs from rank 0, both values, and
+// `mend`. `names`: the ranks' names.
 Status CompareFacts(Communicator& all, std::span<const Fact> facts,
                     std::span<const std::string> names);
 

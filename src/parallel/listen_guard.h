@@ -1,5 +1,5 @@
 // Keeps Open MPI from listening at all addresses of a machine: mpirun, its daemons and the ranks
-// bind one address instead (mpi/listen_guard_library.cc).
+// bind a single address instead (mpi/listen_guard_library.cc).
 #pragma once
 
 #include <map>
@@ -9,16 +9,16 @@
 
 namespace sluice {
 
-// In the environment of those processes: the numeric IPv4 address.
+// Environment variable of those processes: the numeric IPv4 address to bind.
 inline constexpr const char* kListenAddressVariable = "SLUICE_LISTEN_ADDRESS";
 
-// The variables with which mpirun or its daemon is to be started. kUnsupported where
-// sluice_listen.so is not beside the MPI plugin.
+// The environment variables for mpirun or its daemon. kUnsupported if sluice_listen.so is not
+// installed beside the MPI plugin.
 Result<std::map<std::string, std::string>> ListenGuard(const std::string& address);
 
-// In a rank whose MPI has started: what this process binds from here on is its own affair. Nothing
-// happens in a rank that a launcher of the user has started. kUnsupported where the rank was to be
-// guarded and was not.
+// Called in a rank after MPI has started: later binds of this process are not changed. Does nothing
+// in a rank without kListenAddressVariable, which a launcher of the user has started. kUnsupported
+// if the variable is set but the guard library was not loaded.
 Status EndListenGuard();
 
 }  // namespace sluice

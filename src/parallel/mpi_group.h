@@ -1,9 +1,9 @@
 // Ranks as processes: the contract of communicator.h over MPI.
 //
-// Every operation is a set of sends and receives between pairs of ranks, all begun at once and then
-// tested until they are done, until the deadline, or until the group has failed: no call waits
-// inside MPI. So a rank that does not come is known by its number, and another thread, which hears
-// that a process has ended (rank_watch.h), ends the wait by Fail.
+// Every operation starts sends and receives between pairs of ranks, all at once, then tests them
+// until they are done, the deadline has passed or the group has failed: no call blocks inside MPI.
+// So the error names a missing rank, and another thread that learns of a process's end
+// (rank_watch.h) can end the wait with Fail.
 #pragma once
 
 #include <chrono>
@@ -24,26 +24,27 @@ struct MpiGroupOptions {
   WireClock* clock = &WireClock::Machine();
 };
 
-// All processes that the launcher has started. Ownership: outlives the communicators that it gave.
-// MPI is finalized by Leave alone: a process whose group has failed ends without.
+// All processes that the launcher started. Ownership: outlives the communicators it returned. Only
+// Leave finalizes MPI: a process whose group has failed ends without it.
 class MpiGroup {
  public:
   virtual ~MpiGroup() = default;
 
-  // Starts MPI, which waits for all ranks.
+  // Initializes MPI, which waits for all ranks.
   static Result<std::unique_ptr<MpiGroup>> Join(const SluiceMpiTable& mpi,
                                                 const MpiGroupOptions& options);
 
   virtual Communicator& all() = 0;
   // "Open MPI 4.1.4".
   virtual std::string library() const = 0;
-  // Sets the deadline of operations that begin from now on; by the rank's thread.
+  // Deadline of operations that begin after this call. Called by the rank's thread.
   virtual void SetDeadline(std::chrono::milliseconds deadline) = 0;
-  // Fails the group with a reason that names the rank already; any thread. The first reason stays.
+  // Fails the group with a reason that already names the rank; any thread. The first reason is
+  // kept.
   virtual void FailAs(const std::string& reason) = 0;
-  // Called once, by the thread that failed the group, with the reason.
+  // `listener` is called once, by the thread that failed the group, with the reason.
   virtual void OnFailure(std::function<void(const std::string& reason)> listener) = 0;
-  // Ends MPI where the group has not failed. Collective.
+  // Finalizes MPI unless the group has failed. Collective.
   virtual void Leave() = 0;
 };
 

@@ -11,27 +11,27 @@
 
 namespace sluice {
 
-// Where a file that belongs to MPI may be: beside the program, in ../lib/sluice or in ../lib.
+// Possible paths of a file that belongs to MPI: beside the program, in ../lib/sluice and in ../lib.
 std::vector<std::filesystem::path> MpiPlaces(const char* file);
 
-// Opens the plugin: the file that SLUICE_MPI_PLUGIN names, else sluice_mpi.so beside the program or
-// in ../lib/sluice. kUnsupported where there is none, or where MPI itself is missing: the message
-// says what to install. The plugin stays open until the process ends.
+// Opens the plugin: the file named by SLUICE_MPI_PLUGIN, else sluice_mpi.so beside the program or
+// in ../lib/sluice. kUnsupported if there is no plugin or no MPI; the message names what to
+// install. The plugin stays open until the process ends.
 Result<const SluiceMpiTable*> OpenMpiLibrary();
 
-// Whether a launcher of MPI (mpirun, Slurm with PMIx or PMI2) started this process as one of
-// several, by the variables that it sets; and which one. SLURM_PROCID alone does not count: a batch
-// script has it, too.
+// Set if an MPI launcher (mpirun, Slurm with PMIx or PMI2) started this process as one of several,
+// according to the environment variables it sets. SLURM_PROCID alone does not count: a batch script
+// has it, too.
 struct MpiLaunch {
   int rank = 0;
-  int size = 1;          // 0: the launcher does not say
+  int size = 1;          // 0: unknown
   std::string launcher;  // "mpirun", "Slurm's PMIx"
-  int here = 0;          // of the processes, those on this machine; 0: the launcher does not say
+  int here = 0;          // number of processes on this machine; 0: unknown
 };
 std::optional<MpiLaunch> FindMpiLaunch();
 
-// kResourceExhausted where the file system through which Open MPI's ranks on a machine exchange has
-// too little room for `ranks_here` of them: MPI would end in the middle of the start.
+// kResourceExhausted if the file system that holds Open MPI's shared memory has too little room for
+// `ranks_here` ranks: MPI would abort during startup.
 Status CheckSharedMemory(int ranks_here);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// NCCL, NVIDIA's library of exchanges between GPUs, as it is found when the program runs: the
-// program is neither compiled nor linked against it.
+// NCCL, NVIDIA's library of exchanges between GPUs, opened at run time: the program is neither
+// compiled nor linked against it.
 //
 // The types and numbers below are those of nccl.h; nccl_values_test.cc compares them with the
 // header where one is installed.
@@ -21,7 +21,7 @@ struct UniqueId {
   char bytes[128];
 };
 
-// ncclConfig_t as of 2.14: newer libraries take it for what `version` and `size` say.
+// ncclConfig_t as of 2.14: newer libraries read it according to `version` and `size`.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xCAFEBEEF;
@@ -36,7 +36,7 @@ constexpr int kInvalidArgument = 4;
 constexpr int kInvalidUsage = 5;
 constexpr int kRemoteError = 6;
 constexpr int kInProgress = 7;
-// ncclDataType_t: bytes are all that travels.
+// ncclDataType_t: all data are sent as bytes.
 constexpr int kBytes = 1;
 
 // A stream is a cudaStream_t.
@@ -63,11 +63,11 @@ struct Functions {
 // thread.
 class NcclLibrary {
  public:
-  // Opens `path`. If that is empty: the file that SLUICE_NCCL names, if it is set; else the first
-  // of UsualFiles that is there. kNotFound names what was tried and what to install; kUnsupported
-  // for a library that lacks a function or is older than 2.14.
+  // Opens `path`. If empty: the file named by SLUICE_NCCL if set, else the first of UsualFiles that
+  // exists. kNotFound names what was tried and what to install; kUnsupported if a function is
+  // missing or the version is older than 2.14.
   static Result<std::unique_ptr<const NcclLibrary>> Open(const std::string& path);
-  // libnccl.so.2 where VendorFolders says, and pip's nvidia-nccl puts it.
+  // libnccl.so.2 in the folders of VendorFolders and in that of pip's nvidia-nccl.
   static std::vector<std::string> UsualFiles();
 
   const nccl::Functions& functions() const { return functions_; }

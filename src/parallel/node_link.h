@@ -1,6 +1,6 @@
-// Messages between the machines of a group, before its ranks exist: how the first machine asks the
-// others to take part. Both ends prove that they know the group's secret, which never travels, and
-// every message is signed, so that nobody else can start anything on a machine that waits.
+// Messages between the machines of a group before its ranks exist: the first machine asks the
+// others to take part. Both ends prove that they know the group's secret, which is never sent, and
+// every message is signed, so that nobody else can start anything on a waiting machine.
 #pragma once
 
 #include <array>
@@ -14,22 +14,24 @@
 
 namespace sluice {
 
-// Ownership: of the connection; move-only. Thread safety: one thread sends, one receives.
+// Ownership: owns the connection; move-only. Thread safety: one thread sends, one receives.
 class NodeLink {
  public:
   static constexpr size_t kMostBytes = 16384;  // of a message
 
-  // What the first machine has Arrivals send to each connection, and what each answers first.
+  // The random bytes that the first machine sends to each new connection (Arrivals), and the size
+  // of the reply.
   static Result<Bytes> Challenge();
   static constexpr size_t kAnswerBytes = 64;
 
-  // The first machine's end of a connection that has answered the challenge, and the other one's.
-  // kInvalidArgument where the other end has another secret; kUnavailable where it does not answer
-  // by the deadline.
+  // Ends of a connection. Accept: the first machine's, after the peer has answered the challenge.
+  // Open: the other machine's. kInvalidArgument if the peer has another secret; kUnavailable if it
+  // does not answer by the deadline.
   static Result<NodeLink> Accept(Arrival arrival, std::string_view secret, SocketTime deadline);
   static Result<NodeLink> Open(OwnedFd socket, std::string_view secret, SocketTime deadline);
 
-  // Errors: kUnavailable where the other end has gone, kInvalidData for a message that is not its.
+  // Errors: kUnavailable if the peer has gone; kInvalidData if a message is too long or was not
+  // signed by the peer.
   Status Send(std::string_view message, SocketTime deadline);
   Result<std::string> Receive(SocketTime deadline);
 

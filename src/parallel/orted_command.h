@@ -1,9 +1,9 @@
-// The one command that mpirun wants to be run on another machine: its daemon, orted.
+// The only command that mpirun runs on another machine: its daemon, orted.
 //
-// mpirun gives it to an agent (in place of ssh), which hands it to the process that waits on that
-// machine. Only what differs between starts is taken from it, each part held against what it may
-// look like; the command that is run is built anew on the other machine, so that nothing else can
-// be.
+// mpirun passes the command to an agent (in place of ssh), which sends it to the process that waits
+// on that machine. Only the values that differ between starts are taken from it, each checked
+// against an allowed alphabet; the other machine builds the command line anew, so that no other
+// command can be run.
 #pragma once
 
 #include <span>
@@ -23,15 +23,15 @@ struct OrtedCommand {
   std::string first;        // how to reach mpirun: "1936982016.0;tcp://10.55.0.1:60561"
 };
 
-// From the agent's words after the machine's name. kInvalidData names what is missing or is not as
-// it should be: the mpirun of an unknown version.
+// Parses the agent's arguments after the machine's name. kInvalidData names the missing or
+// malformed value, as from an unknown version of mpirun.
 Result<OrtedCommand> ParseOrtedCommand(std::span<const std::string> words);
 
 // As a text of five lines, and back. kInvalidData for anything else.
 std::string EncodeOrtedCommand(const OrtedCommand& command);
 Result<OrtedCommand> DecodeOrtedCommand(std::string_view text);
 
-// The words to run, the program first; it stays in the foreground.
+// The argument vector, program first; orted stays in the foreground.
 std::vector<std::string> OrtedWords(const OrtedCommand& command);
 
 }  // namespace sluice

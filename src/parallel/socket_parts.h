@@ -1,5 +1,4 @@
-// Small pieces of TCP between ranks: addresses, and calls that take no longer than
-// they are given.
+// Helpers for TCP between ranks: addresses, and calls with a deadline.
 #pragma once
 
 #include <poll.h>
@@ -24,30 +23,30 @@ struct Listener {
   OwnedFd socket;
   uint16_t port = 0;
 };
-// At this numeric IPv4 address, "0.0.0.0" for all of this machine; port 0: a free one. Errors:
-// kAddressInUse, and kInvalidArgument for an address that this machine has not.
+// Listens at a numeric IPv4 address, "0.0.0.0": all of this machine's; port 0: a free port. Errors:
+// kAddressInUse; kInvalidArgument if this machine does not have the address.
 Result<Listener> ListenAt(const std::string& address, uint16_t port);
-// A connection that is there already; none: an empty OwnedFd.
+// Accepts a pending connection; an empty OwnedFd if there is none.
 Result<OwnedFd> AcceptNow(const Listener& listener);
-// Waits until a descriptor is ready, or the time `until`, which is no error. kUnavailable, with
-// `what` in its message, where `deadline` is over.
+// Waits until a descriptor is ready or `until` has passed, which is not an error. kUnavailable,
+// with `what` in the message, if `deadline` has passed.
 Status PollBy(std::span<pollfd> polled, SocketTime until, SocketTime deadline, const char* what);
-// The IPv4 address of a name; kUnavailable where there is none.
+// The IPv4 address of a host name; kUnavailable if it has none.
 Result<std::string> AddressOfHost(const std::string& host);
-// The numeric addresses of the ends of a connection.
+// Numeric addresses of a connection's two ends.
 std::string PeerAddress(const OwnedFd& socket);
 std::string LocalAddress(const OwnedFd& socket);
-// The network of an own address, "10.55.0.0/24"; "" where no interface has that address.
+// The network of one of this machine's addresses, "10.55.0.0/24"; "" if no interface has it.
 std::string NetworkOf(const std::string& address);
-// Lets the system notice, within about five seconds, that the other machine cannot be reached.
+// Enables TCP keepalive: an unreachable peer is detected within about five seconds.
 void KeepAlive(const OwnedFd& socket);
-// kUnavailable, with the system's reason.
+// kUnavailable with the system's error.
 Result<OwnedFd> ConnectBy(const std::string& address, uint16_t port, SocketTime deadline);
-// All of the bytes, or kUnavailable. What fits at once is sent and received after the deadline,
-// too.
+// Sends or receives all of the bytes, or returns kUnavailable. Bytes that need no wait are sent and
+// received even after the deadline.
 Status SendAllBy(const OwnedFd& socket, std::span<const std::byte> bytes, SocketTime deadline);
 Status ReceiveAllBy(const OwnedFd& socket, std::span<std::byte> bytes, SocketTime deadline);
-// What comes until the other end has sent all it sends; kInvalidData for more than `most` bytes.
+// Receives until the peer closes its sending side; kInvalidData if that is more than `most` bytes.
 Result<std::string> ReceiveToEndBy(const OwnedFd& socket, size_t most, SocketTime deadline);
 
 }  // namespace sluice

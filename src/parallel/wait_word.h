@@ -1,4 +1,4 @@
-// A counter that threads wait for: first spinning, then asleep.
+// A counter that threads wait on: they spin first, then sleep.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,9 @@ class alignas(64) WaitWord {
   using Clock = std::chrono::steady_clock;
 
   uint32_t Load() const { return word_.load(std::memory_order_acquire); }
-  // Adds one and wakes whoever sleeps. Returns the new value.
+  // Increments the counter and wakes all sleepers. Returns the new value.
   uint32_t Advance();
-  // Returns once `word != seen`, or false when the deadline is over; nullopt: none.
+  // Returns true once the counter differs from `seen`, false at the deadline; nullopt: no deadline.
   bool WaitForChange(uint32_t seen, bool spin, std::optional<Clock::time_point> deadline);
 
  private:

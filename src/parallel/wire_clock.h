@@ -1,5 +1,5 @@
-// The time in which ranks wait for each other, and how a rank lets it pass: the machine's, or that
-// of a simulation (fake_wire_testing.h).
+// The clock by which ranks wait for each other: the machine's, or a simulated one
+// (fake_wire_testing.h).
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,9 @@ class WireClock {
 
   virtual ~WireClock() = default;
 
-  // Since some moment; never goes back.
+  // Time since an arbitrary origin; monotonic.
   virtual Duration Now() = 0;
-  // Lets others run; sleeps so long where that is more than nothing.
+  // Yields to other threads; sleeps for `pause` if it is positive.
   virtual void Pause(Duration pause) = 0;
 
   static WireClock& Machine();

@@ -1,7 +1,7 @@
-// Loaded in front of mpirun, its daemons and the ranks that these start (LD_PRELOAD). Open MPI 4
-// listens at all addresses, whatever network it is told to use; here a bind to all addresses
-// becomes a bind to the one that SLUICE_LISTEN_ADDRESS names, and for IPv6 to the loopback. Reads
-// nothing else and is linked with nothing but the C library.
+// Loaded into mpirun, its daemons and the ranks they start (LD_PRELOAD). Open MPI 4 listens at all
+// addresses, even if told to use one network. This library turns a bind to all addresses into a
+// bind to SLUICE_LISTEN_ADDRESS or, for IPv6, to the loopback. It reads no other setting and links
+// only to the C library.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -20,7 +20,7 @@ std::atomic<bool> g_is_over{false};
 
 extern "C" {
 
-// For a rank whose MPI has started: from here on the process binds as it likes.
+// Called in a rank after MPI has started: later binds are not changed.
 __attribute__((visibility("default"))) void sluice_end_listen_guard() {
   g_is_over = true;
 }
