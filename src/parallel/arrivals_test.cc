@@ -27,7 +27,7 @@ class ArrivalsTest : public ::testing::Test {
  protected:
   ArrivalsTest() : listener_(*ListenAt("127.0.0.1", 0)) {}
 
-  // A connection from `address`, one of the loopback's, that sends `text`.
+  // Connects from `address`, a loopback address, and sends `text`.
   OwnedFd Connect(std::string_view text = "", const std::string& address = "127.0.0.1") {
     OwnedFd connected(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in own{}, to{};
@@ -43,7 +43,7 @@ class ArrivalsTest : public ::testing::Test {
   static std::string TextIn(const Arrival& arrival) {
     return {reinterpret_cast<const char*>(arrival.received.data()), arrival.received.size()};
   }
-  // Whether the other end has closed the connection.
+  // Whether the peer has closed the connection.
   static bool IsEnded(const OwnedFd& socket) {
     char byte = 0;
     return recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0;

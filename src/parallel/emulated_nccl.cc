@@ -30,7 +30,7 @@ struct Collective {
   size_t count = 0;
   int root = 0;
   std::map<int, const void*> sent = {};  // by rank
-  int num_done = 0;                      // ranks that have what is theirs
+  int num_done = 0;                      // ranks that have received their part
   int num_left = 0;
 };
 
@@ -41,7 +41,7 @@ struct Message {
   bool is_taken = false;
 };
 
-// What the ranks of a clique have together.
+// State shared by the ranks of a clique.
 struct Exchanges {
   int size = 0;
   int num_joined = 0;
@@ -63,18 +63,18 @@ struct Clique {
   Exchanges exchanges GUARDED_BY(mutex);
 };
 
-// A rank of a clique. Shared with what it has on streams.
+// A rank of a clique. Shared with its operations on streams.
 struct Member {
   std::shared_ptr<Clique> clique;
   int rank = 0;
-  bool is_aborted = false, hangs = false;  // while the clique's mutex is held
-  // Counts of the calling thread.
+  bool is_aborted = false, hangs = false;  // guarded by the clique's mutex
+  // Numbers of calls, used by the calling thread only.
   int64_t num_collectives = 0;
   std::map<int, int64_t> num_sent, num_received;  // by the other rank
   std::string told;                               // what last_error returned last
 };
 
-// Goes as far as it can. True once the rank's part is done.
+// Advances as far as possible. Returns true once the rank's part is done.
 using Try = std::function<bool(Exchanges&)>;
 
 struct Operation {
@@ -87,7 +87,7 @@ Mutex& TheMutex() {
   static Mutex mutex;
   return mutex;
 }
-// Cliques that not all ranks have joined, by their id.
+// Cliques that some ranks have not joined yet, by unique id.
 std::map<uint64_t, std::shared_ptr<Clique>>& Forming() {
   static std::map<uint64_t, std::shared_ptr<Clique>> forming;
   return forming;
@@ -104,7 +104,7 @@ Fault TakeFault(int rank) {
 thread_local int group_depth = 0;
 thread_local std::vector<Operation> grouped;
 
-// Operations of one stream, which advance beside each other.
+// Enqueues operations of one stream, which advance concurrently.
 void Launch(std::vector<Operation> operations) {
   EmulatedQueue* const stream = operations.front().stream;
   auto pending = std::make_shared<std::vector<Operation>>(std::move(operations));
@@ -144,7 +144,7 @@ int Add(nccl::Comm comm, void* stream, Try advance) {
   return nccl::kSuccess;
 }
 
-// What befalls this operation of the rank. False where it cannot go on.
+// Applies a pending fault of the rank. Returns false if the operation cannot continue.
 bool Suffer(Exchanges& exchanges, Member& member, size_t& count) {
   switch (TakeFault(member.rank)) {
     case Fault::kNone: return true;
@@ -194,7 +194,7 @@ int AddCollective(nccl::Comm comm, void* stream, const Collective& call, const v
           is_done = true;
           ++shared.num_done;
         }
-        // Until all have read, nobody's memory changes.
+        // Memory must not change until all ranks have read.
         if (shared.num_done < exchanges.size) return false;
         if (++shared.num_left == exchanges.size) exchanges.collectives.erase(number);
         return true;
@@ -237,7 +237,7 @@ int Abort(nccl::Comm comm) {
   std::shared_ptr<Member>* const member = &MemberOf(comm);
   const int rank = (*member)->rank;
   {
-    // What others still have to read of this rank is there no more: they wait in vain.
+    // Withdraws data of this rank that others have not read; they wait until they abort.
     Clique& clique = *(*member)->clique;
     const MutexLock lock(clique.mutex);
     Exchanges& exchanges = clique.exchanges;

@@ -1,7 +1,7 @@
-// What a gather over threads takes, beside a copy of the same bytes from the memory that another
-// thread has just written: the least that anything costs which hands them over.
+// Time of a gather over threads, beside that of a copy of the same bytes from memory that another
+// thread has just written: the lower bound for any way of handing them over.
 //
-//   gather_of(us) / copy_of_another's(us) is what docs/distributed.md states.
+//   docs/distributed.md states gather_of(us) / copy_of_another's(us).
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// `ranks` threads gather an array of `bytes` in all; the time is one rank's, reading all included.
+// `ranks` threads gather an array of `bytes` in total. Times one rank, including its reading.
 void BM_Gather(benchmark::State& state) {
   const auto ranks = static_cast<size_t>(state.range(0));
   const int64_t bytes = state.range(1);
@@ -43,7 +43,7 @@ void BM_Gather(benchmark::State& state) {
   for (auto _ : state) {
     gather(0, own, all);
     benchmark::DoNotOptimize(all.data());
-    // Timed, too: how the others learn of the end.
+    // Included in the time: telling the others whether to go on.
     group[0]->Broadcast(&more, 1, 0, Patience::kStep);
   }
   more = 0;
@@ -53,7 +53,7 @@ void BM_Gather(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * bytes);
 }
 
-// A copy of `bytes` that another thread wrote, and that it is told of by a flag.
+// Copies `bytes` that another thread wrote and announced by a flag.
 void BM_CopyOfAnothers(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   std::vector<std::byte> source(bytes), copy(bytes);
@@ -80,7 +80,7 @@ void BM_CopyOfAnothers(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
-// A copy of `bytes` that lie in this core's cache.
+// Copies `bytes` from this core's cache.
 void BM_Copy(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   std::vector<std::byte> source(bytes, std::byte{1}), copy(bytes);

@@ -10,10 +10,10 @@
 namespace sluice {
 namespace {
 
-// Room for all facts of a rank.
+// Maximum number of bytes of a rank's encoded facts.
 constexpr size_t kFactsBytes = 1 + kMostFacts * 2 * (1 + kMostFactBytes);
 
-// A string after its length in one byte.
+// Appends a string, preceded by its length in one byte.
 void PutText(std::vector<std::byte>& bytes, std::string_view text) {
   CHECK_LE(text.size(), kMostFactBytes);
   bytes.push_back(static_cast<std::byte>(text.size()));
@@ -68,7 +68,7 @@ Status CompareFacts(Communicator& all, std::span<const Fact> facts,
     if (!decoded) return tl::unexpected<Error>(std::move(decoded.error()).In(names[rank]));
     of_ranks.push_back(*std::move(decoded));
   }
-  // The order of the facts decides which difference is told, the same on all ranks.
+  // The first differing fact is reported, the same one on all ranks.
   for (size_t i = 0; i < facts.size(); ++i) {
     for (size_t rank = 1; rank < size; ++rank) {
       const std::vector<Fact>& other = of_ranks[rank];

@@ -1,5 +1,5 @@
-// Fuzz target: whatever bytes come as the facts of a rank, what is accepted is within the limits
-// and is the same after it was encoded again.
+// Fuzz target: decodes arbitrary bytes as a rank's facts. Accepted facts are within the limits and
+// survive a round trip through the encoder.
 #include "base/fuzz_input.h"
 #include "parallel/handshake.h"
 

@@ -12,7 +12,8 @@ namespace {
 
 using ::testing::Each;
 
-// What every rank of a group with these facts returns: the message, "" for success.
+// Returns what CompareFacts returns at each rank of a group with these facts: the message, "" on
+// success.
 std::vector<std::string> Compare(const std::vector<std::vector<Fact>>& facts) {
   auto group = MakeLocalGroup({.size = static_cast<int>(facts.size()), .spin = false});
   const std::vector<std::string> names{"rank 0 (on a)", "rank 1 (on b)", "rank 2 (on c)"};

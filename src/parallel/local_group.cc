@@ -19,13 +19,13 @@ namespace {
 
 using Clock = WaitWord::Clock;
 
-// Bytes that one thread copies as soon as others would have woken up for them.
+// Minimum number of bytes per thread: copying fewer takes less time than waking another thread.
 constexpr int64_t kCopyGrain = int64_t{256} << 10;
 
-// Why the group and the groups that were split from it have failed.
+// Reason of the failure of the group and all groups split from it.
 class Failure {
  public:
-  // Returns false if it had failed before.
+  // Returns false if the group had already failed.
   bool Set(const std::string& reason) {
     const MutexLock lock(mutex_);
     if (failed_.load()) return false;
@@ -45,15 +45,15 @@ class Failure {
   std::atomic<bool> failed_{false};
 };
 
-// What a rank shows the others during a collective operation. Written by its own thread before it
-// arrives, read by the others after all have arrived.
+// What a rank exposes to the others during a collective operation. Written by its own thread before
+// it arrives, read by the others after all have arrived.
 struct alignas(64) Shown {
   const void* data = nullptr;
   int64_t bytes = 0;
   std::atomic<uint32_t> arrivals{0};
 };
 
-// From one rank to another: where messages are, in memory of the sender.
+// Messages from one rank to another, stored in the sender's memory.
 struct Channel {
   static constexpr uint32_t kMostPosted = 64;
   struct Message {
@@ -63,10 +63,11 @@ struct Channel {
   std::array<Message, kMostPosted> messages;
   std::atomic<uint32_t> num_sent{0};   // by the sender
   std::atomic<uint32_t> num_taken{0};  // by the receiver
-  WaitWord sent;                       // advance with them, and when the group fails
+  // Advance with the counters and when the group fails.
+  WaitWord sent;
   WaitWord taken;
 
-  // The number of messages underway.
+  // Number of messages sent and not taken.
   uint32_t count() const {
     return num_sent.load(std::memory_order_acquire) - num_taken.load(std::memory_order_acquire);
   }
@@ -82,7 +83,8 @@ struct Shared {
                  static_cast<size_t>(group_options.size)) {}
 
   const LocalGroupOptions options;
-  const int first;  // rank of the whole group that is rank 0 here: messages name those
+  // Number of rank 0 in the root group; error messages use the root group's numbers.
+  const int first;
   const std::shared_ptr<Failure> failure;
   std::vector<Shown> shown;
   std::atomic<int> num_arrived{0};
@@ -92,7 +94,7 @@ struct Shared {
   Mutex mutex;
   std::map<std::pair<int, int>, std::shared_ptr<Shared>> splits GUARDED_BY(mutex);
 
-  // Wakes everybody, to see the failure.
+  // Wakes all waiting ranks so that they see the failure.
   void WakeAll() {
     rounds.Advance();
     for (Channel& channel : channels) {
@@ -106,7 +108,7 @@ struct Shared {
 
 class LocalCommunicator final : public Communicator {
  public:
-  // `root`: of the group that everything was split from, which a failure wakes as a whole.
+  // `root`: the group that all were split from; a failure wakes all of its ranks.
   LocalCommunicator(int rank, std::shared_ptr<Shared> shared, std::shared_ptr<Shared> root)
       : Communicator(rank, shared->options.size),
         shared_(std::move(shared)),
@@ -129,7 +131,7 @@ class LocalCommunicator final : public Communicator {
         }
       });
     }
-    // Until all have read, nobody writes what it showed.
+    // Shown memory must not be written until all ranks have read it.
     Arrive("the end of a gather", Patience::kStep);
   }
 
@@ -197,7 +199,7 @@ class LocalCommunicator final : public Communicator {
  private:
   static void CopyColumns(const std::byte* from, int64_t width, int64_t begin, int64_t end,
                           std::byte* to, int64_t stride) {
-    if (width == 0) return;  // Then there may be no memory.
+    if (width == 0) return;  // `from` or `to` may be null
     if (width == stride) {
       std::memcpy(to + begin * stride, from + begin * width,
                   static_cast<size_t>((end - begin) * width));
@@ -207,7 +209,7 @@ class LocalCommunicator final : public Communicator {
       std::memcpy(to + row * stride, from + row * width, static_cast<size_t>(width));
   }
 
-  // The rank's number in the group that everything was split from.
+  // The rank's number in the root group.
   int Name(int rank) const { return shared_->first + rank; }
 
   void Show(const void* data, int64_t bytes) {
@@ -243,10 +245,10 @@ class LocalCommunicator final : public Communicator {
     return Clock::now() + shared_->options.deadline;
   }
 
-  // Returns once all ranks have arrived as often as this one.
+  // Returns once all ranks have arrived as often as this rank.
   void Arrive(const char* what, Patience patience) {
     Shared& shared = *shared_;
-    // Before the failure is looked for: one that comes later changes it.
+    // Load before checking for a failure: a later failure advances the word.
     const uint32_t round = shared.rounds.Load();
     ThrowIfFailed();
     std::atomic<uint32_t>& arrivals = shared.shown[static_cast<size_t>(rank())].arrivals;
@@ -276,7 +278,7 @@ class LocalCommunicator final : public Communicator {
     return std::chrono::duration<double>(shared_->options.deadline).count();
   }
 
-  // `word` advances whenever `is_done` may have become true.
+  // REQUIRES: `word` advances whenever `is_done` may have become true.
   template <typename IsDone>
   void WaitUntil(WaitWord& word, int peer, const char* what, Patience patience,
                  const IsDone& is_done) {

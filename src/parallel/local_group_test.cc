@@ -14,7 +14,8 @@ namespace {
 
 using Task = std::function<void(Communicator&)>;
 
-// Runs `task` on a thread a rank. Returns what each threw; empty where it did not.
+// Runs `task` on one thread per rank. Returns each rank's exception message; empty if it threw
+// none.
 std::vector<std::string> RunRanks(const LocalGroupOptions& options, const Task& task) {
   const auto ranks = MakeLocalGroup(options);
   std::vector<std::string> errors(ranks.size());
@@ -36,7 +37,7 @@ std::vector<std::string> NoErrors(size_t size) {
   return std::vector<std::string>(size);
 }
 
-// Element (row, column) of an array that differs in every round.
+// Element (row, column) of an array that is different in every round.
 uint8_t Element(int64_t round, int64_t row, int64_t column) {
   return static_cast<uint8_t>(round * 131 + row * 17 + column * 7);
 }
@@ -97,7 +98,7 @@ TEST(LocalGroupTest, BroadcastsAndPassesOn) {
       int value = rank.rank() == 1 ? round : -1;
       rank.Broadcast(&value, sizeof(value), 1, Patience::kIdle);
       ASSERT_EQ(value, round);
-      // Around the ring, each adds one.
+      // Passes a value around the ring; each rank adds one.
       const int next = (rank.rank() + 1) % 3, last = (rank.rank() + 2) % 3;
       if (rank.rank() > 0) rank.Receive(&value, sizeof(value), last);
       ++value;
@@ -114,7 +115,7 @@ TEST(LocalGroupTest, BroadcastsAndPassesOn) {
 TEST(LocalGroupTest, PostedMessagesWaitForNobody) {
   std::atomic<bool> may_receive{false};
   const auto errors = RunRanks({.size = 2}, [&](Communicator& rank) {
-    constexpr int kCount = 100;  // more than there is room for
+    constexpr int kCount = 100;  // more than kMostPosted messages
     if (rank.rank() == 0) {
       std::vector<int> values(kCount);
       std::iota(values.begin(), values.end(), 0);

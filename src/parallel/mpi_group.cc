@@ -18,17 +18,18 @@
 namespace sluice {
 namespace {
 
-// MPI counts bytes in an int: larger arrays travel in pieces.
+// MPI counts bytes in an int: larger arrays are sent in pieces.
 constexpr int64_t kPieceBytes = int64_t{1} << 30;
-// Bytes that one thread copies as soon as others would have woken up for them.
+// Minimum number of bytes per thread: copying fewer takes less time than waking another thread.
 constexpr int64_t kUnpackGrain = int64_t{256} << 10;
-// A rank that waits tests without pause so long, which covers a step's own waits; then it lets
-// others run between two tests; between steps it sleeps, an eighth of the time that it has waited.
+// A waiting rank first tests this many times without pause, which covers the waits within a step.
+// Then it yields between tests. Between steps, once it has waited for kTimeAwake, it sleeps for 1/8
+// of the time waited so far, at most kLongestPause.
 constexpr int kTestsWithoutPause = 64;
 constexpr std::chrono::milliseconds kTimeAwake(3);
 constexpr std::chrono::milliseconds kLongestPause(1);
 
-// What all communicators of a process share.
+// State shared by all communicators of a process.
 class MpiState {
  public:
   MpiState(const SluiceMpiTable& table, const MpiGroupOptions& options)
@@ -87,7 +88,7 @@ class MpiCommunicator final : public Communicator {
       if (peer != rank() && (!root || *root == peer)) BeginSend(mine, own_bytes, peer);
     }
     if (!receives) return WaitForAll("a gather", Patience::kStep);
-    // One row's parts are in their places as they come.
+    // With a single row, the parts arrive directly in their final places.
     std::byte* const target = rows == 1 ? static_cast<std::byte*>(all) : Staging(width * rows);
     int64_t first = 0;
     for (int peer = 0; peer < size(); ++peer) {
@@ -153,7 +154,7 @@ class MpiCommunicator final : public Communicator {
     CHECK(first >= 0 && count >= 1 && first <= rank() && rank() < first + count &&
               first + count <= size(),
           "ranks [{}, {}) of {} by rank {}", first, first + count, size(), rank());
-    // A tag of its own for every range, so that messages of two groups never meet.
+    // Each range of ranks has its own tag, so that messages of two groups never match.
     const int split_first = first_ + first;
     const int tag = 1 + split_first * kMostRanks + count;
     return std::make_unique<MpiCommunicator>(state_, rank() - first, count, split_first, tag);
@@ -171,8 +172,8 @@ class MpiCommunicator final : public Communicator {
   struct Pending {
     int request = 0;
     int peer = 0;
-    int64_t bytes = -1;   // that a receive expects
-    int64_t message = 0;  // of those posted to the peer, from 1
+    int64_t bytes = -1;   // expected by a receive; -1: a send
+    int64_t message = 0;  // number of this message among those posted to the peer, from 1
   };
 
   void ThrowIfFailed() const {
@@ -220,7 +221,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  // Removes what is done.
+  // Removes completed transfers.
   void Test(std::vector<Pending>& transfers) {
     std::erase_if(transfers, [this](const Pending& transfer) {
       int is_done = 0;
@@ -238,8 +239,8 @@ class MpiCommunicator final : public Communicator {
     WaitUntil(what, patience, pending_, [this] { return pending_.empty(); });
   }
 
-  // Until `is_done`, which depends on `transfers`. After a failure transfers may stay begun:
-  // nothing of MPI is called any more then.
+  // Waits until `is_done`, which depends on `transfers`. After a failure, transfers may stay
+  // incomplete: MPI is not called any more.
   template <typename IsDone>
   void WaitUntil(std::string_view what, Patience patience, const std::vector<Pending>& transfers,
                  const IsDone& is_done) {
@@ -285,7 +286,7 @@ class MpiCommunicator final : public Communicator {
   const std::shared_ptr<MpiState> state_;
   const int first_;
   const int tag_;
-  std::vector<Pending> pending_;  // of the operation that runs
+  std::vector<Pending> pending_;  // transfers of the current operation
   std::vector<Pending> posted_;
   std::vector<int64_t> num_posted_;  // by peer
   Buffer staging_;                   // grows to the largest gather of a step

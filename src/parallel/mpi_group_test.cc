@@ -1,4 +1,4 @@
-// The communicator over MPI, with a fake of MPI whose ranks are threads.
+// The communicator over MPI, tested with a fake MPI whose ranks are threads.
 #include "parallel/mpi_group.h"
 
 #include <array>
@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-// Messages between threads, in order for each sender, receiver and tag, as MPI has them.
+// Messages between threads; as in MPI, in order per (sender, receiver, tag).
 struct FakeMpi {
   struct Receive {
     std::byte* data;
@@ -77,7 +77,7 @@ constexpr SluiceMpiTable kFakeTable = {SLUICE_MPI_ABI,   [] { return "Fake MPI v
                                        FakeReceive,      FakeTest,
                                        [] { return 0; }, [](int) { return "message truncated"; }};
 
-// Runs body(group) on each of `size` ranks. Returns what each threw.
+// Runs body(group) on each of `size` ranks. Returns each rank's exception message.
 template <typename Body>
 std::vector<std::string> OnRanks(int size, Body body, MpiGroupOptions options = {}) {
   FakeMpi fake;

@@ -1,5 +1,5 @@
-// DeviceCommunicator over NCCL. Communicators do not block: every call returns at once, and what is
-// not done yet is asked for until the deadline.
+// DeviceCommunicator over NCCL. The NCCL communicators are non-blocking: every call returns
+// immediately, and operations in progress are polled until the deadline.
 #include <algorithm>
 #include <atomic>
 #include <numeric>
@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often each rank has sent all work of a step. Shared by the ranks, which are threads of one
-// process.
+// Number of times each rank has enqueued all work of a step. Shared by the ranks, which are threads
+// of one process.
 struct SentWork {
   explicit SentWork(int size) : counts(static_cast<size_t>(size)) {}
   std::vector<std::atomic<int64_t>> counts;
@@ -35,7 +35,7 @@ class NcclGroup final : public DeviceCommunicator {
   ~NcclGroup() override {
     for (const nccl::Comm comm : {stage_comm_, all_comm_}) {
       if (comm == nullptr) continue;
-      // Nothing is under way; what the others do meanwhile does not matter.
+      // No exchange is in progress here, so the others' state does not matter.
       static_cast<void>(nccl_.abort(comm));
     }
   }
@@ -43,7 +43,8 @@ class NcclGroup final : public DeviceCommunicator {
   // Throws GroupError.
   void Connect(Communicator* stage, DeviceStream& stream) {
     ShareCounts();
-    static_cast<void>(stream.handle());  // its device becomes the thread's: NCCL takes that one
+    // Makes the stream's device the thread's current one, which NCCL uses.
+    static_cast<void>(stream.handle());
     if (stage != nullptr) Join(*stage, stage_comm_);
     if (stage == nullptr || stage->size() < all_.size()) Join(all_, all_comm_);
     if (stage != nullptr) {
@@ -55,7 +56,7 @@ class NcclGroup final : public DeviceCommunicator {
   void Gather(DeviceStream& stream, std::span<const int64_t> sizes, const void* mine, void* all,
               std::optional<int> root) override {
     CHECK_EQ(static_cast<int>(sizes.size()), stage_size_);
-    ThrowIfFailed();  // There is no communicator any more.
+    ThrowIfFailed();  // After a failure there is no communicator.
     void* const native = stream.handle().native;
     const auto own = static_cast<size_t>(stage_rank_);
     const auto place = [&](size_t rank) {
@@ -86,7 +87,7 @@ class NcclGroup final : public DeviceCommunicator {
       for (size_t rank = 0; rank < sizes.size(); ++rank) {
         if (sizes[rank] == 0) continue;
         const void* const from =
-            rank == own ? mine : place(rank);  // read at the piece's rank alone
+            rank == own ? mine : place(rank);  // used only at the rank that owns the piece
         Require(stage_comm_,
                 nccl_.broadcast(from, place(rank), static_cast<size_t>(sizes[rank]), nccl::kBytes,
                                 static_cast<int>(rank), stage_comm_, native));
@@ -118,7 +119,7 @@ class NcclGroup final : public DeviceCommunicator {
   }
 
  private:
-  // The pointer reaches ranks of one process.
+  // A pointer can be shared because the ranks are threads of one process.
   void ShareCounts() {
     if (all_.rank() == 0) sent_ = std::make_shared<SentWork>(all_.size());
     struct {
@@ -126,10 +127,10 @@ class NcclGroup final : public DeviceCommunicator {
     } from = {&sent_};
     all_.Broadcast(&from, sizeof(from), 0, Patience::kStep);
     if (all_.rank() != 0) sent_ = *from.counts;
-    all_.Broadcast(nullptr, 0, 0, Patience::kStep);  // all have taken it
+    all_.Broadcast(nullptr, 0, 0, Patience::kStep);  // wait until all ranks have copied it
   }
 
-  // `comm` is there as soon as NCCL has begun to make it, so that a failure ends it, too.
+  // NCCL sets `comm` as soon as it begins to create it, so a failure can abort it.
   void Join(Communicator& group, nccl::Comm& comm) {
     nccl::UniqueId id = {};
     if (group.rank() == 0) Require(nullptr, nccl_.get_unique_id(&id));
@@ -165,8 +166,8 @@ class NcclGroup final : public DeviceCommunicator {
     Require(comm, nccl_.group_end());
   }
 
-  // Checks a call's result: an error fails the group; calls in progress are waited for, except
-  // inside a group of calls, whose end waits for all of them.
+  // Checks a call's result. An error fails the group. A call in progress is waited for, except
+  // inside an NCCL group, whose end waits for all calls.
   void Require(nccl::Comm comm, int result, const char* what = "an exchange to begin") {
     ThrowIfFailed();
     if (result == nccl::kInProgress && comm != nullptr && !in_group_) {
@@ -190,8 +191,8 @@ class NcclGroup final : public DeviceCommunicator {
                        has_detail ? fmt::format(" ({})", detail) : "");
   }
 
-  // `late` says what did not happen "within 300 s". `stream`: is waited for once it is aborted, so
-  // that nothing uses the caller's memory any more.
+  // Waits until `done`. `late` returns the error text that goes before "within 300 s". `stream`:
+  // synchronized after an abort, so that nothing uses the caller's memory any more.
   template <typename Done, typename Late>
   void WaitUntil(const Done& done, const Late& late, DeviceStream* stream = nullptr) {
     constexpr int kEagerLooks = 64;
@@ -230,7 +231,7 @@ class NcclGroup final : public DeviceCommunicator {
     return "";
   }
 
-  // Who has not sent its work, of those that were to send it as often as this rank.
+  // Names the ranks that have enqueued fewer steps than `mine`.
   std::string Missing(int64_t mine) const {
     std::vector<int> missing;
     for (int rank = 0; rank < all_.size(); ++rank) {
@@ -245,7 +246,7 @@ class NcclGroup final : public DeviceCommunicator {
     if (std::string reason = all_.failure(); !reason.empty()) throw GroupError(reason);
   }
 
-  // The first failure's reason stays.
+  // A later failure does not replace the reason.
   [[noreturn]] void FailAndThrow(const std::string& reason) {
     if (!reason.empty()) all_.Fail(reason);
     throw GroupError(all_.failure());

@@ -1,5 +1,4 @@
-// Exchanges between devices, over emulated ones: what is gathered, and what happens where a rank
-// does not play its part.
+// Exchanges between emulated devices: gathered data, and the errors when a rank fails to take part.
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -21,7 +20,7 @@ namespace {
 using emulated_nccl::Fault;
 using ::testing::HasSubstr;
 
-constexpr int64_t kBytes = 4096;  // of a device's arrays
+constexpr int64_t kBytes = 4096;  // size of each device array
 
 struct RankOnDevice {
   explicit RankOnDevice(std::unique_ptr<Communicator> communicator)
@@ -31,7 +30,7 @@ struct RankOnDevice {
   std::byte* mine() const { return memory.As<std::byte>(); }
   std::byte* joined() const { return memory.As<std::byte>() + kBytes; }
 
-  // Bytes that tell the rank and the place.
+  // Bytes that depend on the rank and the position.
   std::vector<uint8_t> Pattern(int64_t bytes, int salt) const {
     std::vector<uint8_t> pattern(static_cast<size_t>(bytes));
     for (size_t i = 0; i < pattern.size(); ++i)
@@ -46,7 +45,7 @@ struct RankOnDevice {
   std::unique_ptr<DeviceCommunicator> group;
 };
 
-// Runs `work` on the thread of each rank; what each of them threw, "" for nothing.
+// Runs `work` on each rank's thread. Returns each rank's exception message; "" if it threw none.
 std::vector<std::string> RunRanks(int size, int stage_size,
                                   const std::function<void(RankOnDevice&)>& work,
                                   std::chrono::milliseconds deadline = std::chrono::minutes(1)) {
@@ -76,7 +75,7 @@ std::vector<std::string> RunRanks(int size, int stage_size,
   return errors;
 }
 
-// Gathers pieces of these sizes twice, with nothing waited for between, and compares.
+// Gathers pieces of these sizes twice without waiting in between, and compares.
 void GatherTwice(RankOnDevice& rank, const std::vector<int64_t>& sizes, std::optional<int> root) {
   const int in_stage = rank.stage->rank();
   const int64_t size = sizes[static_cast<size_t>(in_stage)];
@@ -139,7 +138,7 @@ TEST(NcclGroupTest, StagesGatherApartAndHandOn) {
   EXPECT_THAT(errors, ::testing::Each(""));
 }
 
-// All ranks hear of one failure, with one reason, soon.
+// All ranks report the same failure within a short time.
 void ExpectFailure(Fault fault, const char* reason) {
   emulated_nccl::Inject(fault, 1);
   const auto begin = std::chrono::steady_clock::now();
@@ -193,7 +192,7 @@ TEST(NcclGroupTest, ARankThatSendsNothingIsNamed) {
                 HasSubstr("rank 2 did not send its part of a step to its device within 0.2 s"));
 }
 
-// What is under way ends, and what comes later is refused.
+// Exchanges in progress end, and later ones are refused.
 TEST(NcclGroupTest, AFailureOfTheHostEndsWaiting) {
   const auto errors = RunRanks(2, 2, [](RankOnDevice& rank) {
     const std::vector<int64_t> sizes = {8, 8};
@@ -239,7 +238,7 @@ TEST(NcclLibraryTest, RefusesALibraryThatIsNotNccl) {
   EXPECT_THAT(library.error().message, HasSubstr("ncclGetVersion"));
 }
 
-// Where NCCL is installed it has every function that is asked for.
+// An installed NCCL has every function that is used.
 TEST(NcclLibraryTest, OpensTheInstalledOne) {
   const auto library = NcclLibrary::Open("");
   if (!library && library.error().code == ErrorCode::kNotFound)

@@ -11,7 +11,7 @@ namespace {
 constexpr VendorLibrary::Names kNames = {.library = "NCCL, by which GPUs share a model,",
                                          .variable = "SLUICE_NCCL",
                                          .install = "libnccl2 or pip's nvidia-nccl"};
-constexpr int kOldestVersion = 21400;  // the first whose calls need not wait
+constexpr int kOldestVersion = 21400;  // the first version with non-blocking communicators
 
 Status ResolveAll(VendorLibrary& library, nccl::Functions& f) {
   const auto resolve = [&](const char* name, auto& function) { library.Resolve(name, function); };

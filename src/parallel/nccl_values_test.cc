@@ -1,4 +1,4 @@
-// Holds what nccl_library.h says of NCCL against its own header, where one is installed.
+// Compares the declarations of nccl_library.h with NCCL's own header, if it is installed.
 #include <cstddef>
 #include <type_traits>
 
@@ -19,7 +19,7 @@ static_assert(kRemoteError == ncclRemoteError && kInProgress == ncclInProgress);
 static_assert(kBytes == ncclUint8);
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
 static_assert(sizeof(UniqueId::bytes) == NCCL_UNIQUE_ID_BYTES);
-// What newer versions of the structure begin with.
+// Newer versions of the structure begin with the same members.
 static_assert(sizeof(Config) <= sizeof(ncclConfig_t));
 static_assert(offsetof(Config, size) == offsetof(ncclConfig_t, size));
 static_assert(offsetof(Config, magic) == offsetof(ncclConfig_t, magic));
@@ -27,8 +27,8 @@ static_assert(offsetof(Config, version) == offsetof(ncclConfig_t, version));
 static_assert(offsetof(Config, blocking) == offsetof(ncclConfig_t, blocking));
 static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int));
 
-// How a function that takes Ours... is called is how one that takes Theirs... is: numbers and
-// structures of one size each, addresses alike.
+// Whether two functions have the same calling convention: their parameters have the same sizes and
+// the same kinds (pointer, structure, number).
 // NOLINTBEGIN(bugprone-sizeof-expression,misc-redundant-expression): of any two types
 template <typename Ours, typename Theirs>
 constexpr bool kIsSame =
@@ -60,7 +60,7 @@ EXPECT_SAME_FUNCTION(broadcast, ncclBroadcast);
 EXPECT_SAME_FUNCTION(send, ncclSend);
 EXPECT_SAME_FUNCTION(receive, ncclRecv);
 
-// The configuration that nccl.h itself makes has the same first words.
+// The initializer of nccl.h begins with the same values.
 TEST(NcclValues, AreThoseOfTheHeader) {
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
   EXPECT_EQ(Config().magic, theirs.magic);

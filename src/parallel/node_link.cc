@@ -43,7 +43,7 @@ Result<Digest> RandomDigest() {
   return random;
 }
 
-// What each end shows, and the key of what follows, from the random numbers of both.
+// HMAC of both random numbers: each end's proof or, by `purpose`, the key for later messages.
 Digest Proof(std::string_view secret, std::string_view purpose, const Digest& first,
              const Digest& other) {
   std::string text = "sluice ";
@@ -76,7 +76,7 @@ Result<NodeLink> NodeLink::Accept(Arrival arrival, std::string_view secret, Sock
   std::copy_n(arrival.received.begin(), other.size(), other.begin());
   std::copy_n(arrival.received.begin() + other.size(), shown.size(), shown.begin());
   const bool knows = IsEqual(shown, Proof(secret, "other", own, other));
-  // A peer with another secret gets a proof of zeros, so that it refuses this end, too.
+  // On a wrong secret, send an all-zero proof so that the peer rejects us too.
   RETURN_IF_ERROR(
       SendAllBy(arrival.socket, knows ? Proof(secret, "first", own, other) : Digest{}, deadline));
   if (!knows) return WrongSecret();

@@ -12,9 +12,9 @@ constexpr size_t kMostPartBytes = 4000;
 constexpr std::string_view kDigits = "0123456789";
 
 struct OrtedPart {
-  std::string_view parameter;  // of orted
+  std::string_view parameter;  // name of the parameter of orted
   std::string OrtedCommand::*value;
-  std::string_view others;  // than letters and digits; "" for digits alone
+  std::string_view others;  // allowed besides letters and digits; "": only digits are allowed
 };
 constexpr std::array<OrtedPart, 5> kOrtedParts = {{
     {"ess_base_jobid", &OrtedCommand::job, ""},
@@ -36,7 +36,7 @@ Status CheckPart(const OrtedPart& part, std::string_view value) {
                ? kDigits.find(letter) != std::string_view::npos
                : IsLetterOrDigit(letter) || part.others.find(letter) != std::string_view::npos;
   });
-  // A value that began with - would be read as an option.
+  // A value that starts with - would be read as an option.
   if (fits && !value.empty() && value.front() != '-' && value.size() <= kMostPartBytes) return {};
   return Fail(ErrorCode::kInvalidData,
               fmt::format("the command of mpirun: expected {} as Open MPI 4 writes it, found '{}'",

@@ -1,5 +1,5 @@
-// Fuzz target: whatever is said to be mpirun's command, what is accepted cannot be read as options,
-// and is the same after it was encoded again.
+// Fuzz target: decodes an arbitrary text as mpirun's command. Accepted values cannot be read as
+// options and survive a round trip through the encoder.
 #include "base/fuzz_input.h"
 #include "parallel/orted_command.h"
 

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As Open MPI 4.1.4 calls its agent.
+// The arguments with which Open MPI 4.1.4 calls its agent.
 const std::vector<std::string> kWords = {
     " orted",
     "--daemonize",

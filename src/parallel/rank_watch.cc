@@ -31,7 +31,8 @@ namespace {
 
 using WatchClock = std::chrono::steady_clock;
 
-// A frame is a letter; a reason is followed by its length in two bytes, low first, and itself.
+// A frame is one letter; after kReason follow the reason's length (2 bytes, little-endian) and
+// text.
 constexpr char kBeat = 'b';
 constexpr char kReason = 'r';
 constexpr char kGoodbye = 'g';
@@ -39,13 +40,13 @@ constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kAllAddresses = "0.0.0.0";
 constexpr size_t kMostReasonBytes = 1000;
 constexpr size_t kMostLineBytes = 1000;
-// After a failure, how long ranks wait for rank 0, whose clients hear of it first.
+// After a failure, the other ranks wait this long for rank 0 to report it to its clients.
 constexpr std::chrono::seconds kTimeToEnd(10);
 
-// What every rank tells of itself before there are connections.
+// What every rank reports of itself before there are connections.
 struct Card {
   std::array<char, 128> host{};
-  std::array<char, 128> machine{};  // of the boot and the network that it sees
+  std::array<char, 128> machine{};  // boot id and network namespace
   int32_t process = 0;
 };
 
@@ -57,7 +58,7 @@ struct Invitation {
   uint16_t port = 0;
 };
 
-// What a rank says first.
+// First message of a rank.
 struct Greeting {
   std::array<std::byte, 16> token{};
   int32_t rank = 0;
@@ -90,8 +91,8 @@ struct Connection {
   int rank = 0;
   OwnedFd socket;
   WatchClock::time_point heard;
-  std::string received;  // a frame that is not whole yet
-  std::string unsent;    // bounded: one reason, one goodbye, beats that fit
+  std::string received;  // an incomplete frame
+  std::string unsent;    // bounded: one reason, one goodbye, and beats while there is room
   bool said_goodbye = false;
   bool is_lost = false;
 };
@@ -129,7 +130,7 @@ class RankWatchThread final : public RankWatch {
   void SayGoodbye() override {
     leaving_ = true;
     eventfd_write(wake_.get(), 1);
-    // Until it has been written.
+    // Waits until the goodbye has been written, at most 1 s.
     for (int i = 0; i < 200 && !said_goodbye_; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -149,7 +150,7 @@ class RankWatchThread final : public RankWatch {
   void WatchOnce(WatchClock::time_point& next_beat, WatchClock::time_point& last_round) {
     Poll(next_beat);
     const auto now = WatchClock::now();
-    // A machine that slept has not heard anybody, and it is not their fault.
+    // If this machine slept, the silence is its own: restart all peers' timeouts.
     if (now - last_round > options_.beat * 4) {
       for (Connection& connection : connections_) connection.heard = now;
     }
@@ -217,7 +218,7 @@ class RankWatchThread final : public RankWatch {
     }
   }
 
-  // False where the connection speaks something else.
+  // Returns false if the peer does not follow the protocol.
   bool ReadFrames(Connection& connection) {
     std::string& text = connection.received;
     size_t read = 0;
@@ -251,7 +252,7 @@ class RankWatchThread final : public RankWatch {
     if (connection.is_lost || connection.unsent.empty()) return;
     const ssize_t count = send(connection.socket.get(), connection.unsent.data(),
                                connection.unsent.size(), MSG_NOSIGNAL);
-    // What fails is noticed by receiving.
+    // Receive notices a broken connection.
     if (count > 0) connection.unsent.erase(0, static_cast<size_t>(count));
   }
 
@@ -314,8 +315,8 @@ class RankWatchThread final : public RankWatch {
     if (line_.size() > kMostLineBytes) line_.clear();
   }
 
-  // Ranks other than 0 stay until rank 0 has told its clients, since a launcher ends all once one
-  // has ended.
+  // Ranks other than 0 stay until rank 0 has reported to its clients, since a launcher ends all
+  // ranks once one has ended.
   void EndAfterFailure(WatchClock::time_point now) {
     if (rank_ == 0 || !failed_at_) return;
     if (connections_[0].is_lost || now - *failed_at_ > kTimeToEnd) options_.on_end();
@@ -325,7 +326,7 @@ class RankWatchThread final : public RankWatch {
   RankWatchOptions options_;
   const std::vector<std::string> names_;
   const int ranks_here_;
-  std::vector<Connection> connections_;  // of rank 0: to all others; of those: to rank 0
+  std::vector<Connection> connections_;  // on rank 0: to all others; elsewhere: to rank 0
   const OwnedFd wake_;
   int control_;
   std::string line_;
@@ -378,7 +379,7 @@ Result<std::vector<Connection>> AcceptRanks(const Listener& listener, const Invi
     }
     Greeting greeting;
     std::memcpy(&greeting, arrival->received.data(), sizeof(greeting));
-    // Somebody else's connection, of a scanner perhaps.
+    // An unrelated connection, such as a port scanner's.
     if (greeting.token != invitation.token || greeting.rank < 1 || greeting.rank >= size) continue;
     Connection& connection = connections[static_cast<size_t>(greeting.rank) - 1];
     if (connection.socket) continue;

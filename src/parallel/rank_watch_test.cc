@@ -24,7 +24,7 @@ namespace {
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-// One watch a rank, each with what it has told.
+// One watch per rank, with what it has reported.
 struct WatchedRank {
   std::promise<std::string> loss;
   std::promise<void> end;
@@ -38,7 +38,7 @@ std::string Within(std::promise<std::string>& promise) {
   return future.get();
 }
 
-// Calls `before` when its rank is about to hear a broadcast.
+// Calls `before` ahead of every broadcast.
 class HaltedCommunicator final : public Communicator {
  public:
   HaltedCommunicator(Communicator& inner, std::function<void()> before)
@@ -68,8 +68,8 @@ class HaltedCommunicator final : public Communicator {
   const std::function<void()> before_;
 };
 
-// "0100007F:1F90", address and port as /proc/net/tcp writes them, of the sockets at which this
-// process listens.
+// Sockets at which this process listens, as written in /proc/net/tcp: "0100007F:1F90", address and
+// port.
 std::set<std::string> ListeningSockets() {
   std::set<std::string> own;
   std::error_code failed;
@@ -125,7 +125,7 @@ TEST(RankWatchTest, AProcessThatEndsIsNamedToAll) {
   EXPECT_THAT(reason, HasSubstr("has ended without a word"));
   ranks[0]->watch->Announce(reason);
   EXPECT_EQ(Within(ranks[1]->loss), reason);
-  // They stay until rank 0 has ended.
+  // The other ranks stay until rank 0 has ended.
   ranks[1]->watch->Announce(reason);
   auto end = ranks[1]->end.get_future();
   EXPECT_EQ(end.wait_for(50ms), std::future_status::timeout);

@@ -10,10 +10,10 @@
 namespace sluice {
 namespace {
 
-// Ranks reach a gather within some tens of microseconds of each other; waking one that sleeps
-// costs about as much.
+// Ranks reach a gather within some tens of microseconds of each other; waking a sleeping rank costs
+// about as much.
 constexpr auto kSpinTime = std::chrono::microseconds(100);
-// A sleeper looks at the clock so often: no deadline is shorter by design.
+// Maximum time between a sleeper's checks of the counter and the deadline.
 constexpr auto kLongestSleep = std::chrono::seconds(1);
 
 void RelaxCpu() {
@@ -28,8 +28,8 @@ void RelaxCpu() {
 
 uint32_t WaitWord::Advance() {
   const uint32_t value = word_.fetch_add(1, std::memory_order_seq_cst) + 1;
-  // The sequentially consistent pair (sleepers, word): either this sees the sleeper, or the sleeper
-  // sees the new word.
+  // Sequentially consistent order of `sleepers_` and `word_`: either this thread sees the sleeper,
+  // or the sleeper sees the new word.
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
     ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
               nullptr, 0);
