@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// A tensor of the checkpoint and the file that holds it.
+// A tensor and the file that holds it.
 struct StoredTensor {
   const TensorInfo* info = nullptr;
   const SafetensorsFile* file = nullptr;
@@ -24,32 +24,31 @@ struct StoredTensor {
   void Fetch(uint64_t offset, uint64_t size) const { file->Fetch(*info, offset, size); }
 };
 
-// The name under which this program knows a module or tensor: without "language_model." in front of
-// "model." or "lm_head", with "model." for "model.language_model.", and with the "model." that
-// files without a head leave out.
+// The canonical name of a module or tensor: "language_model." before "model." or "lm_head" is
+// removed, "model.language_model." becomes "model.", and "model." is added to names of files
+// without a head, which leave it out.
 std::string CanonicalName(std::string_view name);
 
-// All tensors of a model's folder, by their canonical names. Which file counts: with
-// model.safetensors.index.json, for each tensor the one file that the index names (copies elsewhere
-// are stale and ignored); else model.safetensors; else a complete set
-// model-?????-of-?????.safetensors. Ownership: owns the mappings; move-only. Thread safety:
-// constant after Open.
+// All tensors of a model's folder, by canonical name. With model.safetensors.index.json, a tensor
+// is read from the file that the index names; copies elsewhere are stale and ignored. Otherwise
+// from model.safetensors, else from a complete set model-?????-of-?????.safetensors. Ownership:
+// owns the mappings; move-only. Thread safety: constant after Open.
 class Checkpoint {
  public:
-  // Reads all headers, no data. A missing shard is an error that names the tensors it should hold.
+  // Reads all headers, no data. The error for a missing shard names the tensors it should hold.
   static Result<Checkpoint> Open(const std::filesystem::path& folder);
-  // The same of what is there: the first missing shard's error is missing_shard(), the names of all
-  // are missing_files().
+  // Like Open, but missing shards are not an error: missing_shard() is the error message of the
+  // first, missing_files() the names of all.
   static Result<Checkpoint> OpenIncomplete(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  // The tensor of that canonical name, or null.
+  // The tensor with this canonical name, or null.
   const StoredTensor* Find(std::string_view name) const;
-  // By name.
+  // Keyed by canonical name.
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
   const std::vector<SafetensorsFile>& files() const { return files_; }
   int64_t total_bytes() const { return total_bytes_; }
-  // "" and none of a complete checkpoint.
+  // Empty if the checkpoint is complete.
   const std::string& missing_shard() const { return missing_shard_; }
   const std::vector<std::string>& missing_files() const { return missing_files_; }
 
@@ -59,7 +58,7 @@ class Checkpoint {
   Status OpenFolder();
   Status OpenIndexed(const std::filesystem::path& index);
   Status OpenNumbered();
-  // An error, or in an incomplete checkpoint a note.
+  // Returns an error or, for an incomplete checkpoint, records the missing shard.
   Status MissShard(const std::string& name, std::string message);
   Status OpenAll(const std::vector<std::string>& names);
 
@@ -72,14 +71,13 @@ class Checkpoint {
   std::vector<std::string> missing_files_;
 };
 
-// tensor name -> file name, as model.safetensors.index.json says it.
+// Tensor name -> file name, as in model.safetensors.index.json.
 struct ShardIndex {
   std::map<std::string, std::string, std::less<>> weight_map;
-  uint64_t total_size = 0;  // what the index claims; 0 if it claims nothing readable
+  uint64_t total_size = 0;  // as stated in the index; 0 if absent or unreadable
 };
 
-// Reads the text of an index. A file name that is not a plain name ("../x", "/x", "a/b") is
-// refused.
+// Parses an index. Rejects file names that contain a path ("../x", "/x", "a/b").
 Result<ShardIndex> ParseShardIndex(std::string_view text);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// For tests: makes safetensors files.
+// For tests: writes safetensors files.
 #pragma once
 
 #include <unistd.h>
@@ -30,7 +30,7 @@ struct TestTensor {
   std::string data = {};
 };
 
-// A well-formed file of these tensors, in their order.
+// A well-formed file of these tensors, in this order.
 inline std::string MakeSafetensors(const std::vector<TestTensor>& tensors) {
   std::string header = "{", data;
   for (const TestTensor& tensor : tensors) {
@@ -48,7 +48,7 @@ inline void WriteFile(const std::filesystem::path& path, const std::string& text
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// A folder of the running test's own, empty at first and removed at the end.
+// An empty folder for the running test, removed at the end.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

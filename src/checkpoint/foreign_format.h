@@ -1,4 +1,4 @@
-// Tells by name what a file or folder is that holds a model in a format that is not read.
+// Recognizes models in formats that are not supported, for a helpful error.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +7,10 @@
 
 namespace sluice {
 
-// kUnsupported, with the way out, where `model` is a GGUF file or another file of weights, or a
-// folder without safetensors that holds a LoRA adapter, GGUF files or pickled weights. Names alone
-// are looked at, but for a GGUF file's first bytes. Folders that hold none of these are no error
-// here: what they lack is told where it is read.
+// kUnsupported, with advice, if `model` is a GGUF file, another file of weights, or a folder
+// without safetensors that holds a LoRA adapter, GGUF files or pickled weights. Looks only at file
+// names and at the first bytes of a GGUF file. Returns no error for other folders: the code that
+// reads them reports what is missing.
 Status RefuseForeignFormat(const std::filesystem::path& model);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What generation_config.json says.
+// Reads generation_config.json.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace sluice {
 
-// Sampling defaults that the model's authors published; a request's own values win.
+// Sampling defaults published by the model's authors; a request's own values take precedence.
 struct GenerationConfig {
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
   std::optional<int64_t> max_new_tokens;
-  std::string unreadable;  // why the file was passed over; "" where it was not
+  std::string unreadable;  // why the file was ignored; "" if it was not
 };
 
 class JsonFields;
-// bos_token_id is one id; some files give a list of one, some null.
+// bos_token_id is one id; some files contain a list of one, some null.
 Result<std::optional<int32_t>> ReadBosTokenId(const JsonFields& fields);
 
-// Reads `folder`/generation_config.json; an absent file gives the defaults, as one does that holds
-// no JSON object (GenerationConfig::unreadable). An error names a field with a wrong value.
+// Reads `folder`/generation_config.json. Returns the defaults if the file is absent or not a JSON
+// object (see GenerationConfig::unreadable). An error names a field with a wrong value.
 Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& folder);
 Result<GenerationConfig> ParseGenerationConfig(const json::Value& config);
 

@@ -1,4 +1,4 @@
-// Finds what a model's configuration files say of a quantization; the schemes read it.
+// Finds the quantization settings in a model's configuration files; the schemes parse them.
 #pragma once
 
 #include <filesystem>
@@ -10,23 +10,23 @@
 
 namespace sluice {
 
-// A block of settings and where it stands ("config.json quantization_config").
+// A block of settings and its location ("config.json quantization_config").
 struct QuantizationSettings {
   json::Value block;
   std::string where;
 };
 
-// The quantization_config or compression_config inside a config.json, also inside its text_config;
-// nullopt for none.
+// The quantization_config or compression_config of a config.json or of its text_config; nullopt if
+// there is none.
 Result<std::optional<QuantizationSettings>> FindQuantizationBlock(const json::Value& config);
 
-// The file beside config.json: hf_quant_config.json, quantize_config.json or quant_config.json;
-// nullopt for none.
+// Settings from a file beside config.json: hf_quant_config.json, quantize_config.json or
+// quant_config.json; nullopt if there is none.
 Result<std::optional<QuantizationSettings>> FindQuantizationSidecar(
     const std::filesystem::path& folder);
 
-// What the files say in their own words, for people: "modelopt NVFP4 (hf_quant_config.json)"; ""
-// where they say nothing. Describes schemes that cannot be loaded too.
+// Human-readable summary of the settings: "modelopt NVFP4 (hf_quant_config.json)"; "" if there are
+// none. Also describes unsupported schemes.
 Result<std::string> DescribeQuantization(const std::filesystem::path& folder,
                                          const json::Value& config);
 

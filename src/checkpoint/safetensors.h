@@ -1,4 +1,4 @@
-// The safetensors format: one file of named tensors, read through a mapping.
+// The safetensors format: a file of named tensors, read through a memory mapping.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace sluice {
 
-// Where one tensor stands in its file. Row-major, little-endian, no alignment promised.
+// A tensor's place in its file. Row-major, little-endian, possibly unaligned.
 struct TensorInfo {
   std::string name;
   ElementType type = ElementType::kF32;
   std::vector<int64_t> shape;  // [] is a scalar
-  uint64_t offset = 0;         // of its first byte in the file
+  uint64_t offset = 0;         // of the first byte, from the start of the file
   uint64_t size_bytes = 0;
 
   int64_t num_elements() const;
@@ -28,40 +28,38 @@ struct TensorInfo {
 // "[4096, 128]".
 std::string ShapeText(std::span<const int64_t> shape);
 
-// The checked head of a file: every tensor has a known type and a shape whose size is that of its
-// bytes; the tensors cover the data part exactly, without overlap, hole or rest.
+// A validated header: every tensor has a known type and a shape that matches its number of bytes;
+// the tensors cover the data part exactly, without overlaps or gaps.
 struct SafetensorsHeader {
-  std::vector<TensorInfo> tensors;  // by rising offset
+  std::vector<TensorInfo> tensors;  // by ascending offset
 };
 
-// Limits on what a header may ask for; a real one is far below each.
+// Limits of a header, far above those of real files.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr size_t kMaxTensors = 1'000'000;
 inline constexpr size_t kMaxTensorNameBytes = 4096;
 inline constexpr size_t kMaxTensorRank = 64;
 
-// Reads the header at the start of `file`, the first bytes (at least the whole header) of a file of
-// `file_size` bytes. kInvalidData says which tensor breaks which rule; kUnsupported names an
-// element type that this program does not know. Memory taken is in proportion to the header's own
-// length, never to a number in it.
+// Parses the header of a file of `file_size` bytes. `file`: its first bytes, at least the whole
+// header. kInvalidData names the tensor and the violated rule; kUnsupported names an unknown
+// element type. Memory use is proportional to the header's length, never to a number in it.
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file,
                                                  uint64_t file_size);
 
-// An open file with its checked header.
+// An open file with its validated header.
 // Ownership: owns the mapping; move-only. Thread safety: constant after Open.
 class SafetensorsFile {
  public:
-  // Errors name the file and, where there is one, the tensor.
+  // Errors name the file and, if known, the tensor.
   static Result<SafetensorsFile> Open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
-  // The bytes of one of this file's tensors; valid as long as this object.
+  // The data of one of this file's tensors; valid as long as this object.
   std::span<const std::byte> Bytes(const TensorInfo& tensor) const {
     return file_.bytes().subspan(tensor.offset, tensor.size_bytes);
   }
-  // The bytes [offset, offset + size) of the tensor are not needed again: their pages leave this
-  // process's memory.
+  // Bytes [offset, offset + size) of the tensor are not needed any more: releases their pages.
   void Release(const TensorInfo& tensor, uint64_t offset, uint64_t size) const {
     file_.Release(tensor.offset + offset, size);
   }

@@ -1,5 +1,5 @@
-// How a published layout stores one quantized linear layer, as data: what the schemes read out of
-// their configurations, and what the search for tensors goes by.
+// Describes, as data, how a published layout stores a quantized linear layer. The schemes make it
+// from their configurations; the search for tensors uses it.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace sluice {
 
-// What stands beside the scales of integers that share words of 32 bits, and in which order.
+// Tensors beside codes and scales if integer codes share 32-bit words, and the order of the codes.
 struct WordLayout {
   Int4Packing packing = Int4Packing::kInputs;
   bool transposed = false;
-  std::string_view zero_points = "";  // where format.has_zero_points, or are_symmetric
-  // The stored zero points are all 8 (INT4) or 128 (INT8); they are checked, not kept.
+  std::string_view zero_points = "";  // used if format.has_zero_points or are_symmetric
+  // The stored zero points are all 8 (INT4) or 128 (INT8); they are checked and dropped.
   bool are_symmetric = false;
   int zero_point_offset = 0;          // see StoredMatrix
   std::string_view group_index = "";  // I32 [in]: the group of each input
@@ -23,19 +23,19 @@ struct WordLayout {
 };
 
 struct LinearLayout {
-  std::string name;   // "FP8", "NVFP4 weights": for people
-  DataFormat format;  // float scales are read in any float type; scale_type is the usual one
+  std::string name;   // "FP8", "NVFP4 weights": for messages
+  DataFormat format;  // any float type is accepted for float scales; scale_type is the usual one
   ActivationFormat activations = {};
-  // Suffixes of the tensors' names: "<module>.<suffix>", or "<tensor>_<suffix>" for a tensor of all
-  // experts. Of several names, one must exist.
+  // Suffixes of tensor names: "<module>.<suffix>", or "<tensor>_<suffix>" for a fused tensor of all
+  // experts. If several are listed, exactly one must exist.
   std::string_view data = "weight";
   std::vector<std::string_view> scales = {"weight_scale"};
-  std::string_view second_scale = "";               // where format.has_second_scale
+  std::string_view second_scale = "";               // used if format.has_second_scale
   std::vector<std::string_view> input_scales = {};  // empty: the inputs have no stored scale
-  std::string_view input_zero_point = "";           // of kInt8Static; absent: 0
-  bool stores_divisors = false;  // the second scale and the input scale divide instead of multiply
-  bool is_in_words = false;      // codes share words of 32 bits; always of kInt4, also of kI8
-  WordLayout words = {};         // where is_in_words
+  std::string_view input_zero_point = "";           // for kInt8Static; absent: 0
+  bool stores_divisors = false;  // the stored second scale and input scale are divisors
+  bool is_in_words = false;      // codes share 32-bit words: always for kInt4, possible for kI8
+  WordLayout words = {};         // used if is_in_words
 };
 
 // Layouts that several tools write.
@@ -45,35 +45,34 @@ LinearLayout Fp8BlockLayout(int block_rows, int block_cols);
 LinearLayout Nvfp4Layout();  // ModelOpt's names
 LinearLayout Mxfp4Layout();  // Quark's names
 
-// What the configuration says of one module.
+// The configuration's settings for one module.
 struct ModulePlan {
-  const LinearLayout* layout = nullptr;  // null: nothing in the configuration would quantize it
-  bool excluded = false;                 // the module's weight is said to be plain
+  const LinearLayout* layout = nullptr;  // null: the configuration does not quantize it
+  bool excluded = false;                 // the configuration says that the weight is plain
 };
 
-// The weight of `module`. What is stored decides whether it is plain or in plan.layout.
+// The weight of `module`. The stored type decides whether it is plain or in plan.layout.
 Result<StoredLinear> FindStoredLinear(const Checkpoint& checkpoint, const std::string& module,
                                       int64_t rows, int64_t cols, const ModulePlan& plan);
 
-// The weight of one expert in a tensor of all of them (QuantizationScheme::FindFusedExpert).
+// The weight of one expert in a fused tensor (QuantizationScheme::FindFusedExpert).
 Result<std::optional<StoredLinear>> FindStoredExpert(const Checkpoint& checkpoint,
                                                      const std::string& module, int64_t expert,
                                                      int64_t num_experts, int64_t rows,
                                                      int64_t cols, bool transposed,
                                                      const ModulePlan& plan);
 
-// The scales of keys and values under all names that tools give them.
+// The scales of keys and values, under any name that tools use.
 Result<KvScales> FindStoredKvScales(const Checkpoint& checkpoint, const std::string& attention);
 
-// Tensors that tools write beside keys' and values' scales and no reader needs: scales of queries
-// and of attention probabilities, zero points that are zero.
+// Whether a tensor is one that tools write beside the KV scales and that is not needed: scales of
+// queries and of attention probabilities, zero points that are all 0.
 bool IsSuperfluousScale(const Checkpoint& checkpoint, std::string_view tensor);
 
-// Modules whose weights no tool quantizes, whatever its configuration says: embeddings, norms,
-// routers.
+// Modules that no tool quantizes, whatever the configuration says: embeddings, norms, routers.
 bool IsNeverQuantized(std::string_view module);
 
-// The base of all schemes that are a plan for every module.
+// Base class of schemes that have a plan for every module.
 class PlannedScheme : public QuantizationScheme {
  public:
   PlannedScheme(ElementType plain_type, bool wants_fp8_kv_cache)
@@ -93,7 +92,7 @@ class PlannedScheme : public QuantizationScheme {
   bool IsSuperfluous(const Checkpoint& checkpoint, std::string_view tensor) const override;
 
  protected:
-  // What the configuration says of the module.
+  // The configuration's settings for the module.
   virtual ModulePlan PlanOf(std::string_view module) const = 0;
 
  private:

@@ -1,4 +1,4 @@
-// Patterns of names of modules: the lists in quantization configurations (exact names, shell globs,
+// Patterns of module names: the lists in quantization configurations (exact names, shell globs,
 // regular expressions), and keys of adapters.
 #pragma once
 
@@ -15,18 +15,18 @@ struct pcre2_real_code_8;  // of pcre2.h
 
 namespace sluice {
 
-// One pattern. Matching does not backtrack: it takes time in proportion to pattern x name, whatever
-// a foreign file asks for. Thread safety: constant.
+// A pattern. Matching does not backtrack: its time is proportional to pattern size x name length,
+// even for a malicious pattern. Thread safety: constant.
 class NamePattern {
  public:
   // Python's fnmatch: * ? [abc] [!abc]; the whole name must match.
   static Result<NamePattern> Glob(std::string_view text);
-  // Python's re.match, from the start of the name on, by PCRE2. kUnsupported for references to
-  // groups and for what PCRE2 refuses or reads in another way.
+  // Python's re.match: matches from the start of the name; uses PCRE2. kUnsupported for back
+  // references and for syntax that PCRE2 rejects or interprets differently.
   static Result<NamePattern> Regex(std::string_view text);
-  // A key of peft's rank_pattern and alpha_pattern: a regular expression of a name's end, the start
-  // of which is the name's or after a dot. kUnsupported also for look-around and for what compiles
-  // to more than a match of a module's name has memory for.
+  // A key of peft's rank_pattern and alpha_pattern: a regular expression that matches a suffix of
+  // the name, which begins at the name's start or after a dot. Also kUnsupported for look-around
+  // and for a pattern whose compiled size exceeds the memory for matching.
   // Source: peft utils/other.py, get_pattern_key: re.match(rf"(.*\.)?({key})$", name).
   static Result<NamePattern> PeftKey(std::string_view text);
 
@@ -39,7 +39,7 @@ class NamePattern {
 
   NamePattern(std::string source, pcre2_real_code_8* code)
       : source_(std::move(source)), code_(code) {}
-  // `source`: as the configuration has it, for messages.
+  // `source`: the pattern as written in the configuration, for messages.
   static Result<NamePattern> Compile(std::string_view regex, std::string_view source);
   size_t CompiledBytes() const;
 
@@ -48,14 +48,15 @@ class NamePattern {
 };
 
 // A list of modules by name or pattern. `module` is always the canonical name ("model.layers.0...",
-// "lm_head"); entries are matched against all spellings that writers give it
+// "lm_head"); entries are matched against all spellings used by writers
 // ("language_model.model.layers.0...").
 class ModuleList {
  public:
   enum class Syntax { kGlob, kRegexPrefix };  // kRegexPrefix: "re:..." is a regular expression
 
-  // Adds an entry: "re:..." is a regular expression under kRegexPrefix; with * ? or [ a glob; else
-  // a name, which stands for the module and all inside it. An error names the entry.
+  // Adds an entry. Under kRegexPrefix, "re:..." is a regular expression; an entry with * ? or [ is
+  // a glob; any other is the name of a module and matches all modules inside it, too. An error
+  // names the entry.
   Status Add(std::string_view entry, Syntax syntax);
   Status Add(const std::vector<std::string>& entries, Syntax syntax);
 

@@ -1,4 +1,4 @@
-// Scales that are single numbers.
+// Reads scales that are single numbers.
 #pragma once
 
 #include "base/result.h"
@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// The value of a float scalar ([] or [1]); of a tensor of one number for each of `count` things
-// (where count is not 0), number `index`. A scale that is not finite or not above 0 is refused.
+// The value of a float scalar ([] or [1]) or, if `count` is not 0, element `index` of a tensor
+// [count]. Error if the scale is not finite and positive.
 Result<float> ReadScaleScalar(const StoredTensor& tensor, int64_t count = 0, int64_t index = 0);
 
 }  // namespace sluice

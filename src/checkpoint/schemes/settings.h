@@ -15,11 +15,11 @@
 
 namespace sluice {
 
-// What every scheme's reader gets.
+// Input of every scheme's reader.
 struct SchemeSource {
   std::optional<QuantizationSettings> config;   // inside config.json
   std::optional<QuantizationSettings> sidecar;  // hf_quant_config.json and its like
-  ElementType plain_type = ElementType::kBF16;  // of what is not quantized
+  ElementType plain_type = ElementType::kBF16;  // of weights that are not quantized
 };
 
 using SchemeResult = Result<std::shared_ptr<const QuantizationScheme>>;
@@ -33,28 +33,28 @@ SchemeResult ReadMxfp4(const SchemeSource& source);
 SchemeResult ReadGptq(const SchemeSource& source);
 SchemeResult ReadAwq(const SchemeSource& source);
 
-// True for null, false, "", [], {}: a key that asks for nothing.
+// True for null, false, "", [], {}: the setting has no effect.
 bool IsEmptySetting(const json::Value& value);
 
-// Every key of the object must be one of `known`: any other may change what the numbers mean. One
-// that asks for nothing is passed over.
+// Every key of the object must be in `known`, since an unknown one may affect results. Unknown keys
+// with an empty setting are ignored.
 Status CheckKeys(const json::Value& object, const std::string& where,
                  std::initializer_list<std::string_view> known);
 
-// The field must be absent, null or equal to one of `allowed` (strings, without regard to case).
+// The field must be absent, null or one of `allowed` (strings, ignoring case).
 Status CheckString(const json::Value& object, const std::string& where, std::string_view name,
                    std::initializer_list<std::string_view> allowed);
 Status CheckBool(const json::Value& object, const std::string& where, std::string_view name,
                  bool allowed);
-// The field must be absent, null, false or empty; `why` it is not supported.
+// The field must be absent, null, false or empty; `why`: reason for the message.
 Status CheckEmpty(const json::Value& object, const std::string& where, std::string_view name,
                   std::string_view why);
 
 tl::unexpected<Error> UnsupportedSetting(const std::string& where, std::string_view name,
                                          const json::Value& found, std::string_view supported);
 
-// Whether a kv_cache_scheme (an object, a string or null) asks for an FP8 cache. Others are refused
-// by name.
+// Whether a kv_cache_scheme (an object, a string or null) asks for an FP8 cache. The error for an
+// unsupported scheme names it.
 Result<bool> ReadKvCacheScheme(const json::Value* value, const std::string& where,
                                std::string_view name);
 

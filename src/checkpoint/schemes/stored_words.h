@@ -1,5 +1,5 @@
-// Finds the tensors of a linear layer whose integers share words of 32 bits (INT4, INT8): codes,
-// scales, zero points, groups of inputs.
+// Finds the tensors of a linear layer whose integer codes share 32-bit words (INT4, INT8): codes,
+// scales, zero points, group indices.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Holds the tensors of a layer against what a layout says of them. Errors name the tensor, its
-// file, what was expected and what was found.
+// Checks a layer's tensors against its layout. Errors name the tensor, its file, the expected and
+// the found value.
 #pragma once
 
 #include <initializer_list>
@@ -17,7 +17,7 @@ tl::unexpected<Error> Misfit(const StoredTensor& tensor, std::string_view expect
                              std::string_view found);
 tl::unexpected<Error> MissingTensor(const std::string& name, std::string_view what);
 
-// `squeeze`: dimensions of one do not count. `why` the shape is expected.
+// `squeeze`: ignore dimensions of size 1. `why`: reason for the expected shape, for the message.
 Status CheckShape(const StoredTensor& tensor, const std::vector<int64_t>& expected, bool squeeze,
                   std::string_view why);
 Status CheckType(const StoredTensor& tensor, std::initializer_list<ElementType> allowed,
