@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
-// Each takes up to a hundred bytes while the index is read.
+// Each takes up to about 100 bytes while the index is parsed.
 constexpr size_t kMaxIndexValues = 2 * kMaxTensors;
 constexpr size_t kMaxShards = 10'000;
 constexpr size_t kMaxFileNameBytes = 255;
@@ -44,8 +44,8 @@ std::string NamesText(const std::vector<std::string>& names) {
   return text;
 }
 
-// The names model-00001-of-0000N.safetensors in the folder, and whether each of them is there; an
-// error if there are two sets.
+// The names model-00001-of-0000N.safetensors and whether each exists in the folder; an error if
+// there are two sets.
 Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
     const std::filesystem::path& folder) {
   std::set<std::string> found;
@@ -80,14 +80,14 @@ Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
 
 namespace {
 
-// Names of modules that some families have for what others call otherwise, and the latter.
+// Module names of some families and their canonical names.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"backbone.embeddings.", "model.embed_tokens."},  // Nemotron-H
     {"backbone.norm_f.", "model.norm."},
     {"backbone.", "model."},
     {"attention_layer_norm.", "input_layernorm."},  // OLMo Hybrid
     {"feedforward_layer_norm.", "post_attention_layernorm."},
-    // Kimi Linear's MLPs without experts, as transformers writes them.
+    // Kimi Linear's dense MLPs, as transformers writes them.
     {"block_sparse_moe.gate_proj.", "mlp.gate_proj."},
     {"block_sparse_moe.up_proj.", "mlp.up_proj."},
     {"block_sparse_moe.down_proj.", "mlp.down_proj."},
@@ -113,7 +113,7 @@ std::string CanonicalName(std::string_view name) {
     if (rest.starts_with(kModel) || rest == "model" || rest.starts_with("lm_head"))
       return std::string(rest);
   }
-  // Image towers, whose names differ by the version of the library that wrote them.
+  // Image towers; the names depend on the version of the library that wrote them.
   constexpr std::pair<std::string_view, std::string_view> kTowers[] = {
       {"model.vision_tower.vision_model.", "vision_tower."},
       {"vision_tower.vision_model.", "vision_tower."},
@@ -159,7 +159,7 @@ Result<ShardIndex> ParseShardIndex(std::string_view text) {
   if (map == nullptr) return Invalid("has no weight_map");
   ShardIndex index;
   if (const json::Value* metadata = root->Find("metadata"); metadata != nullptr) {
-    // Some writers put a float here, which is not worth comparing.
+    // Some writers store a float, which is ignored.
     const json::Value* size = metadata->Find("total_size");
     if (size != nullptr && size->is_integer() && size->as_integer() > 0)
       index.total_size = static_cast<uint64_t>(size->as_integer());
@@ -224,7 +224,8 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
   std::map<std::string, std::vector<std::string>> tensors_of_file;
   for (const auto& [tensor, file] : index->weight_map) tensors_of_file[file].push_back(tensor);
   for (const auto& [name, tensors] : tensors_of_file) {
-    // What is there and cannot be followed, a link to itself, is refused where it is opened.
+    // An existing file that cannot be opened, such as a link to itself, is reported when it is
+    // opened.
     std::error_code error;
     if (std::filesystem::status(folder_ / name, error).type() ==
         std::filesystem::file_type::not_found) {

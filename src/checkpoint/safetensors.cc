@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr int kMaxHeaderDepth = 16;
-// A tensor's entry has eight or so. Each takes up to a hundred bytes while the header is read.
+// A tensor's entry has about eight values. Each takes up to about 100 bytes during parsing.
 constexpr size_t kMaxHeaderValues = 12 * kMaxTensors;
 
 tl::unexpected<Error> InvalidFile(std::string message) {
@@ -36,7 +36,7 @@ Status CheckMetadata(const json::Value& metadata) {
   return {};
 }
 
-// Checks the entry of one tensor by itself. `data_start` is the file offset of the data part.
+// Checks the entry of a single tensor. `data_start`: file offset of the data part.
 Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
                               uint64_t data_start, uint64_t data_size) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
@@ -44,7 +44,7 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
     return InvalidFile(fmt::format("has a name of more than {} bytes", kMaxTensorNameBytes));
   if (!entry.is_object())
     return InvalidFile(fmt::format("must be an object, found {}", ShortText(entry)));
-  // Other keys have no meaning in the format; its reference reader passes over them too.
+  // The format ignores other keys, as its reference reader does.
   const JsonFields fields(entry, "");
   ASSIGN_OR_RETURN(const auto dtype, fields.String("dtype"));
   ASSIGN_OR_RETURN(const auto shape, fields.Integers("shape", 0, kMax));
@@ -91,8 +91,7 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
   return tensor;
 }
 
-// The tensors, by rising offset, must follow each other without overlap or hole and end with the
-// file.
+// The tensors, by ascending offset, must be contiguous and end at the end of the file.
 Status CheckCover(const std::vector<TensorInfo>& tensors, uint64_t data_start, uint64_t file_size) {
   uint64_t expected = data_start;
   for (const TensorInfo& tensor : tensors) {
@@ -180,7 +179,7 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
     }
     header.tensors.push_back(*std::move(tensor));
   }
-  // Empty tensors share their offset with the next one and come before it.
+  // Empty tensors have the same offset as the next one and precede it.
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorInfo& a, const TensorInfo& b) {
               return a.offset != b.offset ? a.offset < b.offset : a.size_bytes < b.size_bytes;

@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as a safetensors file. Whatever is accepted must be covered exactly by its
-// tensors.
+// Fuzz target: parses arbitrary bytes as a safetensors file. The tensors of an accepted file must
+// cover it exactly.
 #include <cstdint>
 #include <span>
 

@@ -39,7 +39,7 @@ TEST(SafetensorsTest, ReadsTensorsByOffset) {
   EXPECT_EQ(header->tensors[2].num_elements(), 1);
 }
 
-// What a clone without LFS leaves in place of every large file.
+// The pointer file that a clone without LFS has in place of every large file.
 TEST(SafetensorsTest, NamesAPointerOfGitLfs) {
   EXPECT_THAT(ParseHeader("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
                   .error()
@@ -196,7 +196,7 @@ TEST(SafetensorsTest, DeepNestingEndsEarly) {
   EXPECT_FALSE(ParseHeader(SafetensorsBytes("{\"a\":" + deep, "")));
 }
 
-// A damaged file that passes must still be covered exactly by its tensors.
+// If a damaged file is accepted, its tensors must still cover it exactly.
 TEST(SafetensorsTest, MutatedFilesAreRefusedOrConsistent) {
   const std::string valid = MakeSafetensors({{"model.a", "F32", {2, 3}, std::string(24, 'x')},
                                              {"model.b", "BF16", {4}, EightBytes()},
@@ -231,7 +231,7 @@ TEST(SafetensorsTest, MutatedFilesAreRefusedOrConsistent) {
     }
     ASSERT_LE(total, bytes.size());
   }
-  EXPECT_GT(accepted, 100);  // Changes of data and names do no harm.
+  EXPECT_GT(accepted, 100);  // damage to data and names is harmless
 }
 
 TEST(SafetensorsTest, FileErrorsNameTheFile) {

@@ -34,7 +34,7 @@ constexpr const char* kMethods =
     "compressed-tensors (FP8, NVFP4, MXFP4, INT8, INT4), mxfp4 (experts of gpt-oss), gptq (INT4, "
     "INT8) and awq (INT4)";
 
-// Methods that are known and not read, each with what it would need.
+// Recognized but unsupported methods; `why` completes the error message.
 struct Unread {
   std::string_view method, why;
 };
@@ -64,24 +64,24 @@ ElementType PlainTypeOf(const json::Value& config) {
   return ElementType::kF32;  // The default of transformers.
 }
 
-// The method that a block names, or "" where it names none.
+// The method that a block names; "" if it names none.
 std::string MethodOf(const QuantizationSettings& settings) {
   for (const char* key : {"quant_method", "method"}) {
     const json::Value* value = settings.block.Find(key);
     if (value != nullptr && value->is_string()) return AsciiLower(value->as_string());
   }
-  // ModelOpt's sidecar names the producer instead; its older ones do not even that.
+  // ModelOpt's sidecar names the producer instead; older versions have neither field.
   const json::Value* producer = settings.block.Find("producer");
   const json::Value* name = producer == nullptr ? nullptr : producer->Find("name");
   if (name != nullptr && name->is_string()) return AsciiLower(name->as_string());
   if (settings.where == "hf_quant_config.json" && settings.block.Find("quantization") != nullptr)
     return "modelopt";
-  // The sidecars of GPTQ and AWQ did without at first.
+  // Early sidecars of GPTQ and AWQ have no quant_method.
   if (settings.where == "quantize_config.json" && settings.block.Find("desc_act") != nullptr)
     return "gptq";
   if (settings.where == "quant_config.json" && settings.block.Find("w_bit") != nullptr)
     return "awq";
-  // compression_config had no quant_method at first.
+  // Early compression_config blocks have no quant_method.
   if (settings.block.Find("config_groups") != nullptr) return "compressed-tensors";
   return "";
 }
@@ -89,10 +89,11 @@ std::string MethodOf(const QuantizationSettings& settings) {
 SchemeResult ReadScheme(SchemeSource source) {
   if (!source.config && !source.sidecar) return PlainScheme(source.plain_type);
   const QuantizationSettings& first = source.config ? *source.config : *source.sidecar;
-  // What a list or a number asks for nobody knows; guessing by the other keys might be wrong.
+  // A quant_method that is not a string is an error: guessing from the other keys could be wrong.
   RETURN_IF_ERROR(JsonFields(first.block, first.where + ".").String("quant_method"));
   const std::string method = MethodOf(first);
-  // Two statements of ModelOpt are read together; of other methods config.json alone counts.
+  // ModelOpt's config.json and sidecar are read together; for other methods only config.json
+  // counts.
   if (source.config && source.sidecar) {
     const std::string other = MethodOf(*source.sidecar);
     if (!other.empty() && other.starts_with("modelopt") != method.starts_with("modelopt")) {
@@ -131,7 +132,7 @@ struct ByteRange {
   uint64_t offset = 0, size = 0;
 };
 
-// The bytes of rows in the layer's first tensor.
+// Byte range of the rows in the layer's first tensor.
 ByteRange BytesOfRows(const StoredLinear& linear, int64_t first, int64_t count) {
   const StoredMatrix& matrix = linear.matrix;
   const auto begin = static_cast<uint64_t>(matrix.data - linear.tensors.front()->bytes().data());
@@ -164,11 +165,11 @@ Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value&
 Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_view option) {
   const std::string wanted = AsciiLower(option);
   const std::string_view method = scheme.Method();
-  // "modelopt" is the word for all of ModelOpt's formats.
+  // "modelopt" names any of ModelOpt's formats.
   const bool fits =
       wanted == method || (wanted == "modelopt" && method.starts_with("modelopt")) ||
       (wanted == "compressed_tensors" && method == "compressed-tensors") ||
-      // Other names of the same checkpoints, some after their kernels.
+      // Other names for the same checkpoints, some of them names of kernels.
       (method == "gptq" && (wanted == "gptq_marlin" || wanted == "auto_gptq")) ||
       (method == "fbgemm_fp8" && wanted == "fp8") ||
       (method == "mxfp4" && wanted == "gpt_oss_mxfp4") ||
@@ -217,14 +218,14 @@ Status CheckScales(const StoredLinear& linear) {
   }
   for (int64_t i = 0; i < count; ++i) {
     if (format.scale_type == ElementType::kF8E4M3) {
-      // 0 stands for a group of zeros.
+      // 0 is the scale of an all-zero group.
       if ((bytes[i] & 0x7F) == 0x7F) return bad(i, "NaN");
       if (bytes[i] > 0x80) return bad(i, "below 0");
       continue;
     }
     const float value = StoredNumber(matrix.scales, format.scale_type, i);
-    // Quantizers of INT4 turn the sign of a group where that loses less, and small scales of F16
-    // may be 0.
+    // INT4 quantizers use a negative scale for a group if that loses less; small F16 scales may be
+    // 0.
     if (format.type == ElementType::kInt4 && std::isfinite(value)) continue;
     if (!IsGoodScale(value)) return bad(i, fmt::format("{}", value));
   }

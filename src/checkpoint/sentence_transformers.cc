@@ -16,12 +16,12 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
-constexpr uint64_t kMaxTokenizerConfigBytes = uint64_t{64} << 20;  // which may hold a vocabulary
+constexpr uint64_t kMaxTokenizerConfigBytes = uint64_t{64} << 20;  // may hold a vocabulary
 constexpr int64_t kMaxFeatures = int64_t{1} << 16;
 constexpr int64_t kMaxTextTokens = int64_t{1} << 31;
 constexpr double kNoLimit = 1e40;
 
-// A JSON file of the folder; null where it is not there.
+// Reads a JSON file of the folder; null if it does not exist.
 Result<json::Value> ReadOptional(const std::filesystem::path& folder,
                                  const std::filesystem::path& name,
                                  uint64_t max_bytes = kMaxFileBytes) {
@@ -47,7 +47,7 @@ Result<json::Value> ReadObject(const std::filesystem::path& folder,
                                                    (folder / name).string(), ShortText(value)));
 }
 
-// The way of pooling in a Pooling module's config.json: a name, or a flag each.
+// The pooling method of a Pooling module's config.json: a name or one flag per method.
 Result<PoolingMethod> ReadPooling(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto name, fields.String("pooling_mode"));
   if (name) return PoolingMethodNamed(*name, "pooling_mode");
@@ -73,7 +73,7 @@ Result<PoolingMethod> ReadPooling(const JsonFields& fields) {
   return PoolingMethodNamed(set.front(), "pooling_mode");
 }
 
-// The tokenizer's limit, where releases from 6 on keep it; one that no text reaches (1e30) is none.
+// The tokenizer's limit, the only one since release 6; nullopt if it exceeds any text (1e30).
 Result<std::optional<int64_t>> ReadTokenizerLimit(const std::filesystem::path& folder) {
   constexpr const char* kFile = "tokenizer_config.json";
   ASSIGN_OR_RETURN(const json::Value value, ReadObject(folder, kFile, kMaxTokenizerConfigBytes));
@@ -84,7 +84,7 @@ Result<std::optional<int64_t>> ReadTokenizerLimit(const std::filesystem::path& f
   return static_cast<int64_t>(*limit);
 }
 
-// The default prompt, and limits on texts.
+// Reads the default prompt and the limits of texts.
 Status ReadTextSettings(const std::filesystem::path& folder, SentenceTransformersConfig& config) {
   ASSIGN_OR_RETURN(const json::Value bert, ReadObject(folder, "sentence_bert_config.json"));
   const JsonFields limits(bert, "sentence_bert_config.json: ");
@@ -129,7 +129,7 @@ Result<DenseActivation> DenseActivationNamed(const std::string& name) {
               "activation_function");
 }
 
-// `config`: those of the modules before it.
+// `config`: with the modules before this one.
 Result<DenseModule> ReadDense(const std::filesystem::path& model, const std::string& folder,
                               const SentenceTransformersConfig& config) {
   const std::filesystem::path file = std::filesystem::path(folder) / "config.json";

@@ -70,7 +70,7 @@ TEST_F(SentenceTransformersTest, NewFilesNameTheWayOfPooling) {
   EXPECT_FALSE((*config)->normalize);
 }
 
-// Releases from 6 on keep the limit in the tokenizer's file alone.
+// Since release 6, only the tokenizer's file has the limit.
 TEST_F(SentenceTransformersTest, TheTokenizersLimitStandsIn) {
   WriteModules();
   Write("1_Pooling/config.json", R"({"pooling_mode":"mean"})");
@@ -87,7 +87,7 @@ TEST_F(SentenceTransformersTest, TheTokenizersLimitStandsIn) {
   Write("sentence_bert_config.json", R"({"max_seq_length":7})");
   EXPECT_EQ(limit(), 7);
   Write("sentence_bert_config.json", R"({"max_seq_length":null})");
-  // What transformers writes where there is no limit.
+  // Written by transformers if there is no limit.
   Write("tokenizer_config.json", R"({"model_max_length":1000000000000000019884624838656})");
   EXPECT_EQ(limit(), std::nullopt);
   Write("tokenizer_config.json", R"({"model_max_length":"long"})");
@@ -156,7 +156,7 @@ TEST_F(SentenceTransformersTest, ReadsDenseModules) {
   EXPECT_THAT(Problem(), HasSubstr("'x.Dense' is not supported at its place"));
 }
 
-// A path that leads out of the folder shows nothing of this machine.
+// A path that leads outside the folder reveals nothing about this machine.
 TEST_F(SentenceTransformersTest, StaysInItsFolder) {
   Write("modules.json", R"([{"path":"../..","type":"x.Pooling"}])");
   EXPECT_NE(Problem(), "");

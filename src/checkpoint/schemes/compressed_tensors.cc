@@ -1,5 +1,5 @@
-// compressed-tensors, as llm-compressor writes it: groups of settings with the layers that they are
-// for.
+// compressed-tensors, as written by llm-compressor: groups of settings, each with its target
+// layers.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -22,7 +22,7 @@ struct QuantizationArgs {
   int64_t bits = 0;
   std::string type, strategy, dynamic;  // dynamic: "true", "false" or "local"
   bool symmetric = true;
-  std::string order;  // "actorder", in lower case; "" for none
+  std::string order;  // "actorder", in lower case; "" if not set
   std::optional<int64_t> group_size;
   std::optional<std::pair<int, int>> block;
 
@@ -60,7 +60,7 @@ Result<QuantizationArgs> ReadArgs(const json::Value& value, const std::string& w
                                                                 : json::Write(*dynamic);
   const json::Value* block = value.Find("block_structure");
   if (block != nullptr && !IsEmptySetting(*block)) {
-    // Earlier versions wrote "128x128".
+    // Earlier versions write "128x128".
     int rows = 0, cols = 0;
     if (block->is_string()) {
       if (std::sscanf(block->as_string().c_str(), "%5dx%5d", &rows, &cols) != 2) rows = 0;
@@ -81,13 +81,13 @@ Result<QuantizationArgs> ReadArgs(const json::Value& value, const std::string& w
   return args;
 }
 
-// "group" and "dynamic" number the groups in the order of importance; "weight" and "static" only
-// rounded the inputs in that order.
+// With "group" and "dynamic", groups consist of inputs sorted by importance; with "weight" and
+// "static", that order was only used during rounding.
 bool HasInputOrder(const QuantizationArgs& args) {
   return args.strategy == "group" && (args.order == "group" || args.order == "dynamic");
 }
 
-// INT8 weights with a scale for each group of inputs.
+// INT8 weights with a scale per group of inputs.
 LinearLayout Int8GroupLayout(const QuantizationArgs& args) {
   return {.name = "INT8",
           .format = {.type = ElementType::kI8,
@@ -103,7 +103,7 @@ bool IsInt8Group(const QuantizationArgs& args) {
          group_size % 32 == 0;
 }
 
-// INT4 weights, whose zero points and order of inputs are implemented.
+// INT4 weights; zero points and input order are supported.
 LinearLayout Int4WeightLayout(const QuantizationArgs& args) {
   const bool has_groups = args.strategy == "group";
   return {.name = "INT4",
@@ -128,7 +128,7 @@ bool IsInt4Weight(const QuantizationArgs& args) {
           (args.strategy == "channel" && group_size <= 0));
 }
 
-// Formats that have neither zero points nor an order of inputs.
+// For formats that support neither zero points nor an input order.
 Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
   if (!args.symmetric) {
     return UnsupportedSetting(where, "symmetric", json::Value(false),
@@ -151,7 +151,7 @@ Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::strin
     RETURN_IF_ERROR(CheckPlainArgs(plain, where + ".weights"));
   }
   if (args.dynamic != "false") {
-    // Falls through to the refusal.
+    // Unsupported: handled below.
   } else if (is_float && args.bits == 8 && args.strategy == "tensor") {
     layout = Fp8PerTensorLayout();
   } else if (is_float && args.bits == 8 && args.strategy == "channel") {
@@ -189,7 +189,7 @@ Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::strin
                     where, args.Text()),
         where + ".weights");
   }
-  // llm-compressor writes these in the model's own type.
+  // llm-compressor writes these scales in the model's own type.
   if (layout.format.scale_layout != DataFormat::ScaleLayout::kPerGroup)
     layout.format.scale_type = ElementType::kBF16;
   layout.activations = {};
@@ -237,7 +237,7 @@ Status AddInputs(const QuantizationArgs& args, const std::string& where, LinearL
                     where, args.Text(), layout.name),
         where + ".input_activations");
   }
-  // One flag says how both global scales are stored.
+  // A single flag says how both global scales are stored.
   if (layout.format.has_second_scale && layout.activations.kind == Kind::kFp8Static) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{}: NVFP4 weights with static FP8 inputs are not supported", where),
@@ -273,7 +273,7 @@ class CompressedTensors : public PlannedScheme {
   std::string_view Method() const override { return "compressed-tensors"; }
 
  protected:
-  // A target by name is more specific than one by class.
+  // A target by name takes precedence over one by class.
   ModulePlan PlanOf(std::string_view module) const override {
     const LinearLayout* layout = nullptr;
     for (const Group& group : groups_) {
@@ -298,8 +298,8 @@ Status CheckFormat(const json::Value& object, const std::string& where) {
        "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision"});
 }
 
-// Codes of INT4 come in words ("pack-quantized"), those of INT8 may, those of other formats do not.
-// `outer`: the format of the whole configuration, for groups without one.
+// INT4 codes share words ("pack-quantized"), INT8 codes may, codes of other formats do not.
+// `outer`: the whole configuration, whose format applies to groups without one.
 Status ReadPacked(const json::Value& group, std::string where, const json::Value& outer,
                   const std::string& outer_where, LinearLayout& layout) {
   const json::Value* format = group.Find("format");
@@ -330,12 +330,12 @@ Status ReadPacked(const json::Value& group, std::string where, const json::Value
                                               layout.name));
 }
 
-// The settings that a preset's name stands for, as config_groups writes them.
+// The settings of a preset, as written in config_groups.
 // Source: compressed-tensors, quantization/quant_scheme.py, PRESET_SCHEMES.
 struct Preset {
   std::string_view name;
   std::string_view weights;
-  std::string_view inputs;  // empty: not rounded
+  std::string_view inputs;  // empty: inputs are not rounded
 };
 constexpr std::string_view kInt8Channels =
     R"({"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true})";
@@ -368,7 +368,7 @@ constexpr std::array kPresets = {
            R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
                "dynamic": "local"})"}};
 
-// A group that is a list of targets is one of the presets, by the group's name.
+// A group that is only a list of targets is the preset with the group's name.
 Result<json::Value> ExpandPreset(const std::string& name, const json::Value& targets,
                                  const std::string& where) {
   std::vector<std::string_view> names;
@@ -409,7 +409,7 @@ Result<CompressedTensors::Group> ReadGroup(const json::Value& value, const std::
   RETURN_IF_ERROR(ReadPacked(value, where, outer, outer_where, group.layout));
   if (inputs != nullptr) {
     ASSIGN_OR_RETURN(const QuantizationArgs input, ReadArgs(*inputs, where + ".input_activations"));
-    // Static integers may have a zero point.
+    // Static integer inputs may have a zero point.
     if (input.type != "int" || input.dynamic != "false")
       RETURN_IF_ERROR(CheckPlainArgs(input, where + ".input_activations"));
     RETURN_IF_ERROR(AddInputs(input, where, group.layout));

@@ -1,5 +1,5 @@
-// Every weight of checkpoints that the tools themselves wrote, against check sums of values that
-// tools/checkpoints/decode_weights.py decoded.
+// Decodes every weight of checkpoints written by the tools themselves; compares check sums with
+// values decoded by tools/checkpoints/decode_weights.py.
 #include <cstdlib>
 #include <filesystem>
 
@@ -30,7 +30,7 @@ std::string SumOf(const StoredMatrix& matrix) {
   return fmt::format("{:08x}", Crc32(values));
 }
 
-// "module" or "module#expert".
+// `name`: "module" or "module#expert".
 Result<StoredLinear> FindEntry(const QuantizationScheme& scheme, const Checkpoint& checkpoint,
                                const std::string& name, int64_t rows, int64_t cols) {
   const size_t mark = name.find('#');
@@ -66,7 +66,7 @@ void CheckFolder(const std::filesystem::path& folder, const std::filesystem::pat
     EXPECT_TRUE(CheckScales(*found)) << name;
     const std::string module = CanonicalName(name.substr(0, name.find('#')));
     DataFormat planned = (*scheme)->PlannedFormat(module);
-    // Scales in any float type are read; the plan names the usual one.
+    // Any float type is accepted for scales; the plan has the usual one.
     if (found->matrix.format.scale_layout != DataFormat::ScaleLayout::kPerGroup)
       planned.scale_type = found->matrix.format.scale_type;
     EXPECT_EQ(found->matrix.format, planned) << name;
@@ -77,8 +77,8 @@ void CheckFolder(const std::filesystem::path& folder, const std::filesystem::pat
   }
 }
 
-// Another folder of checkpoints, with NAME.json for every checkpoint NAME in SLUICE_TEST_SUMS, can
-// be checked by hand in the same way.
+// To check another folder of checkpoints by hand, set SLUICE_TEST_CHECKPOINTS to it and
+// SLUICE_TEST_SUMS to a folder with NAME.json for every checkpoint NAME.
 TEST(DecodingTest, EveryWeightOfPublishedFormatsDecodesExactly) {
   const char* folder = std::getenv("SLUICE_TEST_CHECKPOINTS");
   const char* sums = std::getenv("SLUICE_TEST_SUMS");

@@ -1,4 +1,4 @@
-// quant_method "gptq": INT4 or INT8 in words along the inputs, as AutoGPTQ and GPTQModel write it.
+// quant_method "gptq": INT4 or INT8 words that pack inputs, as written by AutoGPTQ and GPTQModel.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -13,8 +13,7 @@
 namespace sluice {
 namespace {
 
-// An entry of "dynamic": the modules that a pattern names are excluded, or have settings of their
-// own.
+// An entry of "dynamic": the modules that match a pattern are excluded or have their own settings.
 struct DynamicEntry {
   ModuleList modules;
   bool is_excluded = false;
@@ -41,7 +40,7 @@ class Gptq : public PlannedScheme {
   }
   std::string_view Method() const override { return "gptq"; }
 
-  // Writers add biases of zeros to layers that have none.
+  // Tools write all-zero biases for layers that have no bias.
   bool IsSuperfluous(const Checkpoint& checkpoint, std::string_view tensor) const override {
     if (PlannedScheme::IsSuperfluous(checkpoint, tensor)) return true;
     const StoredTensor* stored = checkpoint.Find(tensor);
@@ -57,7 +56,7 @@ class Gptq : public PlannedScheme {
           return module.ends_with("." + name);
         });
     const bool is_excluded = module == "lm_head" ? !quantizes_head_ : !in_list;
-    // The first that matches counts.
+    // The first matching entry applies.
     for (const DynamicEntry& entry : dynamic_) {
       if (!entry.modules.Contains(module)) continue;
       if (entry.is_excluded) return {&layout_, true};
@@ -69,11 +68,11 @@ class Gptq : public PlannedScheme {
  private:
   LinearLayout layout_;
   bool quantizes_head_;
-  std::vector<std::string> only_;  // the ends of the names of quantized modules; empty: all
+  std::vector<std::string> only_;  // suffixes of quantized modules' names; empty: all
   std::vector<DynamicEntry> dynamic_;
 };
 
-// Settings that "dynamic" may give to some modules.
+// Settings that "dynamic" can override.
 struct GptqSettings {
   int64_t bits = 4;
   int64_t group_size = -1;
@@ -81,7 +80,7 @@ struct GptqSettings {
   bool has_order = false;
 };
 
-// What the object says in place of `settings`.
+// `settings`, overridden by the fields of the object.
 Result<GptqSettings> ReadSettings(const json::Value& object, const std::string& where,
                                   GptqSettings settings) {
   const JsonFields fields(object, where + ".");
@@ -102,7 +101,7 @@ Result<GptqSettings> ReadSettings(const json::Value& object, const std::string& 
   return settings;
 }
 
-// `is_v2`: the format "gptq_v2"; the first one stores zero points less 1.
+// `is_v2`: the format is "gptq_v2"; the first version stores zero points minus 1.
 LinearLayout GptqLayout(const GptqSettings& settings, bool is_v2) {
   LinearLayout layout = Int4GroupLayout(settings.group_size);
   if (settings.bits == 8) {
@@ -142,8 +141,8 @@ Result<std::vector<std::string>> ReadQuantizedModules(const json::Value& block,
   return names;
 }
 
-// dynamic: an object of regular expressions, each with settings of the modules that it matches
-// ("+:PATTERN" or "PATTERN"), or "-:PATTERN" for modules that are not quantized.
+// dynamic: an object whose keys are regular expressions: "+:PATTERN" or "PATTERN" with settings of
+// the matching modules, "-:PATTERN" for modules that are not quantized.
 // Source: GPTQModel, quantization/config.py, dynamic_get.
 Result<std::vector<DynamicEntry>> ReadDynamic(const json::Value& block, const std::string& where,
                                               const GptqSettings& settings, bool is_v2) {
@@ -159,7 +158,8 @@ Result<std::vector<DynamicEntry>> ReadDynamic(const json::Value& block, const st
     const std::string inside = fmt::format("{}.dynamic.{}", where, key);
     Status added =
         entry.modules.Add("re:" + std::string(pattern), ModuleList::Syntax::kRegexPrefix);
-    // What is stored says which modules are plain, too.
+    // An unsupported exclusion can be ignored: the stored tensors also show which modules are
+    // plain.
     if (!added && entry.is_excluded) continue;
     if (!added) return tl::unexpected<Error>(std::move(added).error().In(inside));
     if (!entry.is_excluded) {

@@ -1,4 +1,4 @@
-// The names that tools give to the scales of keys and values.
+// Finds the scales of keys and values under the names that tools use.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// After "model.layers.0.self_attn".
+// Suffixes after "model.layers.0.self_attn".
 constexpr std::array<std::string_view, 7> kKeyNames = {
     ".k_proj.k_scale",     ".k_scale",       ".k_proj.output_scale", ".qkv_proj.k_scale",
     ".qkqkv_proj.k_scale", ".k_cache.scale", ".attn.k_scale"};
@@ -56,7 +56,7 @@ Result<KvScales> FindStoredKvScales(const Checkpoint& checkpoint, const std::str
   ASSIGN_OR_RETURN(const auto key, FindScale(checkpoint, attention, kKeyNames, scales));
   ASSIGN_OR_RETURN(const auto value, FindScale(checkpoint, attention, kValueNames, scales));
   scales.stored = key || value;
-  // A checkpoint that has one of the two means it for both.
+  // If only one of the two is stored, it applies to both.
   if (scales.stored) {
     scales.k = key ? *key : *value;
     scales.v = value ? *value : *key;
@@ -72,7 +72,7 @@ bool IsSuperfluousScale(const Checkpoint& checkpoint, std::string_view tensor) {
                   [&](std::string_view suffix) { return tensor.ends_with(suffix); })) {
     return true;
   }
-  // No layer has read this one: a zero point that is not zero would change the numbers.
+  // No layer read this zero point; if it were not 0, it would affect the results.
   const StoredTensor* stored = checkpoint.Find(tensor);
   return tensor.ends_with("_zero_point") && stored != nullptr && IsAllZero(*stored);
 }

@@ -1,5 +1,5 @@
-// Plain weights that are rounded to a narrow format while they are loaded, as vLLM's online
-// quantization does: a scheme over the one that the checkpoint is stored in.
+// Rounds plain weights to a narrow format while loading, like vLLM's online quantization: a scheme
+// that wraps the stored one.
 #include <algorithm>
 #include <array>
 
@@ -13,7 +13,7 @@ namespace sluice {
 namespace {
 
 struct Rounding {
-  std::string_view name;  // for people
+  std::string_view name;  // for messages
   Encoding encoding;
   ActivationFormat activations;
 };
@@ -35,7 +35,7 @@ constexpr Rounding kInt8 = {
     .encoding = {.format = {.type = ElementType::kI8,
                             .scale_layout = DataFormat::ScaleLayout::kPerRow}},
     .activations = {.kind = ActivationFormat::Kind::kInt8PerToken}};
-// The inputs stay as they are, as in vLLM.
+// Inputs are not rounded, as in vLLM.
 constexpr Rounding kMxfp4 = {
     .name = "MXFP4",
     .encoding = {.format = {.type = ElementType::kF4E2M1,
@@ -49,7 +49,7 @@ struct Word {
   const Rounding& rounding;
 };
 
-// vLLM's words; its scales of a whole tensor are of rows here, which loses less.
+// vLLM's names. Where vLLM uses one scale per tensor, we use one per row, which loses less.
 constexpr std::array<Word, 7> kWords = {
     Word{"fp8", kFp8},      Word{"fp8_per_tensor", kFp8},     Word{"fp8_per_channel", kFp8},
     Word{"ptpc_fp8", kFp8}, Word{"fp8_per_block", kFp8Block}, Word{"int8", kInt8},
@@ -65,9 +65,9 @@ bool IsPlain(const DataFormat& format) {
   return format.scale_layout == DataFormat::ScaleLayout::kNone;
 }
 
-// Layers that decide more than they cost, which vLLM leaves as they are, too.
+// Small layers with a large effect on results; vLLM does not round them either.
 bool IsKeptPlain(std::string_view module) {
-  // The last five make the decays and rates of the states that recurrent layers keep.
+  // The last five compute the decays and rates of recurrent layers' states.
   constexpr std::array<std::string_view, 8> kSuffixes = {
       "lm_head", "score",  "shared_expert_gate", ".in_proj_ba", ".in_proj_a", ".in_proj_b",
       ".a_proj", ".b_proj"};
@@ -135,7 +135,7 @@ class RoundingScheme : public QuantizationScheme {
     return IsKeptPlain(module) ? nullptr : weights_;
   }
 
-  // Nothing rounds the inputs of the head: the logits are all that it makes.
+  // Inputs of the head are not rounded: its outputs are the logits themselves.
   ActivationFormat ActivationsOf(std::string_view module, const Rounding& rounding) const {
     return module == head_module_ ? ActivationFormat{} : rounding.activations;
   }
@@ -159,8 +159,8 @@ class RoundingScheme : public QuantizationScheme {
   }
 
   std::shared_ptr<const QuantizationScheme> stored_;
-  const Rounding* weights_;  // null: kept as they are stored
-  const Rounding* head_;     // likewise
+  const Rounding* weights_;  // null: keep as stored
+  const Rounding* head_;     // null: keep as stored
   std::string head_module_;
 };
 

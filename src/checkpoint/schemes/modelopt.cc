@@ -52,17 +52,17 @@ Result<LinearLayout> LayoutOf(std::string_view algorithm, std::optional<int64_t>
   return layout;
 }
 
-// One form of the settings, understood.
+// Settings parsed from config.json or from the sidecar.
 struct Facts {
   std::string where;
-  std::optional<std::string> algorithm;  // "" where the weights are plain
+  std::optional<std::string> algorithm;  // "": plain weights
   std::optional<int64_t> group_size;
   std::optional<bool> fp8_kv;
   std::optional<std::vector<std::string>> excluded;
-  std::map<std::string, LinearLayout, std::less<>> layouts;  // of MIXED_PRECISION, by module
+  std::map<std::string, LinearLayout, std::less<>> layouts;  // for MIXED_PRECISION, by module
 };
 
-// The algorithm that config_groups describes, in the words of quant_algo.
+// The algorithm described by config_groups, as a quant_algo name.
 Result<std::optional<std::string>> AlgorithmOfGroups(const json::Value& groups,
                                                      const std::string& where, Facts& facts) {
   if (groups.as_object().empty()) return std::nullopt;
@@ -112,7 +112,7 @@ Result<Facts> ReadFacts(const QuantizationSettings& settings) {
   Facts facts;
   facts.where = settings.where;
   const json::Value* block = &settings.block;
-  // The sidecar nests the settings one level down; so do some config.json.
+  // The sidecar and some config.json nest the settings one level deeper.
   if (const json::Value* inner = block->Find("quantization"); inner != nullptr) {
     RETURN_IF_ERROR(CheckKeys(*block, facts.where, {"quantization", "producer", "quant_method"}));
     if (!inner->is_object())
@@ -136,7 +136,7 @@ Result<Facts> ReadFacts(const QuantizationSettings& settings) {
   if (facts.algorithm) {
     for (char& c : *facts.algorithm) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
   } else if (block->Find("quant_algo") != nullptr) {
-    facts.algorithm = "";  // null: the weights are plain
+    facts.algorithm = "";  // null means plain weights
   }
   ASSIGN_OR_RETURN(const json::Value* groups, fields.Object("config_groups"));
   if (groups != nullptr) {
@@ -145,7 +145,7 @@ Result<Facts> ReadFacts(const QuantizationSettings& settings) {
     const bool fits = !described || *described == *facts.algorithm ||
                       facts.algorithm == "MIXED_PRECISION" ||
                       (*described == "FP8" && facts.algorithm->starts_with("FP8"));
-    // Algorithms that are not known are refused by name below.
+    // Unknown algorithms are refused below.
     if (!fits &&
         std::find(kAlgorithms.begin(), kAlgorithms.end(), *facts.algorithm) != kAlgorithms.end()) {
       return Fail(ErrorCode::kInvalidData,
@@ -183,7 +183,7 @@ tl::unexpected<Error> Contradiction(const Facts& a, const Facts& b, std::string_
               b.where);
 }
 
-// Both forms together: what one leaves out the other tells; what both tell must agree.
+// Merges both sources: each fills in what the other lacks; values in both must agree.
 Status Merge(Facts& facts, const Facts& other) {
   if (!facts.algorithm) facts.algorithm = other.algorithm;
   if (other.algorithm && *other.algorithm != *facts.algorithm) {

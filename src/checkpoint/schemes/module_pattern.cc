@@ -17,10 +17,10 @@ namespace {
 constexpr size_t kMaxPatternBytes = 4096;
 constexpr uint32_t kMaxDepth = 32;
 constexpr size_t kMaxKeyBytes = 1024;
-// The most bytes of a key. Each state takes two bytes or more of it, and three numbers of the
-// workspace in each of two lists.
+// Maximum compiled size of a key. Each state takes at least two bytes of it and, in each of two
+// lists, three ints of the workspace.
 constexpr size_t kMaxCompiledKeyBytes = 16 << 10;
-// The limits of nested assertions, for one name.
+// PCRE2's limits for nested assertions, per name.
 constexpr uint32_t kMatchLimit = 10'000;
 constexpr uint32_t kHeapLimitKib = 16 << 10;
 constexpr size_t kWorkspaceInts = size_t{1} << 16;
@@ -45,7 +45,7 @@ tl::unexpected<Error> Refused(std::string_view pattern, std::string_view why, si
                           EscapeControls(Utf8Prefix(pattern, 200), ""), why, offset));
 }
 
-// What a thread needs to match; kept from one name to the next.
+// Buffers for matching, reused by a thread.
 struct Scratch {
   pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
@@ -69,7 +69,7 @@ void AppendLiteral(std::string& regex, char c) {
   regex += c;
 }
 
-// fnmatch.translate() of Python.
+// Equivalent of Python's fnmatch.translate().
 std::string RegexOfGlob(std::string_view glob) {
   std::string regex = "(?s)";
   for (size_t i = 0; i < glob.size();) {
@@ -81,7 +81,7 @@ std::string RegexOfGlob(std::string_view glob) {
     } else if (c == '[') {
       const bool negated = i < glob.size() && glob[i] == '!';
       const size_t begin = i + (negated ? 1 : 0);
-      // A bracket that comes first stands for itself.
+      // A leading ] is literal.
       const size_t end = glob.find(']', begin + 1);
       if (end == std::string_view::npos) {
         regex += "\\[";
@@ -136,7 +136,7 @@ Result<NamePattern> NamePattern::Glob(std::string_view text) {
 }
 
 Result<NamePattern> NamePattern::Regex(std::string_view text) {
-  // Python repeats "a{,3}" up to three times; PCRE2 would look for these characters.
+  // Python repeats "a{,3}" up to three times; PCRE2 would match these characters literally.
   if (const size_t open = text.find("{,"); open != std::string_view::npos)
     return Refused(text, "a repetition without a least count", open);
   return Compile(text, text);
@@ -155,7 +155,7 @@ Result<NamePattern> NamePattern::PeftKey(std::string_view text) {
     if (const size_t place = text.find(opening); place != std::string_view::npos)
       return Refused(text, "look-around", place);
   }
-  // Alone first: what is around it does not close its groups.
+  // Compile it alone first, so that it cannot close the groups added around it.
   if (auto alone = Regex(text); !alone) return alone;
   ASSIGN_OR_RETURN(NamePattern pattern, Compile(fmt::format("(?:.*\\.)?(?:{})\\z", text), text));
   if (pattern.CompiledBytes() > kMaxCompiledKeyBytes)

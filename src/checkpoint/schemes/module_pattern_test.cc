@@ -100,8 +100,8 @@ TEST(NamePatternTest, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(NamePattern::Regex(std::string(10'000, 'a')));
 }
 
-// Patterns that keep a backtracking engine busy for years; a name costs each at most some
-// milliseconds.
+// Patterns on which a backtracking engine would hang; here each takes at most a few milliseconds
+// per name.
 TEST(NamePatternTest, NoPatternHangs) {
   std::string deep = "c";
   for (int i = 0; i < 30; ++i) deep.insert(0, "(?=(?:a|aa|a*)*").append(")a");
@@ -131,7 +131,7 @@ TEST(ModuleListTest, NamesStandForWhatIsInsideAndForEverySpelling) {
       {"model.layers.0.mlp.up_proj", true},
       {"model.layers.0.mlp2", false},
       {"model.layers.1.mlp.gate", true},
-      {"model.layers.1.mlp.gate_proj", false},  // "mlp.gate" is no prefix of it
+      {"model.layers.1.mlp.gate_proj", false},  // "mlp.gate" matches only whole components
       {"model.layers.3.self_attn.q_proj", true},
       {"model.layers.30.self_attn.q_proj", false},
       {"model.layers.5.mlp.up_proj", true},
@@ -150,7 +150,7 @@ bool KeyMatches(std::string_view pattern, std::string_view name = kName) {
   return parsed && parsed->Matches(name);
 }
 
-// What Python's re.match(r"(.*\.)?(PATTERN)$", name) finds.
+// Matches what Python's re.match(r"(.*\.)?(PATTERN)$", name) does.
 TEST(PeftKeyTest, MatchesNamesAndTheirEnds) {
   for (const char* pattern : {"q_proj",
                               "self_attn.q_proj",
@@ -195,7 +195,7 @@ TEST(PeftKeyTest, WhatIsNotRead) {
   EXPECT_FALSE(NamePattern::PeftKey(std::string(1025, 'a')));
 }
 
-// A pattern that takes Python's own matcher for ever.
+// A pattern on which Python's own matcher hangs.
 TEST(PeftKeyTest, TakesLittleTime) {
   EXPECT_FALSE(KeyMatches("((a*)*)*b", std::string(4096, 'a')));
 }

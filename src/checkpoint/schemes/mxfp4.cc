@@ -1,8 +1,8 @@
-// quant_method "mxfp4": the experts of gpt-oss as published. One tensor holds the codes of all
-// experts,
-// "<module>_blocks" [experts, out, in / 32, 16] with two numbers in a byte, the even input in the
-// low half; another the powers of two of 32 inputs each, "<module>_scales" [experts, out, in / 32].
-// All else is plain.
+// quant_method "mxfp4": the experts of gpt-oss as published. Two tensors for all experts:
+// "<module>_blocks" [experts, out, in / 32, 16]: two codes per byte, the even input in the low
+// half;
+// "<module>_scales" [experts, out, in / 32]: a power of two per 32 inputs.
+// All other weights are plain.
 #include <fmt/format.h>
 
 #include "checkpoint/schemes/linear_layout.h"
@@ -17,7 +17,7 @@ constexpr int64_t kGroup = 32;
 
 LinearLayout ExpertLayout() {
   LinearLayout layout = Mxfp4Layout();
-  layout.activations = {};  // weights alone
+  layout.activations = {};  // inputs are not rounded
   return layout;
 }
 
@@ -38,7 +38,7 @@ class Mxfp4 : public PlannedScheme {
                                                       bool transposed) const override {
     const std::string name = module + "_blocks";
     const StoredTensor* blocks = checkpoint.Find(name);
-    // Plain experts in a checkpoint that says otherwise.
+    // Experts are plain although the configuration says otherwise.
     if (blocks == nullptr && checkpoint.Find(module) != nullptr) {
       return PlannedScheme::FindFusedExpert(checkpoint, module, expert, num_experts, rows, cols,
                                             transposed);

@@ -1,4 +1,4 @@
-// Weights that nothing quantized. A KV cache in FP8 may still be asked for.
+// Weights without quantization. An FP8 KV cache is still possible.
 #include "checkpoint/schemes/linear_layout.h"
 
 namespace sluice {

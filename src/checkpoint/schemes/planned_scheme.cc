@@ -80,7 +80,7 @@ ActivationFormat PlannedScheme::PlannedActivations(std::string_view module) cons
 Result<StoredLinear> PlannedScheme::Find(const Checkpoint& checkpoint, const std::string& module,
                                          int64_t rows, int64_t cols) const {
   ModulePlan plan = PlanOf(module);
-  // Lists of excluded modules need not name what no tool quantizes.
+  // Lists of excluded modules often omit modules that no tool quantizes.
   if (IsNeverQuantized(module)) plan.excluded = true;
   return FindStoredLinear(checkpoint, module, rows, cols, plan);
 }

@@ -1,5 +1,5 @@
-// Quark: quantization_config with quant_method "quark". Settings for all layers, for layers by
-// pattern, and for layers by type.
+// Quark: quantization_config with quant_method "quark". Settings for all layers, by layer pattern
+// and by layer type.
 #include <algorithm>
 #include <array>
 
@@ -66,8 +66,7 @@ Result<TensorSpec> ReadTensorSpec(const json::Value* value, const std::string& w
     if (axis && *axis != -1 && *axis != 1)
       return UnsupportedSetting(inside, "ch_axis", json::Value(*axis), "-1");
     RETURN_IF_ERROR(CheckString(*value, inside, "scale_format", {"e8m0"}));
-    // How scales of inputs are found at run time is part of the numbers; those of weights are
-    // stored.
+    // How input scales are computed at run time affects results; weight scales are stored.
     if (spec.is_dynamic)
       RETURN_IF_ERROR(CheckString(*value, inside, "scale_calculation_mode", {"even"}));
     spec.kind = TensorSpec::Kind::kMxfp4;
@@ -160,7 +159,7 @@ class Quark : public PlannedScheme {
   }
   std::string_view Method() const override { return "quark"; }
 
-  // Settings by pattern come before those for all.
+  // Settings by pattern take precedence over those for all layers.
   const LayerSettings& SettingsOf(std::string_view module) const {
     for (const Entry& entry : layers_) {
       if (entry.modules.Contains(module)) return entry.settings;
@@ -197,8 +196,8 @@ Status CheckExport(const json::Value& block, const std::string& where, bool& has
   return {};
 }
 
-// Algorithms that changed the weights alone are none of a reader's business; those that also change
-// what happens at run time are.
+// Algorithms that only changed the weights do not matter here; any other may change the computation
+// at run time and is refused.
 Status CheckAlgorithms(const json::Value& block, const std::string& where) {
   const json::Value* algorithms = block.Find("algo_config");
   if (algorithms == nullptr || IsEmptySetting(*algorithms)) return {};

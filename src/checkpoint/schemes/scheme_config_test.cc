@@ -1,4 +1,4 @@
-// What the quantization configurations of all tools mean, and which are refused.
+// How quantization configurations of all tools are parsed, and which are refused.
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ std::string Refusal(const std::string& block) {
 
 constexpr const char* kUp = "model.layers.0.mlp.up_proj";
 
-// The text with `from` replaced; there must be one.
+// The text with `from` replaced, which must occur.
 std::string With(std::string text, std::string_view from, std::string_view to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -190,7 +190,7 @@ TEST(SchemeConfigTest, KvCachesInEverySpelling) {
       Good(With(kQuarkFp8, R"("layer_quant_config": {})",
                 R"("layer_quant_config": {"*k_proj": {"output_tensors": {"dtype": "fp8_e4m3"}}})"))
           ->WantsFp8KvCache());
-  // The weights are served, with a cache of another type.
+  // An INT8 cache is ignored, not refused.
   EXPECT_FALSE(Good(R"({"quant_method": "modelopt", "quant_algo": "FP8",
                         "kv_cache_scheme": {"num_bits": 8, "type": "int"}})")
                    ->WantsFp8KvCache());
@@ -367,7 +367,7 @@ TEST(SchemeConfigTest, LooksInEveryPlace) {
   EXPECT_FALSE(ParseScheme(Json(R"({"quantization_config": 3})")));
 }
 
-// Blocks with members removed, doubled or given values of other types end in a scheme or an error.
+// Mutated blocks (members removed, duplicated or of other types) give a scheme or an error.
 TEST(SchemeConfigTest, MutatedConfigurationsAreReadOrRefused) {
   const std::vector<std::string> kBlocks = {
       kCompressedFp8, kQuarkFp8, kBlockFp8,

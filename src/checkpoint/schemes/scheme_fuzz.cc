@@ -1,5 +1,5 @@
-// Fuzz target: whatever the bytes, reading a quantization configuration ends in a scheme or an
-// error, and a scheme answers for any module.
+// Fuzz target: parses arbitrary bytes as a quantization configuration. The result is an error or a
+// scheme that has an answer for any module.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -16,13 +16,13 @@ namespace {
 
 using ScaleLayout = DataFormat::ScaleLayout;
 
-// Where the layer's tensors stand.
+// The layer to find and how its tensors are stored.
 struct Place {
   const Checkpoint& checkpoint;
   const std::string& module;
   int64_t rows = 0;
   int64_t cols = 0;
-  // The experts of a tensor that holds them all; 0: the layer has tensors of its own.
+  // Number of experts in a fused tensor; 0: the layer has its own tensors.
   int64_t num_experts = 0;
   int64_t expert = 0;
   bool transposed = false;
@@ -33,13 +33,13 @@ struct Place {
   std::string DataName(std::string_view suffix) const {
     return num_experts == 0 ? NameOf(suffix) : module;
   }
-  // The shape in the file of what is [r, c] for this layer.
+  // Shape in the file of a tensor that is [r, c] for this layer.
   std::vector<int64_t> Shape(int64_t r, int64_t c) const {
     if (transposed) std::swap(r, c);
     if (num_experts == 0) return {r, c};
     return {num_experts, r, c};
   }
-  // The layer's own part of a tensor that holds the same of every expert.
+  // The layer's part of a tensor, which for a fused tensor is that of its expert.
   const std::byte* Part(const StoredTensor& tensor) const {
     const auto bytes = tensor.bytes();
     if (num_experts == 0) return bytes.data();
@@ -52,7 +52,7 @@ bool IsPlainFloat(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
 }
 
-// The one tensor among those names; null where there is none.
+// The tensor with one of these suffixes; null if there is none.
 Result<const StoredTensor*> FindOne(const Place& place,
                                     const std::vector<std::string_view>& suffixes) {
   const StoredTensor* found = nullptr;
@@ -69,7 +69,7 @@ Result<const StoredTensor*> FindOne(const Place& place,
   return found;
 }
 
-// A scalar of the layer, or the layer's own among one for each expert.
+// The layer's scale: a scalar, or its expert's element of a tensor [num_experts].
 Result<float> ReadScale(const Place& place, const StoredTensor& tensor, bool is_divisor) {
   ASSIGN_OR_RETURN(const float value, ReadScaleScalar(tensor, place.num_experts, place.expert));
   return is_divisor ? 1 / value : value;
@@ -156,7 +156,7 @@ Result<StoredLinear> FindPlain(const Place& place, const StoredTensor& data,
   return linear;
 }
 
-// The zero point of a layer's inputs, one integer in [-128, 127].
+// Reads the zero point of a layer's inputs, an integer in [-128, 127].
 Status FindInputZeroPoint(const Place& place, const LinearLayout& layout, StoredLinear& linear) {
   if (layout.input_zero_point.empty()) return {};
   const StoredTensor* tensor = place.checkpoint.Find(place.NameOf(layout.input_zero_point));

@@ -1,4 +1,4 @@
-// Which tensors are found for a layer, and which faults are named.
+// Which tensors are found for a layer, and the errors for bad ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -96,14 +96,14 @@ class StoredLinearTest : public ::testing::Test {
 };
 
 TEST_F(StoredLinearTest, ExpertsOfGptOssAreBlocksAndScales) {
-  // Two experts of 2 x 32: codes of 1 and 2, and powers of two.
+  // Two experts of 2 x 32: codes, and power-of-two scales.
   Write({{"e.experts.down_proj_blocks",
           "U8",
           {2, 2, 1, 16},
           std::string(32, '\x42') + std::string(32, '\x24')},
          {"e.experts.down_proj_scales", "U8", {2, 2, 1}, "\x7F\x80\x81\x82"}});
   const auto scheme = Scheme(kGptOss);
-  // Their layout is that of rows, whatever that of plain ones.
+  // The blocks are stored by rows, even if plain experts are transposed.
   const auto expert =
       scheme->FindFusedExpert(*checkpoint_, "e.experts.down_proj", 1, 2, 2, 32, true);
   ASSERT_TRUE(expert) << expert.error().message;
@@ -147,12 +147,12 @@ TEST_F(StoredLinearTest, DecidesByWhatIsStored) {
   EXPECT_THAT(Row(*found, 0), ElementsAre(1, 2));
   EXPECT_EQ(found->activations.kind, ActivationFormat::Kind::kNone);
   EXPECT_THAT(found->surprise, HasSubstr("plain numbers although"));
-  // A router is never quantized: no surprise.
+  // A router is never quantized, so a plain one does not contradict the configuration.
   Write({{"model.layers.0.mlp.gate.weight", "BF16", {2, 2}}});
   found = Find(kModelOptFp8, 2, 2, "model.layers.0.mlp.gate");
   ASSERT_TRUE(found);
   EXPECT_EQ(found->surprise, nullptr);
-  // Excluded, but quantized.
+  // Quantized although excluded.
   Write({{"out.weight", "U8", {2, 8}},
          {"out.weight_scale", "F8_E4M3", {2, 1}},
          {"out.weight_scale_2", "F32", {}, F32({2})},
@@ -160,7 +160,7 @@ TEST_F(StoredLinearTest, DecidesByWhatIsStored) {
   found = Find(kModelOptNvfp4, 2, 16, "out");
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_THAT(found->surprise, HasSubstr("quantized although"));
-  // Low nibble first: 0x38 is 8 (-0), then 3 (1.5); the scale 1, the second scale 2.
+  // Low nibble first: 0x38 is 8 (-0), then 3 (1.5); the scale is 1, the second scale 2.
   EXPECT_EQ(Row(*found, 0)[0], 0);
   EXPECT_EQ(Row(*found, 0)[1], 3);
 }
@@ -183,9 +183,9 @@ TEST_F(StoredLinearTest, BlocksAtTheEdgeArePartial) {
   const auto found = Find(kBlock, 130, 320);
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(Row(*found, 127)[255], 2);
-  EXPECT_EQ(Row(*found, 128)[256], 6);  // multiplied, despite the name
+  EXPECT_EQ(Row(*found, 128)[256], 6);  // weight_scale_inv multiplies, despite its name
   EXPECT_EQ(found->activations.group_size, 128);
-  // Blocks of one column, written without that dimension.
+  // Blocks that span all columns, stored without that dimension.
   Write({{"m.weight", "F8_E4M3", {130, 64}}, {"m.weight_scale_inv", "F32", {2}, F32({1, 2})}});
   EXPECT_TRUE(Find(kBlock, 130, 64));
 }
@@ -255,7 +255,7 @@ TEST_F(StoredLinearTest, FaultsNameTheTensorWhatWasExpectedAndWhatWasFound) {
        256,
        128,
        {{"m.weight", "F8_E4M3", {256, 128}}, {"m.weight_scale_inv", "F32", {1, 2}, F32({1, 1})}},
-       {"found"}},  // dimensions of one do not count
+       {"found"}},  // dimensions of size 1 are ignored
       {kBlock,
        256,
        256,
@@ -296,7 +296,7 @@ TEST_F(StoredLinearTest, FaultsNameTheTensorWhatWasExpectedAndWhatWasFound) {
         {"m.weight_scale", "F8_E4M3", {2, 1}, std::string("\x38\0", 2)},
         {"m.weight_scale_2", "F32", {}, F32({1})},
         input},
-       {"found"}},  // a group of zeros
+       {"found"}},  // the scale of an all-zero group
       {kMxfp4,
        2,
        32,
@@ -333,11 +333,11 @@ TEST_F(StoredLinearTest, ExpertsOfOneTensor) {
   EXPECT_THAT(Row(**expert, 1), ElementsAre(4, 2));
   EXPECT_EQ((*expert)->input_scale, 3.0f);
   EXPECT_FALSE(*scheme->FindFusedExpert(*checkpoint_, "e.down_proj", 0, 2, 2, 3, true));
-  // The same without transposing is another shape.
+  // Not transposed, the same tensor has a wrong shape.
   expert = scheme->FindFusedExpert(*checkpoint_, "e.gate_up_proj", 1, 2, 3, 2, false);
   ASSERT_FALSE(expert);
   EXPECT_THAT(expert.error().message, AllOf(HasSubstr("[2, 2, 3]"), HasSubstr("[2, 3, 2]")));
-  // A scale for each expert.
+  // A scale per expert.
   Write({{"e.gate_up_proj", "F8_E4M3", {2, 2, 3}, data},
          {"e.gate_up_proj_weight_scale", "F32", {2}, F32({2, 5})},
          {"e.gate_up_proj_input_scale", "F32", {2}, F32({3, 7})}});
@@ -370,7 +370,7 @@ TEST_F(StoredLinearTest, KvScalesUnderAllNames) {
   Write({{a + ".kv_scale", "F32", {}, F32({0.5f})}});
   EXPECT_EQ(scheme->FindKvScales(*checkpoint_, a)->v, 0.5f);
   Write({{a + ".k_scale", "F32", {}, F32({0.5f})}});
-  EXPECT_EQ(scheme->FindKvScales(*checkpoint_, a)->v, 0.5f);  // one is meant for both
+  EXPECT_EQ(scheme->FindKvScales(*checkpoint_, a)->v, 0.5f);  // a single scale applies to both
   EXPECT_FALSE(scheme->FindKvScales(*checkpoint_, "model.layers.1.self_attn")->stored);
   for (const auto& bad : {F32({0}), F32({NAN}), F32({-2})}) {
     Write({{a + ".k_scale", "F32", {}, bad}});

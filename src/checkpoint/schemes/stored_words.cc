@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// Collects the tensors of one layer, in the order that StoredLinear::tensors has.
+// Collects the tensors of a layer in the order of StoredLinear::tensors.
 class WordsFinder {
  public:
   WordsFinder(const Checkpoint& checkpoint, const std::string& module, int64_t rows, int64_t cols,
@@ -51,7 +51,7 @@ class WordsFinder {
   int64_t groups() const {
     return layout_.format.group_size == 0 ? 1 : cols_ / layout_.format.group_size;
   }
-  // What is [r, c] where nothing is transposed.
+  // Shape in the file of a tensor that is [r, c] if not transposed.
   std::vector<int64_t> Shape(int64_t r, int64_t c) const {
     if (layout_.words.transposed) std::swap(r, c);
     return {r, c};
@@ -137,7 +137,7 @@ class WordsFinder {
     return {};
   }
 
-  // Four rows of one group share a word.
+  // A word holds the zero points of four rows of a group.
   int Int8ZeroPoint(int64_t row, int64_t group) const {
     const int64_t word =
         layout_.words.transposed ? group * ((rows_ + 3) / 4) + row / 4 : row / 4 * groups() + group;
@@ -145,7 +145,7 @@ class WordsFinder {
     return (std::to_integer<int>(stored) + linear_.matrix.zero_point_offset) & 255;
   }
 
-  // The group of each input, which may stand in any order.
+  // Reads the group of each input; inputs of a group need not be contiguous.
   Status FindGroups() {
     if (layout_.words.group_index.empty()) return {};
     const std::string name = NameOf(layout_.words.group_index);
@@ -162,7 +162,7 @@ class WordsFinder {
     linear_.tensors.push_back(index);
     std::vector<int32_t> group_of(static_cast<size_t>(cols_));
     std::memcpy(group_of.data(), index->bytes().data(), index->bytes().size());
-    // compressed-tensors has -1 everywhere in an index that nobody set.
+    // compressed-tensors writes -1 everywhere if there is no input order.
     if (std::all_of(group_of.begin(), group_of.end(), [](int32_t group) { return group == -1; }))
       return {};
     const int64_t group_size = cols_ / groups();

@@ -1,5 +1,5 @@
-// Which tensors make a layer of integers that share words, what they mean, and which faults are
-// named.
+// Which tensors form a layer whose integer codes share words, how they are decoded, and the errors
+// for bad ones.
 #include <array>
 #include <functional>
 #include <memory>
@@ -43,8 +43,8 @@ std::string BytesOf(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// A weight of 8 outputs and 64 inputs in two groups of 32, with the code, zero point and scale of
-// each element by formula.
+// A weight of 8 outputs and 64 inputs in two groups of 32; formulas give each element's code, zero
+// point and scale.
 constexpr int64_t kOut = 8, kIn = 64, kGroupCount = 2;
 uint32_t CodeOf(int64_t n, int64_t k) {
   return static_cast<uint32_t>((n * 5 + k * 3 + k / 16) % 16);
@@ -58,7 +58,7 @@ float ScaleOf(int64_t n, int64_t group) {
 
 using At = std::function<uint32_t(int64_t, int64_t)>;
 
-// [rows, cols] of 4 bits: eight neighbours of a row share a word, the first in the lowest bits.
+// 4-bit codes [rows, cols]: eight neighbours in a row share a word, the first in the lowest bits.
 std::string AlongCols(int64_t rows, int64_t cols, const At& at) {
   std::vector<uint32_t> words;
   for (int64_t r = 0; r < rows; ++r) {
@@ -70,7 +70,7 @@ std::string AlongCols(int64_t rows, int64_t cols, const At& at) {
   }
   return BytesOf(words);
 }
-// Eight neighbours of a column do.
+// Eight neighbours in a column share a word.
 std::string AlongRows(int64_t rows, int64_t cols, const At& at) {
   std::vector<uint32_t> words;
   for (int64_t r = 0; r < rows; r += 8) {
@@ -90,7 +90,7 @@ std::string Scales(bool transposed) {
   }
   return BytesOf(scales);
 }
-// The place of an output in a word of AWQ: element [0 2 4 6 1 3 5 7][place].
+// The order of outputs in an AWQ word: element [0 2 4 6 1 3 5 7][place].
 At Interleaved(const At& at) {
   return [at](int64_t r, int64_t c) {
     constexpr std::array<int64_t, 8> kOutputs = {0, 2, 4, 6, 1, 3, 5, 7};
@@ -107,7 +107,7 @@ TestTensor PackedZeros() {
   return {
       "m.weight_zero_point", "I32", {kOut / 8, kGroupCount}, AlongRows(kOut, kGroupCount, ZeroOf)};
 }
-// `less`: what the format stores less of every zero point.
+// `less`: number that the format subtracts from every stored zero point.
 std::vector<TestTensor> GptqTensors(const At& zero, uint32_t less) {
   return {{"m.qweight",
            "I32",
@@ -264,7 +264,7 @@ TEST_F(StoredWordsTest, FaultsAreNamedWithWhatWasExpected) {
               AllOf(HasSubstr("'m.weight_shape'"), HasSubstr("[8, 63]"), HasSubstr("[8, 64]")));
 }
 
-// INT8: the same words with four codes, each stored + 128.
+// INT8: four codes per word, each stored + 128.
 int8_t Int8CodeOf(int64_t n, int64_t k) {
   return static_cast<int8_t>((n * 37 + k * 11) % 256 - 128);
 }
@@ -275,7 +275,7 @@ std::string Bytes8(int64_t rows, int64_t cols, const std::function<int(int64_t, 
   }
   return bytes;
 }
-// qweight [in / 4, out], whose words hold four inputs.
+// qweight [in / 4, out]: a word holds four inputs.
 std::string GptqWords8() {
   std::string bytes;
   for (int64_t k = 0; k < kIn; k += 4) {
@@ -330,7 +330,7 @@ TEST_F(StoredWordsTest, WordsOfInt8HaveAnOffset) {
       AllOf(HasSubstr("'m.qzeros'"), HasSubstr("the zero point 101"), HasSubstr("128 everywhere")));
 }
 
-// "dynamic" gives some modules settings of their own: here the one that is looked for.
+// "dynamic" gives some modules their own settings, here the tested one.
 TEST_F(StoredWordsTest, DynamicSettingsAreThoseOfTheModule) {
   std::string block = Filled(kGptqBlock, {"true", "false"});
   block.insert(block.find("\"bits\""), R"("dynamic": {"-:other": {}, "+:^m$": {"bits": 8}}, )");
