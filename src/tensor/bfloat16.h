@@ -1,4 +1,4 @@
-// Conversion of BF16, and of the bits of F16, to and from F32.
+// Conversion of BF16 and F16 bits to F32, and of F32 to BF16.
 #pragma once
 
 #include <bit>
@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// A BF16 number: the upper half of a float32. A struct, so that its bits are never mistaken for an
-// integer.
+// A BF16 number: the upper half of a float32. A struct, so that its bits are not used as an integer
+// by mistake.
 struct BFloat16 {
   uint16_t bits = 0;
 };
@@ -23,7 +23,7 @@ inline BFloat16 ToBFloat16(float value) {
   return {static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16)};
 }
 
-// An IEEE half as bits; exact.
+// Converts the bits of an IEEE half; exact.
 inline float HalfToFloat(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = half & 0x7FFFu;

@@ -10,11 +10,11 @@
 namespace sluice {
 
 // A block of zeroed memory, aligned to 2 MiB if at least that large (so that the operating system
-// can use huge pages), else to 64 bytes. Its pages are not touched: the first write places them on
-// a NUMA node. Ownership: move-only.
+// can use huge pages), else to 64 bytes. Allocation does not touch the pages: the first write
+// places them on a NUMA node. Ownership: move-only.
 class Buffer {
  public:
-  // kResourceExhausted when there is not enough memory; `what` names the use in the message.
+  // kResourceExhausted if there is not enough memory; `what`: the memory's use, for the message.
   static Result<Buffer> Allocate(size_t size_bytes, const char* what);
 
   Buffer() = default;

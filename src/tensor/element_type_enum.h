@@ -1,5 +1,5 @@
-// The types in which numbers are stored. Read by the CUDA compiler too, in every kernel's file:
-// free of other includes.
+// The types in which numbers are stored. Also included by every CUDA source, so it includes nothing
+// but <cstdint>.
 #pragma once
 
 #include <stdint.h>
@@ -24,8 +24,8 @@ enum class ElementType : uint8_t {
   kF8E4M3,  // E4M3FN: no infinities, NaN = 0x7F and 0xFF
   kF8E5M2,
   kF8E8M0,  // a power of two: 2^(byte - 127), NaN = 0xFF
-  kF4E2M1,  // two in a byte, the even index in the low nibble
-  kInt4,    // codes from 0 to 15 with a zero point; no type of safetensors (tensor/stored_matrix.h)
+  kF4E2M1,  // two per byte, the even index in the low nibble
+  kInt4,    // codes 0 to 15 with a zero point; not a safetensors type (tensor/stored_matrix.h)
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Rounding of weights to the codes and scales of a narrow format.
+// Rounds weights to the codes and scales of a narrow format.
 #pragma once
 
 #include <cstddef>
@@ -8,33 +8,33 @@
 
 namespace sluice {
 
-// How numbers become codes of a format.
+// How numbers are encoded in a format.
 struct Encoding {
-  DataFormat format;  // scale_type: as the scales are written
-  // w / scale is rounded to BF16 before it is rounded to the code, as tools do that work in the
-  // model's type.
+  DataFormat format;  // scale_type: type of the written scales
+  // Round w / scale to BF16 before rounding it to the code, like tools that compute in the model's
+  // type.
   bool rounds_quotient = false;
-  bool keeps_negative_zero = true;  // of E2M1
+  bool keeps_negative_zero = true;  // for E2M1
 };
 
-// How the scales of groups of 4-bit numbers are chosen: by the largest number of the group, as the
-// tools do it, or the one among its neighbours that leaves the least squared error.
+// How the scale of a group of 4-bit numbers is chosen. kAmax: from the group's largest magnitude,
+// like the tools. kLeastSquares: of the neighbouring scales, the one with the least squared error.
 enum class GroupScales { kAmax, kLeastSquares };
 
-// The scale of a whole tensor, from its largest magnitude (as float32): amax / 448 for FP8, the
-// second scale amax / (6 * 448) for NVFP4. A tensor of zeros has 1.
+// The scale of a whole tensor, computed in float32 from its largest magnitude: amax / 448 for FP8;
+// for NVFP4 the second scale, amax / (6 * 448). 1 if the tensor is all zeros.
 float TensorScale(const Encoding& encoding, float amax);
 
-// Codes and scales of `rows` rows of w [rows, cols], which begin at a block's first row where there
-// are blocks. `tensor_scale`: of kPerTensor, or the second scale. codes: dense rows as they are
-// stored; scales: dense, of encoding.format.scale_type; nothing is written where the layout is
-// kPerTensor. REQUIRES: cols is a multiple of the group size.
+// Encodes `rows` rows of w [rows, cols]. With block scales the first row must begin a block.
+// `tensor_scale`: the scale of kPerTensor, or NVFP4's second scale. codes: dense rows in storage
+// layout; scales: dense, of encoding.format.scale_type, not written for kPerTensor. REQUIRES: cols
+// is a multiple of the group size.
 void EncodeRows(const Encoding& encoding, GroupScales group_scales, const float* w, int64_t rows,
                 int64_t cols, float tensor_scale, std::byte* codes, std::byte* scales);
 
-// Writes a number in one of the types F32 and BF16; returns its bytes.
+// Writes a number as F32 or BF16; returns the number of bytes.
 int64_t WriteNumber(ElementType type, float value, std::byte* out);
-// The number as that type holds it.
+// Rounds a number to F32 or BF16.
 float RoundNumber(ElementType type, float value);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Looks for numbers that are NaN or infinite, at the speed of memory.
+// Finds NaN and infinite numbers at memory speed.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace sluice {
 
-// Whether all `count` elements are finite. Types that have no other numbers (I8, F4_E2M1, ...)
-// always are. `data` need not be aligned.
+// Whether all `count` elements are finite. Always true for types without NaN and infinity (I8,
+// F4_E2M1, ...). `data` need not be aligned.
 bool AllFinite(const std::byte* data, ElementType type, int64_t count);
 
-// The same of the stored numbers or codes of rows [begin, end), without their scales.
+// Whether the numbers or codes of rows [begin, end) are finite; ignores scales.
 bool RowsAreFinite(const StoredMatrix& matrix, int64_t begin, int64_t end);
 
 }  // namespace sluice

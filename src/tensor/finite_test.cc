@@ -14,8 +14,8 @@ namespace {
 constexpr ElementType kTypes[] = {ElementType::kF32, ElementType::kBF16, ElementType::kF16,
                                   ElementType::kF8E4M3};
 
-// Every number of 8 or 16 bits, of F32 every upper half, at every place of a few lengths, between
-// others that are as large as finite numbers get.
+// All 8-bit and 16-bit numbers, and all upper halves of F32, at varying places among the largest
+// finite numbers.
 TEST(FiniteTest, SeesEveryNumberThatIsNotFinite) {
   for (const ElementType type : kTypes) {
     const int64_t width = BitsPerElement(type) / 8;

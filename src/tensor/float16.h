@@ -1,4 +1,4 @@
-// IEEE half precision: sign, 5 bits of exponent, 10 of mantissa; largest 65504.
+// IEEE half precision: sign, 5 exponent bits, 10 mantissa bits; largest value 65504.
 #pragma once
 
 #include <bit>
@@ -10,24 +10,24 @@ struct Float16 {
   uint16_t bits = 0;
 };
 
-// Rounds to nearest even; values beyond +-65504 saturate, so that no result is infinite; NaN stays
-// NaN. Branch-free, so that a loop over it vectorizes.
+// Rounds to nearest even; values beyond +-65504 saturate and never become infinite; NaN stays NaN.
+// Branch-free, so that loops over it vectorize.
 inline Float16 ToFloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000u;
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
   constexpr uint32_t kMax = 0x477FE000u;  // 65504
   const uint32_t clamped = magnitude > kMax ? kMax : magnitude;
-  // 13 bits of the mantissa go; the exponent's bias falls from 127 to 15.
+  // Drops 13 mantissa bits; the exponent bias changes from 127 to 15.
   const uint32_t normal = ((clamped + 0xFFFu + (clamped >> 13 & 1u)) >> 13) - (112u << 10);
-  // Below 2^-14 the step is 2^-24: the step of F32 between 0.5 and 1.
+  // Below 2^-14 the step is 2^-24, which is F32's step between 0.5 and 1.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(clamped) + 0.5f) - 0x3F000000u;
   const uint32_t code = clamped < 0x38800000u ? subnormal : normal;
   return {static_cast<uint16_t>((magnitude > 0x7F800000u ? 0x7E00u : code) | sign)};
 }
 
-// Exact. Infinities, which ToFloat16 never makes, become NaN.
+// Exact, except that infinities, which ToFloat16 never produces, become NaN.
 inline float ToFloat(Float16 value) {
   const uint32_t sign = uint32_t{value.bits & 0x8000u} << 16;
   const uint32_t magnitude = value.bits & 0x7FFFu;

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// The value that the format gives a code, by its definition.
+// The value of a code by the format's definition.
 double HalfOf(int code) {
   const int exponent = code >> 10 & 31;
   const int mantissa = code & 1023;
@@ -27,7 +27,7 @@ TEST(Float16, EveryFiniteCodeSurvives) {
   }
 }
 
-// Half way between neighbours the even one is taken, and else the nearer one.
+// Ties go to the even neighbour; other values to the nearer one.
 TEST(Float16, RoundsToNearestEven) {
   for (int code = 0; code < 0x7BFF; ++code) {
     const float half = static_cast<float>((HalfOf(code) + HalfOf(code + 1)) / 2);

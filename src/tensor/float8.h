@@ -1,4 +1,4 @@
-// E4M3FN: sign, 4 bits of exponent, 3 of mantissa; no infinities, NaN = 0x7F and 0xFF, largest 448.
+// E4M3FN: sign, 4 exponent bits, 3 mantissa bits; no infinities, NaN = 0x7F and 0xFF, largest 448.
 #pragma once
 
 #include <bit>
@@ -12,17 +12,17 @@ struct Float8E4M3 {
 
 inline constexpr float kFloat8E4M3Max = 448.0f;
 
-// Rounds to nearest even; values beyond +-448 saturate, NaN stays NaN. Branch-free, so that a loop
-// over it vectorizes.
+// Rounds to nearest even; values beyond +-448 saturate, NaN stays NaN. Branch-free, so that loops
+// over it vectorize.
 inline Float8E4M3 ToFloat8E4M3(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 24 & 0x80u;
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
   constexpr uint32_t kMax = 0x43E00000u;  // 448
   const uint32_t clamped = magnitude > kMax ? kMax : magnitude;
-  // 20 bits of the mantissa go; the exponent's bias falls from 127 to 7.
+  // Drops 20 mantissa bits; the exponent bias changes from 127 to 7.
   const uint32_t normal = ((clamped + 0x7FFFFu + (clamped >> 20 & 1u)) >> 20) - (120u << 3);
-  // Below 2^-6 the step is 2^-9: the step of F32 between 2^14 and 2^15.
+  // Below 2^-6 the step is 2^-9, which is F32's step between 2^14 and 2^15.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(clamped) + 0x1p14f) - 0x46800000u;
   const uint32_t code = clamped < 0x3C800000u ? subnormal : normal;

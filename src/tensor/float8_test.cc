@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// The value that the format gives a code, by its definition.
+// The value of a code by the format's definition.
 double Float8Of(int code) {
   const int exponent = code >> 3 & 15;
   const int mantissa = code & 7;
@@ -31,7 +31,7 @@ TEST(Float8E4M3, EveryCodeSurvives) {
   }
 }
 
-// Half way between neighbours the even one is taken, and else the nearer one.
+// Ties go to the even neighbour; other values to the nearer one.
 TEST(Float8E4M3, RoundsToNearestEven) {
   for (int code = 0; code < 0x7E; ++code) {
     const float half = static_cast<float>((Float8Of(code) + Float8Of(code + 1)) / 2);

@@ -8,58 +8,56 @@
 
 namespace sluice {
 
-// The zero point of codes of 4 bits that have no stored ones.
+// The zero point of 4-bit codes without stored zero points.
 inline constexpr int kInt4Zero = 8;
 
-// How 8 codes of kInt4 share a word of 32 bits, little-endian.
+// How 8 kInt4 codes share a 32-bit word, little-endian.
 enum class Int4Packing : uint8_t {
   kInputs,   // neighbouring inputs of one row, the first in the lowest bits: compressed-tensors
              // ([out, in / 8]) and, transposed, GPTQ ([in / 8, out])
-  kOutputs,  // transposed alone: neighbouring rows of one input, [in, out / 8], from the lowest
-             // bits on rows 0 2 4 6 1 3 5 7: AWQ. Zero points have that order too.
+  kOutputs,  // only transposed: neighbouring rows of one input, [in, out / 8]; from the lowest bits
+             // on: rows 0 2 4 6 1 3 5 7: AWQ. Its zero points have the same order.
 };
 
 // A view of a row-major matrix [rows, cols] = [out, in] with its scales. The value of element [n,
-// k] is data[n, k] * scale * second_scale, where format.scale_layout determines the scale. No
-// alignment is required. Two elements of type F4_E2M1 share a byte, the even input in the low
-// nibble.
+// k] is data[n, k] * scale * second_scale; format.scale_layout determines the scale. No alignment
+// is required. Two F4_E2M1 elements share a byte, the even input in the low nibble.
 //
-// Where `transposed`, the memory holds [in, out]: element [n, k] is at row k, column n; scales
-// of groups are [in / group_size, out], and bytes of F4_E2M1 are [in / 2, out]. Ownership: none;
-// the mapped file must outlive it.
+// If `transposed`, the memory holds [in, out]: element [n, k] is at row k, column n; group scales
+// are [in / group_size, out], and F4_E2M1 bytes are [in / 2, out]. Ownership: none; the mapped file
+// must outlive it.
 //
-// Zero points of kInt4 are 4 bits as well, 8 rows of one scale in a word: [ceil(out / 8), scales of
-// a row], or, transposed, [scales of a row, ceil(out / 8)].
+// Zero points of kInt4 have 4 bits, too; a word holds those of 8 rows for the same group: [ceil(out
+// / 8), groups] or, if transposed, [groups, ceil(out / 8)].
 struct StoredMatrix {
   DataFormat format;
   int64_t rows = 0;  // out
   int64_t cols = 0;  // in
   const std::byte* data = nullptr;
-  const std::byte* scales = nullptr;  // of format.scale_type; null where the layout is kNone
-  float second_scale = 1;             // 1 where the format has none
+  const std::byte* scales = nullptr;  // of format.scale_type; null for kNone
+  float second_scale = 1;             // 1 if the format has none
   bool transposed = false;
   // kI8: the codes are stored + 128, as unsigned bytes. If such a matrix is transposed, four
-  // adjacent inputs of a row share a word of 32 bits: [in / 4, out].
+  // adjacent inputs of a row share a 32-bit word: [in / 4, out].
   bool has_offset_codes = false;
-  // kInt4, and kI8 with offset codes.
+  // For kInt4, and for kI8 with offset codes.
   Int4Packing packing = Int4Packing::kInputs;
   const std::byte* zero_points = nullptr;  // null: all are kInt4Zero
-  int zero_point_offset = 0;               // added to the stored ones, modulo 16
-  // kInt4, and kI8 with offset codes: [cols], the inputs in the order in which groups
-  // take them, or null for 0, 1, 2...: input_order[i] belongs to group i /
-  // group_size.
+  int zero_point_offset = 0;               // added to stored zero points, modulo 16
+  // kInt4, and kI8 with offset codes: [cols], the permutation of inputs: input_order[i] belongs to
+  // group i / group_size. null: the identity.
   const int32_t* input_order = nullptr;
 };
 
 // The code of an element of kI8 with offset codes.
 int8_t OffsetInt8Code(const StoredMatrix& matrix, int64_t row, int64_t input);
 
-// The code of an element of kInt4, and the zero point of group `group` of a row (0 if scales are
-// per row).
+// The code of a kInt4 element, and the zero point of group `group` of a row (0 if scales are per
+// row).
 int Int4Code(const StoredMatrix& matrix, int64_t row, int64_t input);
 int Int4ZeroPoint(const StoredMatrix& matrix, int64_t row, int64_t group);
 
-// A matrix of plain numbers.
+// A matrix without scales.
 inline StoredMatrix PlainMatrix(const void* data, ElementType type, int64_t rows, int64_t cols) {
   return {.format = {.type = type},
           .rows = rows,
@@ -67,12 +65,12 @@ inline StoredMatrix PlainMatrix(const void* data, ElementType type, int64_t rows
           .data = static_cast<const std::byte*>(data)};
 }
 
-// The values of one row, exactly (one rounding where a scale or second scale is not a power of
-// two): out [cols]. The reference for all formats. REQUIRES: a format that a scheme
-// (checkpoint/schemes) yields.
+// Decodes a row exactly (with one rounding if a scale or second scale is not a power of two): out
+// [cols]. The reference for all formats. REQUIRES: a format that a scheme (checkpoint/schemes)
+// produces.
 void DecodeStoredRow(const StoredMatrix& matrix, int64_t row, float* out);
 
-// Sizes of the data and of the scales.
+// Number of bytes of the data; number of scales and their bytes.
 int64_t DataBytes(const StoredMatrix& matrix);
 int64_t ScaleCount(const StoredMatrix& matrix);
 int64_t ScaleBytes(const StoredMatrix& matrix);

@@ -1,4 +1,4 @@
-// Every code under every scale, against the formats' definitions.
+// Decodes every code with every scale and compares with the formats' definitions.
 #include "tensor/stored_matrix.h"
 
 #include <cmath>
@@ -60,7 +60,7 @@ TEST(StoredMatrixTest, EveryE4M3CodeUnderPowersOfTwo) {
   }
 }
 
-// Exact in double: 2 significant bits times 4 times 24.
+// Exact in double: products of 2, 4 and 24 significant bits.
 TEST(StoredMatrixTest, EveryPairOfE2M1AndE4M3Scale) {
   std::vector<uint8_t> codes, scales;
   for (int scale = 0; scale < 256; ++scale) {
@@ -138,7 +138,7 @@ TEST(StoredMatrixTest, EveryIntegerUnderScalesOfRows) {
 }
 
 TEST(StoredMatrixTest, TransposedMatricesHoldTheSameValues) {
-  // [out 2, in 4] of packed numbers: bytes [out][in / 2], and the same as [in / 2][out].
+  // [out 2, in 4] of packed numbers: bytes [out][in / 2], and the same numbers as [in / 2][out].
   const std::vector<uint8_t> plain = {0x21, 0x43, 0x65, 0x07}, turned = {0x21, 0x65, 0x43, 0x07};
   const std::vector<uint8_t> plain_scales = {127, 128, 129, 126},
                              turned_scales = {127, 129, 128, 126};
