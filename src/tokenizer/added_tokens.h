@@ -1,5 +1,5 @@
-// Added tokens: texts that are always encoded as one token. They are cut out of a text before the
-// model encodes the rest.
+// Added tokens: texts that are always encoded as a single token. They are cut out of a text before
+// the model encodes the rest.
 #pragma once
 
 #include <bitset>
@@ -16,28 +16,29 @@ namespace sluice {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // Not where a word character touches it.
-  bool lstrip = false;       // Takes in white space to its left.
-  bool rstrip = false;       // And to its right.
-  bool normalized = true;    // Searched for in the normalized text, in its normalized form.
-  bool special = false;      // Left out when decoding with skip_special_tokens.
+  bool single_word = false;  // No match next to a word character.
+  bool lstrip = false;       // Also matches white space to its left.
+  bool rstrip = false;       // Also matches white space to its right.
+  bool normalized = true;    // Its normalized form is searched for in the normalized text.
+  bool special = false;      // Omitted by Decode with skip_special_tokens.
 };
 
-// Searches for a set of added tokens: leftmost, and of those the longest.
+// Searches for a set of added tokens: the leftmost match, of several the longest.
 // Thread safety: immutable after construction.
 class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
-  // `tokens`: what to search for, which may differ from the content. kInvalidData if two are equal.
+  // `tokens`: the text to search for, which may differ from the content, and the token.
+  // kInvalidData if two texts are equal.
   static Result<AddedTokenFinder> Create(std::vector<std::pair<std::string, AddedToken>> tokens);
 
   bool empty() const { return tokens_.empty(); }
 
-  // Cuts `text` at the tokens: calls gap(part) for what is between them and token(id) for each, in
-  // order. Once the EncodeBudget is exceeded, no more tokens are found.
+  // Cuts `text` at the tokens: calls gap(part) for the text between tokens and token(id) for each
+  // token, in order. Once the EncodeBudget is exceeded, no more tokens are found.
   template <typename Gap, typename Token>
   void Split(std::string_view text, Gap&& gap, Token&& token) const {
-    size_t start = 0;  // Of the text not yet passed to a callback.
+    size_t start = 0;  // Start of the text not yet passed to a callback.
     Match match;
     for (size_t at = 0; Find(text, at, match); at = match.end) {
       const AddedToken& found = tokens_[match.token];
@@ -46,7 +47,7 @@ class AddedTokenFinder {
       size_t end = match.end;
       if (found.lstrip) begin = SkipSpacesBack(text, begin, start);
       if (found.rstrip) end = SkipSpaces(text, end);
-      // A token of white space may lie wholly in what the one before it took in.
+      // A token of white space may lie entirely inside the previous token's extended match.
       if (begin >= end) continue;
       if (start < begin) gap(text.substr(start, begin - start));
       token(found.id);
@@ -61,11 +62,11 @@ class AddedTokenFinder {
     size_t end = 0;
     uint32_t token = 0;
   };
-  // One step of the trie of all tokens: children are sorted by byte, in `edges_`.
+  // A node of the trie of all tokens: its children are sorted by byte, in `edges_`.
   struct Node {
     uint32_t first_edge = 0;
     uint32_t num_edges = 0;
-    int32_t token = -1;  // That ends here.
+    int32_t token = -1;  // Index of the token that ends here.
   };
   struct Edge {
     unsigned char byte = 0;
@@ -84,7 +85,7 @@ class AddedTokenFinder {
   std::bitset<256> first_bytes_;
   std::bitset<65536>
       first_pairs_;  // First two bytes, low byte first; all second bytes after a one-byte token.
-  int only_first_byte_ = -1;  // If all tokens begin with the same one.
+  int only_first_byte_ = -1;  // The first byte if all tokens share it.
   bool one_byte_tokens_ = false;
 };
 

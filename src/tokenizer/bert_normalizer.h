@@ -1,4 +1,4 @@
-// BertNormalizer: what BERT does to a text before it is cut into words.
+// BertNormalizer: BERT's rewriting of a text before it is cut into words.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 namespace sluice {
 
 struct BertNormalizer {
-  bool clean_text = true;            // control characters go, white space becomes spaces
-  bool handle_chinese_chars = true;  // spaces around ideographs
+  bool clean_text = true;            // remove control characters, replace white space by spaces
+  bool handle_chinese_chars = true;  // put spaces around ideographs
   bool strip_accents = true;
   bool lowercase = true;
 
-  // REQUIRES: valid UTF-8. `at_start` is cleared where the text's first character is gone.
+  // REQUIRES: valid UTF-8. Clears `at_start` if the text's first character is removed.
   void Run(std::string& text, bool& at_start) const;
 };
 

@@ -1,4 +1,4 @@
-// Byte-pair encoding: one piece of text to the ids of a vocabulary with ranked merges.
+// Byte-pair encoding: turns a piece of text into ids of a vocabulary with ranked merges.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// What the `model` of a tokenizer.json says.
+// The `model` of a tokenizer.json.
 struct BpeSpec {
   TokenTable vocabulary;
   struct Merge {
@@ -29,8 +29,8 @@ struct BpeSpec {
   bool fuse_unk = false;
   bool byte_fallback = false;
   bool ignore_merges = false;
-  // How the vocabulary spells a character that others of the piece stand before, and the last one:
-  // "##b", "c</w>".
+  // Added to characters in the vocabulary's spelling: the prefix to all but the piece's first, the
+  // suffix to the piece's last: "##b", "c</w>".
   std::string continuing_prefix;
   std::string word_suffix;
 
@@ -40,13 +40,13 @@ struct BpeSpec {
 // Thread safety: immutable; Encode may be called from any thread at once.
 class BpeModel {
  public:
-  // `byte_level`: pieces come as raw bytes, and the vocabulary spells them byte by byte
-  // (byte_level.h); not with affixes. Fails if unk_token is named and not in the vocabulary.
+  // `byte_level`: pieces are raw bytes, and the vocabulary spells them byte by byte (byte_level.h);
+  // not possible with affixes. Error if unk_token is not in the vocabulary.
   static Result<BpeModel> Create(BpeSpec spec, bool byte_level);
-  // Whether pieces may come as raw bytes: the vocabulary has every byte that valid UTF-8 can hold.
+  // Whether pieces may be raw bytes: the vocabulary has every byte that can occur in valid UTF-8.
   static bool HasAllBytes(const TokenTable& vocabulary);
 
-  // Appends the ids of one piece. `text_end`: the end of the readable memory that holds the piece.
+  // Appends the ids of a piece. `text_end`: end of the readable memory that holds the piece.
   // REQUIRES: piece is not empty, and shorter than 2 GiB.
   void Encode(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const {
     const int32_t whole =
@@ -83,18 +83,18 @@ class BpeModel {
 
   Found FindMerge(int32_t left, int32_t right) const;
   int32_t FindLong(std::string_view piece) const;
-  // A piece that is not one token: from this thread's cache, else by merges.
+  // Encodes a piece of several tokens: from this thread's cache, else by merges.
   void EncodeSeveral(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const;
   void EncodeByMerges(std::string_view piece, std::vector<int32_t>& ids) const;
-  // The ids before any merge.
+  // The ids of the piece's characters or bytes, before any merge.
   void Symbols(std::string_view piece, std::vector<int32_t>& symbols) const;
-  // The id of a character, as the vocabulary spells it at its place; -1 if there is none.
+  // The id of a character, in the spelling for its position; -1 if there is none.
   int32_t CharacterId(std::string_view spelling) const;
-  // `bytes`: the piece if its symbols are its bytes, else empty.
+  // `bytes`: the piece if each byte is one symbol, else empty.
   void MergeShort(std::string_view bytes, std::vector<int32_t>& symbols) const;
   void MergeLong(std::vector<int32_t>& symbols) const;
 
-  uint64_t serial_ = 0;  // Of this model in the process: what caches know it by.
+  uint64_t serial_ = 0;  // Unique in the process: identifies this model in caches.
   TokenTable vocabulary_;
   bool byte_level_ = false;
   bool byte_fallback_ = false;
@@ -103,11 +103,12 @@ class BpeModel {
   int32_t unk_id_ = -1;
   std::array<int32_t, 256> byte_symbols_{};  // byte_level: the id of each byte; else of each ASCII
                                              // character; -1 if none.
-  std::array<int32_t, 256> fallback_symbols_{};  // Of "<0x41>" and the like, -1 if none.
-  std::vector<MergeSlot> merges_;                // Open addressing, a power of two.
+  std::array<int32_t, 256> fallback_symbols_{};  // Ids of "<0x41>" etc., -1 if none.
+  std::vector<MergeSlot> merges_;                // Open addressing; the size is a power of two.
   std::vector<Found> byte_merges_;               // byte_level: [left byte * 256 + right byte]
   PieceTable pieces_;                            // Pieces that are one token.
-  TokenTable long_pieces_;                       // The same, longer than PieceKey holds.
+  // Likewise, for pieces longer than PieceKey::kMaxBytes.
+  TokenTable long_pieces_;
 };
 
 }  // namespace sluice

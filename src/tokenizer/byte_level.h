@@ -1,4 +1,4 @@
-// The printable spelling of bytes in byte-level vocabularies: each byte is one character ("Ġ" is a
+// The printable spelling of bytes in byte-level vocabularies: each byte is a character ("Ġ" is a
 // space).
 #pragma once
 
@@ -16,7 +16,7 @@ std::optional<uint8_t> ByteOf(char32_t c);
 
 // Bytes to characters.
 std::string Spell(std::string_view bytes);
-// Characters to bytes; nothing if one of them stands for no byte.
+// Characters to bytes; nullopt if a character represents no byte.
 std::optional<std::string> Unspell(std::string_view spelling);
 
 }  // namespace sluice::byte_level

@@ -12,10 +12,10 @@ namespace sluice {
 
 class CodePointSet {
  public:
-  // The set of a property name as \p{...} takes it: a category ("Lu", "L", "Letter"), a script
-  // ("Han"), "Any", or nothing if the name is not known.
+  // The set of a property name as in \p{...}: a category ("Lu", "L", "Letter"), a script ("Han") or
+  // "Any"; nullopt for an unknown name.
   static std::optional<CodePointSet> OfProperty(std::string_view name);
-  // The code points whose properties (unicode.h) have one of these bits.
+  // The code points that have any of these property bits (unicode.h).
   static CodePointSet WithFlag(uint16_t flag);
 
   void Add(char32_t first, char32_t last) { Add(CodePointSet({{first, last}})); }
@@ -23,7 +23,7 @@ class CodePointSet {
   void Intersect(CodePointSet other);
   void Complement();
 
-  // The inside of a PCRE2 character class with exactly these code points.
+  // The inside of a PCRE2 character class that matches exactly these code points.
   std::string ToPcre2() const;
 
   CodePointSet() = default;
@@ -31,7 +31,7 @@ class CodePointSet {
  private:
   explicit CodePointSet(unicode::Ranges ranges) : ranges_(std::move(ranges)) {}
 
-  unicode::Ranges ranges_;  // Sorted, with gaps between them.
+  unicode::Ranges ranges_;  // Sorted, disjoint and not adjacent.
 };
 
 }  // namespace sluice

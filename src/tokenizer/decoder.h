@@ -1,4 +1,4 @@
-// The `decoder` of a tokenizer.json: spellings of tokens to text.
+// The `decoder` of a tokenizer.json: turns spellings of tokens into text.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// ByteLevel, Metaspace, WordPiece, ByteFallback, Fuse, Replace, Strip and sequences of them.
-// Thread safety: immutable.
+// Supports ByteLevel, Metaspace, WordPiece, ByteFallback, Fuse, Replace, Strip and sequences of
+// them. Thread safety: immutable.
 class Decoder {
  public:
   // `value` may be null: tokens are joined with spaces.
@@ -20,13 +20,13 @@ class Decoder {
   Decoder(Decoder&&) noexcept;
   ~Decoder();
 
-  // If the decoder is ByteLevel alone, the text is the bytes of the tokens one after another (see
-  // BytesOf).
+  // Whether the decoder is ByteLevel only: then the text is the concatenation of the tokens' bytes
+  // (see BytesOf).
   bool IsByteLevel() const { return is_byte_level_; }
 
   std::string Decode(std::vector<std::string> tokens) const;
 
-  // The bytes that one token stands for in the midst of others.
+  // The bytes of a token that has other tokens before and after it.
   std::string BytesOf(std::string_view spelling) const;
 
   class Step;

@@ -1,4 +1,4 @@
-// What the work on one text may cost, however the steps of a tokenizer share it.
+// Limits the cost of encoding a text, over all steps of a tokenizer together.
 #pragma once
 
 #include <algorithm>
@@ -7,14 +7,14 @@
 
 namespace sluice {
 
-// Bounds the work on one text whose amount a tokenizer.json decides: matches of its patterns,
-// look-ups of its vocabulary and of its added tokens. A unit is 10 to 20 nanoseconds. Once it is
-// exceeded nothing more is matched, and whoever made the budget is told.
+// Bounds the work whose amount a tokenizer.json decides: matches of its patterns, look-ups in its
+// vocabulary and of its added tokens. A unit takes 10 to 20 nanoseconds. Once the budget is
+// exceeded, nothing more is matched; its creator checks is_exceeded().
 //
 // Thread safety: used by the thread that made it.
 class EncodeBudget {
  public:
-  // Published split patterns take 0.3 to 4 units a byte for prose and code, at most 11 where each
+  // Published split patterns take 0.3 to 4 units per byte of prose and code, at most 11 if each
   // character is a match; WordPiece takes 270 for words without a known part.
   explicit EncodeBudget(size_t text_bytes)
       : left_(static_cast<int64_t>(
@@ -26,13 +26,14 @@ class EncodeBudget {
   EncodeBudget(const EncodeBudget&) = delete;
   EncodeBudget& operator=(const EncodeBudget&) = delete;
 
-  // False once more was spent than there is. True where no budget exists: while a file is loaded.
+  // Returns false once more has been spent than available; true if no budget exists, as while a
+  // file is loaded.
   static bool Spend(size_t units) {
     if (current_ == nullptr) return true;
     current_->left_ -= static_cast<int64_t>(units);
     return current_->left_ >= 0;
   }
-  // Something reached a limit of its own.
+  // Called if a step has reached its own limit.
   static void Exhaust() {
     if (current_ != nullptr) current_->left_ = -1;
   }

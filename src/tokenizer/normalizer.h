@@ -1,4 +1,4 @@
-// The `normalizer` of a tokenizer.json: what happens to a text before it is cut into pieces.
+// The `normalizer` of a tokenizer.json: rewrites a text before it is cut into pieces.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, BertNormalizer,
+// Supports NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, BertNormalizer,
 // Precompiled and sequences of them. Thread safety: immutable.
 class Normalizer {
  public:
@@ -20,10 +20,10 @@ class Normalizer {
   Normalizer(Normalizer&&) noexcept;
   ~Normalizer();
 
-  // True if every text stays as it is.
+  // Whether no text is changed.
   bool IsIdentity() const { return steps_.empty(); }
-  // REQUIRES: valid UTF-8. `at_start`, if given, is cleared if what the text began with is gone:
-  // then it no longer counts as the start of the input.
+  // REQUIRES: valid UTF-8. `at_start`: if given, cleared if the first character is removed; the
+  // text then no longer counts as the start of the input.
   std::string Normalize(std::string_view text, bool* at_start = nullptr) const;
 
   class Step;

@@ -1,4 +1,4 @@
-// All parts of a tokenizer.json together: the implementation of class Tokenizer.
+// All parts of a tokenizer.json: the implementation of class Tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,16 @@ namespace sluice::tokenizer_internal {
 // Thread safety: immutable after Create.
 class Pipeline {
  public:
-  // `late_tokens`: added tokens that only tokenizer_config.json knows.
+  // `late_tokens`: added tokens that only tokenizer_config.json lists.
   static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts,
                                                   std::vector<AddedToken> late_tokens);
 
-  // What Tokenizer::EncodeWithin gives; where `is_exceeded` is given, it is set instead of an
-  // error, and what was not matched counts as text.
+  // As Tokenizer::EncodeWithin. If `is_exceeded` is given, it is set instead of returning an error,
+  // and the unmatched rest is encoded as plain text.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens,
                                       const std::function<bool()>& stop,
                                       bool* is_exceeded = nullptr) const;
-  // Two texts with the special tokens around both, and how many those are.
+  // Joins two texts with the special tokens around both; the number of these special tokens.
   PairOfTexts JoinPair(std::vector<int32_t> first, std::vector<int32_t> second) const;
   size_t NumSpecialTokensOfPair() const;
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
@@ -48,11 +48,11 @@ class Pipeline {
   bool IsAdded(int32_t id) const { return added_.Has(id); }
   int32_t vocab_size() const { return vocab_size_; }
 
-  // If so, the text of tokens is their bytes one after another, and BytesOf returns them without a
-  // copy.
+  // Whether the decoder is ByteLevel only: then the text is the concatenation of the tokens' bytes,
+  // which BytesOf returns without a copy.
   bool HasByteLevelDecoder() const { return decoder_.IsByteLevel(); }
   std::string_view BytesOf(int32_t id) const;
-  // Whether a token leaves a trace in decoded text.
+  // Whether a token contributes to decoded text.
   bool IsVisible(int32_t id, bool skip_special_tokens) const {
     return Flag(id, kKnown) && !(skip_special_tokens && Flag(id, kSkipped));
   }
@@ -77,10 +77,10 @@ class Pipeline {
   bool Flag(int32_t id, uint8_t flag) const {
     return id >= 0 && id < vocab_size_ && (flags_[static_cast<size_t>(id)] & flag) != 0;
   }
-  // What the decoder gets for a token.
+  // The spelling of a token that is passed to the decoder.
   std::string_view DecodedSpelling(int32_t id) const;
 
-  // The ids so far, and whether to go on.
+  // The ids so far, and whether to stop.
   class Encoding;
   void EncodeGap(std::string_view text, bool at_start, Encoding& encoding) const;
   void EncodePieces(std::string_view text, bool at_start, Encoding& encoding) const;
@@ -99,12 +99,13 @@ class Pipeline {
   PostProcessor post_processor_;
   Decoder decoder_;
   TokenTable added_;             // By content.
-  TokenTable added_normalized_;  // The normalized form of those where it differs.
+  TokenTable added_normalized_;  // The normalized form, if it differs.
   AddedTokenFinder raw_tokens_, normalized_tokens_;
   int32_t vocab_size_ = 0;
   std::vector<uint8_t> flags_;  // By id.
-  std::string bytes_;           // Of all tokens, one after another, if the decoder is ByteLevel.
-  std::vector<uint64_t> byte_offsets_;  // By id, and the end.
+  // The bytes of all tokens, concatenated, if the decoder is ByteLevel.
+  std::string bytes_;
+  std::vector<uint64_t> byte_offsets_;  // Offsets into bytes_, by id, and the end.
 };
 
 }  // namespace sluice::tokenizer_internal

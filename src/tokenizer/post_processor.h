@@ -1,4 +1,4 @@
-// The `post_processor` of a tokenizer.json: the special tokens around a text, or around two.
+// The `post_processor` of a tokenizer.json: adds special tokens around one or two texts.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,26 @@
 
 namespace sluice {
 
-// Two texts as one input, and the number of the text that each token counts to: 0 or 1.
+// Two texts as one input; each token's type is the index of its text: 0 or 1.
 struct PairOfTexts {
   std::vector<int32_t> ids;
   std::vector<int8_t> types;  // [ids.size()]
 };
 
-// TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel (which changes offsets only) and
-// sequences of them. Thread safety: immutable.
+// Supports TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel (which only affects
+// offsets) and sequences of them. Thread safety: immutable.
 class PostProcessor {
  public:
-  // `value` may be null: nothing is added. Ids must be below `end_id`.
+  // `value` may be null: nothing is added. All ids must be below `end_id`.
   static Result<PostProcessor> Parse(const json::Value* value, int32_t end_id);
 
   // Adds the special tokens around `ids`.
   void Apply(std::vector<int32_t>& ids) const;
-  // The two texts with the special tokens around both.
+  // Joins two texts, with the special tokens around both.
   PairOfTexts ApplyPair(std::vector<int32_t> first, std::vector<int32_t> second) const;
 
  private:
-  // One part of a template: a text, or ids of its own.
+  // A part of a template: a text or constant ids.
   struct Part {
     enum class Kind { kIds, kFirst, kSecond } kind = Kind::kIds;
     std::vector<int32_t> ids = {};
@@ -37,8 +37,8 @@ class PostProcessor {
   using Template = std::vector<Part>;
   friend class PostProcessorReader;
 
-  std::vector<Template> templates_;  // of one text
-  Template pair_;                    // of two
+  std::vector<Template> templates_;  // for one text
+  Template pair_;                    // for two texts
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The `pre_tokenizer` of a tokenizer.json: cuts a text into the pieces that are encoded one by one.
+// The `pre_tokenizer` of a tokenizer.json: cuts a text into pieces, which are encoded separately.
 #pragma once
 
 #include <memory>
@@ -13,20 +13,20 @@
 
 namespace sluice {
 
-// A text in pieces. A step may put another text in its place.
+// The pieces of a text. A step may replace the text.
 struct Pieces {
   struct Piece {
     size_t begin = 0;
     size_t end = 0;
-    bool at_start = false;  // Begins where the whole input begins.
+    bool at_start = false;  // The piece begins at the start of the whole input.
   };
-  std::string_view text;  // Points to the caller's text or to `owned`.
+  std::string_view text;  // Refers to the caller's text or to `owned`.
   std::string owned;
   std::vector<Piece> pieces;  // In order; none is empty.
 };
 
-// ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace and sequences of
-// them. Thread safety: immutable.
+// Supports ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace and
+// sequences of them. Thread safety: immutable.
 class PreTokenizer {
  public:
   // `value` may be null: the text is one piece.
@@ -34,16 +34,16 @@ class PreTokenizer {
   PreTokenizer(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  // Whether the last step, and no other, spells bytes as characters: then the pieces may stay
+  // Whether the last step, and no other, spells bytes as characters: then pieces can remain raw
   // bytes.
   bool EndsInByteLevel() const { return ends_in_byte_level_; }
-  // Must be called once before use: whether that last step leaves the bytes as they are.
+  // Whether that last step keeps raw bytes. Must be called once before use.
   void SetKeepBytes(bool keep);
 
-  // If the pieces are just those of one known pattern, that pattern: then there is no need to call
-  // Run.
+  // The known pattern that alone determines the pieces, so that Run need not be called; nullopt if
+  // there is none.
   std::optional<SplitPattern> only_pattern() const { return only_pattern_; }
-  // Whether the whole text is one piece as it stands.
+  // Whether the whole text is a single unchanged piece.
   bool IsIdentity() const { return identity_; }
 
   // REQUIRES: valid UTF-8 that outlives the result.

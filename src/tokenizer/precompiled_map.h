@@ -1,4 +1,4 @@
-// The `Precompiled` normalizer: replacements of characters as sentencepiece compiles them.
+// The `Precompiled` normalizer: character replacements compiled by sentencepiece.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace sluice {
 
-// A double array over bytes (four bytes its size, then units of four bytes, all little-endian),
-// whose leaves are places in the texts behind it, each of which ends with a zero byte.
-// Thread safety: immutable.
+// Format: the size of a double array in bytes (4 bytes), the double array over bytes (units of 4
+// bytes, all little-endian), then texts, each of which ends with a zero byte. Leaves of the array
+// are offsets into the texts. Thread safety: immutable.
 class PrecompiledMap {
  public:
-  // `base64`: of the above; "" for a map without replacements. kInvalidData if it is damaged.
+  // `base64`: the encoded map; "" for a map without replacements. kInvalidData if it is damaged.
   static Result<PrecompiledMap> Create(std::string_view base64);
 
-  // Replaces the clusters (a character with the marks that belong to it) of fewer than 6 bytes, and
-  // the characters of others: by the text of the shortest key that each begins with, as Hugging
-  // Face `tokenizers` does. REQUIRES: valid UTF-8.
+  // Replaces clusters (a character with its marks) of fewer than 6 bytes as a whole, other clusters
+  // character by character: by the replacement of the shortest matching prefix, like Hugging Face
+  // `tokenizers`. REQUIRES: valid UTF-8.
   std::string Normalize(std::string_view text) const;
 
-  // Bytes of the longest replacement.
+  // Number of bytes of the longest replacement.
   size_t longest() const { return longest_; }
 
  private:
-  // The replacement of what `chunk` begins with.
+  // The replacement of the shortest key that is a prefix of `chunk`.
   std::optional<std::string_view> Find(std::string_view chunk) const;
 
   std::vector<uint32_t> units_;

@@ -1,4 +1,4 @@
-// Regular expressions and plain strings as patterns to search for.
+// Search patterns: regular expressions and plain strings.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// A part of a text: a match, or what stands between two matches.
+// A part of a text: a match, or the text between two matches.
 struct Span {
   size_t begin = 0;
   size_t end = 0;
@@ -23,7 +23,7 @@ struct Span {
 // Thread safety: Find may be called from any thread at once.
 class Pattern {
  public:
-  // `where` names the step in errors.
+  // `where`: the name of the step in errors.
   static Result<Pattern> Parse(const json::Value* value, std::string_view where);
   static Pattern OfString(std::string text);
   static Result<Pattern> OfRegex(std::string_view regex);
@@ -32,14 +32,14 @@ class Pattern {
   Pattern& operator=(Pattern&&) noexcept;
   ~Pattern();
 
-  // Cuts `text` into matches and what is between them, in order and without gaps; matches may be
-  // empty. Once the work on the text exceeds its EncodeBudget, the rest of it has no match.
-  // REQUIRES: valid UTF-8.
+  // Cuts `text` into matches and the parts between them, in order and without gaps; matches may be
+  // empty. Once the EncodeBudget is exceeded, the rest of the text has no match. REQUIRES: valid
+  // UTF-8.
   void Find(std::string_view text, std::vector<Span>& spans) const;
 
   // `text` with every match replaced.
   std::string Replace(std::string_view text, std::string_view replacement) const;
-  // How many times as long Replace can make a text, at least 1.
+  // The factor by which Replace can lengthen a text, at least 1.
   size_t Growth(std::string_view replacement) const;
 
  private:

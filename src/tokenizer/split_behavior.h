@@ -1,4 +1,4 @@
-// How a split treats what it matched.
+// What a split does with its matches.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@ namespace sluice {
 
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// By its name in tokenizer.json ("MergedWithNext").
+// Parses a name in tokenizer.json ("MergedWithNext").
 std::optional<SplitBehavior> ParseSplitBehavior(std::string_view name);
 
-// Turns matches and gaps, which cover a text in order, into pieces (is_match is unspecified
-// then).
+// Turns matches and gaps, which cover a text in order, into pieces. Afterwards is_match is
+// unspecified.
 void ApplySplitBehavior(SplitBehavior behavior, std::vector<Span>& spans);
 
 }  // namespace sluice

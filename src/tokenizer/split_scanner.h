@@ -1,5 +1,5 @@
-// The split patterns that published byte-level vocabularies use, as hand-written scanners: an order
-// of magnitude faster than a regex engine, with the same pieces.
+// Hand-written scanners for the split patterns of published byte-level vocabularies: an order of
+// magnitude faster than a regex engine, with the same pieces.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace sluice {
 
-// Named after the family that made each known; others use them too.
+// Named after the family that made the pattern known; others use it, too.
 enum class SplitPattern {
   kGpt2,    // Case-sensitive contractions, runs of any length.
-  kLlama3,  // Contractions first, numbers in threes.
-  kQwen,    // As Llama 3, numbers one by one.
-  kLlama4,  // Words cut where a lower case letter meets an upper case one; contractions end words;
-            // numbers in threes.
-  kTekken,  // As Llama 4 without contractions, numbers one by one.
+  kLlama3,  // Contractions first, up to three digits per piece.
+  kQwen,    // As Llama 3, with single digits.
+  kLlama4,  // Words are split between a lower and an upper case letter; contractions belong to the
+            // word; up to three digits per piece.
+  kTekken,  // As Llama 4 without contractions, with single digits.
 };
 
-// The pattern that a regex of a tokenizer.json spells, if it is one of these.
+// The known pattern that equals `regex`; nullopt if there is none.
 std::optional<SplitPattern> RecognizeSplitPattern(std::string_view regex);
 
 namespace scanner_internal {
 
-// What the patterns ask of a code point, as bits.
+// Character classes of the patterns, as bits.
 inline constexpr uint8_t kUpperLike = 1;  // Lu, Lt, Lm, Lo, M
 inline constexpr uint8_t kLowerLike = 2;  // Ll, Lm, Lo, M
 inline constexpr uint8_t kLetter = 4;     // L
 inline constexpr uint8_t kNumber = 8;     // N
 inline constexpr uint8_t kSpace = 16;     // \s
 inline constexpr uint8_t kNewline = 32;   // \r and \n
-inline constexpr uint8_t kVisible = 64;   // None of letter, number, space: [^\s\p{L}\p{N}]
+inline constexpr uint8_t kVisible = 64;   // Neither letter, number nor space: [^\s\p{L}\p{N}]
 
 const uint8_t* ClassTable();  // kMaxCodePoint + 1 entries.
 
@@ -46,7 +46,7 @@ class Scanner {
  public:
   Scanner(std::string_view text) : end_(text.data() + text.size()), classes_(ClassTable()) {}
 
-  // The end of the piece that starts at p. REQUIRES: p < end.
+  // The end of the piece that begins at p. REQUIRES: p < end.
   const char* Next(const char* p) const {
     const Char first = At(p);
     if constexpr (kPattern == SplitPattern::kGpt2) return NextGpt2(p, first);
@@ -56,7 +56,7 @@ class Scanner {
       }
       if (first.bits & kLetter) return Run(p + first.length, kLetter);
       if (first.bits & kNumber) return Number(p, first);
-      if (!(first.bits & kNewline)) {  // It may stand in front of a word.
+      if (!(first.bits & kNewline)) {  // It may be the optional character before a word.
         const char* next = p + first.length;
         if (next < end_) {
           const Char second = At(next);
@@ -83,7 +83,7 @@ class Scanner {
     return {classes_[decoded.code_point], static_cast<uint8_t>(decoded.length)};
   }
 
-  // The end of the run of characters that have one of `bits`.
+  // The end of the run of characters that have any of `bits`.
   const char* Run(const char* p, uint8_t bits) const {
     while (p < end_) {
       const Char c = At(p);
@@ -103,8 +103,8 @@ class Scanner {
     return p;
   }
 
-  // The end of 's 't 're 've 'm 'll 'd at the apostrophe p in any case (U+017F is an s), null if it
-  // is none.
+  // The end of 's 't 're 've 'm 'll 'd at the apostrophe p, ignoring case (U+017F counts as s);
+  // null if there is none.
   const char* Contraction(const char* p) const {
     const ptrdiff_t left = end_ - p;
     if (left < 2) return nullptr;
@@ -118,11 +118,11 @@ class Scanner {
     return nullptr;
   }
 
-  // [U]*[L]+ or, where that does not match, nothing; sets `upper_end` to the end of the longest
-  // [U]* for [U]+[L]*.
+  // The end of a match of [U]*[L]+, null if there is none; then `upper_end` is the end of the
+  // longest [U]*, for [U]+[L]*.
   const char* CasedBody(const char* p, const char** upper_end) const {
     const char* after_both =
-        nullptr;  // Behind the last character of both classes in the run of upper ones.
+        nullptr;  // After the last character in the upper-case run that is of both classes.
     const char* q = p;
     while (q < end_) {
       const Char c = At(q);
@@ -157,7 +157,7 @@ class Scanner {
     return end;
   }
 
-  // [^\s\p{L}\p{N}]+ and the newlines (and slashes) behind it.
+  // [^\s\p{L}\p{N}]+ and the newlines (and slashes) after it.
   const char* Visible(const char* p) const {
     p = Run(p, kVisible);
     while (p < end_ && (*p == '\r' || *p == '\n' || (kSlash && *p == '/'))) ++p;
@@ -173,7 +173,7 @@ class Scanner {
     return Spaces(p, /*newlines=*/true);
   }
 
-  // \s*[\r\n]+ (if asked for), \s+(?!\S), \s+ in this order. REQUIRES: p points at a space.
+  // Tries \s*[\r\n]+ (if `newlines`), \s+(?!\S), \s+ in this order. REQUIRES: p is at a space.
   const char* Spaces(const char* p, bool newlines) const {
     const char* q = p;
     const char* last = p;  // The last space of the run.
@@ -216,8 +216,7 @@ class Scanner {
 
 }  // namespace scanner_internal
 
-// Calls sink(piece) for the pieces of `text`, which together are the whole text. REQUIRES: valid
-// UTF-8.
+// Calls sink(piece) for consecutive pieces that cover `text`. REQUIRES: valid UTF-8.
 template <SplitPattern kPattern, typename Sink>
 void ScanPieces(std::string_view text, Sink&& sink) {
   const scanner_internal::Scanner<kPattern> scanner(text);

@@ -1,4 +1,4 @@
-// Reads the steps of a tokenizer.json's pipelines, with errors that name the place.
+// Reads the pipeline steps of a tokenizer.json; errors name the step's path.
 #pragma once
 
 #include <limits>
@@ -15,11 +15,10 @@
 
 namespace sluice {
 
-// One step of the pipeline: an object with a "type". Unknown fields are left alone, as other
-// readers do.
+// A pipeline step: an object with a "type". Unknown fields are ignored, as by other readers.
 class StepFields {
  public:
-  // `where`: its place in the file, for errors ("pre_tokenizer.pretokenizers[1]").
+  // `where`: the step's path in the file, for errors ("pre_tokenizer.pretokenizers[1]").
   static Result<StepFields> Of(const json::Value& value, std::string where) {
     const json::Value* type = value.Find("type");
     if (type == nullptr || !type->is_string()) {
@@ -33,10 +32,10 @@ class StepFields {
 
   const std::string& type() const { return type_; }
   const std::string& where() const { return where_; }
-  // The value, or null where it is absent or null.
+  // The value; null if the field is absent or null.
   const json::Value* Find(std::string_view name) const { return fields_.Given(name); }
 
-  // A field; `fallback` where it is absent or null, an error if there is no fallback.
+  // The field's value; `fallback` if it is absent or null. Error if there is no fallback.
   Result<bool> Bool(std::string_view name, std::optional<bool> fallback = std::nullopt) const {
     ASSIGN_OR_RETURN(const std::optional<bool> value, fields_.Bool(name));
     if (!value && !fallback) return fields_.Missing(name);
@@ -63,7 +62,7 @@ class StepFields {
     static const json::Value kNull;
     return fields_.Bad(name, expected, found == nullptr ? kNull : *found);
   }
-  // For a type that is not among the supported ones.
+  // The error for an unsupported type.
   tl::unexpected<Error> UnsupportedType(std::string_view supported) const {
     return Fail(
         ErrorCode::kUnsupported,
@@ -82,12 +81,12 @@ class StepFields {
   JsonFields fields_;
 };
 
-// What the steps of a pipeline together can make of a text: the replacements of a few kilobytes of
-// tokenizer.json could else turn one letter into more than the memory holds. Those of real
-// tokenizers stay below 10.
+// Limits how much all steps of a pipeline together can lengthen a text: otherwise the replacements
+// in a few kilobytes of tokenizer.json could expand one letter beyond the available memory. Real
+// tokenizers stay below a factor of 10.
 class TextGrowth {
  public:
-  // Counts one step after which a text is up to `factor` times as long.
+  // Adds a step that makes a text up to `factor` times as long.
   Status Add(const StepFields& fields, size_t factor) {
     constexpr size_t kMost = 1024;
     total_ = factor > kMost / total_ ? kMost + 1 : total_ * factor;
@@ -103,7 +102,7 @@ class TextGrowth {
   size_t total_ = 1;
 };
 
-// Steps of type Sequence may hold others this deep, and a pipeline this many in all.
+// Maximum nesting of Sequence steps, and maximum number of steps of a pipeline.
 inline constexpr int kMaxSequenceDepth = 8;
 inline constexpr size_t kMaxSteps = 256;
 

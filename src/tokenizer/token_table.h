@@ -9,16 +9,15 @@
 
 namespace sluice {
 
-// Limits on what a file may ask for; far above every published vocabulary.
+// Limits of a file, far above those of published vocabularies.
 inline constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 inline constexpr size_t kMaxTokenBytes = 1 << 16;
-// Tables are as long as the largest id. Ids may leave gaps of so many in all, and no more than the
-// file could fill, so that a small file cannot ask for much memory.
+// Tables are as long as the largest id. This limits the total of unused ids, so that a small file
+// cannot cause a large allocation.
 inline constexpr int32_t kMaxIdGap = 1 << 16;
 
-// Thread safety: const methods may be called from any thread at once.
-// All spellings are stored in one string, and the hash table holds ids only: 200,000 tokens take
-// about 5 MB.
+// Thread safety: const methods may be called by several threads at the same time. All spellings are
+// in one string, and the hash table holds only ids: 200,000 tokens take about 5 MB.
 class TokenTable {
  public:
   enum class AddResult { kAdded, kIdTaken, kSpellingTaken };
@@ -27,7 +26,7 @@ class TokenTable {
   AddResult Add(std::string_view spelling, int32_t id);
 
   std::optional<int32_t> Find(std::string_view spelling) const;
-  // "" for an id that is not in the table.
+  // "" if the id is not in the table.
   std::string_view Spelling(int32_t id) const;
   bool Has(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < entries_.size() && entries_[id].used;
@@ -43,7 +42,7 @@ class TokenTable {
     bool used = false;
   };
 
-  // The slot of `spelling`, or the free slot where it would go.
+  // The slot of `spelling`, or the free slot where it would be inserted.
   size_t Slot(std::string_view spelling) const;
   void Grow();
 

@@ -1,4 +1,4 @@
-// The work of `sluice tokenize`.
+// Implements `sluice tokenize`.
 #pragma once
 
 #include <iosfwd>
@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-// Reads JSON lines and writes one JSON line for each, in order; blank lines are passed over.
+// Reads JSON lines and writes one JSON line for each, in order; blank lines are skipped.
 // `decode` false: {"text": string, "add_special_tokens": bool (true)} gives {"ids": [...]}.
 // `decode` true: {"ids": [...], "skip_special_tokens": bool (true)} gives {"text": string}.
-// kInvalidArgument with the line number at the first line that is neither.
+// kInvalidArgument with the line number at the first line of another form.
 Status RunTokenize(const Tokenizer& tokenizer, bool decode, std::istream& in, std::ostream& out);
 
 }  // namespace sluice

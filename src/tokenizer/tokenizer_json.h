@@ -1,4 +1,4 @@
-// The parts of a tokenizer.json, read within limits.
+// Parses the parts of a tokenizer.json, within limits.
 #pragma once
 
 #include <string_view>
@@ -30,12 +30,12 @@ struct TokenizerJson {
   json::Value normalizer, pre_tokenizer, post_processor, decoder;  // Null where absent.
 };
 
-// kInvalidData for a damaged file, kUnsupported for one that asks for what is not supported; both
-// say where.
+// kInvalidData for a damaged file, kUnsupported for an unsupported feature; the error names its
+// path.
 Result<TokenizerJson> ReadTokenizerJson(std::string_view text);
 
-// One entry of added_tokens, or of added_tokens_decoder in tokenizer_config.json, where the id is
-// the key. `where`: for errors.
+// Reads an entry of added_tokens, or of tokenizer_config.json's added_tokens_decoder, whose key is
+// the id. `where`: path for errors.
 Result<AddedToken> ReadAddedToken(const json::Value& value, int64_t id, const std::string& where);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// UTF-8, and what each code point is to a tokenizer.
+// UTF-8, and the properties of code points that tokenizers use.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ enum Category : uint8_t {
 // Two-letter name of a category ("Lu").
 std::string_view CategoryName(Category category);
 
-// Properties of one code point, as bits above its category. They come from different versions of
-// Unicode, since Hugging Face `tokenizers`, whose results must be reproduced, mixes them.
+// Properties of a code point, as bits above its category. They come from different versions of
+// Unicode, like those in Hugging Face `tokenizers`, so that results are the same.
 inline constexpr uint16_t kCategoryMask = 0x1F;
 inline constexpr uint16_t kSpace = 1 << 5;      // White_Space.
 inline constexpr uint16_t kRegexWord = 1 << 6;  // \w in a split pattern.
@@ -60,18 +60,18 @@ inline constexpr uint16_t kNumeric = 1 << 8;      // For the Digits pre-tokenize
 inline constexpr uint16_t kPunctuation = 1 << 9;  // For the Punctuation pre-tokenizer.
 inline constexpr uint16_t kAccent = 1 << 10;      // Removed by StripAccents.
 
-// kMaxCodePoint + 1 entries; built once, lives for ever.
+// kMaxCodePoint + 1 entries; built once, never freed.
 const uint16_t* PropertyTable();
 inline uint16_t Properties(char32_t c) {
   return PropertyTable()[c];
 }
 
-// Inclusive ranges of code points, sorted and apart.
+// Sorted, disjoint, inclusive ranges of code points.
 using Ranges = std::vector<std::pair<char32_t, char32_t>>;
-// The code points of a script by its name ("Han"), or an empty set if it is not known.
+// The code points of a script ("Han"); empty if the name is unknown.
 Ranges ScriptRanges(std::string_view name);
 
-// One code point of valid UTF-8. REQUIRES: p points at the start of a complete sequence.
+// A code point of valid UTF-8. REQUIRES: p points at the start of a complete sequence.
 struct Decoded {
   char32_t code_point;
   uint32_t length;
@@ -85,22 +85,22 @@ inline Decoded Decode(const char* p) {
   return {(lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F),
           4};
 }
-// Bytes of the code point that starts with this byte of valid UTF-8.
+// Number of bytes of the code point that starts with this byte of valid UTF-8.
 inline uint32_t SequenceLength(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 // The last code point of non-empty valid UTF-8.
 Decoded DecodeLast(std::string_view text);
-// The code point of a text that is just one.
+// The code point of a text that consists of only one.
 std::optional<char32_t> OnlyCodePoint(std::string_view text);
 std::u32string ToCodePoints(std::string_view text);
 std::string ToUtf8(std::u32string_view text);
 
 bool IsAscii(std::string_view text);
-// Appends `bytes`, with one U+FFFD for each maximal part that is not UTF-8.
+// Appends `bytes`, with one U+FFFD for each maximal invalid part.
 void AppendLossy(std::string& out, std::string_view bytes);
-// The lower case of each code point by itself (no rule depends on its neighbours).
+// Converts each code point to lower case, independently of its neighbours.
 std::string Lowercase(std::string_view text);
 
 }  // namespace sluice::unicode

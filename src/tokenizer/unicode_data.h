@@ -1,5 +1,4 @@
-// The generated tables behind unicode.h and normal_form.h
-// (tools/tokenizers/make_unicode_tables.py).
+// The generated tables of unicode.h and normal_form.h (tools/tokenizers/make_unicode_tables.py).
 #pragma once
 
 #include <cstddef>
@@ -18,14 +17,14 @@ extern const size_t kPropertiesSize;
 extern const uint32_t kLowercase[];
 extern const size_t kLowercaseSize;
 
-// code point << 5 | length, then that many code points: full decompositions, Hangul syllables left
-// out.
+// code point << 5 | length, then that many code points: full decompositions, without Hangul
+// syllables.
 extern const uint32_t kCanonical[];
 extern const size_t kCanonicalSize;
-extern const uint32_t kCompatible[];  // Only where it differs from the canonical one.
+extern const uint32_t kCompatible[];  // Only if it differs from the canonical one.
 extern const size_t kCompatibleSize;
 
-// Triples: first, second, what they compose to.
+// Triples: first, second, their composition.
 extern const uint32_t kCompositions[];
 extern const size_t kCompositionsSize;
 

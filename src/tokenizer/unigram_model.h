@@ -1,4 +1,4 @@
-// Unigram: the tokens whose scores add up to the most, as sentencepiece cuts a text.
+// Unigram: cuts a text into the tokens with the highest sum of scores, like sentencepiece.
 #pragma once
 
 #include <array>
@@ -12,25 +12,25 @@
 
 namespace sluice {
 
-// What the `model` of a tokenizer.json says.
+// The `model` of a tokenizer.json.
 struct UnigramSpec {
   TokenTable vocabulary;
   std::vector<double> scores;  // log probabilities, by id
-  int64_t unk_id = -1;         // -1: none is given
+  int64_t unk_id = -1;         // -1: not given
   bool byte_fallback =
       false;  // what is unknown becomes "<0x41>" and the like, where they are there
 };
 
-// Thread safety: immutable. Memory: beside the vocabulary four bytes a token, and eight of its
+// Thread safety: immutable. Memory besides the vocabulary: per token four bytes, and eight for its
 // score.
 class UnigramModel {
  public:
   // kInvalidData if unk_id is not in the vocabulary.
   static Result<UnigramModel> Create(UnigramSpec spec);
 
-  // Appends the ids of one piece. Of two ways with the same sum the one counts whose last token
-  // begins first. Time is linear in the piece, times the length of the longest token that fits,
-  // within the EncodeBudget.
+  // Appends the ids of a piece. If two segmentations have the same sum, the one whose last token
+  // begins first is used. Time is linear in the piece, times the length of the longest matching
+  // token, limited by the EncodeBudget.
   void Encode(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const;
 
   const TokenTable& vocabulary() const { return spec_.vocabulary; }
@@ -38,17 +38,17 @@ class UnigramModel {
  private:
   explicit UnigramModel(UnigramSpec spec) : spec_(std::move(spec)) {}
 
-  // Calls visit(id, bytes) for every token that `text` begins with, the shortest first.
+  // Calls visit(id, bytes) for every token that is a prefix of `text`, shortest first.
   template <typename Visit>
   void ForEachPrefix(std::string_view text, Visit&& visit) const;
-  // The ids of what the way of most score calls a token: of a text that is none, the unknown's.
+  // Appends the id of a token of the best segmentation; unk_id or byte tokens for unknown text.
   void AppendToken(std::string_view token, std::vector<int32_t>& ids) const;
 
   UnigramSpec spec_;
   double unk_score_ = 0;
   std::vector<int32_t> sorted_;             // ids, by spelling
-  std::array<uint32_t, 257> first_byte_{};  // where in sorted_ spellings begin with a byte
-  std::array<int32_t, 256> byte_ids_{};     // of "<0x41>" and the like; -1: none
+  std::array<uint32_t, 257> first_byte_{};  // offset in sorted_ of spellings that begin with a byte
+  std::array<int32_t, 256> byte_ids_{};     // ids of "<0x41>" etc.; -1: none
 };
 
 }  // namespace sluice

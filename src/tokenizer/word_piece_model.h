@@ -1,4 +1,4 @@
-// WordPiece: the longest tokens of a vocabulary from left to right, as BERT cuts words.
+// WordPiece: takes the longest token of a vocabulary from left to right, as BERT cuts words.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace sluice {
 
-// What the `model` of a tokenizer.json says.
+// The `model` of a tokenizer.json.
 struct WordPieceSpec {
   TokenTable vocabulary;
   std::string unk_token = "[UNK]";
-  std::string prefix = "##";    // of a token inside a word
-  size_t max_characters = 100;  // a longer word is unknown as a whole
+  std::string prefix = "##";    // of a token that is not at the start of a word
+  size_t max_characters = 100;  // a longer word becomes unk_token
 };
 
 // Thread safety: immutable.
@@ -25,7 +25,7 @@ class WordPieceModel {
   // kInvalidData if unk_token is not in the vocabulary.
   static Result<WordPieceModel> Create(WordPieceSpec spec);
 
-  // Appends the ids of one word: that of unk_token alone if some part of it is no token.
+  // Appends the ids of a word; only unk_token if some part of the word is not a token.
   void Encode(std::string_view word, const char* text_end, std::vector<int32_t>& ids) const;
 
   const TokenTable& vocabulary() const { return spec_.vocabulary; }
