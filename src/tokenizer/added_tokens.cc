@@ -24,7 +24,7 @@ Result<AddedTokenFinder> AddedTokenFinder::Create(
   }
   if (tokens.empty()) return finder;
 
-  // The tokens of each node are a run of the sorted list, whose children are runs within it.
+  // Each node has a range of the sorted list of tokens; its children have ranges within it.
   struct Work {
     uint32_t node, begin, end, depth;
   };

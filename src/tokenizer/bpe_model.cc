@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Up to this many symbols a scan for the best pair is faster than a heap.
+// Up to this many symbols, scanning for the best pair is faster than a heap.
 constexpr size_t kMaxScanned = 48;
 
 uint64_t PairKey(int32_t left, int32_t right) {
@@ -24,14 +24,14 @@ uint64_t HashPair(uint64_t pair) {
   return mixed ^ mixed >> 29;
 }
 
-// Bytes that valid UTF-8 never holds.
+// Bytes that never occur in valid UTF-8.
 bool IsNeverInUtf8(int byte) {
   return byte == 0xC0 || byte == 0xC1 || byte >= 0xF5;
 }
 
-// What pieces of several tokens came to, in each thread; a newer piece takes the place of an older
-// one. Names and inflected words come again and again, and merging one costs as much as twenty
-// look-ups. One cache line an entry.
+// A per-thread cache of pieces of several tokens; a new piece replaces the old one in its slot.
+// Names and inflected words recur, and merging costs as much as twenty look-ups. One cache line per
+// entry.
 struct alignas(64) CachedPiece {
   static constexpr size_t kMaxIds = 8;
 
@@ -52,10 +52,10 @@ uint64_t NextSerial() {
   return ++serial;
 }
 
-// Buffers that each thread keeps from one piece to the next.
+// Buffers that each thread reuses.
 std::vector<int32_t>& ScratchSymbols() {
   thread_local std::vector<int32_t> symbols;
-  // A piece of a hundred megabytes is no reason to keep as much memory for ever.
+  // Do not keep the memory after a huge piece.
   if (symbols.capacity() > (1 << 20)) std::vector<int32_t>().swap(symbols);
   symbols.clear();
   return symbols;
@@ -117,7 +117,7 @@ void BpeModel::AddMerges(const std::vector<BpeSpec::Merge>& merges) {
     size_t slot = HashPair(pair) & (slots - 1);
     while (merges_[slot].pair != UINT64_MAX && merges_[slot].pair != pair)
       slot = (slot + 1) & (slots - 1);
-    // If a merge occurs twice, the later one counts.
+    // If a pair occurs twice, the later merge counts.
     merges_[slot] = {pair, static_cast<uint32_t>(rank), merge.merged};
   }
   if (!byte_level_) return;
@@ -138,14 +138,14 @@ void BpeModel::AddPieces(bool ignore_merges) {
     std::string text(vocabulary_.Spelling(id));
     if (byte_level_) {
       std::optional<std::string> bytes = byte_level::Unspell(text);
-      if (!bytes) continue;  // No text is spelled like this: an added token.
+      if (!bytes) continue;  // No text has this spelling: an added token.
       text = std::move(*bytes);
     }
     if (text.empty()) continue;
     if (!ignore_merges) {
       if (text.size() > word_suffix_.size() && text.ends_with(word_suffix_))
         text.resize(text.size() - word_suffix_.size());
-      // Only if the merges lead to the token does the whole piece stand for it.
+      // The piece is encoded as this token only if the merges lead to it.
       ids.clear();
       EncodeByMerges(text, ids);
       if (ids.size() != 1 || ids[0] != id) continue;
@@ -244,9 +244,9 @@ void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) co
         symbols.push_back(fallback_symbols_[static_cast<unsigned char>(c)]);
       continue;
     }
-    // Without an unknown token the character leaves no trace. The unknown token comes out when the
-    // next known character does, after the byte tokens between them: so do the libraries that
-    // vocabularies are made with.
+    // Without an unknown token, the character is dropped. The unknown token is emitted at the next
+    // known character, after byte tokens in between, as in the libraries that vocabularies are
+    // trained with.
     if (unk_id_ < 0) continue;
     if (pending_unk && !fuse_unk_) symbols.push_back(unk_id_);
     pending_unk = true;
@@ -256,7 +256,7 @@ void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) co
 
 void BpeModel::MergeShort(std::string_view bytes, std::vector<int32_t>& symbols) const {
   size_t n = symbols.size();
-  uint32_t ranks[kMaxScanned];  // Of the pair that starts at each symbol.
+  uint32_t ranks[kMaxScanned];  // Rank of the pair that starts at each symbol.
   int32_t merged[kMaxScanned];
   const auto set = [&](size_t i, Found found) {
     ranks[i] = found.rank;
@@ -299,7 +299,8 @@ void BpeModel::MergeLong(std::vector<int32_t>& symbols) const {
   constexpr uint32_t kEnd = UINT32_MAX;
   struct Link {
     uint32_t previous, next;
-    uint32_t rank;  // Of the pair with the next symbol; kNoMerge once this symbol is gone.
+    // Rank of the pair with the next symbol; kNoMerge once this symbol has been merged away.
+    uint32_t rank;
     int32_t merged;
   };
   std::vector<Link> links(n);
@@ -329,7 +330,7 @@ void BpeModel::MergeLong(std::vector<int32_t>& symbols) const {
     const auto rank = static_cast<uint32_t>(queue.top() >> 32);
     queue.pop();
     Link& link = links[at];
-    if (link.rank != rank) continue;  // Something else happened here since.
+    if (link.rank != rank) continue;  // This entry is outdated.
     const uint32_t gone = link.next;
     symbols[at] = link.merged;
     link.next = links[gone].next;

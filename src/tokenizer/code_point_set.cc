@@ -24,18 +24,18 @@ struct Run {
   uint8_t category;
 };
 
-// The categories that this build of PCRE2 gives to all code points: what \p{Lu} in a PCRE2 pattern
-// will match.
+// The category of each code point in the linked PCRE2: what \p{Lu} in a PCRE2 pattern matches.
 const std::vector<Run>& Pcre2Categories() {
   static const std::vector<Run>* const runs = [] {
     std::string pattern;
     for (int i = 1; i < unicode::kNumCategories; ++i) {
-      if (i == unicode::kCs) continue;  // Never in UTF-8.
+      if (i == unicode::kCs) continue;  // Does not occur in UTF-8.
       pattern += fmt::format("{}(*MARK:{})\\p{{{}}}+", pattern.empty() ? "" : "|", i,
                              unicode::CategoryName(static_cast<unicode::Category>(i)));
     }
     std::string text;
-    std::vector<char32_t> code_points;  // By position in `text`, where one begins.
+    // Indexed by the position in `text` at which the code point begins.
+    std::vector<char32_t> code_points;
     for (char32_t c = 0; c <= kMaxCodePoint; ++c) {
       if (c >= 0xD800 && c < 0xE000) continue;
       const size_t begin = text.size();
@@ -51,7 +51,7 @@ const std::vector<Run>& Pcre2Categories() {
     CHECK(code != nullptr, "PCRE2 refuses the general categories at {}", offset);
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
-    char32_t next = 0;  // The first code point that has no run yet.
+    char32_t next = 0;  // The first code point without a run.
     const auto add = [&](char32_t first, char32_t last, uint8_t category) {
       if (next < first) found->push_back({next, first - 1, unicode::kCn});
       found->push_back({first, last, category});
@@ -96,7 +96,7 @@ void ForEachPropertyRun(Each&& each) {
   }
 }
 
-// Appends a range that begins after all others.
+// Appends a range that begins after all existing ones.
 void Append(unicode::Ranges& ranges, char32_t first, char32_t last) {
   if (!ranges.empty() && ranges.back().second + 1 == first) {
     ranges.back().second = last;
@@ -137,7 +137,7 @@ constexpr LongName kLongNames[] = {
     {"format", "Cf"},
 };
 
-// Names compare without case, spaces, hyphens and underscores.
+// Removes case, spaces, hyphens and underscores, which names ignore.
 std::string Fold(std::string_view name) {
   std::string out;
   for (const char c : name) {
@@ -223,21 +223,21 @@ std::string CodePointSet::ToPcre2() const {
   CodePointSet surrogates;
   surrogates.Add(0xD800, 0xDFFF);
   surrogates.Complement();
-  set.Intersect(surrogates);  // They are never in UTF-8, and PCRE2 refuses them.
+  set.Intersect(surrogates);  // They do not occur in UTF-8, and PCRE2 rejects them.
   const auto write = [](char32_t first, char32_t last) {
     std::string out = fmt::format("\\x{{{:X}}}", static_cast<uint32_t>(first));
     if (last != first) out += fmt::format("-\\x{{{:X}}}", static_cast<uint32_t>(last));
     return out;
   };
   std::string out;
-  constexpr size_t kPlain = 16;  // So few ranges are plainer than categories, and as fast.
+  constexpr size_t kPlain = 16;  // With few ranges, categories are neither shorter nor faster.
   if (set.ranges_.size() <= kPlain) {
     for (const auto& [first, last] : set.ranges_) out += write(first, last);
     return out;
   }
 
-  // Whole categories of PCRE2 by name, since it tests them faster than ranges; then ranges for what
-  // is left.
+  // First whole categories by name, which PCRE2 tests faster than ranges, then the remaining
+  // ranges.
   const std::vector<Run>& runs = Pcre2Categories();
   uint32_t whole = (1u << unicode::kNumCategories) - 1;
   size_t at = 0;
@@ -254,7 +254,7 @@ std::string CodePointSet::ToPcre2() const {
   }
   size_t run = 0;
   for (const auto& [first, last] : set.ranges_) {
-    // From the first to the last code point of this range that no named category holds.
+    // From the first to the last code point of this range that is in no named category.
     std::optional<char32_t> begin;
     char32_t end = 0;
     while (runs[run].last < first) ++run;

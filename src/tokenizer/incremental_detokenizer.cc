@@ -19,7 +19,7 @@ IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer, bool 
   }
 }
 
-// Takes a token in without giving anything out. Tokens without a trace in the text are not kept.
+// Adds a token without emitting text. Tokens that have no text are not kept.
 void IncrementalDetokenizer::Append(int32_t id) {
   const tokenizer_internal::Pipeline& pipeline = *tokenizer_->pipeline_;
   if (!pipeline.IsVisible(id, skip_special_tokens_)) return;
@@ -48,8 +48,8 @@ std::string IncrementalDetokenizer::PushBytes(int32_t id) {
 }
 
 std::string IncrementalDetokenizer::PushWindow(int32_t id) {
-  // The prefix is text that is out already; decoded anew together with what follows, it tells what
-  // is new.
+  // The prefix is text that has been emitted; comparing it with the decoded window gives the new
+  // text.
   if (prefix_.empty() && !window_.empty()) {
     std::string prefix = tokenizer_->Decode(window_, skip_special_tokens_);
     if (!prefix.ends_with(unicode::kReplacement)) {
@@ -63,8 +63,7 @@ std::string IncrementalDetokenizer::PushWindow(int32_t id) {
   const bool complete = text.size() > prefix_.size() && !text.ends_with(unicode::kReplacement);
   if (!complete && !overdue) return {};
   if (!text.starts_with(prefix_)) {
-    // The text before changed when this token came: start again with this token alone, as vLLM
-    // does.
+    // The new token changed the text before it: start again with this token alone, as in vLLM.
     window_.assign(1, id);
     prefix_.clear();
     prefix_tokens_ = 0;
@@ -74,7 +73,7 @@ std::string IncrementalDetokenizer::PushWindow(int32_t id) {
   std::string fresh = text.substr(prefix_.size());
   const size_t kept = window_.size() - prefix_tokens_;
   window_.erase(window_.begin(), window_.begin() + static_cast<ptrdiff_t>(prefix_tokens_));
-  // What is overdue comes out as it is, and its tokens have no influence on what follows.
+  // Overdue text is emitted as it is, and its tokens no longer affect later text.
   if (overdue) window_.clear();
   prefix_ = tokenizer_->Decode(window_, skip_special_tokens_);
   prefix_tokens_ = overdue ? 0 : kept;

@@ -63,7 +63,7 @@ TEST(IncrementalDetokenizerTest, PromptTailDecidesAboutTheFirstSpace) {
 TEST(IncrementalDetokenizerTest, EndlessInvalidBytesAreBounded) {
   for (const char* name : {kByteLevel, kSentencePiece}) {
     const auto tokenizer = LoadSample(name);
-    int32_t lone = -1;  // A token that is a continuation byte.
+    int32_t lone = -1;  // A token that is a UTF-8 continuation byte.
     for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
       if (tokenizer->TokenBytes(id) == "\x80") lone = id;
     }

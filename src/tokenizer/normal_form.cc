@@ -23,7 +23,7 @@ struct Tables {
   std::unordered_map<char32_t, const uint32_t*> canonical, compatible;
   std::unordered_map<uint64_t, char32_t> compositions;  // first << 32 | second.
   std::vector<uint8_t>
-      changes;  // By code point: bit of each form that may change a text that holds it.
+      changes;  // By code point: a bit for each form that may change a text that contains it.
 
   Tables() : combining_class(kMaxCodePoint + 1), changes(kMaxCodePoint + 1) {
     for (size_t i = 0; i < data::kCombiningClassesSize; ++i) {
@@ -46,7 +46,7 @@ struct Tables {
       const uint32_t* triple = data::kCompositions + i;
       compositions[uint64_t{triple[0]} << 32 | triple[1]] = triple[2];
       changes[triple[1]] |= 15;
-      // A composite is its own composed form.
+      // NFC does not change a composite character.
       changes[triple[2]] &= static_cast<uint8_t>(~Bit(NormalForm::kNfc));
     }
     for (size_t i = 0; i < data::kCompositionsSize; i += 3)
@@ -92,7 +92,7 @@ void Decompose(const Tables& tables, char32_t c, bool compatibility, std::u32str
   for (uint32_t i = 1; i <= (entry[0] & 31); ++i) out.push_back(entry[i]);
 }
 
-// Puts each run of combining marks into the order of their classes.
+// Sorts each run of combining marks by class.
 void Reorder(const Tables& tables, std::u32string& text) {
   const auto by_class = [&tables](char32_t a, char32_t b) {
     return tables.combining_class[a] < tables.combining_class[b];
@@ -110,7 +110,7 @@ void Reorder(const Tables& tables, std::u32string& text) {
   }
 }
 
-// What `first` and `second` compose to, 0 if nothing.
+// The composition of `first` and `second`; 0 if there is none.
 char32_t ComposePair(const Tables& tables, char32_t first, char32_t second) {
   if (first - kLeadBase < kLeads && second - kVowelBase < kVowels) {
     return kSyllableBase + ((first - kLeadBase) * kVowels + (second - kVowelBase)) * kTails;
@@ -125,8 +125,8 @@ char32_t ComposePair(const Tables& tables, char32_t first, char32_t second) {
 
 void Compose(const Tables& tables, std::u32string& text) {
   size_t out = 0;
-  size_t starter = std::u32string::npos;  // Of what is written so far.
-  int last_class = -1;  // Of the mark written last after it; -1 if the starter itself was last.
+  size_t starter = std::u32string::npos;  // Position of the last starter in the output.
+  int last_class = -1;  // Class of the last mark after it; -1 if the starter is last.
   for (const char32_t c : std::u32string(text)) {
     const int combining_class = tables.combining_class[c];
     if (starter != std::u32string::npos && last_class < combining_class) {

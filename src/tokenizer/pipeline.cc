@@ -12,14 +12,15 @@
 namespace sluice::tokenizer_internal {
 namespace {
 
-// Tokens that are added to a vocabulary, in the order in which they stand in the files: of two
-// entries with the same content the later one's flags count, the first one's id.
+// Tokens added to a vocabulary, in file order. If two entries have the same content, the flags of
+// the later and the id of the first apply.
 class AddedTokens {
  public:
   explicit AddedTokens(const TokenTable& vocabulary) : vocabulary_(vocabulary) {}
 
-  // From tokenizer.json. As in `tokenizers`, ids of the file are ignored: a token of the vocabulary
-  // keeps its id, others are numbered on from the vocabulary's size, or from the last one.
+  // Adds a token of tokenizer.json. As in `tokenizers`, ids in the file are ignored: a token of the
+  // vocabulary keeps its id; others get consecutive ids from the vocabulary's size, or from the
+  // last added token.
   Status AddNumbered(AddedToken token) {
     const int32_t in_file = token.id;
     token.id = IdOf(token.content).value_or(Next());
@@ -37,7 +38,8 @@ class AddedTokens {
     return {};
   }
 
-  // From tokenizer_config.json, whose id counts if the vocabulary does not have the token.
+  // Adds a token of tokenizer_config.json; its id applies if the vocabulary does not have the
+  // token.
   Status AddWithId(AddedToken token) {
     if (const auto id = IdOf(token.content)) {
       token.id = *id;
@@ -91,12 +93,12 @@ class AddedTokens {
   }
 
   const TokenTable& vocabulary_;
-  TokenTable known_;  // of all_
+  TokenTable known_;  // spellings and ids of all_
   int num_renumbered_ = 0;
   std::vector<AddedToken> all_;
 };
 
-// `pre_tokenizer` leaves bytes as they are where the model takes them.
+// Lets `pre_tokenizer` keep raw bytes if the model accepts them.
 Result<BpeModel> MakeModel(BpeSpec spec, PreTokenizer& pre_tokenizer) {
   const bool byte_level = pre_tokenizer.EndsInByteLevel() && !spec.has_affixes() &&
                           BpeModel::HasAllBytes(spec.vocabulary);
@@ -186,7 +188,7 @@ void Pipeline::FindFlags(const std::vector<AddedToken>& tokens) {
   for (int32_t id = 0; id < vocab_size_; ++id) {
     uint8_t& flags = flags_[static_cast<size_t>(id)];
     if (vocabulary().Has(id)) flags |= kKnown;
-    // What is skipped is recognised by its spelling, as the decoder gets it.
+    // Whether to skip a token depends on the spelling that the decoder gets.
     if ((flags & kKnown) && specials.size() > 0 && specials.Find(DecodedSpelling(id)))
       flags |= kSkipped;
     if (!decoder_.IsByteLevel()) continue;
@@ -225,7 +227,7 @@ class Pipeline::Encoding {
  public:
   explicit Encoding(const std::function<bool()>& stop) : stop_(stop) {}
 
-  // Whether a piece of so many bytes is passed over.
+  // Whether to stop before a piece of this many bytes.
   bool Stops(size_t bytes) {
     if (!stop_ || stopped_) return stopped_;
     bytes_ += bytes;
@@ -242,7 +244,7 @@ class Pipeline::Encoding {
   static constexpr size_t kBytesBetween = size_t{64} << 10;
 
   const std::function<bool()>& stop_;
-  size_t bytes_ = 0;  // since it was asked
+  size_t bytes_ = 0;  // since the last call of stop_
   bool stopped_ = false;
 };
 

@@ -13,13 +13,13 @@ class PreTokenizer::Step {
  public:
   virtual ~Step() = default;
   virtual void Run(Pieces& pieces) const = 0;
-  // The pattern whose pieces this step makes, if that is all it does.
+  // The known pattern that alone determines this step's pieces, if any.
   virtual std::optional<SplitPattern> pattern() const { return std::nullopt; }
 };
 
 namespace {
 
-// Cuts every piece: find(text, spans) tells where.
+// Cuts every piece into the spans that find(text, spans) returns.
 template <typename Find>
 void Refine(Pieces& pieces, Find&& find) {
   std::vector<Pieces::Piece> refined;
@@ -52,7 +52,7 @@ void Rewrite(Pieces& pieces, Append&& append) {
   pieces.text = pieces.owned;
 }
 
-// Matches are the characters that `is_match` names.
+// The matches are the characters for which `is_match` is true.
 template <typename IsMatch>
 void FindChars(std::string_view text, std::vector<Span>& spans, IsMatch&& is_match) {
   spans.clear();
@@ -97,8 +97,7 @@ class SplitStep : public PreTokenizer::Step {
   bool invert_;
 };
 
-// A split by a known pattern. They leave nothing between their matches, so that it does not matter
-// whether it is inverted.
+// Splits by a known pattern. Its matches leave no gaps, so `invert` makes no difference.
 class KnownSplitStep : public PreTokenizer::Step {
  public:
   explicit KnownSplitStep(SplitPattern pattern) : pattern_(pattern) {}
@@ -146,7 +145,7 @@ class ByteLevelSplit : public PreTokenizer::Step {
   bool add_prefix_space_, use_regex_;
 };
 
-// Digits, Punctuation and WhitespaceSplit: matches are characters with a property.
+// Digits, Punctuation and WhitespaceSplit: the matches are characters with a property.
 class PropertyStep : public PreTokenizer::Step {
  public:
   PropertyStep(uint16_t property, SplitBehavior behavior)
@@ -164,7 +163,8 @@ class PropertyStep : public PreTokenizer::Step {
   SplitBehavior behavior_;
 };
 
-// Runs of word characters and runs of what is neither word nor space; spaces are removed.
+// Pieces are runs of word characters and runs of other characters that are not spaces; removes
+// spaces.
 class WhitespaceStep : public PreTokenizer::Step {
  public:
   void Run(Pieces& pieces) const override {
@@ -268,7 +268,7 @@ std::optional<SplitPattern> KnownPattern(const StepFields& fields) {
   return RecognizeSplitPattern(regex->as_string());
 }
 
-// White space removed, then every punctuation mark by itself.
+// Removes white space and makes each punctuation mark a piece.
 class BertSplit : public PreTokenizer::Step {
  public:
   void Run(Pieces& pieces) const override {

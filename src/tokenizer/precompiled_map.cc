@@ -18,7 +18,7 @@ tl::unexpected<Error> Damaged(std::string_view what) {
               "precompiled_charsmap");
 }
 
-// Nothing for a text that is not base64 with its padding.
+// nullopt if the text is not padded base64.
 std::optional<std::string> DecodeBase64(std::string_view text) {
   if (text.size() % 4 != 0) return std::nullopt;
   std::string out;
@@ -36,7 +36,7 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
                                                : -1;
       const bool is_padding = c == '=' && i + 4 == text.size() && k >= 2;
       if (value < 0 && !is_padding) return std::nullopt;
-      if (value >= 0 && digits < static_cast<int>(k)) return std::nullopt;  // after a padding
+      if (value >= 0 && digits < static_cast<int>(k)) return std::nullopt;  // a digit after padding
       if (value >= 0) ++digits;
       group = group << 6 | static_cast<uint32_t>(std::max(value, 0));
     }
@@ -51,8 +51,8 @@ uint32_t LittleEndian(std::string_view bytes, size_t at) {
   return value;
 }
 
-// Which characters belong together, by the rules of extended grapheme clusters as far as they are
-// of fewer than 6 bytes: others are taken apart again.
+// Grapheme cluster properties of characters. Rules that only matter in clusters of 6 bytes or more
+// are left out, since those are normalized character by character.
 enum class Part { kOther, kCr, kControl, kExtend, kPrepend, kLead, kVowel, kTail, kSyllable };
 
 Part PartOf(char32_t c) {
@@ -83,7 +83,7 @@ bool AreTogether(Part before, char32_t last, Part after, char32_t next) {
   if (after == Part::kExtend || before == Part::kPrepend) return true;
   if (before == Part::kLead)
     return after == Part::kLead || after == Part::kVowel || after == Part::kSyllable;
-  // A syllable without a tail takes one or a vowel, one with a tail another tail.
+  // A Hangul syllable without a tail joins a vowel or a tail, one with a tail another tail.
   const bool has_tail =
       before == Part::kTail || (before == Part::kSyllable && (last - 0xAC00) % 28 != 0);
   if (has_tail) return after == Part::kTail;
@@ -91,7 +91,7 @@ bool AreTogether(Part before, char32_t last, Part after, char32_t next) {
          (after == Part::kVowel || after == Part::kTail);
 }
 
-// The bytes of the cluster that `text` begins with.
+// Number of bytes of the cluster at the start of `text`.
 size_t ClusterSize(std::string_view text) {
   unicode::Decoded last = unicode::Decode(text.data());
   Part before = PartOf(last.code_point);
@@ -145,7 +145,7 @@ std::optional<std::string_view> PrecompiledMap::Find(std::string_view chunk) con
     if ((unit >> 8 & 1) == 0) continue;
     if (place >= units_.size()) return std::nullopt;
     const size_t begin = units_[place] & 0x7FFFFFFF;
-    // In the midst of a character there is no text.
+    // An offset into the middle of a character is invalid.
     if (begin > texts_.size() || (begin < texts_.size() && (texts_[begin] & 0xC0) == 0x80))
       return std::nullopt;
     return std::string_view(texts_).substr(

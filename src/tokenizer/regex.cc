@@ -13,20 +13,20 @@
 namespace sluice {
 namespace {
 
-// Units of a report by the matcher, and of the bytes that it has passed since the last one.
+// Budget: units per report of the matcher, and number of passed bytes per unit.
 constexpr size_t kUnitsOfReport = 2;
 constexpr size_t kBytesOfUnit = 4;
-// Limits of backtracking between two reports, for one start of a match.
+// Limits of backtracking between two reports, for one start position.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 64 << 10;
 constexpr size_t kJitStackBytes = 1 << 20;
 
-// What a thread needs to run matches; kept from one text to the next.
+// Buffers for matching, reused by a thread.
 struct Scratch {
   pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_jit_stack* stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
-  size_t reported = 0;  // where the matcher was
+  size_t reported = 0;  // the matcher's position at the last report
 
   Scratch() {
     pcre2_set_callout(
@@ -48,7 +48,7 @@ struct Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  // False if the matcher may not go on.
+  // Returns false if the matcher must stop.
   bool Report(size_t at) {
     const size_t passed = at > reported ? at - reported : reported - at;
     reported = at;
@@ -92,7 +92,7 @@ Result<Pattern> Pattern::OfRegex(std::string_view regex) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("split pattern '{}': {}", regex.substr(0, 200), message));
   }
-  // Without a JIT compiler on this machine the matches are the same and slower.
+  // Without JIT support, matching is slower but gives the same matches.
   pcre2_jit_compile(pattern.compiled_->code, PCRE2_JIT_COMPLETE);
   return pattern;
 }
@@ -152,7 +152,7 @@ void Pattern::Find(std::string_view text, std::vector<Span>& spans) const {
       const size_t end = range[1];
       if (!scratch.Report(end)) break;
       if (begin == end && any && previous == end) {
-        // An empty match right after the last one does not count.
+        // Ignores an empty match directly after the previous match.
         start += start < text.size() ? unicode::SequenceLength(text[start]) : 1;
         continue;
       }
@@ -170,7 +170,7 @@ size_t Pattern::Growth(std::string_view replacement) const {
     uint32_t empty = 0, characters = 0;
     pcre2_pattern_info(compiled_->code, PCRE2_INFO_MATCHEMPTY, &empty);
     pcre2_pattern_info(compiled_->code, PCRE2_INFO_MINLENGTH, &characters);
-    // Empty matches stand before every byte and after the last one, and the bytes stay.
+    // Empty matches are before every byte and at the end, and the bytes are kept.
     if (empty != 0 || characters == 0) return 1 + 2 * replacement.size();
     shortest = characters;
   }

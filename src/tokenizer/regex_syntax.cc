@@ -53,7 +53,7 @@ class Translator {
     return decoded.code_point;
   }
 
-  // Everything up to the end or an unmatched ')'.
+  // Translates everything up to the end or to an unmatched ')'.
   Status Alternatives(int depth) {
     if (depth > kMaxDepth) return Unsupported("groups nested too deep");
     while (More() && !LooksAt(")")) {
@@ -67,14 +67,15 @@ class Translator {
       if (!repeatable) continue;
       const size_t end = out_.size();
       RETURN_IF_ERROR(Quantifiers(start));
-      // The matcher reports here how far it is: after all that it may do again in another way, and
-      // now and then in between. So no work stays unseen for longer than a pattern is.
+      // A callout, by which the matcher reports its position: after everything that backtracking
+      // can repeat, and at intervals in between. So the unreported work is bounded by the pattern's
+      // length.
       if (is_group || out_.size() != end || ++atoms_ % kAtomsBetweenReports == 0) out_ += "(?C)";
     }
     return {};
   }
 
-  // One atom; false if nothing can be repeated (an option setting).
+  // Translates an atom; returns false if it cannot be repeated (an option setting).
   Result<bool> Atom(int depth) {
     if (LooksAt("(")) return Group(depth);
     if (LooksAt("[")) {
@@ -118,13 +119,13 @@ class Translator {
     if (Take("(?")) {
       std::string flags;
       while (More() && (LooksAt("i") || LooksAt("m") || LooksAt("-"))) {
-        // Oniguruma's m lets the dot match newlines, which PCRE2 calls s.
+        // Oniguruma's m, which lets the dot match newlines, is PCRE2's s.
         flags += in_[at_] == 'm' ? 's' : in_[at_];
         ++at_;
       }
       if (Take(")")) {
-        // A setting lasts to the end of its group. In Oniguruma a|(?i)b|c is a|(?i:b|c), which is
-        // the same in PCRE2 only where nothing stands before it.
+        // A setting applies up to the end of its group. In Oniguruma a|(?i)b|c means a|(?i:b|c),
+        // which PCRE2 matches only if nothing precedes the setting.
         if (!out_.empty() && in_.find('|') != std::string_view::npos) {
           return Unsupported("an option setting between alternatives");
         }
@@ -136,7 +137,7 @@ class Translator {
       return Body(depth);
     }
     ++at_;
-    out_ += "(?:";  // Nothing reads what a group captures.
+    out_ += "(?:";  // Captures are not used.
     return Body(depth);
   }
 
@@ -161,7 +162,7 @@ class Translator {
       } else {
         return {};
       }
-      if (!first) {  // a+* repeats the repetition.
+      if (!first) {  // a+* repeats a repetition.
         out_.insert(start, "(?:");
         out_ += ')';
       }
@@ -175,7 +176,7 @@ class Translator {
     }
   }
 
-  // {n}, {n,}, {,m}, {n,m}; nothing, and no step forward, if it is not one.
+  // Parses {n}, {n,}, {,m} or {n,m}; nullopt, without advancing, for anything else.
   Result<std::optional<std::string>> Interval() {
     const size_t close = in_.find('}', at_);
     if (close == std::string_view::npos) return std::nullopt;
@@ -200,8 +201,8 @@ class Translator {
     return fmt::format("{{{},{}}}", low.empty() ? "0" : low, high);
   }
 
-  // \s and the like, as a set; nothing, and no step forward, if it is another escape. REQUIRES:
-  // looks at a backslash.
+  // Parses \s and the like as a set; nullopt, without advancing, for other escapes. REQUIRES: the
+  // next character is a backslash.
   Result<std::optional<CodePointSet>> ClassEscape() {
     if (at_ + 1 >= in_.size()) return Unsupported("a backslash at the end");
     const char c = in_[at_ + 1];
@@ -246,8 +247,8 @@ class Translator {
     return set;
   }
 
-  // The code point of \n, \x41, \. and the like. REQUIRES: looks at a backslash that ClassEscape
-  // left alone.
+  // The code point of \n, \x41, \. and the like. REQUIRES: the next character is a backslash, and
+  // ClassEscape returned nullopt.
   Result<char32_t> LiteralEscape() {
     ++at_;
     const char c = in_[at_];
@@ -319,13 +320,13 @@ class Translator {
     return true;
   }
 
-  // What stands after '[' up to its ']'. `negated`: the class begins with '^', left to the caller
-  // to apply.
+  // Parses from after '[' to the matching ']'. `negated`: the class begins with '^', which the
+  // caller must apply.
   Result<CodePointSet> Class(int depth, bool& negated) {
     if (depth > kMaxDepth) return Unsupported("classes nested too deep");
     negated = Take("^");
     if (LooksAt("]")) return Unsupported("an empty class");
-    CodePointSet allowed;  // By the parts before the last &&.
+    CodePointSet allowed;  // The set allowed by the parts before the last &&.
     allowed.Complement();
     CodePointSet set;
     while (More() && !LooksAt("]")) {
@@ -360,7 +361,7 @@ class Translator {
         if (LooksAt("\\")) {
           const size_t before = at_;
           ASSIGN_OR_RETURN(const std::optional<CodePointSet> escaped, ClassEscape());
-          if (escaped) {  // [a-\s] holds a hyphen.
+          if (escaped) {  // [a-\s] includes a hyphen.
             at_ = before;
             set.Add(first, first);
             set.Add('-', '-');

@@ -1,9 +1,9 @@
-// Whole vocabularies against the recorded results of Hugging Face `tokenizers`
+// Compares complete vocabularies with recorded results of Hugging Face `tokenizers`
 // (tests/data/tokenizers/*/cases.jsonl).
 //
-// SLUICE_REAL_TOKENIZERS=FOLDER adds published vocabularies, which their licences keep out of this
-// repository: every FOLDER/*/ with a tokenizer.json and a cases.jsonl of the same kind
-// (tools/tokenizers/README.md says how to make them).
+// SLUICE_REAL_TOKENIZERS=FOLDER adds published vocabularies, which cannot be in this repository
+// because of their licences: every FOLDER/*/ with a tokenizer.json and a cases.jsonl of the same
+// format (tools/tokenizers/README.md says how to make them).
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -33,8 +33,8 @@ std::string Text(const json::Value& row) {
   return out;
 }
 
-// For long results the file holds the number, both ends and a hash; the number and the ends are
-// compared.
+// For long results the file holds the count, both ends and a hash. This compares the count and the
+// ends.
 void ExpectIds(const json::Value& want, const std::vector<int32_t>& ids) {
   if (const json::Value* all = want.Find("ids")) {
     EXPECT_EQ(ids, Ids(*all));
@@ -71,7 +71,7 @@ void CheckStream(const Tokenizer& tokenizer, const json::Value& row) {
   const bool skip = row.Find("skip_special_tokens")->as_bool();
   EXPECT_EQ(tokenizer.Decode(ids, skip), row.Find("full")->as_string());
   const json::Value* chunks = row.Find("chunks");
-  if (chunks == nullptr || chunks->is_null()) return;  // The library itself fails here.
+  if (chunks == nullptr || chunks->is_null()) return;  // The library itself fails on this text.
   const auto prefix = static_cast<size_t>(row.Find("prefix_len")->as_integer());
   IncrementalDetokenizer detokenizer(tokenizer, skip, std::span(ids).first(prefix));
   for (size_t i = prefix; i < ids.size(); ++i) {
@@ -80,7 +80,7 @@ void CheckStream(const Tokenizer& tokenizer, const json::Value& row) {
   }
 }
 
-// Number of rows checked in all folders below `root`.
+// Returns the number of rows checked in all folders below `root`.
 int CheckFolders(const std::filesystem::path& root) {
   int rows = 0;
   for (const auto& entry : std::filesystem::directory_iterator(root)) {

@@ -22,7 +22,7 @@ void ApplySplitBehavior(SplitBehavior behavior, std::vector<Span>& spans) {
     case SplitBehavior::kMergedWithNext: std::reverse(spans.begin(), spans.end()); break;
     default: break;
   }
-  // The later of two neighbours joins the earlier one, in reading order (from the end for
+  // Appends a span to the previous one where they join, in reading order (reversed for
   // kMergedWithNext).
   size_t out = 0;
   bool previous_match = false;

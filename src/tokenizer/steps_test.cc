@@ -1,5 +1,5 @@
-// Every step of a tokenizer.json by itself, and small whole tokenizers, against the library that
-// wrote steps.jsonl (tools/tokenizers/make_step_cases.py).
+// Compares every step of a tokenizer.json alone, and small complete tokenizers, with the results
+// that the library wrote to steps.jsonl (tools/tokenizers/make_step_cases.py).
 #include <fstream>
 #include <string>
 
@@ -25,8 +25,8 @@ std::vector<std::string> Strings(const json::Value& array) {
   return out;
 }
 
-// For every row of the file that has `key`: parse(what is under it) once, then check(what that
-// gave, case) for its `cases`. Returns how many there were.
+// For every row of the file that has `key`: calls parse(row[key]) once, then check(parsed, case)
+// for each of its `cases`. Returns the number of cases.
 template <typename Parse, typename Check>
 int ForEachCaseOf(const std::string& path, const std::string& key, const std::string& cases,
                   Parse&& parse, Check&& check) {
@@ -53,7 +53,7 @@ int ForEachCaseOf(const std::string& path, const std::string& key, const std::st
 template <typename Parse, typename Check>
 int ForEachCase(const std::string& key, Parse&& parse, Check&& check,
                 const std::string& cases = "cases") {
-  // Another file of the same kind.
+  // Uses another file of the same format instead.
   if (const char* other = std::getenv("SLUICE_TOKENIZER_STEPS"))
     return ForEachCaseOf(other, key, cases, parse, check);
   return ForEachCaseOf(SourcePath("tests/data/tokenizers/steps.jsonl"), key, cases, parse, check) +
@@ -96,7 +96,7 @@ TEST(StepsTest, Decoders) {
   EXPECT_GT(count, 100);
 }
 
-// A few steps must not make more of a letter than the memory holds.
+// A few steps must not expand one letter beyond the available memory.
 TEST(StepsTest, ReplacementsThatGrowATextWithoutEndAreRefused) {
   const auto sequence = [](const char* list, const std::string& pattern, size_t content,
                            int steps) {
@@ -160,7 +160,7 @@ TEST(StepsTest, PairsOfTexts) {
   EXPECT_GT(count, 50);
 }
 
-// What a damaged map says is refused or read within its bounds.
+// A damaged map is refused, or read within its bounds.
 TEST(StepsTest, DamagedMapsOfCharacters) {
   const auto parse = [](const std::string& base64) {
     const json::Value step =
@@ -169,10 +169,10 @@ TEST(StepsTest, DamagedMapsOfCharacters) {
   };
   EXPECT_FALSE(parse("!!!!"));
   EXPECT_FALSE(parse("AAA"));
-  EXPECT_FALSE(parse("AA=="));          // shorter than its size
-  EXPECT_FALSE(parse("CAAAAAAAAAA="));  // names 8 bytes, has 4
-  EXPECT_FALSE(parse("AAAAAP8="));      // texts that are not UTF-8
-  // One unit whose child lies far outside.
+  EXPECT_FALSE(parse("AA=="));          // shorter than its size field
+  EXPECT_FALSE(parse("CAAAAAAAAAA="));  // states 8 bytes, has 4
+  EXPECT_FALSE(parse("AAAAAP8="));      // the texts are not UTF-8
+  // A single unit whose child is far out of range.
   const auto outside = parse("BAAAAAD8/38=");
   ASSERT_TRUE(outside);
   EXPECT_EQ(outside->Normalize("abc"), "abc");

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kFile = "tokenizer.json";
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
-// An optional JSON object beside the tokenizer: empty if there is no such file.
+// Reads an optional JSON object of the folder; empty if the file does not exist.
 Result<json::Value> ReadObject(const std::filesystem::path& folder, const char* name) {
   const std::filesystem::path path = folder / name;
   const auto text = ReadModelFile(folder, name, kMaxConfigBytes);
@@ -35,7 +35,8 @@ Result<json::Value> ReadObject(const std::filesystem::path& folder, const char* 
   return value;
 }
 
-// Cuts two texts to `most` tokens together: the longer one to the length of the other, then both.
+// Truncates two texts to `most` tokens in total: first the longer one to the length of the other,
+// then both.
 // Source: LongestFirst of tokenizers' truncation.rs.
 void CutLongestFirst(std::vector<int32_t>& a, std::vector<int32_t>& b, size_t most,
                      bool keeps_ends) {
@@ -58,7 +59,7 @@ void CutLongestFirst(std::vector<int32_t>& a, std::vector<int32_t>& b, size_t mo
   cut(longer, n2);
 }
 
-// Tokens of added_tokens_decoder that tokenizer.json does not have.
+// Tokens of added_tokens_decoder that are not in tokenizer.json.
 Result<std::vector<AddedToken>> LateTokens(const json::Value& config, const TokenizerJson& parts) {
   std::vector<AddedToken> late;
   const json::Value* decoder = config.Find("added_tokens_decoder");
@@ -87,14 +88,14 @@ Result<std::vector<AddedToken>> LateTokens(const json::Value& config, const Toke
   return late;
 }
 
-// A named token is a string or an object with its content.
+// The text of a special token: a string or an object with its content.
 std::optional<std::string> TokenContent(const json::Value* value) {
   if (value != nullptr && value->is_object()) value = value->Find("content");
   if (value == nullptr || !value->is_string()) return std::nullopt;
   return value->as_string();
 }
 
-// The error of reading kFile; where there is none, with what to do.
+// The error of reading kFile; if the file does not exist, with advice.
 Error WithWayOut(Error error, const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -197,7 +198,7 @@ const json::Value& Tokenizer::config() const {
 }
 
 std::optional<std::string> Tokenizer::named_token(std::string_view key) const {
-  // A null in tokenizer_config.json says that there is none.
+  // A null in tokenizer_config.json means that there is no such token.
   if (const json::Value* value = config_.Find(key)) return TokenContent(value);
   return TokenContent(special_tokens_map_.Find(key));
 }

@@ -2,8 +2,8 @@
 //
 //   SLUICE_BENCHMARK_TOKENIZER=FOLDER SLUICE_BENCHMARK_TEXT=FILE tokenizer_benchmark
 //
-// FOLDER holds a tokenizer.json, FILE is UTF-8 text. The bound is ScanBound: one pass over the text
-// that only validates it as UTF-8, which no encoder can do without.
+// FOLDER holds a tokenizer.json, FILE is UTF-8 text. ScanBound is the upper bound of speed: it only
+// validates the text as UTF-8, which every encoder must do.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

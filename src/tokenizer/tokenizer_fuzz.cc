@@ -1,4 +1,4 @@
-// Fuzz target: a tokenizer.json, a zero byte, a text. tokenizer_fuzz_test.cc runs it over mutated
+// Fuzz target: a tokenizer.json, a zero byte and a text. tokenizer_fuzz_test.cc runs it on mutated
 // seeds in every build.
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The fuzz target over mutated seeds: nothing that a file says may crash or hang the program.
+// Runs the fuzz target on mutated seeds: no file may crash or hang the program.
 #include <cstdint>
 #include <random>
 #include <string>

@@ -14,7 +14,7 @@ namespace {
 namespace od = simdjson::ondemand;
 
 constexpr size_t kMaxAffix = 64;  // bytes
-// Characters of the longest word that WordPiece may cut.
+// Upper limit of max_input_chars_per_word.
 constexpr int64_t kMaxWord = 1 << 12;
 
 tl::unexpected<Error> Damaged(std::string_view where, std::string_view what) {
@@ -25,8 +25,7 @@ tl::unexpected<Error> Damaged(std::string_view where, simdjson::error_code error
   return Damaged(where, simdjson::error_message(error));
 }
 
-// Part of a buffer that has the padding simdjson reads beyond it: the buffer itself, or a value
-// inside it.
+// A part of a buffer that has the padding that simdjson reads beyond its end.
 simdjson::padded_string_view Inside(std::string_view part) {
   return simdjson::padded_string_view(part, part.size() + simdjson::SIMDJSON_PADDING);
 }
@@ -153,7 +152,7 @@ class MergeReader {
   }
 
   Status Add(std::string_view left, std::string_view right) {
-    // The token on the right continues one; what both make does so as the left one does.
+    // The right token continues a word; the merged token continues one if the left does.
     const std::string& prefix = spec_.continuing_prefix;
     if (right.size() < prefix.size()) {
       return Damaged(Where(), fmt::format("'{}' is shorter than continuing_subword_prefix",
@@ -233,7 +232,7 @@ Status CheckOption(const std::string& key, const json::Value& value, UnigramSpec
   return {};
 }
 
-// A list of tokens with their scores.
+// Reads a list of tokens with their scores.
 Status ReadScores(std::string_view raw, UnigramSpec& spec) {
   od::parser parser;
   od::document document;
@@ -267,19 +266,19 @@ Status ReadScores(std::string_view raw, UnigramSpec& spec) {
   return {};
 }
 
-// The members of the model but its vocabulary and merges.
+// Checks the members of the model except vocabulary and merges.
 template <typename Spec>
 Status CheckOptions(const std::vector<std::pair<std::string, json::Value>>& options, Spec& spec) {
   for (const auto& [key, value] : options) RETURN_IF_ERROR(CheckOption(key, value, spec));
   return {};
 }
 
-// What old files leave `type` out of is told by its members, as `tokenizers` does.
+// Old files omit `type`; as in `tokenizers`, the members then determine it.
 struct ModelMembers {
   bool has_merges = false, has_list = false, has_word_limit = false;
 };
 
-// The kind of model that `type` names, or that its members tell.
+// The kind of model by `type` or, if absent, by the members.
 Result<ModelSpec> SpecOfType(const std::optional<json::Value>& type, const ModelMembers& members) {
   if (!type) {
     if (members.has_list) return UnigramSpec();
@@ -318,8 +317,8 @@ Status ReadModel(std::string_view raw, ModelSpec& spec) {
         return {};
       }));
   if (!type && vocabulary.empty()) return Damaged("model", "'vocab' is missing");
-  // The type first: another kind of model is refused by its name and not for what its vocabulary
-  // looks like.
+  // Check the type first: the error for an unsupported kind of model should name it, not a
+  // difference in its vocabulary.
   const bool has_word_limit = std::ranges::any_of(
       options, [](const auto& option) { return option.first == "max_input_chars_per_word"; });
   ASSIGN_OR_RETURN(spec, SpecOfType(type, {.has_merges = !merges.empty(),
@@ -425,7 +424,7 @@ Result<TokenizerJson> ReadTokenizerJson(std::string_view text) {
   }
   auto parts = ReadParts(text);
   if (parts || parts.error().code != ErrorCode::kInvalidData) return parts;
-  // What the parts are read with does not tell where a text is no JSON.
+  // The parser of the parts does not report where invalid JSON is.
   const auto whole = json::Parse(text, {.max_bytes = kMaxTokenizerJsonBytes});
   if (whole || whole.error().code != ErrorCode::kInvalidArgument) return parts;
   return Fail(ErrorCode::kInvalidData, "tokenizer.json: " + whole.error().message, "file");

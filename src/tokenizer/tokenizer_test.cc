@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 const std::string kLlamaLike = SourcePath("tests/data/tokenizers/v03_llama3_ignore_merges_bos");
 
-// A pre-tokenizer that splits by a regex, given as it stands in JSON.
+// A pre-tokenizer that splits by a regex, given as JSON string content.
 std::string Split(const std::string& regex) {
   return R"({"type":"Split","pattern":{"Regex":")" + regex +
          R"("},"behavior":"Isolated","invert":false})";
@@ -52,7 +52,7 @@ TEST(TokenizerTest, MergesByRank) {
   const auto tokenizer = Tokenizer::Parse(Json("", ""));
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
   EXPECT_THAT((*tokenizer)->Encode("abba", false), ElementsAre(2, 1, 0));
-  // Without unk_token a character leaves no trace, and its neighbours meet.
+  // Without unk_token, an unknown character is dropped, and its neighbours become adjacent.
   EXPECT_THAT((*tokenizer)->Encode("axb", false), ElementsAre(2));
   EXPECT_EQ((*tokenizer)->vocab_size(), 4);
 }
@@ -114,8 +114,8 @@ TEST(TokenizerTest, InvalidUtf8CountsAsReplacementCharacter) {
 TEST(TokenizerTest, ManyEqualCharactersAreNotQuadratic) {
   const auto tokenizer = Tokenizer::Load(kLlamaLike);
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
-  // A quadratic algorithm needs minutes for a million; the bound leaves room for sanitizers.
-  const std::clock_t start = std::clock();  // CPU time: what else runs does not count
+  // A quadratic algorithm would need minutes for a million; the limit leaves room for sanitizers.
+  const std::clock_t start = std::clock();  // CPU time: other load does not count
   for (const char c : {'a', ' ', '=', '\n'}) {
     const std::string text(1'000'000, c);
     EXPECT_EQ((*tokenizer)->Decode((*tokenizer)->Encode(text, false), false), text);
@@ -238,10 +238,10 @@ TEST(TokenizerTest, PatternsThatBacktrackWithoutEndEnd) {
   EXPECT_EQ((*tokenizer)->Encode(std::string(64, 'a') + "b", false).size(), 64u);
 }
 
-// The bound is one for the text, not one for each match or each step.
+// The budget is for the whole text, not per match or step.
 TEST(TokenizerTest, WorkOnATextIsBounded) {
   const std::string runs(20'000, 'a');
-  std::string unigram, added;  // tokens that begin alike
+  std::string unigram, added;  // tokens with common prefixes
   for (int i = 1; i < 3000; i += 7) {
     const std::string text(static_cast<size_t>(i), 'a');
     unigram += ",[\"" + text + "x\",-1.0]";
@@ -254,7 +254,7 @@ TEST(TokenizerTest, WorkOnATextIsBounded) {
       R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"b"},)"
       R"("behavior":"Isolated","invert":false},{"type":"Split","pattern":{"Regex":"(?:a|aa)+c|a"},)"
       R"("behavior":"Isolated","invert":false}]})";
-  std::string cut;  // pieces for each of which a bound of its own would be enough
+  std::string cut;  // pieces that would each stay within a budget of their own
   for (int i = 0; i < 1000; ++i) cut += std::string(16, 'a') + "b";
   const std::pair<std::string, std::string> cases[] = {
       {Json("pre_tokenizer", Split("a*b|a")), runs},
@@ -288,7 +288,7 @@ TEST(TokenizerTest, WorkOnATextIsBounded) {
 }
 
 TEST(TokenizerTest, LongRunsAreEncoded) {
-  // One word, marks that are to be sorted, and text that a decoder rewrites.
+  // One word; marks that must be sorted; text that a decoder rewrites.
   const auto words = Tokenizer::Parse(Json("pre_tokenizer", Split("a*b|a+")));
   EXPECT_TRUE((*words)->EncodeWithin(std::string(1'000'000, 'a'), false).has_value());
   const auto searched =
@@ -360,7 +360,7 @@ TEST(TokenizerTest, SaysWhereATokenizerComesFromWhereThereIsNone) {
   EXPECT_THAT(Tokenizer::Load(folder.path()).error().message, HasSubstr("it is a link to nowhere"));
 }
 
-// With any of the file's ids, tokens are numbered on from the vocabulary's size.
+// Tokens are numbered from the vocabulary's size on, regardless of the ids in the file.
 TEST(TokenizerTest, AddedTokensAreNumberedAsTheLibraryDoes) {
   for (const char* ids : {"0,0", "4,4", "4,5", "4000000,7"}) {
     const std::string first(ids, std::string_view(ids).find(','));

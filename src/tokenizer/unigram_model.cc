@@ -12,10 +12,10 @@
 namespace sluice {
 namespace {
 
-// An unknown character scores so much less than the worst token.
+// The score of an unknown character is this much less than the lowest score of a token.
 constexpr double kUnknownPenalty = 10;
 
-// The best way to some place in the text.
+// The best segmentation that ends at a position of the text.
 struct Node {
   double score = 0;
   int64_t begin = -1;  // of its last token; -1: there is none yet
@@ -56,8 +56,8 @@ void UnigramModel::ForEachPrefix(std::string_view text, Visit&& visit) const {
   auto begin = sorted_.begin() + first_byte_[lead];
   auto end = sorted_.begin() + first_byte_[lead + size_t{1}];
   for (size_t size = 1; begin != end && EncodeBudget::Spend(1); ++size) {
-    // All spellings in [begin, end) begin with the first `size` bytes of the text, and the first of
-    // them is just those, if any is.
+    // All spellings in [begin, end) begin with the first `size` bytes of the text; if one of them
+    // equals those bytes, it is the first.
     if (vocabulary.Spelling(*begin).size() == size) visit(*begin++, size);
     if (size == text.size()) return;
     const auto byte_of = [&](int32_t id) {
@@ -99,7 +99,7 @@ void UnigramModel::Encode(std::string_view piece, const char* /*text_end*/,
     if (!has_character) offer(begin, begin + length, score + unk_score_, true);
     begin += length;
   }
-  // From the end: neighbours that are unknown become one token.
+  // From the end; adjacent unknown characters become one token.
   std::vector<std::string_view> tokens;
   bool joins = false;
   for (size_t end = piece.size(); end > 0;) {
