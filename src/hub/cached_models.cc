@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Calls `visit` with everything below a folder, links unfollowed.
+// Calls `visit` with everything below a folder, without following links.
 template <typename Visit>
 void ForEachBelow(const fs::path& folder, const Visit& visit) {
   std::error_code error;
@@ -48,7 +48,7 @@ std::time_t ChangeOf(const fs::path& folder) {
   return newest;
 }
 
-// The blobs that a snapshot's links lead to.
+// The blobs to which a snapshot's links point.
 std::set<fs::path> BlobsOf(const fs::path& snapshot) {
   std::set<fs::path> blobs;
   ForEachBelow(snapshot, [&](const fs::directory_entry& entry) {
@@ -59,7 +59,7 @@ std::set<fs::path> BlobsOf(const fs::path& snapshot) {
   return blobs;
 }
 
-// kUnavailable while another program holds one of the model's locks.
+// kUnavailable if another program holds one of the model's locks.
 Status CheckIdle(const RepositoryCache& repository, const std::string& id) {
   std::error_code error;
   for (fs::directory_iterator entry(repository.LockFolder(), error), end; !error && entry != end;
@@ -87,7 +87,7 @@ Status RemoveRevision(const RepositoryCache& repository, const std::string& comm
     if (other != commit) used.merge(BlobsOf(repository.Snapshot(other)));
   }
   const std::set<fs::path> own = BlobsOf(repository.Snapshot(commit));
-  // What names the snapshot goes first: what ends the process leaves nothing that leads nowhere.
+  // Remove the references first: if the process ends in between, no reference points nowhere.
   for (const auto& [name, named] : repository.References()) {
     if (named == commit) RETURN_IF_ERROR(RemoveTree(repository.folder() / "refs" / name));
   }
@@ -147,7 +147,7 @@ Result<int64_t> RemoveCachedModel(const fs::path& cache, const std::string& id,
     RETURN_IF_ERROR(RemoveRevision(repository, commit));
     return before - BytesBelow(repository.folder());
   }
-  // References first: what ends the process leaves nothing that is taken for a whole model.
+  // Remove references first: if the process ends in between, nothing looks like a complete model.
   RETURN_IF_ERROR(RemoveTree(repository.folder() / "refs"));
   RETURN_IF_ERROR(RemoveTree(repository.folder() / "snapshots"));
   RETURN_IF_ERROR(RemoveTree(repository.folder()));

@@ -1,4 +1,4 @@
-// The models in a Hugging Face cache: what there is, and removing it.
+// Lists and removes models in a Hugging Face cache.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,24 @@ namespace sluice {
 
 struct CachedSnapshot {
   std::string commit;
-  std::vector<std::string> references = {};  // branches and tags that name it
-  bool complete = false;                     // whether it can be served without a download
+  std::vector<std::string> references = {};  // branches and tags that point to it
+  bool complete = false;                     // can be served without a download
 };
 
 struct CachedModel {
   std::string id;
   std::filesystem::path folder = {};
-  int64_t bytes = 0;        // on the disk, with what came of files that are not whole
+  int64_t bytes = 0;        // on the disk, including incomplete files
   std::time_t changed = 0;  // when it was last downloaded to
   std::vector<CachedSnapshot> snapshots = {};
 };
 
-// The models of a cache by their ids; none where there is no such folder.
+// The models of a cache with their ids; empty if the folder does not exist.
 std::vector<CachedModel> ListCachedModels(const std::filesystem::path& cache);
 
-// Removes a model, or one revision of it with what no other one uses. Returns the bytes that are
-// free now. kNotFound names what is there; kUnavailable while another program downloads it.
+// Removes a model, or one revision and its files that no other revision uses. Returns the number of
+// freed bytes. kNotFound names the existing models or revisions; kUnavailable if another program is
+// downloading it.
 Result<int64_t> RemoveCachedModel(const std::filesystem::path& cache, const std::string& id,
                                   const std::string& revision);
 

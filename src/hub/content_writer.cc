@@ -17,8 +17,8 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kRingBytes = int64_t{4} << 20;
-// The size of one write. libcurl gives 16 KiB at a time. Larger parts are no faster, and make some
-// file systems take large pages, which a virtual machine may have to get from its host.
+// Size of a write. libcurl delivers 16 KiB at a time. Larger writes are no faster, and make some
+// file systems allocate large pages, which a virtual machine may have to get from its host.
 constexpr int64_t kWriteBytes = int64_t{64} << 10;
 constexpr int64_t kDigestBytes = int64_t{256} << 10;
 static_assert(kRingBytes % kWriteBytes == 0 && kRingBytes >= 4 * kDigestBytes);
@@ -85,7 +85,7 @@ int ContentWriter::Flush() {
     if (done <= 0) return done < 0 ? errno : ENOSPC;
     written_ += done;
   }
-  // Not for every part: the other thread would be woken for each.
+  // Not after every write, since each notification wakes the other thread.
   if (written_ - told_ < kDigestBytes && written_ < size_) return 0;
   told_ = written_;
   {

@@ -60,7 +60,7 @@ std::string RandomContent(size_t size, unsigned seed) {
   return content;
 }
 
-// The digests of "abc" are those of FIPS 180; git's blob is that of `git hash-object`.
+// The SHA-256 and SHA-1 of "abc" are from FIPS 180; git's blob hash is from `git hash-object`.
 TEST_F(ContentWriterTest, KnowsTheHubsDigests) {
   const std::string sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
   const std::string git = "f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f";
@@ -74,8 +74,8 @@ TEST_F(ContentWriterTest, KnowsTheHubsDigests) {
   EXPECT_TRUE(Is("abc", "some-other-tag"));
 }
 
-// More than the memory that content comes through, in parts of all sizes, after a beginning that is
-// there already and that the digest must read from the file while more comes.
+// More content than the ring holds, in parts of all sizes, after initial content that the digest
+// must read from the file while more arrives.
 TEST_F(ContentWriterTest, ManyPartsAfterABeginning) {
   const std::string content = RandomContent((size_t{23} << 20) + 12345, 1);
   const std::string etag = Sha256(content);

@@ -17,7 +17,7 @@ DigestKind DigestKindOf(std::string_view etag) {
   return DigestKind::kNone;
 }
 
-// One digest, made piece by piece.
+// A digest that is computed incrementally.
 class ContentDigest::Running {
  public:
   explicit Running(const EVP_MD* kind) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {

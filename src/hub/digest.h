@@ -1,4 +1,4 @@
-// Whether a downloaded file is what its name in the cache promises.
+// Checks that a downloaded file has the content that its name in the cache promises.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-// Which digest an ETag of the hub is: of large files the SHA-256 of the content, of others the
-// SHA-1 of git's blob (or, at some mirrors, of the content); kNone for other ETags.
+// The kind of digest in a hub's ETag: for large files the SHA-256 of the content, for others the
+// SHA-1 of git's blob (some mirrors: of the content); kNone for other ETags.
 enum class DigestKind { kNone, kSha1, kSha256 };
 DigestKind DigestKindOf(std::string_view etag);
 
-// Compares content, in parts that follow each other, with the digest that an ETag is.
+// Compares content, passed in consecutive parts, with the digest in an ETag.
 // Thread safety: one thread.
 class ContentDigest {
  public:
@@ -24,14 +24,14 @@ class ContentDigest {
   ContentDigest& operator=(const ContentDigest&) = delete;
 
   void Add(std::string_view part);
-  // REQUIRES: Add() had `size` bytes; called once
+  // REQUIRES: `size` bytes were passed to Add(); called once
   bool Matches();
 
  private:
   class Running;
   const std::string etag_;
   std::unique_ptr<Running> content_;
-  std::unique_ptr<Running> blob_;  // where the ETag may be that of git's blob
+  std::unique_ptr<Running> blob_;  // if the ETag may be git's blob hash
 };
 
 }  // namespace sluice

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Whether a model can do without what is missing, because not every model has it.
+// Whether the missing files are ones that not every model has.
 bool IsEnough(const std::vector<std::string>& missing) {
   return missing.empty() || (missing.size() == 1 && (missing[0] == "tokenizer.json" ||
                                                      missing[0] == "generation_config.json"));
@@ -27,7 +27,7 @@ tl::unexpected<Error> Offline(const ModelPlace& place, std::string_view what) {
               "model");
 }
 
-// Whether an id was more likely meant as a folder's name: it would lie in one that exists.
+// Whether an id was more likely meant as a folder: its parent folder exists.
 bool MayBeMeantAsFolder(const ModelPlace& place) {
   const std::filesystem::path parent = std::filesystem::path(place.name).parent_path();
   std::error_code error;

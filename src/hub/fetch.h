@@ -1,5 +1,5 @@
-// From a model argument to a folder that holds its files: what is missing is downloaded into the
-// Hugging Face cache.
+// Turns a model argument into a folder with the model's files; missing files are downloaded into
+// the Hugging Face cache.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 namespace sluice {
 
 struct FetchProgress {
-  std::string file;   // that is being downloaded
-  int64_t done = 0;   // bytes of all files that are there
-  int64_t total = 0;  // bytes of all files that are needed
+  std::string file;   // being downloaded
+  int64_t done = 0;   // number of bytes present, of all files
+  int64_t total = 0;  // number of bytes needed, of all files
 };
 
 struct FetchOptions {
   ResolveOptions model;
   ModelPart part = ModelPart::kAll;
-  bool update = false;     // ask the hub for a newer commit although there is one that is complete
+  bool update = false;     // ask the hub for a newer commit even if a complete one is present
   std::string token = "";  // overrides HF_TOKEN
-  // Called once before the network is used; an error of it ends the fetch.
+  // Called once before the network is used; its error ends the fetch.
   std::function<Status()> before_download = nullptr;
   std::function<void(const FetchProgress&)> on_progress = nullptr;
 };
 
-// As ResolveModel, and downloads what is missing of `part`. A commit in the cache that is complete
-// is used without the network, unless `update`.
+// Like ResolveModel, but downloads missing files of `part`. A complete commit in the cache is used
+// without the network, unless `update`.
 //
-// Whatever ends the process: a file in a snapshot is whole and of the content that its ETag
-// promises, and what came of others is continued by the next call, or by huggingface_hub, which may
-// work on the same cache at the same time. kUnavailable: no connection, no access, no room, a cache
-// that cannot be written; or HF_HUB_OFFLINE, with the names of what is missing.
+// However the process ends, a file in a snapshot is complete and matches its ETag; the next call
+// continues partial downloads, as does huggingface_hub, which may use the same cache at the same
+// time. kUnavailable: no connection, no access, no room, a cache that cannot be written; or
+// HF_HUB_OFFLINE, with the names of the missing files.
 Result<ResolvedModel> FetchModel(const FetchOptions& options);
 Result<ResolvedModel> FetchModel(const FetchOptions& options, const HubEnvironment& environment);
 

@@ -27,17 +27,17 @@ namespace fs = std::filesystem;
 constexpr std::string_view kEnding = ".unflushed";
 constexpr uint64_t kMaxMarkBytes = 256;
 
-// Whether the mark is there; whether it is of this boot in `same_boot`.
+// Whether the mark exists. `same_boot`: whether it was made in this boot.
 bool ReadMark(const fs::path& mark, bool& same_boot) {
   const auto text = ReadFile(mark, kMaxMarkBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) return false;
   const std::string boot = BootIdentity();
-  // One that was not written to its end is as one of another boot.
+  // An incomplete mark counts as made in another boot.
   same_boot = text && !boot.empty() && AsciiTrim(*text) == boot;
   return true;
 }
 
-// Why the blob is not to be trusted; "" if it is whole and on the disk.
+// Reason not to trust the blob; "" if it is complete and on the disk.
 std::string ProblemOf(const fs::path& blob, const std::string& etag, bool same_boot) {
   const OwnedFd open(::open(blob.c_str(), O_RDONLY | O_CLOEXEC));
   if (!open) return std::strerror(errno);
@@ -66,7 +66,7 @@ Status MarkUnflushed(const RepositoryCache& repository, std::string_view etag) {
   if (::write(open.get(), text.data(), text.size()) != std::ssize(text))
     return CacheError("write", mark, errno != 0 ? errno : ENOSPC);
   if (::fsync(open.get()) != 0) return CacheError("write", mark, errno);
-  // The mark's name must be on the disk before the blob's.
+  // The mark's directory entry must reach the disk before the blob's.
   const OwnedFd folder(::open(mark.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder || (::fsync(folder.get()) != 0 && errno != EINVAL))
     return CacheError("write", mark.parent_path(), errno);
@@ -81,7 +81,7 @@ Result<bool> SettleBlob(const RepositoryCache& repository, const std::string& et
   std::optional<FileLock> lock = FileLock::TryAcquireExisting(repository.Lock(etag));
   if (!lock && same_boot) return true;
   if (!lock) {
-    // In a cache that cannot be written nobody else writes either.
+    // If the lock fails because the cache is read-only, nobody else writes either.
     auto waited = FileLock::Acquire(repository.Lock(etag), [&] {
       LOG_INFO("download", "waiting for another program that has {} locked", blob.string());
     });
@@ -109,7 +109,7 @@ Result<bool> SettleBlob(const RepositoryCache& repository, const std::string& et
 }
 
 void ForgetMark(const RepositoryCache& repository, std::string_view etag) {
-  // One that stays tells of no blob, and the next who settles takes it away.
+  // If the mark remains, no blob belongs to it, and the next SettleBlob removes it.
   ::unlink((repository.Blob(etag) += kEnding).c_str());
 }
 

@@ -1,12 +1,12 @@
-// Which blobs may not be on the disk yet.
+// Marks blobs that may not be on the disk yet.
 //
-// A blob gets its name once its digest is the promised one; waiting until the disk has it, too,
-// would make a download slower by as much as the disk is slower than the network. So a mark lies
-// beside the blob, `blobs/ETAG.unflushed`, from before its first byte until the blob is seen to be
-// on the disk. It holds the identity of the machine's boot: in the same boot a blob reads as it was
-// written, after another one its digest says whether it is still whole.
+// A blob gets its name once its digest is verified. Waiting until it is also on the disk would slow
+// downloads down if the disk is slower than the network. So a mark, `blobs/ETAG.unflushed`, exists
+// from before the blob's first byte until the blob is known to be on the disk. The mark holds the
+// identity of the machine's boot: in the same boot, a blob reads as it was written; after another
+// boot, its digest must be checked again.
 //
-// Thread safety: all functions may be called from any thread, and by several programs at once.
+// Thread safety: functions may be called by any thread, and by several programs at the same time.
 #pragma once
 
 #include <filesystem>
@@ -18,19 +18,19 @@
 
 namespace sluice {
 
-// Puts the mark of a blob on the disk. REQUIRES: the blob's lock (RepositoryCache::Lock)
+// Writes a blob's mark to the disk. REQUIRES: the blob's lock (RepositoryCache::Lock)
 Status MarkUnflushed(const RepositoryCache& repository, std::string_view etag);
 
-// Waits until the disk has a marked blob and takes the mark away; of a mark of another boot the
-// blob's digest is computed first. False if the blob is not what its name promises, or the disk did
-// not keep it: it is removed then, and a warning says so. A blob that another program is writing,
-// or that has no mark, is left alone. kUnavailable if a damaged blob cannot be removed.
+// Waits until a marked blob is on the disk, and removes the mark. If the mark is of another boot,
+// checks the blob's digest first. Returns false if the digest differs or the disk lost the blob;
+// the blob is then removed with a warning. Ignores a blob without a mark, or one that another
+// program is writing. kUnavailable if a damaged blob cannot be removed.
 Result<bool> SettleBlob(const RepositoryCache& repository, const std::string& etag);
 
-// Takes away the mark of a blob that was removed; nothing where there is none.
+// Removes the mark of a blob that was removed, if there is one.
 void ForgetMark(const RepositoryCache& repository, std::string_view etag);
 
-// SettleBlob() for all marks. What was removed is missing in the snapshots from then on.
+// SettleBlob() for all marks. Removed blobs are then missing from the snapshots.
 Status SettleBlobs(const RepositoryCache& repository);
 
 }  // namespace sluice

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// The SHA-256 of "abc", as FIPS 180 gives it.
+// The SHA-256 of "abc", from FIPS 180.
 const std::string kEtag = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
 class FlushMarkTest : public ::testing::Test {
@@ -39,7 +39,7 @@ class FlushMarkTest : public ::testing::Test {
   static void Write(const std::filesystem::path& path, const std::string& text) {
     std::ofstream(path) << text;
   }
-  // As a download leaves them: the lock's file stays.
+  // Like a download, which leaves the lock file behind.
   void AddBlob(const std::string& content, const std::string& etag = kEtag) const {
     ASSERT_TRUE(FileLock::Acquire(repository().Lock(etag), [] {}));
     ASSERT_TRUE(MarkUnflushed(repository(), etag));
@@ -118,7 +118,7 @@ TEST_F(FlushMarkTest, AllOfARepository) {
   EXPECT_THAT(left, ::testing::ElementsAre(kEtag));
 }
 
-// What stays is looked at when it is served, which may take minutes.
+// Marks that remain are checked when a model is served, which may take minutes.
 TEST_F(FlushMarkTest, ARevisionIsRemovedWithItsMarksAlone) {
   const std::string commits[] = {std::string(40, 'a'), std::string(40, 'b')};
   const std::string etags[] = {kEtag, std::string(64, '1')};

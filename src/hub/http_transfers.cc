@@ -19,7 +19,8 @@ namespace {
 constexpr long kReceiveBytes = 512 * 1024;
 constexpr size_t kMaxHeaders = 200;
 
-// Where systems keep the authorities that they trust, for a program that was built on another one.
+// The usual places of the system's trusted authorities; libcurl may have been built for another
+// system.
 std::string SystemCertificates() {
   constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
                                                   "/etc/pki/tls/certs/ca-bundle.crt",
@@ -129,7 +130,7 @@ class HttpTransfers::Impl {
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_FOLLOWLOCATION, 0L);
-    // A connection of its own for each transfer: parallel ranges in one would be no faster.
+    // One connection per transfer: parallel ranges over a shared connection would be no faster.
     set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     set(CURLOPT_BUFFERSIZE, kReceiveBytes);
     set(CURLOPT_USERAGENT, "sluice");
@@ -143,7 +144,7 @@ class HttpTransfers::Impl {
     } else if (!settings_.certificates.empty()) {
       set(CURLOPT_CAINFO, settings_.certificates.c_str());
     }
-    // libcurl ignores the proxy variable HTTP_PROXY, which servers let clients set; it still reads
+    // libcurl ignores HTTP_PROXY, since clients of a CGI server could set it; it does read
     // no_proxy.
     if (!settings_.http_proxy.empty() && AsciiLower(request.url).starts_with("http:"))
       set(CURLOPT_PROXY, settings_.http_proxy.c_str());
@@ -167,8 +168,7 @@ class HttpTransfers::Impl {
   static size_t OnHeader(char* data, size_t, size_t size, void* user) {
     HttpHead& head = static_cast<Transfer*>(user)->outcome.head;
     const std::string_view line = AsciiTrim({data, size});
-    if (line.starts_with("HTTP/"))
-      head.headers.clear();  // the answer after a proxy's, or after 1xx
+    if (line.starts_with("HTTP/")) head.headers.clear();  // of a proxy or a 1xx response
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos || head.headers.size() >= kMaxHeaders) return size;
     head.headers.emplace_back(AsciiLower(line.substr(0, colon)), AsciiTrim(line.substr(colon + 1)));
@@ -189,7 +189,7 @@ class HttpTransfers::Impl {
     if (TellHead(transfer) && (!transfer.request.on_body || transfer.request.on_body({data, size})))
       return size;
     transfer.outcome.ended_by_caller = true;
-    return size == 0 ? 1 : 0;  // what libcurl takes as an error
+    return size == 0 ? 1 : 0;  // an error for libcurl
   }
 
   void Remove(Transfer& transfer) {
@@ -199,18 +199,18 @@ class HttpTransfers::Impl {
     transfers_.erase(transfer.place);
   }
 
-  // Where the authorities come from, for an error that they are the reason of.
+  // The source of the trusted authorities, for an error that they caused.
   std::string AboutCertificates(CURL* easy, CURLcode code) const {
     if (code == CURLE_SSL_CACERT_BADFILE)
       return " (SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names it)";
-    long verified = 0;  // 1 where the chain was not looked at, because the name is another
+    long verified = 0;  // 1: the chain was not checked, because the host name differs
     curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verified);
     if (code != CURLE_PEER_FAILED_VERIFICATION || verified <= 1) return "";
     return fmt::format(" (trusted are the authorities of {}; SSL_CERT_FILE names another file)",
                        settings_.certificates.empty() ? "libcurl" : settings_.certificates);
   }
 
-  // Tells of the transfers that have ended. False if there were none.
+  // Calls on_done of transfers that have ended. Returns false if there were none.
   bool Finish() {
     bool any = false;
     int left = 0;

@@ -1,4 +1,4 @@
-// Questions to a Hugging Face hub, and what its refusals mean.
+// Requests to a Hugging Face hub, and the meaning of its errors.
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,17 @@
 
 namespace sluice {
 
-// How often something is tried again, and after what time. Each wait is told in the log.
+// Limits the number of retries and waits between them. Each wait is logged.
 class Retries {
  public:
-  // `what` is for the log: "downloading model.safetensors".
+  // `what`: for the log: "downloading model.safetensors".
   explicit Retries(std::string what) : what_(std::move(what)) {}
 
-  // Waits before another attempt; false where there were enough. A hub that says how long to wait
-  // is obeyed within limits.
+  // Waits before another attempt; false if there were too many. Follows the hub's requested wait
+  // within limits.
   bool Again(std::string_view problem, std::optional<int64_t> retry_after_seconds = std::nullopt);
-  // Something came: what failed before does not count. The next attempt follows without a wait if
-  // `at_once`.
+  // Reports progress: earlier failures no longer count. If `at_once`, the next attempt follows
+  // without a wait.
   void Reset(bool at_once);
 
  private:
@@ -32,7 +32,7 @@ class Retries {
   bool at_once_ = false;
 };
 
-// A file of a repository, as the hub describes it.
+// A file of a repository, as described by the hub.
 struct RemoteFile {
   std::string name;
   std::string etag;
@@ -40,41 +40,41 @@ struct RemoteFile {
   std::string url;  // where its content is
 };
 
-// What an answer that is not the wanted one means: a status that may change (408, 429, 5xx).
+// Whether a retry may succeed after this status (408, 429, 5xx).
 bool MayChange(int status);
-// The time that an answer asks to wait: Retry-After, or the end of the window that RateLimit names.
+// The requested wait: Retry-After, or the end of RateLimit's window.
 std::optional<int64_t> WaitOf(const HttpOutcome& outcome);
-// One line on what went wrong: "the connection broke: ...", "status 503 (text/html)".
+// What went wrong, in one line: "the connection broke: ...", "status 503 (text/html)".
 std::string ProblemOf(const HttpOutcome& outcome);
 
 // Thread safety: one thread.
 class HubClient {
  public:
-  // kInvalidArgument for an endpoint or a token of `environment` that cannot be used. `token`
-  // overrides that of the environment where it is not empty.
+  // kInvalidArgument if the endpoint or token of `environment` is invalid. `token`: overrides that
+  // of the environment unless empty.
   static Result<HubClient> Create(const HubEnvironment& environment, const std::string& token);
 
   const std::string& endpoint() const { return endpoint_; }
   HttpTransfers& transfers() { return *transfers_; }
 
-  // The commit of a revision ("" for main) and its files. Errors name what to do: a gated model, an
-  // unknown one (with the names of similar ones), an unknown revision, no connection.
+  // The commit of a revision ("": main) and its files. Errors say what to do about a gated model,
+  // an unknown model (with similar names), an unknown revision, or a missing connection.
   Result<ModelInfo> Info(const std::string& id, const std::string& revision);
-  // Where a file is and what it is called in the cache.
+  // A file's URL, size and name in the cache (ETag).
   Result<RemoteFile> Describe(const std::string& id, const std::string& commit,
                               const std::string& name);
-  // The token where `url` is the hub's own, "" elsewhere.
+  // The token if `url` is the hub's own; "" for other URLs.
   std::string TokenFor(std::string_view url) const;
-  // The error that refuses `what` ("model a/b").
+  // The error if the hub refuses `what` ("model a/b").
   Error Refused(const std::string& id, const std::string& revision, const HttpOutcome& outcome,
                 std::string_view what);
 
  private:
   HubClient() = default;
 
-  // A small answer of the hub itself, after retries; redirects within the hub are followed.
+  // Gets a small response from the hub itself, with retries; follows redirects within the hub.
   Result<HttpOutcome> Ask(const std::string& url, bool head_only, std::string& body);
-  // The ids that the hub finds for the query of its list of models; none where it does not answer.
+  // The model ids that the hub returns for a query; empty if it does not answer.
   std::vector<std::string> ListModels(const std::string& query);
   // "; models of similar names there: a/b, a/c" or "".
   std::string SimilarNames(const std::string& id);
@@ -85,7 +85,7 @@ class HubClient {
   std::unique_ptr<HttpTransfers> transfers_;
 };
 
-// `text` as a part of an address; slashes stay if `keep_slashes`.
+// `text` as part of a URL; keeps slashes if `keep_slashes`.
 std::string PercentEncoded(std::string_view text, bool keep_slashes);
 
 }  // namespace sluice

@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// Asks the hub for the commit of `place.revision` and brings the files that `options.part` needs.
-// The reference of the revision is written when all of them are there. Returns the commit.
-// REQUIRES: `place` is one of the hub.
+// Gets the commit of `place.revision` from the hub and downloads the files that `options.part`
+// needs. The revision's reference is written once all of them are present. Returns the commit.
+// REQUIRES: `place` is a model of the hub.
 Result<std::string> DownloadModel(const ModelPlace& place, const FetchOptions& options,
                                   const HubEnvironment& environment);
 

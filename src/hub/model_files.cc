@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 4> kConfigNames = {
 constexpr std::array<std::string_view, 5> kTokenizerNames = {
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
     "chat_template.json"};
-// Files of sentence-transformers; each module has a configuration in a folder of its own.
+// Files of sentence-transformers; each module also has a configuration in its own folder.
 constexpr std::array<std::string_view, 3> kSentenceNames = {
     "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"};
 constexpr std::string_view kGenerationName = "generation_config.json";
@@ -37,13 +37,13 @@ bool IsTokenizerFile(std::string_view name) {
          name.find('/', kTemplatesFolder.size()) == std::string_view::npos;
 }
 
-// "1_Pooling/config.json".
+// A name like "1_Pooling/config.json".
 bool IsModuleConfig(std::string_view name) {
   return (name.ends_with("_Pooling/config.json") || name.ends_with("_Dense/config.json")) &&
          name.find('/') == name.rfind('/');
 }
 
-// "2_Dense/model.safetensors".
+// A name like "2_Dense/model.safetensors".
 bool IsModuleWeights(std::string_view name) {
   return name.ends_with("_Dense/model.safetensors") && name.find('/') == name.rfind('/');
 }
@@ -72,7 +72,7 @@ std::vector<std::string> NamesIn(const std::filesystem::path& folder) {
   return names;
 }
 
-// The number of shards that "model-00001-of-00004.safetensors" speaks of; 0 for other names.
+// The number of shards in a name like "model-00001-of-00004.safetensors"; 0 for other names.
 int ShardCount(std::string_view name) {
   constexpr std::string_view kForm = "model-00000-of-00000.safetensors";
   if (name.size() != kForm.size()) return 0;
@@ -84,7 +84,7 @@ int ShardCount(std::string_view name) {
       return 0;
     } else {
       count = count * 10 + (name[i] - '0');
-      if (i < 11) count = 0;  // the shard's own number
+      if (i < 11) count = 0;  // ignore the shard's own number
     }
   }
   return count;
@@ -110,7 +110,7 @@ std::vector<std::string> ChooseFiles(const std::vector<std::string>& files, Mode
   std::vector<std::string> chosen;
   std::copy_if(files.begin(), files.end(), std::back_inserter(chosen),
                [&](const std::string& name) { return IsReadFor(name, part); });
-  // The configuration first: what is not a model at all is found out soon.
+  // Configuration first, so that a repository without a model is recognized early.
   std::stable_partition(chosen.begin(), chosen.end(),
                         [](const std::string& name) { return IsOneOf(name, kConfigNames); });
   return chosen;
@@ -159,7 +159,7 @@ std::vector<std::string> MissingFiles(const std::filesystem::path& folder, Model
   need("tokenizer.json");
   if (part != ModelPart::kAll) return missing;
   if (const auto text = ReadFile(folder / kIndexName, kMaxIndexBytes)) {
-    // A damaged index is told by who loads the model.
+    // The code that loads the model reports a damaged index.
     if (const auto shards = ShardsOfIndex(*text))
       std::for_each(shards->begin(), shards->end(), need);
     return missing;

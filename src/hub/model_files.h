@@ -1,4 +1,4 @@
-// Which files of a model this program reads.
+// The files of a model that this program reads.
 #pragma once
 
 #include <filesystem>
@@ -10,32 +10,32 @@
 
 namespace sluice {
 
-// What of a model is needed.
+// The required part of a model.
 enum class ModelPart {
   kAll,
   kAllButWeights,     // configuration, tokenizer, template
   kTokenizer,         // tokenizer and template
-  kGenerationConfig,  // generation_config.json alone
+  kGenerationConfig,  // only generation_config.json
 };
 
-// Whether `path` may be the name of a file below a folder: relative, without "..", of plain bytes.
+// Whether `path` is safe as a file name below a folder: relative, without "..", control characters
+// and backslashes.
 bool IsSafePath(std::string_view path);
 
-// The files of a repository to read; shards are left to the index that names them.
+// The files of a repository to read, without weights that an index names.
 std::vector<std::string> ChooseFiles(const std::vector<std::string>& files, ModelPart part);
 
 inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
 inline constexpr std::string_view kSingleWeightsName = "model.safetensors";
 
-// The names of the shards in the text of an index. kInvalidData if it has none or unsafe ones.
+// The shards named by an index. kInvalidData if there are none, or if a name is unsafe.
 Result<std::vector<std::string>> ShardsOfIndex(std::string_view text);
 
-// The safetensors files that hold the weights of `files`, a repository without an index: one file,
-// or a set of shards; none where there are no such files.
+// The safetensors files with the weights of a repository without an index: a single file or a set
+// of shards; empty if there are none.
 std::vector<std::string> UnindexedWeights(const std::vector<std::string>& files);
 
-// The files without which a folder cannot be used for `part`: the missing ones of it. Files that a
-// model need not have are not asked for.
+// Missing files without which a folder cannot be used for `part`. Optional files are not reported.
 std::vector<std::string> MissingFiles(const std::filesystem::path& folder, ModelPart part);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What the hub answers about a model, read strictly: it comes from elsewhere and names files.
+// Parses the hub's answers about a model, strictly: they are untrusted and name files.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,20 @@ struct ModelInfo {
   std::vector<std::string> files;  // safe relative paths (IsSafePath), in the hub's order
 };
 
-// Reads the body of GET /api/models/ID/revision/REVISION. kInvalidData for anything that is not
-// such an answer.
+// Parses the body of GET /api/models/ID/revision/REVISION. kInvalidData for any other content.
 Result<ModelInfo> ParseModelInfo(std::string_view text);
 
-// Reads the body of GET /api/models?...: ids that have the form of one; none where it is no list.
+// Parses the body of GET /api/models?...: returns the valid ids; empty if it is not a list.
 std::vector<std::string> ParseModelList(std::string_view text);
 
-// What the headers of a file's answer say of it.
+// A file's description, from response headers.
 struct FileInfo {
-  std::string etag;   // of letters, digits, - and _ : the name of its blob
+  std::string etag;   // letters, digits, - and _ ; also the name of its blob
   int64_t size = -1;  // in bytes
 };
 
-// From the values of X-Linked-Etag or ETag, and X-Linked-Size or Content-Length. None where they do
-// not describe a file.
+// Parses the values of X-Linked-Etag or ETag, and X-Linked-Size or Content-Length. nullopt if they
+// do not describe a file.
 std::optional<FileInfo> ParseFileInfo(std::string_view etag, std::string_view size);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Fuzz target: whatever a hub answers, reading it ends, and names no file outside of a folder.
+// Fuzz target: parses arbitrary answers of a hub; no file name may lead outside a folder.
 #include "base/fuzz_input.h"
 #include "hub/model_files.h"
 #include "hub/model_info.h"

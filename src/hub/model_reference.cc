@@ -21,7 +21,7 @@ bool IsHubIdPart(std::string_view part) {
   });
 }
 
-// The parts between slashes, without empty ones.
+// The non-empty parts between slashes.
 std::vector<std::string_view> PathParts(std::string_view path) {
   std::vector<std::string_view> parts;
   while (!path.empty()) {
@@ -46,7 +46,7 @@ bool IsCommit(std::string_view text) {
          });
 }
 
-// A branch or tag may hold slashes, but must not lead out of the refs folder.
+// A branch or tag may contain slashes, but must not lead outside the refs folder.
 bool IsRevisionName(std::string_view text) {
   if (text.empty() || text.size() > 255 || text.front() == '/' || text.back() == '/') return false;
   if (text.find("..") != std::string_view::npos || text.find("//") != std::string_view::npos)
@@ -82,7 +82,7 @@ std::optional<ModelReference> ParseModelAddress(std::string_view text, std::stri
   if (!IsHubId(reference.id)) return std::nullopt;
   if (is_view(id_parts) && id_parts + 1 < parts.size()) {
     reference.revision = parts[id_parts + 1];
-    // A branch's slash is written as %2F; of the rest of the path nothing is known.
+    // In the URL a branch's slash is written as %2F. The rest of the path is ignored.
     for (size_t place = reference.revision.find("%2F"); place != std::string::npos;
          place = reference.revision.find("%2F")) {
       reference.revision.replace(place, 3, "/");

@@ -17,13 +17,12 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 constexpr int kConnections = 8;
 constexpr int kMaxFileRedirects = 10;
-// Whoever answers with something else so often will not answer better.
+// Number of wrong responses after which to give up.
 constexpr int kMaxWrongAnswers = 3;
-// A single connection is left alone while it brings that much in a second: more connections would
-// not be faster.
+// While a single connection is at least this fast (bytes per second), more would not be faster.
 constexpr double kFastBytesPerSecond = 100e6;
 constexpr std::chrono::seconds kMeasured(1);
-// What comes of less is no reason to ask again at once.
+// After less progress than this, the next retry waits.
 constexpr int64_t kProgressBytes = int64_t{64} << 10;
 
 struct ContentRange {
@@ -31,7 +30,7 @@ struct ContentRange {
   int64_t total = -1;
 };
 
-// "bytes 0-9/20"
+// Parses "bytes 0-9/20".
 ContentRange ParseContentRange(std::string_view text) {
   ContentRange range;
   constexpr std::string_view kUnit = "bytes ";
@@ -44,22 +43,22 @@ ContentRange ParseContentRange(std::string_view text) {
   return range;
 }
 
-// A part of the content. The first one of the list is written as it comes, others are kept.
+// A part of the content. The first one in the list is written as it arrives; others are buffered.
 struct Piece {
-  int64_t end = 0;       // after its last byte; may be moved forward while it comes
-  int64_t position = 0;  // of the next byte to come
-  int64_t skip = 0;      // bytes to leave out, of an answer that is not a part
+  int64_t end = 0;       // exclusive; may be reduced during the transfer
+  int64_t position = 0;  // offset of the next byte to receive
+  int64_t skip = 0;      // bytes to skip, if the response is not partial
   bool running = false;
-  bool content = false;  // the answer brings the content, not words about it
+  bool content = false;  // the response body is content, not an error message
   std::string kept = "";
 };
 
 struct Failure {
   std::string problem;
-  std::optional<int64_t> wait = std::nullopt;  // seconds that the other side asks for
-  bool slow = false;                           // the sender was below the floor of speed
-  bool certain = false;                        // to happen again
-  bool refused = false;                        // the address is not, or no longer, valid
+  std::optional<int64_t> wait = std::nullopt;  // seconds that the server asks to wait
+  bool slow = false;                           // the sender was below the minimum speed
+  bool certain = false;                        // a retry would fail, too
+  bool refused = false;                        // the URL is invalid or has expired
 };
 
 class Download {
@@ -116,7 +115,7 @@ class Download {
     });
   }
 
-  // Whether the answer is the asked part of the content; if not, `wrong_` says what it is.
+  // Whether the response is the requested part of the content; if not, sets `wrong_` to the reason.
   bool TakeHead(Piece& piece, const HttpHead& head) {
     piece.content = head.status == 206 || head.status == 200;
     if (head.status == 206) {
@@ -163,13 +162,13 @@ class Download {
     return take == part.size();
   }
 
-  // Whether what `errno` was set to is no error, which it is told as otherwise.
+  // Returns whether `error_number` is 0; otherwise records the error.
   bool Written(int error_number) {
     if (error_number != 0) error_ = CacheError("write", request_.source.name, error_number).value();
     return error_number == 0;
   }
 
-  // A transfer of `piece` has ended: with its last byte, or too early.
+  // A transfer of `piece` has ended, complete or not.
   void End(Piece& piece, const HttpOutcome& outcome) {
     if (error_ || piece.position == piece.end) return;
     const int status = outcome.head.status;
@@ -189,10 +188,10 @@ class Download {
     failure_ = std::move(failure);
   }
 
-  // What breaks several connections at once is one failure.
+  // Several connections that break at the same time count as one failure.
   void TryAgain() {
     const Failure failure = *std::exchange(failure_, std::nullopt);
-    // What trickles in is no progress: it would let a sender go on for ever.
+    // A trickle is not progress; otherwise a slow sender could go on forever.
     if (received_ >= (failure.slow ? kProgressBytes : 1))
       retries_.Reset(/*at_once=*/received_ >= kProgressBytes);
     received_ = 0;
@@ -203,7 +202,7 @@ class Download {
                                  content_.written(), size(), request_.source.name,
                                  OriginOf(request_.source.url), failure.problem),
                      request_.source.name};
-    } else if (failure.refused) {  // the addresses of stores expire
+    } else if (failure.refused) {  // URLs of content stores expire
       auto address = request_.find_again();
       if (address) {
         request_.source.url = *std::move(address);
@@ -227,7 +226,7 @@ class Download {
         request_.source.name};
   }
 
-  // Writes what is next and was kept, and what came last.
+  // Writes buffered content that comes next, and flushes.
   void WriteFinished() {
     while (!pieces_.empty() && !error_) {
       Piece& first = pieces_.front();
@@ -241,7 +240,7 @@ class Download {
     if (!error_) Written(content_.Flush());
   }
 
-  // Turns to more connections where one is slow.
+  // Uses more connections if a single one is slow.
   void AddConnections() {
     const auto now = std::chrono::steady_clock::now();
     if (connections_ > 1 || !ranges_ || now - measured_ < kMeasured) return;
@@ -260,14 +259,14 @@ class Download {
   RangeDownload request_;
   ContentWriter& content_;
   Retries retries_;
-  int64_t received_ = 0;  // since the last failure
+  int64_t received_ = 0;  // bytes since the last failure
   std::list<Piece> pieces_;
   int connections_ = 1;
-  bool ranges_ = false;  // the address answers with parts
+  bool ranges_ = false;  // the server supports partial responses
   int redirects_ = 0;
   int wrong_answers_ = 0;
   std::string wrong_;               // why TakeHead ended a transfer
-  std::optional<Failure> failure_;  // of the last Wait()
+  std::optional<Failure> failure_;  // during the last Wait()
   std::optional<Error> error_;
   std::chrono::steady_clock::time_point measured_ = std::chrono::steady_clock::now();
   int64_t measured_written_ = content_.written();

@@ -1,5 +1,5 @@
-// One file from an address into a file: in order on the disk, so that any program can continue it,
-// in parallel on the network where that is faster.
+// Downloads a file in order, so that any program can continue it; uses parallel connections if that
+// is faster.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace sluice {
 
 struct RangeDownload {
   RemoteFile source = {};
-  ContentWriter* content = nullptr;  // not owned; gets what it does not have yet
-  // Called with the count of bytes that the file has.
+  ContentWriter* content = nullptr;  // not owned; receives the missing content
+  // Called with the number of bytes in the file.
   std::function<void(int64_t bytes)> on_progress = nullptr;
-  // Asks the hub where the content is by now: addresses of stores expire.
+  // Gets the current URL of the content from the hub, since URLs of content stores expire.
   std::function<Result<std::string>()> find_again = nullptr;
 };
 
-// Fetches what `content` lacks of source.size bytes and appends it. At any time the file holds a
-// beginning of the content, whatever ends the process. One connection is used while it is fast,
-// then up to eight with 64 MiB of memory at most. What breaks is continued; kUnavailable after five
-// failures without progress between them, or where the address answers with something else. Where
-// the file cannot be written the system's words are in the error.
+// Downloads the bytes up to source.size that `content` lacks, and appends them. The file always
+// holds a prefix of the content, however the process ends. Uses one connection while it is fast,
+// else up to eight, with at most 64 MiB of memory. Broken transfers are continued. kUnavailable
+// after five failures without progress, or if the server keeps answering with something else. If
+// the file cannot be written, the error has the system's message.
 Status DownloadRanges(HubClient& hub, RangeDownload download);
 
 }  // namespace sluice

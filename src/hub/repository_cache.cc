@@ -28,7 +28,7 @@ bool IsCacheFolder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, error);
 }
 
-// What a file of refs/ names.
+// The commit in a file of refs/.
 Result<std::string> ReadReference(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxRefBytes));
   return std::string(AsciiTrim(text));
@@ -40,7 +40,7 @@ std::string CacheFolderName(std::string_view id) {
   return name;
 }
 
-// Writes a small file so that readers see the old content or the new one.
+// Replaces a small file atomically: readers see either the old or the new content.
 Status ReplaceFile(const std::filesystem::path& path, const std::string& text) {
   const std::filesystem::path temporary =
       path.parent_path() / fmt::format("{}.{}.tmp", path.filename().string(), ::getpid());
@@ -49,7 +49,7 @@ Status ReplaceFile(const std::filesystem::path& path, const std::string& text) {
   const ssize_t written = ::write(file.get(), text.data(), text.size());
   int number = written < 0 ? errno : ENOSPC;
   bool whole = written == std::ssize(text);
-  // The new name must not come to the disk before the content.
+  // The content must reach the disk before the new name.
   if (whole && ::fsync(file.get()) != 0) {
     whole = false;
     number = errno;
@@ -66,7 +66,7 @@ Status ReplaceFile(const std::filesystem::path& path, const std::string& text) {
   return {};
 }
 
-// A cache is no argument of the command that comes upon it.
+// A cache is not an argument of the command, so kInvalidArgument would be misleading.
 ErrorCode CacheErrorCode(int error_number) {
   const ErrorCode code = WriteErrorCode(error_number, ErrorCode::kUnavailable);
   return code == ErrorCode::kInvalidArgument ? ErrorCode::kUnavailable : code;
@@ -162,7 +162,7 @@ Result<std::string> RepositoryCache::FindCommit(const std::string& revision,
     why_not = fmt::format("{} names snapshot {}, which does not exist", ref.string(), *commit);
     return std::string();
   }
-  // A reference that is there and cannot be read is damage, and no reason to take another commit.
+  // An unreadable reference is an error: do not use another commit instead.
   if (commit.error().code != ErrorCode::kNotFound) return tl::unexpected<Error>(commit.error());
   const std::vector<std::string> snapshots = Snapshots();
   if (revision.empty() && snapshots.size() == 1) return snapshots.front();
@@ -203,14 +203,14 @@ Status RepositoryCache::LinkFile(std::string_view commit, const std::filesystem:
   std::filesystem::create_directories(link.parent_path(), error);
   if (error) return CacheError("create", link.parent_path(), error.value());
   const std::filesystem::path target = Blob(etag).lexically_relative(link.parent_path());
-  // A link that leads nowhere can be removed.
+  // Remove a dangling link.
   if (!std::filesystem::exists(link, error)) ::unlink(link.c_str());
   if (!copy) {
     if (::symlink(target.c_str(), link.c_str()) == 0 || errno == EEXIST) return {};
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EACCES)
       return CacheError("create", link, errno);
   }
-  // No mark tells of a file that is not a blob any more (hub/flush_mark.h).
+  // The file will not be a blob any more, so no mark protects it (hub/flush_mark.h): flush it now.
   const OwnedFd blob(::open(Blob(etag).c_str(), O_RDONLY | O_CLOEXEC));
   if (!blob) return CacheError("read", Blob(etag), errno);
   if (::fsync(blob.get()) != 0) return CacheError("write", Blob(etag), errno);

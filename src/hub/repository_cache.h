@@ -1,11 +1,11 @@
-// A model's place in the Hugging Face cache, laid out as huggingface_hub lays it out:
+// A model's folder in the Hugging Face cache, with the layout of huggingface_hub:
 //
 //   CACHE/models--ORG--NAME/refs/main                  the commit of a branch or tag
-//   CACHE/models--ORG--NAME/blobs/ETAG                 a file's content; ETAG.incomplete: its start
+//   CACHE/models--ORG--NAME/blobs/ETAG                 a file's content; ETAG.incomplete: a prefix
 //   CACHE/models--ORG--NAME/snapshots/COMMIT/FILE      a link to the blob
-//   CACHE/.locks/models--ORG--NAME/ETAG.lock           held by who writes the blob
+//   CACHE/.locks/models--ORG--NAME/ETAG.lock           held while the blob is written
 //
-// Thread safety: none of the functions keeps state; other processes may work on the same cache.
+// Thread safety: functions keep no state; other processes may use the same cache.
 #pragma once
 
 #include <filesystem>
@@ -32,17 +32,17 @@ class RepositoryCache {
   std::filesystem::path LockFolder() const;
   bool Exists() const;
 
-  // The commit that a revision ("" for main) names here, or "" with the reason in `why_not`.
-  // Without a revision and without refs/main, the only snapshot there is counts. A reference that
-  // is there and cannot be read is an error.
+  // The commit of a revision ("": main) in this cache; "" with the reason in `why_not` if there is
+  // none. Without a revision and without refs/main, the only snapshot is used. An existing
+  // reference that cannot be read is an error.
   Result<std::string> FindCommit(const std::string& revision, std::string& why_not) const;
-  // What each branch and tag names; what cannot be read is left out.
+  // The commits of all branches and tags; omits unreadable ones.
   std::map<std::string, std::string> References() const;
   // REQUIRES: IsRevisionName(revision)
   Status WriteReference(const std::string& revision, const std::string& commit) const;
 
-  // Makes `file` (a relative path) of a snapshot a link to the blob. Where links cannot be made, or
-  // `copy` is set, the blob is moved there, as huggingface_hub does, once the disk has it.
+  // Makes `file` (a relative path) of a snapshot a link to the blob. If links are not possible, or
+  // `copy` is set, flushes the blob to the disk and moves it there, as huggingface_hub does.
   Status LinkFile(std::string_view commit, const std::filesystem::path& file, std::string_view etag,
                   bool copy) const;
 
@@ -55,10 +55,10 @@ class RepositoryCache {
   std::filesystem::path folder_;
 };
 
-// The id of a folder of the cache: "org/name" of "models--org--name"; "" for other names.
+// The id of a cache folder: "org/name" for "models--org--name"; "" for other names.
 std::string IdOfCacheFolder(std::string_view name);
 
-// kUnavailable with what the system says of `path`, and what to do if it cannot be written.
+// kUnavailable with the system's message for `path`, and advice if it cannot be written.
 tl::unexpected<Error> CacheError(std::string_view what, const std::filesystem::path& path,
                                  int error_number);
 

@@ -23,7 +23,7 @@ tl::unexpected<Error> NotInCache(const ModelPlace& place, std::string_view what)
               "model");
 }
 
-// A snapshot that is named as a folder is one of a cache all the same.
+// Settles the blobs of a snapshot that is given as a folder.
 Status SettleFolder(const std::filesystem::path& folder) {
   std::error_code error;
   const std::filesystem::path snapshots = std::filesystem::canonical(folder, error).parent_path();

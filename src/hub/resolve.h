@@ -1,5 +1,5 @@
-// From a model argument (a folder, or a Hugging Face id in the local cache) to the folder that
-// holds its files, without the network; hub/fetch.h downloads what is missing.
+// Turns a model argument (a folder, or a Hugging Face id in the local cache) into the folder with
+// its files, without the network; hub/fetch.h downloads missing files.
 #pragma once
 
 #include <filesystem>
@@ -12,42 +12,41 @@
 namespace sluice {
 
 struct ResolveOptions {
-  // "models/abacus", "meta-llama/Llama-3.2-1B" or the address of its page, with or without a slash
-  // at the end
+  // "models/abacus", "meta-llama/Llama-3.2-1B" or the URL of its page, with or without a trailing
+  // slash.
   std::string argument;
-  std::string download_dir = "";  // searched in place of the cache's folder; "" for the cache
-  std::string revision = "";      // branch, tag or commit; "" for main
+  std::string download_dir = "";  // searched instead of the cache's folder; "": the cache
+  std::string revision = "";      // branch, tag or commit; "": main
 };
 
 struct ResolvedModel {
   std::filesystem::path folder;
-  std::string name;         // the argument as given; the id where it is an address
+  std::string name;         // the argument as given; the id if it is a URL
   std::string commit = "";  // of a snapshot in the cache; "" for a folder
   bool from_cache = false;
 };
 
-// Where a model argument leads.
+// What a model argument refers to.
 struct ModelPlace {
-  std::filesystem::path folder = {};  // of an argument that is a folder; "" for the hub's
+  std::filesystem::path folder = {};  // if the argument is a folder; "" for a model of the hub
   std::string name;
-  std::string id = "";               // of the hub's
-  std::string revision = "";         // asked for, by the option or by the address; "" for main
-  std::filesystem::path cache = {};  // that the hub's models are kept in
+  std::string id = "";               // of a model of the hub
+  std::string revision = "";         // requested by the option or the URL; "": main
+  std::filesystem::path cache = {};  // the cache for models of the hub
 };
 
-// A folder that exists takes precedence over an id of the same spelling; of a snapshot, what the
-// disk may have lost is checked. kInvalidArgument for an
-// argument that is neither a path nor an id, or a revision that is no name.
+// An existing folder takes precedence over an id with the same spelling. If it is a snapshot of a
+// cache, checks files that the disk may have lost. kInvalidArgument if the argument is neither a
+// path nor an id, or if the revision is not a valid name.
 Result<ModelPlace> FindModelPlace(const ResolveOptions& options, const HubEnvironment& environment);
 
-// The snapshot of a model of the hub that is in the cache, complete or not; none, with the reason
-// in `why_not`. Without a revision and without refs/main, the only snapshot there is counts. What
-// the disk may have lost is checked first (hub/flush_mark.h).
-// REQUIRES: place.id is not empty
+// The snapshot of a hub model in the cache, complete or not; nullopt with the reason in `why_not`
+// if there is none. Without a revision and without refs/main, the only snapshot is used. First
+// checks files that the disk may have lost (hub/flush_mark.h). REQUIRES: place.id is not empty
 Result<std::optional<ResolvedModel>> FindSnapshot(const ModelPlace& place, std::string& why_not);
 
-// The folder, or what FindSnapshot finds. kUnavailable says which folders were searched and how to
-// put the model there.
+// The folder, or the result of FindSnapshot. kUnavailable names the searched folders and says how
+// to get the model.
 Result<ResolvedModel> ResolveModel(const ResolveOptions& options);
 Result<ResolvedModel> ResolveModel(const ResolveOptions& options,
                                    const HubEnvironment& environment);

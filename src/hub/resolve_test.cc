@@ -30,7 +30,7 @@ class ResolveTest : public ::testing::Test {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text;
   }
-  // A model in a cache's folder: its snapshots, and refs/main where `main` is not empty.
+  // A model in a cache folder: its snapshots, and refs/main unless `main` is empty.
   void AddModel(const std::filesystem::path& cache, const std::string& name,
                 const std::vector<std::string>& commits, const std::string& main) {
     for (const std::string& commit : commits)
@@ -109,7 +109,7 @@ TEST_F(ResolveTest, TheOnlySnapshotCountsWithoutRefs) {
   EXPECT_TRUE(Resolve("a/two", kCommitA));
 }
 
-// Damage is no reason to take another commit than the one that was meant.
+// An unreadable reference must not lead to another commit.
 TEST_F(ResolveTest, AReferenceThatCannotBeReadIsNamed) {
   const std::filesystem::path cache = root_ / "home/.cache/huggingface/hub";
   AddModel(cache, "models--org--name", {kCommitA}, "");
