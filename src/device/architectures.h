@@ -5,8 +5,8 @@
 
 namespace sluice {
 
-// `architectures` is the list that CMake compiled for, such as "90a;80": those with 'a' run on
-// exactly that compute capability, others also on later ones of the same major version.
+// `architectures`: the list that CMake compiled for, such as "90a;80". Entries with 'a' run only on
+// that compute capability, others also on later ones of the same major version.
 bool ArchitecturesCover(std::string_view architectures, int compute_major, int compute_minor);
 
 }  // namespace sluice

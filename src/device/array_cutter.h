@@ -1,4 +1,4 @@
-// Cuts a piece of a device's memory into arrays.
+// Cuts a piece of device memory into arrays.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// Apart, a gap lies behind each array, and none shares its memory with another: a kernel that
-// leaves its array is then found out (DevicePool). What is planned is the same.
+// If arrays are kept apart, a gap follows each array, and no two share memory, so that a kernel
+// that writes beyond its array is detected (DevicePool). The planned size is the same.
 class ArrayCutter {
  public:
   explicit ArrayCutter(bool keeps_apart = false) : keeps_apart_(keeps_apart) {}
 
-  // Where the next array begins, aligned to DevicePool::kAlignment.
+  // Returns the offset of the next array, aligned to DevicePool::kAlignment.
   int64_t Take(int64_t bytes) {
     const int64_t planned = planned_end_;
     planned_end_ += DevicePool::Padded(bytes);
@@ -27,12 +27,12 @@ class ArrayCutter {
     return offset;
   }
 
-  // What is taken from here on is never alive together with what was taken since planned_end() was
-  // `end`.
+  // Arrays taken from here on are never used at the same time as those taken since planned_end()
+  // was `end`, and may share their memory.
   void ShareFrom(int64_t end) { planned_end_ = end; }
   int64_t planned_end() const { return planned_end_; }
 
-  // The bytes of the piece, without gaps.
+  // Size of the piece, without gaps.
   int64_t total_bytes() const { return most_planned_; }
   const std::vector<ArrayGap>& gaps() const { return gaps_; }
 

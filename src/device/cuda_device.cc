@@ -26,13 +26,13 @@
 namespace sluice {
 namespace {
 
-// The result of a call, without leaving it behind for a launcher to find.
+// Returns `code` and clears the runtime's last error, so that no launcher reports it.
 cudaError_t Forget(cudaError_t code) {
   if (code != cudaSuccess) cudaGetLastError();
   return code;
 }
 
-// What a device knows of its end: the first error after which nothing works. Thread safe.
+// Remembers the first error after which the device is unusable. Thread safe.
 class Health {
  public:
   // The error to report; remembers fatal ones.
@@ -61,8 +61,8 @@ struct Home {
   int ordinal;
   Health* health;
 
-  // Makes it the current device, which is each thread's own, for a call; the call's error, or why
-  // it was not made.
+  // Makes the device the calling thread's current one, then calls `call`. Returns the error of
+  // either.
   template <typename Call>
   cudaError_t Try(Call&& call) const {
     const cudaError_t entered = Forget(cudaSetDevice(ordinal));
@@ -122,7 +122,7 @@ class CudaGraph final : public DeviceGraph {
 class CudaStream final : public DeviceStream {
  public:
   CudaStream(Home home, cudaStream_t stream) : home_(home), stream_(stream) {}
-  // Waits: what is under way may use memory that goes next.
+  // Waits, since pending work may use memory that is freed next.
   ~CudaStream() override {
     home_.Try([&] { return cudaStreamSynchronize(stream_); });
     home_.Try([&] { return cudaStreamDestroy(stream_); });
@@ -167,7 +167,7 @@ class CudaStream final : public DeviceStream {
     return home_.Try([&] { return cudaStreamQuery(stream_); }) != cudaErrorNotReady;
   }
 
-  // Other threads may allocate and copy meanwhile.
+  // While recording, other threads may allocate and copy.
   Status BeginCapture() override {
     RETURN_IF_ERROR(Synchronize());
     return home_.Do("beginning to record a graph", [&] {
@@ -199,7 +199,7 @@ class CudaStream final : public DeviceStream {
   }
 
  private:
-  // What was recorded as a graph on the device, unless something failed meanwhile.
+  // Makes a graph from the recorded work, unless something failed during recording.
   Result<std::unique_ptr<DeviceGraph>> Instantiate(const std::optional<Error>& noted,
                                                    const LaunchFailure& failure, cudaError_t code,
                                                    cudaGraph_t recorded) {
@@ -220,7 +220,7 @@ class CudaStream final : public DeviceStream {
     RETURN_IF_ERROR(Synchronize());
     return graph;
   }
-  // What has failed, once `wait` has returned.
+  // Reports failures so far, after `wait` has returned.
   template <typename Wait>
   Status ReportAfter(const Wait& wait) {
     const std::optional<Error> noted = std::exchange(noted_, std::nullopt);
@@ -233,7 +233,7 @@ class CudaStream final : public DeviceStream {
     if (IsFatalCudaError(code)) purpose += Suspects(failure);
     return home_.Report(purpose.c_str(), code);
   }
-  // A launch and a wait tell of the failure of a kernel before them, unless each launch waits.
+  // A launch or a wait can report the failure of an earlier kernel, unless every launch waits.
   static bool LaunchesWait() {
     const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
     return value != nullptr && std::string_view(value) == "1";
@@ -252,8 +252,8 @@ class CudaStream final : public DeviceStream {
         names);
   }
 
-  // `code`: what the stream said afterwards. Where that is the device's end it says more than what
-  // failed on the way.
+  // `code`: the stream's later error. If it is fatal for the device, it says more than the launch
+  // failure.
   Status ReportLaunch(const LaunchFailure& failure, cudaError_t code) const {
     std::string purpose = fmt::format("launching kernel {}", failure.kernel);
     const auto launch_code = static_cast<cudaError_t>(failure.code);
@@ -294,7 +294,7 @@ class CudaDevice final : public Device {
   const DeviceInfo& info() const override { return info_; }
   Status CheckAlive() const override { return health_.Check(); }
 
-  // Makes the driver's context: the first call that can fail.
+  // Creates the driver's context: the first call that can fail.
   Status Enter() {
     return home_.Do(fmt::format("selecting CUDA device {} ({})", info_.ordinal, info_.name).c_str(),
                     [] { return cudaSuccess; });

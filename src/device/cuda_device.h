@@ -1,5 +1,5 @@
-// NVIDIA GPUs behind the contract of device.h. Compiled only into programs built with CUDA
-// (SLUICE_CUDA); others call OpenDevice and ListCudaDevices, which refuse there.
+// NVIDIA GPUs: an implementation of device.h. Compiled only into programs built with CUDA
+// (SLUICE_CUDA); in others, OpenDevice and ListCudaDevices return an error.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-Result<std::vector<DeviceInfo>> ExamineCudaDevices();         // of ListCudaDevices
-Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal);  // of OpenDevice
+Result<std::vector<DeviceInfo>> ExamineCudaDevices();         // implements ListCudaDevices
+Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal);  // implements OpenDevice
 
 }  // namespace sluice

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// What to do about a driver that is there and cannot be used; empty where only the error is known.
+// Advice for a driver that exists but is unusable; empty for other errors.
 const char* AdviceOn(cudaError_t code) {
   switch (code) {
     case cudaErrorStubLibrary:

@@ -12,12 +12,12 @@ namespace sluice {
 // Whether the device is unusable for this process after this error.
 bool IsFatalCudaError(cudaError_t code);
 
-// kInternal: "copying 12 bytes to the device: cudaErrorInvalidValue (invalid argument)", with what
-// to do where that is known.
+// kInternal: "copying 12 bytes to the device: cudaErrorInvalidValue (invalid argument)", with
+// advice if there is any.
 Error CudaFailure(const std::string& purpose, cudaError_t code);
 
-// Why there is no device to use: of cudaGetDeviceCount, with the versions that the driver supports
-// (0: there is no driver) and that the program was built with. kUnsupported.
+// kUnsupported: why there is no usable device. `code`: of cudaGetDeviceCount; the versions:
+// supported by the driver (0: no driver), and used to build the program.
 Error NoCudaDevice(cudaError_t code, int driver_version, int runtime_version);
 
 }  // namespace sluice

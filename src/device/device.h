@@ -1,9 +1,9 @@
 // An accelerator: its memory, its queues of work, and its errors.
 //
-// Two kinds stand after this contract. kCuda is an NVIDIA GPU, reached through the CUDA runtime,
-// which loads the driver when the first device is opened: the program starts on machines that have
-// none. kEmulated runs the same kernels' source on the CPU (kernels/cuda/emulator.h), for tests and
-// for developers without a GPU.
+// Two implementations. kCuda is an NVIDIA GPU, accessed through the CUDA runtime, which loads the
+// driver when the first device is opened, so the program also starts on machines without a driver.
+// kEmulated runs the same kernel source on the CPU (kernels/cuda/emulator.h), for tests and for
+// developers without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct DeviceInfo {
   int num_multiprocessors = 0;
   int64_t total_bytes = 0;  // of memory
   int64_t l2_bytes = 0;
-  int64_t max_shared_bytes = 0;  // that one block of threads may take
+  int64_t max_shared_bytes = 0;  // maximum for one block of threads
   int64_t memory_bus_bits = 0;
   int driver_version = 0, runtime_version = 0;  // 13000: CUDA 13.0; 0 where emulated
 
@@ -38,8 +38,8 @@ struct DeviceInfo {
 
 class Device;
 
-// Memory of a device, or page-locked memory of the host that the device copies to and from.
-// Ownership: owns it, and must not outlive the device; move-only.
+// Device memory, or page-locked host memory for copies. Ownership: owns the memory; must not
+// outlive the device; move-only.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -55,7 +55,7 @@ class DeviceBuffer {
   }
   ~DeviceBuffer();
 
-  // An address of the device, unless the memory is the host's: not to be read or written here.
+  // A device address, not accessible here, unless the memory is the host's.
   void* data() const { return data_; }
   template <typename T>
   T* As() const {
@@ -70,29 +70,28 @@ class DeviceBuffer {
   bool is_host_ = false;
 };
 
-// A place in a stream's order. Made by a device; recorded by one stream, waited for by others.
+// A point in a stream's order. Made by a device; recorded by one stream, waited for by others.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
-  // Waits until the stream has passed the last Record. Returns at once if there was none.
+  // Waits until the stream has passed the last Record. Returns immediately if there was none.
   virtual Status Synchronize() = 0;
-  // Between the last Record of `begin` and this one's, both passed. 0 where emulated.
+  // Time between the last Record of `begin` and that of this event, both passed. 0 if emulated.
   virtual Result<double> SecondsSince(DeviceEvent& begin) = 0;
 };
 
-// Work that a stream recorded, to be enqueued again as a whole: a CUDA graph. It goes with the
-// addresses and numbers that it was recorded with, and reads what lies at those addresses when it
-// runs. Ownership: what it uses outlives it, and it outlives its own runs.
+// Recorded work of a stream, which can be enqueued again as a whole: a CUDA graph. It uses the
+// recorded addresses and numbers, and reads the memory at those addresses when it runs. Ownership:
+// the memory it uses must outlive it, and it must outlive its runs.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
   virtual int64_t num_operations() const = 0;
 };
 
-// A queue of work. Every method but Synchronize returns at once; failures are reported by the next
-// Synchronize. Host memory that is copied from or to must stay as it is until the copy is passed;
-// copies run beside the host only where that memory is page-locked. Thread safety: one thread at a
-// time.
+// A queue of work. All methods except Synchronize return immediately; the next Synchronize reports
+// failures. Host memory of a copy must not change until the copy is done; copies run concurrently
+// with the host only if that memory is page-locked. Thread safety: one thread at a time.
 class DeviceStream {
  public:
   virtual ~DeviceStream() = default;
@@ -102,47 +101,50 @@ class DeviceStream {
   virtual void CopyOnDevice(void* to, const void* from, int64_t bytes) = 0;
   virtual void Fill(void* to, uint8_t byte, int64_t bytes) = 0;
   virtual void Record(DeviceEvent& event) = 0;
-  virtual void WaitFor(DeviceEvent& event) = 0;  // what follows runs after the event's last Record
-  // Waits for everything so far. The error of the first launch, copy or kernel that failed since
-  // the last call, by name where it is known; kInternal. Every call fails once the device is lost.
+  virtual void WaitFor(DeviceEvent& event) = 0;  // later work runs after the event's last Record
+  // Waits for all work so far. Returns the error of the first launch, copy or kernel that failed
+  // since the last call, with its name if known; kInternal. Every call fails once the device is
+  // lost.
   virtual Status Synchronize() = 0;
-  // Without waiting: whether Synchronize would return at once, since everything is done or failed.
+  // Whether Synchronize would return immediately, since all work is done or has failed. Does not
+  // wait.
   virtual bool IsIdle() = 0;
 
-  // For launchers.
+  // For kernel launchers.
   virtual StreamHandle handle() = 0;
 
-  // As Synchronize, for everything before the event's last Record by this stream; the error may be
-  // of what was enqueued behind it.
+  // Like Synchronize, for the work before the event's last Record by this stream; the error may be
+  // that of later work.
   virtual Status SynchronizeUntil(DeviceEvent& /*event*/) { return Synchronize(); }
 
-  // From here to EndCapture what is enqueued is recorded in place of being run. That may be
-  // launches, copies on the device and fills; to wait, to copy from or to the host or to record an
-  // event then fails the recording. kUnsupported where the stream cannot record.
+  // Until EndCapture, work is recorded instead of run. Allowed are launches, copies on the device
+  // and fills; waiting, copying from or to the host, or recording an event fails the recording.
+  // kUnsupported if the stream cannot record.
   virtual Status BeginCapture();
-  // What was recorded, ready to run: Replay allocates nothing. Waits for the stream. The error of
-  // whatever failed since BeginCapture; the stream then works as before. REQUIRES: BeginCapture
-  // succeeded.
+  // The recorded work, ready to run: Replay allocates nothing. Waits for the stream. Returns the
+  // error of anything that failed since BeginCapture; the stream then remains usable. REQUIRES:
+  // BeginCapture succeeded.
   virtual Result<std::unique_ptr<DeviceGraph>> EndCapture();
-  // Enqueues what this stream recorded, once more.
+  // Enqueues a graph that this stream recorded.
   virtual void Replay(DeviceGraph& graph);
 };
 
-// Thread safety: any thread may call any method; one stream's methods by one thread at a time.
+// Thread safety: any thread may call any method; a stream is used by one thread at a time.
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual const DeviceInfo& info() const = 0;
-  // The error after which the device is lost: nothing works on it until the process is restarted.
+  // The error after which the device is lost: it stays unusable until the process is restarted.
   virtual Status CheckAlive() const = 0;
-  // Memory that is not allocated.
+  // Free memory.
   virtual Result<int64_t> FreeBytes() = 0;
-  // Not zeroed, aligned to 256 bytes. kResourceExhausted names `what`, the size, and what is free.
+  // Not zeroed, aligned to 256 bytes. kResourceExhausted names `what`, the size and the free
+  // memory.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) = 0;
   virtual Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) = 0;
-  // Page-locks existing host memory until Unpin. Returns false where that is not possible: copies
-  // are then slower.
+  // Page-locks existing host memory until Unpin. Returns false if that is not possible; copies are
+  // then slower.
   virtual bool Pin(void* data, int64_t bytes) = 0;
   virtual void Unpin(void* data) = 0;
   virtual Result<std::unique_ptr<DeviceStream>> CreateStream() = 0;
@@ -156,14 +158,14 @@ class Device {
 // Whether the program was built with the CUDA backend (make build-cuda).
 bool BuiltWithCuda();
 
-// What CUDA devices the driver shows (it follows CUDA_VISIBLE_DEVICES). kUnsupported says why there
-// are none: a program built without CUDA, no driver, a driver too old for the runtime (both
-// versions), or no device.
+// The CUDA devices that the driver shows, as restricted by CUDA_VISIBLE_DEVICES. kUnsupported says
+// why there are none: a program built without CUDA, no driver, a driver too old for the runtime
+// (with both versions), or no device.
 Result<std::vector<DeviceInfo>> ListCudaDevices();
 
-// Opens a device and checks that it can run this program's kernels. kUnsupported as above, or for a
-// device of a compute capability that no kernel was compiled for (both are named); kNotFound for an
-// ordinal that is not there.
+// Opens a device and checks that it can run this program's kernels. kUnsupported: as
+// ListCudaDevices, or no kernel was compiled for the device's compute capability (the error names
+// both); kNotFound: no device has this ordinal.
 Result<std::unique_ptr<Device>> OpenDevice(DeviceKind kind, int ordinal);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Sizes of device memory and versions of CUDA in messages.
+// Formats sizes of device memory and CUDA versions for messages.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ inline std::string DeviceBytesText(int64_t bytes) {  // "512 bytes", "1.50 MiB",
   return mib < 1024 ? fmt::format("{:.2f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
 }
 
-// "13.0" of 13000, as the CUDA runtime counts.
+// Formats the CUDA runtime's version numbers: 13000 is "13.0".
 inline std::string CudaVersionText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// What an allocation that did not fit tells.
+// The error message for an allocation that did not fit.
 inline std::string OutOfDeviceMemoryText(const char* what, const std::string& device,
                                          int64_t needed, int64_t free, int64_t total) {
   return fmt::format(

@@ -1,9 +1,9 @@
-// The device's memory for one model: one allocation of the size that the memory plan found, cut
-// once, at start. Nothing is given back singly, so what a plan counts with Padded is exactly what
-// it takes. On an emulated device a gap that nobody may write lies behind each piece, which counts
-// nowhere: a write there ends the program when the pool goes, with the piece's name, and an address
-// sanitizer sees any access at once. So do gaps between the arrays of a piece, for which the device
-// asks with EmulatedDeviceOptions::keeps_arrays_apart.
+// A model's device memory: a single allocation, of the size in the memory plan, which is cut once
+// at start. Pieces are not freed individually, so a plan that adds up Padded sizes is exact. On an
+// emulated device, a gap that must not be written follows each piece; gaps count nowhere. A write
+// to a gap ends the program when the pool is destroyed, with the piece's name, and an address
+// sanitizer reports any access immediately. With EmulatedDeviceOptions::keeps_arrays_apart there
+// are also gaps between the arrays of a piece.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace sluice {
 
 class EmulatedDevice;
 
-// Behind an array of a piece: offset from its begin.
+// The gap after an array of a piece: offset from the piece's begin.
 struct ArrayGap {
   int64_t offset;
   int64_t bytes;
@@ -31,19 +31,19 @@ class DevicePool {
   // `bytes` may be any size; kResourceExhausted as Device::Allocate, naming `what`.
   static Result<DevicePool> Allocate(Device& device, int64_t bytes, const char* what);
 
-  // What Take(bytes) takes of the pool.
+  // Number of bytes of the pool that Take(bytes) uses.
   static constexpr int64_t Padded(int64_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
   // The next piece, aligned to kAlignment, not zeroed. Null for 0 bytes. kResourceExhausted names
-  // `what`, what it needs and what is left. `gaps`: of the arrays in it, ArrayCutter's, whose cut
-  // then begins at the piece; they count nowhere. REQUIRES: none, unless keeps_arrays_apart().
+  // `what`, the required and the remaining size. `gaps`: those of an ArrayCutter that cuts this
+  // piece; they do not count as used. REQUIRES: `gaps` is empty unless keeps_arrays_apart().
   Result<void*> Take(int64_t bytes, const char* what, const std::vector<ArrayGap>& gaps = {});
 
   bool keeps_arrays_apart() const;
 
-  // Where the first piece lies.
+  // Address of the first piece.
   std::byte* begin() const { return memory_.As<std::byte>(); }
   int64_t used_bytes() const { return used_; }
   int64_t size_bytes() const { return size_; }
@@ -53,7 +53,7 @@ class DevicePool {
   ~DevicePool();
 
  private:
-  // Behind a piece or an array of it, of an emulated device.
+  // A gap after a piece or one of its arrays, on an emulated device.
   struct Gap {
     unsigned char* begin;
     int64_t bytes;
@@ -64,7 +64,7 @@ class DevicePool {
 
   DeviceBuffer memory_;
   int64_t size_ = 0, used_ = 0;
-  EmulatedDevice* emulated_ = nullptr;  // null: of a GPU
+  EmulatedDevice* emulated_ = nullptr;  // null on a GPU
   int64_t gaps_in_memory_ = 0;
   std::vector<Gap> gaps_;
   std::vector<DeviceBuffer> apart_;  // pieces whose arrays are kept apart

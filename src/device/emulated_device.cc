@@ -19,7 +19,7 @@ tl::unexpected<Error> Lost() {
   return Fail(ErrorCode::kInternal, "the emulated device was lost; restart the program");
 }
 
-// Whether one piece of this memory has all these bytes.
+// Whether a single allocation contains all these bytes.
 bool Covers(const std::map<uintptr_t, int64_t>& memory, const void* data, int64_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   const auto after = memory.upper_bound(address);
@@ -36,8 +36,8 @@ class EmulatedEvent final : public DeviceEvent {
     queue_ = std::move(queue);
     count_ = queue_->num_enqueued();
   }
-  // Runs what the last Record so far waits for. The streams' queues must not be waited for while
-  // the event is recorded anew, so both are given by value.
+  // The queue and work count of the last Record. Returned by value, since the event may be recorded
+  // again while a caller waits for the queue.
   std::pair<std::shared_ptr<EmulatedQueue>, int64_t> place() const { return {queue_, count_}; }
 
   Status Synchronize() override {
@@ -66,14 +66,14 @@ class EmulatedGraph final : public DeviceGraph {
   EmulatedQueue::Recorded work_;
 };
 
-// Which of a copy's addresses is the device's.
+// Which of a copy's addresses are device addresses.
 enum class CopyKind { kToDevice, kToHost, kOnDevice };
 
 class EmulatedStream final : public DeviceStream {
  public:
   EmulatedStream(EmulatedDevice* device, std::atomic<int>* launch_fault, bool runs_at_once)
       : device_(device), queue_(std::make_shared<EmulatedQueue>(launch_fault, runs_at_once)) {}
-  // Work that nobody waited for is dropped: its memory may be gone.
+  // Drops work that nobody waited for: its memory may have been freed.
   ~EmulatedStream() override { queue_->Drop(); }
 
   void CopyToDevice(void* to, const void* host, int64_t bytes) override {
@@ -132,7 +132,7 @@ class EmulatedStream final : public DeviceStream {
   }
 
  private:
-  // The first `count` pieces of work.
+  // Waits for the first `count` pieces of work.
   Status SynchronizeUntil(int64_t count) {
     if (device_->is_lost()) {
       queue_->Drop();
@@ -177,7 +177,7 @@ class EmulatedStream final : public DeviceStream {
   }
 
   EmulatedDevice* device_;
-  std::shared_ptr<EmulatedQueue> queue_;  // also of the events that it recorded
+  std::shared_ptr<EmulatedQueue> queue_;  // shared with the events that it recorded
   LaunchFailure failure_;
   std::string copy_failure_;
 };

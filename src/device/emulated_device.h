@@ -1,8 +1,8 @@
 // A device emulated on the CPU: its memory is host memory, its streams are queues whose work runs
 // when it is waited for (emulated_queue.h), its kernels run in kernels/cuda/emulator.h. It is
-// designed to expose mistakes: memory that was never written holds 0xFF bytes (NaNs), and a copy
-// fails if its device addresses are not allocated device memory, or if the memory was freed (on the
-// host: or unpinned) before the copy ran.
+// designed to expose mistakes: unwritten memory holds 0xFF bytes (NaNs), and a copy fails if its
+// device addresses are not allocated device memory, or if its memory was freed (host memory: or
+// unpinned) before the copy ran.
 #pragma once
 
 #include <atomic>
@@ -16,17 +16,17 @@
 namespace sluice {
 
 struct EmulatedDeviceOptions {
-  int64_t total_bytes = int64_t{4} << 30;  // of memory; the host gives what is written alone
+  int64_t total_bytes = int64_t{4} << 30;  // size of memory; the host only allocates written pages
   int compute_major = 9, compute_minor = 0;
   int ordinal = 0;
   bool runs_at_once = false;  // work runs when it is enqueued
-  // The arrays of a model lie in memory of their own, with gaps between them (DevicePool), also
-  // those that share memory on a GPU.
+  // A model's arrays are separate in memory, with gaps in between (DevicePool), even those that
+  // share memory on a GPU.
   bool keeps_arrays_apart = false;
 };
 
-// Thread safety: as Device, but streams that wait for each other's events are used by one thread
-// at a time: waiting for an event runs the other stream's work in the caller.
+// Thread safety: as Device, except that streams that wait for each other's events must be used by
+// one thread at a time: waiting for an event runs the other stream's work in the caller.
 class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(const EmulatedDeviceOptions& options = {});
@@ -37,7 +37,7 @@ class EmulatedDevice final : public Device {
   Result<int64_t> FreeBytes() override;
   Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) override;
   bool keeps_arrays_apart() const { return keeps_arrays_apart_; }
-  // For memory with gaps: `reserved` bytes, of which `bytes` count as taken.
+  // For memory with gaps: allocates `reserved` bytes, of which `bytes` count as used.
   Result<DeviceBuffer> AllocateSpaced(int64_t bytes, int64_t reserved, const char* what);
   Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) override;
   bool Pin(void* data, int64_t bytes) override;
@@ -45,19 +45,19 @@ class EmulatedDevice final : public Device {
   Result<std::unique_ptr<DeviceStream>> CreateStream() override;
   Result<std::unique_ptr<DeviceEvent>> CreateEvent() override;
 
-  // Faults, for tests. They strike what is enqueued next, on any stream.
+  // Faults for tests; they affect the next work enqueued on any stream.
   void FailNextCopy() { copy_fault_ = true; }  // or fill
   void FailNextLaunch();
-  // From now on every call that can fail does, and no work runs.
+  // From now on every call that can fail fails, and no work runs.
   void Lose() { is_lost_ = true; }
 
-  // For its streams.
+  // For this device's streams.
   bool is_lost() const { return is_lost_; }
   bool TakeCopyFault() { return copy_fault_.exchange(false); }
-  // Whether all these bytes, or any of them, are the device's memory.
+  // Whether all (Holds) or any (Touches) of these bytes are device memory.
   bool Holds(const void* data, int64_t bytes) const;
   bool Touches(const void* data, int64_t bytes) const;
-  // Whether all these bytes are page-locked memory of the host.
+  // Whether all these bytes are page-locked host memory.
   bool IsLocked(const void* data, int64_t bytes) const;
 
  protected:
@@ -71,10 +71,10 @@ class EmulatedDevice final : public Device {
   std::atomic<bool> copy_fault_ = false;
   std::atomic<int> launch_fault_ = 0;
   mutable std::mutex mutex_;
-  std::map<uintptr_t, int64_t> allocated_;  // sizes by address, of the device's memory
-  std::map<uintptr_t, int64_t> spaced_;     // of it, what does not count
-  std::map<uintptr_t, int64_t> pinned_;     // of the host's
-  std::map<uintptr_t, int64_t> locked_;     // of the host's that somebody else holds
+  std::map<uintptr_t, int64_t> allocated_;  // device memory: sizes by address
+  std::map<uintptr_t, int64_t> spaced_;     // reserved bytes of it that do not count
+  std::map<uintptr_t, int64_t> pinned_;     // page-locked host memory
+  std::map<uintptr_t, int64_t> locked_;     // page-locked host memory owned by others
   int64_t allocated_bytes_ = 0;
 };
 

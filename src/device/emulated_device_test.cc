@@ -158,7 +158,7 @@ TEST(EmulatedDevice, AnEventOutlivesItsStream) {
     stream->Fill(memory.data(), 1, 1);
     stream->Record(*event);
   }
-  EXPECT_TRUE(event->Synchronize());  // and nothing writes to memory that is gone
+  EXPECT_TRUE(event->Synchronize());  // nothing writes to freed memory
 }
 
 TEST(EmulatedDevice, MemoryThatWasNeverWrittenIsNaN) {
@@ -170,7 +170,7 @@ TEST(EmulatedDevice, MemoryThatWasNeverWrittenIsNaN) {
     EXPECT_EQ(memory.As<uint8_t>()[bytes - 1], 0xFF);
     memory.As<uint8_t>()[bytes - 1] = 0;
   }
-  // What was written to one mapping does not show in the next.
+  // Writes to one mapping are not visible in the next.
   const DeviceBuffer memory = Must(device.Allocate(40 * kMiB, "test"));
   EXPECT_EQ(memory.As<uint8_t>()[40 * kMiB - 1], 0xFF);
   EXPECT_TRUE(std::isnan(Must(device.AllocatePinned(64, "test")).As<float>()[0]));
@@ -186,7 +186,7 @@ TEST(EmulatedDevice, CountsItsMemoryAndRefusesMore) {
   EXPECT_THAT(refused.error().message,
               HasSubstr("the KV cache: 5.00 MiB of device memory are needed, and of the 10.00 MiB "
                         "of emulated only 4.00 MiB are free"));
-  EXPECT_TRUE(device.AllocatePinned(64 * kMiB, "pinned"));  // the host's, not counted
+  EXPECT_TRUE(device.AllocatePinned(64 * kMiB, "pinned"));  // host memory does not count
   first = DeviceBuffer();
   EXPECT_EQ(Must(device.FreeBytes()), 10 * kMiB);
 }
@@ -206,7 +206,7 @@ TEST(EmulatedDevice, CopiesOnlyBetweenTheRightMemories) {
   EXPECT_FALSE(fails());
   stream->CopyToDevice(memory.data(), host.data(), 101);
   EXPECT_TRUE(fails());
-  EXPECT_FALSE(fails());  // told once
+  EXPECT_FALSE(fails());  // reported once
   stream->CopyToDevice(host.data(), host.data(), 1);
   EXPECT_TRUE(fails());
   stream->CopyToDevice(memory.data(), memory.data(), 1);
@@ -267,7 +267,7 @@ TEST(EmulatedDevice, ReportsTheKernelThatCouldNotBeLaunched) {
   device.FailNextLaunch();
   const int fault = static_cast<EmulatedQueue*>(handle.native)->TakeLaunchFault();
   ASSERT_NE(fault, 0);
-  *handle.failure = {"SiluMul", fault};  // as a launcher does
+  *handle.failure = {"SiluMul", fault};  // as a launcher reports a failure
   const Status status = stream->Synchronize();
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().message, HasSubstr("SiluMul"));
@@ -315,7 +315,7 @@ TEST(DevicePool, TakesExactlyWhatPaddedCounts) {
       EXPECT_EQ(piece, nullptr);
       continue;
     }
-    // Here gaps lie in between.
+    // On emulated devices there are gaps between pieces.
     if (least != nullptr) {
       EXPECT_GT(piece, least);
     }
@@ -330,7 +330,7 @@ TEST(DevicePool, TakesExactlyWhatPaddedCounts) {
               HasSubstr("the workspace: 1 bytes are needed, and 0 bytes are left of the"));
 }
 
-// One number too far, after a piece of any size; where a sanitizer looks first, it says so.
+// Writes one number beyond a piece of any size. An address sanitizer reports it first.
 TEST(DevicePoolDeathTest, NamesThePieceThatIsOverrun) {
   const auto write = [](int64_t place) {
     EmulatedDevice device({.total_bytes = kMiB});
@@ -345,7 +345,7 @@ TEST(DevicePoolDeathTest, NamesThePieceThatIsOverrun) {
   EXPECT_DEATH(write(1380), "behind the KV cache was written|use-after-poison");
 }
 
-// Arrays of one piece, of which the last two share memory on a GPU.
+// Arrays of one piece; the last two share memory on a GPU.
 TEST(DevicePoolDeathTest, NamesTheArrayThatIsOverrun) {
   const auto write = [](size_t array, int64_t place) {
     EmulatedDevice device({.total_bytes = kMiB, .keeps_arrays_apart = true});
@@ -392,12 +392,12 @@ TEST(DevicePool, NamesWhatDidNotFit) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(refused.error().message, HasSubstr("weights and KV cache: 2.00 MiB"));
-  // The padding of the last piece is the pool's, whatever size was asked for.
+  // The pool includes the padding of the last piece, whatever size was requested.
   DevicePool pool = Must(DevicePool::Allocate(device, 1000, "odd"));
   EXPECT_TRUE(pool.Take(1000, "all"));
 }
 
-// Work that waits for somebody else: a look runs what can run, a wait all of it.
+// Work that waits for something else: IsIdle runs what can run, Synchronize waits for all of it.
 TEST(EmulatedDevice, WorkThatCannotRunYetKeepsWhatFollowsWaiting) {
   EmulatedDevice device;
   const auto stream = Must(device.CreateStream());

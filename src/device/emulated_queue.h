@@ -1,8 +1,8 @@
-// The work of an emulated stream. By default work is deferred: it runs, in order, when the stream
+// The work of an emulated stream. By default, work is deferred: it runs, in order, when the stream
 // is waited for. So a missing wait, or a write to memory that a pending copy still has to read,
-// gives wrong results in every test instead of rarely, on a device. With `runs_at_once` work runs
-// when it is enqueued, which shows memory that is written only after the copy that reads it was
-// enqueued.
+// gives wrong results in every test, not only rarely on a real device. With `runs_at_once`, work
+// runs when it is enqueued, which exposes memory that is written only after the copy that reads it
+// was enqueued.
 #pragma once
 
 #include <atomic>
@@ -20,9 +20,9 @@ namespace sluice {
 class EmulatedQueue {
  public:
   EmulatedQueue() = default;
-  // `launch_fault`, which outlives the queue: where it is not 0, the next launch fails with that
-  // code instead of being enqueued, and it becomes 0. `runs_at_once`: work runs before Enqueue
-  // returns, as early as a device may.
+  // `launch_fault` outlives the queue: if it is not 0, the next launch fails with that code instead
+  // of being enqueued, and resets it to 0. `runs_at_once`: work runs before Enqueue returns, as
+  // early as a device may run it.
   explicit EmulatedQueue(std::atomic<int>* launch_fault, bool runs_at_once = false)
       : launch_fault_(launch_fault), runs_at_once_(runs_at_once) {}
 
@@ -32,27 +32,27 @@ class EmulatedQueue {
       return true;
     });
   }
-  // `work` returns false where it cannot go on yet, and is called again.
+  // `work` returns false if it cannot proceed yet, and is called again.
   void EnqueueWaiting(std::function<bool()> work) {
     if (recorded_) return recorded_->push_back(std::move(work));
     work_.push_back(std::move(work));
     ++num_enqueued_;
     if (runs_at_once_) TryRunAll();
   }
-  // Runs until so many pieces of work are done since the beginning. Waits as long as that takes.
+  // Runs, and waits if necessary, until `count` pieces of work are done since the beginning.
   void RunUntil(int64_t count) {
     constexpr std::chrono::microseconds kPause{50};
     while (!TryRunUntil(count)) std::this_thread::sleep_for(kPause);
   }
-  // Runs what can run now. Whether that was all.
+  // Runs what can run now. Returns whether all work is done.
   bool TryRunAll() { return TryRunUntil(num_enqueued_); }
   void RunAll() { RunUntil(num_enqueued_); }
-  // Counts what is left as done without running it, as for a device that is gone.
+  // Counts the remaining work as done without running it, as for a lost device.
   void Drop() {
     work_.clear();
     num_done_ = num_enqueued_;
   }
-  // From here to EndRecording work is kept in place of being enqueued.
+  // Until EndRecording, work is recorded instead of enqueued.
   using Recorded = std::vector<std::function<bool()>>;
   void BeginRecording() { recorded_.emplace(); }
   Recorded EndRecording() {

@@ -11,7 +11,7 @@ namespace {
 
 struct Grants {
   std::mutex mutex;
-  std::map<std::pair<const void*, int>, unsigned> bytes;  // by kernel and device
+  std::map<std::pair<const void*, int>, unsigned> bytes;  // keyed by kernel and device
 };
 
 Grants& AllGrants() {

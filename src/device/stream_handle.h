@@ -1,11 +1,11 @@
-// What a launcher of kernels needs of a stream. Free of includes that the CUDA compiler would have
-// to read in every kernel's file.
+// The part of a stream that kernel launchers need. Has no includes, which the CUDA compiler would
+// have to read for every kernel file.
 #pragma once
 
 namespace sluice {
 
-// The first launch of a stream that failed since its last Synchronize, and what was launched before
-// it: a kernel's failure is told by whatever comes after it. Names live as long as the program.
+// A stream's first failed launch since its last Synchronize, and the launches before it, since a
+// later call may report the failure of an earlier kernel. Names live as long as the program.
 struct LaunchFailure {
   static constexpr unsigned kRemembered = 8;
 
@@ -16,7 +16,7 @@ struct LaunchFailure {
   unsigned num_launched = 0;
 };
 
-// Ownership: of the DeviceStream that gave it.
+// Ownership: belongs to the DeviceStream that returned it.
 struct StreamHandle {
   void* native = nullptr;  // cudaStream_t, or the EmulatedQueue
   LaunchFailure* failure = nullptr;

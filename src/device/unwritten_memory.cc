@@ -16,10 +16,10 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-// From here on memory is mapped, copy-on-write, from one file of 0xFF bytes, again and again.
+// From this size on, memory consists of copy-on-write mappings of a file of 0xFF bytes.
 constexpr int64_t kTileBytes = int64_t{16} << 20;
 
-// The file of kTileBytes; -1 where the system has none to give.
+// A file of kTileBytes bytes of 0xFF; -1 if the system cannot create it.
 int TileFile() {
   static const int file = [] {
     const int made = memfd_create("unwritten", MFD_CLOEXEC);
@@ -38,7 +38,7 @@ int TileFile() {
   return file;
 }
 
-// Null where the system refuses.
+// Null if the system refuses.
 void* MapTiles(int64_t bytes) {
   const int file = TileFile();
   if (file < 0) return nullptr;

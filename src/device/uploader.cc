@@ -50,7 +50,7 @@ Status Uploader::Fill(void* to, int64_t bytes, const FillChunk& fill) {
 }
 
 Status Uploader::Copy(ThreadPool& pool, void* to, const void* from, int64_t bytes) {
-  constexpr int64_t kGrain = 64 << 10;  // below which a thread is not worth waking
+  constexpr int64_t kGrain = 64 << 10;  // smaller pieces do not justify waking a thread
   return Fill(to, bytes, [&](std::byte* chunk, int64_t offset, int64_t size) -> Status {
     const auto* source = static_cast<const std::byte*>(from) + offset;
     pool.ParallelFor(size, kGrain, [&](int64_t begin, int64_t end) {
@@ -62,7 +62,7 @@ Status Uploader::Copy(ThreadPool& pool, void* to, const void* from, int64_t byte
 
 Status Uploader::Finish() {
   Status status = stream_->Synchronize();
-  if (status) used_ = 0;  // everything has arrived: the current chunk is free
+  if (status) used_ = 0;  // all data has arrived: the current chunk is free
   end_ = Clock::now();
   return status;
 }

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The bytes of the source; no chunk of it is like another.
+// The source's bytes; no two chunks are alike.
 std::vector<uint8_t> Source(size_t size) {
   std::vector<uint8_t> bytes(size);
   uint32_t state = 1;
@@ -24,7 +24,7 @@ std::vector<uint8_t> Source(size_t size) {
   return bytes;
 }
 
-// On a device that works as late as it may, and on one that works at once.
+// Parameter: whether the device runs work immediately or as late as possible.
 class UploaderTest : public ::testing::TestWithParam<bool> {
  protected:
   Uploader Create(int64_t chunk_bytes) {
@@ -48,8 +48,8 @@ class UploaderTest : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(, UploaderTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Early" : "Late"; });
 
-// The emulated device reads a chunk only when somebody waits for it: one that is refilled too early
-// arrives twice.
+// The emulated device reads a chunk only when somebody waits for it, so a chunk that is refilled
+// too early would arrive twice.
 TEST_P(UploaderTest, NeverRefillsWhatIsOnItsWay) {
   for (const int64_t chunk : {1, 256, 1000, 65536}) {
     for (const size_t size : {0, 1, 255, 256, 257, 512, 1024, 10'001, 300'007}) {
@@ -146,7 +146,7 @@ TEST_P(UploaderTest, TellsWhatWentWrong) {
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::kInvalidData);
 
-  // After errors, what follows arrives.
+  // After errors, later pieces still arrive.
   ASSERT_TRUE(uploader.Copy(pool_, memory.data(), source.data(), 2000));
   ASSERT_TRUE(uploader.Finish());
   EXPECT_EQ(Bytes(memory), source);

@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 using Packages = std::span<const char* const>;
 
-// Appends the folders below `prefix`, where a Python lives, that hold the packages.
+// Appends the package folders of the Python that is installed at `prefix`.
 void AddPackageFolders(const fs::path& prefix, Packages packages,
                        std::vector<std::string>& folders) {
   std::error_code error;
@@ -28,7 +28,7 @@ void AddPackageFolders(const fs::path& prefix, Packages packages,
   }
 }
 
-// Adds the folders of the python3 that a shell would start.
+// Adds the package folders of the python3 that a shell would start.
 void AddPythonFolders(Packages packages, std::vector<std::string>& folders) {
   const char* value = std::getenv("PATH");
   std::string_view path = value == nullptr ? "" : value;
@@ -39,7 +39,7 @@ void AddPythonFolders(Packages packages, std::vector<std::string>& folders) {
     std::error_code error;
     if (folder.empty() || !fs::exists(folder / "python3", error)) continue;
     AddPackageFolders(folder.parent_path(), packages, folders);
-    // Where a system's own Python keeps what its users install.
+    // A system's Python keeps packages installed by users in /usr/local.
     if (folder == "/usr/bin") AddPackageFolders("/usr/local", packages, folders);
     return;
   }

@@ -1,4 +1,4 @@
-// Where the libraries of an accelerator's vendor are, which the program opens when it runs.
+// Finds the folders of vendor libraries, which the program opens at run time.
 #pragma once
 
 #include <span>
@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// Folders in the order in which they are looked through, each with a slash after it: "" (where the
-// loader finds libraries), lib64 of CUDA_HOME, CUDA_PATH and /usr/local/cuda, and those of pip's
-// `python_packages` ("cublas": nvidia/cublas/lib), of the python3 that PATH shows.
+// Folders in search order, each with a trailing slash: "" (the loader's own search), lib64 of
+// CUDA_HOME, CUDA_PATH and /usr/local/cuda, then those of pip's `python_packages` ("cublas":
+// nvidia/cublas/lib) for the python3 in PATH.
 std::vector<std::string> VendorFolders(std::span<const char* const> python_packages);
 
 }  // namespace sluice

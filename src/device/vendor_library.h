@@ -1,5 +1,4 @@
-// A library of an accelerator's vendor, opened when the program runs: the program is neither
-// compiled nor linked against it.
+// A vendor's library, opened at run time: the program is neither compiled nor linked against it.
 #pragma once
 
 #include <string>
@@ -11,30 +10,30 @@ namespace sluice {
 
 class VendorLibrary {
  public:
-  // How messages speak of it.
+  // Names for messages.
   struct Names {
     const char* library;
-    const char* variable;  // of the environment, that names the file
+    const char* variable;  // environment variable that names the file
     const char* install;   // what to install
   };
 
-  // Opens `path`; where that is empty the file that the environment names, else the first of
-  // `usual_files` that can be opened. It stays open for the life of the process. kNotFound says
+  // Opens `path`; if empty, the file named by the environment variable, else the first of
+  // `usual_files` that can be opened. It stays open for the life of the process. kNotFound lists
   // what was tried.
   static Result<VendorLibrary> Open(const Names& names, const std::string& path,
                                     std::vector<std::string> (*usual_files)());
-  // Null where the environment names none.
+  // The value of the environment variable; null if it is not set.
   static const char* FileOfUser(const char* variable);
 
   const std::string& file() const { return file_; }
 
-  // Fills in a function of the type `Function`, a pointer: null where the library has none of the
-  // name, and missing() tells of the first such name.
+  // Looks up a function; `Function` is a function pointer type. Sets null if the library does not
+  // have it; missing() returns the first such name.
   template <typename Function>
   void Resolve(const char* name, Function& function) {
     function = reinterpret_cast<Function>(Find(name));
   }
-  // "" where all functions were found.
+  // "" if all functions were found.
   const std::string& missing() const { return missing_; }
 
  private:
