@@ -1,4 +1,4 @@
-// Errors in a recipe, found by general rules.
+// Rules that find errors in a recipe.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct Finding {
   Severity severity = Severity::kNote;
   int line = 0;
   std::string rule;  // "early-expansion"
-  std::string text;  // what is wrong, why, and what to do
+  std::string text;  // what is wrong, why, and how to fix it
 };
 
 // Input of the rules.
@@ -31,10 +31,10 @@ struct RecipeFacts {
   const ScriptRun& run;
   const RecipeCommands& commands;
   const std::vector<LaunchFacts>& launches;
-  const std::vector<const Accelerator*>& accelerators;  // that the recipe is about
+  const std::vector<const Accelerator*>& accelerators;  // those that the recipe is about
 };
 
-// One function a file.
+// One function per file.
 void CheckShell(const RecipeFacts& facts, std::vector<Finding>& findings);      // rules_shell.cc
 void CheckNames(const RecipeFacts& facts, std::vector<Finding>& findings);      // rules_names.cc
 void CheckFiles(const RecipeFacts& facts, std::vector<Finding>& findings);      // rules_files.cc

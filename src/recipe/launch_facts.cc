@@ -16,14 +16,14 @@ namespace {
 
 using options::Effect;
 
-constexpr double kDefaultFraction = 0.9;  // of vllm and of trtllm-serve
+constexpr double kDefaultFraction = 0.9;  // for vllm and trtllm-serve
 
 std::string WithoutSlash(std::string name) {
   while (name.size() > 1 && name.ends_with('/')) name.pop_back();
   return name;
 }
 
-// A temporary folder for files that the recipe shows, so that options can be read from them.
+// A temporary folder for files shown in the recipe, so that options can be read from them.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -39,7 +39,7 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
-  // The path of a file with this text; "" if it cannot be written.
+  // Writes a file and returns its path; "" if it cannot be written.
   std::string Write(const std::string& name, const std::string& text) const {
     if (path_.empty()) return "";
     const std::filesystem::path file = path_ / std::filesystem::path(name).filename();
@@ -53,7 +53,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// Replaces names of files in `words` by their paths.
+// Replaces file names in `words` by paths.
 void PointToFiles(std::vector<std::string>& words, const RecipeCommands& commands,
                   const std::filesystem::path& folder, const ScratchFolder& scratch) {
   std::error_code ignored;
@@ -70,7 +70,7 @@ void PointToFiles(std::vector<std::string>& words, const RecipeCommands& command
   }
 }
 
-// The words as given by the user. Files are shown without their folder, which may be temporary.
+// The text as given by the user. Files are shown without their folder, which may be temporary.
 std::string Given(const options::Assignment& assignment) {
   std::string text = assignment.origin;
   if (assignment.source == options::Source::kYaml)
@@ -88,7 +88,7 @@ std::string Given(const options::Assignment& assignment) {
 OptionFact Explain(const options::Settings& settings, const options::Assignment& assignment,
                    const IdleFinder& find_idle) {
   const options::Option& option = *assignment.option;
-  // A refused option without an error has a value that is accepted, and acts unless none does.
+  // A refused option without an error has an accepted value; it acts unless the option is foreign.
   Effect effect = option.effect;
   if (effect == Effect::kRefused)
     effect = options::IsForeign(option) ? Effect::kNoEffect : Effect::kActs;
@@ -136,7 +136,7 @@ std::vector<OptionFact> ExplainAll(const options::Settings& settings,
 
 constexpr size_t kMostErrors = 20;
 
-// Without options whose value is the output of a command, which is not known here.
+// Removes options whose value is the output of a command, which is unknown here.
 std::vector<std::string> WithoutUnknown(const std::vector<std::string>& words) {
   std::vector<std::string> known;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -152,8 +152,8 @@ std::vector<std::string> WithoutUnknown(const std::vector<std::string>& words) {
   return known;
 }
 
-// Takes the option that an error is about, and its values, out of the words of a launch. False
-// where they cannot be told.
+// Removes the option that an error is about, with its values, from a launch's words. Returns false
+// if the option cannot be identified.
 bool LeaveOut(const Error& error, std::vector<std::string>& words) {
   const auto written_flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
   const auto is_flag = [](const std::string& word) {
@@ -200,7 +200,7 @@ LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& comm
   std::vector<std::string> words = WithoutUnknown(launch.words);
   PointToFiles(words, commands, folder, scratch);
   auto resolved = options::Resolve(words, launch.environment, options::kServe, launch.dialect);
-  // What is wrong is left out, so that the next error is found, too.
+  // Remove wrong options, so that later errors are found, too.
   while (!resolved && facts.errors.size() < kMostErrors) {
     facts.errors.push_back(resolved.error().message);
     if (!LeaveOut(resolved.error(), words)) break;
@@ -253,7 +253,7 @@ double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& one,
   const double share = fraction.value_or(kDefaultFraction);
   if (facts.launch.dialect == options::Dialect::kTrtllm)
     return KvCacheBytes(*facts.stored, accelerator, share);
-  // The memory that is not used may contain that of the system.
+  // The unused share of memory may include the system's.
   const auto memory = static_cast<double>(accelerator.memory_bytes);
   const double left =
       std::max(memory * (1 - share) - static_cast<double>(accelerator.system_bytes), 0.0);

@@ -14,20 +14,20 @@
 namespace sluice {
 
 struct LintOptions {
-  std::vector<std::string> accelerators;  // names; empty: those of the recipe, else all known
-  ShapeFinder find_shape;                 // for models that are not in the table of published ones
-  IdleFinder find_idle = {};              // null: whatever acts with some values acts
+  std::vector<std::string> accelerators;  // names; empty: the recipe's, else all known
+  ShapeFinder find_shape;                 // for models without a published shape in the table
+  IdleFinder find_idle = {};              // null: options that act with some settings act
 };
 
 struct RecipeReport {
   std::filesystem::path path;
   std::vector<LaunchFacts> launches;
   std::vector<RecipeRequest> requests;
-  std::vector<const Accelerator*> accelerators;  // for which memory is estimated
+  std::vector<const Accelerator*> accelerators;  // accelerators for which memory is estimated
   std::vector<Finding> findings;                 // by severity, then by line
 };
 
-// `text` is the content of the file at `path`. kInvalidArgument for an unknown accelerator.
+// `text`: the content of the file at `path`. kInvalidArgument for an unknown accelerator.
 Result<RecipeReport> LintRecipe(const std::filesystem::path& path, std::string_view text,
                                 const LintOptions& options);
 

@@ -24,7 +24,7 @@ std::optional<int64_t> NumberOf(std::string_view text) {
   return value;
 }
 
-// The value of --name VALUE or --name=VALUE, dashes and underscores alike; the last one counts.
+// The value of --name VALUE or --name=VALUE; - and _ are equal; the last occurrence counts.
 std::optional<std::string> ValueOf(const std::vector<std::string>& words, std::string_view name) {
   std::optional<std::string> value;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -56,7 +56,7 @@ void FindAddress(const std::string& text, RecipeRequest& request) {
   request.port = match[2].matched ? static_cast<int>(NumberOf(match[2].str()).value_or(0)) : 80;
 }
 
-// Programs that run another one.
+// Removes leading programs that run another one.
 std::vector<std::string> WithoutRunners(std::vector<std::string> words) {
   while (!words.empty()) {
     const std::string name = NameOf(words[0]);
@@ -99,7 +99,7 @@ std::optional<RecipeLaunch> AsLaunch(const std::vector<std::string>& words) {
   return std::nullopt;
 }
 
-// Options of `docker run` and `podman run` that stand alone; all others have a value.
+// Whether an option of `docker run` and `podman run` takes no value; all others take one.
 bool StandsAlone(std::string_view option) {
   static constexpr std::string_view kAlone[] = {
       "--detach",    "--interactive",          "--tty",       "--rm",
@@ -111,7 +111,7 @@ bool StandsAlone(std::string_view option) {
   return option.find_first_not_of("ditPq", 1) == std::string_view::npos;
 }
 
-// Whether an image's own program is `vllm serve`, to which a container's words are given.
+// Whether the image's own program is `vllm serve`, which gets a container's arguments.
 bool ServesByItself(std::string_view image) {
   return image.find("vllm-openai") != std::string_view::npos;
 }
@@ -128,7 +128,7 @@ struct Contained {
   std::map<std::string, std::string> environment;
 };
 
-// The program of a container: its entry point, else that of the image, and the words after it.
+// The program of a container (its entry point, else the image's) and its arguments.
 std::vector<std::string> ProgramOf(const std::string& image, std::vector<std::string> entry_point,
                                    const std::vector<std::string>& words) {
   if (entry_point.empty() && ServesByItself(image) && (words.empty() || words[0] != "vllm"))
@@ -163,14 +163,14 @@ std::optional<Contained> AsContainer(const std::vector<std::string>& words) {
   return contained;
 }
 
-// The script of `sh -c SCRIPT`; "" if it is none.
+// The script of `sh -c SCRIPT`; "" for other commands.
 std::string ScriptOf(const std::vector<std::string>& words) {
   const std::string shell = words.empty() ? "" : NameOf(words[0]);
   if ((shell != "sh" && shell != "bash") || words.size() < 3) return "";
   return words[1].starts_with('-') && words[1].ends_with('c') ? words[2] : "";
 }
 
-// A list of words, or one text that a shell would divide into words.
+// A list of words, or a text that a shell would split into words.
 std::vector<std::string> WordsOf(const YAML::Node& node) {
   std::vector<std::string> words;
   if (node.IsSequence()) {
@@ -288,7 +288,8 @@ class CommandFinder {
         if (command.output_file.empty()) continue;
         found_.files[command.output_file] = document.body;
         if (!command.output_file.ends_with(".sh")) continue;
-        // As intended by the author: the script's variables are set when it runs.
+        // As the author intended: the script's variables are set when it runs, not when it is
+        // written.
         const ScriptRun inner = RunScripts({ReadShellScript(document.body, document.line)});
         for (const ScriptWay& inner_way : inner.ways) Ways(inner_way);
       }
@@ -335,7 +336,7 @@ class CommandFinder {
     AddRequest(*std::move(request));
   }
 
-  // Paths that differ elsewhere have the same launch; it keeps the conditions that all share.
+  // Launches that are equal on several paths are merged; only the common conditions are kept.
   void AddLaunch(RecipeLaunch launch) {
     for (RecipeLaunch& known : found_.launches) {
       if (known.line != launch.line || known.words != launch.words ||
@@ -358,13 +359,13 @@ class CommandFinder {
       found_.requests.push_back(std::move(request));
   }
 
-  // Compose files: at the top, or under `services`; and manifests of Kubernetes.
+  // Compose files, at the top or under `services`, and manifests of Kubernetes.
   void Services(const RecipeBlock& block) {
     std::vector<YAML::Node> documents;
     try {
       documents = YAML::LoadAll(block.text);
     } catch (const YAML::Exception&) {
-      return;  // what is wrong with it is for its reader to say
+      return;  // reported by CheckFiles
     }
     for (const YAML::Node& root : documents) {
       if (!root.IsMap()) continue;
@@ -398,7 +399,7 @@ class CommandFinder {
     }
   }
 
-  // `program` and `rest`: the keys of what replaces the image's program, and of the words after it.
+  // `program` and `rest`: the keys of the entry point and of the arguments.
   void TakeContainer(const RecipeBlock& block, const YAML::Node& node, const char* program,
                      const char* rest) {
     const YAML::Node first = node[program] ? node[program] : node[rest];
@@ -429,7 +430,7 @@ class CommandFinder {
 
   const RecipeDocument& document_;
   RecipeCommands found_;
-  int depth_ = 0;  // of shells that run in shells
+  int depth_ = 0;  // nesting depth of shells
 };
 
 }  // namespace

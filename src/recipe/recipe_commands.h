@@ -1,4 +1,4 @@
-// The commands of a recipe: servers that they launch, requests that they send.
+// The commands of a recipe: the servers it launches and the requests it sends.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace sluice {
 
-// The launch of a server on one path through the recipe.
+// A server's launch on one path through the recipe.
 struct RecipeLaunch {
   int line = 0;
   options::Dialect dialect = options::Dialect::kVllm;
   std::string program;             // "vllm serve"
-  std::vector<std::string> words;  // after it
+  std::vector<std::string> words;  // its arguments
   std::map<std::string, std::string> environment;
-  std::vector<std::string> conditions;  // of the `if`s on this path
+  std::vector<std::string> conditions;  // the `if` conditions on this path
 };
 
 enum class RequestKind { kCurl, kLmEval, kBench, kPython };
@@ -38,13 +38,13 @@ struct RecipeRequest {
 };
 
 struct RecipeCommands {
-  std::vector<RecipeLaunch> launches;  // without duplicates of different paths
+  std::vector<RecipeLaunch> launches;  // without duplicates from different paths
   std::vector<RecipeRequest> requests;
-  std::map<std::string, std::string> files;  // shown or written: name to text
+  std::map<std::string, std::string> files;  // shown or written by the recipe: name to text
 };
 
-// All launches and requests of the document: of its shell blocks on all paths, of scripts that
-// these write, of services in YAML, of Python examples.
+// All launches and requests of the document: in its shell blocks on all paths, in scripts that
+// these write, in YAML services, and in Python examples.
 RecipeCommands FindCommands(const RecipeDocument& document, const ScriptRun& run);
 
 }  // namespace sluice

@@ -85,7 +85,7 @@ BlockKind KindOf(const RecipeBlock& block) {
   if (first.starts_with("--")) return BlockKind::kOptions;
   if (LooksLikeCommand(first)) return BlockKind::kShell;
   if (!shell && LooksLikeYaml(first)) return BlockKind::kYaml;
-  // Output of commands is often marked as shell: tables, rules, JSON.
+  // Blocks marked as shell often contain output of commands: tables, rules, JSON.
   if (!shell || first.empty()) return BlockKind::kOther;
   return std::isalpha(static_cast<unsigned char>(first[0])) != 0 ? BlockKind::kShell
                                                                  : BlockKind::kOther;
@@ -134,7 +134,7 @@ class MarkdownReader {
       Close();
       return;
     }
-    // A block inside a list is indented as a whole.
+    // Remove the indentation of a block inside a list.
     size_t spaces = 0;
     while (spaces < indent_ && spaces < line.size() && line[spaces] == ' ') ++spaces;
     block_.text += std::string(line.substr(spaces)) + "\n";

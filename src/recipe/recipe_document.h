@@ -1,4 +1,4 @@
-// The parts of a recipe: prose, code blocks with their kinds, files.
+// The parts of a recipe: prose, typed code blocks, and files.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ enum class BlockKind { kShell, kYaml, kPython, kOptions, kOther };
 
 struct RecipeBlock {
   BlockKind kind = BlockKind::kOther;
-  int line = 0;          // of its first line of code
-  std::string title;     // the `name` that stands alone above it; "" for none
+  int line = 0;          // number of its first line of code
+  std::string title;     // the `name` on the line above it; "" if there is none
   std::string language;  // from the fence
   std::string text;
 };
@@ -29,11 +29,11 @@ struct RecipeDocument {
   std::filesystem::path path;
   bool is_markdown = false;
   std::vector<RecipeBlock> blocks;
-  std::vector<ProseLine> prose;  // lines outside of blocks; empty ones left out
+  std::vector<ProseLine> prose;  // lines outside of blocks, without empty ones
 };
 
-// Reads a recipe in Markdown, or a shell script, or a YAML file, by the extension; anything
-// else is a launch command or a script. `text` is the content of the file.
+// Parses a recipe in Markdown, a shell script or a YAML file, depending on the extension; other
+// files are a launch command or a script. `text`: the file's content.
 RecipeDocument ParseRecipe(std::filesystem::path path, std::string_view text);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Fuzz target: any bytes as a recipe in Markdown and as a shell script.
+// Fuzz target: parses arbitrary bytes as a recipe in Markdown and as a shell script.
 #include "base/fuzz_input.h"
 #include "base/json.h"
 #include "recipe/lint.h"

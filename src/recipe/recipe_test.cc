@@ -40,7 +40,7 @@ RecipeReport LintFile(const std::string& name) {
   return Lint(name, *text);
 }
 
-// The texts of one rule's findings, each after its line.
+// A rule's findings as texts, each with its line number.
 std::vector<std::string> Texts(const RecipeReport& report, std::string_view rule) {
   std::vector<std::string> texts;
   for (const Finding& finding : report.findings) {
@@ -265,7 +265,7 @@ TEST(Lint, LaunchesInContainers) {
   EXPECT_TRUE(none.launches.empty());
 }
 
-// The recipes of this project, which are scripts with functions.
+// This project's own recipes, which are scripts with functions.
 TEST(Lint, OwnRecipesPass) {
   size_t launches = 0;
   for (const auto& file : std::filesystem::directory_iterator(SourcePath("recipes"))) {
@@ -302,7 +302,7 @@ TEST(Lint, DevicesAreCounted) {
               Contains(HasSubstr("on 4 GB10")));
 }
 
-// A method of speculation that this program does not have proposes nothing.
+// A speculation method that this program does not support has no effect.
 TEST(Lint, WhatDoesNotActIsNotSaidToAct) {
   LintOptions options;
   options.find_shape = [](const std::string&) { return std::nullopt; };
@@ -403,7 +403,7 @@ TEST(Lint, Recipe002) {
   EXPECT_THAT(Texts(report, "cache-size"), Contains(HasSubstr("21.5 and 42.9 GB")));
   EXPECT_THAT(Texts(report, "speed"), Contains(HasSubstr("no 5-7 tok/s are possible")));
   EXPECT_EQ(Texts(report, "compose").size(), 1u);
-  // Qwen's column of the tables is not judged by Llama's figures.
+  // Figures in Qwen's column are not compared with Llama's sizes.
   EXPECT_THAT(Texts(report, "weights-size"), Not(Contains(HasSubstr("30 GB is not"))));
 }
 

@@ -1,4 +1,4 @@
-// Checks figures in a recipe's prose and tables by arithmetic: sizes of weights and caches, speeds
+// Checks figures in a recipe's prose and tables by calculation: sizes of weights and caches, speeds
 // beyond the memory bandwidth.
 #include <algorithm>
 #include <optional>
@@ -13,15 +13,15 @@
 namespace sluice {
 namespace {
 
-constexpr double kTolerance = 1.25;  // "~40 GB" for 35 is a way to say it
+constexpr double kTolerance = 1.25;  // "~40 GB" for 35 is acceptable
 constexpr size_t kMaxLine = 2000;
 constexpr int64_t kShortContext = 1024;
 
-// A text with a figure and what it is about.
+// A text with a figure, and the model it is about.
 struct Claim {
   int line = 0;
   std::string words;    // lower case: the line, or a table's row name
-  std::string figures;  // where the figures are looked for
+  std::string figures;  // the text to search for figures
   StoredModel model;
 };
 
@@ -114,7 +114,7 @@ class ClaimChecker {
 
   void CheckWeights(const Claim& claim, const Amount& amount) {
     const double gb = ResidentBytes(claim.model) / kGB;
-    // Free space may be more than is needed, never less.
+    // Stated free space may exceed the need, but not fall short of it.
     const bool space = Has(claim.words, {"free", "disk", "need"});
     const bool too_little = amount.high * (space ? 1 : kTolerance) < gb;
     if (!too_little && (space || amount.low <= gb * kTolerance)) return;
@@ -144,7 +144,7 @@ class ClaimChecker {
                     Range(amount, "GB"), context, KvBytesPerToken(model), fp8, bf16));
   }
 
-  // A cache that does not fit beside the weights.
+  // Reports a cache that does not fit beside the weights.
   void CheckCacheShare(const Claim& claim, const Amount& amount) {
     if (facts_.accelerators.empty()) return;
     static const std::regex kFraction(R"(\b0\.\d{1,2}\b|\b(\d{2})%)");
@@ -213,7 +213,7 @@ std::vector<std::string> Cells(std::string_view row) {
   return cells;
 }
 
-// The model that a column's heading names, in its own format; else the recipe's.
+// The model in a column's heading, with its format; else the recipe's.
 StoredModel ModelOfHeading(const std::string& heading, const StoredModel& otherwise) {
   std::string id = heading;
   id.erase(0, std::min(id.find_first_not_of(" *"), id.size()));
@@ -228,11 +228,11 @@ StoredModel ModelOfHeading(const std::string& heading, const StoredModel& otherw
   return model;
 }
 
-// All claims about the model, of lines, table cells, and comments in scripts.
+// All claims about the model, in lines, table cells and comments of scripts.
 std::vector<Claim> ClaimsOf(const RecipeFacts& facts, const StoredModel& model) {
   std::vector<Claim> claims;
   std::vector<std::string> headings;
-  int table_line = 0;  // where the table goes on
+  int table_line = 0;  // number of the table's next line
   const auto add_line = [&](int line, const std::string& text) {
     if (text.size() <= kMaxLine) claims.push_back({line, AsciiLower(text), text, model});
   };
@@ -260,7 +260,7 @@ std::vector<Claim> ClaimsOf(const RecipeFacts& facts, const StoredModel& model) 
 }  // namespace
 
 void CheckClaims(const RecipeFacts& facts, std::vector<Finding>& findings) {
-  // "The model" in prose is the launched one; with several formats it is ambiguous.
+  // "The model" in prose is the launched one; it is ambiguous if launches have several formats.
   const LaunchFacts* launch = nullptr;
   for (const LaunchFacts& candidate : facts.launches) {
     if (!candidate.stored) continue;

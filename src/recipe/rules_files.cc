@@ -1,4 +1,4 @@
-// Files that a recipe shows: YAML that cannot be read, services that compose would not find.
+// Checks files shown in a recipe: unreadable YAML, services that compose would not find.
 #include <yaml-cpp/yaml.h>
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// A service needs to stand under `services`.
+// In a Compose file, services must be under `services`.
 void CheckFiles(const RecipeFacts& facts, std::vector<Finding>& findings) {
   for (const RecipeBlock& block : facts.document.blocks) {
     if (block.kind != BlockKind::kYaml) continue;

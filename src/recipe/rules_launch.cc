@@ -1,4 +1,4 @@
-// Launch commands: options that are wrong, that contradict each other, that do not fit.
+// Checks launch commands: wrong or contradictory options, and models that do not fit.
 #include <algorithm>
 #include <map>
 
@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 void CheckTwice(const LaunchFacts& launch, std::vector<Finding>& findings) {
-  std::map<std::string, std::string> seen;  // flag without its no- to how it was written
+  std::map<std::string, std::string> seen;  // flag without "no-", and its original spelling
   for (const std::string& word : launch.launch.words) {
     if (!word.starts_with("--")) continue;
     std::string flag = word.substr(2, word.find('=') - 2);
@@ -60,7 +60,7 @@ void CheckSizes(const LaunchFacts& launch, std::vector<Finding>& findings) {
   }
 }
 
-// Old names of compiler settings, which newer versions of vllm accept with a warning or refuse.
+// Reports old names of compiler settings, which newer versions of vllm warn about or refuse.
 void CheckCompilerKeys(const LaunchFacts& launch, std::vector<Finding>& findings) {
   const auto text = launch.settings->Text("compilation-config");
   if (!text) return;
@@ -89,7 +89,7 @@ void CheckRetired(const LaunchFacts& launch, std::vector<Finding>& findings) {
   }
 }
 
-// `elsewhere`: the weights fit another accelerator that the recipe is about.
+// `elsewhere`: the weights fit on another accelerator that the recipe is about.
 void CheckFits(const LaunchFacts& launch, const Accelerator& accelerator, bool elsewhere,
                std::vector<Finding>& findings) {
   const StoredModel& stored = *launch.stored;

@@ -1,4 +1,4 @@
-// Checks that requests address launched servers: names of models, ports.
+// Checks that requests address launched servers: model names and ports.
 #include <algorithm>
 #include <regex>
 #include <set>
@@ -27,7 +27,7 @@ std::string_view KindName(RequestKind kind) {
   return "";
 }
 
-// The names under which a launch answers.
+// The model names that a launched server accepts.
 std::vector<std::string> NamesServed(const LaunchFacts& launch) {
   if (launch.settings) {
     if (auto names = launch.settings->List("served-model-name"); !names.empty()) return names;
@@ -76,7 +76,8 @@ void CheckRequest(const RecipeRequest& request, const std::vector<LaunchFacts>& 
                      request.model)});
     return;
   }
-  // Launches in sequence are alternatives for the reader; those of an `if` are not.
+  // Consecutive launches are alternatives for the reader; launches of different `if` branches are
+  // not.
   for (const LaunchFacts* other : others) {
     const std::string when = When(other->launch);
     if (when.empty()) continue;
@@ -88,7 +89,7 @@ void CheckRequest(const RecipeRequest& request, const std::vector<LaunchFacts>& 
   }
 }
 
-// Model ids that the recipe links to, as those to download.
+// Model ids that the recipe links to, presumably for download.
 std::vector<std::string> LinkedIds(const RecipeDocument& document) {
   static const std::regex kLink(
       R"(huggingface\.co/([A-Za-z0-9_.-]{1,96}/[A-Za-z0-9_.-]{1,96})(?=[)\]\s/]|$))");
@@ -111,7 +112,7 @@ void CheckLinks(const RecipeFacts& facts, std::vector<Finding>& findings) {
         launch.model.starts_with('/') ||
         std::find(ids.begin(), ids.end(), launch.model) != ids.end())
       continue;
-    // The one that shares most with the launched name, at its beginning and at its end.
+    // The id with the longest common prefix and suffix with the launched name, added up.
     const auto shared = [&](const std::string& id) {
       const auto front =
           std::mismatch(id.begin(), id.end(), launch.model.begin(), launch.model.end());
@@ -136,7 +137,7 @@ int PortOf(const LaunchFacts& launch) {
 
 void CheckPort(const RecipeRequest& request, const std::vector<LaunchFacts>& launches,
                std::vector<Finding>& findings) {
-  constexpr int kDefaultPort = 8000;  // of the benches
+  constexpr int kDefaultPort = 8000;  // default of benchmark tools
   const int asked = request.port != 0                     ? request.port
                     : request.kind == RequestKind::kBench ? kDefaultPort
                                                           : 0;
@@ -144,7 +145,7 @@ void CheckPort(const RecipeRequest& request, const std::vector<LaunchFacts>& lau
   std::set<int> ports;
   for (const LaunchFacts& launch : launches) {
     const int port = PortOf(launch);
-    if (port == 0 || port == asked) return;  // reached, or not known
+    if (port == 0 || port == asked) return;  // reachable, or unknown
     ports.insert(port);
   }
   findings.push_back({Severity::kError, request.line, "port",

@@ -1,4 +1,4 @@
-// Checks for unintended effects of the shell on a recipe's scripts.
+// Checks a recipe's scripts for unintended effects of the shell.
 #include <algorithm>
 #include <regex>
 #include <set>
@@ -12,11 +12,11 @@
 namespace sluice {
 namespace {
 
-// The most characters of a function's first line.
+// Maximum number of characters of a function's first line.
 constexpr size_t kLongestHead = 200;
 
-// An unquoted here-document is expanded when it is written. Variables that only the written script
-// sets are still empty then.
+// An unquoted here-document is expanded when it is written; variables that only the written script
+// sets are empty then.
 void CheckHereDocument(const ShellHereDocument& document, const RecipeFacts& facts,
                        std::vector<Finding>& findings) {
   if (document.quoted) return;
@@ -47,7 +47,7 @@ void CheckHereDocument(const ShellHereDocument& document, const RecipeFacts& fac
   }
 }
 
-// Where a comment shows how a variable might be set: `# model="..."`.
+// Line of a comment that shows how to set the variable: `# model="..."`.
 int CommentThatSets(const std::string& name, const std::vector<ShellScript>& scripts) {
   for (const ShellScript& script : scripts) {
     for (size_t i = 0; i < script.comments.size(); ++i) {
@@ -60,8 +60,8 @@ int CommentThatSets(const std::string& name, const std::vector<ShellScript>& scr
   return 0;
 }
 
-// By line of the document: whether it is in the body of a function, which runs when the function is
-// called.
+// For each line of the document: whether it is in a function's body, which only runs when the
+// function is called.
 std::vector<bool> LinesOfFunctions(const RecipeDocument& document) {
   static const std::regex kBegin(R"(^(?:function\s+)?[A-Za-z_][A-Za-z0-9_-]*\s*\(\)\s*\{\s*$)");
   std::vector<bool> lines;
@@ -101,7 +101,7 @@ void CheckVariables(const RecipeFacts& facts, std::vector<Finding>& findings) {
 
 void CheckCommand(const ShellCommand& command, std::vector<Finding>& findings) {
   for (const ShellRedirect& redirect : command.redirects) {
-    // <path/to/models> reads a file named so and writes another.
+    // <path/to/models> would read one file and write another.
     if (redirect.symbol != "<" || redirect.target.size() != 1) continue;
     findings.push_back({Severity::kNote, command.line, "placeholder",
                         fmt::format("<{}> stands for something of your own; as it is the shell "

@@ -10,11 +10,11 @@ namespace {
 
 constexpr size_t kMaxWays = 16;
 
-// One `if` of one of the scripts.
+// An `if` of one of the scripts.
 struct Fork {
   size_t script;
   int if_id;
-  int num_branches;  // an `else` that is not written counts
+  int num_branches;  // including an implicit `else`
 };
 
 bool LooksLikeName(const std::string& word) {
@@ -78,7 +78,7 @@ class Shell {
                        });
   }
 
-  // The value of a part; an unset variable is noted and empty.
+  // The value of a part; an unset variable is recorded and empty.
   std::string ValueOf(const ShellPart& part, int line) {
     switch (part.kind) {
       case ShellPart::Kind::kText: return part.text;
@@ -94,7 +94,7 @@ class Shell {
     return "";
   }
 
-  // Expands the text in ${NAME:-TEXT}, which may hold variables.
+  // Expands the TEXT of ${NAME:-TEXT}, which may contain variables.
   std::string Expanded(const std::string& text, int line) {
     if (text.find('$') == std::string::npos || depth_ == kDeepest) return text;
     ++depth_;
@@ -183,7 +183,7 @@ class Shell {
       return;
     }
     if (ran.words.size() > 1 && ran.words[0] == "for") {
-      // Once is enough: with the first value.
+      // Run a loop's body only once, with the first value.
       Assign(ran.words[1], ran.words.size() > 3 ? ran.words[3] : "", command.line);
       return;
     }
@@ -215,7 +215,7 @@ class Shell {
   std::map<std::string, std::string> variables_, environment_;
   std::set<std::string> exported_;
   static constexpr int kDeepest = 8;
-  int depth_ = 0;  // of texts in texts
+  int depth_ = 0;  // nesting depth of expansions
   std::vector<std::string> unset_;
 };
 
@@ -248,7 +248,7 @@ ScriptRun RunScripts(const std::vector<ShellScript>& scripts) {
 }
 
 std::vector<std::string> ExpandedVariables(const std::string& text) {
-  // As inside double quotes, where single quotes are literal.
+  // As if inside double quotes, where single quotes are literal.
   std::string plain;
   for (const char c : text)
     plain += c == '"' || c == '\'' ? std::string(1, ' ') : std::string(1, c);

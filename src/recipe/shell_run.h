@@ -15,34 +15,35 @@ struct UnsetVariable {
   int line = 0;
 };
 
-// A command with expanded words. Output of commands, which is unknown, is written as "$(...)".
+// A command with expanded words. The output of a command is unknown and written as "$(...)".
 struct RanCommand {
   int line = 0;
   std::vector<std::string> words;
-  std::map<std::string, std::string> environment;  // exported so far, and in front of the command
-  std::string output_file;                         // of > or >>; "" for none
+  std::map<std::string, std::string> environment;  // exported so far, or set before the command
+  std::string output_file;                         // target of > or >>; "" if there is none
   std::vector<ShellHereDocument> here_documents;
   std::vector<std::string> unset;  // variables in its words
   bool background = false;
 };
 
 struct ScriptWay {
-  std::vector<std::string> conditions;  // that hold on it, as written; negated ones as "not: ..."
+  // Those that hold on this path, as written; negated ones as "not: ...".
+  std::vector<std::string> conditions;
   std::vector<RanCommand> commands;
 };
 
-// True for names in capitals, which come from the user's environment.
+// Whether the name is in capitals, as for variables from the user's environment.
 bool ComesFromEnvironment(const std::string& name);
 
-// All paths through the scripts, run one after the other in one shell; at most 16.
+// All paths through the scripts, which run consecutively in one shell; at most 16 paths.
 struct ScriptRun {
   std::vector<ScriptWay> ways;
-  std::vector<UnsetVariable> unset;     // each name and line once, environment aside
+  std::vector<UnsetVariable> unset;     // each name and line once, without environment variables
   std::map<std::string, int> assigned;  // name to the line of its first assignment
 };
 ScriptRun RunScripts(const std::vector<ShellScript>& scripts);
 
-// The variables that expansion of a text would replace: $NAME, ${NAME}, and the names in $((...)).
+// The variables that occur in a text: $NAME, ${NAME}, and names in $((...)).
 std::vector<std::string> ExpandedVariables(const std::string& text);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Parser of the subset of the shell language that recipes use. Nothing is run.
+// Parses the subset of the shell language that recipes use. Runs nothing.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ struct ShellPart {
   enum class Kind { kText, kVariable, kCommand, kArithmetic } kind = Kind::kText;
   std::string text;     // the text, the variable's name, or the content of the brackets
   bool quoted = false;  // its value stays one word
-  // ${NAME:-TEXT} and ${NAME:=TEXT}: the text, to be expanded, that replaces an unset variable.
+  // ${NAME:-TEXT} and ${NAME:=TEXT}: TEXT, which replaces an unset variable after expansion.
   std::optional<std::string> otherwise = {};
 };
 
@@ -21,7 +21,7 @@ using ShellWord = std::vector<ShellPart>;
 
 struct ShellHereDocument {
   std::string delimiter;
-  bool quoted = false;  // otherwise the shell expands the body
+  bool quoted = false;  // if not, the shell expands the body
   std::string body;
   int line = 0;  // of the body's first line
 };
@@ -43,7 +43,7 @@ struct ShellAssignment {
   ShellWord value;
 };
 
-// A simple command: assignments, words, redirections. A loop's head is one with the words
+// A simple command: assignments, words, redirections. A loop's head is a command with the words
 // `for NAME VALUES...`.
 struct ShellCommand {
   int line = 0;
@@ -56,7 +56,7 @@ struct ShellCommand {
 };
 
 struct ShellIf {
-  std::vector<std::string> conditions;  // of each way, as written; "" for `else`
+  std::vector<std::string> conditions;  // of each branch, as written; "" for `else`
   bool has_else = false;
 };
 
@@ -64,12 +64,12 @@ struct ShellScript {
   std::vector<ShellCommand> commands;
   std::vector<ShellIf> ifs;           // by id
   std::vector<std::string> comments;  // whole lines, without the sign
-  std::vector<int> comment_lines;     // where they stand
-  int trailing_backslash_line = 0;    // the last line of code ends with \ and nothing follows
+  std::vector<int> comment_lines;     // their line numbers
+  int trailing_backslash_line = 0;    // line number, if the last line of code ends with a backslash
 };
 
-// Reads a script whose first line has the number `first_line`. What it does not know (case,
-// functions) is read as commands.
+// Parses a script whose first line has the number `first_line`. Unsupported constructs (case,
+// functions) are parsed as commands.
 ShellScript ReadShellScript(std::string_view text, int first_line);
 
 }  // namespace sluice
