@@ -1,5 +1,5 @@
-// What a model that draws tokens is asked to do to rows of logits: the lists, masks and settings of
-// DrawExtras (kernels/draw_settings.h), so that Sampler's token comes of it.
+// Prepares the lists, masks and settings of DrawExtras (kernels/draw_settings.h) for a model that
+// draws tokens, so that it draws the same tokens as Sampler.
 #pragma once
 
 #include <cstdint>
@@ -12,47 +12,48 @@
 
 namespace sluice {
 
-// Whether a sequence's next draw depends on the tokens that it has, not only on their number. One
-// whose does not can go on while its last token is not known.
+// Whether a sequence's next draw depends on its previous tokens, not only on their number. If not,
+// the sequence can continue while its last token is unknown.
 bool DrawNeedsHistory(const SequenceSampling& sequence);
 
-// One token to draw.
+// A token to draw.
 struct DrawJob {
   SequenceSampling* sequence = nullptr;
   TokenHistory history;
-  int64_t num_output_tokens = 0;  // with those that are drawn and not in `history` yet
-  int64_t row = 0;                // the caller's
-  // Out. False: the host has to draw, as the row asks for more than there is room for, or its
-  // constraint cannot be followed in this step.
+  int64_t num_output_tokens = 0;  // including tokens that are drawn and not yet in `history`
+  int64_t row = 0;                // for the caller
+  // Out. False: the host must draw, since the row needs more space than there is, or its constraint
+  // cannot be followed in this step.
   bool is_possible = false;
   kernels::DrawSettings settings = {};
   kernels::DrawExtras extras = {};
 };
 
-// Ownership: owns the words of the lists and masks. Allocates as Sampler does. Thread safety: one
-// call at a time.
+// Ownership: owns the words of the lists and masks. Allocates like Sampler. Thread safety: one call
+// at a time.
 class DrawPlanner {
  public:
-  // `most_words` of a step; `most_top` logits beside a token's.
+  // `most_words`: maximum number of words per step; `most_top`: maximum number of top logits per
+  // token.
   DrawPlanner(int64_t vocab_size, int64_t most_words, int32_t most_top);
 
-  // `words()` are those of the jobs until the next call. What a job is told does not depend on the
-  // others, but for the room that those before it take.
+  // `words()` holds the jobs' lists and masks until the next call. A job's result depends on other
+  // jobs only by the space that earlier jobs take.
   void Plan(ThreadPool& pool, std::span<DrawJob> jobs);
   std::span<const uint32_t> words() const {
     return std::span(words_).first(static_cast<size_t>(num_words_));
   }
 
  private:
-  // Brings the sequence's matcher and counts up to date.
+  // Updates the sequence's matcher and counts.
   static void Look(DrawJob& job);
-  // Gives the job its places in the words.
+  // Assigns the job its part of the words.
   void Place(DrawJob& job);
-  // Fills them.
+  // Fills the job's part.
   void Fill(DrawJob& job);
-  // The bits of allowed_token_ids, within those of the constraint.
+  // Fills the bits of allowed_token_ids, restricted to those of the constraint.
   void FillAllowed(const SamplingParams& params, const kernels::DrawExtras& extras);
-  // False where a token has several biases, whose sum would be rounded otherwise.
+  // Returns false if a token has several biases, whose sum would be rounded differently.
   bool FillBiases(DrawJob& job);
   std::span<uint32_t> WordsAt(int64_t first, int64_t count) {
     return std::span(words_).subspan(static_cast<size_t>(first), static_cast<size_t>(count));

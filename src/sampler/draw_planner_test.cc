@@ -18,7 +18,7 @@ uint32_t Bits(float number) {
   return std::bit_cast<uint32_t>(number);
 }
 
-// Plans draws behind one history, each of its own parameters.
+// Plans draws that have the same history and different parameters.
 class Planned {
  public:
   explicit Planned(std::vector<SamplingParams> params, int64_t most_words = 1000)
@@ -84,7 +84,7 @@ TEST(DrawPlanner, AllowedTokensAreAMaskThatRawLogprobsDoNotSee) {
   EXPECT_EQ(extras.num_top, 5);
 }
 
-// Room is taken in the order of the rows; one without any is the host's.
+// Space is assigned in row order; the host draws rows for which there is none.
 TEST(DrawPlanner, RowsForWhichThereIsNoRoomAreNotPossible) {
   SamplingParams allowed, plain, many, twice;
   allowed.allowed_token_ids = std::vector<int32_t>{3};

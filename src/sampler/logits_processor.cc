@@ -9,7 +9,7 @@ namespace {
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
-  // In place: the gaps between the allowed ids, in ascending order, are masked.
+  // Masks, in place, the gaps between the allowed ids in ascending order.
   thread_local std::vector<int32_t> sorted;
   if (!std::is_sorted(allowed.begin(), allowed.end())) {
     sorted.assign(allowed.begin(), allowed.end());
@@ -19,7 +19,7 @@ void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
   size_t next = 0;
   for (const int32_t token : allowed) {
     const size_t index = static_cast<size_t>(token);
-    if (index < next) continue;  // twice in the list
+    if (index < next) continue;  // a duplicate in the list
     std::fill(logits.begin() + static_cast<int64_t>(next), logits.begin() + token, kMasked);
     next = index + 1;
   }

@@ -1,4 +1,4 @@
-// What is done to the logits before a token is chosen: masks, bias, penalties.
+// Changes to the logits before a token is chosen: masks, biases, penalties.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// The tokens of the sequence whose next token is chosen.
+// The tokens of the sequence for which a token is chosen.
 struct TokenHistory {
   std::span<const int32_t> tokens;  // the prompt, then the output
   int64_t num_prompt_tokens = 0;
@@ -21,14 +21,14 @@ struct TokenHistory {
   }
 };
 
-// logit_bias is within +- this.
+// logit_bias is clamped to +- this.
 inline constexpr float kLargestBias = 100;
 
 bool HasPenalties(const SamplingParams& params);
-// Whether ProcessLogits would change anything after so many tokens of the output.
+// Whether ProcessLogits would change anything, given the number of output tokens.
 bool NeedsProcessing(const SamplingParams& params, int64_t num_output_tokens);
 
-// visit(token) for the last token of each of bad_words whose others end `output`.
+// Calls visit(token) for the last token of each of bad_words whose other tokens end `output`.
 template <typename Visit>
 void ForEachCompletion(std::span<const std::vector<int32_t>> bad_words,
                        std::span<const int32_t> output, const Visit& visit) {
@@ -39,15 +39,15 @@ void ForEachCompletion(std::span<const std::vector<int32_t>> bad_words,
   }
 }
 
-// Whether `mask` (constraints/constraint.h) allows none but `end_tokens`.
+// Whether `mask` (constraints/constraint.h) allows only tokens of `end_tokens`.
 bool AllowsOnly(std::span<const int32_t> end_tokens, std::span<const uint32_t> mask);
-// Logits of tokens whose bit in `mask` (constraints/constraint.h) is 0 become -infinity.
+// Sets logits of tokens whose bit in `mask` (constraints/constraint.h) is 0 to -infinity.
 void MaskByBits(std::span<const uint32_t> mask, std::span<float> logits);
 
-// In this order: everything but allowed_token_ids, completions of bad_words, and `end_tokens`
-// before min_tokens become -infinity; logit_bias (clamped to +-100) is added; repetition (prompt
-// and output), frequency and presence penalty (output) apply. `counts` belongs to the sequence and
-// is brought up to date where there are penalties.
+// In this order: sets to -infinity all tokens except allowed_token_ids, completions of bad_words,
+// and `end_tokens` before min_tokens; adds logit_bias (clamped to +-100); applies repetition
+// (prompt and output), frequency and presence penalty (output). `counts` belongs to the sequence
+// and is updated if there are penalties.
 void ProcessLogits(const SamplingParams& params, const TokenHistory& history,
                    std::span<const int32_t> end_tokens, TokenCounts& counts,
                    std::span<float> logits);

@@ -1,6 +1,6 @@
-// Philox 4x32-10: random numbers as a function of (key, counter), without state: the numbers of a
-// seeded request depend on its seed and positions only, whatever else is sampled. Source: Salmon
-// et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Philox 4x32-10: random numbers as a stateless function of (key, counter): the numbers of a seeded
+// request depend only on its seed and positions, whatever else is sampled. Source: Salmon et al.,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <array>

@@ -21,12 +21,12 @@ constexpr std::string_view kNoFiniteLogit =
 constexpr std::string_view kNothingAllowed =
     "no token is left to choose: allowed_token_ids, bad_words, min_tokens, logit_bias and the "
     "constraint together exclude them all";
-// The place of the largest. `maxima`: of the logits' blocks, or none.
+// Index of the largest logit. `maxima`: of the logits' blocks; may be empty.
 int32_t Largest(std::span<const float> logits, std::span<const float> maxima) {
   return maxima.empty() ? kernels::ArgMax(logits) : kernels::ArgMaxByBlocks(logits, maxima);
 }
 
-// Whether the constraint can be followed in this step; else the job says why not.
+// Whether the constraint can be followed in this step; if not, sets the reason in the job.
 bool Follows(SampleJob& job, SequenceMatcher::Answer answer) {
   job.is_late = answer == SequenceMatcher::Answer::kLate;
   if (answer == SequenceMatcher::Answer::kNo) {
@@ -36,7 +36,7 @@ bool Follows(SampleJob& job, SequenceMatcher::Answer answer) {
   return answer == SequenceMatcher::Answer::kYes;
 }
 
-// Logprobs, or the logits as they are where `normalize` is false.
+// Fills logprobs or, if `normalize` is false, the logits themselves.
 void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top, bool normalize,
                   TokenLogprobs& out) {
   float offset_high = 0;
@@ -55,8 +55,8 @@ void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top,
   for (auto& entry : out.top) entry.second = logprob(entry.second);
 }
 
-// The logits that a token was drawn from: divided by the temperature, and minus infinity where
-// `weights`, which DrawToken left, are 0.
+// The logits from which a token was drawn: divided by the temperature, and minus infinity where
+// `weights`, left by DrawToken, are 0.
 void MakeDrawn(std::span<const float> logits, const SamplingParams& params,
                std::span<const float> weights, std::span<float> drawn) {
   const float scale = ScaleOf(params);
@@ -148,7 +148,7 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
   if (matcher != nullptr && !Follows(job, matcher->CatchUp(job.history.output()))) return;
   const bool constrained = matcher != nullptr && !matcher->is_finished();
   const bool processed = NeedsProcessing(params, std::ssize(job.history.output()));
-  // Where the largest of all logits is allowed, it is the largest of those that are.
+  // If the largest of all logits is allowed, no mask is needed.
   if (constrained && params.temperature == 0 && !processed && !params.logprobs &&
       !matcher->has_mask()) {
     const SequenceMatcher::Answer taken = TakesLargest(job);

@@ -17,34 +17,34 @@
 
 namespace sluice {
 
-// The state of one sequence between steps.
+// A sequence's state between steps.
 struct SequenceSampling {
   const SamplingParams* params = nullptr;
-  uint64_t seed = 0;               // already of this sequence (seed + j)
+  uint64_t seed = 0;               // of this sequence (the request's seed + j)
   SharedList<int32_t> end_tokens;  // masked before min_tokens
   TokenCounts counts;
-  // Null: nothing constrains the answer. Shared with the queue that works on it between steps.
+  // Null: no constraint. Shared with the queue that prepares masks between steps.
   std::shared_ptr<SequenceMatcher> matcher = nullptr;
 };
 
-// One token to choose.
+// A token to choose.
 struct SampleJob {
   std::span<const float> logits;  // raw, [vocab_size]; not changed
   SequenceSampling* sequence = nullptr;
   TokenHistory history;
-  // Out: `error` is empty on success; otherwise this sequence has to end, the others are
-  // unaffected.
+  // Out: `error` is empty on success; otherwise this sequence must end. Other sequences are not
+  // affected.
   int32_t token = -1;
   std::string_view error;
-  TokenLogprobs logprobs;  // where params->logprobs is set
-  // The model has drawn the token (SetDrawn): Sample leaves the job as it is.
+  TokenLogprobs logprobs;  // if params->logprobs is set
+  // The model has drawn the token (SetDrawn): Sample skips the job.
   bool is_drawn = false;
-  bool is_request_error = false;  // of `error`: what the request asks for leaves no token
-  // Out: the constraint takes longer than the step has time for. No token was chosen: the row is to
-  // be computed again once the matcher has its mask.
+  bool is_request_error = false;  // `error` is the request's fault: its settings allow no token
+  // Out: the constraint needs more time than the step has. No token was chosen: the row must be
+  // computed again once the matcher has its mask.
   bool is_late = false;
-  // In: the maxima of the logits' blocks (kernels/block_maxima.h), so that fewer of the logits are
-  // looked at; empty: none.
+  // In: maxima of the logits' blocks (kernels/block_maxima.h), with which fewer logits are read;
+  // empty: none.
   std::span<const float> maxima = {};
 };
 
@@ -57,21 +57,21 @@ struct PromptLogprobJob {
   TokenLogprobs logprobs;  // out
 };
 
-// Stores what a model drew for job.sequence. `logprobs` and `top` are read where params->logprobs
+// Stores the model's draw for job.sequence. `logprobs` and `top` are only read if params->logprobs
 // is set.
 void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error,
               const kernels::DrawnLogprobs& logprobs, std::span<const kernels::TopLogit> top);
 
-// Semantics: what the sequence's constraint forbids becomes -infinity, for logprobs too; logprobs
-// as params->logprobs_mode says; ProcessLogits, where a constraint that leaves only end tokens
-// overrules min_tokens; temperature 0 takes the largest (the lowest id of equals); else DrawToken
-// with the random number of (seed, number of output tokens so far). A result depends on its own job
-// alone. Thread safety: one call at a time. After construction only logprobs, new penalty counts,
-// matchers and the first use of allowed_token_ids on a thread allocate.
+// Semantics: tokens that the sequence's constraint forbids become -infinity, for logprobs, too;
+// logprobs follow params->logprobs_mode; then ProcessLogits, where a constraint that allows only
+// end tokens overrules min_tokens; temperature 0 takes the largest logit (the lowest id of equals),
+// else DrawToken with the random number of (seed, number of output tokens so far). A result depends
+// only on its own job. Thread safety: one call at a time. After construction, only logprobs, new
+// penalty counts, matchers and the first use of allowed_token_ids on a thread allocate memory.
 class Sampler {
  public:
   Sampler(int64_t vocab_size, int num_threads);
-  // Bytes of the scratch memory of all threads.
+  // Number of bytes of all threads' scratch memory.
   static int64_t ScratchBytes(int64_t vocab_size, int num_threads);
 
   void Sample(ThreadPool& pool, std::span<SampleJob> jobs);
@@ -85,10 +85,10 @@ class Sampler {
     std::vector<uint32_t> mask;
     DrawScratch draw;
   };
-  // Chooses the largest logit without a mask, if the matcher takes it.
+  // Chooses the largest logit without a mask, if the matcher accepts it.
   static SequenceMatcher::Answer TakesLargest(SampleJob& job);
-  // What `job` draws from: its logits but for those that its constraint forbids. `mask` is left as
-  // the matcher filled it. Empty if the constraint cannot be followed (job.error), or not now
+  // The logits that `job` draws from, with tokens that its constraint forbids masked. Leaves `mask`
+  // as filled by the matcher. Empty if the constraint cannot be followed (job.error), or not now
   // (job.is_late).
   static std::span<const float> Constrain(SampleJob& job, Scratch& scratch);
   void SampleOne(SampleJob& job, Scratch& scratch) const;

@@ -1,5 +1,5 @@
-// Time of sampling one row of Llama 3's vocabulary on one thread, and of a step of 256 sequences on
-// all cores, whose logits are not in the caches.
+// Time to sample a row of Llama 3's vocabulary on one thread, and a step of 256 sequences on all
+// cores, with logits that are not in the caches.
 #include <algorithm>
 #include <random>
 #include <thread>

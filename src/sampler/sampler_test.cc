@@ -18,7 +18,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Samples from one row under `params`; `output` and `prompt` are the history.
+// Samples from a row; `prompt` and `output` are the history.
 class Row {
  public:
   explicit Row(std::vector<float> logits, std::vector<int32_t> prompt = {0},
@@ -30,8 +30,8 @@ class Row {
     tokens_.insert(tokens_.end(), output.begin(), output.end());
   }
 
-  // With the maxima of the logits' blocks and, where no matcher changes on the way, without, which
-  // must make no difference.
+  // Samples with the maxima of the logits' blocks and, unless there is a matcher, which would
+  // change, also without them, and compares.
   SampleJob Sample(const SamplingParams& params, uint64_t seed = 0,
                    const std::vector<int32_t>& end_tokens = {}) {
     std::vector<float> maxima(static_cast<size_t>(kernels::NumMaxima(std::ssize(logits_))));
@@ -63,13 +63,13 @@ class Row {
     return job;
   }
 
-  // The next Sample follows `matcher`.
+  // Constrains the next Sample by `matcher`.
   Row& Constrain(std::unique_ptr<TokenMatcher> matcher) {
     matcher_ = std::move(matcher);
     return *this;
   }
 
-  // How often each token comes in `draws` draws.
+  // Number of occurrences of each token in `draws` draws.
   std::vector<int> Count(const SamplingParams& params, int draws) {
     std::vector<int> counts(logits_.size());
     for (int i = 0; i < draws; ++i) {
@@ -89,7 +89,7 @@ class Row {
   Sampler sampler_;
 };
 
-// Allows `allowed` until it has taken `end`.
+// Allows the tokens `allowed`, until it has accepted `end`.
 class ListMatcher final : public TokenMatcher {
  public:
   ListMatcher(std::vector<int32_t> allowed, int32_t end, int* num_masks = nullptr)
@@ -112,7 +112,7 @@ class ListMatcher final : public TokenMatcher {
  private:
   const std::vector<int32_t> allowed_;
   const int32_t end_;
-  int* const num_masks_;  // that were filled
+  int* const num_masks_;  // number of masks filled
   bool is_finished_ = false;
 };
 
@@ -130,7 +130,7 @@ std::vector<float> RandomLogits(size_t count, unsigned seed, float spread = 3) {
   return logits;
 }
 
-// The probabilities that sampling should follow, in the plainest way: a full sort in double.
+// The expected probabilities, computed in the simplest way: a full sort in double.
 std::vector<double> PlainProbabilities(const std::vector<float>& logits,
                                        const SamplingParams& params) {
   const size_t count = logits.size();
@@ -161,7 +161,7 @@ std::vector<double> PlainProbabilities(const std::vector<float>& logits,
   return p;
 }
 
-// Chi-square of the counts against the probabilities; bins with few expected are put together.
+// Chi-square test of the counts; bins with small expected counts are merged.
 void ExpectFollows(const std::vector<int>& counts, const std::vector<double>& p, int draws) {
   double chi_square = 0, rest_expected = 0, rest_count = 0;
   int bins = 0;
@@ -225,7 +225,7 @@ TEST(Sampler, FollowsTheCutsInTheirOrder) {
   }
 }
 
-// Row::Sample compares.
+// Row::Sample does the comparison.
 TEST(Sampler, MaximaOfBlocksMakeNoDifference) {
   for (const float spread : {0.0f, 0.4f, 3.0f, 40.0f}) {
     std::vector<float> logits = RandomLogits(20011, 11, spread);
@@ -258,7 +258,7 @@ TEST(Sampler, MaximaOfBlocksMakeNoDifference) {
 
 TEST(Sampler, EdgesOfTheCuts) {
   SamplingParams params;
-  params.top_p = 1e-9;  // the likeliest alone
+  params.top_p = 1e-9;  // only the most likely token
   EXPECT_EQ(Row({1, 5, 2}).Count(params, 100)[1], 100);
   params = {};
   params.min_p = 1;
@@ -270,7 +270,7 @@ TEST(Sampler, EdgesOfTheCuts) {
   EXPECT_GT(equals[1], 100);
   EXPECT_EQ(equals[2], 0);
   params = {};
-  params.top_p = 0.5;  // four equals: the two lowest ids
+  params.top_p = 0.5;  // four equal logits: the two lowest ids
   const std::vector<int> half = Row({1, 1, 1, 1}).Count(params, 400);
   EXPECT_EQ(half[2] + half[3], 0);
   EXPECT_GT(half[1], 100);
@@ -279,7 +279,7 @@ TEST(Sampler, EdgesOfTheCuts) {
   EXPECT_EQ(Row({4.9f, 5.5f, -1000}).Count(params, 100)[1], 100);
 }
 
-// 1 / 1e-300 is no float.
+// 1 / 1e-300 overflows float.
 TEST(Sampler, ATinyTemperatureIsTheSmallestThatCounts) {
   SamplingParams smallest, tiny;
   smallest.temperature = kSmallestTemperature;
@@ -329,7 +329,7 @@ TEST(Sampler, SeedAndPositionDecideAlone) {
         Row(logits, {0}, std::vector<int32_t>(static_cast<size_t>(n))).Sample(params, 42).token);
   EXPECT_NE(later, std::vector<int32_t>(5, token));
 
-  // The same in a batch on several threads.
+  // The same draws in a batch on several threads.
   ThreadPool pool(3);
   Sampler sampler(1000, 3);
   std::vector<SequenceSampling> sequences(64);
@@ -363,7 +363,7 @@ TEST(Sampler, MasksAndBias) {
   EXPECT_EQ(Row({1, 2, 3}).Sample(params).token, 1) << "both are clamped to 100";
 }
 
-// A mask costs more than to ask for one token; the choice is the same.
+// A mask costs more than asking for one token; the choice is the same.
 TEST(Sampler, TheGreedyChoiceNeedsNoMaskWhereItIsAllowed) {
   std::vector<float> logits = RandomLogits(128, 11);
   logits[7] = logits[20] = logits[90] = 50;
@@ -398,14 +398,14 @@ TEST(Sampler, AConstraintLeavesWhatItAllows) {
   EXPECT_EQ(row.Constrain(allow({69, 50})).Sample(Greedy()).token, 69);
   EXPECT_EQ(row.Sample(Greedy()).token, 3);
 
-  // Together with other masks.
+  // Combined with other masks.
   SamplingParams params = Greedy();
   params.logit_bias = std::vector<std::pair<int32_t, float>>{{3, 100.0f}, {69, 2.0f}};
   EXPECT_EQ(row.Constrain(allow({40, 69, 50})).Sample(params).token, 69);
   params.allowed_token_ids = SharedList<int32_t>(std::vector<int32_t>{3});
   EXPECT_FALSE(row.Constrain(allow({40, 69, 50})).Sample(params).error.empty());
 
-  // Logprobs are of what was left.
+  // Logprobs cover only the allowed tokens.
   params = Greedy();
   params.logprobs = 3;
   const SampleJob job = row.Constrain(allow({40, 69})).Sample(params);
@@ -460,7 +460,7 @@ TEST(Sampler, PenaltiesEqualThePlainForm) {
       if (times > 0) want[token] -= 0.5f;
     }
     TokenCounts counts;
-    // In two parts, as it grows.
+    // In two parts, as the sequence grows.
     counts.Update(std::span(all).first(prompt.size() + output.size() / 2),
                   static_cast<int64_t>(prompt.size()));
     ProcessLogits(params, {all, static_cast<int64_t>(prompt.size())}, {}, counts, logits);
@@ -493,13 +493,13 @@ TEST(Sampler, LogprobsOfWhatWasDrawnFrom) {
   params.logprobs = 3;
   params.logprobs_mode = LogprobsMode::kProcessedLogprobs;
   params.logit_bias = {{2, 2}};
-  // Greedy: bias counts, and there is no temperature.
+  // Greedy: the bias applies, and there is no temperature.
   SampleJob job = Row({1, 3, 2}).Sample(params);
   EXPECT_EQ(job.token, 2);
   EXPECT_NEAR(job.logprobs.logprob, 4 - std::log(std::exp(1.0) + std::exp(3.0) + std::exp(4.0)),
               1e-5);
   EXPECT_EQ(job.logprobs.rank, 1);
-  // Drawn: divided by the temperature, and what was cut off is gone.
+  // Drawn: logits are divided by the temperature, and tokens that were cut are -infinity.
   params.temperature = 0.5;
   params.top_k = 2;
   job = Row({1, 3, 2}).Sample(params);

@@ -1,4 +1,4 @@
-// How tokens are chosen and when a sequence ends: one request's settings, already checked.
+// A request's settings for choosing tokens and ending sequences, validated.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace sluice {
 
-// What the logprobs of answers are computed from: the model's logits, or those that the token was
-// drawn from (after bias, penalties, temperature and cuts, with minus infinity for what was cut
-// off). With kRawLogits and kProcessedLogits those logits themselves are returned.
+// The source of an answer's logprobs: the model's logits, or the logits from which the token was
+// drawn (after bias, penalties, temperature and cuts, which set -infinity). With kRawLogits and
+// kProcessedLogits, the logits themselves are returned.
 enum class LogprobsMode { kRawLogprobs, kProcessedLogprobs, kRawLogits, kProcessedLogits };
 
-// True for modes that report the logits as they are, before sampling changes them.
+// True for modes that use the model's logits, before sampling changes them.
 constexpr bool IsRaw(LogprobsMode mode) {
   return mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kRawLogits;
 }
-// Logprobs, not logits.
+// True for modes that return logprobs, not logits.
 constexpr bool IsNormalized(LogprobsMode mode) {
   return mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kProcessedLogprobs;
 }
 
-// A temperature above 0 but below this counts as this, as in vLLM: divided by a smaller one, logits
-// leave the range of float.
+// A smaller positive temperature is raised to this value, as in vLLM: divided by a smaller one,
+// logits exceed the range of float.
 inline constexpr double kSmallestTemperature = 0.01;
 
 struct SamplingParams {
@@ -37,17 +37,17 @@ struct SamplingParams {
   double frequency_penalty = 0.0;
   double repetition_penalty = 1.0;                   // > 0
   std::optional<int64_t> seed;                       // sequence j of a request uses seed + j
-  SharedList<std::pair<int32_t, float>> logit_bias;  // token, added to its logit
+  SharedList<std::pair<int32_t, float>> logit_bias;  // (token, value added to its logit)
   std::optional<SharedList<int32_t>> allowed_token_ids;
-  SharedList<std::vector<int32_t>> bad_words;  // token sequences that must not be completed
+  SharedList<std::vector<int32_t>> bad_words;  // token sequences that must not occur in the output
 
   int64_t max_tokens = 16;  // >= 1
-  int64_t min_tokens = 0;   // end tokens are masked before
+  int64_t min_tokens = 0;   // end tokens are masked before this
   bool ignore_eos = false;
   SharedList<int32_t> stop_token_ids;
 
-  // Logprobs of the chosen token and of the `*logprobs` best; -1: the whole vocabulary. Those of
-  // the prompt are always of the raw logits.
+  // Number of best tokens to return logprobs for, beside the chosen one; -1: the whole vocabulary.
+  // Prompt logprobs always use the raw logits.
   std::optional<int32_t> logprobs;
   LogprobsMode logprobs_mode = LogprobsMode::kRawLogprobs;
   std::optional<int32_t> prompt_logprobs;

@@ -1,4 +1,4 @@
-// Which tokens a sequence has, for penalties: in time and space linear in the sequence, not in the
+// Counts a sequence's tokens for penalties, in time and space linear in the sequence, not in the
 // vocabulary.
 #pragma once
 
@@ -12,13 +12,13 @@ class TokenCounts {
  public:
   struct Entry {
     int32_t token = 0;
-    int32_t in_output = 0;  // times
+    int32_t in_output = 0;  // number of occurrences
     bool in_prompt = false;
   };
 
-  // Counts what was appended to `tokens` (prompt, then output) since the last call.
+  // Counts tokens appended to `tokens` (prompt, then output) since the last call.
   void Update(std::span<const int32_t> tokens, int64_t num_prompt_tokens);
-  // One entry a distinct token, in order of first appearance.
+  // One entry per distinct token, in order of first appearance.
   std::span<const Entry> entries() const { return entries_; }
 
  private:
@@ -26,7 +26,7 @@ class TokenCounts {
   void Grow();
 
   std::vector<Entry> entries_;
-  std::vector<int32_t> slots_;  // open addressing over entries_, a power of two; -1: empty
+  std::vector<int32_t> slots_;  // open addressing into entries_, size a power of two; -1: empty
   size_t num_counted_ = 0;
 };
 
