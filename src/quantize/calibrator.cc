@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// Collects what the layer's functions are given.
+// Collects the inputs of a layer's matrices, and its keys and values.
 class Collector : public StepObserver {
  public:
   Collector(ThreadPool& pool, LayerStatistics& statistics) : pool_(pool), statistics_(statistics) {}
@@ -34,7 +34,7 @@ class Collector : public StepObserver {
   LayerStatistics& statistics_;
 };
 
-// The parameters of one module and those inside it.
+// The parameters of a module, including those of its submodules.
 ParameterList PartOf(const ParameterList& list, const std::string& prefix) {
   const auto is_in = [&](const std::vector<ParameterPart>& parts) {
     return parts.front().name.starts_with(prefix);
@@ -100,7 +100,7 @@ class LayerwiseCalibrator : public Calibrator {
     Collector collector(pool_, statistics);
     for (size_t i = 0; i < sequences_.size(); ++i)
       RunSequence(executor, sequences_[i], states_[i], cache, collector);
-    // The statistics are keyed by the matrices' addresses, which stay.
+    // The statistics are keyed by matrix addresses, which remain valid.
     DropLayer(weights_.layers[index]);
     return statistics;
   }

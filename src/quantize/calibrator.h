@@ -1,5 +1,5 @@
-// Runs a calibration text through a model one layer at a time, so that no more than one layer is in
-// memory, and measures what goes into its linear layers.
+// Runs a calibration text through a model, one layer at a time, so that only one layer is in
+// memory, and measures the inputs of its linear layers.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,16 @@
 namespace sluice {
 
 struct LayerStatistics {
-  std::map<const kernels::PackedMatrix*, InputStatistics> inputs;  // by MatrixParameter::target
-  InputStatistics keys, values;                                    // as they enter the cache
+  // Keyed by MatrixParameter::target.
+  std::map<const kernels::PackedMatrix*, InputStatistics> inputs;
+  InputStatistics keys, values;  // as written to the cache
 };
 
 class Calibrator {
  public:
-  // `list` names the parameters of `spec` with targets in `weights`; all outlive this object.
-  // Weights are loaded and dropped layer by layer. `sequences`: token ids, each at most
-  // config.max_position_embeddings. Allocates the hidden states of all tokens.
+  // `list` has the parameters of `spec` with targets in `weights`; all must outlive this object.
+  // Weights are loaded and dropped layer by layer. `sequences`: token ids, at most
+  // config.max_position_embeddings each. Allocates the hidden states of all tokens.
   static Result<std::unique_ptr<Calibrator>> Create(ThreadPool& pool, const ModelConfig& config,
                                                     const DecoderSpec& spec,
                                                     const Checkpoint& checkpoint,
@@ -34,7 +35,7 @@ class Calibrator {
                                                     std::vector<std::vector<int32_t>> sequences);
   virtual ~Calibrator() = default;
 
-  // Computes the next layer over all sequences. REQUIRES: called for layers 0, 1, ... in order.
+  // Runs the next layer on all sequences. REQUIRES: called for layers 0, 1, ... in order.
   virtual Result<LayerStatistics> RunLayer(int64_t layer) = 0;
 };
 

@@ -1,4 +1,4 @@
-// How far one model's predictions and weights are from another's.
+// Compares the predictions and weights of two models.
 #pragma once
 
 #include <cstdint>
@@ -20,34 +20,34 @@ struct ComparedModel {
   LoadQuantization quantization = {};
 };
 
-// Over all predicted positions of a text; a is the reference.
+// Averages over all predicted positions of a text; `a` is the reference.
 struct PredictionDifference {
   int64_t positions = 0;
   double kl_divergence = 0;      // mean of sum p_a log(p_a / p_b), in nats
   double max_kl_divergence = 0;  // at the worst position
-  double top1_agreement = 0;     // share of positions where both predict the same token
+  double top1_agreement = 0;     // fraction of positions with the same most likely token
   double perplexity_a = 0, perplexity_b = 0;  // of the text
 };
 
-// Loads both models (at the same time) and runs `chunks` of token ids through both, each from an
-// empty context. kInvalidArgument where their vocabularies differ.
+// Loads both models (at the same time) and runs `chunks` of token ids through both, each with an
+// empty context. kInvalidArgument if their vocabularies differ.
 Result<PredictionDifference> ComparePredictions(
     ThreadPool& pool, const ComparedModel& a, const ComparedModel& b,
     const std::vector<std::vector<int32_t>>& chunks, ModelOptions::ActivationRounding activations,
     const std::function<void(int64_t done, int64_t total)>& progress);
 
-// Adds one position: the logits of both and the token that follows in the text. `worst` and the
-// sums are kept as sums until they are divided by `positions` at the end.
+// Adds a position: the logits of both models and the next token of the text. Members of `sums` are
+// sums until the caller divides them by `positions` at the end.
 void AddPosition(std::span<const float> a, std::span<const float> b, int32_t next,
                  PredictionDifference& sums);
 
-// One linear layer's weights in both checkpoints.
+// The weights of a linear layer in both checkpoints.
 struct WeightDifference {
   std::string module;
   double relative_error = 0;  // rms of the difference over the rms of a
 };
 
-// All linear layers, in the order of the model.
+// All linear layers, in model order.
 Result<std::vector<WeightDifference>> CompareWeights(ThreadPool& pool, const ComparedModel& a,
                                                      const ComparedModel& b);
 

@@ -77,7 +77,7 @@ TEST(EncodeRowsTest, ErrorsAreThoseOfTheFormats) {
 }
 
 TEST(EncodeRowsTest, NumbersOfTheFormatAreKeptExactly) {
-  // Every E4M3 number, with 448 among them, under the scale 1.
+  // Every E4M3 number, including 448, with scale 1.
   std::vector<float> w;
   for (int code = 0; code < 256; ++code) {
     const float value = ToFloat(Float8E4M3{static_cast<uint8_t>(code)});
@@ -85,7 +85,7 @@ TEST(EncodeRowsTest, NumbersOfTheFormatAreKeptExactly) {
   }
   EXPECT_EQ(Encode("modelopt-fp8", w, 2, 128).values, w);
   EXPECT_EQ(Encode("block-fp8", w, 2, 128).values, w);
-  // Every E2M1 number times a power of two in each group.
+  // Every E2M1 number times a power of two per group.
   w.clear();
   for (int group = 0; group < 8; ++group) {
     for (int i = 0; i < 32; ++i)
@@ -95,14 +95,14 @@ TEST(EncodeRowsTest, NumbersOfTheFormatAreKeptExactly) {
 }
 
 TEST(EncodeRowsTest, TiesGoToTheEvenCode) {
-  // A group whose largest number is 6: the scale is 1.
+  // A group whose largest magnitude is 6 has scale 1.
   std::vector<float> w = {6,      0.25f,  0.75f,  1.25f, 1.75f, 2.5f, 3.5f,  5,
                           -0.25f, -0.75f, -1.25f, -2.5f, -5,    0,    -0.0f, 5.1f};
   w.resize(32, 0.0f);
   const auto encoded = Encode("quark-mxfp4", w, 1, 32);
   const std::vector<float> expected = {6, 0, 1, 1, 2, 2, 4, 4, 0, -1, -1, -2, -4, 0, 0, 6};
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(encoded.values[i], expected[i]) << i;
-  // This tool writes no negative zeros, ModelOpt does.
+  // This layout's tool writes no negative zeros, ModelOpt does.
   EXPECT_EQ(std::to_integer<int>(encoded.codes[4]) & 0xF, 0);
   w.resize(16);
   const auto nvfp4 = Encode("modelopt-nvfp4", w, 1, 16);

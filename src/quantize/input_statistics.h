@@ -1,4 +1,4 @@
-// How large the inputs of linear layers, keys and values get over a calibration text.
+// Magnitudes of the inputs of linear layers, keys and values over a calibration text.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace sluice {
 
-// The magnitudes of numbers that were seen: the largest, and how many were about how large.
+// A histogram of magnitudes, and their maximum.
 class InputStatistics {
  public:
   void Add(ThreadPool& pool, const kernels::Activations& x);
 
   bool empty() const { return count_ == 0; }
   float amax() const { return amax_; }
-  // The magnitude that `percentile` percent of the numbers do not exceed, rounded up by less than
-  // 2 percent; never above amax.
+  // The magnitude that `percentile` percent of the numbers do not exceed, rounded up by less than 2
+  // percent; at most amax.
   float Percentile(double percentile) const;
   void Merge(const InputStatistics& other);
 
  private:
-  // Numbers by exponent and the 6 highest bits of the mantissa.
+  // Bins by exponent and the 6 highest bits of the mantissa.
   static constexpr int kShift = 17;
   static constexpr size_t kBins = size_t{1} << (31 - kShift);
 

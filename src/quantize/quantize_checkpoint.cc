@@ -29,11 +29,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Numbers that are decoded, encoded and written at once.
+// Number of elements that are decoded, encoded and written at a time.
 constexpr int64_t kChunkNumbers = int64_t{4} << 20;
 constexpr int64_t kCopyBytes = int64_t{16} << 20;
 
-// A folder that is removed unless it is kept, and that no other run works in meanwhile.
+// A folder that is removed unless it is kept, and that no other run can use at the same time.
 class PartialFolder {
  public:
   static Result<PartialFolder> Create(fs::path path) {
@@ -51,7 +51,7 @@ class PartialFolder {
       return cannot();
     }
     PartialFolder folder({}, lock);
-    // Where the file system has no locks nobody is refused.
+    // On a file system without locks, nobody is refused.
     const bool is_held = ::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (is_held || !folder.IsAt(path)) {
       return Fail(ErrorCode::kUnavailable,
@@ -90,13 +90,13 @@ class PartialFolder {
  private:
   PartialFolder(fs::path path, int lock) : path_(std::move(path)), lock_(lock) {}
 
-  // Whether the folder that is locked still has this name: a run that ended takes its own away.
+  // Whether the locked folder still has this name: a run that ends removes its folder.
   bool IsAt(const fs::path& path) const {
     struct stat locked, named;
     return ::fstat(lock_, &locked) == 0 && ::stat(path.c_str(), &named) == 0 &&
            locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
   }
-  // Removes what an interrupted run left.
+  // Removes the files of an interrupted run.
   Status Clear() const {
     std::error_code error;
     for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
@@ -111,10 +111,10 @@ class PartialFolder {
   }
 
   fs::path path_;
-  int lock_ = -1;  // the folder, opened
+  int lock_ = -1;  // the opened folder
 };
 
-// Decodes rows [begin, begin + rows) of a module, dense.
+// Decodes rows [begin, begin + rows) of a module to dense F32.
 void DecodeRows(ThreadPool& pool, const QuantizedModule& module, int64_t begin, int64_t rows,
                 float* out) {
   pool.ParallelFor(rows, 4, [&](int64_t from, int64_t to) {
@@ -154,7 +154,7 @@ class Quantizer {
     exact_target_.rounds_quotient = false;
   }
 
-  // `statistics`: null where nothing was measured.
+  // `statistics`: null if nothing was measured.
   Status WriteLayer(const QuantizedLayer& layer, const LayerStatistics* statistics) {
     for (const QuantizedGroup& group : layer.groups) {
       RETURN_IF_ERROR(WriteGroup(group));
@@ -173,7 +173,7 @@ class Quantizer {
     return format_.has_second_scale || module.expert >= 0;
   }
 
-  // The tools round in the model's own type, and ModelOpt rounds tensors of all experts in F32.
+  // Tools round in the model's own type; ModelOpt rounds fused expert tensors in F32.
   const QuantizeTarget& TargetOf(const QuantizedModule& module) const {
     const bool is_bf16 = module.source.format.type == ElementType::kBF16;
     return is_bf16 && module.expert < 0 ? target_ : exact_target_;
@@ -226,7 +226,7 @@ class Quantizer {
   Status WriteModule(const QuantizedModule& module, float tensor_scale) {
     const int64_t cols = module.source.cols;
     const int64_t row_code_bytes = cols * BitsPerElement(format_.type) / 8;
-    // An expert that is written transposed needs all its rows at once.
+    // An expert that is written transposed is encoded as a whole.
     const int64_t chunk = module.expert >= 0 ? module.rows : ChunkRows(cols);
     const std::string data_name = DataNameOf(target_, module);
     const std::string scale_name = TensorNameOf(module, target_.scale);
@@ -257,14 +257,14 @@ class Quantizer {
     return {};
   }
 
-  // Rows of scales for that many rows of codes.
+  // Number of scale rows for `rows` rows of codes.
   int64_t ScaleRows(int64_t rows) const {
     return format_.scale_layout == DataFormat::ScaleLayout::kPerBlock
                ? (rows + format_.block_rows - 1) / format_.block_rows
                : rows;
   }
 
-  // Fills codes_ and scales_ from values_; returns the bytes of one row of scales.
+  // Encodes values_ to codes_ and scales_; returns the number of bytes of a row of scales.
   int64_t Encode(const QuantizeTarget& target, int64_t rows, int64_t cols, float tensor_scale) {
     int64_t scale_bytes = 0;
     switch (format_.scale_layout) {
@@ -291,7 +291,7 @@ class Quantizer {
     return scale_bytes;
   }
 
-  // What was written against what was read.
+  // Compares the written values with the source.
   void AddError(int64_t rows, int64_t cols, float tensor_scale) {
     StoredMatrix written{.format = format_,
                          .rows = rows,
@@ -323,7 +323,8 @@ class Quantizer {
     });
   }
 
-  // Rows [rows, row_bytes] as the expert's part [row_bytes, rows] of a tensor of all.
+  // Writes rows [rows, row_bytes] transposed, as the expert's part [row_bytes, rows] of the fused
+  // tensor.
   Status WriteTransposed(const std::string& name, const QuantizedModule& module,
                          const std::vector<std::byte>& data, int64_t rows, int64_t row_bytes) {
     transposed_.resize(static_cast<size_t>(rows * row_bytes));
@@ -352,7 +353,7 @@ class Quantizer {
     return writer_.Write(name, 0, {bytes.data(), static_cast<size_t>(size)});
   }
 
-  // An expert that no token chose has no statistics: those of all experts of the layer stand in.
+  // An expert that no token chose has no statistics; use those of all experts of the layer.
   InputStatistics StatisticsOf(const QuantizedLayer& layer, const QuantizedGroup& group,
                                const LayerStatistics& statistics) const {
     InputStatistics own;
@@ -398,7 +399,7 @@ class Quantizer {
   const QuantizeOptions& options_;
   const QuantizeTarget& target_;
   const DataFormat& format_;
-  QuantizeTarget exact_target_;  // that rounds the quotient once
+  QuantizeTarget exact_target_;  // without rounding the quotient first
   SafetensorsWriter& writer_;
   const std::function<void(int64_t)>& done_;
   std::vector<float> values_;
@@ -418,11 +419,11 @@ Status CopyTensor(const StoredTensor& tensor, SafetensorsWriter& writer) {
   return {};
 }
 
-// Tokenizers, templates and the like; weights and their configuration are written anew.
+// Tokenizers, templates and the like; weights and their configuration are not copied.
 Result<std::vector<fs::path>> FindOtherFiles(const fs::path& source) {
   constexpr std::array<std::string_view, 7> kWeights = {".safetensors", ".bin",  ".pt", ".pth",
                                                         ".gguf",        ".onnx", ".h5"};
-  // No tokenizer or template is larger; whatever is, is weights by another name.
+  // No tokenizer or template is larger; a larger file is weights with another name.
   constexpr uintmax_t kLargestCopied = uintmax_t{1} << 30;
   std::vector<fs::path> files;
   std::error_code error;
@@ -469,7 +470,7 @@ Status CopyFiles(const std::vector<fs::path>& files, const fs::path& target) {
           fmt::format("cannot copy {} to {}: {}", file.string(), target.string(), error.message()),
           file.string());
     }
-    // The source may be read-only; the copy is the user's own.
+    // The source may be read-only; the user must be able to write the copy.
     fs::permissions(copy, fs::perms::owner_write, fs::perm_options::add, error);
   }
   return {};
@@ -487,7 +488,7 @@ Status WriteText(const fs::path& path, const std::string& text) {
               path.string());
 }
 
-// Last of all: without config.json nothing loads the folder.
+// Written last: without config.json nothing can load the folder.
 Status WriteConfiguration(const fs::path& folder, const ModelConfig& config,
                           const QuantizePlan& plan, const QuantizeOptions& options) {
   const QuantizeConfig written =
@@ -504,7 +505,7 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
   if (out.empty())
     return Fail(ErrorCode::kInvalidArgument, "the folder to write has no name", "output");
   std::error_code error;
-  // A link that leads nowhere is there too: the folder could not be renamed to it in the end.
+  // A dangling link counts as existing: the folder could not be renamed to it at the end.
   const fs::file_type there = fs::symlink_status(out, error).type();
   if (there != fs::file_type::not_found && there != fs::file_type::none) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -572,7 +573,7 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
 Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const fs::path& source,
                                           const fs::path& target, const QuantizeOptions& options,
                                           const QuantizeProgress& progress) {
-  // Without a slash at its end, after which "<out>.partial" would stand inside.
+  // Without a trailing slash, which would put "<out>.partial" inside the folder.
   fs::path out = target.lexically_normal();
   if (!out.has_filename()) out = out.parent_path();
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(source));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
-// How the source spells the canonical `name`, by the example of one of its tensors.
+// Spells the canonical `name` as in the source, by the example of one of its tensors.
 std::string SpelledLike(const std::string& original, std::string_view name) {
   const std::string canonical = CanonicalName(original);
   if (original.size() == canonical.size()) return std::string(name);
@@ -101,7 +101,7 @@ class Planner {
   }
 
  private:
-  // Where each projection of all experts is a tensor.
+  // For checkpoints with a tensor per projection of all experts.
   Result<std::optional<StoredLinear>> FindFusedPart(const MatrixParameter& matrix,
                                                     const ParameterPart& part) const {
     if (part.fused.empty()) return std::optional<StoredLinear>();
@@ -141,7 +141,7 @@ class Planner {
     LayerAt(layer).groups.push_back(std::move(group));
   }
 
-  // One expert of a tensor of all.
+  // Adds an expert of a fused tensor.
   Status AddFused(int64_t layer, const MatrixParameter& matrix, StoredLinear expert) {
     const FusedExpert& fused = *matrix.fused;
     const StoredTensor* tensor = expert.tensors.front();
@@ -159,7 +159,7 @@ class Planner {
                              .expert = fused.expert,
                              .num_experts = fused.num_experts};
       replaced_.insert(tensor);
-      // All experts of the tensor are one group.
+      // All experts of a fused tensor are one group.
       auto& groups = LayerAt(layer).groups;
       auto found = std::find_if(groups.begin(), groups.end(), [&](const QuantizedGroup& group) {
         return group.modules.front().name == name;
@@ -193,7 +193,7 @@ class Planner {
 
   void ListModule(const QuantizedModule& module, int64_t cols) {
     const DataFormat& format = target_.format;
-    if (module.expert > 0) return;  // The first expert stands for all.
+    if (module.expert > 0) return;  // The first expert plans the tensors of all.
     const bool fused = module.expert == 0;
     const auto shape = [&](int64_t rows, int64_t inner) -> std::vector<int64_t> {
       if (fused) return {module.num_experts, inner, rows};
@@ -205,7 +205,7 @@ class Planner {
     const std::vector<int64_t> scalar(static_cast<size_t>(target_.scalar_rank), 1);
     const ElementType number =
         format.scale_type == ElementType::kBF16 ? ElementType::kBF16 : ElementType::kF32;
-    // A byte that is a power of two is written as U8, as the tools do.
+    // Power-of-two scales are written as U8, like the tools do.
     const ElementType scale =
         format.scale_type == ElementType::kF8E8M0 ? ElementType::kU8 : format.scale_type;
     std::vector<int64_t> scale_shape = scalar;
@@ -243,7 +243,7 @@ class Planner {
   }
 
   void ListPlainModules() {
-    // Named also where it is tied to the embedding, as the tools do.
+    // Listed even if it is tied to the embedding, like the tools do.
     constexpr std::string_view kHead = "lm_head";
     plain_.insert(SpelledLike(checkpoint_.Find("model.embed_tokens.weight")->info->name, kHead));
     plan_.plain_modules.assign(plain_.begin(), plain_.end());

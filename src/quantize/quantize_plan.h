@@ -1,4 +1,4 @@
-// What will be written: which layers are quantized, and all tensors of the new checkpoint.
+// Plans the new checkpoint: its quantized layers and all its tensors.
 #pragma once
 
 #include <string>
@@ -13,22 +13,22 @@
 
 namespace sluice {
 
-// One quantized linear layer of the new checkpoint: rows of one stored matrix.
+// A quantized linear layer of the new checkpoint: rows of a stored matrix.
 struct QuantizedModule {
-  std::string name;     // of the tensors, without their suffix, spelled as in the source
-  StoredMatrix source;  // [>= first_row + rows, cols]
-  const StoredTensor* tensor = nullptr;  // that holds the source
+  std::string name;                      // tensor name without suffix, spelled as in the source
+  StoredMatrix source;                   // [>= first_row + rows, cols]
+  const StoredTensor* tensor = nullptr;  // holds the source
   int64_t first_row = 0;
   int64_t rows = 0;
-  int64_t expert = -1;  // >= 0: this expert of one tensor of all, which is written transposed
+  int64_t expert = -1;  // >= 0: expert of a fused tensor, which is written transposed
   int64_t num_experts = 0;
 };
 
-// Modules that share their input, and for NVFP4 their second scale: q, k and v; gate and up; all
-// experts of one tensor.
+// Modules with the same input and, for NVFP4, a common second scale: q, k and v; gate and up; all
+// experts of a fused tensor.
 struct QuantizedGroup {
   std::vector<QuantizedModule> modules = {};
-  std::vector<const kernels::PackedMatrix*> inputs = {};  // whose input statistics count
+  std::vector<const kernels::PackedMatrix*> inputs = {};  // matrices whose input statistics apply
   int64_t cols = 0;
 };
 
@@ -41,14 +41,14 @@ struct QuantizedLayer {
 struct QuantizePlan {
   std::vector<QuantizedLayer> layers;
   std::vector<const StoredTensor*> copied;
-  std::vector<PlannedTensor> tensors;      // in order of the layers
-  std::vector<std::string> plain_modules;  // as the configuration will list them
+  std::vector<PlannedTensor> tensors;      // in layer order
+  std::vector<std::string> plain_modules;  // as listed in the configuration
   int64_t num_plain = 0;
 };
 
-// The name of a tensor of a module or, with an underscore, of a tensor of all experts.
+// Name of a tensor of a module or, with an underscore, of a fused tensor of all experts.
 std::string TensorNameOf(const QuantizedModule& module, std::string_view suffix);
-// The tensor of the codes.
+// Name of the tensor of the codes.
 std::string DataNameOf(const QuantizeTarget& target, const QuantizedModule& module);
 
 Result<QuantizePlan> PlanQuantization(const ModelConfig& config, const Checkpoint& checkpoint,

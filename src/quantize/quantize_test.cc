@@ -1,4 +1,4 @@
-// Whole checkpoints: what is written loads, says what it is, and is close to its source.
+// Complete checkpoints: the result loads, describes itself and is close to its source.
 #include <sys/resource.h>
 #include <cmath>
 #include <csignal>
@@ -116,9 +116,9 @@ TEST_F(QuantizeTest, EveryLayoutLoadsAndIsCloseToItsSource) {
 TEST_F(QuantizeTest, ExpertsOfATensorOfAllAreWrittenOneByOne) {
   auto tokens = SomeTokens();
   for (auto& chunk : tokens) {
-    for (int32_t& token : chunk) token %= 120;  // their vocabularies have 128
+    for (int32_t& token : chunk) token %= 120;  // the vocabularies have 128 tokens
   }
-  // A tensor for each projection, one for gate and up.
+  // Fused expert tensors: one per projection, a single one for gate and up.
   for (const char* source : {"tiny-step3p7", "tiny-granitemoe"}) {
     SCOPED_TRACE(source);
     fs::remove_all(out());
@@ -198,7 +198,7 @@ TEST_F(QuantizeTest, CopiesWhatStandsBesideTheWeights) {
     EXPECT_TRUE(fs::exists(out() / name)) << name;
 }
 
-// Neither a file that nobody can read nor one that would fill the disk is passed on in silence.
+// Neither unreadable files nor files that would fill the disk are ignored silently.
 TEST_F(QuantizeTest, RefusesBrokenLinksAndLeavesHugeFilesOut) {
   const fs::path source = out().string() + ".source";
   fs::remove_all(source);
@@ -258,7 +258,7 @@ TEST_F(QuantizeTest, WhatAnInterruptedRunLeftIsReplacedAndNeverLoads) {
   EXPECT_TRUE(LoadModelConfig(out()));
 }
 
-// The work of the one that came first must not be mixed with that of the other.
+// The work of two runs must not be mixed.
 TEST_F(QuantizeTest, OfTwoRunsAtATimeTheSecondIsRefused) {
   ThreadPool others(1);
   Result<QuantizeReport> second = QuantizeReport();
@@ -281,7 +281,7 @@ TEST_F(QuantizeTest, OfTwoRunsAtATimeTheSecondIsRefused) {
     EXPECT_LT(weight.relative_error, 0.04) << weight.module;
 }
 
-// No process may write a file of more bytes than this, as if the disk had no room for it.
+// Limits the size of files that this process can write, like a full disk.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) {
@@ -300,7 +300,7 @@ class FileLimit {
 };
 
 TEST_F(QuantizeTest, WhereThereIsNoRoomNothingIsLeft) {
-  // None for the weights; and, later, none for what stands beside them.
+  // No room for the weights or, later, for the other files.
   const auto weights = fs::file_size(Sample("llama-bf16") / "model.safetensors");
   const fs::path source = folder_.path() / "source";
   fs::create_directories(source);

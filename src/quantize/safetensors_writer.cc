@@ -90,7 +90,7 @@ Status SafetensorsWriter::CreateFile(const std::string& name,
   if (file < 0) return tl::unexpected<Error>(SystemError(path, "create"));
   files_.push_back(file);
   names_.push_back(name);
-  // A full disk is told now and not after an hour.
+  // Detects a full disk now, not after an hour.
   if (const int code = ::posix_fallocate(file, 0, data_begin + offset); code != 0) {
     errno = code;
     return tl::unexpected<Error>(SystemError(path, "reserve space"));

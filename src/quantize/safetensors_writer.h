@@ -1,4 +1,4 @@
-// Writes a folder of safetensors files whose tensors are known beforehand and whose data come in
+// Writes a folder of safetensors files. The tensors are known beforehand; their data may come in
 // any order.
 #pragma once
 
@@ -25,9 +25,9 @@ struct PlannedTensor {
 // Ownership: owns the open files. Thread safety: one thread at a time.
 class SafetensorsWriter {
  public:
-  // Spreads the tensors over files of at most `max_file_bytes` (a tensor is never cut), in their
-  // order, and makes the files in `folder` with their full size. Inside a file the tensors stand by
-  // falling size of their elements, so that each is aligned for its type. Names must be unlike.
+  // Distributes the tensors, in order, over files of at most `max_file_bytes` (a tensor is never
+  // split), and creates the files in `folder` with their full size. In a file, tensors are sorted
+  // by descending element size, so that each is aligned for its type. REQUIRES: names are unique.
   static Result<SafetensorsWriter> Create(const std::filesystem::path& folder,
                                           std::vector<PlannedTensor> tensors,
                                           int64_t max_file_bytes);
@@ -35,11 +35,11 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
   ~SafetensorsWriter();
 
-  // Writes a part of a tensor's data, from byte `offset` of it on.
+  // Writes a part of a tensor's data, starting at byte `offset`.
   Status Write(const std::string& tensor, int64_t offset, std::span<const std::byte> bytes);
 
-  // Checks that every byte was written once, writes the index where there are several files, and
-  // brings all to disk.
+  // Checks that every byte was written once, writes the index if there are several files, and
+  // flushes all files to disk.
   Status Finish();
 
   int64_t total_bytes() const { return total_bytes_; }

@@ -13,8 +13,7 @@ using json::Value;
 
 constexpr const char* kProducer = "sluice";
 
-// Numbers as the tools' own exports have them; tools/checkpoints/compare_exports.py holds them
-// against each other.
+// Settings as in the tools' own exports, which tools/checkpoints/compare_exports.py compares.
 const std::array<QuantizeTarget, 7> kTargets = {{
     {.name = "modelopt-fp8",
      .format = {.type = ElementType::kF8E4M3, .scale_layout = Layout::kPerTensor},

@@ -1,4 +1,4 @@
-// The layouts that `sluice quantize` writes: the counterpart of src/checkpoint/schemes.
+// The layouts that `sluice quantize` writes, the counterpart of src/checkpoint/schemes.
 #pragma once
 
 #include <span>
@@ -13,19 +13,19 @@
 
 namespace sluice {
 
-// How a layout is written, with the rounding of the tool that defined it.
+// How to write a layout, with the rounding of the tool that defined it.
 struct QuantizeTarget {
   std::string_view name;  // "modelopt-fp8"
-  DataFormat format;      // scale_type: as it is written
+  DataFormat format;      // scale_type: type of the written scales
   ActivationFormat activations;
   std::string_view data = "weight";
   std::string_view scale = "weight_scale";
   std::string_view second_scale = "";
   std::string_view input_scale = "";  // "": the inputs have no stored scale
-  bool rounds_quotient = false;       // Encoding
+  bool rounds_quotient = false;       // see Encoding
   bool keeps_negative_zero = true;
-  int scalar_rank = 0;         // single numbers have shape [] or [1]
-  bool fuses_experts = false;  // experts that stand in one tensor stay in one
+  int scalar_rank = 0;         // scalars have shape [] (0) or [1] (1)
+  bool fuses_experts = false;  // fused expert tensors stay fused
 
   Encoding encoding() const { return {format, rounds_quotient, keeps_negative_zero}; }
   bool needs_calibration() const { return !input_scale.empty(); }
@@ -37,8 +37,8 @@ const QuantizeTarget* FindQuantizeTarget(std::string_view name);
 // "modelopt-fp8|modelopt-nvfp4|...".
 std::string QuantizeTargetNames();
 
-// What stands in the configuration for this target. `excluded`: modules that stayed plain, by full
-// name. The sidecar is null where the tool writes none.
+// The configuration for this target. `excluded`: full names of modules that stayed plain. The
+// sidecar is null if the tool writes none.
 struct QuantizeConfig {
   json::Value config_block;  // quantization_config
   json::Value sidecar;       // hf_quant_config.json
@@ -46,12 +46,11 @@ struct QuantizeConfig {
 QuantizeConfig WriteQuantizeConfig(const QuantizeTarget& target, bool fp8_kv_cache,
                                    const std::vector<std::string>& excluded);
 
-// The tensors of keys' and values' scales as the target's tool names them, after
-// "model.layers.0.self_attn".
+// The suffixes after "model.layers.0.self_attn" that the target's tool uses for KV scales.
 struct KvScaleNames {
   std::string_view key, value;
   ElementType type = ElementType::kF32;
-  bool merged = false;  // both are the larger of the two
+  bool merged = false;  // both are set to the larger one
 };
 KvScaleNames KvScaleNamesOf(const QuantizeTarget& target);
 
