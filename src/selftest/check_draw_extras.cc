@@ -1,5 +1,5 @@
-// Tokens drawn after penalties, biases and masks, and the logprobs that draws tell: those of the
-// CPU's sampler.
+// Compares tokens drawn after penalties, biases and masks, and their logprobs, with the CPU's
+// sampler.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,10 +21,10 @@ using checks::TestNumbers;
 
 namespace {
 
-// Allows every token but each `step`-th, or these alone.
+// Forbids every `step`-th token or, if `alone`, allows only these.
 class EveryMatcher final : public TokenMatcher {
  public:
-  // Takes any `num_before` tokens first.
+  // Accepts any `num_before` tokens first.
   EveryMatcher(int64_t step, bool alone, int64_t num_before)
       : step_(step), alone_(alone), num_before_(num_before) {}
   bool Advance(int32_t token) override { return num_before_-- > 0 || Allows(token); }
@@ -45,14 +45,14 @@ class EveryMatcher final : public TokenMatcher {
   int64_t num_before_;
 };
 
-// What a row is drawn with.
+// Settings with which a row is drawn.
 struct Kind {
   SamplingParams params = {};
   int64_t constraint_step = 0;  // 0: none
   bool constraint_alone = false;
 };
 
-// Each kind of change and of logprobs alone, and several together.
+// Every kind of change and of logprobs alone, and several combined.
 std::vector<Kind> AllKinds(int64_t cols) {
   const auto token = [cols](int64_t i) { return static_cast<int32_t>(i % cols); };
   std::vector<Kind> kinds;
@@ -81,14 +81,14 @@ std::vector<Kind> AllKinds(int64_t cols) {
     kind.params.logit_bias = {{token(5), 50.0f}};
   });
   add([](Kind& kind) { kind.params.min_tokens = 20; });
-  add([](Kind& kind) {  // overruled by a constraint that leaves the end tokens alone
+  add([](Kind& kind) {  // overruled by a constraint that only allows the end tokens
     kind.params.min_tokens = 20;
     kind.constraint_step = std::numeric_limits<int32_t>::max();
     kind.constraint_alone = true;
   });
   add([&](Kind& kind) {
     constrain(kind);
-    kind.params.allowed_token_ids = std::vector<int32_t>{0};  // which the constraint forbids
+    kind.params.allowed_token_ids = std::vector<int32_t>{0};  // the constraint forbids it
   });
   for (const LogprobsMode mode : {LogprobsMode::kRawLogprobs, LogprobsMode::kProcessedLogprobs,
                                   LogprobsMode::kRawLogits, LogprobsMode::kProcessedLogits}) {
@@ -98,7 +98,7 @@ std::vector<Kind> AllKinds(int64_t cols) {
     };
     add([&](Kind& kind) { logprobs(kind, 0); });
     add([&](Kind& kind) { logprobs(kind, 20); });
-    add([&](Kind& kind) {  // so many that those with penalties are among them
+    add([&](Kind& kind) {  // enough to include tokens with penalties
       logprobs(kind, kernels::kMostTopLogits);
       penalties(kind);
     });
@@ -117,14 +117,14 @@ std::vector<Kind> AllKinds(int64_t cols) {
 }
 
 std::vector<float> RowOf(TestNumbers& numbers, size_t i, int64_t cols) {
-  if (i % 4 == 1) return numbers.Integers(cols, 4);  // many equal ones
+  if (i % 4 == 1) return numbers.Integers(cols, 4);  // many equal logits
   std::vector<float> row = numbers.Normals(cols);
   for (float& logit : row) logit *= i % 4 == 3 ? 12.0f : 3.0f;
   return row;
 }
 
-// How far the logprobs of two sums in other orders, of exponentials of two functions, may be apart:
-// their logarithm, of up to 16, is rounded to F32, and so is the difference.
+// Maximum difference of two logprobs whose sums have different orders and use different exponential
+// functions: the logarithm of the sum, up to 16, is rounded to F32, and so is the difference.
 double LogprobError(float logprob) {
   constexpr double kSum = 0x1p-21, kLogarithm = 0x1p-20;
   return kSum + kLogarithm + 0x1p-23 * std::abs(static_cast<double>(logprob));
@@ -147,7 +147,7 @@ void CompareLogprobs(Comparison& comparison, const TokenLogprobs& got,
   }
 }
 
-// One step of rows of all kinds, each greedy and not.
+// A step with rows of all kinds, each both greedy and random.
 struct ChangedDraws {
   int64_t cols = 0;
   ThreadPool pool{1};
@@ -168,7 +168,7 @@ struct ChangedDraws {
     num_prompt_tokens = 40;
     for (int i = 0; i < 52; ++i)
       tokens.push_back(static_cast<int32_t>(numbers.Bits() % static_cast<uint64_t>(cols)));
-    tokens.push_back(static_cast<int32_t>(2 % cols));  // begins one of the bad words
+    tokens.push_back(static_cast<int32_t>(2 % cols));  // the first token of a bad word
   }
 
   SequenceSampling Sequence(size_t i) const {

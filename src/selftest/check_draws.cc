@@ -1,4 +1,4 @@
-// Tokens drawn from rows of logits, which are those of the CPU's sampler for the same numbers.
+// Compares tokens drawn from rows of logits with the CPU's sampler for the same random numbers.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -31,7 +31,7 @@ SamplingParams Params(double temperature, double top_p, int64_t top_k, double mi
   return params;
 }
 
-// Every cut alone, none, and several.
+// No cut, every cut alone, and several combined.
 std::vector<SamplingParams> AllParams(int64_t cols) {
   std::vector<SamplingParams> all = {Params(1, 1, 0, 0),       Params(0, 1, 0, 0),
                                      Params(0.6, 0.95, 20, 0), Params(1, 0.9, 0, 0),
@@ -49,7 +49,7 @@ std::vector<SamplingParams> AllParams(int64_t cols) {
   return all;
 }
 
-// Rows that differ in what they ask of the cuts.
+// Rows with different distributions of logits.
 std::vector<std::vector<float>> AllRows(TestNumbers& numbers, int64_t cols) {
   const auto normals = [&](float deviation) {
     std::vector<float> row = numbers.Normals(cols);
@@ -57,21 +57,22 @@ std::vector<std::vector<float>> AllRows(TestNumbers& numbers, int64_t cols) {
     return row;
   };
   std::vector<std::vector<float>> rows;
-  rows.push_back(normals(3));                 // as models have them
-  rows.push_back(numbers.Integers(cols, 4));  // few different ones
-  rows.push_back(normals(1));                 // flat: many in a bucket
+  rows.push_back(normals(3));                 // as in models
+  rows.push_back(numbers.Integers(cols, 4));  // few distinct values
+  rows.push_back(normals(1));                 // flat: many tokens per bucket
   rows.push_back(normals(12));                // steep: weights from 1 to 0
-  rows.push_back(normals(0.02f));             // one bucket, with equals
+  rows.push_back(normals(0.02f));             // a single bucket, with equal logits
   for (float& logit : rows.back()) logit = checks::FromBf16Bits(ToBFloat16(logit).bits);
   rows.push_back(std::vector<float>(static_cast<size_t>(cols), 1.5f));
   rows.push_back(normals(3));
   for (int64_t i = 1; i < cols; i += 3) rows.back()[static_cast<size_t>(i)] = -kInfinity;
-  rows.push_back(std::vector<float>(static_cast<size_t>(cols), -50.0f));  // far away, all equal
+  // One far above all others, which are equal.
+  rows.push_back(std::vector<float>(static_cast<size_t>(cols), -50.0f));
   rows.back()[static_cast<size_t>(cols / 2)] = 0.0f;
   return rows;
 }
 
-// A step of rows: what they are drawn with and what should come of it.
+// A step of rows: settings and expected tokens.
 struct Draws {
   int64_t cols = 0;
   std::vector<float> logits = {};
@@ -102,7 +103,7 @@ void CheckDraw(CaseMemory& memory, Comparison& comparison, const Draws& draws) {
   }
 }
 
-// `is_short`: some of the rows with some of the settings.
+// `is_short`: only some of the rows with some of the settings.
 Draws DrawsOfCpu(int64_t cols, bool is_short) {
   TestNumbers numbers(91);
   DrawScratch scratch(cols);
@@ -116,8 +117,8 @@ Draws DrawsOfCpu(int64_t cols, bool is_short) {
   for (const std::vector<float>& row : rows) {
     const int32_t best = kernels::ArgMax(row);
     for (size_t i = 0; i < all.size(); ++i) {
-      // The ends of the interval, the middle of equal weights, what rounding could ask for, and
-      // any.
+      // The ends of the interval, the middle of equal weights, 1 as rounding could produce, and
+      // random numbers.
       constexpr double kEnds[] = {0.0, 1 - 0x1p-53, 0.5, 1.0};
       const double any = static_cast<double>(numbers.Bits() >> 11) * 0x1p-53;
       const double uniform = i % 7 < 4 ? kEnds[i % 7] : any;
@@ -130,7 +131,7 @@ Draws DrawsOfCpu(int64_t cols, bool is_short) {
   return draws;
 }
 
-// The first of the largest logits, of which -0 is one as well as 0.
+// The first of the largest logits; -0 equals 0.
 Draws GreedyDraws() {
   Draws draws{.cols = 9000};
   std::vector<float> row(9000, -1.0f);

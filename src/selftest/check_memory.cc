@@ -1,4 +1,4 @@
-// Copies, fills, events and page-locked memory of the device layer.
+// Checks copies, fills, events and page-locked memory of the device layer.
 #include <algorithm>
 #include <cstring>
 
@@ -30,7 +30,7 @@ void CompareWords(Comparison& comparison, std::span<const uint32_t> got,
   for (size_t i = 0; i < expected.size(); ++i) comparison.AddEqual(got[i], expected[i]);
 }
 
-// Host to device, on the device, and back, through memory that is pinned or not.
+// Copies from host to device, on the device, and back, with host memory that is pinned or not.
 Status CheckCopies(CheckRun& run, Comparison& comparison, int64_t count, bool pinned) {
   Device& device = run.device().device();
   DeviceStream& stream = run.device().stream();
@@ -60,7 +60,7 @@ Status CheckCopies(CheckRun& run, Comparison& comparison, int64_t count, bool pi
   return {};
 }
 
-// A second stream reads what the first wrote, after an event alone.
+// A second stream reads what the first wrote, synchronized only by an event.
 Status CheckEvents(CheckRun& run, Comparison& comparison) {
   constexpr int64_t kCount = 1 << 16;
   Device& device = run.device().device();
@@ -69,7 +69,7 @@ Status CheckEvents(CheckRun& run, Comparison& comparison) {
   ASSIGN_OR_RETURN(const DeviceBuffer out, device.AllocatePinned(kCount * 4, "events"));
   ASSIGN_OR_RETURN(const auto written, device.CreateEvent());
   ASSIGN_OR_RETURN(const auto read, device.CreateEvent());
-  // Last: they end before what they use.
+  // Declared last: streams must be destroyed before what they use.
   ASSIGN_OR_RETURN(const auto writer, device.CreateStream());
   ASSIGN_OR_RETURN(const auto reader, device.CreateStream());
   for (uint64_t round = 0; round < 4; ++round) {
@@ -88,7 +88,7 @@ Status CheckEvents(CheckRun& run, Comparison& comparison) {
   return reader->Synchronize();
 }
 
-// Memory of the host that was there already, page-locked, as weights are uploaded from.
+// Page-locks existing host memory, as for uploads of weights.
 Status CheckPin(CheckRun& run, Comparison& comparison) {
   constexpr int64_t kCount = 1 << 16;
   Device& device = run.device().device();
@@ -105,7 +105,7 @@ Status CheckPin(CheckRun& run, Comparison& comparison) {
   return {};
 }
 
-// The way of weights to a device: pieces of all sizes through two small buffers.
+// Uploads pieces of all sizes through two small buffers, like weights.
 Status CheckUploader(CheckRun& run, Comparison& comparison) {
   constexpr int64_t kChunk = 64 << 10;
   Device& device = run.device().device();
@@ -141,7 +141,7 @@ Status CheckUploader(CheckRun& run, Comparison& comparison) {
   return {};
 }
 
-// More than there is: a message instead of a failure later.
+// Allocating more memory than there is gives an error, not a failure later.
 Status CheckTooMuch(CheckRun& run, Comparison& comparison) {
   Device& device = run.device().device();
   const auto buffer = device.Allocate(device.info().total_bytes * 2, "too much");

@@ -1,14 +1,14 @@
-// The demo model, plain and quantized in every layout, on the device against the CPU.
+// Compares the demo model, plain and quantized in every layout, on the device with the CPU.
 //
-// The reference is the CPU with F32 activations, and F32 keys and values where those are not FP8.
-// The CPU's own BF16 arithmetic is some way off it: it rounds the inputs of products, keys and
-// values. A device rounds the results of products, queries and attention's weights as well: at most
-// three roundings for each of the CPU's. Errors that have nothing to do with one another add up to
-// their root, sqrt(3) of the CPU's, and as such figures scatter by up to twice over few positions,
-// the bound of the root mean square is 2 * sqrt(3) times the CPU's.
-// Steps that are replayed as graphs give the bits of those that were launched.
-// The answers are the CPU's: where its most likely token leads by more than six of the device's
-// root mean square errors, the device must choose the same.
+// The reference is the CPU with F32 activations, and F32 keys and values unless those are FP8. The
+// CPU's own BF16 arithmetic differs from it, since it rounds inputs of products, keys and values. A
+// device also rounds results of products, queries and attention weights: at most three roundings
+// for each of the CPU's. Independent errors add up as the root of the sum of squares, sqrt(3) times
+// the CPU's. As such figures vary by a factor of up to 2 over few positions, the limit of the root
+// mean square is 2 * sqrt(3) times the CPU's.
+// Steps replayed as graphs must be bit-identical to launched ones.
+// The answers are the CPU's: where its most likely token leads by more than six times the device's
+// root mean square error, the device must choose the same token.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -36,7 +36,7 @@ using Logits = LoadedModel::Logits;
 
 struct ModelFormat {
   const char* name;
-  const char* target;  // of QuantizeTargets(); null: as it is
+  const char* target;  // of QuantizeTargets(); null: not quantized
   bool e4m3_inputs = false;
   bool fp8_cache = false;
 };
@@ -55,7 +55,7 @@ constexpr int64_t kAnswerTokens = 12;
 constexpr size_t kTopTokens = 20;
 constexpr double kErrorOfCpu = 2 * 1.7320508;
 
-// A folder that is gone when this is.
+// A folder that is removed by the destructor.
 class TemporaryFolder {
  public:
   static Result<TemporaryFolder> Make() {
@@ -95,8 +95,8 @@ std::vector<double> LogSoftmaxOf(const std::vector<float>& logits) {
   return result;
 }
 
-// Root mean square over all positions of the errors of the likeliest tokens' logprobs. NaN where
-// there is one.
+// Root mean square error of the most likely tokens' logprobs (kTopTokens per position), over all
+// positions. NaN if any of them is NaN.
 double ErrorOf(const Logits& logits, const Logits& reference) {
   double sum = 0, count = 0;
   for (size_t s = 0; s < reference.size(); ++s) {
@@ -118,7 +118,7 @@ double ErrorOf(const Logits& logits, const Logits& reference) {
   return std::sqrt(sum / count);
 }
 
-// By how much the likeliest token leads.
+// Difference of the two largest logits.
 double LeadOf(const std::vector<float>& logits) {
   float first = -INFINITY, second = -INFINITY;
   for (const float logit : logits) {
@@ -132,7 +132,8 @@ double LeadOf(const std::vector<float>& logits) {
   return first - second;
 }
 
-// The sequences once more, by graphs. The first one ends earlier, so that steps are padded then.
+// Runs the sequences again, replayed by graphs. The first one ends earlier, so that the steps after
+// that are padded.
 Status CheckReplayed(LoadedModel& device, std::vector<std::vector<int32_t>> sequences,
                      const std::vector<int64_t>& prefill, const Logits& launched,
                      Comparison& comparison) {
@@ -183,7 +184,7 @@ Status CheckModel(CheckRun& run, ThreadPool& pool, Comparison& comparison,
       comparison.AddEqual(kernels::ArgMax(device_logits[s][t]), sequences[s][t + 1]);
     }
   }
-  // The emulator is slow.
+  // The emulator is slow: one format suffices.
   if (format.target != nullptr && !run.with_large_shapes()) return {};
   return CheckReplayed(*device, sequences, prefill, device_logits, comparison);
 }

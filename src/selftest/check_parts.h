@@ -1,5 +1,5 @@
-// The parts of `sluice selftest`: the checks of the kernels (kernels/cuda/checks), and those of
-// what stands below and above them.
+// The parts of `sluice selftest`: kernel checks (kernels/cuda/checks), and checks of the layers
+// below and above the kernels.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace sluice::selftest {
 struct DemoModel {
   std::filesystem::path folder;
   std::vector<std::vector<int32_t>> prompts;  // token ids; empty: there is no model
-  std::string missing;                        // why
+  std::string missing;                        // why there is no model
 };
 
-// The parts of kernels alone: checks::KernelCheckParts, and drawn tokens, which are compared with
-// the sampler's.
+// The kernel checks only: checks::KernelCheckParts, and drawn tokens, which are compared with the
+// sampler.
 std::vector<checks::CheckPart> PartsOfKernels();
 
-// In the order in which they build on one another. The last one reads `model`, which outlives them,
-// when it runs.
+// In dependency order: later parts build on earlier ones. The last one reads `model` when it runs;
+// `model` must outlive the parts.
 std::vector<checks::CheckPart> CheckParts(const DemoModel& model);
 
 void CheckMemory(checks::CheckRun& run);
 void CheckDraws(checks::CheckRun& run);
-void CheckDrawExtras(checks::CheckRun& run);  // of CheckDraws
+void CheckDrawExtras(checks::CheckRun& run);  // part of CheckDraws
 void CheckModels(checks::CheckRun& run, const DemoModel& model);
 
 }  // namespace sluice::selftest

@@ -1,4 +1,4 @@
-// What the device can do at most: the figures that all others are compared with.
+// Measures the device's limits, with which all other figures are compared.
 #include <fmt/format.h>
 
 #include "base/thread_pool.h"
@@ -30,7 +30,7 @@ void MeasureCopies(MeasureRun& run) {
       });
 }
 
-// The way of weights: from memory that is not page-locked, through two buffers that are.
+// Uploads like weights: from memory that is not page-locked, through two page-locked buffers.
 void MeasureUpload(MeasureRun& run, double bus_gigabytes) {
   const int64_t bytes = run.Size(int64_t{2} << 30, 1 << 16);
   const MeasureRun::Work work = {.name = "upload of weights",
@@ -73,7 +73,7 @@ void MeasureBus(MeasureRun& run) {
   MeasureUpload(run, bus);
 }
 
-// A product of 8192^3 in the fastest way: what the tensor cores are seen to do.
+// The fastest product of 8192^3: the measured peak of the tensor cores.
 double MeasurePeak(MeasureRun& run, device::DeviceLinear& products, const WeightFormat& format,
                    const std::string& how = "") {
   const int64_t size = run.Size(8192, 128);
@@ -95,7 +95,7 @@ double MeasurePeak(MeasureRun& run, device::DeviceLinear& products, const Weight
       memory, [&](int64_t turn) { products.Run(run.device().stream(), product.args(turn)); });
 }
 
-// What sums in the tensor cores' own precision gain, which --fast-accumulation allows.
+// The speedup by sums in the tensor cores' own precision (--fast-accumulation).
 void MeasureFastSums(MeasureRun& run, const WeightFormat& format) {
   const auto products = device::DeviceLinear::Create(run.device().device(), run.device().kernels(),
                                                      {.fast_accumulation = true});

@@ -1,5 +1,5 @@
-// Matrix products of Llama 3 70B's layers: with few rows, where reading the weights is the limit,
-// and with many, where arithmetic is.
+// Measures the matrix products of Llama 3 70B's layers: with few rows, where reading the weights is
+// the limit, and with many, where arithmetic is.
 #include <fmt/format.h>
 
 #include "selftest/measure_run.h"
@@ -14,7 +14,7 @@ using checks::WeightFormats;
 
 namespace {
 
-// Formats that the recipes and the report's targets name.
+// Formats named in the recipes and in the report's targets.
 bool IsMeasured(const DeviceUnderTest& device, const WeightFormat& format) {
   if (format.e4m3_inputs && !device.has_e4m3_products()) return false;
   if (format.nvf4_inputs && !device.has_nvf4_products()) return false;
@@ -46,9 +46,9 @@ void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredSha
       return;
     }
   }
-  // As a model's start chooses it.
+  // Chosen as when a model is loaded.
   text += fmt::format(", by {}", NameOf(products.Choose(product.args(0))));
-  // Codes without inputs of their own kind are multiplied as BF16.
+  // Codes whose inputs are not quantized are multiplied in BF16.
   const double peak = format.e4m3_inputs   ? run.limits().fp8_teraflops
                       : format.nvf4_inputs ? run.limits().nvf4_teraflops
                                            : run.limits().bf16_teraflops;

@@ -1,4 +1,4 @@
-// Norms, fusions and draws: bytes that must move, against the bandwidth.
+// Measures norms, fused kernels and draws: the bytes to move, relative to the bandwidth.
 #include <fmt/format.h>
 
 #include "selftest/measure_run.h"
@@ -11,7 +11,7 @@ namespace {
 
 using device::RowScale;
 
-// Several arrays of `count` elements, which launches take turns with.
+// `copies` arrays of `count` elements, which launches use in turn.
 template <typename T>
 std::vector<T*> Arrays(CaseMemory& memory, int64_t count, int64_t copies) {
   std::vector<T*> arrays;
@@ -119,14 +119,14 @@ void MeasureRopeAppend(MeasureRun& run, int64_t rows) {
               });
 }
 
-// Adapters of rank 16 on q, k and v of Llama 3 8B, the rows divided among them: bytes of factors,
-// and of y, which is read and written.
+// Adapters of rank 16 on q, k and v of Llama 3 8B, with the rows divided among them. Counts the
+// bytes of the factors and of y, which is read and written.
 void MeasureLora(MeasureRun& run, int64_t rows, int32_t adapters) {
   const int64_t hidden = run.Size(4096, 64), kv = run.Size(1024, 16);
   constexpr int64_t kRank = 16;
   const std::vector<int64_t> outputs = {hidden, kv, kv};
   const int64_t width = hidden + 2 * kv;
-  int64_t numbers = 0;  // of a slot
+  int64_t numbers = 0;  // elements per slot
   std::vector<int64_t> places;
   for (const int64_t output : outputs) {
     for (const int64_t size : {hidden, output}) {
@@ -195,7 +195,7 @@ void MeasureDraws(MeasureRun& run, int64_t rows) {
   CaseMemory memory(run.device());
   const double bytes = static_cast<double>(rows * vocabulary) * 4;
   const auto logits = Arrays<float>(memory, rows * vocabulary, run.CopiesBeyondCache(bytes));
-  // Temperature 0: the row is read once.
+  // Temperature 0: each row is read once.
   const auto* settings =
       memory.In(std::vector<kernels::DrawSettings>(static_cast<size_t>(rows), {0, 0, 0, 1, 0}));
   int32_t* tokens = memory.Out<int32_t>(rows);

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kWarmUps = 3;  // none on the emulator
 constexpr int kGroups = 7;
-constexpr double kGroupSeconds = 0.004;  // of launches between two events
-constexpr double kMaxSeconds = 1;        // of all groups of a row
+constexpr double kGroupSeconds = 0.004;  // duration of the launches between two events
+constexpr double kMaxSeconds = 1;        // maximum for all groups of a row
 
 const char* UnitName(MeasureUnit unit) {
   return unit == MeasureUnit::kGigabytes ? "GB/s" : "TFLOP/s";

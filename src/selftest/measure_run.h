@@ -1,4 +1,4 @@
-// One run of measurements: how long kernels take on this device, beside what bounds them.
+// A run of measurements: the time of kernels on this device, relative to its limits.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace sluice::selftest {
 
-enum class MeasureUnit { kGigabytes, kTeraflops };  // a second
+enum class MeasureUnit { kGigabytes, kTeraflops };  // per second
 
 struct MeasureRow {
   std::string part, name, shape;
   MeasureUnit unit = MeasureUnit::kGigabytes;
-  double seconds = 0;  // median of a launch
+  double seconds = 0;  // median per launch
   double achieved = 0;
   double limit = 0;     // measured before; 0: none
   std::string message;  // why there is no figure
 };
 
-// What this device can do at most, measured by the part `limits`, which runs before any other.
+// The device's limits, measured by the part `limits`, which runs first.
 struct MeasuredLimits {
-  double copy_gigabytes = 0;  // read and written, of a large copy on the device
-  double bf16_teraflops = 0;  // of the library's product of 8192^3
+  double copy_gigabytes = 0;  // bytes read plus bytes written by a large copy on the device
+  double bf16_teraflops = 0;  // the library's product of 8192^3
   double fp8_teraflops = 0;
   double nvf4_teraflops = 0;
 };
@@ -41,32 +41,33 @@ class MeasureRun {
   MeasureRun(const checks::DeviceUnderTest& device, std::function<void(const std::string&)> print)
       : device_(device), print_(std::move(print)) {}
 
-  // Nothing runs once the device is lost.
+  // Runs nothing once the device is lost.
   void RunPart(const MeasurePart& part);
 
-  // Launches something; `turn` counts up with every call, so that launches can take turns with
-  // data.
+  // Launches a kernel; `turn` increases with every call, so that launches can use different data in
+  // turn.
   using LaunchTurn = std::function<void(int64_t turn)>;
   struct Work {
     std::string name, shape;
     MeasureUnit unit = MeasureUnit::kGigabytes;
-    double amount = 0;  // bytes or operations of a launch
-    double limit = 0;   // in the unit; 0: none
+    double amount = 0;  // bytes or operations per launch
+    double limit = 0;   // in `unit`; 0: none
   };
-  // Warms up, times groups of launches by events and writes a row with the median. Returns what was
-  // achieved, in the unit; 0 where it failed.
+  // Warms up, times groups of launches by events and writes a row with the median. Returns the
+  // achieved value in `unit`; 0 on failure.
   double Measure(const Work& work, checks::CaseMemory& memory, const LaunchTurn& launch);
-  // A row for work that was timed elsewhere.
+  // Writes a row for work that was timed elsewhere.
   void Note(const Work& work, double seconds);
-  // A row without a figure.
+  // Writes a row without a figure.
   void Skip(std::string name, std::string shape, std::string why);
 
-  // Measurements run on the emulator too, in shapes that are small, to show that they run.
+  // `emulated` on the emulator, where small shapes only show that measurements work.
   int64_t Size(int64_t size, int64_t emulated) const {
     return device_.is_emulated() ? emulated : size;
   }
 
-  // How many copies of `bytes` of data keep launches that take turns from finding it in the cache.
+  // Number of copies of `bytes` of data such that launches that use them in turn do not find them
+  // in the cache.
   int64_t CopiesBeyondCache(double bytes) const;
 
   const checks::DeviceUnderTest& device() const { return device_; }
@@ -88,13 +89,13 @@ class MeasureRun {
   bool lost_ = false, failed_ = false;
 };
 
-// What `--part` names.
+// A value of `--part`.
 struct MeasurePart {
   std::string_view name;
   std::string_view summary;
   void (*run)(MeasureRun&);
 };
-// `limits` first.
+// The part `limits` is first.
 std::span<const MeasurePart> MeasureParts();
 
 void MeasureLimitsOfDevice(MeasureRun& run);

@@ -1,4 +1,4 @@
-// The same sequences through a model on the CPU and through one on a device.
+// Runs the same sequences through a model on the CPU and on a device.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,18 @@ class LoadedModel {
                                                      const ModelOptions& options);
   virtual ~LoadedModel() = default;
 
-  // Logits of every token of every sequence, [sequence][token][vocabulary]: the first
-  // `prefill[s]` tokens of each in two steps whose second is cut elsewhere in each sequence, then
-  // one token a step of all sequences together. A failed step is an error.
+  // Logits of every token of every sequence, [sequence][token][vocabulary]. The first `prefill[s]`
+  // tokens of each are computed in two steps, split at a different place for each sequence; then
+  // each step computes one token of every sequence. Error if a step fails.
   using Logits = std::vector<std::vector<std::vector<float>>>;
   Result<Logits> Run(const std::vector<std::vector<int32_t>>& sequences,
                      const std::vector<int64_t>& prefill);
 
-  // What the model says after each prompt, the most likely token each time.
+  // The model's greedy continuation of each prompt, `count` tokens.
   Result<std::vector<std::vector<int32_t>>> Continue(
       const std::vector<std::vector<int32_t>>& prompts, int64_t count);
 
-  // From now on steps of one token are replayed as graphs, padded to `sequences`.
+  // Later steps of one token per sequence are replayed as graphs, padded to `sequences`.
   Status Record(int64_t sequences) {
     return model_->RecordSteps({.sequences = {sequences}}, *cache_);
   }
@@ -63,7 +63,7 @@ class LoadedModel {
   ModelOptions options_;
 };
 
-// Limits that fit the sequences of this check.
+// Limits for the sequences of this check.
 ModelOptions SmallModelOptions(int64_t sequences, int64_t tokens);
 
 }  // namespace sluice::selftest

@@ -1,4 +1,4 @@
-// The checks and measurements that are selftest's own, on the emulator.
+// Runs selftest's own checks and measurements on the emulator.
 #include <map>
 #include <string_view>
 #include <vector>
@@ -19,7 +19,7 @@ using checks::DeviceUnderTest;
 
 namespace {
 
-// In both orders of a kernel's threads: no bit may differ.
+// Runs a kernel's threads in both orders: results must be bit-identical.
 void ExpectPassed(CheckExtent extent, size_t rows) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
@@ -46,7 +46,7 @@ TEST(Checks, HeavyPassOnTheEmulator) {
   ExpectPassed(CheckExtent::kSlow, 3);
 }
 
-// Warps and lanes in any order.
+// Runs warps and lanes in random orders.
 TEST(Checks, OfDrawsPassInSeededOrders) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
@@ -66,7 +66,7 @@ TEST(Checks, OfDrawsPassInSeededOrders) {
   emulator::SetOrder(emulator::Order::kForward);
 }
 
-// Draws in which one thing is wrong.
+// Faults in draws, one at a time.
 using Spoil = void (*)(kernels::DrawExtras&);
 constexpr Spoil kSpoils[] = {
     [](kernels::DrawExtras& extras) { extras.num_biases -= extras.num_biases > 0; },
@@ -90,7 +90,7 @@ constexpr Spoil kSpoils[] = {
 Spoil spoil = nullptr;
 
 void SampleSpoiled(const StreamHandle& stream, const device::SampleRowsArgs& args) {
-  // The emulator's memory is the host's.
+  // The emulator's memory is accessible by the host.
   auto* const extras = const_cast<kernels::DrawExtras*>(args.extras);
   for (int64_t i = 0; extras != nullptr && i < args.rows; ++i) spoil(extras[i]);
   emulated::LaunchSampleRows(stream, args);
@@ -119,7 +119,7 @@ TEST(Checks, HaveEveryPartOnce) {
                                             "draws", "lora", "dummy-weights", "models"));
 }
 
-// What a GPU will be asked is allocated, launched and waited for; no time passes on the emulator.
+// Everything that a GPU will run is allocated, launched and waited for; no time is measured.
 TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
@@ -131,7 +131,8 @@ TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
   const json::Value report = run.ToJson();
   for (const json::Value& row : report.as_array()) {
     ++rows[row.Find("part")->as_string()];
-    if (row.Find("kernel")->as_string() == "library's product") continue;  // there is none
+    // The emulator has no library.
+    if (row.Find("kernel")->as_string() == "library's product") continue;
     EXPECT_EQ(row.Find("message")->as_string(), "") << row.Find("shape")->as_string();
   }
   EXPECT_EQ(rows["skinny"], 7 * 4 * 5);
