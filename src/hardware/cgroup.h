@@ -9,12 +9,12 @@ namespace sluice {
 
 struct CgroupLimits {
   std::optional<double> cpus;                // quota / period
-  std::optional<int64_t> memory_bytes;       // the tightest limit above this process
-  std::optional<int64_t> memory_free_bytes;  // what is left in the group with the least left; page
-                                             // cache counts as free
+  std::optional<int64_t> memory_bytes;       // the tightest limit of the group and its ancestors
+  std::optional<int64_t> memory_free_bytes;  // free memory of the group that has least; page cache
+                                             // counts as free
 };
 
-// Reads /proc/self/cgroup and /sys/fs/cgroup below `root`. Files that cannot be read set no limit.
+// Reads /proc/self/cgroup and /sys/fs/cgroup below `root`. Unreadable files set no limit.
 CgroupLimits ReadCgroupLimits(const std::filesystem::path& root = "/");
 
 }  // namespace sluice

@@ -28,7 +28,7 @@ struct Registers {
 Registers CpuId(uint32_t leaf, uint32_t subleaf = 0) {
   Registers r;
   __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx,
-                    &r.edx);  // Leaves zeros for a leaf the CPU lacks.
+                    &r.edx);  // Zeros if the CPU does not have the leaf.
   return r;
 }
 
@@ -101,8 +101,8 @@ CpuFeatures Detect() {
 
 #elif defined(__aarch64__)
 
-// What MIDR_EL1 tells: who made the core, and which it is. Linux reads it for programs where it has
-// HWCAP_CPUID; of a machine with several kinds of cores, that of the core it happens to run on.
+// The core's manufacturer and part number, from MIDR_EL1. Linux emulates the read if HWCAP_CPUID is
+// set; on a machine with several kinds of cores, it describes the current core.
 struct Core {
   uint32_t implementer;
   uint32_t part;

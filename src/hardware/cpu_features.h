@@ -6,7 +6,7 @@
 namespace sluice {
 
 // A flag is set only if the CPU has the instructions, the operating system saves their registers
-// and, for AMX, this process was granted their use. Those of other architectures are never set.
+// and, for AMX, this process was granted their use. Flags of other architectures are never set.
 struct CpuFeatures {
   std::string vendor;
   std::string model;
@@ -24,8 +24,8 @@ struct CpuFeatures {
   bool neon_i8mm = false;     // 8-bit integer matrix products
 };
 
-// Detected at the first call; the same afterwards. Requests the use of AMX from the operating
-// system where the CPU has it. Thread safety: any thread.
+// Detects features at the first call; later results are the same. On CPUs with AMX, requests its
+// use from the operating system. Thread safety: any thread.
 const CpuFeatures& DetectCpuFeatures();
 
 }  // namespace sluice

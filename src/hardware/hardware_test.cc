@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that plays the root of a machine.
+// A folder that represents a machine's root.
 class FakeMachine {
  public:
   FakeMachine()
@@ -63,7 +63,7 @@ TEST(Cgroup, Version1WithJoinedControllers) {
   FakeMachine machine;
   machine.Write("proc/self/cgroup",
                 "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n");
-  // Inside the container the group's own path is not mounted.
+  // Inside the container, the group's own path is not mounted.
   machine.Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000\n");
   machine.Write("sys/fs/cgroup/memory/memory.usage_in_bytes", "400000\n");
   machine.Write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "200000\n");
@@ -122,7 +122,7 @@ TEST(Memory, LimitsOfTheProcessLowerIt) {
   EXPECT_EQ(memory.total_bytes, 204800);
   EXPECT_EQ(memory.available_bytes, 150 * 1024);
   EXPECT_EQ(memory.limited_by, "RLIMIT_DATA");
-  // Less than the process has already.
+  // Less than the process already uses.
   EXPECT_EQ(limits("unlimited", "1024").available_bytes, 0);
   EXPECT_EQ(limits("unlimited", "unlimited").limited_by, "");
 }

@@ -51,9 +51,9 @@ double MeasureReadBandwidth(ThreadPool& pool) {
     std::memset(words + begin, 1, static_cast<size_t>(end - begin) * 8);
   });
   double best = 0;
-  std::atomic<uint64_t> sink = 0;  // Keeps the reads from being left out.
-  // What the hardware fetches by itself is not always enough: on some machines a loop that fetches
-  // reads 1.7 x as fast.
+  std::atomic<uint64_t> sink = 0;  // Keeps the compiler from removing the reads.
+  // The hardware's prefetching is not always enough: on some machines, a loop that prefetches reads
+  // 1.7 x as fast.
   constexpr int64_t kAhead[] = {0, 512, 1024};
   for (int i = 0; i < 6; ++i) {
     const auto start = Clock::now();
@@ -68,8 +68,8 @@ double MeasureReadBandwidth(ThreadPool& pool) {
 
 namespace {
 
-// Runs `loop` on all threads, first to find how many rounds take some 15 ms, then six times; the
-// best rate wins.
+// Runs `loop` on all threads: first to find how many rounds take about 15 ms, then six times.
+// Returns the best rate.
 [[maybe_unused]] double BestRate(ThreadPool& pool, double (*loop)(int64_t rounds)) {
   int64_t rounds = 10000;
   double best = 0;

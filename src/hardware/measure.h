@@ -1,24 +1,24 @@
-// Measured limits of this machine, to compare speeds with.
+// Measures limits of this machine, for comparison with achieved speeds.
 #pragma once
 
 #include "base/thread_pool.h"
 
 namespace sluice {
 
-// All figures are totals of the pool's threads, the best of several short runs.
+// All figures are totals over the pool's threads, the best of several short runs.
 
 // Streaming read bandwidth in bytes per second, from a buffer of up to 1 GiB (at most an eighth of
 // the available memory). 0 if the buffer cannot be allocated. Takes up to half a second.
 double MeasureReadBandwidth(ThreadPool& pool);
 
-// Floating-point operations per second (a multiply-add counts as two) with the operands in
-// registers. 0 where the CPU lacks the instructions. Each takes a tenth of a second.
-double MeasureFp32Peak(ThreadPool& pool);        // multiply-adds of AVX-512, else AVX2, or of NEON
+// Floating-point operations per second (a multiply-add counts as two) with operands in registers. 0
+// if the CPU lacks the instructions. Each takes a tenth of a second.
+double MeasureFp32Peak(ThreadPool& pool);        // FMA of AVX-512, else of AVX2, or of NEON
 double MeasureAvx512Bf16Peak(ThreadPool& pool);  // BF16 dot products of AVX-512
 double MeasureAmxBf16Peak(ThreadPool& pool);     // BF16 dot products of AMX tiles
 double MeasureNeonBf16Peak(ThreadPool& pool);    // BF16 matrix products of NEON
 
-// The largest of the BF16 figures, or the FP32 figure where the CPU has none.
+// The largest BF16 figure; the FP32 figure if the CPU has no BF16 instructions.
 double MeasureBf16Peak(ThreadPool& pool);
 
 }  // namespace sluice

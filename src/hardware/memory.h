@@ -9,18 +9,18 @@
 namespace sluice {
 
 struct MemoryLimits {
-  int64_t total_bytes = 0;  // of the machine, or what a limit allows where that is less
-  // Now, without swapping: MemAvailable, or what the control group and the limits of this process
-  // (RLIMIT_AS, RLIMIT_DATA) leave.
+  int64_t total_bytes = 0;  // of the machine, or a limit below that
+  // Available now, without swapping: MemAvailable, or less if the control group or the limits of
+  // this process (RLIMIT_AS, RLIMIT_DATA) leave less.
   int64_t available_bytes = 0;
-  // What total_bytes comes from: "control group", "RLIMIT_AS", "RLIMIT_DATA"; "" for the machine.
+  // Source of total_bytes: "control group", "RLIMIT_AS", "RLIMIT_DATA"; "": the machine.
   std::string_view limited_by = {};
 };
 
-// " (limited by its control group)" and the like, to follow an amount; "" where nothing limits it.
+// Text to append to an amount: " (limited by its control group)" and the like; "" if not limited.
 std::string LimitNote(const MemoryLimits& limits);
 
-// Reads /proc/meminfo, the control groups, and limits and sizes of this process below `root`.
+// Reads /proc/meminfo, the control groups, and this process's limits and sizes, below `root`.
 MemoryLimits ReadMemoryLimits(const std::filesystem::path& root = "/");
 
 }  // namespace sluice

@@ -15,8 +15,8 @@ namespace {
 
 std::vector<int> AllowedCpus() {
   std::vector<int> cpus;
-  // A set of fixed size fails on machines with more CPUs than it can name, so it grows until the
-  // kernel is content.
+  // The kernel rejects a set that is too small for the machine's CPUs, so the set is enlarged until
+  // the call succeeds.
   for (int limit = 1024; limit <= 1 << 18; limit *= 4) {
     cpu_set_t* set = CPU_ALLOC(limit);
     const size_t size = CPU_ALLOC_SIZE(limit);
@@ -41,7 +41,7 @@ void AddCores(hwloc_topology_t hw, const std::vector<int>& allowed, Topology& to
   const std::set<int> usable(allowed.begin(), allowed.end());
   std::map<int, std::vector<int>> nodes;
   const int cores = hwloc_get_nbobjs_by_type(hw, HWLOC_OBJ_CORE);
-  for (int i = 0; i < cores; ++i) {  // In hwloc's logical order, which keeps neighbours together.
+  for (int i = 0; i < cores; ++i) {  // hwloc's logical order keeps neighbours together.
     const hwloc_obj_t core = hwloc_get_obj_by_type(hw, HWLOC_OBJ_CORE, static_cast<unsigned>(i));
     int cpu = hwloc_bitmap_first(core->cpuset);
     while (cpu >= 0 && !usable.contains(cpu)) cpu = hwloc_bitmap_next(core->cpuset, cpu);
@@ -77,7 +77,7 @@ Topology DetectTopology() {
     if (hwloc_topology_load(hw) == 0) AddCores(hw, allowed, topology);
     hwloc_topology_destroy(hw);
   }
-  // Where the machine hides its cores, every CPU counts as one.
+  // If the machine does not report its cores, every CPU counts as one.
   if (topology.core_cpus.empty()) {
     topology.core_cpus = allowed;
     topology.node_cpus = {allowed};

@@ -1,5 +1,5 @@
-// Loops that consist of multiply-adds. Each runs `rounds` rounds and returns the floating-point
-// operations done. Each is compiled for its own instructions: call it only on a CPU that has them.
+// Loops of multiply-adds. Each runs `rounds` rounds and returns the number of floating-point
+// operations. Each is compiled for its own instruction set: call it only on a CPU that supports it.
 #pragma once
 
 #include <stdint.h>

@@ -4,8 +4,8 @@
 
 namespace sluice::peak_loops {
 
-// 24 chains of sums: four a cycle, each of up to four cycles, all in registers. The empty asm
-// statements keep the compiler from working the loop out beforehand.
+// 24 independent sums, all in registers: enough for four per cycle with a latency of up to four
+// cycles. The empty asm statements keep the compiler from computing the result in advance.
 double NeonFma(int64_t rounds) {
   float32x4_t sums[24];
 #pragma GCC unroll 24

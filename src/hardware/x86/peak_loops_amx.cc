@@ -15,14 +15,14 @@ struct alignas(64) TileConfig {
 
 }  // namespace
 
-// Four tiles of sums, two of left and two of right operands: the shape of a matrix product.
+// Four accumulator tiles, two left and two right operand tiles: the shape of a matrix product.
 double AmxBf16(int64_t rounds) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) {
     config.row_bytes[tile] = 64;
     config.rows[tile] = 16;
   }
-  // GCC takes the instruction to read the first eight bytes alone and would leave out the other
+  // GCC assumes that the instruction only reads the first eight bytes, and would remove the other
   // stores.
   asm volatile("" : : "r"(&config) : "memory");
   _tile_loadconfig(&config);

@@ -4,8 +4,8 @@
 
 namespace sluice::peak_loops {
 
-// 12 chains of sums: two a cycle, each of up to six cycles, all in registers. The empty asm
-// statements keep the compiler from working the loop out beforehand.
+// 12 independent sums, all in registers: enough for two per cycle with a latency of up to six
+// cycles. The empty asm statements keep the compiler from computing the result in advance.
 double Avx2Fma(int64_t rounds) {
   __m256 sums[12];
 #pragma GCC unroll 12

@@ -4,8 +4,8 @@
 
 namespace sluice::peak_loops {
 
-// 24 chains of sums, all in registers. The empty asm statements keep the compiler from working the
-// loop out beforehand.
+// 24 independent sums, all in registers. The empty asm statements keep the compiler from computing
+// the result in advance.
 double Avx512Bf16(int64_t rounds) {
   __m512 sums[24];
 #pragma GCC unroll 24
