@@ -7,7 +7,7 @@ namespace sluice {
 namespace {
 
 constexpr double kEmbeddingBytes = 2;  // BF16
-constexpr double kContextBytes = 3e9;  // of the driver, and activations
+constexpr double kContextBytes = 3e9;  // the driver's, and activations
 
 double FlopsPerSecond(const StoredModel& model, const Accelerator& accelerator) {
   switch (model.format) {
@@ -80,7 +80,7 @@ double DecodeStepSeconds(const StoredModel& model, const Accelerator& accelerato
 }
 
 double PrefillSeconds(const StoredModel& model, const Accelerator& accelerator, double tokens) {
-  // Each token attends to half of the prompt on average.
+  // A token attends to half of the prompt on average.
   const double flops = 2 * static_cast<double>(model.shape.ActiveWeights()) * tokens +
                        2 * AttentionWidth(model.shape) * tokens * tokens;
   return flops / FlopsPerSecond(model, accelerator);

@@ -1,4 +1,4 @@
-// The dimensions of a decoder, as far as memory and speed depend on them.
+// The dimensions of a decoder that determine memory and speed.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ModelShape {
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
   bool tied_embeddings = false;
-  // Dense layers have one MLP; the others `num_experts` of which a token visits some.
+  // Dense layers have one MLP; the others have `num_experts`, of which a token visits some.
   int64_t num_moe_layers = 0;
   int64_t dense_intermediate_size = 0;
   int64_t expert_intermediate_size = 0;
@@ -28,25 +28,25 @@ struct ModelShape {
   int64_t num_experts = 0;
   int64_t experts_per_token = 0;
   int64_t max_positions = 0;
-  bool norms_whole_rows = false;  // q and k of all heads together
+  bool norms_whole_rows = false;  // q and k are normed over all heads together
 
-  // Weights of matrices that are quantized where a checkpoint is: all but embedding and head.
+  // Number of weights in matrices that quantized checkpoints quantize: all but embedding and head.
   int64_t AttentionWeights() const;
   int64_t DenseMlpWeights() const;
   int64_t SharedExpertWeights() const;
-  int64_t OneExpertWeights() const;  // of all layers together
-  int64_t LinearWeights() const;     // all of the above, every expert counted
-  int64_t EmbeddingWeights() const;  // of one table
+  int64_t OneExpertWeights() const;  // in all layers together
+  int64_t LinearWeights() const;     // all of the above, including every expert
+  int64_t EmbeddingWeights() const;  // of a single table
   int64_t TotalWeights() const;
-  // Linear weights that one token is multiplied with.
+  // Number of linear weights by which a token is multiplied.
   int64_t ActiveWeights() const;
 };
 
-// The shape of a published model by its id: organisation, quantization and "Instruct" aside.
-// Nothing for an id that is not known.
+// The shape of a published model by its id, ignoring organisation, quantization and "Instruct".
+// nullopt if unknown.
 std::optional<ModelShape> PublishedShape(std::string_view model_id);
 
-// The shape that a config.json describes. kInvalidData names what is missing.
+// The shape in a config.json. kInvalidData names a missing field.
 Result<ModelShape> ShapeOfConfig(const json::Value& config, std::string name);
 
 }  // namespace sluice

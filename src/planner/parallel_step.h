@@ -1,5 +1,5 @@
-// What a decoding step costs on several accelerators, by part: memory, arithmetic, and what ranks
-// send each other.
+// The cost of a decode step on several accelerators, by part: memory, arithmetic, and exchanges
+// between ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,26 @@ struct DeviceGroup {
   int64_t num_devices() const { return tensor * stages * engines; }
 };
 
-// What a rank receives in a step, where every matrix is cut by its output rows and results are
-// gathered: of each row and layer the attention's result and the MLP's (each token's experts') in
-// BF16, and both sublayers' in F32; once, the row's embedding and its logits in F32. Between stages
-// the residual in F32.
+// Bytes that a rank receives in a step. Every matrix is cut by output rows, and results are
+// gathered. Per row and layer: the attention heads' output and the MLP's activations (of each
+// chosen expert) in BF16, and the output of both sublayers in F32. Once per row: the embedding and
+// the logits in F32. Between stages: the residual in F32.
 struct LinkTraffic {
-  double layer_bytes = 0;  // of one row in all layers, all ranks' parts together
-  double row_bytes = 0;    // of one row in a step: with embedding, logits, and between stages
-  // The bytes of a row that the busiest rank receives: of a gather, all parts but its own.
+  double layer_bytes = 0;  // per row, in all layers, all ranks' parts together
+  // Per row of a step: also embedding, logits, and residuals between stages.
+  double row_bytes = 0;
+  // Per row, received by the busiest rank: in a gather, all parts but its own.
   double received_bytes = 0;
-  int64_t num_exchanges = 0;  // that follow each other in a step
+  int64_t num_exchanges = 0;  // consecutive exchanges in a step
 };
 LinkTraffic TrafficOf(const ModelShape& shape, const DeviceGroup& group);
 
 struct ParallelStep {
-  double num_sequences = 0;    // of an engine
-  double weight_bytes = 0;     // that the fullest rank holds
-  double kv_token_bytes = 0;   // likewise, of a token
-  int64_t most_sequences = 0;  // of `context` tokens, that fit beside the weights, of an engine
-  // Seconds of a step, all stages one after another.
+  double num_sequences = 0;    // per engine
+  double weight_bytes = 0;     // on the rank with most
+  double kv_token_bytes = 0;   // on the rank with most, per token
+  int64_t most_sequences = 0;  // of `context` tokens, that fit beside the weights, per engine
+  // Seconds per step, all stages added up.
   double weight_seconds = 0;
   double kv_seconds = 0;
   double flop_seconds = 0;
@@ -46,16 +47,16 @@ struct ParallelStep {
 
   double memory_seconds() const { return weight_seconds + kv_seconds; }
   double link_seconds() const { return link_bytes_seconds + link_wait_seconds; }
-  // Reading and computing overlap; what is gathered is waited for.
+  // Reading and computing overlap; exchanges do not.
   double seconds() const {
     return (memory_seconds() > flop_seconds ? memory_seconds() : flop_seconds) + link_seconds();
   }
-  // "memory", "arithmetic", "link bandwidth" or "link latency": what takes longest.
+  // The part that takes longest: "memory", "arithmetic", "link bandwidth" or "link latency".
   const char* bound() const;
 };
 
 // A step of `batch` sequences, over all engines, with `context` tokens each. `link_latency`:
-// seconds that an exchange takes beside its bytes.
+// seconds per exchange, in addition to the time for its bytes.
 ParallelStep PlanParallelStep(const StoredModel& model, const Accelerator& accelerator,
                               const DeviceGroup& group, double link_bytes_per_second,
                               double link_latency, double batch, double context);

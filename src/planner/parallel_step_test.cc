@@ -75,7 +75,7 @@ TEST(ParallelStep, PartsAreDividedAndLinksAdded) {
   EXPECT_STREQ(one.bound(), "memory");
   EXPECT_STREQ(eight.bound(), "link latency");
   EXPECT_GT(eight.most_sequences, 8 * one.most_sequences);
-  // Ranks beyond the KV heads hold the same ones.
+  // Ranks beyond the number of KV heads hold copies of the same heads.
   const ParallelStep sixteen = PlanParallelStep(model, h200, {.tensor = 16}, 450e9, 1e-5, 64, 1024);
   EXPECT_DOUBLE_EQ(sixteen.kv_token_bytes, eight.kv_token_bytes);
 }

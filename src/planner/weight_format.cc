@@ -21,9 +21,9 @@ double BytesPerWeight(WeightFormat format) {
     case WeightFormat::kBf16: return 2;
     case WeightFormat::kFp8:
     case WeightFormat::kInt8: return 1;
-    case WeightFormat::kNvfp4: return 0.5 + 1.0 / 16;  // a byte of scale for 16 weights
-    case WeightFormat::kMxfp4: return 0.5 + 1.0 / 32;  // a byte of scale for 32 weights
-    case WeightFormat::kInt4: return 0.5 + 4.0 / 128;  // an F32 scale for 128 weights
+    case WeightFormat::kNvfp4: return 0.5 + 1.0 / 16;  // a scale byte per 16 weights
+    case WeightFormat::kMxfp4: return 0.5 + 1.0 / 32;  // a scale byte per 32 weights
+    case WeightFormat::kInt4: return 0.5 + 4.0 / 128;  // an F32 scale per 128 weights
   }
   return 2;
 }

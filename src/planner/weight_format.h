@@ -1,4 +1,4 @@
-// How the matrices of a checkpoint are stored, as far as their size matters.
+// How the matrices of a checkpoint are stored, as far as it affects their size.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@ enum class WeightFormat { kBf16, kFp8, kInt8, kNvfp4, kMxfp4, kInt4 };
 
 std::string_view WeightFormatName(WeightFormat format);
 
-// Bytes of one weight with its share of the scales of its group.
+// Bytes per weight, including its share of the scales.
 double BytesPerWeight(WeightFormat format);
 
-// What the name of a published checkpoint, or of its scheme, says: "...-FP8", "...-FP4" (NVIDIA's
-// is NVFP4), "...-MXFP4-Preview", "...-AWQ", "...-GPTQ-Int4", "...-w4a16", "ModelOpt NVFP4"; BF16
-// where it says nothing.
+// The format in the name of a published checkpoint, or of its scheme: "...-FP8", "...-FP4"
+// (NVIDIA's is NVFP4), "...-MXFP4-Preview", "...-AWQ", "...-GPTQ-Int4", "...-w4a16", "ModelOpt
+// NVFP4"; BF16 if the name has none.
 WeightFormat FormatOfName(std::string_view name);
 
 }  // namespace sluice
