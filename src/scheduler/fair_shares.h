@@ -1,4 +1,4 @@
-// Divides the tokens of steps among clients: deficit round robin.
+// Divides the tokens of steps among clients by deficit round robin.
 #pragma once
 
 #include <cstdint>
@@ -12,58 +12,57 @@
 
 namespace sluice {
 
-// What the sequences of one client have together.
+// The state of a client.
 struct Share
     : boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>> {
   explicit Share(const Ageing& ageing) : waiting(ageing) {}
 
   uint64_t client = 0;
-  int64_t num_sequences = 0;  // that the scheduler has of the client
-  int64_t num_running = 0;    // of those
+  int64_t num_sequences = 0;  // sequences of the client in the scheduler
+  int64_t num_running = 0;    // those that are running
   WaitingQueue waiting;
-  // Tokens that it may still be given in this round; negative where it was given more.
+  // Tokens that it may still get in this round; negative if it got more.
   int64_t deficit = 0;
-  int64_t round = 0;  // up to which `deficit` is settled
+  int64_t round = 0;  // the round up to which `deficit` is settled
   // In the step being planned: its prefills that may get (more) tokens, linked by `next_prefill`.
   ScheduledSequence* first_prefill = nullptr;
   ScheduledSequence* last_prefill = nullptr;
 };
 
-// In a round every share may be given `quantum` tokens. The turn goes round: the share that has it
-// keeps it until its deficit is used up or it has nothing to do. When no share that has something
-// to do may be given any more, the next rounds begin: as many as one of them needs. What a share is
-// given beyond its deficit (decoding cannot wait for a turn, nor need prefills while the share at
-// turn lacks a place) it lacks in the next rounds; what it leaves unused is not saved beyond one
-// quantum. A new share has its first quantum in the round after it came, and its turn after those
-// that were there: so an endless row of new clients takes no more from an old one than as many as
-// are there at a time.
+// In each round, every share may get `quantum` tokens. The share at turn keeps its turn until its
+// deficit is used up or it has nothing to do. When no share with something to do has any deficit
+// left, the next rounds begin, as many as one of them needs. Tokens beyond a share's deficit are
+// taken from its next rounds (decode cannot wait for a turn, nor must prefills while the share at
+// turn lacks a place). Unused tokens are not saved beyond one quantum. A new share gets its first
+// quantum in the next round, and its turn after the existing shares. So an endless sequence of new
+// clients takes no more from an old one than as many clients as exist at the same time.
 //
-// So of two shares that always have a sequence that waits, one is given at most a quantum more than
-// the other and what that was given beyond its deficit, which its running sequences bound. Before a
-// new share's first sequence is admitted, no other has more than two quanta to admit sequences
+// Guarantees: of two shares that always have a waiting sequence, one gets at most one quantum more
+// than the other, plus what its own running sequences still take beyond its deficit. Before a new
+// share's first sequence is admitted, no other share has more than two quanta to admit sequences
 // with.
 //
-// Memory: one share for each client that has sequences. Thread safety: used by the engine's thread
-// only. Allocates in Join alone.
+// Memory: one share per client with sequences. Thread safety: used by the engine's thread only.
+// Only Join allocates.
 class FairShares {
  public:
-  // `ageing`: of the sequences that wait. REQUIRES: quantum > 0.
+  // `ageing`: of waiting sequences. REQUIRES: quantum > 0.
   FairShares(int64_t quantum, const Ageing& ageing) : quantum_(quantum), ageing_(ageing) {}
   FairShares(const FairShares&) = delete;
   FairShares& operator=(const FairShares&) = delete;
 
-  // The share of `client`, which has one more sequence. A new one comes last in the round.
+  // The share of `client`, which has one more sequence. A new share comes last in the round.
   Share& Join(uint64_t client);
-  // One fewer. The share of the last one is dropped, with what it was given too much: a client
+  // The share has one sequence fewer. Without sequences it is deleted, with its deficit: a client
   // without requests has neither credit nor debt.
   void Leave(Share& share);
 
-  // The share that is next, null if none has something to do: a prefill, or a sequence that waits.
-  // Its deficit is positive.
+  // The share at turn; its deficit is positive. Null if no share has a prefill or a waiting
+  // sequence.
   Share* AtTurn();
   // The share with the largest deficit among those with a prefill; null if there is none.
   Share* LeastGiven();
-  // The turn is this share's again.
+  // Gives the turn back to this share.
   void ReturnTurn(Share& share) { turn_ = Ring::s_iterator_to(share); }
 
   void Charge(Share& share, int64_t tokens) {
@@ -73,7 +72,7 @@ class FairShares {
   int64_t DeficitOf(const Share& share) const;
   int64_t quantum() const { return quantum_; }
 
-  // Shares that were visited to choose one since construction: a measure of its work.
+  // Number of shares examined by AtTurn and LeastGiven since construction: a measure of their work.
   int64_t num_visits() const { return num_visits_; }
 
   template <typename Visit>
@@ -95,8 +94,8 @@ class FairShares {
   const int64_t quantum_;
   const Ageing ageing_;
   std::unordered_map<uint64_t, std::unique_ptr<Share>> shares_;  // by client
-  Ring ring_;                                                    // of all shares
-  Ring::iterator turn_ = ring_.end();                            // end() only while there is none
+  Ring ring_;                                                    // all shares
+  Ring::iterator turn_ = ring_.end();                            // end() only without shares
   int64_t round_ = 0;
   int64_t num_visits_ = 0;
 };

@@ -29,10 +29,10 @@ int64_t FairQuantum(const SchedulerLimits& limits) {
 
 namespace {
 
-// The quantum of a share that is the only one.
+// The quantum if there is only one share.
 constexpr int64_t kNoQuantum = int64_t{1} << 40;
 
-// Whether more tokens than the one that decodes are to be computed.
+// Whether more than the last token remains to be computed.
 bool IsPrefill(const ScheduledSequence& sequence) {
   return sequence.num_begun < sequence.length() - 1;
 }
@@ -159,7 +159,7 @@ bool Scheduler::FollowPrefill(Share& share) {
   if (index_ == nullptr || !sequence.read_prefix_cache || sequence.wants_all_rows) return false;
   const std::span<const int32_t> tokens = KeysOf(sequence);
   ScheduledSequence* leader = nullptr;
-  int64_t most = 0;  // tokens in whole blocks that both begin with
+  int64_t most = 0;  // number of common leading tokens, in whole blocks
   for (ScheduledSequence* running : running_) {
     if (running->share != &share || running->num_computed >= running->num_prompt_tokens ||
         running->is_held || running->cache_salt != sequence.cache_salt)
@@ -167,7 +167,7 @@ bool Scheduler::FollowPrefill(Share& share) {
     const auto prompt = KeysOf(*running).first(static_cast<size_t>(running->num_prompt_tokens));
     const auto differ = std::ranges::mismatch(prompt, tokens.first(tokens.size() - 1));
     const int64_t common = (differ.in1 - prompt.begin()) / limits_.block_size * limits_.block_size;
-    // What steps in flight compute has its snapshots.
+    // With states, snapshots within the tokens of steps in flight are already planned.
     const int64_t done = states_ == nullptr ? running->num_computed : running->num_begun;
     if (common <= most || common <= done) continue;
     leader = running;
@@ -214,7 +214,7 @@ void Scheduler::Remove(std::span<ScheduledSequence* const> sequences) {
   } else if (any_ran) {
     std::erase_if(running_, [](const auto* sequence) { return sequence->state == State::kNew; });
   }
-  // Behind the first loop, where followers that go too have left their leaders.
+  // After the first loop, in which removed followers have left their leaders.
   for (ScheduledSequence* sequence : sequences) {
     ReleaseFollowers(*sequence, std::numeric_limits<int64_t>::max());
     shares_.Leave(*sequence->share);
@@ -251,7 +251,7 @@ int64_t Scheduler::TableEnd(int64_t group, int64_t tokens, int64_t computed) con
 
 int64_t Scheduler::MissingOf(const ScheduledSequence& sequence, int64_t group,
                              int64_t tokens) const {
-  // A table may end further on, where proposed tokens were not accepted.
+  // A table may be longer, if draft tokens were not accepted.
   return std::max<int64_t>(
       0, TableEnd(group, tokens, sequence.num_computed) - sequence.blocks[group].size());
 }
@@ -290,7 +290,7 @@ int64_t Scheduler::MostDecodes() const {
 }
 
 void Scheduler::PlanDecodes(Budget& budget) {
-  // The blocks of all are taken before slices are planned, so that no victim has a slice.
+  // Takes the blocks of all before planning slices, so that no victim has a slice.
   for (size_t i = 0; i < running_.size();) {
     if (TakeMissing(*running_[i], running_[i]->length())) {
       ++i;
@@ -313,7 +313,7 @@ void Scheduler::PlanDecodes(Budget& budget) {
 int64_t Scheduler::ListPrefills() {
   int64_t count = 0;
   for (ScheduledSequence* sequence : running_) {
-    // One that waits for its mask has gone back to a snapshot.
+    // With states, a held sequence has gone back to a snapshot and would look like a prefill.
     if (!IsPrefill(*sequence) || (states_ != nullptr && sequence->is_held)) continue;
     AppendPrefill(*sequence);
     ++count;
@@ -330,11 +330,11 @@ void Scheduler::PlanShares(Budget& budget) {
   }
   if (!anybody_waits) return;
   for (const PlannedSlice& decode : plan_.slices) shares_.Charge(*decode.sequence->share, 1);
-  // Nobody is admitted while there are too few blocks for those that run.
+  // Nobody is admitted while running sequences lack blocks.
   const bool admits =
       static_cast<int64_t>(plan_.preempted.size()) == plan_.num_preempted_for_others;
   lacks_blocks_ = false;
-  Share* stopped = nullptr;  // its sequence does not fit; prefills go on meanwhile
+  Share* stopped = nullptr;  // its sequence does not fit; prefills continue
   while (stopped == nullptr || num_prefills > 0) {
     Share* const share = stopped == nullptr ? shares_.AtTurn() : shares_.LeastGiven();
     if (share == nullptr) break;
@@ -391,7 +391,8 @@ int64_t Scheduler::FitImages(const ScheduledSequence& sequence, int64_t computed
     if (image.begin >= end) break;
     const int64_t stop = std::max<int64_t>(0, image.begin - computed);
     if (image.is_whole && image.end > end) {
-      // Independent of the share's rest, one prompt at a time: this step or the next has room.
+      // A chunk that begins with the image may exceed the share's remaining tokens if the step has
+      // room for it; otherwise a later step has.
       const bool leads = stop == 0 && image.end - computed <= budget.tokens;
       if (!leads || (sequence.wants_all_rows && image.end - computed > budget.prompt_logit_rows))
         return stop;
@@ -424,9 +425,9 @@ int64_t Scheduler::TextChunk(const ScheduledSequence& sequence, int64_t computed
                              const Budget& budget) const {
   const int64_t remaining = sequence.length() - computed;
   const int64_t most = std::min({remaining, budget.tokens, budget.share_tokens});
-  // Where a step has room for all rows of its tokens, they do not divide a prompt.
+  // If a step has room for all rows of its tokens, prompt logprobs do not split a prompt.
   const bool may_divide = limits_.max_prompt_logit_rows < limits_.max_num_batched_tokens;
-  // The row that samples is not counted among the rows of prompt logits.
+  // The row that samples counts, too, although it has a place of its own.
   if (sequence.wants_all_rows && (limits_.chunked_prefill || may_divide))
     return std::min(most, budget.prompt_logit_rows);
   if (!limits_.chunked_prefill) return remaining <= budget.tokens ? remaining : 0;
@@ -463,7 +464,7 @@ void Scheduler::PlanProposed(Budget& budget) {
     if (states_ != nullptr) wanted = std::min(wanted, NumSpareStates());
     if (wanted <= 0 || !slice.samples || slice.num_tokens > 1 || slice.all_rows) continue;
     const auto tokens = static_cast<int64_t>(sequence.tokens.size());
-    // As for admission: one block a group stays for each running sequence.
+    // As for admission, one block per group stays free for each running sequence.
     if (!TakeMissing(sequence, tokens + wanted, num_running() * num_groups())) continue;
     slice.num_tokens += wanted;
     slice.num_proposed = wanted;
@@ -479,7 +480,7 @@ void Scheduler::PlanProposed(Budget& budget) {
 }
 
 ScheduledSequence* Scheduler::PickVictim(const Share* share) const {
-  // Ranks of different shares do not compare.
+  // Ranks of different shares are not comparable.
   const ScheduledSequence* oldest =
       *std::ranges::min_element(running_, {}, [](const auto* sequence) { return sequence->order; });
   const ScheduledSequence* first = oldest;
@@ -563,7 +564,7 @@ bool Scheduler::Admit(Share& share, Budget& budget) {
 bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   const int64_t num_tokens = static_cast<int64_t>(sequence.tokens.size());
   const bool reads = index_ != nullptr && sequence.read_prefix_cache && !sequence.wants_all_rows;
-  // The last token is always computed: its logits are needed.
+  // The last token is always computed, since its logits are needed.
   const int64_t most_blocks = (num_tokens - 1) / limits_.block_size;
   const PrefixIndex::Found found = FindPrefix(sequence);
   const int64_t computed = found.blocks * limits_.block_size;
@@ -594,7 +595,7 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
     sequence.held_state = states_->Take();
     CHECK(sequence.held_state.id() != kNoState, "{} sequences run, and hold all {} states",
           num_running(), states_->num_slots());
-    // The slot may be that of the snapshot, if no other was left.
+    // The slot may be the snapshot's own, if no other was free.
     if (from != kNoState && from != sequence.held_state.id())
       plan_.state_copies.push_back({.from = from, .to = sequence.held_state.id()});
     if (found.without_states > found.blocks)
@@ -638,9 +639,9 @@ void Scheduler::CommitAllButLast(const PlannedSlice& slice) {
   CHECK(slice.samples);
   --sequence.num_begun;
   Advance(sequence, slice.num_tokens - slice.num_proposed - 1);
-  // Nobody waits for a token that is late.
+  // Followers do not wait for the late token.
   ReleaseFollowers(sequence, sequence.num_computed + 1);
-  // Its states are those after that token.
+  // The slot has the states after that token.
   if (states_ != nullptr) GoBackToSnapshot(sequence);
 }
 

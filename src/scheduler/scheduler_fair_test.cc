@@ -1,5 +1,5 @@
-// The fair policy: what a client gets whatever the others ask for, and what choosing costs. Blocks
-// of four tokens, a runner that computes nothing and no clock.
+// The fair policy: a client's share, whatever others request, and the cost of choosing. Blocks of
+// four tokens, a runner that computes nothing, and no clock.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -30,7 +30,7 @@ struct FairSequence : ScheduledSequence {
   bool has_ended = false;
 };
 
-// Runs steps in which nobody lacks blocks, and counts what each client is given.
+// Runs steps with enough blocks for all, and counts each client's tokens.
 class Crowd {
  public:
   explicit Crowd(const SchedulerLimits& limits, int64_t longest = 64)
@@ -82,7 +82,7 @@ class Crowd {
   // Tokens and admitted sequences of the last step, by client.
   const std::map<uint64_t, int64_t>& given() const { return given_in_step_; }
   const std::map<uint64_t, int64_t>& admitted() const { return admitted_in_step_; }
-  // Sequences that have not ended, by client.
+  // Number of unfinished sequences, by client.
   const std::map<uint64_t, int64_t>& num_open() const { return num_open_; }
 
  private:
@@ -114,7 +114,7 @@ TEST(FairScheduler, ALongPromptLeavesOthersAPartOfEachStep) {
   EXPECT_EQ(crowd.given().at(1), 16) << "who is alone has the whole step, in one slice";
 }
 
-// Long answers do not keep a newcomer waiting until one of them ends.
+// A newcomer need not wait until a long answer ends.
 TEST(FairScheduler, AClientWithoutAPlaceIsGivenOneOfAnothersMany) {
   for (const int64_t budget : {16, 4}) {
     SchedulerLimits limits = FairLimits();
@@ -149,8 +149,8 @@ TEST(FairScheduler, PrioritiesCountWithinAShareOnly) {
   EXPECT_FALSE(pushy[6]->was_planned);
 }
 
-// A request with 16384 answers: neither the siblings that wait for the prompt nor those that wait
-// for a place are looked at.
+// A request with 4096 answers: neither siblings that wait for the prompt nor sequences that wait
+// for a place are examined.
 TEST(FairScheduler, ChoosingDoesNotLookAtAllThatWait) {
   for (const SchedulingPolicy policy :
        {SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority, SchedulingPolicy::kFair}) {
@@ -172,7 +172,7 @@ TEST(FairScheduler, ChoosingDoesNotLookAtAllThatWait) {
 }
 
 // Two clients always wait, one with floods of large requests; others come and go. The bounds are
-// those that fair_shares.h states.
+// stated in fair_shares.h.
 class RandomFairScheduler : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(RandomFairScheduler, EveryClientHasItsShare) {
@@ -192,8 +192,8 @@ TEST_P(RandomFairScheduler, EveryClientHasItsShare) {
 
   struct Newcomer {
     const FairSequence* first = nullptr;
-    int64_t num_others = 0;  // clients that were there
-    int64_t overtaken = 0;   // sequences of others that were admitted since
+    int64_t num_others = 0;  // number of clients at that time
+    int64_t overtaken = 0;   // other clients' sequences admitted since then
   };
   std::vector<Newcomer> newcomers;
   int64_t flood = 0, modest = 0;  // tokens
@@ -223,7 +223,7 @@ TEST_P(RandomFairScheduler, EveryClientHasItsShare) {
       if (client == kModest) modest += tokens;
     }
     for (const auto& [client, count] : crowd.admitted()) others += client != kModest ? count : 0;
-    // A share is given more than its deficit by the sequences that run, until they end.
+    // A share gets more than its deficit only through its running sequences, until they end.
     EXPECT_LE(std::abs(flood - modest), quantum + limits.max_num_seqs * kLongest) << step;
     EXPECT_LE(others, most_clients * (modest + 2 * quantum)) << step;
   }
@@ -270,7 +270,7 @@ TEST(Scheduler, AHeldSequenceSkipsStepsAndComputesItsLastTokenAgain) {
   other.tokens[0] = 2;
   follower.leader = &held;
   for (ScheduledSequence* sequence : {&held, &other, &follower}) scheduler.Add(*sequence);
-  // Both prompts fit the step; the token of the first cannot be chosen in it.
+  // Both prompts fit the step; the first sequence's token cannot be chosen in it.
   const StepPlan first = scheduler.Plan();
   ASSERT_EQ(first.slices.size(), 2u);
   scheduler.CommitAllButLast(first.slices[0]);
@@ -306,8 +306,8 @@ TEST(Scheduler, AHeldSequenceSkipsStepsAndComputesItsLastTokenAgain) {
   EXPECT_EQ(pool.num_held(), 0);
 }
 
-// Prompt tokens that a client's prompt of `length` tokens from `first` on is found to have in the
-// cache, after it ran to its end.
+// Runs a client's prompt of tokens first, first + 1, ... to its end; returns the number of prompt
+// tokens found in the cache.
 int64_t CachedTokens(Scheduler& scheduler, uint64_t client, int32_t first, int64_t length) {
   FairSequence sequence;
   for (int64_t i = 0; i < length; ++i) sequence.tokens.push_back(first + static_cast<int32_t>(i));

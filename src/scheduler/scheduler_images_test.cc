@@ -1,5 +1,5 @@
-// Prompts with images: what a step makes of them, what it does not divide, and which prefixes are
-// found. Blocks of four tokens, and a runner that computes nothing.
+// Prompts with images: which images a step computes, which it does not split, and which prefixes
+// are found. Blocks of four tokens, and a runner that computes nothing.
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ struct ImageSequence : ScheduledSequence {
   std::string name;
 };
 
-// A prompt: tokens of text, and images by their number, with as many rows as tokens.
+// A prompt has text tokens and images, identified by number, with a token per row.
 struct PromptImage {
   int64_t begin = 0, end = 0;
   uint64_t number = 0;
@@ -55,7 +55,7 @@ class ImageWorld {
     return *all_.back();
   }
 
-  // "name:tokens" of each slice, and "name+" for each image that the step makes.
+  // "name:tokens" for each slice, and "name+" for each image that the step computes.
   std::vector<std::string> Step() {
     std::vector<std::string> told;
     const StepPlan& plan = scheduler_.Plan();
@@ -130,7 +130,7 @@ TEST(SchedulerImagesTest, RowsAreSharedAndMadeAgainWhereTheyWereEvicted) {
   ImageWorld world(/*is_whole=*/false, /*max_image_rows=*/100, /*pool_rows=*/10);
   world.Add("a", 9, {{1, 7, 1}});
   EXPECT_THAT(world.Step(), ElementsAre("a+", "a:9"));
-  // Another text before it: no prefix.
+  // Other text precedes the image: no common prefix.
   world.Add("b", 12, {{3, 9, 1}});
   EXPECT_THAT(world.Step(), ElementsAre("b:12"));
   world.Add("c", 12, {{3, 10, 2}});

@@ -1,5 +1,5 @@
-// The engine contract's lines that the scheduler keeps, with blocks of four tokens, a runner that
-// computes nothing and a clock that the tests set.
+// The engine contract's lines about the scheduler, with blocks of four tokens, a runner that
+// computes nothing, and a clock that the tests set.
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
@@ -21,13 +21,13 @@ using ::testing::ElementsAre;
 struct Sequence : ScheduledSequence {
   std::string name;
   int64_t max_output = 1;
-  int64_t finished_at = -1;  // step
+  int64_t finished_at = -1;  // number of the step
 };
 
 struct Options {
   int64_t prompt = 4;
   int64_t output = 4;
-  int first_token = -1;  // of the prompt; -1: a prompt like no other
+  int first_token = -1;  // first prompt token; -1: a unique prompt
   int64_t priority = 0;
   uint64_t client = 0;
   bool all_rows = false;
@@ -48,7 +48,7 @@ SchedulerLimits FourTokenBlocks() {
 // Runs steps, appends a token where one is sampled, and checks C1 and C2 after each.
 class World {
  public:
-  // `num_states`: slots, where sequences keep states; 0: they keep none.
+  // `num_states`: number of state slots; 0: sequences keep no states.
   World(const SchedulerLimits& limits, int64_t num_blocks, bool prefix_caching,
         int64_t num_states = 0)
       : limits_(limits),
@@ -78,7 +78,7 @@ class World {
     return *all_.back();
   }
 
-  // Slices as "name:tokens" in planned order.
+  // Runs a step. Returns slices as "name:tokens" in planned order.
   std::vector<std::string> Step() {
     const StepPlan& plan = scheduler_.Plan();
     ++steps_;
@@ -128,7 +128,7 @@ class World {
     return text;
   }
 
-  // What a model would do with states: each is a hash of all tokens before.
+  // Simulates a model with states: each is a hash of all tokens before it.
   void ComputeStates(const StepPlan& plan) {
     if (!has_states_) return;
     for (const StateCopy& copy : plan.state_copies)
@@ -161,12 +161,12 @@ class World {
     ASSERT_TRUE(snapshot == plan.snapshots.end()) << "snapshots are in order";
   }
 
-  // What a model would do: the tokens look at everything that their groups let them see, and must
-  // find there what was computed for the very same tokens.
+  // Simulates a model: each token reads all positions that its group lets it attend to, and must
+  // find what was computed for the same tokens.
   void Compute(const PlannedSlice& slice) {
     const auto& sequence = static_cast<const Sequence&>(*slice.sequence);
     const int64_t end = slice.first + slice.num_tokens;
-    std::vector<size_t> contents;  // of each position: a hash of all tokens up to it
+    std::vector<size_t> contents;  // per position: a hash of all tokens up to it
     size_t hash = std::hash<std::string>()(sequence.cache_salt);
     for (int64_t i = 0; i < end; ++i) {
       hash =
@@ -197,7 +197,7 @@ class World {
     EXPECT_EQ(pool_.num_held(), 0);  // C7
   }
 
-  // The time is `seconds` later.
+  // Advances the clock.
   void Pass(double seconds) {
     now_us_ += static_cast<int64_t>(1e6 * seconds);
     scheduler_.SetTime(now_us_);
@@ -206,7 +206,7 @@ class World {
   void Abort(Sequence& sequence) { scheduler_.Remove(sequence); }
   void Abort(const std::vector<ScheduledSequence*>& sequences) { scheduler_.Remove(sequences); }
 
-  // Whether a token that is sampled comes too late.
+  // Whether a sampled token is late.
   void set_is_late(std::function<bool()> is_late) { is_late_ = std::move(is_late); }
 
   Scheduler& scheduler() { return scheduler_; }
@@ -225,7 +225,8 @@ class World {
   std::function<bool()> is_late_;
   std::map<StateId, size_t> contents_of_states_;
   std::vector<std::unique_ptr<Sequence>> all_;
-  std::map<std::pair<BlockId, int64_t>, std::pair<size_t, size_t>> slots_;  // group and content
+  // Keyed by block and offset: group and content.
+  std::map<std::pair<BlockId, int64_t>, std::pair<size_t, size_t>> slots_;
   int unique_ = 0;
   int64_t steps_ = 0;
   int64_t now_us_ = 0;
@@ -273,8 +274,8 @@ TEST(Scheduler, WithoutChunksAPromptWaitsForAStepThatHoldsIt) {
   EXPECT_THAT(world.Step(), ElementsAre("a:1", "b:10", "c:2"));
 }
 
-// The first in order does not fit, while its prompt's beginning is in the cache: to find that out
-// in every step must not cost a walk through the prompt.
+// The first sequence in order does not fit, although its prompt's beginning is cached. Finding that
+// out in every step must not take a walk through the prompt.
 TEST(Scheduler, ABlockedPromptIsLookedUpOnce) {
   SchedulerLimits limits = FourTokenBlocks();
   limits.max_num_batched_tokens = 1024;
@@ -331,8 +332,8 @@ TEST(Scheduler, C4TheCheapestVictimIsPreemptedAndCounted) {
 }
 
 TEST(Scheduler, C4NoThrash) {
-  // Two streams that together need more than there is: one waits for the other, instead of taking
-  // turns.
+  // Two streams that together need more blocks than there are: one waits for the other, instead of
+  // preempting each other in turn.
   World world(FourTokenBlocks(), 10, false);
   world.Add("a", {.prompt = 4, .output = 32});
   world.Add("b", {.prompt = 4, .output = 32});
@@ -363,8 +364,8 @@ TEST(Scheduler, C5PrioritiesGoFirst) {
   EXPECT_LT(soon2.finished_at, later.finished_at);
 }
 
-// The next place is that of the most urgent, however rarely places become free and whatever the
-// others' priorities are.
+// The most urgent sequence gets the next place, however rarely places become free, and whatever the
+// others' priorities.
 TEST(Scheduler, C5AnUrgentSequenceIsAdmittedNext) {
   for (const SchedulingPolicy policy : {SchedulingPolicy::kPriority, SchedulingPolicy::kFair}) {
     for (const int64_t distance : {1, 1000000}) {
@@ -390,7 +391,7 @@ TEST(Scheduler, C5AnUrgentSequenceIsAdmittedNext) {
   }
 }
 
-// Blocks run out: those of the least urgent are taken, never those of the urgent that came last.
+// If blocks run out, the least urgent sequence is preempted, not the urgent one that came last.
 TEST(Scheduler, C4TheLeastUrgentIsPreempted) {
   for (const SchedulingPolicy policy : {SchedulingPolicy::kPriority, SchedulingPolicy::kFair}) {
     for (const bool prefix_caching : {false, true}) {
@@ -419,7 +420,7 @@ TEST(Scheduler, C5WaitingGainsLevelsUpToABound) {
     World world(limits, 64, false);
     const Sequence& humble = world.Add("humble", {.output = 2, .priority = 3});
     for (int i = 0; i < 40 && humble.finished_at < 0; ++i) {
-      if (i % 2 == 0) world.Add("vip", {.output = 2});  // all that can be served
+      if (i % 2 == 0) world.Add("vip", {.output = 2});  // as many as can be served
       world.Step();
       world.Pass(1);
     }
@@ -432,7 +433,7 @@ TEST(Scheduler, C5WaitingGainsLevelsUpToABound) {
   EXPECT_LE(after, 30);
 }
 
-// A preempted sequence keeps what it has gained, and gains nothing while it runs.
+// A preempted sequence keeps the gain of its earlier waiting; running adds none.
 TEST(Scheduler, C5TheGainIsThatOfAllTimesOfWaiting) {
   SchedulerLimits limits = FourTokenBlocks();
   limits.max_num_seqs = 2;
@@ -526,7 +527,8 @@ TEST(Scheduler, ASiblingWhoseFirstIsGoneStartsAnyway) {
   EXPECT_THAT(world.Step(), ElementsAre("second:8")) << "it finds what the first left";
 }
 
-// Requests that begin alike come at once: what they share is computed once, then their tails.
+// Requests with a common prefix arrive together: the prefix is computed once, then the rest of
+// each.
 TEST(Scheduler, APromptWaitsForThePrefixThatAnotherComputes) {
   World world(FourTokenBlocks(), 64, true);
   world.Add("a", {.prompt = 24, .output = 4, .first_token = 7});
@@ -581,7 +583,7 @@ TEST(Scheduler, APromptWhoseLeaderIsGoneStartsAnyway) {
   EXPECT_THAT(world.Step(), ElementsAre("b:1", "c:4"));
 }
 
-// The largest requests that are taken in must not hold up everybody else when they go.
+// Removing the largest accepted requests must not delay everybody else.
 TEST(Scheduler, ThousandsOfSequencesGoAtOnce) {
   World world(FourTokenBlocks(), 64, true);
   constexpr size_t kRequests = 4, kSiblings = 16384;
@@ -600,7 +602,7 @@ TEST(Scheduler, ThousandsOfSequencesGoAtOnce) {
   };
   const double begin = cpu_seconds();
   for (const auto& siblings : requests) world.Abort(siblings);
-  // One after the other, with a look at all that are left, they would take ten.
+  // One by one, each with a scan of all remaining sequences, removing them would take 10 s.
   EXPECT_LT(cpu_seconds() - begin, 3);
   EXPECT_FALSE(world.scheduler().has_work());
   EXPECT_EQ(world.pool().num_held(), 0);
@@ -653,7 +655,7 @@ TEST(SchedulerGroups, BlocksThatNobodySeesAgainAreFree) {
 }
 
 TEST(SchedulerGroups, AllPositionsOfGroupsDoNotHaveToFit) {
-  // 30 blocks in group 0; in the others 6 at a time: 42 of 90.
+  // 30 blocks in group 0, and at most 6 at a time in each other group: 42, not 90.
   World world(WithChunks(8), 42, true);
   Sequence& a = world.Add("a", {.prompt = 100, .output = 20});
   world.RunUntilIdle(200);
@@ -685,19 +687,17 @@ TEST(SchedulerGroups, SiblingsShareThePromptOfTheFirst) {
   EXPECT_EQ(second.blocks[1][4], first.blocks[1][4]);
 }
 
-// C1 and C2 after every step (World::Step), C5: everybody finishes, C7: nothing is left, in a crowd
-// that shares prefixes, runs out of blocks and loses clients at any moment.
 TEST(SchedulerStates, ATurnComputesItsNewTokensOnly) {
   World world(FourTokenBlocks(), 64, true, 12);
   Sequence& first = world.Add("first", {.prompt = 30, .output = 11, .first_token = 0});
   world.RunUntilIdle(100);
-  // The next turn: all of the first and its answer, and 10 more. The answer's last token was not
-  // computed: 40 tokens of KV, of which 40 are in whole blocks.
+  // The next turn: the first prompt with its answer, and 10 more tokens. The answer's last token
+  // was not computed: 40 tokens of KV, all in whole blocks.
   Sequence& second = world.Add("second", {.prompt = 50, .output = 2, .first_token = 0});
   std::copy(first.tokens.begin(), first.tokens.end(), second.tokens.begin());
   world.RunUntilIdle(100);
   EXPECT_EQ(second.cached_tokens, 40);
-  // And the same prompt again: all of it but for what must be computed.
+  // The same prompt again: all but the last block is found.
   Sequence& again = world.Add("again", {.prompt = 50, .output = 2, .first_token = 0});
   std::copy(first.tokens.begin(), first.tokens.end(), again.tokens.begin());
   world.RunUntilIdle(100);
@@ -767,6 +767,8 @@ TEST(SchedulerStates, ALateTokenWithoutSnapshotsBeginsAgain) {
   world.RunUntilIdle(10);
 }
 
+// Checks C1 and C2 after every step (World::Step), C5: every sequence finishes, and C7: nothing is
+// left, with sequences that share prefixes, run out of blocks and are aborted at any time.
 class RandomScheduler : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomScheduler, KeepsTheContract) {
@@ -822,8 +824,8 @@ TEST_P(RandomScheduler, KeepsTheContract) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomScheduler, ::testing::Range(0, 40));
 
-// Who is admitted and who is preempted, against ranks that are computed here from the priorities
-// and from the times of waiting that are counted here.
+// Compares who is admitted and preempted with ranks computed here from priorities and waiting
+// times.
 class RandomPriorities : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomPriorities, TheBestRankIsAdmittedAndTheWorstPreempted) {

@@ -1,4 +1,4 @@
-// The sequences of one share that wait to be admitted, in order.
+// The waiting sequences of a share, in the order of admission.
 #pragma once
 
 #include <cstdint>
@@ -9,39 +9,39 @@
 
 namespace sluice {
 
-// How waiting improves a rank: by one level for each `level_us` microseconds, until `max_levels`
-// are gained. The gain is bounded so that a more urgent sequence stays ahead however long others
-// have waited.
+// How waiting improves a rank: by one level per `level_us` microseconds, up to `max_levels` levels.
+// The gain is bounded so that a much more urgent sequence stays first however long others have
+// waited.
 struct Ageing {
   int64_t level_us = 0;  // 0: waiting gains nothing
   int64_t max_levels = 0;
 
   int64_t full_gain_us() const { return level_us * max_levels; }
-  // The rank of a sequence of `level` that has waited for `waited_us`, whose gain is not bounded
-  // here.
+  // The rank of a sequence of `level` that has waited for `waited_us`, without the bound on the
+  // gain.
   Rank RankOf(int64_t level, int64_t waited_us) const;
 
   friend bool operator==(const Ageing&, const Ageing&) = default;
 };
 
-// Ordered by the rank that each sequence has at the time, then by arrival. Insert, Remove and Next
-// take logarithmic time (Next amortized); nothing is allocated, for the links are in the sequences.
-// Thread safety: used by the engine's thread only. Ownership: refers to the sequences, which
-// outlive their stay.
+// Ordered by current rank, then by arrival. Insert, Remove and Next take logarithmic time (Next
+// amortized) and do not allocate, since the links are in the sequences. Thread safety: used by the
+// engine's thread only. Ownership: refers to the sequences, which must outlive their time in the
+// queue.
 class WaitingQueue {
  public:
   explicit WaitingQueue(const Ageing& ageing) : ageing_(ageing) {}
 
   bool empty() const { return ripe_.empty() && ripening_.empty(); }
 
-  // REQUIRES: level, order and waiting_since are set, and do not change while it is here.
+  // REQUIRES: level, order and waiting_since are set, and do not change while it is in the queue.
   void Insert(ScheduledSequence& sequence);
   void Remove(ScheduledSequence& sequence);
 
-  // The sequence to admit next. `now`: microseconds, never less than in an earlier call. REQUIRES:
-  // not empty.
+  // The sequence to admit next. `now`: microseconds, not less than in an earlier call. REQUIRES:
+  // the queue is not empty.
   ScheduledSequence& Next(int64_t now);
-  // The rank of a sequence that waits.
+  // The rank of a waiting sequence.
   Rank RankAt(const ScheduledSequence& sequence, int64_t now) const;
 
   template <typename Visit>
@@ -51,8 +51,8 @@ class WaitingQueue {
   }
 
  private:
-  // While neither gains any more, levels and arrivals decide; while both do, their difference in
-  // rank stays as it was.
+  // Between two sequences with their full gain, levels and arrival decide; between two that still
+  // gain, the difference in rank is constant.
   struct LevelOrder {
     bool operator()(const ScheduledSequence& a, const ScheduledSequence& b) const {
       return a.level != b.level ? a.level < b.level : a.order < b.order;
@@ -76,9 +76,9 @@ class WaitingQueue {
                             boost::intrusive::compare<Order>>;
 
   const Ageing ageing_;
-  Set<&ScheduledSequence::rank_hook, LevelOrder> ripe_;       // those with their full gain
-  Set<&ScheduledSequence::rank_hook, RankOrder> ripening_;    // the others, `rank` as at time 0
-  Set<&ScheduledSequence::since_hook, SinceOrder> by_since_;  // the same
+  Set<&ScheduledSequence::rank_hook, LevelOrder> ripe_;       // sequences with their full gain
+  Set<&ScheduledSequence::rank_hook, RankOrder> ripening_;    // the others; `rank` as of time 0
+  Set<&ScheduledSequence::since_hook, SinceOrder> by_since_;  // the others, by waiting_since
 };
 
 }  // namespace sluice
