@@ -30,7 +30,7 @@ struct RopeScaling {
   // kDynamic: the base is raised by this factor, whatever the context length; Hunyuan.
   std::optional<double> alpha = {};
 
-  // kLlama3.
+  // For kLlama3.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
 

@@ -191,7 +191,7 @@ class CudaStream final : public DeviceStream {
         "a graph";
   }
 
-  // Launches go to the thread's current device.
+  // Makes the device current, since launches go to the thread's current device.
   StreamHandle handle() override {
     const cudaError_t code = home_.Try([] { return cudaSuccess; });
     if (code != cudaSuccess) Note("selecting the device", code);

@@ -46,7 +46,7 @@ class EmulatedDevice final : public Device {
   Result<std::unique_ptr<DeviceEvent>> CreateEvent() override;
 
   // Faults for tests; they affect the next work enqueued on any stream.
-  void FailNextCopy() { copy_fault_ = true; }  // or fill
+  void FailNextCopy() { copy_fault_ = true; }  // or the next fill
   void FailNextLaunch();
   // From now on every call that can fail fails, and no work runs.
   void Lose() { is_lost_ = true; }

@@ -236,7 +236,7 @@ TEST(EmulatedDevice, FindsPageLockedMemoryThatGoesTooEarly) {
   stream->CopyToHost(host.data() + 10, memory.data(), 20);
   device.Unpin(host.data());
   EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("page-locked memory went before"));
-  stream->CopyToHost(host.data(), memory.data(), 64);  // as any memory
+  stream->CopyToHost(host.data(), memory.data(), 64);  // like any host memory
   EXPECT_TRUE(stream->Synchronize());
   {
     const DeviceBuffer pinned = Must(device.AllocatePinned(64, "test"));

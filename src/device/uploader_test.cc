@@ -152,7 +152,7 @@ TEST_P(UploaderTest, TellsWhatWentWrong) {
   EXPECT_EQ(Bytes(memory), source);
 
   device_.Lose();
-  EXPECT_FALSE(uploader.Copy(pool_, memory.data(), source.data(), 2000));  // does not go on
+  EXPECT_FALSE(uploader.Copy(pool_, memory.data(), source.data(), 2000));  // stops
   EXPECT_FALSE(uploader.Finish());
 }
 

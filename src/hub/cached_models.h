@@ -21,7 +21,7 @@ struct CachedModel {
   std::string id;
   std::filesystem::path folder = {};
   int64_t bytes = 0;        // on the disk, including incomplete files
-  std::time_t changed = 0;  // when it was last downloaded to
+  std::time_t changed = 0;  // time of the last download
   std::vector<CachedSnapshot> snapshots = {};
 };
 

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// A file without a name.
+// Uses an unnamed temporary file.
 class ContentWriterTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -34,7 +34,7 @@ struct Collective {
   int num_left = 0;
 };
 
-// From one rank to another.
+// A message from one rank to another.
 struct Message {
   const void* data = nullptr;
   size_t count = 0;
@@ -71,7 +71,7 @@ struct Member {
   // Numbers of calls, used by the calling thread only.
   int64_t num_collectives = 0;
   std::map<int, int64_t> num_sent, num_received;  // by the other rank
-  std::string told;                               // what last_error returned last
+  std::string told;                               // the last result of last_error
 };
 
 // Advances as far as possible. Returns true once the rank's part is done.

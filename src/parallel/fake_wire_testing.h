@@ -1,10 +1,10 @@
 // For tests: a simulated network of ranks for the communicator of processes (mpi_group.h): delays,
 // stalled ranks, dead ranks and network partitions, in simulated time.
 //
-// Ranks are threads of which one runs at a time, until it waits, which is a pause. Then the rank
-// whose pause ends first runs, and the simulated time becomes the end of that pause. All choices
-// follow from the seed. A watch like that of processes (rank_watch.h) reports a failure to the
-// other ranks.
+// Ranks are threads; one runs at a time, until it pauses, as it does to wait. Then the rank whose
+// pause ends first runs, and the simulated time becomes the end of that pause. All choices follow
+// from the seed. A watch like that of processes (rank_watch.h) reports a failure to the other
+// ranks.
 #pragma once
 
 #include <chrono>

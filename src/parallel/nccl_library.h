@@ -2,7 +2,7 @@
 // compiled nor linked against it.
 //
 // The types and numbers below are those of nccl.h; nccl_values_test.cc compares them with the
-// header where one is installed.
+// header if it is installed.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ namespace sluice {
 // Ownership: owns the connection; move-only. Thread safety: one thread sends, one receives.
 class NodeLink {
  public:
-  static constexpr size_t kMostBytes = 16384;  // of a message
+  static constexpr size_t kMostBytes = 16384;  // maximum size of a message
 
   // The random bytes that the first machine sends to each new connection (Arrivals), and the size
   // of the reply.

@@ -20,7 +20,7 @@ struct ComparedModel {
   LoadQuantization quantization = {};
 };
 
-// Averages over all predicted positions of a text; `a` is the reference.
+// Statistics over all predicted positions of a text; `a` is the reference.
 struct PredictionDifference {
   int64_t positions = 0;
   double kl_divergence = 0;      // mean of sum p_a log(p_a / p_b), in nats

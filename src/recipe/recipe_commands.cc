@@ -122,7 +122,7 @@ void SetVariable(std::string_view text, std::map<std::string, std::string>& envi
     environment[std::string(text.substr(0, equals))] = text.substr(equals + 1);
 }
 
-// What runs in a container.
+// The program that a container runs.
 struct Contained {
   std::vector<std::string> words;
   std::map<std::string, std::string> environment;

@@ -27,7 +27,7 @@ struct RanCommand {
 };
 
 struct ScriptWay {
-  // Those that hold on this path, as written; negated ones as "not: ...".
+  // Conditions that hold on this path, as written; negated ones as "not: ...".
   std::vector<std::string> conditions;
   std::vector<RanCommand> commands;
 };

@@ -69,7 +69,7 @@ Status CheckEvents(CheckRun& run, Comparison& comparison) {
   ASSIGN_OR_RETURN(const DeviceBuffer out, device.AllocatePinned(kCount * 4, "events"));
   ASSIGN_OR_RETURN(const auto written, device.CreateEvent());
   ASSIGN_OR_RETURN(const auto read, device.CreateEvent());
-  // Declared last: streams must be destroyed before what they use.
+  // Declared last: streams must be destroyed before the memory and events they use.
   ASSIGN_OR_RETURN(const auto writer, device.CreateStream());
   ASSIGN_OR_RETURN(const auto reader, device.CreateStream());
   for (uint64_t round = 0; round < 4; ++round) {

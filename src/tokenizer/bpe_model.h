@@ -37,7 +37,7 @@ struct BpeSpec {
   bool has_affixes() const { return !continuing_prefix.empty() || !word_suffix.empty(); }
 };
 
-// Thread safety: immutable; Encode may be called from any thread at once.
+// Thread safety: immutable; Encode may be called by several threads at the same time.
 class BpeModel {
  public:
   // `byte_level`: pieces are raw bytes, and the vocabulary spells them byte by byte (byte_level.h);

@@ -20,7 +20,7 @@ struct Span {
 };
 
 // The pattern of a Split or Replace step: {"String": ...} or {"Regex": ...}.
-// Thread safety: Find may be called from any thread at once.
+// Thread safety: Find may be called by several threads at the same time.
 class Pattern {
  public:
   // `where`: the name of the step in errors.

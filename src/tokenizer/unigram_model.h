@@ -17,8 +17,8 @@ struct UnigramSpec {
   TokenTable vocabulary;
   std::vector<double> scores;  // log probabilities, by id
   int64_t unk_id = -1;         // -1: not given
-  bool byte_fallback =
-      false;  // what is unknown becomes "<0x41>" and the like, where they are there
+  // Encode an unknown character as "<0x41>" and the like, if the vocabulary has these tokens.
+  bool byte_fallback = false;
 };
 
 // Thread safety: immutable. Memory besides the vocabulary: per token four bytes, and eight for its
