@@ -1,4 +1,4 @@
-// The nonlinear function of an MLP as data: kernels/activation.h.
+// Description of an MLP's activation function; computed by kernels/activation.h.
 #pragma once
 
 namespace sluice::kernels {
@@ -7,15 +7,16 @@ enum class ActivationKind {
   kSilu,      // z / (1 + exp(-z))
   kGeluTanh,  // as in kernels/gelu_mul.h
   kRelu,      // max(z, 0)
-  kRelu2,     // its square
-  // alpha_p z^2 + beta z above zero, else alpha_n (exp(min(z, eps)) - 1 - z) + beta z.
-  // Source: transformers' XIELUActivation.
+  kRelu2,     // max(z, 0)^2
+  // z > 0: alpha_p z^2 + beta z; else alpha_n (exp(min(z, eps)) - 1 - z) + beta z. Source:
+  // transformers' XIELUActivation.
   kXielu,
 };
 
 struct ActivationRule {
   ActivationKind kind = ActivationKind::kSilu;
-  // Not 0: the function's result is cut to at most `limit`, and what it gates to [-limit, limit].
+  // If not 0: f's result is clamped to at most `limit`, and the factor that it gates to [-limit,
+  // limit].
   float limit = 0;
   float alpha_p = 0, alpha_n = 0, beta = 0, eps = 0;  // of kXielu
 };

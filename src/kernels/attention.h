@@ -12,7 +12,7 @@
 
 namespace sluice::kernels {
 
-// The widest head, and the widest key of a latent cache.
+// The maximum head_dim, and the maximum head_dim of a latent cache.
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kMaxKeyDim = 576;
 
@@ -26,15 +26,15 @@ struct KvLayout {
   int block_size = 16;
   ElementType type = ElementType::kBF16;
   int64_t block_stride = 0;  // 0: blocks are dense
-  // Not 0: a latent cache. The value of a position is the first `latent_dim` numbers of its key,
-  // which are held once: there are no values in V, whose dense blocks hold `side_dim` numbers of
-  // each position, which attention does not read (AppendSide); 0: none.
+  // If not 0: a latent cache. The value of a position is the first `latent_dim` numbers of its key,
+  // stored once; there are no separate values. The blocks of V are dense and hold `side_dim` other
+  // numbers per position, which AppendSide writes and Attention does not read; 0: none.
   int latent_dim = 0;
   int side_dim = 0;
 
   bool is_latent() const { return latent_dim != 0; }
   int value_dim() const { return is_latent() ? latent_dim : head_dim; }
-  // Numbers of K in a block, and of V.
+  // Numbers per block of K and of V.
   int64_t BlockElements() const { return int64_t{num_kv_heads} * block_size * head_dim; }
   int64_t ValueBlockElements() const {
     return is_latent() ? int64_t{num_kv_heads} * block_size * side_dim : BlockElements();
@@ -52,7 +52,8 @@ struct KvCacheView {
   float v_scale = 1;
 };
 
-// Positions [begin, end) of a sequence whose tokens see all of each other: those of an image.
+// Positions [begin, end) of a sequence whose tokens attend to each other in both directions, for
+// example those of an image.
 struct SeenSpan {
   int32_t begin = 0, end = 0;
 };
@@ -65,7 +66,7 @@ struct AttentionSlice {
   int32_t num_tokens = 0;
   int32_t context = 0;
   const int32_t* block_table = nullptr;  // [ceil((context + num_tokens) / block_size)]
-  // Ascending, apart. One that holds a token of the slice ends within the slice.
+  // Ascending and disjoint. A span that holds a token of the slice ends within the slice.
   const SeenSpan* spans = nullptr;
   int32_t num_spans = 0;
 };
@@ -74,13 +75,13 @@ struct AttentionSlice {
 struct AttentionScores {
   float scale = 1;     // of q . k
   float soft_cap = 0;  // c: a scaled score s becomes c * tanh(s / c); 0: none
-  // [num_heads]: a score that every row of a head has beside those of its positions, and whose
-  // value is zero, so that it takes a part of the weights away; null: none.
+  // [num_heads], or null: none. A row's softmax of head h has an additional score sinks[h] whose
+  // value is zero: it only takes part of the weight.
   const float* sinks = nullptr;
-  // Queries and weights may be rounded to BF16 where keys and values are BF16 or F8_E4M3, as
-  // products of BF16 take them: faster, by errors of 2^-9 of each.
+  // With keys and values in BF16 or F8_E4M3: queries and softmax weights may be rounded to BF16 so
+  // that BF16 products can be used. Faster, with relative errors of 2^-9 in each.
   bool bf16_products = false;
-  // Tokens of a slice's spans see those after them in their span, too.
+  // Tokens in a slice's span also attend to later tokens of that span.
   bool sees_spans = false;
 };
 
@@ -90,16 +91,16 @@ struct AttentionScores {
 void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
               const float* k, const float* v, int64_t stride);
 
-// The same of what a latent cache holds beside its keys: x F32, row i at x + i * stride,
-// [num_kv_heads, side_dim]. It is scaled like keys.
+// AppendKv for the side numbers of a latent cache (KvLayout::side_dim): x F32, row i at x + i *
+// stride, [num_kv_heads, side_dim]. Scaled by k_scale.
 void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                 const float* x, int64_t stride);
 
-// The positions that each row attends to, where it does not see all of them: those of row i are
-// positions[i * stride, i * stride + most), ascending. A row that sees at most `most` positions
-// attends to all, and its list is not read.
+// Sparse attention: the positions that each row attends to. Row i attends to positions[i * stride,
+// i * stride + most), ascending. A row that sees at most `most` positions attends to all of them,
+// and its list is not read.
 struct ChosenPositions {
-  const int32_t* positions = nullptr;  // null: all rows attend to all that they see
+  const int32_t* positions = nullptr;  // null: every row attends to all positions that it sees
   int64_t stride = 0;
   int32_t most = 0;
 };
@@ -113,19 +114,19 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max
 // allows. q: F32, row i at q + i * q_stride, [num_heads, head_dim] dense inside a row; query head h
 // reads KV head h / (num_heads / num_kv_heads). out: dense [rows, num_heads * value_dim], F32 or
 // BF16 (`out_type`). AppendKv must have been called for the same slices. Blocks entirely before the
-// first position that a slice's first row attends to are not read; their block table entries may
-// hold anything.
+// first position that a slice's first row attends to are not read; their block table entries may be
+// arbitrary.
 //
 // Positions are processed in chunks at fixed multiples, and each row combines its chunks in order:
 // the result of a row depends only on its own position and cache, never on the rest of the step or
-// the number of threads. Of a row with chosen positions the chunks are those of its list, so that a
-// list of all positions gives the same bits as none; only of a latent cache. F8_E4M3 codes are
-// converted exactly; k_scale multiplies the scale, v_scale divides the sum of weights that the
-// result is divided by. Of a latent cache the values of a chunk are brought into their own order
-// once for each tile of query rows; k_scale is theirs, too.
+// the number of threads. With chosen positions (latent caches only) the row's list is cut into
+// chunks, so a list of all positions gives the same bits as no list. F8_E4M3 codes are converted
+// exactly; k_scale is multiplied into the score scale, and the divisor of the result (the sum of
+// weights) is divided by v_scale (k_scale in a latent cache). The keys of a chunk of a latent cache
+// are rearranged into panels of keys and of values once per tile of query rows.
 //
-// REQUIRES: head_dim is even, from 2 to kMaxHeadDim, or to kMaxKeyDim in a latent cache; latent_dim
-// is even and at most head_dim; num_heads a multiple of num_kv_heads.
+// REQUIRES: head_dim is even, from 2 to kMaxHeadDim, or up to kMaxKeyDim in a latent cache;
+// latent_dim is even and at most head_dim; num_heads a multiple of num_kv_heads.
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
                const AttentionScores& scores, void* out, ElementType out_type,

@@ -1,14 +1,15 @@
 // Memory layout of keys and values inside a block of the cache; private to the attention operator.
 //
-// A head's keys (and values) in one block take block_size * head_dim elements. Where block_size is
-// a multiple of 16 they are stored in panels of 16 positions, the form that the kernels read
-// (kernel_table.h, AttentionChunkArgs): in a panel of keys the positions are contiguous, like the
-// output rows of a weight panel; in a panel of values the elements of a head are contiguous, and in
-// BF16 neighbouring positions are also paired. F8_E4M3 codes are laid out like BF16, but for the
-// order of CodePlace in whole groups of 64, and F16 like F32; both are converted when read. Other
-// block sizes hold plain rows [block_size, head_dim], which are copied into panels when read:
-// correct, but slower. So do latent caches, whose rows make panels of keys and of values at once,
-// and of which single rows are read where positions are chosen.
+// A head's keys (and values) in one block take block_size * head_dim elements. If block_size is a
+// multiple of 16 they are stored in panels of 16 positions, the layout that the kernels read
+// (kernel_table.h, AttentionChunkArgs). In a panel of keys the positions are contiguous, like the
+// output rows of a weight panel. In a panel of values the elements of a head are contiguous, and in
+// BF16 neighbouring positions are interleaved in pairs. F8_E4M3 codes are laid out like BF16,
+// except that each whole group of 64 codes has the order of CodePlace; F16 is laid out like F32.
+// Both are converted when read.
+// Other block sizes hold plain rows [block_size, head_dim], which are copied into panels when read:
+// correct, but slower. Latent caches hold plain rows, too, because each row becomes part of a panel
+// of keys and of one of values, and chosen positions are read as single rows.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ inline bool HasPanels(const KvLayout& layout) {
   return layout.block_size % kAttentionPanelPositions == 0 && !layout.is_latent();
 }
 
-// Offset of element d of a position inside its panel. `pairs`: of BF16.
+// Offset of element d of a position inside its panel. `pairs`: the BF16 layout.
 inline int64_t KeyOffset(bool pairs, int /*head_dim*/, int position, int d) {
   return pairs ? (d / 2 * kAttentionPanelPositions + position) * 2 + d % 2
                : d * kAttentionPanelPositions + position;
@@ -39,9 +40,9 @@ inline int64_t ValueOffset(bool pairs, int head_dim, int position, int d) {
                : int64_t{position} * head_dim + d;
 }
 
-// Codes of F8_E4M3 in groups of 64: eights of the first 32 in turn with eights of the others, so
-// that unpacking bytes in each 16 of a vector gives two vectors in order. A rest is in the order of
-// BF16.
+// Place of an F8_E4M3 code in its group of 64: runs of 8 codes of the first half alternate with
+// runs of the second half, so that unpacking bytes within each 16-byte lane of a vector gives two
+// vectors in order. Codes after the last whole group are in BF16 order.
 constexpr int kCodeGroup = 64;
 constexpr int CodePlace(int code) {
   const int eight = code / 8;
@@ -53,7 +54,7 @@ inline int64_t KeyCodeOffset(int head_dim, int position, int d) {
   if (group + kCodeGroup > int64_t{kAttentionPanelPositions} * head_dim) return offset;
   return group + CodePlace(static_cast<int>(offset - group));
 }
-// The groups of values begin anew in each pair of positions.
+// Value groups do not cross pairs of positions: each pair starts a new group.
 inline int64_t ValueCodeOffset(int head_dim, int position, int d) {
   const int64_t offset = ValueOffset(true, head_dim, position, d);
   constexpr int kElements = kCodeGroup / 2;
@@ -63,7 +64,7 @@ inline int64_t ValueCodeOffset(int head_dim, int position, int d) {
   return group + CodePlace(static_cast<int>(offset - group));
 }
 
-// The same for an element of a cache of this type.
+// Offset of an element in a cache of this type.
 inline int64_t KeyOffset(ElementType type, int head_dim, int position, int d) {
   return type == ElementType::kF8E4M3
              ? KeyCodeOffset(head_dim, position, d)
@@ -75,7 +76,7 @@ inline int64_t ValueOffset(ElementType type, int head_dim, int position, int d) 
              : ValueOffset(type == ElementType::kBF16, head_dim, position, d);
 }
 
-// Offset of a head's part of a block, in elements.
+// Offset of a head's elements in the cache, in elements.
 inline int64_t HeadOffset(const KvLayout& layout, int64_t block, int kv_head) {
   return block * layout.BlockStride() + int64_t{kv_head} * layout.block_size * layout.head_dim;
 }

@@ -1,4 +1,4 @@
-// Attention of encoders: every token sees all tokens of its sequence, or those near it.
+// Attention of encoders: every token attends to all tokens of its sequence, or to those near it.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace sluice::kernels {
 
-// As Attention, over all positions of a slice, those after a row's own too; with `reach`, those
-// that are no farther than that from the row's own. Scratch: as for
-// Attention. `bf16_products`: AttentionScores::bf16_products. REQUIRES: every slice is a whole
-// sequence (context 0); AppendKv has been called for them.
+// Attention over all positions of a slice, including those after a row's own. `reach` > 0: only
+// positions at most that far from the row's own. `bf16_products`: AttentionScores::bf16_products.
+// Scratch as for Attention. REQUIRES: every slice is a whole sequence (context 0); AppendKv has
+// been called for it.
 void BidirectionalAttention(ThreadPool& pool, const KvCacheView& cache,
                             std::span<const AttentionSlice> slices, int32_t reach, const float* q,
                             int64_t q_stride, int num_heads, float scale, void* out,

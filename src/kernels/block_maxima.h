@@ -1,5 +1,5 @@
-// The largest numbers of blocks of a row: they tell where a search for large numbers may skip, and
-// are found while the blocks are in the cache of the thread that computed them.
+// Maxima of blocks of a row. A search for large numbers can skip blocks by their maxima, which are
+// computed while the block is still in the cache of the thread that wrote it.
 #pragma once
 
 #include <cstdint>
@@ -9,33 +9,34 @@
 
 namespace sluice::kernels {
 
-// Columns of a block; the last block of a row may have fewer. With blocks of 64 greedy sampling of
-// many rows waits for their maxima, which have left the caches by then.
+// Columns of a block; the last block of a row may have fewer. Blocks of 64 are slower: with many
+// rows their maxima no longer fit the caches, and greedy sampling waits for them.
 constexpr int64_t kMaximaBlock = 256;
 
 constexpr int64_t NumMaxima(int64_t columns) {
   return (columns + kMaximaBlock - 1) / kMaximaBlock;
 }
 
-// Maxima of the blocks of some rows: [rows, NumMaxima(columns)], `stride` elements from a row to
-// the next; NaN where the block holds a NaN. Without data: none are wanted. Ownership: a view.
+// Maxima of the blocks of some rows: [rows, NumMaxima(columns)], rows `stride` elements apart; NaN
+// if the block contains a NaN. data null: not requested. Ownership: a view.
 struct RowMaxima {
   float* data = nullptr;
   int64_t stride = 0;
 
-  // Those from a row and a block on.
+  // The maxima from row `row` and block `block` on.
   RowMaxima From(int64_t row, int64_t block) const {
     return data == nullptr ? *this : RowMaxima{data + row * stride + block, stride};
   }
 };
 
-// Maxima of x [rows, columns], whose rows are `x_stride` elements apart. By one thread, and by all.
+// Maxima of x [rows, columns], rows `x_stride` elements apart. Computed by the calling thread, or
+// by the threads of `pool`.
 void FindMaxima(const float* x, int64_t x_stride, int64_t rows, int64_t columns,
                 const RowMaxima& maxima);
 void FindMaxima(ThreadPool& pool, const float* x, int64_t x_stride, int64_t rows, int64_t columns,
                 const RowMaxima& maxima);
 
-// ArgMax (sampling.h) of a row with these maxima, none of which is NaN.
+// ArgMax (sampling.h) of a row, using its block maxima. REQUIRES: no maximum is NaN.
 int32_t ArgMaxByBlocks(std::span<const float> row, std::span<const float> maxima);
 
 }  // namespace sluice::kernels

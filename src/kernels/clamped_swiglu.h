@@ -1,4 +1,4 @@
-// clamped swiglu: the gate of the experts of gpt-oss.
+// clamped swiglu: the gated activation of gpt-oss' experts.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct SwigluClamp {
 };
 
 // y[m, i] = (u + 1) * g * sigmoid(alpha * g), where g = min(x[m, 2 i], limit) and u = x[m, 2 i + 1]
-// cut to [-limit, limit]: gate and up stand side by side. x: F32 [rows, 2 * width] dense; y: [rows,
-// width] F32 or BF16, rounded once. Source: transformers' GptOssExperts.
+// clamped to [-limit, limit]: gate and up are interleaved. x: F32 [rows, 2 * width] dense; y:
+// [rows, width] F32 or BF16, rounded once. Source: transformers' GptOssExperts.
 void ClampedSwiglu(ThreadPool& pool, const float* x, int64_t rows, int64_t width,
                    const SwigluClamp& clamp, void* y, ElementType y_type);
 

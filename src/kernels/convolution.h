@@ -1,4 +1,5 @@
-// A convolution of each channel over the last inputs of a sequence, as recurrent layers have it.
+// The causal convolution of recurrent layers: each channel is convolved over the last inputs of its
+// sequence.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +10,25 @@ namespace sluice::kernels {
 inline constexpr int kMostConvolutionWidth = 16;
 
 struct Convolution {
-  int width = 0;                  // inputs that a result sees, the row's own last
-  int64_t channels = 0;           // of the weights and of tails
+  int width = 0;                  // inputs per result; the last is its own row
+  int64_t channels = 0;           // of the weights and of the tail
   const float* weight = nullptr;  // [width, channels]
   const float* bias = nullptr;    // [channels], or null
-  bool silu = false;              // of the result
+  bool silu = false;              // apply SiLU to the result
 };
 
-// Where the tail after the first `rows` rows goes.
+// Where to store the tail after the first `rows` rows.
 struct TailSnapshot {
   int64_t rows = 0;
-  float* tail = nullptr;  // as ConvolveRows takes it
+  float* tail = nullptr;  // layout of ConvolveRows' `tail`
 };
 
-// Rows of one sequence, which follow each other, in place: x[r, c] = bias[c] + weight[0, c] * (the
+// Convolves consecutive rows of one sequence in place: x[r, c] = bias[c] + weight[0, c] * (the
 // input of row r - width + 1) + ... + weight[width - 1, c] * x[r, c], summed in this order, for
-// channels c in [begin, end); row r of x is at x + r * stride. `tail` [width - 1, channels]: the
-// inputs before the first row, the latest last; then those before the row after the last one. A
-// result depends on its inputs alone, wherever the rows begin. All numbers are F32.
+// channels c in [begin, end); row r of x is at x + r * stride. `tail` [width - 1, channels]: on
+// entry the inputs before the first row, the latest last; on return the last width - 1 inputs. A
+// result depends only on its inputs, not on how the sequence is cut into calls. All numbers are
+// F32.
 // REQUIRES: width in [1, kMostConvolutionWidth]; 0 < rows of a snapshot <= `rows`.
 void ConvolveRows(const Convolution& convolution, float* x, int64_t stride, int64_t rows,
                   int64_t begin, int64_t end, float* tail,

@@ -21,18 +21,18 @@ enum class Isa {
   kNeonBf16,
 };
 
-// The words of --cpu-isa: "reference"; of x86-64 "avx2", "avx2_vnni", "avx512", "avx512_vnni",
-// "avx512_bf16", "amx"; of aarch64 "neon", "neon_dotprod", "neon_bf16".
+// The values of --cpu-isa: "reference"; on x86-64 "avx2", "avx2_vnni", "avx512", "avx512_vnni",
+// "avx512_bf16", "amx"; on aarch64 "neon", "neon_dotprod", "neon_bf16".
 std::string_view IsaName(Isa isa);
-// Those that this machine (CPU and operating system) and this build can run, the best last. Always
-// contains kReference.
+// The instruction sets that this machine (CPU and operating system) and this build can run, the
+// best last. Always contains kReference.
 std::vector<Isa> AvailableIsas();
-// The one in use; the best one until SelectIsa is called.
+// The instruction set in use; the best available until SelectIsa is called.
 Isa CurrentIsa();
-// Selects one by name; "auto" selects the best. kInvalidArgument for an unknown name, kUnsupported
-// for one this machine lacks (the message lists those it has). Not thread-safe: call it while no
-// kernel runs.
+// Selects an instruction set by name; "auto" selects the best. kInvalidArgument for an unknown
+// name, kUnsupported if this machine cannot run it (the message lists those it can). Not
+// thread-safe: no kernel may be running.
 Status SelectIsa(std::string_view name);
-void SelectIsa(Isa isa);  // REQUIRES: available.
+void SelectIsa(Isa isa);  // REQUIRES: available on this machine
 
 }  // namespace sluice::kernels

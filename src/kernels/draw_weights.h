@@ -1,4 +1,4 @@
-// Sampling weights of tokens, bit-identical on CPU and device. Also compiled by nvcc, so only
+// Sampling weights of tokens, bit-identical on CPU and device. Also compiled by nvcc: include only
 // headers that nvcc accepts.
 #pragma once
 
@@ -13,10 +13,10 @@
 namespace sluice::kernels {
 
 // Logits are sorted into buckets by their distance from the largest: 32 buckets per unit; the last
-// takes everything from 31.97 on.
+// bucket takes all distances from 31.97 on.
 constexpr int kDrawBuckets = 1024;
 constexpr float kDrawBucketsPerNat = 32;
-// Weights are summed in blocks of this many.
+// Number of weights per block sum.
 constexpr int64_t kDrawSumBlock = 256;
 
 constexpr int64_t NumDrawBlocks(int64_t weights) {
@@ -35,7 +35,7 @@ SLUICE_ON_DEVICE_TOO inline double BucketWeight(float weight) {
   return weight < 0x1p-57f ? 0.0 : static_cast<double>(weight);
 }
 
-// a * b, rounded before anything is added to it.
+// a * b, rounded separately: never fused with a following addition.
 SLUICE_ON_DEVICE_TOO inline float RoundedProduct(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);
@@ -59,7 +59,7 @@ SLUICE_ON_DEVICE_TOO inline float ExpOfMinus(float x) {
   const auto number = [](int32_t a) { return std::bit_cast<float>(a); };
 #endif
   const float clamped = x < 87.0f ? x : 87.0f;
-  // 1.5 * 2^23: rounds to an integer in the low bits.
+  // Adding 1.5 * 2^23 rounds to an integer in the low bits.
   const float shifted = plus(times(clamped, -1.44269504f), 12582912.0f);
   const float n = plus(shifted, -12582912.0f);
   const float r = plus(plus(-clamped, -times(n, 0.693359375f)), times(n, 2.12194440e-4f));

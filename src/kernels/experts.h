@@ -12,35 +12,35 @@ namespace sluice::kernels {
 enum class RouterScore {
   kSoftmax,  // softmax over all experts, then the top_k largest
   kSigmoid,  // the top_k largest logits, then the sigmoid of each
-  // The two largest logits; the weight of each is its part of a softmax over those experts that are
-  // near it, of the second without the first: Phi-3.5-MoE's sparsemixer. No bias, top_k is 2.
+  // The two largest logits. The weight of each is its softmax among the experts whose logits are
+  // near its own; for the second expert, without the first. Phi-3.5-MoE's sparsemixer. No
+  // choice_bias; top_k is 2.
   kSparseMixer,
 };
 
-// How experts are chosen and weighed.
+// How experts are chosen and weighted.
 struct RouterRule {
   RouterScore score = RouterScore::kSoftmax;
-  // [num_experts], added to the scores for the choice alone; null: the largest logits are chosen.
+  // [num_experts], added to the scores only for the choice; null: the largest logits are chosen.
   const float* choice_bias = nullptr;
-  // The choice is made within the `kept_groups` of `num_groups` groups of neighbours whose two best
-  // experts have the largest sums; with a group_best of 1, whose best ones are the largest.
+  // Experts form `num_groups` groups of neighbours, and the choice is limited to `kept_groups`
+  // groups: those with the largest sums of their `group_best` (1 or 2) best scores.
   int num_groups = 1;
   int kept_groups = 1;
   int group_best = 2;
-  bool normalize = false;  // the weights of a row are divided by their sum
-  float scale = 1;         // of the weights, at last
-  // kSparseMixer: a logit is near the largest if it lies below it by at most 2 * jitter times the
-  // larger of its own size and the largest logit.
+  bool normalize = false;  // divide the weights of a row by their sum
+  float scale = 1;         // multiplies the weights, last
+  // kSparseMixer: a logit l is near the largest logit m if m - l <= 2 * jitter * max(|l|, m).
   float jitter = 0;
 };
 
-constexpr int64_t kMostBiasedExperts = 4096;  // with a choice_bias or groups
+constexpr int64_t kMostBiasedExperts = 4096;  // maximum num_experts with a choice_bias or groups
 
 // Selects the experts of every row. logits: F32 [rows, num_experts]. chosen and weights: [rows,
-// top_k], by descending logit, or score with the bias, ties by ascending index. Source of the
-// formulas: transformers' Qwen3MoeTopKRouter, Llama4Router, Glm4MoeTopkRouter and
-// PhimoeTopKRouter. REQUIRES: num_groups divides num_experts into groups of at least group_best;
-// the kept ones hold top_k experts.
+// top_k], in descending order of the logit, or of the biased score if the choice uses one; ties in
+// ascending order of the index. Source of the formulas: transformers' Qwen3MoeTopKRouter,
+// Llama4Router, Glm4MoeTopkRouter and PhimoeTopKRouter. REQUIRES: num_groups divides num_experts
+// into groups of at least group_best experts; the kept groups have at least top_k experts.
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
                    int64_t top_k, const RouterRule& rule, int32_t* chosen, float* weights);
 
@@ -48,7 +48,7 @@ void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t 
 void GateRows(ThreadPool& pool, const float* logits, int64_t rows, int64_t cols, float* x);
 
 // Sorts the pairs (row, slot) by expert, rows ascending within an expert. order: [rows * top_k],
-// the pair (row * top_k + slot) at each sorted position; place: [rows * top_k], the inverse
+// the pair at each sorted position, as row * top_k + slot; place: [rows * top_k], the inverse
 // permutation; row_begin: [num_experts + 1].
 void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t num_experts,
                    int32_t* order, int32_t* place, int32_t* row_begin);

@@ -10,7 +10,7 @@
 
 namespace sluice::kernels {
 
-// Whether results of `type` are BF16. REQUIRES: F32 or BF16.
+// Whether results of `type` are BF16. REQUIRES: `type` is F32 or BF16.
 inline bool IsBf16Result(ElementType type) {
   CHECK(type == ElementType::kF32 || type == ElementType::kBF16, "a result is F32 or BF16, not {}",
         ElementTypeName(type));

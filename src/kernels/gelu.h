@@ -1,4 +1,4 @@
-// gelu: the activation of encoders, by erf.
+// gelu: GELU by erf, the activation of encoders.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace sluice::kernels {
 // and Stegun, Handbook of Mathematical Functions, 7.1.26.
 void Gelu(ThreadPool& pool, const float* x, int64_t count, void* y, ElementType y_type);
 
-// y[m, i] = gelu(x[m, i]) * x[m, width + i] with the gelu above. Shapes, types and rounding are
-// those of SiluMul. Changes the gates in x.
+// y[m, i] = gelu(x[m, i]) * x[m, width + i] with gelu as above. Shapes, types and rounding as for
+// SiluMul. Overwrites the gates in x.
 void GeluErfMul(ThreadPool& pool, float* x, int64_t rows, int64_t width, void* y,
                 ElementType y_type);
 

@@ -1,31 +1,30 @@
-// What one implementation (ISA) provides for matrix products and attention, which are written for
-// each ISA: single-threaded functions over raw pointers and sizes. linear.cc and attention.cc
-// check, divide the work among threads and call these. Operators whose sources are the same for
-// every ISA: vector_kernel.h.
+// The functions that each instruction set implements for matrix products and attention:
+// single-threaded, over raw pointers and sizes. linear.cc and attention.cc check arguments, divide
+// the work among threads and call them. Operators whose sources are the same for every ISA:
+// vector_kernel.h.
 //
-// Files under cpu/<isa>/ are compiled with instructions that this machine may lack, so this header
-// has no inline code and includes nothing that has.
+// Files under cpu/<isa>/ are compiled with instructions that this machine may lack. So this header
+// must not contain or include inline code.
 #pragma once
 
 #include <stdint.h>
 
 namespace sluice::kernels {
 
-// Expands `steps` steps of 32 inputs of a panel's codes to lines of BF16 pairs, 1024 bytes a step
-// ([16 pairs of inputs][16 rows][2]). `scales`: of the steps' groups, multiplied in where the
-// format has groups of 16 or 32 inputs; of INT4 the zero points of the steps, which are subtracted,
-// or null for 8. Exact. Both as panel_layout.h lays them out. lines: 64-byte
-// aligned.
+// Expands `steps` steps of 32 inputs of a panel's codes to lines of BF16 pairs, 1024 bytes per step
+// ([16 pairs of inputs][16 rows][2]). Exact. codes and scales: layout of panel_layout.h. `scales`:
+// of the steps' groups, multiplied in, for formats with groups of 16 or 32 inputs; for INT4 the
+// zero points of the steps, subtracted, or null if they are all 8. lines: 64-byte aligned.
 using ExpandFunction = void(const uint8_t* codes, const uint8_t* scales, int64_t steps,
                             uint8_t* lines);
 
-// y[m, n] = (sum over k of x[m, k] * w[n, k]) * row_scales[n] (+ bias[n]); see linear.h and the
-// layout of PackedMatrix.
+// y[m, n] = (sum over k of x[m, k] * w[n, k]) * row_scales[n] (+ bias[n]); see linear.h and, for
+// the layout of w, PackedMatrix.
 struct LinearArgs {
-  const void* x;          // [rows, cols], F32, BF16 bits or I8 as the function's name says
+  const void* x;          // [rows, cols], F32, BF16 bits or I8, as the function's name says
   int64_t x_stride;       // elements
   int64_t x_bytes;        // of an element
-  const float* x_scales;  // [rows], for I8 alone
+  const float* x_scales;  // [rows]; I8 only
   const void* w;          // panels of 16 output rows
   int64_t panel_bytes;    // from one panel to the next
   int64_t cols;
@@ -35,8 +34,8 @@ struct LinearArgs {
   const float* row_scales;  // [outputs padded to a whole panel] or null
   const float* bias;        // [outputs] or null
 
-  // Where not null: scales of the partial sums of `block_steps` steps of 32 inputs each; those of
-  // panel p start at block_scales + p * panel_block_scales, 16 per block.
+  // If not null: scales for the partial sums over blocks of `block_steps` steps of 32 inputs. Those
+  // of panel p start at block_scales + p * panel_block_scales, 16 per block.
   const float* block_scales;
   int64_t panel_block_scales;
   int64_t block_steps;
@@ -51,15 +50,16 @@ struct LinearArgs {
 
   // For the functions on packed activations.
   uint8_t* packed_x;  // scratch of packed_x_bytes()
-  int64_t rows;       // packed there
+  int64_t rows;       // number of rows in packed_x
   uint8_t* lines;     // scratch of packed_lines_bytes, of the calling thread
 };
 
-// Sums of this many products of a number in [-128, 127] and one in [-127, 127] fit 32 bits.
+// Maximum number of products, of a number in [-128, 127] and one in [-127, 127], whose sum fits 32
+// bits.
 constexpr int64_t kMaxInt8Cols = 131072;
 
-// Maximum rows of a unit of work; a multiple of every kernel's tile height. With more, a matrix of
-// few panels would have too few units for many threads.
+// Maximum rows of a unit of work; a multiple of every kernel's tile height. With larger units, a
+// matrix with few panels would have too few units for many threads.
 constexpr int64_t kRowsPerUnit = 768;
 constexpr int64_t kMaxPanelsPerUnit = 4;  // the largest panels_per_unit
 
@@ -68,7 +68,7 @@ constexpr int64_t kMaxPanelsPerUnit = 4;  // the largest panels_per_unit
 using LinearFunction = void(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                             int64_t panel_begin, int64_t panel_end);
 
-// A chunk of a KV cache has at most kAttentionPanels panels of kAttentionPanelPositions
+// Maximum size of a chunk of a KV cache: kAttentionPanels panels of kAttentionPanelPositions
 // positions.
 constexpr int kAttentionPanelPositions = 16;
 constexpr int kAttentionPanels = 16;
@@ -80,50 +80,50 @@ struct AttentionChunkArgs {
   int rows;
   int head_dim;
   int value_dim;
-  bool bf16;    // type of K and V
+  bool bf16;    // K and V are BF16, else F32
   bool rounds;  // queries and weights may be rounded to BF16; only with BF16 panels
-  // K and V are E4M3 codes (attention_layout.h); only where attention_code_rows allows.
+  // K and V are E4M3 codes (attention_layout.h); only for at most attention_code_rows rows.
   bool codes;
   float soft_cap;  // c: a score s becomes c * tanh(s / c); 0: none
-  // Panels that no row attends to may hold anything.
+  // Entries for panels that no row attends to may be anything.
   const void* k_panels[kAttentionPanels];  // BF16: [head_dim / 2][16][2]; F32: [head_dim][16]
   const void* v_panels[kAttentionPanels];  // BF16: [8][value_dim][2]; F32: [16][value_dim]
-  // Those that are read next; no more than a hint, of any address.
+  // Panels that are read next, to prefetch. Only a hint: any address is allowed.
   const void* next_k_panels[kAttentionPanels];
   const void* next_v_panels[kAttentionPanels];
   // [rows]: the row attends to positions [starts, limits) of the chunk, 0 <= starts < limits <=
-  // kAttentionChunk, or to none where limits is 0. Both are non-decreasing over the rows that
-  // attend to any.
+  // kAttentionChunk, or to none if limits is 0. Both are non-decreasing over the rows that attend
+  // to any position.
   const int* starts;
   const int* limits;
   float* scores;   // scratch [rows, kAttentionChunk], 64-byte aligned
-  float* largest;  // result [rows]: largest score of the row; nothing is written for a row with
-                   // limit 0
+  float* largest;  // result [rows]: largest score of the row; not written for a row with limit 0
   float* sum;      // result [rows]: sum of exp(score - largest)
   float* out;      // result [rows, value_dim]: sum of exp(score - largest) * v
 };
 
 using AttentionFunction = void(const AttentionChunkArgs& args);
 
-// Panels of a head that are read one after the other, before those of the next head.
+// Number of consecutive panels of a head that are read before those of the next head.
 constexpr int kAttentionHeadsPanels = 4;
 
-// One chunk of positions for all KV heads, where all rows see the same positions of it. Keys and
-// values are BF16 or E4M3 codes, and queries and weights may be rounded to BF16.
+// One chunk of positions for all KV heads, where all rows attend to the same positions of the
+// chunk. Keys and values are BF16 or E4M3 codes; queries and softmax weights may be rounded to
+// BF16.
 struct AttentionHeadsArgs {
   const float* q;  // [heads, rows, head_dim], already scaled
   int heads;
-  int rows;  // of a head
+  int rows;  // per head
   int head_dim;
   bool codes;
   float soft_cap;    // as in AttentionChunkArgs
-  int start, limit;  // all rows see positions [start, limit) of the chunk, start < limit
+  int start, limit;  // all rows attend to positions [start, limit) of the chunk, start < limit
   // Blocks of the chunk: [heads][block_panels] panels as in AttentionChunkArgs; block_panels
-  // divides kAttentionHeadsPanels. Blocks that are not seen may be anything.
+  // divides kAttentionHeadsPanels. Entries for blocks that no row attends to may be anything.
   int block_panels;
   const void* k_blocks[kAttentionPanels];
   const void* v_blocks[kAttentionPanels];
-  // Where keys that are read next lie; no more than a hint, of any address.
+  // Blocks of keys that are read next, to prefetch. Only a hint: any address is allowed.
   const void* next_k_blocks[kAttentionHeadsPanels];
   float* scores;   // scratch [heads, rows, kAttentionChunk], 64-byte aligned
   float* largest;  // results [heads, rows], as in AttentionChunkArgs
@@ -134,14 +134,14 @@ struct AttentionHeadsArgs {
 using AttentionHeadsFunction = void(const AttentionHeadsArgs& args);
 
 struct KernelTable {
-  LinearFunction* linear_bf16;      // x BF16, w BF16, or codes for up to expand_rows rows
+  LinearFunction* linear_bf16;      // x BF16; w BF16, or codes for at most expand_rows rows
   LinearFunction* linear_f32_bf16;  // x F32, w BF16
   LinearFunction* linear_f32;       // x F32, w F32
   LinearFunction* linear_i8;        // x I8, w I8; cols <= kMaxInt8Cols
-  // The number of neighbouring panels that the linear functions are fastest with.
+  // Number of neighbouring panels per unit with which the linear functions are fastest.
   int panels_per_unit;
   int64_t expand_rows = 0;
-  // Whether linear_bf16 and linear_bf16_packed take block scales, where block_steps divides 16.
+  // Whether linear_bf16 and linear_bf16_packed support block scales, if block_steps divides 16.
   bool has_block_scales = false;
   ExpandFunction* expand_i8;
   ExpandFunction* expand_f8;
@@ -149,11 +149,11 @@ struct KernelTable {
   ExpandFunction* expand_mxfp4;
   ExpandFunction* expand_int4;
 
-  // Where not null: for packed_min_rows rows and more, activations are first packed into scratch
-  // memory (each call packs a range of the pack_units() units), then multiplied. Results equal
-  // those of linear_bf16 (whose weights may be codes) and linear_i8.
+  // If not null: with packed_min_rows rows or more, activations are first packed into scratch
+  // memory (each call packs some of the pack_units() units), then multiplied. Results equal those
+  // of linear_bf16 (whose weights may be codes) and linear_i8.
   int64_t packed_min_rows = 0;
-  int packed_panels_per_unit = 0;  // at most; even
+  int packed_panels_per_unit = 0;  // maximum; even
   int64_t packed_lines_bytes = 0;
   int64_t (*packed_x_bytes)(int64_t rows, int64_t row_bytes) = nullptr;
   int64_t (*pack_units)(int64_t rows, int64_t row_bytes) = nullptr;
@@ -164,9 +164,9 @@ struct KernelTable {
                            int64_t panel_end) = nullptr;
 
   AttentionFunction* attention_chunk;
-  // The most rows of a tile for which attention_chunk reads E4M3 codes itself.
+  // Maximum number of rows for which attention_chunk reads E4M3 codes directly.
   int attention_code_rows = 0;
-  // By the same arithmetic; null: chunks of single heads only.
+  // Same arithmetic as attention_chunk; null: only chunks of single heads are supported.
   AttentionHeadsFunction* attention_heads = nullptr;
 };
 

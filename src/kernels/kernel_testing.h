@@ -1,5 +1,5 @@
-// Shared by the kernels' tests: a fixture that runs for every instruction set of this machine, and
-// random numbers.
+// Shared by the kernels' tests: a fixture that runs for every available instruction set, and random
+// numbers.
 #pragma once
 
 #include <cstdint>

@@ -11,15 +11,15 @@
 
 namespace sluice::kernels {
 
-// Collects products and runs them together. Allocates nothing but the calling thread's scratch.
+// Collects products and runs them together. Allocates nothing except the calling thread's scratch.
 class LinearProducts {
  public:
   // `rows`: of all products together; `cols`: number of inputs of every product.
   LinearProducts(ThreadPool& pool, int64_t rows, int64_t cols)
       : pool_(pool), rows_(rows), cols_(cols) {}
 
-  // Adds y = x W^T + bias, and its maxima where they are wanted, running the collected products
-  // first if there is no room for another.
+  // Adds the product y = x W^T + bias, with its block maxima if requested. Runs the collected
+  // products first if there is no room for another.
   void Add(const PackedMatrix& w, const Activations& x, float* y, int64_t y_stride,
            const float* bias, const RowMaxima& maxima = {});
   // Runs the collected products.
@@ -28,14 +28,14 @@ class LinearProducts {
   // Upper bound in bytes of the packed activations of products with up to `cols` inputs and
   // `max_rows` rows.
   static int64_t PackedBytesAtMost(int64_t max_rows, int64_t cols);
-  // The same of inputs that are brought into the order of a matrix (PackedMatrix::input_order).
+  // Upper bound in bytes of inputs permuted to a matrix's order (PackedMatrix::input_order).
   static int64_t OrderedBytesAtMost(int64_t max_rows, int64_t cols);
   static void ReserveOrdered(int64_t max_rows, int64_t cols);
 
  private:
   using PackedFunction = void (*)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
-  // Multiplies some rows of activations by one matrix. Not initialized, as most of the array is
-  // never used.
+  // Multiplies some rows of activations by one matrix. No default initializers: most elements of
+  // the array are never used.
   struct Product {
     LinearPlan plan;
     LinearArgs args;
@@ -46,14 +46,14 @@ class LinearProducts {
     int64_t row_units;
     RowMaxima maxima;
     int64_t packed_offset;      // of its packed activations in the scratch memory
-    int64_t pack_units_before;  // of the products before it
+    int64_t pack_units_before;  // sum over the earlier products
     int64_t units_before;
   };
   static constexpr int64_t kMaxProducts = 128;
 
   // Runs the collected products if there is no room for another.
   void MakeRoom(bool is_packed, bool is_ordered, int64_t rows);
-  // Lets `args` see its `rows` rows of inputs in the order of the matrix.
+  // Permutes `rows` rows of inputs to the order of the matrix, and points `args` to the result.
   void OrderInputs(const PackedMatrix& w, LinearArgs& args, int64_t rows);
   void AddRows(const LinearPlan& plan, const LinearArgs& args, PackedFunction packed, int64_t rows,
                const RowMaxima& maxima);

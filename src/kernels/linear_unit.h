@@ -1,4 +1,4 @@
-// Choice of the functions for a product, and the computation of one unit of its work.
+// Selects the functions for a product, and computes one unit of its work.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace sluice::kernels {
 // The functions for inputs and weights of given types.
 struct LinearPlan {
   LinearFunction* function;
-  ExpandFunction* expand;  // of narrow weights with F32 or BF16 inputs; else null
+  ExpandFunction* expand;  // for weights stored as codes, with F32 or BF16 inputs; else null
   int64_t block_inputs;    // inputs per block with its own scale; 0: no blocks
   bool folds_blocks;       // `function` itself applies the block scales
 };

@@ -1,5 +1,5 @@
-// lora: what low-rank adapters add to the results of a linear layer, or of an embedding, with rows
-// of several adapters in one step.
+// lora: adds the contribution of low-rank adapters to the results of a linear layer or of an
+// embedding. A step may have rows of several adapters.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,24 @@
 
 namespace sluice::kernels {
 
-// Ranks are computed in tiles of so many; the last is filled up with zeros.
+// Ranks are computed in tiles of this size; the last tile is padded with zeros.
 inline constexpr int64_t kLoraTile = 16;
 
 // The factors of one adapter for one module, A [rank, cols] and B [rows, rank], in BF16 or F32 and
-// packed by the functions below. Ownership: refers to memory of somebody else.
+// packed by the functions below. Ownership: a view.
 struct LoraFactors {
   const void* a = nullptr;
   const void* b = nullptr;
-  int64_t rank = 0;  // 0: the adapter leaves the module as it is
+  int64_t rank = 0;  // 0: the adapter does not change the module
   float scale = 0;
-  // The module's results are the columns [first_col, first_col + rows) of a row of y: a layer may
-  // hold several modules.
+  // The module's results are the columns [first_col, first_col + rows) of a row of y: one layer may
+  // combine several modules.
   int64_t first_col = 0;
   int64_t rows = 0;
 };
 
-// The rows of a step that one adapter changes, ascending, and its factors for the modules of one
-// layer.
+// The rows of a step that use one adapter, ascending, and the adapter's factors for the modules of
+// one layer.
 struct LoraGroup {
   std::span<const int32_t> rows;
   std::span<const LoraFactors> modules;
@@ -38,25 +38,26 @@ struct LoraGroup {
 // Bytes of A and of B in `type`.
 int64_t LoraABytes(int64_t rank, int64_t cols, ElementType type);
 int64_t LoraBBytes(int64_t rank, int64_t rows, ElementType type);
-// The bytes of an embedding's A.
+// Bytes of an embedding's A.
 int64_t LoraTableBytes(int64_t rank, int64_t vocab_size, ElementType type);
 
-// From row-major numbers of a checkpoint, F32, F16 or BF16, which need not be aligned. `out` is
-// written completely. Return whether all numbers are finite.
+// The functions below pack row-major numbers of a checkpoint (F32, F16 or BF16, possibly
+// unaligned). `out` is written completely. Each returns whether all numbers are finite.
 // a: [rank, cols] to [rank / 16][cols / 2][16][2]; in F32 [rank / 16][cols][16].
 bool PackLoraA(const std::byte* a, ElementType stored, int64_t rank, int64_t cols, ElementType type,
                void* out);
 // b: [rows, rank] to [rank / 2][rows][2]; in F32 [rank][rows].
 bool PackLoraB(const std::byte* b, ElementType stored, int64_t rows, int64_t rank, ElementType type,
                void* out);
-// Row by row, as it is stored: [rows, cols]. The factor A of devices.
+// [rows, cols] in row-major order: the layout of A on devices.
 bool PackLoraRows(const std::byte* a, ElementType stored, int64_t rows, int64_t cols,
                   ElementType type, void* out);
-// a: [rank, vocab_size] to [vocab_size, rank]. So devices have B, too.
+// a: [rank, vocab_size] to [vocab_size, rank]. Also packs B [rows, rank] for devices, to [rank,
+// rows].
 bool PackLoraTable(const std::byte* a, ElementType stored, int64_t rank, int64_t vocab_size,
                    ElementType type, void* out);
 
-// F32 numbers of scratch memory that the functions below need for `rows` rows of modules whose
+// Number of F32 scratch elements that the functions below need for `rows` rows of modules whose
 // ranks, each rounded up to kLoraTile, add up to `ranks`.
 constexpr int64_t LoraScratchSize(int64_t rows, int64_t ranks) {
   return rows * ranks;
@@ -64,13 +65,13 @@ constexpr int64_t LoraScratchSize(int64_t rows, int64_t ranks) {
 
 // y[m, first_col + n] += scale * (sum over j of b[n, j] * (sum over k of a[j, k] * x[m, k])) for
 // each module of each group and each row m of the group, which is row m - first_row of `x` and `y`.
-// x: F32 or BF16; sums in F32. The order of the sums is the same whatever else is in the step, for
-// any number of threads. `type`: of the factors. y: F32, row stride `y_stride`.
+// x: F32 or BF16; sums in F32. The order of the sums does not depend on the rest of the step or on
+// the number of threads. `type`: of the factors. y: F32, row stride `y_stride`.
 void AddLora(ThreadPool& pool, const Activations& x, std::span<const LoraGroup> groups,
              ElementType type, int64_t first_row, float* scratch, float* y, int64_t y_stride);
 
-// The same where x selects a column of A: y[m, n] += scale * (sum over j of b[n, j] * a[j,
-// tokens[m]]). Each group has one module, whose `a` is a table.
+// AddLora for an embedding, where x selects a column of A: y[m, n] += scale * (sum over j of b[n,
+// j] * a[j, tokens[m]]). Each group has one module, whose `a` is a table (PackLoraTable).
 void AddLoraEmbedding(ThreadPool& pool, std::span<const int32_t> tokens,
                       std::span<const LoraGroup> groups, ElementType type, float* scratch, float* y,
                       int64_t y_stride);
