@@ -29,12 +29,12 @@ struct Activations {
 // Rows are padded with zeros to a whole panel. The panels are the only copy of the weight in
 // memory; the embedding reads single rows from them. Ownership: owns its memory; move-only.
 //
-// Where the format has an order of inputs, the panels hold the inputs in that order.
+// If the format has an input order, the panels hold the inputs in that order.
 //
 // The value of element [n, k] is code (INT4: code - its zero point) * its group's scale *
-// row_scales[n]: scales of groups and blocks are kept as stored; a scale of the tensor or of a row,
-// and a second scale, are folded into row_scales, so that one matrix can be filled from tensors
-// with different scales.
+// row_scales[n]. Scales of groups and blocks are kept as stored. Scales per tensor or row, and
+// second scales, are folded into row_scales, so that one matrix can be filled from tensors with
+// different scales.
 struct PackedMatrix {
   static constexpr int kPanelRows = 16;
 
@@ -42,12 +42,12 @@ struct PackedMatrix {
   int64_t rows = 0;  // out
   int64_t cols = 0;  // in
   Buffer data;
-  Buffer group_scales;  // empty where the format has no groups or blocks
+  Buffer group_scales;  // empty if the format has no groups or blocks
   Buffer row_scales;    // F32 [rows padded to a whole panel]; empty for plain numbers
-  Buffer zero_points;   // empty where the format has none
-  Buffer input_order;   // I32 [in]: the input at each place of a row; empty for 0, 1, 2...
+  Buffer zero_points;   // empty if the format has none
+  Buffer input_order;   // I32 [in]: which input is at each place of a row; empty: 0, 1, 2...
 
-  // The bytes of all of the above.
+  // Total size in bytes.
   int64_t bytes() const {
     return static_cast<int64_t>(data.size_bytes() + group_scales.size_bytes() +
                                 row_scales.size_bytes() + zero_points.size_bytes() +

@@ -1,13 +1,13 @@
-// Whether two machines compute alike.
+// Tells whether two machines compute the same bits.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::kernels {
 
-// A hash of the results of some operators and of the mathematical library, for fixed inputs, with
-// the instruction set in use. Ranks whose fingerprints differ (other libraries, other
-// compilers) would not give the bits of one rank.
+// A hash of the results of some operators and of the math library, for fixed inputs, with the
+// instruction set in use. Ranks whose fingerprints differ (other libraries or compilers) would not
+// reproduce the results of a single rank bit by bit.
 uint64_t NumericFingerprint();
 
 }  // namespace sluice::kernels

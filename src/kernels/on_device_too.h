@@ -1,5 +1,5 @@
-// Marks functions shared by host and device code. Also compiled by nvcc in every kernel, so without
-// includes.
+// Marks functions shared by host and device code. Compiled by nvcc with every kernel, so it
+// includes nothing.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__HIP__)

@@ -1,15 +1,16 @@
 // Memory layout of a PackedMatrix, shared by packing, decoding of rows and the products.
 //
-// A panel of a narrow format consists of lines of 16 words of 32 bits, one per row, each holding
-// the codes of 4 (8 bits each) or 8 (4 bits each) neighbouring inputs, padded with zero codes to
-// whole steps. The order of the inputs k in a word is the one that takes the fewest instructions to
-// expand to lines of BF16 pairs, or that a dot product of 8-bit integers takes:
+// A panel of a narrow format consists of lines of 16 words of 32 bits, one per row. Each word holds
+// the codes of 4 (8 bits each) or 8 (4 bits each) neighbouring inputs. Rows are padded with zero
+// codes to whole steps. The inputs k of a word are in the order that needs the fewest instructions
+// to expand to lines of BF16 pairs, or for a dot product of 8-bit integers:
 //   INT8  k0 k1 k2 k3                      from the lowest byte on
 //   E4M3  k0 k2 k1 k3                      from the lowest byte on
 //   E2M1, INT4  k0 k2 k4 k6 k1 k3 k5 k7    from the lowest half byte
 // Scales are laid out as [panel][group][16 rows]: bytes for groups of E2M1, F32 for blocks and for
 // groups of INT4 and INT8. Zero points of INT4 are bytes [panel][step][16 rows], repeated for all
-// steps of a group. Where the format has an order of inputs, all this is in that order.
+// steps of a group. If the format has an input order, codes, scales and zero points are all in that
+// order.
 #pragma once
 
 #include <cstdint>
@@ -34,21 +35,21 @@ enum class PanelKind {
   kGroupI8
 };
 
-// Inputs in a step, the unit in which codes expand to BF16: one AMX tile of a panel.
+// Inputs per step, the unit in which codes are expanded to BF16: one AMX tile of a panel.
 constexpr int64_t kPanelStepInputs = 32;
 
 // The panels of a supported format.
 struct PanelLayout {
   PanelKind kind = PanelKind::kBF16;
   int64_t panel_bytes = 0;
-  int64_t inputs_per_word = 0;    // of narrow formats
+  int64_t inputs_per_word = 0;    // narrow formats only
   int64_t group_size = 0;         // inputs that share a scale; 0: no groups
-  int64_t groups = 0;             // of a row, padded to whole steps
+  int64_t groups = 0;             // per row, padded to whole steps
   int64_t panel_scale_bytes = 0;  // of groups and blocks
   int64_t panel_zero_bytes = 0;   // of zero points
 
   bool is_narrow() const { return inputs_per_word != 0; }
-  // Scales are F32 and multiply the sums of their inputs.
+  // Whether scales are F32 and multiply the sums over their inputs.
   bool has_blocks() const {
     return kind == PanelKind::kBlockF8 || kind == PanelKind::kGroupInt4 ||
            kind == PanelKind::kGroupI8;
@@ -60,7 +61,7 @@ std::optional<PanelKind> PanelKindOf(const DataFormat& format);
 // REQUIRES: a supported format (PanelKindOf has a value).
 PanelLayout LayoutOf(const DataFormat& format, int64_t cols);
 
-// The value of a code before scaling, of INT4 with a zero point of 0. `index`: of the input inside
+// The value of a code before scaling; INT4: with a zero point of 0. `index`: of the input inside
 // its word.
 float CodeValue(PanelKind kind, uint32_t word, int64_t index);
 

@@ -1,9 +1,9 @@
-// One row of activations to INT8, in loops free of branches and of calls, which the compiler turns
-// into the vector operations of whatever it compiles for. Every operation is exact or correctly
-// rounded, so that results do not depend on which.
+// Quantizes one row of activations to INT8, in loops without branches or calls, which the compiler
+// vectorizes for its target. Every operation is exact or correctly rounded, so results do not
+// depend on the target.
 //
-// Included by files compiled with instructions that this machine may lack: all is in an unnamed
-// namespace, and nothing of the standard library is used (cpu/ops/ops.h).
+// Included by files compiled with instructions that this machine may lack: everything is in an
+// unnamed namespace, and nothing of the standard library is used (cpu/ops/ops.h).
 #pragma once
 
 #include <stdint.h>
@@ -23,7 +23,7 @@ inline float Widened(uint16_t bf16) {
 
 template <typename T>
 inline void QuantizeInt8(const T* x, int64_t cols, int8_t* out, float* scale) {
-  // Magnitudes as integers compare as the numbers do.
+  // Magnitudes compare the same as integers as they do as numbers.
   int32_t largest = 0;
   for (int64_t i = 0; i < cols; ++i) {
     const float value = Widened(x[i]);
@@ -34,15 +34,15 @@ inline void QuantizeInt8(const T* x, int64_t cols, int8_t* out, float* scale) {
   }
   float amax;
   __builtin_memcpy(&amax, &largest, 4);
-  // A row of zeros, or of numbers too small for a scale.
+  // Zero for a row of zeros, or of numbers too small for a scale.
   const float least = amax / 127.0f;
   const float divisor = least == 0 ? 1.0f : least;
   *scale = divisor;
-  // Adding and taking away 1.5 * 2^23 rounds to an integer, ties to even.
+  // Adding and subtracting 1.5 * 2^23 rounds to an integer, ties to even.
   constexpr float kMagic = 0x1.8p23f;
   for (int64_t i = 0; i < cols; ++i) {
     const float value = Widened(x[i]) / divisor;
-    const float low = value >= -127.0f ? value : -127.0f;  // Also for NaN.
+    const float low = value >= -127.0f ? value : -127.0f;  // NaN becomes -127.
     const float clamped = low <= 127.0f ? low : 127.0f;
     out[i] = static_cast<int8_t>(static_cast<int32_t>((clamped + kMagic) - kMagic));
   }

@@ -12,7 +12,7 @@ namespace sluice::kernels {
 // out[i, :] = x[i, :] (F32 or BF16) rounded to `format` and dequantized, F32 dense [rows, cols].
 // `input_scale`: the stored scale of kFp8Static and kInt8Static, the global scale of kNvfp4. A
 // row's result depends only on that row. REQUIRES: kind is neither kNone nor kInt8PerToken; cols is
-// a multiple of the group size where there are groups.
+// a multiple of the group size, if there are groups.
 void RoundRows(ThreadPool& pool, const ActivationFormat& format, float input_scale,
                const Activations& x, float* out);
 

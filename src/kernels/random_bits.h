@@ -1,5 +1,5 @@
-// Random numbers for dummy weights (--load-format dummy): the same on CPU and device, however a
-// tensor is divided among threads. Also compiled by nvcc, so with few includes.
+// Random numbers for dummy weights (--load-format dummy): the same on CPU and device, and for any
+// division of a tensor among threads. Also compiled by nvcc, so with few includes.
 #pragma once
 
 #include <stdint.h>
@@ -16,8 +16,8 @@ SLUICE_ON_DEVICE_TOO inline uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// 64 random bits: the four elements (plain numbers) or eight bytes (codes) from `at` on of row
-// `row`, the first in the low bits. `at` is a multiple of 4 or 8.
+// 64 random bits for four elements (plain numbers) or eight bytes (codes) of row `row`, starting at
+// element `at`; the first in the low bits. REQUIRES: `at` is a multiple of 4 or 8, respectively.
 SLUICE_ON_DEVICE_TOO inline uint64_t RowBits(uint64_t tensor_seed, int64_t row, int64_t at) {
   return MixBits(MixBits(tensor_seed + static_cast<uint64_t>(row)) + static_cast<uint64_t>(at));
 }

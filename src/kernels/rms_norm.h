@@ -1,5 +1,5 @@
-// rms_norm: y = w * x / sqrt(mean(x^2) + eps), over whole rows or over each attention head (the QK
-// norm), and the residual add before it.
+// rms_norm: y = w * x / sqrt(mean(x^2) + eps), over whole rows or over each attention head (QK
+// norm), optionally preceded by the residual add.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const flo
 void HeadRmsNorm(ThreadPool& pool, float* x, int64_t stride, const float* weight, float eps,
                  int64_t rows, int num_heads, int head_dim);
 
-// Each of the `groups` groups of `width` numbers of each row normed, with weights [groups * width]:
-// row m of y [rows, groups * width], y_stride numbers apart, of row m of x, x_stride apart; y may
-// be x.
+// Normalizes each of the `groups` groups of `width` numbers of each row by itself. x: F32, rows
+// x_stride numbers apart; weight: [groups * width]; y: [rows, groups * width], rows y_stride
+// numbers apart; y may be x.
 void GroupRmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight,
                   float eps, int64_t rows, int64_t groups, int64_t width, void* y, int64_t y_stride,
                   ElementType y_type);

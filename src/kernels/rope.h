@@ -31,7 +31,7 @@ std::vector<float> RopeFrequencies(int head_dim, double theta,
 
 // Rotates the first `rotary_dim` elements of `num_heads` heads of each row in place. x: F32, row i
 // at x + i * stride, heads dense [num_heads, head_dim]; `cos_sin`: the table that RopeTable made
-// for these rows, of rotary_dim / 2 frequencies.
+// for these rows, with rotary_dim / 2 frequencies.
 void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
                int head_dim, int rotary_dim, RopeStyle style, const float* cos_sin);
 
@@ -41,9 +41,9 @@ void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num
 void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
                std::span<const float> frequencies, float* cos_sin, float amplitude = 1);
 
-// The same where a row has a position on each of several axes: positions [axes, rows]; frequency i
-// turns with the position on axis axes[i]. With equal positions on all axes the bits are those of
-// RopeTable.
+// RopeTable for rows with a position on each of several axes: positions [axes, rows]; frequency i
+// uses the position on axis axes[i]. If a row's positions are equal on all axes, the result has the
+// same bits as that of RopeTable.
 void AxialRopeTable(ThreadPool& pool, std::span<const int32_t> positions, int64_t rows,
                     std::span<const float> frequencies, std::span<const int8_t> axes,
                     float* cos_sin, float amplitude = 1);

@@ -8,8 +8,8 @@
 
 namespace sluice::kernels {
 
-// Calls part(row, begin, end) for ranges of columns that together cover [rows, cols], in ranges of
-// about `grain` elements or more per thread.
+// Calls part(row, begin, end) for ranges of columns that together cover [rows, cols]; each thread
+// gets about `grain` elements or more.
 template <typename Part>
 void ForEachRowPart(ThreadPool& pool, int64_t rows, int64_t cols, int64_t grain, const Part& part) {
   pool.ParallelFor(rows * cols, grain, [&](int64_t begin, int64_t end) {

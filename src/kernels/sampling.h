@@ -20,22 +20,23 @@ struct LogSumExp {
 };
 LogSumExp ComputeLogSumExp(std::span<const float> logits);
 
-// The `k` largest as (index, value), by descending value, ties by ascending index.
+// The `k` largest logits as (index, value), by descending value, ties by ascending index.
 void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, float>>& out);
 
-// What is left of a row to draw from: logits at least `smallest` whose distance (largest - logit) *
-// scale is at most `farthest`.
+// Which logits of a row can be drawn: those of at least `smallest` whose distance, (largest -
+// logit) * scale, is at most `farthest`.
 struct DrawCut {
   float largest = 0;
   float scale = 1;
   float farthest = 0;
   float smallest = 0;
 };
-// weights[i] = ExpOfMinus of the distance (draw_weights.h), 0 where the logit is not left; the same
-// bits by every version. REQUIRES: no NaN; a finite largest logit.
+// weights[i] = ExpOfMinus of the distance (draw_weights.h), or 0 if the logit cannot be drawn;
+// every version gives the same bits. REQUIRES: no NaN; a finite largest logit.
 void DrawWeights(std::span<const float> logits, const DrawCut& cut, std::span<float> weights);
-// The sums of blocks of kDrawSumBlock weights, the last of which may be shorter: in eight lanes of
-// F32 in rising order, then these and what is behind the last whole lanes in F64.
+// The sums of blocks of kDrawSumBlock weights; the last block may be shorter. Eight lanes are
+// summed in F32 in ascending order; then the lanes, and the elements after the last whole eight,
+// are summed in F64.
 void DrawBlockSums(std::span<const float> weights, std::span<double> sums);
 
 bool HasNan(std::span<const float> values);

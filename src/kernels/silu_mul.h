@@ -1,4 +1,4 @@
-// silu_mul: the gate of the MLP.
+// silu_mul: the gated activation of an MLP with SiLU.
 #pragma once
 
 #include <cstdint>

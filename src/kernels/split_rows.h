@@ -1,5 +1,5 @@
 // split rows: F32 activations as sums of two BF16 rows, for products that need more than the eight
-// significant bits of one.
+// significant bits of one BF16 number.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@
 
 namespace sluice::kernels {
 
-// Index of the versions in use (dispatch.cc): 0 scalar; of x86-64 1 AVX2, 2 AVX-512; of aarch64
-// 1 NEON.
+// Index of the vector version in use (dispatch.cc): 0 scalar; on x86-64 1 AVX2, 2 AVX-512; on
+// aarch64 1 NEON.
 int VectorVersion();
 
 template <typename Function>

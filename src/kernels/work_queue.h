@@ -13,7 +13,8 @@ namespace sluice::kernels {
 
 // Calls body(unit, thread) once for every unit in [0, count). Thread t starts with its own
 // contiguous share, so that the same thread reads the same memory in every step, and then takes
-// units of the others' shares. A unit's result must not depend on the thread that runs it.
+// units from the shares of other threads. A unit's result must not depend on the thread that runs
+// it.
 template <typename Body>
 void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
   constexpr int kMaxShares = 128;
@@ -41,9 +42,9 @@ void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
   });
 }
 
-// Units that are numbered through `parts`: the part that `unit` belongs to, the last one whose
-// first unit (`first_unit(part)`, ascending) is not after it. Looks at a logarithm of their
-// number. REQUIRES: the first part begins at or before `unit`.
+// For units numbered through `parts`: returns the part that `unit` belongs to, the last one with
+// first_unit(part) <= unit; first_unit is ascending. Takes logarithmic time. REQUIRES: the first
+// part begins at or before `unit`.
 template <typename Parts, typename FirstUnit>
 auto& PartOfUnit(Parts& parts, int64_t unit, FirstUnit first_unit) {
   return *std::prev(std::ranges::upper_bound(parts, unit, {}, first_unit));

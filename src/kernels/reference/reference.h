@@ -1,6 +1,6 @@
-// Scalar versions of matrix products and attention: what the versions of the instruction sets are
-// tested against, and what runs on a machine with none of them. Contracts: kernel_table.h. Other
-// operators have their scalar version in their own source (vector_kernel.h).
+// Scalar versions of matrix products and attention: the reference in tests of the other instruction
+// sets, and the fallback on machines with none of them. Contracts: kernel_table.h. Other operators
+// have their scalar version in their own source (vector_kernel.h).
 #pragma once
 
 #include "kernels/kernel_table.h"
