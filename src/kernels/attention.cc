@@ -27,29 +27,30 @@ namespace {
 
 constexpr int kMaxTileRows =
     128;  // query rows (tokens x heads of the group) that share one pass over the cache
-// A decoding slice is cut into chunks for several threads when it is longer than this share of a
-// thread's work.
+// A decoding slice is split into chunks for several threads if its work is more than a thread's
+// share divided by this number.
 constexpr int64_t kUnitsPerThread = 8;
-// A unit of it is a chunk of as many KV heads as leave each thread some units.
+// A unit of a split slice is a chunk of several KV heads, as many as leave each thread this number
+// of units.
 constexpr int64_t kSplitUnitsPerThread = 4;
 
 bool IsFp8(const KvLayout& layout) {
   return layout.type == ElementType::kF8E4M3;
 }
 
-// Whether codes come in whole vectors, as kernels take them that read codes themselves.
+// Whether codes fill whole vectors, as kernels that read codes directly require.
 bool HasWholeCodes(const KvLayout& layout) {
   return layout.head_dim % 8 == 0;
 }
 
-// Whether the kernels read the cache's numbers as they are.
+// Whether the kernels read the cache without conversion.
 bool IsReadInPlace(const KvLayout& layout) {
   return HasPanels(layout) &&
          (layout.type == ElementType::kBF16 || layout.type == ElementType::kF32);
 }
 
-// Scratch of one thread, in floats: q and running out, scores, a chunk's result, and panels for odd
-// block sizes and for codes.
+// Scratch of one thread, in floats: q, scores, a chunk's result, the running result, and panels for
+// caches that are not read in place.
 struct ThreadScratch {
   float* q;          // [kMaxTileRows, head_dim]
   float* scores;     // [kMaxTileRows, kAttentionChunk]
@@ -89,12 +90,12 @@ struct RowState {
   float sum;
 };
 
-// Adds a later chunk's result to the row's. The same whether the chunks come from one thread or
-// from several.
+// Adds a later chunk's result to the row's. The arithmetic is the same whether the chunks were
+// computed by one thread or by several.
 void Combine(RowState& row, float* out, const RowState& chunk, const float* chunk_out,
              int head_dim) {
   const float largest = row.largest > chunk.largest ? row.largest : chunk.largest;
-  // One of both is 1.
+  // At least one of the two factors is 1.
   const auto factor = [&](float of) { return of == largest ? 1.0f : std::exp(of - largest); };
   const float row_factor = factor(row.largest);
   const float chunk_factor = factor(chunk.largest);
@@ -110,38 +111,41 @@ struct Call {
   const float* q;
   int64_t q_stride;
   int num_heads;
-  bool both_ways;          // rows see positions after their own
-  int reach;               // so many of them; 0: all of their slice
-  AttentionScores scores;  // its scale: of what the cache holds
-  float v_scale;           // of what the cache holds
+  bool both_ways;          // rows also attend to later positions
+  int reach;               // maximum distance of a later position; 0: unlimited
+  AttentionScores scores;  // its scale includes k_scale
+  float v_scale;           // scale of the stored values
   void* out;
   bool out_bf16;
   ChosenPositions chosen;
 
-  // Codes of 8 bits are read as numbers of the type of products, or of the result.
+  // Whether keys and values are read as BF16: F8_E4M3 codes are read as the type of the products,
+  // or of the result.
   bool reads_bf16() const {
     return cache.layout.type == ElementType::kBF16 ||
            (IsFp8(cache.layout) && (out_bf16 || scores.bf16_products));
   }
-  // Whether queries and weights become BF16, too.
+  // Whether queries and softmax weights are rounded to BF16.
   bool rounds() const { return scores.bf16_products && reads_bf16(); }
   int group() const { return num_heads / cache.layout.num_kv_heads; }
   int head_dim() const { return cache.layout.head_dim; }
   int value_dim() const { return cache.layout.value_dim(); }
-  // Tokens of a slice that are worked on together.
+  // Tokens of a slice that are computed together in a tile.
   int tile_tokens() const {
     return chosen.positions != nullptr ? 1 : std::max(1, kMaxTileRows / group());
   }
-  // How many positions a row attends to that sees `positions`.
+  // Number of positions that a row attends to, if it sees `positions` positions.
   int Attended(int positions) const {
     return chosen.positions != nullptr ? std::min(positions, chosen.most) : positions;
   }
-  // The list of a row that sees so many; null: it attends to all of them.
+  // The list of chosen positions of a row that sees `positions` positions; null: it attends to all
+  // of them.
   const int32_t* ListOf(int64_t row, int positions) const {
     return Attended(positions) == positions ? nullptr : chosen.positions + row * chosen.stride;
   }
 
-  // Up to where a token at `position` sees, but for `reach`: no less than those before it.
+  // End of the positions that a token at `position` sees, without regard to `reach`. Non-decreasing
+  // in `position`.
   int SeenFrom(const AttentionSlice& slice, int position) const {
     if (!scores.sees_spans) return position + 1;
     for (int i = 0; i < slice.num_spans; ++i) {
@@ -152,7 +156,7 @@ struct Call {
     return position + 1;
   }
 
-  // For a slice that is seen both ways: the end of what tokens before `end` see.
+  // For bidirectional attention: end of the tokens of a slice that tokens before `end` see.
   int Seen(const AttentionSlice& slice, int end) const {
     return reach == 0 ? slice.num_tokens : std::min(slice.num_tokens, end + reach);
   }
@@ -165,9 +169,9 @@ struct Call {
   }
 };
 
-// The queries of `tokens` tokens from `token` on of one slice, and of the heads [head, head +
-// heads), as rows [token][head]: heads of one KV head's group, or, of one token, all those of
-// `kv_heads` of them.
+// A tile of query rows [token][head] of one slice: `tokens` tokens from `token` on, and query heads
+// [head, head + heads). The heads belong to the group of one KV head or, if tokens is 1, may be all
+// heads of `kv_heads` KV heads.
 struct Tile {
   const AttentionSlice* slice;
   int kv_head;
@@ -178,7 +182,7 @@ struct Tile {
   int heads;
 
   int rows() const { return tokens * heads; }
-  // Up to the last that a row attends to; where positions are chosen, of its list.
+  // End of the positions that any row attends to; with chosen positions, the length of the list.
   int positions(const Call& call) const {
     const int end = slice->context + token + tokens;
     return call.both_ways ? slice->context + call.Seen(*slice, token + tokens)
@@ -186,10 +190,10 @@ struct Tile {
   }
   int first_seen(const AttentionSpan& span) const {
     return span.FirstSeen(slice->context + token);
-  }  // by the first row, and so by any
+  }  // of the first row, so the smallest of all rows
 };
 
-// Where the panels of one KV head of a slice lie, one after the other, from that of `position` on.
+// Walks over the panels of one KV head of a slice in order, starting with the panel of `position`.
 class PanelPlace {
  public:
   PanelPlace(const KvLayout& layout, const Tile& tile, int position)
@@ -211,14 +215,15 @@ class PanelPlace {
 
  private:
   const KvLayout& layout_;
-  int panels_;  // of a block
+  int panels_;  // per block
   int kv_head_;
   const int32_t* block_;
   int panel_;
 };
 
-// The panels of positions [begin, end) of the chunk that starts at `first`.
-// Codes that the kernels read themselves (P = Float8E4M3) are in panels already.
+// Points `args` to the panels of positions [begin, end) of the chunk that starts at `first`,
+// decoding them to scratch if needed. With P = Float8E4M3 the kernels read codes directly; the
+// cache then has panels.
 template <typename T, typename P>
 void FindPanels(const Call& call, const Tile& tile, int first, int begin, int end,
                 const ThreadScratch& scratch, AttentionChunkArgs& args) {
@@ -264,7 +269,7 @@ void FindPanels(const Call& call, const Tile& tile, int first, int begin, int en
   }
 }
 
-// The same of a latent cache.
+// FindPanels for a latent cache, whose rows are copied into panels.
 template <typename T, typename P>
 void MakePanels(const Call& call, const Tile& tile, int first, int begin, int end,
                 const ThreadScratch& scratch, AttentionChunkArgs& args) {
@@ -281,7 +286,7 @@ void MakePanels(const Call& call, const Tile& tile, int first, int begin, int en
   for (int i = (begin - first) / kAttentionPanelPositions;
        first + i * kAttentionPanelPositions < end; ++i) {
     const T* rows[kAttentionPanelPositions];
-    // What no row sees may be anything that is there.
+    // Positions that no row sees may hold anything: clamp them to valid ones.
     for (int p = 0; p < kAttentionPanelPositions; ++p)
       rows[p] = row_of(std::clamp(first + i * kAttentionPanelPositions + p, begin, end - 1));
     const int64_t panel = int64_t{i} * kAttentionPanelPositions;
@@ -303,7 +308,7 @@ void TakePanels(const Call& call, const Tile& tile, int first, int begin, int en
   FindPanels<T, P>(call, tile, first, begin, end, scratch, args);
 }
 
-// Scaled queries of the tile, dense.
+// Copies the tile's queries to q, scaled and dense.
 void GatherQueries(const Call& call, const Tile& tile, float* q) {
   const int dim = call.head_dim();
   for (int token = 0; token < tile.tokens; ++token) {
@@ -313,7 +318,8 @@ void GatherQueries(const Call& call, const Tile& tile, float* q) {
   }
 }
 
-// For each row of a tile: what it sees of a chunk (AttentionChunkArgs), and the chunk's result.
+// For each row of a tile: the range of the chunk that it attends to (AttentionChunkArgs), and its
+// softmax state after the chunk.
 struct ChunkRows {
   std::array<int, kMaxTileRows> starts;
   std::array<int, kMaxTileRows> limits;
@@ -321,8 +327,8 @@ struct ChunkRows {
   std::array<float, kMaxTileRows> sum;
 };
 
-// Lets `args` know the panels of a chunk that is probably read next: of the same KV head where one
-// tile reads all chunks, else of the next head.
+// Sets the panels of `args` that are probably read next: the next chunk of the same KV head if one
+// tile reads all chunks, else the next head.
 void FindNextPanels(const Call& call, const Tile& tile, int chunk, bool is_split,
                     AttentionChunkArgs& args) {
   std::fill(std::begin(args.next_k_panels), std::end(args.next_k_panels), args.q);
@@ -357,7 +363,7 @@ void FindNextPanels(const Call& call, const Tile& tile, int chunk, bool is_split
   }
 }
 
-// How many KV heads a tile of one token may have.
+// Maximum number of KV heads of a tile with one token.
 int KvHeadsAtOnce(const Call& call) {
   const KvLayout& layout = call.cache.layout;
   const bool has_blocks = HasPanels(layout) &&
@@ -409,8 +415,8 @@ void RunHeadsChunk(const Call& call, const Tile& tile, int chunk, const ThreadSc
   Kernels().attention_heads(args);
 }
 
-// One chunk for a tile whose queries were gathered. `is_split`: the chunks of a head are computed
-// one by one, not in a row.
+// Computes one chunk for a tile whose queries were gathered. `is_split`: the chunks of a head are
+// computed separately, not one after the other by the same thread.
 void RunChunk(const Call& call, const Tile& tile, int chunk, bool is_split,
               const ThreadScratch& scratch, ChunkRows& rows, float* out) {
   if (tile.kv_heads > 1) return RunHeadsChunk(call, tile, chunk, scratch, rows, out);
@@ -501,13 +507,13 @@ void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
   }
 }
 
-// The work of one slice: units [first_unit, first_unit of the next slice). The chunks of a long
-// decoding slice are computed by several threads; `states` and `out` then keep the chunks' results
-// until they are combined in order.
+// The work of one slice: units [first_unit, first_unit of the next slice). The chunks of a split
+// decoding slice are computed by several threads; `states` and `out` keep the chunks' results until
+// they are combined in order.
 struct SliceUnits {
   const AttentionSlice* slice = nullptr;
   int64_t first_unit = 0;
-  int kv_heads = 1;  // of a unit
+  int kv_heads = 1;  // per unit
   int first_chunk = 0;
   int chunks = 0;           // 0: each tile of the slice is computed by one thread
   float* states = nullptr;  // [chunks, num_heads, 2]
@@ -516,7 +522,7 @@ struct SliceUnits {
   bool is_split() const { return chunks > 0; }
 };
 
-// `part`: of the chunks that the slice sees.
+// `part`: index among the chunks that the slice attends to.
 void RunSplitChunk(const Call& call, const SliceUnits& split, const Tile& tile, int part,
                    const ThreadScratch& scratch) {
   GatherQueries(call, tile, scratch.q);
@@ -553,13 +559,13 @@ int64_t SliceTableBytes(int64_t num_slices) {
   return RoundUp(num_slices * int64_t{sizeof(SliceUnits)}, 64);
 }
 
-// More slices than this cannot each hold more than the share of work that makes a slice worth
-// splitting.
+// Maximum number of slices whose work is large enough for a split.
 int64_t MaxSplits(const KvLayout& layout, int num_threads) {
   return num_threads == 1 ? 0 : kUnitsPerThread * num_threads / layout.num_kv_heads;
 }
 
-// Positions that the rows of a slice read, together; no fewer, where it has several rows.
+// Number of positions that the rows of a slice read together; an upper bound if it has several
+// rows.
 int64_t Work(const AttentionSlice& slice, const AttentionSpan& span) {
   if (slice.num_tokens == 1) return int64_t{slice.context} + 1 - span.FirstSeen(slice.context);
   int64_t work = int64_t{slice.num_tokens} * slice.context +
@@ -570,7 +576,7 @@ int64_t Work(const AttentionSlice& slice, const AttentionSpan& span) {
   return work;
 }
 
-// How many KV heads of a slice are a fair unit of the step's work.
+// Number of KV heads of a slice that make a fair unit of the step's work.
 int64_t FairHeads(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
                   int64_t total_work, int num_threads) {
   if (num_threads == 1) return layout.num_kv_heads;
@@ -578,7 +584,8 @@ int64_t FairHeads(const KvLayout& layout, const AttentionSpan& span, const Atten
          (std::max<int64_t>(Work(slice, span), 1) * kUnitsPerThread * num_threads);
 }
 
-// Whether a slice can be split where `least` heads of it are more than a fair unit.
+// Whether to split a slice: it has one token, more than a chunk of positions, and `least` of its
+// heads are more than a fair unit.
 bool IsSplit(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
              int64_t total_work, int num_threads, int least) {
   return slice.num_tokens == 1 && Work(slice, span) > kAttentionChunk &&
@@ -632,7 +639,7 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
   if (IsFp8(layout)) call.scores.scale *= cache.k_scale;
   const int num_threads = pool.num_threads();
 
-  // The scratch: one part for each thread, the table of slices, the results of split slices.
+  // Scratch layout: a part for each thread, the table of slices, the results of split slices.
   std::byte* memory = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
   const std::byte* memory_end = scratch.data() + scratch.size();
   const int64_t thread_bytes = RoundUp(ThreadScratch::Bytes(layout), 64);
@@ -641,7 +648,7 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
   CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes",
         scratch.size());
 
-  // Chosen positions are as many as a window shows.
+  // For the amount of work, chosen positions count like a window of the same size.
   AttentionSpan read = span;
   if (chosen.positions != nullptr) read.window = chosen.most;
   int64_t total_work = 0;
@@ -661,8 +668,8 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
     part.out = part.states + int64_t{part.chunks} * num_heads * 2;
     split_memory += SplitBytes(layout, num_heads, part.chunks);
   };
-  // Slices of which one head is too much for a unit; then, while there is memory for their chunks,
-  // those of which all heads are, to read blocks from end to end.
+  // First split the slices with more than a fair unit of work in a single head. Then, while scratch
+  // remains, those with more in `kv_heads_at_once` heads, so that blocks are read contiguously.
   for (size_t i = 0; i < slices.size(); ++i) {
     const AttentionSlice& slice = slices[i];
     SliceUnits& part = *new (&parts[i]) SliceUnits{.slice = &slice};
@@ -684,8 +691,8 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
     }
   }
 
-  // Units are numbered through the slices, the last tile of a slice first: it reads most, and the
-  // longest work is best begun early.
+  // Units are numbered slice by slice, the last tile of a slice first: it attends to the most
+  // positions, and the longest work should start first.
   const int group = call.group();
   const int head_tiles = (group + kMaxTileRows - 1) / kMaxTileRows;
   const int tile_tokens = call.tile_tokens();

@@ -1,4 +1,4 @@
-// Writing of new keys and values to the cache.
+// Writes new keys and values to the cache.
 #include <algorithm>
 #include <array>
 
@@ -12,7 +12,7 @@
 namespace sluice::kernels {
 namespace {
 
-// `count` elements of one head, as the cache holds them.
+// Converts `count` elements of one head to the cache's type.
 void Round(const float* x, float /*scale*/, int count, BFloat16* out) {
   for (int i = 0; i < count; ++i) out[i] = ToBFloat16(x[i]);
 }
@@ -26,8 +26,8 @@ void Round(const float* x, float scale, int count, Float8E4M3* out) {
   for (int i = 0; i < count; ++i) out[i] = ToFloat8E4M3(x[i] / scale);
 }
 
-// One token's key and value of one head. `k_head` and `v_head`: the head's part of the block;
-// `row`: the slot in it. v: null for a latent cache.
+// Stores one token's key and value for one head. `k_head` and `v_head`: the head's part of the
+// block; `row`: the token's position in the block. v: null for a latent cache.
 template <typename T>
 void AppendToken(const KvCacheView& cache, T* k_head, T* v_head, int row, const float* k,
                  const float* v) {
@@ -104,7 +104,7 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
 
 void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                 const float* x, int64_t stride) {
-  // Like keys of a latent cache of their width.
+  // The side numbers are stored like keys of a latent cache of their width.
   KvCacheView side = cache;
   side.layout.head_dim = side.layout.latent_dim = cache.layout.side_dim;
   side.layout.block_stride = 0;

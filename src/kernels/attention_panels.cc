@@ -33,7 +33,7 @@ void Read(float value, float& out) {
   out = value;
 }
 
-// Rows: what has groups of codes of its own.
+// Decodes `rows` rows of `row_codes` codes; every row has its own groups (CodePlace).
 void DecodeRows(const Float8E4M3* codes, int rows, int row_codes, BFloat16* panel) {
   std::array<uint8_t, size_t{kAttentionPanelPositions} * kMaxKeyDim> ordered;
   const int in_groups = row_codes / kCodeGroup * kCodeGroup;
@@ -41,7 +41,7 @@ void DecodeRows(const Float8E4M3* codes, int rows, int row_codes, BFloat16* pane
     const Float8E4M3* from = codes + row * row_codes;
     uint8_t* to = ordered.data() + row * row_codes;
     for (int group = 0; group < in_groups; group += kCodeGroup) {
-      // Not std::memcpy: with checks of bounds it is a call for each eight.
+      // Not std::memcpy: with bounds checks it becomes a call for every eight bytes.
 #pragma GCC unroll 8
       for (int i = 0; i < kCodeGroup; i += 8)
         __builtin_memcpy(to + group + i, from + group + CodePlace(i), 8);
@@ -119,7 +119,7 @@ template void BringIntoPanels(const KvLayout&, const Float8E4M3*, const Float8E4
 
 namespace {
 
-// Numbers of a row, as the panels hold them.
+// Converts numbers of a row to the panels' type.
 void ReadRow(const Float8E4M3* from, int count, BFloat16* to) {
   constexpr int kCodesAtOnce = 64;
   const int whole = count / kCodesAtOnce * kCodesAtOnce;
@@ -141,7 +141,8 @@ void PanelsOfRows(const float* const* rows, int keys, int values, float* k_panel
                 static_cast<size_t>(values) * sizeof(float));
 }
 
-// Pairs of elements of a key move together; a pair of values is of two positions.
+// Key panels interleave pairs of elements of one position; value panels interleave pairs of
+// positions.
 void PanelsOfRows(const BFloat16* const* rows, int keys, int values, BFloat16* k_panel,
                   BFloat16* v_panel) {
   for (int d = 0; d < keys; d += 2) {

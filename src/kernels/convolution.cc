@@ -10,7 +10,7 @@ namespace sluice::kernels {
 
 namespace reference {
 
-// `inputs`: of each weight; y may be the last of them.
+// inputs[j]: the row that weight j multiplies; y may be the last of them.
 void ConvolveRow(const float* const* inputs, int width, const float* weight, int64_t weight_stride,
                  const float* bias, int64_t count, bool silu, float* y) {
   for (int64_t i = 0; i < count; ++i) {
@@ -26,7 +26,7 @@ SLUICE_VECTOR_KERNEL(ConvolveRow);
 
 namespace {
 
-constexpr int64_t kBlock = 128;  // channels whose new tail is kept until the old one is read
+constexpr int64_t kBlock = 128;  // channels per pass; the new tail is buffered meanwhile
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void ConvolveRows(const Convolution& convolution, float* x, int64_t stride, int6
   const int64_t channels = convolution.channels;
   for (int64_t first = begin; first < end; first += kBlock) {
     const int64_t count = std::min(kBlock, end - first);
-    // Number `row` counts from the first row; before it the tail is.
+    // Row `row`, counted from the first row of x; negative rows are in the tail.
     const auto input = [&](int64_t row) -> const float* {
       return row >= 0 ? x + row * stride + first : tail + (row + width - 1) * channels + first;
     };
@@ -50,7 +50,7 @@ void ConvolveRows(const Convolution& convolution, float* x, int64_t stride, int6
       copy_tail(snapshot.rows, snapshot.tail + first, channels);
     float next[(kMostConvolutionWidth - 1) * kBlock];
     copy_tail(rows, next, kBlock);
-    // The last row first: those before it are its inputs.
+    // Last row first: earlier rows are still needed as inputs.
     for (int64_t row = rows; row-- > 0;) {
       const float* inputs[kMostConvolutionWidth];
       for (int j = 0; j < width; ++j) inputs[j] = input(row - width + 1 + j);

@@ -23,7 +23,7 @@ struct Variant {
   bool (*runs_here)(const CpuFeatures& features);
 };
 
-// The best last.
+// In ascending order of preference.
 constexpr std::array kVariants = {
     Variant{Isa::kReference, &kReferenceKernels, 0, [](const CpuFeatures&) { return true; }},
 #if defined(__x86_64__)
@@ -59,7 +59,7 @@ const Variant& Best() {
   return *std::find_if(kVariants.rbegin(), kVariants.rend(), RunsHere);
 }
 
-// Null until the first use.
+// Null until first use.
 std::atomic<const Variant*> current{nullptr};
 
 const Variant& Current() {

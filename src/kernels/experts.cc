@@ -11,8 +11,8 @@
 namespace sluice::kernels {
 namespace {
 
-// The `top_k` largest logits by falling value, the lower index first among equal ones. NaN is
-// smaller than every number, so that there are always `top_k` different experts.
+// Indices of the `top_k` largest logits in descending order, the lower index first among equal
+// ones. NaN is smaller than every number, so the result always has `top_k` distinct experts.
 void TopK(const float* logits, int64_t num_experts, int64_t top_k, int32_t* chosen) {
   int64_t count = 0;
   for (int64_t expert = 0; expert < num_experts; ++expert) {
@@ -32,8 +32,8 @@ float Sigmoid(float x) {
   return 1.0f / (1.0f + std::exp(-x));
 }
 
-// The `top_k` best of the kept groups. `scores` of a group that is left out are never among them,
-// not even where a score is NaN.
+// Chooses the `top_k` best experts of the kept groups. Experts of other groups are never chosen,
+// even if a score is NaN.
 void ChooseInGroups(const float* scores, int64_t num_experts, int64_t top_k, const RouterRule& rule,
                     int32_t* chosen) {
   const int64_t size = num_experts / rule.num_groups;
@@ -57,7 +57,7 @@ void ChooseInGroups(const float* scores, int64_t num_experts, int64_t top_k, con
   }
 }
 
-// What the experts of a row are chosen by.
+// Chooses the experts of a row by biased scores, by groups, or both.
 void ChooseExperts(const float* logits, int64_t num_experts, int64_t top_k, const RouterRule& rule,
                    float softmax_shift, float softmax_sum, int32_t* chosen) {
   std::array<float, kMostBiasedExperts> scores;
@@ -73,8 +73,8 @@ void ChooseExperts(const float* logits, int64_t num_experts, int64_t top_k, cons
   TopK(scores.data(), num_experts, top_k, chosen);
 }
 
-// The weight of `best` among the logits that are near it; `skipped`: an expert that is out of it,
-// or -1.
+// The softmax weight of `best` among the logits near it. `skipped`: an expert that is left out, or
+// -1.
 float SparseWeight(const float* logits, int64_t num_experts, int32_t best, int32_t skipped,
                    float jitter) {
   const float largest = logits[best];
@@ -134,7 +134,7 @@ void GatherRow(const float* x, int64_t cols, const float* weight, float* out) {
 template <typename T>
 void Gather(ThreadPool& pool, const Activations& x, std::span<const int32_t> order, int64_t top_k,
             const float* weights, T* out) {
-  // The few rows of a decoding step are not worth waking a thread.
+  // For the few rows of a decoding step, waking another thread does not pay.
   const int64_t grain = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, x.cols));
   pool.ParallelFor(static_cast<int64_t>(order.size()), grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -177,7 +177,7 @@ void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t n
   std::fill_n(row_begin, num_experts + 1, 0);
   for (int64_t pair = 0; pair < pairs; ++pair) ++row_begin[chosen[pair] + 1];
   for (int64_t e = 0; e < num_experts; ++e) row_begin[e + 1] += row_begin[e];
-  // Each expert's begin serves as its cursor; afterwards it has become the next one's begin.
+  // Each expert's begin serves as its cursor; afterwards it equals the next expert's begin.
   for (int64_t pair = 0; pair < pairs; ++pair) {
     const int32_t at = row_begin[chosen[pair]]++;
     order[at] = static_cast<int32_t>(pair);

@@ -1,9 +1,9 @@
-// Throughput of the kernels on all cores, compared with this machine's measured limits.
+// Throughput of the kernels on all cores, compared with the measured limits of this machine.
 //
-// of_limit is the time that the machine's read bandwidth and arithmetic peak allow at least,
-// divided by the time taken: 1 is perfect; of_reading (attention of one token) the time that
-// reading the keys and values alone takes, measured in turn. Shapes are those of Llama-3.2-1B. Try
-// --benchmark_filter=linear/amx.
+// of_limit: the least possible time, given the machine's read bandwidth and arithmetic peak,
+// divided by the measured time; 1 is perfect. of_reading (attention of one token): the time for
+// only reading the keys and values, measured in alternation, divided by the measured time. Shapes
+// are those of Llama-3.2-1B. Try --benchmark_filter=linear/amx.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -49,8 +49,8 @@ const Limits& MachineLimits() {
   return limits;
 }
 
-// Runs `body` as often as the library asks and reports its speed. `bytes` and `operations`: of one
-// run; `peak`: what the machine does of these operations in a second.
+// Runs `body` as often as the benchmark library requests and reports its speed. `bytes` and
+// `operations`: per run; `peak`: the machine's maximum operations per second of this kind.
 template <typename Body>
 void Measure(benchmark::State& state, double bytes, double operations, double peak, Body&& body) {
   const Limits& limits = MachineLimits();
@@ -94,9 +94,9 @@ const std::vector<WeightFormat>& NarrowFormats() {
   return formats;
 }
 
-// Random codes; scales near one. E4M3: those of normal numbers, the largest of a row near the end
-// of the range, as in checkpoints with a scale for each row or block, for how many are zero or
-// below 2^-6 counts in some kernels.
+// Random codes; scales near one. E4M3 codes are of normally distributed numbers whose maximum per
+// row is near the end of the range, as in checkpoints with a scale per row or block: the share of
+// codes that are zero or below 2^-6 affects the speed of some kernels.
 PackedMatrix RandomMatrix(const DataFormat& format, int64_t rows, int64_t cols) {
   PackedMatrix matrix = *AllocatePacked(format, rows, cols, "benchmark");
   constexpr int64_t kChunk = 128;
@@ -123,8 +123,8 @@ PackedMatrix RandomMatrix(const DataFormat& format, int64_t rows, int64_t cols) 
   return matrix;
 }
 
-// Matrices of the same shape that together outgrow the caches are taken in turn, as the layers of a
-// model are.
+// Cycles through matrices of the same shape that together exceed the caches, like the layers of a
+// model.
 void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
             const DataFormat& format, bool int8_inputs) {
   SelectIsa(isa);
@@ -137,7 +137,7 @@ void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
   const std::vector<float> scales(static_cast<size_t>(m), 1.0f);
   Buffer y = *Buffer::Allocate(static_cast<size_t>(m * n * 4), "benchmark");
   std::memset(y.data(), 0,
-              y.size_bytes());  // or the first of few products would wait for its pages
+              y.size_bytes());  // touches the pages, or the first product would wait for them
   const Activations view =
       int8_inputs ? Activations{integers.data(), ElementType::kI8, m, k, k, scales.data()}
                   : Activations{x.data(), ElementType::kBF16, m, k, k};
@@ -149,8 +149,8 @@ void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
   });
 }
 
-// The first product of a mixture of 32 experts, 4 of them for every token, in 16 layers. Bytes: of
-// the active experts.
+// The first product of a mixture of 32 experts, 4 of them for every token, in 16 layers. Bytes:
+// weights of the active experts.
 void Experts(benchmark::State& state, Isa isa, int64_t tokens, const DataFormat& format) {
   constexpr int64_t kExperts = 32, kTop = 4, kLayers = 16, kOutputs = 1024, kInputs = 1024;
   SelectIsa(isa);
@@ -184,12 +184,12 @@ double SecondsOf(const auto& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The time that all threads take to read the buffers over that of `body`, which reads them, too:
-// medians of runs in turn, as the machine's bandwidth changes from one moment to the next.
+// The time in which all threads read the buffers, divided by the time of `body`, which reads them,
+// too. Medians of alternating runs, as the machine's bandwidth varies over time.
 double OfReading(const auto& body, std::span<const Buffer> buffers) {
   constexpr int kRuns = 15;
   std::vector<double> own, plain;
-  std::atomic<uint64_t> sink = 0;  // Keeps the reads from being left out.
+  std::atomic<uint64_t> sink = 0;  // keeps the compiler from removing the reads
   for (int i = 0; i < kRuns; ++i) {
     own.push_back(SecondsOf(body));
     plain.push_back(SecondsOf([&] {
@@ -208,7 +208,8 @@ double OfReading(const auto& body, std::span<const Buffer> buffers) {
   return plain[kRuns / 2] / own[kRuns / 2];
 }
 
-// `tokens` new tokens for each sequence, which has so many in the cache.
+// Attention for `tokens` new tokens of each sequence; sequence i has contexts[i] tokens in the
+// cache.
 void Attend(benchmark::State& state, Isa isa, int tokens, const std::vector<int>& contexts,
             ElementType type) {
   SelectIsa(isa);
@@ -229,10 +230,10 @@ void Attend(benchmark::State& state, Isa isa, int tokens, const std::vector<int>
   for (size_t i = 0; i < slices.size(); ++i) slices[i].block_table = table.data() + first_blocks[i];
   const auto cache_bytes = table.size() * static_cast<size_t>(layout.BlockElements()) *
                            static_cast<size_t>(BitsPerElement(type)) / 8;
-  // One token: so many layers that they come from memory.
+  // For one token: enough layers that keys and values come from memory, not from caches.
   constexpr size_t kLayersBytes = size_t{256} << 20;
   const size_t layers = tokens > 1 ? 1 : (kLayersBytes + 2 * cache_bytes - 1) / (2 * cache_bytes);
-  std::vector<Buffer> caches;  // keys and values of each
+  std::vector<Buffer> caches;  // keys and values of each layer
   for (size_t i = 0; i < 2 * layers; ++i) {
     caches.push_back(*Buffer::Allocate(cache_bytes, "benchmark"));
     std::memset(caches.back().data(), 0x3C, cache_bytes);
@@ -327,7 +328,7 @@ const bool registered = [] {
       add(kv + "_decode_32x500", Attend, 1, std::vector<int>(32, 500), type);
       add(kv + "_decode_mixed", Attend, 1, std::vector{100, 32000, 300, 8000, 1000, 3000}, type);
     }
-    // The rest is that of AVX2, of AVX-512, or of NEON.
+    // The other kernels of these instruction sets are those of AVX2, AVX-512 or NEON.
     if (isa == Isa::kAvx2Vnni || isa == Isa::kAvx512Vnni || isa == Isa::kAvx512Bf16 ||
         isa == Isa::kAmx || isa == Isa::kNeonDotprod || isa == Isa::kNeonBf16) {
       continue;

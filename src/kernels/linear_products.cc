@@ -12,23 +12,25 @@
 namespace sluice::kernels {
 namespace {
 
-// Rows whose activations are packed at once, each product's rounded up to whole tiles.
+// Maximum number of rows of packed activations at a time; each product's rows are rounded up to
+// whole tiles.
 constexpr int64_t kMaxPackedRows = 512;
 constexpr int64_t kPackedRowMultiple = 32;
-// Up to so many, a unit is done before the weights of as many panels as the kernels like most have
-// come, so that half as many are better: 5 to 17 % faster on 64 and 128 rows (Granite Rapids).
+// Up to this many rows, units have half as many panels as the kernels prefer, because a unit is
+// computed before the weights of that many panels have arrived: 5 to 17 % faster on 64 and 128 rows
+// (Granite Rapids).
 constexpr int64_t kFewPackedRows = 192;
-// Rows that are held in another order at once.
+// Maximum number of rows of permuted inputs at a time.
 constexpr int64_t kMaxOrderedRows = 512;
-// Panels of a block of maxima: units of a product that finds them have whole blocks.
+// Panels per block of maxima: the units of a product with maxima are whole blocks.
 constexpr int64_t kMaximaPanels = kMaximaBlock / PackedMatrix::kPanelRows;
 
 int64_t Units(int64_t count, int64_t per_unit) {
   return (count + per_unit - 1) / per_unit;
 }
 
-// Panels of a unit on packed activations: what the kernels like most, or fewer where the threads
-// would not get some units each.
+// Panels per unit on packed activations: the kernels' preferred number, or fewer if threads would
+// get less than kUnitsPerThread units each.
 int64_t PackedPanelsPerUnit(int64_t rows, int64_t panels, int num_threads) {
   constexpr int64_t kUnitsPerThread = 4;
   int64_t per_unit = Kernels().packed_panels_per_unit;
@@ -37,7 +39,7 @@ int64_t PackedPanelsPerUnit(int64_t rows, int64_t panels, int num_threads) {
   return per_unit;
 }
 
-// Memory of the calling thread for rows in another order; grows on demand.
+// The calling thread's memory for permuted rows; grows on demand.
 std::byte* OrderedScratch(int64_t bytes) {
   thread_local Buffer scratch;
   if (scratch.size_bytes() < static_cast<size_t>(bytes)) {
@@ -78,7 +80,7 @@ void LinearProducts::ReserveOrdered(int64_t max_rows, int64_t cols) {
 }
 
 void LinearProducts::OrderInputs(const PackedMatrix& w, LinearArgs& args, int64_t rows) {
-  // For all rows, so that it does not grow while products that read from it wait.
+  // Sized for all rows, so that it does not move while collected products still read from it.
   std::byte* ordered = OrderedScratch(OrderedBytesAtMost(rows_, cols_)) +
                        ordered_rows_ * cols_ * static_cast<int64_t>(sizeof(float));
   const std::span<const int32_t> order = w.input_order.As<int32_t>();
@@ -196,7 +198,7 @@ void LinearProducts::Run() {
   for (Product* product = products_.data(); product != end; ++product) {
     product->args.packed_x = reinterpret_cast<uint8_t*>(scratch + product->packed_offset);
   }
-  // The last product that begins at `unit` or before.
+  // The last product whose first unit is at or before `unit`.
   const auto find = [&](int64_t unit, int64_t Product::*units_before) {
     return std::upper_bound(
                products_.data(), end, unit,

@@ -31,8 +31,8 @@ ExpandFunction* ExpandFunctionOf(PanelKind kind) {
   }
 }
 
-// Expands `steps` steps from `first_step` on of some panels, and lets `args` see them as a matrix
-// of their own.
+// Expands `steps` steps of some panels, starting at `first_step`, and changes `args` to describe
+// them as a matrix of their own.
 void ExpandPanels(LinearArgs& args, int64_t panel_begin, int64_t panel_end, int64_t first_step,
                   int64_t steps, std::byte* lines) {
   const auto* codes = static_cast<const uint8_t*>(args.w) + first_step * args.code_step_bytes;
@@ -48,7 +48,7 @@ void ExpandPanels(LinearArgs& args, int64_t panel_begin, int64_t panel_end, int6
   args.expand = nullptr;
 }
 
-// The outputs of `args` from panel `panel` on.
+// Skips the outputs before panel `panel`.
 void SkipOutputs(LinearArgs& args, int64_t panel) {
   const int64_t outputs = panel * kPanelRows;
   args.outputs -= outputs;
@@ -57,7 +57,8 @@ void SkipOutputs(LinearArgs& args, int64_t panel) {
   if (args.bias != nullptr) args.bias += outputs;
 }
 
-// The sums of each block of inputs go to `partial` and, times their scale, to `total`.
+// Computes a product with block scales: the sums of each block go to `partial` and are added, times
+// their scales, to `total`.
 void ComputeBlocks(const LinearPlan& plan, const LinearArgs& args, int64_t row_begin,
                    int64_t row_end, int64_t panel_begin, int64_t panel_end, std::byte* scratch) {
   const int64_t panels = panel_end - panel_begin;

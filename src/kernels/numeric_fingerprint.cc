@@ -20,7 +20,7 @@ class ProbeHash {
     for (const float value : values) {
       uint32_t bits = 0;
       std::memcpy(&bits, &value, sizeof(bits));
-      hash_ = (hash_ ^ bits) * 1099511628211U;  // FNV-1a, by words
+      hash_ = (hash_ ^ bits) * 1099511628211U;  // FNV-1a over words
     }
   }
   uint64_t value() const { return hash_; }
@@ -34,7 +34,7 @@ class ProbeHash {
 uint64_t NumericFingerprint() {
   ThreadPool pool(1);
   ProbeHash hash;
-  // From -8 to 8, in no order.
+  // From -8 to 8, in mixed order.
   std::vector<float> inputs(2 * kProbeSize);
   for (size_t i = 0; i < inputs.size(); ++i)
     inputs[i] = static_cast<float>((i * 7919) % inputs.size()) / 125.0f - 8.0f;

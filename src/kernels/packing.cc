@@ -1,4 +1,4 @@
-// Packing of weights into panels; layout: PackedMatrix and panel_layout.h.
+// Packs weights into panels; layout: PackedMatrix and panel_layout.h.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -24,7 +24,7 @@ T Load(const std::byte* address) {
   return value;
 }
 
-// The source's element as bits of the matrix's type.
+// Converts an element of the source to bits of the matrix's type.
 template <typename Target, ElementType kSource>
 Target Convert(const std::byte* address) {
   if constexpr (kSource == ElementType::kBF16) {
@@ -46,17 +46,18 @@ Target Convert(const std::byte* address) {
   }
 }
 
-// Rows [begin, end) of the matrix from rows `source_row` and following of the source.
+// Packs rows [begin, end) of the matrix from the source's rows, starting at `source_row`.
 template <typename Target, ElementType kSource>
 void PackRange(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
                int64_t source_row) {
   constexpr int64_t kSourceBytes = kSource == ElementType::kF32 ? 4 : 2;
-  constexpr int64_t kGroup = sizeof(Target) == 2 ? 2 : 1;  // inputs side by side
+  constexpr int64_t kGroup = sizeof(Target) == 2 ? 2 : 1;  // interleaved inputs
   constexpr int64_t kBlock =
       512;  // columns of 16 rows that stay in L1 while a panel's lines are filled
   const int64_t cols = matrix.cols;
   const int64_t panel_bytes = LayoutOf(matrix.format, cols).panel_bytes;
-  // In a transposed matrix all rows of a few inputs lie together; they go first to all panels.
+  // A transposed source stores all rows of an input together, so pass over all panels for a few
+  // inputs at a time.
   const int64_t pass_cols = source.transposed ? 16 : cols;
   const int64_t row_bytes = (source.transposed ? 1 : cols) * kSourceBytes;
   const int64_t col_bytes = (source.transposed ? source.rows : 1) * kSourceBytes;
@@ -95,7 +96,7 @@ void PackPlainRows(PackedMatrix& matrix, int64_t begin, int64_t end, const Store
   }
 }
 
-// "F8_E4M3 with a scale per block of 128 x 128 (F32)".
+// For example "F8_E4M3 with a scale per block of 128 x 128 (F32)".
 std::string Describe(const DataFormat& format) {
   const std::string_view type = ElementTypeName(format.type);
   const std::string_view scale = ElementTypeName(format.scale_type);
@@ -198,7 +199,7 @@ bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
   std::atomic<bool> finite{true};
   const auto pack = [&](int64_t begin, int64_t end) {
     const int64_t from_row = source_row + begin - first_row;
-    // Before they are packed, for that finds them in the cache then.
+    // Check before packing, which then finds the rows in the cache.
     if (!RowsAreFinite(source, from_row, from_row + end - begin)) finite = false;
     switch (kind) {
       case PanelKind::kBF16:
@@ -209,13 +210,13 @@ bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
       default: return PackNarrowRows(matrix, begin, end, source, from_row);
     }
   };
-  // Cut by whole panels, which also keeps two threads off the same cache line.
+  // Divide by whole panels, which also keeps two threads off the same cache line.
   pool.ParallelFor(
       NumPanels(first_row + num_rows) - first_panel, 1,
       [&](int64_t panel_begin, int64_t panel_end) {
         const int64_t begin = std::max(first_row, (first_panel + panel_begin) * kPanelRows);
         const int64_t end = std::min(first_row + num_rows, (first_panel + panel_end) * kPanelRows);
-        // In a transposed matrix all rows of an input lie together.
+        // A transposed source stores all rows of an input together.
         if (source.transposed) return pack(begin, end);
         for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
           const int64_t row = (first_panel + panel) * kPanelRows;

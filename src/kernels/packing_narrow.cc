@@ -11,7 +11,7 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int64_t kBlockWords = 128;  // of 16 rows: their lines stay in L1 while they are filled
+constexpr int64_t kBlockWords = 128;  // of 16 rows, so that their lines stay in L1 meanwhile
 constexpr int64_t kTransposedWords = 4;
 
 template <typename T>
@@ -21,11 +21,11 @@ T LoadWord(const std::byte* address) {
   return value;
 }
 
-// The orders of the inputs in a word; see panel_layout.h.
+// Reorder the inputs of a word; see panel_layout.h.
 uint32_t ToPanelOrder8(uint32_t codes) {
   return (codes & 0xFF0000FFu) | (codes & 0x0000FF00u) << 8 | (codes & 0x00FF0000u) >> 8;
 }
-uint32_t Narrow(uint32_t half_bytes) {  // the low halves of four bytes, side by side
+uint32_t Narrow(uint32_t half_bytes) {  // gathers the low halves of four bytes
   half_bytes = (half_bytes | half_bytes >> 4) & 0x00FF00FFu;
   return (half_bytes | half_bytes >> 8) & 0xFFFFu;
 }
@@ -33,11 +33,11 @@ uint32_t ToPanelOrder4(uint32_t codes) {
   return Narrow(codes & 0x0F0F0F0Fu) | Narrow(codes >> 4 & 0x0F0F0F0Fu) << 16;
 }
 
-// The numbers of a row as they are stored: words of 4 bytes, zeros past the end.
+// A row as stored: words of 4 bytes, zeros past the end.
 struct StoredWords {
   const std::byte* begin;
-  int64_t stride;  // bytes between neighbouring bytes: 1, or a whole row of a transposed matrix
-  int64_t count;   // bytes of the row
+  int64_t stride;  // distance of neighbouring bytes: 1, or a whole row of a transposed matrix
+  int64_t count;   // bytes per row
 
   uint32_t At(int64_t index) const {
     const std::byte* from = begin + index * 4 * stride;
@@ -56,7 +56,7 @@ StoredWords WordsOf(const StoredMatrix& source, int64_t row) {
   return {source.data + row * bytes, 1, bytes};
 }
 
-// The codes of a row of INT4 in words of 8 inputs that follow each other in their order, zeros past
+// The codes of an INT4 row as words of 8 consecutive inputs in the matrix's input order, zeros past
 // the end.
 struct Int4Words {
   const StoredMatrix& source;
@@ -80,7 +80,7 @@ struct Int4Words {
   }
 };
 
-// The codes of a row of I8 in the order in which groups take their inputs, zeros past the end.
+// The codes of an I8 row in the matrix's input order, zeros past the end.
 struct Int8Words {
   const StoredMatrix& source;
   int64_t row;
@@ -97,14 +97,15 @@ struct Int8Words {
   }
 };
 
-// Packs the words of rows [begin, end) of the matrix. words_of(source, row): of a row as it is
-// stored.
+// Packs the words of rows [begin, end) of the matrix. words_of(source, row) returns the stored
+// words of a row.
 template <typename WordsOfRow, typename ToPanelOrder>
 void PackWords(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
                int64_t source_row, WordsOfRow&& words_of, ToPanelOrder&& to_panel_order) {
   const int64_t panel_bytes = LayoutOf(matrix.format, matrix.cols).panel_bytes;
   const int64_t words = panel_bytes / (kPanelRows * 4);
-  // In a transposed matrix all rows of a few inputs lie together; they go first to all panels.
+  // A transposed source stores all rows of an input together, so pass over all panels for a few
+  // inputs at a time.
   const int64_t pass_words = source.transposed ? kTransposedWords : words;
   for (int64_t pass = 0; pass < words; pass += pass_words) {
     const int64_t pass_end = std::min(words, pass + pass_words);
@@ -126,7 +127,7 @@ void PackWords(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMat
   }
 }
 
-// The scales of groups of one row.
+// Packs the group scales of one row.
 void PackGroupScales(const PanelLayout& layout, std::byte* panel_scales, int64_t lane,
                      const StoredMatrix& source, int64_t source_row) {
   const int64_t groups = source.cols / layout.group_size;
@@ -136,7 +137,7 @@ void PackGroupScales(const PanelLayout& layout, std::byte* panel_scales, int64_t
     panel_scales[group * kPanelRows + lane] = from[group * step];
 }
 
-// The scales, and of INT4 the zero points, of one row of integers.
+// Packs the scales, and for INT4 the zero points, of one row of integers.
 void PackIntegerScales(const PackedMatrix& matrix, const PanelLayout& layout,
                        std::byte* panel_scales, std::byte* panel_zeros, int64_t lane,
                        const StoredMatrix& source, int64_t source_row) {
@@ -154,7 +155,7 @@ void PackIntegerScales(const PackedMatrix& matrix, const PanelLayout& layout,
   }
 }
 
-// The scales of blocks of one row.
+// Packs the block scales of one row.
 void PackBlockScales(const PanelLayout& layout, std::byte* panel_scales, int64_t lane,
                      const StoredMatrix& source, int64_t source_row) {
   const int64_t blocks = (source.cols + layout.group_size - 1) / layout.group_size;

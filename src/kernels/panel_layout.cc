@@ -70,7 +70,7 @@ PanelLayout LayoutOf(const DataFormat& format, int64_t cols) {
     case PanelKind::kBF16: layout.panel_bytes = RoundUp(cols, 2) * kRows * 2; return layout;
     case PanelKind::kF32: layout.panel_bytes = cols * kRows * 4; return layout;
     case PanelKind::kI8:
-      // A tile of the integer product takes 64 inputs.
+      // The integer product reads tiles of 64 inputs.
       layout.inputs_per_word = 4;
       layout.panel_bytes = RoundUp(cols, 2 * kPanelStepInputs) * kRows;
       return layout;

@@ -11,9 +11,8 @@
 #include "tensor/float4.h"
 #include "tensor/float8.h"
 
-// The loops below are free of branches and of calls, so that the compiler turns them into vector
-// operations. Every operation of them is exact or correctly rounded, so that the results do not
-// depend on how.
+// The loops below have no branches or calls, so that the compiler vectorizes them. Every operation
+// is exact or correctly rounded, so the results do not depend on how.
 namespace sluice::kernels {
 namespace {
 
@@ -32,7 +31,7 @@ float FromBits(uint32_t bits) {
 }
 constexpr uint32_t kSignBit = 0x80000000u;
 
-// Magnitudes as integers compare as the numbers do.
+// Magnitudes compare the same as integers as they do as numbers.
 template <typename T>
 float AbsMax(const T* x, int64_t count) {
   int32_t largest = 0;
@@ -53,13 +52,13 @@ inline float RoundE2M1(float value) {
   const uint32_t sign = Bits(value) & kSignBit;
   const float magnitude = FromBits(Bits(value) & ~kSignBit);
   const float clamped = magnitude < kFloat4Max ? magnitude : kFloat4Max;
-  // Numbers whose step of F32 is that of E2M1 here: .5 up to 2, 1 up to 4, then 2.
+  // Adding `magic` rounds to E2M1's step for this magnitude: .5 below 2, 1 below 4, then 2.
   const float magic = clamped < 2.0f ? 0x1.8p22f : (clamped < 4.0f ? 0x1.8p23f : 0x1.8p24f);
   return FromBits(Bits((clamped + magic) - magic) | sign);
 }
 
-// 448 times the scale is the largest magnitude; nothing but zeros (or numbers too small for a
-// scale) has scale 1.
+// The scale that maps `largest` to the format's maximum `top`; 1 if it would be zero (only zeros,
+// or numbers too small for a scale).
 float ScaleOf(float largest, float top) {
   const float scale = largest / top;
   return scale == 0 ? 1.0f : scale;
@@ -70,10 +69,10 @@ void RoundFp8(const T* x, int64_t count, float scale, float* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = RoundE4M3(Load(x[i]) / scale) * scale;
 }
 
-// Integers in [-128, 127], ties to even, with a zero point. NaN becomes the least one.
+// Rounds to integers in [-128, 127], ties to even, with a zero point. NaN becomes -128.
 template <typename T>
 void RoundInt8(const T* x, int64_t count, float scale, int zero_point, float* out) {
-  // Adding and taking away 1.5 * 2^23 rounds to an integer, ties to even.
+  // Adding and subtracting 1.5 * 2^23 rounds to an integer, ties to even.
   constexpr float kMagic = 0x1.8p23f;
   const auto zero = static_cast<float>(zero_point);
   for (int64_t i = 0; i < count; ++i) {
@@ -84,7 +83,7 @@ void RoundInt8(const T* x, int64_t count, float scale, int zero_point, float* ou
   }
 }
 
-// One group of kNvfp4. The scale itself is E4M3, in units of the global scale.
+// Rounds one group of kNvfp4. The scale itself is E4M3, in units of the global scale.
 template <typename T>
 void RoundNvfp4Group(const T* x, int64_t count, float global_scale, float* out) {
   const float scale = RoundE4M3(AbsMax(x, count) / kFloat4Max / global_scale) * global_scale;
@@ -135,7 +134,7 @@ void RoundRow(const ActivationFormat& format, float input_scale, const T* x, int
   CHECK(false, "rows of this activation format are not rounded to F32");
 }
 
-// Calls row(data, index) for every row of `x`, with a pointer of its type.
+// Calls row(data, index) for every row of `x`; data points to elements of x's type.
 template <typename Row>
 void ForEachRow(ThreadPool& pool, const Activations& x, Row&& row) {
   CHECK(x.type == ElementType::kF32 || x.type == ElementType::kBF16,

@@ -18,7 +18,7 @@ namespace sluice::kernels {
 
 namespace reference {
 
-// Scores of the positions of a panel: keys F32 [dim][16], scores [16].
+// Scores the positions of a panel: keys F32 [dim][16], scores [16].
 void IndexPanelScores(const float* q, const float* weights, int num_heads, int dim,
                       const float* keys, float* scores) {
   for (int p = 0; p < kAttentionPanelPositions; ++p) {
@@ -39,7 +39,7 @@ SLUICE_VECTOR_KERNEL(IndexPanelScores);
 
 namespace {
 
-// Rows whose scores are held at once: of long contexts few.
+// Maximum number of scores, and of rows, that are held at once: with long contexts few rows.
 constexpr int64_t kScoresAtOnce = int64_t{4} << 20;
 constexpr int64_t kMostRowsAtOnce = 64;
 
@@ -66,14 +66,14 @@ float Read(Float8E4M3 value) {
   return ToFloat(value);
 }
 
-// A row whose positions are chosen.
+// A row for which positions are chosen.
 struct SelectedRow {
   const AttentionSlice* slice = nullptr;
   int64_t row = 0;
-  int32_t seen = 0;  // positions
+  int32_t seen = 0;  // number of positions
 };
 
-// Keys of positions [first, end), at most 16, as a panel.
+// Reads the keys of positions [first, end), at most 16, into a panel.
 template <typename T>
 void ReadPanel(const KvCacheView& cache, const AttentionSlice& slice, int first, int end,
                float* panel) {
@@ -103,7 +103,7 @@ void ScoreChunk(const KvCacheView& cache, const SelectedRow& row, const IndexQue
   }
 }
 
-// The `top_k` largest of `count` scores, ascending by position. `order`: [count].
+// The positions of the `top_k` largest of `count` scores, ascending. `order`: scratch [count].
 void ChooseTop(const float* scores, int32_t count, int top_k, int32_t* order, int32_t* chosen) {
   for (int32_t i = 0; i < count; ++i) order[i] = i;
   const auto value = [&](int32_t i) {
@@ -149,7 +149,7 @@ void SelectPositions(ThreadPool& pool, const KvCacheView& cache,
   int64_t count = 0;
   const int64_t most = RowsAtOnce(longest);
   const auto run = [&] {
-    int64_t chunks = 0;  // of the row with most
+    int64_t chunks = 0;  // of the row with most chunks
     for (int64_t i = 0; i < count; ++i)
       chunks =
           std::max<int64_t>(chunks, (rows[static_cast<size_t>(i)].seen - 1) / kAttentionChunk + 1);

@@ -10,7 +10,7 @@ namespace sluice::kernels {
 
 namespace reference {
 
-// Updates `count` columns. `state`: the first one; a key has `stride` numbers.
+// Updates `count` columns. `state`: the first column; rows are `stride` numbers apart.
 void UpdateStateColumns(const StateTokens& tokens, bool corrects, float skip, int64_t key_dim,
                         int64_t stride, int64_t count, float* state) {
   for (int64_t row = 0; row < tokens.rows; ++row) {
@@ -64,7 +64,7 @@ void UpdateState(const StateTokens& tokens, bool corrects, float skip, int64_t k
     done = rows;
   };
   for (;;) {
-    // The next one that is not reached yet; there are few.
+    // The nearest snapshot not yet reached; there are few.
     const MatrixSnapshot* next = nullptr;
     for (const MatrixSnapshot& snapshot : snapshots) {
       if (snapshot.rows > done && (next == nullptr || snapshot.rows < next->rows)) next = &snapshot;

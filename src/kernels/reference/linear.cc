@@ -15,7 +15,7 @@ float Value(float value) {
 template <typename X, typename W>
 void Linear(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
             int64_t panel_end) {
-  constexpr int64_t kGroup = sizeof(W) == 2 ? 2 : 1;  // inputs that lie side by side in a panel
+  constexpr int64_t kGroup = sizeof(W) == 2 ? 2 : 1;  // inputs interleaved in a panel
   const int64_t cols = args.cols;
   const int64_t panel_elements = args.panel_bytes / static_cast<int64_t>(sizeof(W));
   const auto* x = static_cast<const X*>(args.x);
