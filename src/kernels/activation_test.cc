@@ -1,4 +1,4 @@
-// activation against double precision, for every instruction set.
+// Tests activation against double precision, for every instruction set.
 #include "kernels/activation.h"
 
 #include <algorithm>

@@ -35,7 +35,7 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {8, 2, 64, 16, ElementType::kBF16},
     {4, 4, 32, 16, ElementType::kBF16},
-    // Widths that fill no vector.
+    // Head sizes that are not whole vectors.
     {3, 1, 2, 16, ElementType::kBF16},
     {4, 2, 4, 16, ElementType::kBF16},
     {4, 2, 16, 16, ElementType::kBF16},
@@ -86,7 +86,7 @@ constexpr Shape kShapes[] = {
     {5, 1, 40, 4, ElementType::kBF16, {.window = 33}, 1, 1, 30},
     {8, 1, 64, 16, ElementType::kBF16, {.window = 70}, 1, 1, 0, true},
     {8, 2, 64, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f, 2, true},
-    // Latent caches: of published widths, of small ones, and of some that fill no vector.
+    // Latent caches: published sizes, small ones, and some that are not whole vectors.
     {5, 1, 576, 16, ElementType::kBF16, {}, 1, 1, 0, false, 512},
     {4, 1, 48, 16, ElementType::kBF16, {}, 1, 1, 0, false, 32},
     {130, 1, 40, 16, ElementType::kBF16, {}, 1, 1, 0, false, 32},
@@ -98,7 +98,7 @@ constexpr Shape kShapes[] = {
     {4, 1, 50, 4, ElementType::kF8E4M3, {}, 0.02f, 1, 0, false, 34},
 };
 
-// Sequences with their keys and values, and a cache of shuffled blocks to bring them to. What is
+// Sequences with their keys and values, and a cache of shuffled blocks to append them to. What is
 // not written is NaN.
 class Sequences {
  public:
@@ -129,8 +129,8 @@ class Sequences {
     std::memset(v_cache_.data(), 0xFF, v_cache_.size_bytes());
   }
 
-  // Appends tokens [context, context + count) of the named sequences and attends. Returns one
-  // vector a part, in order.
+  // A step's input: tokens [context, context + count) of a sequence. Step appends and attends, and
+  // returns one vector per part, in order.
   struct Part {
     int sequence, context, count;
   };
@@ -139,7 +139,7 @@ class Sequences {
     most_ = most;
     lists_ = std::move(lists);
   }
-  // `type`: of the products and of the result.
+  // `type`: type of the products and of the result.
   std::vector<std::vector<float>> Step(ThreadPool& pool, const std::vector<Part>& parts,
                                        ElementType type = ElementType::kF32) {
     return Step(pool, parts, type, type == ElementType::kBF16);
@@ -149,14 +149,14 @@ class Sequences {
     const int64_t q_width = int64_t{shape_.num_heads} * shape_.head_dim;
     const int64_t kv_width = int64_t{shape_.num_kv_heads} * shape_.head_dim;
     const int64_t stride =
-        q_width + 2 * kv_width;  // q, k and v side by side, as one product makes them
+        q_width + 2 * kv_width;  // q, k and v in one row, as a single product computes them
     int64_t rows = 0;
     int max_context = 0;
     for (const Part& part : parts) {
       rows += part.count;
       max_context = std::max(max_context, part.context + part.count);
     }
-    // Nothing may be read of blocks that no row sees.
+    // Blocks that no row sees must not be read: their entries are invalid.
     std::vector<std::vector<int32_t>> tables;
     for (const Part& part : parts) {
       std::vector<int32_t>& table = tables.emplace_back(tables_[part.sequence]);
@@ -213,7 +213,7 @@ class Sequences {
     return results;
   }
 
-  // The whole sequence in chunks of `chunk` tokens, alone.
+  // Runs the whole sequence alone, in chunks of `chunk` tokens.
   std::vector<float> RunInChunks(ThreadPool& pool, int sequence, int chunk,
                                  ElementType out_type = ElementType::kF32) {
     std::vector<float> result;
@@ -225,7 +225,7 @@ class Sequences {
     return result;
   }
 
-  // What row `token` of query head `head` should be, in double precision.
+  // The exact result of row `token` and query head `head`, in double precision.
   std::vector<double> Exact(int sequence, int token, int head) const {
     const int dim = shape_.head_dim;
     const int kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
@@ -278,7 +278,7 @@ class Sequences {
   std::vector<float>& v(int sequence) {
     return shape_.latent_dim == 0 ? v_[sequence] : k_[sequence];
   }
-  // From far below the scores to far above them.
+  // Sinks from far below the scores to far above them.
   std::vector<float> Sinks() const {
     std::vector<float> sinks;
     for (int head = 0; head < shape_.num_heads; ++head)
@@ -299,7 +299,7 @@ class Sequences {
 
 class AttentionTest : public KernelTest {};
 
-// Each has kernels of its own.
+// Each result type has kernels of its own.
 constexpr ElementType kResults[] = {ElementType::kF32, ElementType::kBF16};
 
 std::vector<std::pair<Shape, ElementType>> ShapesAndResults() {
@@ -310,10 +310,10 @@ std::vector<std::pair<Shape, ElementType>> ShapesAndResults() {
   return all;
 }
 
-// Scores are sums of head_dim products and results averages of values of size one: errors of some
-// hundred roundings of numbers near one stay below 2e-5. AMX splits queries and weights into two
-// BF16 numbers, good for 16 bits: 2^-16 of scores of up to five. BF16 dot products round both once
-// where that is allowed: 2^-9 of each.
+// Scores are sums of head_dim products and results are averages of values of magnitude one: a few
+// hundred roundings of numbers near one have errors below 2e-5. AMX splits queries and weights into
+// two BF16 numbers with 16 bits: 2^-16 of scores of up to five. BF16 dot products, if allowed,
+// round each of them once: 2^-9 of each.
 TEST_P(AttentionTest, AgreesWithExactSoftmax) {
   Random random(1);
   ThreadPool pool(2);
@@ -324,7 +324,7 @@ TEST_P(AttentionTest, AgreesWithExactSoftmax) {
     Sequences sequences(random, shape, {length});
     const std::vector<float> out = sequences.RunInChunks(pool, 0, 200);
     const std::vector<float> narrow =
-        sequences.RunInChunks(pool, 0, 200, ElementType::kBF16);  // Reads codes in another way.
+        sequences.RunInChunks(pool, 0, 200, ElementType::kBF16);  // reads codes by another kernel
     for (int token :
          {0, 1, 15, 16, 63, 64, 99, 100, 128, 199, 200, 255, 256, 271, 272, length - 1}) {
       for (int head : {0, shape.num_heads - 1}) {
@@ -351,7 +351,7 @@ TEST_P(AttentionTest, HeavyChunksOfThePromptLeaveNoTrace) {
     for (ElementType type : kResults) {
       const std::vector<float> whole = sequences.RunInChunks(pool2, 0, length, type);
       for (int chunk : {1, 7, 64, 257}) {
-        if (GetParam() == Isa::kReference && (chunk == 7 || chunk == 64)) continue;  // Slow.
+        if (GetParam() == Isa::kReference && (chunk == 7 || chunk == 64)) continue;  // slow
         sequences.Clear();
         const std::vector<float> out =
             sequences.RunInChunks(chunk == 7 ? pool3 : pool1, 0, chunk, type);
@@ -362,14 +362,14 @@ TEST_P(AttentionTest, HeavyChunksOfThePromptLeaveNoTrace) {
   }
 }
 
-// Decoding and prefilling sequences in one step, against each alone, with one to three threads. The
-// long ones are split between threads.
+// Sequences that decode and prefill in one step have the same bits as each alone, with one to three
+// threads. The long ones are split between threads.
 TEST_P(AttentionTest, HeavyNeighboursAndThreadsLeaveNoTrace) {
   Random random(3);
   ThreadPool pool1(1), pool2(2), pool3(3), pool9(9);
   for (const Shape& shape : kShapes) {
     if (GetParam() == Isa::kReference && shape.num_heads * shape.head_dim > 700)
-      continue;  // Too slow to be worth it.
+      continue;  // too slow
     Sequences sequences(random, shape, {700, 300, 17, 90});
     for (int sequence = 0; sequence < 4; ++sequence) sequences.RunInChunks(pool2, sequence, 700);
     const std::vector<Sequences::Part> parts = {{0, 699, 1}, {1, 299, 1}, {2, 16, 1}, {3, 41, 49}};
@@ -387,8 +387,8 @@ TEST_P(AttentionTest, HeavyNeighboursAndThreadsLeaveNoTrace) {
   }
 }
 
-// Rows that attend to chosen positions of a latent cache: right, whatever the chunk and the number
-// of threads, and with a list of all positions as without one.
+// Rows that attend to chosen positions of a latent cache are correct for any chunk size and number
+// of threads; a list of all positions gives the same result as no list.
 TEST_P(AttentionTest, AttendsToChosenPositions) {
   Random random(9);
   ThreadPool pool1(1), pool3(3);
@@ -396,7 +396,7 @@ TEST_P(AttentionTest, AttendsToChosenPositions) {
   const double tolerance = GetParam() == Isa::kAmx ? 1e-4 : 2e-5;
   for (const Shape& shape : kShapes) {
     if (shape.latent_dim == 0 || !shape.span.sees_all()) continue;
-    if (GetParam() == Isa::kReference && shape.num_heads * shape.head_dim > 200) continue;  // Slow.
+    if (GetParam() == Isa::kReference && shape.num_heads * shape.head_dim > 200) continue;  // slow
     Sequences sequences(random, shape, {kLength});
     const std::vector<float> all = sequences.RunInChunks(pool1, 0, kLength);
     for (const int most : {1, 40, 300}) {
@@ -419,7 +419,7 @@ TEST_P(AttentionTest, AttendsToChosenPositions) {
         for (size_t d = 0; d < expected.size(); ++d)
           ASSERT_NEAR(out[at + d], expected[d], tolerance) << token << " of " << most;
       }
-      // A decoding step that several threads share.
+      // A decoding step that is split between threads.
       const size_t last = out.size() - static_cast<size_t>(width);
       const auto step = sequences.Step(pool3, {{0, kLength - 1, 1}})[0];
       EXPECT_EQ(0, std::memcmp(out.data() + last, step.data(), step.size() * 4));
@@ -441,7 +441,7 @@ TEST_P(AttentionTest, RoundsToBf16) {
   }
 }
 
-// Their errors are of the size of those of rounding the result.
+// The errors of BF16 products are of the size of those of rounding the result.
 TEST_P(AttentionTest, Bf16ProductsAreNearlyExact) {
   Random random(8);
   ThreadPool pool(2);
@@ -455,14 +455,14 @@ TEST_P(AttentionTest, Bf16ProductsAreNearlyExact) {
       size += std::pow(exact[i], 2);
     }
     EXPECT_LT(std::sqrt(error / size), 0x1p-8f) << shape.head_dim;
-    if (GetParam() == Isa::kAmx) continue;  // Splits numbers in two.
+    if (GetParam() == Isa::kAmx) continue;  // splits numbers in two
     const bool rounds = GetParam() == Isa::kAvx512Bf16 && shape.span.window != 1 &&
                         (shape.type == ElementType::kBF16 || shape.type == ElementType::kF8E4M3);
     EXPECT_EQ(error != 0, rounds) << shape.head_dim;
   }
 }
 
-// A row must not see what comes after it, be it broken.
+// A NaN in a later token must not affect earlier rows.
 TEST_P(AttentionTest, LaterTokensCannotPoisonEarlierOnes) {
   Random random(5);
   ThreadPool pool(2);
@@ -480,8 +480,8 @@ TEST_P(AttentionTest, LaterTokensCannotPoisonEarlierOnes) {
   }
 }
 
-// Nor what a span hides from it: not the tokens before its chunk or window, and not the remains in
-// blocks that were given away.
+// A row must not be affected by what its span hides: tokens before its chunk or window, and stale
+// contents of reused blocks.
 TEST_P(AttentionTest, HiddenTokensCannotPoisonLaterOnes) {
   Random random(6);
   ThreadPool pool(2);
@@ -510,7 +510,7 @@ TEST_P(AttentionTest, HiddenTokensCannotPoisonLaterOnes) {
   }
 }
 
-// Values far beyond the range saturate; NaN stays NaN.
+// Values far out of range saturate; NaN stays NaN.
 TEST_P(AttentionTest, Fp8SaturatesWhatItStores) {
   Random random(7);
   ThreadPool pool(1);
@@ -528,7 +528,8 @@ TEST_P(AttentionTest, Fp8SaturatesWhatItStores) {
   }
 }
 
-// A row that sees one position has its values: every code, read by tiles of each number of rows.
+// A row that sees a single position returns its values: covers every code, in tiles of each number
+// of rows.
 TEST_P(AttentionTest, ReadsEveryCodeOfAPosition) {
   constexpr int kDim = 256;
   ThreadPool pool(1);

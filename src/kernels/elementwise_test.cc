@@ -1,4 +1,4 @@
-// rms_norm, silu_mul, gelu_mul, rope, residual add and embedding.
+// Tests rms_norm, silu_mul, gelu_mul, rope, residual add and embedding.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -36,7 +36,7 @@ TEST_P(ElementwiseTest, RmsNormAgreesWithDoublePrecision) {
       const double factor = 1 / std::sqrt(squares / static_cast<double>(cols) + 1e-5);
       for (int64_t j = 0; j < cols; ++j) {
         const double expected = weight[j] * (x[i * stride + j] * factor);
-        // A handful of roundings, and those of a sum in 16 or more parts.
+        // A few roundings, and those of a sum in at least 16 parts.
         ASSERT_NEAR(y[i * cols + j], expected, std::abs(expected) * (6 + cols / 16) * 0x1p-24)
             << cols;
         ASSERT_EQ(y_bf16[i * cols + j].bits, sluice::ToBFloat16(y[i * cols + j]).bits);
@@ -104,7 +104,7 @@ TEST_P(ElementwiseTest, GeluMulAgreesWithDoublePrecision) {
       for (int64_t j = 0; j < width; ++j) {
         const double z = x[i * 2 * width + j], up = x[i * 2 * width + width + j];
         const double inner = std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z);
-        // The exponent's rounding counts where it is large.
+        // The exponent's rounding matters where the exponent is large.
         const double expected = z / (1 + std::exp(-2 * inner)) * up;
         ASSERT_NEAR(y[i * width + j], expected,
                     std::abs(expected) * (5e-7 + std::abs(inner) * 4e-7) + 1e-34)
@@ -132,7 +132,7 @@ TEST_P(ElementwiseTest, ClampedSwigluAgreesWithDoublePrecision) {
       const double gate = std::min<double>(x[2 * i], clamp.limit);
       const double up = std::clamp<double>(x[2 * i + 1], -clamp.limit, clamp.limit);
       const double expected = gate / (1 + std::exp(-clamp.alpha * gate)) * (up + 1);
-      // The rounding of the exponent counts where that is large.
+      // The exponent's rounding matters where the exponent is large.
       ASSERT_NEAR(y[i], expected, std::abs(expected) * (1e-6 + std::abs(gate) * 2e-7) + 1e-20)
           << gate << " " << up;
       ASSERT_EQ(y_bf16[i].bits, sluice::ToBFloat16(y[i]).bits);
@@ -140,7 +140,7 @@ TEST_P(ElementwiseTest, ClampedSwigluAgreesWithDoublePrecision) {
   }
 }
 
-// The result of an element must not depend on where in a vector it stands.
+// The result of an element must not depend on its place in a vector.
 TEST_P(ElementwiseTest, SiluMulDoesNotDependOnThePlace) {
   Random random(4);
   ThreadPool pool(1);

@@ -1,4 +1,4 @@
-// The operators of encoders: layer norm, GELU, attention to all tokens.
+// Tests the operators of encoders: layer norm, GELU, bidirectional attention.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -83,7 +83,7 @@ TEST_P(EncoderOpsTest, GatedGeluByErf) {
   }
 }
 
-// Sequences of one step, each as long as it says, against the formula.
+// Sequences of several lengths in one step, against the formula.
 TEST_P(EncoderOpsTest, AttentionSeesTheTokensBehind) {
   Random random(2);
   for (const auto& [type, reach] : {std::pair{ElementType::kF32, 0},

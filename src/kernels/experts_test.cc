@@ -32,7 +32,7 @@ TEST(SelectExpertsTest, AgreesWithASort) {
   Random random(1);
   const int64_t rows = 33, num_experts = 24;
   std::vector<float> logits = random.Normal(rows * num_experts, 2.0f);
-  for (size_t i = 0; i < logits.size(); i += 5) logits[i] = std::round(logits[i]);  // Ties.
+  for (size_t i = 0; i < logits.size(); i += 5) logits[i] = std::round(logits[i]);  // ties
   for (const int64_t top_k : {1, 4, 24}) {
     for (const bool normalize : {false, true}) {
       const Selection got = Select(logits, num_experts, top_k, RouterScore::kSoftmax, normalize);
@@ -67,7 +67,7 @@ TEST(SelectExpertsTest, TheSigmoidSeesTheLogitAlone) {
   EXPECT_NEAR(got.weights[1], 1 / (1 + std::exp(-2.0)), 1e-6);
 }
 
-// The bias moves the choice and not the weights.
+// The bias changes the choice but not the weights.
 TEST(SelectExpertsTest, ABiasChoosesAndAScaleWeighs) {
   ThreadPool pool(1);
   const std::vector<float> logits = {0.5f, 3.0f, -1.0f, 2.0f};
@@ -89,7 +89,7 @@ TEST(SelectExpertsTest, ABiasChoosesAndAScaleWeighs) {
   EXPECT_NEAR(weights[1], std::exp(2.0) / sum, 1e-6);
 }
 
-// Within twice the jitter 0.99 is near 1, and 0.97 is not near 0.99.
+// Within twice the jitter, 0.99 is near 1, but 0.97 is not near 0.99.
 TEST(SelectExpertsTest, TheSparseMixerWeighsAmongWhatIsNear) {
   ThreadPool pool(1);
   const std::vector<float> logits = {0.97f, 1.0f, 0.2f, 0.99f, -3.0f, -3.01f, -2.99f, -9.0f};
@@ -104,8 +104,8 @@ TEST(SelectExpertsTest, TheSparseMixerWeighsAmongWhatIsNear) {
   EXPECT_NEAR(weights[3], 1 / (1 + std::exp(-0.01)), 1e-6);
 }
 
-// Chooses two of four groups of three experts, those whose best two have the largest sums; the
-// group with the largest single score may be left out.
+// Chooses the two of four groups of three experts whose best two scores have the largest sums; the
+// group with the largest single score may be excluded.
 TEST(SelectExpertsTest, ChoosesWithinTheBestGroups) {
   Random random(4);
   ThreadPool pool(2);
@@ -150,7 +150,7 @@ TEST(SelectExpertsTest, ChoosesWithinTheBestGroups) {
   EXPECT_GT(differ, 0) << "groups make a difference";
 }
 
-// Groups by their best expert alone, or their two best, without a bias.
+// Ranks groups by their best expert or their two best, without a bias.
 TEST(SelectExpertsTest, GroupsCountByOneOrTwo) {
   ThreadPool pool(1);
   const std::vector<float> logits = {2.2f, -9, 2, 2};
@@ -196,7 +196,7 @@ TEST(GroupByExpertTest, SortsPairsAndKeepsRowsInOrder) {
   const int64_t rows = 50, top_k = 3, num_experts = 7;
   Random random(2);
   std::vector<int32_t> chosen;
-  for (int64_t i = 0; i < rows * top_k; ++i)  // Expert 4 gets nothing.
+  for (int64_t i = 0; i < rows * top_k; ++i)  // expert 4 gets no rows
     chosen.push_back(static_cast<int32_t>(random.Integer(0, 1) * 5 + random.Integer(0, 1)));
   std::vector<int32_t> order(chosen.size()), place(chosen.size()), row_begin(8);
   GroupByExpert(chosen.data(), rows, top_k, num_experts, order.data(), place.data(),
@@ -218,7 +218,7 @@ TEST(GroupByExpertTest, SortsPairsAndKeepsRowsInOrder) {
 
 TEST(GatherRowsTest, TakesTheRowOfThePairAndScalesIt) {
   ThreadPool pool(2);
-  const std::vector<float> x = {1, 2, 0, 3, 4, 0, 5, 6, 0};  // Three rows of two with a stride.
+  const std::vector<float> x = {1, 2, 0, 3, 4, 0, 5, 6, 0};  // three rows of two, stride three
   const Activations view{
       .data = x.data(), .type = ElementType::kF32, .rows = 3, .cols = 2, .stride = 3};
   const std::vector<int32_t> order = {5, 0, 2, 3, 1, 4};

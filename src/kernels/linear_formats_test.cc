@@ -1,5 +1,5 @@
-// Narrow weights: every code and every scale is exact, and the products with them keep the promises
-// of linear.h.
+// Tests narrow weights: every code and every scale is exact, and products with them satisfy the
+// contract of linear.h.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -20,9 +20,9 @@ PackedMatrix Pack(const StoredSample& sample) {
   return matrix;
 }
 
-// Activations in one of the types that meet narrow weights.
+// Activations in one of the types that products with narrow weights take.
 struct Inputs {
-  std::vector<float> values;  // what the kernel sees
+  std::vector<float> values;  // as the kernel sees them
   std::vector<BFloat16> bf16;
   int64_t cols;
 
@@ -46,8 +46,8 @@ std::vector<float> Multiply(ThreadPool& pool, const PackedMatrix& w, const Activ
   return y;
 }
 
-// What F32 makes of a value: the number and the scale of its group are exact together, then comes
-// the scale of the row.
+// The value in F32: the product of a number and its group's scale is exact, then multiplied by the
+// row's scale.
 float Expected(const StoredSample& sample, int64_t n, int64_t k) {
   using Layout = DataFormat::ScaleLayout;
   const Layout layout = sample.format().scale_layout;
@@ -65,7 +65,7 @@ void ExpectSame(float actual, float expected, const std::string& where) {
     EXPECT_EQ(actual, expected) << where;
 }
 
-// Every element through DecodeRow, and through products with the rows of the unit matrix.
+// Checks every element by DecodeRow, and by products with rows of the identity matrix.
 void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
   const PackedMatrix matrix = Pack(sample);
   const int64_t rows = sample.rows(), cols = sample.cols();
@@ -85,7 +85,7 @@ void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
   ThreadPool pool(2);
   for (bool bf16 : {false, true}) {
     const Inputs inputs(unit, cols, bf16);
-    // Kernels differ by the number of rows.
+    // Each number of rows selects other kernels.
     for (int64_t batch : {cols, std::min<int64_t>(cols, 40), int64_t{8}, int64_t{3}, int64_t{1}}) {
       const int64_t step = batch == 1 ? std::max<int64_t>(1, cols / 16) : batch;
       for (int64_t first = 0; first + batch <= cols; first += step) {
@@ -95,7 +95,8 @@ void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
             const std::string where = "x " + std::string(bf16 ? "BF16" : "F32") + ", row " +
                                       std::to_string(n) + ", input " + std::to_string(k);
             float expected = Expected(sample, n, k);
-            // Zero times what is not finite is NaN, so such a row is NaN but at its own input.
+            // Zero times infinity or NaN is NaN, so all results of such a row are NaN, except at
+            // its own input.
             if (!finite[n]) expected = std::numeric_limits<float>::quiet_NaN();
             const float actual = y[(k - first) * rows + n];
             if (!finite[n] && std::isinf(Expected(sample, n, k)) && std::isinf(actual)) continue;
@@ -125,7 +126,8 @@ TEST_P(LinearFormatsTest, EveryE4M3CodeIsExact) {
     if (format.format.type != ElementType::kF8E4M3) continue;
     Random random(1);
     StoredSample sample = StoredSample::Make(random, format.format, 40, 256);
-    // Rows 0 to 7 hold every code but NaN somewhere else; the NaN codes have rows of their own.
+    // Rows 0 to 7 hold every code except NaN, in different places; the NaN codes have rows of their
+    // own.
     for (int64_t n = 0; n < 8; ++n) {
       for (int k = 0; k < 256; ++k) {
         const int code = (k * 37 + static_cast<int>(n) * 11) % 256;
@@ -151,8 +153,8 @@ TEST_P(LinearFormatsTest, EveryInt8CodeIsExact) {
   }
 }
 
-// Row n has scale n; its inputs have every code, in each place of a word. Once with the scales
-// alone that kernels multiply in their usual way: beside others these go another.
+// Row n has scale n; its inputs have every code, in each place of a word. A second pass has only
+// usual scales: unusual ones make kernels use another path for all scales.
 TEST_P(LinearFormatsTest, EveryPairOfE2M1AndScaleIsExact) {
   for (const NamedFormat& format : NarrowFormats()) {
     if (format.format.type != ElementType::kF4E2M1) continue;
@@ -187,8 +189,8 @@ TEST_P(LinearFormatsTest, RaggedAndTransposedMatricesAreExact) {
   }
 }
 
-// Sums of K rounded additions of exact products differ from the true sum by at most K * 2^-24 * sum
-// |x w|; every rounding of a product or by a scale adds one unit.
+// Sums of K rounded additions of exact products differ from the exact sum by at most K * 2^-24 *
+// sum |x w|; each rounding of a product or by a scale adds one unit.
 TEST_P(LinearFormatsTest, AgreesWithExactSums) {
   Random random(5);
   ThreadPool pool(2);
@@ -225,7 +227,7 @@ TEST_P(LinearFormatsTest, AgreesWithExactSums) {
   }
 }
 
-// The same bits for every number of rows, place of the row and thread count.
+// Results have the same bits for every number of rows, position of the row and thread count.
 TEST_P(LinearFormatsTest, ARowsResultDoesNotDependOnTheBatch) {
   Random random(6);
   ThreadPool pool1(1), pool2(2), pool3(3);
@@ -250,7 +252,7 @@ TEST_P(LinearFormatsTest, ARowsResultDoesNotDependOnTheBatch) {
   }
 }
 
-// Integer sums are exact: every version gives the same bits.
+// Integer sums are exact: every instruction set gives the same bits.
 TEST_P(LinearFormatsTest, Int8InputsGiveExactSums) {
   Random random(7);
   ThreadPool pool(2);
@@ -363,7 +365,7 @@ TEST_P(LinearFormatsTest, ReservedScratchNeverGrows) {
 
 INSTANTIATE_KERNEL_TEST(LinearFormatsTest);
 
-// q, k and v of any row counts, each with scales of its own, fill one matrix in pieces.
+// q, k and v with any numbers of rows, each with its own scales, fill one matrix part by part.
 TEST(PackingNarrow, PartsKeepTheirOwnScales) {
   Random random(9);
   ThreadPool pool(2);
@@ -375,7 +377,7 @@ TEST(PackingNarrow, PartsKeepTheirOwnScales) {
     std::vector<StoredSample> parts;
     for (int64_t rows : part_rows) {
       DataFormat part_format = format.format;
-      // A scale per tensor and per row fit the same matrix.
+      // Parts with a scale per tensor and per row fit the same matrix.
       if (part_format.scale_layout == DataFormat::ScaleLayout::kPerTensor && rows == 5)
         part_format.scale_layout = DataFormat::ScaleLayout::kPerRow;
       parts.push_back(StoredSample::Make(random, part_format, rows, cols));
@@ -396,7 +398,7 @@ TEST(PackingNarrow, PartsKeepTheirOwnScales) {
   }
 }
 
-// Eight rows of an input share a word in AWQ's order.
+// In AWQ's order, eight rows of an input share a word.
 TEST(PackingNarrow, WordsOfOutputsKeepTheirValues) {
   Random random(11);
   ThreadPool pool(2);
@@ -430,16 +432,16 @@ TEST(PackingNarrow, WordsOfOutputsKeepTheirValues) {
 
 TEST(PackingNarrow, TakesLittleMoreThanTheStoredBytes) {
   for (const NamedFormat& format : NarrowFormats()) {
-    if (format.name == "fp8_small_block") continue;  // its scales are many
-    const int64_t rows = 2000, cols = 3840;          // in whole groups of 96 and of 128
+    if (format.name == "fp8_small_block") continue;  // it has many scales
+    const int64_t rows = 2000, cols = 3840;          // cols: whole groups of 96 and of 128
     const StoredMatrix stored = StoredSample(format.format, rows, cols).view();
     int64_t bytes = rows * cols * BitsPerElement(stored.format.type) / 8;
     if (format.format.type == ElementType::kInt4) {
-      // Scales are F32 there, and zero points a byte for 32 inputs.
+      // Scales are stored as F32, and zero points as a byte per 32 inputs.
       if (format.format.group_size != 0) bytes += rows * (cols / format.format.group_size) * 4;
       if (format.format.has_zero_points) bytes += rows * cols / 32;
     } else if (format.format.scale_layout == DataFormat::ScaleLayout::kPerGroup) {
-      const int64_t scale_bytes = format.format.type == ElementType::kI8 ? 4 : 1;  // F32 there
+      const int64_t scale_bytes = format.format.type == ElementType::kI8 ? 4 : 1;  // I8: F32
       bytes += rows * cols / format.format.group_size * scale_bytes;
     }
     EXPECT_LE(static_cast<double>(PackedBytes(format.format, rows, cols)),

@@ -13,7 +13,7 @@ namespace {
 enum class Mode { kBf16, kF32Bf16, kF32 };
 constexpr Mode kModes[] = {Mode::kBf16, Mode::kF32Bf16, Mode::kF32};
 
-// A matrix product with its operands in the plain form.
+// A matrix product with operands in row-major order.
 struct Problem {
   int64_t m, n, k;
   Mode mode;
@@ -59,8 +59,8 @@ struct Problem {
 
 class LinearTest : public KernelTest {};
 
-// Sums of K rounded additions of exact products differ from the true sum by at most K * 2^-24 * sum
-// |x w|; a rounded product adds one unit more.
+// Sums of K rounded additions of exact products differ from the exact sum by at most K * 2^-24 *
+// sum |x w|; a rounded product adds one more unit.
 void ExpectNearExact(const Problem& p, const std::vector<float>& y, bool with_bias) {
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
@@ -92,7 +92,7 @@ TEST_P(LinearTest, AgreesWithExactSumsOverRandomShapes) {
   }
 }
 
-// Units of work of every shape, on one thread and on several.
+// Covers units of work of every shape, on one thread and on several.
 TEST_P(LinearTest, FindsTheMaximaOfItsResults) {
   Random random(12);
   for (Mode mode : kModes) {
@@ -113,7 +113,8 @@ TEST_P(LinearTest, FindsTheMaximaOfItsResults) {
   }
 }
 
-// The same bits for every number of rows, place of the row, thread count and alignment of x.
+// Results have the same bits for every number of rows, position of the row, thread count and
+// alignment of x.
 TEST_P(LinearTest, ARowsResultDoesNotDependOnTheBatch) {
   Random random(2);
   ThreadPool pool1(1), pool2(2), pool3(3);
@@ -133,8 +134,8 @@ TEST_P(LinearTest, ARowsResultDoesNotDependOnTheBatch) {
   }
 }
 
-// Past the sizes at which inputs are packed, rows and inputs are cut into blocks, and results leave
-// the caches.
+// Sizes beyond which inputs are packed, rows and inputs are cut into blocks, and results bypass the
+// caches.
 TEST_P(LinearTest, LongBatchesAreCutWithoutATrace) {
   Random random(3);
   ThreadPool pool(2);
@@ -214,7 +215,7 @@ TEST(Packing, SeveralSourcesOfAllTypesFillOneMatrix) {
                21);
       PackRows(pool, matrix, 21, PlainMatrix(bf16.data(), ElementType::kBF16, 20, cols), 0, 20);
       PackRows(pool, matrix, 41, PlainMatrix(f16.data(), ElementType::kF16, 9, cols), 0, 9);
-      // The product with a unit vector reads a column back.
+      // The product with a unit vector returns a column.
       for (int64_t k : {int64_t{0}, cols / 2, cols - 1}) {
         std::vector<float> x(static_cast<size_t>(cols), 0.0f);
         x[k] = 1.0f;

@@ -8,7 +8,7 @@
 namespace sluice::kernels {
 namespace {
 
-// An adapter's numbers for one module, stored and packed.
+// An adapter's numbers for one module, as stored and packed.
 struct Module {
   int64_t rank, cols, rows, first_col;
   float scale;
@@ -43,7 +43,7 @@ Module MakeModule(Random& random, int64_t rank, int64_t cols, int64_t rows, int6
   return module;
 }
 
-// What the module adds to column n of a row, in F64.
+// The module's contribution to column n of a row, in F64.
 double Added(const Module& module, const std::vector<double>& h, int64_t n) {
   double sum = 0;
   for (int64_t j = 0; j < module.rank; ++j)
@@ -65,8 +65,8 @@ struct Shape {
 class LoraTest : public KernelTest {};
 INSTANTIATE_KERNEL_TEST(LoraTest);
 
-// Odd sizes; three adapters, of which the second leaves the layer's first module as it is, and
-// rows without any.
+// Odd sizes; three adapters, the second of which does not change the layer's first module; and rows
+// without an adapter.
 TEST_P(LoraTest, AddsWhatEachAdapterAddsToItsRows) {
   ThreadPool pool(3);
   for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {

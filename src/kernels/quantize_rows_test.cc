@@ -1,4 +1,4 @@
-// Rounded activations against tests/data/activations/rounded_rows.json, which NumPy made.
+// Compares rounded activations with tests/data/activations/rounded_rows.json, generated with NumPy.
 #include "kernels/quantize_rows.h"
 
 #include <algorithm>
@@ -93,7 +93,7 @@ TEST_P(RoundRowsTest, EqualsTheEmulationBitForBit) {
   EXPECT_GE(compared, 9 * 10);
 }
 
-// compressed-tensors: round(clamp(x / scale + zero, -128, 127)), ties to even, then back.
+// As compressed-tensors: round(clamp(x / scale + zero, -128, 127)), ties to even, then dequantized.
 TEST_P(RoundRowsTest, StaticIntegersHaveAZeroPoint) {
   ThreadPool pool(2);
   for (const int zero : {0, -128, 127, 37}) {

@@ -25,7 +25,7 @@ TEST_P(SamplingTest, ArgMaxTakesTheFirstOfEqualsAndSkipsNan) {
   Random random(1);
   for (int64_t count : {1, 2, 15, 16, 17, 33, 100, 1000, 128256}) {
     std::vector<float> x = random.Normal(count);
-    for (float& value : x) value = std::round(value * 4);  // Many equals.
+    for (float& value : x) value = std::round(value * 4);  // many ties
     EXPECT_EQ(ArgMax(x), std::max_element(x.begin(), x.end()) - x.begin()) << count;
     const auto place = static_cast<size_t>(random.Integer(0, count - 1));
     x[place] = 1e9f;
@@ -40,7 +40,7 @@ TEST_P(SamplingTest, LogSumExpAgreesWithDoublePrecision) {
   Random random(2);
   for (int64_t count : {1, 3, 16, 50, 4097, 128256}) {
     std::vector<float> x = random.Normal(count, 5.0f);
-    if (count > 3) x[2] = -kInfinity;  // A masked token.
+    if (count > 3) x[2] = -kInfinity;  // a masked token
     const LogSumExp result = ComputeLogSumExp(x);
     EXPECT_EQ(result.largest, *std::max_element(x.begin(), x.end()));
     double sum = 0;
@@ -145,7 +145,7 @@ TEST_P(SamplingTest, ArgMaxByBlocksIsArgMax) {
   for (int64_t count : {1, 64, 65, 1000, 128256}) {
     for (float spread : {0.0f, 0.3f, 100.0f}) {
       std::vector<float> x = random.Normal(count);
-      for (float& value : x) value = std::round(value * spread);  // Many equals.
+      for (float& value : x) value = std::round(value * spread);  // many ties
       std::vector<float> maxima(static_cast<size_t>(NumMaxima(count)));
       FindMaxima(x.data(), 0, 1, count, {maxima.data(), 0});
       EXPECT_EQ(ArgMaxByBlocks(x, maxima), ArgMax(x)) << count << ", " << spread;
@@ -153,7 +153,7 @@ TEST_P(SamplingTest, ArgMaxByBlocksIsArgMax) {
   }
 }
 
-// Every version has the bits of the plain form.
+// Every vector version gives the bits of the scalar version.
 TEST_P(SamplingTest, WeightsOfADrawAreThoseOfThePlainForm) {
   Random random(7);
   for (int64_t count : {1, 7, 255, 256, 300, 1025, 20003}) {

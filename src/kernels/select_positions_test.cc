@@ -15,7 +15,7 @@ namespace {
 class SelectPositionsTest : public KernelTest {};
 INSTANTIATE_KERNEL_TEST(SelectPositionsTest);
 
-// A sequence with the keys and the queries of an indexer.
+// A sequence with an indexer's keys and queries.
 class IndexedSequence {
  public:
   IndexedSequence(Random& random, ElementType type, int length, int heads, int dim, int block_size)
@@ -35,7 +35,7 @@ class IndexedSequence {
         *Buffer::Allocate(static_cast<size_t>(blocks * layout_.ValueBlockElements()) * 4, "test");
   }
 
-  // What each token of [context, context + count) chooses.
+  // The positions that each token of [context, context + count) chooses.
   std::vector<int32_t> Step(ThreadPool& pool, int context, int count, int top_k) {
     const AttentionSlice slice{0, count, context, table_.data()};
     const KvCacheView cache{layout_, nullptr, memory_.data(), 1, 1};
@@ -131,7 +131,7 @@ TEST_P(SelectPositionsTest, ChunksAndThreadsDoNotMatter) {
   }
 }
 
-// Equal scores: the earlier ones; and a NaN is chosen last.
+// Among equal scores the earlier positions are chosen; NaN is chosen last.
 TEST_P(SelectPositionsTest, TiesAndNaNs) {
   Random random(3);
   ThreadPool pool(2);
@@ -141,7 +141,8 @@ TEST_P(SelectPositionsTest, TiesAndNaNs) {
   const std::vector<int32_t> chosen = sequence.Step(pool, 0, 50, 6);
   const std::vector<int32_t> last(chosen.end() - 6, chosen.end());
   EXPECT_EQ(last.front(), 0);
-  // max(0, NaN) is NaN or zero, as the instruction set has it; what is chosen is there in any case.
+  // max(0, NaN) is NaN or zero, depending on the instruction set; chosen positions are valid
+  // anyway.
   for (const int32_t position : last) EXPECT_TRUE(position >= 0 && position < 8) << position;
 }
 

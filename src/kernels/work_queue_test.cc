@@ -7,8 +7,8 @@
 namespace sluice::kernels {
 namespace {
 
-// A step of thousands of sequences has thousands of parts and of units: were each unit to look at
-// all parts, finding them would cost more than computing them.
+// A step of thousands of sequences has thousands of parts and units: if each unit searched all
+// parts, that would cost more than computing the units.
 TEST(PartOfUnit, LooksAtALogarithmOfTheParts) {
   std::vector<int64_t> first_units;
   int64_t units = 0;
