@@ -1,5 +1,5 @@
-// What stands in place of a mask for whole vectors. AVX2 stores with a mask take many times as long
-// as without.
+// AllLanes replaces a mask for whole vectors: on AVX2, stores with a mask are many times slower
+// than without.
 #pragma once
 
 #include <stdint.h>
@@ -24,7 +24,8 @@ inline void StoreBf16(uint16_t* p, Floats v, AllLanes) {
   StoreBf16(p, v);
 }
 
-// Calls body(lanes) with a Mask of the first `count` lanes, or AllLanes where there are as many.
+// Calls body(lanes) with AllLanes if `count` is at least kLanes, else with a Mask of the first
+// `count` lanes.
 template <typename Body>
 __attribute__((always_inline)) inline void WithLanes(int64_t count, const Body& body) {
   if (count >= kLanes)

@@ -1,4 +1,4 @@
-// Where the codes of a step of a panel begin, and their scales or zero points.
+// Addresses of the codes, and of the scales or zero points, of a panel's step.
 #pragma once
 
 #include "kernels/kernel_table.h"

@@ -1,14 +1,14 @@
-// exp of a vector, in the vector operations of a simd.h included before.
+// exp of a vector. Uses the vector operations of a simd.h included before.
 #pragma once
 
 namespace sluice::kernels {
 namespace {
 
 // Within 2 units in the last place over the whole range; exactly 1 for 0, 0 below -104, infinity
-// above 88.73, NaN for NaN. Every lane takes the same steps. x = n ln 2 + r with |r| <= ln 2 / 2,
-// exp(x) = 2^n exp(r), and exp(r) by its Taylor polynomial of degree 7, whose error there is 5e-9.
+// above 88.73, NaN for NaN. No branches per lane. x = n ln 2 + r with |r| <= ln 2 / 2; exp(x) = 2^n
+// exp(r); exp(r) is approximated by its Taylor polynomial of degree 7, with an error of 5e-9.
 inline Floats Exp(Floats x) {
-  // The order of the operands lets a NaN through.
+  // This order of the operands propagates NaN.
   const Floats clamped = Min(Set(89.0f), Max(Set(-104.5f), x));
   const Floats n = RoundToWhole(Mul(clamped, Set(1.44269504088896341f)));
   Floats r =

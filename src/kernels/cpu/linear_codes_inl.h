@@ -1,18 +1,18 @@
-// linear of few rows of BF16 inputs with the codes of narrow formats, which become F32 in
-// registers; in the vector operations of a simd.h included before. The arithmetic is that of
+// linear for few rows of BF16 inputs with weights as codes, which are converted to F32 in
+// registers. Uses the vector operations of a simd.h included before. Same arithmetic as
 // linear_inl.h.
 //
-// One class for each format says how (float_codes_inl.h of an ISA), with PlainCodes for what it
-// does not say:
-//   kInputs: inputs whose codes are in a word;
-//   kGroupInputs: inputs that share a scale or a zero point, or a step's 32;
-//   kHasScales, Scales, ScalesAt(p): those of kLanes rows at p, made ready; or NoGroupScales;
-//   AreUsual(p, count): whether numbers with the scales at p are right;
-//   Ready, Prepare(words): what the numbers of a vector of words are made from;
-//   NumbersOf<i>(ready, scales): those of input i, kTimes as large, a power of two. So are the sums
-//   meanwhile, which beyond 2^104 would be too large for F32;
-//   kHasUnusual: whether there are codes that Prepare does not treat, and PrepareAny does. Then
-//   Unusual, with Add(words) and Found(): whether there are any in what was added.
+// Each format has a class that defines its conversion (float_codes_inl.h of an ISA); PlainCodes has
+// the defaults:
+//   kInputs: number of inputs whose codes share a word;
+//   kGroupInputs: number of inputs that share a scale or zero point; without groups, a step's 32;
+//   kHasScales, Scales, ScalesAt(p): the prepared scales of the kLanes rows at p; or NoGroupScales;
+//   AreUsual(p, count): whether this arithmetic is correct for the scales at p;
+//   Ready, Prepare(words): a vector of words, prepared for NumbersOf;
+//   NumbersOf<i>(ready, scales): the numbers of input i, times kTimes, a power of two. The sums are
+//   scaled alike meanwhile; sums beyond 2^104 would overflow F32;
+//   kHasUnusual: whether there are codes that only PrepareAny converts, not Prepare. Then
+//   Unusual, with Add(words) and Found(): detects such codes among the words added.
 #pragma once
 
 #include "kernels/cpu/linear_inl.h"
@@ -24,7 +24,7 @@ constexpr int64_t kCodeLineBytes = 64;  // a word of each row
 
 struct NoGroupScales {};
 
-// What most formats have in common.
+// Defaults that most formats share.
 struct PlainCodes {
   static constexpr int kGroupInputs = kStepInputs;
   static constexpr float kTimes = 1;
@@ -36,13 +36,13 @@ struct PlainCodes {
   static constexpr bool kHasUnusual = false;
 };
 
-// Input kInput of two pairs of BF16.
+// The numbers of input kInput, as F32, from words that each hold a pair of BF16 numbers.
 template <int kInput>
 inline Floats NumbersOfPairs(Words pairs) {
   return kInput % 2 == 0 ? FirstOfPair(pairs) : SecondOfPair(pairs);
 }
 
-// Codes of one byte that are converted to BF16 first.
+// Formats with one-byte codes that are converted to BF16 first.
 struct PairCodes : PlainCodes {
   static constexpr int kInputs = 4;
   struct Ready {
@@ -55,7 +55,7 @@ struct PairCodes : PlainCodes {
   }
 };
 
-// The codes of a segment of some panels, and their scales made ready: [group][vector].
+// A segment of the codes of some panels, with prepared scales [group][vector].
 template <typename Codes, int kPanels>
 struct SegmentCodes {
   static constexpr int kVectors = kPanels * kPanelVectors;
@@ -71,7 +71,7 @@ struct SegmentCodes {
     else
       return scales[line / (Codes::kGroupInputs / Codes::kInputs) * kVectors + v];
   }
-  // Prepares the scales of `panel`, from `from` on, for `inputs` inputs. True if all are usual.
+  // Prepares the scales at `from` of `panel` for `inputs` inputs. Returns whether all are usual.
   bool MakeScalesReady(int panel, const uint8_t* from, int64_t inputs) {
     const int64_t groups = inputs / Codes::kGroupInputs;
     for (int64_t group = 0; group < groups; ++group) {
@@ -96,7 +96,7 @@ __attribute__((always_inline)) inline void ForEachIndex(const Body& body) {
   }
 }
 
-// Whether a line has codes that Prepare does not treat.
+// Whether a line has codes that Prepare does not convert.
 template <typename Codes, int kPanels>
 __attribute__((always_inline)) inline bool HasUnusual(const SegmentCodes<Codes, kPanels>& codes,
                                                       int64_t line) {
@@ -106,7 +106,7 @@ __attribute__((always_inline)) inline bool HasUnusual(const SegmentCodes<Codes, 
   return unusual.Found();
 }
 
-// Apart from a tile's loop, which its constants would take registers from.
+// Not inlined: its constants would take registers from a tile's loop.
 template <typename Codes, int kPanels>
 __attribute__((noinline)) void PrepareUnusualLine(const SegmentCodes<Codes, kPanels>& codes,
                                                   int64_t line, typename Codes::Ready* ready) {
@@ -126,12 +126,13 @@ __attribute__((always_inline)) inline void MultiplyAll(float factor,
   }
 }
 
-// Adds a tile's products of `lines` lines of codes. x: rows kSegmentInputs apart.
+// Adds a tile's products for `lines` lines of codes. x: rows kSegmentInputs apart.
 template <typename Codes, int kRows, int kPanels>
 __attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes, kPanels>& codes,
                                         int64_t lines, const TileSums<kRows, kPanels>& sums) {
   constexpr int kVectors = kPanels * kPanelVectors;
-  // Vectors of words that are taken in turn, or the sums of few rows would wait for one another.
+  // Vectors of words that are processed together, so that the sums of few rows need not wait for
+  // one another.
   constexpr int kTogether = kLanes == 8 && kRows == 1 ? 2 : 1;
   Floats acc[kRows][kVectors];
   sums.Load(acc);
@@ -140,8 +141,8 @@ __attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes
     const float* inputs = x + line * Codes::kInputs;
 #pragma GCC unroll 8
     for (int first = 0; first < kVectors; first += kTogether) {
-      // Or GCC 12 would keep the inputs of the vectors before in registers, for which sums would
-      // go to the stack.
+      // Without this, GCC 12 keeps the inputs of earlier vectors in registers and spills sums to
+      // the stack.
       asm volatile("" ::: "memory");
       typename Codes::Ready ready[kTogether];
 #pragma GCC unroll 8

@@ -1,11 +1,11 @@
 // linear with 8-bit integers, in the vector operations of a simd.h and the dot product of the file
-// that includes this:
-//   Weights, WeightsOf(Words): four neighbouring weights of each row, made ready;
-//   Inputs, InputsAt(const int8_t*): four inputs for all rows, made ready;
-//   Sums: a vector of 32-bit integers. Not Words, of which GCC 12 thinks as 64-bit integers: sums
-//   that change their type at every step are kept on the stack;
+// that includes this, which defines:
+//   Weights, WeightsOf(Words): four neighbouring weights of each row, prepared for Dot;
+//   Inputs, InputsAt(const int8_t*): four inputs for all rows, prepared for Dot;
+//   Sums: a vector of 32-bit integers. Not Words, which GCC 12 treats as 64-bit integers: sums that
+//   change their type at every step are kept on the stack;
 //   Dot(sums, weights, inputs): 32-bit sums plus the products;
-//   Correction(x, cols): what the sums of a row of inputs lack in the end.
+//   Correction(x, cols): what must be added to the sums of a row of inputs at the end.
 // The sums are exact, so their order does not matter.
 #pragma once
 
@@ -20,7 +20,7 @@ constexpr int kI8PanelRows = 16;
 constexpr int kI8PanelVectors = kI8PanelRows / kLanes;
 constexpr int64_t kI8LineBytes = 64;  // four inputs of 16 rows
 constexpr int64_t kI8BytesAhead = 2048;
-constexpr int64_t kI8SegmentLines = 64;  // of four panels: 16 KiB
+constexpr int64_t kI8SegmentLines = 64;  // lines of four panels: 16 KiB
 constexpr int64_t kI8SegmentRows = 48;
 
 // The sums of some rows of inputs and some panels.
@@ -36,14 +36,14 @@ struct I8Tile {
     }
   }
 
-  // Adds the products of one line of each panel and of the inputs x, rows x_stride apart.
+  // Adds the products of one line of each panel with the inputs x, rows x_stride apart.
   __attribute__((always_inline)) void AddLine(const uint8_t* const (&panels)[kPanels], int64_t line,
                                               const int8_t* x, int64_t x_stride) {
     const auto weights_of = [&](int v) __attribute__((always_inline)) {
       return WeightsOf(LoadWords(panels[v / kI8PanelVectors] + line * kI8LineBytes +
                                  v % kI8PanelVectors * kLanes * 4));
     };
-    // Whichever are fewer, inputs or weights, stay in registers while the others pass by.
+    // Inputs or weights, whichever are fewer, stay in registers; the others are streamed.
     if constexpr (kRows < kVectors) {
       Inputs inputs[kRows];
 #pragma GCC unroll 8
@@ -67,7 +67,8 @@ struct I8Tile {
     }
   }
 
-  // Adds lines [begin, end). Meanwhile kAhead lines are fetched, each from ahead[] on.
+  // Adds lines [begin, end). For each of them, prefetches the line of the same number of each
+  // ahead[].
   template <int kAhead>
   __attribute__((always_inline)) void AddLines(const LinearArgs& args, int64_t row,
                                                const uint8_t* const (&panels)[kPanels],
@@ -81,7 +82,7 @@ struct I8Tile {
     }
   }
 
-  // Adds the inputs after the last whole line, if any, and the corrections of the tile's rows, and
+  // Adds the inputs after the last whole line, if any, and the corrections of the tile's rows; then
   // writes the results.
   __attribute__((always_inline)) void Finish(const LinearArgs& args, const int32_t* corrections,
                                              int64_t row, int64_t panel,
@@ -113,7 +114,7 @@ struct I8Tile {
     }
   }
 
-  // To and from memory, where the sums wait for the next segment of inputs.
+  // Save the sums to memory, and restore them, between segments of inputs.
   __attribute__((always_inline)) void Keep(Sums (*to)[kVectors]) const {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -147,8 +148,8 @@ void MultiplyI8Tile(const LinearArgs& args, const int32_t* corrections, int64_t 
   tile.Finish(args, corrections, row, panel, panels);
 }
 
-// For up to kI8SegmentRows rows. Weights are taken segment by segment: the first tiles fetch the
-// next segment, or the memory would be idle while the others read this one from the cache.
+// For up to kI8SegmentRows rows. Weights are processed in segments. The first tiles prefetch the
+// next segment: otherwise memory would be idle while the other tiles read this one from the cache.
 template <int kMaxRows, int kPanels>
 void MultiplyI8Segments(const LinearArgs& args, const int32_t* corrections, int64_t row_begin,
                         int64_t row_end, int64_t panel) {
@@ -190,7 +191,7 @@ void MultiplyI8Segments(const LinearArgs& args, const int32_t* corrections, int6
   }
 }
 
-// Tiles of up to kMaxRows rows by kWidePanels panels.
+// Computes the range in tiles of up to kMaxRows rows by kWidePanels panels.
 template <int kMaxRows, int kWidePanels>
 inline void MultiplyI8Range(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                             int64_t panel_begin, int64_t panel_end) {

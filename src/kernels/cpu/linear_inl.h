@@ -1,12 +1,12 @@
-// linear with F32 multiply-adds, in the vector operations of a simd.h included before.
+// linear with F32 multiply-adds. Uses the vector operations of a simd.h included before.
 //
-// Every output element is one chain of fused multiply-adds over k in rising order, whatever the
-// tile it is in; where blocks of inputs have scales, one for each block, and one of the blocks'
-// sums times their scales. A tile is kRows activation rows by kPanels weight panels; x is
-// broadcast, the lanes are output rows.
+// Every output element is one chain of fused multiply-adds over k in ascending order, in whatever
+// tile it is computed. If blocks of inputs have scales, each block is such a chain, and another
+// chain adds the blocks' sums times their scales. A tile is kRows activation rows by kPanels weight
+// panels; x is broadcast, the lanes are output rows.
 //
-// Inputs are taken in segments, of which BF16 inputs become F32 and codes BF16 in the cache, once
-// for all tiles.
+// Inputs are processed in segments. In each, BF16 inputs are converted to F32 and codes to BF16 in
+// the cache, once for all tiles.
 #pragma once
 
 #include "kernels/cpu/all_lanes_inl.h"
@@ -20,17 +20,17 @@ namespace {
 
 constexpr int64_t kStepInputs = 32;
 constexpr int64_t kSegmentInputs = 256;
-constexpr int64_t kChunkRows = 90;  // a multiple of a tile's 5 or 6
+constexpr int64_t kChunkRows = 90;  // a multiple of a tile's rows, 5 or 6
 
-// Inputs of one block, or of the whole row where there are no blocks.
+// A range of inputs within one block, or within the row if there are no blocks.
 struct Segment {
   int64_t begin;
   int64_t count;
-  bool starts;  // its block
+  bool starts;  // whether it starts its block
   bool ends;
 };
 
-// The segment from `begin` on; none where its count is not above zero.
+// The segment from `begin` on; its count is 0 at the end of the row.
 inline Segment SegmentAt(const LinearArgs& args, int64_t begin) {
   const int64_t block = args.block_scales == nullptr ? args.cols : args.block_steps * kStepInputs;
   const int64_t in_block = begin % block;
@@ -40,14 +40,14 @@ inline Segment SegmentAt(const LinearArgs& args, int64_t begin) {
   return {begin, count, in_block == 0, in_block + count == block || begin + count == args.cols};
 }
 
-// The sums of a chunk of rows and a unit's panels: [row][16 * panels].
+// The sums of a chunk of rows and the panels of a unit: [row][16 * panels].
 struct ChunkSums {
-  // The block's; where there are no blocks, the whole.
+  // The sums of the current block; without blocks, of all inputs.
   float* At(int64_t row, int64_t panel) { return sums + row * stride + panel * kPanelRows; }
-  // The scaled sums of the blocks before.
+  // The sum of the previous blocks, scaled.
   float* TotalAt(int64_t row, int64_t panel) { return totals + row * stride + panel * kPanelRows; }
 
-  // The same from a panel on.
+  // The sums from panel `panel` on.
   ChunkSums From(int64_t panel) const {
     return {stride, sums + panel * kPanelRows, totals + panel * kPanelRows};
   }
@@ -70,7 +70,7 @@ inline TileSums<kRows, kPanels> TileSumsAt(const LinearArgs& args, const Segment
           scales,         args.panel_block_scales, sums.TotalAt(row, panel)};
 }
 
-// The segment's inputs of `rows` rows as F32, rows kSegmentInputs apart.
+// Converts the segment's inputs of `rows` rows to F32, rows kSegmentInputs apart.
 inline void WidenInputs(const uint16_t* x, int64_t x_stride, int64_t rows, int64_t count,
                         float* widened) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -82,7 +82,7 @@ inline void WidenInputs(const uint16_t* x, int64_t x_stride, int64_t rows, int64
   }
 }
 
-// Writes the sums of a chunk, scaled and with the bias, to y.
+// Writes the sums of a chunk to y, scaled and with the bias.
 inline void StoreChunk(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel_begin,
                        ChunkSums& sums) {
   const int64_t first = panel_begin * kPanelRows;
@@ -105,7 +105,8 @@ inline void StoreChunk(const LinearArgs& args, int64_t row_begin, int64_t rows, 
 }
 
 // Computes the outputs of at most kChunkRows rows and kMaxPanelsPerUnit panels. For each segment,
-// add(segment, x, x_stride, sums) adds its products for all rows: x: F32, of the first row.
+// add(segment, x, x_stride, sums) must add its products for all rows; x: F32 inputs of the first
+// row.
 template <bool kBf16Inputs, typename AddSegment>
 inline void MultiplyChunk(const LinearArgs& args, int64_t row_begin, int64_t rows,
                           int64_t panel_begin, int64_t panel_end, const AddSegment& add) {
@@ -132,7 +133,7 @@ inline void MultiplyChunk(const LinearArgs& args, int64_t row_begin, int64_t row
   StoreChunk(args, row_begin, rows, panel_begin, sums);
 }
 
-// As AddProducts. Inlined into the loops over tiles, GCC 12 would keep sums on the stack.
+// AddProducts, not inlined: in the loops over tiles, GCC 12 would keep sums on the stack.
 template <bool kBf16Weights, int kRows, int kPanels>
 __attribute__((noinline)) void AddLines(const float* x, int64_t x_stride,
                                         const uint8_t* const (&panels)[kPanels], int64_t count,

@@ -1,6 +1,6 @@
 // A tile of a product with F32 multiply-adds, in the vector operations of a simd.h included before:
 // kRows rows of inputs by kPanels panels of weights. Inputs are broadcast, the lanes are output
-// rows, and every sum is one chain of fused multiply-adds over the inputs in rising order.
+// rows, and every sum is one chain of fused multiply-adds over the inputs in ascending order.
 #pragma once
 
 #include <stdint.h>
@@ -11,7 +11,7 @@ namespace {
 constexpr int kPanelRows = 16;
 constexpr int kPanelVectors = kPanelRows / kLanes;
 
-// Where a tile's sums for a segment begin, and where they go.
+// Where a tile's sums for a segment are loaded from and stored to.
 template <int kRows, int kPanels>
 struct TileSums {
   static constexpr int kVectors = kPanels * kPanelVectors;
@@ -46,18 +46,18 @@ struct TileSums {
     }
   }
 
-  bool starts;  // with zero
+  bool starts;  // start at zero instead of loading
   float* sums;  // row r, panel p: at sums + r * stride + 16 * p
   int64_t stride;
-  // Where a block with scales ends, they are not null: the sums are added, times the scales, to
-  // `totals` instead, which lie as the sums do. Panels' scales are panel_scales apart.
+  // Not null where a block with scales ends: then sums * scales is added to `totals` (same layout
+  // as `sums`) instead of storing the sums. Scales of neighbouring panels are panel_scales apart.
   const float* scales = nullptr;
   int64_t panel_scales = 0;
   float* totals = nullptr;
 };
 
 // Adds a tile's products of `count` inputs. panels[p]: where the inputs begin in panel p. `count`
-// is even but at the end of the row.
+// is even, except at the end of the row.
 template <bool kBf16Weights, int kRows, int kPanels>
 inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (&panels)[kPanels],
                         int64_t count, const TileSums<kRows, kPanels>& sums) {
@@ -68,7 +68,7 @@ inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (
   const auto line = [&](int64_t index, int v) __attribute__((always_inline)) {
     return panels[v / kPanelVectors] + index * kLineBytes + v % kPanelVectors * kLanes * 4;
   };
-  // Whichever are fewer, inputs or weights, stay in registers while the others pass by.
+  // Inputs or weights, whichever are fewer, stay in registers; the others are streamed.
   const auto multiply = [&](int64_t k, const auto& weights_of) __attribute__((always_inline)) {
     if constexpr (kRows < kVectors) {
       Floats inputs[kRows];

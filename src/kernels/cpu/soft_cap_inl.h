@@ -1,4 +1,4 @@
-// The soft cap of attention scores, in the vector operations of a simd.h included before.
+// The soft cap of attention scores. Uses the vector operations of a simd.h included before.
 #pragma once
 
 #include "kernels/cpu/exp_inl.h"
@@ -6,8 +6,8 @@
 namespace sluice::kernels {
 namespace {
 
-// Scores at [begin, end), begin a multiple of kLanes, become cap * tanh(score / cap), with
-// tanh(x) = 1 - 2 / (exp(2 x) + 1). Those after `end` in the last vector may change too.
+// Replaces scores at [begin, end), begin a multiple of kLanes, by cap * tanh(score / cap), with
+// tanh(x) = 1 - 2 / (exp(2 x) + 1). Scores after `end` in the last vector may change, too.
 inline void CapScores(float* scores, int begin, int end, float cap) {
   const Floats caps = Set(cap), factor = Set(2 / cap), one = Set(1.0f), two = Set(2.0f);
   for (int i = begin; i < end; i += kLanes) {

@@ -1,4 +1,4 @@
-// The tables of the implementations in vector instructions.
+// The kernel tables of the vector instruction sets.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -8,10 +8,10 @@ namespace sluice::kernels {
 // x86-64.
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx2VnniKernels;      // AVX2 with dot products of 8-bit integers
-extern const KernelTable kAvx2VnniEvexKernels;  // the same in the encoding of AVX-512
+extern const KernelTable kAvx2VnniEvexKernels;  // the same in AVX-512's encoding
 extern const KernelTable kAvx512Kernels;
 extern const KernelTable kAvx512VnniKernels;  // AVX-512 with dot products of 8-bit integers
-extern const KernelTable kAvx512Bf16Kernels;  // and of BF16
+extern const KernelTable kAvx512Bf16Kernels;  // with dot products of BF16, too
 extern const KernelTable kAmxKernels;  // AVX-512 with AMX tiles for products of BF16 matrices
 
 // aarch64.

@@ -1,7 +1,7 @@
-// What linear_i8_inl.h asks for, of products of unsigned by signed bytes: includers define
-// Dot(Sums, Words, Words), which adds them, before. It is given the weights plus 128, and what that
-// adds, 128 times the sum of the inputs, is taken away in the end. All is modulo 2^32, so only the
-// result must fit.
+// Implements the requirements of linear_i8_inl.h with dot products of unsigned by signed bytes.
+// Includers first define Dot(Sums, Words, Words), which adds such products to sums. Weights are
+// passed plus 128; the excess, 128 times the sum of the inputs, is subtracted at the end.
+// Arithmetic is modulo 2^32, so only the final result must fit.
 #pragma once
 
 #include <stdint.h>
@@ -22,7 +22,7 @@ inline Inputs InputsAt(const int8_t* x) {
 }
 inline int32_t Correction(const int8_t* x, int64_t cols) {
   constexpr int64_t kBytes = sizeof(Words);
-  // Several, or each product would wait for the one before.
+  // Several sums, so that products need not wait for each other.
   constexpr int kSums = 4;
   Sums sums[kSums] = {};
   const auto add = [&](const int8_t* inputs) __attribute__((always_inline)) {

@@ -1,5 +1,5 @@
-// The kernels for AMX with BF16 and INT8; contracts: kernel_table.h. Call them only
-// where CPU and system have it.
+// The kernels for AMX with BF16 and INT8; contracts: kernel_table.h. Call them only if CPU and
+// operating system support AMX.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -10,8 +10,8 @@ constexpr int64_t kExpandRows = 32;
 LinearFunction LinearBf16, LinearI8;
 AttentionFunction AttentionChunk;
 
-// Activations as whole tiles for products of many rows; see KernelTable. At most kPackedMaxRows
-// rows at once.
+// Products of many rows whose activations were packed into whole tiles; see KernelTable. At most
+// kPackedMaxRows rows at a time.
 constexpr int kPackedPanels = 16;
 constexpr int kPackedMaxRows = 512;
 constexpr int64_t kPackedLinesBytes = int64_t{256} << 10;

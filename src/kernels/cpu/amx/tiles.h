@@ -1,6 +1,5 @@
-// What the AMX files share. Included only by files compiled with the instructions' flags;
-// everything is in an unnamed namespace, so that none of it can be taken for the rest of the
-// program.
+// Shared by the AMX files. Included only by files compiled with the instructions' flags; everything
+// is in an unnamed namespace, so that the linker cannot use it for the rest of the program.
 #pragma once
 
 #include <immintrin.h>
@@ -14,8 +13,8 @@ constexpr int kPanelRows = 16;
 constexpr int64_t kLineBytes = 64;      // a panel's line: 4 bytes of inputs for each row
 constexpr int kStepLines = 16;          // lines of a tile step
 constexpr int kStepBytes = 64;          // bytes of inputs of a tile step: 32 of BF16, 64 of INT8
-constexpr int kStepPairs = kStepLines;  // of BF16
-constexpr int kStepInputs = 2 * kStepPairs;  // of BF16
+constexpr int kStepPairs = kStepLines;  // BF16 pairs per tile step
+constexpr int kStepInputs = 2 * kStepPairs;  // BF16 inputs per tile step
 constexpr int kTileRows = 16;
 constexpr int kTileBytes = 1024;
 
@@ -28,13 +27,13 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// GCC does not know that the tile instructions read the memory after their addresses. What was
-// stored there just before is kept by this.
+// GCC does not know that tile instructions read the memory at their addresses. This barrier keeps
+// it from dropping or delaying stores before them.
 inline void StoreBefore(const void* address) {
   asm volatile("" : : "r"(address) : "memory");
 }
 
-// Sets the tiles up for two tiles of activation rows.
+// Configures the tiles for two tiles of activation rows.
 inline void Configure(int first_rows, int second_rows) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) config.row_bytes[tile] = 64;
@@ -45,13 +44,14 @@ inline void Configure(int first_rows, int second_rows) {
   _tile_loadconfig(&config);
 }
 
-// What a product multiplies: the tiles hold the same bytes, sums are F32 or 32-bit integers.
+// Type of both factors: tiles hold the same number of bytes for each; sums are F32 or 32-bit
+// integers.
 enum class InputType { kBf16, kI8 };
 template <InputType kType>
 constexpr int64_t kTypeBytes = kType == InputType::kBf16 ? 2 : 1;
 
-// The product of tiles a and b, added to tile c, in a function of some `kType`. The tiles must be
-// literals.
+// Adds the product of tiles a and b to tile c. For use in functions with a template parameter
+// `kType`; the tiles must be literals.
 #define SLUICE_AMX_MULTIPLY(c, a, b)           \
   do {                                         \
     if constexpr (kType == InputType::kBf16) { \
@@ -61,9 +61,9 @@ constexpr int64_t kTypeBytes = kType == InputType::kBf16 ? 2 : 1;
     }                                          \
   } while (false)
 
-// The vector units of a core go to sleep where they have nothing to do for some 2000 cycles, the
-// time of 20 steps and more; the next store of a tile, which needs them, then waits 700 cycles for
-// them (Granite Rapids). Loops of tile steps call this every kAwakeSteps steps or earlier.
+// A core's vector units power down after about 2000 idle cycles, the time of 20 steps or more; the
+// next tile store, which needs them, then waits 700 cycles (Granite Rapids). Loops of tile steps
+// call this at least every kAwakeSteps steps.
 constexpr int64_t kAwakeSteps = 8;
 inline void KeepVectorsAwake() {
   __m512 v = _mm512_setzero_ps();
@@ -74,8 +74,8 @@ inline int64_t StepsOf(int64_t row_bytes) {
   return (row_bytes + kStepBytes - 1) / kStepBytes;
 }
 
-// Adds a block's sums, times the scales of their outputs, to the totals of a tile: the first of its
-// rows.
+// Adds a block's sums, times the scales of their outputs, to the totals of a tile, for its first
+// `rows` rows.
 inline void FoldBlock(const float* sums, const float* scales, int64_t rows, float* totals) {
   const __m512 scale = _mm512_loadu_ps(scales);
   for (int64_t r = 0; r < rows; ++r) {
@@ -85,8 +85,8 @@ inline void FoldBlock(const float* sums, const float* scales, int64_t rows, floa
   }
 }
 
-// Writes the sums of row `row` of the outputs for the panel whose first output is `n`. `stream`:
-// past the caches, where the line is whole.
+// Writes the sums of row `row` for the panel whose first output is `n`. `stream`: bypass the caches
+// for whole lines.
 template <InputType kType>
 inline void StoreSum(const LinearArgs& args, int64_t row, const float* sums, int64_t n,
                      bool stream) {

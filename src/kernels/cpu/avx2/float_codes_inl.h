@@ -1,5 +1,5 @@
-// Codes of narrow formats to F32 numbers in registers of 256 bits (linear_codes_inl.h says what a
-// class provides); order of the codes in a word: panel_layout.h.
+// Converts codes of narrow formats to F32 in 256-bit registers (linear_codes_inl.h lists the
+// members of a class); order of the codes in a word: panel_layout.h.
 #pragma once
 
 #include "kernels/cpu/avx2/kernels.h"
@@ -9,7 +9,7 @@
 namespace sluice::kernels::avx2 {
 namespace {
 
-// Moves the bytes of each lane's place kPlace to its highest, with nothing below.
+// Shuffle indices that move byte kPlace of each lane to the lane's highest byte, with zeros below.
 template <int kPlace>
 struct HighestPlaces {
   alignas(32) uint8_t places[32] = {};
@@ -22,15 +22,15 @@ constexpr HighestPlaces<kPlace> kHighestPlaces;
 
 template <int kPlace>
 inline Words InHighestPlace(Words bytes) {
-  // The instruction reads the places itself: GCC 12 would keep them in registers, of which there
-  // are too few.
+  // The instruction reads the indices from memory: GCC 12 would keep them in registers, and too few
+  // are free.
   Words result;
   asm("vpshufb %2, %1, %0" : "=x"(result) : "x"(bytes), "m"(kHighestPlaces<kPlace>));
   return result;
 }
 
-// 2^24 times the signed bytes of each lane's place kPlace: in an integer's highest byte, with
-// nothing below, which is exact in F32.
+// 2^24 times the signed byte kPlace of each lane: as the highest byte of an integer with zeros
+// below, which is exact in F32.
 template <int kPlace>
 inline Floats LargeFloatsOf(Words bytes) {
   return _mm256_cvtepi32_ps(InHighestPlace<kPlace>(bytes));
@@ -46,12 +46,13 @@ struct I8Floats : PlainCodes {
   }
 };
 
-// Zero, numbers below 2^-6 and NaN are treated by PrepareAny.
+// PrepareAny also handles zero, numbers below 2^-6, and NaN.
 struct F8Floats : PairCodes {
   static constexpr bool kHasUnusual = true;
   struct Unusual {
     __attribute__((always_inline)) void Add(Words words) {
-      // Without the sign, and with the least code that Prepare treats as zero.
+      // Doubling drops the sign; subtracting the smallest code that Prepare handles makes smaller
+      // codes wrap to large values.
       const Words twice = _mm256_sub_epi8(_mm256_add_epi8(words, words), _mm256_set1_epi8(2 * 8));
       largest = _mm256_max_epu8(largest, twice);
     }
@@ -68,8 +69,8 @@ struct F8Floats : PairCodes {
   }
   __attribute__((always_inline)) static Ready PrepareAny(Words words) {
     const Words magnitudes = _mm256_and_si256(words, _mm256_set1_epi8(0x7F));
-    // What is added to the BF16 of numbers below 2^-6, which begin at the eighth place. The others'
-    // places have their highest bit set, for which zero is looked up.
+    // Corrections added to the BF16 of codes below 8, the numbers below 2^-6: table entries 8 to
+    // 15. For other codes the index has its highest bit set, which gives zero.
     const Words places = _mm256_add_epi8(magnitudes, _mm256_set1_epi8(0x78));
     const Words lower =
         _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<int64_t>(0xF0E0D0C09060F000u)), places);
@@ -90,7 +91,7 @@ struct F8Floats : PairCodes {
   }
 
  private:
-  // Codes in the upper bytes of words to BF16.
+  // Converts codes of normal numbers in the upper bytes of 16-bit words to BF16.
   __attribute__((always_inline)) static Words PairsOfNormal(Words upper) {
     const Words bits = _mm256_and_si256(_mm256_srai_epi16(upper, 4),
                                         _mm256_set1_epi16(static_cast<short>(0x87F0)));
@@ -98,7 +99,8 @@ struct F8Floats : PairCodes {
   }
 };
 
-// The half bytes of words as bytes: of inputs 0 4 1 5, and 2 6 3 7, from the lowest byte on.
+// The half bytes of words as bytes: lower has inputs 0 4 1 5, upper 2 6 3 7, from the lowest byte
+// on.
 struct HalfBytes {
   Words lower;
   Words upper;
@@ -107,7 +109,7 @@ inline HalfBytes HalfBytesOf(Words words) {
   const Words mask = _mm256_set1_epi8(0x0F);
   return {_mm256_and_si256(words, mask), _mm256_and_si256(_mm256_srli_epi16(words, 4), mask)};
 }
-// The byte of input kInput, and its place.
+// The vector that holds input kInput, and its byte place there.
 template <int kInput>
 inline Words BytesOf(const HalfBytes& bytes) {
   return kInput % 4 < 2 ? bytes.lower : bytes.upper;
@@ -115,15 +117,15 @@ inline Words BytesOf(const HalfBytes& bytes) {
 template <int kInput>
 constexpr int kPlaceOf = kInput / 4 + kInput % 2 * 2;
 
-// The numbers of `table` by half bytes.
+// Looks up each half byte in `table`.
 inline HalfBytes LookUp(__m128i table, Words words) {
   const Words numbers = _mm256_broadcastsi128_si256(table);
   const HalfBytes places = HalfBytesOf(words);
   return {_mm256_shuffle_epi8(numbers, places.lower), _mm256_shuffle_epi8(numbers, places.upper)};
 }
 
-// The scales make up for what makes the numbers larger: they are doubled, for they would not be
-// whole, and LargeFloatsOf.
+// Factor folded into the scales, because the numbers are too large: doubled, to be integers, and
+// times kLargeFloat.
 constexpr float kE2M1Unit = 1 / (2 * kLargeFloat);
 
 struct E2M1Floats : PlainCodes {
@@ -151,7 +153,7 @@ struct Mxfp4Floats : E2M1Floats {
   static Floats ScalesAt(const uint8_t* scales) {
     return Mul(FloatsOfE8M0(Bytes(scales)), Set(kE2M1Unit));
   }
-  // Below 2^-124 the product with kE2M1Unit is not exact.
+  // The product of a scale below 2^-124 with kE2M1Unit is not exact.
   static bool AreUsual(const uint8_t* scales, int64_t count) {
     uint8_t least = 0xFF;
     for (int64_t i = 0; i < count; ++i) least = scales[i] < least ? scales[i] : least;
@@ -177,7 +179,7 @@ struct ZeroPointInt4Floats : PlainCodes {
   static constexpr int kInputs = 8;
   static constexpr float kTimes = kLargeFloat;
   static constexpr bool kHasScales = true;
-  using Scales = Words;  // the zero points, in all bytes of their lanes
+  using Scales = Words;  // the zero points, in every byte of their lanes
   static Words ScalesAt(const uint8_t* zero_points) {
     return _mm256_mullo_epi32(Bytes(zero_points), _mm256_set1_epi32(0x01010101));
   }

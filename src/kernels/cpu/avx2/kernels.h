@@ -7,7 +7,7 @@
 namespace sluice::kernels::avx2 {
 
 LinearFunction LinearBf16, LinearBf16Segments, LinearF32Bf16, LinearF32, LinearI8;
-// Up to this many rows, a chunk of linear_inl.h, LinearBf16 expands codes itself.
+// Maximum number of rows for which LinearBf16 expands codes itself: one chunk of linear_inl.h.
 constexpr int64_t kExpandRows = 90;
 ExpandFunction ExpandI8, ExpandF8, ExpandNvfp4, ExpandMxfp4, ExpandInt4;
 AttentionFunction AttentionChunk;

@@ -1,8 +1,9 @@
-// The vector operations that the shared kernels (cpu/*_inl.h) are written in, for AVX2 with FMA.
+// The vector operations of the shared kernels (cpu/*_inl.h), for AVX2 with FMA.
 //
 // Included only by files compiled with the instructions' flags. Everything is in an unnamed
-// namespace, and nothing of the standard library is used: an inline function with external linkage,
-// compiled here with these instructions, could be taken by the linker for the whole program.
+// namespace, and nothing of the standard library is used: the linker might keep the copy of an
+// inline function with external linkage that was compiled here, with these instructions, for the
+// whole program.
 #pragma once
 
 #include <immintrin.h>
@@ -98,7 +99,7 @@ inline Mask And(Mask a, Mask b) {
   return {_mm256_and_si256(a.lanes, b.lanes)};
 }
 
-// Pairs of BF16 numbers in 32-bit lanes: the first, and the second, of each as F32.
+// The first, and the second, number of each 32-bit lane's pair of BF16 numbers, as F32.
 inline Floats FirstOfPair(Words pairs) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
 }
@@ -117,7 +118,7 @@ inline Floats LoadBf16(const uint16_t* p, Mask mask) {
   return LoadBf16(buffer);
 }
 
-// Rounds to nearest even and keeps NaN a NaN, as sluice::ToBFloat16 does.
+// Rounds to nearest even; NaN stays NaN. Same as sluice::ToBFloat16.
 inline __m128i Bf16Of(Floats v) {
   const __m256i bits = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -130,7 +131,7 @@ inline __m128i Bf16Of(Floats v) {
 inline void StoreBf16(uint16_t* p, Floats v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), Bf16Of(v));
 }
-// `mask`: the first lanes.
+// `mask`: selects the first lanes.
 inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
   uint16_t buffer[8];
   _mm_storeu_si128(reinterpret_cast<__m128i*>(buffer), Bf16Of(v));
@@ -147,21 +148,21 @@ inline Floats ToFloats(Words v) {
 inline Words AddWords(Words a, Words b) {
   return _mm256_add_epi32(a, b);
 }
-// The even, and the odd, of the bytes of each lane, as pairs of 16-bit integers with their sign.
+// The even, and the odd, bytes of each lane, sign-extended to pairs of 16-bit integers.
 inline Words EvenBytes(Words bytes) {
   return _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
 }
 inline Words OddBytes(Words bytes) {
   return _mm256_srai_epi16(bytes, 8);
 }
-// Products of 16-bit integers, each lane's two summed.
+// Products of 16-bit integers; the two products of each lane are added.
 inline Words MulAddPairs(Words a, Words b) {
   return _mm256_madd_epi16(a, b);
 }
 
-// Neighbouring lanes as pairs: the first numbers of p, at most half as many as there are lanes,
-// each in both lanes of a pair; the lanes of each pair exchanged; a * b - c in first and a * b + c
-// in second lanes.
+// Operations on pairs of neighbouring lanes. LoadTwice: the first min(count, kLanes / 2) numbers of
+// p, each in both lanes of a pair. SwapPairs: exchanges the lanes of each pair. MulSubAdd: a * b -
+// c in even lanes, a * b + c in odd lanes.
 inline Floats LoadTwice(const float* p, int64_t count) {
   const Floats values = Load(p, FirstLanes(count < kLanes / 2 ? count : kLanes / 2));
   return _mm256_permutevar8x32_ps(values, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
@@ -173,7 +174,7 @@ inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
   return _mm256_fmaddsub_ps(a, b, c);
 }
 
-// The first, and the second, of the kLanes pairs of neighbouring numbers at p.
+// Loads the 2 * kLanes numbers at p: even-numbered ones to `first`, odd-numbered ones to `second`.
 inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   const Floats a = Load(p), b = Load(p + kLanes);
   const Floats low = _mm256_permute2f128_ps(a, b, 0x20);
@@ -182,8 +183,8 @@ inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   second = _mm256_shuffle_ps(low, high, 0xDD);
 }
 
-// 16 E4M3 codes as BF16 bits: the mantissa's place and the exponent's bias move; subnormals and NaN
-// are looked up.
+// Converts 16 E4M3 codes to BF16 bits: shifts the mantissa and changes the exponent's bias;
+// subnormals and NaN are looked up.
 constexpr int kE4M3Codes = 16;
 inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
   const __m256i wide =
@@ -192,7 +193,7 @@ inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
   const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
   const __m256i normal =
       _mm256_add_epi16(_mm256_slli_epi16(magnitude, 4), _mm256_set1_epi16(0x3C00));
-  // The bytes 2 m and 2 m + 1 of the table, m being the magnitude.
+  // Bytes 2 m and 2 m + 1 of the table, for magnitude m.
   const __m256i subnormals = _mm256_broadcastsi128_si256(
       _mm_setr_epi16(0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60));
   const __m256i places = _mm256_add_epi16(_mm256_mullo_epi16(magnitude, _mm256_set1_epi16(0x0202)),
@@ -205,7 +206,7 @@ inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(bf16), _mm256_or_si256(bits, sign));
 }
 
-// v * 2^n for whole n in [-252, 254], n given as a float. In two steps, so that a result may be
+// v * 2^n for integer n in [-252, 254], given as a float. In two steps, so that a result may be
 // subnormal.
 inline Floats ScaleByPowerOfTwo(Floats v, Floats n) {
   const __m256i whole = _mm256_cvtps_epi32(n);
@@ -220,7 +221,7 @@ inline Floats RoundToWhole(Floats v) {
   return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-// Sums and maxima of all lanes, always in the same tree.
+// Sum and maximum of all lanes, always in the same order.
 inline float SumLanes(Floats v) {
   __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   half = _mm_add_ps(half, _mm_movehl_ps(half, half));

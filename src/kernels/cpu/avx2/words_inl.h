@@ -1,4 +1,4 @@
-// Numbers of narrow formats in the lanes of a vector of 256 bits.
+// Numbers of narrow formats in the lanes of a 256-bit vector.
 #pragma once
 
 #include <immintrin.h>
@@ -7,13 +7,13 @@
 namespace sluice::kernels {
 namespace {
 
-// 8 bytes at p.
+// Zero-extends 8 bytes at p to 32-bit lanes.
 inline __m256i Bytes(const uint8_t* p) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
 }
 
-// E4M3 codes in the lowest bytes, with anything above. A number below 2^-6 is 2^-6 * 0.mmm, got
-// from 2^-7 * 1.mmm without touching subnormal numbers of F32.
+// Converts E4M3 codes in the lowest bytes of the lanes; the other bytes may be anything. A number
+// below 2^-6 is 2^-6 * 0.mmm, computed from 2^-7 * 1.mmm without subnormal F32 numbers.
 inline __m256 FloatsOfE4M3(__m256i codes) {
   const __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi32(0x7F));
   const __m256 normal = _mm256_castsi256_ps(

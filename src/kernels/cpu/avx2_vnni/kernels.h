@@ -1,7 +1,7 @@
 // The kernels that use dot products of 8-bit integers in registers of 256 bits; contracts:
-// kernel_table.h. The same source in two encodings of the instruction, to be called only on a CPU
-// that has it: AVX-VNNI (client CPUs since Alder Lake, Zen 5), and that of AVX-512 VNNI, so that
-// these kernels can be tested and measured on servers that lack the other.
+// kernel_table.h. The same source is compiled for two encodings of the instruction: AVX-VNNI
+// (client CPUs since Alder Lake, Zen 5) and AVX-512 VNNI, so that these kernels can also be tested
+// and measured on servers without AVX-VNNI. Call a function only on a CPU that has its encoding.
 #pragma once
 
 #include "kernels/kernel_table.h"

@@ -1,18 +1,17 @@
-// Narrow codes to lines of BF16 pairs in registers; order of the codes: panel_layout.h.
+// Converts narrow codes to lines of BF16 pairs in registers; order of the codes: panel_layout.h.
 //
-// One class for each format, with what its codes need in registers:
-//   kVectors, kLines: vectors of codes in a step of 32 inputs, and lines that one of them becomes;
-//   kScaleVectors: vectors that share scales;
-//   Scales, ScalesOf(scales): those of one panel for the next kScaleVectors vectors, made ready;
-//   Load(codes, scales): the vector at `codes`, for Line;
-//   Line(i, words, scales): line i of what was loaded;
+// Each format has a class, whose members hold the constants it needs in registers:
+//   kVectors, kLines: vectors of codes per step of 32 inputs, and lines per vector;
+//   kScaleVectors: number of vectors that share scales;
+//   Scales, ScalesOf(scales): the prepared scales of one panel for the next kScaleVectors vectors;
+//   Load(codes, scales): loads the vector at `codes` for Line;
+//   Line(i, words, scales): line i of a loaded vector;
 //   kHasScales: whether ScalesOf reads any;
-//   IsUnusual(scales, count): whether something came since the start, or is among the scales, that
-//   this arithmetic does not treat (NaN, scales at the ends of their range), so that all lines are
-//   to be made again in another way.
+//   IsUnusual(scales, count): whether any vector loaded so far, or any of the scales, is a case
+//   that this arithmetic gets wrong (NaN, scales at the ends of their range). Then the caller must
+//   compute all lines again in another way.
 //
-// All values are exact in BF16, so the upper half of an F32 is its BF16, whatever its lower half
-// would round to.
+// All values are exact in BF16, so the upper half of an F32 is its BF16: nothing is rounded off.
 #pragma once
 
 #include <immintrin.h>
@@ -28,19 +27,20 @@ inline __m512i LoadVector(const uint8_t* p) {
   return _mm512_loadu_si512(p);
 }
 
-// Among few dot products what counts is the number of instructions; among many, that they run on
-// the units which those leave idle.
+// With few dot products per line, the number of instructions counts; with many, using execution
+// units that the products leave idle.
 enum class Among { kFewProducts, kManyProducts };
 
-// The pairs (first, second) of F32 numbers as pairs of BF16.
+// Combines F32 numbers (exact in BF16) to pairs (first, second) of BF16.
 inline __m512i Pairs(__m512 first, __m512 second) {
   return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
                          _mm512_castps_si512(second));
 }
 
-// E4M3 codes in the upper bytes of words to BF16; `codes`: the same in the lower bytes, with
-// anything above. The numbers below 2^-6 come from a table by what they differ from the others'
-// formula, to which every code of an exponent of zero looks like 2^-7 * 1.mmm. NaN is not treated.
+// Converts E4M3 codes in the upper bytes of 16-bit words to BF16. `codes`: the same codes in the
+// lower bytes; upper bytes arbitrary. The formula for normal numbers reads a code with a zero
+// exponent as 2^-7 * 1.mmm; for these a table has the difference to the correct number. NaN is not
+// handled.
 template <Among kAmong>
 inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
   const __m512i shifted =
@@ -52,13 +52,14 @@ inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
     return _mm512_mask_add_epi16(normal, _mm512_testn_epi16_mask(upper, exponents), normal,
                                  difference);
   }
-  // Comparing takes the units of products. All ones where the exponent is not zero:
+  // Comparisons run on the units of the products, so compute all ones where the exponent is not
+  // zero:
   const __m512i is_normal =
       _mm512_srai_epi16(_mm512_add_epi16(_mm512_and_si512(upper, exponents), exponents), 15);
   return _mm512_add_epi16(normal, _mm512_andnot_si512(is_normal, difference));
 }
 
-// BF16(m * 2^-9) - BF16(2^-7 * (1 + m / 8)) for m = 0 to 7, four times.
+// BF16(m * 2^-9) - BF16(2^-7 * (1 + m / 8)) for m = 0 to 7, repeated four times.
 struct SubnormalTable {
   alignas(64) short words[32] = {};
   constexpr SubnormalTable() {
@@ -73,7 +74,7 @@ inline __m512i Bytes(const uint8_t* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
-// The numbers of E2M1 in BF16, twice: the index's bit above the code does not matter.
+// The BF16 numbers of the E2M1 codes, repeated: the index bit above the code is ignored.
 struct E2M1Table {
   alignas(64) uint16_t words[32] = {};
   constexpr E2M1Table() {
@@ -84,7 +85,7 @@ struct E2M1Table {
 };
 constexpr E2M1Table kBf16OfE2M1;
 
-// BF16(i % 16 - 8) for i = 0 to 31: numbers without a zero point.
+// BF16(i % 16 - 8) for i = 0 to 31: INT4 numbers without a zero point.
 struct CentredTable {
   alignas(64) uint16_t words[32] = {};
   constexpr CentredTable() {
@@ -121,15 +122,15 @@ inline __m512i Shifted(__m512i words, int index) {
   }
 }
 
-// a - b, or zero where b is larger.
+// max(a - b, 0).
 template <Among kAmong>
 inline __m512i SubtractOrZero(__m512i a, __m512i b) {
-  // Saturation takes the units of products; the other two do not.
+  // Saturating subtraction runs on the units of the products; max and subtraction do not.
   if constexpr (kAmong == Among::kFewProducts) return _mm512_subs_epu16(a, b);
   return _mm512_sub_epi16(_mm512_max_epu16(a, b), b);
 }
 
-// Whether any byte is at least `least`, when `offset` was taken from it.
+// Whether byte - offset (modulo 256) is at least `least` for any byte.
 inline bool AnyIsAtLeast(const uint8_t* bytes, int64_t count, uint8_t offset, uint8_t least) {
   __m512i largest = _mm512_setzero_si512();
   for (int64_t i = 0; i < count; i += kVectorBytes) {
@@ -151,8 +152,8 @@ struct I8Codes {
   NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
   bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const { return false; }
 
-  // A code and 128 more, in the mantissa of an F32 whose last place of it has the weight 1, from
-  // which as much is taken away: shifts are what there are the fewest units for.
+  // Line puts code + 128 into bits of an F32's mantissa that have unit weight, and subtracts the
+  // excess. This saves shifts, which have the fewest execution units.
   __m512i Load(const uint8_t* codes, NoScales /*scales*/) const {
     return _mm512_xor_si512(LoadVector(codes), _mm512_set1_epi8(static_cast<char>(0x80)));
   }
@@ -168,7 +169,7 @@ struct I8Codes {
   }
 };
 
-// NaN is unusual.
+// IsUnusual reports NaN.
 template <Among kAmong>
 struct F8Codes {
   static constexpr int kVectors = 8, kLines = 2, kScaleVectors = 8;
@@ -190,10 +191,11 @@ struct F8Codes {
   }
 
   __m512i subnormals = _mm512_load_si512(kSubnormals.words);
-  __m512i largest = _mm512_setzero_si512();  // of the magnitudes of the codes
+  __m512i largest = _mm512_setzero_si512();  // largest magnitude of the codes loaded so far
 };
 
-// The numbers of E2M1 in BF16 times 2^126, twice; both zeros are +0. `half`: the mantissa of 1.5.
+// The BF16 numbers of the E2M1 codes times 2^126, repeated; both zeros are +0. `half`: the mantissa
+// bits used for 1.5.
 struct LargeE2M1Table {
   alignas(64) uint16_t words[32] = {};
   constexpr explicit LargeE2M1Table(int half) {
@@ -205,15 +207,14 @@ struct LargeE2M1Table {
   }
 };
 
-// A scale is a power of two, so its exponent less 126 is added to those of the numbers times 2^126:
-// subtracted, with saturation, which leaves zero as it is. Unusual are scales that make a product
-// of a number other than zero that is not a normal number of BF16, or are NaN: those outside of
-// 2^-125 to 2^125.
+// A scale is a power of two, so its exponent minus 126 must be added to those of the numbers times
+// 2^126. This is done by a saturating subtraction, which keeps zero. Unusual are scales outside of
+// 2^-125 to 2^125: products with them may not be normal BF16 numbers, or the scale is NaN.
 template <Among kAmong>
 struct Mxfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
   static constexpr bool kHasScales = true;
-  using Scales = __m512i;  // what is subtracted, for both halves of a row's word
+  using Scales = __m512i;  // what is subtracted, in both halves of a row's word
   __attribute__((always_inline)) __m512i ScalesOf(const uint8_t* scales) const {
     const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
     const __m512i less = _mm512_slli_epi32(
@@ -233,14 +234,14 @@ struct Mxfp4Codes {
   __m512i numbers = _mm512_load_si512(kNumbers.words);
 };
 
-// By the three bits of a scale's mantissa, four times: what 1.5 adds to the bits of the scale, in
-// the places of a BF16 mantissa, and all bits above them.
+// Indexed by the three mantissa bits of a scale, repeated four times: what multiplying by 1.5 adds
+// to the bits of the scale, in the place of a BF16 mantissa, with all higher bits set.
 struct HalfMoreTable {
   alignas(64) uint16_t words[32] = {};
   constexpr HalfMoreTable() {
     constexpr int kUnit = 16;  // of the mantissa's three bits
     for (int i = 0; i < 32; ++i) {
-      const int scale = 8 + i % 8;  // eighths
+      const int scale = 8 + i % 8;  // in eighths
       const int product = scale * kUnit * 3 / 2;
       const bool carries = product >= 16 * kUnit;
       const int bits = carries ? 8 * kUnit + product / 2 : product;
@@ -250,20 +251,20 @@ struct HalfMoreTable {
 };
 constexpr HalfMoreTable kHalfMore;
 
-// As Mxfp4Codes, where a scale has a mantissa, too: its bits are added to those of the power of two
-// in the number, and for a mantissa of 1.5, which is all ones before, what 1.5 times the scale has
-// more. A scale of zero subtracts all. Scales of NaN and below zero are unusual.
+// Like Mxfp4Codes, for scales with a mantissa: its bits are added to the number's power of two. A
+// number with the mantissa of 1.5 has all mantissa bits set; the mask keeps those that 1.5 times
+// the scale adds. A scale of zero subtracts everything. Unusual are NaN and negative scales.
 template <Among kAmong>
 struct Nvfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 2;
   static constexpr bool kHasScales = true;
   struct Scales {  // for both halves of a row's word
-    __m512i less;  // what is subtracted
-    __m512i mask;  // of the number's bits
+    __m512i less;  // subtracted from the number's bits
+    __m512i mask;  // mask for the number's bits
   };
   __attribute__((always_inline)) Scales ScalesOf(const uint8_t* scales) const {
     const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
-    // As F16 the same bits stand for 2^-8 of the scale, those below 2^-6 too.
+    // Read as F16, the same bits are the scale times 2^-8, subnormal scales included.
     const __m512i bits =
         _mm512_castps_si512(_mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 7)));
     const __m512i both = _mm512_or_si512(bits, _mm512_srli_epi32(bits, 16));
@@ -302,11 +303,11 @@ struct Int4Codes {
   __m512i numbers = _mm512_load_si512(kCentredIntegers.words);
 };
 
-// A code less its zero point, and 16 more, is the place of the difference in the table.
+// Index into the table: the code minus its zero point, plus 16.
 struct ZeroPointInt4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
   static constexpr bool kHasScales = true;
-  using Scales = __m512i;  // 16 less the zero points
+  using Scales = __m512i;  // 16 minus the zero points
   __m512i ScalesOf(const uint8_t* zero_points) const {
     const __m512i zeros = Bytes(zero_points);
     return _mm512_sub_epi16(_mm512_set1_epi16(16),

@@ -1,5 +1,5 @@
-// Codes of narrow formats to F32 numbers in registers of 512 bits (linear_codes_inl.h says what a
-// class provides); order of the codes in a word: panel_layout.h.
+// Converts codes of narrow formats to F32 in 512-bit registers (linear_codes_inl.h lists the
+// members of a class); order of the codes in a word: panel_layout.h.
 #pragma once
 
 #include "kernels/cpu/avx512/codes_inl.h"
@@ -18,7 +18,7 @@ struct I8Floats : PlainCodes {
   }
 };
 
-// NaN is treated by PrepareAny.
+// PrepareAny also handles NaN.
 struct F8Floats : PairCodes {
   static constexpr bool kHasUnusual = true;
   struct Unusual {
@@ -43,7 +43,7 @@ struct F8Floats : PairCodes {
   }
 };
 
-// As `Format` (codes_inl.h) makes pairs of BF16.
+// Converts via the BF16 pairs of `Format` (codes_inl.h).
 template <typename Format>
 struct E2M1Floats : PlainCodes {
   static constexpr int kInputs = 8, kGroupInputs = Format::kScaleVectors * kInputs;
@@ -61,7 +61,7 @@ struct E2M1Floats : PlainCodes {
 using Nvfp4Floats = E2M1Floats<Nvfp4Codes<Among::kManyProducts>>;
 using Mxfp4Floats = E2M1Floats<Mxfp4Codes<Among::kManyProducts>>;
 
-// The numbers of `numbers` by the codes of input kInput.
+// Looks up the codes of input kInput in `numbers`.
 template <int kInput>
 inline Floats LookUp(Words words, Floats numbers) {
   constexpr int kPlace = kInput / 2 + kInput % 2 * 4;

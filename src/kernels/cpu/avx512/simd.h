@@ -1,8 +1,9 @@
-// The vector operations that the shared kernels (cpu/*_inl.h) are written in, for AVX-512.
+// The vector operations of the shared kernels (cpu/*_inl.h), for AVX-512.
 //
 // Included only by files compiled with the instructions' flags. Everything is in an unnamed
-// namespace, and nothing of the standard library is used: an inline function with external linkage,
-// compiled here with these instructions, could be taken by the linker for the whole program.
+// namespace, and nothing of the standard library is used: the linker might keep the copy of an
+// inline function with external linkage that was compiled here, with these instructions, for the
+// whole program.
 #pragma once
 
 #include <immintrin.h>
@@ -95,7 +96,7 @@ inline Mask And(Mask a, Mask b) {
   return a & b;
 }
 
-// Pairs of BF16 numbers in 32-bit lanes: the first, and the second, of each as F32.
+// The first, and the second, number of each 32-bit lane's pair of BF16 numbers, as F32.
 inline Floats FirstOfPair(Words pairs) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
 }
@@ -112,7 +113,7 @@ inline Floats LoadBf16(const uint16_t* p, Mask mask) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-// Rounds to nearest even and keeps NaN a NaN, as sluice::ToBFloat16 does.
+// Rounds to nearest even; NaN stays NaN. Same as sluice::ToBFloat16.
 inline __m256i Bf16Of(Floats v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -139,21 +140,21 @@ inline Floats ToFloats(Words v) {
 inline Words AddWords(Words a, Words b) {
   return _mm512_add_epi32(a, b);
 }
-// The even, and the odd, of the bytes of each lane, as pairs of 16-bit integers with their sign.
+// The even, and the odd, bytes of each lane, sign-extended to pairs of 16-bit integers.
 inline Words EvenBytes(Words bytes) {
   return _mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 8);
 }
 inline Words OddBytes(Words bytes) {
   return _mm512_srai_epi16(bytes, 8);
 }
-// Products of 16-bit integers, each lane's two summed.
+// Products of 16-bit integers; the two products of each lane are added.
 inline Words MulAddPairs(Words a, Words b) {
   return _mm512_madd_epi16(a, b);
 }
 
-// Neighbouring lanes as pairs: the first numbers of p, at most half as many as there are lanes,
-// each in both lanes of a pair; the lanes of each pair exchanged; a * b - c in first and a * b + c
-// in second lanes.
+// Operations on pairs of neighbouring lanes. LoadTwice: the first min(count, kLanes / 2) numbers of
+// p, each in both lanes of a pair. SwapPairs: exchanges the lanes of each pair. MulSubAdd: a * b -
+// c in even lanes, a * b + c in odd lanes.
 inline Floats LoadTwice(const float* p, int64_t count) {
   const __m256 values =
       _mm512_castps512_ps256(Load(p, FirstLanes(count < kLanes / 2 ? count : kLanes / 2)));
@@ -167,7 +168,7 @@ inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
   return _mm512_fmaddsub_ps(a, b, c);
 }
 
-// The first, and the second, of the kLanes pairs of neighbouring numbers at p.
+// Loads the 2 * kLanes numbers at p: even-numbered ones to `first`, odd-numbered ones to `second`.
 inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   const Floats a = Load(p), b = Load(p + kLanes);
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -175,8 +176,8 @@ inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   second = _mm512_permutex2var_ps(a, _mm512_or_si512(even, _mm512_set1_epi32(1)), b);
 }
 
-// 32 E4M3 codes as BF16 bits: the mantissa's place and the exponent's bias move; subnormals and NaN
-// are looked up.
+// Converts 32 E4M3 codes to BF16 bits: shifts the mantissa and changes the exponent's bias;
+// subnormals and NaN are looked up.
 constexpr int kE4M3Codes = 32;
 inline __m512i Bf16OfE4M3Codes(__m256i codes) {
   const __m512i wide = _mm512_cvtepu8_epi16(codes);
@@ -196,7 +197,7 @@ inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
                       Bf16OfE4M3Codes(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes))));
 }
 
-// v * 2^n for whole n in [-126, 127], n given as a float.
+// v * 2^n for integer n in [-126, 127], given as a float.
 inline Floats ScaleByPowerOfTwo(Floats v, Floats n) {
   return _mm512_scalef_ps(v, n);
 }
@@ -204,7 +205,7 @@ inline Floats RoundToWhole(Floats v) {
   return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-// Sums and maxima of all lanes, always in the same tree.
+// Sum and maximum of all lanes, always in the same order.
 inline float SumLanes(Floats v) {
   __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v),
                               _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1)));

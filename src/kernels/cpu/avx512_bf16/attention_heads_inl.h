@@ -1,9 +1,9 @@
-// One chunk of attention of one token for all KV heads at once, by the arithmetic of
-// attention_inl.h: the same bits.
+// One chunk of attention of one token for all KV heads together. Same arithmetic as
+// attention_inl.h, with the same bits.
 //
-// What is read lies in blocks, head after head. Fetched head by head it is pieces of 1 to 4 KiB
-// with gaps between them, for which memory gives half of its bandwidth; here groups of blocks are
-// fetched into the second cache from end to end, each beside the products of the one before it.
+// Blocks hold the panels of one head after another. Prefetched head by head, they are pieces of 1
+// to 4 KiB with gaps in between, which halves the memory bandwidth. Here groups of whole blocks are
+// prefetched to L2 contiguously, each during the products of the previous group.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@ namespace {
 
 constexpr int kGroupPanels = kAttentionHeadsPanels;
 
-// What is read of a group of blocks for one head, and what is fetched meanwhile.
+// The panels of one head in a group of blocks, and the panels to prefetch meanwhile.
 struct GroupPart {
   int begin, end;  // panels of the chunk
   const uint8_t* panels[kGroupPanels];
   const uint8_t* ahead[kGroupPanels];
 };
 
-// Walks through the blocks of a chunk that are seen, all keys and then all values, in groups of up
-// to kGroupPanels panels of a head.
+// Walks over the visible blocks of a chunk, all keys and then all values, in groups of up to
+// kGroupPanels panels per head.
 class BlockWalk {
  public:
   BlockWalk(const AttentionHeadsArgs& args, int64_t panel_bytes)
@@ -43,7 +43,7 @@ class BlockWalk {
     for (int i = 0; i < group_blocks_; ++i) add(args.next_k_blocks[i]);
   }
 
-  // Calls body(head, part) for each head of each group.
+  // Calls body(head, part) for each head of each group: of keys, and of values.
   template <typename Body>
   void ForEachKeys(const Body& body) const {
     ForEachPart(order_, body);
@@ -84,15 +84,15 @@ class BlockWalk {
 
   const AttentionHeadsArgs& args_;
   int64_t panel_bytes_;
-  int block_panels_;  // of all heads
+  int block_panels_;  // panels of a block, over all heads
   int group_blocks_;
   int first_block_, blocks_;
-  // Keys, values, and what follows.
+  // Blocks of keys, of values, and of the next keys.
   const uint8_t* order_[2 * kAttentionPanels + kGroupPanels];
 };
 
-// Scores of rows [row, row + kRows) of the results. Apart from the loops around it: among their
-// variables GCC 12 would put vectors on the stack.
+// Scores of result rows [row, row + kRows). Not inlined: with the variables of the loops around it,
+// GCC 12 would spill vectors to the stack.
 template <typename Kv, bool kFetch, int kRows>
 __attribute__((noinline)) void ScoreGroup(const AttentionHeadsArgs& args, int row,
                                           const GroupPart& part) {
@@ -111,7 +111,7 @@ __attribute__((noinline)) void ScoreGroup(const AttentionHeadsArgs& args, int ro
   }
 }
 
-// Adds the values of a group to the results of these rows.
+// Adds the values of a group to result rows [row, row + kRows).
 template <typename Kv, bool kFetch, int kRows>
 __attribute__((noinline)) void AddGroup(const AttentionHeadsArgs& args, int row,
                                         const GroupPart& part) {
@@ -131,7 +131,7 @@ void AttendHeads(const AttentionHeadsArgs& args) {
   const BlockWalk walk(args, int64_t{kPositions} * args.head_dim * Kv::kBytes);
   const int tiles = (args.rows + kMostRows - 1) / kMostRows;
 
-  // Calls tile.operator()<rows, fetches>(row of the results) for the tiles of a head.
+  // Calls tile.operator()<rows, fetches>(first result row) for the tiles of a head.
   const auto for_each_tile = [&](int head, const auto& tile) __attribute__((always_inline)) {
     for (int i = 0; i < tiles; ++i) {
       const int begin = args.rows * i / tiles;

@@ -1,18 +1,18 @@
-// One chunk of attention by BF16 dot products (vdpbf16ps), where rounding to BF16 is allowed.
+// One chunk of attention by BF16 dot products (vdpbf16ps), if rounding to BF16 is allowed.
 //
-// Queries and the weights of the softmax are rounded to BF16. How keys and values are read is up to
-// the file that includes this, by a class Kv:
-//   kBytes: of an element in a panel;
-//   kVectors: vectors of 16 pairs of BF16 that one reading makes, 1 or 2;
-//   kTileRows: rows of a tile, whose sums and what Kv needs fit in the registers;
-//   Read(panel, pair, vectors): the pairs from `pair` on of a panel, [kVectors] vectors or one;
-//   Read(panel, pair, lanes, vectors): one vector, those of a mask, of values that do not fill
+// Queries and the weights of the softmax are rounded to BF16. The file that includes this defines
+// how keys and values are read, by a class Kv:
+//   kBytes: bytes per element in a panel;
+//   kVectors: vectors of 16 pairs of BF16 per read, 1 or 2;
+//   kTileRows: rows of a tile, whose sums, with Kv's constants, fit in the registers;
+//   Read(panel, pair, vectors): reads [kVectors] vectors of pairs from `pair` on, or one;
+//   Read(panel, pair, lanes, vectors): reads one masked vector of values, where they do not fill
 //     kVectors.
 //
-// Per row: a score is one chain of dot-product steps over pairs of elements, the sum of the rounded
-// weights is taken in lanes of pairs of positions, an output element is one chain of steps over the
-// pairs of positions (2 i, 2 i + 1) that the row sees, in which a position that it does not see
-// counts as zero. None of it depends on the other rows of the tile.
+// Per row: a score is one chain of dot-product steps over pairs of elements. The sum of the rounded
+// weights is taken in lanes of pairs of positions. An output element is one chain of steps over the
+// pairs of positions (2 i, 2 i + 1) that the row sees; within a pair, a position that it does not
+// see counts as zero. None of this depends on the other rows of the tile.
 #pragma once
 
 #include <algorithm>
@@ -28,25 +28,24 @@
 namespace sluice::kernels::avx512_bf16 {
 namespace {
 
-constexpr int kTileVectors = 4;  // sums of a row of a tile
+constexpr int kTileVectors = 4;  // vectors of sums per row of a tile
 constexpr int kPositions = kAttentionPanelPositions;
-constexpr uint32_t kFirst = 0xFFFF, kSecond = 0xFFFF0000;  // positions of a pair
+constexpr uint32_t kFirst = 0xFFFF, kSecond = 0xFFFF0000;  // masks of a pair's two positions
 
 inline __m256i RoundedBits(Floats values) {
   return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values));
 }
 
-// Inlined by force: GCC 12 takes a function that only fetches for one without effects, and leaves
-// calls of it out.
+// Forced inline: GCC 12 treats a function that only prefetches as free of side effects, and drops
+// calls of it.
 __attribute__((always_inline)) inline void Fetch(const uint8_t* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
 }
 
-// What a call reads, and what is fetched into the second cache meanwhile: the panels of the chunk
-// that follows.
+// The panels that a call reads, and the panels of the next chunk, which it prefetches to L2.
 struct Panels {
   int first, end;  // panels of the chunk
-  // The keys and the values of both, each of panels [first, end), or as many.
+  // Keys, values, next keys, next values: for each, as many panels as [first, end).
   const uint8_t* order[4 * kAttentionPanels];
 
   int count() const { return end - first; }
@@ -55,14 +54,14 @@ struct Panels {
   int ahead() const { return 2 * count(); }
 };
 
-// Fetches what follows in small parts, between the work of many rows: a few rows alone would wait
-// for it.
+// Prefetches the next chunk in small parts between the work of many rows; a few rows alone would
+// have to wait for it.
 class Fetcher {
  public:
   Fetcher(const AttentionChunkArgs& args, int64_t panel_bytes)
       : args_(args), panel_bytes_(panel_bytes) {}
 
-  // Lets the next `times` calls of Some fetch what comes before byte `share_end`.
+  // The next `times` calls of Some together prefetch the bytes before `share_end`.
   void Begin(int64_t share_end, int times) {
     const int64_t lines = (share_end - next_ + 63) / 64;
     lines_at_once_ = static_cast<int>((lines + times - 1) / times);
@@ -85,7 +84,7 @@ class Fetcher {
   int lines_at_once_ = 0;
 };
 
-// Queries of a tile of rows as BF16: [rows, kMaxKeyDim].
+// Rounds the queries of a tile of rows to BF16: tile [rows, kMaxKeyDim].
 inline void RoundQueries(const float* q, int rows, int head_dim, uint16_t* tile) {
   for (int r = 0; r < rows; ++r) {
     for (int d = 0; d < head_dim; d += kLanes) {
@@ -96,7 +95,7 @@ inline void RoundQueries(const float* q, int rows, int head_dim, uint16_t* tile)
   }
 }
 
-// scores[kRows, kAttentionChunk] of a tile of rows at the positions of kPanels panels.
+// Computes scores[kRows, kAttentionChunk] of a tile of rows at the positions of kPanels panels.
 template <typename Kv, bool kFetch, int kRows, int kPanels>
 inline void ScorePanels(const uint16_t* q, int head_dim, const uint8_t* const* panels,
                         const uint8_t* const* panels_ahead, float* scores) {
@@ -113,7 +112,7 @@ inline void ScorePanels(const uint16_t* q, int head_dim, const uint8_t* const* p
     ahead[p] = panels_ahead[p];
   }
   const Kv kv;
-  // Panels that are read before their products, so that these have a query in common.
+  // Panels that are read before their products, so that these share a broadcast query.
   constexpr int kAtOnce = Kv::kVectors == 1 ? kPanels : 1;
   for (int pair = 0; pair < head_dim / 2; pair += Kv::kVectors) {
     const int64_t offset = int64_t{pair} * kPositions;
@@ -150,14 +149,14 @@ inline void ScorePanels(const uint16_t* q, int head_dim, const uint8_t* const* p
   }
 }
 
-// 2^x for x <= 0, to 5e-5 of it, which is far below what rounding to BF16 takes away; exactly 1 for
+// 2^x for x <= 0, with a relative error of 5e-5, far below that of rounding to BF16; exactly 1 for
 // 0, 0 for x below -150, NaN for NaN.
 inline Floats PowerOfTwo(Floats x) {
-  // The order of the operands lets a NaN through.
+  // This order of the operands propagates NaN.
   const Floats power = Max(Set(-200.0f), x);
   const Floats whole = RoundToWhole(power);
   const Floats r = Sub(power, whole);
-  Floats p = Set(9.6181291e-3f);  // Taylor's polynomial: ln(2)^k / k!
+  Floats p = Set(9.6181291e-3f);  // Taylor polynomial: ln(2)^k / k!
   p = MulAdd(p, r, Set(5.5504109e-2f));
   p = MulAdd(p, r, Set(2.4022651e-1f));
   p = MulAdd(p, r, Set(6.9314718e-1f));
@@ -165,15 +164,15 @@ inline Floats PowerOfTwo(Floats x) {
   return ScaleByPowerOfTwo(p, whole);
 }
 
-// Turns the scores of a row that sees [start, limit) into weights, which take the place of the
-// first half of the scores.
+// Turns the scores of a row that sees [start, limit) into BF16 weights, which overwrite the first
+// half of the scores.
 inline void Softmax(float* scores, int start, int limit, float soft_cap, float& row_largest,
                     float& row_sum) {
   constexpr int kStep = 2 * kLanes;
   const int first = start / kStep * kStep;
   const int end = (limit + kStep - 1) / kStep * kStep;
   if (soft_cap > 0) CapScores(scores, start / kLanes * kLanes, limit, soft_cap);
-  // What the row does not see has a weight of zero.
+  // Positions that the row does not see get a weight of zero.
   const Floats lowest = Set(-__builtin_inff());
   const auto hide = [&](int i) __attribute__((always_inline)) {
     const Mask seen = AndNot(FirstLanes(start - i), FirstLanes(limit - i));
@@ -208,7 +207,7 @@ inline void Softmax(float* scores, int start, int limit, float soft_cap, float& 
   row_sum = SumLanes(sum);
 }
 
-// Elements of every vector: all, or the lanes of a mask.
+// Loads and stores of whole vectors (AllLanes), or of the lanes of a mask.
 struct AllLanes {};
 inline Floats LoadLanes(const float* p, AllLanes) {
   return Load(p);
@@ -235,14 +234,14 @@ inline void ReadLanes(const Kv& kv, const uint8_t* panel, int64_t pair, Mask lan
 
 // Rows whose weighted values are summed.
 struct ValueRows {
-  const float* weights;  // [rows, kAttentionChunk], as Softmax leaves them
+  const float* weights;  // [rows, kAttentionChunk] floats, overwritten by Softmax
   float* out;            // [rows, value_dim]
   int value_dim;
 };
 
-// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d, or
-// begins there with zero where `fresh`. panels(i): the panel of positions from 16 i on and what is
-// fetched beside it, if kFetch.
+// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] from element d on; if
+// `fresh`, starts from zero. panels(i): the panel of positions from 16 i on, and the panel to
+// prefetch along with it if kFetch.
 template <typename Kv, bool kFetch, int kRows, int kVectors, typename Lanes, typename Panels>
 inline void AddValues(const ValueRows& rows, const Panels& panels, int begin, int end, bool fresh,
                       int d, Lanes lanes) {
@@ -259,8 +258,8 @@ inline void AddValues(const ValueRows& rows, const Panels& panels, int begin, in
   }
   const Kv kv;
   constexpr int kRead = kVectors < Kv::kVectors ? 1 : Kv::kVectors;  // vectors read together
-  constexpr int kAtOnce = Kv::kVectors == 1 ? kVectors : kRead;      // before their products
-  // Positions 2 pair and 2 pair + 1 of the chunk, of whose values `halves` are taken.
+  constexpr int kAtOnce = Kv::kVectors == 1 ? kVectors : kRead;      // read before their products
+  // Adds positions 2 pair and 2 pair + 1 of the chunk; `halves` selects which of the two.
   const auto add = [&](const uint8_t* panel, const uint8_t* ahead, int pair, const auto& halves)
       __attribute__((always_inline)) {
     const int64_t offset = pair % (kPositions / 2) * value_dim + d;
@@ -334,17 +333,16 @@ inline void AddAllValues(const ValueRows& rows, const Panels& panels, int begin,
   }
 }
 
-// Rows [row, row + kRows), which all see something. kFetch: what follows is fetched line by line;
-// otherwise by `fetcher`.
+// Rows [row, row + kRows), each of which sees at least one position. kFetch: the next chunk is
+// prefetched line by line; otherwise by `fetcher`.
 template <typename Kv, bool kFetch, int kRows>
 void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, Fetcher& fetcher) {
   alignas(64) uint16_t q[kRows * kMaxKeyDim];
   RoundQueries(args.q + int64_t{row} * args.head_dim, kRows, args.head_dim, q);
-  // Rows see [start, limit), neither of which falls from a row to the next.
+  // Rows see [start, limit); both are non-decreasing over the rows.
   const int last = row + kRows - 1;
   const int panel_end = (args.limits[last] + kPositions - 1) / kPositions;
-  // Every tile has its scores at the beginning of the scratch, so that they stay in the nearest
-  // cache.
+  // Every tile puts its scores at the beginning of the scratch, so that they stay in L1.
   const auto score = [&]<int kPanels>(int panel) __attribute__((always_inline)) {
     const uint8_t* const* keys = panels.keys(panel);
     ScorePanels<Kv, kFetch, kRows, kPanels>(q, args.head_dim, keys, keys + panels.ahead(),
@@ -361,8 +359,8 @@ void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, F
     if constexpr (!kFetch) fetcher.Some();
   }
 
-  // Pairs of positions that all rows see together, the rest for each row alone: a weight of zero
-  // would not keep a NaN out.
+  // Pairs of positions that all rows see are added together, the rest for each row alone: a weight
+  // of zero would not cancel a NaN.
   const auto rows = [&](int r) {
     return ValueRows{args.scores + (r - row) * kAttentionChunk,
                      args.out + int64_t{r} * args.value_dim, args.value_dim};

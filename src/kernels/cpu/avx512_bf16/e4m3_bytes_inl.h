@@ -1,4 +1,4 @@
-// E4M3 codes to the two bytes of their BF16 numbers, by permutations of bytes (AVX-512 VBMI).
+// Converts E4M3 codes to the two bytes of their BF16 numbers, by byte permutations (AVX-512 VBMI).
 #pragma once
 
 #include <immintrin.h>
@@ -7,7 +7,7 @@
 namespace sluice::kernels::avx512_bf16 {
 namespace {
 
-// The bytes of the 128 magnitudes in BF16.
+// The BF16 bytes of the 128 magnitudes.
 struct E4M3Bytes {
   alignas(64) uint8_t lower[128] = {}, upper[128] = {};
   constexpr E4M3Bytes() {
@@ -22,9 +22,9 @@ struct E4M3Bytes {
 };
 constexpr E4M3Bytes kE4M3Bytes;
 
-// 64 codes; a byte is where its code was.
+// Converts 64 codes: the lower, or the upper, byte of each number replaces its code.
 struct E4M3Permutations {
-  // An index has 7 bits: that of the sign does not count.
+  // The permutation uses 7 bits of an index: the sign bit is ignored.
   __m512i Lower(__m512i codes) const { return _mm512_permutex2var_epi8(lower[0], codes, lower[1]); }
   __m512i Upper(__m512i codes) const {
     constexpr int kAOrBAndC = 0xF8;

@@ -6,11 +6,11 @@
 
 namespace sluice::kernels::avx512_bf16 {
 
-constexpr int64_t kExpandRows = 48;  // a multiple of a tile's
+constexpr int64_t kExpandRows = 48;  // a multiple of a tile's rows
 LinearFunction LinearBf16;
 AttentionFunction AttentionChunk;
 AttentionHeadsFunction AttentionHeads;
-// With more rows than this it is faster to convert the codes to BF16 first.
+// With more rows than this, converting the codes to BF16 first is faster.
 constexpr int kAttentionCodeRows = 16;
 AttentionFunction AttentionCodesChunk;
 AttentionHeadsFunction AttentionCodesHeads;

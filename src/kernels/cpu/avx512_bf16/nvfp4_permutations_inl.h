@@ -1,5 +1,4 @@
-// NVFP4 codes with the scales of several panels made ready together, by permutations of bytes
-// (AVX-512 VBMI).
+// NVFP4 codes: prepares the scales of several panels together, by byte permutations (AVX-512 VBMI).
 #pragma once
 
 #include <immintrin.h>
@@ -10,7 +9,7 @@
 namespace sluice::kernels::avx512_bf16 {
 namespace {
 
-// By the code of a scale of zero or more: the bytes of Nvfp4Codes::Scales.
+// The bytes of Nvfp4Codes::Scales for each non-negative E4M3 code of a scale.
 struct Nvfp4ScaleBytes {
   alignas(64) uint8_t less_lower[128] = {}, less_upper[128] = {}, mask_lower[128] = {};
   constexpr Nvfp4ScaleBytes() {
@@ -31,7 +30,8 @@ struct Nvfp4ScaleBytes {
 };
 constexpr Nvfp4ScaleBytes kNvfp4ScaleBytes;
 
-// Byte places in each panel: `row` and 64 + `row`, twice for each row.
+// Permutation indices for each of four panels of 16 rows: for row r of all, bytes r and 64 + r,
+// twice.
 struct RowPlaces {
   alignas(64) uint8_t bytes[4][64] = {};
   constexpr RowPlaces() {
@@ -47,7 +47,7 @@ template <Among kAmong>
 struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
   using Scales = typename Nvfp4Codes<kAmong>::Scales;
 
-  // Loads the scales of kPanels panels, which are `stride` bytes apart.
+  // Prepares the scales of kPanels panels, `stride` bytes apart.
   template <int kPanels>
   __attribute__((always_inline)) void ScalesOfPanels(const uint8_t* scales, int64_t stride,
                                                      Scales (&ready)[kPanels]) {
@@ -74,14 +74,14 @@ struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
                   _mm512_permutex2var_epi8(mask_lower, places, _mm512_set1_epi32(-1))};
     }
   }
-  // Beside many sums no register is left for the largest scale.
+  // With many sums, no register is left for `largest`: the scales are checked again.
   bool IsUnusual(const uint8_t* scales, int64_t count) const {
     if constexpr (kAmong == Among::kManyProducts)
       return Nvfp4Codes<kAmong>::IsUnusual(scales, count);
     return _mm512_cmpge_epu8_mask(largest, _mm512_set1_epi8(0x7F)) != 0;
   }
 
-  __m512i largest = _mm512_setzero_si512();  // of the scales' codes
+  __m512i largest = _mm512_setzero_si512();  // largest code of the scales so far
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The kernels that use dot products of 8-bit integers of AVX-512 (VNNI: Cascade Lake, Ice Lake,
+// The kernels that use the dot products of 8-bit integers of AVX-512 (VNNI: Cascade Lake, Ice Lake,
 // every CPU with BF16 dot products); contracts: kernel_table.h. Call them only on a CPU that has
-// them.
+// these instructions.
 #pragma once
 
 #include "kernels/kernel_table.h"

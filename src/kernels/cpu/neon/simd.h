@@ -1,8 +1,8 @@
-// The vector operations that the shared kernels (cpu/*_inl.h) are written in, for Advanced SIMD.
+// The vector operations of the shared kernels (cpu/*_inl.h), for Advanced SIMD.
 //
-// Everything is in an unnamed namespace, and nothing of the standard library is used: an inline
-// function with external linkage, compiled in a file with more instructions than these, could be
-// taken by the linker for the whole program.
+// Everything is in an unnamed namespace, and nothing of the standard library is used: of an inline
+// function with external linkage, the linker might keep the copy from a file compiled with more
+// instructions, for the whole program.
 #pragma once
 
 #include <arm_neon.h>
@@ -46,7 +46,7 @@ inline void Store(float* p, Floats v) {
 inline Words LoadWords(const void* p) {
   return vld1q_s32(static_cast<const int32_t*>(p));
 }
-// The masks of loads and stores are of the first lanes; a load leaves zeros elsewhere.
+// Masks of loads and stores select the first lanes; a load sets the other lanes to zero.
 inline Words LoadWords(const void* p, Mask mask) {
   if (All(mask)) return LoadWords(p);
   int32_t buffer[kLanes] = {};
@@ -81,7 +81,7 @@ inline Floats MulAdd(Floats a, Floats b, Floats c) {
 inline Floats NegMulAdd(Floats a, Floats b, Floats c) {
   return vfmsq_f32(c, a, b);
 }  // c - a * b
-// b where either is NaN, which the instructions for it would return.
+// Returns b if either is NaN; the instructions for maximum and minimum would return NaN.
 inline Floats Max(Floats a, Floats b) {
   return vbslq_f32(vcgtq_f32(a, b), a, b);
 }
@@ -107,7 +107,7 @@ inline Mask And(Mask a, Mask b) {
   return vandq_u32(a, b);
 }
 
-// Pairs of BF16 numbers in 32-bit lanes: the first, and the second, of each as F32.
+// The first, and the second, number of each 32-bit lane's pair of BF16 numbers, as F32.
 inline Floats FirstOfPair(Words pairs) {
   return vreinterpretq_f32_s32(vshlq_n_s32(pairs, 16));
 }
@@ -124,7 +124,7 @@ inline Floats LoadBf16(const uint16_t* p, Mask mask) {
   return LoadBf16(buffer);
 }
 
-// Rounds to nearest even and keeps NaN a NaN, as sluice::ToBFloat16 does.
+// Rounds to nearest even; NaN stays NaN. Same as sluice::ToBFloat16.
 inline uint16x4_t Bf16Of(Floats v) {
   const uint32x4_t bits = vreinterpretq_u32_f32(v);
   const uint32x4_t odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
@@ -150,9 +150,9 @@ inline Floats ToFloats(Words v) {
   return vcvtq_f32_s32(v);
 }
 
-// Neighbouring lanes as pairs: the first numbers of p, at most half as many as there are lanes,
-// each in both lanes of a pair; the lanes of each pair exchanged; a * b - c in first and a * b + c
-// in second lanes.
+// Operations on pairs of neighbouring lanes. LoadTwice: the first min(count, kLanes / 2) numbers of
+// p, each in both lanes of a pair. SwapPairs: exchanges the lanes of each pair. MulSubAdd: a * b -
+// c in even lanes, a * b + c in odd lanes.
 inline Floats LoadTwice(const float* p, int64_t count) {
   const float32x2_t values = count >= 2 ? vld1_f32(p) : float32x2_t{p[0], 0};
   return vcombine_f32(vzip1_f32(values, values), vzip2_f32(values, values));
@@ -165,21 +165,21 @@ inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
   return vfmaq_f32(vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(c), signs)), a, b);
 }
 
-// The first, and the second, of the kLanes pairs of neighbouring numbers at p.
+// Loads the 2 * kLanes numbers at p: even-numbered ones to `first`, odd-numbered ones to `second`.
 inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   const float32x4x2_t pairs = vld2q_f32(p);
   first = pairs.val[0];
   second = pairs.val[1];
 }
 
-// 16 E4M3 codes as BF16 bits: the mantissa's place and the exponent's bias move; subnormals and NaN
-// are looked up.
+// Converts 16 E4M3 codes to BF16 bits: shifts the mantissa and changes the exponent's bias;
+// subnormals and NaN are looked up.
 constexpr int kE4M3Codes = 16;
 inline uint16x8_t Bf16OfE4M3(uint16x8_t codes) {
   const uint16x8_t magnitude = vandq_u16(codes, vdupq_n_u16(0x7F));
   const uint16x8_t sign = vshlq_n_u16(vandq_u16(codes, vdupq_n_u16(0x80)), 8);
   const uint16x8_t normal = vaddq_u16(vshlq_n_u16(magnitude, 4), vdupq_n_u16(0x3C00));
-  // The bytes 2 m and 2 m + 1 of the table, m being the magnitude.
+  // Bytes 2 m and 2 m + 1 of the table, for magnitude m.
   const uint16x8_t subnormals = {0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60};
   const uint16x8_t places = vmlaq_n_u16(vdupq_n_u16(0x0100), magnitude, 0x0202);
   const uint16x8_t subnormal = vreinterpretq_u16_u8(
@@ -194,7 +194,7 @@ inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
   vst1q_u16(bf16 + 8, Bf16OfE4M3(vmovl_high_u8(bytes)));
 }
 
-// v * 2^n for whole n in [-252, 254], n given as a float. In two steps, so that a result may be
+// v * 2^n for integer n in [-252, 254], given as a float. In two steps, so that a result may be
 // subnormal.
 inline Floats ScaleByPowerOfTwo(Floats v, Floats n) {
   const int32x4_t whole = vcvtq_s32_f32(n);
@@ -209,7 +209,7 @@ inline Floats RoundToWhole(Floats v) {
   return vrndnq_f32(v);
 }
 
-// Sums and maxima of all lanes, always in the same tree.
+// Sum and maximum of all lanes, always in the same order.
 inline float SumLanes(Floats v) {
   return vaddvq_f32(v);
 }

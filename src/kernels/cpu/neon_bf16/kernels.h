@@ -8,7 +8,7 @@
 namespace sluice::kernels::neon_bf16 {
 
 LinearFunction LinearBf16, LinearI8;
-// Up to this many rows, LinearBf16 expands codes itself.
+// Maximum number of rows for which LinearBf16 expands codes itself.
 constexpr int64_t kExpandRows = 2;
 
 }  // namespace sluice::kernels::neon_bf16

@@ -1,17 +1,17 @@
-// linear by instructions that multiply words, each of which holds two BF16 or four 8-bit inputs:
-// by all lanes of a line of a panel (a dot product), or by pairs of rows (a product of matrices).
-// The file that includes this defines a class Products:
+// linear with instructions that multiply words of two BF16 or four 8-bit inputs: either a word by
+// all lanes of a panel's line (a dot product), or pairs of rows (a matrix product). The file that
+// includes this defines a class Products:
 //   Sums                       a vector of four sums
 //   ZeroSums()
-//   Dot(sums, inputs, line)    each lane's sum plus its words' products
-//   Matrix(sums, rows, lines)  both operands two rows of two words; sums of row 0 of the first
+//   Dot(sums, inputs, line)    adds to each lane the products of its words
+//   Matrix(sums, rows, lines)  each operand holds two rows of two words; sums of row 0 of the first
 //                              with rows 0 and 1 of the second, then those of its row 1. Equal to
 //                              two steps of Dot, bit for bit.
 //   ToFloats(sums, args, row)  before row scales
-//   kBytes                     of an input
+//   kBytes                     bytes per input
 //
-// Every output element is one chain of Dot steps over words in rising order, whatever the tile it
-// is in; a step with zeros makes their number even.
+// Every output element is one chain of Dot steps over words in ascending order, in whatever tile it
+// is computed; an odd number of words is padded with a step of zeros.
 #pragma once
 
 #include "kernels/cpu/neon/simd.h"
@@ -23,13 +23,13 @@ namespace {
 
 constexpr int kPanelRows = 16;
 constexpr int kPanelVectors = kPanelRows / kLanes;
-constexpr int64_t kLineBytes = 64;  // a word of 16 rows
+constexpr int64_t kLineBytes = 64;  // a word for each of 16 rows
 constexpr int64_t kBytesAhead = 2048;
-constexpr int64_t kStepLines = 16;  // that a step of codes expands to
+constexpr int64_t kStepLines = 16;  // lines that a step of codes expands to
 constexpr int64_t kStepBytes = kStepLines * kLineBytes;
 
-// The 16 bytes of two rows of two words each, the last of which may lie past the end of the rows:
-// zeros then. `left`: bytes that are left of a row.
+// Loads two words of each of two rows: 16 bytes. Bytes past the end of the rows are zero. `left`:
+// bytes left in each row.
 inline uint32x4_t RowPair(const uint8_t* first, const uint8_t* second, int64_t left) {
   if (left >= 8) return vreinterpretq_u32_u8(vcombine_u8(vld1_u8(first), vld1_u8(second)));
   uint8_t bytes[16] = {};
@@ -48,7 +48,7 @@ class WordTile {
     for (int p = 0; p < kPanels; ++p)
       panels_[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
     for (int r = 0; r < 2 * kPairs; ++r) {
-      // An odd number of rows takes the last one twice.
+      // If the number of rows is odd, the last row is used twice.
       const int64_t from = row + (r < kRows ? r : kRows - 1);
       x_[r] = static_cast<const uint8_t*>(args.x) + from * args.x_stride * Products::kBytes;
     }
@@ -81,7 +81,7 @@ class WordTile {
  private:
   using Sums = typename Products::Sums;
   static constexpr int kPairs = (kRows + 1) / 2;
-  // Vectors of sums of one row, or of a pair of rows.
+  // Number of vectors of sums of one row, or of a pair of rows.
   static constexpr int kSums = kPanels * kPanelVectors * (kRows == 1 ? 1 : 2);
 
   void Expand(int64_t step, uint8_t (*lines)[kStepBytes]) const {
@@ -97,7 +97,7 @@ class WordTile {
     }
   }
 
-  // Bytes [begin, begin + count) of the inputs; `lines`: where theirs begin.
+  // Adds the products of bytes [begin, begin + count) of the inputs; their lines begin at `lines`.
   inline __attribute__((always_inline)) void Multiply(const uint8_t* const (&lines)[kPanels],
                                                       int64_t begin, int64_t count,
                                                       Sums (&sums)[kPairs][kSums]) const {
@@ -193,7 +193,7 @@ inline void MultiplyWordTiles(const LinearArgs& args, int64_t row_begin, int64_t
       });
 }
 
-// 32 registers hold the sums of one row by four panels, of two by two, or of six by one, with the
+// 32 registers hold the sums of one row by four panels, two by two, or six by one, along with the
 // inputs and two vectors of weights.
 template <typename Products, bool kExpand>
 inline void MultiplyWords(const LinearArgs& args, int64_t row_begin, int64_t row_end,

@@ -1,9 +1,9 @@
-// What the sources of this folder share. Each is compiled once per vector instruction set, with
-// SLUICE_ISA naming its namespace, and defines the vector versions of an operator's functions
+// Shared by the sources of this folder. Each of them is compiled once per vector instruction set,
+// with SLUICE_ISA naming its namespace, and defines the vector versions of an operator's functions
 // (kernels/vector_kernel.h).
 //
-// Nothing of the standard library is used here, nor any header with inline functions of external
-// linkage: compiled with these instructions, they could be taken by the linker for the whole
+// They must not use the standard library, nor any header that defines inline functions with
+// external linkage: the linker might keep the copy compiled with these instructions for the whole
 // program.
 #pragma once
 
@@ -14,8 +14,8 @@
 namespace sluice::kernels {
 namespace {
 
-// Calls body(i, lanes) for each vector of `count` elements, i being its first element; `lanes` is a
-// Mask for the last vector where that is not whole, else AllLanes.
+// Calls body(i, lanes) for each vector of `count` elements, i being its first element. `lanes` is
+// AllLanes for whole vectors, and a Mask for a last partial one.
 template <typename Body>
 inline void ForEachVector(int64_t count, const Body& body) {
   int64_t i = 0;
