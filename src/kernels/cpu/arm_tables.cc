@@ -1,5 +1,5 @@
-// Which function each aarch64 implementation uses for what. Compiled without any special
-// instructions: only addresses here.
+// The kernel tables of the aarch64 instruction sets. Compiled without special instructions: this
+// file has only addresses.
 #include "kernels/cpu/neon/kernels.h"
 #include "kernels/cpu/neon_bf16/kernels.h"
 #include "kernels/cpu/neon_dotprod/kernels.h"

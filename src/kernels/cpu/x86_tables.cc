@@ -1,5 +1,5 @@
-// Which function each x86 implementation uses for what. Compiled without any special instructions:
-// only addresses here.
+// The kernel tables of the x86-64 instruction sets. Compiled without special instructions: this
+// file has only addresses.
 #include "kernels/cpu/tables.h"
 
 #include "kernels/cpu/amx/kernels.h"

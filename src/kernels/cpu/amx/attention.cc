@@ -1,12 +1,12 @@
 // One chunk of attention with AMX tiles, for BF16 keys and values.
 //
-// A panel of 16 keys is a tile as it lies, as are 16 elements of a panel's values. The queries and
-// the weights of the softmax are each split into two BF16 numbers, which together hold 16 bits of
-// the F32 value, so that nothing of consequence is lost to the format of the instruction.
+// A panel of 16 keys is a tile without rearrangement, as are 16 elements of a panel's values. The
+// queries and the weights of the softmax are each split into two BF16 numbers, which together hold
+// 16 bits of the F32 value, so that rounding to the instruction's format costs almost no accuracy.
 //
 // Per row: a score is one chain of tile steps over head_dim, the sum of weights is taken in lanes
-// of positions, an output element is one chain over panels of positions, in which positions the row
-// does not see have weight zero.
+// of positions, and an output element is one chain over panels of positions, in which positions
+// that the row does not see have weight zero.
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512/simd.h"
 
@@ -18,7 +18,7 @@
 namespace sluice::kernels::amx {
 namespace {
 
-constexpr int kMostHeadDim = 256;  // what the arrays on the stack hold
+constexpr int kMostHeadDim = 256;  // maximum size of the arrays on the stack
 constexpr int kPositions = kAttentionPanelPositions;
 
 // Tiles 0 to 3 hold sums, 4 queries and 5 keys, 6 weights and 7 values.
@@ -35,7 +35,7 @@ inline void ConfigureAttention(int rows) {
   _tile_loadconfig(&config);
 }
 
-// Values as sums of two BF16 numbers: the upper half of the bits, and what is left, rounded.
+// Splits values into two BF16 numbers: the upper half of the bits, and the remainder, rounded.
 inline void StoreSplit(uint16_t* high, uint16_t* low, Floats value) {
   const __m512i bits = _mm512_castps_si512(value);
   const Floats rest = Sub(value, SecondOfPair(bits));
@@ -46,14 +46,14 @@ inline void StoreSplit(uint16_t* high, uint16_t* low, Floats value) {
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(rest_bits, 16)));
 }
 
-// Queries or weights of a tile of rows, split.
+// Queries or weights of a tile of rows, split into two BF16 numbers.
 template <int kColumns>
 struct alignas(64) SplitRows {
   uint16_t high[kTileRows][kColumns];
   uint16_t low[kTileRows][kColumns];
 };
 
-// Scores of the tile's rows at the positions of kPanels panels.
+// Computes the scores of the tile's rows at the positions of kPanels panels.
 template <int kPanels>
 inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMostHeadDim>& q, int row,
                         int panel) {
@@ -92,8 +92,8 @@ inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMostHea
   }
 }
 
-// Turns a row's scores into weights; zeros at those positions of [begin, end), whole panels, that
-// it does not see.
+// Turns a row's scores into weights for positions [begin, end), whole panels; positions that the
+// row does not see get zero.
 inline void Softmax(const AttentionChunkArgs& args, int row, int begin, int end, uint16_t* high,
                     uint16_t* low) {
   const int start = args.starts[row];
@@ -117,7 +117,7 @@ inline void Softmax(const AttentionChunkArgs& args, int row, int begin, int end,
   args.sum[row] = SumLanes(sum);
 }
 
-// Output elements [d, d + 16 * kGroups) of the tile's rows.
+// Computes output elements [d, d + 16 * kGroups) of the tile's rows.
 template <int kGroups>
 inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttentionChunk>& weights,
                       const void* const* v_panels, int first_panel, int panels, int row, int d) {
@@ -161,7 +161,7 @@ inline uint16_t ValueBits(const AttentionChunkArgs& args, int position, int d) {
   return panel[(int64_t{in_panel / 2} * args.value_dim + d) * 2 + in_panel % 2];
 }
 
-// A copy of a panel of values with zeros outside of positions [begin, end) of the chunk.
+// Copies a panel of values, with zeros outside of positions [begin, end) of the chunk.
 inline void CopyPanel(const AttentionChunkArgs& args, int panel, int begin, int end,
                       uint16_t* copy) {
   for (int i = 0; i < kPositions; ++i) {
@@ -174,8 +174,8 @@ inline void CopyPanel(const AttentionChunkArgs& args, int panel, int begin, int 
   StoreBefore(copy);
 }
 
-// Whether a value at positions [begin, end) is infinite or no number: a weight of zero would not
-// keep it out.
+// Whether a value at positions [begin, end) is infinite or NaN: a weight of zero would not cancel
+// it.
 inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
   unsigned found = 0;
   for (int position = begin; position < end; ++position) {
@@ -185,9 +185,9 @@ inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
   return found != 0;
 }
 
-// Rows [row, row + rows), at most 16, which all see something of the chunk.
+// Rows [row, row + rows), at most 16, each of which sees at least one position of the chunk.
 void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
-  // Rows see [start, limit), neither of which falls from a row to the next.
+  // Rows see [start, limit); both are non-decreasing over the rows.
   const int begin = args.starts[row];
   const int end = args.limits[row + rows - 1];
   if (rows > 1 && (HasNonFinite(args, begin, args.starts[row + rows - 1]) ||
@@ -216,8 +216,8 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
             weights.low[r]);
   StoreBefore(&weights);
 
-  // The first and the last panel may hold remains of other sequences, or what no row may see:
-  // copies have zeros there.
+  // The first and the last panel may hold values of other sequences, or positions that no row may
+  // see: use copies with zeros there.
   const void* v_panels[kAttentionPanels];
   for (int i = first_panel; i < panels; ++i) v_panels[i] = args.v_panels[i];
   alignas(64) uint16_t copies[2][kPositions * kMostHeadDim];

@@ -1,9 +1,9 @@
 // linear with AMX tiles: BF16 (tdpbf16ps) and INT8 (tdpbssd).
 //
-// A tile step multiplies 16 activation rows by 16 output rows over 64 bytes of inputs: 16 lines of
-// a weight panel are a tile as they lie, or as they expand from narrow codes. Every output element
-// is one chain of tile steps over rising inputs, the same for one row as for 16. The BF16
-// instruction takes subnormal numbers for zero.
+// A tile step multiplies 16 activation rows by 16 output rows over 64 bytes of inputs. 16 lines of
+// a weight panel, stored or expanded from narrow codes, are a tile without rearrangement. Every
+// output element is one chain of tile steps over ascending inputs, the same for one row as for 16.
+// The BF16 instruction flushes subnormal numbers to zero.
 #include <immintrin.h>
 
 #include "kernels/cpu/amx/kernels.h"
@@ -12,13 +12,13 @@
 namespace sluice::kernels::amx {
 namespace {
 
-// Steps of narrow codes that expand at once. While these are multiplied the next ones expand, as a
-// tile load waits for stores just before it.
+// Steps of narrow codes that are expanded at a time. While these are multiplied the next ones are
+// expanded, because a tile load right after the stores would wait for them.
 constexpr int64_t kChunkSteps = 1;
-// How far ahead codes and their scales are fetched: half as fast without.
+// Prefetch distance for codes and their scales; half as fast without.
 constexpr int64_t kBytesAhead = 4096;
 
-// The last step of a row whose length is no multiple of 64 bytes, padded with zeros.
+// The last step of a row whose length is not a multiple of 64 bytes, padded with zeros.
 struct alignas(64) LastStep {
   uint8_t x[2][kTileBytes];
   uint8_t w[2][kTileBytes];
@@ -58,7 +58,7 @@ __attribute__((always_inline)) inline void Step(const uint8_t* x, int64_t x_tile
   }
 }
 
-// The lines of up to two panels, step after step.
+// The lines of up to two panels, in the order of the steps.
 template <int kPanels>
 class StoredLines {
  public:
@@ -75,7 +75,7 @@ class StoredLines {
   const uint8_t* panels_[2];
 };
 
-// The same expanded from narrow codes, a chunk ahead.
+// The lines, expanded from narrow codes one chunk ahead.
 template <int kPanels>
 class ExpandedLines {
  public:
@@ -83,7 +83,7 @@ class ExpandedLines {
       : args_(args), panel_(panel), steps_(steps) {
     Expand(0);
   }
-  // To be called before the first step of every chunk.
+  // Call before the first step of every chunk.
   void BeginChunk(int64_t step) { Expand(step + kChunkSteps); }
   const uint8_t* At(int p, int64_t step) const {
     return lines_[step / kChunkSteps % 2][p] + step % kChunkSteps * kTileBytes;
@@ -103,7 +103,7 @@ class ExpandedLines {
           scales + kBytesAhead / args_.code_step_bytes * args_.scale_step_bytes;
       _mm_prefetch(reinterpret_cast<const char*>(scales_ahead), _MM_HINT_T0);
       const uint8_t* ahead = codes + kBytesAhead;
-      // Past the end of the panel: of the one that follows this pair.
+      // Past the end of the panel, prefetch the panel after this pair.
       if (step * args_.code_step_bytes + kBytesAhead >= args_.panel_bytes)
         ahead += (kPanels - 1) * args_.panel_bytes;
       for (int64_t i = 0; i < count * args_.code_step_bytes; i += kLineBytes)
@@ -138,7 +138,7 @@ inline void ZeroTiles() {
   _tile_zero(3);
 }
 
-// Ends block `block`: its sums go to the totals.
+// Ends block `block`: adds its scaled sums to the totals.
 template <int kRowTiles, int kPanels>
 inline void EndBlock(const LinearArgs& args, int64_t panel, int64_t block, const int (&rows)[2],
                      Sums& totals) {
@@ -156,7 +156,7 @@ inline void EndBlock(const LinearArgs& args, int64_t panel, int64_t block, const
   }
 }
 
-// `rows`: of the two row tiles; the tiles are configured for them.
+// `rows`: number of rows of the two row tiles, for which the tiles are configured.
 template <InputType kType, typename Lines, int kRowTiles, int kPanels>
 void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int64_t panel) {
   const int64_t x_row_bytes = args.x_stride * kTypeBytes<kType>;

@@ -1,15 +1,14 @@
-// linear with AMX tiles for many activation rows, which were packed into whole tiles before.
+// linear with AMX tiles for many activation rows, packed into whole tiles beforehand.
 //
-// The packed activations lie as [block of 1024 bytes of inputs][tile of 16 rows][step of 64 bytes]
-// [16][64], padded with zeros. The panels of narrow codes expand once for all rows. In a block of
-// inputs some panels' lines stay in L2 while all rows pass by; the sums wait in memory between
-// blocks. Every output element is the same chain of tile steps as in linear.cc.
+// Layout of the packed activations: [block of 1024 bytes of inputs][tile of 16 rows][step of 64
+// bytes][16][64], padded with zeros. Narrow codes of the panels are expanded once for all rows.
+// Within a block of inputs, the lines of some panels stay in L2 while all rows pass; the sums wait
+// in memory between blocks. Every output element is the same chain of tile steps as in linear.cc.
 //
-// Measured on a Granite Rapids core (3.17 TFLOP/s of tile products of zeros, 2.55 of other numbers,
-// with the operands in L1): where both operands come from L2 it is 1.9, as a core has few buffers
-// for lines on their way to L1, and lines that are on their way from memory to L2 take them too. So
-// a block of two tiles of rows is as long as L1 holds it, the weights pass by L1, and what comes
-// next is fetched evenly all the time.
+// Measured on a Granite Rapids core, with the operands in L1: 3.17 TFLOP/s for tile products of
+// zeros, 2.55 for other numbers. With both operands in L2 it is 1.9: a core has few buffers for
+// lines in transit to L1, and lines in transit from memory to L2 occupy them, too. So a block of
+// two tiles of rows is as long as fits L1, the weights bypass L1, and prefetches are spread evenly.
 #include <immintrin.h>
 
 #include "kernels/cpu/amx/kernels.h"
@@ -19,7 +18,7 @@ namespace sluice::kernels::amx {
 namespace {
 
 constexpr int64_t kBlockSteps = 16;  // a multiple of the steps that share a scale
-// Results larger than this would push the operands out of L2, so they are written past it: 30 %
+// Larger results would push the operands out of L2, so they are written around the caches: 30 %
 // faster.
 constexpr int64_t kStreamBytes = int64_t{2} << 20;
 
@@ -32,7 +31,7 @@ inline uint8_t* BlockOf(const LinearArgs& args, int64_t block) {
   return args.packed_x + block * kBlockSteps * RowTiles(args.rows) * kTileBytes;
 }
 
-// The tiles of 16 rows in one block of inputs.
+// Packs the tiles of 16 rows in one block of inputs.
 inline void PackTiles(const LinearArgs& args, int64_t tile, int64_t block) {
   const int64_t row_bytes = args.cols * args.x_bytes;
   const int64_t first_byte = block * kBlockSteps * kStepBytes;
@@ -74,11 +73,11 @@ namespace {
 
 enum class Fetch { kToL2, kToWrite };
 
-// Fetches stretches of memory, some lines at each step, while the present ones are worked on.
+// Prefetches stretches of memory, some lines at each step.
 template <Fetch kFetch>
 class Prefetcher {
  public:
-  // `count` stretches of `bytes`, each `stride` bytes after the one before, over `steps` steps.
+  // Prefetches `count` stretches of `bytes`, their begins `stride` bytes apart, over `steps` steps.
   Prefetcher(const void* begin, int64_t bytes, int64_t stride, int64_t count, int64_t steps)
       : next_(static_cast<const char*>(begin)),
         bytes_(bytes),
@@ -104,15 +103,15 @@ class Prefetcher {
 
  private:
   const char* next_;
-  int64_t bytes_;  // of a stretch
-  int64_t skip_;   // from the end of one to the next
+  int64_t bytes_;  // bytes per stretch
+  int64_t skip_;   // from the end of a stretch to the next
   int64_t stretches_;
-  int64_t lines_;  // of a step
-  int64_t left_;   // bytes of the present stretch
+  int64_t lines_;  // per step
+  int64_t left_;   // bytes left in the current stretch
 };
 
-// What is fetched while two tiles of rows meet two panels: the next rows, the panels of the next
-// block, and the place of the next sums.
+// Prefetches during the product of two row tiles by two panels: the next rows, the panels of the
+// next block, and the memory of the next sums.
 struct Ahead {
   Prefetcher<Fetch::kToL2>& x;
   Prefetcher<Fetch::kToL2>& w;
@@ -128,14 +127,14 @@ struct Ahead {
 // The sums of two tiles of rows and two panels: [row tile][panel][16][16].
 using PairSums = float[4][kTileRows * kPanelRows];
 
-// The lines of a pair of panels in one block of inputs; the last step's apart, as it may be a
-// padded copy.
+// The lines of a pair of panels in one block of inputs. The last step has its own pointer, as it
+// may be a padded copy.
 struct PanelPair {
   const uint8_t* w[2];
   const uint8_t* last[2];
 };
 
-// Multiplies two tiles of rows by two panels; `sums` are read unless `start`.
+// Multiplies two tiles of rows by two panels and adds to `sums`; if `start`, overwrites them.
 template <InputType kType>
 inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
                          int64_t steps, bool start, PairSums& sums, Ahead& ahead) {
@@ -169,8 +168,8 @@ inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& 
   _tile_stored(3, sums[3], 64);
 }
 
-// The same where every `block_steps` steps have scales (of panel p: from scales[p] on, 16 a block):
-// `sums` are the totals.
+// MultiplyPair with scales for every `block_steps` steps (panel p: from scales[p] on, 16 per
+// block); `sums` are the totals.
 inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
                                  int64_t steps, bool start, PairSums& sums,
                                  const float* const (&scales)[2], int64_t block_steps,
@@ -193,8 +192,8 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
   }
 }
 
-// Writes the sums of two tiles of rows to y, row by row: a column of tiles would touch a page for
-// every line.
+// Writes the sums of two tiles of rows to y, row by row: a column of tiles would touch a new page
+// for every line.
 template <InputType kType>
 inline void StoreRows(const LinearArgs& args, int64_t first_row, const PairSums* sums,
                       int64_t panel_begin, int64_t panel_end) {
@@ -211,7 +210,7 @@ inline void StoreRows(const LinearArgs& args, int64_t first_row, const PairSums*
   }
 }
 
-// The lines of `steps` steps of a panel: as they are stored, or expanded to `expanded`.
+// The lines of `steps` steps of a panel: as stored, or expanded to `expanded`.
 inline const uint8_t* LinesOf(const LinearArgs& args, int64_t panel, int64_t first_step,
                               int64_t steps, uint8_t* expanded) {
   const uint8_t* w = static_cast<const uint8_t*>(args.w) + panel * args.panel_bytes;
@@ -225,7 +224,7 @@ inline const uint8_t* LinesOf(const LinearArgs& args, int64_t panel, int64_t fir
 
 template <InputType kType>
 inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
-  // [pair of row tiles][pair of panels], of the thread's stack.
+  // [pair of row tiles][pair of panels], on the thread's stack.
   alignas(64) PairSums sums[kPackedMaxRows / 32][kPackedPanels / 2];
   alignas(64) uint8_t padded[kPackedPanels][kTileBytes];  // last steps of less than 64 bytes
   PanelPair pairs[kPackedPanels / 2];
@@ -243,7 +242,7 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
     const int64_t rest = is_last ? row_bytes % kStepBytes : 0;
     for (int64_t i = 0; i < 2 * panel_pairs; ++i) {
       if (panel_begin + i == panel_end) {
-        // Where the number of panels is odd, the last is computed twice and stored once.
+        // If the number of panels is odd, the last is computed twice and stored once.
         pairs[i / 2].w[1] = pairs[i / 2].w[0];
         pairs[i / 2].last[1] = pairs[i / 2].last[0];
         break;
@@ -263,7 +262,7 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
     const uint8_t* block = BlockOf(args, first_step / kBlockSteps);
     const int64_t tile_bytes = block_steps * kTileBytes;
     const int64_t step_bytes = args.expand == nullptr ? kTileBytes : args.code_step_bytes;
-    // What comes next: the next block of these panels or the first of the next ones.
+    // Prefetch the next block of these panels, or the first block of the next panels.
     const int64_t next_panel = is_last ? panel_end : panel_begin;
     const int64_t next_step = is_last ? 0 : first_step + kBlockSteps;
     const int64_t next_steps = steps - next_step < kBlockSteps ? steps - next_step : kBlockSteps;
@@ -275,10 +274,11 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
                                      row_pairs * pair_steps);
     for (int64_t row_pair = 0; row_pair < row_pairs; ++row_pair) {
       const uint8_t* x = block + row_pair * 2 * tile_bytes;
-      // After the last rows of a block, the first of the next.
+      // After the last rows of a block come the first of the next block.
       Prefetcher<Fetch::kToL2> x_ahead(x + 2 * tile_bytes, 2 * tile_bytes, 0,
                                        is_last && row_pair + 1 == row_pairs ? 0 : 1, pair_steps);
-      // Sums that need not wait for another block stay in one place, and so in the caches.
+      // If there is only one block, sums need not be kept, and reusing one place keeps it in the
+      // caches.
       const bool stays = steps <= kBlockSteps;
       PairSums* row_sums = sums[stays ? 0 : row_pair];
       PairSums* next_row_sums = sums[stays ? 0 : (row_pair + 1) % row_pairs];

@@ -1,7 +1,7 @@
 // Expands codes of narrow formats to lines of BF16 pairs; order of the codes: panel_layout.h.
 //
-// All values are exact in BF16, so the upper half of an F32 is its BF16, whatever its lower half
-// would round to. A vector holds the words of 8 rows: half of a panel's line.
+// All values are exact in BF16, so the upper half of an F32 is its BF16: nothing is rounded off. A
+// vector holds the words of 8 rows: half of a panel's line.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx2/kernels.h"
@@ -11,8 +11,8 @@
 namespace sluice::kernels::avx2 {
 namespace {
 
-constexpr int64_t kStepBytes8 = 512;  // of codes of 8 bits
-constexpr int64_t kStepBytes4 = 256;  // of codes of 4 bits
+constexpr int64_t kStepBytes8 = 512;  // of 8-bit codes
+constexpr int64_t kStepBytes4 = 256;  // of 4-bit codes
 constexpr int64_t kStepBytes = 1024;  // of BF16
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kHalfLine = 32;
@@ -22,16 +22,17 @@ inline __m256i Load(const uint8_t* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }
 
-// Stores the pairs (first, second) of F32 numbers as pairs of BF16.
+// Stores pairs (first, second) of F32 numbers (exact in BF16) as pairs of BF16.
 inline void StorePairs(uint8_t* p, __m256 first, __m256 second) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(first), 16),
                                       _mm256_castps_si256(second)));
 }
 
-// E4M3 codes in the upper bytes of words to BF16; `codes`: the same in the lower bytes, with
-// anything above. The numbers below 2^-6 come from a table by what they differ from the others'
-// formula, to which every code of an exponent of zero looks like 2^-7 * 1.mmm. NaN is not treated.
+// Converts E4M3 codes in the upper bytes of 16-bit words to BF16. `codes`: the same codes in the
+// lower bytes; upper bytes arbitrary. The formula for normal numbers reads a code with a zero
+// exponent as 2^-7 * 1.mmm; for these a table has the difference to the correct number. NaN is not
+// handled.
 inline __m256i Bf16OfE4M3(__m256i upper, __m256i codes) {
   constexpr short kBase = 120 << 7;
   const __m256i differences = _mm256_broadcastsi128_si256(_mm_setr_epi16(
@@ -42,7 +43,7 @@ inline __m256i Bf16OfE4M3(__m256i upper, __m256i codes) {
   const __m256i normal = _mm256_add_epi16(shifted, _mm256_set1_epi16(kBase));
   const __m256i is_subnormal = _mm256_cmpeq_epi16(
       _mm256_and_si256(upper, _mm256_set1_epi16(0x7800)), _mm256_setzero_si256());
-  // Both bytes of word m of the table.
+  // Bytes 2 m and 2 m + 1 of the table, for mantissa m.
   const __m256i places = _mm256_add_epi16(
       _mm256_mullo_epi16(_mm256_and_si256(codes, _mm256_set1_epi16(7)), _mm256_set1_epi16(0x0202)),
       _mm256_set1_epi16(0x0100));
@@ -50,7 +51,7 @@ inline __m256i Bf16OfE4M3(__m256i upper, __m256i codes) {
   return _mm256_add_epi16(normal, _mm256_and_si256(difference, is_subnormal));
 }
 
-// 8 words of 4-bit codes times the scales of their rows: half of four lines.
+// Expands 8 words of 4-bit codes, times the scales of their rows, to half of four lines.
 inline void ExpandWords4(__m256i words, __m256 scales, uint8_t* lines) {
   const __m256 magnitudes = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6);
   const auto value = [&](int place) __attribute__((always_inline)) {
@@ -84,7 +85,7 @@ void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_
   for (int64_t step = 0; step < steps; ++step) {
     const uint8_t* from = codes + step * kStepBytes8;
     uint8_t* to = lines + step * kStepBytes;
-    __m256i largest = _mm256_setzero_si256();  // of the magnitudes of the step's codes
+    __m256i largest = _mm256_setzero_si256();  // largest magnitude of the step's codes
     for (int64_t i = 0; i < kStepBytes8; i += kHalfLine) {
       const __m256i words = Load(from + i);
       largest = _mm256_max_epu8(largest, _mm256_and_si256(words, _mm256_set1_epi8(0x7F)));
@@ -102,7 +103,7 @@ void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_
 
 void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
   for (int64_t i = 0; i < steps * kStepBytes4; i += kHalfLine) {
-    const int64_t line = i / kLineBytes, half = i % kLineBytes;  // of codes: two to a group of 16
+    const int64_t line = i / kLineBytes, half = i % kLineBytes;  // two lines per group
     const __m256 group_scales = FloatsOfE4M3(Bytes(scales + line / 2 * kPanelRows + half / 4));
     ExpandWords4(Load(codes + i), group_scales, lines + line * 4 * kLineBytes + half);
   }
@@ -110,16 +111,16 @@ void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 
 void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
   for (int64_t i = 0; i < steps * kStepBytes4; i += kHalfLine) {
-    const int64_t line = i / kLineBytes, half = i % kLineBytes;  // of codes: four to a group of 32
+    const int64_t line = i / kLineBytes, half = i % kLineBytes;  // four lines per group
     const __m256 group_scales = FloatsOfE8M0(Bytes(scales + line / 4 * kPanelRows + half / 4));
     ExpandWords4(Load(codes + i), group_scales, lines + line * 4 * kLineBytes + half);
   }
 }
 
 void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
-  constexpr int kZero = 8;  // where there are none
+  constexpr int kZero = 8;  // without stored zero points
   for (int64_t i = 0; i < steps * kStepBytes4; i += kHalfLine) {
-    const int64_t line = i / kLineBytes, half = i % kLineBytes;  // of codes: four to a step
+    const int64_t line = i / kLineBytes, half = i % kLineBytes;  // four lines of codes per step
     const __m256i zeros = zero_points == nullptr
                               ? _mm256_set1_epi32(kZero)
                               : Bytes(zero_points + line / 4 * kPanelRows + half / 4);

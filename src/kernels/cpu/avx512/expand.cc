@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kStepBytes = 1024;  // of BF16
 
-// `scale_bytes`: of a step. unusual(codes, scales, lines) expands a step with anything in it.
+// `scale_bytes`: bytes of scales per step. unusual(codes, scales, lines) expands a step that
+// IsUnusual reports.
 template <typename Codes, typename Unusual>
 inline void ExpandSteps(const uint8_t* codes, const uint8_t* scales, int64_t scale_bytes,
                         int64_t steps, uint8_t* lines, const Unusual& unusual) {
@@ -35,7 +36,7 @@ inline void ExpandSteps(const uint8_t* codes, const uint8_t* scales, int64_t sca
   }
 }
 
-// The same with fewer instructions, but one on the port of the permutations.
+// The same as Pairs with fewer instructions, one of which uses the port of the permutations.
 inline __m512i ShuffledPairs(__m512 first, __m512 second) {
   const __m512i upper_halves =
       _mm512_broadcast_i32x4(_mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15));
@@ -43,7 +44,7 @@ inline __m512i ShuffledPairs(__m512 first, __m512 second) {
                                   _mm512_castps_si512(first), upper_halves);
 }
 
-// One vector of 4-bit codes times the scales of its rows: four lines.
+// Expands one vector of 4-bit codes, times the scales of its rows, to four lines.
 inline void ExpandWords4(__m512i words, __m512 numbers, __m512 scales, uint8_t* lines) {
   const auto value = [&](__m512i codes) __attribute__((always_inline)) {
     return _mm512_mul_ps(_mm512_permutexvar_ps(codes, numbers), scales);
@@ -84,7 +85,7 @@ inline __m512 ScalesOfE4M3(__m512i codes) {
   return _mm512_mask_mov_ps(values, is_nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7FC00000)));
 }
 
-// One vector of 4-bit codes after the other, with the scales of their rows.
+// Expands a step vector by vector; scales_of gives the scales of each vector's rows.
 template <typename ScalesOf>
 inline void ExpandStep4(const uint8_t* codes, uint8_t* lines, const ScalesOf& scales_of) {
   for (int i = 0; i < 4; ++i) {

@@ -9,7 +9,7 @@ namespace {
 struct Bf16Panels {
   static constexpr int64_t kBytes = 2;
   static constexpr int kVectors = 1;
-  // 32 registers hold 6 x 4 sums, four vectors of keys or values and one of the rows' numbers.
+  // 32 registers hold 6 x 4 sums, four vectors of keys or values, and one number of a row.
   static constexpr int kTileRows = 6;
 
   static void Read(const uint8_t* panel, int64_t pair, __m512bh (&vectors)[1]) {

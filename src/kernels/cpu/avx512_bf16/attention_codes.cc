@@ -1,5 +1,5 @@
-// Attention over keys and values in E4M3 codes, which become BF16 in registers by permutations of
-// bytes (AVX-512 VBMI); arithmetic: attention_inl.h.
+// Attention over keys and values in E4M3 codes, converted to BF16 in registers by byte permutations
+// (AVX-512 VBMI); arithmetic: attention_inl.h.
 #include "kernels/cpu/avx512_bf16/attention_heads_inl.h"
 #include "kernels/cpu/avx512_bf16/e4m3_bytes_inl.h"
 
@@ -10,7 +10,7 @@ namespace {
 struct E4M3Panels {
   static constexpr int64_t kBytes = 1;
   static constexpr int kVectors = 2;
-  // 32 registers hold 4 x 4 sums, the tables, and codes on their way.
+  // 32 registers hold 4 x 4 sums, the tables, and the codes being converted.
   static constexpr int kTileRows = 4;
 
   void Read(const uint8_t* panel, int64_t pair, __m512bh (&vectors)[2]) const {
@@ -19,7 +19,7 @@ struct E4M3Panels {
     vectors[0] = reinterpret_cast<__m512bh>(_mm512_unpacklo_epi8(lower, upper));
     vectors[1] = reinterpret_cast<__m512bh>(_mm512_unpackhi_epi8(lower, upper));
   }
-  // A rest of values, in the order of BF16.
+  // Reads values after the last whole group of codes, in BF16 order.
   void Read(const uint8_t* panel, int64_t pair, Mask lanes, __m512bh (&vectors)[1]) const {
     const __m256i codes = _mm256_maskz_loadu_epi16(lanes, panel + pair * 2);
     const __m512i bytes = _mm512_cvtepu8_epi16(codes);

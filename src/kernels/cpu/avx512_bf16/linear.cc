@@ -1,13 +1,14 @@
 // linear with BF16 dot products (vdpbf16ps).
 //
-// Every output element is one chain of dot-product steps over pairs of inputs in rising order,
-// whatever the tile it is in. The instruction rounds each of a pair's two sums to nearest and takes
-// subnormal numbers, its inputs and results, for zero. Where blocks of inputs have scales, each
-// block is a chain of its own, and their sums times the scales are another.
+// Every output element is one chain of dot-product steps over pairs of inputs in ascending order,
+// in whatever tile it is computed. The instruction rounds each of a pair's two sums to nearest and
+// flushes subnormal inputs and results to zero. If blocks of inputs have scales, each block is a
+// chain of its own, and another chain adds their sums times the scales.
 //
-// Narrow codes become BF16 in registers for few rows, segment by segment in L1 for some, and for
-// many rows before the product (linear_unit.cc). For some rows BF16 is multiplied segment by
-// segment, too, so that the next one comes from memory meanwhile.
+// Narrow codes are converted to BF16 in registers for few rows, segment by segment in L1 for more
+// rows, and before the product for many rows (linear_unit.cc). For an intermediate number of rows,
+// BF16 weights are multiplied segment by segment, too, so that the next segment can be fetched from
+// memory meanwhile.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512/codes_inl.h"
@@ -25,20 +26,21 @@ namespace {
 constexpr int kPanelRows = 16;
 constexpr int kTileRows = 6;
 constexpr int kWidePanels = 4;
-// Rows and panels whose sums stay in registers beside what codes are expanded with, and up to how
-// many rows the dot products are few (Among).
+// kFewRows x kFewPanels: the sums that fit in registers while codes are expanded. kFewestRows:
+// maximum rows for Among::kFewProducts.
 constexpr int kFewRows = 8;
 constexpr int kFewPanels = 2;
 constexpr int kFewestRows = 3;
-// How many rows are faster so, where codes expand in few instructions, and in more.
+// Maximum number of rows for which expanding codes in registers is faster: for formats that need
+// few instructions, and for the others.
 constexpr int64_t kShortCodeRows = 24;
 constexpr int64_t kLongCodeRows = 16;
-constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for a panel
+constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for each row of a panel
 constexpr int64_t kStepPairs = 16;
 constexpr int64_t kStepBytes = kStepPairs * kLineBytes;
 
-// Adds the products of whole pairs of inputs, whose lines begin at lines[]. Meanwhile ahead_bytes
-// of each ahead[] are fetched a pair.
+// Adds the products of whole pairs of inputs, whose lines begin at lines[]. Meanwhile prefetches
+// `ahead_bytes` per pair from each ahead[].
 template <int kRows, int kPanels, int kAhead = 0>
 __attribute__((always_inline)) inline void AddPairs(
     const uint16_t* x, int64_t x_stride, int64_t pairs, const uint8_t* const (&lines)[kPanels],
@@ -60,7 +62,7 @@ __attribute__((always_inline)) inline void AddPairs(
   }
 }
 
-// The last pair of an odd number of inputs has its second input missing.
+// Adds the last pair of an odd number of inputs, whose second input is missing.
 template <int kRows, int kPanels>
 __attribute__((always_inline)) inline void AddLast(const uint16_t* x, int64_t x_stride,
                                                    const uint8_t* const (&lines)[kPanels],
@@ -90,7 +92,7 @@ inline __m512 BlockScales(const LinearArgs& args, int64_t panel, int64_t block) 
   return _mm512_loadu_ps(args.block_scales + panel * args.panel_block_scales + block * kPanelRows);
 }
 
-// Writes sums, scaled and with the bias, to y.
+// Writes sums to y, scaled and with the bias.
 template <int kRows, int kPanels>
 inline void StoreSums(const LinearArgs& args, int64_t row, int64_t panel,
                       const __m512 (&sums)[kRows][kPanels]) {
@@ -129,9 +131,9 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   StoreSums(args, row, panel, acc);
 }
 
-// --- Few rows: codes to BF16 in registers ------------------------------------------------------
+// --- Few rows: codes are converted to BF16 in registers --------------------------------------
 
-// Codes of F8_E4M3, otherwise than F8Codes: half of the instructions, but more registers.
+// Converts F8_E4M3 codes with half the instructions of F8Codes, but more registers.
 template <Among kAmong>
 struct F8Permutations {
   static constexpr int kVectors = 8, kLines = 2, kScaleVectors = 8;
@@ -145,11 +147,11 @@ struct F8Permutations {
   };
   __attribute__((always_inline)) Bytes Load(const uint8_t* codes, NoScales /*scales*/) const {
     __m512i bytes = LoadVector(codes);
-    // Once: GCC 12 would load what a permutation overwrites for each of them.
+    // Loads once: GCC 12 would load again for each permutation, which overwrites its operand.
     asm("" : "+v"(bytes));
     return {permutations.Lower(bytes), permutations.Upper(bytes)};
   }
-  // The even codes, or the odd ones: the lower byte of each beside its upper byte.
+  // The even codes, or the odd ones: joins the lower and the upper byte of each.
   __attribute__((always_inline)) __m512i Line(int i, const Bytes& bytes,
                                               NoScales /*scales*/) const {
     if constexpr (kAmong == Among::kFewProducts) {
@@ -171,13 +173,14 @@ struct F8Permutations {
   E4M3Permutations permutations;
 };
 
-// How far ahead codes and their scales are fetched.
+// Prefetch distance for codes and their scales, in bytes.
 constexpr int64_t kBytesAhead = 4096;
 struct BytesAhead {
   int64_t codes, scales;
 };
 
-// The same at a step of a panel: past its end, those of the panel that follows this group.
+// The prefetch distance at a step of a panel: past the panel's end, continues with the panel after
+// this group.
 template <int kPanels>
 BytesAhead AheadOf(const LinearArgs& args, int64_t step) {
   const int64_t scales = kBytesAhead / args.code_step_bytes * args.scale_step_bytes;
@@ -186,7 +189,7 @@ BytesAhead AheadOf(const LinearArgs& args, int64_t step) {
           scales + (kPanels - 1) * args.panel_scale_bytes};
 }
 
-// The scales of kPanels panels, `stride` bytes apart.
+// Prepares the scales of kPanels panels, `stride` bytes apart.
 template <typename Codes, int kPanels>
 __attribute__((always_inline)) inline void ReadScales(Codes& format, const uint8_t* scales,
                                                       int64_t stride,
@@ -199,8 +202,8 @@ __attribute__((always_inline)) inline void ReadScales(Codes& format, const uint8
   }
 }
 
-// Adds steps [begin, end) of some rows, whose inputs begin at x. The panels are taken together, so
-// that neighbouring dot products do not wait for each other.
+// Adds steps [begin, end) for some rows, whose inputs begin at x. Panels are interleaved, so that
+// neighbouring dot products need not wait for each other.
 template <typename Codes, int kRows, int kPanels>
 __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, const uint16_t* x,
                                                     int64_t panel, int64_t begin, int64_t end,
@@ -223,12 +226,12 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
               _MM_HINT_T0);
         }
       }
-      // Not unrolled: the instructions of a whole step outgrow the cache of decoded ones.
+      // Not unrolled: the instructions of a whole step exceed the cache of decoded instructions.
 #pragma GCC unroll 1
       for (int v = 0; v < Codes::kScaleVectors; ++v) {
-        // One row: each pair once for all panels, since loads are what there are the fewest units
-        // for. More: a register a row. What is hidden here GCC 12 would load again, or work out for
-        // every pair, and spill what is needed meanwhile.
+        // One row: each pair is loaded once for all panels, as load units are the scarcest. More
+        // rows: one register per row's address. The asm statements hide values from GCC 12, which
+        // would load or compute them again for every pair and spill others.
         constexpr bool kOneRow = kRows == 1;
         [[maybe_unused]] __m512bh pairs[Codes::kLines];
         [[maybe_unused]] const uint16_t* rows[kRows];
@@ -236,7 +239,7 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
 #pragma GCC unroll 4
           for (int i = 0; i < Codes::kLines; ++i) {
             pairs[i] = Broadcast(inputs + 2 * i);
-#ifndef __clang__  // whose unoptimised code has no register for it
+#ifndef __clang__  // Clang's unoptimized code has no register for it
             asm("" : "+v"(pairs[i]));
 #endif
           }
@@ -250,7 +253,7 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
 #pragma GCC unroll 4
         for (int p = 0; p < kPanels; ++p) {
           const uint8_t* from = codes + p * args.panel_bytes;
-          // One row waits for memory: into the second cache it comes up to a tenth faster.
+          // A single row is memory-bound: prefetching to L2 is up to 10 % faster.
           _mm_prefetch(reinterpret_cast<const char*>(from + ahead.codes),
                        kOneRow ? _MM_HINT_T1 : _MM_HINT_T0);
           const auto words = format.Load(from, ready[p]);
@@ -274,8 +277,8 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
   }
 }
 
-// Some rows of inputs. Returns false, with nothing written, where the format's arithmetic does not
-// treat all codes.
+// Multiplies some rows of inputs. Returns false, with nothing written, if the format's arithmetic
+// does not handle all codes or scales.
 template <typename Codes, bool kBlocks, int kRows, int kPanels>
 bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
   const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
@@ -317,11 +320,11 @@ bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
   return true;
 }
 
-// --- Some rows, and blocks: sums wait in memory between segments --------------------------
+// --- More rows, or block scales: sums wait in memory between segments -------------------------
 
 constexpr int64_t kSegmentSteps = 4;  // of four panels: 16 KiB
 
-// What is multiplied after another: steps [begin, begin + steps) of a block.
+// The unit in which inputs are processed: steps [begin, begin + steps) of a block.
 struct Segment {
   int64_t begin, steps, block;
   bool starts_block, ends_block;
@@ -332,12 +335,12 @@ struct SegmentTile {
   const LinearArgs& args;
   int64_t panel;
   int64_t row_begin, rows;
-  float* sums;    // [rows][panels][16] of the present chains
-  float* totals;  // the same of the blocks before
+  float* sums;    // [rows][panels][16], of the current chains
+  float* totals;  // the same for the previous blocks
 
-  // Adds the segment's inputs, `count` of them, whose lines begin at lines[], to the sums, and, at
-  // the end of a block with scales, those times its scales to the totals: tile after tile of up to
-  // kMaxRows rows, whose whole pairs add_pairs<rows>(inputs, sums) adds.
+  // Adds the segment's `count` inputs, whose lines begin at lines[], to the sums, in tiles of up to
+  // kMaxRows rows. add_pairs<rows>(inputs, sums) must add the whole pairs. At the end of a block
+  // with scales, adds the sums times its scales to the totals.
   template <int kMaxRows, int kPanels, typename AddWholePairs>
   void Add(const Segment& segment, int64_t count, const uint8_t* const (&lines)[kPanels],
            const AddWholePairs& add_pairs) {
@@ -394,7 +397,7 @@ struct SegmentTile {
   }
 };
 
-// Behind the last step: one of no steps.
+// The segment from step `begin` on; after the last step, one with no steps.
 inline Segment SegmentAt(const LinearArgs& args, int64_t all_steps, int64_t begin) {
   const int64_t block_steps = args.block_scales != nullptr ? args.block_steps : all_steps;
   const int64_t block = begin / block_steps;
@@ -404,7 +407,7 @@ inline Segment SegmentAt(const LinearArgs& args, int64_t all_steps, int64_t begi
   return {begin, steps, block, begin == block * block_steps, begin + steps == block_end};
 }
 
-// kAhead: panels of which a tile fetches the next segment; a divisor of kPanels.
+// kAhead: number of panels whose next segment each tile prefetches; a divisor of kPanels.
 template <int kPanels, int kAhead>
 void MultiplySegmentsFetching(const LinearArgs& args, int64_t row_begin, int64_t rows,
                               int64_t panel) {
@@ -421,7 +424,7 @@ void MultiplySegmentsFetching(const LinearArgs& args, int64_t row_begin, int64_t
     const uint8_t* ahead[kPanels];
     for (int p = 0; p < kPanels; ++p) {
       lines[p] = CodesAt(args, panel + p, begin, step_bytes);
-      // Behind the last segment: the first of the panels that are probably next.
+      // After the last segment, prefetch the first segment of the panels that probably come next.
       ahead[p] = begin + segment.steps < all_steps ? lines[p] + segment.steps * step_bytes
                                                    : CodesAt(args, panel + kPanels + p, 0, 0);
       if (args.expand != nullptr) {
@@ -432,8 +435,8 @@ void MultiplySegmentsFetching(const LinearArgs& args, int64_t row_begin, int64_t
     const int64_t left = args.cols - begin * 2 * kStepPairs;
     const int64_t count =
         left < segment.steps * 2 * kStepPairs ? left : segment.steps * 2 * kStepPairs;
-    // Each of the first tiles fetches a part of the next segment, or the memory would be idle while
-    // the others read this one from the cache.
+    // Each of the first tiles prefetches a part of the next segment: otherwise memory would be idle
+    // while the other tiles read this one from the cache.
     int next_ahead = 0;
     tile.Add<kTileRows, kPanels>(
         segment, count, lines,
@@ -453,7 +456,7 @@ void MultiplySegmentsFetching(const LinearArgs& args, int64_t row_begin, int64_t
 
 template <int kPanels>
 void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
-  // As few as the number of tiles allows.
+  // As few panels per tile as the number of tiles allows.
   if constexpr (kPanels > 1) {
     if (rows <= (kPanels - 1) * kTileRows)
       return MultiplySegmentsFetching<kPanels, kPanels / 2>(args, row_begin, rows, panel);
@@ -461,13 +464,13 @@ void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, i
   MultiplySegmentsFetching<kPanels, 1>(args, row_begin, rows, panel);
 }
 
-// --- More rows: the codes of the next segment become BF16 beside the products of this one -------
+// --- Many rows: codes of the next segment are converted during the products of this one ---------
 
-// As many tiles as panels at least, since each makes the lines of one.
+// Small enough that there are at least as many tiles as panels: each tile expands one panel.
 constexpr int kCodeTileRows = 5;
 
-// Adds pairs, and makes `vectors` vectors of codes to lines meanwhile: units of the CPU do that
-// which products do not use.
+// Adds pairs, and meanwhile expands `vectors` vectors of codes to lines, on execution units that
+// the products do not use.
 template <typename Codes, int kRows, int kPanels>
 __attribute__((always_inline)) inline void AddPairsAndExpand(
     const uint16_t* x, int64_t x_stride, int64_t pairs, const uint8_t* const (&lines)[kPanels],
@@ -505,12 +508,12 @@ __attribute__((always_inline)) inline void AddPairsAndExpand(
   AddPairs(x + 2 * pair, x_stride, pairs - pair, rest, acc);
 }
 
-// REQUIRES: more than kLongCodeRows rows; whole steps, and segments that are not longer than those
-// before them, so that each has pairs enough to make the next beside.
+// REQUIRES: more than kLongCodeRows rows; whole steps. No segment is longer than the previous one,
+// so each has enough pairs to expand the next meanwhile.
 template <typename Codes, int kPanels>
 void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
-  // Apart by other than a multiple of 4 KiB: lines that are loaded and stored together would have
-  // the same place in the first cache and look like one another to the queue of stores.
+  // The distances avoid multiples of 4 KiB: lines loaded and stored together would share a set of
+  // L1, and the store queue would take them for the same address.
   constexpr int64_t kPanelBytes = kSegmentSteps * kStepBytes + 5 * kLineBytes;
   constexpr int64_t kBufferBytes = kWidePanels * kSegmentSteps * kStepBytes + 2048;
   static_assert(kPanels * kPanelBytes <= kBufferBytes);
@@ -560,7 +563,7 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
   tile.Store<kPanels>(args.block_scales != nullptr ? totals : sums);
 }
 
-// Calls multiply<panels>(row, rows, panel) for up to kExpandRows rows and four panels or one.
+// Calls multiply<panels>(row, rows, panel) for at most kExpandRows rows and four panels or one.
 template <typename Multiply>
 void ForEachSegmentTile(int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end,
                         const Multiply& multiply) {
@@ -582,8 +585,8 @@ void MultiplySegmentRange(const LinearArgs& args, int64_t row_begin, int64_t row
 
 // --- Choice -----------------------------------------------------------------------------------
 
-// One row by four panels, or up to kMaxRows by two. For each eight rows codes are expanded once
-// more, which units of the CPU do that have little else to do meanwhile.
+// One row by four panels, or up to kMaxRows rows by two. Codes are expanded again for each tile of
+// rows, by execution units that would otherwise be mostly idle.
 template <typename Codes, bool kBlocks, int kMaxRows>
 void MultiplyFew(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                  int64_t panel_end) {
@@ -604,7 +607,7 @@ void MultiplyMore(const LinearArgs& args, int64_t row_begin, int64_t row_end, in
                      });
 }
 
-// The functions for up to kFewestRows, kCodeRows and kExpandRows rows.
+// Selects the function for up to kFewestRows, kCodeRows or kExpandRows rows.
 template <bool kBlocks, int64_t kCodeRows, typename Fewest, typename Few = Fewest,
           typename More = Few>
 LinearFunction* FunctionFor(int64_t rows) {
@@ -614,7 +617,7 @@ LinearFunction* FunctionFor(int64_t rows) {
   return MultiplyMore<More>;
 }
 
-// The function for formats that may have block scales.
+// Selects the function for formats that may have block scales.
 template <bool kBlocks>
 LinearFunction* BlockCodeFunction(const LinearArgs& args, int64_t rows) {
   using enum Among;
@@ -628,8 +631,7 @@ LinearFunction* BlockCodeFunction(const LinearArgs& args, int64_t rows) {
                                 : FunctionFor<kBlocks, kShortCodeRows, ZeroPointInt4Codes>(rows);
 }
 
-// The function for up to kExpandRows rows of inputs and the weights' codes, or null where there is
-// none.
+// The function for at most kExpandRows rows of inputs with weights as codes; null if there is none.
 LinearFunction* CodeFunction(const LinearArgs& args, int64_t rows) {
   if (rows > kExpandRows || args.cols % (2 * kStepPairs) != 0) return nullptr;
   using enum Among;

@@ -1,7 +1,7 @@
 // Expands codes of narrow formats to lines of BF16 pairs; order of the codes: panel_layout.h.
 //
-// All values are exact in BF16, so the upper half of an F32 is its BF16, whatever its lower half
-// would round to. A vector holds the words of 4 rows: a quarter of a panel's line.
+// All values are exact in BF16, so the upper half of an F32 is its BF16: nothing is rounded off. A
+// vector holds the words of 4 rows: a quarter of a panel's line.
 #include "kernels/cpu/neon/simd.h"
 
 #include "kernels/cpu/neon/kernels.h"
@@ -9,8 +9,8 @@
 namespace sluice::kernels::neon {
 namespace {
 
-constexpr int64_t kStepBytes8 = 512;  // of codes of 8 bits
-constexpr int64_t kStepBytes4 = 256;  // of codes of 4 bits
+constexpr int64_t kStepBytes8 = 512;  // of 8-bit codes
+constexpr int64_t kStepBytes4 = 256;  // of 4-bit codes
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kPanelRows = 16;
@@ -21,12 +21,12 @@ inline uint32x4_t LoadCodes(const uint8_t* p) {
 inline void StoreLine(uint8_t* p, uint16x8_t pairs) {
   vst1q_u8(p, vreinterpretq_u8_u16(pairs));
 }
-// Stores the pairs (first, second) of F32 numbers as pairs of BF16.
+// Stores pairs (first, second) of F32 numbers (exact in BF16) as pairs of BF16.
 inline void StorePairs(uint8_t* p, Floats first, Floats second) {
   StoreLine(p, vtrn2q_u16(vreinterpretq_u16_f32(first), vreinterpretq_u16_f32(second)));
 }
 
-// Four bytes as the lowest bytes of lanes.
+// Zero-extends four bytes to 32-bit lanes.
 inline uint32x4_t Bytes(const uint8_t* p) {
   uint32_t bytes;
   __builtin_memcpy(&bytes, p, 4);
@@ -34,7 +34,7 @@ inline uint32x4_t Bytes(const uint8_t* p) {
   return vmovl_u16(vget_low_u16(halves));
 }
 
-// BF16 in the lower halves of lanes as F32.
+// Converts E4M3 codes in the lowest bytes of the lanes to F32, by way of BF16.
 inline Floats FloatsOfE4M3(uint32x4_t codes) {
   const uint16x8_t bf16 = Bf16OfE4M3(vreinterpretq_u16_u32(codes));
   return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_u16(bf16), 16));
@@ -47,7 +47,7 @@ inline Floats FloatsOfE8M0(uint32x4_t codes) {
   return vreinterpretq_f32_u32(bits);
 }
 
-// The upper bytes of the numbers of E2M1 as F32, then the bytes below those.
+// The highest bytes of the E2M1 numbers as F32, then the second highest.
 inline uint8x16x2_t TableOfE2M1() {
   const uint8x16_t first = {0,    0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
                             0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
@@ -65,7 +65,7 @@ inline uint32x4_t CodesAt(uint32x4_t words) {
     return vandq_u32(vshrq_n_u32(words, 4 * kPlace), vdupq_n_u32(15));
 }
 
-// Calls value.operator()<place>() for the two codes of each of four lines and stores them.
+// Stores four lines; line i holds the pairs (value<i>(), value<i + 4>()).
 template <typename Value>
 inline void StoreWords4(const Value& value, uint8_t* lines) {
   StorePairs(lines, value.template operator()<0>(), value.template operator()<4>());
@@ -76,10 +76,11 @@ inline void StoreWords4(const Value& value, uint8_t* lines) {
              value.template operator()<7>());
 }
 
-// 4 words of codes of E2M1 times the scales of their rows: a quarter of four lines.
+// Expands 4 words of E2M1 codes, times the scales of their rows, to a quarter of four lines.
 inline void ExpandWords4(uint32x4_t words, uint8x16x2_t table, Floats scales, uint8_t* lines) {
   const auto value = [&]<int kPlace>() __attribute__((always_inline)) {
-    // The code, 16 more, and two places that are not in the table and give zero.
+    // Table indices per lane, from the highest byte: the code, the code + 16, and two that are out
+    // of range and give zero.
     const uint32x4_t places =
         vmlaq_n_u32(vdupq_n_u32(0x0010FFFF), CodesAt<kPlace>(words), 0x01010000);
     const uint8x16_t number = vqtbl2q_u8(table, vreinterpretq_u8_u32(places));
@@ -88,8 +89,8 @@ inline void ExpandWords4(uint32x4_t words, uint8x16x2_t table, Floats scales, ui
   StoreWords4(value, lines);
 }
 
-// Where the lines begin to which the codes at byte `i` of the panel expand, each line of codes
-// giving `expanded`.
+// Where the expanded lines of the codes at byte `i` of the panel begin; each line of codes becomes
+// `expanded` lines.
 inline uint8_t* LinesOf(uint8_t* lines, int64_t i, int64_t expanded) {
   return lines + i / kLineBytes * expanded * kLineBytes + i % kLineBytes;
 }
@@ -120,7 +121,7 @@ void ExpandF8(const uint8_t* codes, const uint8_t* /*scales*/, int64_t steps, ui
 void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
   const uint8x16x2_t table = TableOfE2M1();
   for (int64_t i = 0; i < steps * kStepBytes4; i += kVectorBytes) {
-    // Codes: two lines to a group of 16.
+    // Two lines of codes per group of 16.
     const int64_t line = i / kLineBytes, row = i % kLineBytes / 4;
     const Floats group_scales = FloatsOfE4M3(Bytes(scales + line / 2 * kPanelRows + row));
     ExpandWords4(LoadCodes(codes + i), table, group_scales, LinesOf(lines, i, 4));
@@ -130,7 +131,7 @@ void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
   const uint8x16x2_t table = TableOfE2M1();
   for (int64_t i = 0; i < steps * kStepBytes4; i += kVectorBytes) {
-    // Codes: four lines to a group of 32.
+    // Four lines of codes per group of 32.
     const int64_t line = i / kLineBytes, row = i % kLineBytes / 4;
     const Floats group_scales = FloatsOfE8M0(Bytes(scales + line / 4 * kPanelRows + row));
     ExpandWords4(LoadCodes(codes + i), table, group_scales, LinesOf(lines, i, 4));
@@ -138,9 +139,9 @@ void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 }
 
 void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
-  constexpr uint32_t kZero = 8;  // where there are none
+  constexpr uint32_t kZero = 8;  // without stored zero points
   for (int64_t i = 0; i < steps * kStepBytes4; i += kVectorBytes) {
-    // Codes: four lines to a step.
+    // Four lines of codes per step.
     const int64_t line = i / kLineBytes, row = i % kLineBytes / 4;
     const uint32x4_t zeros = zero_points == nullptr
                                  ? vdupq_n_u32(kZero)

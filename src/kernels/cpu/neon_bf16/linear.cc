@@ -1,7 +1,7 @@
 // linear with BF16 dot products (bfdot) and matrix products (bfmmla).
 //
-// Both round each sum of two products, and its sum with the rest, to odd, and take subnormal
-// numbers, their inputs and results, for zero; bfmmla is defined as two steps of bfdot.
+// Both round each sum of two products, and its sum with the accumulator, to odd, and flush
+// subnormal inputs and results to zero; bfmmla is defined as two steps of bfdot.
 #include "kernels/cpu/neon_bf16/words_inl.h"
 
 #include "kernels/cpu/neon_bf16/kernels.h"

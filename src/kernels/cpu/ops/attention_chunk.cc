@@ -1,8 +1,8 @@
-// One chunk of attention, and what comes before and after.
+// One chunk of attention, and the vector functions used before and after it.
 //
 // Per row: a score is one chain of multiply-adds over head_dim, the sum of weights is taken in
-// lanes of positions, an output element is one chain over the positions the row sees. None of it
-// depends on the other rows of the tile.
+// lanes of positions, and an output element is one chain over the positions that the row sees. None
+// of this depends on the other rows of the tile.
 #include "kernels/cpu/ops/ops.h"
 
 #include "kernels/cpu/exp_inl.h"
@@ -14,7 +14,7 @@ namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
 constexpr int kTileRows = 4;
-constexpr int kTileVectors = kLanes == 8 ? 2 : 4;  // as many sums as there are registers for
+constexpr int kTileVectors = kLanes == 8 ? 2 : 4;  // as many sums as registers allow
 constexpr int kScorePanels = kTileVectors / kPanelVectors;
 
 template <bool kBf16, int kRows, int kPanels>
@@ -63,8 +63,8 @@ inline void Softmax(const AttentionChunkArgs& args, int row) {
   args.sum[row] = SumLanes(sum);
 }
 
-// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d, or
-// begins there with zero where `fresh`. `lanes`: the elements of each vector.
+// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] from element d on; if
+// `fresh`, starts from zero. `lanes`: the elements of each vector.
 template <bool kBf16, int kRows, int kVectors, typename Lanes>
 inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int end, bool fresh,
                       int d, Lanes lanes) {
@@ -137,7 +137,7 @@ inline void AddAllValues(const AttentionChunkArgs& args, int row, int begin, int
 
 template <bool kBf16, int kRows>
 void AttendRows(const AttentionChunkArgs& args, int row) {
-  // Rows see [start, limit), neither of which falls from a row to the next.
+  // Rows see [start, limit); both are non-decreasing over the rows.
   const int last = row + kRows - 1;
   const int first_start = args.starts[row];
   const int last_start = args.starts[last];
@@ -145,8 +145,8 @@ void AttendRows(const AttentionChunkArgs& args, int row) {
   const int last_limit = args.limits[last];
   Score<kBf16, kRows>(args, row, first_start, last_limit);
   for (int r = row; r <= last; ++r) Softmax(args, r);
-  // Together where all rows see, the rest for each row alone: a weight of zero would not keep a NaN
-  // out.
+  // Positions that all rows see are added together, the rest for each row alone: a weight of zero
+  // would not cancel a NaN.
   if (last_start >= first_limit) {
     for (int r = row; r <= last; ++r)
       AddAllValues<kBf16, 1>(args, r, args.starts[r], args.limits[r], true);

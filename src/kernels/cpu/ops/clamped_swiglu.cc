@@ -5,7 +5,7 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-// The last pairs of a row, followed by zeros.
+// The last pairs of a row, padded with zeros.
 struct LastPairs {
   float values[2 * kLanes];
 
@@ -22,7 +22,7 @@ void ClampedSwigluRow(const float* pairs, int64_t count, float alpha, float limi
   const auto combine = [&](const float* from) __attribute__((always_inline)) {
     Floats gate, up;
     LoadPairs(from, gate, up);
-    // The order of the operands lets a NaN through.
+    // This order of the operands propagates NaN.
     gate = Min(most, gate);
     up = Max(least, Min(most, up));
     const Floats glu = Div(gate, Add(one, Exp(Mul(factor, gate))));

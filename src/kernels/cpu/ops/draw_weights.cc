@@ -5,7 +5,8 @@ namespace {
 
 constexpr int64_t kBlock = 256;  // kDrawSumBlock
 
-// ExpOfMinus of kernels/draw_weights.h, with the same roundings: each product and sum on its own.
+// ExpOfMinus of kernels/draw_weights.h, with the same roundings: every product and sum is rounded
+// separately.
 Floats ExpOfMinus(Floats x) {
   const Floats clamped = Min(x, Set(87.0f));
   const Floats shifter = Set(12582912.0f);
@@ -22,7 +23,7 @@ Floats ExpOfMinus(Floats x) {
   return Select(Greater(Set(87.0f), x), ScaleByPowerOfTwo(e, n), Zero());
 }
 
-// The sums of the contract have eight lanes, whatever the registers have.
+// The contract of DrawBlockSums requires eight lanes, whatever the register size.
 typedef float Eight __attribute__((vector_size(32)));
 
 Eight LoadEight(const float* x) {
@@ -51,7 +52,7 @@ void DrawWeights(const float* logits, int64_t count, float largest, float scale,
 }
 
 void DrawBlockSums(const float* weights, int64_t count, double* sums) {
-  constexpr int kAtOnce = 4;  // blocks, whose sums do not wait for each other
+  constexpr int kAtOnce = 4;  // blocks summed together, so that sums need not wait for each other
   int64_t begin = 0;
   for (; begin + kAtOnce * kBlock <= count; begin += kAtOnce * kBlock) {
     Eight lanes[kAtOnce] = {};

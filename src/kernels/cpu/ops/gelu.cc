@@ -4,8 +4,8 @@
 
 namespace sluice::kernels::SLUICE_ISA {
 
-// With t = |x| / sqrt(2) and erfc(t) = 1 - erf(t), it is max(x, 0) - |x| / 2 * erfc(t) on both
-// sides of zero.
+// gelu(x) = max(x, 0) - |x| / 2 * erfc(t) for either sign of x, with t = |x| / sqrt(2) and erfc(t)
+// = 1 - erf(t).
 void GeluRow(const float* x, int64_t count, void* y, bool y_bf16) {
   const Floats one = Set(1.0f);
   for (int64_t i = 0; i < count; i += kLanes) {

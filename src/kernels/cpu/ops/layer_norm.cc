@@ -3,8 +3,8 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-// Sums in four vectors of lanes, joined at the end: an order that depends on `cols` alone.
-// term(sum, x) adds to a vector of sums; past the end of the row it is not called for a lane.
+// Sums in four vectors of lanes, joined at the end, so the order depends only on `cols`. term(sum,
+// x) adds to a vector of sums. Elements after the last whole vector are added one at a time.
 template <typename Term>
 float SumOf(const float* x, int64_t cols, const Term& term) {
   Floats sums[4] = {Zero(), Zero(), Zero(), Zero()};

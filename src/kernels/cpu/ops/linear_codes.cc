@@ -1,4 +1,5 @@
-// linear of BF16 inputs: few rows with codes in registers, the rest in segments (linear_inl.h).
+// linear of BF16 inputs with weights as codes: for few rows they are expanded in registers, else
+// segment by segment (linear_inl.h).
 #include "kernels/cpu/ops/ops.h"
 
 #include SLUICE_FLOAT_CODES  // kernels/cpu/<isa>/float_codes_inl.h
@@ -6,13 +7,13 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-// Each tile of rows expands the codes once more: with more rows than these, expanding them once for
-// all is faster.
+// Each tile of rows expands the codes again: with more rows than this, expanding them once for all
+// tiles is faster.
 constexpr int64_t kCodeRows = kLanes == 16 ? 64 : 10;
 static_assert(kCodeRows <= kChunkRows);
 
-// AVX-512: 32 registers hold the sums of two rows and four panels, or eight and two. AVX2: 16 hold
-// those of one and three, two and two, or five and one; beside what scales take, four and one.
+// Sums that fit in registers, as rows x panels. AVX-512 (32 registers): 2 x 4 or 8 x 2. AVX2 (16
+// registers): 1 x 3, 2 x 2 or 5 x 1; 4 x 1 if scales or unusual codes need registers, too.
 template <typename Codes>
 LinearFunction* FunctionFor(int64_t rows) {
   if (rows > kCodeRows) return LinearBf16Segments;

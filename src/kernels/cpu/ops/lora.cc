@@ -5,7 +5,7 @@ namespace {
 
 constexpr int kTile = 16;  // kLoraTile
 constexpr int kVectors = kTile / kLanes;
-// Rows whose sums fit into the registers.
+// Number of rows whose sums fit in the registers.
 constexpr int kRowsAtOnce = kLanes == 16 ? 4 : 2;
 
 struct TwoRows {
@@ -60,8 +60,7 @@ void ShrinkRows(const float* x, int64_t x_stride, int64_t pairs, const Pairs& a,
   }
 }
 
-// The loops over rows are unrolled by name: where they are not, the compiler keeps the sums in
-// memory.
+// The unroll pragmas are needed: otherwise the compiler keeps the sums in memory.
 template <int kRows, typename Pairs, typename Lanes>
 void ExpandVector(const float* h, int64_t h_stride, int64_t pairs, const Pairs& b, int64_t i,
                   Lanes lanes, float scale, float* const* y) {
@@ -92,7 +91,7 @@ void ExpandRows(const float* h, int64_t h_stride, int64_t pairs, const Pairs& b,
   });
 }
 
-// Calls body with the number of rows as a constant, for blocks of `rows` rows.
+// Calls `body` for blocks of up to kRowsAtOnce rows, with the number of rows as a constant.
 template <int kRows>
 struct Rows {
   static constexpr int kCount = kRows;

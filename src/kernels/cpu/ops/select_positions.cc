@@ -1,4 +1,5 @@
-// Scores of an indexer: lanes are positions, so that each is one chain of multiply-adds a head.
+// Scores of an indexer. The lanes are positions, so each position has one chain of multiply-adds
+// per head.
 #include "kernels/cpu/ops/ops.h"
 
 #include "kernels/kernel_table.h"
@@ -6,7 +7,7 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-constexpr int kHeads = 4;  // at once
+constexpr int kHeads = 4;  // computed together
 
 template <int kCount>
 inline Floats HeadScores(const float* q, const float* weights, int dim, const float* keys,

@@ -4,8 +4,8 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-// kVectors vectors of columns, whose state stays in the first cache from token to token.
-// kDecaysKeys: StateTokens::decays_keys.
+// Updates kVectors vectors of columns, whose state stays in L1 from token to token. kDecaysKeys:
+// StateTokens::decays_keys.
 template <int kVectors, bool kDecaysKeys, typename Lanes>
 inline void UpdateColumns(const StateTokens& tokens, bool corrects, float skip, int64_t key_dim,
                           int64_t stride, int64_t first, float* state, Lanes lanes) {
