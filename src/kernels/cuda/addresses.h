@@ -1,4 +1,4 @@
-// Addresses within arrays whose elements' type is known when the program runs.
+// Address arithmetic for arrays whose element type is known only at run time.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace sluice::device {
 
-// `bytes` after `address`; null stays null.
+// The address `bytes` after `address`; null stays null.
 inline const void* Behind(const void* address, int64_t bytes) {
   return address == nullptr ? nullptr : static_cast<const std::byte*>(address) + bytes;
 }

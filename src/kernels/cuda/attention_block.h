@@ -1,11 +1,11 @@
-// What one block of threads does for attention: a tile of query rows against a range of positions.
+// The part of attention that one thread block computes: a tile of query rows against a range of
+// positions.
 //
-// In a wide tile each of the four warps has 16 rows of its own; in a narrow one the warps share 16
-// rows: each takes a quarter of the positions of the scores, then a quarter of the columns of the
-// sums. Either way a row's numbers come from the same operations in the same order: positions in
-// tiles at fixed multiples, whose weights are rounded to BF16 (F16 with a cache of E4M3), and
-// ranges of kAttentionSplit positions folded one after the other, here or by the kernel that
-// merges.
+// In a wide tile each of the four warps has 16 rows of its own. In a narrow tile the warps share 16
+// rows: each takes a quarter of the positions for the scores, then a quarter of the columns for the
+// sums. Either way a row's numbers result from the same operations in the same order: positions are
+// processed in tiles at fixed multiples, weights are rounded to BF16 (F16 with a cache of E4M3),
+// and ranges of kAttentionSplit positions are folded in order, here or in the kernel that merges.
 #pragma once
 
 #include "kernels/cuda/attention_fold.h"
@@ -20,18 +20,18 @@ struct AttentionLaunch {
   device::AttentionArgs attention;
   int first_item;
   device::HeadTiles head_tiles;
-  // From q . codes to exponents of 2; where scores have a soft cap, to that of e^(2 s / cap).
+  // Factor from q . codes to exponents of 2; with a soft cap, to the exponent of e^(2 s / cap).
   float score_scale;
-  float cap_exponent;               // what the cap is as an exponent of 2
-  float one_weight;                 // what a weight of 1 counts in sums
-  int tile_blocks, tile_rows_left;  // a tile's positions over the block's, and what is left
+  float cap_exponent;               // the soft cap as an exponent of 2
+  float one_weight;                 // what a weight of 1 adds to the sum of weights
+  int tile_blocks, tile_rows_left;  // a tile's positions / block_size, and the remainder
 };
 
 constexpr int kAttentionWarps = 4;
 constexpr int kAttentionThreads = kAttentionWarps * 32;
 
-// The members are a thread's registers. A lane's two rows are rows g and g + 8 of its warp's 16, in
-// the words of MmaBf16. kCaps: scores have a soft cap.
+// The members are a thread's registers. A lane's two rows are rows g and g + 8 of its warp's 16,
+// with g as in MmaBf16. kCaps: scores have a soft cap.
 template <bool kIsE4m3, int kDim, int kRows, bool kCaps>
 class AttentionBlock {
  public:
@@ -77,9 +77,9 @@ class AttentionBlock {
     if constexpr (kIsE4m3) ConvertQueries();
   }
 
-  // Bytes of shared memory: stages of keys and values; results of the ranges before the one under
-  // way; of narrow tiles, weights of all warps, unless they take the place of keys, and each warp's
-  // largest scores.
+  // Bytes of shared memory: the stages of keys and values; the results of earlier ranges; for
+  // narrow tiles, the weights of all warps (unless they overwrite keys) and each warp's largest
+  // scores.
   static constexpr int SharedBytes(const Tile& tile) {
     const int own = kIsWide ? tile.steps() : (tile.steps() + kWarps - 1) / kWarps;
     const int weights = kStages == 1 ? 0 : 16 * kWeightStride * 2;
@@ -95,7 +95,7 @@ class AttentionBlock {
     CopyTile(first_tile);
     for (int index = first_tile; index < end_tile; ++index) {
       AsyncWait<0>();
-      __syncthreads();  // this tile has arrived, and no thread reads the one before
+      __syncthreads();  // this tile has arrived, and no thread reads the previous one
       const bool is_last = index + 1 == end_tile;
       if (kStages > 1 && !is_last) CopyTile(index + 1);
       float scores[kOwnGroups][4];
@@ -104,7 +104,7 @@ class AttentionBlock {
       WeighScores(scores, weights);
       AddValues(index, weights);
       if constexpr (kStages == 1) {
-        __syncthreads();  // no thread reads this tile any more
+        __syncthreads();  // no thread still reads this tile
         if (!is_last) CopyTile(index + 1);
       }
       if (!is_last && (index + 1) * kPositions % device::kAttentionSplit == 0) {
@@ -119,12 +119,12 @@ class AttentionBlock {
 
  private:
   static constexpr bool kKeepsQuery = Tile::kFitsRegisters;
-  // Two: while one tile is computed the next one is copied. Of heads so wide that two would not fit
-  // into a block's memory, one: then other blocks compute while one copies.
+  // Two stages: while one tile is computed the next one is copied. One stage for heads so wide that
+  // two would not fit in a block's shared memory: then other blocks compute while one copies.
   static constexpr int kStages = kDim > 256 ? 1 : 2;
   static constexpr int kLoads = Tile::kStepsOfLoad;
-  static constexpr int kOwnRows = kPositions / kWarps;  // of a tile, that a warp copies
-  static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of eight positions
+  static constexpr int kOwnRows = kPositions / kWarps;  // rows of a tile that a warp copies
+  static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of 8 positions
   static constexpr int kOwnSteps =
       kIsWide ? Tile::kMaxSteps : (Tile::kMaxSteps + kWarps - 1) / kWarps;
   static constexpr int kWeightStride = kPositions + 8;
@@ -132,17 +132,17 @@ class AttentionBlock {
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ int Warp() { return static_cast<int>(threadIdx.x) / 32; }
-  // Lane(), for places in shared memory: wide tiles have no registers left for those of keys and
-  // values from one tile to the next.
+  // Lane(), for shared memory addresses. In wide tiles it is recomputed in each loop iteration:
+  // there are no registers left to keep the addresses of keys and values between tiles.
   static __device__ int LaneOfPlaces() { return kIsWide ? KeptInLoop(Lane()) : Lane(); }
   static __device__ int FirstGroup() { return kIsWide ? 0 : Warp() * kOwnGroups; }
-  // The step of 16 columns that are this warp's j-th.
+  // The index of this warp's j-th step of 16 columns.
   static __device__ int Step(int j) { return kIsWide ? j : Warp() + j * kWarps; }
   __device__ int NumOwnSteps() const {
     return kIsWide ? tile_.steps() : (tile_.steps() + kWarps - 1) / kWarps;
   }
 
-  // Brings queries to F16.
+  // Converts queries to F16.
   __device__ __forceinline__ void ConvertQueries() {
     query_exponents_[0] = query_exponents_[1] = 0;
     if constexpr (kKeepsQuery) {
@@ -166,26 +166,26 @@ class AttentionBlock {
     for (int r = 0; r < 2; ++r)
       score_scales_[r] = launch_.score_scale * Tile::InverseQueryScale(query_exponents_[r]);
   }
-  // From products of a row to exponents of 2, or to what CapScores takes.
+  // Factor from products of a row to exponents of 2, or to the input of CapScores.
   __device__ float ProductScale(int r) const {
     return kIsE4m3 ? score_scales_[r] : launch_.score_scale;
   }
-  // From scores, as ComputeScores leaves them, to exponents of 2.
+  // Factor from the scores that ComputeScores returns to exponents of 2.
   __device__ float ScoreScale(int r) const { return kCaps ? 1.0f : ProductScale(r); }
 
   __device__ unsigned char* Keys(int index) const {
     return SharedMemory() + index % kStages * 2 * tile_.bytes();
   }
   __device__ unsigned char* Values(int index) const { return Keys(index) + tile_.bytes(); }
-  // This thread's results of earlier ranges: number i is at i * kThreads.
+  // This thread's results of earlier ranges: number i is at [i * kThreads].
   __device__ float* Folded() const {
     return reinterpret_cast<float*>(Keys(0) + kStages * 2 * tile_.bytes()) + threadIdx.x;
   }
   __device__ float* BehindFolded() const {
     return Folded() - threadIdx.x + (NumOwnSteps() * 8 + 4) * kThreads;
   }
-  // [16, kWeightStride]; of one stage in the place of the keys, which all warps have read when they
-  // know the largest scores.
+  // [16, kWeightStride]. With one stage they overwrite the keys, which all warps have read when
+  // they know the largest scores.
   __device__ uint16_t* SharedWeights() const {
     if constexpr (kStages == 1) return reinterpret_cast<uint16_t*>(Keys(0));
     return reinterpret_cast<uint16_t*>(BehindFolded());
@@ -196,14 +196,14 @@ class AttentionBlock {
     return reinterpret_cast<float*>(SharedWeights() + 16 * kWeightStride);
   }
 
-  // Where this lane's row of a tile is: tiles are taken one after the other.
+  // Sets the place of this lane's row in the first tile; CopyTile then advances it tile by tile.
   __device__ __forceinline__ void BeginTiles(int index) {
     const int position = index * kPositions + Warp() * kOwnRows + Lane();
     next_table_place_ = position / launch_.attention.cache.block_size;
     next_row_in_block_ = position % launch_.attention.cache.block_size;
     LoadBlock(index);
   }
-  // The block of this lane's row of tile `index`, long before it is used.
+  // Loads the block number of this lane's row of tile `index`, long before it is used.
   __device__ __forceinline__ void LoadBlock(int index) {
     const int position = index * kPositions + Warp() * kOwnRows + Lane();
     if (Lane() < kOwnRows && position >= item_.begin && position < item_.end)
@@ -211,7 +211,7 @@ class AttentionBlock {
     else
       next_block_ = Tile::kNoRow;
   }
-  // Copies tile `index`, whose turn it is.
+  // Copies tile `index`. REQUIRES: tiles are copied in ascending order.
   __device__ __forceinline__ void CopyTile(int index) {
     const device::KvArrays& cache = launch_.attention.cache;
     const int32_t row =
@@ -243,7 +243,7 @@ class AttentionBlock {
     }
   }
 
-  // Products of queries and keys; those of positions that a row does not see count nothing.
+  // Computes products of queries and keys; positions that a row does not see get kNoScore.
   __device__ __forceinline__ void ComputeScores(int index, float (&scores)[kOwnGroups][4]) const {
     SLUICE_UNROLL
     for (int n = 0; n < kOwnGroups; ++n) {
@@ -276,7 +276,7 @@ class AttentionBlock {
     }
   }
 
-  // From products to exponents of 2: cap * tanh(s / cap), with tanh(x) = 1 - 2 / (e^(2 x) + 1).
+  // Turns products into exponents of 2: cap * tanh(s / cap), with tanh(x) = 1 - 2 / (e^(2 x) + 1).
   __device__ __forceinline__ void CapScores(float (&scores)[kOwnGroups][4]) const {
     SLUICE_UNROLL
     for (int n = 0; n < kOwnGroups; ++n) {
@@ -302,8 +302,8 @@ class AttentionBlock {
     }
   }
 
-  // The weights of all positions of the tile as operands a, relative to the largest score so far;
-  // what was summed before is brought to the same.
+  // Computes the weights of all positions of the tile as operands a, relative to the largest score
+  // so far, and rescales the previous sums to it.
   __device__ __forceinline__ void WeighScores(const float (&scores)[kOwnGroups][4],
                                               uint32_t (&weights)[kPositions / 16][4]) {
     float tile_largest[2];
@@ -345,7 +345,7 @@ class AttentionBlock {
     }
   }
 
-  // The largest score of each of this lane's rows in the tile.
+  // Finds the largest score of each of this lane's rows in the tile.
   __device__ __forceinline__ void FindLargest(const float (&scores)[kOwnGroups][4],
                                               float (&tile_largest)[2]) const {
     SLUICE_UNROLL
@@ -374,7 +374,7 @@ class AttentionBlock {
     }
   }
 
-  // From each warp's weights to those of all warps.
+  // Collects the weights of all warps from each warp's own.
   __device__ __forceinline__ void ShareWeights(const uint32_t (&own)[kOwnGroups][2],
                                                uint32_t (&weights)[kPositions / 16][4]) const {
     uint16_t* const shared = SharedWeights();
@@ -394,7 +394,7 @@ class AttentionBlock {
       LoadMatrix4(weights[k], shared + Lane() % 16 * kWeightStride + k * 16 + Lane() / 16 * 8);
   }
 
-  // Adds weights times values, and the weights themselves, rounded as they are.
+  // Adds weights times values to the sums, and the rounded weights to the weight sums.
   __device__ __forceinline__ void AddValues(int index,
                                             const uint32_t (&weights)[kPositions / 16][4]) {
     const int lane = LaneOfPlaces();
@@ -415,8 +415,8 @@ class AttentionBlock {
     }
   }
 
-  // Puts the results of the range that ended to those of the ranges before it, in shared memory and
-  // here.
+  // Folds the results of the range that ended with those of earlier ranges; stores them in shared
+  // memory and in the members.
   __device__ __forceinline__ void Fold(bool is_first) {
     float* const folded = Folded();
     float* const folded_rows = folded + NumOwnSteps() * 8 * kThreads;
@@ -447,7 +447,7 @@ class AttentionBlock {
     }
   }
 
-  // Writes the rows' results, or their partial results.
+  // Writes the rows' results or partial results.
   __device__ __forceinline__ void Write() const {
     const device::AttentionArgs& args = launch_.attention;
     SLUICE_UNROLL
@@ -488,22 +488,22 @@ class AttentionBlock {
   const AttentionLaunch& launch_;
   const device::AttentionItem item_;
   const Tile tile_;
-  const int32_t* table_;  // of blocks
-  // The row of the tile that this lane copies next: its place in the table, its block (kNoRow if
-  // the item has no such position), and its row within the block.
+  const int32_t* table_;  // block table
+  // The row of the tile that this lane copies next: its index in the block table, its block (kNoRow
+  // if the item has no such position), and its row within the block.
   int next_table_place_, next_row_in_block_;
   int32_t next_block_;
   int kv_head_;
-  int first_seen_[2], last_seen_[2];  // positions; of no row: none
+  int first_seen_[2], last_seen_[2];  // positions; none if there is no row
   int place_[2];                      // row of the step * num_heads + head
-  int partial_shift_;                 // from there to the place of partial results
-  const uint16_t* query_[2];          // !kKeepsQuery
-  uint32_t query_exponents_[2];       // kIsE4m3
-  float score_scales_[2];             // kIsE4m3
-  uint32_t kept_query_[kKeepsQuery ? Tile::kMaxSteps / kLoads : 1][kLoads][4];  // kKeepsQuery
+  int partial_shift_;                 // from place_ to the place of partial results
+  const uint16_t* query_[2];          // if !kKeepsQuery
+  uint32_t query_exponents_[2];       // if kIsE4m3
+  float score_scales_[2];             // if kIsE4m3
+  uint32_t kept_query_[kKeepsQuery ? Tile::kMaxSteps / kLoads : 1][kLoads][4];  // if kKeepsQuery
 
-  // The range under way, relative to the largest score, which is an exponent of 2. All columns of
-  // weight_sums_ hold the same.
+  // The current range's results, relative to the largest score, which is an exponent of 2. All
+  // columns of weight_sums_ are equal.
   float largest_[2];
   float weight_sums_[4];
   float sums_[kOwnSteps][2][4];

@@ -1,20 +1,21 @@
-// Attention's tiles of keys and values: from the blocks of the cache to shared memory, and from
-// there to the operands of matrix products.
+// Attention's tiles of keys and values: copied from the blocks of the cache to shared memory, and
+// loaded from there as operands of matrix products.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// Where one head's keys (or values) of consecutive positions lie in shared memory, as stored: a row
-// a position, in pieces of 16 bytes, of which those of eight rows at one place are in different
-// banks. Products are of BF16, or of F16, which E4M3 turns into with one instruction for two codes;
-// queries are brought to the range of F16 by a power of two for each row. kDim 0: any head size up
-// to 256, in whole steps of 16, with zeros beyond head_dim; else that head size, one that fills
-// whole loads and, of a wide tile, registers.
+// Layout of one head's keys (or values) of consecutive positions in shared memory, as stored: one
+// row per position, in pieces of 16 bytes; the pieces of eight rows at the same place are in
+// different banks. Products are of BF16; with E4M3 they are of F16, to which one instruction
+// converts two codes, and queries are scaled to F16's range by a power of two per row. kDim 0: any
+// head size up to 256, in whole steps of 16, with zeros beyond head_dim. Otherwise the head size;
+// it must fill whole loads and, in a wide tile, fit registers.
 template <bool kIsE4m3, int kDim>
 struct KvTile {
-  // Whether registers hold the queries of a warp's 16 rows, and the sums that they have alone.
+  // Whether the queries of a warp's 16 rows, and the sums that the warp alone computes, fit in
+  // registers.
   static constexpr bool kFitsRegisters = kDim > 0 && kDim <= 128;
   static constexpr int kPositions = kFitsRegisters ? 64 : 32;
   static constexpr int kMaxSteps = (kDim == 0 ? 256 : kDim) / 16;
@@ -37,8 +38,8 @@ struct KvTile {
     return tile + (row * row_pieces() + (kIsSwizzled ? piece ^ (row & 7) : piece)) * 16;
   }
 
-  // Warp. Copies rows [first_row, first_row + kRows) of keys and of values. Lane l gives the row of
-  // both arrays that row first_row + l is; kNoRow makes a row of zeros.
+  // Warp. Copies rows [first_row, first_row + kRows) of keys and of values. Lane l gives the array
+  // row of tile row first_row + l, the same in both arrays; kNoRow makes a row of zeros.
   static constexpr int32_t kNoRow = -1;
   template <int kRows>
   __device__ void Copy(unsigned char* keys, unsigned char* values, const unsigned char* all_keys,
@@ -67,10 +68,9 @@ struct KvTile {
     }
   }
 
-  // Warp. For scores of 16 query rows against the eight positions from `position` on:
-  // steps [step, step + kStepsOfLoad) of the keys as operand b of Multiply, of which those beyond
-  // steps() are unspecified. The order of a step's 16 numbers is that of LoadQuery. `lane`: of this
-  // thread.
+  // Warp. Loads keys for the scores of 16 query rows against the eight positions from `position`
+  // on: steps [step, step + kStepsOfLoad) as operand b of Multiply; those beyond steps() are
+  // unspecified. The 16 numbers of a step have the order of LoadQuery. `lane`: this thread's.
   __device__ void LoadKeys(uint32_t (&b)[kStepsOfLoad][2], unsigned char* tile, int position,
                            int step, int lane) const {
     uint32_t codes[4];
@@ -95,14 +95,14 @@ struct KvTile {
     else
       MmaBf16(d, a, b);
   }
-  // Two numbers, or two ones, of an operand of Multiply.
+  // Packs two numbers for an operand of Multiply; kOnes: two ones.
   static __device__ __forceinline__ uint32_t Pack(float low, float high) {
     return kIsE4m3 ? PackF16(low, high) : PackBf16(low, high);
   }
   static constexpr uint32_t kOnes = kIsE4m3 ? 0x3C003C00u : 0x3F803F80u;
 
-  // Loads what this lane needs for a step of two query rows, its rows g and g + 8, in BF16; a null
-  // row is all zeros. It becomes operand a after ConvertQuery.
+  // Loads this lane's part of a step of two query rows, its rows g and g + 8, in BF16; a null row
+  // is all zeros. For E4M3, ConvertQuery makes it operand a.
   __device__ void LoadQuery(uint32_t (&a)[4], const uint16_t* const (&rows)[2], int step) const {
     const int t = static_cast<int>(threadIdx.x) % 4;
     SLUICE_UNROLL
@@ -123,8 +123,8 @@ struct KvTile {
     }
   }
 
-  // For E4M3 only. Takes what LoadQuery gave for all steps of the two rows and keeps their largest
-  // exponents; ShareQueryExponents combines those of the four lanes of a row.
+  // E4M3 only. Call with the result of LoadQuery for every step of the two rows: accumulates their
+  // largest exponents. ShareQueryExponents then combines those of a row's four lanes.
   static __device__ __forceinline__ void FindQueryExponents(const uint32_t (&a)[4],
                                                             uint32_t (&exponents)[2]) {
     SLUICE_UNROLL
@@ -133,9 +133,10 @@ struct KvTile {
       exponents[i % 2] = max(exponents[i % 2], a[i] >> 7 & 0xFFu);
     }
   }
-  // Warp.
+  // Warp. Combines the largest exponents of a row's four lanes.
   static __device__ __forceinline__ void ShareQueryExponents(uint32_t (&exponents)[2]) {
-    // Below this the power of two or its inverse would not be normal; scores are 0 there anyway.
+    // Below this the power of two or its inverse would not be a normal number; scores are 0 there
+    // anyway.
     constexpr uint32_t kLeast = 15;
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -145,7 +146,7 @@ struct KvTile {
       exponents[r] = max(exponents[r], kLeast);
     }
   }
-  // The power of two that brings the largest number of a row to [2^14, 2^15), and its inverse.
+  // The power of two that scales the largest number of a row to [2^14, 2^15), and its inverse.
   static __device__ __forceinline__ float QueryScale(uint32_t exponent) {
     return FloatFromBits((268 - exponent) << 23);
   }
@@ -161,14 +162,14 @@ struct KvTile {
     }
   }
 
-  // Warp. For sums over 16 positions from `position` + 16 * i on, i < 2: step `step` of the values
-  // as operands b of Multiply for two groups n of eight columns. Number e of row r of the results d
-  // of both, d[n][2 * r + e], is that of Column(). `lane`: of this thread.
+  // Warp. Loads step `step` of the values for sums over the 16 positions from `position` + 16 * i
+  // on, i < 2, as operands b of Multiply for two groups n of eight columns. Neighbours() tells the
+  // columns of the results d[n]. `lane`: this thread's.
   __device__ void LoadValues(uint32_t (&b)[2][2][2], unsigned char* tile, int position, int step,
                              int lane) const {
     uint32_t codes[4];
     if constexpr (kIsE4m3) {
-      // A column of pairs of codes: even columns become n = 0, odd ones n = 1.
+      // A column is a pair of codes: even columns become n = 0, odd ones n = 1.
       LoadMatrix4Transposed(codes, Piece(tile, position + lane, step));
       SLUICE_UNROLL
       for (int i = 0; i < 4; ++i) {
@@ -187,7 +188,7 @@ struct KvTile {
     }
   }
 
-  // The neighbours `half` (0 or 1) of this lane's four results of row r and step `step`: two
+  // Pair `half` (0 or 1) of this lane's four results of row r and step `step`: two neighbouring
   // columns, the first of which is returned.
   __device__ int Neighbours(float& first, float& second, const float (&d)[2][4], int r, int step,
                             int half) const {
@@ -207,7 +208,7 @@ struct KvTile {
   static __device__ uint32_t Pair(const uint16_t* numbers) {
     return numbers[0] | static_cast<uint32_t>(numbers[1]) << 16;
   }
-  // 16 bytes of a row whose size is a multiple of 8 alone.
+  // Copies 16 bytes of a row whose size is only a multiple of 8.
   static __device__ void CopyHalves(unsigned char* to, const unsigned char* row, bool is_row,
                                     int begin, int row_bytes) {
     auto* halves = reinterpret_cast<uint2*>(to);

@@ -1,30 +1,30 @@
-// How attention is cut into blocks of threads: what the kernels and the plan on the host agree on.
-// Free of includes, as device_kernels.h.
+// How attention is divided among thread blocks: shared by the kernels and by the plan on the host.
+// Free of includes, like device_kernels.h.
 //
-// The heads of a KV head's group are cut into head tiles of at most 16 heads of nearly equal
-// number. A tile of query rows holds the rows of some tokens for one head tile, token by token: row
-// i is token i / heads, head i % heads.
+// The heads of a KV head's group are divided into head tiles of at most 16 heads, of nearly equal
+// size. A tile of query rows holds the rows of some tokens for one head tile, token by token: row i
+// is token i / heads, head i % heads.
 #pragma once
 
 namespace sluice::device {
 
-// Rows of a tile: a wide one takes all its positions alone, a narrow one may share them with others
-// (AttentionItem::partial).
+// Rows per tile. One item covers all positions of a wide tile; several items may share those of a
+// narrow one (AttentionItem::partial).
 constexpr int kWideTileRows = 64;
 constexpr int kNarrowTileRows = 16;
 
-// A row's positions are taken in ranges of so many, from position 0 on, and the results of the
-// ranges combined in order, by whichever block of threads: so a row's bits depend on its own
-// position and cache alone.
+// Positions per range. A row's positions are processed in ranges from position 0 on, and the
+// results of the ranges are combined in order, in whatever thread block: so a row's bits depend
+// only on its own position and cache.
 constexpr int kAttentionSplit = 512;
 
-// A row of partial results: head_dim sums, then the largest score and the sum of weights, and two
-// numbers of padding.
+// Padding and extra numbers of a row of partial results: after head_dim sums, the largest score,
+// the sum of weights, and two numbers of padding.
 constexpr int kPartialExtraNumbers = 4;
 
 struct HeadTiles {
-  int per_group;  // tiles of a KV head
-  int heads;      // of a tile; the last may have fewer
+  int per_group;  // tiles per KV head
+  int heads;      // heads per tile; the last may have fewer
 };
 
 constexpr HeadTiles HeadTilesOf(int num_heads, int num_kv_heads) {

@@ -1,5 +1,5 @@
-// cuBLASLt, NVIDIA's library of matrix products, as it is found when the program runs: the program
-// is neither compiled nor linked against it.
+// cuBLASLt, NVIDIA's library of matrix products, loaded at run time: the program is neither
+// compiled nor linked against it.
 //
 // The types and numbers below are those of cublasLt.h; cublaslt_values_test.cc compares them with
 // the header where one is installed.
@@ -21,19 +21,19 @@ using Layout = struct LayoutRecord*;
 using Operation = struct OperationRecord*;
 using Preference = struct PreferenceRecord*;
 
-// May be written to a file and read again by the same version of the library.
+// May be written to a file and read again with the same version of the library.
 struct Algorithm {
   uint64_t data[8];
 };
 struct Heuristic {
   Algorithm algorithm;
   size_t workspace_bytes;
-  int state;  // the other members count only where it is kSuccess
+  int state;  // the other members are valid only if it is kSuccess
   float waves;
   int reserved[4];
 };
 
-// Status
+// cublasStatus_t
 constexpr int kSuccess = 0;
 constexpr int kInvalidValue = 7;
 constexpr int kArchMismatch = 8;
@@ -57,8 +57,8 @@ constexpr int kFastAccumulation = 25;  // int8_t
 constexpr int kScaleModeA = 31;        // int32_t
 constexpr int kScaleModeB = 32;        // int32_t
 
-// Scale modes: one F32 for the matrix; one E4M3 for each 16 numbers of a column, as nvf4_scales.h
-// orders them; one F32 for each row of A (column of B).
+// Scale modes: one F32 for the matrix; one E4M3 per 16 numbers of a column, ordered as in
+// nvf4_scales.h; one F32 per row of A (column of B).
 constexpr int32_t kScaleScalar = 0;
 constexpr int32_t kScaleGroups16 = 1;
 constexpr int32_t kScaleOuterVector = 3;
@@ -70,8 +70,8 @@ constexpr int kAlignmentB = 6;    // uint32_t
 constexpr int kAlignmentC = 7;    // uint32_t
 constexpr int kAlignmentD = 8;    // uint32_t
 
-// Since which version (GetVersion) there are products of E2M1 with kScaleGroups16, and E4M3
-// products know kScaleOuterVector.
+// The first versions (GetVersion) with products of E2M1 with kScaleGroups16, and with
+// kScaleOuterVector for products of E4M3.
 constexpr int64_t kGroups16Version = 120800;
 constexpr int64_t kOuterVectorVersion = 120900;
 
@@ -99,20 +99,19 @@ struct Functions {
 
 }  // namespace cublaslt
 
-// The opened library. It stays loaded until the program ends: CUDA's libraries hold threads and
-// exit handlers of their own. Thread safety: const methods by any
-// thread.
+// The opened library. It stays loaded until the program ends: CUDA's libraries have threads and
+// exit handlers of their own. Thread safety: const methods from any thread.
 class CublasLtLibrary {
  public:
-  // Opens `path`. If that is empty: the file that SLUICE_CUBLASLT names, if it is set; else the
-  // first of UsualFiles that is there. kNotFound names what was tried and what to install;
-  // kUnsupported for a library that lacks a function or is older than 12.
+  // Opens `path`. If it is empty: the file named by SLUICE_CUBLASLT, if that is set; else the first
+  // of UsualFiles that exists. kNotFound names the files tried and what to install; kUnsupported if
+  // the library lacks a function or is older than 12.
   static Result<std::unique_ptr<const CublasLtLibrary>> Open(const std::string& path);
-  // libcublasLt.so.13, then .12, each where the loader finds it, in lib64 of CUDA_HOME, CUDA_PATH
-  // and /usr/local/cuda, and among the packages of the python3 that PATH shows, where pip puts it
-  // (nvidia-cublas).
+  // libcublasLt.so.13, then .12, each looked for in the loader's path, in lib64 of CUDA_HOME,
+  // CUDA_PATH and /usr/local/cuda, and among the packages of the python3 in PATH, where pip
+  // installs it (nvidia-cublas).
   static std::vector<std::string> UsualFiles();
-  // Whether Open("") follows an order of the user's: a failure is then an error.
+  // Whether the user named the library that Open("") opens: a failure is then an error.
   static bool IsNamedByUser();
 
   const cublaslt::Functions& functions() const { return functions_; }

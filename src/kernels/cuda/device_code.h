@@ -1,14 +1,14 @@
-// The language of kernels: CUDA C++, and what stands in for it on the CPU.
+// The language of kernels: CUDA C++, and its replacement on the CPU.
 //
-// A kernel's file (*.cu) is compiled twice: by nvcc for GPUs, and by the host's compiler against
+// A kernel's file (*.cu) is compiled twice: by nvcc for GPUs, and by the host's compiler with
 // emulator.h, which runs the threads of a block as fibers. So every kernel's arithmetic, indexing
-// and synchronisation is tested without a GPU. What keeps both alike:
+// and synchronization is tested without a GPU. Rules that keep both alike:
 //   - Kernels are `__global__ void` with one argument, a struct of plain members, and are launched
-//     by Launch<kernel>(). Everything stands in namespace sluice::SLUICE_DEVICE_NAMESPACE.
-//   - Shared memory is SharedMemory() alone, of the size that the launch names, never `__shared__`.
+//     by Launch<kernel>(). Everything is in namespace sluice::SLUICE_DEVICE_NAMESPACE.
+//   - Shared memory is only SharedMemory(), of the size given to the launch, never `__shared__`.
 //     It holds garbage when a block begins.
-//   - Shuffles and the functions below that say "warp" are called by all 32 lanes, together. Blocks
-//     have whole warps.
+//   - Shuffles and the functions below marked "Warp" must be called by all 32 lanes together.
+//     Blocks have whole warps.
 //   - Instructions beyond CUDA C++ are the functions below. No other file has inline assembly.
 //   - Includes: this file, device_kernels.h, and C headers.
 #pragma once
@@ -27,9 +27,9 @@
 #include <cuda_runtime.h>
 #include "device/shared_memory_grant.h"
 #define SLUICE_DEVICE_NAMESPACE cuda
-#define SLUICE_UNROLL _Pragma("unroll")    // before a loop: arrays that it indexes are registers
+#define SLUICE_UNROLL _Pragma("unroll")    // before a loop over arrays held in registers
 #define SLUICE_ROLLED _Pragma("unroll 1")  // before a loop that few launches enter
-#define SLUICE_KEPT static  // before a variable of a device function: from one launch to the next
+#define SLUICE_KEPT static  // before a variable of a device function that persists between launches
 #else
 #define SLUICE_DEVICE_NAMESPACE emulated
 #define SLUICE_UNROLL
@@ -43,14 +43,14 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 struct LaunchShape {
   unsigned grid_x = 1;
   unsigned grid_y = 1;
-  unsigned threads = 32;  // of a block; a multiple of 32, at most 1024
+  unsigned threads = 32;  // per block; a multiple of 32, at most 1024
   unsigned grid_z = 1;
   unsigned shared_bytes = 0;
 };
 
 #if defined(__HIP__)
 
-// Launching needs a HIP runtime, which nothing here is linked with: kernels are compiled alone.
+// Launching needs a HIP runtime, which is not linked: kernels are only compiled.
 template <auto kKernel, typename Args>
 void Launch(const StreamHandle& stream, const char* name, const LaunchShape&, const Args&) {
   constexpr int kNoRuntime = 1;
@@ -62,8 +62,8 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape&, co
 
 #elif defined(__CUDACC__)
 
-// Launches `kKernel` on the stream. A launch that fails is noted there, with the kernel's name. An
-// empty grid is no launch.
+// Launches `kKernel` on the stream. A failed launch is recorded in the stream, with the kernel's
+// name. With an empty grid nothing is launched.
 template <auto kKernel, typename Args>
 void Launch(const StreamHandle& stream, const char* name, const LaunchShape& shape,
             const Args& args) {
@@ -71,7 +71,8 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape& sha
   constexpr unsigned kSharedWithoutAsking = 48 * 1024;
   cudaError_t code = cudaSuccess;
   if (shape.shared_bytes > kSharedWithoutAsking) {
-    // What this thread asked for before, of each device, so as not to ask at every launch.
+    // Shared memory that this thread has already requested, per device, to avoid requesting it at
+    // every launch.
     constexpr int kDevices = 16;
     static thread_local unsigned granted[kDevices] = {};
     int device = 0;
@@ -111,9 +112,9 @@ __device__ __forceinline__ uint32_t BitsOf(float value) {
   return __float_as_uint(value);
 }
 
-// Copies 16 bytes from global to shared memory, both aligned to 16, or writes zeros where
-// `is_valid` is false. The bytes are there after the AsyncWait that covers their AsyncCommit, for
-// the thread that copied; for others after a barrier on top.
+// Copies 16 bytes from global to shared memory, both aligned to 16, or writes zeros if !`is_valid`.
+// The bytes are visible to this thread after the AsyncWait that covers their AsyncCommit; to other
+// threads, after a barrier on top.
 __device__ __forceinline__ void AsyncCopy16(void* shared, const void* global, bool is_valid) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   const int bytes = is_valid ? 16 : 0;
@@ -125,7 +126,7 @@ __device__ __forceinline__ void AsyncCopy16(void* shared, const void* global, bo
 __device__ __forceinline__ void AsyncCommit() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
-// Waits until at most the last kPending groups of this thread are under way.
+// Waits until at most the last kPending groups of this thread are still in progress.
 template <int kPending>
 __device__ __forceinline__ void AsyncWait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
@@ -141,7 +142,7 @@ __device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void
                : "r"(address)
                : "memory");
 }
-// Warp. The same with each matrix transposed: registers[m] of lane l holds rows 2 * (l % 4) and
+// Warp. LoadMatrix4 with each matrix transposed: registers[m] of lane l holds rows 2 * (l % 4) and
 // 2 * (l % 4) + 1 of column l / 4.
 __device__ __forceinline__ void LoadMatrix4Transposed(uint32_t (&registers)[4],
                                                       const void* shared_row) {
@@ -156,7 +157,7 @@ __device__ __forceinline__ void LoadMatrix4Transposed(uint32_t (&registers)[4],
 //   a[0]: row g, columns 2t, 2t+1;  a[1]: row g+8;  a[2]: row g, columns 2t+8, 2t+9;  a[3]: row g+8
 //   b[0]: rows 2t, 2t+1 of column g;  b[1]: rows 2t+8, 2t+9
 //   d[0], d[1]: row g, columns 2t, 2t+1;  d[2], d[3]: row g+8
-// Of two numbers in a register the first is the low half. (PTX ISA, mma.m16n8k16.)
+// The first of two numbers in a register is the low half. (PTX ISA, mma.m16n8k16.)
 __device__ __forceinline__ void MmaBf16(float (&d)[4], const uint32_t (&a)[4],
                                         const uint32_t (&b)[2]) {
   asm volatile(
@@ -166,7 +167,7 @@ __device__ __forceinline__ void MmaBf16(float (&d)[4], const uint32_t (&a)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Warp. The same with F16 for BF16.
+// Warp. MmaBf16 with F16 operands.
 __device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4],
                                        const uint32_t (&b)[2]) {
   asm volatile(
@@ -176,14 +177,14 @@ __device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Two numbers as F16, to nearest even, the first in the low half; beyond 65504 they are infinite.
+// Two numbers as F16, rounded to nearest even, the first in the low half; beyond 65504 infinite.
 __device__ __forceinline__ uint32_t PackF16(float low, float high) {
   uint32_t pair;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
 
-// The product of each half: two F16 numbers in a register, rounded once; subnormal numbers count.
+// Multiplies two pairs of F16 numbers, each product rounded once; subnormal numbers are kept.
 __device__ __forceinline__ uint32_t MultiplyF16x2(uint32_t a, uint32_t b) {
   uint32_t pair;
   asm("mul.rn.f16x2 %0, %1, %2;\n" : "=r"(pair) : "r"(a), "r"(b));
@@ -204,18 +205,17 @@ __device__ __forceinline__ uint32_t F16x2ToBf16x2(uint32_t pair) {
   return pair;
 }
 
-// What the compiler compiles for, as 90 for 9.0: a constant, so that branches which are not taken
-// are no code.
+// Compute capability that this code is compiled for, 90 for 9.0: a constant, so that branches for
+// other GPUs are removed.
 __device__ __forceinline__ constexpr int ComputeCapability() {
 #ifdef __CUDA_ARCH__
   return __CUDA_ARCH__ / 10;
 #else
-  return 0;  // of the host
+  return 0;  // host
 #endif
 }
 
-// Instructions of compute capability 8.9 and later: E4m3x4ToF16, PackE4m3 and MmaE4m3 (below) by
-// hardware.
+// E4m3x4ToF16, PackE4m3 and MmaE4m3 (below) by instructions of compute capability 8.9 and later.
 namespace instruction {
 
 __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
@@ -229,7 +229,7 @@ __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint3
       : "r"(codes));
 }
 
-// But NaN has no sign.
+// Loses the sign of NaN.
 __device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
   uint16_t pair;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\n" : "=h"(pair) : "f"(high), "f"(low));
@@ -247,14 +247,14 @@ __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
 
 }  // namespace instruction
 
-// The same number, of which the compiler knows nothing: what a loop computes from it is computed
-// there, and not kept in registers from before the loop.
+// Returns `value`, hidden from the compiler, so that what a loop computes from it is computed
+// inside the loop and not kept in registers across it.
 __device__ __forceinline__ int KeptInLoop(int value) {
   asm volatile("" : "+r"(value));
   return value;
 }
 
-// a * b + c of each half: two BF16 numbers in a register, rounded once; subnormal numbers count.
+// a * b + c for pairs of BF16 numbers, each result rounded once; subnormal numbers are kept.
 __device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(b), "r"(c));
@@ -304,7 +304,7 @@ using emulator::PackE4m3;
 
 #endif
 
-// The same without that hardware.
+// E4m3x4ToF16, PackE4m3 and MmaE4m3 without those instructions.
 namespace arithmetic {
 
 __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
@@ -312,10 +312,11 @@ __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint3
   for (int half = 0; half < 2; ++half) {
     const uint32_t two = half == 0 ? codes & 0xFFFFu : codes >> 16;
     const uint32_t bytes = (two & 0xFFu) | (two & 0xFF00u) << 8;
-    // The exponent's bias rises from 7 to 15: a product that is exact for subnormal codes as well.
+    // Raises the exponent's bias from 7 to 15 by a product, which is exact for subnormal codes,
+    // too.
     const uint32_t raised = (bytes & 0x00800080u) << 8 | (bytes & 0x007F007Fu) << 7;
     const uint32_t pair = MultiplyF16x2(raised, 0x5C005C00u);
-    // The sum reaches the highest bit of the bytes 0x7F alone.
+    // Only for bytes with magnitude 0x7F (NaN) does the sum reach the highest bit.
     const uint32_t nan = ((bytes & 0x007F007Fu) + 0x00010001u) & 0x00800080u;
     (half == 0 ? low : high) = pair | (nan >> 7) * 0x7FFFu;
   }
@@ -328,7 +329,7 @@ __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
   for (int i = 0; i < 4; ++i) instruction::E4m3x4ToF16(a[i], low_a[i], high_a[i]);
   SLUICE_UNROLL
   for (int i = 0; i < 2; ++i) instruction::E4m3x4ToF16(b[i], low_b[i], high_b[i]);
-  // In what order the columns of a meet the rows of b does not matter, as long as both agree.
+  // Any order of the columns of a works, as long as the rows of b have the same order.
   MmaF16(d, {low_a[0], low_a[1], high_a[0], high_a[1]}, {low_b[0], high_b[0]});
   MmaF16(d, {low_a[2], low_a[3], high_a[2], high_a[3]}, {low_b[1], high_b[1]});
 }
@@ -351,16 +352,17 @@ __device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
 }  // namespace arithmetic
 
 #if defined(__HIP__)
-// AMD's instruction encodes another format.
+// AMD's instruction encodes another FP8 format.
 namespace instruction {
 using arithmetic::PackE4m3;
 }  // namespace instruction
 #endif
 
-// What differs between GPUs. The emulator takes the branches of 9.0, or of what a test sets.
+// Selected by the GPU. The emulator takes the branches of 9.0, or of the capability that a test
+// sets.
 
-// Four E4M3 codes as F16, exactly: the two lower bytes in `low`, of them the first in the low half.
-// NaN stays NaN.
+// Converts four E4M3 codes to F16, exactly: the two lower bytes to `low`, the first of them in its
+// low half. NaN stays NaN.
 __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
   if (ComputeCapability() >= 89)
     instruction::E4m3x4ToF16(codes, low, high);
@@ -368,48 +370,51 @@ __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint3
     arithmetic::E4m3x4ToF16(codes, low, high);
 }
 
-// The same as BF16.
+// Converts four E4M3 codes to BF16, exactly, in the same order.
 __device__ __forceinline__ void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint32_t& high) {
   E4m3x4ToF16(codes, low, high);
   low = F16x2ToBf16x2(low);
   high = F16x2ToBf16x2(high);
 }
 
-// Two numbers as E4M3 codes, the first in the low byte: to nearest even; beyond +-448 they become
-// +-448; NaN stays NaN, with its sign.
+// Two numbers as E4M3 codes, the first in the low byte: rounded to nearest even; beyond +-448
+// becomes +-448; NaN stays NaN, with its sign.
 __device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
   if (ComputeCapability() < 89) return arithmetic::PackE4m3(low, high);
-  // All but NaN has its sign already.
+  // Only a NaN lacks its sign.
   return instruction::PackE4m3(low, high) | (BitsOf(low) >> 24 & 0x80u) |
          (BitsOf(high) >> 16 & 0x8000u);
 }
 
-// Whether MmaE4m3 may be called: compute capability 8.9 and later. DeviceInfo tells the host.
+// Whether MmaE4m3 may be called: compute capability 8.9 and later. DeviceInfo tells the host the
+// same.
 __device__ __forceinline__ bool HasE4m3Mma() {
   return ComputeCapability() >= 89;
 }
 
 // Warp. d += a b: a [16, 32] and b [32, 8] E4M3, d [16, 8] F32. With g = lane / 4, t = lane % 4:
-//   a[0]: row g, columns 4t..4t+3;  a[1]: row g+8;  a[2]: row g, columns 4t+16..4t+19;  a[3]: row
-//   g+8 b[0]: rows 4t..4t+3 of column g;  b[1]: rows 4t+16..4t+19 d as of MmaBf16.
+//   a[0]: row g, columns 4t..4t+3;  a[1]: row g+8
+//   a[2]: row g, columns 4t+16..4t+19;  a[3]: row g+8
+//   b[0]: rows 4t..4t+3 of column g;  b[1]: rows 4t+16..4t+19
+//   d as in MmaBf16.
 // The first of four numbers is the lowest byte. (PTX ISA, mma.m16n8k32.) REQUIRES: HasE4m3Mma().
 __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
                                         const uint32_t (&b)[2]) {
-  // 9.0 to 11.0 have the instruction in name alone: the compiler makes products of F16 of it, each
-  // sum of 32 from zero on and added afterwards. Products of F16 that add up by themselves take
-  // less.
+  // On 9.0 to 11.0 the compiler emulates the instruction by products of F16, each sum of 32
+  // starting at zero and added afterwards. Direct products of F16 are cheaper, as they accumulate.
   if (ComputeCapability() >= 90 && ComputeCapability() < 120)
     arithmetic::MmaE4m3(d, a, b);
   else
     instruction::MmaE4m3(d, a, b);
 }
 
-// Numbers. The same formulas as tensor/bfloat16.h and tensor/float8.h, in the compiler's terms.
+// Conversions of numbers. The same formulas as in tensor/bfloat16.h and tensor/float8.h, for device
+// code.
 
 __device__ __forceinline__ float Bf16ToFloat(uint16_t bits) {
   return FloatFromBits(static_cast<uint32_t>(bits) << 16);
 }
-// To nearest even; NaN stays NaN.
+// Rounds to nearest even; NaN stays NaN.
 __device__ __forceinline__ uint16_t FloatToBf16(float value) {
   const uint32_t bits = BitsOf(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
@@ -423,18 +428,18 @@ __device__ __forceinline__ uint32_t PackBf16(float low, float high) {
 __device__ __forceinline__ float E4m3ToFloat(uint8_t code) {
   const uint32_t sign = static_cast<uint32_t>(code & 0x80u) << 24;
   const uint32_t magnitude = code & 0x7Fu;
-  // The exponent's bias rises from 7 to 127: a product that is exact for subnormal codes as well.
+  // Raises the exponent's bias from 7 to 127 by a product, which is exact for subnormal codes, too.
   const uint32_t bits = BitsOf(FloatFromBits(magnitude << 20) * 0x1p120f);
   return FloatFromBits((magnitude == 0x7F ? 0x7FC00000u : bits) | sign);
 }
-// To nearest even; beyond +-448 becomes +-448; NaN stays NaN, with its sign.
+// Rounds to nearest even; beyond +-448 becomes +-448; NaN stays NaN, with its sign.
 __device__ __forceinline__ uint8_t FloatToE4m3(float value) {
   return static_cast<uint8_t>(PackE4m3(value, 0));
 }
 // Sign, 2 bits of exponent, 1 of mantissa; the low 4 bits of `code`.
 __device__ __forceinline__ float E2m1ToFloat(uint32_t code) {
   const uint32_t sign = (code & 8u) << 28;
-  // The exponent's bias rises from 1 to 127.
+  // Raises the exponent's bias from 1 to 127.
   return FloatFromBits(BitsOf(FloatFromBits((code & 7u) << 22) * 0x1p126f) | sign);
 }
 // 2^(byte - 127); NaN for 0xFF.
@@ -443,7 +448,7 @@ __device__ __forceinline__ float E8m0ToFloat(uint8_t byte) {
   return FloatFromBits(byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23);
 }
 
-// Warp. The sum (the largest) of all lanes' values, in every lane; the same order of sums always.
+// Warp. The sum (the maximum) of all lanes' values, in every lane; always summed in the same order.
 __device__ __forceinline__ float WarpSum(float value) {
   for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xFFFFFFFFu, value, mask);
   return value;

@@ -1,4 +1,4 @@
-// The kernels of a kind of device.
+// The kernels for each kind of device.
 #pragma once
 
 #include "device/device.h"

@@ -1,11 +1,11 @@
-// Every dense product of a model on a device, and by which kernels it runs.
+// All dense products of a model on a device, and the choice of the kernels that compute them.
 //
-// Own kernels, or the vendor's library (cuBLASLt), found when the program runs: BF16 and E4M3
-// weights as they are, NVFP4 weights that meet NVFP4 inputs on Blackwell too, all others expanded
-// to BF16 a chunk of rows at a time. Which of the ways that a product allows (linear_ways.h) is the
-// fastest, Tune measures for each shape and each bucket of rows, at a model's start. What the
-// library is not there for, or refuses, own kernels serve as well. NVFP4 inputs are the same
-// numbers whichever way they go (RowScale::kNvF4).
+// A product runs on our own kernels or on the vendor's library (cuBLASLt), found at run time. The
+// library takes BF16 and E4M3 weights as they are, on Blackwell also NVFP4 weights with NVFP4
+// inputs; other weights are expanded to BF16, a chunk of rows at a time. At a model's start, Tune
+// measures which of the ways that a product allows (linear_ways.h) is fastest, for each shape and
+// each bucket of rows. If the library is missing or refuses a product, our own kernels compute it.
+// NVFP4 inputs have the same values in every way (RowScale::kNvF4).
 #pragma once
 
 #include <compare>
@@ -28,86 +28,86 @@ namespace sluice::device {
 class LibraryLinear;
 struct LibraryProduct;
 
-// Products of up to so many rows run by own kernels where nothing was measured.
+// Without a measured tactic, products of at most this many rows use our own kernels.
 constexpr int64_t kMaxSkinnyRows = 64;
 
 struct DeviceLinearOptions {
-  bool use_library = true;  // false: own kernels alone
-  // A row's result is bit for bit the same whatever the other rows of its step: own kernels alone,
-  // whose order of sums depends on the weights' shape alone.
+  bool use_library = true;  // false: only our own kernels
+  // A row's result is bit-identical whatever the other rows of its step: only our own kernels,
+  // whose order of sums depends only on the weights' shape.
   bool batch_invariant = false;
-  // E4M3 products may be added up in the tensor cores' own, lower precision, where that is faster.
+  // Allows E4M3 products to be accumulated in the tensor cores' own, lower precision, where that is
+  // faster.
   bool fast_accumulation = false;
-  int64_t workspace_bytes = int64_t{32} << 20;  // of scratch, for the library
-  int64_t expand_bytes = int64_t{128} << 20;    // of scratch, for expanded weights
-  // The library's file; empty: where it usually is (cublaslt_library.h). An emulated device uses a
-  // library only where it is named here.
+  int64_t workspace_bytes = int64_t{32} << 20;  // scratch for the library
+  int64_t expand_bytes = int64_t{128} << 20;    // scratch for expanded weights
+  // The library's file; empty: the usual places (cublaslt_library.h). An emulated device uses a
+  // library only if this is set.
   std::string library = {};
-  // Where choices that were measured are kept from one start to the next; empty: nowhere.
+  // File that keeps measured choices between starts; empty: none.
   std::filesystem::path tactics = {};
 };
 
-// How many products ran by which way.
+// Number of products by way of computation.
 struct DeviceLinearCounts {
   int64_t own = 0;
   int64_t library = 0;
-  int64_t nvf4 = 0;  // of `library`: NVFP4 weights by NVFP4 inputs
-  // Those that the library would have been given, but refused: by own kernels, or from expanded
-  // weights.
+  int64_t nvf4 = 0;  // part of `library`: NVFP4 weights by NVFP4 inputs
+  // Products that the library refused, computed by our own kernels or from expanded weights.
   int64_t refused = 0;
 };
 
-// Ownership: the device and the kernels outlive it. Thread safety: one thread at a time, and of a
-// device one stream: where the sum of a product is split, its blocks count themselves in memory
-// that all products of a format share.
+// Ownership: the device and the kernels outlive it. Thread safety: one thread at a time, and one
+// stream per device: the blocks of a split product count themselves in memory that all products of
+// a format share.
 class DeviceLinear {
  public:
-  // Says in the log which library it found, or why none and what that costs. Fails for a library
-  // that was named, here or by SLUICE_CUBLASLT, and cannot be used (CublasLtLibrary::Open), and for
-  // sizes that cannot be: kInvalidArgument.
+  // Logs which library it found, or why none and what that costs. Fails if a library was named,
+  // here or by SLUICE_CUBLASLT, and cannot be used (CublasLtLibrary::Open); kInvalidArgument for
+  // impossible sizes.
   static Result<std::unique_ptr<DeviceLinear>> Create(Device& device, const DeviceKernels& kernels,
                                                       const DeviceLinearOptions& options);
   ~DeviceLinear();
 
-  // Bytes of LinearArgs::scratch that products of up to `max_m` rows with these weights take (their
-  // addresses do not matter). Scratch is aligned to 256 bytes. One piece, as large as the largest
-  // need, serves all products of a stream.
+  // Bytes of LinearArgs::scratch for products of up to `max_m` rows with these weights (addresses
+  // in `w` do not matter). Scratch is aligned to 256 bytes. One allocation of the largest size
+  // serves all products of a stream.
   int64_t ScratchBytes(const Weights& w, int64_t max_m) const;
 
-  // The most that ScratchBytes of one created with these options on this device will say: as if the
-  // library were found. For plans that are made before a device is opened.
+  // Upper bound of ScratchBytes for these options on this device: assumes that the library is
+  // found. For plans made before a device is opened.
   static int64_t PlannedScratchBytes(const DeviceInfo& info, const DeviceLinearOptions& options,
                                      const Weights& w, int64_t max_m);
 
   // y = x W^T (+ bias), enqueued. m may be 0.
   void Run(DeviceStream& stream, const LinearArgs& args);
 
-  // The numbers of rows to call Tune with, for steps of up to `max_m` rows: one of each bucket in
-  // which there may be a choice; empty where the library is not used.
+  // The numbers of rows to call Tune with, for steps of up to `max_m` rows: one for each bucket in
+  // which there may be a choice; empty if the library is not used.
   std::vector<int64_t> TuningRows(int64_t max_m) const;
-  // Measures the ways that the product allows, each by the library's fastest algorithm for it, and
-  // keeps the best for all products of its kind, unless it is known already. `layers`: the product
-  // with the weights of several layers, at least one. As many of them take turns as the device's
-  // cache cannot hold, at most kMostRotatedLayers; those of another kind than the first are left
-  // out. The products run, many times. Waits for the stream; never while a graph is captured. y and
-  // x as in Run, of args.m rows; what they hold does not matter.
+  // Measures the ways that the product allows, each with the library's fastest algorithm, and keeps
+  // the best for all products of its kind, unless it is known already. `layers`: the product with
+  // the weights of several layers, at least one. Layers take turns, enough of them to exceed the
+  // device's cache, at most kMostRotatedLayers; those of another kind than the first are left out.
+  // Runs the products many times. Waits for the stream; must not be called during graph capture. y
+  // and x as in Run, of args.m rows; their contents do not matter.
   Status Tune(DeviceStream& stream, std::span<const LinearArgs> layers);
   Status Tune(DeviceStream& stream, const LinearArgs& args) { return Tune(stream, {&args, 1}); }
   static constexpr int64_t kMostRotatedLayers = 16;
-  // Writes what Tune found, where there is something new and a place for it. Where that fails the
-  // log says so: what is not kept is measured again at the next start.
+  // Writes new results of Tune to the file, if there is one. A failure is only logged: what is not
+  // saved is measured again at the next start.
   void SaveTactics();
 
   // The way that Run tries first.
   LinearWay Choose(const LinearArgs& args);
-  // For checks: the ways that the product allows, and Run in one of them. False: the library
-  // refused it, and y is as it was.
+  // For checks: the ways that the product allows, and Run by one of them. RunBy returns false if
+  // the library refused; then y is unchanged.
   LinearWays WaysOf(const LinearArgs& args) const { return device::WaysOf(args, abilities_); }
   bool RunBy(LinearWay way, DeviceStream& stream, const LinearArgs& args) {
     return TryRun(way, stream.handle(), args);
   }
 
-  // "cuBLASLt 13.0.2 (path)", or "" where own kernels serve everything.
+  // "cuBLASLt 13.0.2 (path)", or "" if only our own kernels are used.
   std::string library() const;
   const DeviceLinearCounts& counts() const { return counts_; }
 
@@ -131,33 +131,34 @@ class DeviceLinear {
   static std::string KeyOf(const Kind& kind);
   const Choice& ChoiceOf(const Kind& kind, int64_t m);
 
-  // The products of `args` in this way: one, one a part, or one a chunk of expanded weights; with
-  // addresses in the scratch where inputs are packed or weights expanded.
+  // The library products that compute `args` in this way: a single one, one per part, or one per
+  // chunk of expanded weights. Operands that are packed or expanded have addresses in the scratch.
   std::vector<LibraryProduct> ProductsFor(LinearWay way, const LinearArgs& args) const;
-  // Enqueues the product in this way; false: refused, and nothing was enqueued that matters.
+  // Enqueues the product in this way. Returns false if refused; then nothing was enqueued that
+  // changes y.
   bool TryRun(LinearWay way, const StreamHandle& stream, const LinearArgs& args);
-  // What comes before one of the products, that of W's rows from `first_row` on: packed inputs,
-  // expanded weights.
+  // Prepares the operands of one of the products, for W's rows from `first_row` on: packs inputs or
+  // expands weights.
   void PrepareOperands(LinearWay way, const StreamHandle& stream, const LinearArgs& args,
                        const LibraryProduct& product, int64_t first_row);
-  // The ways of `ways` that are worth measuring: not those that round BF16 results twice where
-  // another does not.
+  // The subset of `ways` that is worth measuring: without ways that round BF16 results twice, if
+  // another rounds once.
   LinearWays Candidates(const LinearArgs& args, LinearWays ways);
   Result<LinearWay> Measure(DeviceStream& stream, std::span<const LinearArgs> layers,
                             LinearWays candidates, double& seconds);
-  // Applies what the library did not: scales of rows and the bias.
+  // Applies what the library did not: row scales and the bias.
   void FinishResults(LinearWay way, const StreamHandle& stream, const LinearArgs& args);
-  // Counts, and says in the log once for each shape what serves it instead.
+  // Counts a refusal, and logs once per shape how the product is computed instead.
   void NoteRefused(const LinearArgs& args, const char* inputs, const char* instead);
 
   Device& device_;
   const DeviceKernels& kernels_;
   const DeviceLinearOptions options_;
   LinearAbilities abilities_;
-  std::unique_ptr<LibraryLinear> library_;  // null: own kernels alone
+  std::unique_ptr<LibraryLinear> library_;  // null: only our own kernels
   DeviceLinearCounts counts_;
   std::map<Kind, Choice> choices_;
-  std::set<std::string> refused_shapes_;  // that the log has named
+  std::set<std::string> refused_shapes_;  // already logged
 };
 
 }  // namespace sluice::device

@@ -1,9 +1,9 @@
-// What kernels that go over rows of numbers share: wide loads and stores, sums and maxima of a
-// block, and rounding of a row to E4M3 or NVFP4 as RowsOut asks.
+// Shared by kernels over rows of numbers: wide loads and stores, sums and maxima of a block, and
+// rounding of a row to E4M3 or NVFP4 as RowsOut requests.
 //
 // A thread works on vectors of eight neighbouring numbers. `wide`: every vector of the launch is
-// whole and aligned (IsWide of each array), so that it moves in 16-byte pieces; else numbers move
-// one by one. The arithmetic and its order are the same.
+// whole and aligned (IsWide of each array), so it is moved in 16-byte pieces; otherwise numbers are
+// moved one by one. The arithmetic and its order are the same.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -13,7 +13,8 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 constexpr int kVector = 8;
 
-// An array of rows of `cols` numbers that starts at `data`; null counts as one.
+// Whether an array of rows of `cols` numbers that starts at `data` can be accessed wide; true for
+// null.
 inline bool IsWide(const void* data, int64_t cols) {
   return cols % kVector == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
@@ -32,21 +33,21 @@ __host__ __device__ __forceinline__ bool HasRowScales(const device::RowsOut& out
   return out.type == ElementType::kF8E4M3 || IsNvF4(out);
 }
 
-// What a kernel over rows is launched with.
+// Arguments of a kernel over rows.
 template <typename Args>
 struct RowsLaunch {
   Args args;
   bool wide;
 };
 
-// Threads for a row of `cols` numbers, at most `limit`: a function of `cols` alone, so that a row's
-// sums do not depend on the batch.
+// Number of threads for a row of `cols` numbers, at most `limit`: depends only on `cols`, so that a
+// row's sums do not depend on the batch.
 inline unsigned RowThreads(int64_t cols, unsigned limit) {
   const int64_t vectors = (cols + kVector - 1) / kVector;
   return vectors >= limit ? limit : static_cast<unsigned>((vectors + 31) / 32 * 32);
 }
 
-// A block for each row, or several where a row needs no sums and maxima.
+// One block per row, or several if a row needs no sums or maxima.
 inline LaunchShape RowsShape(int64_t rows, int64_t cols, bool one_block_a_row) {
   LaunchShape shape;
   shape.grid_x = 0;
@@ -59,12 +60,12 @@ inline LaunchShape RowsShape(int64_t rows, int64_t cols, bool one_block_a_row) {
   return shape;
 }
 
-// How many numbers of a row stand in the vector that begins at `col`: at most 8, or none.
+// Number of elements of a row in the vector that begins at `col`: at most 8, or 0.
 __device__ __forceinline__ int VectorCount(int64_t col, int64_t cols) {
   return col + kVector <= cols ? kVector : col < cols ? static_cast<int>(cols - col) : 0;
 }
 
-// Numbers [index, index + count) of an array of kF32 or kBF16; zeros follow them.
+// Loads numbers [index, index + count) of an array of kF32 or kBF16; the rest of `values` is zero.
 __device__ __forceinline__ void LoadVector(const void* x, ElementType type, int64_t index,
                                            int count, bool wide, float (&values)[kVector]) {
   if (wide && count == kVector) {
@@ -93,8 +94,8 @@ __device__ __forceinline__ void LoadVector(const void* x, ElementType type, int6
   }
 }
 
-// Writes the first `count` values as numbers [index, index + count) of an array; kF8: E4M3 of value
-// / scale.
+// Writes the first `count` values to elements [index, index + count) of an array; kF8E4M3: as
+// E4M3(value / scale).
 __device__ __forceinline__ void StoreVector(void* out, ElementType type, int64_t index, int count,
                                             bool wide, const float (&values)[kVector],
                                             float scale) {
@@ -141,7 +142,7 @@ __device__ __forceinline__ void StoreVector(void* out, ElementType type, int64_t
 }
 
 // Block. The sum of all threads' values, in every thread; always in the same order. `shared`: 32
-// numbers that nothing else uses until the next barrier.
+// numbers that must not be used otherwise until the next barrier.
 __device__ __forceinline__ float BlockSum(float value, float* shared) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   value = WarpSum(value);
@@ -150,7 +151,7 @@ __device__ __forceinline__ float BlockSum(float value, float* shared) {
   return WarpSum(lane < blockDim.x / 32 ? shared[lane] : 0.0f);
 }
 
-// Block. The largest of all threads' values of an unsigned type, in every thread.
+// Block. The maximum of all threads' values of an unsigned type, in every thread.
 template <typename T>
 __device__ __forceinline__ T BlockMax(T value, T* shared) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -179,7 +180,7 @@ __device__ __forceinline__ uint32_t LargestBits(const float (&values)[kVector]) 
   return largest;
 }
 
-// The scale of a row whose largest magnitude has these bits; RowScale::kPerToken.
+// RowScale::kPerToken: the scale of a row whose largest magnitude has these bits.
 __device__ __forceinline__ float PerTokenScale(uint32_t largest_bits) {
   constexpr float kE4m3Max = 448.0f;
   const float scale = FloatFromBits(largest_bits) / kE4m3Max;
@@ -193,12 +194,12 @@ __device__ __forceinline__ float RoundToE2m1(float value) {
   const uint32_t sign = BitsOf(value) & 0x80000000u;
   const float magnitude = FloatFromBits(BitsOf(value) & 0x7FFFFFFFu);
   const float clamped = magnitude < kMax ? magnitude : kMax;
-  // Numbers whose step of F32 is that of E2M1 here: .5 up to 2, 1 up to 4, then 2.
+  // Adding `magic` rounds to E2M1's step for this magnitude: .5 below 2, 1 below 4, then 2.
   const float magic = clamped < 2.0f ? 0x1.8p22f : (clamped < 4.0f ? 0x1.8p23f : 0x1.8p24f);
   return FloatFromBits(BitsOf((clamped + magic) - magic) | sign);
 }
 
-// Half a group of RowScale::kNvF4, whose largest magnitude has these bits.
+// Rounds half a group of RowScale::kNvF4; the group's largest magnitude has these bits.
 __device__ __forceinline__ void RoundToNvF4(uint32_t largest_bits, float static_scale,
                                             float (&values)[kVector]) {
   const float scale = E4m3ToFloat(FloatToE4m3(FloatFromBits(largest_bits) / 6.0f / static_scale));
@@ -208,8 +209,8 @@ __device__ __forceinline__ void RoundToNvF4(uint32_t largest_bits, float static_
     values[i] = whole == 0 ? 0.0f : RoundToE2m1(values[i] / whole) * scale;
 }
 
-// Block, of a launch of RowsShape. Writes row `row` of `out`. load(col, count, values) gives
-// numbers [col, col + count) of the row, zeros after them, the same at every call.
+// Block, of a launch of RowsShape. Writes row `row` of `out`. load(col, count, values) must give
+// numbers [col, col + count) of the row, followed by zeros, the same at every call.
 template <typename Load>
 __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row, int64_t cols,
                                          bool wide, const Load& load) {
@@ -218,7 +219,8 @@ __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row
   float scale = out.static_scale;
   if (IsNvF4(out)) {
     if (blockIdx.y == 0 && threadIdx.x == 0) out.scales[row] = scale;
-    // Whole groups: a thread reads all of what it writes, before it does.
+    // Whole groups: a thread reads all numbers of a group before it writes them, so `out` may be
+    // the input.
     for (int64_t col = 2 * first; col < cols; col += 2 * step) {
       float values[2][kVector];
       load(col, kVector, values[0]);

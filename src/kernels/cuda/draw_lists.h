@@ -1,5 +1,5 @@
-// The lists of DrawExtras, applied to a row of logits in place: each number of a list is exchanged
-// for the logit that was there, so that the row can be had back.
+// Applies the lists of DrawExtras to a row of logits in place: each list entry's number is
+// exchanged for the previous logit, so that the row can be restored.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -8,7 +8,8 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// Block. change(logit, word) for each entry of a list, whose word is then the logit before.
+// Block. Replaces each listed logit by change(logit, word); the entry's word then holds the
+// previous logit.
 template <typename Change>
 __device__ __forceinline__ void ExchangeLogits(uint32_t* list, int32_t count, float* logits,
                                                const Change& change) {
@@ -22,13 +23,13 @@ __device__ __forceinline__ void ExchangeLogits(uint32_t* list, int32_t count, fl
   __syncthreads();
 }
 
-// Block. Every operation is rounded apart, as the sampler's.
+// Block. Every operation is rounded separately, as in the sampler.
 __device__ __forceinline__ void ApplyLists(const kernels::DrawExtras& extras, uint32_t* words,
                                            float* logits) {
   ExchangeLogits(words + extras.biases, extras.num_biases, logits, [](float logit, uint32_t bias) {
     constexpr uint32_t kMinusInfinity = 0xFF800000u;
     if (bias != kMinusInfinity) return logit + FloatFromBits(bias);
-    return logit != logit ? logit : FloatFromBits(kMinusInfinity);  // NaN is to be seen
+    return logit != logit ? logit : FloatFromBits(kMinusInfinity);  // NaN must stay visible
   });
   ExchangeLogits(words + extras.counts, extras.num_counts, logits,
                  [&](float logit, uint32_t count) {
@@ -40,7 +41,7 @@ __device__ __forceinline__ void ApplyLists(const kernels::DrawExtras& extras, ui
                  });
 }
 
-// Block. The row is as before ApplyLists.
+// Block. Restores the row to its state before ApplyLists.
 __device__ __forceinline__ void RestoreLists(const kernels::DrawExtras& extras, uint32_t* words,
                                              float* logits) {
   const auto back = [](float, uint32_t before) { return FloatFromBits(before); };

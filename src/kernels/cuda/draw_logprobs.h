@@ -1,12 +1,12 @@
-// What is told of a row of logits beside the token that was drawn from it.
+// Logprobs and top logits of a row, besides the token drawn from it.
 #pragma once
 
 #include "kernels/cuda/draw_row.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// The numbers whose logprobs are wanted (LogprobsOf). `is_scaled`: those that the token was drawn
-// from.
+// The numbers whose logprobs are requested (LogprobsOf). `is_scaled`: those that the token was
+// drawn from (kDrawn).
 struct ToldLogits {
   const DrawRow& row;
   bool is_scaled;
@@ -19,8 +19,8 @@ struct ToldLogits {
   }
 };
 
-// Block. The `wanted` largest, equals by rising token, into top[0 .. wanted). Their keys are looked
-// for from the highest bits on, until as many are left as are wanted.
+// Block. Writes the `wanted` largest to top[0 .. wanted), equal ones in ascending order of the
+// token. Searches their keys digit by digit from the highest, until exactly `wanted` keys remain.
 __device__ __forceinline__ void TellLargest(const ToldLogits& told, uint32_t wanted,
                                             DrawShared& shared, kernels::TopLogit* top) {
   const auto key_of = [&](int64_t i, float logit) { return OrderedKey(told(i, logit), i); };
@@ -30,7 +30,7 @@ __device__ __forceinline__ void TellLargest(const ToldLogits& told, uint32_t wan
   if (threadIdx.x == 0) shared.num_keys = 0;
   for (;; shift -= 8) {
     NarrowKey(told.row, shift, key_of, shared, prefix, remaining);
-    if (shared.counts[shared.found] == remaining) break;  // at the last digit it is one
+    if (shared.counts[shared.found] == remaining) break;  // the last digit leaves a single key
     __syncthreads();
   }
   VisitLogits(told.row, [&](int64_t i, float logit) {
@@ -46,7 +46,7 @@ __device__ __forceinline__ void TellLargest(const ToldLogits& told, uint32_t wan
   top[place] = {token, told(token, LogitAt(told.row, token))};
 }
 
-// Block. REQUIRES: a barrier since shared memory was used.
+// Block. REQUIRES: a barrier since the last use of shared memory.
 __device__ __forceinline__ void TellLogprobs(const DrawRow& row, int32_t token, bool is_scaled,
                                              int32_t num_top, DrawShared& shared,
                                              kernels::DrawnLogprobs& out, kernels::TopLogit* top) {

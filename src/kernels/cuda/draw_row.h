@@ -1,4 +1,4 @@
-// A row of logits from which a token is drawn, as the block that draws it goes over it.
+// A row of logits from which a block draws a token.
 #pragma once
 
 #include "kernels/cuda/device_rows.h"
@@ -7,32 +7,32 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-constexpr int kDigits = 256;  // a key is looked for eight bits at a time
+constexpr int kDigits = 256;  // values of a digit: keys are searched eight bits at a time
 constexpr int kBuckets = kernels::kDrawBuckets;
 constexpr int64_t kSumBlock = kernels::kDrawSumBlock;
 
 // The block's shared memory.
 struct DrawShared {
-  uint64_t reduced[3][32];  // for BlockMax: a place for each of the calls in a row
-  double sums[kBuckets];    // of buckets, then of the values of a digit
+  uint64_t reduced[3][32];  // for BlockMax: one per consecutive call
+  double sums[kBuckets];    // per bucket, later per value of a digit
   uint32_t counts[kDigits];
   float weights[kSumBlock];
-  uint64_t keys[kernels::kMostTopLogits];  // of the largest logits
+  uint64_t keys[kernels::kMostTopLogits];  // keys of the largest logits
   uint32_t num_keys;
   double found_sum;
   int32_t found;
-  // Then double [blocks of a row]: sums of the weights before and in each.
+  // Followed by double [blocks of a row]: inclusive prefix sums of the blocks' weights.
 };
 
 struct DrawRow {
   const float* logits;
   int64_t cols;
-  const uint32_t* mask;  // of the tokens that count (DrawExtras), or null: all do
+  const uint32_t* mask;  // tokens that may be drawn (DrawExtras), or null: all
   kernels::DrawSettings settings;
   float largest;
-  float smallest;  // that top_k leaves
-  int32_t edge;    // the last bucket that top_p leaves, kBuckets without top_p
-  uint64_t cut;    // the smallest key that it leaves there
+  float smallest;  // the smallest logit that top_k keeps
+  int32_t edge;    // the last bucket that top_p keeps; kBuckets without top_p
+  uint64_t cut;    // the smallest key that top_p keeps in bucket `edge`
 };
 
 __device__ __forceinline__ float MaskedLogit(const DrawRow& row, int64_t i, float logit) {
@@ -43,7 +43,7 @@ __device__ __forceinline__ float LogitAt(const DrawRow& row, int64_t i) {
   return MaskedLogit(row, i, row.logits[i]);
 }
 
-// What the weights of row.cut apart make of element `i`.
+// The weight of a logit without regard to top_p (row.edge and row.cut).
 __device__ __forceinline__ float WeightBeforeTopP(const DrawRow& row, float logit, float distance) {
   const bool stays = distance <= row.settings.farthest && logit >= row.smallest;
   return stays ? kernels::ExpOfMinus(distance) : 0.0f;
@@ -62,8 +62,8 @@ __device__ __forceinline__ float Weight(const DrawRow& row, int64_t i, float log
   return WeightBeforeTopP(row, logit, distance);
 }
 
-// visit(i, logit) for this thread's elements of a row, masked or not, which it reads several at a
-// time: the way to them is long.
+// Calls visit(i, logit) for this thread's elements of a row, masked or not. Reads several at a time
+// to hide memory latency.
 template <typename Visit>
 __device__ __forceinline__ void VisitUnmasked(const DrawRow& row, const Visit& visit) {
   constexpr int kAtOnce = 4;
@@ -86,18 +86,19 @@ __device__ __forceinline__ void VisitLogits(const DrawRow& row, const Visit& vis
   VisitUnmasked(row, [&](int64_t i, float logit) { visit(i, MaskedLogit(row, i, logit)); });
 }
 
-// Block. Of the sums of a digit's values: the largest value `v` for which reaches(the sum of those
-// from v on) holds, and the sum of those above v; -1 if there is none. The sums are exact.
+// Block. Given the sums for each value of a digit, finds the largest value `v` for which
+// reaches(sum of the values from v up) holds, and the sum of the values above v; -1 if there is
+// none. The sums are exact.
 template <typename T, typename Reaches>
 __device__ __forceinline__ void FindDigit(const T* sums, DrawShared& shared,
                                           const Reaches& reaches) {
   if (threadIdx.x < 32) {
     constexpr int kEach = kDigits / 32;
     const auto lane = static_cast<int>(threadIdx.x);
-    const int top = kDigits - 1 - lane * kEach;  // the lane's values: this one and those below
+    const int top = kDigits - 1 - lane * kEach;  // the lane's largest value; kEach in all
     T own = 0;
     for (int i = 0; i < kEach; ++i) own += sums[top - i];
-    T above = own;  // of all lanes up to this one, then of those before
+    T above = own;  // inclusive prefix sum over lanes, then exclusive
     for (unsigned delta = 1; delta < 32; delta <<= 1) {
       const T other = __shfl_up_sync(0xFFFFFFFFu, above, delta);
       if (threadIdx.x >= delta) above += other;
@@ -115,10 +116,9 @@ __device__ __forceinline__ void FindDigit(const T* sums, DrawShared& shared,
   __syncthreads();
 }
 
-// Block. Of the keys key_of(i, logit) that begin with `prefix`, in their highest bits above
-// `shift` + 8: appends to it the next digit of the one that is the `remaining`-th largest;
-// `remaining` is then that among those with this digit, of which there are counts[found].
-// REQUIRES: a barrier since `counts` were read.
+// Block. Considers the keys key_of(i, logit) whose bits above `shift` + 8 equal `prefix`. Appends
+// to `prefix` the next digit of the `remaining`-th largest of them, and makes `remaining` its rank
+// among the counts[found] keys with this digit. REQUIRES: a barrier since `counts` were read.
 template <typename KeyOf>
 __device__ __forceinline__ void NarrowKey(const DrawRow& row, int shift, const KeyOf& key_of,
                                           DrawShared& shared, uint64_t& prefix,

@@ -1,4 +1,4 @@
-// Bytes that the emulated device itself moves: what the checker of races does not see.
+// Copies and fills by the emulated device itself, hidden from the race checker.
 #pragma once
 
 #include <cstddef>

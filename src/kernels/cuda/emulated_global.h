@@ -1,12 +1,11 @@
-// What blocks see of a piece of global memory while other blocks write it, as weakly ordered as a
-// device may: a thread's store reaches other blocks when that thread has called a fence, and a
-// block goes on seeing what it saw until one of its threads has called a fence, except where it
-// reads past its cache (__ldcg) or by an atomic.
+// Simulates a weakly ordered piece of global memory: a thread's store becomes visible to other
+// blocks only after that thread calls a fence. A block keeps seeing old values until one of its
+// threads calls a fence, except for reads past its cache (__ldcg) and atomics.
 //
-// Every block has its own copy of the piece; the one that runs has it at the piece's address, so
-// that kernels load and store as ever. What a thread stored is found by comparing. So this is for
-// pieces of some kilobytes, in tests. It is stricter than CUDA in one point: a fence covers the
-// stores of its own thread alone, not those that a barrier ordered before it.
+// Every block has its own copy of the piece. The running block's copy is placed at the piece's
+// address, so kernels load and store normally. A thread's stores are found by comparison. So this
+// is for pieces of a few kilobytes, in tests. It is stricter than CUDA in one point: a fence covers
+// only the stores of its own thread, not those that a barrier ordered before it.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +17,27 @@ namespace sluice::emulator {
 // Thread safety: one thread at a time.
 class WeakGlobalMemory {
  public:
-  // Nothing is watched where `bytes` is 0. The memory stays the caller's.
+  // Starts watching `bytes` bytes at `memory`; 0: watches nothing. Ownership: the memory stays the
+  // caller's.
   void Watch(void* memory, size_t bytes);
   bool is_watching() const { return !common_.empty(); }
 
-  // A launch of blocks of so many threads, so many of them at a time.
+  // Begins a launch of blocks of `threads` threads, of which `blocks` run concurrently.
   void Begin(size_t blocks, size_t threads);
-  // A new block runs in place of an old one, whose stores may still be on their way.
+  // A new block replaces the one in place `block`, whose stores may not have arrived yet.
   void BeginBlock(size_t block);
-  // A thread of the block runs now: brings the block's copy to the memory's address.
+  // Before a thread of the block runs: copies the block's view to the memory's address.
   void Show(size_t block);
-  // The thread that ran stops: what differs from the block's copy is what it stored.
+  // After a thread has run: what differs from the block's view is what it stored.
   void TakeStores(size_t block, size_t thread);
-  // All that was stored is there.
+  // Ends the launch: all stores arrive.
   void End();
 
-  // By the thread that runs.
+  // Called by the running thread.
   void Fence(size_t block, size_t thread);
-  // Brings the common value, with the block's own stores over it, to the memory itself.
+  // Updates the block's view from the common values, keeping the block's own pending stores.
   void Refresh(size_t block, size_t thread, const void* address, size_t bytes);
-  // The memory's value there becomes everybody's at once.
+  // Makes the memory's current value there visible to all blocks immediately.
   void Publish(const void* address, size_t bytes);
 
  private:
@@ -47,16 +47,16 @@ class WeakGlobalMemory {
   };
   struct Block {
     std::vector<unsigned char> seen;
-    std::vector<std::vector<Store>> stores;  // of each thread, on their way
+    std::vector<std::vector<Store>> stores;  // per thread, not yet visible to other blocks
   };
-  // Whether all of it is watched, and where.
+  // Whether the whole range is watched, and its offset.
   bool Find(const void* address, size_t bytes, size_t& place) const;
 
   unsigned char* memory_ = nullptr;
-  std::vector<unsigned char> common_;  // what has reached everybody
+  std::vector<unsigned char> common_;  // values that all blocks may see
   std::vector<Block> blocks_;
-  std::vector<Store> left_;      // stores of blocks that ended
-  size_t present_ = ~size_t{0};  // whose copy is at the memory's address
+  std::vector<Store> left_;      // pending stores of blocks that ended
+  size_t present_ = ~size_t{0};  // the block whose view is at the memory's address
 };
 
 }  // namespace sluice::emulator

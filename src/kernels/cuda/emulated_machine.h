@@ -1,4 +1,5 @@
-// The scheduler of emulated kernels: which thread of which block runs next, and what it waits for.
+// The scheduler of emulated kernels: decides which thread of which block runs next, and when
+// threads wait.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,8 @@
 
 namespace sluice::emulator {
 
-// Thread safety: one host thread. Kernels' threads are its fibers, and call the methods of the
-// second group.
+// Thread safety: one host thread. Kernel threads are its fibers; they call the methods from
+// BlockBarrier on.
 class Machine {
  public:
   ~Machine();
@@ -49,7 +50,7 @@ class Machine {
 
  private:
   static constexpr unsigned kLanes = 32;
-  static constexpr int kMostBytes = 64;  // that a lane gives to a collective
+  static constexpr int kMostBytes = 64;  // per lane of a collective
 
   struct Copy {
     void* shared;
@@ -58,38 +59,38 @@ class Machine {
     bool has_landed;
     uint64_t group;
   };
-  // The copies of one group of a thread, as one who races with others.
+  // The copies of one group of a thread; for race detection a fiber of their own.
   struct CopyFiber {
     void* fiber;
     uint64_t group;
-    char issued, landed;  // places of order
+    char issued, landed;  // addresses for races::Acquire and Release
   };
   struct Thread {
-    boost::context::fiber fiber;  // where it goes on
-    unsigned block = 0;           // the place of its block among those that run
+    boost::context::fiber fiber;  // where the thread resumes
+    unsigned block = 0;           // index of its block in blocks_
     unsigned index = 0;
     bool is_done = true;
-    int num_barriers = 0;      // that it came to, where one is left out
-    std::vector<Copy> copies;  // under way, the oldest first
-    uint64_t next_group = 0;   // which the next commit ends
+    int num_barriers = 0;      // number of barriers reached, if one is left out
+    std::vector<Copy> copies;  // in progress, the oldest first
+    uint64_t next_group = 0;   // the group that the next commit ends
     // State of race detection.
     void* race_fiber = nullptr;
     std::vector<std::unique_ptr<CopyFiber>> copy_fibers;
     bool has_fenced = false, has_looked = false;
-    char fenced = 0, looked = 0;  // places of order
+    char fenced = 0, looked = 0;  // addresses for races::Acquire and Release
   };
   struct Warp {
     const char* what = nullptr;
-    unsigned num_lanes = 0;  // alive
+    unsigned num_lanes = 0;  // not ended
     unsigned num_arrived = 0;
     uint32_t ready = 0;  // lanes that can run
-    // The current collective and the one before, whose results slow lanes have yet to read.
+    // The current collective and the previous one, whose results slow lanes have yet to read.
     uint64_t generation = 0;
-    char order[2] = {};  // places of order, of generations in turn
+    char order[2] = {};  // addresses for races::Acquire and Release, for alternate generations
     alignas(16) unsigned char inputs[2][kLanes * kMostBytes];
     alignas(16) unsigned char outputs[2][kLanes * kMostBytes];
   };
-  // A place for a block that runs.
+  // A slot for a running block.
   struct Block {
     Index3 index;
     unsigned num_alive = 0, num_at_barrier = 0;
@@ -98,10 +99,11 @@ class Machine {
     std::vector<std::unique_ptr<Thread>> threads;
     std::vector<Warp> warps;
     unsigned char* shared = nullptr;
-    uint64_t run = 0;  // blocks that ran in this place
-    // Places of order: barriers in turn, as who passed one may be at the next before others have
-    // gone on from it; all that was done by this block, and by those before it; what
-    // fences covered and what atomics showed, up to the last barrier.
+    uint64_t run = 0;  // number of blocks that have run in this slot
+    // Addresses for races::Acquire and Release. arrived: alternate barriers, since a thread may
+    // reach the next barrier before others have left this one. through: everything that alternate
+    // blocks in this slot did. fenced, looked: what fences covered and what atomics made visible,
+    // up to the last barrier.
     char arrived[2] = {}, through[2] = {}, fenced = 0, looked = 0;
   };
 
@@ -137,22 +139,22 @@ class Machine {
   Order order_ = Order::kForward;
   bool finds_races_ = false;
   std::string kernel_without_barrier_;
-  int left_out_barrier_ = 0;         // its number in each thread
+  int left_out_barrier_ = 0;         // index of the barrier in each thread
   bool leaves_out_barrier_ = false;  // in this launch
-  bool has_left_out_ = false;        // since it was asked for
-  bool ends_ = false;                // the machine goes: so do its fibers
+  bool has_left_out_ = false;        // since LeaveOutBarrier
+  bool ends_ = false;                // the machine is being destroyed, and its fibers with it
   std::minstd_rand random_;
   Position position_;
-  std::vector<Block> blocks_;  // places
-  unsigned used_blocks_ = 0;   // of them, in this launch
+  std::vector<Block> blocks_;  // slots
+  unsigned used_blocks_ = 0;   // slots used in this launch
   std::vector<std::unique_ptr<unsigned char[]>> memory_;
   std::vector<uint32_t> block_order_;
   Thread* self_ = nullptr;
   unsigned favoured_block_ = 0, favoured_warp_ = 0;
   WeakGlobalMemory global_;
   void* host_fiber_ = nullptr;
-  void* unordered_fiber_ = nullptr;  // comes before everything
-  char begun_ = 0;                   // a place of order
+  void* unordered_fiber_ = nullptr;  // ordered before everything
+  char begun_ = 0;                   // an address for races::Acquire and Release
   boost::context::fiber scheduler_;
   boost::context::pooled_fixedsize_stack stacks_{size_t{64} << 10};
 };

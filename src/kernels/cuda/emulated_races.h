@@ -1,11 +1,11 @@
-// Data races of emulated kernels, found by ThreadSanitizer: each CUDA thread is one of its fibers,
-// and so is each group of asynchronous copies of a thread. These wrappers do nothing where the
-// program is built without it.
+// Finds data races of emulated kernels with ThreadSanitizer: each CUDA thread is one of its fibers,
+// and so is each group of asynchronous copies of a thread. These wrappers do nothing in builds
+// without ThreadSanitizer.
 //
-// What orders accesses of two threads is what CUDA says orders them, and nothing else: barriers of
-// a block, __syncwarp(), the end of an asynchronous copy for the thread that waited for it, the
-// chain of fence, atomic and fence between blocks, and the beginning and end of a launch. Shuffles,
-// votes and products of tensor cores exchange registers; they order no memory.
+// Accesses of two threads are ordered exactly by what orders them in CUDA: barriers of a block,
+// __syncwarp(), the end of an asynchronous copy for the thread that waited for it, the chain of
+// fence, atomic and fence between blocks, and the begin and end of a launch. Shuffles, votes and
+// tensor core products exchange registers; they do not order memory.
 #pragma once
 
 #ifdef SLUICE_EMULATED_RACES
@@ -34,12 +34,13 @@ inline void* CreateFiber() {
 inline void DestroyFiber(void* fiber) {
   __tsan_destroy_fiber(fiber);
 }
-// What follows counts as done by `fiber`; that alone orders nothing.
+// Accesses from here on count as those of `fiber`; the switch itself orders nothing.
 inline void SwitchTo(void* fiber) {
   constexpr unsigned kOrdersNothing = 1;
   __tsan_switch_to_fiber(fiber, kOrdersNothing);
 }
-// What was released at the address before comes before what the fiber does from now on.
+// Everything before an earlier Release of the address is ordered before what the fiber does from
+// now on.
 inline void Acquire(const void* address) {
   __tsan_acquire(const_cast<void*>(address));
 }

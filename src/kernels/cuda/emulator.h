@@ -1,13 +1,13 @@
 // Runs CUDA kernels on the CPU: for tests, and for `--device emulated`.
 //
-// The threads of a block are fibers that switch at barriers and at warp-wide functions. It is
-// designed to expose mistakes: shared memory is filled with NaNs when a block begins and watched
-// after its end, launches run only when the stream is waited for, and the order of blocks and
-// threads can be chosen (a kernel whose result changes lacks a barrier). Asynchronous copies
-// complete only when they are waited for, or, in seeded orders, at any time before; there several
-// blocks run at once. A barrier that not all threads of a block reach, a misaligned vector
-// access, or a launch that a device would refuse aborts the program with the kernel's name. Thread
-// safety: each host thread has its own emulator.
+// The threads of a block are fibers that switch at barriers and at warp-wide functions. The
+// emulator is designed to expose mistakes. Shared memory is filled with NaNs when a block begins
+// and guarded after its end. Launches run only when the stream is waited for. The order of blocks
+// and threads can be chosen; a kernel whose result changes with it lacks a barrier. Asynchronous
+// copies complete only when they are waited for or, in seeded orders, at any earlier time; in
+// seeded orders several blocks run concurrently. Aborts the program with the kernel's name on a
+// barrier that not all threads of a block reach, a misaligned vector access, or a launch that a
+// device would refuse. Thread safety: each host thread has its own emulator.
 #pragma once
 
 #include <math.h>
@@ -19,8 +19,7 @@
 
 #include "device/stream_handle.h"
 
-// The words of CUDA C++.
-// NOLINTBEGIN
+// Keywords of CUDA C++.
 #define __global__
 #define __device__
 #define __host__
@@ -38,7 +37,7 @@ struct Index3 {
   unsigned x = 0, y = 0, z = 0;
 };
 
-// The place of the thread that runs now.
+// Indices and sizes for the running thread.
 struct Position {
   Index3 thread, block, threads, grid;
 };
@@ -59,8 +58,8 @@ struct KernelLaunch {
   const unsigned char* member_bytes;  // MemberBytes of the arguments
 };
 
-// 0xFF for each byte of a launch's arguments that is a member's, 0 for those between members, whose
-// values mean nothing. GCC 12 takes some bytes of arrays of structs for such, too. Null with
+// For each byte of a launch's arguments: 0xFF if it belongs to a member, 0 for padding, whose
+// values mean nothing. GCC 12 also reports some bytes of arrays of structs as padding. Null with
 // compilers that cannot tell.
 #if __has_builtin(__builtin_clear_padding)
 template <typename Args>
@@ -86,41 +85,41 @@ const unsigned char* MemberBytes() {
 void Enqueue(const StreamHandle& stream, const KernelLaunch& launch,
              std::function<void()> thread_body);
 
-// What follows is set for the calling host thread.
+// The functions below apply to the calling host thread.
 
-// In which order the blocks of a grid run, and the threads of a block. kForward, kReverse: blocks
-// one after the other, warps from one barrier to the next, lanes from one warp-wide function to the
-// next. kSeeded: several blocks at once, blocks, warps and lanes taken at random also at atomics,
-// fences and waits for copies, which land at random; equal seeds give equal orders.
+// The order of a grid's blocks and of a block's threads. kForward, kReverse: block by block, warps
+// from barrier to barrier, lanes from one warp-wide function to the next. kSeeded: several blocks
+// run concurrently; blocks, warps and lanes are chosen at random, also at atomics, fences and waits
+// for copies, which complete at random times. Equal seeds give equal orders.
 enum class Order { kForward, kReverse, kSeeded };
 void SetOrder(Order order, uint64_t seed = 0);
 
-// Watches a piece of global memory, of kilobytes: stores there reach other blocks only by fences,
-// as emulated_global.h describes; 0 bytes end it. For seeded orders.
+// Watches a piece of global memory of a few kilobytes: stores there become visible to other blocks
+// only by fences, as emulated_global.h describes. 0 bytes: stops watching. For seeded orders.
 void WatchGlobal(void* memory, size_t bytes);
 
-// Reports data races to ThreadSanitizer, which ends the program or not as its options say; see
-// emulated_races.h. Returns false where the program is built without it. For seeded orders.
+// Reports data races to ThreadSanitizer, whose options decide whether it ends the program; see
+// emulated_races.h. Returns false in builds without it. For seeded orders.
 bool FindRaces(bool finds);
 
-// Leaves one barrier out of the kernel that is launched by this name, to see that tests find it so:
-// the `number`-th that a thread comes to, from 0 on, in every block. "": out of none.
+// Leaves one barrier out of the kernel that is launched with this name, to check that tests notice:
+// the `number`-th barrier that a thread reaches, from 0 on, in every block. "": none.
 void LeaveOutBarrier(const char* kernel, int number = 0);
-// Whether launches since then came to it.
+// Whether any launch since LeaveOutBarrier reached the barrier that is left out.
 bool HasLeftOutBarrier();
 
-// The compute capability of the emulated device decides which branches of kernels run: 80, 89, 90
-// or 100. Default: 90, whose hardware has E4M3 products in name alone.
+// Compute capability of the emulated device, which decides the branches of kernels: 80, 89, 90 or
+// 100. Default: 90, where E4M3 products are emulated by F16 products.
 void SetComputeCapability(int capability);
 int ComputeCapability();
 
-// Runs kernels in place of the emulator. Empty: as ever.
+// Runs kernels with `runner` instead of the emulator; empty: with the emulator.
 void SetRunner(std::function<void(const KernelLaunch&)> runner);
 
 void BlockBarrier();
 void WarpBarrier();
 void Fence();
-// Stands around an atomic operation of this thread.
+// Scope of an atomic operation of this thread.
 class Atomic {
  public:
   Atomic(const void* address, size_t bytes);
@@ -132,18 +131,19 @@ class Atomic {
   const void* address_;
   size_t bytes_;
 };
-// Before a read past the multiprocessor's cache.
+// Call before a read that bypasses the multiprocessor's cache.
 void ReadPastCache(const void* address, size_t bytes);
 unsigned char* SharedMemory();
 
-// All lanes of the warp give `bytes` bytes and wait for one another; then `combine` runs once with
-// the lanes' inputs (32 of `bytes` each) and writes the lanes' outputs, which every lane gets.
+// All lanes of the warp pass `bytes` bytes and wait for one another. Then `combine` runs once with
+// the lanes' inputs (32 of `bytes` each) and writes the outputs of all lanes; each lane gets its
+// own.
 using Combine = void (*)(const unsigned char* inputs, unsigned char* outputs);
 void WarpCollective(const char* what, const void* input, int input_bytes, void* output,
                     int output_bytes, Combine combine);
-// All lanes' values, by lane.
+// Gives every lane the values of all lanes, by lane.
 void WarpGather(const void* input, int bytes, void* outputs);
-// Checks the 16 bytes that this thread passes to a warp's matrix load.
+// Checks the address of the 16 bytes that this thread passes to a warp's matrix load.
 void CheckMatrixRow(const void* shared_row);
 
 void AsyncCopy16(void* shared, const void* global, bool is_valid);
@@ -164,12 +164,14 @@ uint32_t F16x2ToBf16x2(uint32_t pair);
 void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high);
 uint32_t PackE4m3(float low, float high);
 
-// Ends the program where a vector of kBytes is read or written at an address that is no multiple.
+// Ends the program if a vector of kBytes is read or written at an address that is not a multiple of
+// kBytes.
 [[noreturn]] void EndOfMisalignedVector();
 template <unsigned kBytes>
 void CheckVector(const void* to, const void* from) {
   auto bits = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
-  // The compiler takes types at their word, which is what is in doubt.
+  // Hides the address: the compiler assumes the alignment of the types, which is what is checked
+  // here.
   asm volatile("" : "+r"(bits));
   if (bits % kBytes != 0) EndOfMisalignedVector();
 }
@@ -185,7 +187,7 @@ inline uint32_t BitsOf(float value) {
   return bits;
 }
 
-// Rounded twice, to F32 and to BF16: kernels use it where the result is exact.
+// Rounded twice, to F32 and to BF16: kernels use it only where the result is exact.
 inline uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t result = 0;
   for (int shift = 0; shift < 32; shift += 16) {
@@ -200,7 +202,7 @@ inline uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
 
 }  // namespace sluice::emulator
 
-// CUDA's own functions, as far as kernels use them.
+// CUDA's own functions that kernels use.
 namespace sluice::emulated {
 // NOLINTBEGIN
 inline void __syncthreads() {
@@ -286,7 +288,8 @@ T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// Vectors, for wide loads and stores of memory of any type, as in CUDA: at multiples of their size.
+// Vectors for wide loads and stores of memory of any type, as in CUDA. Addresses are multiples of
+// their size.
 struct alignas(8) [[gnu::may_alias]] uint2 {
   uint2() = default;
   uint2(unsigned a, unsigned b) : x(a), y(b) {}

@@ -1,16 +1,15 @@
-// What kernels need of the language on AMD's GPUs of the CDNA 3 kind (gfx942: MI300X, MI325X), as
-// Clang compiles them with -x hip: `make build-hip`, which compiles and runs nothing. In place of
-// HIP's own headers, of which Debian 12 has only those of a time before these GPUs.
+// The language of kernels on AMD's CDNA 3 GPUs (gfx942: MI300X, MI325X), compiled by Clang with -x
+// hip: `make build-hip` compiles kernels but runs nothing. Replaces HIP's own headers, as those of
+// Debian 12 predate these GPUs.
 //
-// A wave has 64 lanes here. Kernels speak of warps of 32: those are a wave's halves, which keep to
-// themselves in shuffles, ballots and the functions of tiles. Both halves run the same
-// instructions, since blocks have whole warps and branch by warp only around what says "warp" to
-// both.
+// A wave has 64 lanes. Kernels use warps of 32: the halves of a wave, which are separate in
+// shuffles, ballots and the functions of tiles. Both halves run the same instructions, since blocks
+// have whole warps and branch by warp only around code that both halves treat alike.
 //
 // Products of tiles are computed lane by lane, from numbers that shuffles bring: the matrix
 // instructions of these GPUs (v_mfma_f32_16x16x16) take operands of a whole wave in another order,
-// for which the kernels' tiles would have to be cut anew. FP8 of these GPUs is another format (its
-// bias is one more and it has no negative zero), so codes of E4M3 become F16 by arithmetic.
+// which would need other tiles in the kernels. FP8 of these GPUs is another format (its bias is
+// larger by one and it has no negative zero), so E4M3 codes are converted to F16 by arithmetic.
 #pragma once
 
 #include <stdint.h>
@@ -26,7 +25,7 @@ namespace sluice::hip {
 
 constexpr int kWarp = 32;
 
-// Threads of a block; how many blocks run together is the compiler's choice here.
+// Threads of a block. The compiler chooses how many blocks run together.
 template <typename... Others>
 constexpr unsigned FirstOf(unsigned threads, Others...) {
   return threads;
@@ -89,7 +88,7 @@ __host__ __device__ constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// Declarations of OCML, ROCm's mathematical library (package rocm-device-libs), for linkers.
+// Declarations of OCML, ROCm's math library (package rocm-device-libs), for the linker.
 #define SLUICE_OF_OCML extern "C" __device__ __attribute__((visibility("default"))) float
 SLUICE_OF_OCML __ocml_sin_f32(float);
 SLUICE_OF_OCML __ocml_cos_f32(float);
@@ -145,7 +144,7 @@ __device__ __forceinline__ unsigned __byte_perm(unsigned low, unsigned high, uns
   return result;
 }
 
-// Block.
+// Must be called by all threads of a block.
 __device__ __forceinline__ void __syncthreads() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
@@ -170,7 +169,7 @@ template <typename T>
 __device__ __forceinline__ T __ldg(const T* address) {
   return *address;
 }
-// Past the cache of this compute unit.
+// Bypasses the cache of this compute unit.
 __device__ __forceinline__ float __ldcg(const float* address) {
   return __hip_atomic_load(address, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
@@ -178,7 +177,7 @@ __device__ __forceinline__ float __ldcg(const float* address) {
 __device__ __forceinline__ int LaneOfWave() {
   return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)));
 }
-// The value of lane `lane` of this lane's half of the wave.
+// The value of lane `lane` in this lane's half of the wave.
 template <typename T>
 __device__ __forceinline__ T FromLane(T value, int lane) {
   static_assert(sizeof(T) % 4 == 0);
@@ -232,8 +231,8 @@ __device__ __forceinline__ int KeptInLoop(int value) {
   return value;
 }
 
-// These GPUs copy 4 bytes at most to shared memory without registers (gfx950 copies 16): what is
-// asynchronous elsewhere is done at once.
+// These GPUs copy at most 4 bytes at a time to shared memory without registers (gfx950 copies 16),
+// so copies are synchronous here.
 __device__ __forceinline__ void AsyncCopy16(void* shared, const void* global, bool is_valid) {
   *static_cast<uint4*>(shared) = is_valid ? *static_cast<const uint4*>(global) : uint4{0, 0, 0, 0};
 }
@@ -241,7 +240,7 @@ __device__ __forceinline__ void AsyncCommit() {}
 template <int kPending>
 __device__ __forceinline__ void AsyncWait() {}
 
-// The contracts are those of device_code.h.
+// Contracts: device_code.h.
 __device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
   const int lane = LaneOfWave() & (kWarp - 1);
   const auto address = reinterpret_cast<uint64_t>(shared_row);
@@ -299,7 +298,7 @@ __device__ __forceinline__ uint32_t F16Bits(float value) {
 __device__ __forceinline__ uint32_t PackF16(float low, float high) {
   return F16Bits(low) | F16Bits(high) << 16;
 }
-// The exponent's bias rises from 7 to 15: a product that is exact for subnormal codes as well.
+// Raises the exponent's bias from 7 to 15 by a product, which is exact for subnormal codes, too.
 __device__ __forceinline__ uint32_t E4m3ToF16(uint32_t code) {
   const uint32_t raised = (code & 0x80u) << 8 | (code & 0x7Fu) << 7;
   return (code & 0x7Fu) == 0x7F ? raised | 0x7FFFu : F16Bits(F16ToFloat(raised) * 256.0f);
@@ -307,7 +306,7 @@ __device__ __forceinline__ uint32_t E4m3ToF16(uint32_t code) {
 __device__ __forceinline__ uint32_t HighHalves(float low, float high) {
   return BitsOf(low) >> 16 | (BitsOf(high) & 0xFFFF0000u);
 }
-// Exact where the F16 numbers are those of E4M3 codes.
+// Exact if the F16 numbers are those of E4M3 codes.
 __device__ __forceinline__ uint32_t F16x2ToBf16x2(uint32_t pair) {
   return HighHalves(F16ToFloat(pair & 0xFFFFu), F16ToFloat(pair >> 16));
 }
@@ -315,7 +314,7 @@ __device__ __forceinline__ uint32_t MultiplyF16x2(uint32_t a, uint32_t b) {
   return PackF16(F16ToFloat(a & 0xFFFFu) * F16ToFloat(b & 0xFFFFu),
                  F16ToFloat(a >> 16) * F16ToFloat(b >> 16));
 }
-// The branches of a GPU that multiplies E4M3 as F16.
+// Selects the branches for a GPU that multiplies E4M3 as F16.
 __device__ __forceinline__ constexpr int ComputeCapability() {
   return 90;
 }
@@ -330,7 +329,7 @@ __device__ __forceinline__ void MmaE4m3(float (&)[4], const uint32_t (&)[4],
   __builtin_trap();
 }
 }  // namespace instruction
-// Rounded twice, to F32 and to BF16: kernels use it where the result is exact.
+// Rounded twice, to F32 and to BF16: kernels use it only where the result is exact.
 __device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t result = 0;
   for (int shift = 0; shift < 32; shift += 16) {

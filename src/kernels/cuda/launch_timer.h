@@ -1,4 +1,4 @@
-// How long work takes on a device: for choosing between kernels.
+// Measures the duration of work on a device, to choose between kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace sluice::device {
 // Ownership: the device outlives it. Thread safety: one thread at a time.
 class LaunchTimer {
  public:
-  // Enqueues the work of one turn; false: it cannot be done.
+  // Enqueues the work of one turn; returns false if that is impossible.
   using Launch = std::function<bool(int64_t turn)>;
 
   static Result<LaunchTimer> Create(Device& device);
 
-  // Seconds of one launch: the best of two rounds, each of which goes through all of `turns` (from
-  // 1 up) operands, and four launches at least. What takes turns with other operands is not found
-  // in the device's cache, as it would not be between the layers of a model. Infinite where a
-  // launch cannot be done. There is no second round where the first took half again as long as
-  // `to_be_beaten`. Waits for the stream; fails if it fails.
+  // Seconds per launch: the best of two rounds. Each round cycles through all `turns` (at least 1)
+  // sets of operands, with at least four launches, so that operands are not in the device's cache,
+  // as between the layers of a model. Infinite if a launch is impossible. Skips the second round if
+  // the first took more than 1.5 times `to_be_beaten`. Waits for the stream; fails if the stream
+  // fails.
   Result<double> Seconds(DeviceStream& stream, int64_t turns, double to_be_beaten,
                          const Launch& launch);
 

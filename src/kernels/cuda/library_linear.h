@@ -1,7 +1,7 @@
-// One matrix product by cuBLASLt: its description in the library's terms, and the choice of
+// A single matrix product by cuBLASLt: its description in the library's terms, and the choice of
 // algorithm.
 //
-// The library thinks in columns. Row-major W [n, k] is to it a k x n matrix A, x [m, k] a k x m
+// The library is column-major. To it, row-major W [n, k] is a k x n matrix A, x [m, k] a k x m
 // matrix B, and y [m, n] the n x m matrix D = A^T B.
 #pragma once
 
@@ -20,8 +20,7 @@
 
 namespace sluice::device {
 
-// y = x W^T * factor, scaled where scales are given. Addresses are the device's, of multiples of 16
-// bytes.
+// y = x W^T * factor, times scales if they are given. Device addresses, multiples of 16 bytes.
 struct LibraryProduct {
   int64_t m = 0, n = 0, k = 0;
   // The type of x and W: kBF16; kF8E4M3 (n, k multiples of 16); kF4E2M1 (n of 16, k of 32).
@@ -31,51 +30,54 @@ struct LibraryProduct {
   const void* w = nullptr;
   const void* x = nullptr;
   void* y = nullptr;
-  // Both, or neither. kF8E4M3, where HasRowScales(): F32 [n] and [m]. kF4E2M1, where HasNvF4(), and
-  // never without: E4M3 of each 16 numbers of a row, as nvf4_scales.h orders them.
+  // Both null, or neither. kF8E4M3, only if HasRowScales(): F32 [n] and [m]. kF4E2M1, required, and
+  // only if HasNvF4(): an E4M3 per 16 numbers of a row, ordered as in nvf4_scales.h.
   const void* w_scales = nullptr;
   const void* x_scales = nullptr;
   float factor = 1;
-  bool fast_accumulation = false;  // kF8E4M3: sums in the tensor cores' own, lower precision
-  void* workspace = nullptr;       // of the size given at the start, aligned to 256 bytes
+  bool fast_accumulation = false;  // kF8E4M3: accumulate in the tensor cores' own, lower precision
+  void* workspace = nullptr;       // of Options::workspace_bytes, aligned to 256 bytes
 };
 
 enum class LibraryOutcome : uint8_t {
   kEnqueued,
   kRefused,  // nothing was enqueued; the library has no algorithm for this
-  kFailed,   // the failure is noted in the stream
+  kFailed,   // the failure is recorded in the stream
 };
 
 // Ownership: the device outlives it. Thread safety: one thread at a time.
 class LibraryLinear {
  public:
   struct Options {
-    std::string library = {};            // CublasLtLibrary::Open
-    std::filesystem::path tactics = {};  // TacticCache
+    std::string library = {};            // see CublasLtLibrary::Open
+    std::filesystem::path tactics = {};  // see TacticCache
     int64_t workspace_bytes = 0;
   };
-  // Opens the library and starts it on the device.
+  // Opens the library and initializes it for the device.
   static Result<std::unique_ptr<LibraryLinear>> Create(Device& device, Options options);
   ~LibraryLinear();
   LibraryLinear(const LibraryLinear&) = delete;
   LibraryLinear& operator=(const LibraryLinear&) = delete;
 
-  // Whether kF8E4M3 products with scales a row of W and of x may be asked for.
+  // Whether kF8E4M3 products with row scales of W and of x are supported.
   bool HasRowScales() const;
-  // Whether kF4E2M1 products may be asked for.
+  // Whether kF4E2M1 products are supported.
   bool HasNvF4() const;
-  // Whether Run would find an algorithm. Asks the library at most once for each kind of product.
+  // Whether Run would find an algorithm. Asks the library only if the answer for this kind and size
+  // is not known.
   bool CanRun(const LibraryProduct& product);
-  // Enqueues the product: by the algorithm that Tune found for products of this kind, else by the
-  // first that the library proposes.
+  // Enqueues the product with the algorithm that Tune found for products of this kind, else with
+  // the first that the library proposes.
   LibraryOutcome Run(const StreamHandle& stream, const LibraryProduct& product);
-  // Measures what the library proposes for the products, which are of one kind and take turns, and
-  // keeps the fastest for all of their kind, unless that was done already. Waits for the stream.
+  // Measures the algorithms that the library proposes for the products, which are of one kind and
+  // take turns, and keeps the fastest for all products of the kind, unless that is done already.
+  // Waits for the stream.
   Status Tune(DeviceStream& stream, std::span<const LibraryProduct> products);
   TacticCache& tactics() { return tactics_; }
 
   std::string Describe() const { return library_->Describe(); }
-  // The rows that products of `m` rows are measured with: the power of two from m up.
+  // The number of rows with which products of `m` rows are measured: m rounded up to a power of
+  // two.
   static int64_t Bucket(int64_t m);
 
  private:
@@ -93,17 +95,17 @@ class LibraryLinear {
     bool tuned = false;
     cublaslt::Algorithm algorithm{};
     size_t workspace_bytes = 0;
-    int64_t checked_m = 0;  // for which the library has accepted the algorithm
+    int64_t checked_m = 0;  // the m for which the library accepted the algorithm last
   };
 
   LibraryLinear(Device& device, Options options, std::unique_ptr<const CublasLtLibrary> library);
   static Kind KindOf(const LibraryProduct& product);
   static std::string KeyOf(const Kind& kind);
-  // The choice for this very product: valid for its m.
+  // The choice for exactly this product: valid for its m.
   const Choice& Choose(const LibraryProduct& product, const Description& description);
-  // Up to `count` proposals of the library, those that can run; returns how many.
+  // Gets up to `count` proposals of the library and keeps those that can run; returns their number.
   int Propose(const Description& description, int count, cublaslt::Heuristic* proposals) const;
-  // Whether the algorithm can compute the product, and in how much workspace.
+  // Whether the algorithm can compute the product; sets `workspace_bytes` to what it needs.
   bool Check(const Description& description, const cublaslt::Algorithm& algorithm,
              size_t& workspace_bytes) const;
   LibraryOutcome Multiply(const StreamHandle& stream, const LibraryProduct& product,

@@ -1,5 +1,5 @@
-// What the tests of products by library share: the stand-in for cuBLASLt, and an emulated device
-// whose events read the stand-in's clock.
+// Shared by the tests of library products: the fake cuBLASLt, and an emulated device whose events
+// read the fake's clock.
 #pragma once
 
 #include <dlfcn.h>
@@ -18,7 +18,8 @@
 
 namespace sluice::device {
 
-// The state of the stand-in, as at the start of the program. It is opened like the real one.
+// Resets the fake's state to that at program start, and returns it. Opens the fake like the real
+// library.
 inline FakeCublasLtState& ResetFakeCublasLt() {
   void* library = dlopen(SLUICE_FAKE_CUBLASLT, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
@@ -94,14 +95,14 @@ class ClockDevice final : public Device {
   }
 
  protected:
-  void Free(void* /*data*/, bool /*is_host*/) override {}  // its buffers are the inner device's
+  void Free(void* /*data*/, bool /*is_host*/) override {}  // its buffers belong to device_
 
  private:
   EmulatedDevice device_;
   const double* clock_;
 };
 
-// A buffer of the device that holds `values`; what lies behind them is poisoned.
+// A device buffer that holds `values`; the bytes after them are poisoned.
 template <typename T>
 DeviceBuffer BufferOf(Device& device, const std::vector<T>& values) {
   auto buffer = device.Allocate(static_cast<int64_t>(values.size() * sizeof(T)), "test");

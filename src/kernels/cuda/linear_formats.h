@@ -1,4 +1,4 @@
-// How weights of each format become operands of tensor cores.
+// Converts weights of each format to operands of tensor cores.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -9,21 +9,21 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 
 enum class Format {
   kBF16,
-  kF8,        // scales of rows, BF16 inputs
-  kF8Inputs,  // scales of rows, E4M3 inputs
-  kF8Blocks,  // scales of blocks, BF16 inputs
+  kF8,        // row scales, BF16 inputs
+  kF8Inputs,  // row scales, E4M3 inputs
+  kF8Blocks,  // block scales, BF16 inputs
   kI8,
-  kI4,    // scales and zero points of groups
-  kNvF4,  // E2M1 with E4M3 scales of 16
-  kMxF4,  // E2M1 with E8M0 scales of 32
+  kI4,    // group scales and zero points
+  kNvF4,  // E2M1 with an E4M3 scale per 16 numbers
+  kMxF4,  // E2M1 with an E8M0 scale per 32 numbers
 };
 
-// Exactness: codes meet BF16 inputs as exact BF16 numbers, E2M1 codes times their group's scale,
-// whose 4 bits of mantissa at most and 2 give no more than 6, I4 codes less their zero point. The
-// F32 scale of a block, or of a group of I4, would round, so it multiplies the F32 sum of its
-// columns, or of each 128 of them. E4M3 inputs meet E4M3 codes in
-// tensor cores, whose own sums keep fewer bits than F32 on some devices: those too are sums of 128
-// columns, which are added up in F32.
+// Exactness. With BF16 inputs, codes are multiplied as exact BF16 numbers: E2M1 codes times their
+// group's scale (at most 2 and 4 mantissa bits, 6 in the product), I4 codes minus their zero point.
+// The F32 scale of a block, or of an I4 group, would be rounded, so it multiplies the F32 sum over
+// its columns, at most 128 at a time. With E4M3 inputs, E4M3 codes are multiplied in tensor cores,
+// whose own sums keep fewer bits than F32 on some devices: those sums, too, are over 128 columns
+// and added up in F32.
 template <Format kF>
 struct Traits {
   static constexpr ElementType kCodes = kF == Format::kBF16 ? ElementType::kBF16
@@ -42,14 +42,14 @@ struct Traits {
   static_assert(kBits == 16 || kStageK == 128, "part sums are those of a stage");
 };
 
-// What the sums of NVFP4 lack: its scales, which reach 448, are taken times 2^118 instead of 2^126,
-// to stay in the range of BF16.
+// Factor of NVFP4 sums: their scales, which reach 448, are taken times 2^118 instead of 2^126, to
+// stay in the range of BF16.
 constexpr float kNvF4Factor = 0x1p8f;
-constexpr uint32_t kNvF4Raise = 0x7A807A80u;  // 2^118, twice in BF16
+constexpr uint32_t kNvF4Raise = 0x7A807A80u;  // 2^118 in BF16, in both halves
 
-// Rows in shared memory: `kStageK` numbers each, in chunks of 16 bytes. Chunk c of a row lies where
-// the row's number mixes its bits in, so that the lanes of a warp that read at once, the same
-// chunks of neighbouring rows, meet different banks.
+// Offset of a chunk of 16 bytes of a row in shared memory; rows have `kStageK` numbers. The row
+// number is mixed into the chunk's place, so that lanes of a warp that read the same chunk of
+// neighbouring rows together use different banks.
 template <int kBits, int kStageK>
 __device__ __forceinline__ int ChunkOffset(int row, int chunk) {
   constexpr int kRowBytes = kStageK * kBits / 8;
@@ -57,12 +57,12 @@ __device__ __forceinline__ int ChunkOffset(int row, int chunk) {
   return row * kRowBytes + (chunk ^ mixed) * 16;
 }
 
-// Products are sums over k, so k may be taken in any order as long as x and W agree. A unit is 32
-// neighbouring k; of a row's unit, lane t of each four takes the 8 neighbours from 8 t on, with one
+// Products are sums over k, so k may be in any order as long as x and W agree. A unit is 32
+// neighbouring k. Of a row's unit, lane t of each four loads the 8 elements from 8 t on, with one
 // load. They are the lane's elements of two BF16 products of depth 16 (four each) or of one E4M3
-// product of depth 32. No lane needs what another has loaded.
+// product of depth 32. No lane needs elements that another has loaded.
 
-// The lane's 8 elements of unit `unit` of a row of 16-bit or 8-bit numbers, as stored.
+// Loads the lane's 8 elements of unit `unit` of a row of 16-bit or 8-bit numbers, as stored.
 template <int kStageK>
 __device__ __forceinline__ void LoadBf16Unit(const unsigned char* shared, int row, int unit, int t,
                                              uint32_t (&words)[4]) {
@@ -81,8 +81,9 @@ __device__ __forceinline__ uint2 LoadByteUnit(const unsigned char* shared, int r
   return *reinterpret_cast<const uint2*>(shared + offset);
 }
 
-// The same as BF16. `scale`: of the lane's group, for formats that have one: of E8M0 its raw bits,
-// of NVFP4 twice the scale times 2^118 in BF16. Of I4 the word that holds its zero point.
+// Loads the lane's 8 weights of a unit as BF16. `scale`: of the lane's group, for formats with
+// groups. E8M0: its bits; NVFP4: the scale times 2^118 in BF16, in both halves; I4: the word with
+// the zero point.
 template <Format kF>
 __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int row, int unit,
                                                int t, uint32_t scale, uint32_t (&words)[4]) {
@@ -113,7 +114,7 @@ __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int 
       const uint32_t factors = TwiceE8m0(scale);
       SLUICE_UNROLL
       for (int pair = 0; pair < 4; ++pair) {
-        // Twice, since the product of both factors is beyond BF16.
+        // Two products, since the product of both factors exceeds BF16.
         const uint32_t numbers = FmaBf16x2(RaisedE2m1(codes, pair), 0x7E807E80u, kMinusZeros);
         words[pair] = FmaBf16x2(numbers, factors, kMinusZeros);
       }

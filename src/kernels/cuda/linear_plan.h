@@ -1,6 +1,7 @@
-// How a matrix product is cut up: pure functions of its shape, for launchers and hosts. What
-// decides the order of a sum, the split of k, depends on the weights alone; the tile, which does
-// not, on the number of rows as well. Free of includes that the CUDA compiler would have to read.
+// How a matrix product is divided: pure functions of its shape, for launchers and hosts. The split
+// of k determines the order of a sum and depends only on the weights. The tile does not affect the
+// order and depends on the number of rows, too. Free of includes that the CUDA compiler would have
+// to read.
 #pragma once
 
 #include <stdint.h>
@@ -9,19 +10,19 @@
 
 namespace sluice::device {
 
-// Weight rows of a block.
+// Weight rows per block.
 constexpr int kLinearTileRows = 64;
-// With up to so many rows of x the ranges of a split run side by side, each in blocks of its own
-// that write partial sums, which the last of them adds up; beyond, there are blocks enough, and
-// each runs through all ranges.
+// Up to this many rows of x, the ranges of a split run in parallel, each in blocks of its own that
+// write partial sums; the last block to finish adds them up. With more rows there are enough
+// blocks, and each computes all ranges.
 constexpr int64_t kMaxParallelSplitRows = 64;
 
-// Tiles of products whose ranges run side by side, at most.
+// Maximum number of tiles of products whose ranges run in parallel.
 constexpr int64_t kMostSplitTiles = 4096;
 constexpr int64_t kLinearCounterBytes = kMostSplitTiles * 4;  // LinearArgs::counters
 
 struct LinearSplit {
-  int64_t stages;            // of the whole k
+  int64_t stages;            // number of stages in k
   int64_t stages_per_range;  // the last range may have fewer
   int64_t ranges;
 };
@@ -31,7 +32,7 @@ constexpr int LinearCodeBits(ElementType type) {
   return type == ElementType::kBF16 ? 16 : 8;
 }
 
-// Elements of k that pass through shared memory at once.
+// Elements of k per stage in shared memory.
 constexpr int LinearStageK(ElementType type) {
   return type == ElementType::kBF16 ? 64 : 128;
 }
@@ -40,8 +41,8 @@ constexpr int64_t LinearRowTiles(int64_t n) {
   return (n + kLinearTileRows - 1) / kLinearTileRows;
 }
 
-// Ranges enough that narrow matrices fill a large device (four blocks for each of 132
-// multiprocessors), and long enough that starting and combining them is a small part of the work.
+// Splits k into enough ranges that narrow matrices fill a large device (four blocks for each of 132
+// multiprocessors), each long enough that starting and combining them is a small part of the work.
 constexpr LinearSplit LinearSplitOf(int64_t n, int64_t k, ElementType type) {
   constexpr int64_t kBlocks = 512, kMinStages = 8, kMaxRanges = 16;
   const int64_t tiles = LinearRowTiles(n);
@@ -58,12 +59,12 @@ constexpr LinearSplit LinearSplitOf(const Weights& w) {
   return LinearSplitOf(w.whole_n > 0 ? w.whole_n : w.n, w.k, w.type);
 }
 
-// Rows of x of a block: 16, 32, 64 or 128. `rows`: of x that meet one matrix, on average.
+// Rows of x per block: 16, 32, 64 or 128. `rows`: average number of rows of x per matrix.
 constexpr int LinearTileTokens(int64_t rows) {
   return rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : 128;
 }
 
-// Tiles of x in a grid. Grouped: as many as there can be, however the rows fall on the experts.
+// Number of tiles of x in a grid. Grouped: the maximum over all distributions of rows to experts.
 constexpr int64_t LinearTokenTiles(int64_t m, int64_t num_experts, int tokens) {
   if (num_experts == 0) return (m + tokens - 1) / tokens;
   const int64_t busy = m < num_experts ? m : num_experts;

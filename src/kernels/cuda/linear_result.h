@@ -1,4 +1,4 @@
-// From the sum of a product to its result: scales and bias.
+// Turns the sum of a product into its result: scales and bias.
 #pragma once
 
 #include <math.h>
@@ -8,16 +8,17 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 
-constexpr float kNoBias = -0.0f;  // which changes no sum
+constexpr float kNoBias = -0.0f;  // changes no sum
 
-// The same roundings wherever it is used, which is why the last sum is a fused one by name.
+// Explicit fmaf, so that rounding is the same wherever it is used.
 __device__ __forceinline__ float ScaledResult(float sum, float row_scale, float x_scale,
                                               float bias) {
   return fmaf(sum * row_scale, x_scale, bias);
 }
 
 struct ResultScales {
-  // `factor`: a power of two that all sums lack. `row_scales_offset`: of the expert's row scales.
+  // `factor_of_all`: a power of two by which all sums must be multiplied. `row_scales_offset`: of
+  // the expert's row scales.
   __device__ __forceinline__ void Begin(const device::LinearArgs& linear, float factor_of_all,
                                         int64_t row_scales_offset) {
     factor = factor_of_all;

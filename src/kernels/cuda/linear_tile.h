@@ -1,13 +1,13 @@
 // The matrix product of all formats: one kernel template over tiles.
 //
 // A block computes 64 columns of y (rows of W) for up to `kTokens` rows of x. Both pass through
-// shared memory in stages of kStageK of k, as stored, several stages under way at once; codes
-// become BF16 only in registers. W is the 16-row operand of the tensor cores' products and x the
-// 8-column one, so that few rows of x waste little.
+// shared memory in stages of kStageK of k, as stored, with several stages in progress; codes are
+// converted to BF16 only in registers. W is the 16-row operand of the tensor cores' products and x
+// the 8-column one, so that few rows of x waste little.
 //
 // Order of a sum: over the columns of a range of k, unit by unit; then over the ranges, from the
-// first on. It depends on W's shape and format alone. So a row's result does not depend on the
-// tile, on the other rows, or on whether ranges run in blocks of their own.
+// first on. It depends only on W's shape and format. So a row's result does not depend on the tile,
+// on the other rows, or on whether ranges run in blocks of their own.
 #pragma once
 
 #include <math.h>
@@ -21,10 +21,10 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 
 struct LinearTileArgs {
-  device::GroupedLinearArgs product;  // num_experts: 0 where it is not grouped
+  device::GroupedLinearArgs product;  // num_experts: 0 if not grouped
   device::LinearSplit split;
-  // [ranges, m, n], for blocks of one range each (grid z), of which the last of a tile adds up all
-  // of them; null: a block runs through all ranges.
+  // [ranges, m, n]: each block computes one range (grid z), and the last block of a tile adds them
+  // up. Null: a block computes all ranges.
   float* partials;
 };
 
@@ -33,19 +33,19 @@ struct Tile {
   using T = Traits<kF>;
   static constexpr int kRows = device::kLinearTileRows;
   static constexpr int kThreads = kTokens == 128 ? 256 : 128;
-  // Warps side by side along the rows of x; each has kTokenTiles * 8 of them, and kRowTiles * 16
-  // rows of W.
+  // Number of warps along the rows of x; each has kTokenTiles * 8 rows of x and kRowTiles * 16 rows
+  // of W.
   static constexpr int kTokenWarps = kTokens == 128 ? 4 : kTokens == 64 ? 2 : 1;
   static constexpr int kRowWarps = kThreads / 32 / kTokenWarps;
   static constexpr int kTokenTiles = kTokens / 8 / kTokenWarps;
   static constexpr int kRowTiles = kRows / 16 / kRowWarps;
   static constexpr int kWeightBytes = kRows * T::kStageK * T::kBits / 8;
   static constexpr int kStageBytes = kWeightBytes + kTokens * T::kStageK * T::kInputBits / 8;
-  // As many as leave room for two blocks or more in the 228 KB of a multiprocessor.
+  // Small enough that at least two blocks fit in the 228 KB of a multiprocessor.
   static constexpr int kMostBytes = 80 * 1024;
   static constexpr int kStages = kMostBytes / kStageBytes > 4 ? 4 : kMostBytes / kStageBytes;
   static constexpr unsigned kSharedBytes = kStages * kStageBytes;
-  // Blocks that registers are to suffice for, of those that a multiprocessor has shared memory for.
+  // Number of blocks per multiprocessor that registers must suffice for; shared memory allows more.
   static constexpr bool kIsScaled = T::kHasGroups || T::kHasBlocks;
   static constexpr int kBlocks = kTokens == 128  ? 1
                                  : kTokens == 64 ? 2
@@ -54,14 +54,14 @@ struct Tile {
   static_assert(kStages >= 2 && kStageBytes % 128 == 0);
 };
 
-// The rows of x of a block, and the matrix that they meet.
+// The rows of x of a block, and the expert that multiplies them.
 struct TokenRange {
   int64_t expert;
   int64_t first;
   int64_t count;  // 0: nothing to do
 };
 
-// Warp. Grouped: counts the tiles of the experts before.
+// Warp. Finds the rows of tile `tile`; grouped: by counting the tiles of the experts before.
 template <int kTokens>
 __device__ __forceinline__ TokenRange FindTokens(const device::GroupedLinearArgs& product,
                                                  int64_t tile) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ TokenRange FindTokens(const device::GroupedLinearArgs
       end = product.row_begin[expert + 1];
     }
     const int own = (end - begin + kTokens - 1) / kTokens;
-    int until = own;  // tiles of the lanes up to this one
+    int until = own;  // inclusive prefix sum of the lanes' tiles
     for (unsigned distance = 1; distance < 32; distance *= 2) {
       const int other = __shfl_up_sync(0xFFFFFFFFu, until, distance);
       if (static_cast<unsigned>(lane) >= distance) until += other;
@@ -97,12 +97,12 @@ __device__ __forceinline__ TokenRange FindTokens(const device::GroupedLinearArgs
   return {0, 0, 0};
 }
 
-// Copies stages of a tile of rows to shared memory; what lies beyond the matrix becomes zeros. All
-// that a thread needs is worked out once: a stage costs it little more than the copies.
+// Copies stages of a tile of rows to shared memory, with zeros beyond the matrix. Addresses are
+// computed once per thread, so that a stage costs little more than the copies.
 template <int kBits, int kStageK, int kTileRows, int kThreads>
 class StageCopier {
  public:
-  // The tile's rows begin at `rows`; the matrix has `num_rows` from there on.
+  // The tile's rows begin at `rows`; the matrix has `num_rows` rows from there on.
   __device__ __forceinline__ StageCopier(const unsigned char* rows, int64_t row_bytes,
                                          int64_t num_rows, int64_t first_stage)
       : any_(rows), step_(row_bytes * kStep) {
@@ -117,7 +117,7 @@ class StageCopier {
                                                            (num_rows - first + kStep - 1) / kStep));
   }
 
-  // The next stage. `shared`: where its rows go.
+  // Copies the next stage to `shared`.
   __device__ __forceinline__ void Copy(unsigned char* shared) {
     const unsigned char* from = from_;
     const int num_copies = left_ > 0 ? num_copies_ : 0;
@@ -132,23 +132,24 @@ class StageCopier {
   }
 
  private:
-  static constexpr int kRowBytes = kStageK * kBits / 8;  // of a stage
+  static constexpr int kRowBytes = kStageK * kBits / 8;  // bytes of a row per stage
   static constexpr int kChunks = kRowBytes / 16;
   static constexpr int kStep = kThreads / kChunks;
   static constexpr int kCopies = kTileRows / kStep;
-  // The rows of a thread have their chunk at the same place: ChunkOffset mixes in no bits above.
+  // The rows of a thread have their chunk at the same place: ChunkOffset mixes in only the lowest
+  // bits of the row.
   static_assert(kTileRows % kStep == 0 && kStep % 8 == 0);
 
-  const unsigned char* any_;   // an address to name where nothing is read
-  const unsigned char* from_;  // of the next stage
-  const int64_t step_;         // from one row of this thread to the next
-  int64_t left_;               // bytes of a row from from_ on
+  const unsigned char* any_;   // a valid address to pass where nothing is read
+  const unsigned char* from_;  // in the next stage
+  const int64_t step_;         // bytes between rows of this thread
+  int64_t left_;               // bytes left in a row from from_ on
   int to_;
-  int num_copies_;  // of rows that there are
+  int num_copies_;  // for rows within the matrix
 };
 
-// Scales of groups and blocks, which each lane loads for its own rows a stage before it needs them.
-// Raw bits, of NVFP4 the factors that LoadWeightUnit takes; 0 beyond the end of k.
+// Scales of groups and blocks; each lane loads those of its own rows one stage ahead. As raw bits;
+// for NVFP4 the factors that LoadWeightUnit takes; 0 beyond the end of k.
 template <Format kF, int kTokens>
 struct StageScales {
   using T = Traits<kF>;
@@ -232,13 +233,13 @@ struct StageScales {
         SLUICE_UNROLL
         for (int unit = 0; unit < T::kUnits; ++unit) {
           if constexpr (kF == Format::kNvF4) {
-            // Lanes of t < 2 have numbers of a unit's first group, the others of its second.
+            // Lanes with t < 2 have numbers of a unit's first group, the others of its second.
             uint32_t pairs[2];
             E4m3x4ToBf16(next[r][half][unit / 2], pairs[0], pairs[1]);
             const uint32_t twice = __byte_perm(pairs[unit % 2], 0, t < 2 ? 0x1010 : 0x3232);
             now[r][half][unit] = FmaBf16x2(twice, kNvF4Raise, kMinusZeros);
           } else if constexpr (kF == Format::kI4) {
-            // Every unit needs its zero point, also where one scale covers the stage.
+            // Every unit needs its zero point, even if one scale covers the stage.
             const uint32_t own = next[r][half][unit], first = next[r][half][0];
             now[r][half][unit] = is_per_unit ? own : first;
           } else {
@@ -251,7 +252,7 @@ struct StageScales {
 
   const void* rows[Shape::kRowTiles][2];
   int64_t units;
-  int64_t row_tiles;  // kNvF4: of scales
+  int64_t row_tiles;  // kNvF4: number of tiles of scales in a row
   int group;
   bool is_per_unit;
   uint32_t now[Shape::kRowTiles][2][T::kUnits] = {}, next[Shape::kRowTiles][2][T::kUnits] = {};
@@ -260,7 +261,7 @@ struct StageScales {
 template <Format kF, int kTokens>
 using Sums = float[Tile<kF, kTokens>::kRowTiles][Tile<kF, kTokens>::kTokenTiles][4];
 
-// to += factors * from, from = 0. Factors of the two rows that a lane has of each tile.
+// to += factors * from; from = 0. `factors`: for the lane's two rows of each tile.
 template <int kRowTiles, int kTokenTiles>
 __device__ __forceinline__ void MoveSums(float (&to)[kRowTiles][kTokenTiles][4],
                                          float (&from)[kRowTiles][kTokenTiles][4],
@@ -278,7 +279,7 @@ __device__ __forceinline__ void MoveSums(float (&to)[kRowTiles][kTokenTiles][4],
   }
 }
 
-// sums += the products of one unit, of E4M3 codes as they are.
+// Adds the products of one unit to `sums`, multiplying E4M3 codes as they are.
 template <Format kF, int kTokens>
 __device__ __forceinline__ void MultiplyCodes(const unsigned char* weights,
                                               const unsigned char* inputs, int unit, int row,
@@ -301,7 +302,7 @@ __device__ __forceinline__ void MultiplyCodes(const unsigned char* weights,
   }
 }
 
-// The same in BF16.
+// Adds the products of one unit to `sums`, in BF16.
 template <Format kF, int kTokens>
 __device__ __forceinline__ void MultiplyExpanded(const unsigned char* weights,
                                                  const unsigned char* inputs, int unit, int row,
@@ -340,14 +341,14 @@ __device__ __forceinline__ void MultiplyExpanded(const unsigned char* weights,
   }
 }
 
-// How many blocks of each tile have written their part; 0 before a launch and after it.
+// Number of blocks of each tile that have written their part; 0 before and after a launch.
 __device__ __forceinline__ unsigned* FinishedRanges(const device::LinearArgs& args) {
   SLUICE_KEPT unsigned finished[device::kMostSplitTiles];
   return args.counters != nullptr ? args.counters : finished;
 }
 
-// Block, whose parts are written. True for the last of a tile's blocks: then the parts of all of
-// them are there to be read, past the cache of this multiprocessor (__ldcg).
+// Block; call after writing its parts. Returns true for the last of a tile's blocks: then the parts
+// of all of them can be read, bypassing this multiprocessor's cache (__ldcg).
 __device__ __forceinline__ bool IsLastOfTile(const device::LinearArgs& args) {
   auto* is_last = reinterpret_cast<int*>(SharedMemory());
   __threadfence();
@@ -355,19 +356,19 @@ __device__ __forceinline__ bool IsLastOfTile(const device::LinearArgs& args) {
   if (threadIdx.x == 0) {
     unsigned& finished = FinishedRanges(args)[blockIdx.y * gridDim.x + blockIdx.x];
     *is_last = atomicAdd(&finished, 1u) == gridDim.z - 1;
-    if (*is_last) atomicExch(&finished, 0u);  // ordered after the others' by being one of them
+    if (*is_last) atomicExch(&finished, 0u);  // atomic: ordered after the others
   }
   __syncthreads();
   __threadfence();
   return *is_last != 0;
 }
 
-// Block. Adds up a tile's ranges, in order.
+// Block. Adds up a tile's ranges in order.
 template <int kThreads>
 __device__ __forceinline__ void CombineRanges(const LinearTileArgs& args, const TokenRange& tokens,
                                               int64_t first_n, const ResultScales& result) {
   constexpr int kRows = device::kLinearTileRows;
-  constexpr int kAtOnce = 4;  // sums of a thread, whose parts are read together
+  constexpr int kAtOnce = 4;  // sums per thread, whose parts are read together
   static_assert(kThreads % kRows == 0);
   const device::LinearArgs& linear = args.product.linear;
   const int64_t n = first_n + threadIdx.x % kRows;
@@ -393,7 +394,8 @@ __device__ __forceinline__ void CombineRanges(const LinearTileArgs& args, const 
   }
 }
 
-// The block's work. kMultipliesE4m3: E4M3 inputs meet the weights in E4M3 (else both become BF16).
+// The work of a block. kMultipliesE4m3: E4M3 inputs and weights are multiplied as E4M3 (else both
+// are converted to BF16).
 template <Format kF, int kTokens, bool kMultipliesE4m3>
 __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
   using T = Traits<kF>;
@@ -417,11 +419,11 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
-  const int row = warp / Shape::kTokenWarps * Shape::kRowTiles * 16 + g;  // of W, in the tile
-  const int token = warp % Shape::kTokenWarps * Shape::kTokenTiles * 8;   // of x, in the tile
+  const int row = warp / Shape::kTokenWarps * Shape::kRowTiles * 16 + g;  // in W, within the tile
+  const int token = warp % Shape::kTokenWarps * Shape::kTokenTiles * 8;   // in x, within the tile
 
-  // Sums of a range, and of all ranges up to it; part sums are still to be multiplied by their
-  // block's scale.
+  // Sums over the current unit of scaling (part, to be multiplied by its block's scale), over the
+  // range (sums), and over all ranges (total).
   Sums<kF, kTokens> total = {}, sums = {}, part = {};
   float ones[Shape::kRowTiles][2];
   SLUICE_UNROLL
@@ -457,7 +459,7 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
   for (int64_t stage = begin; stage < end; ++stage) {
     AsyncWait<Shape::kStages - 2>();
     __syncthreads();
-    // Every warp is done with the slot of the stage before.
+    // Every warp is done with the slot of the previous stage.
     if (stage + Shape::kStages - 1 < end) copy_next(slot == 0 ? Shape::kStages - 1 : slot - 1);
     AsyncCommit();
     if constexpr (T::kHasGroups || T::kHasBlocks) {
@@ -528,7 +530,7 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
 template <Format kF, int kTokens, bool kMultipliesE4m3>
 __global__ void __launch_bounds__(Tile<kF, kTokens>::kThreads, Tile<kF, kTokens>::kBlocks)
     LinearTileKernel(LinearTileArgs args) {
-  // Where tensor cores lack E4M3, device code takes BF16 whatever the host asked for.
+  // If the tensor cores lack E4M3, device code uses BF16 whatever the host requested.
   if constexpr (kF == Format::kF8Inputs && kMultipliesE4m3) {
     if (HasE4m3Mma())
       RunTile<kF, kTokens, true>(args);
@@ -555,7 +557,7 @@ void LaunchTile(const StreamHandle& stream, const LinearTileArgs& args) {
       args);
 }
 
-// `tokens`: rows of x of a block, 16, 32, 64 or 128.
+// `tokens`: rows of x per block, 16, 32, 64 or 128.
 template <Format kF>
 void LaunchTiles(const StreamHandle& stream, int tokens, const LinearTileArgs& args) {
   static_assert(Traits<kF>::kStageK == device::LinearStageK(Traits<kF>::kCodes));

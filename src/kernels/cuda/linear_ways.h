@@ -1,5 +1,5 @@
-// The ways in which a dense product can be computed on a device, and which of them a product
-// allows. Pure functions; which one is the fastest is measured (device_linear.h).
+// The ways to compute a dense product on a device, and which of them a product allows. Pure
+// functions; device_linear.h measures which way is fastest.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,26 @@
 
 namespace sluice::device {
 
-// In the order in which they are tried where nothing was measured. "Fast": E4M3 products are added
-// up in the tensor cores' own, lower precision.
+// In the order in which they are tried without a measurement. "Fast": E4M3 products are accumulated
+// in the tensor cores' own, lower precision.
 enum class LinearWay : uint8_t {
-  kOneScale,    // the library, E4M3; the scales of W and x are one factor
-  kRowScales,   // the library, E4M3; it applies scales of rows of W and of x
-  kPartScales,  // the library, E4M3; a call for each part of W's rows that has one scale
-  kPlain,       // the library, BF16 or E4M3; what there is of scales is applied afterwards
-  kNvF4,        // the library, NVFP4 by NVFP4; scales as one factor, or afterwards
-  kNvF4Parts,   // the same with a call for each part of W's rows
-  kExpanded,    // the library, from weights that are expanded to BF16
+  kOneScale,    // library, E4M3; the scales of W and x are a single factor
+  kRowScales,   // library, E4M3; it applies row scales of W and of x
+  kPartScales,  // library, E4M3; one call per part of W's rows with the same scale
+  kPlain,       // library, BF16 or E4M3; scales, if any, are applied afterwards
+  kNvF4,        // library, NVFP4 by NVFP4; scales as a single factor, or afterwards
+  kNvF4Parts,   // like kNvF4, with one call per part of W's rows
+  kExpanded,    // library, with weights expanded to BF16
   kFastOneScale,
   kFastRowScales,
   kFastPartScales,
   kFastPlain,
-  kOwn,  // this program's kernels; always possible
+  kOwn,  // our own kernels; always possible
 };
 constexpr int kNumLinearWays = static_cast<int>(LinearWay::kOwn) + 1;
 
-// "own kernels", "scales of rows, fast sums": distinct, at most 40 characters.
+// For example "own kernels" or "library, scales of rows, fast sums": distinct, at most 40
+// characters.
 std::string_view NameOf(LinearWay way);
 bool HasFastSums(LinearWay way);
 
@@ -44,28 +45,28 @@ class LinearWays {
   uint16_t bits_ = 0;
 };
 
-// What the vendor's library and the device can do.
+// Capabilities of the vendor's library and of the device.
 struct LinearAbilities {
   bool library = false;
-  bool row_scales = false;  // of E4M3 products
+  bool row_scales = false;  // for E4M3 products
   bool nvf4 = false;
-  bool fast_sums = false;  // they may be used
+  bool fast_sums = false;  // allowed by the options
   int compute_capability = 0;
 };
 
-// Below so many rows, products are own kernels' but for NVFP4: each weight is read once then, and
-// nothing else counts.
+// Products of fewer rows use our own kernels, except NVFP4: each weight is read once, and nothing
+// else matters.
 constexpr int64_t kMinLibraryRows = 9;
 
-// The ways that are open to the product, kOwn always among them. Whether the library has an
-// algorithm for one is not asked.
+// The ways that the product allows; always includes kOwn. Does not ask whether the library has an
+// algorithm.
 LinearWays WaysOf(const LinearArgs& args, const LinearAbilities& abilities);
 
-// Whether the scales of rows of W and of x are a factor of the whole product.
+// Whether the row scales of W and of x are a single factor of the whole product.
 bool HasOneScale(const LinearArgs& args);
-// Whether W is in parts that have one scale each, and so has x.
+// Whether W consists of parts with one scale each, and x has a single scale.
 bool HasPartScales(const LinearArgs& args);
-// Inputs that were rounded to NVFP4.
+// Whether the inputs were rounded to NVFP4.
 bool HasNvF4Inputs(const LinearArgs& args);
 
 }  // namespace sluice::device

@@ -1,13 +1,12 @@
-// Numbers with their places as integers, so that the largest number, the first among equals, is the
-// largest integer.
+// Integer keys of (number, index): the largest number, the first among equals, has the largest key.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// Keys compare as the numbers do: -0 equals 0, NaN is smaller than every number. Of equal numbers
-// the lower index has the larger key. REQUIRES: 0 <= index < 2^31.
+// Keys compare as the numbers do: -0 equals 0, NaN is smaller than every number. Among equal
+// numbers the lower index has the larger key. REQUIRES: 0 <= index < 2^31.
 __device__ __forceinline__ uint64_t OrderedKey(float value, int64_t index) {
   const uint32_t bits = BitsOf(value);
   uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -19,7 +18,7 @@ __device__ __forceinline__ int32_t IndexOfKey(uint64_t key) {
   return static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
 }
 
-// The number of the upper half of a key.
+// The number whose key has this upper half.
 __device__ __forceinline__ float FloatOfOrdered(uint32_t ordered) {
   return FloatFromBits(ordered & 0x80000000u ? ordered & 0x7FFFFFFFu : ~ordered);
 }

@@ -1,6 +1,5 @@
-// Small kernels in the manner of the real ones, each right or with one fault of synchronisation
-// that a GPU would show rarely: what the emulator's seeded orders and its search for races must
-// find.
+// Small kernels in the style of the real ones, each correct or with one synchronization fault that
+// a GPU would rarely show: the emulator's seeded orders and its race detection must find it.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +14,16 @@ namespace sluice::emulated::faults {
 enum class Fault : uint8_t {
   kNone,
   // Faults of a pipeline of asynchronous copies:
-  kCopyBeforeBarrier,  // the next copies begin while other warps read the slot that they fill
-  kWaitTooFew,         // one more group may be under way than the stage needs
-  kNoBarrier,          // a thread reads what another one copied, without a barrier between
+  kCopyBeforeBarrier,  // the next copies start while other warps still read the slot that they fill
+  kWaitTooFew,         // one more group may be in progress than the stage allows
+  kNoBarrier,          // a thread reads what another one copied, without a barrier in between
   // Faults of a sum by several blocks:
-  kNoFence,        // the parts are written without a fence before the atomic
-  kFenceOfOne,     // the thread with the atomic calls the fence, before the others have written
-  kFenceTooLate,   // after the atomic
-  kReadsCached,    // the last block reads as if nobody else had written
-  kNoFenceToRead,  // past its cache, but without a fence after the atomic
-  kNoWarpBarrier,  // lanes exchange numbers through shared memory, as if they ran in step
+  kNoFence,        // parts are written without a fence before the atomic
+  kFenceOfOne,     // one thread calls the fence, before the others have written
+  kFenceTooLate,   // the fence comes after the atomic
+  kReadsCached,    // the last block reads through its cache
+  kNoFenceToRead,  // the last block bypasses its cache, but without a fence after the atomic
+  kNoWarpBarrier,  // lanes exchange numbers through shared memory without a warp barrier
   kBlocksOverlap,  // two blocks write one number
 };
 
@@ -33,10 +32,10 @@ constexpr int kStages = 3, kSteps = 12;
 
 struct PipelineArgs {
   const uint32_t* from;  // [kSteps, kThreads, 4]
-  uint32_t* sums;        // [kThreads]: of what the opposite thread's place held
+  uint32_t* sums;        // [kThreads]: sums over what the opposite thread copied
 };
 
-// Each stage is copied by all threads and read by all, every thread the place of another warp's.
+// All threads copy and read each stage; every thread reads the place of a thread in another warp.
 template <Fault kFault>
 void Pipeline(PipelineArgs args) {
   auto* shared = reinterpret_cast<uint32_t*>(SharedMemory());
@@ -70,7 +69,7 @@ struct SplitArgs {
   uint32_t* sums;    // [kThreads]
 };
 
-// Every block writes its part; the last to come adds them up.
+// Every block writes its part; the last to finish adds them up.
 template <Fault kFault>
 void SplitSum(SplitArgs args) {
   const unsigned thread = threadIdx.x;
@@ -104,7 +103,7 @@ struct ExchangeArgs {
   uint32_t* numbers;  // [2, 32]
 };
 
-// Turns the numbers of a warp round.
+// Reverses the numbers of a warp.
 template <Fault kFault>
 void Exchange(ExchangeArgs args) {
   auto* shared = reinterpret_cast<uint32_t*>(SharedMemory());
@@ -114,18 +113,18 @@ void Exchange(ExchangeArgs args) {
   args.numbers[block * 32 + threadIdx.x] = shared[31 - threadIdx.x];
 }
 
-// Runs what was launched on it.
+// A stream that runs launches in its queue.
 struct FaultStream {
   EmulatedQueue queue;
   LaunchFailure failure;
   StreamHandle handle{&queue, &failure};
 };
 
-// Each runs one kernel and says whether its result was right.
+// Each function below runs one kernel and returns whether its result was right.
 template <Fault kFault>
 bool RunPipeline() {
   std::vector<uint32_t> from(size_t{kSteps} * kThreads * 4 + 4), sums(kThreads), expected(kThreads);
-  // Global addresses of copies are multiples of 16.
+  // Copies need global addresses that are multiples of 16.
   uint32_t* const aligned =
       from.data() + (4 - reinterpret_cast<uintptr_t>(from.data()) / 4 % 4) % 4;
   for (uint32_t i = 0; i < kSteps * kThreads * 4; ++i) aligned[i] = i * 2654435761u;
@@ -144,7 +143,7 @@ bool RunPipeline() {
   return sums == expected;
 }
 
-// `watches`: with the weak order of global memory.
+// `watches`: with weakly ordered global memory.
 template <Fault kFault>
 bool RunSplitSum(bool watches) {
   std::vector<uint32_t> memory(size_t{kParts} * kThreads + 1), sums(kThreads), expected(kThreads);

@@ -1,5 +1,5 @@
-// Which kernels were fastest for which product, measured once and kept in a file: which algorithm
-// of a library, and whether that library at all, and how.
+// The fastest way to compute each product, measured once and kept in a file: whether and how to use
+// a library, and with which of its algorithms.
 #pragma once
 
 #include <array>
@@ -12,15 +12,15 @@
 
 namespace sluice::device {
 
-// What was chosen for one product: a library's algorithm, or one of several ways to compute it.
+// The choice for one product: a library's algorithm, or one of several ways to compute it.
 struct Tactic {
-  std::array<uint64_t, 8> algorithm{};  // the library's own words; zeros where there is a way
+  std::array<uint64_t, 8> algorithm{};  // in the library's format; zeros if `way` is set
   int64_t workspace_bytes = 0;
-  std::string way = {};  // at most 40 characters; what it means its user knows
-  double seconds = 0;    // of one product, as measured
+  std::string way = {};  // at most 40 characters; defined by the caller
+  double seconds = 0;    // per product, as measured
 };
 
-// For what a file of tactics is good: anything else makes them worthless.
+// The device and library that a file of tactics is valid for.
 struct TacticOwner {
   std::string device;          // "NVIDIA H200"
   int compute_capability = 0;  // 90
@@ -30,21 +30,21 @@ struct TacticOwner {
 // Thread safety: one thread at a time.
 class TacticCache {
  public:
-  // More products than any model has; beyond that nothing is added.
+  // Maximum number of tactics, more than any model needs; further ones are not added.
   static constexpr size_t kMaxTactics = 8192;
 
-  // Reads `path` (empty: nothing is read or written). A file that is not there makes an empty
-  // cache; so does one that is damaged, or another device's, library's or program's: the log says
-  // so, and Save replaces it.
+  // Reads `path` (empty: nothing is read or written). A missing file makes an empty cache. So does
+  // a file that is damaged or belongs to another device, library or program; this is logged, and
+  // Save replaces the file.
   TacticCache(std::filesystem::path path, TacticOwner owner);
 
-  // Null if there is none. `key`: the product, in words, at most 200 characters.
+  // Null if there is none. `key`: describes the product, at most 200 characters.
   const Tactic* Find(const std::string& key) const;
   void Put(const std::string& key, const Tactic& tactic);
   size_t size() const { return tactics_.size(); }
 
-  // Writes the file if anything was Put since. The file is replaced atomically. When two processes
-  // save at once, the results of one are lost.
+  // Writes the file if anything was Put since the last Save. The file is replaced atomically. If
+  // two processes save at the same time, the results of one are lost.
   Status Save();
 
  private:
@@ -57,8 +57,8 @@ class TacticCache {
   bool changed_ = false;
 };
 
-// The default file of tactics: sluice/tactics.json in XDG_CACHE_HOME or ~/.cache; empty where there
-// is neither.
+// The default file of tactics: sluice/tactics.json in XDG_CACHE_HOME or ~/.cache; empty if neither
+// is known.
 std::filesystem::path DefaultTacticsPath();
 
 }  // namespace sluice::device
