@@ -1,5 +1,5 @@
-// What adapters add to a linear layer or an embedding: two launches, x A^T for every row with an
-// adapter, then that by B^T into the results.
+// Adds the contribution of adapters to a linear layer or an embedding, in two launches: h = x A^T
+// for every row with an adapter, then h B^T, added to the results.
 #include "kernels/cuda/device_rows.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
@@ -10,8 +10,8 @@ using device::kLoraRows;
 using device::LoraFactor;
 using device::LoraModulePlace;
 
-constexpr int kLoraRanks = 4;                 // of a block that multiplies by A
-constexpr unsigned kLoraShrinkThreads = 256;  // at most; a function of the layer's inputs alone
+constexpr int kLoraRanks = 4;                 // per block that multiplies by A
+constexpr unsigned kLoraShrinkThreads = 256;  // maximum; depends only on `cols`
 constexpr unsigned kLoraExpandThreads = 64;
 constexpr int kLoraLookupThreads = 64;
 constexpr int kLoraShrinkWarps = kLoraShrinkThreads / 32;
@@ -21,13 +21,13 @@ struct AddLoraLaunch {
   bool wide_x, wide_y;
 };
 
-// The rows that a block computes: rows of x and y, or -1.
+// The rows of x and y that a block computes; -1: none.
 struct LoraRows {
   int32_t row[kLoraRows];
   int64_t slot, expert;
 };
 
-// False: none of them.
+// Finds the block's rows; returns false if there are none.
 __device__ __forceinline__ bool FindLoraRows(const AddLoraArgs& args, LoraRows& rows) {
   rows.expert = 0;
   if (args.slots != nullptr) {
@@ -58,7 +58,7 @@ __device__ __forceinline__ LoraFactor LoraFactorOf(const AddLoraArgs& args,
   return module.factor[rows.slot * args.slot_factors + rows.expert * args.expert_factors];
 }
 
-// The slot's and expert's part of what begins at `first`.
+// The factors of the rows' slot and expert, given those of slot 0 and expert 0.
 __device__ __forceinline__ const uint16_t* LoraPlaceOf(const AddLoraArgs& args,
                                                        const uint16_t* first,
                                                        const LoraRows& rows) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ float* LoraScratchOf(const AddLoraArgs& args, int32_t
   return args.h + (int64_t{row} * args.num_modules + module) * args.max_rank;
 }
 
-// Numbers [col, col + count) of a row of x; zeros follow them.
+// Loads numbers [col, col + count) of a row of x; the rest of `values` is zero.
 __device__ __forceinline__ void LoadLoraInputs(const AddLoraArgs& args, int32_t row, int64_t col,
                                                int count, bool wide, float (&values)[kVector]) {
   const int64_t index = row * args.cols + col;
@@ -89,8 +89,8 @@ __device__ __forceinline__ void LoadLoraInputs(const AddLoraArgs& args, int32_t 
   for (int i = 0; i < kVector; ++i) values[i] = i < count ? E4m3ToFloat(codes[i]) : 0.0f;
 }
 
-// A block: kLoraRows rows by kLoraRanks rows of A. Thread t sums the products of vectors t, t +
-// threads, ... in their order; then the lanes' sums are added, then the warps'.
+// A block computes kLoraRows rows by kLoraRanks rows of A. Thread t sums the products of vectors t,
+// t + threads, ... in order; then the lanes' sums are added, then the warps'.
 __global__ void __launch_bounds__(kLoraShrinkThreads, 2) LoraShrinkKernel(AddLoraLaunch launch) {
   const AddLoraArgs& args = launch.args;
   const int rank_tiles = (args.max_rank + kLoraRanks - 1) / kLoraRanks;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kLoraShrinkThreads, 2) LoraShrinkKernel(AddLor
     float x[kLoraRows][kVector];
     SLUICE_UNROLL
     for (int m = 0; m < kLoraRows; ++m) {
-      // A row that is not there counts as zeros.
+      // A missing row counts as zeros.
       LoadLoraInputs(args, rows.row[m] < 0 ? 0 : rows.row[m], col, rows.row[m] < 0 ? 0 : count,
                      launch.wide_x, x[m]);
     }
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kLoraShrinkThreads, 2) LoraShrinkKernel(AddLor
   LoraScratchOf(args, row, number)[first_rank + j] = sum;
 }
 
-// An embedding: each row's column of A, which is a row of its table.
+// For an embedding: copies each row's column of A, which is a row of the table.
 __global__ void __launch_bounds__(kLoraLookupThreads) LoraLookupKernel(AddLoraLaunch launch) {
   const AddLoraArgs& args = launch.args;
   LoraRows rows;
@@ -161,14 +161,15 @@ __global__ void __launch_bounds__(kLoraLookupThreads) LoraLookupKernel(AddLoraLa
   for (int m = 0; m < kLoraRows; ++m) {
     const int32_t row = rows.row[m];
     if (row < 0) continue;
-    // -1: none could be drawn, and nobody takes the row.
+    // -1: no token could be drawn; the row's result is not used.
     const int64_t token = args.tokens[row] < 0 ? 0 : args.tokens[row];
     for (int j = static_cast<int>(threadIdx.x); j < rank; j += kLoraLookupThreads)
       LoraScratchOf(args, row, 0)[j] = Bf16ToFloat(table[token * rank + j]);
   }
 }
 
-// A block: kLoraRows rows by a vector of columns a thread; sums over the ranks in their order.
+// A block computes kLoraRows rows; each thread computes a vector of columns and sums over the ranks
+// in order.
 __global__ void __launch_bounds__(kLoraExpandThreads) LoraExpandKernel(AddLoraLaunch launch) {
   const AddLoraArgs& args = launch.args;
   constexpr int64_t kColumns = int64_t{kLoraExpandThreads} * kVector;

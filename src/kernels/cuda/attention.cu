@@ -1,4 +1,4 @@
-// Paged attention: a block of threads for each item and head tile (attention_block.h), then the
+// Paged attention: a thread block for each item and head tile (attention_block.h), then the
 // combination of partial results.
 #include "kernels/cuda/attention_block.h"
 #include "kernels/cuda/attention_fold.h"
@@ -15,9 +15,10 @@ using device::kNarrowTileRows;
 using device::kPartialExtraNumbers;
 using device::kWideTileRows;
 
-// Blocks of narrow tiles wait for memory: so many on a multiprocessor.
+// Number of blocks per multiprocessor; those of narrow tiles wait for memory, so several run
+// together.
 [[maybe_unused]] constexpr int BlocksTogether(bool is_e4m3, int dim, int rows) {
-  if (dim > 256) return 2;  // as many as fit into the memory
+  if (dim > 256) return 2;  // limited by shared memory
   return rows == kWideTileRows ? 1 : is_e4m3 ? 4 : 3;
 }
 
@@ -30,10 +31,10 @@ __global__ void __launch_bounds__(kAttentionThreads, BlocksTogether(kIsE4m3, kDi
   AttentionBlock<kIsE4m3, kDim, kRows, kCaps>(launch, item).Run();
 }
 
-// Folds the partial results of a merge's rows; a warp for each head, of up to kMostDim numbers.
+// Folds the partial results of a merge's rows. One warp per head, of at most kMostDim numbers.
 template <int kMostDim>
 __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch launch) {
-  constexpr int kMostPairs = kMostDim / 2 / 32;  // of columns, of a lane
+  constexpr int kMostPairs = kMostDim / 2 / 32;  // pairs of columns per lane
   constexpr int kAtOnce = 1024 / kMostDim;       // partial results that are read together
   const AttentionArgs& args = launch.attention;
   const AttentionMerge merge = args.merges[blockIdx.x];
@@ -133,7 +134,8 @@ void LaunchItems(const StreamHandle& stream, const AttentionLaunch& launch) {
   if constexpr (KvTile<kIsE4m3, kDim>::kFitsRegisters) {
     LaunchTiles<kIsE4m3, kDim, kWideTileRows, kCaps>(stream, launch, 0, num_wide);
   } else {
-    // Registers would not hold the sums of 16 rows of a warp: blocks of 16 rows make a wide tile.
+    // Registers would not hold the sums of 16 rows per warp: several blocks of 16 rows make up a
+    // wide tile.
     LaunchTiles<kIsE4m3, kDim, kNarrowTileRows, kCaps>(stream, launch, 0, num_wide,
                                                        kWideTileRows / kNarrowTileRows);
   }
@@ -143,7 +145,7 @@ void LaunchItems(const StreamHandle& stream, const AttentionLaunch& launch) {
 template <bool kIsE4m3>
 void LaunchOfType(const StreamHandle& stream, const AttentionLaunch& launch) {
   if (launch.attention.soft_cap > 0) {
-    // For few models, so that most head sizes share one kernel.
+    // Few models have soft caps, so most head sizes share one kernel.
     if (launch.attention.cache.head_dim == 128)
       return LaunchItems<kIsE4m3, 128, true>(stream, launch);
     return LaunchItems<kIsE4m3, 0, true>(stream, launch);

@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kCapThreads)
   for (float& value : values) {
     value *= args.scale;
     if (args.cap == 0) continue;
-    // tanh of the magnitude: an exponential that may become 0, and never infinite.
+    // tanh of the magnitude, by an exponential that may underflow to 0 but is never infinite.
     const float decay = expf(-2.0f * fabsf(value) / args.cap);
     const float capped = args.cap * ((1.0f - decay) / (1.0f + decay));
     value = value < 0 ? -capped : capped;
@@ -32,7 +32,7 @@ void LaunchCapLogits(const StreamHandle& stream, const device::CapLogitsArgs& ar
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>((args.count + kOfBlock - 1) / kOfBlock);
   shape.threads = kCapThreads;
-  // Vectors begin at the first number; the last may be incomplete.
+  // Vectors start at the first number; the last one may be partial.
   const bool wide = IsWide(args.x, kVector);
   Launch<CapLogitsKernel>(stream, "cap_logits", shape,
                           RowsLaunch<device::CapLogitsArgs>{args, wide});

@@ -3,7 +3,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-// NaN stays NaN.
+// min(value, limit); NaN stays NaN.
 __device__ __forceinline__ float AtMost(float value, float limit) {
   return value > limit ? limit : value;
 }
@@ -20,7 +20,7 @@ __global__ void ClampedSwigluKernel(RowsLaunch<device::ClampedSwigluArgs> launch
   WriteRow(args.out, row, args.width, launch.wide,
            [&](int64_t col, int count, float(&values)[kVector]) {
              SLUICE_UNROLL
-             for (int half = 0; half < 2; ++half) {  // of the pairs
+             for (int half = 0; half < 2; ++half) {  // halves of the pairs
                const int64_t at = 2 * col + half * kVector;
                const int left = 2 * count - half * kVector;
                const int here = left < 0 ? 0 : left < kVector ? left : kVector;

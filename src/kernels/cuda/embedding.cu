@@ -10,7 +10,7 @@ __global__ void EmbeddingKernel(RowsLaunch<device::EmbeddingArgs> launch) {
   const int count = VectorCount(col, args.cols);
   if (count == 0) return;
   float values[kVector];
-  // -1: none could be drawn, and nobody takes the row.
+  // -1: no token could be drawn; the row's result is not used.
   const int64_t token = args.tokens[row] < 0 ? 0 : args.tokens[row];
   LoadVector(args.table, ElementType::kBF16, token * args.cols + col, count, launch.wide, values);
   for (int i = 0; i < kVector; ++i) values[i] *= args.scale;

@@ -1,7 +1,7 @@
-// Weights of any format as BF16, for a library that multiplies no other.
+// Expands weights of any format to BF16, for a library that multiplies only BF16.
 //
-// Values are rounded once, from the F32 product of code and scales. Without scales of rows (a null
-// row_scales, whose effect scale_results adds later) all but blocks' values are exact.
+// Values are rounded once, from the F32 product of code and scales. Without row_scales (null:
+// scale_results applies them later) all values are exact, except with block scales.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/linear_plan.h"
@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kExpandThreads = 256;
 
-// Eight codes, the largest piece that one scale is sure to cover; INT4 with its zero point yet in.
+// Loads eight codes, the largest piece that is sure to have a single scale; the zero point of INT4
+// is not yet subtracted.
 template <ElementType kType>
 __device__ __forceinline__ void LoadEight(const void* codes, int64_t first, float (&values)[8]) {
   if constexpr (kType == ElementType::kF8E4M3 || kType == ElementType::kI8) {
@@ -39,7 +40,7 @@ __device__ __forceinline__ void LoadEight(const void* codes, int64_t first, floa
   }
 }
 
-// INT4: scale and zero point.
+// INT4: the word with scale and zero point.
 __device__ __forceinline__ uint32_t GroupWord(const device::Weights& w, int64_t row, int64_t k) {
   const int64_t per_row = (w.k + w.group - 1) / w.group;
   return static_cast<const uint32_t*>(w.group_scales)[row * per_row + k / w.group];
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(kExpandThreads) ExpandWeightsKernel(ExpandWeig
   if constexpr (kType == ElementType::kBF16) {
     packed =
         __ldg(reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(args.w.codes) + first));
-    // BF16 weights of a device have no scales.
+    // On a device BF16 weights have no scales.
   } else {
     float values[8];
     LoadEight<kType>(args.w.codes, first, values);

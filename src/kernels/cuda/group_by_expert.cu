@@ -1,5 +1,5 @@
-// A stable counting sort by one block: each warp takes a section of the pairs, and the warps'
-// counts say where each warp's pairs of an expert begin.
+// A stable counting sort by one block: each warp sorts a section of the pairs, and the warps'
+// counts determine where each warp's pairs of an expert begin.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 
@@ -10,10 +10,10 @@ constexpr unsigned kWarps = 16;
 
 struct GroupByExpertLaunch {
   device::GroupByExpertArgs args;
-  int expert_bits;  // that tell the experts apart
+  int expert_bits;  // number of bits of an expert's index
 };
 
-// Warp. Which of the lanes in `valid` have the same expert as this one.
+// Warp. The lanes in `valid` with the same expert as this one.
 __device__ __forceinline__ unsigned LanesOfSameExpert(int32_t expert, int expert_bits,
                                                       unsigned valid) {
   unsigned same = valid;
@@ -25,8 +25,8 @@ __device__ __forceinline__ unsigned LanesOfSameExpert(int32_t expert, int expert
   return same;
 }
 
-// Goes through the warp's section of the pairs in order and adds them to `counters` [num_experts];
-// visit(pair, at) learns what the counter of the pair's expert was, the pair included before it.
+// Counts the pairs of the warp's section, in order, in `counters` [num_experts]. Calls visit(pair,
+// at) for each, with the value of its expert's counter before the pair.
 template <typename Visit>
 __device__ __forceinline__ void CountPairs(const GroupByExpertLaunch& launch, int32_t* counters,
                                            const Visit& visit) {
@@ -62,7 +62,8 @@ __global__ void __launch_bounds__(kWarps * 32) GroupByExpertKernel(GroupByExpert
   __syncthreads();
   CountPairs(launch, own_counts, [](int64_t, int32_t) {});
   __syncthreads();
-  // For each expert: the pairs of the warps before, and all pairs.
+  // For each expert: replaces each warp's count by the sum of the counts of earlier warps;
+  // begins[expert + 1] is the total.
   for (int expert = thread; expert < num_experts; expert += threads) {
     int32_t sum = 0;
     for (int warp = 0; warp < static_cast<int>(kWarps); ++warp) {
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(kWarps * 32) GroupByExpertKernel(GroupByExpert
     begins[expert + 1] = sum;
   }
   __syncthreads();
-  if (thread < 32) {  // the sums of the experts before, 32 at a time
+  if (thread < 32) {  // prefix sums over experts, 32 at a time
     int32_t before = 0;
     if (thread == 0) begins[0] = 0;
     for (int first = 0; first < num_experts; first += 32) {

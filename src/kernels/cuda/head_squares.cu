@@ -3,9 +3,9 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-constexpr unsigned kSquareHeads = 4;  // of a block: a warp each
+constexpr unsigned kSquareHeads = 4;  // per block, one warp each
 
-// Lane l sums the squares of vectors l, l + 32, ... in their order; then the lanes' sums are added.
+// Lane l sums the squares of vectors l, l + 32, ... in order; then the lanes' sums are added.
 __global__ void __launch_bounds__(kSquareHeads * 32)
     HeadSquaresKernel(RowsLaunch<device::HeadSquaresArgs> launch) {
   const device::HeadSquaresArgs& args = launch.args;

@@ -1,5 +1,5 @@
-// The instructions of device_code.h one by one, so that `sluice selftest` can hold a device's
-// against what their descriptions say: every other kernel is built of them.
+// Runs the instructions of device_code.h one by one, so that `sluice selftest` can compare a device
+// with their descriptions: every other kernel is built on them.
 #include <math.h>
 
 #include "kernels/cuda/device_code.h"
@@ -10,8 +10,8 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 using device::Instruction;
 using device::InstructionArgs;
 
-// d [16, 8] = the sum over `count` tiles of a [16, 8 * kPerRegister] b [8 * kPerRegister, 8]; tiles
-// one after the other, row-major.
+// Packs the numbers of a register for MultiplyTiles: d [16, 8] = the sum over `count` tiles of a
+// [16, 8 * kPerRegister] b [8 * kPerRegister, 8]; tiles are consecutive and row-major.
 template <typename T>
 __device__ __forceinline__ uint32_t PackTileNumbers(const T* from, int stride) {
   constexpr int kPerRegister = 4 / static_cast<int>(sizeof(T));
@@ -62,8 +62,8 @@ __global__ void MmaE4m3Kernel(InstructionArgs args) {
   if (HasE4m3Mma()) MultiplyTiles<uint8_t>(args);
 }
 
-// Four matrices of 8 x 8 numbers of 16 bits, as LoadMatrix4 and its transposed sister give them:
-// out [2, 32 lanes, 4 registers].
+// Loads four matrices of 8 x 8 16-bit numbers with LoadMatrix4 and LoadMatrix4Transposed: out [2,
+// 32 lanes, 4 registers].
 __global__ void LoadMatrixKernel(InstructionArgs args) {
   auto* shared = reinterpret_cast<uint16_t*>(SharedMemory());
   const int lane = static_cast<int>(threadIdx.x);
@@ -77,8 +77,8 @@ __global__ void LoadMatrixKernel(InstructionArgs args) {
   for (int m = 0; m < 4; ++m) out[128 + lane * 4 + m] = registers[m];
 }
 
-// Copies `count` times 128 pieces of 16 bytes through two stages of shared memory, a stage on its
-// way while the other is read. Pieces whose byte in `b` is 0 are not copied: they become zeros.
+// Copies `count` times 128 pieces of 16 bytes through two stages of shared memory; one is copied
+// while the other is read. Pieces whose byte in `b` is 0 become zeros.
 __global__ void AsyncCopyKernel(InstructionArgs args) {
   auto* shared = reinterpret_cast<uint4*>(SharedMemory());
   const auto* from = static_cast<const uint4*>(args.a);
@@ -97,13 +97,13 @@ __global__ void AsyncCopyKernel(InstructionArgs args) {
     fetch(step + 1);
     AsyncWait<1>();
     __syncthreads();
-    // Read by another thread than the one that copied.
+    // Read by another thread than the one that copied it.
     out[step * 128 + 127 - thread] = shared[step % 2 * 128 + 127 - thread];
     __syncthreads();
   }
 }
 
-// All codes as numbers: out = [65536] BF16, [256] E4M3, [256] E8M0, [16] E2M1.
+// Decodes all codes: out = [65536] BF16, [256] E4M3, [256] E8M0, [16] E2M1.
 __global__ void DecodeKernel(InstructionArgs args) {
   auto* out = static_cast<float*>(args.out);
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -115,8 +115,8 @@ __global__ void DecodeKernel(InstructionArgs args) {
   if (i < 16) out[65536 + 512 + i] = E2m1ToFloat(static_cast<uint32_t>(i));
 }
 
-// Numbers as codes: out [count] of 32 bits, the BF16 code below, the E4M3 code above it, and above
-// that the same code once more, made beside another number's.
+// Encodes numbers: out [count] of 32 bits. Bits 0 to 15: the BF16 code; 16 to 23: the E4M3 code; 24
+// to 31: the E4M3 code again, packed as the second of two numbers.
 __global__ void EncodeKernel(InstructionArgs args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= args.count) return;
@@ -126,9 +126,9 @@ __global__ void EncodeKernel(InstructionArgs args) {
                                         (PackE4m3(1.0f, value) & 0xFF00u) << 16;
 }
 
-// Numbers and codes as F16 in pairs: out [count + 256] of 32 bits: number i with number count - 1 -
-// i above it; then those of the E4M3 codes in their order, and the same in BF16. REQUIRES: count
-// >= 64.
+// Converts to pairs of F16: out [count + 256] of 32 bits. First `count` words: number i, with
+// number count - 1 - i in the high half. Then all E4M3 codes in order as F16, then as BF16.
+// REQUIRES: count >= 64.
 __global__ void HalvesKernel(InstructionArgs args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const auto* numbers = static_cast<const float*>(args.a);
@@ -142,8 +142,8 @@ __global__ void HalvesKernel(InstructionArgs args) {
   }
 }
 
-// For 32 numbers: out [4, 32] = the sum, the largest, the left neighbour in a ring, and how many
-// are positive.
+// For 32 numbers: out [4, 32] = the sum, the maximum, the left neighbour in a ring, and the count
+// of positive numbers.
 __global__ void WarpKernel(InstructionArgs args) {
   const int lane = static_cast<int>(threadIdx.x);
   const float value = static_cast<const float*>(args.a)[lane];
@@ -154,7 +154,7 @@ __global__ void WarpKernel(InstructionArgs args) {
   out[96 + lane] = static_cast<float>(__popc(__ballot_sync(0xFFFFFFFFu, value > 0)));
 }
 
-// Functions of `count` numbers x: out [6, count] = exp(x), 1 / sqrt(|x|), sin(x), cos(x),
+// Math functions of `count` numbers x: out [6, count] = exp(x), 1 / sqrt(|x|), sin(x), cos(x),
 // log1p(|x|), 1 / x.
 __global__ void MathKernel(InstructionArgs args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-// Embeddings of tokens of their own in every layer: LayerEmbeddingSpec of models/decoder_spec.h.
+// Per-layer embeddings of tokens: LayerEmbeddingSpec of models/decoder_spec.h.
 #include "kernels/cuda/device_rows.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
@@ -6,8 +6,8 @@ namespace {
 
 constexpr unsigned kLayerWarps = 4;
 
-// A warp for each layer of each row, whose projection it reads twice: it is as wide as the model
-// says.
+// A warp for each layer of each row. It reads the projection twice, as its width has no limit that
+// would let registers hold it.
 __global__ void __launch_bounds__(kLayerWarps * 32)
     LayerEmbeddingsKernel(RowsLaunch<device::LayerEmbeddingsArgs> launch) {
   const device::LayerEmbeddingsArgs& args = launch.args;
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kLayerWarps * 32)
     }
   }
   const float factor = 1.0f / sqrtf(WarpSum(squares) / static_cast<float>(args.width) + args.eps);
-  // -1: none could be drawn, and nobody takes the row.
+  // -1: no token could be drawn; the row's result is not used.
   const int64_t token = args.tokens[row] < 0 ? 0 : args.tokens[row];
   const int64_t table_begin = (token * args.num_layers + layer) * args.width;
   for (int64_t col = first; col < args.width; col += step) {

@@ -1,4 +1,4 @@
-// y = x W^T with weights of any format; grouped by expert or not.
+// y = x W^T with weights of any format, grouped by expert or not.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {

@@ -1,4 +1,4 @@
-// Products with E2M1 weights that have E8M0 scales of 32 (MXFP4), and BF16 inputs.
+// Products with E2M1 weights with an E8M0 scale per 32 numbers (MXFP4), and BF16 inputs.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {

@@ -1,4 +1,4 @@
-// Products with E2M1 weights that have E4M3 scales of 16 (NVFP4), and BF16 inputs.
+// Products with E2M1 weights with an E4M3 scale per 16 numbers (NVFP4), and BF16 inputs.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {

@@ -1,6 +1,6 @@
-// From rows that were rounded as RowScale::kNvF4 to what tensor cores take: codes, and scales in
-// the order of nvf4_scales.h. The scale of a group need not be stored beside rounded numbers: it
-// can be told from them.
+// Converts rows that were rounded as RowScale::kNvF4 to the operands of tensor cores: codes, and
+// scales in the order of nvf4_scales.h. A group's scale need not be stored with the rounded
+// numbers: it can be recovered from them.
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/nvf4_scales.h"
 
@@ -9,18 +9,18 @@ namespace {
 
 constexpr unsigned kMostThreads = 256;
 
-// The code of a number that is one of E2M1; NaN becomes the code of 6.
+// The code of an E2M1 number; NaN becomes the code of 6.
 __device__ __forceinline__ uint32_t E2m1Code(float value) {
   const uint32_t bits = BitsOf(RoundToE2m1(value));
-  // The exponent's bias falls from 127 to 1.
+  // Lowers the exponent's bias from 127 to 1.
   return BitsOf(FloatFromBits(bits & 0x7FFFFFFFu) * 0x1p-126f) >> 22 | (bits >> 28 & 8u);
 }
 
-// A scale of which all numbers of the group are multiples by E2M1 numbers. The largest of a group
-// is 6 times its scale, or less where the scale was one of the three smallest and so rounded from a
-// number far from it.
+// Recovers a scale such that every number of the group is an E2M1 number times it. The largest
+// number of a group is 6 times its scale, or less if the scale is one of the three smallest and so
+// was rounded from a distant number.
 __device__ __forceinline__ float GroupScaleOf(const float (&values)[2][kVector]) {
-  constexpr float kLeast = 0x1p-9f;  // of E4M3
+  constexpr float kLeast = 0x1p-9f;  // the smallest E4M3 number
   uint32_t bits = LargestBits(values[0]);
   const uint32_t others = LargestBits(values[1]);
   bits = others > bits ? others : bits;
@@ -40,7 +40,7 @@ __device__ __forceinline__ float GroupScaleOf(const float (&values)[2][kVector])
   return 3 * kLeast;
 }
 
-// A thread for a group of a row, of those too that fill the last tiles of scales.
+// One thread per group of a row, including the padding groups and rows of the last tiles of scales.
 __global__ void __launch_bounds__(kMostThreads) PackNvF4Kernel(device::PackNvF4Args args) {
   const int64_t row = blockIdx.x, groups = args.cols / device::kNvF4Group;
   const int64_t group = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;

@@ -5,8 +5,8 @@ namespace {
 
 constexpr unsigned kMaxThreads = 512;
 
-// A block for each row, which it holds in registers: kVectors vectors a thread. 0: a row of any
-// size, of which each thread reads its numbers anew each time.
+// A block for each row, which its registers hold: kVectors vectors per thread. kVectors 0: a row of
+// any size, which threads read again each time.
 template <int kVectors>
 __global__ void __launch_bounds__(kMaxThreads)
     RmsNormKernel(RowsLaunch<device::RmsNormArgs> launch) {
@@ -16,14 +16,14 @@ __global__ void __launch_bounds__(kMaxThreads)
   auto* shared = reinterpret_cast<float*>(SharedMemory());
   const int64_t row = blockIdx.x, cols = args.cols, row_begin = row * cols;
   float held[kHolds ? kVectors : 1][kVector];
-  // visit(column, values) for this thread's vectors.
+  // Calls visit(column, values) for this thread's vectors.
   const auto visit_vectors = [&](const auto& visit) {
     if constexpr (kHolds) {
       SLUICE_UNROLL
       for (int i = 0; i < kVectors; ++i)
         visit((int64_t{i} * blockDim.x + threadIdx.x) * kVector, held[i]);
     } else {
-      // As often in all threads of a warp.
+      // The same number of times in all threads of a warp.
       for (int64_t first = 0; first < cols; first += int64_t{blockDim.x} * kVector)
         visit(first + int64_t{threadIdx.x} * kVector, held[0]);
     }
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     if (args.out_f32 != nullptr)
       StoreVector(args.out_f32, ElementType::kF32, row_begin + col, count, wide, values, 1);
     if (IsNvF4(args.out)) {
-      // The other half of the group is a neighbour's.
+      // A neighbouring thread has the other half of the group.
       const uint32_t own = LargestBits(values), other = __shfl_xor_sync(0xFFFFFFFFu, own, 1);
       RoundToNvF4(own > other ? own : other, scale, values);
     }

@@ -1,7 +1,7 @@
-// Some lanes of a warp for each head of each row. A lane holds sixteen numbers of the head, two
-// vectors whose pairs rope turns: of rope in halves eight neighbours in the first half and those as
-// far in the second, interleaved sixteen neighbours. Where rope turns a part of the head, further
-// lanes hold the rest in the same way.
+// Several lanes of a warp process each head of each row. A lane holds sixteen numbers of the head
+// in two vectors, so that both numbers of every pair are in one lane: with rope in halves, eight
+// neighbours of the first half and their partners in the second; interleaved, sixteen neighbours.
+// If rope rotates only a part of the head, further lanes hold the rest in the same way.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_rows.h"
@@ -13,14 +13,14 @@ constexpr unsigned kRopeThreads = 128;
 constexpr int kLaneNumbers = 2 * kVector;
 constexpr int kFours = kLaneNumbers / 4;
 
-// The numbers of a lane.
+// The numbers that a lane holds.
 struct Numbers {
   float first[kVector];
   float second[kVector];
 };
 
-// of(i, a0, a1, b0, b1) for each four numbers, which are two pairs: of rope in halves (a0, b0) and
-// (a1, b1), of interleaved rope (a0, a1) and (b0, b1).
+// Calls of(i, a0, a1, b0, b1) for each four numbers, which are two pairs: with rope in halves (a0,
+// b0) and (a1, b1), interleaved (a0, a1) and (b0, b1).
 template <typename Of>
 __device__ __forceinline__ void ForFours(Numbers& x, bool interleaved, const Of& of) {
   if (interleaved) {
@@ -42,7 +42,7 @@ __device__ __forceinline__ void Rotate(float& a, float& b, float cosine, float s
   a = rotated;
 }
 
-// Warp, each head's lanes by themselves. The mean of the squares of a head's numbers.
+// Warp, separately for the lanes of each head. The mean of the squares of a head's numbers.
 template <int kLanes>
 __device__ __forceinline__ float MeanSquare(Numbers& x, bool interleaved, int dim) {
   float squares[kFours];
@@ -56,8 +56,8 @@ __device__ __forceinline__ float MeanSquare(Numbers& x, bool interleaved, int di
   return ((squares[0] + squares[2]) + (squares[1] + squares[3])) / static_cast<float>(dim);
 }
 
-// Warp, each head's lanes by themselves. The mean of the squares of all numbers of the heads whose
-// sums of squares are those of the row.
+// Warp, separately for the lanes of each head. The mean of the squares of all numbers of the row's
+// heads, given the sum of squares of each head.
 template <int kLanes>
 __device__ __forceinline__ float WholeMeanSquare(const float* squares, int64_t row, int heads,
                                                  int dim) {
@@ -73,12 +73,12 @@ __host__ __device__ __forceinline__ int VectorsOf(int count) {
   return (count + kVector - 1) / kVector;
 }
 
-// Heads of q and, where the row has its own, of k and v.
+// Number of heads of q and, if the row has its own, of k and v.
 __host__ __device__ __forceinline__ int HeadsOfRow(const device::RopeAppendArgs& args) {
   return args.num_heads + (args.kv == device::RowKv::kNone ? 0 : 2 * args.cache.num_kv_heads);
 }
 
-// Heads of up to kLanes * kLaneNumbers numbers.
+// For heads of at most kLanes * kLaneNumbers numbers.
 template <int kLanes>
 __global__ void __launch_bounds__(kRopeThreads)
     RopeAppendKernel(RowsLaunch<device::RopeAppendArgs> launch) {
@@ -87,24 +87,24 @@ __global__ void __launch_bounds__(kRopeThreads)
   const int heads = HeadsOfRow(args);
   const int64_t tasks = args.rows * heads;
   const int64_t own_task = int64_t{blockIdx.x} * (kRopeThreads / kLanes) + threadIdx.x / kLanes;
-  // Lanes without a head work on the last one, as the sums need them, and write nothing.
+  // Lanes without a head repeat the last one, since the warp's sums need them, and write nothing.
   const int64_t task = min(own_task, tasks - 1);
   const int64_t row = task / heads;
   const int head = static_cast<int>(task % heads);
   const bool is_q = head < args.num_heads;
   const bool is_v = head >= args.num_heads + num_kv_heads;
-  // Where the head was projected to.
+  // Where the head's projection is.
   const bool is_key_too = is_v && args.kv == device::RowKv::kKeys;
   const int64_t row_heads = args.kv == device::RowKv::kKeys ? heads - num_kv_heads : heads;
   const int64_t source = (row * row_heads + head - (is_key_too ? num_kv_heads : 0)) * dim;
 
   const int lane = static_cast<int>(threadIdx.x % kLanes);
-  const int pairs = args.rotary_dim / 2;  // that rope turns
+  const int pairs = args.rotary_dim / 2;  // pairs that rope rotates
   int first = kLaneNumbers * lane, second = first + kVector;
-  // How many numbers the lane has of each vector.
+  // Number of elements in each of the lane's vectors.
   int first_count = VectorCount(first, dim), second_count = VectorCount(second, dim);
   if (!args.interleaved) {
-    const int lanes = VectorsOf(pairs);  // that hold them
+    const int lanes = VectorsOf(pairs);  // lanes that hold the pairs
     const bool is_rest = lane >= lanes;
     const int at = kVector * (is_rest ? lane - lanes : lane);
     const int half = is_rest ? dim / 2 - pairs : pairs;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kRopeThreads)
     if (args.q_squares == nullptr) {
       mean = MeanSquare<kLanes>(x, args.interleaved, dim);
     } else {
-      // The warp's heads may be of q and of k: one call for both.
+      // A warp may have heads of q and of k: one call serves both.
       mean = WholeMeanSquare<kLanes>(is_q ? args.q_squares : args.k_squares, row,
                                      is_q ? args.square_heads : args.square_kv_heads, dim);
       if (norm != nullptr) norm += (is_q ? head : head - args.num_heads) * dim;
@@ -216,7 +216,7 @@ void LaunchRopeAppend(const StreamHandle& stream, const device::RopeAppendArgs& 
   if (cache.block_rows == 0) cache.block_rows = cache.num_kv_heads * cache.block_size;
   const void* const arrays[] = {given.qkv,     given.q,      given.cache.k, given.cache.v,
                                 given.cos_sin, given.q_norm, given.k_norm};
-  // Halves begin at multiples of a vector, too.
+  // Halves, too, begin at multiples of a vector.
   const int half = cache.head_dim / 2, pairs = rotary_dim / 2;
   for (const void* array : arrays)
     launch.wide = launch.wide && IsWide(array, pairs) && IsWide(array, half - pairs);

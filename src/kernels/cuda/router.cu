@@ -1,17 +1,16 @@
-// The logits of all experts, then the choice: two launches, or one of them.
+// Computes the logits of all experts, then chooses: two launches, or only one of them.
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/ordered_key.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-constexpr int kRows = 8;           // that share a read of the weights
-constexpr unsigned kExperts = 8;   // of a block: a warp each
-constexpr unsigned kChoosers = 4;  // rows of a block that chooses, a warp each
-constexpr float kNoBias = -0.0f;   // which changes no sum
+constexpr int kRows = 8;           // rows that share a read of the weights
+constexpr unsigned kExperts = 8;   // per block, one warp each
+constexpr unsigned kChoosers = 4;  // rows per block of the choice, one warp each
+constexpr float kNoBias = -0.0f;   // changes no sum
 
-// Lane l sums the products of vectors l, l + 32, ... in their order; then the lanes' sums are
-// added.
+// Lane l sums the products of vectors l, l + 32, ... in order; then the lanes' sums are added.
 __global__ void __launch_bounds__(kExperts * 32)
     RouterLogitsKernel(RowsLaunch<device::RouterArgs> launch) {
   const device::RouterArgs& args = launch.args;
@@ -42,7 +41,7 @@ __global__ void __launch_bounds__(kExperts * 32)
   }
 }
 
-// The expert with the largest key below `limit`.
+// The largest key below `limit`.
 __device__ __forceinline__ uint64_t NextBest(const float* scores, int64_t num_experts,
                                              uint64_t limit) {
   uint64_t best = 0;
@@ -64,7 +63,7 @@ __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::Rou
   int32_t* chosen = args.chosen + row * args.top_k;
   float* weights = args.expert_weights + row * args.top_k;
   const unsigned lane = threadIdx.x % 32;
-  // What the experts are chosen by.
+  // The scores that decide the choice.
   float* const scores =
       reinterpret_cast<float*>(SharedMemory()) + threadIdx.x / 32 * args.num_experts;
   for (int64_t expert = lane; expert < args.num_experts; expert += 32) {

@@ -1,7 +1,7 @@
-// A block for each row. It goes over the row once for each thing that it has to learn: the largest
-// logit, the k-th largest, the weights of buckets, the end of top_p inside a bucket, the sums that
-// the random number is looked up in. Weights are computed anew each time, so that no memory is
-// needed beside the logits.
+// A block for each row. It passes over the row once for each quantity: the largest logit, the k-th
+// largest, the weights of buckets, the end of top_p inside a bucket, and the sums in which the
+// random number is looked up. Weights are recomputed in every pass, so that no memory is needed
+// besides the logits.
 #include "kernels/cuda/draw_lists.h"
 #include "kernels/cuda/draw_logprobs.h"
 #include "kernels/cuda/draw_row.h"
@@ -25,7 +25,7 @@ __device__ __forceinline__ float KthLargest(const DrawRow& row, DrawShared& shar
   return FloatOfOrdered(static_cast<uint32_t>(prefix));
 }
 
-// Block. Sets the row's edge and cut for its top_p.
+// Block. Sets row.edge and row.cut for top_p.
 __device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
   for (unsigned i = threadIdx.x; i < kBuckets; i += blockDim.x) shared.sums[i] = 0;
   __syncthreads();
@@ -36,13 +36,13 @@ __device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
       atomicAdd(&shared.sums[kernels::DrawBucket(distance)], kernels::BucketWeight(weight));
   });
   __syncthreads();
-  if (threadIdx.x == 0) {  // one by one: these sums are rounded
+  if (threadIdx.x == 0) {  // sequentially: these sums are rounded
     double sum = 0;
     for (int i = 0; i < kBuckets; ++i) shared.sums[i] = sum += shared.sums[i];
   }
   __syncthreads();
   const double target = row.settings.top_p * shared.sums[kBuckets - 1];
-  uint32_t rank = 1;  // the lower the bucket the higher; the last one without asking
+  uint32_t rank = 1;  // kBuckets - bucket; the last bucket is the default
   for (unsigned i = threadIdx.x; i < kBuckets; i += blockDim.x) {
     if (shared.sums[i] >= target && rank < kBuckets - i) rank = kBuckets - i;
   }
@@ -65,7 +65,7 @@ __device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
     });
     __syncthreads();
     FindDigit(shared.sums, shared, [&](double sum) { return before + (inside + sum) >= target; });
-    if (shared.found < 0) {  // all of the bucket stays
+    if (shared.found < 0) {  // the whole bucket stays
       row.cut = 0;
       return;
     }
@@ -75,14 +75,14 @@ __device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
   row.cut = prefix;
 }
 
-// Block. The element that the row's random number selects; see Select of sampler/draw.cc, whose
-// order of sums this is.
+// Block. The element that the row's random number selects. Sums in the order of Select in
+// sampler/draw.cc.
 __device__ __forceinline__ int32_t Select(const DrawRow& row, DrawShared& shared, double* sums) {
   const int64_t blocks = (row.cols + kSumBlock - 1) / kSumBlock;
-  const int64_t groups_end = row.cols / 8 * 8;  // what is beyond is added one by one
+  const int64_t groups_end = row.cols / 8 * 8;  // elements from here on are added one by one
   const unsigned lane = threadIdx.x % 32, place = lane % 8;
   uint64_t last_with_weight = 0;  // block + 1
-  // Eight lanes take a block of weights.
+  // Eight lanes sum a block of weights.
   for (int64_t first = threadIdx.x / 32 * 4; first < blocks; first += blockDim.x / 32 * 4) {
     const int64_t block = first + lane / 8, begin = block * kSumBlock;
     const int64_t block_end = begin + kSumBlock < row.cols ? begin + kSumBlock : row.cols;
@@ -113,7 +113,7 @@ __device__ __forceinline__ int32_t Select(const DrawRow& row, DrawShared& shared
     if (sums[i] > target && rank < own) rank = own;
   }
   rank = BlockMax(rank, shared.reduced[2]);
-  // Rounding may leave the target just beyond the last weight.
+  // Because of rounding, the target may lie just beyond the last weight.
   const int64_t here =
       rank != 0 ? blocks - static_cast<int64_t>(rank) : static_cast<int64_t>(last_with_weight) - 1;
   const int64_t begin = here * kSumBlock;

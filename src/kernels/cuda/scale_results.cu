@@ -1,5 +1,5 @@
-// The scales and the bias of a product that a library computed without them. A thread has eight
-// neighbouring columns.
+// Applies scales and bias to a product that a library computed without them. A thread processes
+// eight neighbouring columns.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_rows.h"

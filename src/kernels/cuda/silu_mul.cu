@@ -6,8 +6,8 @@ namespace {
 __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
   const device::SiluMulArgs& args = launch.args;
   const int64_t row = blockIdx.x;
-  // A row's scale needs all its results before the first is written: they are computed twice, which
-  // costs less than a place for a row of any width.
+  // A row's scale needs all its results before the first is written. They are computed twice, which
+  // costs less than storing a row of any width.
   WriteRow(
       args.out, row, args.width, launch.wide, [&](int64_t col, int count, float(&values)[kVector]) {
         const bool is_apart = args.factors != nullptr;

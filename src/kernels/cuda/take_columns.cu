@@ -1,4 +1,4 @@
-// Columns of rows in another order: inputs in that of a matrix whose groups reorder them.
+// Reorders columns of rows: brings inputs to the input order of a matrix.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 
