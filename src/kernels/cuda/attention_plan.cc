@@ -12,10 +12,10 @@
 namespace sluice::device {
 namespace {
 
-// The tokens in the tiles of a model.
+// Tokens per tile, for a model.
 struct TileTokens {
   int wide, narrow;
-  int most_in_narrow;  // a slice of more tokens has wide tiles
+  int most_in_narrow;  // slices with more tokens have wide tiles
 };
 
 TileTokens TileTokensOf(const AttentionLimits& limits) {
@@ -41,7 +41,8 @@ AttentionLimits OfSingleTokens(AttentionLimits limits, int64_t slices) {
   return limits;
 }
 
-// Partial results that levels have room for; the last of a model's levels has room for the most.
+// Maximum number of partial results per level; a model's last level has room for its maximum
+// instead.
 constexpr std::array<int64_t, 7> kPartialsOfLevels = {0, 32, 128, 512, 1024, 2048, 4096};
 
 struct PlannedTile {
@@ -51,13 +52,14 @@ struct PlannedTile {
   int32_t NumRanges() const { return (end - 1) / kAttentionSplit - begin / kAttentionSplit + 1; }
 };
 
-// What rows see: of the positions up to their own those of `span`, and `ahead` behind it.
+// Which positions rows see: those up to their own that `span` allows, and `ahead` positions after
+// it.
 struct SeenPositions {
   AttentionSpan span;
   int32_t ahead;
 };
 
-// Calls visit(slice's index, tile) for the tiles of every slice that is narrow, or not.
+// Calls visit(index of slice, tile) for the tiles of all narrow slices, or of all other slices.
 template <typename Visit>
 void VisitTiles(const TileTokens& tokens, bool narrow, std::span<const AttentionSliceInfo> slices,
                 const SeenPositions& seen, const Visit& visit) {
@@ -75,16 +77,16 @@ void VisitTiles(const TileTokens& tokens, bool narrow, std::span<const Attention
   }
 }
 
-// Blocks that keep a large device busy: four for each of 132 multiprocessors.
+// Number of blocks that keep a large device busy: four for each of 132 multiprocessors.
 constexpr int64_t kBusyBlocks = 512;
 
-// The least number of ranges from which on tiles are split: those that would take longer than all
-// of them take together on a busy device, since what is split is written, read and combined on top.
-// Fewer, where their partial results would not fit.
+// The minimum number of ranges of tiles that are split. Only tiles that would take longer than all
+// tiles together on a busy device are split, since splitting costs writing, reading and combining
+// partial results. The number is higher if partial results would not fit.
 int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& tokens,
                            std::span<const AttentionSliceInfo> slices, const SeenPositions& seen) {
   int64_t all_ranges = 0;
-  std::array<int64_t, 32> partials{};  // of tiles of [2^i, 2^(i + 1)) ranges
+  std::array<int64_t, 32> partials{};  // total of tiles with [2^i, 2^(i + 1)) ranges
   VisitTiles(tokens, true, slices, seen, [&](int32_t, const PlannedTile& tile) {
     const auto ranges = static_cast<uint32_t>(tile.NumRanges());
     all_ranges += ranges;
@@ -163,7 +165,8 @@ void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSlice
     plan.items.push_back(
         {slice, tile.first_token, tile.num_tokens, tile.begin, tile.end, /*partial=*/-1});
   });
-  // The longest first: a short one at the end leaves less of the device idle. No two are alike.
+  // Longest first: a short item at the end leaves less of the device idle. The order is total: no
+  // two items are equal.
   std::sort(plan.items.begin(), plan.items.end(),
             [](const AttentionItem& a, const AttentionItem& b) {
               const int32_t length_a = a.end - a.begin, length_b = b.end - b.begin;

@@ -41,7 +41,7 @@ Status ResolveAll(VendorLibrary& library, cublaslt::Functions& f) {
 }  // namespace
 
 std::vector<std::string> CublasLtLibrary::UsualFiles() {
-  constexpr const char* kPackages[] = {"cu13", "cublas"};  // of CUDA 13; of CUDA 12
+  constexpr const char* kPackages[] = {"cu13", "cublas"};  // CUDA 13; CUDA 12
   const std::vector<std::string> folders = VendorFolders(kPackages);
   std::vector<std::string> files;
   for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {

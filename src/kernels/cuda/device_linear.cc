@@ -18,12 +18,12 @@ namespace sluice::device {
 namespace {
 
 constexpr int kFirstWithNvF4 = 100;     // compute capability
-constexpr int64_t kRowsMultiple = 128;  // of a chunk of expanded weights: whole tiles
-// Log lines about what the library refused; a model has fewer shapes.
+constexpr int64_t kRowsMultiple = 128;  // for chunks of expanded weights: whole tiles
+// Maximum number of shapes that are logged as refused by the library; a model has fewer.
 constexpr size_t kMaxRefusedShapes = 64;
-// Kinds of products that are remembered; then all are looked up again.
+// Maximum number of remembered kinds of products; when it is reached, all are forgotten.
 constexpr size_t kMostWaysKept = 4096;
-constexpr int64_t kCaches = 3;  // so many times the device's cache is too much for it
+constexpr int64_t kCaches = 3;  // times its size is too much for the cache
 
 const char* NameOf(ElementType codes) {
   switch (codes) {
@@ -37,17 +37,17 @@ const char* NameOf(ElementType codes) {
   }
 }
 
-// Rows of a chunk of expanded weights.
+// Rows per chunk of expanded weights.
 int64_t ExpandedRows(const DeviceLinearOptions& options, const Weights& w) {
   const int64_t most =
       std::max(options.expand_bytes / (w.k * 2) / kRowsMultiple, int64_t{1}) * kRowsMultiple;
   if (w.n <= most) return w.n;
-  // Chunks of like sizes.
+  // Chunks of similar size.
   const int64_t chunks = CeilDiv(w.n, most);
   return RoundUp(CeilDiv(w.n, chunks), kRowsMultiple);
 }
 
-// Whether a library is looked for.
+// Whether to look for a library.
 bool WantsLibrary(const DeviceInfo& info, const DeviceLinearOptions& options) {
   if (!options.use_library || options.batch_invariant) return false;
   return info.kind == DeviceKind::kCuda || !options.library.empty();
@@ -57,7 +57,7 @@ bool HasNvF4Scales(const Weights& w) {
   return w.type == ElementType::kF4E2M1 && w.group_type == GroupScales::kE4M3;
 }
 
-// Packed inputs: codes, then scales.
+// Layout of packed inputs: codes, then scales.
 int64_t PackedCodeBytes(int64_t m, int64_t k) {
   return RoundUp(m * k / 2, 256);
 }
@@ -70,7 +70,7 @@ int64_t ScratchWith(bool library, int compute_capability, const DeviceLinearOpti
   const int64_t own = LinearScratchBytes(w, max_m);
   const bool packs = HasNvF4Scales(w) && compute_capability >= kFirstWithNvF4;
   if (!library || (max_m < kMinLibraryRows && !packs)) return own;
-  // Expanded weights or packed inputs: never both.
+  // Expanded weights or packed inputs, never both.
   int64_t operands = 0;
   if (w.type != ElementType::kBF16) operands = ExpandedRows(options, w) * w.k * 2;
   if (packs) operands = std::max(operands, PackedBytes(max_m, w.k));
@@ -81,13 +81,14 @@ int64_t ElementBytes(const LinearArgs& args) {
   return args.y_type == ElementType::kF32 ? 4 : 2;
 }
 
-// Results in BF16 are rounded once more if scales of rows come after them, results in F32 are not:
-// there the codes of all formats but blocks stay exact.
+// Whether row scales are applied to the results instead of the expanded weights. Only for results
+// in F32: BF16 results would be rounded twice. The expanded codes are then exact in all formats
+// except those with blocks.
 bool ScalesExpandedLater(const LinearArgs& args) {
   return args.y_type == ElementType::kF32 && args.w.row_scales != nullptr;
 }
 
-// The product of rows [first_row, first_row + rows) of W, whose codes are at `codes`.
+// The library product of rows [first_row, first_row + rows) of W, whose codes are at `codes`.
 LibraryProduct ProductOf(const LinearArgs& args, ElementType type, const void* codes,
                          int64_t first_row, int64_t rows) {
   return {.m = args.m,
@@ -204,8 +205,7 @@ void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args) {
   const Choice choice = ChoiceOf(KindOf(args, ways), args.m);
   bool is_done = TryRun(choice.way, handle, args);
   LinearWay way = choice.way;
-  // What the library refuses goes another way; but not to fast sums, which only a measurement
-  // takes.
+  // If the library refuses, try the other ways, except fast sums, which only a measurement selects.
   for (int i = 0; !is_done; ++i) {
     way = static_cast<LinearWay>(i);
     if (way != choice.way && ways.Has(way) && !HasFastSums(way))
@@ -287,7 +287,7 @@ bool DeviceLinear::TryRun(LinearWay way, const StreamHandle& stream, const Linea
     return true;
   }
   const std::vector<LibraryProduct> products = ProductsFor(way, args);
-  // All or nothing, and nothing is prepared in vain.
+  // Run all products or none, and prepare no operands in vain.
   const bool is_prepared = way == LinearWay::kExpanded || way == LinearWay::kNvF4;
   if (is_prepared || products.size() > 1) {
     for (const LibraryProduct& product : products) {
@@ -404,7 +404,7 @@ Result<LinearWay> DeviceLinear::Measure(DeviceStream& stream, std::span<const Li
   for (int i = 0; i < kNumLinearWays; ++i) {
     const auto way = static_cast<LinearWay>(i);
     if (!candidates.Has(way)) continue;
-    std::vector<std::vector<LibraryProduct>> products;  // of each layer
+    std::vector<std::vector<LibraryProduct>> products;  // per layer
     for (const LinearArgs& layer : layers) products.push_back(ProductsFor(way, layer));
     for (size_t at = 0; at < products.front().size(); ++at) {
       std::vector<LibraryProduct> turns;
@@ -430,7 +430,7 @@ Status DeviceLinear::Tune(DeviceStream& stream, std::span<const LinearArgs> laye
   const Kind kind = KindOf(args, ways);
   if (ways.IsOwnAlone() || ChoiceOf(kind, args.m).measured) return {};
   const LinearWays candidates = Candidates(args, ways);
-  // Enough to find nothing in the cache.
+  // Enough layers that their weights are not found in the cache.
   std::vector<LinearArgs> alike;
   const int64_t enough = kCaches * device_.info().l2_bytes;
   const int64_t layer_bytes = args.w.n * args.w.k * LinearCodeBits(args.w.type) / 8;

@@ -1,4 +1,4 @@
-// The instructions of emulator.h: what they compute.
+// Results of the instructions of emulator.h.
 #include "kernels/cuda/emulator.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@ float E4m3(uint8_t code) {
   return code & 0x80 ? -magnitude : magnitude;
 }
 
-// NaN as the instruction makes it.
+// NaN becomes the NaN that the instruction produces.
 uint16_t ToF16(float value) {
   const uint32_t bits = BitsOf(value);
   const uint32_t sign = bits >> 16 & 0x8000u;
@@ -35,7 +35,7 @@ float F16(const unsigned char* bytes) {
   uint16_t bits;
   memcpy(&bits, bytes, 2);
   const uint32_t magnitude = bits & 0x7FFFu;
-  // The exponent's bias rises from 15 to 127.
+  // Raises the exponent's bias from 15 to 127.
   const float value = magnitude > 0x7C00u    ? NAN
                       : magnitude == 0x7C00u ? INFINITY
                                              : FloatFromBits(magnitude << 13) * 0x1p112f;
@@ -48,13 +48,13 @@ float Bf16(const unsigned char* bytes) {
   return FloatFromBits(static_cast<uint32_t>(bits) << 16);
 }
 
-// The nearest of all codes, of two equally near the even one; beyond 448 the largest. NaN as the
-// instruction makes it.
+// The nearest code, ties to the even one; beyond 448 the largest. NaN becomes the NaN that the
+// instruction produces.
 uint8_t ToE4m3(float value) {
   constexpr int kLargest = 0x7E, kNan = 0x7F;
   if (value != value) return kNan;
   const float magnitude = fabsf(value);
-  int code = 0;  // the largest that is not above the magnitude
+  int code = 0;  // the largest code that does not exceed the magnitude
   for (int bit = 0x40; bit > 0; bit /= 2) {
     if ((code | bit) <= kLargest && E4m3(static_cast<uint8_t>(code | bit)) <= magnitude)
       code |= bit;
@@ -74,9 +74,9 @@ struct MmaInput {
   uint32_t b[2];
 };
 
-// d += a b of a warp, for fragments of 4-byte registers that hold kPerRegister numbers each: a is
-// [16, 8 * kPerRegister], b [8 * kPerRegister, 8]. Hardware's order of sums is its own; here it is,
-// of E4M3, the order in which two products of F16 take the same numbers.
+// d += a b for a warp, with fragments of 4-byte registers that each hold kPerRegister numbers: a is
+// [16, 8 * kPerRegister], b [8 * kPerRegister, 8]. The hardware's order of sums is unspecified;
+// here E4M3 is summed in the order of two F16 products of the same numbers.
 template <int kPerRegister, float (*kNumber)(const unsigned char*)>
 void CombineMma(const unsigned char* inputs, unsigned char* outputs) {
   constexpr int kDepth = 8 * kPerRegister;
@@ -117,7 +117,7 @@ void CombineMma(const unsigned char* inputs, unsigned char* outputs) {
   }
 }
 
-// NaN without a sign, as F16 has it.
+// NaN loses its sign, as in the conversion to F16.
 float E4m3Of(const unsigned char* byte) {
   return (*byte & 0x7F) == 0x7F ? NAN : E4m3(*byte);
 }
@@ -179,7 +179,7 @@ uint32_t MultiplyF16x2(uint32_t a, uint32_t b) {
       const auto bits = static_cast<uint16_t>(pair >> shift);
       return F16(reinterpret_cast<const unsigned char*>(&bits));
     };
-    // Exact in F32: rounded once.
+    // The product is exact in F32, so it is rounded once.
     result |= static_cast<uint32_t>(ToF16(number(a) * number(b))) << shift;
   }
   return result;

@@ -17,12 +17,12 @@ namespace sluice::emulator {
 namespace {
 
 constexpr unsigned kMostBlocksYZ = 65535;
-constexpr unsigned kMostSharedBytes = 99 * 1024;  // the least of the devices that are compiled for
+constexpr unsigned kMostSharedBytes = 99 * 1024;  // minimum over the supported devices
 constexpr unsigned kSharedAlignment = 128;
-// Behind a block's shared memory: bytes that nobody writes.
+// Guard bytes after a block's shared memory, which nobody may write.
 constexpr unsigned kGuardBytes = 128;
 constexpr unsigned char kGuard = 0xA5;
-// Threads at a time, where several blocks run at once.
+// Maximum number of threads and of blocks that run concurrently in seeded orders.
 constexpr uint64_t kMostThreads = 1024;
 constexpr uint64_t kMostBlocks = 4;
 
@@ -37,7 +37,7 @@ void Machine::EndFibers() {
   for (Block& block : blocks_) {
     for (auto& thread : block.threads) {
       if (races::kCanFind) {
-        // A fiber's way out is not one that the checker of races could follow.
+        // Leaks the fiber: the race checker could not follow its unwinding.
         static_cast<void>(thread.release());
       } else {
         while (thread->fiber) thread->fiber = std::move(thread->fiber).resume();
@@ -78,7 +78,7 @@ unsigned Machine::BlocksAtATime(uint64_t blocks) const {
   return static_cast<unsigned>(std::min({blocks, most, finds_races_ ? uint64_t{2} : kMostBlocks}));
 }
 
-// Blocks are numbered x first; seeded orders take them from a shuffled list.
+// Blocks are numbered x first; seeded orders use a shuffled list.
 Index3 Machine::BlockAt(uint64_t number) const {
   const uint64_t count = uint64_t{grid_.x} * grid_.y * grid_.z;
   uint64_t at = number;
@@ -89,7 +89,8 @@ Index3 Machine::BlockAt(uint64_t number) const {
 }
 
 void Machine::AllocateShared(Block& block, unsigned bytes) {
-  // New for each launch, and the guard right after: a checker of addresses sees what lies beyond.
+  // Allocated anew for each launch, with the guard directly after it, so that AddressSanitizer sees
+  // accesses beyond the end.
   memory_.push_back(
       std::make_unique<unsigned char[]>(bytes + size_t{kSharedAlignment} + kGuardBytes));
   const auto address = reinterpret_cast<uintptr_t>(memory_.back().get());
@@ -103,7 +104,7 @@ void Machine::AllocateShared(Block& block, unsigned bytes) {
 
 void Machine::CheckGuards(const Block& block) const {
 #ifdef __SANITIZE_ADDRESS__
-  return;  // the sanitizer has looked, at reads as well
+  return;  // the sanitizer has checked it, including reads
 #endif
   for (unsigned i = 0; i < kGuardBytes; ++i) {
     if (block.shared[grid_.shared_bytes + i] != kGuard)
@@ -154,7 +155,8 @@ void Machine::Run(const char* name, const Grid& grid, const std::function<void()
   }
   if (global_.is_watching()) global_.End();
 #ifdef __SANITIZE_ADDRESS__
-  // An exception of the caller's would have it take the frames of other stacks for left.
+  // Otherwise, if the caller throws, AddressSanitizer would treat frames on the fibers' stacks as
+  // unwound.
   EndFibers();
 #endif
   if (finds_races_) {
@@ -169,7 +171,7 @@ void Machine::Run(const char* name, const Grid& grid, const std::function<void()
 void Machine::Begin(Block& block, Index3 index) {
   block.index = index;
   ++block.run;
-  // Garbage is what shared memory holds when a block begins.
+  // Shared memory holds garbage when a block begins.
   FillBytes(block.shared, 0xFF, grid_.shared_bytes);
   if (block.warps.size() < grid_.threads / kLanes) block.warps.resize(grid_.threads / kLanes);
   for (unsigned i = 0; i < grid_.threads / kLanes; ++i) {
@@ -205,7 +207,7 @@ void Machine::Begin(Block& block, Index3 index) {
   block.num_at_barrier = 0;
 }
 
-// Runs one kernel after the other in this thread's place.
+// Runs one kernel thread after another in this slot.
 void Machine::Body(Thread& thread) {
   while (!ends_) {
     if (finds_races_) {
@@ -224,7 +226,7 @@ void Machine::Yield() {
   scheduler_ = std::move(scheduler_).resume();
 }
 
-// A place where another thread may come in between.
+// A point at which another thread may run.
 void Machine::MayYield() {
   if (!is_seeded() || Chance(2)) return;
   MakeReady(*self_);
@@ -246,8 +248,8 @@ unsigned Machine::PickBit(uint32_t mask) {
   return static_cast<unsigned>(__builtin_ctz(mask));
 }
 
-// Makes the next one `self_`. Seeded orders stay with a warp for a while, so that some warps and
-// blocks come far ahead of others.
+// Selects the next thread as `self_`. Seeded orders stay with a warp for a while, so that some
+// warps and blocks get far ahead of others.
 bool Machine::PickThread() {
   constexpr unsigned kStay = 24;
   const auto is_ready = [this](unsigned block) { return blocks_[block].ready != 0; };
@@ -283,7 +285,7 @@ bool Machine::PickThread() {
   return true;
 }
 
-// Lets the thread run until it waits or ends.
+// Runs the thread until it waits or ends.
 void Machine::Resume(Thread& thread) {
   position_.block = blocks_[thread.block].index;
   position_.thread = {thread.index, 0, 0};
@@ -312,14 +314,14 @@ void Machine::BlockBarrier() {
   if (finds_races_) races::Release(arrived);
   if (++block.num_at_barrier == block.num_alive) {
     PassBarrier(block);
-    // The others have not gone on yet: this one comes in its turn like them.
+    // The others have not resumed yet; this thread takes its turn among them.
     if (is_seeded()) MayYield();
   }
   while (block.barrier == barrier) Yield();
   if (finds_races_) races::Acquire(arrived);
 }
 
-// All threads that are alive are at the barrier.
+// Releases the barrier. REQUIRES: all threads alive have reached it.
 void Machine::PassBarrier(Block& block) {
   if (finds_races_) OrderAcrossBarrier(block);
   block.num_at_barrier = 0;

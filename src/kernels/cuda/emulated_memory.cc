@@ -1,5 +1,5 @@
-// What emulated threads do to memory beyond plain loads and stores: fences and atomics, and copies
-// that are under way beside them.
+// Memory operations of emulated threads other than plain loads and stores: fences, atomics, and
+// asynchronous copies.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace sluice::emulator {
 
-// A fiber that takes order from one place to another, and knows of nothing else: a new fiber comes
-// after what created it.
+// Creates a fiber that only carries order from one address to another. It is created from a fiber
+// without order, since a new fiber is ordered after its creator.
 void* Machine::CreateCarrier() {
   void* const present = races::CurrentFiber();
   races::SwitchTo(unordered_fiber_);
@@ -20,8 +20,8 @@ void* Machine::CreateCarrier() {
   return carrier;
 }
 
-// What fences covered before the barrier, an atomic after it may show to other blocks; and what an
-// atomic showed before it, a fence after it covers.
+// An atomic after the barrier may publish to other blocks what fences covered before it; a fence
+// after the barrier covers what an atomic before it made visible.
 void Machine::OrderAcrossBarrier(Block& block) {
   bool has_any = false;
   for (const auto& thread : block.threads) has_any |= thread->has_fenced || thread->has_looked;
@@ -109,7 +109,7 @@ void Machine::AsyncCopy16(void* shared, const void* global, bool is_valid) {
   Thread& self = *self_;
   self.copies.push_back({shared, global, is_valid, false, self.next_group});
   if (finds_races_) races::Release(&FiberOf(self, self.next_group).issued);
-  // Some are there at once, the others at some time before they are waited for.
+  // Some copies complete immediately, the others at some time before they are waited for.
   if (is_seeded() && Chance(4)) Land(self, self.copies.back());
 }
 
@@ -157,7 +157,7 @@ void Machine::Land(Thread& thread, Copy& copy) {
   copy.has_landed = true;
 }
 
-// A few copies of any thread.
+// Completes some copies of a random thread.
 void Machine::LandSome() {
   const Block& block = blocks_[random_() % used_blocks_];
   Thread& thread = *block.threads[random_() % grid_.threads];

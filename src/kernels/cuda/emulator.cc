@@ -10,7 +10,7 @@
 namespace sluice::emulator {
 namespace {
 
-// The emulator of a host thread.
+// The emulator of a host thread, with its settings.
 struct Emulator {
   Machine machine;
   int compute_capability = 90;

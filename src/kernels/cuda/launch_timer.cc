@@ -10,7 +10,7 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kRounds = 2;
 constexpr int64_t kLaunchesPerRound = 4;
-constexpr double kHopeless = 1.5;  // times what is to be beaten
+constexpr double kHopeless = 1.5;  // multiple of `to_be_beaten`
 
 }  // namespace
 
@@ -25,7 +25,7 @@ Result<double> LaunchTimer::Seconds(DeviceStream& stream, int64_t turns, double 
   const int64_t launches = std::max(turns, kLaunchesPerRound);
   double best = kNever;
   for (int round = 0; round < kRounds; ++round) {
-    // The first launch of a round loads the code and warms the clock.
+    // The first launch of a round is not timed: it loads the code and raises the clock.
     for (int64_t i = 0; i <= launches; ++i) {
       if (i == 1) stream.Record(*begin_);
       if (!launch(i % turns)) {

@@ -22,9 +22,9 @@ using namespace cublaslt;
 namespace {
 
 constexpr int kProposals = 8;
-// Kinds of products that are remembered; then all are forgotten and asked for again.
+// Maximum number of remembered kinds of products; when it is reached, all are forgotten.
 constexpr size_t kMaxChoices = 4096;
-// Addresses and, in bytes, leading dimensions: what tensor cores need.
+// Alignment, in bytes, of addresses and leading dimensions that tensor cores need.
 constexpr int64_t kAlignment = 16;
 
 int TypeOf(ElementType number) {
@@ -49,7 +49,8 @@ bool IsAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % kAlignment == 0;
 }
 
-// What the library would refuse, or read slowly, whatever the algorithm.
+// Whether no algorithm would refuse the product, or read it slowly, because of its sizes or
+// alignment.
 bool IsPlausible(const LibraryProduct& product) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   if (product.m > kMax || product.n > kMax || product.k > kMax) return false;
@@ -63,7 +64,7 @@ bool IsPlausible(const LibraryProduct& product) {
 
 }  // namespace
 
-// Ownership: of the library's records.
+// Ownership: owns the library's records.
 class LibraryLinear::Description {
  public:
   Description(const Functions& f, const LibraryProduct& product, const Options& options) : f_(f) {
@@ -100,7 +101,7 @@ class LibraryLinear::Description {
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 
-  // False: the library does not know a part of it.
+  // False: the library does not support a part of it.
   bool is_complete() const { return is_complete_; }
   Layout a() const { return a_; }
   Layout b() const { return b_; }
@@ -140,7 +141,7 @@ Result<std::unique_ptr<LibraryLinear>> LibraryLinear::Create(Device& device, Opt
   ASSIGN_OR_RETURN(auto library, CublasLtLibrary::Open(options.library));
   std::unique_ptr<LibraryLinear> result(
       new LibraryLinear(device, std::move(options), std::move(library)));
-  // The library starts on the thread's current device, which a stream's handle sets.
+  // The library initializes on the thread's current device, which a stream's handle sets.
   ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   stream->handle();
   const int status = result->f_.create(&result->handle_);
@@ -159,7 +160,7 @@ LibraryLinear::~LibraryLinear() {
 }
 
 bool LibraryLinear::HasRowScales() const {
-  // Only Hopper's kernels take them.
+  // Only Hopper's kernels support them.
   return device_.info().compute_capability() == 90 && library_->version() >= kOuterVectorVersion;
 }
 
@@ -219,7 +220,7 @@ const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product
   const auto [place, is_new] = choices_.try_emplace(kind);
   Choice& choice = place->second;
   if (is_new) {
-    // What the file says is taken like a proposal: only if the library still accepts it.
+    // A tactic from the file is treated like a proposal: used only if the library still accepts it.
     if (const Tactic* tactic = tactics_.Find(KeyOf(kind)); tactic != nullptr) {
       std::copy(tactic->algorithm.begin(), tactic->algorithm.end(), choice.algorithm.data);
       choice.tuned = true;
@@ -243,7 +244,7 @@ const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product
 
 bool LibraryLinear::CanRun(const LibraryProduct& product) {
   if (!IsPlausible(product)) return false;
-  // The answer for this kind and size is known, as for later chunks of expanded weights.
+  // Reuse the answer for this kind and size, as for later chunks of expanded weights.
   const auto known = choices_.find(KindOf(product));
   if (known != choices_.end() && known->second.refused) return false;
   if (known != choices_.end() && known->second.checked_m == product.m) return true;
@@ -291,7 +292,7 @@ Status LibraryLinear::Tune(DeviceStream& stream, std::span<const LibraryProduct>
 
   std::array<Heuristic, kProposals> proposals;
   const int count = Propose(description, kProposals, proposals.data());
-  // Scales are a part of what is described.
+  // Each product has its own description, since scale addresses are part of it.
   std::vector<std::unique_ptr<Description>> descriptions;
   for (const LibraryProduct& one : products) {
     descriptions.push_back(std::make_unique<Description>(f_, one, options_));

@@ -35,13 +35,13 @@ int64_t LinearScratchBytes(const Weights& w, int64_t max_m) {
 uint32_t Int4ScaleWord(float scale, int zero_point) {
   CHECK(zero_point >= 0 && zero_point <= static_cast<int>(kInt4ZeroMask));
   auto bits = std::bit_cast<uint32_t>(scale);
-  // To nearest, ties to even.
+  // Rounds to nearest, ties to even.
   if (std::isfinite(scale)) bits += kInt4ZeroMask / 2 + (bits >> 4 & 1);
   return (bits & ~kInt4ZeroMask) | static_cast<uint32_t>(zero_point);
 }
 
 Status CheckLinearWeights(const Weights& w) {
-  // The limit of a grid: 65535 tiles of rows.
+  // A grid has at most 65535 tiles of rows.
   constexpr int64_t kMostRows = int64_t{65535} * kLinearTileRows;
   if (w.n < 1 || w.k < 1) return Refuse(w, "expected at least one row and one column");
   if (w.n > kMostRows) return Refuse(w, fmt::format("expected at most {} rows", kMostRows));

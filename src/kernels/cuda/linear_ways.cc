@@ -6,7 +6,8 @@ namespace sluice::device {
 namespace {
 
 constexpr int kFirstWithF8 = 89;  // compute capability
-// Divides n, of a part and of the whole, and k in the library's products of E4M3 and FP4.
+// Divisor of n (of the whole and of each part) and of k that the library's E4M3 and FP4 products
+// require.
 constexpr int64_t kSizeMultiple = 16;
 
 bool PartsBeginAtMultiplesOf(const Weights& w, int64_t multiple) {

@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as a file of tactics. A damaged one is an empty one, and saving makes it
-// good again.
+// Fuzz target: parses any bytes as a file of tactics. A damaged file makes an empty cache, and
+// saving repairs it.
 #include "base/fuzz_input.h"
 #include "kernels/cuda/tactic_cache.h"
 
