@@ -28,21 +28,21 @@ AttentionPlan PlanOf(const AttentionLimits& limits, const std::vector<AttentionS
   return plan;
 }
 
-// Every token has its positions once, split where it may be, in order, and room for what is merged;
-// the longest of the wide tiles come first.
+// Checks a plan: every token's positions are covered once, in order, and split only where allowed;
+// merged results fit; the longest wide tiles come first.
 void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSliceInfo>& slices,
                  const AttentionSpan& span) {
   AttentionPlan plan(limits);
   const AttentionItem* items = plan.items.data();
   const AttentionMerge* merges = plan.merges.data();
   PlanAttention(limits, slices, span, plan);
-  EXPECT_EQ(plan.items.data(), items);  // nothing was allocated
+  EXPECT_EQ(plan.items.data(), items);  // no reallocation
   EXPECT_EQ(plan.merges.data(), merges);
   EXPECT_LE(
       plan.num_partial_tokens * limits.num_heads * (limits.head_dim + kPartialExtraNumbers) * 4,
       AttentionPartialsBytes(limits));
   const int heads = HeadTilesOf(limits.num_heads, limits.num_kv_heads).heads;
-  std::vector<std::pair<int, int>> seen(4096, {-1, -1});  // of each row, begin and end so far
+  std::vector<std::pair<int, int>> seen(4096, {-1, -1});  // begin and end so far, per row
   std::vector<int> item_of_partial(static_cast<size_t>(plan.num_partial_tokens), -1);
   for (int i = 0; i < static_cast<int>(plan.items.size()); ++i) {
     const AttentionItem& item = plan.items[static_cast<size_t>(i)];
@@ -157,11 +157,11 @@ TEST(AttentionPlan, TilesReachAsFarAheadAsTheirRowsSee) {
 
 TEST(AttentionPlan, SplitsNothingWhereTilesAloneKeepADeviceBusy) {
   std::vector<AttentionSliceInfo> slices;
-  for (int i = 0; i < 64; ++i) slices.push_back({i, 1, 1536, 0});  // with 8 heads: 512 tiles
+  for (int i = 0; i < 64; ++i) slices.push_back({i, 1, 1536, 0});  // 512 tiles with 8 heads
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 64U);
-  for (int i = 0; i < 64; i += 2) slices[static_cast<size_t>(i)].context = 1100;  // of 3 ranges
+  for (int i = 0; i < 64; i += 2) slices[static_cast<size_t>(i)].context = 1100;  // 3 ranges
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 64U);
-  slices.push_back({64, 1, 20000, 0});  // but one that all would wait for, of 40 ranges
+  slices.push_back({64, 1, 20000, 0});  // 40 ranges: all others would wait for it
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 64U + 40U);
   slices.resize(16);
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 8U * 3U + 8U * 4U);
@@ -170,14 +170,15 @@ TEST(AttentionPlan, SplitsNothingWhereTilesAloneKeepADeviceBusy) {
 TEST(AttentionPlan, SplitsTheLongestAloneWhereRoomIsScarce) {
   std::vector<AttentionSliceInfo> slices;
   for (int i = 0; i < 300; ++i) slices.push_back({i, 1, 5000, 0});  // 10 ranges each
-  slices.push_back({300, 1, 130000, 0});                            // 254
+  slices.push_back({300, 1, 130000, 0});                            // 254 ranges
   const AttentionPlan plan = PlanOf(Limits(64, 8), slices);
   ASSERT_EQ(plan.merges.size(), 1U);
   EXPECT_EQ(plan.merges[0].num_partials, 254);
   EXPECT_EQ(plan.items.size(), 300U + 254U);
 }
 
-// Steps of so many sequences at a level have equal counts, whatever their contexts, and room.
+// At a level, steps with the same number of sequences have equal counts, whatever their contexts,
+// and enough room.
 TEST(AttentionPlan, PadsPlansOfSingleTokens) {
   std::mt19937 random(5);
   AttentionLimits limits = Limits(64, 8);

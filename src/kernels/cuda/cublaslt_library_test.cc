@@ -20,7 +20,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Sets a variable of the environment, or takes it away (null), until it goes.
+// Sets or unsets (null) an environment variable for its lifetime.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value) : name_(name) {
@@ -108,7 +108,7 @@ TEST(CublasLtLibrary, RefusesOldVersions) {
   EXPECT_THAT(old.error().message, HasSubstr("111103"));
 }
 
-// Records need no GPU, so the library itself says whether it knows our numbers.
+// Creating records needs no GPU, so the library itself confirms our constants.
 TEST(CublasLtLibrary, OpensTheRealOneWhereThereIsOne) {
   const auto library = CublasLtLibrary::Open("");
   if (!library.has_value())

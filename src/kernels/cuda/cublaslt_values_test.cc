@@ -1,4 +1,4 @@
-// Holds what cublaslt_library.h says of cuBLASLt against its own header, where one is installed.
+// Compares the constants of cublaslt_library.h with cuBLASLt's own header, where one is installed.
 #include <cstddef>
 #include <type_traits>
 
@@ -46,8 +46,8 @@ static_assert(offsetof(Heuristic, state) == offsetof(cublasLtMatmulHeuristicResu
 static_assert(offsetof(Heuristic, waves) == offsetof(cublasLtMatmulHeuristicResult_t, wavesCount));
 static_assert(sizeof(cublasStatus_t) == sizeof(int) && sizeof(cudaDataType) == sizeof(int));
 
-// How a function that takes Ours... is called is how one that takes Theirs... is: numbers of one
-// size each, addresses alike.
+// Whether functions with parameters Ours... and Theirs... have the same calling convention:
+// parameters have equal sizes, and pointers correspond to pointers.
 template <typename Ours, typename Theirs>
 constexpr bool kSameArgument =
     sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>;
@@ -76,7 +76,7 @@ EXPECT_SAME_CALL(find_algorithms, cublasLtMatmulAlgoGetHeuristic);
 EXPECT_SAME_CALL(check_algorithm, cublasLtMatmulAlgoCheck);
 EXPECT_SAME_CALL(multiply, cublasLtMatmul);
 
-// Compiling was the test.
+// Compiling is the test.
 TEST(CublasLtValues, AreThoseOfTheHeader) {
   SUCCEED();
 }

@@ -46,7 +46,7 @@ const WeightFormat& kI8 = FormatNamed("int8");
 const WeightFormat& kNvF4 = FormatNamed("nvfp4");
 const WeightFormat& kNvF4Inputs = FormatNamed("nvfp4 x nvfp4");
 
-// What own kernels take by the stand-in's clock, which must outlive their launches.
+// Duration of our own kernels on the fake's clock. Outlives their launches.
 double own_seconds;
 double* own_clock;
 void LinearByClock(const StreamHandle& stream, const LinearArgs& args) {
@@ -54,7 +54,7 @@ void LinearByClock(const StreamHandle& stream, const LinearArgs& args) {
   static_cast<EmulatedQueue*>(stream.native)->Enqueue([] { *own_clock += own_seconds; });
 }
 
-// The numbers are integers, so that every way of computing a product has the same exact result.
+// Numbers are integers, so that every way of computing a product has the same exact result.
 class DeviceLinearTest : public ::testing::Test {
  protected:
   static DeviceLinearOptions Options() {
@@ -72,7 +72,7 @@ class DeviceLinearTest : public ::testing::Test {
     ASSERT_TRUE(linear.has_value()) << linear.error().message;
     linear_ = *std::move(linear);
   }
-  // Runs the product in exactly the scratch that it asks for.
+  // Runs the product with exactly the scratch that it requires.
   void ExpectProduct(const ModelProductCase& test) {
     CaseMemory memory(*device_);
     Comparison comparison;
@@ -94,7 +94,7 @@ TEST_F(DeviceLinearTest, ServesEveryFormatByTheLibrary) {
   for (const WeightFormat& format : WeightFormats()) {
     for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
       for (const bool has_bias : {false, true}) {
-        // Three chunks of expanded weights, the last of them smaller.
+        // 304 rows: three chunks of expanded weights, the last of them smaller.
         for (const int64_t n : {48, 304}) {
           SCOPED_TRACE(fmt::format("{}, y {}, bias {}, n {}", format.name, static_cast<int>(y_type),
                                    has_bias, n));
@@ -158,7 +158,7 @@ TEST_F(DeviceLinearTest, ServesByOwnKernelsWhatTheLibraryRefuses) {
 
 TEST_F(DeviceLinearTest, StartsNothingThatTheLibraryWillNotFinish) {
   Open();
-  fake_.refuse_rows = 304 - 2 * 128;  // of the last chunk
+  fake_.refuse_rows = 304 - 2 * 128;  // rows of the last chunk
   ExpectProduct({.m = 66, .n = 304, .k = 64, .format = kI8, .has_bias = true});
   EXPECT_EQ(linear_->counts().refused, 1);
   EXPECT_EQ(fake_.num_products, 0);
@@ -184,7 +184,7 @@ TEST_F(DeviceLinearTest, MultipliesNvF4ByNvF4AsTheyAreOnBlackwell) {
     int64_t count = 0;
     for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
       for (const bool has_bias : {false, true}) {
-        // Scales that fill tiles, and others.
+        // Sizes whose scales fill tiles, and others.
         for (const auto& [m, n, k] : {std::array<int64_t, 3>{66, 48, 96}, {128, 304, 64}}) {
           SCOPED_TRACE(fmt::format("{} x {} x {}, y {}, bias {}", m, n, k, static_cast<int>(y_type),
                                    has_bias));
@@ -211,15 +211,15 @@ void CountScaling(const StreamHandle& stream, const ScaleResultsArgs& args) {
   emulated::LaunchScaleResults(stream, args);
 }
 
-// One scale of W and one of x, told to the host, are the product's factor: its results are rounded
-// once.
+// A single scale of W and one of x, known to the host, become the product's factor: results are
+// rounded once.
 TEST_F(DeviceLinearTest, LeavesOneScaleToTheLibrary) {
   kernels_.scale_results = CountScaling;
   for (const WeightFormat& format : {kNvF4Inputs, kF8}) {
     for (const bool is_told : {true, false}) {
       for (const bool has_bias : {true, false}) {
         SCOPED_TRACE(fmt::format("{}, told {}, bias {}", format.name, is_told, has_bias));
-        // E4M3 products take scales of rows on Hopper alone.
+        // Only on Hopper do E4M3 products support row scales.
         Open(Options(), kBlackwell);
         CaseMemory memory(*device_);
         Comparison comparison;
@@ -250,7 +250,7 @@ TEST_F(DeviceLinearTest, ExpandsNvF4WeightsWhereTheirInputsAreNot) {
   EXPECT_EQ(linear_->counts().refused, 0);
 }
 
-// The same numbers go another way.
+// The same numbers are computed in another way.
 TEST_F(DeviceLinearTest, ExpandsNvF4WeightsWhereTheLibraryRefusesThem) {
   const auto expect_expanded = [&](int64_t n) {
     for (int i = 1; i <= 2; ++i) {
@@ -271,7 +271,7 @@ TEST_F(DeviceLinearTest, ExpandsNvF4WeightsWhereTheLibraryRefusesThem) {
   expect_expanded(48);
   fake_.refuse_f4 = false;
   Open(Options(), kBlackwell);
-  expect_expanded(40);  // no multiple of 16
+  expect_expanded(40);  // not a multiple of 16
   fake_.version = 120700;
   Open(Options(), kBlackwell);
   expect_expanded(48);
@@ -292,7 +292,7 @@ TEST_F(DeviceLinearTest, UsesNoLibraryWhereItMustNot) {
   DeviceLinearOptions none = Options(), invariant = Options(), unnamed = Options();
   none.use_library = false;
   invariant.batch_invariant = true;
-  unnamed.library.clear();  // the device is emulated
+  unnamed.library.clear();  // an emulated device then uses none
   for (const DeviceLinearOptions& options : {none, invariant, unnamed}) {
     Open(options);
     EXPECT_EQ(linear_->library(), "");
@@ -339,7 +339,7 @@ TEST_F(DeviceLinearTest, PlansTheScratchThatItTakes) {
       }
     }
   }
-  // As if the library were there: 32 MiB for it, and half of 256 MiB of BF16 weights.
+  // As if the library were found: 32 MiB for it, and half of 256 MiB of BF16 weights.
   DeviceInfo info = device_->device().info();
   info.kind = DeviceKind::kCuda;
   const Weights w{.codes = nullptr,
@@ -366,7 +366,7 @@ TEST_F(DeviceLinearTest, KeepsTacticsWhereItIsToldAndCan) {
     CaseMemory memory(*device_);
     ModelProduct(memory, {.m = 128, .n = 48, .k = 64, .format = kBf16}).Tune(*linear_);
     EXPECT_TRUE(memory.ok());
-    linear_->SaveTactics();  // the second time into no folder: that is no reason to stop
+    linear_->SaveTactics();  // the second file cannot be written, which is no error
     EXPECT_TRUE(std::filesystem::is_regular_file(file));
   }
   std::filesystem::remove(file);
@@ -389,7 +389,7 @@ TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
         .Tune(*linear_);
     ASSERT_TRUE(memory.ok()) << memory.status().error().message;
     const int64_t searches = fake_.num_searches;
-    // Another number of rows, but the same kind.
+    // Another number of rows of the same kind.
     ExpectProduct({.m = 90, .n = 304, .k = 64, .format = format, .has_bias = true});
     EXPECT_EQ(fake_.last_algorithm, kFakeFast);
     EXPECT_EQ(fake_.num_searches, searches);
@@ -398,23 +398,23 @@ TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
   EXPECT_EQ(linear_->counts().library, static_cast<int64_t>(WeightFormats().size()));
 }
 
-// Weights whose rows have one scale, or one for each of two parts: the stand-in's clock decides
-// which is faster.
+// Weights with a single row scale, or one for each of two parts: the fake's clock decides which way
+// is fastest.
 struct TunedCase {
   const char* name;
   LinearWay expected;
   int64_t m = 16;
   bool is_nvf4 = false;   // NVFP4 by NVFP4, else E4M3 by E4M3
-  bool in_parts = false;  // W's scales are two numbers
+  bool in_parts = false;  // W has two different scales
   bool fast = false;      // fast sums are allowed
   EmulatedDeviceOptions device = {};
-  double own = 1;  // seconds
+  double own = 1;  // seconds of our own kernels
   double plain = 1, rows = 1, groups = 1, fast_factor = 0.5;
 };
 
 class TunedProductTest : public DeviceLinearTest, public ::testing::WithParamInterface<TunedCase> {
  protected:
-  // Tunes the product, and runs it.
+  // Tunes the product if `tunes`, and runs it.
   void TuneAndRun(const DeviceLinearOptions& options, LinearWay expected, bool tunes) {
     const TunedCase& test = GetParam();
     Open(options, test.device);
@@ -458,11 +458,11 @@ TEST_P(TunedProductTest, TakesWhatIsFastestAndRemembersIt) {
   options.fast_accumulation = GetParam().fast;
   TuneAndRun(options, GetParam().expected, /*tunes=*/true);
   linear_->SaveTactics();
-  TuneAndRun(options, GetParam().expected, /*tunes=*/false);  // the next start
+  TuneAndRun(options, GetParam().expected, /*tunes=*/false);  // a restart
   const int64_t products = fake_.num_products;
-  TuneAndRun(options, GetParam().expected, /*tunes=*/true);  // of what is known already
+  TuneAndRun(options, GetParam().expected, /*tunes=*/true);  // already known: measures nothing
   EXPECT_LE(fake_.num_products, products + 2);
-  // Others' choices are no order: where fast sums are not allowed any more, none are used.
+  // A saved choice of fast sums is ignored if fast sums are not allowed.
   if (GetParam().fast) {
     options.fast_accumulation = false;
     Open(options, GetParam().device);
@@ -530,7 +530,7 @@ INSTANTIATE_TEST_SUITE_P(
                   .groups = 100}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// Small weights of several layers would stay in the cache if one layer were measured alone.
+// Small weights of a single layer would stay in the cache while it is measured alone.
 TEST_F(DeviceLinearTest, TakesTurnsWithLayersWhileItTunes) {
   Open();
   CaseMemory memory(*device_);
@@ -541,7 +541,7 @@ TEST_F(DeviceLinearTest, TakesTurnsWithLayersWhileItTunes) {
         memory, ModelProductCase{.m = 32, .n = 48, .k = 64, .format = kBf16}));
     layers.push_back(products.back()->PrepareResults(*linear_));
   }
-  // One of another kind is left out.
+  // A layer of another kind is left out.
   ModelProduct other(memory, {.m = 32, .n = 64, .k = 64, .format = kBf16});
   layers.push_back(other.PrepareResults(*linear_));
   fake_.num_other_weights = 0;
@@ -551,7 +551,7 @@ TEST_F(DeviceLinearTest, TakesTurnsWithLayersWhileItTunes) {
   EXPECT_EQ(linear_->Choose(layers[3]), LinearWay::kOwn) << "it is not measured";
 }
 
-// Where nothing was measured, fast sums are no second choice.
+// Without a measurement, fast sums are never used, even if other ways are refused.
 TEST_F(DeviceLinearTest, TakesNoFastSumsUnmeasured) {
   DeviceLinearOptions options = Options();
   options.fast_accumulation = true;

@@ -1,5 +1,5 @@
-// That the emulator's seeded orders find what hardware shows rarely: faults of synchronisation,
-// and numbers written one place too far.
+// Tests that the emulator's seeded orders find what hardware rarely shows: synchronization faults,
+// and writes just past the end.
 #include <cstring>
 #include <functional>
 
@@ -21,7 +21,7 @@ class SeededOrders : public ::testing::Test {
     emulator::SetComputeCapability(90);
   }
 
-  // The number of orders, among so many, with a wrong result.
+  // The number of seeds, among `seeds`, with a wrong result.
   static int CountWrong(const std::function<bool()>& run, uint64_t seeds = kSeeds) {
     int wrong = 0;
     for (uint64_t seed = 0; seed < seeds; ++seed) {
@@ -39,7 +39,7 @@ TEST_F(SeededOrders, FindFaultsOfAPipelineOfCopies) {
   EXPECT_GT(CountWrong(RunPipeline<Fault::kNoBarrier>), 0);
 }
 
-// What orders without seeds cannot show: there copies land when they are waited for, at last.
+// Fixed orders cannot show this fault: there copies complete only when they are waited for.
 TEST_F(SeededOrders, FindWhatFixedOrdersDoNot) {
   for (const auto order : {emulator::Order::kForward, emulator::Order::kReverse}) {
     emulator::SetOrder(order);
@@ -57,8 +57,8 @@ TEST_F(SeededOrders, FindFaultsOfASumByBlocks) {
   EXPECT_GT(count(RunSplitSum<Fault::kReadsCached>), 0);
 }
 
-// The kernel of matrix products itself: parts of a sum written by blocks that run at once, with the
-// weak order of global memory.
+// The real matrix product kernel: parts of a sum are written by concurrent blocks, with weakly
+// ordered global memory.
 TEST_F(SeededOrders, LetSumsOfRangesOfARealProductPass) {
   constexpr int64_t kN = 64, kK = 2048, kM = 2;
   std::vector<uint16_t> w(kN * kK, 0x3F80), x(kM * kK, 0x3F80);  // ones
@@ -145,7 +145,7 @@ TEST_F(SeededOrders, NameTheKernelThatWritesBehindItsSharedMemory) {
 
 struct ProductArgs {
   const uint8_t* codes;  // [6, 32 lanes, 4]
-  uint32_t* out;         // [32 lanes, 4 + 4]: a product's sums; codes as F16 and as BF16
+  uint32_t* out;         // [32 lanes, 4 + 4]: sums of a product; codes as F16 and as BF16
 };
 
 void MultiplyE4m3(ProductArgs args) {
@@ -161,10 +161,10 @@ void MultiplyE4m3(ProductArgs args) {
   E4m3x4ToBf16(registers[0], out[6], out[7]);
 }
 
-// The branches of the compute capabilities: equal in every bit, as far as each has them.
+// The branches for different compute capabilities give the same bits.
 TEST_F(SeededOrders, BranchesOfAllComputeCapabilitiesAgree) {
   std::vector<uint8_t> codes(6 * 32 * 4);
-  // All codes but NaN; those of NaN are looked at by the check of conversions.
+  // All codes except NaN; the check of conversions covers NaN codes.
   for (size_t i = 0; i < codes.size(); ++i) {
     codes[i] = static_cast<uint8_t>(i * 37 + i / 256);
     if ((codes[i] & 0x7F) == 0x7F) codes[i] = 0x01;
@@ -198,7 +198,7 @@ void EncodeE4m3(EncodeArgs args) {
   args.out[threadIdx.x] = PackE4m3(FloatFromBits(bits), FloatFromBits(~bits));
 }
 
-// Numbers of all exponents and signs, NaN among them, as codes.
+// Encodes numbers with all exponents and signs, including NaN.
 TEST_F(SeededOrders, CodesOfAllComputeCapabilitiesAgree) {
   const auto run = [](int capability, uint32_t first) {
     emulator::SetComputeCapability(capability);

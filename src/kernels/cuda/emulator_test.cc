@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Runs what was launched.
+// A stream that runs launches in its queue.
 struct Stream {
   EmulatedQueue queue;
   LaunchFailure failure;
@@ -23,7 +23,7 @@ struct ReverseArgs {
   int* values;
 };
 
-// Turns the numbers of a block round, through shared memory.
+// Reverses the numbers of a block through shared memory.
 void Reverse(ReverseArgs args) {
   auto* shared = reinterpret_cast<int*>(SharedMemory());
   int* values = args.values + blockIdx.x * blockDim.x;
@@ -50,7 +50,7 @@ TEST(Emulator, RunsBlocksWithBarriersWhenTheQueueIsWaitedFor) {
   emulator::SetOrder(emulator::Order::kForward);
 }
 
-// F16: the bits of numbers, of ties between neighbours, and of their surroundings.
+// F16: bits of numbers, of ties between neighbours, and of numbers next to ties.
 TEST(DeviceNumbers, RoundToF16) {
   const auto low = [](float value) { return PackF16(value, 1.0f) & 0xFFFFu; };
   EXPECT_EQ(PackF16(1.0f, -2.0f), 0xC0003C00u);
@@ -77,7 +77,7 @@ TEST(DeviceNumbers, RoundToF16) {
   EXPECT_EQ(second & 0x7C007C00u, 0x7C007C00u);
 }
 
-// The same of E4M3.
+// The same for E4M3.
 TEST(DeviceNumbers, RoundToE4m3) {
   EXPECT_EQ(PackE4m3(1, -2), 0xC038u);
   EXPECT_EQ(PackE4m3(NAN, -NAN), 0xFF7Fu);
@@ -85,7 +85,7 @@ TEST(DeviceNumbers, RoundToE4m3) {
   EXPECT_EQ(PackE4m3(-INFINITY, 449), 0x7EFEu);
   EXPECT_EQ(PackE4m3(-0.0f, 0x1p-10f), 0x0080u);          // a tie, to even
   EXPECT_EQ(PackE4m3(0x1.8p-9f, 0x1.001p-10f), 0x0102u);  // subnormal codes
-  EXPECT_EQ(PackE4m3(17, 19), 0x5A58u);                   // ties of 16, 18 and 20
+  EXPECT_EQ(PackE4m3(17, 19), 0x5A58u);                   // ties between 16, 18 and 20
 }
 
 void Stuck(ReverseArgs) {
@@ -109,7 +109,7 @@ void EndWithAGroup(LastCopyArgs args) {
   AsyncCommit();
 }
 
-// A group of nothing may be under way at the end, as the last one of a pipeline is.
+// An empty group may be pending at the end, like the last one of a pipeline.
 TEST(EmulatorDeathTest, NamesTheKernelThatEndsBeforeItsCopies) {
   alignas(16) uint16_t from[8] = {};
   Stream stream;
@@ -129,7 +129,7 @@ void CopyVector(VectorArgs args) {
     *reinterpret_cast<float4*>(args.to) = *reinterpret_cast<const float4*>(args.from);
 }
 
-// Where a sanitizer looks first, it is the one to say so.
+// With a sanitizer that checks first, the sanitizer reports it.
 TEST(EmulatorDeathTest, NamesTheKernelWhoseVectorIsNotAligned) {
   alignas(16) float from[8] = {1, 2, 3, 4, 5}, to[8] = {};
   const auto launch = [&](int from_offset, int to_offset) {

@@ -40,7 +40,7 @@ class LibraryLinearTest : public ::testing::Test {
   std::unique_ptr<DeviceStream> stream_;
 };
 
-// A product with random numbers in the device's memory, and what comes out of it.
+// A product with random numbers in device memory, and its results.
 struct Problem {
   Problem(Device& device, int64_t m, int64_t n, int64_t k, ElementType type, ElementType y_type,
           int64_t y_stride, bool is_scaled)
@@ -167,8 +167,8 @@ TEST_F(LibraryLinearTest, TakesRowsFromTheMiddleOfABuffer) {
   Problem problem(*device_, 3, 16, 8, ElementType::kBF16, ElementType::kF32, 20, false);
   LibraryProduct product = problem.product;
   product.m = 2;
-  product.x = problem.x.As<uint16_t>() + 8;  // 16 bytes on
-  product.y = problem.y.As<float>() + 20;    // 80 bytes on
+  product.x = problem.x.As<uint16_t>() + 8;  // 16 bytes after the begin
+  product.y = problem.y.As<float>() + 20;    // 80 bytes after the begin
   ASSERT_EQ(library_->Run(stream_->handle(), product), LibraryOutcome::kEnqueued)
       << fake_.complaint;
   product = problem.product;
@@ -205,7 +205,7 @@ TEST_F(LibraryLinearTest, RefusesWhatTensorCoresCannotRead) {
 TEST_F(LibraryLinearTest, AsksOnceForEachKindOfProduct) {
   Open();
   for (int i = 0; i < 3; ++i) {
-    for (const int64_t m : {40, 50, 64}) {  // of one bucket
+    for (const int64_t m : {40, 50, 64}) {  // in one bucket
       Problem problem(*device_, m, 16, 16, ElementType::kBF16, ElementType::kF32, 16, false);
       ASSERT_EQ(library_->Run(stream_->handle(), problem.product), LibraryOutcome::kEnqueued);
       ASSERT_TRUE(stream_->Synchronize().has_value());
@@ -283,13 +283,13 @@ TEST_F(LibraryLinearTest, KeepsWhatIsFastestAndRemembersIt) {
   EXPECT_EQ(fake_.last_algorithm, kFakeSlow) << "the faster one does not take odd numbers";
   ASSERT_TRUE(library_->tactics().Save().has_value());
 
-  // The next start.
+  // A restart.
   Open(options);
   fake_.num_searches = 0;
   run(8);
   EXPECT_EQ(fake_.last_algorithm, kFakeFast);
   EXPECT_EQ(fake_.num_searches, 0);
-  // A file whose words the library does not accept is as good as none.
+  // A tactic that the library does not accept is ignored.
   std::string text = *ReadFile(path);
   const size_t word = text.find("736c7569");
   ASSERT_NE(word, std::string::npos);
@@ -311,7 +311,7 @@ TEST_F(LibraryLinearTest, LeavesNothingBehind) {
   EXPECT_EQ(fake_.num_records, 0);
 }
 
-// The stand-in itself must not accept what the real library would not.
+// The fake itself must not accept what the real library refuses.
 TEST_F(LibraryLinearTest, TheStandInRefusesIncompleteProducts) {
   using namespace cublaslt;  // NOLINT
   const auto opened = CublasLtLibrary::Open(SLUICE_FAKE_CUBLASLT);
@@ -347,7 +347,7 @@ TEST_F(LibraryLinearTest, TheStandInRefusesIncompleteProducts) {
     return f.multiply(handle, operation, &one, first, a, x, b, &zero, y, d, y, d, &result.algorithm,
                       nullptr, 0, &queue);
   };
-  // Without a word about addresses the library may choose what needs 256 bytes.
+  // Unless alignments are set, the library may choose an algorithm that needs 256 bytes.
   EXPECT_EQ(multiply(x + 8), kInvalidValue);
   EXPECT_EQ(multiply(x), kSuccess);
   result.algorithm.data[0] = 0;
@@ -358,7 +358,7 @@ TEST_F(LibraryLinearTest, TheStandInRefusesIncompleteProducts) {
   f.destroy(handle);
 }
 
-// E2M1: refuses above all what would be computed wrongly, such as scales of other numbers.
+// E2M1: above all, refuses what would be computed wrongly, such as scales for another size.
 TEST_F(LibraryLinearTest, TheStandInRefusesE2m1WithoutItsScales) {
   using namespace cublaslt;  // NOLINT
   const auto opened = CublasLtLibrary::Open(SLUICE_FAKE_CUBLASLT);
@@ -403,7 +403,8 @@ TEST_F(LibraryLinearTest, TheStandInRefusesE2m1WithoutItsScales) {
   EXPECT_EQ(search(a), kInvalidValue) << "fast accumulation";
   set(kFastAccumulation, int8_t{0});
 
-  // Zeros, unless what fills a tile of scales is none: row 20 of 16.
+  // The fake's results are NaN unless the padding of a tile of scales is zero. Row 20 is padding:
+  // the matrix has 16 rows.
   const float one = 1, zero = 0;
   for (const bool is_filled : {false, true}) {
     scales[20 * 16] = is_filled ? 0x38 : 0;

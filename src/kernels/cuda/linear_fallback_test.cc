@@ -1,5 +1,5 @@
-// E4M3 inputs where tensor cores lack E4M3 (before compute capability 8.9): both operands become
-// BF16. The emulated device has E4M3, so this product is asked for by name.
+// Tests E4M3 inputs on tensor cores without E4M3 (before compute capability 8.9): both operands are
+// converted to BF16. The emulated device has E4M3, so the test launches that kernel directly.
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/checks/products.h"

@@ -30,7 +30,7 @@ TEST(LinearSplit, FillsALargeDeviceWithRangesThatCoverK) {
   EXPECT_EQ(LinearSplitOf(57344, 8192, ElementType::kF8E4M3).ranges, 1);
   EXPECT_EQ(LinearSplitOf(8192, 28672, ElementType::kF8E4M3).ranges, 4);
   for (const ElementType type : {ElementType::kBF16, ElementType::kF8E4M3, ElementType::kF4E2M1}) {
-    // Shapes that the checks of the products count on (checks/check_linear.cc).
+    // Shapes on which the checks of products rely (checks/check_linear.cc).
     EXPECT_GT(LinearSplitOf(20, 4096, type).ranges, 1);
     EXPECT_EQ(LinearSplitOf(70, 96, type).ranges, 1);
     for (const int64_t n : {1, 100, 5120, 202048}) {
@@ -38,7 +38,7 @@ TEST(LinearSplit, FillsALargeDeviceWithRangesThatCoverK) {
         const LinearSplit split = LinearSplitOf(n, k, type);
         EXPECT_GE(split.stages * LinearStageK(type), k);
         EXPECT_LT((split.stages - 1) * LinearStageK(type), k);
-        // Every range has a stage at least.
+        // Every range has at least one stage.
         EXPECT_GE(split.ranges * split.stages_per_range, split.stages);
         EXPECT_LT((split.ranges - 1) * split.stages_per_range, split.stages);
         EXPECT_LE(split.ranges, 16);
@@ -49,7 +49,7 @@ TEST(LinearSplit, FillsALargeDeviceWithRangesThatCoverK) {
 
 TEST(LinearTokenTiles, AreEnoughHoweverRowsFallOnExperts) {
   EXPECT_EQ(LinearTokenTiles(33, 0, 16), 3);
-  // 1 expert with all rows; 4 with 1 more than a tile; all with one.
+  // One expert with all rows; four with one row more than a tile; every expert with one row.
   EXPECT_GE(LinearTokenTiles(64, 8, 16), 4);
   EXPECT_GE(LinearTokenTiles(68, 4, 16), 8);
   EXPECT_EQ(LinearTokenTiles(8, 128, 16), 8);
@@ -123,7 +123,8 @@ TEST(CheckLinearWeights, NamesWhatItRefuses) {
 
 TEST(Int4ScaleWord, KeepsNarrowScalesAndRoundsOthersTo20Bits) {
   const auto scale_of = [](uint32_t word) { return std::bit_cast<float>(word & ~kInt4ZeroMask); };
-  // A subnormal number of F16, its largest, one of BF16 with all bits set, and what is none.
+  // A subnormal number of F16, its largest number, a BF16 number with all mantissa bits set, zero
+  // and infinity.
   for (const float scale :
        {0x1p-24f, -65504.0f, 0x1.FEp100f, 0.0f, std::numeric_limits<float>::infinity()}) {
     for (const int zero : {0, 8, 15}) {
@@ -133,8 +134,8 @@ TEST(Int4ScaleWord, KeepsNarrowScalesAndRoundsOthersTo20Bits) {
     }
   }
   EXPECT_TRUE(std::isnan(scale_of(Int4ScaleWord(std::numeric_limits<float>::quiet_NaN(), 3))));
-  EXPECT_EQ(scale_of(Int4ScaleWord(0x1.00000Ep0f, 5)), 1.0f);  // 7 of 16
-  EXPECT_EQ(scale_of(Int4ScaleWord(0x1.000010p0f, 5)), 1.0f);  // half, to even
+  EXPECT_EQ(scale_of(Int4ScaleWord(0x1.00000Ep0f, 5)), 1.0f);  // rounded down by 7/16
+  EXPECT_EQ(scale_of(Int4ScaleWord(0x1.000010p0f, 5)), 1.0f);  // a tie, to even
   EXPECT_EQ(scale_of(Int4ScaleWord(0x1.000030p0f, 5)), 0x1.00004p0f);
   EXPECT_EQ(scale_of(Int4ScaleWord(0x1.000012p0f, 5)), 0x1.00002p0f);
 }

@@ -37,7 +37,7 @@ class TacticCacheTest : public ::testing::Test {
     for (size_t i = 0; i < 8; ++i) tactic.algorithm[i] = 0xFFFFFFFFFFFFFFFF - i;
     return tactic;
   }
-  // What a program that Put one tactic has written.
+  // The file that a program with a single tactic writes.
   std::string Text() const {
     TacticCache cache(path_, kOwner);
     cache.Put("bf16 to f32, n 64", Example());
@@ -58,7 +58,7 @@ TEST_F(TacticCacheTest, KeepsWhatWasPut) {
   EXPECT_EQ(tactic->workspace_bytes, 65536);
   EXPECT_EQ(tactic->seconds, 1.25e-5);
   EXPECT_EQ(cache.Find("bf16 to f32, n 65"), nullptr);
-  // No half-written file is left, and nothing is written where nothing changed.
+  // No partial file is left, and nothing is written if nothing changed.
   EXPECT_EQ(std::distance(fs::directory_iterator(path_.parent_path()), {}), 1);
   fs::remove(path_);
   ASSERT_TRUE(cache.Save().has_value());
@@ -103,7 +103,7 @@ TEST_F(TacticCacheTest, KeepsWays) {
 
 TEST_F(TacticCacheTest, IgnoresDamagedFiles) {
   const std::string text = Text();
-  // Cut short anywhere.
+  // Truncated anywhere.
   for (size_t size = 0; size + 2 < text.size(); size += 7) {
     Write(text.substr(0, size));
     EXPECT_EQ(TacticCache(path_, kOwner).size(), 0u) << size;
@@ -112,7 +112,7 @@ TEST_F(TacticCacheTest, IgnoresDamagedFiles) {
       {"\"format\":2", "\"format\":1"},
       {"\"program\":\"", "\"program\":\"x"},
       {"\"tactics\":{", "\"tactics\":[],\"x\":{"},
-      {"ffffffffffffffff", "fffffffffffffffff"},  // 65 bits and more
+      {"ffffffffffffffff", "fffffffffffffffff"},  // more than 64 bits
       {"ffffffffffffffff", "xyz"},
       {"\"ffffffffffffffff\",", ""},  // seven words
       {"65536", "-1"},
@@ -144,7 +144,7 @@ TEST_F(TacticCacheTest, IsBounded) {
   EXPECT_EQ(cache.size(), TacticCache::kMaxTactics);
   ASSERT_TRUE(cache.Save().has_value());
   EXPECT_EQ(TacticCache(path_, kOwner).size(), TacticCache::kMaxTactics);
-  // One more than any program writes.
+  // One tactic more than any program writes.
   std::string text = Saved();
   const std::string marker = "\"tactics\":{";
   text.insert(text.find(marker) + marker.size(),
@@ -154,7 +154,7 @@ TEST_F(TacticCacheTest, IsBounded) {
   EXPECT_EQ(TacticCache(path_, kOwner).size(), 0u);
 }
 
-// In containers that share the folder, processes have the same number.
+// Processes in different containers that share the folder may have the same id.
 TEST_F(TacticCacheTest, SharesNoUnfinishedFileWithAnotherProcess) {
   fs::path others = path_;
   others += fmt::format(".{}.part", getpid());
@@ -177,7 +177,7 @@ TEST_F(TacticCacheTest, SaysWhereItCannotWrite) {
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("below a file.json"));
 }
 
-// What is renamed over a device, as a way to keep nothing, would take its place.
+// Renaming a file over a device (a way to discard it) would replace the device.
 TEST_F(TacticCacheTest, ReplacesNothingButFiles) {
   fs::create_directories(path_.parent_path());
   fs::create_symlink("/dev/null", path_);
