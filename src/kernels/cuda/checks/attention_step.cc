@@ -11,7 +11,7 @@
 namespace sluice::checks {
 namespace {
 
-// As a checkpoint might have them.
+// Scales that a checkpoint might have.
 constexpr float kKScale = 0.25f, kVScale = 0.125f * 1.1f;
 
 int BytesOf(ElementType type) {
@@ -30,7 +30,7 @@ AttentionStep::AttentionStep(const AttentionShape& shape, AttentionNumbers kind)
     rows_ += slice.num_tokens;
     num_blocks_ += (slice.context + slice.num_tokens + block_size - 1) / block_size;
   }
-  // Block 0 is nobody's.
+  // Block 0 is not used by any sequence.
   blocks.resize(static_cast<size_t>(num_blocks_++));
   std::iota(blocks.begin(), blocks.end(), 1);
   for (size_t i = blocks.size(); i > 1; --i)
@@ -188,7 +188,7 @@ double AttentionStep::flops() const {
 
 device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
   const int64_t cache_bytes = CacheElements() * BytesOf(shape_.type);
-  // The kernel only reads them.
+  // The kernel only reads them, so the cast is safe.
   const auto cache = [&](const std::vector<uint8_t>& numbers) {
     return numbers.empty() ? memory.Out<uint8_t>(cache_bytes)
                            : const_cast<uint8_t*>(memory.In(numbers));

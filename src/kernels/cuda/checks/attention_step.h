@@ -1,5 +1,5 @@
-// A step of attention made up for checks and measurements: slices of sequences, their queries, and
-// a cache whose blocks lie in no order.
+// A generated step of attention for checks and measurements: slices of sequences, their queries,
+// and a cache with shuffled blocks.
 #pragma once
 
 #include <algorithm>
@@ -19,34 +19,34 @@ struct AttentionHeads {
 struct AttentionShape {
   struct Slice {
     int32_t num_tokens = 0;
-    int32_t context = 0;  // tokens before them
+    int32_t context = 0;  // tokens before the slice
   };
   AttentionHeads heads = {};
   ElementType type = ElementType::kBF16;  // of the cache
   AttentionSpan span = {};
   std::vector<Slice> slices = {};
   int block_size = 16;
-  int32_t ahead = 0;  // of AttentionArgs
+  int32_t ahead = 0;  // AttentionArgs::ahead
 
   // The last position that a token of a slice sees.
   int32_t LastSeen(size_t slice, int32_t position) const {
     const int32_t end = slices[slice].context + slices[slice].num_tokens;
     return std::min(position + ahead, end - 1);
   }
-  int spare_rows = 0;  // of head_dim, after those of a block
-  float soft_cap = 0;  // as the next, of AttentionArgs
+  int spare_rows = 0;  // rows of head_dim after those of a block
+  float soft_cap = 0;  // this and has_sinks: as in AttentionArgs
   bool has_sinks = false;
 
   int block_rows() const { return heads.num_kv_heads * block_size + spare_rows; }
 };
 
-// What queries, keys and values are.
+// How queries, keys and values are generated.
 enum class AttentionNumbers : uint8_t {
   kRandom,
-  // Queries of zero weigh alike all that a row sees; the value of position p is 1 in column p %
-  // head_dim and 0 in others. So exact results count the positions that were seen.
+  // Zero queries, so that all positions that a row sees have the same weight. The value of position
+  // p is 1 in column p % head_dim, else 0. So exact results count the positions seen.
   kCounting,
-  kNone,  // only their places, for measurements
+  kNone,  // only allocated, for measurements
 };
 
 class AttentionStep {
@@ -54,11 +54,10 @@ class AttentionStep {
   explicit AttentionStep(const AttentionShape& shape,
                          AttentionNumbers numbers = AttentionNumbers::kRandom);
 
-  // Makes an element of a value NaN, in what is uploaded from now on.
+  // Makes an element of a value NaN, in later uploads.
   void SetNanValue(size_t slice, int32_t position, int kv_head, int d);
 
-  // Copies the cache to the device, in which all that nothing was written to is NaN, and then the
-  // whole step.
+  // Copies the cache to the device, with NaN wherever nothing was written, and then the whole step.
   device::AttentionArgs Upload(CaseMemory& memory) const;
   // Tokens [first, first + count) of a slice.
   struct Part {
@@ -66,11 +65,11 @@ class AttentionStep {
     int32_t first = 0, count = 1;
   };
   struct PartOptions {
-    int64_t max_partial_tokens = 2048;  // of AttentionLimits
-    float query_factor = 1;  // queries are multiplied, and the scale divided, by this power of two
+    int64_t max_partial_tokens = 2048;  // AttentionLimits::max_partial_tokens
+    float query_factor = 1;  // a power of two that multiplies queries and divides the scale
   };
-  // Plans a step of these parts over the cache of `whole` and copies it to the device. Block tables
-  // hold nonsense where nothing may be read. Results are [tokens, num_heads, head_dim].
+  // Plans a step of these parts over the cache of `whole` and copies it to the device. Block table
+  // entries that must not be read are invalid. Results are [tokens, num_heads, head_dim].
   device::AttentionArgs UploadParts(CaseMemory& memory, const device::AttentionArgs& whole,
                                     const std::vector<Part>& parts,
                                     const PartOptions& options) const;
@@ -78,19 +77,19 @@ class AttentionStep {
                                     const std::vector<Part>& parts) const {
     return UploadParts(memory, whole, parts, PartOptions());
   }
-  // Makes random numbers on the device, for a step that has only their places.
+  // Generates random numbers on the device, for a step with kNone.
   void FillOnDevice(const DeviceUnderTest& device, const device::AttentionArgs& args) const;
 
   const AttentionShape& shape() const { return shape_; }
   int64_t rows() const { return rows_; }
   double mean_context() const;
-  // Bytes of keys and values that the step reads at least.
+  // Lower bound of the bytes of keys and values that the step reads.
   double kv_bytes() const;
-  // Operations of its products at least: those of positions that a row sees.
+  // Lower bound of the operations of its products: those of positions that a row sees.
   double flops() const;
-  // What a product of stored numbers becomes in a score, before the soft cap.
+  // Factor from a product of stored numbers to a score, before the soft cap.
   double score_scale() const;
-  // The sinks of a shape that has them: one far above all scores, and one far below.
+  // The sink of a head; among them one far above all scores, and one far below.
   double Sink(int head) const { return sinks_[static_cast<size_t>(head)]; }
 
   struct RowPlace {
@@ -98,7 +97,7 @@ class AttentionStep {
     int32_t position = 0;
   };
   RowPlace PlaceOf(int64_t row) const;
-  // head_dim numbers each: a query, a key as it is stored, a value with its scale.
+  // head_dim numbers each: a query, a key as stored, a value with its scale.
   void Query(int64_t row, int head, std::vector<double>& numbers) const;
   void Key(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;
   void Value(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;
@@ -117,8 +116,8 @@ class AttentionStep {
   std::vector<uint16_t> q_;
   std::vector<uint8_t> k_, v_;
   std::vector<float> sinks_;
-  std::vector<int64_t> first_rows_;           // of each slice
-  std::vector<std::vector<int32_t>> tables_;  // of each slice
+  std::vector<int64_t> first_rows_;           // per slice
+  std::vector<std::vector<int32_t>> tables_;  // per slice
 };
 
 }  // namespace sluice::checks

@@ -1,6 +1,6 @@
-// Attention over the paged cache: decode, prefill and both in one step; groups of heads, kinds of
-// cache, chunks and windows, soft caps and sinks; blocks in no order, with NaN wherever nothing may
-// be read.
+// Checks attention over the paged cache: decode, prefill and both in one step; groups of heads,
+// types of cache, chunks and windows, soft caps and sinks. Blocks are shuffled, with NaN wherever
+// nothing may be read.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -22,7 +22,7 @@ struct AttentionCase {
   AttentionShape shape;
 };
 
-// The exact result of one query head and how far the kernel's may be from it, for each element.
+// The exact result of one query head, and the bound of the kernel's error, for each element.
 struct ExactAttention {
   std::vector<double> values, errors;
 };
@@ -52,7 +52,7 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
     scores[i] = sum * step.score_scale();
     score_errors[i] = size * step.score_scale() * ProductError(device, dim, false);
     if (shape.soft_cap > 0) {
-      // The scaling; exp, two sums, the division, the product.
+      // Roundings: the scaling; exp, two sums, the division, the product.
       score_errors[i] += std::abs(scores[i]) * Gamma(4) + shape.soft_cap * Gamma(kMathUnits + 5);
       scores[i] = shape.soft_cap * std::tanh(scores[i] / shape.soft_cap);
     }
@@ -64,7 +64,8 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   if (shape.has_sinks) {
     const double sink = step.Sink(head);
     weights += std::exp(sink - largest);
-    // The larger one: the scaling of the sink and the difference of both.
+    // Matters only if it is not negligible; roundings: scaling the sink, and the difference of
+    // both.
     if (sink > largest - 40) weight_error = (std::abs(sink) + std::abs(largest)) * Gamma(4);
   }
   ExactAttention exact;
@@ -72,7 +73,8 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   std::vector<double> size(static_cast<size_t>(dim));
   for (size_t i = 0; i < count; ++i) {
     const double weight = std::exp(scores[i] - largest) / weights;
-    // The score's products, its scaling and the difference to the largest; exp; rounding to BF16.
+    // Errors: the score's products, its scaling, and the difference to the largest. Those of exp
+    // and of rounding to BF16 are added below.
     const double error = score_errors[i] + (std::abs(scores[i]) + std::abs(largest)) * Gamma(4);
     weight_error = std::max(weight_error, error);
     step.Value(place.slice, first + static_cast<int32_t>(i), kv_head, numbers);
@@ -82,11 +84,11 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
     }
   }
   weight_error += Gamma(kMathUnits) + kUnitBF16;
-  // Both sums, folding them tile by tile, and the division.
+  // Errors of both sums, of folding them tile by tile, and of the division.
   const auto positions = static_cast<double>(count);
   const double sum_error = 2 * (ProductError(device, positions, false) + Gamma(positions / 8 + 8));
   for (size_t d = 0; d < exact.values.size(); ++d) {
-    // Weights stand in the sum and, added up, below it: what they share cancels.
+    // Weights are in the numerator and, summed, in the denominator: common errors cancel.
     exact.errors.push_back(weight_error * (size[d] + std::abs(exact.values[d])) +
                            sum_error * size[d]);
   }
@@ -99,7 +101,7 @@ std::vector<uint16_t> Run(CaseMemory& memory, const AttentionShape& shape,
   return memory.Read<uint16_t>(args.out, rows * shape.heads.num_heads * shape.heads.head_dim);
 }
 
-// `bits` of rows from `row` on are those of `whole`.
+// Checks that `bits` equal those of `whole` from `first_element` on.
 void CompareRowBits(Comparison& comparison, const std::vector<uint16_t>& bits,
                     const std::vector<uint16_t>& whole, int64_t first_element) {
   for (size_t i = 0; i < bits.size(); ++i)
@@ -110,7 +112,7 @@ void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape&
   const AttentionStep step(shape);
   const device::AttentionArgs args = step.Upload(memory);
   const std::vector<uint16_t> got = Run(memory, shape, args, step.rows());
-  // All rows and heads of small steps; of large ones as many as a second allows.
+  // Compares all rows and heads of small steps; of large steps as many as fit in about a second.
   constexpr double kMaxWork = 1e8;
   const double work = static_cast<double>(got.size()) * step.mean_context() * 2;
   const auto stride = static_cast<int64_t>(std::ceil(work / kMaxWork));
@@ -130,12 +132,12 @@ void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape&
       bounds += bound * bound;
     }
   }
-  // Most roundings are off by less than half a step, and those of a row's weights cancel in part.
+  // Most roundings are off by less than half a unit, and those of a row's weights partly cancel.
   if (step.rows() >= 80) {
     comparison.SetSubject("root mean square of the errors, as a share of their bounds");
     comparison.AddWithin(std::sqrt(squares / bounds), 0, std::sqrt(1.0 / 32));
   }
-  // A row's bits depend on its own position and cache alone: not on its slice, not on the step.
+  // A row's bits depend only on its own position and cache, not on its slice or step.
   comparison.SetSubject("the last row of a slice alone");
   const int64_t row_elements = int64_t{shape.heads.num_heads} * shape.heads.head_dim;
   int64_t end = 0;
@@ -164,13 +166,13 @@ void CheckCounts(CaseMemory& memory, Comparison& comparison, const AttentionShap
     const auto below = [&](int32_t position) { return (position + dim - 1 - d) / dim; };
     const double expected =
         static_cast<double>(below(last + 1) - below(first)) / (last + 1 - first);
-    // The sums are exact; their quotient, by way of a reciprocal, is not.
+    // The sums are exact; their quotient, computed with a reciprocal, is not.
     comparison.AddBf16(got[i], expected, expected * Gamma(3));
   }
 }
 
-// A row's bits, whether it is decoded or part of a prompt's chunk, of whatever size, alone or among
-// others, with its positions split or not.
+// Checks that a row has the same bits whether it is decoded or part of a prefill chunk of any size,
+// alone or among others, with its positions split or not.
 void CheckParts(CaseMemory& memory, Comparison& comparison, AttentionShape shape) {
   shape.slices = {{70, 1000}, {200, 0}};
   const AttentionStep step(shape);
@@ -209,7 +211,7 @@ void CheckParts(CaseMemory& memory, Comparison& comparison, AttentionShape shape
   for (const int32_t token : {0, 33, 66, 99}) compare({{1, token, 1}}, 2048);
 }
 
-// A value that is no number reaches its own column of those who see it, and no other sequence.
+// Checks that a NaN value affects only its own column of rows that see it, and no other sequence.
 void CheckNanValue(CaseMemory& memory, Comparison& comparison, ElementType type) {
   const AttentionShape shape{.heads = {2, 1, 64}, .type = type, .slices = {{1, 99}, {1, 99}}};
   AttentionStep step(shape);
@@ -224,7 +226,7 @@ void CheckNanValue(CaseMemory& memory, Comparison& comparison, ElementType type)
   }
 }
 
-// Queries far beyond the numbers of F16, which a cache of E4M3 is multiplied in.
+// Queries far beyond the range of F16, in which products with an E4M3 cache are computed.
 void CheckQuerySizes(CaseMemory& memory, Comparison& comparison, AttentionShape shape) {
   shape.slices = {{1, 99}, {50, 20}};
   const AttentionStep step(shape);
@@ -317,8 +319,8 @@ AttentionShape Shape(AttentionHeads heads, int block_size, ElementType type,
   return {.heads = heads, .type = type, .span = span, .slices = {}, .block_size = block_size};
 }
 
-// Head sizes of their own kernels and others, groups that fill a tile and that do not, groups of
-// more heads than a tile has rows, blocks that are no multiple of anything.
+// Head sizes with and without their own kernels; groups that fill a tile, groups that do not, and
+// groups with more heads than a tile has rows; odd block sizes.
 const AttentionShape kMixedShapes[] = {
     Shape({8, 1, 128}, 16, ElementType::kBF16),
     Shape({5, 1, 128}, 16, ElementType::kF8E4M3),
@@ -341,7 +343,7 @@ const AttentionShape kMixedShapes[] = {
     Shape({8, 1, 512}, 16, ElementType::kF8E4M3),
     {.heads = {8, 1, 128}, .type = ElementType::kF8E4M3, .soft_cap = 2},
 };
-// Texts whose tokens see those after them, beyond the ranges that are folded one by one.
+// Bidirectional attention, with more positions than a range (kAttentionSplit).
 const AttentionShape kTextShapes[] = {
     {.heads = {2, 2, 64},
      .slices = {{600, 0}, {33, 0}, {64, 0}, {16, 0}},

@@ -1,4 +1,4 @@
-// Random weights: a device must make the numbers that a CPU makes.
+// Checks random weights: a device must generate the same numbers as a CPU.
 #include <array>
 #include <cstring>
 
@@ -18,7 +18,8 @@ using device::GroupScales;
 
 constexpr uint64_t kSeed = 0x0123456789ABCDEFu;
 
-// Bit 16 * i or 8 * i of what row and element (or byte) are hashed to, as random_bits.h describes.
+// The hash of a row and its elements (or bytes) from `at` on, as random_bits.h describes: element i
+// starts at bit 16 * i (byte i at bit 8 * i).
 uint64_t HashOf(int64_t row, int64_t at) {
   const uint64_t row_seed = kernels::MixBits(kSeed + static_cast<uint64_t>(row));
   return kernels::MixBits(row_seed + static_cast<uint64_t>(at));
@@ -64,7 +65,7 @@ void CheckCodes(CaseMemory& memory, Comparison& comparison, ElementType type, in
     comparison.AddEqual(last[i], got[got.size() - last.size() + i]);
 }
 
-// No NaN, not the integer -128, and every other code.
+// Checks that all codes occur, except NaN and the integer -128.
 void CheckEveryCode(CaseMemory& memory, Comparison& comparison, ElementType type) {
   const std::vector<uint8_t> codes = MakeCodes(memory, type, 0, 16, 1024, 1);
   std::array<bool, 256> is_there{};
@@ -90,8 +91,7 @@ void CheckConstantScales(CaseMemory& memory, Comparison& comparison, GroupScales
   }
 }
 
-// Rows of a matrix that reach over the end of a tile of scales. What stands between them is not
-// touched.
+// Rows of a matrix that cross the end of a tile of scales. Bytes between them must not be written.
 void CheckGroupScales(CaseMemory& memory, Comparison& comparison, int64_t first_row, int64_t rows,
                       int64_t groups) {
   const int64_t bytes = device::NvF4ScaleBytes(first_row + rows, groups);
@@ -106,7 +106,7 @@ void CheckGroupScales(CaseMemory& memory, Comparison& comparison, int64_t first_
   std::vector<uint8_t> expected(static_cast<size_t>(bytes), 0xFF);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t group = 0; group < groups; ++group) {
-      // Byte by byte as the PTX ISA has it.
+      // The byte order is that of the PTX ISA.
       const int64_t r = first_row + row, tile = r / 128 * ((groups + 3) / 4) + group / 4;
       const auto at = static_cast<size_t>(tile * 512 + r % 32 * 16 + r % 128 / 32 * 4 + group % 4);
       const auto index = static_cast<uint64_t>(row * groups + group);

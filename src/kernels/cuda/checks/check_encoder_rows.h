@@ -1,4 +1,4 @@
-// Operators of encoders that go over rows: embeddings, norm, activations.
+// Checks the row operators of encoders: embeddings, norm, activations.
 #pragma once
 
 #include "kernels/cuda/checks/check_run.h"

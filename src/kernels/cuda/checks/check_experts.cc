@@ -1,4 +1,4 @@
-// Routing of rows to experts, and the way there and back, against the CPU's operators.
+// Checks routing of rows to experts, gathering and combining, against the CPU's operators.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -27,7 +27,7 @@ struct RouterShape {
   float scale = 1;
 };
 
-// Vectors of all experts, on the device; or null.
+// Per-expert vectors on the device, or null.
 struct RouterVectors {
   const float *factors = nullptr, *bias = nullptr, *choice_bias = nullptr;
 };
@@ -37,7 +37,7 @@ struct Routing {
   std::vector<int32_t> chosen;
 };
 
-// Rows [first, first + rows) of `x`.
+// Routes rows [first, first + rows) of `x`.
 Routing Route(CaseMemory& memory, const RouterShape& shape, const float* x, const uint16_t* weight,
               int64_t first, int64_t rows, const RouterVectors& vectors = {}) {
   const int64_t pairs = rows * shape.top_k;
@@ -62,8 +62,8 @@ Routing Route(CaseMemory& memory, const RouterShape& shape, const float* x, cons
           memory.Read<float>(args.expert_weights, pairs), memory.Read<int32_t>(args.chosen, pairs)};
 }
 
-// With integers the logits are exact, many of them equal, and so there is one right choice; with
-// others the choice is that of the CPU from the device's logits. Experts 0 and 2 are equal.
+// With integers the logits are exact and many are equal, so there is one correct choice. Otherwise
+// the expected choice is the CPU's from the device's logits. Experts 0 and 2 have equal weights.
 void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& shape,
                  bool is_exact) {
   TestNumbers numbers(71);
@@ -71,7 +71,7 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   std::vector<float> x = is_exact ? numbers.Integers(x_count, 2) : numbers.Normals(x_count);
   std::vector<float> weight =
       is_exact ? numbers.Integers(weight_count, 1) : numbers.Normals(weight_count);
-  // Small enough that exp of the logits stays a number.
+  // Small enough that exp of the logits does not overflow.
   for (float& value : x) value *= 0.0625f;
   std::copy_n(weight.begin(), shape.k, weight.begin() + 2 * shape.k);
   for (float& value : weight) value = FromBf16Bits(ToBFloat16(value).bits);
@@ -81,7 +81,7 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   std::vector<float> bias = numbers.Integers(shape.experts, 4);
   for (float& value : bias) value *= is_exact ? 0.0625f : 0.1f;
   bias[2] = bias[0];
-  // Between the sizes of most scores.
+  // Similar in size to the scores.
   std::vector<float> choice_bias = numbers.Normals(shape.experts);
   for (float& value : choice_bias) value *= 0.25f;
   choice_bias[2] = choice_bias[0];
@@ -108,8 +108,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       }
       const auto at = static_cast<size_t>(row * shape.experts + expert);
       if (is_exact) logits[at] = static_cast<float>(sum);
-      // A lane adds a 32nd of the products one by one, at most 8 more, then 5 levels of lanes, and
-      // the bias.
+      // Additions: a lane adds 1/32 of the products one by one, at most 8 more; then 5 levels of
+      // lanes, and the bias.
       const double depth = static_cast<double>(shape.k) / 32 + 8 + 5 + 1;
       comparison.AddF32(got.logits[at], sum, is_exact ? 0 : size * Gamma(depth));
     }
@@ -129,8 +129,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       weights[i] *= factors[static_cast<size_t>(chosen[i])];
   }
   comparison.SetSubject("choice");
-  // On both sides: exp, the sum of all, the division, the sum of the chosen, another division, the
-  // scale.
+  // Roundings on both sides: exp, the sum of all, the division, the sum of the chosen, another
+  // division, the scale.
   const double roundings =
       2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 6);
   for (size_t i = 0; i < chosen.size(); ++i) {
@@ -148,7 +148,7 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   }
 }
 
-// With any logits, a row's experts differ: the first of equal ones, NaN after 0.
+// Checks that a row's experts are distinct for any logits: the first of equal ones, NaN last.
 void CheckRouterOfOddLogits(CaseMemory& memory, Comparison& comparison) {
   const RouterShape shape{"", 1, 8, 6, 4, true, false};
   const float* x = memory.In(std::vector<float>(8, 1.0f));
@@ -158,7 +158,7 @@ void CheckRouterOfOddLogits(CaseMemory& memory, Comparison& comparison) {
   };
   std::vector<float> weight(6 * 8, 0.0f);
   choose(weight, {0, 1, 2, 3});
-  weight[8] = std::numeric_limits<float>::quiet_NaN();  // of expert 1
+  weight[8] = std::numeric_limits<float>::quiet_NaN();  // expert 1
   weight[5 * 8] = 2;
   choose(weight, {5, 0, 2, 3});
 }
@@ -172,7 +172,7 @@ struct GroupingShape {
 struct Grouping {
   std::vector<int32_t> chosen, order, place, row_begin;
 };
-// The upper half of the experts gets nothing where the number of rows is odd.
+// If the number of rows is odd, the upper half of the experts gets no rows.
 Grouping MakeGrouping(const GroupingShape& shape) {
   TestNumbers numbers(72);
   Grouping grouping;
@@ -236,13 +236,13 @@ void CheckGatherRows(CaseMemory& memory, Comparison& comparison, const GroupingS
   });
 }
 
-// What combine_experts does besides adding up.
+// Options of combine_experts.
 struct Combining {
   ElementType y_type;
   bool has_weights, add, has_bias;
 };
 
-// With integers, and weights that are powers of two, the sums are exact.
+// With integers and power-of-two weights, the sums are exact.
 void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShape& shape,
                   int64_t cols, const Combining& combining, bool is_exact) {
   const Grouping grouping = MakeGrouping(shape);
@@ -314,7 +314,7 @@ void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShap
   comparison.SetSubject("");
 }
 
-// kernels/clamped_swiglu.h. Some numbers are beyond the limit on either side.
+// kernels/clamped_swiglu.h. Some numbers are beyond the limits on both sides.
 void CheckClampedSwiglu(CaseMemory& memory, Comparison& comparison, const GroupingShape& shape,
                         int64_t width, bool has_bias) {
   constexpr float kAlpha = 1.702f, kLimit = 1.5f;
@@ -322,7 +322,7 @@ void CheckClampedSwiglu(CaseMemory& memory, Comparison& comparison, const Groupi
   TestNumbers numbers(75);
   const int64_t pairs = shape.rows * shape.top_k;
   std::vector<float> x = numbers.Normals(pairs * 2 * width);
-  x[0] = -1e30f;  // of a gate: exp is infinite
+  x[0] = -1e30f;  // a gate for which exp is infinite
   const std::vector<float> bias = numbers.Normals(shape.experts * 2 * width);
   const float* device_x = memory.In(x);
   const float* device_bias = has_bias ? memory.In(bias) : nullptr;
@@ -342,8 +342,8 @@ void CheckClampedSwiglu(CaseMemory& memory, Comparison& comparison, const Groupi
       const double up = std::clamp(biased(2 * i + 1), -kLimit, kLimit);
       const double value = (up + 1) * gate / (1 + std::exp(-kAlpha * gate));
       exact.values.push_back(value);
-      // The exponent's rounding moves exp by so many times its size; exp, two sums, the division,
-      // the product.
+      // The exponent's rounding multiplies the relative error of exp by its magnitude; then exp,
+      // two sums, the division, the product.
       exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + std::abs(kAlpha * gate)));
     }
   }

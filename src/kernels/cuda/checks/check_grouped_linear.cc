@@ -1,4 +1,4 @@
-// Matrix products of experts: each with rows of its own, some with none.
+// Checks matrix products of experts, each with its own rows, some with none.
 #include <fmt/format.h>
 
 #include "kernels/cuda/checks/check_run.h"
@@ -53,7 +53,7 @@ void CheckGrouped(CaseMemory& memory, Comparison& comparison, const GroupedShape
       });
     }
   }
-  // The first expert's rows have the bits of a product by itself.
+  // The first expert's rows have the bits of a product on its own.
   const int64_t first = shape.rows_of_expert.front();
   if (first == 0) return;
   const ProductOutput alone =

@@ -1,4 +1,4 @@
-// The instructions of device_code.h: all other checks hang on them.
+// Checks the instructions of device_code.h; all other checks depend on them.
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -25,7 +25,7 @@ void Launch(CheckRun& run, Instruction instruction, const void* a, const void* b
                                      InstructionArgs{instruction, a, b, count, out});
 }
 
-// d = sum over tiles of a b, tiles [16, depth] and [depth, 8] one after the other.
+// d = sum over tiles of a b; tiles [16, depth] and [depth, 8] are consecutive.
 template <Instruction kInstruction>
 Status CheckTiles(CheckRun& run, CaseMemory& memory, Comparison& comparison, bool is_exact) {
   constexpr bool kIsE4m3 = kInstruction == Instruction::kMmaE4m3;
@@ -118,7 +118,7 @@ Status CheckAsyncCopy(CheckRun& run, CaseMemory& memory, Comparison& comparison)
   return {};
 }
 
-// Equal bits, but any NaN for a NaN.
+// Compares bits; any NaN equals any NaN.
 void CompareBits(Comparison& comparison, float got, float expected) {
   if (std::isnan(expected)) {
     comparison.AddEqual(std::isnan(got), 1);
@@ -149,7 +149,7 @@ Status CheckDecode(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   return {};
 }
 
-// Every number of the narrow types, the ties between neighbours, and what lies just beside both.
+// Every number of the narrow types, the ties between neighbours, and the F32 numbers next to both.
 std::vector<float> BorderNumbers() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> values = {0.0f,      -0.0f,  kInfinity, -kInfinity,     std::nanf(""),
@@ -191,13 +191,13 @@ Status CheckEncode(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   return {};
 }
 
-// What rounding to F16 makes of a number; it has infinities, which ToFloat16 has not.
+// A number rounded to F16, including infinities, which ToFloat16 does not produce.
 float RoundedToF16(float value) {
   if (std::abs(value) >= 65520) return std::copysign(std::numeric_limits<float>::infinity(), value);
   return HalfToFloat(ToFloat16(value).bits);
 }
 
-// As numbers rather than as bits: what NaN looks like does not matter.
+// Compares as numbers, not as bits: the bits of NaN do not matter.
 void CompareHalves(Comparison& comparison, uint32_t got, float low, float high) {
   CompareBits(comparison, HalfToFloat(static_cast<uint16_t>(got)), RoundedToF16(low));
   CompareBits(comparison, HalfToFloat(static_cast<uint16_t>(got >> 16)), RoundedToF16(high));

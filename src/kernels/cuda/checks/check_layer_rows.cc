@@ -30,7 +30,7 @@ void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const Laye
   std::vector<int32_t> tokens(static_cast<size_t>(shape.rows));
   for (int32_t& token : tokens) token = static_cast<int32_t>(numbers.Integer(0, kVocabulary - 1));
   tokens.back() = kVocabulary - 1;
-  // What could not be drawn counts as the first word.
+  // A token that could not be drawn counts as token 0.
   if (tokens.size() > 1) tokens.front() = -1;
   const int32_t* device_tokens = memory.In(tokens);
   const uint16_t* device_table = memory.In(table);
@@ -56,7 +56,8 @@ void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const Laye
     const int64_t token = std::max(tokens[static_cast<size_t>(layer / shape.layers)], 0);
     const uint16_t* own =
         table.data() + (token * shape.layers + layer % shape.layers) * shape.width;
-    // Scaling, the sum of squares, its mean, eps, the root and its inverse, products, the sum.
+    // Roundings: scaling, the sum of squares, its mean, eps, the root and its inverse, products,
+    // the sum.
     const double roundings = static_cast<double>(shape.width) / 2 + kMathUnits + 10;
     for (int64_t i = 0; i < shape.width; ++i) {
       const double normed =
@@ -75,7 +76,7 @@ void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const Laye
   comparison.SetSubject("");
 }
 
-// gelu(x) times factors that stand in wider rows.
+// gelu(x) times factors with a larger row stride.
 void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& shape,
                   ElementType x_type) {
   TestNumbers numbers(62);
@@ -97,8 +98,8 @@ void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& 
                                                       layer * shape.width + i % shape.width)];
     const double value = z / (1 + std::exp(exponent)) * factor;
     exact.values.push_back(value);
-    // The exponent's four roundings move exp by so many times its size; exp, the sum, the division,
-    // the product.
+    // The exponent's four roundings multiply the relative error of exp by its magnitude; then exp,
+    // the sum, the division, the product.
     exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + 4 * std::abs(exponent)));
   }
   CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
@@ -109,11 +110,11 @@ void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& 
   });
 }
 
-// (residual + delta * factor) * another, and rows that are not normed; the norm in the place of the
+// (residual + delta * delta_factor) * factor; rows without a norm; and the norm in place of the
 // sum.
 void CheckScaledSums(CaseMemory& memory, Comparison& comparison, const LayerShape& shape) {
   constexpr float kFactor = 0.71f;
-  constexpr float kDeltaFactor = 0.25f;  // whose products are exact, so that they may be fused
+  constexpr float kDeltaFactor = 0.25f;  // products with it are exact, so they may be fused
   TestNumbers numbers(63);
   const std::vector<float> x = numbers.Normals(shape.rows * shape.width);
   const std::vector<float> delta = numbers.Normals(shape.rows * shape.width);
@@ -164,8 +165,8 @@ void CheckCapLogits(CaseMemory& memory, Comparison& comparison, int64_t count, f
   memory.Launch(&DeviceKernels::cap_logits, {logits, count, kCap, scale});
   const auto got = memory.Read<float>(logits, count);
   for (size_t i = 0; i < x.size(); ++i) {
-    // exp of a quotient of a product, which move it by less than a unit of 1 each; it, two sums, a
-    // quotient, the product.
+    // Roundings: the product and the quotient in exp's argument, which change exp by less than a
+    // unit each; exp, two sums, a quotient, the product.
     comparison.AddF32(got[i], kCap * std::tanh(double{x[i]} * scale / kCap),
                       kCap * Gamma(kMathUnits + 7));
   }
@@ -177,14 +178,14 @@ void CheckCapLogits(CaseMemory& memory, Comparison& comparison, int64_t count, f
   comparison.SetSubject("");
 }
 
-// The sum of a gated row and what one expert adds to it.
+// Checks CombineExpertsArgs::sum_gates: a gated row plus one expert's results.
 void CheckSharedGate(CaseMemory& memory, Comparison& comparison, const LayerShape& shape) {
   TestNumbers numbers(65);
   const int64_t rows = shape.rows, cols = shape.width;
   const std::vector<float> sum = numbers.Normals(rows * cols), y = numbers.Normals(rows * cols);
   std::vector<float> gates = numbers.Normals(rows);
-  gates.front() = 1e4f;  // of a sigmoid that is 1
-  gates.back() = -1e4f;  // and 0
+  gates.front() = 1e4f;  // its sigmoid is 1
+  gates.back() = -1e4f;  // its sigmoid is 0
   std::vector<int32_t> place;
   for (int64_t row = 0; row < rows; ++row) place.push_back(static_cast<int32_t>(row));
   device::CombineExpertsArgs args{};
@@ -201,14 +202,14 @@ void CheckSharedGate(CaseMemory& memory, Comparison& comparison, const LayerShap
   const auto got = memory.Read<float>(args.sum, rows * cols);
   for (size_t i = 0; i < got.size(); ++i) {
     const double factor = 1 / (1 + std::exp(-double{gates[i / static_cast<size_t>(cols)]}));
-    // exp, a sum, the division, the product, another sum.
+    // Roundings: exp, a sum, the division, the product, another sum.
     comparison.AddF32(
         got[i], sum[i] * factor + y[i],
         std::abs(sum[i] * factor) * Gamma(kMathUnits + 4) + std::abs(double{y[i]}) * Gamma(1));
   }
 }
 
-// Logits alone, also of one gate, and the choice from logits that stand there.
+// Logits without a choice, also of a single gate, and the choice from existing logits.
 void CheckRouterParts(CaseMemory& memory, Comparison& comparison) {
   constexpr int64_t kRows = 11, kWidth = 72;
   TestNumbers numbers(66);

@@ -18,19 +18,20 @@ struct LibraryShape {
   const char* name;
   int64_t m, n, k;
 };
-// More rows than own kernels take; numbers of rows and of outputs that tile nothing as well.
+// More rows than our own kernels take by default; also numbers of rows and outputs that no tile
+// size divides.
 constexpr LibraryShape kLibraryShapes[] = {
     {"", 65, 130, 128}, {"", 12, 192, 128}, {"", 70, 192, 256}, {"", 128, 48, 384}};
 constexpr int64_t kFirstPart = 128;  // rows of the first of two parts
 constexpr LibraryShape kLargeLibraryShapes[] = {{"Llama 3 70B qkv", 256, 10240, 8192},
                                                 {"Llama 3 8B down", 1000, 4096, 14336}};
 
-// Half a step of BF16's last place.
+// Half a unit in the last place of BF16.
 constexpr double kRoundingBf16 = 0x1p-8;
 
-// How far a sum of the library may be off, as a share of its terms' magnitudes. Tensor cores may
-// keep 13 bits after the point while they add up E4M3 products, for 128 of them at most: then the
-// library carries on in F32 (fast accumulation is not asked for).
+// Bound of the error of a sum by the library, relative to its terms' magnitudes. For E4M3 products,
+// tensor cores may keep only 13 fractional bits, for sums of at most 128 terms, which the library
+// then adds in F32 (without fast accumulation).
 double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, int64_t k) {
   const double f32 = ProductError(device, static_cast<double>(k), /*is_e4m3=*/false);
   if (!format.e4m3_inputs || device.is_emulated()) return f32;
@@ -38,21 +39,21 @@ double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, i
   return f32 + Gamma(kShortSum * (1 + 2.0 / 8) + 2, 0x1p-13);
 }
 
-// The same with fast sums, of numbers with random signs. Whatever is added to the sum so far is cut
-// off 13 bits after the point of that sum, which grows as the root of the number of terms: it
-// stays below five of its standard deviations, and so do the errors of k terms beside the sum of
-// their magnitudes, k times 0.8 of a term's standard deviation.
+// LibraryError with fast accumulation, for numbers with random signs. Each added term is truncated
+// 13 bits below the sum so far, which grows as the square root of the number of terms. The sum
+// stays below five of its standard deviations; so do the accumulated errors of k terms, relative to
+// the sum of their magnitudes, k times 0.8 of a term's standard deviation.
 double FastError(int64_t k) {
   return 5 / 0.8 * std::sqrt(static_cast<double>(k)) * 0x1p-13;
 }
-// Sums of so large integers are exact in 13 bits.
+// Integer sums up to this magnitude are exact in 13 bits.
 constexpr double kMostFastExact = 0x1p13;
 
 // Returns the ways that the library refuses.
 std::vector<std::string> CheckLibraryProduct(CaseMemory& memory, Comparison& comparison,
                                              DeviceLinear& products, const ModelProductCase& test) {
   ModelProduct product(memory, test);
-  // By what the library proposes first, and by what was fastest.
+  // Once with the library's first proposal, then with the fastest.
   comparison.SetSubject("untuned");
   product.Run(products, comparison);
   product.Tune(products);
@@ -78,7 +79,7 @@ void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
             .kind = kind,
             .y_type = turn % 3 == 0 ? ElementType::kBF16 : ElementType::kF32,
             .has_bias = turn % 4 == 0,
-            // What is one scale, or one a part, as models of FP8 and NVFP4 have them.
+            // A single scale, or one per part, as in FP8 and NVFP4 models.
             .same_scale = shape.n % 64 == 0 && has_scales ? 0.25f : 0,
             .first_rows = shape.n % 64 == 0 && has_scales && turn % 2 == 0 ? kFirstPart : 0,
             .first_scale = 2,
@@ -148,7 +149,7 @@ void ModelProduct::Run(DeviceLinear& products, Comparison& comparison) {
   y_->Read();
   const device::DeviceLinearCounts& after = products.counts();
   LinearWay way = products.Choose(args_);
-  // Others that took its place where the library refused it.
+  // The way that replaced it, if the library refused it.
   if (after.own > before.own) way = LinearWay::kOwn;
   if (case_.format.nvf4_inputs && after.library > before.library && after.nvf4 == before.nvf4)
     way = LinearWay::kExpanded;
@@ -187,7 +188,7 @@ void ModelProduct::Compare(device::LinearWay way, Comparison& comparison) const 
   if (is_free) {
     relative = LibraryError(memory_.device(), format, case_.k) +
                Gamma(2.0 * static_cast<double>(weights_.scaled_sums()) + 4);
-    // Weights were rounded, but where each is a code times what stays exact.
+    // Expanded weights were rounded, unless each is a code times an exact scale.
     if (is_expanded && (is_bf16 || weights_.scaled_sums() > 0)) relative += kRoundingBf16;
   }
   const SampledPlaces places(case_.m, case_.n);
@@ -208,7 +209,7 @@ void ModelProduct::Compare(device::LinearWay way, Comparison& comparison) const 
       if (is_fast && (is_free || size > kMostFastExact))
         error += size * std::abs(scale) * FastError(case_.k);
       double expected = sum * scale;
-      // Results in BF16 are rounded before scales and the bias are applied, too.
+      // BF16 results are also rounded before scales and the bias are applied.
       if (is_bf16 && (is_free || case_.has_bias))
         error += (std::abs(expected) + error) * kRoundingBf16;
       if (case_.has_bias) {
@@ -242,7 +243,7 @@ void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& opti
 }
 
 void CheckLibrary(CheckRun& run) {
-  // With fast sums, whose error is measured beside that of the others.
+  // Allows fast sums, too, whose error bound is added to that of other sums.
   CheckLibraryProducts(run, {.fast_accumulation = true});
 }
 

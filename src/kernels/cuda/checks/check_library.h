@@ -1,5 +1,5 @@
-// Products of many rows, as a model gives them to DeviceLinear: by the vendor's library, or by own
-// kernels where that does not serve them.
+// Checks products of many rows as a model runs them with DeviceLinear: by the vendor's library, or
+// by our own kernels if that does not support them.
 #pragma once
 
 #include <optional>
@@ -19,12 +19,12 @@ struct ModelProductCase {
   NumberKind kind = NumberKind::kIntegers;
   ElementType y_type = ElementType::kF32;
   bool has_bias = false;
-  // 0: the rows of W, and those of x, have scales of their own; else all have this one.
+  // 0: every row of W, and of x, has its own scale; else all rows have this one.
   float same_scale = 0;
-  // But the first rows of W this one.
+  // Exception: the first `first_rows` rows of W have first_scale.
   int64_t first_rows = 0;
   float first_scale = 1;
-  // The host is told the scales that are one number, as it is those of a checkpoint.
+  // Tells the host scales that are equal, as for a checkpoint (Weights::same_row_scale and parts).
   bool tells_scales = false;
 };
 
@@ -33,19 +33,19 @@ class ModelProduct {
  public:
   ModelProduct(CaseMemory& memory, const ModelProductCase& test);
 
-  // All but y and the scratch, which the following make anew.
+  // All arguments except y and the scratch, which each function below allocates anew.
   device::LinearArgs& args() { return args_; }
   const device::LinearArgs& PrepareResults(const device::DeviceLinear& products);
   void Tune(device::DeviceLinear& products);
   // Runs the product and compares sampled results.
   void Run(device::DeviceLinear& products, Comparison& comparison);
-  // The same in each way that the product allows. Returns the names of those that the library
-  // refuses.
+  // Runs and compares the product in each way that it allows. Returns the names of the ways that
+  // the library refuses.
   std::vector<std::string> RunInEveryWay(device::DeviceLinear& products, Comparison& comparison);
 
  private:
   void TellScales();
-  // `way`: how it was computed, which says how often it was rounded.
+  // `way`: how it was computed, which determines the number of roundings.
   void Compare(device::LinearWay way, Comparison& comparison) const;
 
   CaseMemory& memory_;
@@ -57,8 +57,8 @@ class ModelProduct {
   std::optional<ProductOutput> y_;
 };
 
-// Checks what DeviceLinear makes of such products with these options; skips where it would not use
-// a library, and the ways that it refuses, by name. `most_shapes`: of the small ones.
+// Checks the products that DeviceLinear computes with these options. Skips if no library would be
+// used; reports each way that it refuses as skipped. `most_shapes`: maximum number of small shapes.
 void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& options,
                           size_t most_shapes = ~size_t{0});
 

@@ -11,10 +11,10 @@ device::DeviceLinearOptions WithStandIn() {
   return {.workspace_bytes = 1 << 20, .expand_bytes = 1 << 16, .library = SLUICE_FAKE_CUBLASLT};
 }
 
-// One shape of odd sizes and one of few rows: errors show in them.
+// A shape with odd sizes and one with few rows suffice to reveal errors.
 constexpr size_t kFewShapes = 2;
 
-// Heavy: what a sanitizer would see here, the tests of DeviceLinear show it in seconds.
+// Heavy: the tests of DeviceLinear show a sanitizer the same in seconds.
 TEST(CheckLibrary, HeavyPassesWithTheStandIn) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
@@ -50,7 +50,7 @@ TEST(CheckLibrary, HeavyMultipliesNvF4AsItIsOnBlackwell) {
     int64_t count = 0, refused = 0;
     for (const CheckRow& row : run.rows()) {
       if (row.skipped) {
-        // Those with 130 rows, no multiple of 16.
+        // The shapes with 130 rows, which is not a multiple of 16.
         const bool is_way = row.message == "refused in the way 'library, NVFP4'";
         refused += is_way;
         EXPECT_TRUE(is_way ? row.shape.starts_with("65 x 130 x 128, nvfp4 x nvfp4")
@@ -77,7 +77,7 @@ TEST(CheckLibrary, SaysThatThereIsNone) {
   EXPECT_TRUE(run.rows()[0].skipped);
 }
 
-// Kernels that forget the bias, or expand a row too few.
+// Kernels that omit the bias, or expand one row too few.
 void WithoutBias(const StreamHandle& stream, const device::ScaleResultsArgs& args) {
   device::ScaleResultsArgs less = args;
   less.bias = nullptr;
@@ -103,7 +103,7 @@ TEST(CheckLibrary, HeavyFindsWhatIsWrong) {
     CheckRun run(*device, {});
     CheckLibraryProducts(run, WithStandIn(), kFewShapes);
     EXPECT_FALSE(run.passed());
-    // Free numbers may be so large that a bias is lost in their bounds.
+    // Free numbers may be so large that a missing bias is within their bounds.
     for (const CheckRow& row : run.rows()) {
       const bool is_exact = row.shape.find("integers") != std::string::npos;
       if (is_bias && is_exact) {

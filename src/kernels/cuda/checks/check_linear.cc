@@ -1,5 +1,5 @@
-// Matrix products: y = x W^T in every format of weights, with integers whose sums are exact and
-// with free numbers; and the two helpers of library products.
+// Checks matrix products y = x W^T in every weight format, with integers whose sums are exact and
+// with free numbers; and the two helper kernels of library products.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -24,7 +24,7 @@ struct ProductShape {
   int64_t m, n, k;
 };
 
-// The layers of models, small enough for the whole list to take seconds.
+// Shapes like those of models' layers, small enough that the whole list takes seconds.
 constexpr ProductShape kSmall[] = {
     {"", 1, 64, 128}, {"", 5, 96, 256}, {"", 17, 130, 384}, {"", 33, 72, 1152}, {"", 70, 192, 256}};
 constexpr ProductShape kLarge[] = {
@@ -57,7 +57,7 @@ void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase&
   device::LinearArgs args = LinearArgsOf(weights.Upload(memory), x, 0, shape.m);
   args.bias = test.has_bias ? memory.In(bias) : nullptr;
   const ProductOutput y = Multiply(memory, args, test.y_type, shape.n + test.gap);
-  // A row alone is bit for bit what it is among others.
+  // A row alone has the same bits as among others.
   const int64_t alone = shape.m / 2;
   device::LinearArgs one = LinearArgsOf(args.w, x, alone, 1);
   one.bias = args.bias;
@@ -75,11 +75,11 @@ void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase&
   y.CompareGaps(comparison);
 }
 
-// Tiles of all sizes that are not full, and rows of W that end in the middle of what passes through
-// shared memory at once. Integers and free numbers take turns.
+// Partial tiles of all sizes, and rows of W that end in the middle of a stage of shared memory.
+// Integers and free numbers alternate.
 void CheckEdges(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   int turn = 0;
-  // The last: of 16 bytes that fill no unit of 32 columns, where the format allows that.
+  // The last k ends with 16 bytes that do not fill a unit of 32 columns, if the format allows that.
   for (const int64_t k : {32, 96, 160, 32 + 3 * 128 / device::LinearCodeBits(format.type)}) {
     for (const int64_t n : {1, 17, 130}) {
       for (const int64_t m : {1, 9, 33}) {
@@ -91,8 +91,8 @@ void CheckEdges(CaseMemory& memory, Comparison& comparison, const WeightFormat& 
   }
 }
 
-// Tiles of all sizes, and ranges of k side by side up to 64 rows but in one block beyond, give a
-// row the same bits.
+// Checks that a row's bits do not depend on the tile size, nor on whether ranges of k run in
+// parallel (up to 64 rows) or in one block.
 void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat& format, int64_t n,
                   int64_t k) {
   constexpr int64_t kRows = 200;
@@ -116,8 +116,8 @@ void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat
   }
 }
 
-// Sums over k of a part of a matrix's rows are cut like the whole's: `whole` has so many rows that
-// they are not cut, which moves the last bits of some.
+// Checks that sums over k for some rows of a matrix are split as for the whole. `whole_n` has so
+// many rows that sums are not split, which changes the last bits of some.
 void CheckPartOfRows(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   constexpr int64_t kM = 3, kN = 40, kK = 4096, kWhole = 57344;
   const TestWeights weights(format, NumberKind::kFree, 1, kN, kK);
@@ -139,7 +139,7 @@ void CheckPartOfRows(CaseMemory& memory, Comparison& comparison, const WeightFor
   comparison.AddEqual(unlike > 0, true);
 }
 
-// Codes and scales that are NaN reach their own column alone.
+// A NaN code or scale affects only its own output column.
 void CheckNanWeights(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   constexpr int64_t kM = 3, kN = 20, kK = 64;
   TestWeights weights(format, NumberKind::kFree, 1, kN, kK);
@@ -168,8 +168,8 @@ void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const Weight
   if (!scales_rows) w.row_scales = nullptr;
   memory.Launch(&DeviceKernels::expand_weights, {w, shape.first, shape.rows, out});
   const auto got = memory.Read(out, shape.rows * shape.k);
-  // The products of code, group's scale and row's scale: without the last one they are numbers of
-  // BF16, but for scales of blocks and of INT4.
+  // The products of code, group scale and row scale. Without the row scale they are exact in BF16,
+  // except with scales of blocks and of INT4.
   const bool is_exact = !scales_rows && format.group_type != device::GroupScales::kBlock &&
                         format.group_type != device::GroupScales::kWithZeros;
   std::vector<double> values;
@@ -184,14 +184,15 @@ void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const Weight
   }
 }
 
-// Rows that kernels write number by number, and rows of whole vectors. What stands after a row
-// stays as it is.
+// Rows that kernels write number by number, and rows of whole vectors. Numbers after a row must not
+// change.
 struct ResultShape {
   int64_t n, stride;
 };
 constexpr ResultShape kResultShapes[] = {{300, 310}, {304, 312}};
 
-// `which`: bits for scales of the rows of W, scales of the rows of x, and the bias.
+// `which`: bit 0 for scales of the rows of W, bit 1 for scales of the rows of x, bit 2 for the
+// bias.
 void CheckScaleResults(CaseMemory& memory, Comparison& comparison, const ResultShape& shape,
                        ElementType y_type, int which) {
   constexpr int64_t kM = 5;
@@ -250,7 +251,7 @@ void CheckShapes(CheckRun& run, std::span<const ProductShape> shapes, bool is_la
       const auto turn =
           static_cast<int>((&shape - shapes.data()) + (&format - WeightFormats().data()));
       if (format.e4m3_inputs && !run.device().has_e4m3_products()) continue;
-      // Large matrices take turns with the formats and the kinds of numbers.
+      // Large matrices alternate between formats and kinds of numbers.
       if (is_large && turn % 2 != 0) continue;
       for (const NumberKind kind : {NumberKind::kIntegers, NumberKind::kFree}) {
         if (is_large && (turn / 2 % 2 == 0) != (kind == NumberKind::kIntegers)) continue;

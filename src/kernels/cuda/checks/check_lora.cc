@@ -1,5 +1,5 @@
-// What adapters add, for rows of several adapters and of none, against exact sums and the CPU's
-// operator.
+// Checks what adapters add, for rows of several adapters and of none, against exact sums and
+// against the CPU's operator.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,8 +22,8 @@ using device::DeviceKernels;
 
 struct LoraShape {
   int64_t rows, cols;
-  std::vector<int64_t> outputs;  // of each module
-  std::vector<int> ranks;        // of the adapter in each slot
+  std::vector<int64_t> outputs;  // per module
+  std::vector<int> ranks;        // per adapter slot
   ElementType x_type = ElementType::kBF16, y_type = ElementType::kF32;
   int64_t gap = 0;  // numbers before the first module's results, and between rows of y
   int64_t experts = 1;
@@ -43,7 +43,7 @@ struct LoraShape {
   }
 };
 
-// Everything of a case, on the host and on the device.
+// All data of a case, on the host and on the device.
 class LoraCase {
  public:
   LoraCase(CaseMemory& memory, const LoraShape& shape, bool is_exact)
@@ -64,7 +64,7 @@ class LoraCase {
       for (size_t i = 0; i < part.size(); ++i)
         comparison.AddF32(part[i], got[static_cast<size_t>(first * y_stride_) + i], 0);
     };
-    // Pairs of experts stay together: theirs is the order of all.
+    // With experts, all pairs are needed: their order is that of the whole step.
     if (shape_.experts > 1) return;
     compare_alone("a part of the rows", shape_.rows / 3, (shape_.rows + 1) / 2);
     for (int64_t row = 0; row < std::min<int64_t>(shape_.rows, 6); ++row)
@@ -76,7 +76,7 @@ class LoraCase {
   int64_t num_slots() const { return static_cast<int64_t>(shape_.ranks.size()); }
   int64_t num_modules() const { return static_cast<int64_t>(shape_.outputs.size()); }
 
-  // Numbers that are exact as BF16.
+  // Numbers that BF16 holds exactly.
   std::vector<float> Bf16Numbers(int64_t count, int64_t largest) {
     std::vector<float> values =
         is_exact_ ? numbers_.Integers(count, largest) : numbers_.Normals(count);
@@ -84,7 +84,8 @@ class LoraCase {
     return values;
   }
 
-  // Slots of experts of modules; NaN where nothing may be read.
+  // Makes the factors A and B of each (slot, expert, module). Numbers that kernels must not read
+  // are NaN.
   void MakeFactors() {
     for (const int64_t output : shape_.outputs) {
       a_offsets_.push_back(expert_numbers_);
@@ -128,7 +129,7 @@ class LoraCase {
 
   void MakeRows() {
     for (int64_t row = 0; row < shape_.rows; ++row) {
-      // Runs of rows, as of prompts, and single ones.
+      // Runs of rows with the same adapter, like prompts, and single rows.
       const bool goes_on = row % 7 > 2 && row > 1;
       slots_.push_back(goes_on ? slots_.back()
                                : static_cast<int32_t>(numbers_.Integer(-1, num_slots() - 1)));
@@ -165,7 +166,7 @@ class LoraCase {
     y_ = Bf16Numbers(num_inputs() * y_stride_, 50);
   }
 
-  // y of rows [first, first + count) of the inputs.
+  // Computes y for rows [first, first + count) of the inputs.
   std::vector<float> Run(int64_t first, int64_t count) {
     AddLoraArgs args = {};
     const int64_t x_bytes = BitsPerElement(shape_.x_type) / 8;
@@ -240,11 +241,11 @@ class LoraCase {
     }
   }
 
-  // A sum, and the sum of the magnitudes.
+  // A sum, and the sum of its terms' magnitudes.
   struct Sum {
     double value = 0, size = 0;
   };
-  // What A makes of a row of x, with its scales.
+  // x A^T for a row of x, with the row's scale.
   std::vector<Sum> Shrunk(int64_t input, const float* a, int64_t rank) const {
     std::vector<Sum> sums(static_cast<size_t>(rank));
     const double scale = shape_.is_embedding ? 4 : scales_[static_cast<size_t>(input)];
@@ -266,8 +267,8 @@ class LoraCase {
   }
 
   void CompareAll(Comparison& comparison, const std::vector<float>& got) {
-    // A thread adds up vectors of 8 one by one, then lanes and warps; then come the ranks, three
-    // scales, and y.
+    // Additions: a thread adds vectors of 8 one by one, then lanes and warps are added; then the
+    // ranks, three scales, and y.
     const int64_t vectors = CeilDiv(shape_.cols, int64_t{8});
     const int64_t threads = std::min<int64_t>(256, RoundUp(vectors, int64_t{32}));
     const double depth =
@@ -322,7 +323,7 @@ class LoraCase {
       CompareWithCpu(comparison, got);
   }
 
-  // Integers, whose sums are exact in any order.
+  // REQUIRES: integers, whose sums are exact in any order.
   void CompareWithCpu(Comparison& comparison, const std::vector<float>& got) {
     comparison.SetSubject("the CPU's operator");
     std::vector<std::vector<int32_t>> rows(shape_.ranks.size());
@@ -397,7 +398,7 @@ class LoraCase {
   TestNumbers numbers_;
   int64_t width_ = 0, y_stride_ = 0, expert_numbers_ = 0;
   int max_rank_ = 0;
-  std::vector<int64_t> a_offsets_, b_offsets_;  // in an expert's numbers
+  std::vector<int64_t> a_offsets_, b_offsets_;  // offsets in an expert's numbers
   std::vector<device::LoraFactor> factors_;     // [slots, experts, modules]
   std::vector<float> values_;                   // [slots, experts, numbers]
   std::vector<int32_t> slots_, order_, chosen_, tokens_;

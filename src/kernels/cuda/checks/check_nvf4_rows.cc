@@ -23,8 +23,8 @@ struct NvF4Rows {
   std::vector<float> values;
 };
 
-// Normal numbers; of other rows groups whose scales lie where E4M3 is coarse, or beyond its
-// largest.
+// Normally distributed numbers; some rows are scaled so that group scales are in E4M3's coarse
+// range or beyond its maximum.
 NvF4Rows NormalRows(int64_t rows, int64_t cols) {
   NvF4Rows x{rows, cols, TestNumbers(46).Normals(rows * cols)};
   constexpr std::array<float, 5> kSizes = {1, 0x1p-13f, 0, 0x1p-12f, 100};
@@ -33,13 +33,13 @@ NvF4Rows NormalRows(int64_t rows, int64_t cols) {
   return x;
 }
 
-// Every ratio of a group's largest number to the tensor's scale, where scales are coarse: below the
-// smallest normal number of E4M3, at its ties and beside them, and beyond its largest.
+// Covers the ratios of a group's largest number to the tensor's scale for which scales are coarse:
+// below E4M3's smallest normal number, at and next to its ties, and beyond its maximum.
 NvF4Rows RowsOfCoarseScales(float static_scale) {
   NvF4Rows x{4096, device::kNvF4Group, {}};
   TestNumbers numbers(49);
   for (int64_t row = 0; row < x.rows; ++row) {
-    // amax / 6 in units of 2^-9, in 128ths: 0 to 16, then up to beyond 448.
+    // amax / 6 in units of 2^-9: from 0 to 16 in steps of 1/128, then beyond 448.
     const float unit =
         row < 2048 ? static_cast<float>(row) / 128 : std::exp2(static_cast<float>(row) / 200);
     const float largest = unit * 6 * 0x1p-9f;
@@ -59,8 +59,8 @@ NvF4Rows NotFiniteRows() {
   return x;
 }
 
-// Rows of BF16 that convert_rows replaces by rounded ones, against the CPU's where scales are
-// powers of two, and what pack_nvf4 makes of them: the same numbers.
+// Checks rows of BF16 that convert_rows rounds in place, against the CPU's if scales are powers of
+// two, and that pack_nvf4 packs them without changing their values.
 void CheckRoundAndPack(CaseMemory& memory, Comparison& comparison, NvF4Rows x, float static_scale) {
   const int64_t count = x.rows * x.cols, groups = x.cols / device::kNvF4Group;
   for (float& value : x.values) value = FromBf16Bits(ToBFloat16(value).bits);
@@ -101,10 +101,10 @@ void CheckRoundAndPack(CaseMemory& memory, Comparison& comparison, NvF4Rows x, f
     const float code = Float4ToFloat(static_cast<uint8_t>(i % 2 == 0 ? byte & 15 : byte >> 4));
     const float number = FromBf16Bits(rounded[static_cast<size_t>(i)]);
     comparison.AddF32(code * ToFloat(Float8E4M3{got_scales[at]}), number, 0);
-    // A code of 0 could hide the scale's NaN.
+    // A code of 0 must not hide a NaN scale.
     if (std::isnan(number)) comparison.AddEqual(code != 0, 1);
   }
-  // What fills the tiles of scales.
+  // Padding of the tiles of scales is zero.
   for (size_t i = 0; i < got_scales.size(); ++i)
     if (!is_used[i]) comparison.AddEqual(got_scales[i], 0);
 }

@@ -1,12 +1,12 @@
-// Rows of NVFP4 numbers: a piece of the part "rows".
+// Checks rows of NVFP4 numbers; belongs to the part "rows".
 #pragma once
 
 #include "kernels/cuda/checks/check_run.h"
 
 namespace sluice::checks {
 
-// Rounding by convert_rows, in place, against the CPU's, and pack_nvf4 against the rows that it
-// packs. All of it is exact.
+// Compares rounding by convert_rows, in place, with the CPU's, and pack_nvf4 with the rows that it
+// packs. All comparisons are exact.
 void CheckNvF4Rows(CheckRun& run);
 
 }  // namespace sluice::checks

@@ -1,4 +1,5 @@
-// Positions: the table of rope, and the way of a row's projections to its q and its cache slot.
+// Checks positions: the rope table, and the conversion of a row's projections to q and to its cache
+// slot.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -35,7 +36,7 @@ void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim, fl
   const size_t half = static_cast<size_t>(head_dim) / 2;
   for (size_t row = 0; row < positions.size(); ++row) {
     for (size_t i = 0; i < half; ++i) {
-      // The angle itself is a product in F32 (kernels/rope.h).
+      // The angle itself is rounded to F32 (kernels/rope.h).
       const double angle = static_cast<float>(positions[row]) * frequencies[i];
       const size_t at = row * 2 * half + i;
       const auto add = [&](float number, double value) {
@@ -48,7 +49,7 @@ void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim, fl
   }
 }
 
-// What a model asks of rope_append.
+// A model's configuration of rope_append.
 struct RopeModel {
   const char* name;
   int num_heads, num_kv_heads;
@@ -57,13 +58,13 @@ struct RopeModel {
   bool norms_before = false, norms_after = false;
   bool temperature = false;
   int temperature_first = 1;
-  // The part of a head that rope turns, in 16ths; and whether all heads, of which this rank has
-  // some, are normed together.
+  // The part of a head that rope rotates, in 16ths; and whether the norm is over all heads
+  // together, of which this rank has only some.
   int turned_parts = 16;
   bool norms_together = false;
   device::RowKv kv = device::RowKv::kBoth;
   bool norms_values = false;
-  int spare_rows = 0;  // of head_dim, after those of a block
+  int spare_rows = 0;  // rows of head_dim after those of a block
 
   int row_heads() const {
     return num_heads + num_kv_heads * (kv == device::RowKv::kBoth   ? 2
@@ -140,7 +141,7 @@ struct RopeCase : RopeModel {
   int block_size;
   ElementType qkv_type, cache_type;
 
-  // Even, and of wide heads a multiple of 16.
+  // Even; for wide heads a multiple of 16.
   int rotary_dim() const {
     const int unit = head_dim > 256 ? 16 : 2;
     return head_dim * turned_parts / 16 / unit * unit;
@@ -150,7 +151,7 @@ struct RopeCase : RopeModel {
 };
 
 struct RopeSample {
-  std::vector<float> qkv;  // as the device has it
+  std::vector<float> qkv;  // as the device sees it
   std::vector<float> q_norm, k_norm, cos_sin;
   std::vector<float> q_squares, k_squares;
   std::vector<int32_t> positions;
@@ -160,7 +161,8 @@ struct RopeSample {
 constexpr float kEps = 1e-6f, kFloor = 8192, kScale = 0.1f;
 constexpr float kRopeKScale = 0.0625f * 1.3f, kRopeVScale = 0.03125f * 1.7f;
 
-// Head `number` of q and k as it leaves the kernel, and the bounds of its errors.
+// The exact values of head `number` (of q, then k) after the kernel, and the bounds of their
+// errors.
 void ExactHead(const RopeCase& c, const RopeSample& sample, int64_t row, const float* head,
                int number, std::vector<double>& values, std::vector<double>& errors) {
   const bool is_q = number < c.num_heads;
@@ -226,7 +228,7 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   TestNumbers numbers(52);
   RopeSample sample;
   sample.qkv = numbers.Normals(rows * c.row_heads() * c.head_dim);
-  if (c.cache_type == ElementType::kF8E4M3 && !c.rope) {  // beyond what the cache can hold
+  if (c.cache_type == ElementType::kF8E4M3 && !c.rope) {  // beyond the range of the cache
     const auto head_dim = static_cast<size_t>(c.head_dim);
     sample.qkv[static_cast<size_t>(c.num_heads) * head_dim] = 1e9f;
     sample.qkv[static_cast<size_t>(c.row_heads() - c.num_kv_heads) * head_dim + 1] = -1e9f;
@@ -246,9 +248,9 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   const std::vector<float> frequencies = Frequencies(c.rotary_dim());
   for (int64_t row = 0; row < rows; ++row) {
     sample.positions.push_back(static_cast<int32_t>(numbers.Integer(0, 40000)));
-    // The last one before the temperature's first step, where positions count from 1.
+    // The last position before the temperature's first step, for positions counted from 1.
     if (row == 0) sample.positions.back() = static_cast<int32_t>(kFloor) - 1;
-    // Slots in no order, none twice.
+    // Shuffled, distinct slots.
     sample.slots.push_back((row * 7 + 3) % num_slots);
     for (const bool is_sine : {false, true}) {
       for (const float frequency : frequencies) {
@@ -260,7 +262,7 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   return sample;
 }
 
-// A head of v as it enters the cache, and the bounds of its errors.
+// A head of v as stored in the cache, and the bounds of its errors.
 void ExactValues(const RopeCase& c, const float* head, std::vector<double>& values,
                  std::vector<double>& errors) {
   double squares = 0;
@@ -273,7 +275,7 @@ void ExactValues(const RopeCase& c, const float* head, std::vector<double>& valu
   }
 }
 
-// A number of the cache, or, where nothing was to be written, the bytes that stood there.
+// Compares the numbers in the cache; where nothing was to be written, the previous bytes.
 template <typename T>
 void CompareCache(const RopeCase& c, const std::vector<T>& got, const std::vector<double>& values,
                   const std::vector<double>& errors, const std::vector<bool>& written, float scale,
@@ -293,7 +295,7 @@ void CompareCache(const RopeCase& c, const std::vector<T>& got, const std::vecto
 
 template <typename T>
 void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase& c, int64_t rows) {
-  // 7 steps from slot to slot meet none twice.
+  // Steps of 7 between slots must not repeat one.
   int64_t num_slots = (rows + 5 + c.block_size - 1) / c.block_size * c.block_size;
   if (num_slots % 7 == 0) num_slots += c.block_size;
   const RopeSample sample = MakeSample(c, rows, num_slots);
@@ -318,7 +320,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   args.temperature_floor = c.temperature ? kFloor : 0;
   args.temperature_scale = kScale;
   args.temperature_first = c.temperature_first;
-  // 0 stands for all.
+  // 0 means all.
   args.rotary_dim = c.turned_parts == 16 ? 0 : c.rotary_dim();
   const float* q_squares = memory.In(sample.q_squares);
   const float* k_squares = memory.In(sample.k_squares);
@@ -402,7 +404,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   CompareCache(c, got.k, k_values, k_errors, written, kRopeKScale, comparison);
   CompareCache(c, got.v, v_values, v_errors, written, kRopeVScale, comparison);
 
-  // A row alone: the same bits, and nothing but its own slot.
+  // A row alone has the same bits, and writes only its own slot.
   comparison.SetSubject("a row alone");
   constexpr T kUntouched = static_cast<T>(~T{0});
   const bool own_keys = c.kv != device::RowKv::kNone;

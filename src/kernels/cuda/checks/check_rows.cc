@@ -1,4 +1,4 @@
-// Operators that go over rows: embedding, norm, activation, conversion, choice of rows.
+// Checks row operators: embedding, norm, activation, conversion, selection of rows.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -25,8 +25,8 @@ struct RowShape {
   int64_t rows, cols;
 };
 
-// Widths that are whole vectors and that are not, with more vectors than a block has threads, and
-// with whole groups of NVFP4; then those of Qwen3 and Llama.
+// Widths that are whole vectors, that are not, with more vectors than a block has threads, and with
+// whole groups of NVFP4; then those of Qwen3 and Llama.
 std::vector<RowShape> Shapes(const CheckRun& run) {
   if (!run.with_all_shapes()) return {{1, 64}, {3, 96}, {2, 257}, {5, 1024}};
   std::vector<RowShape> shapes = {
@@ -44,7 +44,7 @@ std::string ShapeText(const RowShape& shape, const char* words) {
   return fmt::format("{} x {}, {}", shape.rows, shape.cols, words);
 }
 
-// F32 or BF16 numbers on the device, and what they are.
+// F32 or BF16 numbers on the device, and their values.
 struct RowInput {
   std::vector<float> values;
   const std::byte* data = nullptr;
@@ -90,12 +90,11 @@ void CheckEmbedding(CaseMemory& memory, Comparison& comparison, const RowShape& 
   }
 }
 
-// What is added to the residual: nothing, F32 or BF16 numbers.
+// Type of the delta that is added to the residual.
 enum class Delta : uint8_t { kNone, kF32, kBF16 };
 constexpr const char* kDeltaNames[] = {"no delta", "f32 delta", "bf16 delta"};
 
-// With integers the sum of squares is exact. The last of several rows is zero where nothing is
-// added.
+// With integers the sum of squares is exact. If nothing is added, the last of several rows is zero.
 void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& shape, Delta kind,
                   bool is_exact) {
   constexpr float kEps = 1e-5f;
@@ -121,7 +120,8 @@ void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       squares += static_cast<double>(x[i]) * x[i];
     }
     const double factor = 1 / std::sqrt(squares / static_cast<double>(shape.cols) + kEps);
-    // The sum of squares (none of integers), its mean, eps, the root and its inverse, two products.
+    // Roundings: the sum of squares (exact for integers), its mean, eps, the root and its inverse,
+    // two products.
     const double roundings = (is_exact ? 0 : static_cast<double>(shape.cols) / 2) + kMathUnits + 5;
     for (int64_t col = 0; col < shape.cols; ++col) {
       const auto i = static_cast<size_t>(row * shape.cols + col);
@@ -130,7 +130,7 @@ void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       exact.errors.push_back(std::abs(value) * Gamma(roundings));
     }
   }
-  // Results of the last launch of all rows.
+  // Outputs of the last launch with all rows.
   float *residual = nullptr, *out_f32 = nullptr;
   const std::vector<float> f32 =
       CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
@@ -156,7 +156,7 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
   TestNumbers numbers(43);
   std::vector<float> values = numbers.Normals(2 * shape.rows * shape.cols);
   for (float& value : values) value *= 4;
-  // exp is 0 and infinite; and a zero.
+  // exp becomes 0 and infinite; and a zero.
   if (shape.cols > 10) values[1] = 200, values[2] = -200, values[3] = 0;
   const RowInput x = Input(memory, std::move(values), x_type);
   ExactRows exact{shape.rows, shape.cols, {}, {}};
@@ -166,7 +166,7 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       const double z = x.values[gate], up = x.values[gate + static_cast<size_t>(shape.cols)];
       const double value = z / (1 + std::exp(-z)) * up;
       exact.values.push_back(value);
-      // exp, the sum, the division, the product.
+      // Roundings: exp, the sum, the division, the product.
       exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4));
     }
   }
@@ -187,7 +187,7 @@ void CompareConverted(CaseMemory& memory, Comparison& comparison, const RowShape
   });
 }
 
-// A row of zeros, and numbers beyond the largest code.
+// Includes a row of zeros, and numbers beyond the largest code.
 void CheckConvertRows(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                       ElementType x_type) {
   TestNumbers numbers(44);
@@ -199,7 +199,7 @@ void CheckConvertRows(CaseMemory& memory, Comparison& comparison, const RowShape
   CompareConverted(memory, comparison, shape, std::move(values), x_type);
 }
 
-// A row with a number that is not finite must not pass for one of finite numbers.
+// A row with a NaN or infinite number must not be converted to a row of finite numbers.
 void CheckNotFinite(CaseMemory& memory, Comparison& comparison) {
   std::vector<float> values(32, 1.0f);
   values[3] = std::numeric_limits<float>::quiet_NaN();
@@ -207,7 +207,7 @@ void CheckNotFinite(CaseMemory& memory, Comparison& comparison) {
   CompareConverted(memory, comparison, {2, 16}, std::move(values), ElementType::kF32);
 }
 
-// Addresses that allow no wide loads and stores.
+// Addresses that do not allow wide loads and stores.
 void CheckUnaligned(CaseMemory& memory, Comparison& comparison) {
   constexpr int64_t kRows = 3, kCols = 64;
   const std::vector<float> x = TestNumbers(48).Normals(kRows * kCols + 1);
@@ -224,7 +224,7 @@ void CheckUnaligned(CaseMemory& memory, Comparison& comparison) {
   for (size_t i = 1; i < got.size(); ++i) comparison.AddEqual(got[i], ToBFloat16(x[i]).bits);
 }
 
-// Rows that follow each other, or that stand `stride` bytes apart.
+// Rows that are dense (0), or `stride` bytes apart.
 void CheckTakeRows(CaseMemory& memory, Comparison& comparison, int64_t row_bytes,
                    int64_t stride = 0) {
   constexpr int64_t kFrom = 50, kRows = 9;
@@ -341,7 +341,7 @@ void CheckRows(CheckRun& run) {
            [](CaseMemory& memory, Comparison& comparison) {
              CheckTakeRows(memory, comparison, 80, 208);
            });
-  // Pieces of whole 16, 8, 4, 2 bytes and of odd ones; of none.
+  // Pieces of multiples of 16, 8, 4 and 2 bytes, of odd sizes, and empty ones.
   for (const std::vector<int64_t>& widths :
        {std::vector<int64_t>{64, 4160}, {24, 8, 16}, {0, 4, 12, 0}, {6, 2}, {3, 1, 0, 5}, {300}}) {
     run.Case("join_columns", fmt::format("3 x [{}] bytes", fmt::join(widths, ", ")),

@@ -1,6 +1,6 @@
-// One run of the checks and the table of its results.
+// A run of the checks and the table of its results.
 //
-// The checks of a kernel are written once: they use a device through DeviceKernels alone. `sluice
+// A kernel's checks are written once: they use a device only through DeviceKernels. `sluice
 // selftest` runs them on any device, checks_test.cc on the emulated one in every build.
 #pragma once
 
@@ -27,15 +27,15 @@ struct CheckRow {
   int64_t numbers = 0, failed = 0;
   double worst_error = 0, worst_bound = 0;
   double seconds = 0;
-  uint64_t digest = 0;  // of all bytes that the check read from the device
+  uint64_t digest = 0;  // over all bytes that the check read from the device
   std::string message;  // why it failed or was skipped
 };
 
-// Which cases run on the emulated device; on others all of them do.
+// Which cases run on the emulated device; on other devices all cases run.
 enum class CheckExtent : uint8_t {
-  kSome,   // the quick ones, with some of their shapes
-  kQuick,  // all but those that take the emulator seconds
-  kSlow,   // those alone
+  kSome,   // quick cases, with some of their shapes
+  kQuick,  // all cases except those that take the emulator seconds
+  kSlow,   // only those that take the emulator seconds
 };
 
 struct CheckPart;
@@ -43,16 +43,16 @@ struct CheckPart;
 // Thread safety: one thread at a time.
 class CheckRun {
  public:
-  // `print` gets each line of the table as soon as it is known.
+  // `print` receives each line of the table as soon as it is known.
   CheckRun(const DeviceUnderTest& device, std::function<void(const std::string&)> print,
            CheckExtent extent = CheckExtent::kSome)
       : device_(device), print_(std::move(print)), extent_(extent) {}
 
-  // Nothing runs once the device is lost.
+  // Does nothing once the device is lost.
   void RunPart(const CheckPart& part);
 
-  // Runs one check and writes its row: passed where the check returns success (or nothing), its
-  // memory had no failure, and all that it compared passed.
+  // Runs one check and adds its row. It passes if the check returns success (or nothing), its
+  // memory had no failure, and all comparisons passed.
   template <typename Check>
   void Case(std::string_view name, std::string shape, const Check& check) {
     if (Runs(CheckExtent::kQuick)) RunCase(name, std::move(shape), WithStatus(check));
@@ -61,16 +61,16 @@ class CheckRun {
   void SlowCase(std::string_view name, std::string shape, const Check& check) {
     if (Runs(CheckExtent::kSlow)) RunCase(name, std::move(shape), WithStatus(check));
   }
-  // A row that says why something was not checked.
+  // Adds a row that says why something was not checked.
   void Skip(std::string_view name, std::string shape, std::string why);
-  // A row for what is wrong before anything could be compared.
+  // Adds a row for an error that occurred before anything could be compared.
   void Fail(std::string_view name, std::string shape, const Error& error);
 
   const DeviceUnderTest& device() const { return device_; }
-  // Shapes of real models' layers come on top of small ones.
+  // Whether to check shapes of real models' layers besides small ones.
   bool with_large_shapes() const { return !device_.is_emulated() && !small_shapes_alone_; }
   void LeaveOutLargeShapes() { small_shapes_alone_ = true; }
-  // Not only those that show that a kernel works at all.
+  // Whether to check all shapes, not just the smoke-test subset.
   bool with_all_shapes() const { return !device_.is_emulated() || extent_ != CheckExtent::kSome; }
 
   bool lost() const { return lost_; }
@@ -107,14 +107,14 @@ class CheckRun {
   bool lost_ = false;
 };
 
-// What `--part` names.
+// A part of the checks, selected by `--part`.
 struct CheckPart {
   std::string_view name;
   std::string_view summary;
   std::function<void(CheckRun&)> run;
 };
 
-// The checks of the kernels, in the order in which they build on one another.
+// The checks of the kernels; later parts rely on earlier ones.
 std::span<const CheckPart> KernelCheckParts();
 
 void CheckInstructions(CheckRun& run);

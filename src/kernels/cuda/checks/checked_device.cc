@@ -30,7 +30,7 @@ Result<DeviceUnderTest> DeviceUnderTest::Of(std::unique_ptr<Device> device) {
 
 CaseMemory::Piece* CaseMemory::Take(int64_t bytes, bool is_output) {
   if (!ok()) return nullptr;
-  // Nothing stands after an input: a sanitizer sees what reads beyond it.
+  // Inputs have no guard after them, so that a sanitizer detects reads beyond the end.
   auto buffer = device_.device().Allocate(bytes + (is_output ? kGuardBytes : 0), "a check");
   if (!buffer) {
     status_ = tl::unexpected<Error>(buffer.error());

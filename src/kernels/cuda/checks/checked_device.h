@@ -1,4 +1,4 @@
-// The device that is checked or measured, and the memory of one check.
+// The device that is checked or measured, and the memory of a single check.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace sluice::checks {
 class DeviceUnderTest {
  public:
   static Result<DeviceUnderTest> Open(DeviceKind kind, int ordinal);
-  // One that was opened already.
+  // Wraps a device that is already open.
   static Result<DeviceUnderTest> Of(std::unique_ptr<Device> device);
 
   Device& device() const { return *device_; }
@@ -30,13 +30,13 @@ class DeviceUnderTest {
   // For tests of the checks.
   void ReplaceKernels(const device::DeviceKernels& kernels) { kernels_ = kernels; }
   bool is_emulated() const { return device_->info().kind == DeviceKind::kEmulated; }
-  // Tensor cores of a GPU may cut off what they add up instead of rounding it.
+  // Whether E4M3 products are supported; a GPU's tensor cores may truncate their sums.
   bool has_e4m3_products() const {
     return is_emulated() || device_->info().compute_capability() >= 89;
   }
   // Whether the library multiplies NVFP4 weights by NVFP4 inputs.
   bool has_nvf4_products() const { return device_->info().compute_capability() >= 100; }
-  // Nothing works on it any more: it fails again after its failure was reported.
+  // Whether the device is unusable: it fails again after its failure was reported.
   bool is_lost() const { return !stream_->Synchronize(); }
 
  private:
@@ -47,12 +47,12 @@ class DeviceUnderTest {
   device::DeviceKernels kernels_ = {};
 };
 
-// Memory on the device for one check, and its launches. The first failure is kept and everything
-// after it does nothing (Read gives zeros), so a check need not look at failures in between.
+// Device memory and launches of one check. The first failure is kept, and everything after it does
+// nothing (Read returns zeros), so a check need not test for failures in between.
 class CaseMemory {
  public:
   explicit CaseMemory(const DeviceUnderTest& device) : device_(device) {}
-  // Waits for what may still use it.
+  // Waits for launches that may still use the memory.
   ~CaseMemory() { static_cast<void>(device_.stream().Synchronize()); }
   CaseMemory(const CaseMemory&) = delete;
   CaseMemory& operator=(const CaseMemory&) = delete;
@@ -65,7 +65,7 @@ class CaseMemory {
               const std::type_identity_t<Args>& args) {
     if (ok()) (device_.kernels().*kernel)(device_.handle(), args);
   }
-  // Keeps `status` where it is the first failure.
+  // Keeps `status` if it is the first failure.
   void Require(const Status& status) {
     if (ok()) status_ = status;
   }
@@ -76,18 +76,18 @@ class CaseMemory {
     return static_cast<const T*>(
         Copy(std::as_bytes(std::span<const T>(values)), /*is_output=*/false));
   }
-  // The same for an array that the kernel changes.
+  // A copy of `values` on the device that a kernel may change.
   template <typename T>
   T* InOut(const std::vector<T>& values) {
     return static_cast<T*>(Copy(std::as_bytes(std::span<const T>(values)), /*is_output=*/true));
   }
-  // `count` elements of bytes 0xFF: NaN in every type of numbers. What lies behind them is watched.
+  // `count` elements of bytes 0xFF: NaN in every type of numbers. The bytes after them are guarded.
   template <typename T>
   T* Out(int64_t count) {
     return static_cast<T*>(Fill(count * static_cast<int64_t>(sizeof(T))));
   }
-  // Waits for the device and reads what stands at `from`, of this memory. Fails where a kernel
-  // wrote after an output.
+  // Waits for the device and reads `count` elements at `from`, which must be in this memory. Fails
+  // if a kernel wrote past the end of an output.
   template <typename T>
   std::vector<T> Read(const T* from, int64_t count) {
     std::vector<T> values(static_cast<size_t>(count));
@@ -97,7 +97,7 @@ class CaseMemory {
 
   bool ok() const { return status_.has_value(); }
   const Status& status() const { return status_; }
-  // A digest of all bytes read so far, in their order.
+  // A digest of all bytes read so far, in order.
   uint64_t digest() const { return digest_; }
 
  private:

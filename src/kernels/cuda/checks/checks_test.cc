@@ -1,5 +1,5 @@
-// The checks of all kernels over the emulated device, and that they find kernels that are slightly
-// wrong.
+// Runs the checks of all kernels on the emulated device, and tests that they detect kernels that
+// are slightly wrong.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -32,12 +32,12 @@ class KernelChecks : public ::testing::TestWithParam<std::string_view> {
     emulator::SetComputeCapability(90);
   }
 
-  // With the threads of a block, and the blocks of a grid, in both orders: no bit may differ.
+  // Runs the threads of a block, and the blocks of a grid, in both orders: no bit may differ.
   void ExpectPassed(CheckExtent extent) {
     emulator::SetOrder(emulator::Order::kForward);
     const std::vector<CheckRow> forward = Run(extent);
     emulator::SetOrder(emulator::Order::kReverse);
-    // Nor by whose instructions E4M3 is multiplied.
+    // Nor may it with other instructions for E4M3 products.
     emulator::SetComputeCapability(89);
     ExpectEqual(forward, Run(extent));
   }
@@ -75,15 +75,16 @@ INSTANTIATE_TEST_SUITE_P(Parts, KernelChecks, ::testing::ValuesIn(PartNames()),
 TEST_P(KernelChecks, Pass) {
   ExpectPassed(CheckExtent::kQuick);
 }
-// Several blocks at once, copies that land at random, warps and lanes in any order.
+// Several blocks run concurrently, copies complete at random times, warps and lanes run in any
+// order.
 TEST_P(KernelChecks, PassInSeededOrders) {
   emulator::SetOrder(emulator::Order::kForward);
   const std::vector<CheckRow> forward = Run(CheckExtent::kSome);
   emulator::SetOrder(emulator::Order::kSeeded, /*seed=*/1);
   ExpectEqual(forward, Run(CheckExtent::kSome));
 }
-// Compute capability 8.0 makes and expands codes of E4M3 by arithmetic, and multiplies them as
-// BF16. Rows are the same in every bit; sums are others, and so is which NaN a code's becomes.
+// Compute capability 8.0 encodes and decodes E4M3 by arithmetic, and multiplies in BF16. Rows have
+// the same bits; sums do not, nor do the NaNs that codes become.
 TEST_P(KernelChecks, PassWithoutE4m3Instructions) {
   const std::string_view part = GetParam();
   const bool makes_rows = part == "rows" || part == "rope";
@@ -100,13 +101,13 @@ TEST_P(KernelChecks, HeavyPass) {
   ExpectPassed(CheckExtent::kSlow);
 }
 
-// A kernel that leaves the last column of a single row as it was.
+// A kernel that does not write the last column of a single row.
 void ForgetfulConversion(const StreamHandle& stream, const device::ConvertRowsArgs& args) {
   device::ConvertRowsArgs less = args;
   if (args.rows == 1) --less.cols;
   emulated::LaunchConvertRows(stream, less);
 }
-// A kernel that writes after its output.
+// A kernel that writes beyond its output.
 void OverrunningEmbedding(const StreamHandle& stream, const device::EmbeddingArgs& args) {
   device::EmbeddingArgs more = args;
   more.out += 8;
@@ -124,7 +125,7 @@ TEST(KernelChecksOfWrongKernels, Fail) {
     if (row.name == "embedding") {
       EXPECT_THAT(row.message, HasSubstr("behind an output")) << row.shape;
     } else if (row.name == "convert_rows") {
-      // Rows of several are compared with themselves alone.
+      // The "not aligned" case never converts a row alone, which this kernel gets wrong.
       EXPECT_EQ(row.passed, row.shape.find("not aligned") != std::string::npos) << row.shape;
     } else if (row.name != "nvfp4 rows") {
       EXPECT_TRUE(row.passed) << row.name << " " << row.shape << ": " << row.message;
@@ -137,8 +138,8 @@ TEST(CheckRun, GoesOnAfterACheckThatFailed) {
   ASSERT_TRUE(device);
   CheckRun run(*device, {});
   run.Case("nothing", "", [](CaseMemory&, Comparison&) {});
-  // What a check enqueued before it failed is through when its memory goes: the next one finds the
-  // device as it was.
+  // Work that a check enqueued before it failed completes before its memory is freed: the next
+  // check finds a usable device.
   run.Case("halfway", "", [&](CaseMemory& memory, Comparison& comparison) {
     const float* half = memory.Out<float>(64);
     EXPECT_NE(half, nullptr);

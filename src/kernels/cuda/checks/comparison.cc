@@ -12,8 +12,8 @@
 namespace sluice::checks {
 namespace {
 
-// To nearest by way of F32: a value is never taken to the far side of a tie, because bounds are
-// wider than half a step of F32 wherever they are not 0, and exact values are numbers of F32.
+// Rounds to nearest by way of F32. This never moves a value across a tie: bounds are wider than
+// half a unit of F32 unless they are 0, and then the exact values are F32 numbers.
 float NearestBf16(double value) {
   return ToFloat(ToBFloat16(static_cast<float>(value)));
 }
@@ -21,8 +21,8 @@ float NearestE4m3(double value) {
   return ToFloat(ToFloat8E4M3(static_cast<float>(value)));
 }
 
-// How far the value that was rounded to `got` must have been from `expected`: what is nearer to got
-// than to its neighbours becomes got.
+// The least distance from `expected` to a value that rounds to `got`, one that is closer to got
+// than to its neighbours.
 double Needed(double below, double got, double above, double expected) {
   const double low = (below + got) / 2, high = (got + above) / 2;
   return expected < low ? low - expected : expected > high ? expected - high : 0;
@@ -74,8 +74,9 @@ void Comparison::AddF32(float got, double expected, double error) {
 void Comparison::AddBf16(uint16_t got, double expected, double error) {
   const float number = ToFloat(BFloat16{got});
   if (number == expected) return AddExact(error);
-  // Neighbours are a step of the last place away; both below a power of two, which is no harm. NaN,
-  // which passes nowhere, gets the smallest step: it has no exponent.
+  // Neighbours are assumed one unit in the last place away; below a power of two the lower one is
+  // closer, which does no harm. NaN, which never passes, has no exponent and gets the smallest
+  // step.
   const double step = std::ldexp(1.0, std::ilogb(std::max(0x1p-126f, std::abs(number))) - 7);
   Add(number, expected, NearestBf16(expected - error), NearestBf16(expected + error),
       Needed(number - step, number, number + step, expected), error);

@@ -1,10 +1,10 @@
-// How far a device's numbers are from the reference, and how far they may be.
+// Compares a device's numbers with a reference and with the allowed error.
 //
-// Tolerances are derived where the reference is computed, never chosen: a check gives the exact
-// value and a bound of the error of the arithmetic in front of the last rounding; the rounding to
-// the output's type is taken as it is defined. A number passes where some value within the bound
-// rounds to it. So data whose sums are exact leave no room at all, and a narrow code may differ
-// only where the value lies within the bound of the border between two codes.
+// Tolerances are derived where the reference is computed, never chosen. A check passes the exact
+// value and a bound of the arithmetic error before the last rounding; the rounding to the output's
+// type is assumed to be exact. A number passes if some value within the bound rounds to it. So data
+// with exact sums allow no deviation at all, and a narrow code may differ only if the value is
+// within the bound of the border between two codes.
 #pragma once
 
 #include <cstdint>
@@ -13,43 +13,43 @@
 
 namespace sluice::checks {
 
-// Half a step of F32's and BF16's last place, relative to the number.
+// Half a unit in the last place of F32 and of BF16, relative to the number.
 inline constexpr double kUnitF32 = 0x1p-24;
 inline constexpr double kUnitBF16 = 0x1p-8;
 
-// The relative error of `roundings` roundings of unit `unit` in a row (Higham's gamma).
+// Bound of the relative error of `roundings` consecutive roundings of unit `unit` (Higham's gamma).
 double Gamma(double roundings, double unit = kUnitF32);
 
 class Comparison {
  public:
-  // One output each: what the device gave, the exact value, and the bound of the error before the
-  // output was rounded to its type.
+  // Each function adds one output: the device's result, the exact value, and the bound of the error
+  // before the output was rounded to its type.
   void AddF32(float got, double expected, double error);
   void AddBf16(uint16_t got, double expected, double error);
-  // E4M3; the value and its bound are those of the number that is rounded to a code.
+  // E4M3; `expected` and `error` refer to the number that is rounded to a code.
   void AddE4m3(uint8_t got, double expected, double error);
-  // What has no rounding: codes, indices, bits.
+  // For outputs without rounding: codes, indices, bits.
   void AddEqual(int64_t got, int64_t expected);
-  // Anything else, measured in its own unit: at most `error` away.
+  // For anything else, measured in its own unit: at most `error` off.
   void AddWithin(double got, double expected, double error);
 
-  // What the numbers that follow are, for first_failure().
+  // Describes the numbers that follow, for first_failure().
   void SetSubject(std::string subject) { subject_ = std::move(subject); }
 
   bool passed() const { return failed_ == 0 && count_ > 0; }
   int64_t count() const { return count_; }
   int64_t failed() const { return failed_; }
-  // The number closest to its bound, or farthest beyond it: the least error before the last
+  // For the number closest to its bound, or farthest beyond it: the least error before the last
   // rounding that explains it, and the bound.
   double worst_error() const { return worst_error_; }
   double worst_bound() const { return worst_bound_; }
-  // "fp8 static: number 17: got 3.5, expected 3.25"; empty where all passed.
+  // "fp8 static: number 17: got 3.5, expected 3.25"; empty if all passed.
   const std::string& first_failure() const { return first_failure_; }
 
  private:
-  // `low` and `high`: what passes. `needed`: the least error that explains `got`.
+  // `low` and `high`: the range that passes. `needed`: the least error that explains `got`.
   void Add(double got, double expected, double low, double high, double needed, double error);
-  // Counts a number that is exactly what was expected.
+  // Counts a number that equals the expected one exactly.
   void AddExact(double error);
 
   int64_t count_ = 0;

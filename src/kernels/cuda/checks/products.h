@@ -1,5 +1,5 @@
-// Exact products, their bounds, and the comparison of a device's with them: what dense and grouped
-// products share.
+// Shared by the checks of dense and grouped products: exact products, their error bounds, and the
+// comparison with a device's results.
 #pragma once
 
 #include <cmath>
@@ -51,7 +51,7 @@ class ProductOutput {
     std::memcpy(&bits, &got_f32_[i], 4);
     return bits;
   }
-  // What stands between the rows was not written.
+  // Checks that the gaps between rows were not written.
   void CompareGaps(Comparison& comparison) const {
     const int64_t untouched = is_f32() ? 0xFFFFFFFF : 0xFFFF;
     for (int64_t m = 0; m < m_; ++m) {
@@ -71,7 +71,7 @@ class ProductOutput {
   std::vector<uint16_t> got_bf16_;
 };
 
-// The arguments of a product of rows [first, first + m) of x, but for its results and scratch.
+// The arguments of a product with rows [first, first + m) of x, except its results and scratch.
 inline device::LinearArgs LinearArgsOf(const device::Weights& w, const TestInputs& x, int64_t first,
                                        int64_t m) {
   const int64_t row_bytes = w.k * (x.type == ElementType::kF8E4M3 ? 1 : 2);
@@ -84,7 +84,7 @@ inline device::LinearArgs LinearArgsOf(const device::Weights& w, const TestInput
   return args;
 }
 
-// Own kernels' results of `args`, whose type and stride are `y_type` and `y_stride`.
+// The results of `args` by our own kernels, with type `y_type` and stride `y_stride`.
 inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, ElementType y_type,
                               int64_t y_stride) {
   ProductOutput y(memory, y_type, args.m, args.w.n, y_stride);
@@ -98,7 +98,7 @@ inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, Eleme
   return y;
 }
 
-// Which results of a large matrix are compared: all of a small one.
+// The results of a matrix that are compared: all of a small one, a sample of a large one.
 class SampledPlaces {
  public:
   SampledPlaces(int64_t m, int64_t n) {
@@ -117,7 +117,7 @@ class SampledPlaces {
   std::vector<int64_t> rows_, columns_;
 };
 
-// The exact results of one expert's rows.
+// Computes the exact results of one expert's rows.
 struct ProductRows {
   const TestWeights& weights;
   int64_t expert;
@@ -127,14 +127,14 @@ struct ProductRows {
   NumberKind kind;
   bool e4m3_inputs;
 
-  // visit(m, expected, error) for each of `rows` and output n.
+  // Calls visit(m, expected, error) for each of `rows` and output n.
   template <typename Visit>
   void ForColumn(const DeviceUnderTest& device, int64_t n, const std::vector<int64_t>& rows,
                  const Visit& visit) const {
     std::vector<double> w;
     weights.DecodeRow(expert, n, w);
     const double row_scale = weights.RowScale(expert, n);
-    // The sum; each part of it that is scaled by itself; the scales of row and input, the bias.
+    // Roundings: the sum; its separately scaled parts; the scales of row and input; the bias.
     const double relative = kind == NumberKind::kIntegers
                                 ? 0
                                 : ProductError(device, static_cast<double>(k), e4m3_inputs) +

@@ -1,5 +1,5 @@
-// Rows that a kernel writes as RowsOut asks: in F32 against exact values, and in every other type
-// against its own F32 rows, rounded as the CPU rounds them.
+// Checks rows that a kernel writes as RowsOut requests: F32 rows against exact values, and every
+// other type against the kernel's own F32 rows, rounded by the CPU.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sluice::checks {
 
-// The exact values of a row's numbers, and the bounds of what the kernel may be off by in F32.
+// The exact values of rows, and the bounds of the kernel's error in F32.
 struct ExactRows {
   int64_t rows = 0, cols = 0;
   std::vector<double> values, errors;  // [rows, cols]
@@ -21,14 +21,14 @@ struct ExactRows {
 // Launches the kernel for rows [first, first + count) of its inputs.
 using LaunchRows = std::function<void(int64_t first, int64_t count, const device::RowsOut& out)>;
 
-// Compares rows of every type: F32, BF16, E4M3 with a static scale and with a scale a token, and
-// NVFP4 where rows are of whole groups. A row alone must have the bits that it has among others.
-// Returns the F32 rows.
+// Compares rows of every type: F32, BF16, E4M3 with a static scale and with a scale per token, and
+// NVFP4 if rows are of whole groups. A row computed alone must have the same bits as among other
+// rows. Returns the F32 rows.
 std::vector<float> CompareRows(CaseMemory& memory, Comparison& comparison, const ExactRows& exact,
                                const LaunchRows& launch);
 
-// `rows` as RowScale::kNvF4 writes them, but with the tensor's scale. `static_scale`: a power of
-// two, so that the scaled numbers are exact.
+// `rows` as RowScale::kNvF4 rounds them, multiplied by `static_scale`. REQUIRES: static_scale is a
+// power of two, so that the scaled numbers are exact.
 std::vector<float> RoundedToNvF4(const std::vector<float>& rows, int64_t cols, float static_scale);
 
 }  // namespace sluice::checks

@@ -1,4 +1,5 @@
-// Numbers to check kernels with: the same in every run, and fast enough to fill gigabytes.
+// Numbers for checks of kernels: the same in every run, and generated fast enough to fill
+// gigabytes.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ class TestNumbers {
   float Uniform(float low, float high) {
     return low + (high - low) * static_cast<float>(Bits() >> 40) * 0x1p-24f;
   }
-  // A roughly normal number of deviation 1.
+  // A roughly normal number with standard deviation 1.
   float Normal() {
     const uint64_t bits = Bits();
     float sum = 0;
@@ -47,11 +48,11 @@ class TestNumbers {
     for (float& value : values) value = Normal();
     return values;
   }
-  // 2^low, ..., 2^high.
+  // A power of two from 2^low to 2^high.
   float PowerOfTwo(int low, int high) {
     return std::ldexp(1.0f, static_cast<int>(Integer(low, high)));
   }
-  // Each number one of the table's, as fast as memory takes them.
+  // Fills `out` with random elements of the table, as fast as memory allows.
   template <typename T>
   using Table = std::array<T, 4096>;
   template <typename T>
@@ -63,7 +64,7 @@ class TestNumbers {
     }
     for (; i < count; ++i) out[i] = table[Bits() & 0xFFF];
   }
-  // Each byte one of table[0..255].
+  // Fills `out` with random elements of table[0..255].
   void Fill(uint8_t* out, int64_t count, const uint8_t (&table)[256]) {
     int64_t i = 0;
     for (; i + 8 <= count; i += 8) {

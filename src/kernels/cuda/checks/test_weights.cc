@@ -65,7 +65,7 @@ float FreeScale(TestNumbers& numbers) {
 
 constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
-// Codes that random bytes become.
+// Table that maps random bytes to codes.
 void CodeTable(ElementType type, NumberKind kind, uint8_t (&table)[256]) {
   for (int byte = 0; byte < 256; ++byte) {
     auto code = static_cast<uint8_t>(byte);
@@ -79,9 +79,9 @@ void CodeTable(ElementType type, NumberKind kind, uint8_t (&table)[256]) {
       if (kind == NumberKind::kIntegers)
         code = static_cast<uint8_t>(static_cast<int8_t>(integer));
       else if (byte == 0x80)
-        code = 0;  // -128 is no code
+        code = 0;  // -128 is not used as a code
     } else if (type == ElementType::kInt4 && kind == NumberKind::kIntegers) {
-      code &= 0x77;  // 0 to 7: less zero points of 3 to 5 they are small
+      code &= 0x77;  // 0 to 7: small integers after subtracting zero points of 3 to 5
     }
     table[byte] = code;
   }
@@ -140,7 +140,7 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
       word = device::Int4ScaleWord(scale, static_cast<int>(zero));
     }
   } else if (format.group_type != GroupScales::kNone) {
-    group_bytes_.resize(static_cast<size_t>(groups));  // zeros, which no row has
+    group_bytes_.resize(static_cast<size_t>(groups));  // zeros, also in the padding
     const bool is_e4m3 = format.group_type == GroupScales::kE4M3;
     for (int64_t i = 0; i < experts * n * GroupsOfRow(); ++i) {
       const int64_t row = i / GroupsOfRow();
@@ -148,7 +148,7 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
       if (!is_e4m3)
         scale =
             static_cast<uint8_t>(is_exact ? numbers.Integer(126, 128) : numbers.Integer(110, 140));
-      else  // the codes of 0.5, 1 and 2, or any but NaN
+      else  // codes of 0.5, 1 and 2; or any code except NaN
         scale = static_cast<uint8_t>(is_exact ? 0x30 + 8 * numbers.Integer(0, 2)
                                               : numbers.Integer(0, 0x7E));
     }
@@ -240,7 +240,7 @@ void TestWeights::SetNan(int64_t row, int64_t k) {
   switch (format_.type) {
     case ElementType::kBF16: codes_[2 * at + 1] = 0x7F, codes_[2 * at] = 0xC0; break;
     case ElementType::kF8E4M3: codes_[at] = row % 2 == 0 ? 0x7F : 0xFF; break;
-    case ElementType::kI8: break;  // no code or scale of a group is NaN
+    case ElementType::kI8: break;  // no code or scale of these formats is NaN
     case ElementType::kInt4:
       words_[WordAt(0, row, k / format_.group)] = device::Int4ScaleWord(NAN, 7);
       break;
@@ -311,7 +311,8 @@ TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind
       float value = kind == NumberKind::kIntegers ? static_cast<float>(numbers.Integer(-2, 2))
                                                   : numbers.Normal();
       if (format.nvf4_inputs) {
-        // Codes of a group, 6 among them, times its scale.
+        // Codes of a group, times its scale; one of them is 6, so that the scale is recovered
+        // exactly.
         if (i % 16 == 0 && kind == NumberKind::kFree)
           group_scale = ToFloat(Float8E4M3{static_cast<uint8_t>(numbers.Integer(0x20, 0x48))});
         const auto code =

@@ -17,11 +17,11 @@ struct WeightFormat {
   int group = 0;
   int block_rows = 0;
   bool has_row_scales = false;
-  // E4M3 inputs with a scale a row, instead of BF16 ones.
+  // E4M3 inputs with row scales, instead of BF16 ones.
   bool e4m3_inputs = false;
-  // BF16 inputs that are NVFP4 numbers (RowScale::kNvF4), with a scale a row.
+  // BF16 inputs that are NVFP4 numbers (RowScale::kNvF4), with row scales.
   bool nvf4_inputs = false;
-  // Taken by the kernels, but no layout of checkpoints that speed is measured for.
+  // Supported by the kernels, but not a checkpoint layout whose speed is measured.
   bool is_only_checked = false;
 
   double bits_per_weight() const;
@@ -30,42 +30,43 @@ struct WeightFormat {
 // groups of 128 and of 32, NVFP4 (with BF16 and NVFP4 inputs), MXFP4.
 std::span<const WeightFormat> WeightFormats();
 
-// What the numbers are.
-//   kIntegers: small integers, and scales that are powers of two: every sum of products with small
-//   integers is exact in F32, in any order, and in narrower sums of tensor cores too. The result
-//   has one right answer, and a wrong index shows. kFree: all codes, and scales of both signs.
+// How numbers are generated.
+//   kIntegers: small integers, with scales that are powers of two. Every sum of products with small
+//   integers is exact in F32, in any order, and also in narrower sums of tensor cores. So there is
+//   a single correct result, and a wrong index shows.
+//   kFree: all codes, and scales of both signs.
 enum class NumberKind { kIntegers, kFree };
 const char* NumberKindName(NumberKind kind);
 
-// `experts` matrices [n, k] of one format, one after the other.
+// `experts` matrices [n, k] of one format, consecutive.
 class TestWeights {
  public:
   TestWeights(const WeightFormat& format, NumberKind kind, int64_t experts, int64_t n, int64_t k);
 
-  // Copies them to the device. The strides of experts are bytes of codes, bytes of group scales,
-  // elements of row scales.
+  // Copies the matrices to the device. The strides between experts are in bytes of codes, bytes of
+  // group scales, and elements of row scales.
   device::Weights Upload(CaseMemory& memory) const;
   int64_t codes_stride() const;
   int64_t group_scales_stride() const;
   int64_t row_scales_stride() const { return format_.has_row_scales ? n_ : 0; }
 
-  // Gives all rows of a format with row scales the same one, or the first `rows` of them.
+  // Gives all rows, or the first `rows`, the same row scale. REQUIRES: a format with row scales.
   void SetRowScales(float scale);
   void SetRowScales(float scale, int64_t rows);
-  // Makes a weight NaN, by its code or the scale of its group, whatever the format has.
+  // Makes a weight NaN by its code or by its group's scale, if the format has such codes or scales.
   void SetNan(int64_t row, int64_t k);
 
-  // Row n of expert e, without its row scale: out [k].
+  // Row `row` of an expert, without its row scale: out [k].
   void DecodeRow(int64_t expert, int64_t row, std::vector<double>& out) const;
   double RowScale(int64_t expert, int64_t row) const;
-  // Rows of k that were added up with one scale each: the roundings that scales cause.
+  // Number of partial sums over k that are scaled separately: the roundings that scales cause.
   int64_t scaled_sums() const;
 
  private:
   double GroupScale(int64_t expert, int64_t row, int64_t group) const;
-  size_t WordAt(int64_t expert, int64_t row, int64_t group) const;  // in words_
+  size_t WordAt(int64_t expert, int64_t row, int64_t group) const;  // index in words_
   int64_t GroupsOfRow() const;
-  size_t GroupByteAt(int64_t expert, int64_t row, int64_t group) const;  // in group_bytes_
+  size_t GroupByteAt(int64_t expert, int64_t row, int64_t group) const;  // index in group_bytes_
 
   WeightFormat format_;
   int64_t experts_, n_, k_;
@@ -79,12 +80,12 @@ class TestWeights {
 // Inputs [m, k] on the device and as exact values.
 struct TestInputs {
   std::vector<double> values;  // [m, k], without their scales
-  std::vector<float> scales;   // [m], of E4M3 and NVFP4
+  std::vector<float> scales;   // [m]; E4M3 and NVFP4 only
   const void* data = nullptr;
   const float* device_scales = nullptr;
   ElementType type = ElementType::kBF16;
 };
-// `same_scale`: of all rows that have one; 0: each has its own.
+// `same_scale`: the scale of all rows, if they have scales; 0: each row has its own.
 TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind kind, int64_t m,
                       int64_t k, float same_scale = 0);
 
