@@ -525,9 +525,9 @@ struct AddLoraArgs {
 };
 
 // tokens[i] = the token that DrawToken (sampler/draw.h) draws from logits[i, :], the same on every
-// device. If none can be drawn, tokens[i] = -1 and errors[i] says why. With `extras`, a row's
-// element changes the logits first and requests logprobs; logits and lists are unspecified
-// afterwards. REQUIRES: cols <= kernels::kMostDrawnTokens.
+// device. If none can be drawn, tokens[i] = -1 and errors[i] says why. With `extras`, each row's
+// element says how its logits are changed first and which logprobs to return; logits and lists are
+// unspecified afterwards. REQUIRES: cols <= kernels::kMostDrawnTokens.
 struct SampleRowsArgs {
   float* logits;  // [rows, cols]; only read without `extras`
   int64_t rows, cols;

@@ -49,7 +49,7 @@ bool IsAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % kAlignment == 0;
 }
 
-// Whether no algorithm would refuse the product, or read it slowly, because of its sizes or
+// False if every algorithm would refuse the product, or read it slowly, because of its sizes or
 // alignment.
 bool IsPlausible(const LibraryProduct& product) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();

@@ -24,7 +24,7 @@ struct ProductShape {
   int64_t m, n, k;
 };
 
-// Shapes like those of models' layers, small enough that the whole list takes seconds.
+// Small shapes, and layers of models (kLarge), few enough that the whole list takes seconds.
 constexpr ProductShape kSmall[] = {
     {"", 1, 64, 128}, {"", 5, 96, 256}, {"", 17, 130, 384}, {"", 33, 72, 1152}, {"", 70, 192, 256}};
 constexpr ProductShape kLarge[] = {

@@ -2,8 +2,8 @@
 //
 // Tolerances are derived where the reference is computed, never chosen. A check passes the exact
 // value and a bound of the arithmetic error before the last rounding; the rounding to the output's
-// type is assumed to be exact. A number passes if some value within the bound rounds to it. So data
-// with exact sums allow no deviation at all, and a narrow code may differ only if the value is
+// type must be exactly as defined. A number passes if some value within the bound rounds to it. So
+// data with exact sums allow no deviation at all, and a narrow code may differ only if the value is
 // within the bound of the border between two codes.
 #pragma once
 
