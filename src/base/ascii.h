@@ -17,7 +17,7 @@ inline std::string AsciiLower(std::string_view text) {
   return lower;
 }
 
-// The value of a hexadecimal digit, -1 of another character.
+// The value of a hexadecimal digit; -1 for any other character.
 inline int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -30,7 +30,7 @@ inline bool IsAsciiBlank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-// Without the characters of `blanks` at both ends: a part of `text`.
+// The part of `text` that remains without the characters of `blanks` at both ends.
 inline std::string_view AsciiTrim(std::string_view text, std::string_view blanks = " \t\r\n") {
   const size_t first = text.find_first_not_of(blanks);
   if (first == std::string_view::npos) return {};

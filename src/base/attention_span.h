@@ -1,4 +1,4 @@
-// Which earlier positions a token attends to: what attention kernels mask by, and what decides how
+// Which earlier positions a token attends to. Attention kernels mask by it; it also decides how
 // long a KV block is kept.
 #pragma once
 
@@ -6,10 +6,10 @@
 
 namespace sluice {
 
-// A token at position p sees positions up to p: those from the start of its own chunk on, and no
-// farther back than the window. 0 means no such limit.
+// A token at position p sees positions up to p, from the start of its own chunk on and no farther
+// back than the window. 0: no such limit.
 struct AttentionSpan {
-  int32_t chunk = 0;   // sees those from p / chunk * chunk on
+  int32_t chunk = 0;   // sees positions from p / chunk * chunk on
   int32_t window = 0;  // sees the last `window` positions, p included
 
   // Whether every earlier position is seen.

@@ -9,14 +9,14 @@
 
 namespace sluice {
 
-// The bytes of `text`. kInvalidArgument names the first character that cannot be, or the length.
+// The bytes that `text` encodes. kInvalidArgument names the first invalid character, or the length.
 Result<std::string> DecodeBase64(std::string_view text);
 
 std::string EncodeBase64(std::string_view bytes);
-// Likewise, at the end of `out`.
+// Appends `bytes` in Base64 to `out`.
 void AppendBase64(std::string& out, std::string_view bytes);
 
-// The most bytes that DecodeBase64() allocates.
+// Upper bound of the bytes that DecodeBase64() allocates.
 inline int64_t DecodedBytes(std::string_view text) {
   return static_cast<int64_t>(text.size() / 4 * 3 + 3);
 }

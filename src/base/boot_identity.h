@@ -1,11 +1,11 @@
-// Which start of the machine this is.
+// Identifies the current boot of the machine.
 #pragma once
 
 #include <string>
 
 namespace sluice {
 
-// Linux's boot id, another one after each start; "" where the kernel does not tell.
+// Linux's boot id, which changes with each boot; "" if the kernel does not provide it.
 std::string BootIdentity();
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// CHECK(condition, "format", args...): a broken invariant of the program itself; prints and aborts.
-// Never for input.
+// CHECK(condition, "format", args...): prints the message and aborts if `condition` is false. For
+// invariants of the program itself, never for input.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A lock for which threads queue.
+// A lock that threads get in the order in which they asked for it.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace sluice {
 
-// Goes to the thread that has waited for the longest. Of a Mutex, a thread that unlocks it and
-// locks it again at once, in a loop, may leave the others none. Checked like a Mutex.
+// Goes to the thread that has waited longest. With a plain Mutex, a thread that unlocks and locks
+// again in a loop may starve the others. Checked by Clang like a Mutex.
 class SLUICE_LOCK_ATTRIBUTE(capability("mutex")) FairMutex {
  public:
   FairMutex() = default;
   FairMutex(const FairMutex&) = delete;
   FairMutex& operator=(const FairMutex&) = delete;
 
-  // Threads that wait, now.
+  // Number of threads that wait now.
   int64_t num_waiting() const {
     const MutexLock lock(mutex_);
     return next_ - current_ - (next_ > current_ ? 1 : 0);
@@ -39,11 +39,11 @@ class SLUICE_LOCK_ATTRIBUTE(capability("mutex")) FairMutex {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  int64_t next_ GUARDED_BY(mutex_) = 0;     // of the next that comes
-  int64_t current_ GUARDED_BY(mutex_) = 0;  // of the holder, or of the next
+  int64_t next_ GUARDED_BY(mutex_) = 0;     // ticket of the next thread to call Lock
+  int64_t current_ GUARDED_BY(mutex_) = 0;  // ticket of the holder, or of the next holder
 };
 
-// Holds it for its lifetime.
+// Holds the mutex for its lifetime.
 class SLUICE_LOCK_ATTRIBUTE(scoped_lockable) FairMutexLock {
  public:
   explicit FairMutexLock(FairMutex& mutex) SLUICE_LOCK_ATTRIBUTE(acquire_capability(mutex))

@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// The whole file. kNotFound if it does not exist; kInvalidData if it is larger than `max_bytes`, no
-// regular file, or a link that leads nowhere.
+// Reads the whole file. kNotFound if it does not exist; kInvalidData if it is larger than
+// `max_bytes`, is not a regular file, or is a broken link.
 Result<std::string> ReadFile(const std::filesystem::path& path,
                              uint64_t max_bytes = uint64_t{1} << 30);
 
@@ -33,10 +33,10 @@ class MappedFile {
   // Tells the kernel that [offset, offset + size) is not needed again: its pages leave this
   // process's memory.
   void Release(size_t offset, size_t size) const;
-  // For a file of which parts are read: from here on, a page that is read brings no others from
-  // the disk (else some megabytes after it), but for those that Fetch asks for.
+  // For a file that is read only in parts: a page that is read from now on no longer makes the
+  // kernel read some megabytes after it ahead. Fetch still reads what it asks for.
   void ReadSparsely() const;
-  // Has the kernel bring [offset, offset + size) from the disk, without waiting for it.
+  // Makes the kernel start reading [offset, offset + size) from the disk, without waiting for it.
   void Fetch(size_t offset, size_t size) const;
 
  private:

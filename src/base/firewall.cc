@@ -11,7 +11,8 @@
 namespace sluice {
 
 std::string CaughtMessage() noexcept {
-  // Copying a message allocates: without memory a short one, which does not, takes its place.
+  // Copying a message allocates; if that fails, a short message that needs no allocation replaces
+  // it.
   try {
     try {
       throw;

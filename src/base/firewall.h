@@ -1,8 +1,8 @@
 // The exception firewall: an exception fails the task that threw it, never the thread that ran the
-// task. Expected failures are a Result (base/result.h); an exception is what a library or a lack of
-// memory adds to that, at any place that allocates or calls the standard library.
+// task. Expected failures are a Result (base/result.h). Libraries and lack of memory may also
+// throw, at any place that allocates or calls the standard library.
 //
-// Thread safety: all functions may be called from any thread. None of them throws, but for
+// Thread safety: all functions may be called from any thread. None of them throws, except
 // StartThread.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace sluice {
 // catch block.
 std::string CaughtMessage() noexcept;
 
-// The exception that is being handled as an error: kResourceExhausted for std::bad_alloc, else
+// The exception that is being handled, as an error: kResourceExhausted for std::bad_alloc, else
 // kInternal. REQUIRES: the caller is in a catch block.
 Error CaughtError() noexcept;
 
@@ -38,7 +38,7 @@ bool RunGuarded(std::string_view component, std::string_view task, Work&& work) 
   }
 }
 
-// What `work` returns, a Result or Status, or what it threw as an error.
+// Returns the Result or Status that `work` returns, or the exception that it threw as an error.
 template <typename Work>
 auto CatchToResult(Work&& work) noexcept -> decltype(std::forward<Work>(work)()) {
   try {
@@ -48,7 +48,7 @@ auto CatchToResult(Work&& work) noexcept -> decltype(std::forward<Work>(work)())
   }
 }
 
-// Gives the calling thread a name that `top -H` and debuggers show; 15 bytes of it count.
+// Names the calling thread for `top -H` and debuggers. Only the first 15 bytes of `name` are used.
 void NameThread(const char* name) noexcept;
 
 // Starts a thread with that name. An exception that leaves `work` is logged and ends the thread: a

@@ -1,4 +1,4 @@
-// What fuzz targets share. Fuzz targets alone include this.
+// Helpers of the fuzz targets; only fuzz targets include this.
 #pragma once
 
 #include <unistd.h>
@@ -17,8 +17,8 @@ inline std::string_view Text(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// Writes the input to a file whose name ends as given, for what reads files only. The same file is
-// written again by the next call; it goes when the process ends.
+// Writes the input to a file whose name ends in `extension`, for code that reads only files. The
+// next call overwrites the file; it is removed when the process ends.
 inline std::filesystem::path File(std::string_view extension, std::string_view content) {
   struct Folder {
     std::filesystem::path path =
@@ -35,7 +35,7 @@ inline std::filesystem::path File(std::string_view extension, std::string_view c
   return path;
 }
 
-// Ends the process, which is how a target tells that a promise was broken.
+// Aborts the process if a promise does not hold, which the fuzzer reports.
 inline void Require(bool holds) {
   if (!holds) std::abort();
 }

@@ -66,7 +66,7 @@ namespace {
 
 std::atomic<uint64_t> num_names_compared{0};
 
-// The place of `key`, or the end.
+// The index of the member named `key`, or object.size().
 size_t PlaceOfName(const Value::Object& object, std::string_view key) {
   size_t place = 0;
   while (place < object.size() && object[place].first != key) ++place;
@@ -189,8 +189,8 @@ Result<Value> ParseNumber(std::string_view token) {
     if (std::from_chars(token.data(), end, integer).ec == std::errc()) return Value(integer);
     return Value::BigInteger(std::string(token));
   }
-  // Too small is zero, as in every other reader of JSON; too large is refused, since no text could
-  // be written back.
+  // A number too small for a double is zero, as in every other reader of JSON. A number too large
+  // is refused, because JSON cannot express infinity.
   const double real = std::strtod(std::string(token).c_str(), nullptr);
   if (!std::isfinite(real)) {
     return Fail(ErrorCode::kUnsupported, "invalid JSON: the number " +
@@ -215,9 +215,9 @@ tl::unexpected<Error> Malformed(simdjson::error_code error) {
 
 Result<Value> Convert(od::parser& parser, od::value source, const ParseLimits& limits, int depth);
 
-// A string or key goes straight to where it stays: simdjson's own buffer, which it does not check
-// for a lack of memory, is not used. By now simdjson has found the closing quote, and has checked
-// UTF-8 and control characters.
+// Unescapes a string or key straight into its final place. simdjson's own buffer is not used,
+// because simdjson does not check it for lack of memory. By now simdjson has found the closing
+// quote and has checked UTF-8 and control characters.
 Result<std::string> Unescape(const od::parser& parser, od::raw_json_string raw) {
   const char* const begin = raw.raw();
   const char* end = begin;
@@ -250,7 +250,7 @@ Result<Value> ConvertArray(od::parser& parser, od::array source, const ParseLimi
 Result<Value> ConvertObject(od::parser& parser, od::object source, const ParseLimits& limits,
                             int depth) {
   Value::Object object;
-  // Where each key stands; only kept for objects so large that a search through them would be slow.
+  // The index of each key; only kept for objects so large that a linear search would be slow.
   std::unordered_map<std::string, size_t> places;
   constexpr size_t kSmall = 32;
   const auto find = [&](const std::string& key) -> Value* {
@@ -348,7 +348,7 @@ Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size
   if (!value) {
     Error error = std::move(value).error();
     const char* location = nullptr;
-    // Where the text ends too early there is no location left.
+    // If the text ends too early, there is no location left.
     fault = document.current_location().get(location) ? text.size()
                                                       : static_cast<size_t>(location - text.data());
     return tl::unexpected<Error>(std::move(error));

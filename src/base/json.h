@@ -1,4 +1,4 @@
-// JSON values: parsing of foreign text within limits, and writing.
+// JSON values: parsing of untrusted text within limits, and writing.
 #pragma once
 
 #include <cstdint>
@@ -56,12 +56,12 @@ class Value {
   const Object& as_object() const;
   Object& as_object();
 
-  // The member named `key`, or null if this is not an object or has none.
+  // The member named `key`; null if this is not an object or has no such member.
   const Value* Find(std::string_view key) const;
   // Sets a member of an object, replacing one of the same name. REQUIRES: object.
   void Set(std::string_view key, Value value);
 
-  // Python's ==: 1 == 1.0 == true; objects compare without regard to order.
+  // Python's ==: 1 == 1.0 == true; the order of an object's members does not matter.
   friend bool operator==(const Value& a, const Value& b);
 
  private:
@@ -76,12 +76,12 @@ const char* TypeName(Type type);  // "null", "boolean", "integer", ...
 
 struct ParseLimits {
   size_t max_bytes = size_t{1} << 30;
-  int max_depth = 128;  // Arrays and objects inside each other.
+  int max_depth = 128;  // Nested arrays and objects.
   bool allow_duplicates =
       true;  // true: the last of two equal keys wins (as Python's json); false: an error.
 };
 
-// Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument, with the place where known;
+// Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument, with the line and column if known;
 // kUnsupported for a number beyond double, half of a surrogate pair, or an unknown escape.
 Result<Value> Parse(std::string_view text, const ParseLimits& limits = {});
 

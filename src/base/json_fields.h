@@ -18,14 +18,14 @@ namespace sluice {
 // Ownership: views the object.
 class JsonFields {
  public:
-  // `where` stands in front of field names in messages, e.g. "rope_scaling." or "".
+  // `where` is put before field names in messages, e.g. "rope_scaling." or "".
   // REQUIRES: `object` is a JSON object.
   JsonFields(const json::Value& object, std::string where)
       : object_(object), where_(std::move(where)) {}
 
   // The value, or null where not given.
   const json::Value* Given(std::string_view name) const;
-  // Whether the object has the field, be it null.
+  // Whether the object has the field, even if it is null.
   bool Has(std::string_view name) const { return object_.Find(name) != nullptr; }
 
   Result<std::optional<int64_t>> Integer(std::string_view name, int64_t min, int64_t max) const;
@@ -43,7 +43,7 @@ class JsonFields {
   // An object or a list inside this one; null where not given.
   Result<const json::Value*> Object(std::string_view name) const;
   Result<const json::Value::Array*> Array(std::string_view name) const;
-  // An object's members that are strings, the others left out; none where not given.
+  // The members of an object that are strings; others are left out. nullopt where not given.
   Result<std::optional<std::map<std::string, std::string>>> Texts(std::string_view name) const;
 
   tl::unexpected<Error> Bad(std::string_view name, std::string_view expected,
@@ -57,7 +57,7 @@ class JsonFields {
 
 // A value for an error message: its JSON text, cut short.
 std::string ShortText(const json::Value& value);
-// A name that a file gives, for an error message: one line, cut short.
+// A name from a file, for an error message: one line, cut short.
 std::string ShortName(std::string_view name);
 
 }  // namespace sluice

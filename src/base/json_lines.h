@@ -1,4 +1,4 @@
-// JSON Lines: a JSON value in every line but blank ones.
+// JSON Lines: a JSON value in every line that is not blank.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,8 @@
 
 namespace sluice::json {
 
-// Gives each value of `text` and the number of its line, from 1, to `take`. Ends with the first
-// error of the parser, within `limits` for a line, or of `take`; `file` and the line stand in front
-// of its message.
+// Passes each value of `text` and its line number, from 1, to `take`. Stops at the first error of
+// the parser (with `limits` per line) or of `take`; `file` and the line are put before its message.
 Status ForEachLine(std::string_view text, std::string_view file, const ParseLimits& limits,
                    const std::function<Status(Value value, int64_t line)>& take);
 

@@ -9,16 +9,16 @@
 
 namespace sluice::json {
 
-// As Parse, whose message it gives without the place. After an error `fault` is the offset of the
-// first byte at fault (the length of the text where it ends too early), or npos where that is not
-// known.
+// Like Parse, but the error message does not contain the position. After an error, `fault` is the
+// offset of the first faulty byte (the length of the text if it ends too early), or npos if
+// unknown.
 Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault);
 
 // The same without a copy of the text. REQUIRES: kTextPadding bytes after it may be read.
 inline constexpr size_t kTextPadding = 64;
 Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size_t& fault);
 
-// Where the byte at `offset` stands, counted from 1; columns are characters.
+// Line and column of the byte at `offset`, counted from 1; columns are characters.
 struct TextPlace {
   int64_t line;
   int64_t column;

@@ -1,10 +1,10 @@
 // Log lines. One line per call: control characters of a message are written as escapes.
 //
-// A call never waits long for who reads the log: a line that a full pipe, terminal or socket does
-// not take within 200 ms is dropped, and so are those after it, without a wait, until there is room
-// again. Then a warning `N lines of this log were dropped` comes before the next line. A closed
-// pipe and a full disk lose lines silently. Nothing is buffered: what was taken is written when the
-// call returns, also if the process ends at once.
+// A call never waits long for the reader of the log: a line that a full pipe, terminal or socket
+// does not take within 200 ms is dropped. Later lines are dropped without a wait until there is
+// room again; then the warning `N lines of this log were dropped` precedes the next line. A closed
+// pipe and a full disk lose lines silently. Nothing is buffered: a line is written when the call
+// returns, even if the process ends immediately afterwards.
 //
 // Thread safety: all functions may be called from any thread.
 #pragma once
@@ -17,13 +17,13 @@ namespace sluice {
 
 enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError };
 
-// Whose form the lines have, for tools that read them. Default kSluice.
+// The format of lines: ours or that of another server, for tools that read logs. Default kSluice.
 enum class LogStyle {
   kSluice,  // on stderr, UTC: `2026-11-21T07:11:03.512Z INFO engine message`
   kVllm,    // on stdout, local time: `(APIServer pid=7) INFO 11-21 07:11:03 [engine] message`
   kTrtllm,  // on stdout, local time: `[11/21/2026-07:11:03] [TRT-LLM] [I] message`
 };
-// Call it before there are other threads.
+// Call before other threads start.
 void SetLogStyle(LogStyle style);
 
 // Lines below `level` are dropped. Default kInfo.

@@ -1,5 +1,5 @@
-// The form of log lines, and lines with fields of their own.
-// Thread safety: as base/log.h; the setter is called before there are other threads.
+// The format of log lines, and lines with additional fields.
+// Thread safety: as base/log.h; call the setter before other threads start.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 namespace sluice {
 
 enum class LogFormat {
-  kText,  // that of the LogStyle
+  kText,  // as LogStyle says
   kJson,  // {"ts":"2026-11-21T07:11:03.512Z","level":"info","source":"engine","message":"..."}
 };
-// JSON lines of every style are written where its text lines are.
+// JSON lines are written to the same descriptor as text lines of the style.
 void SetLogFormat(LogFormat format);
 LogFormat CurrentLogFormat();
 
@@ -25,15 +25,15 @@ LogStyle CurrentLogStyle();
 // The descriptor that lines of the current style are written to.
 int LogFile();
 
-// What a line tells beside its message: `status=200` in text, a member in JSON. Fields without a
-// value ("") are left out.
+// Additional data of a line: `status=200` in text, a member in JSON. Fields with the value "" are
+// left out.
 struct LogField {
   std::string_view name;
   std::variant<std::string_view, int64_t, double> value;
 };
 
-// The whole line, with its end, in the current style and format. Control characters of the texts
-// are written as escapes.
+// The whole line, newline included, in the current style and format. Control characters in texts
+// are escaped.
 std::string FormatLogLine(LogLevel level, std::string_view component, std::string_view message,
                           std::span<const LogField> fields = {});
 

@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-// Reads the file `name` (a relative path) of a model's folder, as ReadFile does. kInvalidData names
-// one that links out of the folder, unless it leads to a blob of a Hugging Face cache, where the
-// files of snapshots lie: a model from elsewhere must not show files of this machine to whoever
-// asks for its chat template.
+// Reads the file `name` (a relative path) of a model's folder, as ReadFile does. Fails with
+// kInvalidData if `name` links out of the folder, because an untrusted model must not expose files
+// of this machine through its chat template. Links to blobs of a Hugging Face cache, where the
+// files of snapshots are stored, are allowed.
 Result<std::string> ReadModelFile(const std::filesystem::path& folder,
                                   const std::filesystem::path& name, uint64_t max_bytes);
 

@@ -1,6 +1,7 @@
 // Locks that the compiler checks. Clang's -Wthread-safety (tools/check_locks.sh) reports every
-// access to a GUARDED_BY member without its mutex; it follows only annotated types, which
-// std::mutex of libstdc++ is not. Other compilers see plain std::mutex and std::condition_variable.
+// access to a GUARDED_BY member without its mutex. It only follows annotated types, and std::mutex
+// of libstdc++ is not annotated. With other compilers these are plain std::mutex and
+// std::condition_variable.
 //
 //   Mutex mutex_;
 //   std::deque<Task> queue_ GUARDED_BY(mutex_);
@@ -34,7 +35,7 @@ class SLUICE_LOCK_ATTRIBUTE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex for its lifetime, but between Unlock and Lock.
+// Holds a mutex for its lifetime, except between Unlock and Lock.
 class SLUICE_LOCK_ATTRIBUTE(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) SLUICE_LOCK_ATTRIBUTE(acquire_capability(mutex))
@@ -51,12 +52,12 @@ class SLUICE_LOCK_ATTRIBUTE(scoped_lockable) MutexLock {
   std::unique_lock<std::mutex> lock_;
 };
 
-// Wait for a condition in a loop in the caller's own code, where the checker sees that the lock is
+// Condition variable. Callers wait in a loop of their own, where the checker sees that the lock is
 // held: `while (!ready_) wake_.Wait(lock);`.
 class CondVar {
  public:
   void Wait(MutexLock& lock) { condition_.wait(lock.lock_); }
-  // False once the time is over.
+  // Returns false on timeout.
   template <typename Clock, typename Duration>
   bool WaitUntil(MutexLock& lock, std::chrono::time_point<Clock, Duration> deadline) {
     return condition_.wait_until(lock.lock_, deadline) == std::cv_status::no_timeout;

@@ -1,11 +1,11 @@
-// Lets go of a mutex in the middle of a scope that holds it.
+// Unlocks a mutex temporarily in the middle of a scope that holds it.
 #pragma once
 
 #include "base/mutex.h"
 
 namespace sluice {
 
-// Lets go, for its lifetime, of a mutex that a caller holds by `lock`.
+// For its lifetime, unlocks a mutex that the caller holds by `lock`.
 class SLUICE_LOCK_ATTRIBUTE(scoped_lockable) MutexUnlock {
  public:
   MutexUnlock([[maybe_unused]] Mutex& mutex, MutexLock& lock)

@@ -1,4 +1,4 @@
-// How long operators of a model take, counted while it runs.
+// Measures how long a model's operators take while it runs.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,16 @@
 namespace sluice {
 
 struct OpTime {
-  std::string op;  // operators that are told apart have different names
+  std::string op;  // variants that are counted separately have different names
   int64_t calls = 0;
   double seconds = 0;  // of all calls together
 };
 
 // Thread safety: all methods may be called from any thread. Models that run at the same time may
-// share one; what they count is added up.
+// share one OpTimes, which adds up their counts.
 class OpTimes {
  public:
-  // What is counted of one operator.
+  // The counts of one operator.
   struct Count {
     std::string op;
     std::atomic<int64_t> calls = 0;
@@ -34,10 +34,10 @@ class OpTimes {
     }
   };
 
-  // That of the operator of this name; stays where it is. Allocates for a name that is new.
+  // The count of the operator named `op`; its address stays valid. Allocates if the name is new.
   Count& Of(std::string_view op);
 
-  // In the order in which they were asked for, without those that were never called.
+  // All operators in the order of their first Of(), without those that were never called.
   std::vector<OpTime> All() const;
 
  private:
@@ -45,9 +45,9 @@ class OpTimes {
   std::deque<Count> counts_ GUARDED_BY(mutex_);
 };
 
-// A line for each operator of `now`, the longest first: its share of the time, seconds, calls and
-// name. What `before`, an earlier All() of the same object, has counted is taken off, and operators
-// that were not called since are left out.
+// One line per operator of `now`, the longest time first: its share of the time, seconds, calls and
+// name. The counts of `before`, an earlier All() of the same object, are subtracted; operators that
+// were not called since are left out.
 std::vector<std::string> OpTimeLines(const std::vector<OpTime>& now,
                                      const std::vector<OpTime>& before);
 

@@ -13,7 +13,7 @@ namespace sluice {
 class OwnedFd {
  public:
   OwnedFd() = default;
-  // -1, which failed calls of the system return: none.
+  // Owns `fd`; -1, which failed system calls return: owns nothing.
   explicit OwnedFd(int fd) : fd_(fd) {}
   OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   OwnedFd& operator=(OwnedFd&& other) noexcept {
@@ -33,8 +33,8 @@ class OwnedFd {
   int fd_ = -1;
 };
 
-// Owns what a call of the system has returned. kResourceExhausted where it returned -1: names the
-// call and errno's reason. REQUIRES: errno is still that of the call.
+// Owns the descriptor that a system call returned. If it returned -1: kResourceExhausted, with the
+// call's name and the reason in errno. REQUIRES: errno is still that of the call.
 Result<OwnedFd> OwnFd(int returned, const char* call);
 // As OwnFd, for constructors: throws std::system_error, as std::thread does.
 OwnedFd OwnFdOrThrow(int returned, const char* call);

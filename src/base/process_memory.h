@@ -1,19 +1,19 @@
-// How this process takes memory from the system, gives it back, and lives on when there is none.
+// How this process takes memory from the system, returns it, and survives failed allocations.
 #pragma once
 
 namespace sluice {
 
-// Makes the allocator give large blocks back as soon as they are freed, and keep few pools for its
-// threads; sets some memory aside for the time when an allocation fails: the large one that has
-// failed still ends in std::bad_alloc, but the small ones of other threads, which could not be
-// undone, find memory. Installs a std::new_handler. To be called before threads are started.
+// Makes the allocator return large blocks as soon as they are freed, and limits its number of
+// arenas. Sets some memory aside, to be released when an allocation fails: the large allocation
+// that failed still ends in std::bad_alloc, but small ones of other threads, which could not be
+// undone, succeed. Installs a std::new_handler. Call before threads start.
 void PrepareProcessMemory();
 
-// Sets memory aside again if it was given up and can be had. True if it had been given up. To be
-// called now and then. Thread safety: any.
+// Sets memory aside again if it was released and is available. Returns true if it had been
+// released. Call periodically. Thread safety: any.
 bool RefillMemoryReserve();
 
-// Gives free memory that the allocator keeps back to the system; takes milliseconds. Thread safety:
+// Returns free memory that the allocator caches to the system; takes milliseconds. Thread safety:
 // any.
 void ReturnFreeMemory();
 

@@ -1,5 +1,5 @@
-// The random numbers of Python's random module, bit for bit: the same seed draws what the Python
-// tools draw with it.
+// The random numbers of Python's random module, bit for bit: a seed gives the same numbers as in
+// Python.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// random.seed(seed) and the module's functions. Thread safety: one thread at a time.
+// As random.seed(seed) and the functions of the module. Thread safety: one thread at a time.
 class PythonRandom {
  public:
   explicit PythonRandom(uint64_t seed);

@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// What kind of failure it is; decides the HTTP status and the exit code, never the wording.
+// The kind of a failure. It determines the HTTP status and the exit code, never the wording.
 enum class ErrorCode {
   kInvalidArgument,  // The caller's input is wrong (HTTP 400, exit 2).
   kNotFound,         // A named thing does not exist (HTTP 404).

@@ -1,4 +1,4 @@
-// A list that is copied by pointing to it.
+// An immutable list whose copies share its elements.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// What a request says once and all of its prompts and sequences hold: a copy costs a pointer,
-// however long the list. Thread safety: as a std::shared_ptr to something constant.
+// For lists that a request states once and all its prompts and sequences hold: a copy copies a
+// pointer, however long the list is. Thread safety: as a std::shared_ptr to a constant object.
 template <typename T>
 class SharedList {
  public:

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Like std::thread: to be joined before it is destroyed. Thread safety: used by one thread.
+// Like std::thread: join it before it is destroyed. Thread safety: used by one thread.
 class StackThread {
  public:
   // Calls `run` on a new thread with `stack_bytes` of stack, as StartThread of base/firewall.h

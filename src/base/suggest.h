@@ -1,4 +1,4 @@
-// Known spellings near an unknown one.
+// Finds known words that are spelt similarly to an unknown word.
 #pragma once
 
 #include <span>
@@ -8,11 +8,11 @@
 
 namespace sluice {
 
-// Least number of letters to insert, delete, replace or swap with their neighbour to turn `a` into
-// `b`.
+// Minimum number of letters to insert, delete, replace or swap with their neighbour that turns `a`
+// into `b`.
 int EditDistance(std::string_view a, std::string_view b);
 
-// Up to two of `known` that are near `word`, nearest first; none if none is.
+// Up to two of `known` that are spelt similarly to `word`, most similar first; may be empty.
 std::vector<std::string> Nearest(std::string_view word, std::span<const std::string> known);
 
 // ", did you mean --x or --y?" or "".

@@ -1,4 +1,4 @@
-// Finds one text in another in linear time, whatever both hold.
+// Finds one text in another in linear time for all inputs.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,14 @@ class BasicTextSearcher {
  public:
   explicit BasicTextSearcher(std::string_view needle);
 
-  // The offset of the first (last) occurrence in `text`, npos if there is none. An empty needle is
-  // found at the end where the search begins.
+  // The offset of the first (backwards: last) occurrence in `text`; npos if there is none. An empty
+  // needle is found at the end of `text` where the search begins.
   size_t Find(std::string_view text) const;
 
  private:
   const std::string_view needle_;
-  // The needle is cut at `cut_`; `shift_`: how far a full match of the right part moves it.
+  // The needle is split at `cut_`; after a full match of the right part, the search moves by
+  // `shift_`.
   size_t cut_ = 0;
   size_t shift_ = 0;
   bool is_periodic_ = false;  // `shift_` is a period of the whole needle.

@@ -15,8 +15,8 @@ bool IsValidUtf8(std::string_view text);
 // must not produce them check first. REQUIRES: code <= 0x10FFFF.
 void AppendUtf8(std::string& out, uint32_t code);
 
-// The start of a text: one well-formed sequence, or, if not `valid`, the longest part that could
-// have begun one (at least one byte), which Unicode recommends to replace by one U+FFFD.
+// The beginning of a text: one well-formed sequence or, if not `valid`, the longest part that could
+// have begun one (at least one byte). Unicode recommends replacing such a part by one U+FFFD.
 struct Utf8Sequence {
   size_t size;
   bool valid;

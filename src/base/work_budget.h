@@ -1,4 +1,4 @@
-// Bounds what a piece of foreign code may spend on a thread: processor time, memory and stack.
+// Limits what a piece of foreign code may use on a thread: processor time, memory and stack.
 // work_budget.cc replaces the program's global `operator new` and `operator delete` for this.
 // C++17: also included by the sources of foreign libraries.
 #pragma once
@@ -10,27 +10,26 @@ namespace sluice {
 
 struct WorkLimits {
   double cpu_seconds = 0;
-  int64_t bytes = 0;  // allocated and not freed by this thread, at any moment
+  int64_t bytes = 0;  // allocated and not yet freed by this thread, at any time
 };
 
-// Thrown out of an allocation, as code that allocates expects.
+// Thrown by allocations; a std::bad_alloc, which code that allocates expects.
 class WorkLimitExceeded : public std::bad_alloc {
  public:
   const char* what() const noexcept override;
 };
 
-// Thrown likewise, and out of CheckStack: less than kStackReserve is left of the thread's stack.
+// Thrown by allocations and by CheckStack if less than kStackReserve is left of the thread's stack.
 class StackLimitExceeded : public WorkLimitExceeded {
  public:
   const char* what() const noexcept override;
 };
 
-// Left for code that neither allocates nor calls CheckStack, and for unwinding.
+// Stack left for code that neither allocates nor calls CheckStack, and for unwinding.
 inline constexpr int64_t kStackReserve = int64_t{256} << 10;
 
-// While it lives, `operator new` on this thread throws once a limit is passed. Code that computes
-// without allocating is not stopped before it allocates again, but by CheckStack. Scopes do not
-// nest.
+// While it lives, `operator new` on this thread throws once a limit is exceeded. Code that does not
+// allocate is stopped only at its next allocation or by CheckStack. Scopes do not nest.
 class WorkBudget {
  public:
   explicit WorkBudget(const WorkLimits& limits);
@@ -48,10 +47,10 @@ class WorkBudget {
 // The lowest address that the stack of this thread may reach; null outside a budget. `__thread`,
 // because a `thread_local` of another file costs a call.
 extern __thread const void* lowest_frame;
-// Throws, unless an exception is on its way: what unwinds may go a little deeper.
+// Throws, unless an exception is already unwinding: destructors may go a little deeper.
 void RefuseStack();
 
-// For recursion of foreign code that may not allocate: throws StackLimitExceeded. Costs a load, a
+// For recursive foreign code that may not allocate: throws StackLimitExceeded. Costs a load, a
 // comparison and a branch.
 inline void CheckStack() {
   const void* here = nullptr;

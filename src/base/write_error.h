@@ -1,4 +1,4 @@
-// Why a file could not be written, as an error whose code says the cause.
+// Maps errno of a failed write to an error code that states the cause.
 #pragma once
 
 #include <cerrno>
@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// The code for errno of a call that failed to create or write a file: kResourceExhausted where the
-// disk or a quota is full, kUnsupported where the place may not be written (a read-only file
-// system, permissions), kInvalidArgument where it is no place for a file, `otherwise` for the rest.
+// The code for errno of a call that failed to create or write a file: kResourceExhausted if the
+// disk or a quota is full; kUnsupported if writing is not permitted there (a read-only file system,
+// permissions); kInvalidArgument if the path cannot be a file; else `otherwise`.
 inline ErrorCode WriteErrorCode(int number, ErrorCode otherwise) {
   switch (number) {
     case ENOSPC:
