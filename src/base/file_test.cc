@@ -42,7 +42,7 @@ TEST_F(FileTest, RefusesAPipeAtOnce) {
   EXPECT_NE(ReadFile("/dev/zero").error().message.find("found a device"), std::string::npos);
 }
 
-// A file whose absence means defaults must not be passed over because its link is broken.
+// A missing file means defaults; a broken link must not count as missing.
 TEST_F(FileTest, TellsABrokenLinkFromAnAbsentFile) {
   std::filesystem::remove(path_);
   std::filesystem::create_symlink("no_such_blob", path_);

@@ -9,7 +9,7 @@ namespace sluice::json {
 TextSize Measure(std::string_view text) {
   TextSize size{.values = 1};
   size_t depth = 0, digits = 0;
-  bool inside = false;  // a string
+  bool inside = false;  // in a string
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (inside) {
@@ -37,10 +37,11 @@ TextSize Measure(std::string_view text) {
 }
 
 size_t ParseMemory(const TextSize& size, size_t bytes) {
-  // simdjson's index takes four bytes for each of the text, its buffer for strings 5/3; the value's
-  // own strings are no longer than the text.
+  // simdjson's index takes four bytes per byte of the text, its string buffer 5/3; the strings of
+  // the value are no longer than the text.
   const size_t work = 6 * bytes;
-  // A list or object that has just grown into twice its space takes three times its elements.
+  // While a list or object grows to twice its capacity, it takes three times the space of its
+  // elements.
   constexpr size_t kValue = 3 * sizeof(Value);
   constexpr size_t kMember = 3 * sizeof(Value::Member) - kValue + 100;  // and its key
   return work + bytes + kValue * size.values + kMember * size.members;

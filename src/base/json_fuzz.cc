@@ -1,4 +1,5 @@
-// Fuzz target: whatever the bytes, parsing ends, and what was parsed reads back as it was written.
+// Fuzz target: parsing any bytes ends, and what was parsed is equal after writing and parsing it
+// again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -24,7 +24,7 @@ TEST(Json, RoundTripsValues) {
   }
 }
 
-// Long strings are unescaped straight to where they stay.
+// Long strings are unescaped straight into their final place.
 TEST(Json, RoundTripsLongStrings) {
   const std::string body(10000, 'a');
   for (const std::string& text :

@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-// Another open file of the same pipe or terminal, whose writes do not block; -1 where there is
-// none. A descriptor's own mode belongs to all processes that share it.
+// Opens the same pipe or terminal again, for non-blocking writes; -1 if that is not possible. The
+// mode of the given descriptor is shared with other processes, so it is not changed.
 int OpenNonblocking(int file) {
   struct stat about {};
   if (fstat(file, &about) != 0 || !(S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode))) return -1;
@@ -23,8 +23,8 @@ int OpenNonblocking(int file) {
               O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-// Where a descriptor itself has to be written to: a pipe that poll() calls writable takes PIPE_BUF
-// bytes without blocking, if nobody else writes between the two calls.
+// Held from poll() to write(), for descriptors that may block: a pipe that poll() reports as
+// writable takes PIPE_BUF bytes without blocking, if nobody else writes in between.
 std::mutex& WriteMutex() {
   static auto& mutex = *new std::mutex;  // used until the process has ended
   return mutex;
@@ -35,7 +35,7 @@ bool WaitUntilWritable(int file, std::chrono::milliseconds time) {
   return poll(&fd, 1, static_cast<int>(time.count())) > 0;
 }
 
-// The first part of `text` that is written at once: whole lines where they fit.
+// The first part of `text` to write in one call: whole lines if they fit.
 std::string_view FirstPiece(std::string_view text) {
   if (text.size() <= PIPE_BUF) return text;
   const size_t end = text.rfind('\n', PIPE_BUF - 1);

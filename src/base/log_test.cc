@@ -94,7 +94,7 @@ TEST(LogTest, DropsLinesThatNobodyReadsAndCountsThemLater) {
   ASSERT_EQ(dup2(standard_error, STDERR_FILENO), STDERR_FILENO);
   for (const int fd : {ends[0], ends[1], standard_error}) close(fd);
 
-  // One patience of 200 ms and 2000 lines; with a patience for each it would be minutes.
+  // Waits 200 ms once, for 2000 lines; waiting for each line would take minutes.
   EXPECT_LT(time, std::chrono::seconds(60));
   EXPECT_THAT(before, ::testing::EndsWith("x\n")) << "whole lines";
   const auto taken = std::count(before.begin(), before.end(), '\n');
@@ -104,7 +104,7 @@ TEST(LogTest, DropsLinesThatNobodyReadsAndCountsThemLater) {
   EXPECT_EQ(std::count(after.begin(), after.end(), '\n'), 3);
 }
 
-// A terminal says that it is writable while it has room for less than a line.
+// A terminal reports that it is writable when it has room for less than a line.
 TEST(LogTest, DoesNotWaitForATerminalThatNobodyReads) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_GE(terminal, 0);
@@ -112,7 +112,7 @@ TEST(LogTest, DoesNotWaitForATerminalThatNobodyReads) {
   ASSERT_EQ(unlockpt(terminal), 0);
   const int end = open(ptsname(terminal), O_WRONLY | O_NOCTTY);
   ASSERT_GE(end, 0);
-  alarm(60);  // what waits for ever ends the test
+  alarm(60);  // ends the test if a write blocks forever
   const std::string line = std::string(150, 'x') + "\n";
   int taken = 0;
   while (taken < 10000 && WriteLogText(end, line, std::chrono::milliseconds(10))) ++taken;

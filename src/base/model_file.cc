@@ -30,7 +30,7 @@ Result<std::string> ReadModelFile(const fs::path& folder, const fs::path& name,
   const fs::path path = folder / name;
   std::error_code error;
   const fs::path target = fs::canonical(path, error);
-  if (error) return ReadFile(path, max_bytes);  // which says what is wrong
+  if (error) return ReadFile(path, max_bytes);  // which reports the error
   const fs::path home = fs::canonical(folder, error);
   if (!error && (IsBelow(target, home) || IsBlob(target))) return ReadFile(target, max_bytes);
   return Fail(ErrorCode::kInvalidData,

@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// Python seeds by the words of the number; std::mt19937's seed from a sequence is another method,
-// so the state is made here and read in as text would be.
+// Python seeds the generator by the words of the number, unlike std::mt19937's seed sequences. So
+// the state is computed here and handed to std::mt19937 as a seed sequence.
 class ArraySeed {
  public:
   using result_type = uint32_t;
@@ -35,7 +35,7 @@ class ArraySeed {
     }
     state_[0] = 0x80000000u;
   }
-  // What std::mt19937 asks of a sequence of seeds: the words of its state.
+  // Called by std::mt19937 for the words of its state.
   template <typename Iterator>
   void generate(Iterator begin, Iterator end) {
     for (size_t i = 0; begin != end; ++begin, ++i) *begin = state_[i];
@@ -87,8 +87,8 @@ std::vector<size_t> PythonRandom::Choices(size_t size, size_t count) {
 
 std::vector<size_t> PythonRandom::Sample(size_t size, size_t count) {
   CHECK(count <= size, "cannot sample {} of {}", count, size);
-  // Python swaps within a copy of a small population and remembers what it drew from a large one;
-  // the two draw different numbers.
+  // For a small population Python swaps within a copy; for a large one it remembers which it drew.
+  // The two draw different numbers.
   size_t small = 21;
   if (count > 5) {
     size_t power = 1;

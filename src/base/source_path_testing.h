@@ -1,6 +1,6 @@
-// For tests: files of the source tree. Linked into every *_test program; the one place that knows
-// where the tree was when the tests were built, so that all other objects are equal in every
-// checkout and a compiler cache can share them.
+// For tests: files of the source tree. Linked into every *_test program. The only object that
+// contains the tree's location, so that all others are identical in every checkout and a compiler
+// cache can share them.
 #pragma once
 
 #include <string>

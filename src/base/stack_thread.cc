@@ -33,7 +33,7 @@ StackThread::StackThread(const char* name, size_t stack_bytes, std::function<voi
   if (error == 0) error = pthread_create(&thread, &attributes, RunStackThread, owned.get());
   pthread_attr_destroy(&attributes);
   if (error != 0) throw std::system_error(error, std::generic_category(), "a thread");
-  owned.release();  // NOLINT(bugprone-unused-return-value): the thread's now
+  owned.release();  // NOLINT(bugprone-unused-return-value): the thread owns it
   thread_ = thread;
 }
 

@@ -5,10 +5,10 @@
 namespace sluice {
 namespace {
 
-// Longer needles are worth the preparation.
+// Longest needle that is compared at each position; for longer ones preprocessing pays off.
 constexpr size_t kMaxComparedBytes = 16;
 
-// The bytes of a text in the order of the search.
+// The bytes of a text in the order of the search: first to last, or last to first if backwards.
 template <bool kBackwards>
 struct SearchOrder {
   std::string_view text;
@@ -23,7 +23,7 @@ struct Suffix {
   size_t period = 1;
 };
 
-// The largest suffix in the order of bytes, or in the opposite order, and its period.
+// The largest suffix by byte order, or by the reversed order if `is_opposite`, and its period.
 template <typename Text>
 Suffix LargestSuffix(const Text& text, bool is_opposite) {
   Suffix best;
@@ -73,7 +73,7 @@ size_t BasicTextSearcher<kBackwards>::Find(std::string_view text) const {
   const SearchOrder<kBackwards> needle{needle_};
   const SearchOrder<kBackwards> ordered{text};
   const size_t size = needle.size();
-  size_t known = 0;  // So many of the needle's first bytes are known to match at `at`.
+  size_t known = 0;  // Number of leading bytes of the needle that are known to match at `at`.
   for (size_t at = 0; at + size <= text.size();) {
     size_t i = std::max(cut_, known);
     while (i < size && needle[i] == ordered[at + i]) ++i;

@@ -24,7 +24,7 @@ TEST(TextSearchTest, FindsWhatTheStandardLibraryFinds) {
     if (random() % 2 == 0 && !text.empty()) {
       needle = text.substr(random() % text.size(), random() % 60);
     } else {
-      // Repeated, so that it has a period.
+      // Repeats a part, so that the needle has a period.
       const std::string part = RandomText(random, 1 + random() % 9, letters);
       while (needle.size() < random() % 60) needle += part;
       if (random() % 4 == 0) needle += 'b';

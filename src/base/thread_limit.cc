@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// The number that a file holds; nullopt for "max" and for a file that is not there.
+// The number in a file; nullopt for "max" and if the file does not exist.
 std::optional<uint64_t> NumberIn(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::string text;
@@ -27,8 +27,8 @@ std::optional<uint64_t> NumberIn(const std::filesystem::path& file) {
   return number;
 }
 
-// The lowest pids.max of the control group of this process and of those above it, in both versions
-// of control groups.
+// The lowest pids.max of this process's control group and its ancestors, for both versions of
+// control groups.
 std::optional<uint64_t> ControlGroupLimit(const std::filesystem::path& root) {
   std::optional<uint64_t> lowest;
   std::ifstream groups(root / "proc/self/cgroup");
@@ -72,7 +72,7 @@ std::string ThreadLimits(const std::filesystem::path& root) {
 std::string ThreadsRefused(const std::string& what, const std::string& reason,
                            const std::string& advice) {
   const std::string limits = ThreadLimits();
-  // The system gives the same reason where a stack finds no room in the address space.
+  // The system reports the same reason if the address space has no room for a stack.
   if (rlimit space{}; getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) {
     return fmt::format(
         "the system refuses {} ({}): each thread needs memory for its stack, and the memory of "

@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Longer than the gaps between the operators of a step, shorter than what a sleeping core costs to
-// wake.
+// Longer than the gaps between the operators of a step, shorter than the time to wake a sleeping
+// core.
 constexpr auto kSpinTime = std::chrono::microseconds(40);
 
 void Relax() {
@@ -54,11 +54,11 @@ void Pin(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  // A CPU that was taken away meanwhile leaves the thread unpinned, which is only slower.
+  // Fails if the CPU was taken away meanwhile: the thread stays unpinned, which is only slower.
   ::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set);
 }
 
-// A word that others change, and that one side waits for: first spinning, then asleep.
+// A word that other threads change and one side waits for, first spinning, then asleep.
 struct alignas(64) Event {
   std::atomic<uint32_t> word{0};
   std::atomic<uint32_t> sleepers{0};
@@ -95,7 +95,7 @@ struct alignas(64) Event {
 struct ThreadPool::State {
   Event start;            // counts sections
   Event pending;          // workers that have not finished the present section
-  Erased task = nullptr;  // null: the workers leave
+  Erased task = nullptr;  // null: the workers exit
   void* context = nullptr;
   bool spin = true;
   std::vector<int> cpus;
@@ -126,15 +126,16 @@ struct ThreadPool::State {
     for (std::thread& worker : workers) worker.join();
   }
 
-  // A task that throws ends the program: were it to leave the calling thread's section, the others
-  // would go on with what is gone.
+  // noexcept: a task that throws ends the program. If an exception left the calling thread's
+  // section, the other threads would go on with data that no longer exist.
   static void Call(Erased task, void* context, int thread) noexcept { task(context, thread); }
 };
 
 ThreadPool::ThreadPool(int num_threads, std::vector<int> cpus)
     : num_threads_(num_threads), state_(std::make_unique<State>()) {
   CHECK_GE(num_threads, 1);
-  // With fewer cores than threads a spinning thread would keep the one it waits for from running.
+  // With fewer cores than threads, a spinning thread would keep the thread that it waits for from
+  // running.
   const int usable = cpus.empty() ? UsableCpus() : static_cast<int>(cpus.size());
   state_->spin = num_threads <= usable;
   state_->cpus = std::move(cpus);

@@ -82,9 +82,10 @@ double ProcessCpuSeconds() {
 }
 
 TEST(ThreadPool, AnIdlePoolUsesNoCpu) {
-  ThreadPool pool(2);  // Workers spin for a while where there are as many cores as threads.
+  ThreadPool pool(2);  // Workers spin for a while if there are as many cores as threads.
   pool.Run([](int) {});
-  // On a busy machine the workers may fall asleep late; those that never do show in every window.
+  // On a busy machine workers may fall asleep late; a worker that never does uses CPU in every
+  // window.
   double used = 1;
   for (int window = 0; window < 20 && used >= 0.005; ++window) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -95,7 +96,7 @@ TEST(ThreadPool, AnIdlePoolUsesNoCpu) {
   EXPECT_LT(used, 0.005);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // They need address space.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // Both need address space.
 TEST(ThreadPoolDeathTest, AThreadThatIsRefusedEndsThoseBeforeIt) {
   const auto try_it = [] {
     long pages = 0;
@@ -103,7 +104,7 @@ TEST(ThreadPoolDeathTest, AThreadThatIsRefusedEndsThoseBeforeIt) {
       if (std::fscanf(file, "%ld", &pages) != 1) pages = 0;
       std::fclose(file);
     }
-    // Some threads' stacks still fit, those of hundreds do not.
+    // The stacks of some threads still fit, those of hundreds do not.
     rlimit limit{};
     ::getrlimit(RLIMIT_STACK, &limit);
     const auto stack = limit.rlim_cur == RLIM_INFINITY ? rlim_t{2} << 20 : limit.rlim_cur;

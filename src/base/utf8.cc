@@ -58,8 +58,7 @@ std::string EscapeControls(std::string_view text, std::string_view kept) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    // U+0080 to U+009F, which steer some terminals, and what else ends a line for some readers:
-    // U+2028, U+2029.
+    // U+0080 to U+009F control some terminals, U+2028 and U+2029 end a line for some readers.
     const std::string_view rest = text.substr(i);
     if (byte == 0xC2 && rest.size() > 1 && static_cast<unsigned char>(rest[1]) >= 0x80 &&
         static_cast<unsigned char>(rest[1]) < 0xA0) {

@@ -31,7 +31,7 @@ TEST(Utf8, KnowsWhatIsWellFormed) {
     EXPECT_FALSE(IsValidUtf8(text)) << text;
 }
 
-// Every text of up to four bytes around the borders is read alike by both.
+// Both functions agree on every text of four bytes at the borders of UTF-8's byte ranges.
 TEST(Utf8, SequencesAndValidationAgree) {
   const std::string bytes = "\x7F\x80\x8F\x90\x9F\xA0\xBF\xC1\xC2\xDF\xE0\xED\xEF\xF0\xF4\xF5";
   for (size_t i = 0; i < 16 * 16 * 16 * 16; ++i) {

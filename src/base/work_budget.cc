@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// A look at the clock is a system call.
+// The clock is read once per so many allocations, because reading it is a system call.
 constexpr int kAllocationsPerLook = 64;
 
 struct ThreadBudget {
@@ -31,7 +31,7 @@ int64_t ThreadNanoseconds() {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// The lowest address that frames of this thread may reach within a budget.
+// The lowest address that this thread's stack may reach within a budget.
 const char* LowestFrame() {
   if (lowest_stack == nullptr) {
     pthread_attr_t attributes;
@@ -56,7 +56,7 @@ bool IsExceeded() {
   if (--budget.until_look > 0) return false;
   budget.until_look = kAllocationsPerLook;
   if (ThreadNanoseconds() < budget.end_nanoseconds) return false;
-  budget.until_look = 0;  // every allocation from now on
+  budget.until_look = 0;  // check at every allocation from now on
   return true;
 }
 
@@ -71,7 +71,7 @@ void* Allocate(size_t size, size_t alignment) {
   if (!budget.is_active) return memory;
   budget.bytes_left -= static_cast<int64_t>(malloc_usable_size(memory));
   const bool is_too_deep = __builtin_frame_address(0) < lowest_frame;
-  // What is freed while an exception is on its way must not throw another.
+  // Allocations while an exception unwinds must not throw another one.
   if ((is_too_deep || IsExceeded()) && std::uncaught_exceptions() == 0) {
     budget.bytes_left += static_cast<int64_t>(malloc_usable_size(memory));
     std::free(memory);
@@ -123,8 +123,8 @@ double WorkBudget::cpu_seconds() const {
 
 }  // namespace sluice
 
-// The program's own operators, in the forms that the others of the standard library come down to;
-// under a sanitizer those of arrays and without exceptions would be the sanitizer's.
+// The program's own operators, including the forms that the standard library's other forms call:
+// with a sanitizer, the array and nothrow forms would otherwise be the sanitizer's.
 void* operator new(size_t size) {
   return sluice::Allocate(size, alignof(std::max_align_t));
 }

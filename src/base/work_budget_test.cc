@@ -37,7 +37,7 @@ TEST(WorkBudgetTest, MemoryThatIsHeldCountsAndMemoryThatIsFreedDoesNot) {
 TEST(WorkBudgetTest, WorkThatTakesTooLongIsStopped) {
   const WorkBudget budget({.cpu_seconds = 0.02, .bytes = int64_t{1} << 40});
   EXPECT_THROW(while (true) AllocateAndFree(100), WorkLimitExceeded);
-  // It does not go on after that.
+  // It does not allocate further after the exception.
   EXPECT_THROW(for (int i = 0; i < 1000; ++i) AllocateAndFree(100), WorkLimitExceeded);
 }
 
@@ -64,8 +64,8 @@ TEST(WorkBudgetTest, AllocationsWhileAnExceptionIsOnItsWayAreAllowed) {
   EXPECT_THROW(work(), WorkLimitExceeded);
 }
 
-// Recurses for as long as it is let, with each frame in use after the call. Frames are large, so
-// that a thousand fill a stack: the thread sanitizer keeps a copy of the whole call stack for every
+// Recurses until the budget stops it, with each frame in use after the call. Frames are large, so
+// that a thousand fill a stack: the thread sanitizer copies the whole call stack at every
 // allocation.
 template <typename Work>
 int Recurse(const Work& work, int depth) {
@@ -92,7 +92,7 @@ TEST(WorkBudgetTest, ChecksOutsideAScopeDoNothing) {
   EXPECT_NO_THROW(CheckStack());
 }
 
-// Either sanitizer ends the process where memory is missing.
+// With either sanitizer, the process ends if memory runs out.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(WorkBudgetTest, TheNewHandlerIsAskedBeforeAnAllocationFails) {
   static int num_asked = 0;
