@@ -11,11 +11,11 @@ namespace {
 
 using ContentFormat = ChatTemplate::ContentFormat;
 
-// Stands at the end of the message that is to be continued, to find it again in the prompt.
+// Marks the end of the message to continue, so that it can be found in the prompt.
 constexpr std::string_view kContinuation = "CONTINUE_FINAL_MESSAGE_TAG ";
 constexpr std::string_view kContinuationWord = "CONTINUE_FINAL_MESSAGE_TAG";
 
-// Names of chat_template_kwargs that are not the template's to set.
+// Names that chat_template_kwargs must not set.
 constexpr std::string_view kOwnNames[] = {"messages",
                                           "conversation",
                                           "tools",
@@ -34,10 +34,10 @@ constexpr std::string_view kOwnNames[] = {"messages",
                                           "pad_token",
                                           "unk_token"};
 
-// Settings of a template are small; what is larger is not one.
+// Limits of chat_template_kwargs, which hold only small settings.
 constexpr size_t kMaxKwargsBytes = size_t{16} << 10;
 constexpr int kMaxKwargsDepth = 16;
-// In the arguments of all calls of a conversation, together.
+// Limit for the arguments of all calls of a conversation together.
 constexpr size_t kMaxArgumentValues = size_t{1} << 20;
 
 int Depth(const json::Value& value) {
@@ -88,7 +88,7 @@ bool IsImage(const json::Value& part) {
          (type->as_string() == "image_url" || type->as_string() == "image");
 }
 
-// Images of a content that is given as text stand before all of it, as in vLLM.
+// In kString format, the images of a message come before all of its text, as in vLLM.
 Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat format,
                                      const std::string& place, const std::string& image_text) {
   std::vector<std::string> texts;
@@ -128,25 +128,25 @@ Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat f
   return json::Value(std::move(joined));
 }
 
-// How a template is given the arguments of calls.
+// The form in which a template receives the arguments of calls.
 enum class ArgumentForm {
-  kAsWritten,  // objects, and text where they are not the JSON of one
-  kObjects,    // objects alone, for templates that iterate over them
-  kTexts       // text alone, for templates that join it to their own
+  kAsWritten,  // objects; text if it is not the JSON of an object
+  kObjects,    // only objects, for templates that iterate over them
+  kTexts       // only text, for templates that concatenate it
 };
 
 struct ReadCalls {
   ArgumentForm form = ArgumentForm::kAsWritten;
-  size_t num_values = 0;  // that the arguments of the conversation hold so far
+  size_t num_values = 0;  // in the arguments of the conversation so far
   bool has_calls = false;
-  bool has_no_json = false;    // some arguments are not the JSON of an object
-  bool keeps_strings = false;  // contents that are strings stay strings where others are parts
+  bool has_no_json = false;    // the arguments of some call are not the JSON of an object
+  bool keeps_strings = false;  // contents that are strings are not made lists of parts
 };
 
-// Makes an object of arguments that are none: nothing that the model wrote is lost.
+// Member that holds arguments which are not the JSON of an object, so that nothing is lost.
 constexpr std::string_view kWrittenArguments = "arguments";
 
-// The arguments of one replayed call, as the template is given them.
+// The arguments of one earlier call in the form that the template receives.
 Result<json::Value> NormalizeArguments(const json::Value* arguments, const std::string& place,
                                        ReadCalls& read) {
   read.has_calls = true;
@@ -213,13 +213,13 @@ Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat f
     if (name == "role" || name == "content" || value.is_null()) continue;
     if (name == "tool_calls") {
       ASSIGN_OR_RETURN(json::Value calls, NormalizeToolCalls(value, place + ".tool_calls", read));
-      // An empty list would send templates down the path of calls.
+      // With an empty list, templates would take the branch for messages with calls.
       if (!calls.as_array().empty()) result.Set(name, std::move(calls));
     } else if (name == "reasoning" || name == "reasoning_content") {
       result.Set("reasoning", value);
       result.Set("reasoning_content", value);
     } else {
-      // Not Set(), whose search for the name would make a message of many names quadratic.
+      // Not Set(), which searches for the name: a message of many names would take quadratic time.
       result.as_object().emplace_back(name, value);
     }
   }
@@ -241,8 +241,8 @@ Result<json::Value> NormalizeAll(const json::Value& messages, ContentFormat form
   return json::Value(std::move(result));
 }
 
-// `thinking` in messages of an assistant that have reasoning. Beside calls such a template takes
-// either thoughts or a text, which it shows alike: a text joins the thoughts.
+// Adds `thinking` to assistant messages with reasoning. In a message with calls, such a template
+// accepts either `thinking` or content and shows both alike, so content is appended to `thinking`.
 void NameThinking(json::Value& messages) {
   for (json::Value& message : messages.as_array()) {
     const json::Value* reasoning = message.Find("reasoning");
@@ -260,8 +260,8 @@ void NameThinking(json::Value& messages) {
   }
 }
 
-// Puts the mark after the text of the last message and returns that text without white space
-// around it.
+// Appends the mark to the text of the last message; returns that text without white space around
+// it.
 Result<std::string> MarkLast(json::Value& messages) {
   if (messages.as_array().empty()) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -354,8 +354,8 @@ json::Value SpecialTokens(const json::Value& tokenizer_config,
   for (const json::Value* source : {&tokenizer_config, &special_tokens_map}) {
     if (!source->is_object()) continue;
     for (const auto& [name, value] : source->as_object()) {
-      // bos_token, image_token, ...: not added_tokens_decoder or add_bos_token, which are no token
-      // texts.
+      // bos_token, image_token, ...; excludes added_tokens_decoder and add_bos_token, which are not
+      // texts of tokens.
       if (name.ends_with("_token") && (value.is_string() || value.is_object())) add(name, value);
     }
     for (const char* group : {"extra_special_tokens", "model_specific_special_tokens"}) {
@@ -398,7 +398,7 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
   Result<std::string> prompt =
       RenderMessages(chat_template, special_tokens, messages, options, read);
   if (prompt || prompt.error().code == ErrorCode::kCancelled) return prompt;
-  // A template that reads parts may take the text of some roles as a string alone.
+  // A template that reads parts may accept the content of some roles only as a string.
   if (options.content_format.value_or(chat_template.content_format()) == ContentFormat::kParts) {
     ReadCalls with_strings{.keeps_strings = true};
     Result<std::string> again =
@@ -406,7 +406,8 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
     if (again) return again;
   }
   if (!read.has_calls) return prompt;
-  // A model's call must not end the conversation: some templates take arguments in one form only.
+  // Arguments that the model wrote must not end the conversation: some templates accept them in one
+  // form only.
   for (const ArgumentForm form : {ArgumentForm::kObjects, ArgumentForm::kTexts}) {
     if (form == ArgumentForm::kObjects && !read.has_no_json) continue;
     ReadCalls other{.form = form};

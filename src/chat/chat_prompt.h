@@ -1,4 +1,4 @@
-// From the `messages` of a chat request to the text of its prompt.
+// Renders the `messages` of a chat request into the text of its prompt.
 #pragma once
 
 #include <optional>
@@ -13,43 +13,43 @@ namespace sluice {
 struct ChatPromptOptions {
   json::Value tools;      // An array as in the request, or null: the template sees None.
   json::Value documents;  // Likewise.
-  // An object or null, of at most 16 KiB. Names that the template does not read, and those of the
-  // request's own fields and of special tokens, are ignored.
+  // An object or null, at most 16 KiB. Ignores names that the template does not read, that are
+  // fields of the request, or that are special tokens.
   json::Value chat_template_kwargs;
   bool add_generation_prompt = true;
   // The prompt ends with the text of the last message, so that the model continues it.
   bool continue_final_message = false;
-  // How contents are given to the template; absent: as the template itself treats them.
+  // The form of contents; absent: the form that the template itself reads.
   std::optional<ChatTemplate::ContentFormat> content_format;
-  // What stands for an image where contents are given as text; empty: images are refused. A
-  // template that is given parts gets {"type": "image"}.
+  // Text that replaces an image if contents are strings; empty: images are refused. A template that
+  // reads parts receives {"type": "image"}.
   std::string image_text;
   RenderOptions render;
 };
 
-// bos_token, eos_token, pad_token, unk_token, ... and the extra ones that tokenizer_config.json
-// (first) and special_tokens_map.json name, as an object of strings. Either may be null.
+// bos_token, eos_token, pad_token, unk_token, ... and the additional ones of tokenizer_config.json
+// (which has precedence) and special_tokens_map.json, as an object of strings. Either may be null.
 json::Value SpecialTokens(const json::Value& tokenizer_config,
                           const json::Value& special_tokens_map = {});
 
-// The messages as templates expect them: parts joined with "\n" (kString) or as a list of parts
-// (kParts), arguments of tool calls as objects (the text itself where it is not the JSON of one),
-// null contents as empty ones, `reasoning` and `reasoning_content` alike. kInvalidArgument names
-// the message: not an object, no role, a part that is neither text nor, with `image_text`, an
-// image.
+// The messages as templates expect them: contents joined with "\n" (kString) or as a list of parts
+// (kParts); arguments of tool calls as objects (as text if it is not the JSON of an object); null
+// contents as empty ones; `reasoning` and `reasoning_content` both set if either is given.
+// kInvalidArgument names the message: not an object, no role, or a part that is neither text nor,
+// with `image_text`, an image.
 Result<json::Value> NormalizeMessages(const json::Value& messages,
                                       ChatTemplate::ContentFormat format,
                                       const std::string& image_text = "");
 
-// kInvalidArgument where chat_template_kwargs are larger or nested deeper than settings of a
-// template are; RenderChatPrompt says so too.
+// kInvalidArgument if chat_template_kwargs are too large or nested too deeply. RenderChatPrompt
+// checks this, too.
 Status CheckTemplateKwargs(const json::Value& kwargs);
 
-// `messages` as in the request; a template that reads `thinking` of a message (gpt-oss) is given
-// its reasoning there, too. A template that fails on the arguments of calls is given them again in
-// the form that it can take: {"arguments": text} where they are no object, or all of them as text.
-// The result is tokenized without adding special tokens.
-// kInvalidArgument: bad messages, or what ChatTemplate::Render says.
+// `messages` as in the request. A template that reads message.thinking (gpt-oss) receives the
+// reasoning there, too. If a template fails and there are calls, it is rendered again with their
+// arguments in another form: as {"arguments": text} if they are not an object, then all as text.
+// Tokenize the result without adding special tokens.
+// kInvalidArgument: invalid messages, or an error of ChatTemplate::Render.
 Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
                                      const json::Value& special_tokens, const json::Value& messages,
                                      const ChatPromptOptions& options = {});

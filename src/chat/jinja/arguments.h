@@ -1,4 +1,4 @@
-// Binding the arguments of a call to the parameters of a function of the engine.
+// Binds the arguments of a call to the parameters of a built-in function.
 #pragma once
 
 #include <initializer_list>
@@ -11,8 +11,8 @@
 
 namespace sluice::jinja {
 
-// The arguments of one call by parameter. Fails (TypeError) for too many, unknown, doubled or
-// missing ones.
+// The arguments of one call by parameter. Fails (TypeError) for too many, unknown, duplicate or
+// missing arguments.
 class Bound {
  public:
   // The first `num_required` of `parameters` must be given.

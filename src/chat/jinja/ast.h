@@ -1,4 +1,4 @@
-// The syntax tree of a template, and the program that it becomes once its names are resolved.
+// The syntax tree of a template, and the program: the tree with resolved names.
 //
 // Names are resolved when compiling, by jinja2's own rules (symbols.h): every variable is a slot of
 // the function that sets it, so that scopes and closures behave exactly as in the Python code that
@@ -26,7 +26,7 @@ struct CallArguments {
   ExpressionPointer star_star;  // **values
 };
 
-// Where a variable lives: `hops` functions outwards, then a slot of that function.
+// A variable: slot `slot` of the function `hops` levels outwards.
 struct Reference {
   int hops = 0;
   int slot = -1;
@@ -69,7 +69,7 @@ struct Expression {
 
   Kind kind = Kind::kConstant;
   int line = 0;
-  int depth = 1;  // Of the tree below, this node included.
+  int depth = 1;  // Of the tree rooted at this node.
   std::string name;
   std::string attribute;  // kNamespaceTarget.
   Value constant;
@@ -83,13 +83,13 @@ struct Expression {
 struct Statement;
 using Block = std::vector<std::unique_ptr<Statement>>;
 
-// What happens to a variable when its scope is entered.
+// How a variable is initialized when its scope is entered.
 struct Load {
   enum class Kind {
-    kParameter,  // Nothing: it is assigned by the construct itself.
+    kParameter,  // Not at all: the construct assigns it.
     kResolve,    // It gets the value of the template variable `name`.
     kAlias,      // It gets the value of the variable `source` of an outer scope.
-    kMissing,    // It is emptied.
+    kMissing,    // It becomes missing.
   };
   Kind kind = Kind::kParameter;
   int slot = 0;
@@ -98,8 +98,8 @@ struct Load {
 };
 using Scope = std::vector<Load>;
 
-// A piece of template code with variables of its own: the template, a macro, the body of a call
-// block or recursive loop.
+// A piece of template code with variables of its own: the template, a macro, or the body of a call
+// block or a recursive loop.
 struct FunctionInfo {
   const FunctionInfo* parent = nullptr;
   int depth = 0;
@@ -122,7 +122,7 @@ struct Statement {
     kSetBlock,  // target, value (a chain of filters without input, or null), body
     kMacro,
     kCallBlock,    // value is the call.
-    kGeneration,   // A call block whose body is written as it is.
+    kGeneration,   // A call block whose body is written unchanged.
     kFilterBlock,  // value: the filters.
     kWith,         // targets, expressions
     kScope,
@@ -150,13 +150,13 @@ struct Statement {
 
   // Set by the resolver.
   Scope scope;       // Of the body.
-  Scope test_scope;  // kFor: of the test, which has a target of its own.
+  Scope test_scope;  // kFor: scope of the test, which has its own target.
   Scope else_scope;
   ExpressionPointer test_target;
   int loop_slot = -1;                // kFor: the variable `loop`.
   Reference macro;                   // kMacro: where it is stored.
   FunctionInfo* function = nullptr;  // Of a macro, a call block or a recursive loop.
-  int caller_slot = -1;  // Of the extra parameters of a macro; negative if it does not use them.
+  int caller_slot = -1;  // Slots of a macro's extra parameters; negative if it does not use them.
   int kwargs_slot = -1;
   int varargs_slot = -1;
 };

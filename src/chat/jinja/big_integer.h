@@ -1,5 +1,5 @@
-// Integers of any size, for those outside int64: Boost.Multiprecision's, seen by this header's
-// source alone because its own headers take long to compile.
+// Integers of any size, for values outside int64. Only the source includes Boost.Multiprecision,
+// because its headers take long to compile.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class BigInteger {
  public:
   BigInteger() : BigInteger(0) {}
   BigInteger(int64_t value);
-  // Decimal digits with an optional sign. REQUIRES: nothing else in it.
+  // `digits`: decimal digits with an optional sign. REQUIRES: no other characters.
   static BigInteger FromDecimal(std::string_view digits);
   // Digits in base 2 to 36 without a sign. REQUIRES: valid digits.
   static BigInteger FromDigits(std::string_view digits, int base);
@@ -33,7 +33,7 @@ class BigInteger {
   friend BigInteger operator+(const BigInteger& a, const BigInteger& b);
   friend BigInteger operator-(const BigInteger& a, const BigInteger& b) { return a + (-b); }
   friend BigInteger operator*(const BigInteger& a, const BigInteger& b);
-  // Quotient rounded down and the remainder with the sign of `b`. REQUIRES: b is not zero.
+  // `quotient` is rounded down; `remainder` has the sign of `b`. REQUIRES: b is not zero.
   static void DivideFloor(const BigInteger& a, const BigInteger& b, BigInteger& quotient,
                           BigInteger& remainder);
   // Less than, equal to or greater than zero.

@@ -1,7 +1,7 @@
-// What one render may spend, and how its failures travel.
+// The budget of one render, and the exception for its failures.
 //
-// Inside the engine a failing expression unwinds as the exception Failure, as it does in Python
-// whose semantics these are; ChatTemplate turns it into a Result, and none leaves it.
+// Inside the engine a failing expression throws Failure, as it would raise an exception in Python.
+// ChatTemplate turns it into a Result, so no exception leaves ChatTemplate.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace sluice::jinja {
 
-// Which of Python's exceptions a failure stands for. Some filters catch some of them.
+// The Python exception that a failure stands for. Some filters catch some of them.
 enum class FailureKind {
   kRaised,     // raise_exception: the message is the template author's.
   kUndefined,  // UndefinedError
@@ -23,7 +23,7 @@ enum class FailureKind {
   kSecurity,   // SecurityError
   kRuntime,    // TemplateRuntimeError, FilterArgumentError, ZeroDivisionError, AssertionError
   kLimit,      // A limit of the render: never caught inside a template.
-  kCancelled,  // Nobody waits for the render any more; never caught either.
+  kCancelled,  // The client is gone: never caught either.
   kSyntax,     // Only while compiling.
 };
 
@@ -43,15 +43,16 @@ struct Failure {
   Fail(FailureKind::kValue, std::move(message));
 }
 
-// Counts what the render running on this thread spends; fails with kLimit when something runs out.
-// While a template is compiled there is none, and the functions below do nothing.
+// Counts the resources of the render running on this thread; fails with kLimit when one runs out.
+// While a template is compiled there is no budget, and the functions below do nothing.
 //
-// Every piece of work whose size a template decides is counted where it is done: each object and
-// text when it is made, each item when it is drawn from an iterator, each byte that is compared,
-// searched, hashed or converted.
+// All work whose size a template determines is counted where it is done: each object and text when
+// it is created, each item when an iterator yields it, each byte that is compared, searched, hashed
+// or converted.
 class Budget {
  public:
-  // `is_cancelled` may be empty, outlives the budget, and is asked every kStepsBetweenChecks steps.
+  // `is_cancelled` may be empty; it outlives the budget and is called every kStepsBetweenChecks
+  // steps.
   Budget(int64_t max_steps, size_t max_memory_bytes, size_t max_string_bytes, int max_depth,
          const std::function<bool()>& is_cancelled)
       : steps_left_(max_steps),
@@ -89,8 +90,7 @@ class Budget {
     memory_left_ -= bytes;
   }
   void GiveBack(size_t bytes) { memory_left_ += bytes; }
-  // Whether `bytes` could be taken now, without taking them: to be asked before a large value is
-  // built.
+  // Fails if `bytes` are not available, without taking them: call it before a large value is built.
   void Require(size_t bytes) const {
     if (bytes > memory_left_) [[unlikely]]
       OutOfMemory();
@@ -115,7 +115,7 @@ class Budget {
   };
 
  private:
-  // A few milliseconds.
+  // Takes a few milliseconds.
   static constexpr int64_t kStepsBetweenChecks = int64_t{1} << 16;
 
   void Check();
@@ -128,7 +128,7 @@ class Budget {
 
   static thread_local Budget* current_;
   int64_t steps_left_;
-  int64_t next_check_ = 0;  // Check() is called below so many steps left.
+  int64_t next_check_ = 0;  // Check() is called when fewer steps than this are left.
   size_t memory_left_;
   size_t max_string_bytes_;
   int max_depth_;
@@ -140,8 +140,8 @@ class Budget {
 inline void Spend(int64_t steps) {
   if (Budget* budget = Budget::Current()) budget->Spend(steps);
 }
-// Work on text, by its bytes: copied, compared or hashed; searched; looked at character by
-// character. A step of each takes about as long.
+// Count work on text, in bytes: for copying, comparing or hashing; for searching; for reading
+// character by character. A step of each takes about equally long.
 inline void SpendCopy(size_t bytes) {
   Spend(static_cast<int64_t>(bytes / 64));
 }
@@ -151,14 +151,13 @@ inline void SpendSearch(size_t bytes) {
 inline void SpendCharacters(size_t bytes) {
   Spend(static_cast<int64_t>(bytes / 8));
 }
-// Fails if `bytes` more may not be held now.
+// Fails if `bytes` more are not available.
 inline void RequireMemory(size_t bytes) {
   if (Budget* budget = Budget::Current()) budget->Require(bytes);
 }
-// To be called before text of `bytes` is made: counts the work and fails if the text may not be as
-// long.
+// Call before text of `bytes` is made: counts the work; fails if the text would be too long.
 void SpendText(size_t bytes);
-// To be called before `bytes` are appended to a text of `size` bytes.
+// Call before `bytes` are appended to a text of `size` bytes.
 void SpendAppend(size_t size, size_t bytes);
 
 }  // namespace sluice::jinja

@@ -1,4 +1,5 @@
-// Case conversions of one code point to several (Unicode's SpecialCasing.txt, unconditional part).
+// Conversions of the case of one code point to several (unconditional part of Unicode's
+// SpecialCasing.txt).
 #pragma once
 
 #include <span>
@@ -7,7 +8,7 @@ namespace sluice::jinja {
 
 struct SpecialCase {
   char32_t from;
-  char32_t to[3];  // Zero where shorter.
+  char32_t to[3];  // Padded with zeros.
 };
 
 // Sorted by `from`.

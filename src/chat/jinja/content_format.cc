@@ -11,7 +11,8 @@ namespace {
 
 using ExpressionKind = Expression::Kind;
 
-// `name`, or `name.key` and name['key'] if there is a key; seen through filters, tests and slices.
+// Whether `expression` is `name` or, with a key, `name.key` or name['key'], possibly with filters,
+// tests or slices applied to it.
 bool IsAccess(const Expression& expression, const std::string& name, const char* key) {
   switch (expression.kind) {
     case ExpressionKind::kFilter:
@@ -35,7 +36,7 @@ bool IsAccess(const Expression& expression, const std::string& name, const char*
 }  // namespace
 
 ChatTemplate::ContentFormat DetectContentFormat(const Block& body) {
-  // Names for the list of messages, found until no more turn up.
+  // Names for the list of messages; repeats until no more are found.
   std::set<std::string> lists = {"messages"};
   for (size_t before = 0; before != lists.size();) {
     before = lists.size();

@@ -5,8 +5,8 @@
 
 namespace sluice::jinja {
 
-// kParts if the template has a loop over the `content` of an item of `messages` (or of what was
-// assigned from it), as vLLM decides it.
+// kParts if the template has a loop over the `content` of an item of `messages` (or of a variable
+// assigned from it), as in vLLM.
 ChatTemplate::ContentFormat DetectContentFormat(const Block& body);
 
 }  // namespace sluice::jinja

@@ -1,4 +1,4 @@
-// The interpreter's expressions.
+// Evaluates expressions.
 #include "chat/jinja/filters.h"
 #include "chat/jinja/interpreter.h"
 #include "chat/jinja/repr.h"
@@ -117,7 +117,7 @@ Value Interpreter::Call(const Value& callee, Arguments arguments) {
   if (callee.kind() != Kind::kObject || !callee.object().IsCallable()) {
     FailType("'" + callee.TypeName() + "' object is not callable");
   }
-  // The callee stays alive while it runs, whatever it does to the variable that holds it.
+  // Keeps the callee alive while it runs, even if it changes the variable that holds it.
   const Value kept = callee;  // NOLINT(performance-unnecessary-copy-initialization)
   return kept.object().Call(*this, std::move(arguments));
 }

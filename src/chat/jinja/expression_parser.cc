@@ -315,7 +315,7 @@ ExpressionPointer ExpressionParser::ParseSubscript(ExpressionPointer object) {
   while (!IsOperator("]")) {
     if (!keys.empty()) ExpectOperator(",");
     keys.push_back(ParseSubscribed());
-    // A key may itself be a slice of something; one that is a slice has no object yet.
+    // A key may be a slice of some object; a key that is itself a slice has no object yet.
     has_slice =
         has_slice || (keys.back()->kind == Kind::kSlice && keys.back()->operands[0] == nullptr);
   }

@@ -14,7 +14,7 @@
 
 namespace sluice::jinja {
 
-// The deepest finished tree.
+// Maximum depth of a finished tree.
 inline constexpr int kMaxTreeDepth = 400;
 
 class ExpressionParser : public TokenReader {
@@ -95,7 +95,7 @@ class ExpressionParser : public TokenReader {
   ExpressionPointer ParseFilterExpression(ExpressionPointer node);
   ExpressionPointer ParseSubscript(ExpressionPointer object);
 
-  // A key, or a slice whose object is still to be set.
+  // A key, or a slice whose object the caller sets.
   ExpressionPointer ParseSubscribed();
   std::unique_ptr<CallArguments> ParseArguments(Expression& parent);
   ExpressionPointer ParseCall(ExpressionPointer callee);

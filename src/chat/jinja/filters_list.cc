@@ -1,4 +1,4 @@
-// Filters over sequences that look at all of them.
+// Filters that read a whole sequence.
 #include <algorithm>
 
 #include "chat/jinja/arguments.h"
@@ -27,7 +27,7 @@ Value First(Interpreter&, const Value& input, Arguments& arguments) {
   return Value::Undefined("No first item, sequence was empty.");
 }
 
-// reversed(value) as a vector; absent if the value is not reversible.
+// reversed(value) as a vector; nullopt if the value is not reversible.
 std::optional<std::vector<Value>> Reversed(const Value& value) {
   if (value.kind() == Kind::kObject && value.As<Range>() == nullptr &&
       value.As<DictView>() == nullptr)
@@ -86,7 +86,7 @@ Value Join(Interpreter&, const Value& input, Arguments& arguments) {
   return Value::String(std::move(text));
 }
 
-using Keyed = std::pair<Value, Value>;  // What is compared, and what it stands for.
+using Keyed = std::pair<Value, Value>;  // The key that is compared, and its item.
 
 void SortByKey(std::vector<Keyed>& items, bool reverse) {
   std::stable_sort(items.begin(), items.end(), [reverse](const Keyed& a, const Keyed& b) {
@@ -200,7 +200,7 @@ Value GroupBy(Interpreter&, const Value& input, Arguments& arguments) {
     const Value key = items[i].first;
     for (; i < items.size() && Equal(items[i].first, key); ++i) members.push_back(items[i].second);
     if (members.empty())
-      members.push_back(items[i++].second);  // A key that is not equal to itself: NaN.
+      members.push_back(items[i++].second);  // Always take one: a NaN key is not equal to itself.
     const Value name = ignore_case ? exact(members[0]) : key;
     Value group = Value::Tuple({name, Value::List(std::move(members))});
     static_cast<ListData&>(*group.heap()).is_group = true;

@@ -1,4 +1,4 @@
-// Filters that draw from a sequence item by item: map, select and their like.
+// Filters that read a sequence item by item: map, select and similar.
 #include "chat/jinja/arguments.h"
 #include "chat/jinja/filters.h"
 #include "chat/jinja/repr.h"
@@ -7,8 +7,8 @@ namespace sluice::jinja {
 
 namespace {
 
-// The items of `input`; nothing at all if it is false, be it iterable or not. Made when the first
-// item is asked for.
+// The items of `input`; none if it is false, iterable or not. The iterator is made with the first
+// Next.
 class LazyItems {
  public:
   explicit LazyItems(Value input) : input_(std::move(input)) {}
@@ -26,7 +26,7 @@ class LazyItems {
   IteratorPointer iterator_;
 };
 
-// For one of many calls with the same arguments.
+// A copy for one of many calls with the same arguments.
 Arguments CopyOf(const Arguments& arguments) {
   Spend(static_cast<int64_t>(arguments.positional.size() / 4 + arguments.keyword.size()));
   return arguments;

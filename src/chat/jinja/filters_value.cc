@@ -74,7 +74,7 @@ Value Round(Interpreter&, const Value& input, Arguments& arguments) {
     const int64_t digits = ToIndex(precision, "an integer is required, not a value");
     if (input.is_float()) return Value::Float(RoundDigits(input.as_float(), digits));
     if (digits >= 0 || !input.fits_int64()) return Posit(input);
-    // Half to even, as Python rounds integers.
+    // Rounds half to even, as Python rounds integers.
     int64_t unit = 1;
     for (int64_t i = digits; i < 0; ++i) {
       if (__builtin_mul_overflow(unit, int64_t{10}, &unit)) return Value::Integer(int64_t{0});

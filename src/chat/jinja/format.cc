@@ -37,7 +37,7 @@ std::string ReplaceText(std::string_view text, std::string_view from, std::strin
     out += part;
   };
   if (from.empty()) {
-    // Before every character and at the end.
+    // An empty `from` matches before every character and at the end.
     SpendCharacters(text.size());
     for (size_t position = 0; position < text.size();) {
       if (has_more()) {
@@ -68,7 +68,7 @@ std::string ReplaceText(std::string_view text, std::string_view from, std::strin
 
 namespace {
 
-// One `%` conversion after another.
+// Formats the `%` conversions of a text one after another.
 class PercentFormatter {
  public:
   PercentFormatter(const Value& format, const Value& arguments)
@@ -402,7 +402,7 @@ class BraceFormatter {
 
   bool is_markup_;
   const Arguments& arguments_;
-  int next_ = 0;  // Of automatic numbering; negative once fields are numbered by hand.
+  int next_ = 0;  // Next automatic index; negative once fields have explicit numbers.
 };
 
 }  // namespace
@@ -418,7 +418,7 @@ Value BraceFormat(const Value& format, Arguments& arguments) {
 
 std::string StripTags(std::string_view text) {
   std::string without;
-  // Comments first, then tags, each from its first opening to the next closing.
+  // Removes comments first, then tags, each from its first opening to the next closing.
   const auto remove = [](std::string_view from, std::string_view open, std::string_view close) {
     std::string out;
     while (true) {

@@ -1,4 +1,4 @@
-// Putting values into text: `%` and str.format, padding, replacing, and what HTML needs.
+// Formatting of values as text: `%` and str.format, padding, replacing, and escapes of HTML.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@ namespace sluice::jinja {
 
 // `format % arguments`: a tuple of values, a dictionary for %(name)s, or one value.
 Value PercentFormat(const Value& format, const Value& arguments);
-// format.format(*positional, **keyword), with attributes as the sandbox gives them.
+// format.format(*positional, **keyword), with attributes restricted as in the sandbox.
 Value BraceFormat(const Value& format, Arguments& arguments);
 
-// `value` with so many digits after the point, correctly rounded.
+// `value` with `digits` digits after the point, correctly rounded.
 std::string FormatFixed(double value, int digits);
 
-// `align` is '<', '>', '^', or 'c' for what str.center does: an odd blank goes to the left if the
-// width is odd.
+// `align` is '<', '>', '^', or 'c' for str.center, which puts an odd blank on the left if the width
+// is odd.
 std::string PadText(std::string_view text, int64_t width, char align, std::string_view fill);
-// The first `limit` occurrences (all if negative).
+// Replaces the first `limit` occurrences (all if negative).
 std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to,
                         int64_t limit);
 // str.isupper or str.islower.
@@ -27,6 +27,6 @@ bool HasCase(std::string_view text, bool upper);
 
 std::string StripTags(std::string_view text);  // Markup.striptags.
 std::string UnescapeHtml(
-    std::string_view text);  // The named entities that EscapeHtml writes, and numeric ones.
+    std::string_view text);  // Handles numeric entities and the named ones that EscapeHtml writes.
 
 }  // namespace sluice::jinja

@@ -1,4 +1,4 @@
-// Python's format specifications ("{:>8.2f}") and what printf-style conversions share with them.
+// Python's format specifications ("{:>8.2f}"), and helpers shared with printf-style conversions.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace sluice::jinja {
 
 struct FormatSpec {
   std::string fill = " ";
-  char align = 0;  // '<', '>', '^', '=' or 0 for the type's own.
+  char align = 0;  // '<', '>', '^', '=' or 0 for the default of the type.
   char sign = '-';
   bool alternate = false;
   int64_t width = 0;
@@ -19,7 +19,7 @@ struct FormatSpec {
   char type = 0;
 };
 
-// Fails (ValueError) if it is not valid.
+// Fails (ValueError) if `text` is not valid.
 FormatSpec ParseFormatSpec(std::string_view text);
 // format(value, spec).
 std::string FormatValue(const Value& value, std::string_view spec);
@@ -28,7 +28,7 @@ std::string FormatValue(const Value& value, std::string_view spec);
 std::string FormatMagnitude(double value, char type, int precision, bool alternate);
 // Digits of the magnitude of an integer in base 2, 8, 10 or 16.
 std::string IntegerDigits(const Value& integer, int base, bool upper);
-// Sign and prefix in front, digits after, padded to the width of the spec.
+// Sign and prefix, then the digits, padded to the width of the spec.
 std::string PadNumber(const FormatSpec& spec, bool is_negative, std::string_view prefix,
                       std::string digits);
 

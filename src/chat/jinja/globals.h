@@ -1,4 +1,4 @@
-// The functions that every template has: range, dict, namespace, cycler, joiner, raise_exception,
+// Functions available to every template: range, dict, namespace, cycler, joiner, raise_exception,
 // strftime_now.
 #pragma once
 

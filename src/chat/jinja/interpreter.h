@@ -13,7 +13,7 @@
 
 namespace sluice::jinja {
 
-// The variables of one call of a function. A function that a macro refers to keeps them until the
+// The variables of one call of a function. If a macro refers to the function, they live until the
 // render ends.
 struct Activation {
   Activation(const FunctionInfo& function, Activation* outer);
@@ -33,14 +33,14 @@ class Interpreter {
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  // Fails as Failure.
+  // Throws Failure.
   std::string Run();
 
-  // --- For the functions of the engine.
+  // --- For built-in functions.
 
   Value Call(const Value& callee, Arguments arguments);
   std::chrono::local_time<std::chrono::microseconds> Now() const;
-  // A value that can come to contain itself: emptied when the render ends.
+  // Keeps a value that may come to contain itself; it is emptied when the render ends.
   void Keep(std::shared_ptr<Namespace> value) { namespaces_.push_back(std::move(value)); }
 
  private:
@@ -59,7 +59,7 @@ class Interpreter {
   void ExecuteSet(const Statement& statement);
   void ExecuteCallBlock(const Statement& statement);
   Flow RunLoop(const Statement& statement, const Value& iterable, int depth);
-  // What `run` writes in an activation of its own of the statement's function.
+  // Returns the text that `run` writes, in a new activation of the statement's function.
   template <typename Body>
   Value RunInside(const Statement& statement, Activation* outer, const Body& run);
   Value RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth,
@@ -97,11 +97,11 @@ class Interpreter {
   size_t output_bytes_ = 0;  // In all buffers.
   std::string* out_ = nullptr;
   Activation* frame_ = nullptr;
-  const Value* filter_input_ = nullptr;  // What a filter of a block applies to.
+  const Value* filter_input_ = nullptr;  // Input of a filter block's filters.
   std::unordered_map<std::string, Value> resolved_;
   std::vector<std::unique_ptr<Activation>> retained_;
   std::vector<std::shared_ptr<Namespace>> namespaces_;
-  std::vector<std::shared_ptr<class Loop>> loops_;  // Whose changed() holds values.
+  std::vector<std::shared_ptr<class Loop>> loops_;  // Loops whose changed() holds values.
 };
 
 }  // namespace sluice::jinja

@@ -1,5 +1,5 @@
-// Cuts the source of a template into tokens, with the white-space rules of trim_blocks and
-// lstrip_blocks applied.
+// Cuts the source of a template into tokens, and applies the white-space rules of trim_blocks and
+// lstrip_blocks.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct Token {
     kString,
     kInteger,
     kFloat,
-    kOperator,  // text holds it.
+    kOperator,  // `text` is the operator.
     kEnd,
   };
   Kind kind = Kind::kEnd;
@@ -32,7 +32,7 @@ struct Token {
 
 // Fails (kSyntax) with the line. The last token is kEnd.
 std::vector<Token> Tokenize(std::string_view source);
-// "'endif'", "end of print statement", ...: a token in an error message.
+// Names a token in an error message: "'endif'", "end of print statement", ...
 std::string Describe(const Token& token);
 
 }  // namespace sluice::jinja

@@ -1,4 +1,4 @@
-// The objects that statements make: `loop`, and macros.
+// Objects that statements create: `loop` and macros.
 #pragma once
 
 #include "chat/jinja/interpreter.h"
@@ -20,7 +20,7 @@ class Loop final : public Object {
 
   // Moves on to the next item; false at the end.
   bool Advance(Value& item);
-  // The loop is over: what looks ahead may no longer be asked.
+  // Ends the loop: drops the iterator, which must not be used afterwards.
   void Close();
   void ForgetChanges() { last_changed_ = Value(); }
 
@@ -35,7 +35,7 @@ class Loop final : public Object {
   int64_t index0_ = -1;
   Value before_, current_, after_;
   Value last_changed_;
-  int depth_;  // Of recursive loops, from 0.
+  int depth_;  // Nesting depth of a recursive loop, from 0.
   const Statement* recursive_;
   Activation* outer_;
 };

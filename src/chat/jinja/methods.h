@@ -1,4 +1,4 @@
-// Attributes and methods of the built-in types, as far as the sandbox lets a template use them.
+// Attributes and methods of the built-in types that the sandbox lets a template use.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,11 @@
 
 namespace sluice::jinja {
 
-// getattr(value, name) for everything but undefined values and objects; absent if the type has no
-// such attribute. Methods that would change the value are undefined values that say so.
+// getattr(value, name) for all values except undefined ones and objects; nullopt if the type has no
+// such attribute. A method that would change the value becomes an undefined value whose message
+// says so.
 std::optional<Value> TypeAttribute(const Value& value, std::string_view name);
-// Methods of str, by file methods_string.cc.
+// Methods of str (methods_string.cc).
 std::optional<Value> StringAttribute(const Value& value, std::string_view name);
 
 }  // namespace sluice::jinja

@@ -1,4 +1,4 @@
-// int() and float() as Python has them.
+// Python's int() and float().
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Python's operators and protocols on values.
+// Python's operators and protocols for values.
 #pragma once
 
 #include <optional>
@@ -24,9 +24,9 @@ inline bool LessThan(const Value& a, const Value& b) {
 }
 // `needle in haystack`.
 bool Contains(const Value& haystack, const Value& needle);
-// `a is b`, as far as values tell: scalars and strings by value, the rest by identity.
+// `a is b`, approximately: scalars and strings by value, other values by identity.
 bool Same(const Value& a, const Value& b);
-// Fails (TypeError) for lists, dictionaries and what holds them.
+// Fails (TypeError) for lists, dictionaries and values that contain them.
 size_t Hash(const Value& value);
 size_t HashText(std::string_view text);
 
@@ -34,17 +34,16 @@ size_t HashText(std::string_view text);
 size_t Length(const Value& value);
 // iter(value); fails (TypeError) if it is not iterable.
 IteratorPointer Iterate(const Value& value);
-// Null instead of a failure.
+// Like Iterate, but returns null instead of failing.
 IteratorPointer TryIterate(const Value& value);
 // list(value) as a vector.
 std::vector<Value> ToVector(const Value& value);
-// What an iterator still gives.
+// The remaining items of an iterator.
 std::vector<Value> Drain(Iterator& iterator);
 
-// value.name and value[key] as the sandbox gives them: undefined where there is none, and for what
-// is not safe.
+// value.name and value[key] as in the sandbox: undefined if there is none, or if access is unsafe.
 Value GetAttribute(const Value& object, std::string_view name);
-// The attribute alone, without looking for an item of that name.
+// Only the attribute, without looking for an item of that name.
 std::optional<Value> FindAttribute(const Value& object, std::string_view name);
 Value GetItem(const Value& object, const Value& key);
 // value[start:stop:step]; missing bounds are None.
@@ -53,8 +52,8 @@ Value GetSlice(const Value& object, const Value& start, const Value& stop, const
 // A number as Python's int() or float() would convert it for arithmetic; bools are numbers.
 double ToDouble(const Value& number);
 BigInteger ToBigInteger(const Value& integer);
-// The value as an index or a count; fails (TypeError) with `what` unless it is an integer. Large
-// ones are cut off.
+// The value as an index or a count, saturated to int64; fails (TypeError) with `what` unless it is
+// an integer.
 int64_t ToIndex(const Value& value, const char* what);
 // Python's round(value, digits) of a float.
 double RoundDigits(double value, int64_t digits);

@@ -17,12 +17,12 @@ std::string FloatText(double value);
 
 struct JsonStyle {
   bool ensure_ascii = false;
-  std::optional<std::string> indent;  // Of one level; absent: all on one line.
+  std::optional<std::string> indent;  // Per level; absent: all on one line.
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool sort_keys = false;
 };
-// Fails (TypeError) for what JSON cannot say.
+// Fails (TypeError) for values that JSON cannot represent.
 std::string ToJson(const Value& value, const JsonStyle& style);
 
 }  // namespace sluice::jinja

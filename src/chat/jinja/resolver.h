@@ -1,19 +1,20 @@
-// Gives every variable of a template its place.
+// Assigns a slot to every variable of a template.
 //
-// The rules are those by which jinja2 turns a template into Python functions: a construct that has
-// a scope (for, macro, call, with, filter, block set) keeps the variables that it sets to itself,
-// and starts with the value that the outer scope has at that moment; a variable that no scope sets
-// is looked up among the template's variables when the scope is entered; a macro sees the variables
-// around it as they are when it is called.
+// Follows the rules by which jinja2 turns a template into Python functions:
+// - A construct with a scope (for, macro, call, with, filter, block set) has its own copy of each
+//   variable that it sets, which starts with the current value in the outer scope.
+// - A variable that no scope sets is looked up among the template's variables when the scope is
+//   entered.
+// - A macro sees the surrounding variables as they are when it is called.
 #pragma once
 
 #include "chat/jinja/ast.h"
 
 namespace sluice::jinja {
 
-// Fills in what the syntax tree of `program` leaves open, and program.variables.
-// Fails (kSyntax) for `break` outside a loop, an assignment to `loop`, and filters or tests that do
-// not exist and are not inside a condition.
+// Sets the references and scopes in the syntax tree of `program`, and program.variables. Fails
+// (kSyntax) for `break` outside a loop, an assignment to `loop`, and unknown filters or tests that
+// are not inside a condition.
 void Resolve(Program& program);
 
 }  // namespace sluice::jinja

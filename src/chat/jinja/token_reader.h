@@ -1,4 +1,4 @@
-// The tokens of a template, read one by one.
+// Reads the tokens of a template one by one.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace sluice::jinja {
 
-// The most brackets, signs and blocks inside each other while parsing.
+// Maximum nesting of brackets, signs and blocks while parsing.
 inline constexpr int kMaxNesting = 120;
 
-// What every part of the parser does with tokens: look, skip, expect. Failures are kSyntax with the
-// line.
+// Operations on tokens for all parts of the parser: look, skip, expect. Failures are kSyntax, with
+// the line.
 class TokenReader {
  protected:
   explicit TokenReader(std::string_view source) : tokens_(Tokenize(source)) {}

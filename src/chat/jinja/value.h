@@ -1,9 +1,9 @@
-// The values of the template language: Python's, as far as a sandboxed template can see them.
+// The values of the template language: Python's, as far as the sandbox exposes them.
 //
-// Ownership: values share what they point to; lists, tuples and dictionaries never change once a
-// template can see them, so that only a Namespace can make a cycle (the interpreter empties those
-// at the end of a render). Thread safety: a value belongs to one render, except the constants of a
-// compiled template, which are never changed.
+// Ownership: copies of a value share its heap object. Lists, tuples and dictionaries never change
+// once a template can see them, so only a Namespace can create a cycle; the interpreter empties
+// namespaces at the end of a render. Thread safety: a value belongs to one render, except the
+// constants of a compiled template, which never change.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ enum class Kind : uint8_t {
   kObject,  // Everything else: see Object.
 };
 
-// What a value points to. Its size counts against the budget of the render that made it.
+// Heap object of a value. Its size counts against the budget of the render that made it.
 class Heap {
  public:
   explicit Heap(size_t bytes);
@@ -50,12 +50,12 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // How many containers are inside each other, at most; bounded, so that walking a value needs a
-  // bounded stack.
+  // Maximum nesting of containers in this value; bounded, so that walking a value needs a bounded
+  // stack.
   int depth() const { return depth_; }
-  // REQUIRES: not yet seen by a template. Fails when the value is too deep.
+  // REQUIRES: not yet seen by a template. Fails if the value becomes too deep.
   void RaiseDepth(int child_depth);
-  // Counts that many more bytes for this value.
+  // Counts `bytes` more for this value.
   void Grow(size_t bytes);
 
  private:
@@ -83,7 +83,7 @@ struct BigData final : Heap {
 struct ListData final : Heap {
   explicit ListData(std::vector<Value> values);
   std::vector<Value> items;
-  bool is_group = false;  // What `groupby` gives: the first two also go by `grouper` and `list`.
+  bool is_group = false;  // From `groupby`: its two elements are also named `grouper` and `list`.
 };
 class DictData final : public Heap {
  public:
@@ -91,8 +91,8 @@ class DictData final : public Heap {
   DictData();
   const std::vector<Entry>& entries() const { return entries_; }
   size_t size() const;
-  // The value of an equal key, or null. Fails (TypeError) if the key cannot be hashed. Keys whose
-  // hashes collide cost a step each.
+  // The value of an equal key, or null. Fails (TypeError) if the key cannot be hashed. Each key
+  // with a colliding hash costs a step.
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
   // REQUIRES: not yet seen by a template.
@@ -105,19 +105,19 @@ class DictData final : public Heap {
   void GrowIndex();
 
   std::vector<Entry> entries_;
-  // A table of open addressing, of a power of two slots: 1 + the index of an entry, 0 where there
-  // is none. Empty, as `hashes_` is, while there are few entries, which are searched one by one.
+  // Open-addressing hash table with a power of two of slots: 1 + the index of an entry, or 0 if
+  // free. Like `hashes_`, empty while there are few entries, which are searched linearly.
   std::vector<uint32_t> slots_;
   std::vector<size_t> hashes_;  // one for each entry
 };
 struct UndefinedData final : Heap {
   explicit UndefinedData(std::string why) : Heap(96 + why.size()), message(std::move(why)) {}
-  // "'x' is undefined", or why else.
+  // "'x' is undefined", or another reason.
   std::string message;
   bool is_security = false;  // Using it is a SecurityError.
 };
 
-// A one-pass source of values. Each costs a step.
+// A one-pass source of values. Each value costs a step.
 class Iterator {
  public:
   virtual ~Iterator() = default;
@@ -146,7 +146,7 @@ class Value {
     result.integer_ = value;
     return result;
   }
-  static Value Integer(BigInteger value);  // Small ones become kInteger.
+  static Value Integer(BigInteger value);  // Becomes kInteger if it fits int64.
   static Value Float(double value) {
     Value result(Kind::kFloat);
     result.float_ = value;
@@ -217,7 +217,7 @@ class Value {
   const DictData& dict() const { return static_cast<const DictData&>(*heap_); }
   const UndefinedData& undefined() const { return static_cast<const UndefinedData&>(*heap_); }
   class Object& object() const;
-  // The object as a T, or null if the value is none.
+  // The object as a T, or null if the value is not a T.
   template <typename T>
   T* As() const {
     return kind_ == Kind::kObject ? dynamic_cast<T*>(heap_.get()) : nullptr;
@@ -227,7 +227,7 @@ class Value {
   int depth() const { return heap_ == nullptr ? 0 : heap_->depth(); }
   // Python's name of its type, as in "'int' object is not iterable".
   std::string TypeName() const;
-  // Fails with what an undefined value says when it is used. REQUIRES: undefined.
+  // Throws the failure for using this undefined value. REQUIRES: undefined.
   [[noreturn]] void FailUndefined() const;
 
  private:
@@ -264,7 +264,7 @@ class Object : public Heap {
   virtual bool Truth() const { return true; }
   virtual std::optional<size_t> Length() { return std::nullopt; }  // Absent: it has no len().
   virtual IteratorPointer Iterate() { return nullptr; }            // Null: not iterable.
-  virtual bool HasItems() const { return false; }  // Whether x[i] is a thing it knows.
+  virtual bool HasItems() const { return false; }                  // Whether it supports x[i].
   virtual std::optional<Value> Attribute(const std::shared_ptr<Heap>& /*self*/,
                                          std::string_view /*name*/) {
     return std::nullopt;
@@ -276,8 +276,7 @@ inline Object& Value::object() const {
   return static_cast<class Object&>(*heap_);
 }
 
-// What the filter `map`, `dict.items()` of old and their like give: values made when asked for,
-// once.
+// The result of the filter `map` and similar, whose values are computed on request, once.
 class Generator final : public Object {
  public:
   explicit Generator(IteratorPointer iterator, std::string type_name = "generator",
@@ -292,11 +291,12 @@ class Generator final : public Object {
   IteratorPointer iterator_;
   std::string type_name_;
 };
-// A generator over `next`, which keeps what it needs alive. `source` is what it draws from.
+// A generator whose values come from `next`, which keeps what it needs alive. `source`: the value
+// that `next` reads from.
 Value MakeGenerator(const Value& source, std::function<bool(Value&)> next,
                     std::string type_name = "generator");
 
-// range(start, stop, step), of at most 100,000 elements.
+// range(start, stop, step), at most 100,000 elements.
 class Range final : public Object {
  public:
   Range(int64_t start, int64_t stop, int64_t step);
@@ -316,7 +316,7 @@ class Range final : public Object {
   size_t size_;
 };
 
-// dict.keys(), dict.values() or dict.items(): looks through to the dictionary.
+// dict.keys(), dict.values() or dict.items(): a view of the dictionary.
 class DictView final : public Object {
  public:
   enum class Part { kKeys, kValues, kItems };
@@ -337,7 +337,7 @@ class DictView final : public Object {
   Part part_;
 };
 
-// namespace(...): the one thing that a template can change.
+// namespace(...): the only value that a template can change.
 class Namespace final : public Object {
  public:
   std::string TypeName() const override { return "Namespace"; }
@@ -351,7 +351,7 @@ class Namespace final : public Object {
   std::vector<std::pair<std::string, Value>> attributes_;
 };
 
-// A function of the engine: a method bound to its value, or a global one.
+// A built-in function: a method bound to its value, or a global one.
 class Function final : public Object {
  public:
   using Body = std::function<Value(Interpreter&, Arguments&)>;
