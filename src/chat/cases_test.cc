@@ -1,5 +1,5 @@
-// Every recorded case of tests/data/chat_templates, against what jinja2 in transformers'
-// environment gave.
+// Checks every recorded case of tests/data/chat_templates against the output of jinja2 in
+// transformers' environment.
 #include <fstream>
 #include <map>
 #include <string>
@@ -23,7 +23,7 @@ RenderOptions FixedClock() {
   return options;
 }
 
-// Checks one row {"input" or "variables", "expected" or "error"} against what `compiled` renders.
+// Checks one row {"input" or "variables", "expected" or "error"} against the output of `compiled`.
 void CheckRow(const Result<ChatTemplate>& compiled, const json::Value& variables,
               const json::Value& row, const std::string& title) {
   const Result<std::string> text = [&]() -> Result<std::string> {

@@ -48,7 +48,7 @@ TEST(NormalizeMessages, CallsAndReasoning) {
       R"([{"role":"assistant","content":"x","reasoning":"r","reasoning_content":"r"}])");
 }
 
-// The template of gpt-oss: thoughts of a message with calls stay until a final answer follows.
+// gpt-oss's template: shows the reasoning of a message with calls until a final answer follows.
 TEST(RenderChatPrompt, ReasoningIsThinkingWhereTheTemplateReadsThat) {
   const auto render = [](const std::string& source, std::string_view messages) {
     const auto chat_template = ChatTemplate::Compile(source);
@@ -90,7 +90,7 @@ TEST(NormalizeMessages, ArgumentsThatAreNoObjectStayText) {
   }
 }
 
-// Any arguments that a model wrote, with each way in which a template writes them.
+// Any arguments that a model may write, with each form in which templates use them.
 TEST(RenderChatPrompt, ArgumentsNeverEndAConversation) {
   const std::string before =
       "{% for m in messages %}{% for c in m.tool_calls or [] %}{% set a = c.function.arguments %}";
@@ -121,14 +121,14 @@ TEST(RenderChatPrompt, ArgumentsNeverEndAConversation) {
   EXPECT_EQ(render(joined, "{\"a\": "), "```{\"a\": ;```{\"k\": 1};");
   EXPECT_EQ(render(joined, nullptr), "```{};```{\"k\": 1};");
   EXPECT_EQ(render(items, ""), ";<k>1;");
-  // A template that fails for another reason says so.
+  // The error of a template that fails for another reason is reported.
   const auto broken = ChatTemplate::Compile(before + "{{ raise_exception('no calls') }}" + after);
   const json::Value message = Json(
       R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}])");
   EXPECT_EQ(RenderChatPrompt(*broken, {}, message).error().message, "no calls");
 }
 
-// A text of brackets would become a hundred times as large.
+// A text of brackets takes a hundred times its size when parsed.
 TEST(NormalizeMessages, ArgumentsHoldALimitedNumberOfValues) {
   const auto normal = [](size_t lists) {
     std::string text = "[";

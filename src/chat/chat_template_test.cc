@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// CPU seconds far above what anything here takes; a limit that does not bite takes for ever.
+// CPU seconds far above what any of these tests takes; without its limit it would take forever.
 constexpr double kPatienceS = 120;
 
 json::Value Variables(const char* text) {
@@ -93,7 +93,7 @@ TEST(ChatTemplate, ClockIsTheCallers) {
   EXPECT_EQ(Render("{{ strftime_now('%Y') | length }}").value(), "4");
 }
 
-// Each of these would take for ever, or all memory, or the whole stack, without limits.
+// Without limits, each of these would take forever, all memory or the whole stack.
 TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
   const std::vector<std::string> sources = {
       "{{ 'a' * 10 ** 9 }}",
@@ -156,7 +156,7 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
       "{% for i in range(100000) %}{{ k('a' * 10000) }}{% endfor %}{{ 1 / 0 }}",
   };
   for (const std::string& source : sources) {
-    const std::clock_t start = std::clock();  // CPU time: what else runs does not count
+    const std::clock_t start = std::clock();  // CPU time: other processes do not count
     const auto text = Render(source);
     const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_FALSE(text.has_value()) << source << " gave " << text->substr(0, 100);
@@ -164,8 +164,8 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
   }
 }
 
-// Each of these does much work for few nodes of the template. The work is counted where it is done:
-// so that the loop around it ends, and no single pass takes long.
+// Each expression does much work for few nodes of the template. The work is counted where it is
+// done, so that the loop around it ends and no single pass takes long.
 TEST(ChatTemplate, WorkIsCountedByTheBytesItTouches) {
   RenderOptions options;
   options.limits.max_steps = 2'000'000;
@@ -245,7 +245,7 @@ TEST(ChatTemplate, WorkIsCountedByTheBytesItTouches) {
            "n.absent is defined",
            "'{a}'.format(a=1, **dict(range(2000) | map('string') | batch(2)))",
        }) {
-    const std::clock_t start = std::clock();  // CPU time: what else runs does not count
+    const std::clock_t start = std::clock();  // CPU time: other processes do not count
     const auto text =
         Render(setting + "{% for i in range(100000) %}{% for j in range(100000) %}{{ " +
                    expression + " }}{% endfor %}{% endfor %}",
@@ -257,7 +257,7 @@ TEST(ChatTemplate, WorkIsCountedByTheBytesItTouches) {
 }
 
 TEST(ChatTemplate, WorkOfFewNodesIsCounted) {
-  std::string macro = "{% macro m() %}{% if 0 %}";  // with many variables of which none is used
+  std::string macro = "{% macro m() %}{% if 0 %}";  // with many variables, none of them used
   for (int i = 0; i < 15000; ++i)
     macro += "{% for i in [] %}{% set a" + std::to_string(i) + " = 1 %}{% endfor %}";
   macro += "{% endif %}{% endmacro %}";
@@ -275,7 +275,7 @@ TEST(ChatTemplate, WorkOfFewNodesIsCounted) {
 }
 
 TEST(ChatTemplate, KeysThatCollideAreCounted) {
-  // Multiples of what tables of hashes are as long as.
+  // The keys are multiples of usual sizes of hash tables.
   for (const char* step : {"85229", "1 * 2 ** 40", "172933"}) {
     const std::string source = "{{ dict(range(0, 100000 * " + std::string(step) + ", " + step +
                                ") | batch(2)) | length }}";
@@ -285,7 +285,7 @@ TEST(ChatTemplate, KeysThatCollideAreCounted) {
     EXPECT_EQ(*text, "50000") << source;
     EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, kPatienceS) << source;
   }
-  // A tuple of two to the power of 60 parts.
+  // A tuple of 2^60 nested parts.
   EXPECT_FALSE(Render("{% set n = namespace(t=()) %}{% for i in range(60) %}"
                       "{% set n.t = (n.t, n.t) %}{% endfor %}{{ {n.t: 1} }}")
                    .has_value());
@@ -307,7 +307,7 @@ TEST(ChatTemplate, MemoryOfTextsIsCountedBeforeTheyAreMade) {
   }
 }
 
-// Parts of a text are counted once, not again with each part that follows.
+// The parts of a text are counted once, not again with each part that follows.
 TEST(ChatTemplate, LongTextsOfManyPartsAreMade) {
   for (const char* source : {
            "{{ (['abcdefgh'] * 200000) | tojson | length }}",
@@ -337,7 +337,7 @@ TEST(ChatTemplate, EndsWhenItIsCancelled) {
   EXPECT_EQ(asked, 3);
 }
 
-// Templates of requests are compiled for each.
+// Requests may contain templates, which are compiled for each request.
 TEST(ChatTemplate, LongSourcesAreCompiledInLinearTime) {
   const auto repeat = [](int count, const std::function<std::string(const std::string&)>& part) {
     std::string out;
@@ -369,13 +369,13 @@ TEST(ChatTemplate, LongSourcesAreCompiledInLinearTime) {
                "{% endif %}";
       }};
   const auto seconds = [](const std::string& source) {
-    const std::clock_t start = std::clock();  // CPU time: what else runs does not count
+    const std::clock_t start = std::clock();  // CPU time: other processes do not count
     (void)ChatTemplate::Compile(source);
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   };
   for (const auto& kind : kinds) {
     const double part = seconds(kind(5000));
-    // Eight times as long; sixty-four times in quadratic time.
+    // Eight times as long as before; quadratic time would be sixty-four times as much.
     EXPECT_LT(seconds(kind(40000)), 24 * std::max(part, 0.001)) << kind(10);
   }
 }
@@ -415,8 +415,8 @@ TEST(ChatTemplate, DeepSourcesAreRefused) {
 }
 
 TEST(ChatTemplate, MemoryIsGivenBack) {
-  // Circles through namespaces, closures and loops; the leak checker of the sanitizer build looks
-  // at what is left.
+  // Cycles through namespaces, closures and loops; the leak checker of the sanitizer build finds
+  // any that remain.
   const auto text = Render(
       "{% set ns = namespace() %}{% set ns.a = [ns] %}{% macro m() %}{{ ns.x }}{% endmacro %}{% "
       "set ns.m = m %}"

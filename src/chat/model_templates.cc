@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{16} << 20;
 
-// A value with these cannot be the name of a file that somebody meant.
+// A value with these characters is a template, not the name of a file.
 bool LooksLikeTemplate(const std::string& text) {
   return text.find_first_of("{}\n") != std::string::npos;
 }
@@ -44,8 +44,8 @@ Status AddMember(const json::Value& member, const std::string& file, Sources& so
   return {};
 }
 
-// Nothing if there is no such file; what is there and cannot be read is an error, since the next
-// source might hold another template.
+// nullopt if there is no such file. An unreadable file is an error, since the next source might
+// hold another template.
 Result<std::optional<std::string>> ReadOptional(const fs::path& folder, const char* name) {
   auto text = ReadModelFile(folder, name, kMaxFileBytes);
   if (text) return *std::move(text);

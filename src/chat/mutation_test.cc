@@ -1,4 +1,4 @@
-// Mutated templates: whatever comes out, it is text or an error.
+// Mutated templates: the result is always text or an error.
 #include <algorithm>
 #include <filesystem>
 #include <random>

@@ -47,7 +47,7 @@ Value MakeNamespace(Interpreter& interpreter, Arguments& arguments) {
   auto result = std::make_shared<Namespace>();
   interpreter.Keep(result);
   for (const auto& [key, value] : dict->entries()) {
-    // Other keys can be stored but never read.
+    // A namespace is read by attribute name, so other keys could never be read.
     if (key.is_string()) result->Set(key.text(), value);
   }
   return Value::FromObject(std::move(result));
@@ -170,7 +170,7 @@ Value MakeCycler(Interpreter&, Arguments& arguments) {
   return Value::FromObject(std::make_shared<Cycler>(Value::Tuple(std::move(arguments.positional))));
 }
 
-// joiner(sep): nothing when called first, then the separator.
+// joiner(sep): returns "" on the first call, `sep` afterwards.
 class Joiner final : public Object {
  public:
   explicit Joiner(Value separator) : separator_(std::move(separator)) {

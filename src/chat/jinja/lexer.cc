@@ -9,7 +9,7 @@ namespace sluice::jinja {
 
 namespace {
 
-// "\r\n" and "\r" become "\n"; one line end at the end of the template is dropped.
+// Replaces "\r\n" and "\r" by "\n"; drops one line end at the end of the template.
 std::string NormalizeLines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -74,7 +74,7 @@ class Lexer {
     return position;
   }
 
-  // Writes the text up to `end`, where a tag with the sign `sign` begins.
+  // Pushes the text up to `end`, where a tag begins. `sign`: the tag's '-' or '+', or '\0'.
   void PushText(size_t end, char sign, bool is_print) {
     std::string_view text = std::string_view(source_).substr(position_, end - position_);
     if (sign == '-') {
@@ -141,7 +141,8 @@ class Lexer {
     }
   }
 
-  // Behind "%}" or its like at `position` of `length` bytes, with `sign` in front: what is trimmed.
+  // The position after a tag that ends at `end`, and after the white space that it trims. `sign`:
+  // the '-' or '+' before the tag's end, or '\0'.
   size_t AfterTag(size_t end, char sign, bool trims) const {
     if (sign == '-') return SkipSpace(end);
     return trims && sign != '+' && At(end) == '\n' ? end + 1 : end;
@@ -150,7 +151,7 @@ class Lexer {
   void LexComment(size_t inside) {
     const size_t end = source_.find("#}", inside);
     if (end == std::string::npos) {
-      // As in jinja2, a tag that opens at the very end of the template does no harm.
+      // As in jinja2, a comment that opens at the very end of the template is not an error.
       if (inside < source_.size()) FailAt(line_, "Missing end of comment tag");
       MoveTo(source_.size());
       return;
@@ -215,7 +216,7 @@ class Lexer {
         }
       }
     }
-    // The parser says what is missing.
+    // The parser reports what is missing.
   }
 
   void LexName() {
@@ -233,7 +234,7 @@ class Lexer {
     MoveTo(end);
   }
 
-  // Digits with single underscores between them, from `position`.
+  // The end of digits that begin at `position`, with single underscores between them.
   size_t SkipDigits(size_t position, const char* allowed = "0123456789") const {
     const std::string_view digits(allowed);
     const auto is_digit = [&](size_t i) {
@@ -345,7 +346,7 @@ class Lexer {
             }
             AppendUtf8(out, value);
           } else if (static_cast<unsigned char>(c) >= 0x80) {
-            // jinja2 turns the character into an escape of its own before it looks at the
+            // jinja2 replaces the character by an escape sequence before it processes the
             // backslash.
             size_t next = i - 1;
             AppendPythonEscape(out, NextCodePoint(text, next));
@@ -405,7 +406,7 @@ class Lexer {
   size_t position_ = 0;
   int line_ = 1;
   bool line_starting_ = true;  // The last thing read ended a line.
-  std::string brackets_;       // The closing brackets that are still to come in this tag.
+  std::string brackets_;       // The closing brackets still expected in this tag, innermost last.
   std::vector<Token> tokens_;
 };
 

@@ -60,7 +60,7 @@ std::string Loop::Repr() const {
 }
 
 IteratorPointer Loop::Iterate() {
-  // Pairs of item and loop, as in Python; no template has a use for them.
+  // In Python it yields pairs of item and loop; no template uses this.
   FailType("the loop itself cannot be iterated over in chat templates");
 }
 

@@ -1,4 +1,4 @@
-// Methods of str (and of Markup, which escapes what it is combined with).
+// Methods of str, and of Markup, which escapes other texts that it is combined with.
 #include <algorithm>
 #include <unordered_map>
 
@@ -15,7 +15,7 @@ namespace {
 
 using Method = Value (*)(const Value& self, Arguments& arguments);
 
-// An argument that becomes part of the result: Markup escapes it.
+// An argument that becomes part of the result; escaped if `self` is Markup.
 std::string Woven(const Value& self, const Value& argument) {
   return self.is_markup() && !argument.is_markup() ? EscapeHtml(argument.text()) : argument.text();
 }
@@ -66,7 +66,8 @@ Value Replace(const Value& self, Arguments& arguments) {
               ReplaceText(self.text(), bound.Text(0), Woven(self, bound[1]), bound.Index(2, -1)));
 }
 
-// The words of a text, from its end where `kFromRight`; after `limit` of them the rest is one.
+// Visits the words of a text, from its end if `kFromRight`; after `limit` words, visits the rest as
+// one.
 template <bool kFromRight, typename Visit>
 void ForEachWord(std::string_view text, int64_t limit, const Visit& visit) {
   for (int64_t count = 0;; ++count) {
@@ -88,7 +89,7 @@ void ForEachWord(std::string_view text, int64_t limit, const Visit& visit) {
   }
 }
 
-// The parts of a text between separators, likewise.
+// Likewise visits the parts of a text between separators.
 template <bool kFromRight, typename Visit>
 void ForEachPart(std::string_view text, std::string_view separator, int64_t limit,
                  const Visit& visit) {
@@ -170,7 +171,7 @@ Value Join(const Value& self, Arguments& arguments) {
   return Like(self, std::move(text));
 }
 
-// The place of the argument within [start, end), in code points; -1 if there is none.
+// The offset of the argument within [start, end), in code points; -1 if it is not found.
 template <bool kFromRight>
 int64_t Locate(const Value& self, Arguments& arguments) {
   const Bound bound("find", arguments, {"sub", "start", "end"}, 1);

@@ -18,7 +18,7 @@ int DigitOf(char c) {
   return lower >= 'a' && lower <= 'z' ? lower - 'a' + 10 : 99;
 }
 
-// Digits of other scripts as ASCII ones.
+// Replaces digits of other scripts by ASCII digits.
 std::string AsciiDigits(std::string_view text) {
   SpendCharacters(text.size());
   std::string out;

@@ -11,7 +11,7 @@ namespace sluice::jinja {
 
 namespace {
 
-// Python refuses to print integers of more than 4300 digits; no template has a use for larger ones.
+// Python refuses to print integers of more than 4300 digits; no template needs larger ones.
 constexpr size_t kMaxIntegerBytes = 1792;
 
 const char* Symbol(BinaryOperator op) {
@@ -198,7 +198,7 @@ Value Concatenate(const Value& left, const Value& right) {
       text += right.text();
       return Value::StringLike(std::move(text), left);
     }
-    // Markup escapes what is joined to it.
+    // Markup escapes a text that is joined to it.
     return Value::Markup((left.is_markup() ? left.text() : EscapeHtml(left.text())) +
                          (right.is_markup() ? right.text() : EscapeHtml(right.text())));
   }
@@ -279,7 +279,7 @@ double RoundDigits(double value, int64_t digits) {
   if (!std::isfinite(value) || digits > 308) return value;
   if (digits < -308) return std::copysign(0.0, value);
   if (digits <= 0) {
-    // Exact powers of ten up to 10^22; ties to even on the decimal value.
+    // Powers of ten are exact up to 10^22; ties round to even.
     const double scale = std::pow(10.0, static_cast<double>(-digits));
     const double scaled = value / scale;
     double rounded = std::nearbyint(scaled);
@@ -366,7 +366,7 @@ int CompareNumbers(const Value& a, const Value& b) {
     const double y = b.as_float();
     if (std::isnan(y)) return 2;
     if (std::isinf(y)) return y > 0 ? -1 : 1;
-    // Exact: an integer against the integer part, then the fraction.
+    // Exact: compares the integer with the integer part of the float, then considers the fraction.
     const int order = BigInteger::Compare(ToBigInteger(a), BigInteger::FromDouble(y));
     if (order != 0) return order;
     const double fraction = y - std::trunc(y);

@@ -16,7 +16,7 @@ class Parser : public ExpressionParser {
   Block ParseTemplate() { return ParseBody({}); }
 
  private:
-  // Statements up to a tag of one of the names, which becomes the current token.
+  // Parses statements up to a tag with one of the names, which becomes the current token.
   Block ParseBody(Names end_names) {
     const Nesting nesting(*this);
     Block body;
@@ -57,7 +57,8 @@ class Parser : public ExpressionParser {
     FailHere("Unexpected end of template. Jinja was looking for the following tags: " + expected);
   }
 
-  // The body of the current tag, whose own end stands next, up to one of the names.
+  // Parses the rest of the current tag, which must end here, then its body up to a tag with one of
+  // the names.
   Block ParseStatements(Names end_names) {
     SkipOperator(":");
     ExpectBlockEnd();

@@ -26,7 +26,8 @@ void AppendItems(std::string& out, const std::vector<Value>& items) {
   }
 }
 
-// Charges a value that is no container; a small one costs only the step of a value.
+// Appends the text of a value that is not a container, and counts it; a small text costs nothing
+// beyond the step of its value.
 void AppendCounted(std::string& out, std::string_view text) {
   SpendAppend(out.size(), text.size());
   out += text;
@@ -74,7 +75,7 @@ void AppendRepr(std::string& out, const Value& value) {
       return;
     }
     case Kind::kObject: {
-      // Only here can a value contain itself: through a namespace.
+      // Only objects can contain themselves, through a namespace.
       std::optional<Budget::Level> level;
       if (Budget* budget = Budget::Current()) level.emplace(*budget);
       AppendCounted(out, value.object().Repr());

@@ -17,7 +17,8 @@ namespace {
   throw Failure{FailureKind::kSyntax, std::move(message), line};
 }
 
-// Copying symbol tables makes resolving quadratic at worst: no real template comes near this.
+// Copying symbol tables makes resolving quadratic in the worst case; no real template comes near
+// this limit.
 constexpr int64_t kMaxWork = 2'000'000;
 
 // A variable: a slot of a function.
@@ -36,8 +37,7 @@ struct Action {
 // The variables of one scope.
 class Symbols {
  public:
-  // `tag` keeps scopes apart that use the same slots otherwise: those of one level within a
-  // function share them.
+  // `tag` distinguishes scopes that would share slots: scopes of one level within a function do.
   Symbols(const Symbols* parent, FunctionInfo* function, std::map<std::string, int>& slots,
           std::string tag)
       : parent_(parent), function_(function), slots_(&slots), tag_(std::move(tag)) {}
@@ -68,8 +68,8 @@ class Symbols {
     stores_.insert(name);
     return Define(name, {Load::Kind::kParameter, {}, {}});
   }
-  // Joins what the branches of a condition did: what only some of them set keeps its outer value
-  // otherwise.
+  // Merges the branches of a condition. A variable that only some branches set keeps its outer
+  // value in the others.
   void Merge(const std::vector<Symbols>& branches) {
     std::set<std::string> stores;
     for (const Symbols& branch : branches)
@@ -124,9 +124,9 @@ class Resolver {
   }
 
  private:
-  // Where a statement stands.
+  // The context of a statement.
   struct Place {
-    bool in_loop = false;  // `break` has something to leave.
+    bool in_loop = false;  // Inside a loop, where `break` is allowed.
     bool is_soft = false;  // Inside a condition: unknown filters fail only when they are reached.
     int level = 0;
   };
@@ -171,7 +171,7 @@ class Resolver {
     if (work_ > kMaxWork) FailAt(1, "the template is too large");
   }
 
-  // --- First pass over a scope: which names it loads and stores. Inner scopes are left out.
+  // --- First pass over a scope: which names it loads and stores, without inner scopes.
 
   void Analyze(const Expression& expression, Use use, Symbols& symbols) {
     VisitNames(expression, use, [&](const std::string& name, Use how, int) {
@@ -208,7 +208,8 @@ class Resolver {
     }
   }
 
-  // The condition from branch number `first` on: an `elif` is a condition inside the one before.
+  // Analyzes an `if` from branch number `first` on; an `elif` is a condition nested in the previous
+  // one.
   void AnalyzeIf(const Statement& statement, size_t first, Symbols& symbols) {
     Analyze(*statement.branches[first].test, Use::kLoad, symbols);
     std::vector<Symbols> branches;
@@ -216,7 +217,7 @@ class Resolver {
     branches.push_back(symbols);
     Analyze(statement.branches[first].body, branches.back());
     if (first == 0) {
-      // jinja2 keeps all `elif` of an `if` side by side, each with a test and a body.
+      // jinja2 treats all `elif` of an `if` as siblings, each with a test and a body.
       branches.push_back(symbols);
       for (size_t i = 1; i < statement.branches.size(); ++i)
         AnalyzeElif(statement.branches[i], branches.back());
@@ -239,7 +240,7 @@ class Resolver {
     Merge(branches, symbols);
   }
 
-  // --- Second pass: every name gets its reference, every scope what it does when entered.
+  // --- Second pass: resolves every name, and determines what every scope does when it is entered.
 
   void Visit(Expression& expression, const Symbols& symbols, bool is_soft) {
     switch (expression.kind) {
@@ -372,7 +373,7 @@ class Resolver {
     Visit(*statement.value, symbols, place.is_soft);
     Visit(*statement.target, body, false);
     if (statement.test != nullptr) {
-      // The test runs with a target of its own, so that it can look ahead.
+      // The test has a target of its own, so that it can look ahead.
       Symbols test = Inner(symbols, function, place, "t ");
       statement.test_target = CloneTarget(*statement.target);
       Analyze(*statement.test_target, Use::kParameter, test);
@@ -389,7 +390,7 @@ class Resolver {
     statement.else_scope = Enter(otherwise);
   }
 
-  // Macros, and the bodies of call blocks, which are macros without a name.
+  // Visits a macro or the body of a call block, which is a macro without a name.
   void VisitMacro(Statement& statement, const Symbols& symbols, Place inner) {
     FunctionInfo* function = NewFunction(symbols.function());
     statement.function = function;

@@ -94,7 +94,7 @@ bool IsCaseIgnorable(char32_t c) {
   }
 }
 
-// Sigma at the end of a word has a form of its own.
+// Whether sigma takes its final form: it ends a word.
 bool IsFinalSigma(std::string_view text, size_t start, size_t end) {
   bool preceded = false;
   for (size_t position = start; position > 0;) {
@@ -112,7 +112,7 @@ bool IsFinalSigma(std::string_view text, size_t start, size_t end) {
   return true;
 }
 
-// The code points of a text, to be asked in constant time.
+// A set of code points with lookup in constant time.
 class CodePointSet {
  public:
   explicit CodePointSet(std::string_view characters) {
@@ -225,14 +225,14 @@ bool IsDecimal(char32_t c) {
 }
 
 int DecimalValue(char32_t c) {
-  // Decimal digits stand in runs from zero to nine.
+  // Unicode's decimal digits are in runs from zero to nine.
   char32_t first = c;
   while (first > 0 && IsDecimal(first - 1)) --first;
   return static_cast<int>((c - first) % 10);
 }
 
 bool IsDigit(char32_t c) {
-  // Numeric_Type=Digit: superscripts, circled digits and their like.
+  // Numeric_Type=Digit: superscripts, circled digits and similar.
   static constexpr Interval kDigits[] = {
       {0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
       {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
@@ -428,7 +428,8 @@ void AppendPythonEscape(std::string& out, char32_t c) {
 
 namespace {
 
-// What repr writes for characters that it escapes in str and bytes alike.
+// Appends the escape sequence of a character that repr escapes in both str and bytes; false if `c`
+// is not one.
 bool AppendEscape(std::string& out, char32_t c, char quote) {
   switch (c) {
     case '\\': out += "\\\\"; return true;

@@ -10,9 +10,9 @@ namespace sluice::jinja {
 
 namespace {
 
-// Deeper values could not be printed or compared in Python either.
+// Python could not print or compare deeper values either.
 constexpr int kMaxValueDepth = 300;
-// Dictionaries of up to so many entries are searched one by one.
+// Dictionaries of at most this many entries are searched linearly.
 constexpr size_t kSmallDict = 8;
 constexpr int64_t kMaxRange = 100'000;
 
@@ -53,7 +53,7 @@ ListData::ListData(std::vector<Value> values)
 
 namespace {
 
-// Spreads hashes whose low bits are alike, as those of integers are.
+// Spreads hashes with equal low bits, such as those of integers.
 size_t FirstSlot(size_t hash, size_t mask) {
   uint64_t mixed = (hash ^ hash >> 32) * 0x9E3779B97F4A7C15;
   mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9;
@@ -62,7 +62,7 @@ size_t FirstSlot(size_t hash, size_t mask) {
 
 }  // namespace
 
-// The entry of a key with that hash for which matches(its key) holds, or null.
+// The entry whose key has that hash and satisfies matches(key), or null.
 template <typename Matches>
 const DictData::Entry* DictData::FindEntry(size_t hash, const Matches& matches) const {
   if (slots_.empty()) {
@@ -117,7 +117,7 @@ void DictData::Set(Value key, Value value) {
     entries_[static_cast<size_t>(found - entries_.data())].second = std::move(value);
     return;
   }
-  // An entry, its hash and its slots.
+  // Size of an entry, its hash and its slots.
   Grow(sizeof(Entry) + 32);
   entries_.emplace_back(std::move(key), std::move(value));
   if (entries_.size() <= kSmallDict) return;
@@ -223,7 +223,7 @@ class FunctionIterator final : public Iterator {
   std::function<bool(Value&)> next_;
 };
 
-// Counts through something that has a length and an At.
+// Iterates by index over an object with a length and At.
 template <typename T>
 class IndexIterator final : public Iterator {
  public:
