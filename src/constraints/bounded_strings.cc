@@ -13,26 +13,28 @@
 namespace sluice {
 namespace {
 
-// What xgrammar lets the characters of a bounded string be, and what JSON does.
+// Character class of bounded strings in xgrammar's grammar, and the class that JSON allows.
 constexpr std::string_view kClass = R"([^\"\\\r\n])";
 constexpr std::string_view kJsonClass = R"([^\u0000-\u001f\"\\])";
-// Rules of one such character and of one at most.
+// Bodies of rules for one such character, and for at most one.
 constexpr std::string_view kOne = R"( ::= (([^\"\\\r\n])))";
 constexpr std::string_view kOneAtMost = R"( ::= ("" | ([^\"\\\r\n])))";
 constexpr std::string_view kString = "basic_string_sub";
 constexpr std::string_view kBounded = "bounded_string_";
 constexpr std::string_view kOpeningQuote = R"("\"" )";
 constexpr std::string_view kClosingQuote = R"( "\"")";
-// Up to this a mask a position is cheaper than counting.
+// Up to this maximum length, a mask per position is cheaper than counting.
 constexpr int kFewPositions = 16;
-// Such a least length is a chain of positions, whatever the most.
+// Highest minimum length for which xgrammar counts: the minimum becomes a chain of positions,
+// whatever the maximum.
 constexpr int kMostCountedLeast = 512;
 
 bool IsNameCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
 
-// The length of a quoted string or a character class at the beginning of `text`; 1 for all else.
+// The length of a quoted string or a character class at the beginning of `text`; 1 for any other
+// text.
 size_t LengthOfLiteral(std::string_view text) {
   if (text[0] != '"' && text[0] != '[') return 1;
   const char end = text[0] == '"' ? '"' : ']';
@@ -41,7 +43,8 @@ size_t LengthOfLiteral(std::string_view text) {
   return std::min(i + 1, text.size());
 }
 
-// xgrammar prints \xHH and reads as many digits as follow: \u00HH is read as it is meant.
+// Copies a literal with \xHH as \u00HH: xgrammar prints \xHH, but reads it with all hexadecimal
+// digits that follow.
 void AppendLiteral(std::string& out, std::string_view literal) {
   for (size_t i = 0; i < literal.size(); ++i) {
     if (literal[i] != '\\' || i + 1 == literal.size()) {
@@ -85,7 +88,7 @@ std::set<std::string, std::less<>> RulesOf(std::string_view body, std::string_vi
   return names;
 }
 
-// Adds a rule that `xgrammar` counts, unless `added` has it, and gives its name.
+// Returns the name of a rule whose characters xgrammar counts; adds the rule unless `added` has it.
 std::string CountedRule(std::string_view name, const Repetition& repetition,
                         std::set<std::string>& added, std::string& rules) {
   const std::string counted = fmt::format("{}_counted_{}", name, repetition.most);
@@ -96,7 +99,7 @@ std::string CountedRule(std::string_view name, const Repetition& repetition,
   return counted;
 }
 
-// Branches of these kinds may hold strings.
+// The kinds of values that may contain strings.
 enum Kinds : unsigned { kNone = 0, kText = 1, kList = 2, kObject = 4, kAll = 7 };
 
 unsigned KindOf(const json::Value& value) {
@@ -134,7 +137,7 @@ std::optional<BoundedGrammar> TakeBoundsOut(std::string_view ebnf, bool may_over
     may_overlap = true;
 
   BoundedGrammar changed;
-  std::vector<std::pair<size_t, StringBounds>> places;  // in changed.ebnf, of those taken out
+  std::vector<std::pair<size_t, StringBounds>> places;  // in changed.ebnf, of removed bounds
   std::string rules;
   std::set<std::string> added;
   for (size_t i = 0; i < ebnf.size();) {

@@ -17,7 +17,7 @@ ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, 
     for (int i = 0; i < num_threads; ++i)
       threads_.emplace_back("constraints", kStackBytes, [this, i] { Work(i == 0); });
   } catch (const std::system_error& error) {
-    // Fewer do the work, and without any Compile says so.
+    // Fewer threads do the work; with none, Compile fails.
     Log(LogLevel::kWarning, "constraints", "{} of {} threads to compile constraints: {}",
         threads_.size(), num_threads, error.what());
   }
@@ -60,7 +60,7 @@ void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
         job->second.spec = std::move(spec);
         queue_.push_back(std::move(key));
       }
-      wake_.NotifyAll();  // which of them waits for work is not known
+      wake_.NotifyAll();  // all, since not every thread waits for the queue
       return;
     }
   }
@@ -95,7 +95,7 @@ void ConstraintCompiler::Work(bool makes_engine) {
       if (stopping_) return;
     }
     std::shared_ptr<const ConstraintEngine> engine;
-    // Tried again for the next constraint; those that wait meanwhile hear of it.
+    // On failure, refuses the waiting specs; retries when the next spec arrives.
     while (!RunGuarded("constraints", "to prepare for constraints",
                        [&] { engine = make_engine_(); })) {
       if (!RefuseWaiting()) return;
@@ -132,7 +132,7 @@ std::vector<ConstraintCompiler::OnCompiled> ConstraintCompiler::TakeJob(const st
   std::vector<OnCompiled> waiting = std::move(job->second.waiting);
   num_waiting_ -= waiting.size();
   jobs_.erase(job);
-  // One that is not kept is compiled again.
+  // If keeping it fails, it is compiled again when needed.
   if (compiled) RunGuarded("constraints", "to keep a constraint", [&] { Keep(key, *compiled); });
   return waiting;
 }
@@ -140,7 +140,7 @@ std::vector<ConstraintCompiler::OnCompiled> ConstraintCompiler::TakeJob(const st
 void ConstraintCompiler::Tell(const std::vector<OnCompiled>& waiting, const Compiled& compiled) {
   for (const OnCompiled& done : waiting) {
     if (RunGuarded("constraints", "to hand out a constraint", [&] { done(compiled); })) continue;
-    // Whoever waits is told in any case; a short message takes no memory.
+    // The waiting caller must get an answer in any case; a short message needs no memory.
     RunGuarded("constraints", "to refuse a constraint",
                [&] { done(Fail(ErrorCode::kResourceExhausted, "no memory")); });
   }

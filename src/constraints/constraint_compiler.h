@@ -1,4 +1,4 @@
-// Compiles constraints on threads of its own and keeps what was compiled.
+// Compiles constraints on threads of its own and caches the results.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 
 namespace sluice {
 
-// Thread safety: Compile may be called from any thread. Memory: compiled constraints of at most
-// `cache_bytes`, the least recently used go first, those in use live on; at most kMaxWaiting specs
-// wait.
+// Thread safety: Compile may be called from any thread. Memory: caches compiled constraints of at
+// most `cache_bytes`, evicting the least recently used; constraints in use stay alive. At most
+// kMaxWaiting specs wait.
 class ConstraintCompiler {
  public:
   using Compiled = Result<std::shared_ptr<const Constraint>>;
@@ -30,19 +30,19 @@ class ConstraintCompiler {
   // Stack of each thread; deeper recursion is refused (base/work_budget.h).
   static constexpr size_t kStackBytes = size_t{16} << 20;
 
-  // Starts the threads; one of them makes the engine when the first spec comes.
+  // Starts the threads; one of them creates the engine when the first spec arrives.
   ConstraintCompiler(MakeEngine make_engine, int num_threads, size_t cache_bytes);
-  // As Stop().
+  // Calls Stop().
   ~ConstraintCompiler();
   ConstraintCompiler(const ConstraintCompiler&) = delete;
   ConstraintCompiler& operator=(const ConstraintCompiler&) = delete;
 
-  // Calls `done` once: at once where `spec` is kept, else from one of the threads, which it must
-  // not hold up. kUnavailable if too many wait, else the errors of ConstraintEngine::Compile. Specs
-  // that are equal are compiled once.
+  // Calls `done` once: from Compile itself if `spec` is cached, else from one of the threads, which
+  // `done` must not block. kUnavailable if too many specs wait, else the errors of
+  // ConstraintEngine::Compile. Equal specs are compiled once.
   void Compile(ConstraintSpec spec, OnCompiled done);
-  // Waits for what is being compiled; specs that wait, now or later, are dropped without a call.
-  // Not to be called from `done`.
+  // Waits for running compilations; drops specs that wait, now or later, without calling `done`.
+  // Must not be called from `done`.
   void Stop();
 
  private:
@@ -57,10 +57,10 @@ class ConstraintCompiler {
   static std::string KeyOf(const ConstraintSpec& spec);
   void Work(bool makes_engine);
   ConstraintSpec SpecOf(const std::string& key);
-  // Who waits for the job, which is over; keeps what was compiled.
+  // Removes the finished job and returns its waiting callers; caches the compiled constraint.
   std::vector<OnCompiled> TakeJob(const std::string& key, const Compiled& compiled);
   static void Tell(const std::vector<OnCompiled>& waiting, const Compiled& compiled);
-  // Refuses all that wait, and waits for more. False once this ends.
+  // Refuses all waiting specs, then waits for new ones. Returns false if the compiler stops.
   bool RefuseWaiting();
   void Keep(const std::string& key, const std::shared_ptr<const Constraint>& constraint)
       REQUIRES(mutex_);
@@ -74,7 +74,7 @@ class ConstraintCompiler {
   std::unordered_map<std::string, std::list<Entry>::iterator> kept_ GUARDED_BY(mutex_);
   size_t bytes_ GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Job> jobs_ GUARDED_BY(mutex_);  // waiting or being compiled
-  size_t num_waiting_ GUARDED_BY(mutex_) = 0;                     // calls of `done` to be made
+  size_t num_waiting_ GUARDED_BY(mutex_) = 0;  // number of outstanding calls of `done`
   std::deque<std::string> queue_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<StackThread> threads_ GUARDED_BY(mutex_);

@@ -22,7 +22,7 @@ class FakeConstraint final : public Constraint {
   const size_t bytes_;
 };
 
-// A constraint of 1000 bytes from any text but "wrong", once the gate is open.
+// Compiles any text except "wrong" to a constraint of 1000 bytes, once the gate is open.
 class FakeEngine final : public ConstraintEngine {
  public:
   explicit FakeEngine(std::shared_future<void> gate, std::atomic<int>* compiled)
@@ -54,7 +54,7 @@ class ConstraintCompilerTest : public ::testing::Test {
 
   std::promise<void> gate_;
   std::atomic<int> compiled_ = 0;
-  std::atomic<int> num_failures_ = 0;  // of the engine's making
+  std::atomic<int> num_failures_ = 0;  // how often creating the engine fails
   ConstraintCompiler compiler_{[gate = gate_.get_future().share(), this] {
                                  if (num_failures_-- > 0) throw std::runtime_error("no tokens");
                                  return std::make_unique<FakeEngine>(gate, &compiled_);
@@ -75,7 +75,7 @@ TEST_F(ConstraintCompilerTest, WhatThrowsFailsThoseThatWaitForItAlone) {
   gate_.set_value();
   num_failures_ = 1;
   EXPECT_EQ(Start("a").get().error().code, ErrorCode::kInternal);
-  // One that arrives while others are refused is refused, too; then the engine is made.
+  // A spec that arrives while others are refused is refused, too; then the engine is created.
   Compiled again = Start("a").get();
   while (!again) again = Start("a").get();
   EXPECT_NE(*again, nullptr) << "tried again";
@@ -93,7 +93,7 @@ TEST_F(ConstraintCompilerTest, TheLeastRecentlyUsedGoesFirst) {
   gate_.set_value();
   for (const char* text : {"a", "b", "c"}) Get(text);
   Get("a");
-  Get("d");  // in place of b
+  Get("d");  // evicts b
   EXPECT_EQ(compiled_, 4);
   Get("a");
   Get("c");

@@ -1,7 +1,7 @@
-// Compiling, and the mask and step of a matcher, over a vocabulary of 128k tokens. With
-// SLUICE_VOCABULARY the first ones of a model's, a file in the form of tekken.json; else tokens
-// made of syllables, of which one in 250 has pieces of JSON about it: as many as in the
-// vocabularies of models, but long ones, so that masks take several times as long.
+// Compiling, and the mask and step of a matcher, over a vocabulary of 128k tokens.
+// SLUICE_VOCABULARY: a file like tekken.json, whose first tokens are used. Without it, tokens
+// consist of syllables; one in 250 contains parts of JSON. That is as many as in real vocabularies,
+// but they are longer, so that masks take several times as long.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int32_t kVocabSize = 128'256;
 
-// The first tokens of a vocabulary in the form of tekken.json.
+// The first tokens of a vocabulary in the format of tekken.json.
 Vocabulary ReadTekken(const std::string& path) {
   const json::Value file = json::Parse(ReadFile(path, size_t{64} << 20).value()).value();
   Vocabulary vocabulary;
@@ -113,7 +113,7 @@ BENCHMARK(BM_CompileBoundedString)
     ->Arg(5000)
     ->Unit(benchmark::kMillisecond);
 
-// An answer that meets SchemaOf(num_properties, first), strings of a sentence's length.
+// An answer that is valid for SchemaOf(num_properties, first), with strings as long as a sentence.
 std::string AnswerOf(int num_properties, int first) {
   const char* const values[] = {
       R"("The quick brown fox jumps over the lazy dog, while 12 others look on from afar.")", "42",
@@ -126,7 +126,7 @@ std::string AnswerOf(int num_properties, int first) {
   return answer + "}";
 }
 
-// A sequence that writes its answer again and again, in the longest tokens that there are.
+// A sequence that writes its answer repeatedly, always in the longest possible tokens.
 class Stream {
  public:
   explicit Stream(int number) : matcher_(NewMatcher(number)) {
@@ -171,7 +171,7 @@ class Stream {
   size_t next_ = 0;
 };
 
-// A step of so many streams, each with a schema of its own.
+// A step of state.range(0) streams, each with its own schema.
 void BM_MaskAndAdvance(benchmark::State& state) {
   std::vector<Stream> streams;
   for (int i = 0; i < state.range(0); ++i) streams.emplace_back(i);
@@ -185,7 +185,7 @@ void BM_MaskAndAdvance(benchmark::State& state) {
 }
 BENCHMARK(BM_MaskAndAdvance)->Arg(1)->Arg(32)->Unit(benchmark::kMicrosecond);
 
-// The same of one stream inside a string, whose length may be bounded.
+// The same for one stream inside a string, whose length may be bounded.
 void BM_MaskInString(benchmark::State& state) {
   const std::string bounds =
       state.range(0) == 0 ? "" : ",\"maxLength\":" + std::to_string(state.range(0));
@@ -212,7 +212,7 @@ void BM_MaskInString(benchmark::State& state) {
 }
 BENCHMARK(BM_MaskInString)->Arg(0)->Arg(15)->Arg(100)->Arg(500)->Unit(benchmark::kMicrosecond);
 
-// What the first token of a constraint that is kept waits for.
+// The time that the first token waits if the constraint is cached.
 void BM_FirstMask(benchmark::State& state) {
   const auto constraint = *Engine().Compile({ConstraintKind::kJsonSchema, SchemaOf(20)});
   std::vector<uint32_t> mask(MaskWords(kVocabSize));
@@ -222,7 +222,7 @@ void BM_FirstMask(benchmark::State& state) {
 }
 BENCHMARK(BM_FirstMask)->Unit(benchmark::kMicrosecond);
 
-// What a request's thread does with a schema before it is compiled.
+// The work of a request's thread on a schema before it is compiled.
 void BM_CheckSchema(benchmark::State& state) {
   const json::Value schema = *json::Parse(SchemaOf(static_cast<int>(state.range(0))));
   for (auto _ : state) benchmark::DoNotOptimize(CheckJsonSchema(schema, true));

@@ -50,7 +50,7 @@ class ThoughtMatcher final : public TokenMatcher {
     }
     if (!may_be_empty_) {
       const bool may_be_empty = MayBeEmpty(mask);
-      if (matcher_->is_stopped()) return false;  // it did not say
+      if (matcher_->is_stopped()) return false;  // unknown
       may_be_empty_ = may_be_empty;
     }
     std::ranges::fill(mask, ~uint32_t{0});
@@ -77,7 +77,7 @@ class ThoughtMatcher final : public TokenMatcher {
       }
       left -= thought_.size();
     } else if (stage_ == Stage::kConstrained) {
-      const size_t after = num_constrained_ - first_.size();  // tokens since it was decided
+      const size_t after = num_constrained_ - first_.size();  // since the mark became impossible
       const size_t constrained = std::min(left, after);
       matcher_->RollBack(static_cast<int>(constrained));
       num_constrained_ -= constrained;
@@ -116,15 +116,16 @@ class ThoughtMatcher final : public TokenMatcher {
   double cpu_seconds() const override { return matcher_->cpu_seconds(); }
 
  private:
-  // kStart: what has come may become a mark that begins a thought, or, while `follows_`, be the
-  // constrained text.
+  // kStart: the text so far may become a mark that begins a thought or, while `follows_`, be the
+  // beginning of the constrained text.
   enum class Stage { kStart, kThought, kConstrained };
 
-  // Where in a message of the thought the text stands: in its header, without and with a tool as
-  // the recipient, or in the text after one of these.
+  // The place within a message of the thought: in its header, before or after a tool was named as
+  // the recipient; or in the text after such a header.
   enum class Place : uint8_t { kHeader, kCallHeader, kText, kCallText };
 
-  // A prompt leaves thoughts open in their text; others begin with the mark of a header.
+  // If the prompt leaves a thought open, it is in its text; otherwise a thought begins with a
+  // header.
   Place LastPlace() const {
     if (!places_.empty()) return places_.back();
     return start_.inside_thought ? Place::kText : Place::kHeader;
@@ -247,13 +248,13 @@ class ThoughtMatcher final : public TokenMatcher {
     for (const std::string& mark : tokens_->marks().end) longest = std::max(longest, mark.size());
     return longest;
   }
-  // No more than may still become a mark.
+  // Keeps only the bytes that may be the beginning of a mark.
   void TrimTail() {
     const size_t longest = LongestMark();
     if (tail_.size() >= longest) tail_.erase(0, tail_.size() - longest + 1);
   }
 
-  // Sets what depends on the tokens of the thought so far.
+  // Recomputes tail_ and is_armed_ from the tokens of the thought so far.
   void ReadTail() {
     const bool waits = !tokens_->marks().before_end.empty();
     if (thought_.size() < armed_at_) armed_at_ = kNever;
@@ -280,15 +281,15 @@ class ThoughtMatcher final : public TokenMatcher {
   const AnswerStart start_;
   Stage stage_ = Stage::kStart;
   bool had_thought_ = false;      // the thought has begun
-  bool thought_ended_ = false;    // by its mark
-  std::vector<int32_t> first_;    // tokens of kStart, with those of the mark
+  bool thought_ended_ = false;    // by an end mark
+  std::vector<int32_t> first_;    // tokens taken in kStart, the begin mark included
   std::string begun_;             // their text
   bool follows_ = true;           // matcher_ has taken all of first_
-  std::vector<int32_t> thought_;  // its tokens after the mark, to roll back into it
-  std::vector<Place> places_;     // after each of them
-  std::string tail_;              // the end of its text
-  bool is_armed_ = false;         // marks of the end count
-  size_t armed_at_ = kNever;      // tokens of thought_ after which they do
+  std::vector<int32_t> thought_;  // tokens of the thought after the mark, for RollBack
+  std::vector<Place> places_;     // place after each token of thought_
+  std::string tail_;              // the end of the thought's text
+  bool is_armed_ = false;         // end marks count
+  size_t armed_at_ = kNever;      // number of tokens of thought_ after which they do
   size_t num_constrained_ = 0;    // tokens that matcher_ has taken
   std::optional<bool> may_be_empty_;
 };

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// A name, a character that means something, or 'x': something that stands for characters.
+// A token of a grammar: a name, punctuation, or 'x' for an element that matches characters.
 struct RuleToken {
   char kind = 0;  // 'n': a name; 'e': an empty string; 'x'; 'd': the definition of rule `text`
   std::string_view text;
@@ -44,7 +44,8 @@ class RuleLexer {
   }
   void Add(char kind, std::string_view text = {}) { tokens_.push_back({kind, text}); }
 
-  // To after the closing `end`; false if there is none in the line (or anywhere, with `lines`).
+  // Moves past the closing `end`; returns false if there is none in the line (with `lines`: in the
+  // text).
   bool SkipQuoted(char end, bool lines = false) {
     size_t i = at_ + 1;
     for (; i < text_.size() && text_[i] != end; ++i) {
@@ -56,14 +57,14 @@ class RuleLexer {
     return is_closed;
   }
 
-  // Those that follow a string or a regex of Lark at once.
+  // Skips flags that directly follow a string or a regex of Lark.
   void SkipFlags() {
     while (is_lark_ && std::isalpha(static_cast<unsigned char>(Peek())) != 0) ++at_;
   }
 
   void SkipLine() { at_ = std::min(text_.find('\n', at_), text_.size()); }
 
-  // The rule of a JSON value in Lark.
+  // Skips the JSON value of a Lark directive.
   void SkipJson() {
     int depth = 0;
     while (at_ < text_.size()) {
@@ -103,12 +104,12 @@ class RuleLexer {
     } else if (c == '%' && is_lark_) {
       Directive();
     } else if (c == '-' && Peek(1) == '>') {
-      at_ += 2;  // an alias: Name skips what it is called
+      at_ += 2;  // an alias: Name skips its name
     } else if (IsRuleNameCharacter(c, is_lark_)) {
       Name();
     } else {
       ++at_;
-      // `?name` and `!name` of Lark are names, too.
+      // `?name` and `!name` are names of Lark, too.
       if ((c == '?' || c == '!') && is_lark_ &&
           (std::isalpha(static_cast<unsigned char>(Peek())) != 0 || Peek() == '_') && AtLineStart())
         return;
@@ -116,7 +117,7 @@ class RuleLexer {
     }
   }
 
-  // Whether nothing but a rule's prefix stands before `at_` in its line.
+  // Whether `at_` is preceded in its line only by a prefix of a rule.
   bool AtLineStart() const {
     size_t i = at_ - 1;
     while (i > 0 && (text_[i - 1] == ' ' || text_[i - 1] == '\t')) --i;
@@ -133,7 +134,7 @@ class RuleLexer {
     } else if (name == "%import" || name == "%declare") {
       SkipLine();
     } else {
-      Add('d', name);  // %ignore, a nested grammar: no part of the rule before
+      Add('d', name);  // %ignore or a nested grammar: ends the previous rule
     }
   }
 
@@ -163,14 +164,14 @@ class RuleLexer {
     const size_t end = text_.substr(i, text_.find('\n', i) - i).find(']');
     return end == std::string_view::npos ? i : i + end + 1;
   }
-  // Behind "::=", if the name before `at_` is being defined; else 0.
+  // The position after "::=" if the name before `at_` is being defined; else 0.
   size_t EndOfHead() const {
     size_t i = at_;
     while (i < text_.size() && std::isspace(static_cast<unsigned char>(text_[i])) != 0) ++i;
     if (i == at_) i = SkipBlanks(SkipAttributes(i));
     return text_.substr(i).starts_with("::=") ? i + 3 : 0;
   }
-  // Likewise after ":" and the priority, attributes or parameters before it.
+  // Likewise after ":", which priority, attributes or parameters may precede.
   size_t EndOfLarkHead() const {
     size_t i = SkipBlanks(at_);
     if (i < text_.size() && text_[i] == '.') {
@@ -192,7 +193,7 @@ class RuleLexer {
   std::vector<RuleToken> tokens_;
 };
 
-// What rules consist of. Lists are indexes into RuleReader's nodes.
+// An element of a rule. `parts` are indexes into RuleReader's nodes.
 struct RuleNode {
   enum class Kind { kCharacters, kEmpty, kRule, kSequence, kChoice, kRepeat } kind;
   size_t rule = 0;
@@ -267,7 +268,7 @@ class RuleReader {
       ASSIGN_OR_RETURN(size_t element, Element(depth));
       int64_t least = 1;
       bool is_repeated = false;
-      // One node for all that follow, however many: nodes are no deeper than brackets.
+      // One node for all repetitions that follow, so that nodes are no deeper than brackets.
       while (const std::optional<int64_t> next = Repetition()) {
         is_repeated = true;
         least = std::min<int64_t>(least * std::min<int64_t>(*next, 2), 2);
@@ -278,7 +279,7 @@ class RuleReader {
     return Make(std::move(sequence));
   }
 
-  // The least count of a repetition, if one follows.
+  // The minimum count of a repetition, if one follows.
   std::optional<int64_t> Repetition() {
     if (Take('*') || Take('?')) return 0;
     if (Take('+')) return 1;
@@ -290,7 +291,7 @@ class RuleReader {
       return least;
     }
     if (!Take('{')) return std::nullopt;
-    // Names in braces are arguments of a template, and repeat nothing.
+    // Names in braces are arguments of a template and do not repeat anything.
     const bool repeats = Is(',') || IsCount();
     const int64_t least = repeats ? Count() : 1;
     while (at_ < tokens_.size() && !Is('}') && !Is('d')) ++at_;
@@ -305,7 +306,7 @@ class RuleReader {
     if (!IsCount()) return count;
     const std::string_view digits = tokens_[at_++].text;
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-    return read.ec == std::errc() ? count : 2;  // more than any number
+    return read.ec == std::errc() ? count : 2;  // any count of at least 2 is alike
   }
 
   Result<size_t> Element(int depth) {
@@ -327,18 +328,18 @@ class RuleReader {
       const auto rule = rules_.find(token.text);
       if (rule != rules_.end()) return Make({Kind::kRule, rule->second, 0, {}});
     }
-    // What only punctuates takes no character; all else is taken for characters.
+    // Punctuation matches no character; any other token counts as characters.
     const bool is_empty = std::string_view(",:=.").find(token.kind) != std::string_view::npos;
     return Make({is_empty ? Kind::kEmpty : Kind::kCharacters, 0, 0, {}});
   }
 
-  // In time linear in the nodes: what becomes nullable tells the node that it is a part of, or, as
-  // the body of a rule, the nodes that name the rule.
+  // Takes time linear in the nodes: a node that becomes nullable updates the node that contains it
+  // or, as the body of a rule, the nodes that name the rule.
   void FindNullable() {
     constexpr size_t kNone = ~size_t{0};
     std::vector<size_t> whole_of(nodes_.size(), kNone), rule_of(nodes_.size(), kNone);
     std::vector<std::vector<size_t>> uses(names_.size());
-    std::vector<size_t> num_taking(nodes_.size());  // of a sequence: parts not nullable so far
+    std::vector<size_t> num_taking(nodes_.size());  // of a sequence: parts not yet nullable
     std::vector<size_t> found;
     const auto find = [&](size_t index) {
       if (nullable_[index]) return;
@@ -368,7 +369,7 @@ class RuleReader {
     }
   }
 
-  // The rules that the node may consist of alone.
+  // Adds the rules that the node can derive with nothing beside them.
   void AddDerived(size_t index, std::vector<size_t>& rules) const {
     const RuleNode& node = nodes_[index];
     if (node.kind == Kind::kRule) rules.push_back(node.rule);
@@ -383,14 +384,14 @@ class RuleReader {
     }
   }
 
-  // The rule that is the node's whole, repeated or not.
+  // Adds the rule that is the whole node, repeated or not.
   void AddSole(size_t index, std::vector<size_t>& rules) const {
     const RuleNode& node = nodes_[index];
     if (node.kind == Kind::kRule) rules.push_back(node.rule);
     if (node.parts.size() == 1) AddSole(node.parts[0], rules);
   }
 
-  // Depth first, without recursion: there may be a hundred thousand rules.
+  // Searches depth first, without recursion: there may be a hundred thousand rules.
   Status FailOnCycle(std::string_view what) const {
     enum State : char { kNew, kOpen, kDone };
     std::vector<State> states(names_.size(), kNew);
@@ -438,10 +439,10 @@ class RuleReader {
   size_t at_ = 0;
   std::vector<std::string_view> names_;
   std::unordered_map<std::string_view, size_t> rules_;
-  std::vector<std::vector<size_t>> bodies_;  // by rule: nodes; more than one if defined again
+  std::vector<std::vector<size_t>> bodies_;  // by rule: nodes; several if defined again
   std::vector<RuleNode> nodes_;
   std::vector<bool> nullable_;              // by node
-  std::vector<std::vector<size_t>> edges_;  // by rule: rules
+  std::vector<std::vector<size_t>> edges_;  // by rule: rules that it leads to
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// A format inside another is a value in an object, which may be in a list.
+// A nested format is a value of an object, which may be in a list: two levels of JSON each.
 constexpr int kMaxTagDepth = 2 * kMaxConstraintDepth;
 
 tl::unexpected<Error> Wrong(std::string message) {
@@ -32,8 +32,8 @@ void AppendGrammarString(std::string& out, std::string_view text) {
   out += '"';
 }
 
-// What stands at `rest`, the part of a regex that begins with a backslash or "(?", where the engine
-// would ignore it; "" for what it knows.
+// Names the construct at the beginning of `rest`, a part of a regex that begins with a backslash or
+// "(?", if the engine would ignore it; "" if the engine supports it.
 std::string_view UnknownInRegex(std::string_view rest) {
   const auto begins = [rest](std::string_view text) { return rest.starts_with(text); };
   if (begins("(?=") || begins("(?!") || begins("(?<=") || begins("(?<!")) return "look-around";
@@ -66,7 +66,7 @@ Status CheckRegex(std::string_view regex) {
       in_class = c != ']';
     } else if (c == '[') {
       in_class = true;
-      // A first ']' stands for itself.
+      // A ']' at the beginning of a class is literal.
       if (i + 1 < regex.size() && regex[i + 1] == '^') ++i;
       if (i + 1 < regex.size() && regex[i + 1] == ']') ++i;
     } else if (c == '(') {
@@ -98,7 +98,7 @@ Result<json::Value> TagOf(const json::Value& structure, size_t index) {
       {"type", "tag"}, {"begin", *begin}, {"content", std::move(content)}, {"end", *end}});
 }
 
-// Grammars and regexes inside a structural tag. A schema there is the engine's to read.
+// Checks grammars and regexes inside a structural tag. Schemas there are checked by the engine.
 Status CheckTag(const json::Value& value, std::string_view place, int depth) {
   if (depth > kMaxTagDepth) {
     return Wrong(

@@ -35,7 +35,7 @@ class SchemaChecker {
 
   Status CheckAll() {
     RETURN_IF_ERROR(Check(root_, "#", 1));
-    // What references lead to may stand where no schema is expected.
+    // Also checks the targets of references, which may be outside the places of schemas.
     while (!targets_.empty()) {
       const auto [schema, place] = std::move(targets_.back());
       targets_.pop_back();
@@ -168,7 +168,7 @@ class SchemaChecker {
       ((inner += fmt::format("/{}", names)), ...);
       return Check(part, inner, depth + 1);
     };
-    // Before draft 2020-12 a list of `items` is what `prefixItems` is now.
+    // Before draft 2020-12, a list of `items` had the meaning of `prefixItems`.
     if (const Value* items = schema.Find("items"); items != nullptr && items->is_array()) {
       if (schema.Find("prefixItems") != nullptr) {
         return Wrong(place,

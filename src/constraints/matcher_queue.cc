@@ -54,7 +54,7 @@ void MatcherQueue::Submit(const std::shared_ptr<SequenceMatcher>& matcher,
   }
   used_.try_emplace(client, 0);
   waiting_.push_back({matcher, {output.begin(), output.end()}, client});
-  matcher->Away();  // after whatever may throw
+  matcher->Away();  // after all that may throw
   wake_.NotifyOne();
 }
 
@@ -84,7 +84,7 @@ bool MatcherQueue::Turn(Job& job, double& seconds) const {
 }
 
 void MatcherQueue::Work() {
-  // Lowers the priority of this thread alone. If the system refuses, it competes with the others.
+  // Lowers the priority of this thread only. If the system refuses, it has the usual priority.
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
   MutexLock lock(mutex_);
   while (true) {

@@ -1,4 +1,4 @@
-// Does the work of matchers that does not fit a step, on threads of its own.
+// Runs matcher calls that take too long for a step, on threads of its own.
 #pragma once
 
 #include <cstddef>
@@ -15,26 +15,28 @@
 
 namespace sluice {
 
-// The client whose matchers have taken least since the queue was empty comes first, for
-// kTurnSeconds at a time, so that none has to wait for another's. The threads yield the processor
-// to those that compute steps. Thread safety: one thread may call.
+// The next turn, of kTurnSeconds, goes to the client whose matchers have used the least time since
+// the queue was empty, so that no client has to wait for another's matchers. The threads have a
+// lower priority than those that compute steps. Thread safety: one thread may call.
 class MatcherQueue {
  public:
   static constexpr int kNumThreads = 2;
   static constexpr double kTurnSeconds = 0.02;
 
-  // Starts the threads; where the system refuses them, fewer do the work, or every matcher fails.
+  // Starts the threads. If the system refuses some, fewer do the work; without any, every matcher
+  // fails.
   explicit MatcherQueue(size_t mask_words, int num_threads = kNumThreads);
-  // Waits for the calls that are being made; what waits is dropped.
+  // Waits for running calls; drops waiting matchers.
   ~MatcherQueue();
   MatcherQueue(const MatcherQueue&) = delete;
   MatcherQueue& operator=(const MatcherQueue&) = delete;
 
-  // The matcher is away until the mask after `output`, the sequence's tokens so far, is there, or
-  // an error. One whose sequence is gone (nobody else owns it) is dropped. REQUIRES: it is here.
+  // Hands the matcher to the queue; it is away until it has the mask after `output` (the sequence's
+  // tokens so far) or an error. A matcher that nobody else owns any longer is dropped. REQUIRES:
+  // !matcher->is_away().
   void Submit(const std::shared_ptr<SequenceMatcher>& matcher, std::span<const int32_t> output,
               uint64_t client);
-  // Waits until a matcher has come back since the last call, at most for `seconds`.
+  // Waits until a matcher has come back since the last call, for at most `seconds`.
   void WaitForOne(double seconds);
 
  private:
@@ -46,15 +48,15 @@ class MatcherQueue {
   using Jobs = std::list<Job>;
 
   void Work();
-  // Works on it for a turn. Whether it is done.
+  // Works on the job for one turn of `seconds`. Returns whether the job is done.
   bool Turn(Job& job, double& seconds) const;
 
   const size_t mask_words_;
   Mutex mutex_;
-  CondVar wake_;  // the threads
-  CondVar back_;  // who waits for a matcher
+  CondVar wake_;  // wakes the threads
+  CondVar back_;  // wakes WaitForOne
   Jobs waiting_ GUARDED_BY(mutex_);
-  std::unordered_map<uint64_t, double> used_ GUARDED_BY(mutex_);  // seconds, by client
+  std::unordered_map<uint64_t, double> used_ GUARDED_BY(mutex_);  // seconds used, by client
   int num_working_ GUARDED_BY(mutex_) = 0;
   bool any_back_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -1,5 +1,5 @@
-// What becomes of each keyword of a JSON schema: the table in docs/json-schema.md, which a test
-// holds against schema_rewriter.h.
+// How each keyword of a JSON schema is handled: the table in docs/json-schema.md. A test compares
+// it with schema_rewriter.h.
 #pragma once
 
 #include <span>
@@ -9,16 +9,16 @@ namespace sluice {
 
 struct SchemaKeyword {
   const char* name;
-  const char* enforced;  // when; "" for never
+  const char* enforced;  // when it is enforced; "" for never
   const char*
-      not_enforced;  // when: refused with `strict`, else ignored with a warning; "" for never
-  // Schemas as text; "" for none.
-  const char* example;             // of what is enforced
-  const char* refused_example;     // of what is not
-  bool is_always_refused = false;  // what is not enforced, without `strict` too
+      not_enforced;  // when it is refused with `strict`, else ignored with a warning; "" for never
+  // Examples of schemas, as text; "" for none.
+  const char* example;             // enforced
+  const char* refused_example;     // not enforced
+  bool is_always_refused = false;  // `refused_example` is refused without `strict`, too
 };
 
-// Keywords that are not here are ignored, as JSON Schema wants it.
+// Other keywords are ignored, as JSON Schema requires.
 std::span<const SchemaKeyword> SchemaKeywords();
 
 std::string SchemaKeywordsMarkdown();

@@ -63,9 +63,9 @@ void IntersectArrays(const Part& a, const Part& b, Part& both) {
   both.unique |= b.unique;
 }
 
-// What `part` says of the property `name`, which it does not list.
+// Adds the schemas of `part` for a property that it does not list.
 void AddUnlisted(const Part& part, SchemaPieces& schemas, std::vector<std::string_view>& lost) {
-  // Which names match a regex is not known here.
+  // Whether the name matches a regex is unknown here.
   if (!part.patterns.empty()) {
     lost.push_back("patternProperties");
   } else {
@@ -91,7 +91,8 @@ void IntersectObjects(const Part& a, const Part& b, Part& both,
     if (!both.Requires(name)) both.required.push_back(name);
   }
   if (!b.patterns.empty()) {
-    // What only one of them says of other names would have to hold for the other's patterns.
+    // Schemas that only one part has for other names would also have to hold for the other's
+    // patterns.
     const bool is_alike = !a.patterns.empty() || a.rest.empty();
     if (is_alike && a.patterns.empty()) {
       both.patterns = b.patterns;

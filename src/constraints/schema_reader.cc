@@ -1,4 +1,4 @@
-// What the keywords of a schema say, as parts.
+// Reads the keywords of a schema into parts.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -13,8 +13,8 @@ namespace {
 
 using json::Value;
 
-constexpr size_t kMaxExclusive = 6;  // branches of `oneOf` that are made exclusive
-// In whose presence `unevaluatedProperties` and `unevaluatedItems` are more than "additional".
+constexpr size_t kMaxExclusive = 6;  // maximum number of `oneOf` branches made exclusive
+// With these, `unevaluatedProperties` and `unevaluatedItems` differ from "additional".
 constexpr std::string_view kInPlace[] = {"$ref",  "allOf", "anyOf",
                                          "oneOf", "if",    "dependentSchemas"};
 constexpr std::string_view kOfNumbers[] = {"minimum", "maximum", "exclusiveMinimum",
@@ -99,7 +99,7 @@ SchemaPieces SchemaRewriter::Flatten(const SchemaPieces& pieces) {
     if (const Value* ref = piece.schema->Find("$ref"); IsLocalReference(ref)) {
       const std::string& pointer = ref->as_string();
       const Value* const target = ResolvePointer(root_, pointer);
-      // A reference that leads to itself says nothing, though it looks as if it did.
+      // A reference that leads to itself has no effect, although it seems to.
       if (LeadsTo(*target, *piece.schema)) Note("$ref", piece.place);
       flat = Together(std::move(flat), {{target, pointer}});
     } else if (ref != nullptr) {
@@ -161,7 +161,7 @@ Part SchemaRewriter::ArrayPart(const SchemaPiece& piece) {
   const Value& schema = *piece.schema;
   Part part = PartOfType("array", piece.place);
   ReadSizes(schema, "minItems", "maxItems", part);
-  // Before draft 2020-12 a tuple is a list of `items`, with `additionalItems` after it.
+  // Before draft 2020-12, a tuple was a list of `items`, with `additionalItems` after it.
   const Value* items = schema.Find("items");
   const bool is_tuple = items != nullptr && items->is_array();
   const char* const tuple = is_tuple ? "items" : "prefixItems";
@@ -228,7 +228,8 @@ void SchemaRewriter::ApplyUnevaluated(const SchemaPieces& piece_and_root, Parts&
   for (const auto& [keyword, kind] : kKeywords) {
     const Value* others = piece.schema->Find(keyword);
     if (others == nullptr || *others == Value(true)) continue;
-    // What it leaves over is known where all that the parts say comes from it, and always holds.
+    // The unevaluated rest is known only if all constraints of the parts come from this schema and
+    // hold unconditionally.
     bool is_known = piece.schema == piece_and_root[1].schema;
     for (const SchemaPiece& part : Flatten({piece})) {
       const Value& schema = *part.schema;

@@ -1,9 +1,9 @@
-// Says a JSON schema in the keywords that the engine enforces. What cannot be said so is left out,
-// and named.
+// Rewrites a JSON schema with the keywords that the engine enforces. Parts that cannot be expressed
+// are left out and named.
 //
-// Every position of a schema is taken as the schemas that hold there together (SchemaPieces), made
-// into parts (schema_part.h) in which `allOf`, `not`, `oneOf`, `if` and the like are worked out,
-// and written again.
+// At every position of a schema, the schemas that hold there together (SchemaPieces) are turned
+// into parts (schema_part.h), which resolves `allOf`, `not`, `oneOf`, `if` and the like; the parts
+// are then written as a schema.
 #pragma once
 
 #include <map>
@@ -18,9 +18,9 @@
 
 namespace sluice {
 
-// The schema that `pointer` ("#/a/b") leads to; null where there is none.
+// The target of `pointer` ("#/a/b"); null if there is none.
 const json::Value* ResolvePointer(const json::Value& root, std::string_view pointer);
-// Whether `$ref`, null or a string, leads into the schema.
+// Whether `$ref`, null or a string, refers to a place in the schema itself.
 bool IsLocalReference(const json::Value* ref);
 
 struct RewrittenSchema {
@@ -28,12 +28,13 @@ struct RewrittenSchema {
   std::vector<std::string> not_enforced;  // keywords, each with its place
 };
 
-// Where vLLM gives a schema a meaning of its own, that meaning is kept: a schema with `properties`
-// or `items` and without `type` is an object or an array, an object with `properties` and a list
-// with `prefixItems` hold nothing else unless told so, a `pattern` matches the whole string.
+// Follows vLLM where it deviates from JSON Schema: a schema with `properties` or `items` and
+// without `type` is an object or an array; an object with `properties` and a list with
+// `prefixItems` allow nothing else unless the schema says so; a `pattern` matches the whole string.
 //
-// kInvalidArgument: `uniqueItems` of what is not a small enumeration, references that lead too
-// deep. REQUIRES: the kinds of the keywords' values are as JSON Schema says; `root` outlives it.
+// kInvalidArgument: `uniqueItems` of values other than a small enumeration, references nested too
+// deeply. REQUIRES: the values of keywords have the types that JSON Schema defines; `root` outlives
+// the object.
 class SchemaRewriter {
  public:
   explicit SchemaRewriter(const json::Value& root) : root_(root) {}
@@ -52,7 +53,7 @@ class SchemaRewriter {
   static constexpr size_t kMaxWork = 200'000;  // in small steps
   static constexpr size_t kMaxParts = 256;
 
-  // A schema for what all the pieces allow; false where that is nothing.
+  // A schema for the values that all the pieces allow; false if there are none.
   json::Value Rewrite(const SchemaPieces& pieces);
   json::Value RewriteEntry(const SchemaPieces& pieces);
   std::optional<json::Value> RewriteBranches(const SchemaPieces& pieces);
@@ -60,7 +61,7 @@ class SchemaRewriter {
 
   // Meaning of schemas (schema_reader.cc).
   SchemaPieces Flatten(const SchemaPieces& pieces);
-  // Whether `from` is `to`, or leads there by `$ref` and `allOf` alone.
+  // Whether `from` is `to`, or leads to it by `$ref` and `allOf` only.
   bool LeadsTo(const json::Value& from, const json::Value& to);
   Parts PartsOf(const SchemaPieces& pieces);
   Parts OwnParts(const SchemaPiece& piece);
@@ -74,7 +75,7 @@ class SchemaRewriter {
 
   // Sets of parts (schema_sets.cc).
   Parts Both(const Parts& a, const Parts& b);
-  // Nothing where it cannot be said.
+  // nullopt if the result cannot be expressed.
   std::optional<Parts> Without(const Parts& parts, const Parts& taken);
   std::optional<Parts> Opposite(const Part& part, bool among_integers);
   bool IsEmpty(const Parts& parts);
@@ -82,7 +83,7 @@ class SchemaRewriter {
   SchemaPieces Negated(const SchemaPieces& pieces, const std::string& place);
   std::optional<std::vector<json::Value>> Enumerate(const Parts& parts, size_t most);
 
-  // Whether a value is allowed; nothing where that is not known.
+  // Whether a value is allowed; nullopt if unknown.
   std::optional<bool> Holds(const json::Value& value, const SchemaPieces& pieces);
   std::optional<bool> Holds(const json::Value& value, const Parts& parts);
   std::optional<bool> Holds(const json::Value& value, const Part& part);
@@ -104,7 +105,7 @@ class SchemaRewriter {
   void Note(std::string_view keyword, std::string_view place);
   SchemaPiece Child(const SchemaPiece& piece, const json::Value& schema, std::string_view name,
                     std::string_view key = {});
-  // Whether there is work left; else what is asked for is answered anyhow.
+  // Counts work. Returns false once the limit is reached; results are then arbitrary.
   bool Spend(size_t work = 1);
 
   const json::Value& root_;

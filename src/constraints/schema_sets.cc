@@ -1,4 +1,4 @@
-// Parts combined, taken from each other, and held against values.
+// Combines parts, subtracts parts from each other, and checks values against parts.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,7 +10,7 @@ namespace {
 
 using json::Value;
 
-// What is generated of an object that does not say what else it may hold.
+// Allows no other members in objects and lists that are closed by default.
 Parts ClosedByDefault(Parts parts) {
   for (Part& part : parts) {
     if (part.is_closed_by_default && !part.rest_is_stated) part.rest = NothingAt(part.place);
@@ -18,7 +18,7 @@ Parts ClosedByDefault(Parts parts) {
   return parts;
 }
 
-// All of `results` hold.
+// The conjunction of results, each true, false or unknown.
 class Verdict {
  public:
   void Add(std::optional<bool> result) {

@@ -1,4 +1,4 @@
-// Parts as a schema in the keywords that the engine enforces.
+// Writes parts as a schema, with the keywords that the engine enforces.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -16,10 +16,10 @@ namespace {
 using json::Value;
 
 constexpr double kMostWhole = 9007199254740992.0;  // 2^53: every integer below is a double
-constexpr double kDecimals = 1e6;                  // of the engine's ranges of numbers
+constexpr double kDecimals = 1e6;                  // resolution of the engine's ranges of numbers
 constexpr double kMostMultiple = 100;              // the engine makes a rule for each remainder
-constexpr double kMostListed = 1000;               // multiples between two bounds
-constexpr size_t kMostUnique = 12;                 // values in a list without repetitions
+constexpr double kMostListed = 1000;               // maximum number of multiples between two bounds
+constexpr size_t kMostUnique = 12;  // maximum number of values of a list without repetitions
 constexpr size_t kMostArrangements = 2000;
 
 Value TypeOnly(std::string_view type) {
@@ -30,7 +30,7 @@ bool HasSixDecimals(double x) {
   return std::abs(x) < kMostWhole / kDecimals && std::round(x * kDecimals) / kDecimals == x;
 }
 
-// 1.0 as 1, and no other changes.
+// Writes 1.0 as 1; returns other values unchanged.
 Value PlainNumbers(const Value& value) {
   if (value.is_double() && value.as_double() == std::floor(value.as_double()) &&
       std::abs(value.as_double()) < kMostWhole)
@@ -49,7 +49,7 @@ Value PlainNumbers(const Value& value) {
   return value;
 }
 
-// Whether the engine, which writes 17 digits, writes the number as it is.
+// Whether the engine, which prints 17 digits, prints the number unchanged.
 bool IsWrittenAlike(const Value& value) {
   if (value.is_big_integer()) return false;
   if (value.is_double()) {
@@ -71,7 +71,7 @@ void WriteSizes(const Part& part, const char* least, const char* most, Value& sc
   if (part.most_size != Part::kNoLimit) schema.Set(most, Value(part.most_size));
 }
 
-// Every list of `least` to `most` of the values, each once in it, in any order.
+// All lists of `least` to `most` of the values without repetitions, in any order.
 class Arrangements {
  public:
   Arrangements(const std::vector<Value>& values, size_t least, size_t most)
@@ -187,7 +187,7 @@ Value SchemaRewriter::WriteNumber(const Part& part) {
   if (part.below_most && most == part.most) --most;
   if (least > most) return Value(false);
   const bool has_least = least != -Part::kInfinity, has_most = most != Part::kInfinity;
-  // Every integer is a multiple of a fraction that divides 1.
+  // If the fraction divides 1, every integer is a multiple.
   if (multiple != 0 && std::fmod(1.0, multiple) != 0) {
     if (has_least && has_most && multiple == std::floor(multiple) &&
         (most - least) / multiple <= kMostListed && std::abs(least) + std::abs(most) < kMostWhole) {
@@ -288,7 +288,7 @@ Value SchemaRewriter::WriteUnique(const Part& part) {
   return TypeOnly("array");
 }
 
-// Lists properties that are only required, and allows nothing to those whose name is not allowed.
+// Adds properties that are only in `required`; forbids those whose name is not allowed.
 void SchemaRewriter::CompleteProperties(Part& part) {
   for (const std::string& name : part.required) {
     if (part.FindProperty(name) != nullptr) continue;
@@ -309,7 +309,7 @@ void SchemaRewriter::WritePatterns(const Part& part, bool is_closed, Value& sche
   for (size_t i = 0; i < part.patterns.size(); ++i) {
     const std::string& pattern = part.patterns[i].name;
     const std::string_view beginning = LiteralBeginning(pattern);
-    // A name that two of them match would have to meet both.
+    // A name that matches two patterns would have to satisfy the schemas of both.
     bool is_apart = !MayBreakStrings(pattern);
     for (const Part::Property& property : part.properties)
       is_apart = is_apart && !BeginAlike(beginning, property.name);
@@ -336,7 +336,7 @@ Value SchemaRewriter::WriteObject(Part part) {
   Value::Object properties;
   for (const Part::Property& property : part.properties) {
     Value value = Rewrite(property.schemas);
-    // The engine takes such a name, which it writes with escapes, for another one as well.
+    // A name with escapes is also accepted by the engine as the name of another property.
     if (!is_closed && NeedsEscapes(property.name)) Note("properties", part.place);
     if (!value.is_bool()) {
       properties.emplace_back(property.name, std::move(value));
@@ -357,7 +357,7 @@ Value SchemaRewriter::WriteObject(Part part) {
   if (is_known && num_properties <= part.most_size) part.most_size = Part::kNoLimit;
 
   Value schema = TypeOnly("object");
-  // The same name twice would count as two.
+  // A repeated name would count twice.
   if (!is_known && part.least_size > 1) Note("minProperties", part.place);
   if (!part.patterns.empty()) WritePatterns(part, is_closed, schema);
   if (!is_closed && names != TypeOnly("string") && names != Value(Value::Object{})) {

@@ -16,7 +16,7 @@ constexpr std::string_view kSpent =
     "the constraint cannot be followed any further: the request has used up the processor time "
     "that constraints may take (5 s, and 1 ms for each token); make it less ambiguous, or ask for "
     "fewer sequences";
-// A queue's call that takes less than this shows that the next may fit a step.
+// If a call in the queue takes less than this, the next one may fit into a step.
 constexpr double kQuickSeconds = SequenceMatcher::kCallSeconds / 2;
 
 }  // namespace
@@ -35,7 +35,8 @@ template <typename Call>
 bool SequenceMatcher::Timed(double seconds, const Call& call) {
   matcher_->LimitCalls(seconds);
   const double before = matcher_->cpu_seconds();
-  // One that wraps another may go on where that was stopped: what it says then is of no use.
+  // A wrapping matcher may continue after the wrapped one was stopped: its result is then
+  // meaningless.
   const bool result = call() && !matcher_->is_stopped();
   last_seconds_ = matcher_->cpu_seconds() - before;
   uncharged_ += last_seconds_;
@@ -100,7 +101,7 @@ SequenceMatcher::Answer SequenceMatcher::FillMask(std::span<uint32_t> mask) {
 }
 
 bool SequenceMatcher::WorkOnce(std::span<const int32_t> output, size_t mask_words) {
-  constexpr double kNoLimit = std::numeric_limits<double>::infinity();  // but the matcher's own
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();  // except the matcher's own
   if (!error_.empty()) return true;
   if (request_ != nullptr && request_->is_spent()) {
     error_ = kSpent;

@@ -1,4 +1,4 @@
-// How long a JSON string is, while it is written byte by byte or token by token.
+// Counts the characters of a JSON string while it is written byte by byte or token by token.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// In characters, as JSON Schema counts: code points of the text that the string stands for.
+// Bounds in characters as JSON Schema counts them: code points of the unescaped string.
 struct StringBounds {
   static constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
 
@@ -19,14 +19,14 @@ struct StringBounds {
   bool operator==(const StringBounds&) const = default;
 };
 
-// Counts the characters of a string from after its opening quote. An escape counts one, from its
-// backslash on; so do the two that write a surrogate pair.
+// Counts the characters of a string, starting after its opening quote. An escape counts as one from
+// its backslash on; the two escapes of a surrogate pair count as one together.
 class StringCounter {
  public:
-  // False: the byte is the closing quote.
+  // Returns false if the byte is the closing quote.
   bool Take(unsigned char byte);
   int32_t count() const { return count_; }
-  // Neither inside an escape nor behind one that may be half of a pair.
+  // Whether it is neither inside an escape nor after an escape that may be half of a pair.
   bool is_plain() const { return stage_ == Stage::kPlain && !is_behind_high_; }
 
  private:
@@ -36,16 +36,17 @@ class StringCounter {
   Stage stage_ = Stage::kPlain;
   uint8_t num_digits_ = 0;
   uint16_t digits_ = 0;
-  bool is_behind_high_ = false;  // the escape before was the first half of a pair
-  bool is_maybe_low_ = false;    // so this one is not counted, if it is the second half
+  bool is_behind_high_ = false;  // the previous escape was the first half of a pair
+  bool is_maybe_low_ = false;    // so this escape is not counted if it is the second half
 };
 
-// What the tokens of a vocabulary add to a string whose counter is plain. Thread safety: immutable.
+// The number of characters that each token adds to a string whose counter is plain. Thread safety:
+// immutable.
 class TokenLengths {
  public:
   explicit TokenLengths(const std::vector<std::string>& tokens);
 
-  // Up to the closing quote, or to the end of the token.
+  // Characters up to the closing quote, or to the end of the token.
   int32_t characters(int32_t token) const { return characters_[static_cast<size_t>(token)]; }
   // Clears the tokens of more than `most` characters in `mask`.
   void KeepAtMost(int32_t most, std::span<uint32_t> mask) const;
@@ -53,12 +54,12 @@ class TokenLengths {
   std::span<const int32_t> with_quote() const { return with_quote_; }
 
  private:
-  // Tokens of up to this many bytes are so many that a mask is cheaper than a list.
+  // There are so many tokens of up to this many bytes that a mask is cheaper than a list.
   static constexpr int32_t kShort = 16;
 
   std::vector<int32_t> characters_;
-  std::vector<int32_t> long_;                   // of more than kShort characters, longest first
-  std::vector<std::vector<uint32_t>> at_most_;  // by 0 to kShort characters
+  std::vector<int32_t> long_;  // tokens of more than kShort characters, longest first
+  std::vector<std::vector<uint32_t>> at_most_;  // masks for at most 0 to kShort characters
   std::vector<int32_t> with_quote_;
 };
 

@@ -10,14 +10,14 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
-// Repetitions are laid out one by one by the engine.
+// Maximum repetition: the engine expands repetitions.
 constexpr int64_t kMostRepeated = 1000;
 
 struct Repeated {
   int64_t least = 1, most = 1;
 };
 
-// "*", "+", "?", "{n}", "{n,}", "{n,m}"; "" is once.
+// Reads "*", "+", "?", "{n}", "{n,}" or "{n,m}"; "" means once.
 std::optional<Repeated> ReadQuantifier(std::string_view text) {
   if (text.empty()) return Repeated{1, 1};
   if (text == "*") return Repeated{0, kUnbounded};
@@ -38,7 +38,8 @@ std::optional<Repeated> ReadQuantifier(std::string_view text) {
   return found;
 }
 
-// The length of what one character matches at the beginning of `text`; 0 for all else.
+// The length of a class, a class escape or a single character at the beginning of `text`; 0 if
+// there is none.
 size_t LengthOfClass(std::string_view text) {
   if (text.empty()) return 0;
   if (text[0] == '\\') {
@@ -81,7 +82,7 @@ std::string_view LiteralBeginning(std::string_view pattern) {
   if (!pattern.starts_with('^') || pattern.find('|') != std::string_view::npos) return "";
   pattern.remove_prefix(1);
   size_t length = std::min(pattern.find_first_of("\\[](){}.*+?^$"), pattern.size());
-  // What follows may make the last one optional.
+  // A quantifier may make the last character optional.
   if (length > 0 && length < pattern.size() &&
       std::string_view("*?{").find(pattern[length]) != std::string_view::npos)
     --length;
@@ -99,7 +100,7 @@ bool MayBreakStrings(std::string_view pattern) {
     } else if (c == '"' || c < 0x20) {
       if (!in_class) return true;
     } else if (c > 0x7e) {
-      // Such a regex is not compiled to an automaton that knows of JSON.
+      // The engine does not compile such a regex to an automaton that respects JSON.
       if (pattern.find_first_of(".[\\") != std::string_view::npos) return true;
     } else if (c == '[') {
       in_class = true;

@@ -1,4 +1,4 @@
-// Regexes of strings in a JSON schema, as far as they can be told apart without an automaton.
+// Analyzes the regexes of strings in a JSON schema, as far as possible without an automaton.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 namespace sluice {
 
 // A regex for the strings of `least` to `most` characters (INT64_MAX: any number) that match all of
-// `pattern`, where that is one repeated class, such as "^[a-z]+$". Nothing for all else.
+// `pattern`, if that is one repeated class, such as "^[a-z]+$". Otherwise nullopt.
 std::optional<std::string> BoundedPattern(std::string_view pattern, int64_t least, int64_t most);
 
-// What every string that matches begins with: "x-" of "^x-[a-z]+$".
+// The literal text with which every matching string begins: "x-" for "^x-[a-z]+$".
 std::string_view LiteralBeginning(std::string_view pattern);
 
-// Whether the engine could write a string that is no JSON: with the character that ends strings,
-// a control character, or a class over characters that are not ASCII.
+// Whether the engine could write an invalid JSON string for this pattern: with an unescaped quote
+// or backslash, a control character, or a class over characters that are not ASCII.
 bool MayBreakStrings(std::string_view pattern);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The tokens of a model as bytes: what a constraint is compiled for.
+// The tokens of a model as bytes, for which constraints are compiled.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 namespace sluice {
 
 struct Vocabulary {
-  // By id: the bytes that a token adds to the text; "" for a token that never may be chosen under a
+  // By id: the bytes that a token adds to the text; "" for a token that is never allowed under a
   // constraint.
   std::vector<std::string> tokens;
-  // Rows of the model's logits, >= tokens.size(); ids past the tokens never may be chosen.
+  // Rows of the model's logits, >= tokens.size(); ids beyond the tokens are never allowed.
   int32_t size = 0;
-  // Tokens that end an answer once the constraint is met. Not empty.
+  // Tokens that end an answer once the constraint is satisfied. Not empty.
   std::vector<int32_t> end_tokens;
 };
 

@@ -42,10 +42,11 @@ class XgrammarConstraint final : public Constraint {
   const WorkLimits step_;
 };
 
-// In schemas of structural tags, where the grammar has to count, which takes longer the more it is.
+// Limit of white space in schemas of structural tags: there the grammar counts it, which takes
+// longer the higher the limit.
 constexpr int kMaxTagWhitespace = 16;
 
-// A structural tag whose schemas bound white space in JSON.
+// The structural tag with a bound for white space in its schemas.
 json::Value WithTagWhitespace(const json::Value& value) {
   if (value.is_array()) {
     json::Value::Array parts;
@@ -75,7 +76,7 @@ class XgrammarEngine final : public ConstraintEngine {
     if (spec.kind != ConstraintKind::kJsonSchema)
       RETURN_IF_ERROR(CheckConstraintText(spec.kind, spec.text));
     try {
-      // Counted down to the last copy of what was compiled.
+      // The budget also covers storing the result in `grammar`.
       std::optional<MatchedGrammar> grammar;
       {
         const WorkBudget budget(limits_.compile);
@@ -102,7 +103,7 @@ class XgrammarEngine final : public ConstraintEngine {
   }
 
  private:
-  // A rule that leads to nothing but itself, for example, lets no answer begin.
+  // Fails if no answer can begin, for example because a rule leads only to itself.
   Status CheckCanBegin(const Constraint& constraint) const {
     std::vector<uint32_t> mask(MaskWords(vocabulary_.GetVocabSize()));
     const auto matcher = constraint.NewMatcher();
@@ -114,7 +115,7 @@ class XgrammarEngine final : public ConstraintEngine {
   }
 
   MatchedGrammar CompileText(const ConstraintSpec& spec) const {
-    // One thread, which the budget watches; its only state is the vocabulary.
+    // Uses a single thread, which the budget watches; its only state is the vocabulary.
     xgrammar::GrammarCompiler compiler(vocabulary_, /*max_threads=*/1, /*cache_enabled=*/false);
     switch (spec.kind) {
       case ConstraintKind::kJsonSchema: return CompileSchema(compiler, spec);

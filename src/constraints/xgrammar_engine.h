@@ -1,4 +1,4 @@
-// xgrammar (docs/dependencies.md) behind the contract of constraint.h.
+// Implements the contract of constraint.h with xgrammar (docs/dependencies.md).
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 namespace sluice {
 
 struct ConstraintLimits {
-  // The limit of compiling one constraint; what it keeps counts into the bytes.
+  // Limit for compiling one constraint; the bytes include the result.
   WorkLimits compile{.cpu_seconds = 2.0, .bytes = int64_t{256} << 20};
-  // The limit of one sequence in one step.
+  // Limit for one sequence in one step.
   WorkLimits step{.cpu_seconds = 0.25, .bytes = int64_t{64} << 20};
 };
 
-// Sorts the vocabulary, which takes some 0.2 s for 128k tokens.
+// Sorts the vocabulary, which takes about 0.2 s for 128k tokens.
 std::unique_ptr<ConstraintEngine> MakeXgrammarEngine(const Vocabulary& vocabulary,
                                                      const ConstraintLimits& limits = {});
 

@@ -1,9 +1,9 @@
-// Stands in for xgrammar's own support/logging.h, whose include guard it defines: included before
-// every source of xgrammar (cmake/Xgrammar.cmake). Errors are thrown without place and time, which
-// are of no use to a client; warnings, which would go to stderr, are dropped: what a schema asks
-// for in vain is found before (json_schema.h). Its destructors allocate nothing, so that an
-// allocation that is refused (work_budget.h) never throws out of one. XGRAMMAR_DCHECK, which every
-// access to a grammar or an automaton calls, checks the stack instead.
+// Replaces xgrammar's own support/logging.h, whose include guard it defines; included before every
+// source of xgrammar (cmake/Xgrammar.cmake). Errors are thrown without place and time, which are
+// useless to a client. Warnings, which would go to stderr, are dropped: json_schema.h already finds
+// what the engine would ignore. Its destructors do not allocate, so that a refused allocation
+// (work_budget.h) never throws out of a destructor. XGRAMMAR_DCHECK, which every access to a
+// grammar or an automaton calls, checks the stack instead.
 #ifndef XGRAMMAR_SUPPORT_LOGGING_H_
 #define XGRAMMAR_SUPPORT_LOGGING_H_
 
@@ -24,7 +24,7 @@ class LogFatalError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws when the statement that fills it ends, unless that statement throws itself.
+// Throws at the end of the statement that fills it, unless that statement throws itself.
 class LogFatal {
  public:
   ~LogFatal() noexcept(false) {

@@ -46,7 +46,7 @@ class XgrammarMatcher : public TokenMatcher {
   double cpu_seconds() const override { return cpu_seconds_; }
 
  protected:
-  // These run within the limits.
+  // Called within the limits.
   virtual void Begin() {}
   virtual bool Take(int32_t token) { return matcher_->AcceptToken(token); }
   virtual void TakeBack(int num_tokens) { matcher_->Rollback(num_tokens); }
@@ -62,11 +62,11 @@ class XgrammarMatcher : public TokenMatcher {
   }
 
   const std::shared_ptr<const MatchedGrammar> grammar_;
-  // None at the beginning: to construct one takes work.
+  // nullopt until the first call, because constructing one takes work.
   std::optional<xgrammar::GrammarMatcher> matcher_;
 
  private:
-  // A matcher that was interrupted is of no use before a Reset; a broken one would break again.
+  // kStopped: interrupted, unusable until Reset. kBroken: would fail again after Reset.
   enum class State { kWorks, kStopped, kBroken };
 
   template <typename Work>
@@ -102,7 +102,7 @@ class XgrammarMatcher : public TokenMatcher {
   double cpu_seconds_ = 0;
 };
 
-// Counts the characters of bounded strings beside a grammar that does not.
+// Counts the characters of bounded strings, which the grammar itself does not.
 class CountingMatcher final : public XgrammarMatcher {
  public:
   CountingMatcher(std::shared_ptr<const MatchedGrammar> grammar,
@@ -112,7 +112,7 @@ class CountingMatcher final : public XgrammarMatcher {
         least_most_(std::ranges::min(grammar_->bounds, {}, &StringBounds::most).most) {}
 
  private:
-  // Where the answer stands: in a string with bounds, or elsewhere.
+  // Whether the answer is in a string with bounds, and how long the string is.
   struct Place {
     const StringBounds* bounds = nullptr;
     StringCounter counter;
@@ -138,7 +138,7 @@ class CountingMatcher final : public XgrammarMatcher {
       taken_.back().num_pieces = 1;
       return true;
     }
-    // Which bounds hold is known where a string begins: after a quote.
+    // Splits at quotes, since the bounds are known only where a string begins.
     for (std::string_view rest = TextOf(token); !rest.empty();) {
       const std::string_view piece = rest.substr(0, std::min(rest.find('"'), rest.size() - 1) + 1);
       const bool was_inside = place_.bounds != nullptr;
@@ -177,7 +177,7 @@ class CountingMatcher final : public XgrammarMatcher {
                                                       : std::string_view();
   }
 
-  // Counts a piece, of which only the last byte may be a closing quote; false if it breaks a bound.
+  // Counts a piece whose last byte only may be a closing quote; false if it breaks a bound.
   bool TakesPiece(std::string_view piece, bool is_end) {
     if (is_end || place_.bounds == nullptr) return true;
     const StringBounds bounds = *place_.bounds;
@@ -198,7 +198,7 @@ class CountingMatcher final : public XgrammarMatcher {
     taken_.pop_back();
   }
 
-  // True if a token that the grammar allows keeps the bounds.
+  // Whether a token that the grammar allows keeps the bounds.
   bool KeepsBounds(int32_t token) {
     if (TextOf(token).find('"') != std::string_view::npos) {
       if (!Take(token)) return false;
@@ -210,7 +210,8 @@ class CountingMatcher final : public XgrammarMatcher {
     place_ = before;
     return keeps;
   }
-  // The grammar allows what is in `mask`: a token with one quote can break but one bound.
+  // Clears the tokens with a quote that break bounds. The grammar allows all tokens in `mask`, so a
+  // token with one quote can break only one bound.
   void CheckTokensWithQuote(std::span<uint32_t> mask) {
     for (const int32_t token : vocabulary_->lengths.with_quote()) {
       uint32_t& word = mask[static_cast<size_t>(token) / 32];
@@ -240,7 +241,7 @@ class CountingMatcher final : public XgrammarMatcher {
   }
 
   const std::shared_ptr<const CountedVocabulary> vocabulary_;
-  const int32_t least_most_;  // the smallest of all bounds
+  const int32_t least_most_;  // the lowest maximum of all bounds
   Place place_;
   std::vector<Taken> taken_;  // what to undo, by token
 };

@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// A vocabulary, and what its tokens add to strings. Thread safety: immutable.
+// A vocabulary, and the characters that its tokens add to strings. Thread safety: immutable.
 struct CountedVocabulary {
   explicit CountedVocabulary(Vocabulary of)
       : vocabulary(std::move(of)), lengths(vocabulary.tokens), whitespace(vocabulary) {}
@@ -25,15 +25,15 @@ struct CountedVocabulary {
   const WhitespaceTokens whitespace;
 };
 
-// A grammar and the bounds of its strings (BoundedGrammar); none: of no string.
+// A grammar and the bounds of its strings (BoundedGrammar); empty: no bounded strings.
 struct MatchedGrammar {
   xgrammar::CompiledGrammar grammar;
   std::vector<StringBounds> bounds;
-  // Answers are JSON, with kMaxWhitespace to hold to beside the grammar.
+  // Answers are JSON whose white space the matcher bounds (kMaxWhitespace), not the grammar.
   bool bounds_whitespace = false;
 };
 
-// Each call keeps to `limits`. Does no work itself: the first call does what a beginning takes.
+// Each call keeps within `limits`. Does no work itself: the first call creates the state.
 std::unique_ptr<TokenMatcher> NewXgrammarMatcher(
     std::shared_ptr<const MatchedGrammar> grammar,
     std::shared_ptr<const CountedVocabulary> vocabulary, const WorkLimits& limits);
