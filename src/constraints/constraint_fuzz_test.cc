@@ -1,5 +1,5 @@
-// The fuzz targets' check over random grammars, structural tags and regexes, and over the texts
-// that have ended a process: each is refused or followed, within its limits.
+// Runs the fuzz targets' check over random grammars, structural tags and regexes, and over texts
+// that have crashed the process: each is refused or followed, within its limits.
 #include "constraints/constraint_fuzz.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ double FuzzedSeconds(ConstraintKind kind, const std::string& text) {
          static_cast<double>(end.tv_nsec - begin.tv_nsec) * 1e-9;
 }
 
-// Random texts of each kind, mostly well formed: few rules that lead to one another in any way.
+// Random texts of each kind, mostly well formed: few rules with random references to each other.
 class RandomConstraint {
  public:
   explicit RandomConstraint(uint32_t seed) : random_(seed) {}
@@ -140,7 +140,7 @@ class RandomConstraint {
   std::mt19937 random_;
 };
 
-// SLUICE_RANDOM_CONSTRAINTS: how many of each kind, 10,000 for the figures.
+// SLUICE_RANDOM_CONSTRAINTS: number of texts of each kind; 10,000 for the documented figures.
 TEST(ConstraintFuzzTest, RandomConstraintsStayWithinTheirLimits) {
   const char* wanted = std::getenv("SLUICE_RANDOM_CONSTRAINTS");
   const int count = wanted != nullptr ? std::atoi(wanted) : 8;
@@ -151,8 +151,7 @@ TEST(ConstraintFuzzTest, RandomConstraintsStayWithinTheirLimits) {
     for (int i = 0; i < count; ++i) {
       const std::string text = RandomConstraint(static_cast<uint32_t>(i)).Make(kind);
       const double seconds = FuzzedSeconds(kind, text);
-      // Compiling stops at 2 s of its thread, a call of the matcher at 0.25 s; of those that are
-      // not stopped each is shorter.
+      // Compiling stops after 2 s of thread time, a call of the matcher after 0.25 s.
       EXPECT_LT(seconds, 10.0) << text;
       most = std::max(most, seconds);
       all += seconds;
@@ -162,8 +161,8 @@ TEST(ConstraintFuzzTest, RandomConstraintsStayWithinTheirLimits) {
   }
 }
 
-// The analysis of rules (grammar_rules.h) stops most of these; the engine by itself has to live
-// through them, too: a structural tag's `grammar_rules` are not all that it makes rules of.
+// The analysis of rules (grammar_rules.h) refuses most of these. The engine must survive them
+// without it, too: it also makes rules of parts of a structural tag other than `grammar_rules`.
 TEST(ConstraintFuzzTest, WhatRecursesWithoutEndOrDeeplyIsRefused) {
   std::string chain = "root ::= r0\n", nested = "\"a\"",
               lists = "root ::= ", tag = R"({"type":"any_text"})";
@@ -194,7 +193,7 @@ TEST(ConstraintFuzzTest, WhatRecursesWithoutEndOrDeeplyIsRefused) {
   for (const auto& [kind, text] : texts) FuzzedSeconds(kind, text);
 }
 
-// On the compiler's threads the same text is an error, not the end of the process.
+// On the compiler's threads, the same text is an error and does not end the process.
 TEST(ConstraintFuzzTest, TheCompilersThreadsRefuseIt) {
   ConstraintCompiler compiler([] { return MakeXgrammarEngine(ByteVocabulary()); }, 2, 1 << 20);
   for (const char* text : {"root ::= (root){0,}", "root ::= a{2,}\na ::= root{3}"}) {

@@ -68,7 +68,8 @@ constexpr uint64_t Bits(std::initializer_list<int> tokens) {
   return bits;
 }
 
-// In a thought: what ends the answer, or holds the end mark and more, is left out.
+// Mask within a thought: excludes tokens that end the answer, or that contain the end mark and
+// more.
 constexpr uint64_t kThought = ~Bits({kEnd, kCall, 10});
 constexpr uint64_t kFirst = Bits({0, 9, 2, 6});
 
@@ -79,7 +80,7 @@ TEST(DeferredConstraintTest, LeavesAThoughtFreeAndBeginsAfterIt) {
     EXPECT_TRUE(matcher->Advance(token));
   }
   EXPECT_TRUE(matcher->Advance(3));
-  // The end mark lies across two tokens, of which the second may hold nothing else.
+  // The end mark spans two tokens; the second may contain nothing after it.
   EXPECT_EQ(MaskOf(*matcher), kThought & ~Bits({5}));
   EXPECT_FALSE(matcher->Advance(5));
   EXPECT_TRUE(matcher->Advance(4));
@@ -156,7 +157,7 @@ TEST(DeferredConstraintTest, WhatBeginsAMarkMayBeTheConstrainedText) {
 }
 
 TEST(DeferredConstraintTest, AnEndMarkMayCountAfterAnotherTextOnly) {
-  // The text is that of the mark that begins the thought, or comes later.
+  // The required text begins within the mark that begins the thought, or comes later.
   const auto matcher =
       Matcher({}, {.begin = {"<think>"}, .end = {"ought:"}, .before_end = "<think>b"});
   ASSERT_TRUE(matcher->Advance(2));
@@ -181,7 +182,7 @@ TEST(DeferredConstraintTest, RollsBackIntoTheThoughtAndOutOfIt) {
   for (const int32_t token : {2, 3, 4, 0, 1}) ASSERT_TRUE(matcher->Advance(token));
   matcher->RollBack(1);
   EXPECT_EQ(MaskOf(*matcher), Bits({1}));
-  matcher->RollBack(2);  // the last is the token that ended the thought
+  matcher->RollBack(2);  // the last token is the one that ended the thought
   EXPECT_EQ(MaskOf(*matcher), kThought & ~Bits({5}));
   EXPECT_TRUE(matcher->Advance(4));
   EXPECT_EQ(MaskOf(*matcher), Bits({0, 9}));
@@ -192,7 +193,7 @@ TEST(DeferredConstraintTest, RollsBackIntoTheThoughtAndOutOfIt) {
   EXPECT_EQ(MaskOf(*matcher), kFirst);
 }
 
-// As harmony's messages: <|call|> ends a call alone, not a thought.
+// Like harmony's messages: <|call|> ends only a call, not a thought.
 TEST(DeferredConstraintTest, ACallEndsTheAnswerInAMessageToATool) {
   const std::vector<std::string> words = {
       "<|start|>",      "<|channel|>", "<|message|>", "<|end|>",  "assistant", "analysis",
@@ -227,7 +228,7 @@ TEST(DeferredConstraintTest, ACallEndsTheAnswerInAMessageToATool) {
     const auto matcher =
         AfterThought(std::make_shared<AbConstraint>(), tokens, start)->NewMatcher();
     for (const int32_t token : taken) EXPECT_TRUE(matcher->Advance(token)) << token;
-    // Back and forth again: the place is that of the tokens that are left.
+    // Undo and redo: the place is that of the remaining tokens.
     if (!taken.empty()) {
       matcher->RollBack(1);
       EXPECT_TRUE(matcher->Advance(taken.back()));
@@ -258,7 +259,7 @@ TEST(DeferredConstraintTest, ACallEndsTheAnswerInAMessageToATool) {
   EXPECT_FALSE(may_call(none, thought));
 }
 
-// Every way of going back leads to where the tokens that are left lead.
+// Every rollback leads to the state after the remaining tokens.
 TEST(DeferredConstraintTest, GoingBackIsAsIfTheTokensHadNotCome) {
   uint32_t state = 1;
   const auto random = [&state](uint32_t below) {

@@ -87,12 +87,12 @@ TEST(GrammarRulesTest, BracketsHaveALimit) {
   };
   EXPECT_EQ(ErrorOf(kEbnf, nested(64)), "");
   EXPECT_EQ(ErrorOf(kEbnf, nested(65)), "the grammar has more than 64 brackets inside each other");
-  // A quote in a class begins no string.
+  // A quote in a class does not begin a string.
   EXPECT_NE(ErrorOf(kEbnf, "root ::= [\"] " + nested(65).substr(9)), "");
   EXPECT_NE(ErrorOf(kEbnf, nested(100'000)), "");
 }
 
-// A hundred thousand rules, each of which needs the next one's answer.
+// A hundred thousand rules, each of which depends on the next.
 TEST(GrammarRulesTest, TimeIsLinear) {
   std::string chain = "root ::= r1\n", stars = "root ::= \"a\"" + std::string(500'000, '*') + "\n";
   for (int i = 1; i < 60'000; ++i)

@@ -1,6 +1,6 @@
-// Fuzz target: any bytes as a JSON schema. What is refused is refused with a reason, within the
-// limits of compiling; what is accepted with `strict` is accepted without, and what a constraint
-// lets begin can be advanced.
+// Fuzz target: any bytes as a JSON schema. A refusal must have a reason and stay within the limits
+// of compiling. A schema accepted with `strict` must be accepted without it, and a token that its
+// mask allows must be accepted by Advance.
 #include <string>
 #include <vector>
 
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::Require(!constraint.error().message.empty());
     return 0;
   }
-  // The lowest of the tokens that are allowed, a few times.
+  // Takes the lowest allowed token, a few times.
   const auto matcher = (*constraint)->NewMatcher();
   std::vector<uint32_t> mask(MaskWords(ByteVocabulary().size));
   for (int step = 0; step < 20 && !matcher->is_finished(); ++step) {

@@ -1,4 +1,4 @@
-// The fuzz target over mutated and over random schemas, each within the limits of compiling.
+// Runs the fuzz target over mutated and random schemas, each within the limits of compiling.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/source_path_testing.h"
-// The target itself, so that both run the same code.
+// The fuzz target itself, so that the test and the fuzzer run the same code.
 #include "constraints/json_schema_fuzz.cc"  // NOLINT(bugprone-suspicious-include)
 
 namespace sluice {
@@ -28,7 +28,7 @@ double SecondsOf(const std::string& schema) {
   return CpuSeconds() - begin;
 }
 
-// Any schema, mostly of keywords that fit; as large as `budget` lets it grow.
+// A random schema, mostly of keywords that fit together; `budget` limits its size.
 class RandomSchema {
  public:
   explicit RandomSchema(uint32_t seed) : random_(seed) {}
@@ -149,7 +149,7 @@ TEST(JsonSchemaFuzzTest, MutatedSchemas) {
   }
 }
 
-// SLUICE_RANDOM_SCHEMAS: how many, 10,000 for the figures.
+// SLUICE_RANDOM_SCHEMAS: number of schemas; 10,000 for the documented figures.
 TEST(JsonSchemaFuzzTest, RandomSchemasStayWithinTheirLimits) {
   const char* wanted = std::getenv("SLUICE_RANDOM_SCHEMAS");
   const int count = wanted != nullptr ? std::atoi(wanted) : 40;
@@ -161,8 +161,8 @@ TEST(JsonSchemaFuzzTest, RandomSchemasStayWithinTheirLimits) {
     if (schema.size() > kMostBytes) continue;
     largest = std::max(largest, schema.size());
     const double seconds = SecondsOf(schema);
-    // Compiling stops at 2 s of its thread, each of some steps at 0.25 s; under a sanitizer, an
-    // allocation may be some way off.
+    // Compiling stops after 2 s of thread time, each step after 0.25 s. The time is checked at
+    // allocations, which may be far apart under a sanitizer.
     EXPECT_LT(seconds, 10.0) << schema.substr(0, 2000);
     if (seconds > most) most = seconds;
     all += seconds;

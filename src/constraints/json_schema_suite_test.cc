@@ -1,5 +1,5 @@
-// The official test suite of JSON Schema, draft 2020-12 (tests/data/json_schema): what is accepted
-// with `strict` means what JSON Schema says.
+// The official test suite of JSON Schema, draft 2020-12 (tests/data/json_schema): a schema accepted
+// with `strict` has the meaning that JSON Schema defines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ std::string Markdown(const SuiteTable& table) {
 
 class JsonSchemaSuiteTest : public ::testing::Test {
  protected:
-  // One text, or several of one meaning.
+  // Whether one text, or one of several equivalent texts, is allowed.
   static bool AllowsOne(const Constraint& constraint, const json::Value& texts) {
     if (texts.is_string()) return Allows(constraint, texts.as_string());
     return std::ranges::any_of(texts.as_array(), [&](const json::Value& text) {
@@ -69,7 +69,7 @@ class JsonSchemaSuiteTest : public ::testing::Test {
     return matcher->Advance(256);
   }
 
-  // Holds the instances of all rows against their schemas.
+  // Validates the instances of all rows against their schemas.
   SuiteTable HoldAll(const std::filesystem::path& file) {
     std::istringstream lines(ReadFile(file, 1 << 24).value());
     SuiteTable table;
@@ -88,7 +88,7 @@ class JsonSchemaSuiteTest : public ::testing::Test {
     const auto& invalid = row.Find("invalid")->as_array();
     const auto checked = CheckJsonSchema(*row.Find("schema"), /*strict=*/true);
     if (!checked) {
-      // Not for lack of support, but because it allows nothing.
+      // Refused because it allows nothing, not for lack of support.
       if (checked.error().message != "no answer meets the schema") return;
       EXPECT_THAT(valid, IsEmpty());
       ++count.accepted;

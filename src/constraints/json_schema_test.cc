@@ -49,7 +49,7 @@ TEST(JsonSchemaTest, ReferencesIntoTheSchemaMustLeadSomewhere) {
   EXPECT_EQ(ErrorOf(R"({"$defs":{"a/b":{}},"items":{"$ref":"#/$defs/a~1b"}})"), "");
   EXPECT_EQ(ErrorOf(R"({"items":{"$ref":"#"}})"), "");
   EXPECT_THAT(ErrorOf(R"({"$ref":"#/$defs/missing"})"), HasSubstr("leads nowhere"));
-  // What they lead to is checked wherever it stands.
+  // The target of a reference is checked, wherever it is.
   EXPECT_THAT(ErrorOf(R"({"parts":{"a":{"enum":5}},"items":{"$ref":"#/parts/a"}})"),
               HasSubstr("at #/parts/a: `enum`"));
 }
@@ -98,7 +98,7 @@ TEST(JsonSchemaTest, ReferencesThatLeadToThemselvesAreNoConstraint) {
     EXPECT_EQ(ErrorOf(schema), "") << schema;
     EXPECT_THAT(ErrorOf(schema, true), HasSubstr("`$ref` at")) << schema;
   }
-  // Those that go through a property or an item are lists and trees.
+  // Recursive references through a property or an item describe lists and trees.
   EXPECT_EQ(ErrorOf(R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},)"
                     R"({"type":"null"}]}},"required":["next"],"additionalProperties":false})",
                     true),
@@ -133,7 +133,7 @@ TEST(JsonSchemaTest, TuplesOfOlderDraftsAreTuples) {
             R"({"type":"array","prefixItems":[{"type":"string"}],"items":false,"minItems":1})");
   EXPECT_EQ(Rewritten(R"({"items":[{"type":"string"}],"additionalItems":{"type":"null"}})"),
             R"({"type":"array","prefixItems":[{"type":"string"}],"items":{"type":"null"}})");
-  // Beside a schema it says nothing.
+  // `additionalItems` has no meaning if `items` is a schema.
   EXPECT_EQ(Rewritten(R"({"items":{"type":"null"},"additionalItems":false})"),
             R"({"type":"array","items":{"type":"null"}})");
 }
@@ -155,7 +155,7 @@ TEST(JsonSchemaTest, WhatCanBeSaidInOtherWordsIs) {
           R"({"type":"object","properties":{"a":{},"b":{}},"dependentRequired":{"a":["b"]}})"),
       R"({"anyOf":[{"type":"object","properties":{"b":{}},"additionalProperties":false},)"
       R"({"type":"object","properties":{"a":{},"b":{}},"required":["a","b"],"additionalProperties":false}]})");
-  // Branches that a property tells apart.
+  // Branches that differ in the value of a property.
   EXPECT_EQ(
       Rewritten(
           R"({"oneOf":[{"properties":{"k":{"const":1}},"required":["k"]},{"properties":{"k":{"const":2}},"required":["k"]}]})"),

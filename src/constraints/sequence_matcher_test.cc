@@ -15,8 +15,8 @@ namespace {
 
 using Answer = SequenceMatcher::Answer;
 
-// Allows every token but 7. A mask costs so much time, which it only says, and allows the number of
-// tokens so far alone.
+// Allows every token except 7. Masks take a given time, which is only reported, and allow only the
+// token whose id is the number of tokens so far.
 class CostlyMatcher final : public TokenMatcher {
  public:
   explicit CostlyMatcher(double mask_seconds) : mask_seconds_(mask_seconds) {}
@@ -88,7 +88,7 @@ TEST(SequenceMatcherTest, WhatTakesLongerThanAStepHasIsLateAndDoneByTheQueue) {
   EXPECT_EQ(matcher->CatchUp(output), Answer::kYes);
   EXPECT_EQ(matcher->FillMask({&mask, 1}), Answer::kLate);
   EXPECT_TRUE(matcher->is_slow());
-  // It was interrupted: it is of no use before the queue has begun it again.
+  // It was interrupted: it is unusable until the queue has started it again.
   EXPECT_EQ(matcher->CatchUp(output), Answer::kLate);
   EXPECT_EQ(matcher->FillMask({&mask, 1}), Answer::kLate);
   queue.Submit(matcher, output, /*client=*/1);
@@ -98,7 +98,7 @@ TEST(SequenceMatcherTest, WhatTakesLongerThanAStepHasIsLateAndDoneByTheQueue) {
   EXPECT_EQ(matcher->FillMask({&mask, 1}), Answer::kYes);
   EXPECT_EQ(mask, 1u << 3);
   EXPECT_NEAR(matcher->TakeUncharged(), 0.05 + SequenceMatcher::kCallSeconds, 1e-9);
-  // The next token's mask is another.
+  // The mask for the next token is not computed yet.
   EXPECT_EQ(matcher->Advance(4), Answer::kYes);
   EXPECT_FALSE(matcher->has_mask());
 }
@@ -159,7 +159,7 @@ TEST(MatcherQueueTest, WhatNobodyOwnsAnyMoreIsDroppedAndTheEndDoesNotWaitForIt) 
   EXPECT_TRUE(matcher->has_mask());
 }
 
-// One client has a hundred matchers that wait, another has one.
+// One client has a hundred waiting matchers, another has one.
 TEST(MatcherQueueTest, ClientsTakeTurns) {
   class SleepingMatcher final : public TokenMatcher {
    public:

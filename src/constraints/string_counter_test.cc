@@ -29,7 +29,7 @@ TEST(StringCounterTest, AnEscapeIsOne) {
   EXPECT_EQ(CountOf(R"(\ud83dx)"), 2);
   EXPECT_EQ(CountOf(R"(\ud83d\ud83d\ude00)"), 2);
   EXPECT_EQ(CountOf(R"(\ude00\ud83d)"), 2);
-  // From its backslash on.
+  // An escape counts from its backslash on.
   EXPECT_EQ(CountOf(R"(a\)"), 2);
   EXPECT_EQ(CountOf(R"(a\u00)"), 2);
 }

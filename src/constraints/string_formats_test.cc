@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Whether the engine lets `text` be an answer, a string of the format.
+// Whether the engine accepts `text` as an answer, a string of the format.
 bool AcceptsFormat(const std::string& format, const std::string& text) {
   static const auto engine = MakeXgrammarEngine(ByteVocabulary());
   const auto schema = CheckJsonSchema(
@@ -38,7 +38,7 @@ TEST(StringFormatsTest, DatesAreDaysThatThereAre) {
     EXPECT_FALSE(AcceptsFormat("date", date)) << date;
 }
 
-// Every day of four hundred years, against the calendar.
+// Compares every day of four hundred years with the calendar.
 TEST(StringFormatsTest, DatesFollowTheCalendar) {
   const std::regex pattern(*PatternOfFormat("date"));
   for (int year = 1; year <= 9999; year += year > 1600 && year < 2001 ? 1 : 37) {

@@ -45,7 +45,7 @@ class XgrammarEngineTest : public ::testing::Test {
     }
     return allowed;
   }
-  // Whether the answer `text` meets the constraint.
+  // Whether the answer `text` satisfies the constraint.
   bool Accepts(const Constraint& constraint, std::string_view text) {
     const auto matcher = constraint.NewMatcher();
     for (const char c : text) {
@@ -134,7 +134,7 @@ TEST_F(XgrammarEngineTest, WhiteSpaceInJsonHasAnEnd) {
   }
 }
 
-// Tokens of white space, alone and with more, at every place up to the bound.
+// Tokens of white space, alone and with other text, at every place up to the bound.
 TEST_F(XgrammarEngineTest, MasksAndStepsOfWhiteSpaceAgree) {
   const std::string many(kMaxWhitespace + 3, ' ');
   const Vocabulary vocabulary =
@@ -184,12 +184,12 @@ TEST_F(XgrammarEngineTest, LongBoundsOfStringsAreExact) {
     EXPECT_FALSE(Accepts(*constraint, text(most + 1, 3))) << most;
     EXPECT_FALSE(Accepts(*constraint, text(3, most + 1))) << most;
     EXPECT_FALSE(Accepts(*constraint, text(2, most))) << most;
-    // Characters count, not bytes.
+    // The bound counts characters, not bytes.
     std::string letters;
     for (int i = 0; i < most; ++i) letters += "é";
     EXPECT_TRUE(Accepts(*constraint, "[\"" + letters + "\"]")) << most;
     EXPECT_FALSE(Accepts(*constraint, "[\"" + letters + "é\"]")) << most;
-    // A token of several characters must fit as well.
+    // A token of several characters must also stay within the bound.
     const auto matcher = constraint->NewMatcher();
     for (const char c : "[\"" + std::string(most - 1, 'x'))
       ASSERT_TRUE(matcher->Advance(static_cast<unsigned char>(c)));
@@ -240,8 +240,8 @@ TEST_F(XgrammarEngineTest, AnEscapeIsOneCharacterOfABoundedString) {
   }
 }
 
-// With any tokens: a mask tells which of them Advance takes, and the answer meets the
-// bounds.
+// With random tokens: Advance accepts exactly the tokens of the mask, and the answer stays within
+// the bounds.
 TEST_F(XgrammarEngineTest, MasksAndStepsOfBoundedStringsAgree) {
   const Vocabulary vocabulary = ByteVocabulary({"ab",           "abcdefghijklmnopqrstuvwxyz",
                                                 "\\n",          "\\\"",
@@ -276,7 +276,7 @@ TEST_F(XgrammarEngineTest, MasksAndStepsOfBoundedStringsAgree) {
           const bool is_taken = matcher->Advance(token);
           if (is_taken) matcher->RollBack(1);
           ASSERT_EQ(is_taken, is_allowed) << text << " + token " << token;
-          // Mostly long ones, which is where bounds are hard to keep.
+          // Mostly long tokens, with which bounds are hard to keep.
           if (is_allowed && (token >= 256 || random() % 8 == 0 || token == '"' || token == ']'))
             allowed.push_back(token);
         }
@@ -301,7 +301,7 @@ TEST_F(XgrammarEngineTest, MasksAndStepsOfBoundedStringsAgree) {
 }
 
 TEST_F(XgrammarEngineTest, ABoundedStringIsRolledBack) {
-  // The matcher goes on without its constraint and the engine.
+  // The matcher works after its constraint and the engine are destroyed.
   const auto matcher = Compile(ConstraintKind::kJsonSchema,
                                R"({"type":"array","items":{"type":"string","maxLength":4}})")
                            ->NewMatcher();
@@ -370,7 +370,7 @@ TEST_F(XgrammarEngineTest, CompilingStopsAtItsLimits) {
 }
 
 TEST_F(XgrammarEngineTest, AMatcherThatWasStoppedSaysSoAndStaysStopped) {
-  // Enough for the first steps; what is remembered of an answer is allocated in larger and larger
+  // Enough for the first steps; the memory for the history of an answer grows in larger and larger
   // pieces.
   engine_ = MakeXgrammarEngine(vocabulary_, {.step = {.cpu_seconds = 100, .bytes = 1 << 16}});
   const auto matcher = Compile(ConstraintKind::kEbnf, "root ::= \"a\" root | \"b\"")->NewMatcher();
@@ -398,12 +398,12 @@ TEST_F(XgrammarEngineTest, CallsKeepToTheTimeThatTheyAreGiven) {
     longest = std::max(longest, matcher->cpu_seconds() - before);
   }
   EXPECT_TRUE(matcher->is_stopped());
-  // Two calls, and what lies between two looks at the clock.
+  // Covers two calls, and the time between two readings of the clock.
   EXPECT_LT(longest, 0.1);
 }
 
-// What the analysis of rules (grammar_rules.h) would not find is stopped by the library's own
-// accesses to the grammar.
+// Recursion that the analysis of rules (grammar_rules.h) would not find is stopped by checks in the
+// library's own accesses to the grammar.
 TEST(XgrammarBudgetTest, RecursionInsideTheLibraryIsStopped) {
   const Vocabulary vocabulary = ByteVocabulary();
   const xgrammar::TokenizerInfo tokens(vocabulary.tokens, xgrammar::VocabType::RAW, vocabulary.size,
