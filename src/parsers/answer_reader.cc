@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 size_t LastOf(std::string_view text, const std::vector<std::string>& marks) {
-  size_t last = 0;  // one past the beginning; 0: not there
+  size_t last = 0;  // offset + 1 of the last mark; 0: none found
   for (const std::string& mark : marks) {
     const size_t at = text.rfind(mark);
     if (at != std::string_view::npos) last = std::max(last, at + 1);
@@ -20,7 +20,7 @@ size_t LastOf(std::string_view text, const std::vector<std::string>& marks) {
   return last;
 }
 
-// Whether the prompt says that a thought is open (or closed); none where it has no marks.
+// Whether the prompt leaves a thought open; nullopt if it has no marks.
 std::optional<bool> OpenInPrompt(const ReasoningFormat& format, std::string_view turn) {
   const size_t start = LastOf(turn, format.start);
   const size_t end = LastOf(turn, format.end);
@@ -39,7 +39,7 @@ bool IsBegin(const ParserEvent& event) {
   return event.kind == ParserEvent::Kind::kCallBegin;
 }
 
-// Neighbours of one kind are one event, but for breaks.
+// Joins adjacent events of one kind, except at breaks.
 void AppendEvent(ParserEvent event, std::vector<ParserEvent>& events) {
   const bool joins = !events.empty() && !IsBegin(event) && events.back().kind == event.kind &&
                      events.back().call == event.call && !event.is_break && !events.back().is_break;
@@ -97,9 +97,9 @@ AnswerReader::AnswerReader(const AnswerReaderOptions& options)
   if (constrained_) {
     format_ = &format;
     inside_ = marked_ = StartsInside(format, options);
-    // Where the turn has closed its thought, or none is wanted, no other begins.
+    // If the turn has already closed its thought, or none is wanted, no thought begins.
     if (!OpenInPrompt(format, options.prompt) && options.thinking != false) first_ = "";
-    // As the grammar's matcher sees it: only a mark of the end means something.
+    // Like the grammar's matcher, recognizes only end marks.
     inside_marks_ = format.end;
     return;
   }
@@ -117,7 +117,7 @@ AnswerReader::AnswerReader(const AnswerReaderOptions& options)
 
 AnswerReader::~AnswerReader() = default;
 
-// Text outside thoughts, in which stop strings count.
+// Passes on text outside thoughts, in which stop strings are searched for.
 void AnswerReader::PassContent(std::string_view text) {
   if (!stops_ || searches_events_) return GiveContent(text);
   if (stopped_by_) return;
@@ -141,7 +141,7 @@ bool AnswerReader::StepInside() {
   std::span<const std::string> marks = inside_marks_;
   if (marked_ && !constrained_) marks = marks.first(format_->end.size() + starts);
   const int found = input_.PassUntil(marks, passed);
-  // What no mark has begun may be all that the model says: stop strings count there.
+  // A thought without a begin mark may be the whole answer: stop strings are searched for in it.
   if (stops_ && !marked_ && !stopped_by_) {
     stopped_by_ = stops_->Add(passed, may_stop_);
     output_.Reasoning(found < 0 || stopped_by_ ? stops_->Take() : stops_->TakeAll());
@@ -166,7 +166,7 @@ bool AnswerReader::StepInside() {
   return true;
 }
 
-// The beginning of a constrained answer, which may be the mark of a thought.
+// Reads the beginning of a constrained answer, which may be the begin mark of a thought.
 bool AnswerReader::StepFirst() {
   const std::optional<char> c = input_.Next();
   if (!c && !input_.ended()) return false;
@@ -209,7 +209,8 @@ void AnswerReader::Advance() {
   }
 }
 
-// For a reader of thoughts: false for text that a stop string holds back or has cut off.
+// Searches an event of a channel reader for stop strings. Returns false if its text is held back or
+// cut off.
 bool AnswerReader::SearchEvent(ParserEvent& event) {
   if (stopped_by_) return false;
   if (event.kind != ParserEvent::Kind::kContent || event.is_break) {
@@ -222,7 +223,7 @@ bool AnswerReader::SearchEvent(ParserEvent& event) {
   return !event.text.empty();
 }
 
-// Moves what was read to `events_`.
+// Moves new events to `events_`.
 void AnswerReader::Collect() {
   for (ParserEvent& event : output_.Take()) {
     if (searches_events_ && stops_ && !SearchEvent(event)) continue;
@@ -261,7 +262,8 @@ std::vector<ParserEvent> AnswerReader::Finish(bool is_cut) {
   }
   if (is_cut) content_.Clear();
   if (tools_ != nullptr) tools_->Cut(content_, output_);
-  // A reader of channels may hold what might have been their first mark.
+  // A channel reader may hold the beginning of its first mark, which is dropped if the answer is
+  // cut.
   if (!is_cut || !constrained_ || !searches_events_) {
     content_.End();
     GiveContent("");

@@ -1,4 +1,4 @@
-// Takes an answer's text apart as it comes: reasoning, content, calls.
+// Splits an answer's text into reasoning, content and calls while it arrives.
 #pragma once
 
 #include <memory>
@@ -20,61 +20,62 @@ namespace sluice {
 struct ToolParser;
 struct ReasoningParser;
 
-// How an answer's calls are written.
+// How the calls of an answer are written.
 enum class CallForm {
-  kOwn,       // as the model's own format has them
-  kList,      // as a JSON list of calls, and nothing else
-  kArguments  // as the bare arguments of one call
+  kOwn,       // in the model's own format
+  kList,      // the answer is a JSON list of calls
+  kArguments  // the answer is the arguments of one call
 };
 
-// What an answer's reader has to know of its request.
+// The settings of a request for the reader of its answer.
 struct AnswerReaderOptions {
   const ToolParser* tools = nullptr;           // null: calls are content
   const ReasoningParser* reasoning = nullptr;  // null: thoughts are content
   std::shared_ptr<const ToolTypes> types;      // null: none are known
   CallForm form = CallForm::kOwn;              // REQUIRES: kOwn without `tools`
-  std::string_view named = {};                 // the tool of kArguments
-  // A grammar holds the answer to a form. It has a thought only where the prompt has left one open,
-  // or, if `prompt` has no mark and `thinking` is not false, where the answer begins with a mark;
-  // what follows is content and calls, whatever it holds.
+  std::string_view named = {};                 // the tool that kArguments calls
+  // A grammar constrains the answer. It has a thought only if the prompt has left one open or, if
+  // `prompt` has no mark and `thinking` is not false, if the answer begins with a mark. Everything
+  // after the thought is content and calls, even marks.
   bool constrained = false;
-  StopRules stops = {};  // looked for outside thoughts that a mark has begun
-  // What the prompt has of the turn that the answer continues; read by the constructor only.
+  StopRules stops = {};  // searched for outside thoughts with a begin mark
+  // The part of the prompt in the turn that the answer continues; read only by the constructor.
   std::string_view prompt;
-  std::optional<bool> thinking;  // as ThinkingSwitch() says
+  std::optional<bool> thinking;  // result of ThinkingSwitch()
 };
 
-// Whether `turn`, what a prompt has of the answer's turn, leaves a thought open.
+// Whether `turn`, the part of the prompt in the answer's turn, leaves a thought open.
 bool LeavesThoughtOpen(const ReasoningFormat& format, std::string_view turn);
 
-// enable_thinking or thinking of chat_template_kwargs, if they are booleans; false wins.
+// Returns enable_thinking or thinking of chat_template_kwargs if boolean; false if either is false;
+// nullopt if neither is set.
 std::optional<bool> ThinkingSwitch(const json::Value& template_kwargs);
 
-// One answer. The readers get one byte at a time, so that the events, with neighbours of one kind
-// joined, are the same however the text is cut into pieces. Of a call that the end of the text cuts
-// nothing is given before its name is known; after that it is a call with the arguments as far as
-// they go. Not thread-safe.
+// Reads one answer. The inner readers receive one byte at a time, so that the events, with adjacent
+// ones of one kind joined, do not depend on how the text is cut into pieces. If the text ends
+// within a call, the call is reported only if its name is known, with the arguments so far. Not
+// thread-safe.
 class AnswerReader {
  public:
   explicit AnswerReader(const AnswerReaderOptions& options);
   ~AnswerReader();
 
-  // The events that `text` completes. A piece that ends inside a character may end an event there.
+  // Returns the events that `text` completes. An event may end inside a character if `text` does.
   // Text after a stop string is dropped. `may_stop`: a stop string may end in `text`.
   std::vector<ParserEvent> Push(std::string_view text, bool may_stop = true);
-  // The text has ended; `is_cut`: by a limit, so that an end which may begin a mark, or the thought
-  // of a constrained answer, is dropped. REQUIRES: it is called once, and last.
+  // Ends the text. `is_cut`: a limit ended it, so the possible beginning of a mark, or of the
+  // thought of a constrained answer, is dropped. REQUIRES: called once, as the last call.
   std::vector<ParserEvent> Finish(bool is_cut = false);
 
-  // False if all text is content or calls, marks of thoughts too.
+  // Whether thoughts are recognized by their marks; if not, the marks are content, too.
   bool reads_thoughts() const { return format_ != nullptr; }
-  // True while the text that comes is a thought that a mark has begun.
+  // Whether the current text is a thought that began with a mark.
   bool in_marked_thought() const { return inside_ && marked_; }
-  // The stop string that has ended the answer, if one has.
+  // The stop string that ended the answer, if any.
   const std::optional<std::string>& stopped_by() const { return stopped_by_; }
-  // True while the text that comes is content: no thought, and no part of a call.
+  // Whether the current text is content: neither a thought nor part of a call.
   bool in_content() const { return !inside_ && (tools_ == nullptr || tools_->InText()); }
-  // The number of calls that were returned.
+  // The number of calls returned so far.
   int calls() const { return calls_; }
 
  private:
@@ -88,25 +89,25 @@ class AnswerReader {
   void GiveContent(std::string_view text);
   bool SearchEvent(ParserEvent& event);
 
-  const ReasoningFormat* format_ = nullptr;  // null: no thoughts are looked for
+  const ReasoningFormat* format_ = nullptr;  // null: does not look for thoughts
   std::shared_ptr<const ToolTypes> types_;
   std::unique_ptr<ToolReader> tools_;
   std::vector<std::string> inside_marks_;   // ends, starts, calls
   std::vector<std::string> outside_marks_;  // starts, ends
   bool inside_ = false;
-  bool marked_ = false;  // a mark has begun the thought: a call inside it is text
+  bool marked_ = false;  // the thought has a begin mark: a call inside it is text
   bool had_thought_ = false;
   bool constrained_ = false;
-  std::optional<std::string> first_;  // may become the mark that a constrained answer begins with
-  std::string bare_start_;  // of a thought without words so far, of a format that needs some
+  std::optional<std::string> first_;  // possible beginning of a constrained answer's begin mark
+  std::string bare_start_;  // begin mark of a thought that is still empty, if `needs_words`
   TextInput input_;
-  std::optional<StopSearch> stops_;  // none: no stop strings
-  bool searches_events_ = false;     // its text is that of events, as tools_ reads thoughts, too
+  std::optional<StopSearch> stops_;  // nullopt: no stop strings
+  bool searches_events_ = false;     // searches events instead of text: tools_ reads thoughts, too
   bool may_stop_ = true;
   std::optional<std::string> stopped_by_;
-  TextInput content_;  // what tools_ reads
+  TextInput content_;  // input of tools_
   ParserOutput output_;
-  std::vector<ParserEvent> events_;  // to be given out
+  std::vector<ParserEvent> events_;  // not yet returned
   int calls_ = 0;
 };
 

@@ -32,7 +32,7 @@ std::string Member(const json::Value& row, std::string_view key) {
   return value == nullptr ? "" : value->as_string();
 }
 
-// Arguments as JSON where they are JSON.
+// Arguments as JSON if they are valid JSON.
 json::Value Comparable(const std::string& arguments) {
   auto value = json::Parse(arguments);
   return value ? *std::move(value) : json::Value(arguments);
@@ -130,7 +130,7 @@ TEST(AnswerReaderTest, OfACutCallNothingIsKnownBeforeItsName) {
             R"(<tool_call>{"name": "f"}</tool_call>)")
       << "not cut";
   EXPECT_EQ(read("llama3_json", R"({"name": "get", "parameters")").calls, (Calls{{"get", ""}}));
-  // Without a mark it may be an answer in JSON, or in brackets.
+  // In a format without marks, this may be an answer in JSON or in brackets.
   EXPECT_EQ(read("llama3_json", R"({"name": "Bob", "age": 3)").content,
             R"({"name": "Bob", "age": 3)");
   EXPECT_EQ(read("llama3_json", R"({"name": "ge)").content, R"({"name": "ge)");
@@ -147,7 +147,7 @@ TEST(AnswerReaderTest, OfACutCallNothingIsKnownBeforeItsName) {
             (Calls{{"f", R"({"a": [1]})"}, {"g", ""}}));
   EXPECT_EQ(read("ernie45", R"(<tool_call>{"name": "f", "arguments": {"a": 1)").calls,
             (Calls{{"f", R"({"a": 1)"}}));
-  // A mark that is cut is not text, nor part of the arguments.
+  // A mark that is cut off is neither text nor part of the arguments.
   std::mt19937 again(1);
   EXPECT_EQ(ReadInPieces(ParserOptions("hermes", "qwen3"), "Hm.</thi", 2, again, true).reasoning,
             "Hm.");
@@ -161,8 +161,8 @@ TEST(AnswerReaderTest, OfACutCallNothingIsKnownBeforeItsName) {
       (Calls{{"f", "{}"}}));
 }
 
-// What every parser gives for a call that ends at any byte: the same in one piece as byte by byte,
-// no mark as content, the name once it is complete and never before.
+// For a call cut off at any byte, every parser returns the same in one piece as byte by byte, never
+// a mark as content, and the name only once it is complete.
 TEST(AnswerReaderTest, EveryCutOfEveryFormat) {
   std::mt19937 random(11);
   const std::string file = ReadFile(SourcePath("tests/data/parsers/cases.jsonl"), 1 << 24).value();
@@ -320,7 +320,7 @@ TEST(AnswerReaderTest, ACallInAThoughtThatAMarkHasBegunIsText) {
     EXPECT_EQ(answer.content, "ok");
     EXPECT_TRUE(answer.calls.empty());
   }
-  // Where no mark has begun one, a call ends what may be a thought.
+  // In a possible thought without a begin mark, a call ends the thought.
   options.prompt = {};
   EXPECT_EQ(ReadAnswer(options, kThought, 3, random).calls.size(), 1u);
 }

@@ -1,4 +1,4 @@
-// Calls whose name and arguments (JSON as it is) stand between markers.
+// Calls with markers around their name and their arguments, which are plain JSON.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ struct DelimitedFormat {
   std::string begin;                  // opens a block of calls
   std::string end;                    // closes it
   std::string call_begin;             // opens a call
-  std::string name_begin;             // before the name, where something precedes it; may be empty
+  std::string name_begin;             // before the name, if anything precedes it; may be empty
   std::vector<std::string> name_end;  // between name and arguments
   std::vector<std::string> call_end;
   bool name_is_id = false;  // the name is written "functions.NAME:INDEX", which is also the id
 };
 
-// A call begins once its name is known; its arguments are passed on as they come.
+// A call begins once its name is known; its arguments are passed on as they arrive.
 class DelimitedReader final : public ToolReader {
  public:
   explicit DelimitedReader(const DelimitedFormat* format);

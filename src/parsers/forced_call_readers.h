@@ -1,5 +1,5 @@
-// Calls that an answer is made to have in a form that no model has of its own: a list of calls, or
-// the bare arguments of a call whose name is known.
+// Calls that an answer is forced to make, in a form that no model's own format has: a list of
+// calls, or the arguments of a call whose name is known.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// [{"name": "f", "parameters": {...}}, ...]. Nothing else is in the text.
+// The text is [{"name": "f", "parameters": {...}}, ...] and nothing else.
 std::unique_ptr<ToolReader> MakeCallListReader();
 
 // The text is the arguments of the one call, of the tool `name`.

@@ -19,7 +19,7 @@ const std::array<std::string, 1> kGemmaQuote = {std::string(kQuote)};
 const std::array<std::string, 8> kGemmaStructure = {
     std::string(kQuote), "{", "}", "[", "]", ",", "<tool_call|>", "<|tool_call>"};
 
-// Turns one value into JSON; everything without quotes is a string.
+// Turns one value into JSON; nested values without quotes are strings.
 class GemmaValue {
  public:
   explicit GemmaValue(std::string_view text) : text_(text) {}
@@ -137,7 +137,7 @@ bool GemmaReader::ReadArgument(TextInput& input, ParserOutput& output) {
       return true;
     }
   }
-  // What was cut off inside an argument is dropped.
+  // A value that is cut off is dropped.
   if (input.ended()) output.Arguments("}");
   return false;
 }

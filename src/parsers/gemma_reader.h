@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Arguments are passed on one by one. Values without quotes get their type from the tool's schema;
-// inside objects and lists, where vLLM looks up none, they are strings.
+// Arguments are passed on one by one. Values without quotes take their type from the tool's schema;
+// inside objects and lists they are strings, as in vLLM.
 class GemmaReader final : public ToolReader {
  public:
   // `types` must outlive the reader.

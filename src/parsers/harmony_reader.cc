@@ -12,9 +12,9 @@ namespace sluice {
 namespace {
 
 const std::array<std::string, 1> kHeaderEnds = {"<|message|>"};
-// The first ones end a message; the last one begins the next.
+// All except the last end a message; the last begins the next one.
 const std::array<std::string, 4> kMessageEnds = {"<|end|>", "<|return|>", "<|call|>", "<|start|>"};
-// Under a grammar a message may begin anywhere.
+// Under a grammar, a message may begin anywhere.
 const std::array<std::string, 5> kConstrainedEnds = {"<|end|>", "<|return|>", "<|call|>",
                                                      "<|start|>", "<|channel|>"};
 const std::array<std::string, 2> kMessageBegins = {"<|channel|>", "<|start|>"};
@@ -22,7 +22,7 @@ constexpr std::string_view kChannel = "<|channel|>";
 constexpr std::string_view kStart = "<|start|>";
 constexpr std::string_view kFunctions = "functions.";
 
-// The word that `text` begins with: up to white space or a mark.
+// The first word of `text`: up to white space or a mark.
 std::string_view FirstWord(std::string_view text) {
   size_t size = 0;
   while (size < text.size() && !IsAsciiBlank(text[size]) && !text.substr(size).starts_with("<|"))
@@ -30,7 +30,7 @@ std::string_view FirstWord(std::string_view text) {
   return text.substr(0, size);
 }
 
-// What follows `key` in a header; "" if it has none.
+// The word after `key` in a header; "" if there is none.
 std::string_view WordAfter(std::string_view header, std::string_view key) {
   for (size_t at = header.find(key); at != std::string_view::npos; at = header.find(key, at + 1)) {
     if (at == 0 || IsAsciiBlank(header[at - 1]) || header[at - 1] == '>' || key.front() == '<')
@@ -39,7 +39,7 @@ std::string_view WordAfter(std::string_view header, std::string_view key) {
   return "";
 }
 
-// The tool that a message is for; "" if it is for none of the request's.
+// The tool that a message is addressed to; "" if none, or a built-in one.
 std::string_view ToolOf(std::string_view recipient) {
   if (recipient.starts_with(kFunctions)) return recipient.substr(kFunctions.size());
   const std::string_view owner = recipient.substr(0, recipient.find('.'));
@@ -83,7 +83,7 @@ void HarmonyReader::BeginMessage(ParserOutput& output) {
     part_ = Part::kContent;
     state_ = State::kForm;
   } else if (!role.empty() && role != "assistant") {
-    // What a tool has said.
+    // Output of a tool.
   } else if (!tool.empty()) {
     if (parts_.calls) {
       part_ = Part::kCall;
@@ -99,7 +99,7 @@ void HarmonyReader::BeginMessage(ParserOutput& output) {
   has_text_ = false;
 }
 
-// Whether the answer begins with a message, or with plain text as under a constraint.
+// Determines whether the answer begins with a message or, as under a constraint, with plain text.
 bool HarmonyReader::ReadStart(TextInput& input, ParserOutput& output) {
   const std::optional<char> c = input.Next();
   if (!c) {

@@ -12,35 +12,35 @@ namespace sluice {
 
 struct JsonCallKeys {
   std::vector<std::string> arguments = {"arguments"};
-  bool may_lack_arguments = false;  // then they are {}
-  // Arguments wait for their first value: those that are cut before it are none.
+  bool may_lack_arguments = false;  // missing arguments are {}
+  // Holds back arguments until their first value; if they are cut off before it, the call has none.
   bool wait_for_value = false;
 };
 
-// Reads an object byte by byte. The call begins once both its name and the first byte of its
-// arguments are known; from then on it stands, and its arguments are passed on as written.
+// Reads an object byte by byte. The call begins once its name and the first byte of its arguments
+// are known. After that the call cannot be taken back, and its arguments are passed on as written.
 class JsonCall {
  public:
   enum class Step {
     kInside,
-    kDone,    // the object is closed, and was a call
-    kBroken,  // the call has begun, but then the object breaks JSON's rules; it ends here
+    kDone,    // the object is closed and is a call
+    kBroken,  // the call has begun, but the object is invalid from here on; it ends here
     kNoCall   // no call has begun, and none will
   };
 
   explicit JsonCall(const JsonCallKeys* keys) : keys_(keys) {}
 
-  // `c` belongs to the object unless the call is broken there. The first byte is '{'.
+  // Reads `c`, which belongs to the object unless kBroken is returned. The first byte must be '{'.
   Step Feed(char c, ParserOutput& output);
-  // Begins the call if its name is known and, unless a mark made it `certain` to be a call, all of
-  // the text so far may be one.
+  // Called if the text ends inside the object. Begins the call if its name is known and the text so
+  // far is consistent with a call, or if a mark made it `certain`.
   bool BeginCut(bool certain, ParserOutput& output);
-  // True inside a string of the arguments of a call that has begun, unless the next byte is
+  // Whether the next byte is inside a string of the arguments of a call that has begun, and not
   // escaped.
   bool InArgumentString() const;
-  // True once the call has begun.
+  // Whether the call has begun.
   bool begun() const { return begun_; }
-  // What was read before the call began.
+  // The text read before the call began.
   const std::string& held() const { return held_; }
 
  private:
@@ -63,8 +63,8 @@ class JsonCall {
   bool has_arguments_ = false;
   std::string key_;
   std::string name_;        // as written, with quotes, until it is complete
-  std::string arguments_;   // those that came before the name, or before their first value
-  bool has_value_ = false;  // the arguments have
+  std::string arguments_;   // arguments not passed on yet
+  bool has_value_ = false;  // the arguments contain a value
   bool after_colon_ = false;
   std::string held_;
 };

@@ -44,7 +44,7 @@ bool JsonReader::ReadText(TextInput& input, ParserOutput& output) {
   Emit(passed, output);
   if (found < 0) return false;
   held_ = format_->begin[found];
-  // What opens the call or the list is read as part of it.
+  // The brace or bracket is read again as part of the call or list.
   if (held_.ends_with('{') || held_.ends_with('[')) {
     input.Unread(held_.substr(held_.size() - 1));
     held_.pop_back();
@@ -65,7 +65,7 @@ void JsonReader::Open(char c, ParserOutput& output) {
     return;
   }
   held_ += c;
-  if (format_->drops_broken) held_.assign(1, c);  // text that follows a marker is content
+  if (format_->drops_broken) held_.assign(1, c);  // text after a marker is content
   call_.reset();
   state_ = format_->at_start ? State::kPlain : State::kText;
   Emit(std::exchange(held_, ""), output);
@@ -87,7 +87,8 @@ void JsonReader::FeedCall(char c, TextInput& input, ParserOutput& output) {
   }
 }
 
-// Whether `text` may be the brace and the marker that end a call, or, `complete`, is.
+// Whether `text` is the brace and the marker that end a call; unless `complete`, whether it may
+// become them.
 bool JsonReader::MayEndCall(std::string_view text, bool complete) const {
   if (text.starts_with('}')) {
     text.remove_prefix(1);
@@ -100,8 +101,8 @@ bool JsonReader::MayEndCall(std::string_view text, bool complete) const {
   });
 }
 
-// A marker inside a string is text, unless the answer ends with it: then the string has lost its
-// quote, and what ends the call is not of the arguments.
+// A marker inside a string is text, unless the answer ends with it: then the model forgot the
+// closing quote, and the text that ends the call is not part of the arguments.
 void JsonReader::ReadCall(char c, TextInput& input, ParserOutput& output) {
   if (format_->end.empty() || !call_->InArgumentString()) {
     FeedCall(c, input, output);
@@ -111,7 +112,7 @@ void JsonReader::ReadCall(char c, TextInput& input, ParserOutput& output) {
     tail_ += c;
     return;
   }
-  // None of these bytes ends the string.
+  // The held bytes do not end the call: they belong to the string.
   for (const char byte : std::exchange(tail_, "")) FeedCall(byte, input, output);
   if (MayEndCall({&c, 1}, /*complete=*/false)) {
     tail_ = c;

@@ -1,4 +1,4 @@
-// Calls as JSON objects, alone or in a list, after a marker or without one.
+// Calls as JSON objects, alone or in a list, with or without a marker before them.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 namespace sluice {
 
 struct JsonFormat {
-  // Markers before a call. A last byte "{" or "[" is the first one of the call, or of the list.
+  // Markers before a call. A final "{" or "[" is also the first byte of the call or the list.
   std::vector<std::string> begin;
-  std::vector<std::string> end;  // after it; empty: the object's end is the call's
+  std::vector<std::string> end;  // markers after a call; empty: the object's end ends it
   bool list = false;             // the marker is followed by a list of calls
   JsonCallKeys keys;
-  bool at_start = false;          // calls come first in the answer, or not at all
+  bool at_start = false;          // calls are at the start of the answer, or nowhere
   bool keeps_text_after = false;  // text after a call is content; else it is dropped
-  bool closed_only = false;       // a call is given out once its marker closes it, or the text ends
-  bool drops_broken = false;      // what a marker begins is never content, even if it is no call
+  bool closed_only = false;   // passes a call on once its marker or the end of the text closes it
+  bool drops_broken = false;  // text after a marker is never content, even if it is not a call
 };
 
 // Reads calls as `format` writes them.
@@ -49,9 +49,9 @@ class JsonReader final : public ToolReader {
   const JsonFormat* format_;
   State state_;
   std::optional<JsonCall> call_;
-  std::string tail_;       // of a string of arguments; ends them if nothing follows
-  std::string held_;       // from the marker on, until a call begins or none can
-  ParserOutput unclosed_;  // of format_->closed_only
+  std::string tail_;       // end of a string of arguments that may be the end of the call
+  std::string held_;       // text from the marker on, until a call begins or cannot begin
+  ParserOutput unclosed_;  // used with format_->closed_only
 };
 
 }  // namespace sluice

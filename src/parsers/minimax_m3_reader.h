@@ -1,6 +1,6 @@
-// MiniMax M3's calls, whose parameters are elements that nest:
-// <tool_call><invoke name="f"><a>1</a><b><c>2</c></b></invoke></tool_call>, and before each tag
-// stands ]<]minimax[>[.
+// MiniMax M3's calls, whose parameters are nested elements:
+// <tool_call><invoke name="f"><a>1</a><b><c>2</c></b></invoke></tool_call>,
+// with ]<]minimax[>[ before each tag.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@
 
 namespace sluice {
 
-// An element that holds others is an object, or a list where its schema says so; elements of one
-// name in an object are a list. A call's arguments come at once, when it is complete, because what
-// follows may change what stands for a name. Text after a block of calls is dropped.
+// An element with children is an object, or a list if its schema says so; repeated elements in an
+// object become a list. The arguments of a call are passed on together, once it is complete,
+// because a later element can change the value of an earlier name. Text after a block of calls is
+// dropped.
 class MinimaxM3Reader final : public ToolReader {
  public:
-  // `types` must outlive the reader, and keep schemas.
+  // `types` must outlive the reader and must have been made with `keeps_schemas`.
   explicit MinimaxM3Reader(const ToolTypes* types) : types_(types) {}
 
   void Read(TextInput& input, ParserOutput& output) override;
@@ -33,8 +34,8 @@ class MinimaxM3Reader final : public ToolReader {
   std::string body_;
 };
 
-// The arguments, as JSON, that the elements of `body` stand for: up to the first that is not
-// complete. `schema` of the tool's parameters; null: all values are strings.
+// The arguments as JSON for the elements in `body`, up to the first incomplete one. `schema`: of
+// the tool's parameters; null: all values are strings.
 std::string MinimaxArguments(std::string_view body, const json::Value* schema);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Mistral's calls: [TOOL_CALLS][{"name": ..., "arguments": ...}] of its older tokenizers, and
-// [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...} of v11 and later; the first byte after the marker tells.
+// Mistral's calls: [TOOL_CALLS][{"name": ..., "arguments": ...}] with older tokenizers, and
+// [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...} from v11 on. The first byte after the marker decides.
 #pragma once
 
 #include <string>

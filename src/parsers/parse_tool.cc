@@ -18,7 +18,7 @@ json::Value TextOrNull(std::string text) {
   return text.empty() ? json::Value() : json::Value(std::move(text));
 }
 
-// The events of a whole text.
+// Combines the events of a whole text.
 json::Value Whole(const std::vector<ParserEvent>& events) {
   std::string content;
   std::string reasoning;
@@ -42,7 +42,7 @@ json::Value Whole(const std::vector<ParserEvent>& events) {
                              {"tool_calls", std::move(calls)}};
 }
 
-// The events of one chunk.
+// Combines the events of one chunk.
 json::Value Delta(const std::vector<ParserEvent>& events) {
   std::string content;
   std::string reasoning;

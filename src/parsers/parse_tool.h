@@ -1,5 +1,5 @@
-// What `sluice parse` does: texts of models in, what parsers make of them out, one JSON object a
-// line.
+// Implements `sluice parse`: reads model outputs and writes the parsers' results, one JSON object
+// per line.
 #pragma once
 
 #include <istream>
@@ -15,14 +15,14 @@ namespace sluice {
 struct ParseToolOptions {
   const ToolParser* tools = nullptr;
   const ReasoningParser* reasoning = nullptr;
-  std::shared_ptr<const ToolTypes> types;  // of the tools of lines that have none; may be null
+  std::shared_ptr<const ToolTypes> types;  // for lines without tools; may be null
 };
 
-// Reads objects with "text", "chunks", and maybe "prompt", "chat_template_kwargs" and "tools";
-// blank lines are skipped. Writes {"content", "reasoning", "tool_calls", "deltas"}: the first three
-// of the whole text, one delta or null for each chunk, the last of which ends the stream. A line
-// that is no such object gets {"error": {"message": ...}}. kInvalidArgument only if the output
-// cannot be written.
+// Reads objects with "text", "chunks", and optionally "prompt", "chat_template_kwargs" and "tools";
+// skips blank lines. Writes {"content", "reasoning", "tool_calls", "deltas"}: the first three for
+// the whole text, then one delta or null for each chunk, the last of which ends the stream. A line
+// that is not such an object yields {"error": {"message": ...}}. kInvalidArgument only if the
+// output cannot be written.
 Status RunParse(const ParseToolOptions& options, std::istream& in, std::ostream& out);
 
 }  // namespace sluice

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxLiteralDepth = 64;
 
-// Reads one literal from the front of `text_`; false where it is none.
+// Reads one literal from the front of `text_`; returns false if there is none.
 class LiteralReader {
  public:
   explicit LiteralReader(std::string_view text) : text_(text) {}
@@ -110,7 +110,7 @@ class LiteralReader {
     return true;
   }
 
-  // The digits of \x, \u, \U.
+  // Reads the digits of \x, \u or \U.
   bool Code(int digits, uint32_t& code) {
     code = 0;
     for (int i = 0; i < digits; ++i, ++at_) {
@@ -147,7 +147,7 @@ class LiteralReader {
         if (!Code(8, code)) return false;
         break;
       default:
-        if (c < '0' || c > '7') {  // Python keeps an escape that it does not know.
+        if (c < '0' || c > '7') {  // Python keeps unknown escapes unchanged.
           out += '\\';
           out += c;
           return true;

@@ -1,4 +1,4 @@
-// Python's literals, as models write them in calls, turned into JSON.
+// Converts Python literals, which models write in calls, to JSON.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Strings, numbers, True, False, None (also true, false, null), lists, tuples and dicts, at most 64
-// inside each other. Nothing if `text` is anything else.
+// Accepts strings, numbers, True, False, None (also true, false, null), lists, tuples and dicts,
+// nested at most 64 deep. nullopt for any other text.
 std::optional<std::string> PythonLiteralToJson(std::string_view text);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Calls as Python writes them: [f(a=1, b='x'), g()].
+// Calls in Python syntax: [f(a=1, b='x'), g()].
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 namespace sluice {
 
 struct PythonicFormat {
-  std::vector<std::string> begin;   // the markers before the calls; empty: they come first or never
-  std::vector<std::string> end;     // the marker after them
+  std::vector<std::string> begin;   // before the calls; empty: calls are at the start or nowhere
+  std::vector<std::string> end;     // after the calls
   std::vector<std::string> prefix;  // may come before the bracket
-  bool brackets = true;             // calls are a list; else they stand in lines
+  bool brackets = true;             // calls are in a list; false: one per line
   bool keeps_text_after = false;    // text after the calls is content; else it is dropped
 };
 
@@ -38,10 +38,10 @@ class PythonicReader final : public ToolReader {
 
   const PythonicFormat* format_;
   State state_;
-  std::string held_;  // from the marker on, until the first call begins
+  std::string held_;  // text from the marker on, until the first call begins
   std::string name_;
   std::string argument_;
-  bool named_ = false;  // name_ is followed by a blank
+  bool named_ = false;  // a blank follows name_
   bool has_argument_ = false;
   char quote_ = '\0';
   bool escaped_ = false;

@@ -31,7 +31,7 @@ std::optional<std::string> StopSearch::Add(std::string_view text, bool searched)
   return match;
 }
 
-// Searches the new bytes, and as many before them as may hold the start of a stop string.
+// Searches the new bytes, and enough bytes before them to contain the start of a stop string.
 void StopSearch::Search(size_t new_bytes, std::optional<std::string>& match) {
   size_t best_begin = 0, best_end = std::string::npos;
   for (const std::string& stop : rules_.strings) {

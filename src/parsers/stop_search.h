@@ -1,4 +1,4 @@
-// Looks for stop strings in text that comes piece by piece.
+// Searches for stop strings in text that arrives in pieces.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,25 @@
 namespace sluice {
 
 struct StopRules {
-  SharedList<std::string> strings;  // not empty ones
+  SharedList<std::string> strings;  // none of them empty
   bool include_in_output = false;
-  int64_t min_tokens = 0;  // text of the first so many tokens is not searched
+  int64_t min_tokens = 0;  // text of the first `min_tokens` tokens is not searched
 };
 
-// The first stop string that is complete ends the text where it starts (where it ends, with
-// `include_in_output`). Not thread-safe. Memory: the text that has not been taken, and as much
-// before it as the longest stop string.
+// The stop string that is complete first ends the text where it begins (with `include_in_output`:
+// where it ends). Not thread-safe. Memory: the text that has not been taken, and before it as many
+// bytes as the longest stop string has.
 class StopSearch {
  public:
   explicit StopSearch(StopRules rules);
 
-  // The stop string that `text` completes, if any: nothing may be added after it. `searched`: a
-  // stop string may end inside `text`.
+  // Appends `text`. Returns the stop string that it completes, if any; then Add must not be called
+  // again. `searched`: a stop string may end inside `text`.
   std::optional<std::string> Add(std::string_view text, bool searched);
 
-  // The text since the last call, without characters that may be the start of a stop string.
+  // Returns the text since the last call, except a possible beginning of a stop string.
   std::string Take();
-  // All of it. A stop string that begins before this point does not end after it.
+  // Returns all text since the last call. No stop string may span this point.
   std::string TakeAll();
 
   int64_t min_tokens() const { return rules_.min_tokens; }
@@ -43,7 +43,7 @@ class StopSearch {
   size_t held_characters_ = 0;
   size_t longest_stop_bytes_ = 0;
   std::string text_;
-  size_t taken_ = 0;  // bytes of text_ that were given out
+  size_t taken_ = 0;  // bytes of text_ already returned
   bool matched_ = false;
 };
 

@@ -155,7 +155,7 @@ TaggedFormat FunctionTags(std::string begin, std::string end) {
 Reader QwenCoder(const ToolTypes& types) {
   static const TaggedFormat kFormat = [] {
     TaggedFormat format = FunctionTags("<tool_call>", "</tool_call>");
-    format.begin.push_back(format.call_open);  // which the model forgets to wrap at times
+    format.begin.push_back(format.call_open);  // models sometimes omit <tool_call>
     return format;
   }();
   return std::make_unique<TaggedReader>(&kFormat, &types);
@@ -196,7 +196,7 @@ Reader Minimax(const ToolTypes& types) {
   return std::make_unique<TaggedReader>(&kFormat, &types);
 }
 
-// `space`: before the word of a tag.
+// `space`: before the word in each tag.
 TaggedFormat DeepseekTags(const std::string& space, const std::string& block) {
   TaggedFormat format = InvokeTags("｜DSML｜" + space);
   format.begin = {"<｜DSML｜" + block + ">"};
@@ -214,7 +214,7 @@ Reader DeepseekV32(const ToolTypes& types) {
 Reader DeepseekV4(const ToolTypes& types) {
   static const TaggedFormat kFormat = [] {
     TaggedFormat format = DeepseekTags("", "tool_calls");
-    // What the models write at times.
+    // Variants that the models sometimes write.
     format.begin.insert(format.begin.end(),
                         {"<｜DSML｜toolcalls>", "<｜DSML｜tool>", format.call_open});
     return format;
@@ -348,7 +348,7 @@ constexpr std::string_view kListExample =
 constexpr std::string_view kGlmExample =
     "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>";
 
-// In the order of the documents: the formats of the models that load here come first.
+// In the order of the documentation: formats of models that can be loaded here come first.
 constexpr ToolParser kToolParsers[] = {
     {"hermes", kHermesExample, true, Hermes, kHermesGrammar},
     {"qwen3_json", kHermesExample, true, Hermes, kHermesGrammar},
@@ -429,7 +429,7 @@ const ToolParser* FindToolParser(std::string_view name) {
 }
 
 Result<const ToolParser*> ToolParserNamed(std::string_view name, std::string_view param) {
-  // trtllm-serve's names.
+  // Names that trtllm-serve uses.
   static constexpr std::array<std::array<std::string_view, 2>, 4> kOtherNames = {{
       {"qwen3", "hermes"},
       {"llama3", "llama3_json"},

@@ -1,4 +1,5 @@
-// The contract of a tool parser: it reads a model's text as it comes, and tells content from calls.
+// The contract of a tool parser: it reads a model's text as it arrives and separates content from
+// calls.
 #pragma once
 
 #include <cstddef>
@@ -8,26 +9,27 @@
 
 namespace sluice {
 
-// A name or value that is longer is no call: bounds what a reader holds back.
+// Maximum length of a name or value; longer text is not a call. Bounds the text that a reader holds
+// back.
 inline constexpr size_t kMaxHeldBytes = size_t{1} << 20;
 
-// One answer's reader. Not thread-safe. Read() is called after every byte that came, so that an
-// answer cannot depend on how its text was cut into pieces.
+// Reads one answer. Not thread-safe. Read() is called after every byte, so that the result cannot
+// depend on how the text was cut into pieces.
 class ToolReader {
  public:
   virtual ~ToolReader() = default;
 
-  // Reads what `input` has. Nothing that was written to `output` is taken back later. After the end
-  // of the input it is called once more, and gives the rest.
+  // Reads the text in `input`. What was written to `output` is never taken back. After the end of
+  // the input, it is called once more and writes the rest.
   virtual void Read(TextInput& input, ParserOutput& output) = 0;
 
-  // True where the next text would be content, not a part of a call.
+  // Whether the next text would be content rather than part of a call.
   virtual bool InText() const = 0;
 
-  // The text ends after what `input` holds; called before the last Read(). Begins the call that is
-  // being read if its name is known, and drops what its mark began if it is not. In a format
-  // without marks that text stays content, since it may be an answer. Drops unread text of a call:
-  // the beginning of a mark.
+  // Called before the last Read() if the text was cut off after the content of `input`. If the name
+  // of the current call is known, begins the call; if not, drops the text from its mark on. In a
+  // format without marks that text stays content, since it may be an answer. Drops unread text of a
+  // call, which is the beginning of a mark.
   virtual void Cut(TextInput& input, ParserOutput& /*output*/) {
     if (!InText()) input.Clear();
   }

@@ -1,4 +1,4 @@
-// The types that tools' schemas give to parameters, for formats that write values without types.
+// The types of parameters in tools' schemas, for formats that write values without types.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// The types that a schema allows; none of them where it says nothing.
+// The types that a schema allows; all false if it does not say.
 struct ParameterTypes {
   bool string = false;
   bool integer = false;
@@ -18,8 +18,8 @@ struct ParameterTypes {
   bool null = false;
   bool object = false;
   bool array = false;
-  // One of listed values, of a strict function: grammars allow blanks around it, which are not of
-  // it.
+  // A value of an enumeration of a strict function: grammars allow blanks around it, which are not
+  // part of the value.
   bool is_choice = false;
 
   bool only_string() const {
@@ -30,18 +30,18 @@ struct ParameterTypes {
   }
 };
 
-// What the tools of a request say. Immutable once built; may be read from any thread.
+// The parameter types of a request's tools. Immutable once built; may be read from any thread.
 class ToolTypes {
  public:
   ToolTypes() = default;
-  // `tools` as in a chat request, or null. What has another form is passed over. `keeps_schemas`:
-  // for formats whose values nest.
+  // `tools` as in a chat request, or null. Skips entries of another form. `keeps_schemas`: for
+  // formats whose values nest.
   explicit ToolTypes(const json::Value& tools, bool keeps_schemas = false);
 
   bool empty() const { return tools_.empty(); }
   bool HasTool(std::string_view tool) const { return tools_.find(tool) != tools_.end(); }
   ParameterTypes Find(std::string_view tool, std::string_view parameter) const;
-  // The schema of the tool's parameters; null if it has none, or none are kept.
+  // The schema of the tool's parameters; null if it has none or schemas are not kept.
   const json::Value* SchemaOf(std::string_view tool) const;
 
  private:
@@ -52,11 +52,11 @@ class ToolTypes {
 
 ParameterTypes TypesOf(const json::Value& schema);
 
-// `text` as JSON of the first of `types` that it can be read as; else a string. `scalars_only`:
-// null, objects and arrays stay strings, too.
+// `text` as JSON of the first of `types` that it can be read as; else as a string. `scalars_only`:
+// null, objects and arrays remain strings, too.
 std::string TypedValue(std::string_view text, const ParameterTypes& types, bool scalars_only);
 
-// Appends `text` to a JSON string, escaped, without quotes. `text` may be a part of a character.
+// Appends `text`, escaped for a JSON string, without quotes. `text` may end inside a character.
 void AppendEscaped(std::string& out, std::string_view text);
 
 }  // namespace sluice
