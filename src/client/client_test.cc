@@ -73,7 +73,7 @@ TEST(EventStream, StopsWhereItIsTold) {
   EXPECT_EQ(count, 1);
 }
 
-// Answers each connection with the next of the given texts and closes it.
+// Answers each connection with the next of the given texts, and closes it.
 class FakeServer {
  public:
   explicit FakeServer(std::vector<std::string> answers, bool hold_open = false) {
@@ -91,7 +91,7 @@ class FakeServer {
         }
         requests.push_back(request);
         (void)!write(client, answer.data(), answer.size());
-        // Until the client goes away.
+        // Keeps the connection open until the client closes it.
         while (hold_open && recv(client, bytes, sizeof(bytes), 0) > 0) {
         }
         close(client);
@@ -99,13 +99,13 @@ class FakeServer {
     });
   }
   ~FakeServer() {
-    shutdown(listener_, SHUT_RDWR);  // of connections that a failed test never made
+    shutdown(listener_, SHUT_RDWR);  // for connections that a failed test never made
     thread_.join();
     close(listener_);
   }
 
   const Url& url() const { return url_; }
-  std::vector<std::string> requests;  // complete once the server is destroyed or has answered all
+  std::vector<std::string> requests;  // complete once all are answered or the server is destroyed
 
  private:
   int listener_;
@@ -198,11 +198,12 @@ TEST(OpenAiClient, CanBeCancelled) {
   EXPECT_EQ(end->text, "ab");
 }
 
-// More than anything here needs on a slow machine.
+// Far longer than any of these tests takes on a slow machine.
 constexpr auto kPatience = std::chrono::seconds(60);
 
-// Takes one connection and as much of the request as `wanted` bytes, calls `then` with the socket,
-// and reads no more. Closes when it is destroyed, or after a while: a client that hangs fails then.
+// Accepts one connection, reads up to `wanted` bytes of the request, calls `then` with the socket,
+// and reads no more. Closes when it is destroyed, or after a while, so that a client that hangs
+// fails.
 class StuckServer {
  public:
   StuckServer(size_t wanted, std::function<void(int client)> then) {
@@ -230,7 +231,7 @@ class StuckServer {
   std::thread thread_;
 };
 
-// More than the buffers of both ends of a connection hold.
+// Larger than the socket buffers of both ends of a connection.
 const std::string& LargeBody() {
   static const std::string body(size_t{64} << 20, 'x');
   return body;
@@ -264,7 +265,7 @@ TEST(HttpClient, CanBeCancelledWhileItSends) {
 }
 
 TEST(HttpClient, CanBeCancelledWhileItConnects) {
-  // With as many waiting as it lets wait, a listener does not even say no.
+  // Once its backlog is full, a listener does not even refuse connections.
   Url url;
   const int listener = ListenAt(&url, 0);
   std::vector<int> waiting;
@@ -273,7 +274,7 @@ TEST(HttpClient, CanBeCancelledWhileItConnects) {
     sockaddr_in address = LoopbackAt(url.port);
     (void)connect(waiting.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
   }
-  // Gone after a while, so that a client that cannot be cancelled fails here in the end.
+  // Closes after a while, so that a client that cannot be cancelled fails here in the end.
   std::promise<void> done;
   std::thread patience([&, over = done.get_future()] {
     over.wait_for(kPatience);
@@ -289,7 +290,7 @@ TEST(HttpClient, CanBeCancelledWhileItConnects) {
   EXPECT_EQ(answer.error().code, ErrorCode::kCancelled) << answer.error().message;
 }
 
-// A server that refuses a request need not read it.
+// A server that refuses a request need not read all of it.
 TEST(HttpClient, ReadsAnAnswerThatComesBeforeAllIsSent) {
   StuckServer server(1, [&](int client) {
     const std::string text = Plain("413 Content Too Large", "{}");

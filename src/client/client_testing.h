@@ -18,7 +18,7 @@ inline sockaddr_in LoopbackAt(uint16_t port) {
   return address;
 }
 
-// A socket that listens at a free port of 127.0.0.1, of which `url` gets the address.
+// A socket that listens at a free port of 127.0.0.1; sets `url` to its address.
 inline int ListenAt(Url* url, int backlog) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = LoopbackAt(0);
@@ -32,8 +32,7 @@ inline int ListenAt(Url* url, int backlog) {
   return listener;
 }
 
-// A port at 127.0.0.1 where nobody answers, however long the test takes: bound, and not listened
-// at.
+// A port of 127.0.0.1 that never accepts a connection: it is bound, but not listened on.
 class DeafPort {
  public:
   DeafPort() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// The last error of this thread in OpenSSL's words: the last one says what the others led to.
+// The reason of this thread's last OpenSSL error: the last error is the root cause.
 std::string LastTlsReason() {
   const unsigned long code = ERR_peek_last_error();
   ERR_clear_error();
@@ -39,12 +39,12 @@ Status CheckTlsFile(std::string_view option, const std::string& file) {
   return BadTlsFile(option, file, std::strerror(errno != 0 ? errno : EIO));
 }
 
-// Nobody is asked for a passphrase.
+// Never asks for a passphrase.
 int RefusePassphrase(char*, int, int, void*) {
   return -1;
 }
 
-// OpenSSL's own socket calls write(), which raises SIGPIPE.
+// Used instead of OpenSSL's own socket BIO, whose write() raises SIGPIPE.
 int SendToSocket(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
@@ -94,7 +94,7 @@ Result<std::shared_ptr<const ClientTls>> ClientTls::Load(const ClientTlsOptions&
   const std::shared_ptr<const ClientTls> tls(new ClientTls(context));
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // One read of the socket for a record, not two.
+  // Reads the socket once per record instead of twice.
   SSL_CTX_set_read_ahead(context, 1);
   SSL_CTX_set_default_passwd_cb(context, RefusePassphrase);
   if (options.insecure) {
@@ -102,7 +102,7 @@ Result<std::shared_ptr<const ClientTls>> ClientTls::Load(const ClientTlsOptions&
   } else {
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
     if (options.authorities.empty()) {
-      SSL_CTX_set_default_verify_paths(context);  // also of SSL_CERT_FILE and SSL_CERT_DIR
+      SSL_CTX_set_default_verify_paths(context);  // also reads SSL_CERT_FILE and SSL_CERT_DIR
     } else {
       RETURN_IF_ERROR(CheckTlsFile("cacert", options.authorities));
       if (SSL_CTX_load_verify_file(context, options.authorities.c_str()) != 1) {

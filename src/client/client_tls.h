@@ -1,4 +1,5 @@
-// TLS on the side of a client: whom it trusts, what it shows, and one connection's encryption.
+// TLS for clients: trusted issuers, the client's own certificate, and the encryption of one
+// connection.
 #pragma once
 
 #include <sys/types.h>
@@ -14,13 +15,13 @@
 namespace sluice {
 
 struct ClientTlsOptions {
-  std::string authorities = {};  // PEM file of trusted certificates; "": those of the system
+  std::string authorities = {};  // PEM file of trusted certificates; "": the system's
   bool insecure = false;         // accepts every certificate
-  std::string certificate = {};  // PEM file of the client's certificate; "": it shows none
+  std::string certificate = {};  // PEM file of the client's certificate; "": none
   std::string key = {};          // PEM file of its key; "": it is in `certificate`
 };
 
-// What the connections to one server have in common. Thread safety: constant after construction.
+// Settings shared by the connections to one server. Thread safety: constant after construction.
 class ClientTls {
  public:
   // kInvalidArgument names the option whose file cannot be used.
@@ -36,29 +37,29 @@ class ClientTls {
   SSL_CTX* const context_;
 };
 
-// The encryption of one connection over a socket that does not block. Thread safety: one thread.
+// The encryption of one connection over a non-blocking socket. Thread safety: one thread.
 class TlsLink {
  public:
-  // `host`: the name or address that the server's certificate must have. `fd` stays the caller's
-  // and must live longer.
+  // `host`: the name or address that the server's certificate must have. `fd` remains the caller's
+  // and must outlive this object.
   TlsLink(const ClientTls& tls, const std::string& host, int fd);
-  // Tells the server that nothing follows, without waiting for its answer.
+  // Sends close_notify, without waiting for the answer.
   ~TlsLink();
   TlsLink(const TlsLink&) = delete;
   TlsLink& operator=(const TlsLink&) = delete;
 
   enum class Handshake { kDone, kWantsRead, kWantsWrite, kFailed };
-  // To be called again when the socket is readable or writable, until kDone or kFailed.
+  // Call again when the socket is readable or writable, until it returns kDone or kFailed.
   Handshake Continue();
   bool ready() const { return ready_; }
-  // Why the handshake or the connection failed, and what to do; "" where TLS was not the reason.
+  // Why the handshake or the connection failed, and what to do; "" if TLS was not the reason.
   const std::string& problem() const { return problem_; }
 
-  // As send() and recv(): the number of bytes, 0 at the end of what the server sends, -1 with
-  // errno, which is EAGAIN where the socket has to be waited for.
+  // Like send() and recv(): return the number of bytes, 0 at the end of the server's data, or -1
+  // with errno. EAGAIN: wait for the socket.
   ssize_t Send(const char* data, size_t size);
   ssize_t Receive(char* data, size_t size);
-  // Whether bytes were received that Receive has not returned, for which no event comes.
+  // Whether received bytes are buffered that Receive has not returned yet; no event reports them.
   bool has_buffered() const { return SSL_has_pending(ssl_) == 1; }
 
  private:

@@ -9,15 +9,15 @@ namespace sluice {
 
 class EventStream {
  public:
-  // Takes the next bytes, cut anywhere; calls `on_event` with the data of each event that is
-  // complete (several data lines are joined by newlines). Returns false as soon as `on_event` does;
-  // Take must not be called after that.
+  // Takes the next bytes, cut anywhere. Calls `on_event` with the data of each complete event
+  // (several data lines are joined by newlines). Returns false as soon as `on_event` does; Take
+  // must not be called after that.
   bool Take(std::string_view bytes, const std::function<bool(std::string_view data)>& on_event);
 
  private:
   bool TakeLine(std::string_view line, const std::function<bool(std::string_view data)>& on_event);
 
-  std::string line_;  // the start of one whose end has not come
+  std::string line_;  // an incomplete line
   std::string data_;
   bool has_data_ = false;
 };

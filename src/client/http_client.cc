@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Hands the events of one request on until they are not wanted any more.
+// Passes on the events of one request until the callback returns false.
 class OneRequest : public StreamHandler {
  public:
   explicit OneRequest(const HttpClient::OnEvent& on_event) : on_event_(on_event) {}
@@ -28,7 +28,7 @@ class OneRequest : public StreamHandler {
  private:
   const HttpClient::OnEvent& on_event_;
   bool over_ = false;
-  StreamEnd end_{200, "", "", ""};  // where the caller stopped reading
+  StreamEnd end_{200, "", "", ""};  // if the caller stopped reading
 };
 
 bool IgnoreEvent(std::string_view) {

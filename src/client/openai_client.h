@@ -1,4 +1,4 @@
-// The OpenAI API as chat and complete use it.
+// The part of the OpenAI API that `sluice chat` and `sluice complete` use.
 #pragma once
 
 #include <cstdint>
@@ -13,42 +13,42 @@
 
 namespace sluice {
 
-// Parameters of every request; for an absent one the server's default holds.
+// Parameters of every request; the server's default applies to absent ones.
 struct AnswerSettings {
   std::string model;
   std::optional<int64_t> max_tokens;
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<int64_t> seed;
-  json::Value tools = {};  // of a chat: a list as in the API, or null
-  bool usage = false;      // whether the server is asked to count tokens: AnswerEnd::usage
+  json::Value tools = {};  // chat only: a list as in the API, or null
+  bool usage = false;      // requests token counts: AnswerEnd::usage
 };
 
 struct ToolCall {
   std::string id;
   std::string name;
-  std::string arguments;  // JSON, as far as it came
+  std::string arguments;  // JSON; incomplete if the answer was cut off
 };
 
-// What the server counted.
+// Token counts from the server.
 struct AnswerUsage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  std::optional<int64_t> cached_tokens = {};  // of the prompt; servers need not tell it
+  std::optional<int64_t> cached_tokens = {};  // of the prompt; optional in the API
 };
 
 // How an answer ended.
 struct AnswerEnd {
-  std::string text;  // all of it
+  std::string text;  // the whole text
   std::vector<ToolCall> calls;
-  std::string finish_reason;  // "" if it was stopped here
+  std::string finish_reason;  // "" if cancelled by the caller
   bool cancelled = false;
   std::optional<AnswerUsage> usage = {};
 };
 
 class OpenAiClient {
  public:
-  // `api_key` may be empty. A path of `url` that ends in /v1 is not followed by a second /v1.
+  // `api_key` may be empty. Does not append a second /v1 if the path of `url` ends in /v1.
   OpenAiClient(Url url, const std::string& api_key, std::shared_ptr<const ClientTls> tls = {});
 
   using OnText = std::function<void(std::string_view text)>;

@@ -13,11 +13,11 @@ namespace sluice {
 // Thread safety: one thread at a time.
 class ResponseParser {
  public:
-  // Takes bytes from the front of `bytes`: the head, or a piece of the body, which it returns as a
-  // view into them. An empty view means that it needs more bytes, or that the answer is complete.
-  // kUnavailable if the bytes are not HTTP.
+  // Removes bytes from the front of `bytes`: the head, or a piece of the body, which is returned as
+  // a view into `bytes`. An empty view means that more bytes are needed or that the answer is
+  // complete. kUnavailable if the bytes are not HTTP.
   Result<std::string_view> Take(std::string_view& bytes);
-  // The connection has ended. kUnavailable if the answer is not complete.
+  // Call when the connection has ended. kUnavailable if the answer is incomplete.
   Status End();
 
   bool started() const { return started_; }
@@ -32,7 +32,7 @@ class ResponseParser {
   enum class State { kHead, kSized, kToEnd, kChunkSize, kChunk, kChunkEnd, kTrailer, kDone };
 
   Status ReadHead();
-  // Moves a line, without its end, to line_; false if it is not complete.
+  // Moves a line, without its end, to line_; returns false if it is incomplete.
   Result<bool> TakeLine(std::string_view& bytes);
 
   State state_ = State::kHead;
@@ -42,7 +42,7 @@ class ResponseParser {
   int status_ = 0;
   bool is_event_stream_ = false;
   bool keep_alive_ = true;
-  uint64_t left_ = 0;  // bytes of the body or of the chunk
+  uint64_t left_ = 0;  // bytes left of the body or the chunk
 };
 
 }  // namespace sluice

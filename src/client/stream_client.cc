@@ -30,7 +30,8 @@ namespace {
 
 constexpr size_t kMaxBodyBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 64 << 10;
-// How long a connection to a unix socket waits for room in its queue: no event tells of it.
+// Maximum wait of a connection to a unix socket for room in the listener's queue; no event reports
+// it.
 constexpr time_t kSocketQueueSeconds = 5;
 
 struct Address {
@@ -191,7 +192,7 @@ class StreamClient::Loop {
     bool waits_to_write = true;
     Exchange exchange;
     size_t written = 0;
-    std::unique_ptr<TlsLink> tls;  // null for a connection in the clear
+    std::unique_ptr<TlsLink> tls;  // null without TLS
     ResponseParser parser;
     EventStream events;
     std::string body;
@@ -205,7 +206,7 @@ class StreamClient::Loop {
   }
 
   void SetTimer(double until) {
-    // A timer that is set and has not rung need not be set again: one call to the system less.
+    // If the timer is already set to this time, saves the system call.
     if (until == timer_until_) return;
     timer_until_ = until;
     const double wait = std::max(until - MonotonicSeconds(), 0.0);
@@ -216,13 +217,14 @@ class StreamClient::Loop {
     CHECK(timerfd_settime(timer_, 0, &spec, nullptr) == 0, "timerfd_settime");
   }
 
-  // Ends an exchange that got no connection, in the next Poll: Post does not call back.
+  // Reports an exchange without a connection as failed in the next Poll, since Post must not call
+  // back.
   void FailLater(const Exchange& exchange, std::string error, std::string unreachable) {
     failures_.emplace_back(exchange.handler,
                            StreamEnd{0, std::move(error), "", std::move(unreachable)});
   }
   void ReportFailures() {
-    // The handlers may begin other requests, which may fail too.
+    // The handlers may begin other requests, which may fail, too.
     auto failures = std::exchange(failures_, {});
     for (auto& [handler, end] : failures) {
       --num_running_;
@@ -299,7 +301,7 @@ class StreamClient::Loop {
     connection.waits_to_write = wait;
   }
 
-  // As send() and recv().
+  // Like send() and recv().
   static ssize_t SendSome(Connection& connection, const char* data, size_t size) {
     return connection.tls ? connection.tls->Send(data, size)
                           : send(connection.fd, data, size, MSG_NOSIGNAL);
@@ -309,7 +311,7 @@ class StreamClient::Loop {
                           : recv(connection.fd, data, size, 0);
   }
 
-  // Continues the handshake of TLS. False until it is done; the connection may be gone then.
+  // Continues the TLS handshake. Returns false until it is done; the connection may be closed then.
   bool ShakeHands(Connection& connection) {
     switch (connection.tls->Continue()) {
       case TlsLink::Handshake::kDone: return true;
@@ -324,7 +326,7 @@ class StreamClient::Loop {
     return false;
   }
 
-  // False if the connection is gone.
+  // Returns false if the connection is closed.
   bool Write(Connection& connection) {
     const std::string& request = connection.exchange.request;
     while (connection.written < request.size()) {
@@ -336,7 +338,7 @@ class StreamClient::Loop {
         return true;
       }
       if (sent < 0) {
-        // An answer that refuses the request may be there all the same.
+        // The server may already have sent an answer that refuses the request.
         if (connection.reused && !connection.parser.started()) return Replace(connection);
         connection.written = request.size();
         break;
@@ -347,7 +349,7 @@ class StreamClient::Loop {
     return true;
   }
 
-  // Takes a connection out of the loop; its memory stays until the batch of events is handled.
+  // Closes a connection; its memory is kept until the batch of events is handled.
   void Close(Connection& connection) {
     connection.tls.reset();
     close(connection.fd);
@@ -360,7 +362,7 @@ class StreamClient::Loop {
     connections_.pop_back();
   }
 
-  // A kept connection that the server has closed: the request goes over a new one.
+  // The server has closed a kept connection: sends the request over a new one.
   bool Replace(Connection& connection) {
     Exchange exchange = std::move(connection.exchange);
     Close(connection);
@@ -372,7 +374,8 @@ class StreamClient::Loop {
     StreamHandler* handler = connection.exchange.handler;
     StreamEnd end{connection.parser.status(), std::move(error), std::move(connection.body), ""};
     connection.busy = false;
-    // An answer may come before the server has taken all: the next request would be the rest of it.
+    // If the answer came before the whole request was sent, the server would read the next request
+    // as the rest of this one.
     const bool all_sent = connection.written == connection.exchange.request.size();
     if (end.error.empty() && options_.keep_alive && connection.parser.keep_alive() && all_sent) {
       connection.body.clear();
@@ -386,7 +389,7 @@ class StreamClient::Loop {
 
   void Handle(Connection& connection, uint32_t events) {
     if (connection.fd < 0) return;  // closed within this batch
-    if (!connection.busy) {         // idle: the server closes it, or says what nobody asked for
+    if (!connection.busy) {         // idle: the server closed it, or sent something unrequested
       std::erase(idle_, &connection);
       Close(connection);
       return;
@@ -411,12 +414,12 @@ class StreamClient::Loop {
     }
     if (writes && !Write(connection)) return;
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
-    // What TLS has read ahead of need causes no event.
+    // Bytes that TLS has already buffered cause no event.
     while (Read(connection) && connection.tls && connection.tls->has_buffered()) {
     }
   }
 
-  // Takes what has arrived. False where there is nothing more to take, or the exchange has ended.
+  // Reads received bytes. Returns false if there are none left, or if the exchange has ended.
   bool Read(Connection& connection) {
     const ssize_t got = ReceiveSome(connection, buffer_.data(), buffer_.size());
     const double now = MonotonicSeconds();
@@ -480,7 +483,7 @@ class StreamClient::Loop {
   int timer_ = -1;
   int watched_cancel_ = -1;
   double next_check_ = 0;
-  double timer_until_ = 0;  // when the timer rings; 0: it is not set
+  double timer_until_ = 0;  // when the timer expires; 0: not set
   size_t num_running_ = 0;
   std::vector<char> buffer_;
   std::vector<std::unique_ptr<Connection>> connections_, dead_;
@@ -522,7 +525,7 @@ size_t StreamClient::MaxConnections() {
     raised.rlim_cur = std::min<rlim_t>(limit.rlim_max, 1 << 20);
     if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   }
-  constexpr rlim_t kOthers = 64;  // files that are no connections
+  constexpr rlim_t kOthers = 64;  // descriptors other than connections
   return limit.rlim_cur > 2 * kOthers ? static_cast<size_t>(limit.rlim_cur - kOthers) : kOthers;
 }
 

@@ -1,6 +1,7 @@
-// Many HTTP requests at a time from one thread, their answers read as server-sent events, for load
-// generators. An event costs one read and no allocation. Its own loop over epoll, not Asio: that
-// reads edge-triggered, so each event costs a second call to the system (docs/dependencies.md).
+// Sends many HTTP requests concurrently from one thread and reads the answers as server-sent
+// events, for load generators. An event costs one read and no allocation. Uses its own epoll loop
+// instead of Asio, which is edge-triggered, so that each event would cost a second system call
+// (docs/dependencies.md).
 #pragma once
 
 #include <cstdint>
@@ -21,31 +22,31 @@ double MonotonicSeconds();
 
 // How an exchange ended.
 struct StreamEnd {
-  int status = 0;           // of HTTP; 0 where no answer came
-  std::string error;        // "" for an answer that came whole, whatever its status
-  std::string body;         // of an answer that is no event stream, or whose status is not 200
-  std::string unreachable;  // why no connection was made, "" if one was
+  int status = 0;           // HTTP status; 0 if there was no answer
+  std::string error;        // "" for a complete answer, whatever its status
+  std::string body;         // of an answer that is not an event stream, or whose status is not 200
+  std::string unreachable;  // why no connection was made; "" if one was
 };
 
-// Receives one answer. `now`: MonotonicSeconds() when the bytes had been read.
+// Receives one answer. `now`: MonotonicSeconds() after the bytes were read.
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
-  // The data of one event; the view dies with the call.
+  // Called with the data of one event; the view is valid only during the call.
   virtual void OnEvent(double now, std::string_view data) = 0;
-  // The last call for this request. May call StreamClient::Post.
+  // Called last for this request. May call StreamClient::Post.
   virtual void OnEnd(double now, StreamEnd end) = 0;
 };
 
-// Connections are kept and used again; if the server has closed a kept one, the request is sent
+// Keeps connections and reuses them; if the server has closed a kept connection, sends the request
 // over a new one. Thread safety: one thread.
 class StreamClient {
  public:
   struct Options {
     Url url;
-    std::shared_ptr<const ClientTls> tls = {};  // of https; null: trusts as the system does
+    std::shared_ptr<const ClientTls> tls = {};  // for https; null: trusts the system's issuers
     bool keep_alive = true;                     // false: a new connection for each request
-    double timeout_seconds = 6 * 3600;          // of one request
+    double timeout_seconds = 6 * 3600;          // per request
   };
   // kUnavailable if the host has no address, or no file descriptor is left. Does not connect yet.
   static Result<std::unique_ptr<StreamClient>> Create(Options options);
@@ -53,20 +54,19 @@ class StreamClient {
   StreamClient(const StreamClient&) = delete;
   StreamClient& operator=(const StreamClient&) = delete;
 
-  // Begins a request. `headers` are whole lines with their ends ("A: b\r\n"), besides those that
-  // HTTP and a body of JSON need. `handler` must live until its OnEnd, and is called from Poll
-  // only.
+  // Begins a request. `headers` are whole lines with their ends ("A: b\r\n"), in addition to those
+  // that HTTP and a JSON body need. `handler` must live until its OnEnd; only Poll calls it.
   void Get(std::string_view path, std::string_view headers, StreamHandler& handler);
   void Post(std::string_view path, std::string_view headers, std::string_view body,
             StreamHandler& handler);
-  // Waits until something has arrived, or until `until` (MonotonicSeconds; infinity: no limit), and
-  // handles it; may return sooner. False once `cancel_fd` (-1: none) is readable.
+  // Waits for data until `until` (MonotonicSeconds; infinity: no limit) and handles them; may
+  // return earlier. Returns false once `cancel_fd` (-1: none) is readable.
   bool Poll(double until, int cancel_fd);
 
-  // Requests that have not ended.
+  // Number of requests that have not ended.
   size_t num_running() const;
-  // How many files, and so connections, this process may have open at a time; raised as far as the
-  // system lets it.
+  // Number of connections that this process may have open at the same time. Raises the limit of
+  // open files as far as the system allows.
   static size_t MaxConnections();
 
  private:

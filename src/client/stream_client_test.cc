@@ -96,8 +96,8 @@ TEST(ResponseParser, RefusesWhatIsNoHttp) {
   EXPECT_THAT(cut.End().error().message, HasSubstr("broke off"));
 }
 
-// Answers connection after connection: `answer` gets the number of the connection and of the
-// request in it, and returns what to send; "" closes the connection.
+// Answers one connection after another. `answer` receives the number of the connection and of the
+// request in it, and returns the text to send; "" closes the connection.
 class ScriptedServer {
  public:
   explicit ScriptedServer(std::function<std::string(int connection, int request)> answer)
@@ -201,7 +201,7 @@ TEST(StreamClient, UsesConnectionsAgainUnlessToldOtherwise) {
     ScriptedServer server([](int, int) { return kStreamAnswer; });
     const auto client = ClientOf(server.url(), keep_alive);
     Recorder recorder;
-    // The next request begins in the last call of the one before.
+    // Each request begins in the OnEnd of the previous one.
     recorder.on_end = [&] {
       if (recorder.ends < 5) client->Post("/x", "", "{}", recorder);
     };
@@ -213,7 +213,8 @@ TEST(StreamClient, UsesConnectionsAgainUnlessToldOtherwise) {
   }
 }
 
-// A server closes idle connections when it likes; that is no failure of the next request.
+// A server may close an idle connection at any time; the next request must not fail because of
+// that.
 TEST(StreamClient, ReplacesAConnectionThatWasClosedWhileIdle) {
   ScriptedServer server([](int connection, int request) {
     return connection == 0 && request == 1 ? "" : kStreamAnswer;
@@ -252,8 +253,8 @@ TEST(StreamClient, AConnectionThatIsClosedWithoutAnAnswer) {
   EXPECT_THAT(closed.end.error, HasSubstr("without an answer"));
 }
 
-// A server that refuses a request before it has read all of it reads the rest as such, whatever
-// comes after.
+// If a server refuses a request before reading all of it, it reads everything that follows as the
+// rest of that request.
 TEST(StreamClient, AnAnswerBeforeAllIsSentEndsTheConnection) {
   const std::string refusal = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\n{}";
   Url url;
@@ -275,7 +276,7 @@ TEST(StreamClient, AnAnswerBeforeAllIsSentEndsTheConnection) {
     const auto client = *StreamClient::Create({.url = url, .timeout_seconds = 60});
     Recorder large, small;
     large.on_end = [&] { client->Post("/x", "", "{}", small); };
-    // More than the buffers of both ends hold.
+    // Larger than the socket buffers of both ends.
     client->Post("/x", "", std::string(size_t{64} << 20, 'x'), large);
     RunToEnd(*client);
     EXPECT_EQ(large.end.status, 413);

@@ -10,15 +10,15 @@
 namespace sluice {
 
 struct Url {
-  std::string host;  // "localhost" for a unix socket
+  std::string host;  // "localhost" with a unix socket
   uint16_t port = 80;
   std::string path = {};    // without a slash at the end; "" for the root
   bool tls = false;         // https
-  std::string socket = {};  // the file of a unix socket; "" for a connection over TCP
+  std::string socket = {};  // path of a unix socket; "" for TCP
 };
 
-// http://host[:port][/path], https://host[:port][/path] or unix:///FILE. The scheme http may be
-// missing; an IPv6 address stands in brackets. The default ports are 80 and 443.
+// Parses http://host[:port][/path], https://host[:port][/path] or unix:///FILE. http:// may be
+// omitted; IPv6 addresses are in brackets. The default ports are 80 and 443.
 Result<Url> ParseUrl(std::string_view text);
 
 // "http://host:8000", "https://[::1]:443" or "unix:///run/sluice.sock", without the path.
