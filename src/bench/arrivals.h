@@ -1,4 +1,4 @@
-// When each request of a benchmark is sent.
+// Plans when each request of a benchmark is sent.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace sluice::bench {
 
 struct ArrivalOptions {
   double requests_per_second = std::numeric_limits<double>::infinity();
-  // Shape of the gamma distribution of the intervals: 1 is a Poisson process, less is burstier,
-  // more is more even, infinity is a constant interval.
+  // Shape of the gamma distribution of the intervals. 1: Poisson process; lower: burstier; higher:
+  // more even; infinity: constant intervals.
   double burstiness = 1;
   enum class Ramp { kNone, kLinear, kExponential };
-  // The rate runs from start to end over the requests, in place of requests_per_second.
+  // The rate goes from start to end over the requests, instead of requests_per_second.
   Ramp ramp = Ramp::kNone;
   double ramp_start = 0, ramp_end = 0;
   uint64_t seed = 0;
@@ -22,12 +22,12 @@ struct ArrivalOptions {
 
 struct Arrival {
   double seconds = 0;  // after the start
-  double rate = 0;     // requests per second that held when its interval was drawn
+  double rate = 0;     // requests per second when its interval was drawn
 };
 
-// `count` arrivals in order, those of vLLM's generator for the same seed: intervals from a gamma
-// distribution; without a ramp they are scaled so that the last one comes at count / rate.
-// REQUIRES: rates and burstiness above 0.
+// `count` arrivals in order, identical to those of vLLM's generator with the same seed. Intervals
+// are drawn from a gamma distribution; without a ramp they are scaled so that the last arrival is
+// at count / rate. REQUIRES: rates and burstiness above 0.
 std::vector<Arrival> PlanArrivals(const ArrivalOptions& options, int64_t count);
 
 }  // namespace sluice::bench

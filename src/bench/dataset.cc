@@ -22,7 +22,7 @@ tl::unexpected<Error> Bad(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
 }
 
-// The ids that random prompts are made of: the vocabulary without special tokens.
+// The token ids of random prompts: the vocabulary without special tokens.
 std::vector<int32_t> AllowedIds(const PromptTokenizer& tokenizer) {
   std::vector<int32_t> allowed;
   for (int64_t place = 0; place < tokenizer.NumTokens(); ++place) {
@@ -32,7 +32,7 @@ std::vector<int32_t> AllowedIds(const PromptTokenizer& tokenizer) {
   return allowed;
 }
 
-// `count` tokens, special ones among them, as vLLM draws them.
+// Draws `count` tokens, including special ones, as vLLM does.
 std::vector<int64_t> DrawTokens(NumpyGenerator& random, const PromptTokenizer& tokenizer,
                                 int64_t count) {
   std::vector<int64_t> drawn = random.Integers(0, tokenizer.NumTokens(), count);
@@ -159,7 +159,7 @@ Result<Dataset> MakePrefixRepetition(const DatasetOptions& options,
   return data;
 }
 
-// Prompts of the same task over lines of which the first ones are the same for all.
+// Prompts with the same task and different lines; the first lines are the same in all prompts.
 Result<Dataset> MakeSonnet(const DatasetOptions& options, const PromptTokenizer& tokenizer) {
   std::vector<std::string> lines(SonnetLines().begin(), SonnetLines().end());
   if (!options.path.empty()) {
@@ -192,7 +192,7 @@ Result<Dataset> MakeSonnet(const DatasetOptions& options, const PromptTokenizer&
 
   PythonRandom random(options.seed);
   Dataset data;
-  // Longer lines than the average may make a prompt too long; such a one is drawn again.
+  // If lines longer than average make a prompt too long, it is drawn again.
   int64_t draws = 0;
   int64_t num_extra = num_lines - num_prefix;
   while (static_cast<int64_t>(data.prompts.size()) < options.num_prompts) {
@@ -245,7 +245,7 @@ Result<Dataset> MakeKind(const DatasetOptions& options, const PromptTokenizer* t
 
 Result<Dataset> MakeDatasetWith(const DatasetOptions& options, const PromptTokenizer* tokenizer) {
   auto data = MakeKind(options, tokenizer);
-  // What a tokenizer that has failed returns leads to other errors.
+  // The results of a tokenizer that failed cause other errors: report its own error instead.
   if (tokenizer != nullptr) RETURN_IF_ERROR(tokenizer->status());
   return data;
 }

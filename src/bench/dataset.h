@@ -16,48 +16,48 @@ namespace sluice::bench {
 
 struct Prompt {
   std::string text;
-  std::vector<int32_t> ids;              // not empty: sent in place of the text
+  std::vector<int32_t> ids;              // if not empty, sent instead of the text
   std::vector<std::string> images = {};  // URLs, after the text of a chat
   int64_t prompt_tokens = 0;
-  int64_t output_tokens = 0;  // most that the answer may have
+  int64_t output_tokens = 0;  // maximum length of the answer
 };
 
 struct DatasetOptions {
   enum class Kind { kRandom, kShareGpt, kCustom, kSonnet, kPrefixRepetition };
   Kind kind = Kind::kRandom;
-  std::string path = {};  // of the kinds that read a file
+  std::string path = {};  // for kinds that read a file
   int64_t num_prompts = 1000;
   uint64_t seed = 0;
   bool shuffle = true;
-  bool oversample = true;  // repeat prompts of a file that has too few
+  bool oversample = true;  // repeats prompts if the file has too few
 
   // kRandom, kSonnet, kPrefixRepetition.
   int64_t input_len = 1024;
   int64_t prefix_len = 0;
   int64_t num_prefixes = 10;     // kPrefixRepetition
-  double input_range_ratio = 0;  // lengths lie in [len * (1 - ratio), len * (1 + ratio)]
+  double input_range_ratio = 0;  // lengths are in [len * (1 - ratio), len * (1 + ratio)]
   double output_range_ratio = 0;
-  // Prompts go as lists of ids. Those of kRandom are not taken through text then, so that their
-  // number is exact whatever the vocabulary.
+  // Sends prompts as lists of ids. Prompts of kRandom are then not converted to text, so that their
+  // number of tokens is exact with any vocabulary.
   bool send_ids = false;
-  // Tokens of the answer; absent: as the file says. -1 likewise.
+  // Tokens of the answer; absent or -1: as in the file.
   std::optional<int64_t> output_len = std::nullopt;
-  // kRandom: images of each request.
+  // kRandom: adds images to each request.
   std::optional<RandomImageOptions> images = std::nullopt;
-  // kCustom and kSonnet: makes the prompt that is sent from a message; absent: they are the same.
+  // kCustom and kSonnet: makes the prompt from a message; absent: the message is the prompt.
   std::function<Result<std::string>(const std::string& prompt)> apply_chat_template = nullptr;
 };
 
 struct Dataset {
   std::vector<Prompt> prompts;
-  std::vector<std::string> notes;  // for the user, a line each
+  std::vector<std::string> notes;  // messages to the user, one line each
 };
 
-// `tokenizer` may be null for kCustom: then every prompt counts 1 token until the server says
-// otherwise. kInvalidArgument for options that contradict each other, kInvalidData for a file that
-// is not as expected; both say what to do.
+// `tokenizer` may be null for kCustom: every prompt then counts as 1 token until the server reports
+// the number. kInvalidArgument for options that contradict each other, kInvalidData for an invalid
+// file; both messages say what to do.
 Result<Dataset> MakeDataset(const DatasetOptions& options, const Tokenizer* tokenizer);
-// The same with a tokenizer that may be a server's: also kUnavailable where that fails.
+// The same with a tokenizer that may be a server's: also kUnavailable if the server fails.
 Result<Dataset> MakeDatasetWith(const DatasetOptions& options, const PromptTokenizer* tokenizer);
 
 }  // namespace sluice::bench

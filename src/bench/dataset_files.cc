@@ -31,7 +31,7 @@ Result<std::string> ReadDataset(const std::string& path, std::string_view kind) 
   return text;
 }
 
-// Fills up to the number asked for by drawing from what is there, as vLLM does.
+// Repeats randomly drawn prompts until there are as many as requested, as vLLM does.
 void Oversample(const DatasetOptions& options, Dataset& data) {
   const auto wanted = static_cast<size_t>(options.num_prompts);
   const size_t have = data.prompts.size();
@@ -47,7 +47,7 @@ void Oversample(const DatasetOptions& options, Dataset& data) {
   data.notes.push_back(fmt::format("Oversampled requests to reach {} total samples.", wanted));
 }
 
-// The first two turns of each conversation that has two.
+// The first two turns of each conversation that has at least two.
 Result<std::vector<std::pair<std::string, std::string>>> ReadConversations(
     const DatasetOptions& options) {
   ASSIGN_OR_RETURN(const std::string text, ReadDataset(options.path, "sharegpt"));
@@ -89,7 +89,7 @@ Result<std::vector<std::string>> ReadLines(const std::string& path) {
 
 Result<Dataset> MakeShareGpt(const DatasetOptions& options, const PromptTokenizer& tokenizer) {
   ASSIGN_OR_RETURN(const auto turns, ReadConversations(options));
-  // vLLM's bounds: what is shorter or longer is no fair sample of a conversation.
+  // vLLM's bounds: shorter or longer turns are not representative of conversations.
   constexpr int64_t kMinLen = 4, kMaxPrompt = 1024, kMaxTotal = 2048;
   Dataset data;
   for (const auto& [question, answer] : turns) {

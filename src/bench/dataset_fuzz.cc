@@ -1,4 +1,4 @@
-// Fuzz target: any bytes as a file of prompts: ShareGPT's JSON and lines of JSON.
+// Fuzz target: any bytes as a file of prompts, both as ShareGPT's JSON and as JSON lines.
 #include "base/fuzz_input.h"
 #include "bench/dataset.h"
 

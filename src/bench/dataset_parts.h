@@ -10,10 +10,10 @@ namespace sluice::bench {
 
 Result<Dataset> MakeCustom(const DatasetOptions& options, const PromptTokenizer* tokenizer);
 Result<Dataset> MakeShareGpt(const DatasetOptions& options, const PromptTokenizer& tokenizer);
-// Prompts of the random data set's lengths, of the text of a ShareGPT file.
+// Prompts with the lengths of the random data set, and text from a ShareGPT file.
 Result<Dataset> MakeRandomFromFile(const DatasetOptions& options, const PromptTokenizer& tokenizer);
 
-// The lines of a text file that are not empty, each with its newline.
+// The non-empty lines of a text file, each with its newline.
 Result<std::vector<std::string>> ReadLines(const std::string& path);
 
 }  // namespace sluice::bench

@@ -52,7 +52,7 @@ std::string ErrorOf(const DatasetOptions& options) {
   return data ? "" : data.error().message;
 }
 
-// With any vocabulary, the server counts the number of tokens asked for.
+// With any vocabulary, the prompt has exactly the requested number of tokens.
 TEST(RandomDataset, HasExactlyTheTokensAskedFor) {
   for (const char* name : {"v01_gpt2_bytelevel", "v03_llama3_ignore_merges_bos", "v05_qwen_nfc",
                            "v08_digits_individual_starcoder", "v11_spm_llama2_prepend_bytefallback",
@@ -68,7 +68,7 @@ TEST(RandomDataset, HasExactlyTheTokensAskedFor) {
   }
 }
 
-// From vLLM 0.33 with seed 5: where its own method reaches the length, the texts are the same.
+// From vLLM 0.33 with seed 5: if vLLM's own method reaches the length, the texts are identical.
 TEST(RandomDataset, IsVllmsForTheSameSeed) {
   const auto data = MakeDataset({.num_prompts = 12, .seed = 5, .input_len = 40}, &Llama3());
   ASSERT_TRUE(data);
@@ -139,7 +139,7 @@ TEST(ShareGpt, TakesFirstQuestionsAndTheLengthOfTheirAnswers) {
       .kind = DatasetOptions::Kind::kShareGpt, .path = file.path(), .num_prompts = 3};
   const auto data = MakeDataset(options, &Llama3());
   ASSERT_TRUE(data) << data.error().message;
-  ASSERT_THAT(data->prompts, SizeIs(3));  // repeated to the number asked for
+  ASSERT_THAT(data->prompts, SizeIs(3));  // repeated up to the requested number
   for (const Prompt& prompt : data->prompts) {
     EXPECT_EQ(prompt.text, "one two three four");
     EXPECT_EQ(prompt.output_tokens,

@@ -1,4 +1,4 @@
-// Texts of a given number of tokens.
+// Makes texts with a given number of tokens.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ class ExactText {
  public:
   explicit ExactText(const PromptTokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // A text of which the tokenizer makes exactly `count` tokens (without special ones), near that
-  // of `ids`, by vLLM's method: decode, encode, cut or fill with `random_ids(n)`, up to ten times.
-  // Where that does not end, the last tokens give way to a filler that always stands for one token.
-  // `ids` becomes the tokens of the text; their number differs from `count` only if the vocabulary
+  // Returns a text similar to that of `ids` that the tokenizer encodes to exactly `count` tokens
+  // (without special ones). Uses vLLM's method: decode, encode, cut or fill with `random_ids(n)`,
+  // up to ten times. If that fails, replaces the last tokens by a filler that is always one token.
+  // Sets `ids` to the tokens of the text; their number differs from `count` only if the vocabulary
   // has no filler.
   std::string Make(std::vector<int32_t>& ids, int64_t count,
                    const std::function<std::vector<int64_t>(int64_t)>& random_ids);

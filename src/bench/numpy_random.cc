@@ -10,8 +10,8 @@ namespace {
 
 using Wide = unsigned __int128;
 
-// numpy.random.SeedSequence(seed).generate_state(8): mixes the seed's words into a pool of four and
-// hashes that out again.
+// numpy.random.SeedSequence(seed).generate_state(8): mixes the words of the seed into a pool of
+// four words, from which it hashes the state.
 std::array<uint32_t, 8> SeedState(uint64_t seed) {
   constexpr uint32_t kMixLeft = 0xca01f9dd, kMixRight = 0x4973f715;
   uint32_t constant = 0x43b0d7e5;

@@ -1,5 +1,5 @@
-// The random numbers of numpy, bit for bit, so that a benchmark with a seed sends what the Python
-// tools send with that seed.
+// The random numbers of numpy, bit for bit, so that a benchmark with a seed sends the same requests
+// as the Python tools.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace sluice::bench {
 
-// numpy.random.default_rng(seed): PCG64 after a SeedSequence.
-// Thread safety: one thread at a time, as of all generators here.
+// numpy.random.default_rng(seed): PCG64 after a SeedSequence. Thread safety: one thread at a time,
+// like all generators here.
 class NumpyGenerator {
  public:
   explicit NumpyGenerator(uint64_t seed);

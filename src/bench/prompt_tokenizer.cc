@@ -12,15 +12,14 @@
 namespace sluice::bench {
 namespace {
 
-// Tokens of the vocabulary itself, as Hugging Face's vocab_size counts them: without those added
-// after it.
+// Number of tokens of the base vocabulary, like Hugging Face's vocab_size: without added tokens.
 int64_t BaseVocabSize(const Tokenizer& tokenizer) {
   int32_t size = tokenizer.vocab_size();
   while (size > 0 && (tokenizer.IsAdded(size - 1) || tokenizer.IdToToken(size - 1).empty())) --size;
   return size;
 }
 
-// The words of the built-in verse, in small letters, each with a blank before it.
+// The words of the built-in verse in lower case, each with a leading blank.
 std::vector<std::string> CommonWords() {
   std::set<std::string> words;
   std::string word;
@@ -90,7 +89,7 @@ json::Value ServerTokenizer::Ask(std::string_view path, json::Value body) const 
 std::vector<int32_t> ServerTokenizer::Encode(const std::string& text,
                                              bool add_special_tokens) const {
   if (text.empty()) {
-    // Servers refuse an empty text: the special tokens are what a text has more with them.
+    // Servers refuse an empty text: count the special tokens of another text instead.
     if (!add_special_tokens) return {};
     const size_t with = Encode(" a", true).size(), without = Encode(" a", false).size();
     return std::vector<int32_t>(with > without ? with - without : 0);
@@ -132,7 +131,7 @@ std::string ServerTokenizer::Decode(std::span<const int32_t> ids) const {
 const std::vector<int32_t>& ServerTokenizer::Tokens() const {
   if (!tokens_.empty() || failed_) return tokens_;
   for (const std::string& word : CommonWords()) {
-    // One token wherever it stands, or it is left out.
+    // Skips words that are not always a single token.
     const std::vector<int32_t> ids = Encode(word + word, false);
     if (ids.size() == 2 && ids[0] == ids[1] && words_.emplace(ids[0], word).second)
       tokens_.push_back(ids[0]);

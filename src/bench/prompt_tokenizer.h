@@ -1,5 +1,4 @@
-// What the prompts of a benchmark are made and counted with: the model's tokenizer, or a server
-// that has it.
+// The tokenizer that makes and counts the prompts of a benchmark: a local one, or a server's.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +22,21 @@ class PromptTokenizer {
   virtual std::vector<int32_t> Encode(const std::string& text, bool add_special_tokens) const = 0;
   // Keeps special tokens.
   virtual std::string Decode(std::span<const int32_t> ids) const = 0;
-  // The tokens that prompts are drawn from, without those added to the vocabulary; NumTokens() of
-  // them, of which a few may be special.
+  // The tokens that prompts are drawn from, without those added to the vocabulary. There are
+  // NumTokens() of them, a few of which may be special.
   virtual int64_t NumTokens() const = 0;
   virtual int32_t Token(int64_t place) const = 0;
   virtual bool IsSpecial(int32_t id) const = 0;
-  // False where the tokens are a part of the vocabulary: texts that take them in order repeat soon.
+  // Whether the tokens are the whole vocabulary. If not, prompts draw them at random: prompts of
+  // consecutive tokens would soon repeat.
   virtual bool has_all_tokens() const = 0;
-  // Short texts of which one may always stand for one token.
+  // Short texts, some of which may always be a single token.
   virtual std::vector<std::string> ShortTexts() const = 0;
-  // The first failure, after which the other functions return nothing of use.
+  // The first failure; results of the other functions after it are meaningless.
   virtual Status status() const { return {}; }
 };
 
-// A tokenizer of this process, which must outlive it.
+// Uses a tokenizer of this process, which must outlive it.
 class LocalTokenizer : public PromptTokenizer {
  public:
   explicit LocalTokenizer(const Tokenizer& tokenizer);
@@ -53,11 +53,11 @@ class LocalTokenizer : public PromptTokenizer {
   const int64_t num_tokens_;
 };
 
-// A server's /tokenize and /detokenize. Prompts are drawn from common words, each of which is one
-// token; where the vocabulary has none, from the tokens of a text.
+// Uses a server's /tokenize and /detokenize. Prompts are drawn from common words that are one token
+// each or, if the vocabulary has too few of them, from the tokens of a text.
 class ServerTokenizer : public PromptTokenizer {
  public:
-  // `model`: the name that the server knows it by.
+  // `model`: the name of the model at the server.
   ServerTokenizer(HttpClient client, std::string model);
   std::vector<int32_t> Encode(const std::string& text, bool add_special_tokens) const override;
   std::string Decode(std::span<const int32_t> ids) const override;
@@ -75,8 +75,8 @@ class ServerTokenizer : public PromptTokenizer {
   const HttpClient client_;
   const std::string model_;
   mutable std::optional<Error> failed_;
-  mutable std::map<int32_t, std::string> words_;  // the texts of tokens
-  mutable std::vector<int32_t> tokens_;           // to draw from; empty until they are asked for
+  mutable std::map<int32_t, std::string> words_;  // text of each token
+  mutable std::vector<int32_t> tokens_;           // tokens to draw from; empty until first used
 };
 
 }  // namespace sluice::bench

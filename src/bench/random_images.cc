@@ -18,7 +18,7 @@ constexpr std::string_view kExpected =
     "expected {(height, width, frames): weight, ...} such as {(256, 256, 1): 0.5, (720, 1280, 1): "
     "0.5}";
 
-// What is left of the text of the buckets.
+// Reads the text of the buckets piece by piece.
 class BucketReader {
  public:
   explicit BucketReader(std::string_view text) : rest_(text) { Skip(); }
@@ -45,7 +45,7 @@ class BucketReader {
   std::string_view rest_;
 };
 
-// One "(height, width, frames): weight", in JSON between quotes up to the colon.
+// Reads one "(height, width, frames): weight"; in JSON, the part before the colon is in quotes.
 bool ReadBucket(BucketReader& reader, ImageBucket& bucket, int& frames) {
   const char quotes[] = {'"', '\''};
   const auto* quote =
@@ -97,7 +97,7 @@ Result<std::vector<ImageBucket>> ParseImageBuckets(std::string_view text) {
     }
     if (bucket.weight > 0) buckets.push_back(bucket);
     const bool goes_on = reader.Take(',');
-    more = !reader.Take('}');  // also after a comma, as Python has it
+    more = !reader.Take('}');  // also after a comma, as in Python
     if (more && !goes_on) return bad();
   }
   if (!reader.AtEnd() || buckets.empty()) return bad();

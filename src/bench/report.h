@@ -1,4 +1,4 @@
-// The figures of a benchmark as the table that people and scripts read, and as JSON.
+// Writes the figures of a benchmark as a table, for people and scripts, and as JSON.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@
 
 namespace sluice::bench {
 
-// What a report says besides the figures.
+// Content of a report besides the figures.
 struct ReportOptions {
-  bool trtllm = false;  // the table and keys of TensorRT-LLM's tool in place of vLLM's
+  bool trtllm = false;  // the table and keys of TensorRT-LLM's tool instead of vLLM's
   std::vector<Metric> metrics = {Metric::kTtft, Metric::kTpot, Metric::kItl, Metric::kE2el};
   std::vector<double> percentiles = {99};
   bool detailed = false;  // JSON: lists with an element for each request
@@ -27,7 +27,7 @@ struct ReportOptions {
   std::string date;  // "20261121-130217"
 };
 
-// Ends with a newline. End-to-end latency is always in it.
+// Ends with a newline. Always contains the end-to-end latency.
 std::string ReportTable(const ReportOptions& options, const Metrics& metrics);
 json::Value ReportJson(const ReportOptions& options, const Metrics& metrics,
                        const LoadResult& result);
@@ -35,7 +35,7 @@ json::Value ReportJson(const ReportOptions& options, const Metrics& metrics,
 // "vllm-infqps-concurrency8-abacus-20261121-130217.json"
 std::string ResultFilename(const ReportOptions& options);
 
-// As Python writes them: 99 and 99.9 for percentiles, inf and 2.0 for rates.
+// As Python prints them: 99 and 99.9 for percentiles, inf and 2.0 for rates.
 std::string PercentWord(double percent);
 std::string RateWord(double rate);
 

@@ -1,4 +1,4 @@
-// Lines of verse to make prompts of that share text.
+// Lines of verse for prompts with shared text.
 #pragma once
 
 #include <span>

@@ -15,13 +15,13 @@ double Mean(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-// Tokens that came at a time.
+// Tokens that arrived at the same time.
 struct Arrived {
   double time = 0;
   int64_t tokens = 0;
 };
 
-// The largest sum of tokens within a second.
+// The maximum number of tokens within any second.
 double PeakTokens(std::vector<Arrived> arrived) {
   std::ranges::sort(arrived, {}, &Arrived::time);
   int64_t sum = 0, most = 0;
@@ -35,7 +35,7 @@ double PeakTokens(std::vector<Arrived> arrived) {
 }
 
 int64_t MostInFlight(const LoadResult& result) {
-  std::vector<std::pair<double, int>> changes;  // ends before beginnings of the same time
+  std::vector<std::pair<double, int>> changes;  // sorts ends before beginnings at the same time
   for (const RequestRecord& record : result.records) {
     if (!record.ended) continue;
     changes.emplace_back(record.start, 1);
@@ -81,7 +81,8 @@ std::vector<int64_t> ChunkTokens(const RequestRecord& record, int64_t tokens) {
     }
     return counts;
   }
-  // A token for each chunk, or for each with a text where there are too few; then by their texts.
+  // One token per chunk or, if there are fewer tokens, per chunk with text; the rest in proportion
+  // to the lengths of the texts.
   const auto with_text =
       std::ranges::count_if(chunks, [](const Chunk& chunk) { return chunk.bytes > 0; });
   const bool each = std::ssize(chunks) <= tokens;

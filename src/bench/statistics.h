@@ -1,4 +1,4 @@
-// From what the requests of a benchmark did to its figures, by vLLM's definitions.
+// Computes the figures of a benchmark from the records of its requests, by vLLM's definitions.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Summary {
   std::vector<double> percentiles;  // in the order of those asked for
 };
 
-// Bounds in milliseconds that a good request keeps; absent ones hold.
+// Upper bounds in milliseconds for a good request; absent ones are always met.
 struct Goodput {
   std::optional<double> ttft = std::nullopt, tpot = std::nullopt, e2el = std::nullopt;
   bool any() const { return ttft || tpot || e2el; }
@@ -34,32 +34,32 @@ struct Metrics {
   double duration = 0;
   double request_throughput = 0, output_throughput = 0, total_token_throughput = 0;
   std::optional<double> request_goodput;
-  // Most tokens that came within a second, wherever it begins; of a shorter run, its mean.
+  // Maximum number of tokens within any second; for a shorter run, its mean rate.
   double max_output_tokens_per_s = 0;
-  int64_t max_concurrent_requests = 0;  // that were in flight at a time
+  int64_t max_concurrent_requests = 0;  // maximum number of requests in flight
   double user_throughput = 0;           // mean over requests of tokens / latency
   Summary ttft, tpot, itl, e2el;
-  std::vector<int64_t> output_lens;  // of each record; 0 of a failed one
+  std::vector<int64_t> output_lens;  // of each record; 0 if it failed
 
   const Summary& of(Metric metric) const;
 };
 
-// The tokens of each chunk of an answer of `tokens` tokens: as the server counted them, else
-// divided by the length of the texts. Together they are `tokens`.
+// The number of tokens of each chunk of an answer of `tokens` tokens: as counted by the server,
+// else in proportion to the lengths of the texts. Their sum is `tokens`.
 std::vector<int64_t> ChunkTokens(const RequestRecord& record, int64_t tokens);
 
-// The seconds between successive tokens: for each token of a chunk the time since the chunk before
-// it, divided by the number of its tokens. Chunks without a token are left out, and the tokens of
-// the first chunk, which came at the time to first token.
+// The seconds between successive tokens. Each token of a chunk gets the time since the previous
+// chunk divided by the number of tokens of its chunk. Leaves out chunks without tokens, and the
+// tokens of the first chunk, which arrived at the time to first token.
 std::vector<double> TokenGaps(const RequestRecord& record, int64_t tokens);
 
-// Linear interpolation between the two nearest of the sorted `values`, as numpy.percentile does.
-// 0 of no values.
+// Interpolates linearly between the two nearest of the sorted `values`, as numpy.percentile does. 0
+// if there are none.
 double Percentile(const std::vector<double>& sorted, double percent);
 Summary Summarize(std::vector<double> seconds, const std::vector<double>& percentiles);
 
-// `count_tokens`: tokens of a text, for answers of which the server did not count them. Records
-// that have not ended are left out.
+// `count_tokens`: returns the number of tokens of a text, for answers whose tokens the server did
+// not count. Leaves out records that have not ended.
 Metrics ComputeMetrics(const LoadResult& result, const std::vector<double>& percentiles,
                        const Goodput& goodput,
                        const std::function<int64_t(const std::string&)>& count_tokens);

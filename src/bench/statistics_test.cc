@@ -27,7 +27,8 @@ RequestRecord Record(double start, double ttft, std::vector<double> gaps,
   return record;
 }
 
-// Two answers of three and one tokens, one failure, one request cut off by the user.
+// An answer of three tokens, one of a single token, a failure, and a request that the user
+// interrupted.
 LoadResult ExampleLoad() {
   LoadResult result;
   result.duration = 4;
@@ -58,7 +59,7 @@ TEST(Statistics, TimesByTheirDefinitions) {
   EXPECT_NEAR(metrics.ttft.deviation, 150, 1e-9);
   EXPECT_NEAR(metrics.ttft.percentiles[0], 497, 1e-9);  // 200 + 0.99 * 300
   EXPECT_NEAR(metrics.ttft.percentiles[1], 350, 1e-9);
-  // An answer of one token has no time per further token.
+  // An answer of a single token has no time per further token.
   EXPECT_DOUBLE_EQ(metrics.tpot.mean, 500);
   EXPECT_DOUBLE_EQ(metrics.itl.mean, 500);
   EXPECT_NEAR(metrics.itl.percentiles[0], 745, 1e-9);
@@ -73,20 +74,20 @@ TEST(Statistics, TokensAreCountedWhereTheServerDoesNot) {
   EXPECT_EQ(ComputeMetrics(result, {99}, {}, CountBytes).total_output, 4);
 }
 
-// Tokens at 0.5, 0.75, 1.5 s and at 1.2 s after the first start; the requests are in flight until
-// 1.5 s and from 1 to 1.2 s.
+// Tokens arrive 0.5, 0.75, 1.5 and 1.2 s after the first start; the requests are in flight from 0
+// to 1.5 s and from 1 to 1.2 s.
 TEST(Statistics, PeaksAreOfASecondThatBeginsAnywhere) {
   LoadResult load = ExampleLoad();
   Metrics metrics = ComputeMetrics(load, {99}, {}, CountBytes);
   EXPECT_DOUBLE_EQ(metrics.max_output_tokens_per_s, 4);
   EXPECT_EQ(metrics.max_concurrent_requests, 2);
-  load.records[1].start = 101.5;  // when the other ended
+  load.records[1].start = 101.5;  // when the other request ended
   metrics = ComputeMetrics(load, {99}, {}, CountBytes);
   EXPECT_DOUBLE_EQ(metrics.max_output_tokens_per_s, 3);
   EXPECT_EQ(metrics.max_concurrent_requests, 1);
 }
 
-// Eight tokens a chunk every 16 ms, from four streams at a time.
+// Chunks of eight tokens every 16 ms, from four concurrent streams.
 TEST(Statistics, TokensOfAChunkShareItsGap) {
   LoadResult load;
   for (int i = 0; i < 40; ++i) {
@@ -130,7 +131,7 @@ TEST(Statistics, Goodput) {
   };
   EXPECT_DOUBLE_EQ(*goodput({.ttft = 500}), 0.5);
   EXPECT_DOUBLE_EQ(*goodput({.ttft = 499}), 0.25);
-  EXPECT_DOUBLE_EQ(*goodput({.tpot = 1}), 0.25);  // that of one token counts as 0
+  EXPECT_DOUBLE_EQ(*goodput({.tpot = 1}), 0.25);  // an answer of one token counts as 0
   EXPECT_DOUBLE_EQ(*goodput({.ttft = 500, .e2el = 300}), 0.25);
 }
 

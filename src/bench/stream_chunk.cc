@@ -11,7 +11,7 @@ namespace dom = simdjson::dom;
 
 constexpr size_t kMaxDepth = 64;
 
-// Kept from one event to the next, so that reading one takes no allocation.
+// Reused for all events, so that reading one allocates nothing.
 dom::parser& Parser() {
   thread_local dom::parser parser = [] {
     dom::parser made;
@@ -21,7 +21,7 @@ dom::parser& Parser() {
   return parser;
 }
 
-// A completion's choice has "text", a chat's "delta" or "message" with "content".
+// The text of a choice: "text" of a completion, "content" in a chat's "delta" or "message".
 std::string_view TextOf(const dom::element& choice) {
   std::string_view text;
   if (choice["text"].get(text) == simdjson::SUCCESS) return text;

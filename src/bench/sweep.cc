@@ -9,7 +9,7 @@
 namespace sluice::bench {
 namespace {
 
-// The columns of the CSV file, and the members of a step in the JSON one.
+// The columns of the CSV file, which are also the members of a step in the JSON file.
 std::vector<std::pair<std::string, double>> Figures(const SweepStep& step) {
   const Metrics& m = step.metrics;
   std::vector<std::pair<std::string, double>> figures = {
@@ -38,7 +38,7 @@ std::string StepName(bool of_rates) {
   return of_rates ? "request_rate" : "max_concurrency";
 }
 
-// A round number of units such that about five of them make `span`.
+// A round number of units so that about five of them make `span`.
 double TickOf(double span) {
   if (span <= 0) return 1;
   const double raw = span / 5;

@@ -1,4 +1,4 @@
-// The figures of one load after another, at rising concurrency or rate.
+// The figures of a series of loads at rising concurrency or rate.
 #pragma once
 
 #include <string>
@@ -10,23 +10,23 @@
 namespace sluice::bench {
 
 struct SweepStep {
-  std::string name;  // "64" or, of rates, "2.5"
+  std::string name;  // "64", or "2.5" for rates
   int64_t num_prompts = 0;
   Metrics metrics;  // with percentiles {99}
 };
 
 struct Sweep {
-  bool of_rates = false;  // steps are requests per second, not concurrent requests
+  bool of_rates = false;  // steps are requests per second instead of concurrent requests
   std::string model, date;
   std::vector<SweepStep> steps;
 
-  // One line of the table that grows while the sweep runs, and its head.
+  // Head and one line of the table, which is printed while the sweep runs.
   static std::string TableHead(bool of_rates);
   static std::string TableLine(const SweepStep& step);
 
   std::string Csv() const;
   json::Value Json() const;
-  // A picture of throughput against the speed that one user sees, a point for each step.
+  // A plot of throughput over the speed for a single user, with a point for each step.
   std::string Svg() const;
 };
 
