@@ -21,14 +21,14 @@ bool IsFlexibleCharacter(char c) {
   return IsStrictCharacter(c) || c == '$';
 }
 
-// Where the run of characters that `is` accepts ends.
+// The end of the run of characters that `is` accepts.
 template <typename Is>
 size_t RunEnd(std::string_view text, size_t begin, Is is) {
   while (begin < text.size() && is(text[begin])) ++begin;
   return begin;
 }
 
-// The end of a match of the flexible pattern at `begin`; `begin` itself if there is none.
+// The end of the flexible pattern's match at `begin`; `begin` if it does not match.
 size_t FlexibleMatchEnd(std::string_view text, size_t begin) {
   const size_t digits = begin + (text[begin] == '-' ? 1 : 0);
   if (const size_t end = RunEnd(text, digits, IsFlexibleCharacter); end - digits >= 2) return end;
@@ -43,7 +43,7 @@ std::string Normalized(std::string_view text) {
   }
   if (const size_t mark = plain.rfind(kMark); mark != std::string::npos)
     plain.erase(0, mark + kMark.size());
-  // As in Python, the end of a text is also before its last line break.
+  // As in Python, `$` also matches before a final line break.
   const size_t last = plain.ends_with('\n') ? plain.size() - 1 : plain.size();
   if (last > 0 && plain[last - 1] == '.') plain.erase(last - 1, 1);
   return plain;

@@ -19,7 +19,8 @@
 namespace sluice {
 namespace {
 
-// A descriptor that becomes readable after a time: the client's connections can wait for one.
+// A descriptor that becomes readable after `seconds`, so that a client's connection can wait for
+// it.
 Result<OwnedFd> TimerOf(double seconds) {
   ASSIGN_OR_RETURN(OwnedFd timer,
                    OwnFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC), "timerfd_create"));
@@ -49,7 +50,7 @@ std::string RequestBody(const json::Value& prompt, const EvalRequestOptions& opt
   return json::Write(body);
 }
 
-// The text of the one choice; nothing where the answer has none.
+// The text of the first choice; nullopt if there is none.
 std::optional<std::string> AnswerText(const json::Value& body, bool chat) {
   const json::Value* choices = body.Find("choices");
   if (choices == nullptr || !choices->is_array() || choices->as_array().empty())
@@ -58,7 +59,7 @@ std::optional<std::string> AnswerText(const json::Value& body, bool chat) {
   const json::Value* place = chat ? choice.Find("message") : &choice;
   const json::Value* text = place == nullptr ? nullptr : place->Find(chat ? "content" : "text");
   if (text == nullptr) return std::nullopt;
-  if (text->is_null()) return "";  // nothing was said
+  if (text->is_null()) return "";  // an empty answer
   if (!text->is_string()) return std::nullopt;
   return text->as_string();
 }
@@ -101,7 +102,7 @@ Result<std::string> AskOnce(const HttpClient& client, const std::string& request
   return *std::move(text);
 }
 
-// `wait` waits so long and says whether to try again.
+// `wait` waits for the given time and returns whether to retry.
 Result<std::string> AskWithRetries(const HttpClient& client, const std::string& request,
                                    const EvalRequestOptions& options,
                                    const std::function<bool(std::chrono::milliseconds)>& wait) {
@@ -125,11 +126,11 @@ Result<std::vector<std::string>> AskPrompts(const HttpClient& client,
                                             const EvalRequestOptions& options,
                                             const EvalProgress& progress) {
   std::vector<std::string> answers(prompts.size());
-  std::mutex mutex;  // guards all below
+  std::mutex mutex;  // guards all members below
   size_t next = 0;
   int64_t done = 0;
   std::optional<Error> failed;
-  std::condition_variable over;  // once `failed` is set
+  std::condition_variable over;  // notified when `failed` is set
 
   const auto wait = [&](std::chrono::milliseconds pause) {
     std::unique_lock lock(mutex);

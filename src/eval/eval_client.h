@@ -1,4 +1,4 @@
-// Asks a server many questions at a time and gathers the answers.
+// Sends questions to a server concurrently and collects the answers.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct EvalRequestOptions {
   int64_t max_tokens = 256;
   std::vector<std::string> stop;
   int64_t seed = 1234;
-  std::optional<bool> add_special_tokens;  // for texts; absent: the server's choice
-  int num_concurrent = 16;                 // requests under way
-  int max_retries = 3;                     // of one request, while the server is not available
-  double timeout_seconds = 300;            // of one request
+  std::optional<bool> add_special_tokens;  // for texts; absent: the server's default
+  int num_concurrent = 16;                 // maximum requests in flight
+  int max_retries = 3;                     // per request, while the server is unavailable
+  double timeout_seconds = 300;            // per request
 };
 
-// Thread safety: called from any thread, one at a time.
+// Thread safety: called from any thread, one call at a time.
 using EvalProgress = std::function<void(int64_t done, int64_t total)>;
 
-// The answers in the order of `prompts` (texts, or lists of messages), decoded greedily. The first
-// request that fails for good ends the run with its error.
+// Returns the answers in the order of `prompts` (texts, or lists of messages), decoded greedily.
+// The first request that fails after its retries ends the run with its error.
 Result<std::vector<std::string>> AskPrompts(const HttpClient& client,
                                             const std::vector<json::Value>& prompts,
                                             const EvalRequestOptions& options,

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Answers requests, each on a connection of its own, side by side.
+// Answers requests concurrently, each on its own connection.
 class AnsweringServer {
  public:
   using Answer = std::function<std::pair<int, std::string>(const std::string& request)>;
@@ -83,7 +83,7 @@ bool Asks(const std::string& request, std::string_view prompt) {
 TEST(AskPrompts, AnswersComeInTheOrderOfThePrompts) {
   std::latch both(2);
   const AnsweringServer server([&](const std::string& request) {
-    both.arrive_and_wait();  // side by side
+    both.arrive_and_wait();  // concurrently
     return std::pair(200, std::string(Asks(request, "one") ? R"({"choices":[{"text":"1"}]})"
                                                            : R"({"choices":[{"text":"2"}]})"));
   });
@@ -105,7 +105,7 @@ TEST(AskPrompts, WhatPassesIsTriedAgain) {
   EXPECT_TRUE(AskPrompts(client, Prompts({"one"}), Options(1, 0), NoProgress));
 }
 
-// A run that has failed does not wait for the patience of its other requests.
+// A failed run does not wait for the retries of its other requests.
 TEST(AskPrompts, TheFirstFailureEndsTheOthersRetries) {
   std::atomic<int> passing = 0;
   std::latch tried(1);
@@ -115,7 +115,7 @@ TEST(AskPrompts, TheFirstFailureEndsTheOthersRetries) {
       return std::pair(400, std::string(R"({"error":{"message":"no such thing"}})"));
     }
     if (++passing == 1) tried.count_down();
-    // Half a minute of pauses; then a run that goes on ends all the same.
+    // 503 for half a minute of retries, then success, so that a run that does not stop ends, too.
     return passing < 10 ? std::pair(503, std::string("{}"))
                         : std::pair(200, std::string(R"({"choices":[{"text":"1"}]})"));
   });
@@ -127,7 +127,7 @@ TEST(AskPrompts, TheFirstFailureEndsTheOthersRetries) {
 }
 
 TEST(AskPrompts, TheTimeOutIsThatOfTheWholeRequest) {
-  // Nobody takes the connection.
+  // Nobody accepts the connection.
   Url url;
   const int listener = ListenAt(&url, 8);
   EvalRequestOptions options = Options(1, 0);

@@ -12,13 +12,13 @@ namespace sluice {
 
 struct EvalQuestion {
   std::string question;
-  std::string answer;  // the steps, then "#### 42"
+  std::string answer;  // the solution steps, then "#### 42"
 
   friend bool operator==(const EvalQuestion&, const EvalQuestion&) = default;
 };
 
-// Reads JSON lines with the texts "question" and "answer", as GSM8K is published; other keys and
-// empty lines are passed over. kInvalidArgument names file:line.
+// Reads JSON lines with the strings "question" and "answer", the format of GSM8K; ignores other
+// keys and empty lines. kInvalidArgument names file:line.
 Result<std::vector<EvalQuestion>> ReadEvalQuestions(const std::filesystem::path& file);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What a run of questions scored, in lm_eval's words: its table, its JSON, its standard error.
+// The score of a run in the formats of lm_eval: its table, its JSON, its standard error.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace sluice {
 // The exact match of one filter.
 struct FilterScore {
   std::string filter;                    // "strict-match"
-  double value = 0;                      // share of the questions that are right
-  std::optional<double> standard_error;  // of `value`; none for a single question
-  // Where the share of all such questions lies with 95 % confidence (Wilson's interval).
+  double value = 0;                      // share of correct answers
+  std::optional<double> standard_error;  // of `value`; nullopt for a single question
+  // 95 % confidence interval (Wilson's) of the share over all such questions.
   double low = 0, high = 1;
 };
 
@@ -38,7 +38,7 @@ std::string EvalTable(const EvalScore& score);
 // "95 % confidence: flexible-extract 0.93 to 0.97, strict-match 0.93 to 0.97".
 std::string ConfidenceText(const EvalScore& score);
 
-// The keys of lm_eval's result file that hold the score; `config` is what was run.
+// The members of lm_eval's result file that contain the score; `config`: the settings of the run.
 json::Value EvalResultJson(const EvalScore& score, json::Value config);
 
 // A filter that scored lower than before.
@@ -48,8 +48,8 @@ struct EvalDrop {
   double now = 0;
 };
 
-// The filters of `score` that lie more than `max_drop` below those of `baseline`, a result file
-// of this program or of lm_eval. kInvalidArgument if the file holds no score for the same filters.
+// The filters of `score` that are more than `max_drop` below `baseline`, a result file of this
+// program or of lm_eval. kInvalidArgument if the file has no score for the same filters.
 Result<std::vector<EvalDrop>> FindDrops(const EvalScore& score, const json::Value& baseline,
                                         double max_drop);
 

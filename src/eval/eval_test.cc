@@ -44,7 +44,7 @@ TEST(AnswerFilters, ExactMatch) {
   EXPECT_TRUE(ExactMatch("$18.", "#### 18"));
   EXPECT_FALSE(ExactMatch("18.00", "#### 18"));
   EXPECT_FALSE(ExactMatch("[invalid]", "#### 18"));
-  EXPECT_TRUE(ExactMatch("7", "a #### 1 b #### 7.\n") == false);  // the line break stays
+  EXPECT_TRUE(ExactMatch("7", "a #### 1 b #### 7.\n") == false);  // the line break is kept
   EXPECT_TRUE(ExactMatch("ABC", "#### abc"));
 }
 
@@ -68,7 +68,7 @@ TEST(EvalPrompts, TheQuestionIsNeverItsOwnExample) {
     EXPECT_EQ((*examples)[i].size(), 5u);
     for (const EvalQuestion& example : (*examples)[i]) EXPECT_NE(example, questions[i]);
   }
-  // One short: five others are needed, and one more is drawn to be left out.
+  // One too few: five examples are needed, and one more, since the question itself may be drawn.
   EXPECT_FALSE(PickExamples(Numbered(5), 1, Numbered(5), {.count = 5}));
 }
 
@@ -82,7 +82,7 @@ TEST(EvalPrompts, RepeatedQuestionsAreDrawnAgain) {
 }
 
 TEST(EvalScore, TableIsThatOfLmEval) {
-  // 1319 questions, as many right as lie behind the figures of a published table.
+  // 1319 questions, with the numbers of correct answers of a published table.
   EvalScore score{.task = "gsm8k", .num_fewshot = 5, .num_questions = 1319, .filters = {}};
   score.filters = {{"flexible-extract", 1223 / 1319.0, 0.0072},
                    {"strict-match", 830 / 1319.0, 0.0133}};
@@ -114,7 +114,7 @@ TEST(EvalScore, Drops) {
   const auto drops = FindDrops(worse, baseline, 0.2);
   ASSERT_EQ(drops->size(), 2u);
   EXPECT_DOUBLE_EQ((*drops)[0].now, 0.75);
-  // A result of another name counts if it is the only one.
+  // A result of another name is used if it is the only one.
   const auto other = json::Parse(R"({"results": {"gsm8k": {"exact_match,strict-match": 1.0}}})");
   EXPECT_EQ(FindDrops(worse, *other, 0)->size(), 1u);
   EXPECT_FALSE(FindDrops(worse, *json::Parse("{}"), 0));
