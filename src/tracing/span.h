@@ -1,4 +1,4 @@
-// Spans, and their form on the wire: OpenTelemetry's protocol (OTLP) in protobuf.
+// Spans, and their encoding in OpenTelemetry's protocol (OTLP) as protobuf.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ struct SpanAttribute {
   std::variant<std::string, int64_t, double> value;
 };
 
-// The work on one request of a client (kind SERVER).
+// The processing of one client request (kind SERVER).
 struct TraceSpan {
   TraceId trace_id{};
   SpanId span_id{};
-  SpanId parent_id{};  // all zeros: it begins the trace
-  uint8_t flags = 1;   // W3C's, sampled
+  SpanId parent_id{};  // all zeros: the root of the trace
+  uint8_t flags = 1;   // of W3C's Trace Context: sampled
   std::string trace_state = {};
   std::string name = {};
   int64_t start_ns = 0, end_ns = 0;  // since 1970
   std::vector<SpanAttribute> attributes = {};
 };
 
-// An ExportTraceServiceRequest with all `spans`, of one resource and one scope. Bytes in texts that
-// are not UTF-8 become U+FFFD: readers refuse a message with others.
+// An ExportTraceServiceRequest with all `spans`, for one resource and one scope. Bytes that are not
+// UTF-8 become U+FFFD, because collectors refuse messages with invalid UTF-8.
 std::string EncodeSpans(std::span<const SpanAttribute> resource, std::string_view scope,
                         std::string_view scope_version, std::span<const TraceSpan> spans);
 

@@ -37,7 +37,7 @@ tl::unexpected<Error> RefusedTracing(std::string_view name, const std::string& w
               "otlp-traces-endpoint");
 }
 
-// The address that spans are sent to.
+// The URL to which spans are sent.
 Result<std::string> TracesUrl(const std::string& endpoint) {
   const auto refused = [&](std::string_view found) {
     return RefusedTracing("--otlp-traces-endpoint",
@@ -84,7 +84,7 @@ std::string WithoutPercents(std::string_view text) {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// "key=value,key=value", the values percent-encoded.
+// Parses "key=value,key=value" with percent-encoded values.
 Result<Pairs> ReadPairs(std::string_view variable, std::string_view text) {
   Pairs pairs;
   while (!text.empty()) {
@@ -101,7 +101,7 @@ Result<Pairs> ReadPairs(std::string_view variable, std::string_view text) {
   return pairs;
 }
 
-// A variable, the one for traces before the one for all signals: its name and value.
+// Name and value of a variable; the variable for traces takes precedence over that for all signals.
 std::pair<std::string, std::string> Find(const Variables& variables, std::string_view end) {
   for (const char* begin : {"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"}) {
     const std::string name = fmt::format("{}{}", begin, end);
@@ -120,7 +120,7 @@ Result<std::vector<std::string>> ReadHeaders(const Variables& variables) {
     const auto is_text = [](char c) { return c == '\t' || (c >= ' ' && c != '\x7f'); };
     if (!std::ranges::all_of(key, is_token) || !std::ranges::all_of(text, is_text))
       return RefusedTracing(name, "expected names and values of HTTP headers");
-    // curl leaves out a header that ends behind its colon.
+    // curl omits a header that ends with a colon; with a semicolon it sends an empty header.
     headers.push_back(text.empty() ? key + ";" : fmt::format("{}: {}", key, text));
   }
   return headers;
@@ -204,7 +204,7 @@ bool SpanExporter::TimeIsUp() const {
 }
 
 void SpanExporter::Work() {
-  // A collector that closes the connection must not end the process.
+  // A write to a connection that the collector has closed must not end the process.
   sigset_t pipe;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
@@ -265,7 +265,7 @@ void SpanExporter::Work() {
 SpanExporter::Outcome SpanExporter::Send(const std::vector<TraceSpan>& batch,
                                          std::string& problem) {
   const std::string body = EncodeSpans(settings_.resource, "sluice", settings_.version, batch);
-  // A handle for each batch: collectors close connections that are idle for seconds.
+  // One handle per batch: collectors close connections that are idle for seconds.
   const std::unique_ptr<CURL, void (*)(CURL*)> easy(curl_easy_init(), curl_easy_cleanup);
   if (easy == nullptr) throw std::bad_alloc();
   const auto set = [&](CURLoption option, auto value) {

@@ -78,7 +78,7 @@ TEST(SpanExporterSettingsTest, ReadsTheVariablesOfOpenTelemetry) {
                                         testing::VariantWith<std::string>("theirs"))));
 }
 
-// A collector on this thread: takes one request at a time.
+// A collector on this thread that handles one request at a time.
 class LoopbackCollector {
  public:
   LoopbackCollector() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -93,7 +93,7 @@ class LoopbackCollector {
   }
   ~LoopbackCollector() { close(listener_); }
 
-  // The next request, which is answered with `status`; "" if none comes for a minute.
+  // Returns the next request, answered with `status`; "" if none arrives within a minute.
   std::string Take(int status) {
     pollfd readable{listener_, POLLIN, 0};
     if (poll(&readable, 1, 60000) <= 0) return "";
@@ -171,7 +171,7 @@ TEST(SpanExporterTest, SendsAtItsEndWhatIsQueued) {
   EXPECT_THAT(request, HasSubstr("last-span"));
 }
 
-// Nobody listens, or listens and says nothing: no caller waits, and the end does not, either.
+// If nobody listens, or the listener never answers, neither callers nor the destructor wait long.
 TEST(SpanExporterTest, ADeadCollectorHoldsNothingUp) {
   LoopbackCollector silent;
   ::testing::internal::CaptureStderr();

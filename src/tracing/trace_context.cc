@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kTraceParentBytes = 55;  // 00-<32 digits>-<16 digits>-<2 digits>
 constexpr size_t kMaxTraceState = 512;
 
-// Lower case only, as the specification says.
+// Accepts only lower case, as the specification requires.
 int HexValue(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
   return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
@@ -56,7 +56,7 @@ std::optional<TraceContext> ParseTraceContext(std::string_view traceparent,
       !ReadHexBytes(traceparent.substr(36, 16), context.span_id) ||
       !ReadHexBytes(traceparent.substr(53, 2), flags))
     return std::nullopt;
-  // Later versions may have more behind it.
+  // Later versions may append more fields.
   const bool longer = traceparent.size() > kTraceParentBytes;
   if (version[0] == 0xff || (longer && (version[0] == 0 || traceparent[kTraceParentBytes] != '-')))
     return std::nullopt;

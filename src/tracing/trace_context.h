@@ -1,4 +1,4 @@
-// Which trace a request belongs to, as W3C's Trace Context tells it in headers.
+// The trace that a request belongs to, read from the headers of W3C's Trace Context.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@ struct TraceContext {
   TraceId trace_id{};
   SpanId span_id{};  // of the caller's span
   uint8_t flags = 0;
-  std::string state = {};  // the value of tracestate; "" where there is none that can be used
+  std::string state = {};  // value of tracestate; "" if absent or unusable
 
   bool sampled() const { return (flags & 1) != 0; }
 };
 
-// Reads the headers `traceparent` and `tracestate` (the latter may be ""). Nothing where the first
-// is malformed: the request then begins a trace of its own, as the specification asks.
+// Parses the headers `traceparent` and `tracestate` (which may be ""). nullopt if `traceparent` is
+// malformed: the request then begins its own trace, as the specification requires.
 std::optional<TraceContext> ParseTraceContext(std::string_view traceparent,
                                               std::string_view tracestate);
 
