@@ -1,4 +1,4 @@
-// A smaller model, or a head of the model's own hidden rows, that proposes tokens.
+// A draft model that proposes tokens: a smaller model, or a head on the model's own hidden states.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace sluice {
 
-// The names are those of vLLM's --speculative-config, but for `adaptive`.
+// The names are those of vLLM's --speculative-config, except `adaptive`.
 struct DraftConfig {
   enum class Kind {
-    kModel,   // a decoder of its own
+    kModel,   // a separate decoder
     kEagle3,  // an EAGLE-3 head
-    kMtp,     // the layers of the model's own checkpoint; it needs no folder
+    kMtp,     // MTP layers of the model's own checkpoint; needs no folder
   };
   Kind kind = Kind::kModel;
-  std::filesystem::path folder;  // of its checkpoint; "": there is none
-  int num_tokens = 0;            // the most that are proposed of one sequence in a step
-  // The longest sequence that it proposes for; none: as its checkpoint says.
+  std::filesystem::path folder;  // of its checkpoint; "": none
+  int num_tokens = 0;            // maximum draft tokens per sequence and step
+  // Maximum length of a sequence that it proposes for; nullopt: the limit of its checkpoint.
   std::optional<int64_t> max_model_len;
-  std::string quantization;  // the format that its weights take while loading; "": their own
-  // Whether it is asked for fewer tokens, or none, where it takes longer than it saves.
+  std::string quantization;  // format to quantize its weights to while loading; "": none
+  // Proposes fewer tokens, or none, if drafting takes longer than it saves.
   bool adaptive = true;
 
   bool is_given() const { return is_mtp() || !folder.empty(); }

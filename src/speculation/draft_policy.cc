@@ -6,16 +6,16 @@
 namespace sluice {
 namespace {
 
-constexpr double kWeight = 0.2;       // of a new measurement
-constexpr double kKeepOfOne = 0.95;   // of what a sequence was found to accept, from token to token
-constexpr double kKeepOfAll = 0.995;  // likewise of all sequences
-constexpr double kFirstShare = 0.7;   // accepted, as long as nothing is known
-constexpr double kFirstTokens = 4;    // that this counts for
-constexpr double kRowShare = 0.02;    // of a step for a further row, likewise
-// A token that is caught up is one of many in a pass.
+constexpr double kWeight = 0.2;       // weight of a new measurement in an average
+constexpr double kKeepOfOne = 0.95;   // decay per token of a sequence's acceptance
+constexpr double kKeepOfAll = 0.995;  // decay per token of the acceptance of all sequences
+constexpr double kFirstShare = 0.7;   // prior of the share of accepted tokens
+constexpr double kFirstTokens = 4;    // weight of that prior, in tokens
+constexpr double kRowShare = 0.02;    // prior of the cost of one more row, as a share of a step
+// Prior: catching up computes many tokens per pass.
 constexpr double kTokensOfAPass = 16;
 constexpr double kLeastGain = 1.03;
-// Answers are mostly shorter than they may be.
+// Most answers end well before their limit: assume at most this many more tokens.
 constexpr double kLikelyLeft = 256;
 constexpr int64_t kPlainEvery = 32;
 constexpr int64_t kTriedLength = 2;
@@ -29,7 +29,7 @@ DraftPolicy::DraftPolicy(double cost_ratio, bool adaptive)
       all_{kFirstTokens, kFirstShare * kFirstTokens} {}
 
 double DraftPolicy::AcceptanceOf(const DraftAcceptance& acceptance) const {
-  // What is known of all sequences counts as a few tokens of this one.
+  // The acceptance of all sequences counts as a few tokens of this one.
   const double share = all_.accepted / all_.verified;
   return (acceptance.accepted + kFirstTokens * share) / (acceptance.verified + kFirstTokens);
 }
@@ -73,7 +73,7 @@ int64_t DraftPolicy::BestLength(int64_t num_sequences, std::span<const Candidate
       if (candidate.most < length) continue;
       const double more =
           std::pow(AcceptanceOf(*candidate.acceptance), static_cast<double>(length));
-      // Useless for this sequence, however cheap the pass is.
+      // Does not pay for this sequence, even if the pass cost nothing.
       if (more * step < row * plain) continue;
       tokens += more;
       seconds += row;
@@ -110,13 +110,13 @@ bool DraftPolicy::PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t l
 void DraftPolicy::Choose(int64_t num_sequences, std::span<Candidate> candidates) {
   for (Candidate& candidate : candidates) candidate.length = adaptive_ ? 0 : candidate.most;
   if (!adaptive_ || candidates.empty()) return;
-  if (steps_since_plain_ >= kPlainEvery) return;  // so that it is known what steps take without
+  if (steps_since_plain_ >= kPlainEvery) return;  // measures a step without drafts
   double gain = 1;
   const int64_t length = BestLength(num_sequences, candidates, gain);
   if (length == 0) return Try(num_sequences, candidates);
   const double step = StepSeconds(num_sequences);
   for (Candidate& candidate : candidates) {
-    // What catching up takes has to come back before the answer ends.
+    // The time of catching up must be saved again before the answer ends.
     const double saved = SavedSeconds(num_sequences, candidate.left, gain);
     if (static_cast<double>(candidate.behind) * TokenSeconds() > saved / 2) continue;
     const double share = AcceptanceOf(*candidate.acceptance);

@@ -9,12 +9,12 @@ namespace {
 
 using Candidate = DraftPolicy::Candidate;
 
-// A draft that is right with a probability, in steps of a second.
+// A draft model that is right with a given probability. Unit of time: a step of one second.
 struct Simulation {
   explicit Simulation(double pass_seconds, double row_seconds = 0.01)
       : pass(pass_seconds), row(row_seconds) {}
 
-  // Tokens a second of an answer of so many steps, over those without a draft.
+  // Tokens per second over `steps` steps. Without drafts it is 1.
   double Run(double share, int steps, int64_t prompt = 0, int64_t most = 5) {
     DraftAcceptance acceptance;
     double seconds = 0, tokens = 0;
@@ -51,7 +51,7 @@ struct Simulation {
 };
 
 TEST(DraftPolicy, ProposesManyWhereTheyAreRight) {
-  // Without the steps that measure, 6 tokens in 1.5 seconds would be the most.
+  // Upper bound: 6 tokens in 1.5 seconds, without the steps that only measure.
   EXPECT_GT(Simulation(0.1).Run(1, 400), 3.5);
   EXPECT_GT(Simulation(0.1).Run(0.8, 400), 2);
 }
@@ -63,7 +63,7 @@ TEST(DraftPolicy, CostsLittleWhereTheyAreWrong) {
   }
 }
 
-// Each request would try anew, if it did not know of the others.
+// Without shared measurements, each request would try again.
 TEST(DraftPolicy, CostsLittleInShortAnswersToLongPrompts) {
   Simulation simulation(0.2);
   double worst = 1;
@@ -121,7 +121,7 @@ TEST(DraftPolicy, CatchesUpOnlyWhatComesBack) {
     policy.Choose(1, {&candidate, 1});
     return candidate.length;
   };
-  EXPECT_EQ(length(2000, 1000), 4);  // 20 seconds, of some 150 that are saved
+  EXPECT_EQ(length(2000, 1000), 4);  // catching up takes 20 s and saves some 150 s
   EXPECT_EQ(length(2000, 10), 0);
 }
 

@@ -1,4 +1,4 @@
-// Proposes the tokens that may follow, from what followed the same tokens before.
+// Proposes draft tokens: those that followed earlier occurrences of the last tokens.
 #pragma once
 
 #include <cstdint>
@@ -11,49 +11,49 @@
 
 namespace sluice {
 
-// What the proposer keeps of one sequence.
+// The proposer's state for one sequence.
 struct SequenceProposals {
   std::unique_ptr<TokenIndex> index;  // of its tokens
-  // How many tokens are worth proposing: all of those that were right lately, and none in the next
-  // `pause` steps where nothing was right.
+  // At most `limit` tokens are proposed: twice as many as were accepted last. If a single token was
+  // rejected, nothing is proposed in the next `pause` steps.
   int limit = kMaxSpeculativeTokens;
   int pause = 0;
   int next_pause = 1;
 };
 
-// Proposals decide how many tokens a step yields, never which. Thread safety: one thread at a time.
-// Memory: past answers' is taken by the constructor, a sequence's with its first proposal.
+// Proposals affect how many tokens a step yields, never which. Thread safety: one thread at a time.
+// Memory: the constructor allocates that of past answers, the first proposal that of a sequence.
 class Proposer {
  public:
   explicit Proposer(const SpeculationConfig& config);
 
-  // Bytes of the tokens of past answers, and at most of a sequence of so many tokens.
+  // Bytes for the tokens of past answers, and maximum bytes for a sequence of `max_tokens` tokens.
   static int64_t SharedBytes(const SpeculationConfig& config);
   static int64_t SequenceBytes(const SpeculationConfig& config, int64_t max_tokens);
 
   // Replaces `proposal` by at most `most` tokens that may follow `tokens`: the prompt and the
-  // answer so far, which only grow from call to call. `max_tokens`: their number at the end. Past
-  // answers are looked through where `shares` says so.
+  // answer so far, which only grow from call to call. `max_tokens`: their maximum number. `shares`:
+  // past answers are searched, too.
   void Propose(std::span<const int32_t> tokens, int64_t max_tokens, bool shares, int64_t most,
                SequenceProposals& state, std::vector<int32_t>& proposal);
-  // What a step found of it.
+  // Adapts the state to the result of a step.
   static void Learn(int num_proposed, int num_accepted, SequenceProposals& state);
-  // Keeps an answer for other sequences.
+  // Stores an answer, for other sequences.
   void Remember(std::span<const int32_t> answer);
 
  private:
-  // Places after an occurrence of the last tokens.
+  // A position after an occurrence of the last tokens.
   struct Candidate {
     const TokenIndex* index = nullptr;
     uint32_t position = 0;
   };
-  // Fills candidates_ with those that have the longest match. Returns its length, or 0.
+  // Sets candidates_ to the positions with the longest match. Returns its length, or 0.
   int FindCandidates(const TokenIndex* own, bool shares, std::span<const int32_t> tail);
-  // Appends what the candidates agree on to `proposal`.
+  // Appends the tokens that most candidates agree on to `proposal`.
   void Vote(const TokenIndex& own, size_t most, std::vector<int32_t>& proposal);
 
   const SpeculationConfig config_;
-  std::unique_ptr<TokenIndex> past_;  // null where past answers are not looked through
+  std::unique_ptr<TokenIndex> past_;  // null if past answers are not used
   std::vector<Candidate> candidates_;
 };
 

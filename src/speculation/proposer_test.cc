@@ -39,7 +39,7 @@ TEST(Proposer, NgramsProposeWhatFollowedTheLongestMatch) {
   EXPECT_THAT(Proposed(proposer, {1, 2, 3, 4, 5, 1, 2}), ElementsAre(3, 4, 5));
   // 7 1 2 is longer than the later 1 2.
   EXPECT_THAT(Proposed(proposer, {7, 1, 2, 3, 9, 1, 2, 4, 7, 1, 2}), ElementsAre(3, 9, 1));
-  // The latest of equal ones.
+  // The latest of equally long matches wins.
   EXPECT_THAT(Proposed(proposer, {1, 2, 3, 8, 1, 2, 4, 9, 1, 2}), ElementsAre(4, 9, 1));
   EXPECT_THAT(Proposed(proposer, {1, 2, 3, 4, 5, 9, 2}), IsEmpty()) << "one token is too few";
   EXPECT_THAT(Proposed(proposer, {1}), IsEmpty());
@@ -60,9 +60,9 @@ TEST(Proposer, WhatRepeatsGoesOnBehindTheLastToken) {
 
 TEST(Proposer, SuffixesProposeWhatMostlyFollowed) {
   Proposer proposer(Suffix(8));
-  // 3 twice, 4 once; then 8 and 6 once each, of which 6 is later.
+  // 3 followed twice, 4 once; then 8 and 6 once each, 6 later.
   EXPECT_THAT(Proposed(proposer, {9, 1, 2, 3, 8, 1, 2, 4, 7, 1, 2, 3, 6, 1, 2}), ElementsAre(3, 6));
-  // As many as were found again: the factor is 1.
+  // As many tokens as matched: the factor is 1.
   EXPECT_THAT(Proposed(proposer, {5, 6, 7, 8, 9, 1, 5, 6, 7}), ElementsAre(8, 9, 1));
 }
 
@@ -91,7 +91,7 @@ TEST(Proposer, ProposesFewerWhereItWasWrongAndPauses) {
     proposer.Propose(tokens, 1000, false, 100, state, proposal);
     return static_cast<int>(proposal.size());
   };
-  // Runs of the same token: as many can be proposed as asked for but for the end of the list.
+  // A run of one token can be continued with as many tokens as requested.
   tokens.insert(tokens.begin(), 20, 6);
   tokens.back() = 6;
   EXPECT_EQ(propose(), 4);

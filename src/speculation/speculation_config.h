@@ -1,4 +1,4 @@
-// How tokens are proposed that a step then verifies.
+// Settings of speculative decoding without a draft model.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@ struct SpeculationConfig {
   enum class Method {
     kNone,
     kNgram,   // what followed the last occurrence of the last tokens in the same sequence
-    kSuffix,  // what mostly followed them, in the same sequence and in past answers
+    kSuffix,  // what followed most often, in the same sequence and in past answers
   };
 
   Method method = Method::kNone;
-  int num_tokens = 0;  // the most that are proposed of one sequence in a step
-  // Tokens that have to be found again, at least; and from which on more do not count.
+  int num_tokens = 0;  // maximum draft tokens per sequence and step
+  // Minimum length of a match; longer matches than lookup_max do not count more.
   int lookup_min = 5;
   int lookup_max = 5;
-  // kSuffix: the most draft tokens for each token that was matched, and the least probability of
-  // one, by what followed so far.
+  // kSuffix: maximum number of draft tokens per matched token, and the minimum probability of a
+  // draft token, from what followed so far.
   double max_spec_factor = 1;
   double min_token_prob = 0.1;
-  int64_t cached_tokens = 0;  // of past answers that are remembered
+  int64_t cached_tokens = 0;  // maximum tokens of past answers that are stored
 
   bool operator==(const SpeculationConfig&) const = default;
 };
 
-// The most of num_tokens and of lookup_max.
+// Maximum of num_tokens and of lookup_max.
 inline constexpr int kMaxSpeculativeTokens = 64;
 
 }  // namespace sluice
