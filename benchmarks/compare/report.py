@@ -12,7 +12,7 @@ PAGE = """# Speed on a CPU, beside its peers
 
 Tokens a second; medians of up to {rounds} rounds, in which the engines took turns row by row. The shape is
 `benchmarks/{shape}` with random weights. Prefill: one prompt. Decode: so many streams, prompts of {decode_prompt} tokens,
-{tokens} tokens each, counted from the moment when the last stream has its first token. In bold what is best in its row and format.
+{tokens} tokens each, counted from the moment when the last stream has its first token. The best value of each row and format is bold.
 
 {machines}
 ## Again
