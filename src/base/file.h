@@ -33,8 +33,8 @@ class MappedFile {
   // Tells the kernel that [offset, offset + size) is not needed again: its pages leave this
   // process's memory.
   void Release(size_t offset, size_t size) const;
-  // For a file that is read only in parts: a page that is read from now on no longer makes the
-  // kernel read some megabytes after it ahead. Fetch still reads what it asks for.
+  // Turns read-ahead off: reading a page no longer makes the kernel read some megabytes after it.
+  // For files that are read only in parts. Fetch still reads what it asks for.
   void ReadSparsely() const;
   // Makes the kernel start reading [offset, offset + size) from the disk, without waiting for it.
   void Fetch(size_t offset, size_t size) const;

@@ -5,8 +5,8 @@ namespace sluice {
 
 // Makes the allocator return large blocks as soon as they are freed, and limits its number of
 // arenas. Sets some memory aside, to be released when an allocation fails: the large allocation
-// that failed still ends in std::bad_alloc, but small ones of other threads, which could not be
-// undone, succeed. Installs a std::new_handler. Call before threads start.
+// that failed still ends in std::bad_alloc, but small allocations of other threads, which might be
+// unable to recover, succeed. Installs a std::new_handler. Call before threads start.
 void PrepareProcessMemory();
 
 // Sets memory aside again if it was released and is available. Returns true if it had been
