@@ -14,7 +14,7 @@ struct ReasoningFormat {
   bool reads_prompt = false;    // the last mark of the prompt decides whether a thought is open
   // chat_template_kwargs {"enable_thinking": false} or {"thinking": false} turn thoughts off.
   bool can_be_off = false;
-  bool must_be_on = false;  // the whole answer is content unless one of those is true
+  bool must_be_on = false;  // the whole answer is content unless one of the two is true
   // After the first thought, further thoughts are read and stray marks dropped. Otherwise marks are
   // text.
   bool repeats = false;
