@@ -50,7 +50,7 @@ class ThoughtMatcher final : public TokenMatcher {
     }
     if (!may_be_empty_) {
       const bool may_be_empty = MayBeEmpty(mask);
-      if (matcher_->is_stopped()) return false;  // unknown
+      if (matcher_->is_stopped()) return false;  // may_be_empty is unknown then
       may_be_empty_ = may_be_empty;
     }
     std::ranges::fill(mask, ~uint32_t{0});
@@ -289,7 +289,7 @@ class ThoughtMatcher final : public TokenMatcher {
   std::vector<Place> places_;     // place after each token of thought_
   std::string tail_;              // the end of the thought's text
   bool is_armed_ = false;         // end marks count
-  size_t armed_at_ = kNever;      // number of tokens of thought_ after which they do
+  size_t armed_at_ = kNever;      // number of tokens of thought_ after which end marks count
   size_t num_constrained_ = 0;    // tokens that matcher_ has taken
   std::optional<bool> may_be_empty_;
 };

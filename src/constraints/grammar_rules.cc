@@ -369,7 +369,7 @@ class RuleReader {
     }
   }
 
-  // Adds the rules that the node can derive with nothing beside them.
+  // Adds each rule that can make up the whole node.
   void AddDerived(size_t index, std::vector<size_t>& rules) const {
     const RuleNode& node = nodes_[index];
     if (node.kind == Kind::kRule) rules.push_back(node.rule);
