@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// The reason of this thread's last OpenSSL error: the last error is the root cause.
+// The reason of this thread's last OpenSSL error, which says what the earlier errors led to.
 std::string LastTlsReason() {
   const unsigned long code = ERR_peek_last_error();
   ERR_clear_error();
