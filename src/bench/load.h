@@ -27,7 +27,7 @@ struct LoadOptions {
   bool stream = true;
   std::string model;                // "": the server's default
   std::vector<std::string> models;  // if not empty, each request uses one of these instead
-  bool random_models = true;        // in random order; false: in turn
+  bool random_models = true;        // chosen at random; false: in turn
   bool ignore_eos = false;
   std::optional<int64_t> logprobs;
   // Additional members of every body; they replace those above.
