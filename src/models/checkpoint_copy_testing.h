@@ -1,4 +1,4 @@
-// For tests of loading: a copy of a checkpoint to be changed, and what a checkpoint's weights take.
+// For tests of loading: copies of checkpoints to be modified, and the size of loaded weights.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace sluice::testing {
 
-// The tensors of a checkpoint, to be changed and written elsewhere.
+// Reads all tensors of a checkpoint.
 inline std::vector<TestTensor> ReadTensors(const std::filesystem::path& folder) {
   const auto checkpoint = Checkpoint::Open(folder);
   EXPECT_TRUE(checkpoint);
@@ -54,7 +54,7 @@ class CheckpointCopy {
     WriteFile(folder_.path() / "model.safetensors", MakeSafetensors(tensors_));
     return folder_.path();
   }
-  // The error of loading it.
+  // The error message of loading it.
   std::string Failure(bool allow_nonfinite = false) {
     const auto config = LoadModelConfig(Write());
     if (!config) return config.error().message;
@@ -71,7 +71,7 @@ class CheckpointCopy {
   std::vector<TestTensor> tensors_;
 };
 
-// Bytes of the weights of a checkpoint of the test data, once they are loaded for BF16 products.
+// Bytes of the weights of a test checkpoint, loaded for BF16 products.
 inline int64_t LoadedWeightBytes(const std::string& name, const ModelConfig& config) {
   ThreadPool pool(2);
   DecoderWeights weights;

@@ -16,7 +16,7 @@ constexpr std::string_view kAllowed[] = {
     "rope_scaling", "rope_parameters", "rope_theta", "max_position_embeddings", "sliding_window",
     "use_sliding_window", "max_window_layers", "bos_token_id", "eos_token_id",
     "num_experts_per_tok",
-    // What pooling models are used as.
+    // How pooling models are used.
     "architectures", "classifier_from_token", "is_original_qwen3_reranker", "method", "num_labels",
     "is_matryoshka", "matryoshka_dimensions"};
 
@@ -24,7 +24,7 @@ void Remove(json::Value& object, std::string_view key) {
   std::erase_if(object.as_object(), [&](const auto& member) { return member.first == key; });
 }
 
-// The theta of `config`, wherever it stands.
+// rope_theta of `config`, inside a RoPE block or outside.
 json::Value ThetaOf(const json::Value& config) {
   for (const std::string_view name : kRopeBlocks) {
     const json::Value* block = config.Find(name);
@@ -46,7 +46,7 @@ void ReplaceRope(json::Value& config, json::Value block) {
   config.Set("rope_parameters", std::move(block));
 }
 
-// In whatever place the file has it, which would win.
+// Replaces rope_theta wherever the file sets it; a leftover would take precedence.
 void ReplaceTheta(json::Value& config, const json::Value& theta) {
   for (const std::string_view name : kRopeBlocks) {
     const json::Value* block = config.Find(name);
@@ -74,7 +74,7 @@ Status Override(json::Value& config, const json::Value& overrides) {
       config.Set(key, value);
     }
   }
-  // After the block, whose theta it is.
+  // After the block, to which the theta belongs.
   if (const json::Value* theta = overrides.Find("rope_theta")) ReplaceTheta(config, *theta);
   return {};
 }

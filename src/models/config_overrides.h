@@ -1,4 +1,4 @@
-// --hf-overrides: keys of config.json that a user replaces without changing the file.
+// --hf-overrides: keys of config.json that a user replaces without editing the file.
 #pragma once
 
 #include "base/json.h"
@@ -6,12 +6,12 @@
 
 namespace sluice {
 
-// `config` with the keys of `overrides` in place of its own. A key may be overridden where the
-// weights are right for any value of it: positions, windows, end tokens; sizes, layouts and
-// formats are those of the weights and are refused by name (kUnsupported). `rope_scaling` and
-// `rope_parameters` are two names of one block, which is replaced as a whole but for the
-// rope_theta that the new one lacks. Where a text model is nested in `text_config` its keys are
-// meant, with and without that name around them. REQUIRES: both are objects.
+// Returns `config` with the keys of `overrides` replaced. Only keys whose value does not depend on
+// the weights may be overridden: positions, windows, end tokens. Sizes, layouts and formats are
+// refused by name (kUnsupported). `rope_scaling` and `rope_parameters` are two names of one block,
+// which is replaced as a whole; it keeps its rope_theta if the new block has none. If `config`
+// nests a text model in `text_config`, the overrides apply there, with or without that name around
+// them. REQUIRES: both are objects.
 Result<json::Value> OverrideConfig(json::Value config, const json::Value& overrides);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The decoder that all families share, on the CPU: it runs the program of a DecoderSpec, or of a
-// rank's share of it.
+// The decoder of all families on the CPU: runs the program of a DecoderSpec, or of a rank's share
+// of it.
 #pragma once
 
 #include <memory>
@@ -15,31 +15,31 @@
 
 namespace sluice {
 
-// The groups of a rank; both are null where it is alone.
+// The communicators of a rank; both null if there is only one rank.
 struct RankGroups {
   Communicator* all = nullptr;
-  Communicator* stage = nullptr;  // of the ranks of its stage; null where that is this one
+  Communicator* stage = nullptr;  // of the ranks of its stage; null if it is alone in the stage
 };
 
-// The adapters of a model, which models that share its weights have together, and their rows of a
-// step; both are null where it serves none.
+// The adapters, shared by models that share weights, and their rows in a step; both null if the
+// model serves no adapters.
 struct DecoderAdapters {
   std::shared_ptr<LoraSlots> slots;
   std::unique_ptr<LoraStep> step;
 };
 
-// Ownership: owns its workspace and adapters, and the weights together with the models that share
-// them; the groups outlive it.
+// Ownership: owns its workspace; shares weights and adapters with the models made by Share; the
+// groups outlive it.
 //
-// Of several ranks, Begin and Finish are called by all in the same order with the same input, each
-// with the cache of its share; `logits` are written by rank 0 alone, and may be null elsewhere.
-// They throw GroupError. Where layers are divided into stages, Begin computes those of this one,
-// and as many steps may be in flight as there are stages; the first stage finishes a step with what
-// the last one hands back.
+// With several ranks, all call Begin and Finish in the same order with the same input, each with
+// the cache of its share; only rank 0 writes `results`, which may be null elsewhere. They throw
+// GroupError. With pipeline stages, Begin computes the layers of this stage, and as many steps may
+// be in flight as there are stages; the first stage finishes a step with the rows that the last
+// stage returns.
 class DecoderModel final : public Model {
  public:
-  // `rounding`: the most that any layer does to its inputs. `pool`: of its steps. `target`: of a
-  // drafting head, as DecoderParts::target.
+  // `rounding`: the widest rounding of inputs in any layer. `pool`: the pool of its steps.
+  // `target`: for a drafting head, see DecoderParts::target.
   static Result<std::unique_ptr<DecoderModel>> Create(
       ModelConfig config, const ModelOptions& options, const RankPlace& place,
       const RankGroups& groups, std::shared_ptr<const DecoderWeights> weights,
@@ -52,7 +52,7 @@ class DecoderModel final : public Model {
     Finish(pool);
   }
   int steps_in_flight() const override { return place_.num_stages; }
-  // With several ranks the results are in parts, or arrive later.
+  // With several ranks, results are in parts or arrive later.
   bool finds_maxima() const override {
     return place_.is_alone() && config_.spec.head.kind == HeadSpec::Kind::kVocabulary;
   }
@@ -62,18 +62,18 @@ class DecoderModel final : public Model {
   Result<std::unique_ptr<Model>> Share(const ThreadPool& pool) const override {
     return ShareWith(pool, {});
   }
-  // The same, as the rank at the same place of other groups.
+  // Like Share, for the rank at the same place of other groups.
   Result<std::unique_ptr<DecoderModel>> ShareWith(const ThreadPool& pool,
                                                   const RankGroups& groups) const;
   const DecoderWeights& weights() const { return *weights_; }
   const std::shared_ptr<const DecoderWeights>& shared_weights() const { return weights_; }
 
  private:
-  // What is left to do of a step that has begun.
+  // The rest of the work of a step that has begun.
   struct Begun {
     float* results = nullptr;
     int64_t rows = 0;               // of results
-    std::vector<int32_t> adapters;  // by row: slot or -1; empty where no slice has one
+    std::vector<int32_t> adapters;  // by row: slot or -1; empty if no slice has an adapter
   };
 
   DecoderModel(ModelConfig config, const ModelOptions& options, const RankPlace& place,
@@ -95,7 +95,7 @@ class DecoderModel final : public Model {
   std::shared_ptr<const DecoderWeights> target_;  // of a drafting head, else null
   std::unique_ptr<TensorRanks> ranks_;            // null: this rank computes whole layers
   CpuExecutor executor_;
-  std::vector<Begun> begun_;  // by step, used in turn
+  std::vector<Begun> begun_;  // used in turn by the steps in flight
   int64_t num_begun_ = 0;     // steps
   int64_t num_finished_ = 0;
 };

@@ -31,8 +31,8 @@ std::string ArchitectureNames(const json::Value& config) {
   return fmt::format("{}", fmt::join(**names, ", "));
 }
 
-// What speculators nests, beside what it does not; as a config.json of Llama, whose fields an
-// EAGLE-3 head has.
+// Returns a flat config.json of Llama, whose fields an EAGLE-3 head has: speculators nests some of
+// them.
 Result<json::Value> FlatEagle3Config(const json::Value& config) {
   json::Value flat = config;
   ASSIGN_OR_RETURN(const json::Value* nested,
@@ -51,8 +51,9 @@ Result<json::Value> FlatEagle3Config(const json::Value& config) {
   return flat;
 }
 
-// The layers whose inputs the head reads. Source: vLLM's get_eagle3_aux_hidden_state_layers; ids
-// inside eagle_config are those of the layers before.
+// The layers of the target whose inputs the head reads. Source: vLLM's
+// get_eagle3_aux_hidden_state_layers; inside eagle_config, id i means the output of layer i, the
+// input of i + 1.
 Result<std::vector<int64_t>> ReadHandedLayers(const json::Value& config,
                                               const ModelConfig& target) {
   const int64_t count = std::ssize(target.spec.layers);
@@ -106,7 +107,7 @@ Status CheckEagle3(const json::Value& config, const ModelConfig& head, const Mod
               "speculative_config");
 }
 
-// The target's tokens that the head has logits of: token i is i + d2t[i].
+// Target token ids of the head's logits: logit i is of token i + d2t[i].
 Result<std::vector<int32_t>> ReadTargetIds(const Checkpoint& checkpoint, int64_t num_outputs,
                                            int64_t vocab_size) {
   const auto bad = [&](const std::string& message) {
@@ -150,7 +151,7 @@ Result<std::vector<int32_t>> ReadTargetIds(const Checkpoint& checkpoint, int64_t
   return ids;
 }
 
-// Spread over the vocabulary, of random weights.
+// Target token ids for random weights, spread over the vocabulary.
 std::vector<int32_t> DummyTargetIds(int64_t num_outputs, int64_t vocab_size) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < num_outputs; ++i)
@@ -163,7 +164,7 @@ bool HasTensorsOf(const Checkpoint& checkpoint, std::string_view module) {
   return found != checkpoint.tensors().end() && found->first.starts_with(module);
 }
 
-// What of the head's files is its own.
+// Finds out which tensors the head has of its own, rather than the target's.
 Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& target,
                        ModelConfig& config, DrafterSpec& drafter) {
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
@@ -197,8 +198,8 @@ Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& t
   return {};
 }
 
-// Compares a sample of pages, since these tensors mostly are copies and reading all would cost as
-// much as loading them.
+// Compares a sample of pages: these tensors are mostly copies, and reading all of them would cost
+// as much as loading.
 bool HoldTheSame(const StoredTensor& a, const StoredTensor& b) {
   const auto x = a.bytes(), y = b.bytes();
   constexpr size_t kSamples = 16, kSampleBytes = 4096;
@@ -211,7 +212,7 @@ bool HoldTheSame(const StoredTensor& a, const StoredTensor& b) {
   return true;
 }
 
-// `module`, or "" where the checkpoint has none, or one that is the same as the model's.
+// `module`, or "" if the checkpoint has no such module, or one equal to the target model's.
 std::string OwnModule(const Checkpoint& checkpoint, const std::string& module,
                       const std::string& of_model) {
   const StoredTensor* const own = checkpoint.Find(module + ".weight");
@@ -220,7 +221,7 @@ std::string OwnModule(const Checkpoint& checkpoint, const std::string& module,
   return shared != nullptr && HoldTheSame(*own, *shared) ? "" : module;
 }
 
-// Layers by DeepSeek V3's names. Source: its README_WEIGHTS.
+// DeepSeek V3's names. Source: its README_WEIGHTS.
 DrafterSpec DeepseekMtp(const ModelConfig& target) {
   const std::string layer = fmt::format("model.layers.{}", target.spec.layers.size());
   return {.layers = {layer},
@@ -251,7 +252,7 @@ DrafterSpec MimoMtp() {
           .keeps_norm = true};
 }
 
-// The layer that attends as the one that proposes does: the last of its kind.
+// The last layer with attention; the proposing layer attends in the same way.
 const LayerSpec* LastAttending(const DecoderSpec& spec) {
   const auto found = std::find_if(spec.layers.rbegin(), spec.layers.rend(),
                                   [](const LayerSpec& layer) { return layer.attention.exists(); });
@@ -305,7 +306,8 @@ Result<DrafterConfig> LoadEagle3Config(const std::filesystem::path& folder,
   drafter.token_norm = drafter.layers.front() + ".input_layernorm";
   drafter.hidden_norm = drafter.layers.front() + ".hidden_norm";
   config.spec.layers.front().attention_norms.before = "";  // norms of both halves stand for it
-  // Rope knows no end, and published heads name the length that they were trained with.
+  // RoPE has no maximum position, and published heads state only the length that they were trained
+  // with.
   config.max_position_embeddings = target.max_position_embeddings;
   ASSIGN_OR_RETURN(config.scheme, LoadScheme(folder, raw));
   if (!quantization.empty()) {

@@ -1,4 +1,4 @@
-// Drafting heads (drafter_spec.h): what their files say, and loading them.
+// Drafting heads (drafter_spec.h): reads their configuration and loads them.
 #pragma once
 
 #include <filesystem>
@@ -13,32 +13,33 @@
 
 namespace sluice {
 
-// A head: the decoder of its layers, and what is around them.
+// A drafting head: the decoder of its layers, and the modules around them.
 struct DrafterConfig {
   ModelConfig model;
   DrafterSpec head;
 };
 
-// Whether config.json is that of an EAGLE-3 head: by its architecture, or as speculators writes it.
+// Whether this is the config.json of an EAGLE-3 head: by its architecture, or in speculators'
+// format.
 bool IsEagle3Config(const json::Value& config);
 
-// The EAGLE-3 head in `folder` for `target`, whose folder is `target_folder`. Reads config.json and
-// the names and vocabulary map of the tensors; without `has_weights` config.json alone. An error
-// names both sides where the head was made for another model.
+// Reads the EAGLE-3 head in `folder` for `target`, whose folder is `target_folder`: config.json,
+// tensor names and the vocabulary map; without `has_weights` only config.json. If the head was made
+// for another model, the error states both values.
 Result<DrafterConfig> LoadEagle3Config(const std::filesystem::path& folder,
                                        const ModelConfig& target,
                                        const std::filesystem::path& target_folder,
                                        const LoadQuantization& quantization, bool has_weights);
 
-// The layers of `target`'s own checkpoint that propose tokens. kUnsupported for a model of which
-// none are known, kInvalidArgument for one that has none.
+// Describes the draft (MTP) layer in the checkpoint of `target`. kUnsupported if this program knows
+// none for the model, kInvalidArgument if the checkpoint has none.
 Result<DrafterConfig> LoadMtpConfig(const ModelConfig& target,
                                     const std::filesystem::path& target_folder, bool has_weights);
 
-// Loads the head of options.drafter. It shares the target's embedding and head where it has none of
-// its own, so `target` is to be a whole decoder on the CPU (else kUnsupported); it need not outlive
-// the head. The model takes StepInput::hidden, and its vocabulary is that of
-// DrafterSpec::num_outputs.
+// Loads the head of options.drafter. The head uses the target's embedding and output head if it has
+// none of its own, so `target` must be a whole decoder on the CPU (else kUnsupported); it need not
+// outlive the head. The model takes StepInput::hidden; its vocabulary has DrafterSpec::num_outputs
+// tokens.
 Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesystem::path& folder,
                                            const ModelConfig& config, const ModelOptions& options,
                                            const Model& target);

@@ -1,5 +1,5 @@
-// A drafting head: a few layers that continue the hidden rows of another decoder, its target, and
-// propose the tokens that may follow.
+// A drafting head: a few layers that read the hidden rows of another decoder, its target, and
+// propose the next tokens.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 
 namespace sluice {
 
-// Hidden rows that a decoder hands on, of every row of a step.
+// Hidden rows that a decoder outputs for every row of a step.
 struct HandedRows {
-  // The residual as these layers read it, before their norms: [hidden_size] each, one beside the
-  // other.
+  // The residual at the input of these layers, before their norms: [hidden_size] each,
+  // concatenated.
   std::vector<int64_t> layers = {};
-  bool is_normed = false;  // instead: the rows after the final norm, [hidden_size]
+  bool is_normed = false;  // instead of `layers`: the rows after the final norm, [hidden_size]
 
   bool any() const { return is_normed || !layers.empty(); }
   int64_t Width(int64_t hidden_size) const {
@@ -23,34 +23,35 @@ struct HandedRows {
   bool operator==(const HandedRows&) const = default;
 };
 
-// Row i of the head is of token i + 1 of the text and of the target's hidden row i, at position i:
-// its logits are those of token i + 2. To propose a further token it takes, in place of the
-// target's, the hidden row that it made itself.
+// Row i of the head takes token i + 1 of the text and the target's hidden row i, at position i; its
+// logits are those of token i + 2. To propose a further token, it takes its own hidden row in place
+// of the target's.
 //
-//   MTP      x = project([norm(embedding), norm(hidden)]), or the other way round; the layers; the
+//   MTP      x = project([norm(embedding), norm(hidden)]), or in the other order; the layers; the
 //            logits of norm(x). Source: DeepSeek V3's report, section 2.2; vLLM's deepseek_mtp.py,
 //            glm4_moe_mtp.py, mimo_mtp.py, qwen3_next_mtp.py
-//   EAGLE-3  x = hidden, of the target's rows project(hidden); the first layer's attention reads
-//            [norm(embedding), norm(x)], and x is the residual. Source: vLLM's llama_eagle3.py
+//   EAGLE-3  x = project(hidden) for the target's rows, hidden for its own; the first layer's
+//            attention reads [norm(embedding), norm(x)], and x is the residual. Source: vLLM's
+//            llama_eagle3.py
 struct DrafterSpec {
   enum class Kind { kMtp, kEagle3 };
   Kind kind = Kind::kMtp;
   HandedRows takes = {};
   int64_t target_hidden_size = 0;
-  // Modules, by their whole names: of the layers in turn, and around them.
+  // Full module names: of each layer, and of the modules around them.
   std::vector<std::string> layers = {};
   std::string projection = {};
   std::string token_norm = {}, hidden_norm = {};
-  bool hidden_first = false;    // in the rows that kMtp projects
-  bool norms_residual = false;  // of kEagle3: x becomes its norm before it is the residual
-  bool keeps_norm = false;      // what it makes for itself is behind the final norm
-  // "": the target's.
+  bool hidden_first = false;    // kMtp: the projection reads [norm(hidden), norm(embedding)]
+  bool norms_residual = false;  // kEagle3: norm(x), not x, is the residual
+  bool keeps_norm = false;      // the row that it feeds back to itself is after the final norm
+  // "": the target's is used.
   std::string embedding = {}, head = {};
-  // Logits: of as many tokens, which of the target's by `target_ids`; empty: the same.
+  // Number of logits, and the target's token id of each; empty `target_ids`: the same ids.
   int64_t num_outputs = 0;
   std::vector<int32_t> target_ids = {};
 
-  // The widest row of a product besides those of the layers.
+  // The widest product input outside the layers.
   int64_t widest_input(int64_t hidden_size) const {
     return std::max(2 * hidden_size, target_width());
   }

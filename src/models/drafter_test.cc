@@ -1,5 +1,5 @@
-// Drafting heads against the proposals of tools/checkpoints/make_drafters.py, in float32; and heads
-// that do not fit.
+// Compares drafting heads with the proposals of tools/checkpoints/make_drafters.py, in float32; and
+// heads that do not fit their target.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -24,14 +24,14 @@ using testing::DraftCase;
 
 struct HeadSubject {
   const char* target;
-  const char* head;  // "": layers of the target's own checkpoint
+  const char* head;  // "": the draft layers of the target's checkpoint
 };
 
 ModelOptions OptionsOfHead() {
   return testing::SmallOptions(ElementType::kF32, ElementType::kF32);
 }
 
-// A cache of one sequence, whose blocks are handed out in reverse.
+// A cache with one sequence, whose blocks are in descending order.
 class OneSequence {
  public:
   OneSequence(const ModelConfig& config, const ModelOptions& options) {
@@ -41,7 +41,7 @@ class OneSequence {
     EXPECT_TRUE(cache_->AllocateStates(StateLayout::For(config.spec), 1));
     for (int64_t i = blocks; i-- > 0;) table_.push_back(static_cast<int32_t>(i));
   }
-  // Rows of `tokens` at positions from `first` on.
+  // Computes rows for `tokens` at positions `first`, `first` + 1, ...
   void Run(Model& model, ThreadPool& pool, std::span<const int32_t> tokens, int32_t first,
            StepInput input, float* logits) {
     std::vector<int32_t> positions(tokens.size());
@@ -91,7 +91,8 @@ class HeadBench {
     head_ = *std::move(loaded_head);
   }
 
-  // The target's hidden rows of a text; its logits are those of a model that hands none on.
+  // The target's hidden rows of a text. Checks that its logits equal those of a model without
+  // handed rows.
   std::vector<float> HiddenOf(std::span<const int32_t> tokens) {
     const auto vocabulary = static_cast<size_t>(target_->config().vocab_size);
     std::vector<float> handed(tokens.size() * static_cast<size_t>(Width())), logits(vocabulary),
@@ -105,7 +106,7 @@ class HeadBench {
     return handed;
   }
 
-  // The next tokens, and the logits of each. The rows are computed in pieces of `chunk`.
+  // The proposed tokens, and the logits of each. Rows are computed in chunks of `chunk`.
   std::vector<int32_t> Propose(std::span<const int32_t> tokens, std::span<const float> hidden,
                                size_t count, size_t chunk,
                                std::vector<std::vector<float>>* all_logits = nullptr) {

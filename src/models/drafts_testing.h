@@ -1,4 +1,4 @@
-// For tests: what tools/checkpoints/make_drafters.py says that heads propose.
+// For tests: the expected proposals of drafting heads, from tools/checkpoints/make_drafters.py.
 #pragma once
 
 #include <filesystem>
@@ -14,9 +14,9 @@ namespace sluice::testing {
 
 struct DraftCase {
   std::vector<int32_t> prompt, answer;
-  // After the prompt and 1, 2, ... tokens of the answer.
+  // Proposals after the prompt and the first 1, 2, ... tokens of the answer.
   std::vector<std::vector<int32_t>> drafts;
-  std::vector<std::vector<double>> logits;  // of each of the last drafts
+  std::vector<std::vector<double>> logits;  // for each of the last drafts
 };
 
 inline std::vector<DraftCase> ReadDrafts(const std::filesystem::path& file) {

@@ -1,4 +1,4 @@
-// The numbers of random tensors, for --load-format dummy. Kernels of devices make the same
+// Generates random tensors for --load-format dummy. Device kernels generate the same numbers
 // (RandomCodesArgs and RandomScalesArgs of kernels/cuda/device_kernels.h).
 #pragma once
 
@@ -14,13 +14,13 @@ namespace sluice {
 // The seed of a tensor, from its name and the model's seed.
 uint64_t DummySeed(std::string_view name, uint64_t seed);
 
-// The factors of random tensors of a format whose rows hold `cols` numbers: they have a deviation
-// of 1 / sqrt(cols).
+// Factors for random tensors of a format with rows of `cols` numbers, so that values have a
+// standard deviation of 1 / sqrt(cols).
 struct DummyNumbers {
-  float plain_scale = 0;    // of plain numbers: a uniform 16-bit integer times this
-  float scale = 0;          // of codes, where scales are F32
-  uint8_t scale_power = 0;  // the same where they are E8M0
-  float second_scale = 1;   // where they are E4M3, and random
+  float plain_scale = 0;    // plain numbers: a uniform 16-bit integer times this
+  float scale = 0;          // scale of codes with F32 scales
+  uint8_t scale_power = 0;  // scale of codes with E8M0 scales
+  float second_scale = 1;   // of formats with E4M3 scales, which are random
 
   static DummyNumbers For(const DataFormat& format, int64_t cols);
 };
@@ -28,7 +28,7 @@ struct DummyNumbers {
 // A random bias: out [count].
 void FillDummyBias(uint64_t tensor_seed, int64_t count, float* out);
 
-// Makes chunks of random rows in any format, to be packed like stored ones.
+// Generates chunks of random rows in any format, to be packed like stored rows.
 class RandomRows {
  public:
   RandomRows(const DataFormat& format, int64_t cols);

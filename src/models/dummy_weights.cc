@@ -1,5 +1,4 @@
-// Random parameters for --load-format dummy: any model's shape can be run and measured without its
-// weights.
+// Random parameters for --load-format dummy: runs and measures a model's shape without its weights.
 #include <algorithm>
 #include <vector>
 
@@ -11,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Inputs of random layers are a few units large: scales that fit them.
+// Scales for inputs of random layers, which have a magnitude of a few units.
 LinearInputs PlannedInputs(const MatrixParameter& matrix, const QuantizationScheme& scheme) {
   LinearInputs inputs{.format = scheme.PlannedActivations(matrix.parts.front().name)};
   constexpr float kLargest = 16;
@@ -51,7 +50,8 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
     if (matrix.inputs != nullptr) *matrix.inputs = PlannedInputs(matrix, scheme);
     int64_t first_row = 0;
     if (matrix.taken) {
-      // Rows of a module that has as many for each of those that are taken.
+      // As if the module had matrix.rows() rows for each of its rows: no two matrices get the same
+      // ones.
       const int64_t first = matrix.taken->rows.begin * matrix.rows();
       RETURN_IF_ERROR(sink.AddRandom(DummySeed(matrix.parts.front().name, seed),
                                      {first, first + matrix.rows()}, 0, done));
@@ -66,7 +66,7 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
   for (const VectorParameter& vector : list.vectors) {
     vector.target->assign(static_cast<size_t>(vector.rows()), 1.0f);
     if (vector.kind != VectorParameter::Kind::kBias) continue;
-    // Sizes of all tensors; where the next one begins.
+    // Sizes of all tensors: first[i] is where part i's tensor begins.
     int64_t stored = 0;
     std::vector<int64_t> first;
     for (size_t i = 0; i < vector.parts.size(); ++i) {

@@ -11,9 +11,9 @@
 namespace sluice {
 namespace {
 
-// For layers that rotate whole heads. The plain frequencies are those of whole heads for any
-// factor, as in transformers; a scaling would make as many as the factor leaves, which fit
-// none.
+// For layers that rotate whole heads. As in transformers, plain frequencies are those of whole
+// heads whatever the factor; with scaling there would be fewer frequencies, according to the
+// factor, which does not match whole heads.
 Status RefusePartialRope(const RopeConfig& rope, const char* name) {
   if (rope.partial_rotary_factor.value_or(1) == 1 || !rope.scaling) return {};
   const std::string field = fmt::format("{}.partial_rotary_factor", name);
@@ -67,7 +67,7 @@ Result<std::optional<int64_t>> ReadWantedWindow(const JsonFields& fields,
                                                 std::optional<int64_t> absent) {
   ASSIGN_OR_RETURN(const auto given, fields.Bool("use_sliding_window"));
   const bool wanted = given.value_or(false);
-  // transformers writes 0 where no window is wanted.
+  // transformers writes 0 for no window.
   ASSIGN_OR_RETURN(const auto window,
                    fields.Integer("sliding_window", wanted ? 1 : 0, kMaxConfigPositions));
   if (!wanted) return std::nullopt;

@@ -1,4 +1,4 @@
-// Readers of config.json fields that several families share.
+// Readers of config.json fields that several model families share.
 #pragma once
 
 #include <cstdint>
@@ -13,67 +13,67 @@
 
 namespace sluice {
 
-// Names in layer_types.
+// Values in layer_types.
 constexpr const char* kFullAttention = "full_attention";
 constexpr const char* kSlidingAttention = "sliding_attention";
-// In mlp_layer_types.
+// Values in mlp_layer_types.
 constexpr const char* kDenseMlp = "dense";
 constexpr const char* kSparseMlp = "sparse";
 
-// Bounds that keep every product of two dimensions far inside 64 bits; published models are well
-// below them.
+// Bounds that keep any product of two dimensions far below 2^63; published models are well below
+// them.
 constexpr int64_t kMaxConfigPositions = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxConfigWidth = int64_t{1} << 20;
 constexpr int64_t kMaxConfigLayers = 4096;
 constexpr int64_t kMaxConfigExperts = 4096;
 
-// layer_types, one for each layer, of `kinds` only; nullopt where not given.
+// Reads layer_types, one for each layer, all of them in `kinds`; nullopt if absent.
 Result<std::optional<std::vector<std::string>>> ReadLayerTypes(
     const JsonFields& fields, const ModelConfig& config, const std::vector<std::string>& kinds);
 
-// Checks that every layer sees all positions.
+// Checks that every layer attends to all positions.
 Status ReadFullAttention(const JsonFields& fields, const ModelConfig& config);
 
-// Reads a window that all layers have; one that is null or absent is none.
+// Reads sliding_window for all layers; null or absent: no window.
 Status ReadWindow(const JsonFields& fields, ModelConfig& config);
 
-// The window of families that have one only where use_sliding_window is true: sliding_window, or
-// `absent` where that is not given; nullopt where it is null or no window is asked for.
+// Reads the window of families that have one only if use_sliding_window is true: sliding_window, or
+// `absent` if that is absent; nullopt if it is null or use_sliding_window is not true.
 Result<std::optional<int64_t>> ReadWantedWindow(const JsonFields& fields,
                                                 std::optional<int64_t> absent);
 constexpr int64_t kDefaultQwenWindow = 4096;
 
-// Reads the windows of layers as Qwen 2 and 3 spell them.
+// Reads the layers' windows in the format of Qwen 2 and 3.
 Status ReadSlidingAttention(const JsonFields& fields, ModelConfig& config);
 
-// Which layers rotate q and k, as Llama 4 and SmolLM3 spell it. In no_rope_layers a 1 stands for a
-// layer WITH rope.
+// Which layers rotate q and k, in the format of Llama 4 and SmolLM3. In no_rope_layers, 1 stands
+// for a layer WITH RoPE.
 Result<std::vector<bool>> ReadRopeLayers(const JsonFields& fields, const ModelConfig& config);
 
-// Reads rope_parameters that has a block for each kind of layer, as transformers 5 writes it: that
-// of layers that see everything into config.rope, that of layers with a window into `local`. False
-// where there are no such blocks, and nothing is read.
+// Reads rope_parameters with one block per kind of layer, as transformers 5 writes it: the block of
+// full attention into config.rope, that of sliding attention into `local`. Returns false, and reads
+// nothing, if there are no such blocks.
 Result<bool> ReadRopeBlocks(const JsonFields& fields, double default_local_theta,
                             ModelConfig& config, RopeConfig& local);
 
-// Indices of layers, as a flag for each layer; nullopt where not given.
+// Reads a list of layer indices as one flag per layer; nullopt if absent.
 Result<std::optional<std::vector<bool>>> ReadLayerSet(const JsonFields& fields,
                                                       const ModelConfig& config,
                                                       std::string_view name);
 
-// Which layers have experts, as Qwen's families spell it.
+// Which layers have experts, in the format of Qwen's families.
 Result<std::vector<bool>> ReadSparseLayers(const JsonFields& fields, const ModelConfig& config);
 
-// Names in layer_types of layers with mixers.
+// Values in layer_types for layers with mixers.
 constexpr const char* kLinearAttention = "linear_attention";
 constexpr const char* kConvolution = "conv";
 
-// Gives the layers that are true in `mixes` the mixer in place of attention. kUnsupported where
-// none is left with attention, which the cache of blocks needs.
+// Replaces attention by the mixer in the layers that are true in `mixes`. kUnsupported if no layer
+// with attention is left, which the block cache needs.
 Status ReplaceAttention(const std::vector<bool>& mixes, const MixerSpec& mixer,
                         ModelConfig& config);
-// kInvalidData for a width of a convolution or a shape of heads that no mixer has; `mixer` but for
-// its module and names. The keys name them in messages.
+// kInvalidData if no mixer can have this convolution width or these head counts and sizes. Ignores
+// the module and tensor names in `mixer`. `keys`: field names for error messages.
 struct MixerKeys {
   const char* width = "linear_conv_kernel_dim";
   const char* heads = "linear_num_value_heads";
@@ -88,22 +88,22 @@ struct DeltaDefaults {
 Result<MixerSpec> ReadDeltaRule(const JsonFields& fields, const DeltaDefaults& defaults,
                                 const ModelConfig& config);
 
-// The same as mlp_layer_types spells it: the layers from `first_sparse` on where it is not given.
+// Like ReadSparseLayers, from mlp_layer_types; if absent, the layers from `first_sparse` on.
 Result<std::vector<bool>> ReadMlpLayerTypes(const JsonFields& fields, const ModelConfig& config,
                                             int64_t first_sparse);
 
-// What families have in which most layers see a window.
+// Defaults of families in which most layers attend to a window.
 struct WindowDefaults {
   int64_t window = 4096;
-  int64_t pattern = 4;  // every such layer sees everything
+  int64_t pattern = 4;  // every pattern-th layer attends to all positions
   const char* pattern_field = "sliding_window_pattern";
 };
-// Reads layer_types, or which layers see a window by the pattern, and the window of those; true for
-// each that does.
+// Reads layer_types, or else the pattern, and the window of the layers that have one. Returns true
+// for each layer with a window.
 Result<std::vector<bool>> ReadWindowLayers(const JsonFields& fields, const WindowDefaults& defaults,
                                            ModelConfig& config);
 
-// Fields of DeepSeek V3's experts, which sigmoids with a bias choose: groups, norm_topk_prob,
+// Fields of DeepSeek V3's experts, chosen by sigmoid scores plus a bias: groups, norm_topk_prob,
 // routed_scaling_factor, moe_intermediate_size.
 struct RouterDefaults {
   bool normalize = true;
@@ -112,19 +112,20 @@ struct RouterDefaults {
 };
 Status ReadSigmoidRouter(const JsonFields& fields, const RouterDefaults& defaults, MoeSpec& moe);
 
-// The axes of rope's frequencies (DecoderSpec::rope_axes), from mrope_section, the numbers of
-// frequencies that turn with time, row and column: in three runs, or interleaved as far as each
-// goes. `absent`: the sections where they are not given. REQUIRES: config.rotary_dim is read.
+// Reads DecoderSpec::rope_axes, the axis of each rotary frequency, from mrope_section: the numbers
+// of frequencies for time, row and column. The axes are in three consecutive runs, or interleaved
+// while an axis has frequencies left. `absent`: sections if the field is absent. REQUIRES:
+// config.rotary_dim is set.
 Status ReadRopeAxes(const JsonFields& fields, const std::vector<int64_t>& absent, bool interleaves,
                     ModelConfig& config);
 
-// kUnsupported where `name` is set to anything but null, false and 0.
+// kUnsupported if `name` is set to anything except null, false and 0.
 Status RefuseField(const JsonFields& fields, const char* name, const char* what);
 
-// kUnsupported that names `key` for a width of heads that the attention kernels do not take.
+// kUnsupported, naming `key`, if the attention kernels do not support the head width.
 Status CheckHeadWidth(int64_t head_dim, const char* key);
 
-// What ReadExpertCounts takes for fields that are not given; nullopt: they must be.
+// Defaults of ReadExpertCounts for absent fields; nullopt: the field is required.
 struct ExpertDefaults {
   std::optional<int64_t> num_experts = {};
   std::optional<int64_t> top_k = {};
@@ -132,17 +133,17 @@ struct ExpertDefaults {
   // Default of moe_intermediate_size; nullopt: the field is not read.
   std::optional<int64_t> intermediate_size = {};
 };
-// Reads the number of experts, under one of its names, how many of them a token visits, and the
-// width of each into `moe`.
+// Reads into `moe` the number of experts (under any of its names), the number chosen per token, and
+// their width.
 Status ReadExpertCounts(const JsonFields& fields, const ExpertDefaults& defaults, MoeSpec& moe);
 
-// What ReadExpertGroups takes for fields that are not given.
+// Defaults of ReadExpertGroups for absent fields.
 struct GroupDefaults {
   int64_t groups = 1;
   int64_t kept = 1;
 };
-// Reads n_group and topk_group, the groups that experts are chosen in. REQUIRES: `moe` has its
-// counts.
+// Reads n_group and topk_group, the groups within which experts are chosen. REQUIRES: `moe` has its
+// expert counts.
 Status ReadExpertGroups(const JsonFields& fields, const GroupDefaults& defaults, MoeSpec& moe);
 
 }  // namespace sluice

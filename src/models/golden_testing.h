@@ -16,7 +16,7 @@
 
 namespace sluice::testing {
 
-// The name of a test that takes a checkpoint's folder.
+// Name of a parameterized test whose parameter is a checkpoint's folder.
 inline std::string TestName(const ::testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');
@@ -55,7 +55,7 @@ inline std::vector<GoldenCase> ReadGolden(const std::filesystem::path& file) {
   return cases;
 }
 
-// The root mean square of the error of the golden 20 logprobs, at each golden position.
+// At each golden position, the root mean square error of its 20 golden logprobs.
 inline std::vector<double> RmsOfPositions(const GoldenCase& golden, const LogitRows& logits) {
   std::vector<double> rms;
   for (size_t i = 0; i < golden.positions.size(); ++i) {
@@ -71,13 +71,13 @@ inline std::vector<double> RmsOfPositions(const GoldenCase& golden, const LogitR
   return rms;
 }
 
-// The largest of them.
+// The largest of RmsOfPositions.
 inline double WorstRms(const GoldenCase& golden, const LogitRows& logits) {
   return std::ranges::max(RmsOfPositions(golden, logits));
 }
 
-// Greedy tokens after the prompt must be the golden ones up to the first whose lead is within
-// `tolerance`.
+// Checks greedy tokens after the prompt against the golden ones, up to the first token whose lead
+// is below `tolerance`.
 inline void ExpectGreedy(Runner& runner, const GoldenCase& golden, double tolerance) {
   int32_t token = Greedy(runner.RunAlone(golden.prompt, 64).back());
   for (size_t i = 0; i < golden.greedy.size() && golden.margins[i] >= tolerance; ++i) {

@@ -1,4 +1,4 @@
-// How the CPU rounds what goes into linear layers, and how much of it at once.
+// How the CPU rounds inputs of linear layers, and how many rows of experts it computes at once.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace sluice {
 
-// How a linear layer's inputs are rounded before the product. The larger numbers need more memory.
+// How a linear layer's inputs are rounded before the product. Larger values need more memory.
 enum class InputRounding : uint8_t {
-  kNone,  // nothing
-  kInt8,  // they become integers with a scale a row
-  kF32,   // they are rounded to a narrow format and written as F32
+  kNone,  // not rounded
+  kInt8,  // INT8 with one scale per row
+  kF32,   // rounded to a narrow format, stored as F32
 };
 
-// The rounding that the options select for inputs that a scheme rounds to `format`. INT8 inputs are
-// both the format's own and the fastest, so they are the default where products are not in F32;
-// other formats are rounded to on request alone.
+// The rounding of inputs whose scheme rounds them to `format`, under these options. INT8 is the
+// default if products are not in F32, since it is both the scheme's own format and the fastest;
+// other formats are used only on request.
 InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& options);
 
-// The widest input of any product, with what a drafting head has before its layers.
+// The widest input of any product, including those before the layers of a drafting head.
 int64_t WidestInputOf(const DecoderSpec& spec, const ModelOptions& options);
 
-// The most pairs of a row and an expert that are computed at once in steps of up to `max_rows`
-// rows, each of which goes through `top_k` experts; 0 where there are none.
+// Maximum number of (row, expert) pairs computed at once in steps of up to `max_rows` rows with
+// `top_k` experts each; 0 without experts.
 int64_t MostExpertPairs(int64_t top_k, int64_t max_rows);
 
 }  // namespace sluice

@@ -29,8 +29,8 @@ std::string StringOf(const json::Value& config, std::string_view key) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// Elements that are weights: scales are not, a byte of packed FP4 holds two, and a word of INT4
-// eight.
+// Number of weights in the tensor: 0 for scales, two per byte of packed FP4, eight per word of
+// INT4.
 int64_t ParametersOf(const TensorInfo& tensor) {
   const std::string_view name = tensor.name;
   if (name.find("_scale") != std::string_view::npos) return 0;
@@ -69,9 +69,9 @@ bool HasChatTemplate(const std::filesystem::path& folder) {
          !config->Find("chat_template")->is_null();
 }
 
-// Where the model can be loaded, the memory that it will take; else the reason.
+// Plans the memory that the model will take if it can be loaded; else returns the reason.
 Status PlanMemory(const Checkpoint* checkpoint, InspectReport& report) {
-  // The types that --kv-cache-dtype auto gives.
+  // The types that --kv-cache-dtype auto chooses.
   if (report.config->scheme->WantsFp8KvCache())
     report.options.kv_type = ElementType::kF8E4M3;
   else if (report.config->spec.FirstMoeLayer() != nullptr)
@@ -118,7 +118,7 @@ std::string RopeText(const ModelConfig& config) {
   return text;
 }
 
-// Null where attention is of another kind.
+// Null if the model does not use latent attention.
 const LatentSpec* LatentOf(const ModelConfig& config) {
   if (config.spec.layers.empty() || !config.spec.layers.front().attention.latent) return nullptr;
   return &*config.spec.layers.front().attention.latent;
@@ -250,7 +250,7 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
   report.folder = folder;
   const auto file = ReadJsonObject(folder / "config.json");
   if (!file) {
-    // Where there is none, it tells what the folder holds.
+    // If the file is missing, this error tells what the folder holds instead.
     RETURN_IF_ERROR(LoadModelConfig(folder));
     return tl::unexpected<Error>(file.error());
   }
@@ -277,7 +277,7 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
     report.is_unknown =
         shape.error().param == "architectures" || shape.error().param == "model_type";
   }
-  // With the quantization's scheme, which the shape alone does not have.
+  // Includes the quantization's scheme, which ParseModelShape leaves out.
   auto loadable = LoadModelConfig(folder);
   if (loadable) {
     report.config = *loadable;

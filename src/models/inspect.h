@@ -1,4 +1,4 @@
-// What a model's folder holds, found out from its configuration and headers without loading it.
+// Describes a model's folder from its configuration and tensor headers, without loading it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// The tensors of one stored type.
+// Totals of the tensors with the same stored type.
 struct TensorGroup {
   std::string type;
   int64_t count = 0;
@@ -23,14 +23,14 @@ struct TensorGroup {
   int64_t bytes = 0;
 };
 
-// What one of several ranks holds.
+// The share of one rank.
 struct RankReport {
   RankPlace place;
   RowRange layers;
   HeadCut heads;
   RowRange hidden_rows;
   RowRange mlp_rows;  // of the first layer's MLP, or of its experts
-  RowRange words;     // of embedding and head; empty where the rank has none
+  RowRange words;     // rows of embedding and head; empty if the rank has neither
   ModelMemory memory;
 };
 
@@ -39,31 +39,31 @@ struct InspectReport {
   std::string architecture;  // as config.json names it, supported or not
   std::string model_type;
   std::optional<std::string> refusal;  // why this program cannot load it; nullopt if it can
-  // What a refused configuration asks for and no operator computes (unknown_operators.h).
+  // Operators that a refused configuration needs and this program lacks (unknown_operators.h).
   std::vector<std::string> missing_operators;
   bool is_unknown = false;            // no family has this architecture
-  std::optional<ModelConfig> config;  // where the architecture is known
-  std::string quantization;           // as the files say it; "" for plain weights
-  std::string scheme;              // as this program reads it: "ModelOpt NVFP4"; "" where it cannot
-  std::string method;              // the word of --quantization; "" for plain weights
-  bool fp8_kv_cache = false;       // whether the checkpoint asks for one
-  std::vector<std::string> files;  // of tensors, with no folder
-  std::vector<std::string> missing_files;  // that the index, or the others' names, tell of
-  std::vector<TensorGroup> groups;         // by falling bytes
-  int64_t parameters = 0;  // elements of all tensors but scales; packed FP4 counts as two
+  std::optional<ModelConfig> config;  // if the architecture is known
+  std::string quantization;           // as the files describe it; "" for plain weights
+  std::string scheme;              // as this program reads it: "ModelOpt NVFP4"; "" if unsupported
+  std::string method;              // the value of --quantization; "" for plain weights
+  bool fp8_kv_cache = false;       // whether the checkpoint asks for an FP8 KV cache
+  std::vector<std::string> files;  // files with tensors, without the folder
+  std::vector<std::string> missing_files;  // per the index or the other files' names
+  std::vector<TensorGroup> groups;         // by descending bytes
+  int64_t parameters = 0;  // elements of all tensors except scales; packed FP4 counts as two
   int64_t tensor_bytes = 0;
   bool has_tokenizer = false;
   bool has_chat_template = false;
   bool has_generation_config = false;
-  ModelOptions options;               // what `memory` is planned for
-  std::optional<ModelMemory> memory;  // for a model that can be loaded
+  ModelOptions options;               // the options that `memory` is planned for
+  std::optional<ModelMemory> memory;  // if the model can be loaded
   int64_t kv_bytes_per_token = 0;
-  std::vector<RankReport> ranks;  // where several are asked for
+  std::vector<RankReport> ranks;  // if several ranks were asked for
 };
 
-// Describes the folder. Quantized models, unknown architectures and checkpoints that lack some
-// files are described too, with their refusal: the latter by the files that are there. Errors: no
-// config.json, files that are damaged, or more ranks than the model has parts (CheckRanks).
+// Describes the folder. Also describes quantized models, unknown architectures and checkpoints with
+// missing files (by the files that exist), together with the reason for their refusal. Errors: no
+// config.json, damaged files, or more ranks than the model can be divided into (CheckRanks).
 Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tensor_size = 1,
                                    int num_stages = 1);
 

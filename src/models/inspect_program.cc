@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// A program whose weights are not loaded, and what they will take.
+// A program without loaded weights, and the bytes that the weights will take.
 struct UnfilledProgram {
   DecoderWeights decoder;
   EncoderWeights encoder;

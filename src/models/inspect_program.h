@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// What the rank at `place` computes on a CPU, with these options, as text or as JSON: an operator a
-// line or an object. Weights count as config.json says that they are stored.
+// The program of the rank at `place` on a CPU, with these options, as text (one operator a line) or
+// as JSON (one object each). Sizes of weights assume the storage format that config.json gives.
 Result<std::string> ProgramText(const ModelConfig& config, const ModelOptions& options,
                                 const RankPlace& place);
 Result<json::Value> ProgramJson(const ModelConfig& config, const ModelOptions& options,

@@ -9,14 +9,14 @@
 namespace sluice {
 namespace {
 
-// The layers of one span.
+// The layers with the same span.
 struct Kind {
   AttentionSpan span;
   std::vector<size_t> layers;
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
   int64_t GroupsOf(int64_t size) const { return (num_layers() + size - 1) / size; }
-  // About as many tokens does a sequence of `max_context` keep for each of the layers.
+  // Approximate number of tokens per layer that a sequence of `max_context` tokens keeps.
   int64_t TokensKept(int64_t max_context) const {
     if (span.sees_all()) return max_context;
     if (span.chunk == 0 || span.window == 0) return std::max(span.chunk, span.window);
@@ -24,7 +24,7 @@ struct Kind {
   }
 };
 
-// In the order of their first layers. A limit beyond the longest sequence is none.
+// Kinds of layers, ordered by their first layer. A limit of `max_context` or more counts as none.
 std::vector<Kind> KindsOf(std::span<const AttentionSpan> layers, int64_t max_context) {
   std::vector<Kind> kinds;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
@@ -45,14 +45,14 @@ int64_t BestGroupSize(const std::vector<Kind>& kinds, int64_t max_context) {
   int64_t largest = 0;
   for (const Kind& kind : kinds) largest = std::max(largest, kind.num_layers());
   int64_t best = largest, least_kept = std::numeric_limits<int64_t>::max();
-  // From the largest down: of equal ones that with the fewest groups is taken.
+  // From the largest size down: of equally good sizes, the one with the fewest groups wins.
   for (int64_t size = largest; size > 0; --size) {
     int64_t groups = 0, kept = 0;  // kept: tokens times layers, unused ones included
     for (const Kind& kind : kinds) {
       groups += kind.GroupsOf(size);
       kept += kind.GroupsOf(size) * size * kind.TokensKept(max_context);
     }
-    if (groups > most_groups) break;  // and so do all smaller ones
+    if (groups > most_groups) break;  // and so do all smaller sizes
     if (kept >= least_kept) continue;
     least_kept = kept;
     best = size;

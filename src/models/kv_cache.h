@@ -1,5 +1,5 @@
-// The memory of the KV cache: one pair of K and V arrays a layer, in blocks named by the cache's
-// ids.
+// The memory of the KV cache: one pair of K and V arrays per layer, in blocks with the ids of the
+// block pool.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@
 
 namespace sluice {
 
-// How the layers share blocks. The layers of a group have the same span, and each sequence has one
-// block table for them. A block holds `layers_per_group` layers, so that any block may serve any
-// group; a group with fewer layers leaves the rest of its blocks unused. Layers of the same span
-// may be in several groups.
+// How layers share blocks. The layers of a group have the same span, and each sequence has one
+// block table per group. A block holds `layers_per_group` layers, so any block can serve any group;
+// a group with fewer layers leaves the rest of its blocks unused. Layers of the same span may be in
+// several groups.
 struct KvGroups {
-  // Every running sequence reserves a block a group, and each group has a block table.
+  // Each running sequence reserves a block per group, and each group has a block table.
   static constexpr int64_t kMostGroups = 8;
 
   struct Place {
     int group = 0;
-    int slot = 0;  // which of its group's layers it is; -1: it has no attention, and no group
+    int slot = 0;  // index of the layer in its group; -1: no attention, so no group
   };
   std::vector<AttentionSpan> spans = {{}};  // by group; group 0 keeps all positions
-  // By layer. Layers that attend to the keys and values of another have its place.
+  // By layer. A layer that uses another layer's keys and values has the other layer's place.
   std::vector<Place> places;
   int64_t layers_per_group = 0;
-  // The heads of a layer's keys and values; empty: all layers have those of the cache's layout,
-  // which elsewhere are the largest.
+  // Size of a layer's keys and values; empty: all layers have the heads of the cache's layout.
+  // Otherwise the layout has the largest.
   struct Heads {
     int num_kv_heads = 0;
     int head_dim = 0;
@@ -45,68 +45,69 @@ struct KvGroups {
   // One group of all layers, which keeps all positions.
   static KvGroups Uniform(int64_t num_layers);
   static KvGroups Uniform(const DecoderSpec& spec);
-  // From the span of each layer, for sequences of up to `max_context` tokens. Where all layers have
-  // the same span there is one group. Where no layer sees everything, those with the first layer's
-  // span keep all positions: the prefix cache needs a group that does.
+  // Makes groups from the span of each layer, for sequences of up to `max_context` tokens. If all
+  // layers have the same span, there is one group. If no layer sees all positions, the layers with
+  // the first layer's span keep all positions nevertheless: the prefix cache needs such a group.
   //
-  // The layers of each span are cut into groups of a common size, the one with which a sequence of
-  // max_context tokens takes the least memory among those that make at most kMostGroups groups (one
-  // a span, where there are more spans). Without that bound nothing would be unused: the greatest
-  // common divisor of the layer counts always fits, but 52 and 10 layers would make 31 groups.
+  // The layers of each span are divided into groups of one common size. Of the sizes that give at
+  // most kMostGroups groups (or one per span, if there are more spans), it is the one with which a
+  // sequence of max_context tokens takes the least memory. Without that limit, the greatest common
+  // divisor of the layer counts would leave nothing unused, but 52 and 10 layers would make 31
+  // groups.
   static KvGroups For(std::span<const AttentionSpan> layers, int64_t max_context);
-  // The groups of the decoder's layers.
+  // The groups for the layers of a decoder.
   static KvGroups For(const DecoderSpec& spec, int64_t max_context);
 
  private:
-  // From groups of those layers that have keys and values of their own to groups of all.
+  // Extends groups of the layers that have their own keys and values to all layers.
   static KvGroups OfAllLayers(KvGroups own, const DecoderSpec& spec);
 };
 
-// Allocated once for `num_blocks` blocks, each of the K and V of block_size tokens in as many
-// layers as a group has; block ids are [0, num_blocks). Of a layer with fewer or narrower heads
-// than `layout` has, a part of each block stays unused. Ownership: owns the memory of all layers,
-// unless it wraps another's; move-only.
+// Allocated once for `num_blocks` blocks with ids [0, num_blocks). A block holds K and V of
+// block_size tokens for layers_per_group layers; for a layer with fewer or narrower heads than
+// `layout` part of it is unused. Ownership: owns the memory of all layers, unless made by Wrap;
+// move-only.
 class KvCache {
  public:
-  // kResourceExhausted if the machine refuses.
+  // kResourceExhausted if the system refuses the memory.
   static Result<KvCache> Allocate(const kernels::KvLayout& layout, const KvGroups& groups,
                                   int64_t num_blocks);
   static Result<KvCache> Allocate(const kernels::KvLayout& layout, int64_t num_layers,
                                   int64_t num_blocks) {
     return Allocate(layout, KvGroups::Uniform(num_layers), num_blocks);
   }
-  // A cache over memory that the caller holds, of BytesPerBlock(layout, groups.layers_per_group)
-  // * num_blocks bytes: on a device. It must outlive the cache.
+  // A cache over the caller's memory, such as a device's: BytesPerBlock(layout,
+  // groups.layers_per_group) * num_blocks bytes, which must outlive the cache.
   static KvCache Wrap(const kernels::KvLayout& layout, const KvGroups& groups, int64_t num_blocks,
                       void* memory);
-  // Makes room for the states of `num_slots` sequences; kResourceExhausted if the machine refuses.
+  // Allocates the states of `num_slots` sequences; kResourceExhausted if the system refuses the
+  // memory.
   Status AllocateStates(const StateLayout& layout, int64_t num_slots);
   // Touches the pages of the first blocks, on all threads, so that the first requests do not wait
-  // for page faults. The other pages are reserved and mapped when the cache first grows into them:
-  // mapping gigabytes at once took up to minutes on virtual machines, for a cache that a small
-  // model may never fill.
+  // for page faults. The other pages are mapped when first used: mapping gigabytes at once took up
+  // to minutes on virtual machines, for a cache that a small model may never fill.
   void Warm(ThreadPool& pool) const;
 
-  // Bytes that one block takes over `num_layers` layers, K and V: of a latent cache, keys alone.
+  // Bytes of one block for `num_layers` layers: K and V, or only keys in a latent cache.
   static int64_t BytesPerBlock(const kernels::KvLayout& layout, int64_t num_layers);
 
   const StateCache& states() const { return states_; }
 
-  // Layers of different groups at the same slot share an array. A layer without attention has the
-  // cache's layout, and no array.
+  // Layers of different groups with the same slot share an array. A layer without attention has the
+  // cache's layout but no array.
   const kernels::KvCacheView& layer(int64_t index) const {
     return layers_[static_cast<size_t>(index)];
   }
   int group(int64_t layer) const { return groups_.places[static_cast<size_t>(layer)].group; }
   int64_t num_groups() const { return groups_.num_groups(); }
   int64_t num_blocks() const { return num_blocks_; }
-  // The arrays themselves.
+  // The distinct arrays.
   std::span<const kernels::KvCacheView> slots() const { return slots_; }
 
  private:
   void SetSlots(const kernels::KvLayout& layout, void* memory);
 
-  Buffer memory_;  // empty where it is another's
+  Buffer memory_;  // empty if the cache wraps the caller's memory
   StateCache states_;
   KvGroups groups_;
   std::vector<kernels::KvCacheView> slots_;

@@ -23,7 +23,7 @@ TEST(KvGroups, LayersThatSeeTheSameAreOneGroup) {
   }
 }
 
-// Llama 4 Scout: of four layers the last sees everything.
+// Llama 4 Scout: every fourth layer sees all positions.
 TEST(KvGroups, GroupsAreEquallyLargeAndTheFirstKeepsEverything) {
   const AttentionSpan local{.chunk = 8192};
   const KvGroups groups = KvGroups::For(Repeat({local, local, local, {}}, 12), 100000);
@@ -56,7 +56,8 @@ TEST(KvGroups, WhereNoLayerSeesEverythingThoseOfTheFirstKeepIt) {
   EXPECT_EQ(groups.places[0].group, 0);
 }
 
-// Gemma 3's numbers of layers: the greatest common divisors, 2 and 1, would make 31 and 34 groups.
+// The layer counts of Gemma 3: their greatest common divisors, 2 and 1, would make 31 and 34
+// groups.
 TEST(KvGroups, UnequalNumbersOfLayersAreFilledUpInsteadOfMakingManyGroups) {
   struct Case {
     int locals, globals;
@@ -85,7 +86,7 @@ TEST(KvGroups, UnequalNumbersOfLayersAreFilledUpInsteadOfMakingManyGroups) {
   }
 }
 
-// Many spans: a group each, however many.
+// One group per span, even if there are many spans.
 TEST(KvGroups, EverySpanHasAGroup) {
   std::vector<AttentionSpan> layers = {{}};
   for (int32_t window = 16; window < 32; ++window) layers.push_back({.window = window});
@@ -123,7 +124,7 @@ TEST(KvCache, LayersOfDifferentGroupsShareTheArraysOfTheirSlot) {
             10 * layout.BlockElements());
 }
 
-// Gemma 4: wider heads where everything is seen, and upper layers without keys of their own.
+// Gemma 4: wider heads in global layers, and upper layers without keys of their own.
 TEST(KvCache, LayersOfOtherHeadsAndLayersThatShareKeys) {
   DecoderSpec spec;
   spec.layers.resize(5);
@@ -166,7 +167,7 @@ TEST(KvCache, LayersWithoutAttentionHaveNoKeysButAState) {
     spec.layers[layer].attention.num_kv_heads = 2;
     spec.layers[layer].attention.head_dim = 32;
   }
-  for (const size_t layer : {0, 2, 3}) {  // layer 3 has both, layer 4 neither
+  for (const size_t layer : {0, 2, 3}) {  // layer 3 has attention and a mixer, layer 4 neither
     spec.layers[layer].mixer = MixerSpec{.kind = MixerSpec::Kind::kDeltaRule,
                                          .module = "linear_attn",
                                          .conv_width = 4,
@@ -190,7 +191,8 @@ TEST(KvCache, LayersWithoutAttentionHaveNoKeysButAState) {
   EXPECT_NE(cache->layer(1).k, cache->layer(3).k);
 
   const StateLayout states = StateLayout::For(spec);
-  // Three layers of tails [3, 2 * 10 + 32] and matrices [4, 5, 8], in lines of 16 numbers.
+  // Three layers, each with a tail [3, 2 * 10 + 32] and a matrix [4, 5, 8], each padded to a
+  // multiple of 16 numbers (one cache line).
   EXPECT_EQ(states.slot_bytes(), 3 * (160 + 160) * 4);
   ASSERT_TRUE(cache->AllocateStates(states, 3));
   const StateCache& slots = cache->states();
@@ -213,7 +215,7 @@ TEST(KvCache, OverMemoryOfTheCallerIsLaidOutAsItsOwn) {
   const KvGroups groups = KvGroups::For(Repeat({AttentionSpan{.chunk = 64}, {}}, 3), 1000);
   const auto own = KvCache::Allocate(layout, groups, 10);
   ASSERT_TRUE(own);
-  // Nobody reads or writes it.
+  // Nothing reads or writes this address.
   auto* const memory = reinterpret_cast<std::byte*>(uintptr_t{1} << 32);
   const KvCache wrapped = KvCache::Wrap(layout, groups, 10, memory);
   EXPECT_EQ(wrapped.num_blocks(), 10);

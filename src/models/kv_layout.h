@@ -1,4 +1,4 @@
-// The layout of the KV cache that the options ask for.
+// Layouts of the KV cache under given options.
 #pragma once
 
 #include "kernels/attention.h"
@@ -9,9 +9,9 @@ namespace sluice {
 
 // The layout of one layer.
 kernels::KvLayout KvLayoutOf(const AttentionSpec& attention, const ModelOptions& options);
-// The layout of a decoder: that of the layer with the widest keys.
+// The layout of a decoder's cache: that of the layer with the widest keys.
 kernels::KvLayout KvLayoutOf(const DecoderSpec& spec, const ModelOptions& options);
-// The layout of any model: an encoder has no layers in its DecoderSpec.
+// The layout for any model; an encoder has no layers in its DecoderSpec.
 kernels::KvLayout KvLayoutOf(const ModelConfig& config, const ModelOptions& options);
 
 }  // namespace sluice

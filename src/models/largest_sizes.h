@@ -1,4 +1,4 @@
-// The largest dimensions of a decoder's layers, which the workspaces are laid out for.
+// The largest dimensions of a decoder's layers, which determine the sizes of workspaces.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct LargestSizes {
 
   int64_t q_width = 0;
   int64_t qkv_width = 0;
-  int64_t normed_heads = 0;  // of q, where they are normed together
+  int64_t normed_heads = 0;  // heads of q, if all are normed together
   int64_t intermediate = 0;
   int64_t experts = 0;  // 0: no layer has experts
   int64_t top_k = 0;

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// YaRN's mscale_all_dim enlarges all scores, those without rope, too. Source: transformers'
+// YaRN's mscale_all_dim scales all scores, including their part without RoPE. Source: transformers'
 // yarn_apply_mscale.
 Result<double> ScaleOfScores(const JsonFields& fields, const ModelConfig& config) {
   ASSIGN_OR_RETURN(const json::Value* older, fields.Object("rope_scaling"));
@@ -42,7 +42,7 @@ Status CheckSizes(const JsonFields& fields, const LatentSpec& latent) {
                   fmt::format("numbers that make at most {} with kv_lora_rank {}",
                               kernels::kMaxKeyDim, latent.kv_rank));
   }
-  // Some writers say the sum, too.
+  // Some files also give the sum.
   ASSIGN_OR_RETURN(const auto sum, fields.Integer("qk_head_dim", 1, kMaxConfigWidth));
   if (!sum || *sum == latent.qk_dim()) return {};
   return fields.Bad("qk_head_dim",
@@ -61,7 +61,7 @@ Status ReadLatentAttention(const JsonFields& fields, const LatentDefaults& defau
     return {};
   };
   LatentSpec latent;
-  // A null is not the default, but none.
+  // null means 0, not the default.
   const bool has_q_rank = fields.Given("q_lora_rank") != nullptr || !fields.Has("q_lora_rank");
   RETURN_IF_ERROR(read("q_lora_rank", has_q_rank ? defaults.q_rank : 0, latent.q_rank));
   RETURN_IF_ERROR(read("kv_lora_rank", defaults.kv_rank, latent.kv_rank));

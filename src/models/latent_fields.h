@@ -1,4 +1,4 @@
-// Fields of config.json that families with latent attention share.
+// Readers of config.json fields for families with latent attention.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace sluice {
 
-// What the fields are where config.json leaves them out.
+// Defaults of fields that are absent from config.json.
 struct LatentDefaults {
-  int64_t q_rank = 0;  // 0: q is made of the hidden rows
+  int64_t q_rank = 0;  // 0: q is computed from the hidden rows directly
   int64_t kv_rank = 0;
   int64_t nope_dim = 0;
   int64_t value_dim = 0;  // 0: hidden_size / num_attention_heads
-  // Whether rope rotates neighbours, and whether `rope_interleave` says so.
+  // Whether RoPE rotates adjacent pairs, and whether `rope_interleave` is read.
   bool interleaved = true;
   bool reads_interleaved = true;
 };
 
-// Makes the attention of all layers latent. Sizes that the kernels do not take are kUnsupported.
+// Makes the attention of all layers latent. kUnsupported for sizes that the kernels do not support.
 // Source: transformers' DeepseekV3Attention.
 Status ReadLatentAttention(const JsonFields& fields, const LatentDefaults& defaults,
                            ModelConfig& config);
 
-// Which layers have experts: those that mlp_layer_types calls sparse, or where there is no such
-// list those after the first first_k_dense_replace (`dense` where it is not given).
+// Which layers have experts: those that mlp_layer_types calls sparse; if it is absent, those after
+// the first first_k_dense_replace (default: `dense`).
 Result<std::vector<bool>> ReadLayersWithExperts(const JsonFields& fields, const ModelConfig& config,
                                                 int64_t dense);
 
-// What families of DeepSeek's kind leave out of their experts.
+// Defaults for the expert fields of DeepSeek-like families.
 struct DeepseekExpertDefaults {
   int64_t num_experts = 0;
   int64_t top_k = 0;
@@ -42,22 +42,22 @@ struct DeepseekExpertDefaults {
   double weight_scale = 1;
   bool normalize = true;
   int64_t groups = 1, kept_groups = 1;
-  int64_t dense = 0;         // first layers
+  int64_t dense = 0;         // number of first layers without experts
   int64_t draft_layers = 1;  // num_nextn_predict_layers
 };
 
-// Gives the layers their experts, beside one that every token passes. `moe`: what differs otherwise
-// (score, choice_bias, group_best). Source: transformers' DeepseekV3MoE.
+// Gives the layers their experts, and a shared expert for every token. `moe`: the family's score,
+// choice_bias and group_best. Source: transformers' DeepseekV3MoE.
 Status ReadDeepseekExperts(const JsonFields& fields, const DeepseekExpertDefaults& defaults,
                            MoeSpec moe, ModelConfig& config);
 
-// The same of V3's: experts by sigmoids with a bias for the choice alone; and the layers that
-// follow in the file and propose further tokens. Fields that name another way are kUnsupported.
+// Like ReadDeepseekExperts for V3: sigmoid scores, with a bias that affects only the choice; also
+// reads the number of draft layers. kUnsupported if a field names another method.
 Status ReadSigmoidExperts(const JsonFields& fields, const DeepseekExpertDefaults& defaults,
                           ModelConfig& config);
 
-// kUnsupported that names `field`, a name of how something is computed, unless it is one of `known`
-// or not given.
+// kUnsupported, naming `field`, if its value (the name of a method) is not in `known`; absent is
+// accepted.
 Status CheckMethod(const JsonFields& fields, const char* field,
                    std::initializer_list<std::string_view> known);
 

@@ -1,5 +1,4 @@
-// Latent attention: what configurations ask for, what is kept of a token, what is stored, and what
-// is refused.
+// Latent attention: configurations, cache sizes, stored tensors, and errors.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -37,7 +36,7 @@ constexpr const char* kLatentCheckpoints[] = {
     "tiny-deepseek-v3", "tiny-deepseek-v2",  "tiny-glm4-lite", "tiny-mistral4",
     "tiny-minicpm3",    "tiny-deepseek-v32", "tiny-glm-dsa"};
 
-// What the architecture's class of configurations gives all fields, but for `changes`.
+// The configuration of an architecture with all defaults except `changes`.
 Result<ModelConfig> ParseLatent(const char* architecture, const char* changes = "{}") {
   json::Value config = Json(changes);
   config.Set("architectures", json::Value::Array{std::string(architecture)});
@@ -63,7 +62,7 @@ TEST(LatentConfigTest, ScoresAreScaledByBothPartsAndYarn) {
   EXPECT_FLOAT_EQ(scale(R"({"rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0,
                             "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096}})"),
                   static_cast<float>(plain * std::pow(0.1 * std::log(40.0) + 1, 2)));
-  // Without mscale_all_dim the rotated part alone is enlarged.
+  // Without mscale_all_dim, only the rotated part is scaled.
   const ModelConfig rotated =
       Latent("DeepseekV3ForCausalLM", R"({"rope_scaling": {"type": "yarn", "factor": 40,
              "original_max_position_embeddings": 4096}})");
@@ -130,7 +129,7 @@ TEST(LatentConfigTest, Glm5SharesIndexers) {
   fails(R"({"first_k_dense_replace": 78})", "an indexer in a model without experts");
   fails(R"({"num_hidden_layers": 4, "layer_types": ["full_attention"]})",
         "layer_types 'full_attention' is not supported");
-  // Stages do not hand on what a layer chose.
+  // A layer cannot reuse positions that a layer of another stage chose.
   const ModelConfig config =
       Latent("GlmMoeDsaForCausalLM", R"({"num_hidden_layers": 4, "index_topk_pattern": "FFSF"})");
   const auto two = CheckRanks(config.spec, 1, 2);
@@ -139,7 +138,7 @@ TEST(LatentConfigTest, Glm5SharesIndexers) {
   EXPECT_TRUE(CheckRanks(config.spec, 2, 1));
 }
 
-// One vector and one shared key a token and layer, in the plan as in the program.
+// One latent vector and one shared key per token and layer, in both the plan and the program.
 TEST(LatentPlanTest, ATokenOfDeepseekV3Takes576NumbersALayer) {
   const ModelConfig config = Latent("DeepseekV3ForCausalLM");
   ModelOptions options;
@@ -149,7 +148,7 @@ TEST(LatentPlanTest, ATokenOfDeepseekV3Takes576NumbersALayer) {
   EXPECT_EQ(memory->kv_bytes_per_block, 61 * kNumbers * 2 * options.block_size);
   EXPECT_EQ(memory->kv_bytes_per_group_block, memory->kv_bytes_per_block);
   EXPECT_LT(memory->workspace_bytes, int64_t{8} << 30);
-  // As many on every rank.
+  // The same on every rank.
   const auto share = PlanShare(config, options, 2, RankPlace::Of(1, 4, 1));
   ASSERT_TRUE(share);
   EXPECT_EQ(share->kv_bytes_per_block, memory->kv_bytes_per_block);
@@ -158,7 +157,7 @@ TEST(LatentPlanTest, ATokenOfDeepseekV3Takes576NumbersALayer) {
   EXPECT_THAT(*text, HasSubstr(fmt::format("{:>14}", 61 * kNumbers * 2)));
 }
 
-// The keys of an indexer beside them.
+// Plus the indexer's keys.
 TEST(LatentPlanTest, ATokenOfDeepseekV32Takes704NumbersALayer) {
   const ModelConfig config = Latent("DeepseekV32ForCausalLM");
   ModelOptions options;
@@ -204,13 +203,13 @@ TEST(LatentLoadingTest, MissingTensorsWrongShapesAndNaNsAreNamed) {
   EXPECT_THAT(narrow.Failure(), AllOf(HasSubstr(prefix + "kv_b_proj.weight"),
                                       HasSubstr("[40, 36], expected [80, 18]")));
   CheckpointCopy broken("tiny-deepseek-v3");
-  // A NaN of BF16 in row 9, of the first head's values.
+  // A BF16 NaN in row 9: values of the first head.
   broken.tensor(prefix + "kv_b_proj.weight").data.replace((9 * 18 + 4) * 2, 2, "\xC0\x7F");
   EXPECT_THAT(broken.Failure(),
               AllOf(HasSubstr(prefix + "kv_b_proj.weight"), HasSubstr("row 9, column 4")));
 }
 
-// As published checkpoints of DeepSeek are stored; heads begin in the middle of a block.
+// The format of published DeepSeek checkpoints; heads begin in the middle of a block.
 TEST(LatentLoadingTest, BlocksOfFp8GiveTheLogitsOfTheirValues) {
   CheckpointCopy blocks("tiny-deepseek-v3"), plain("tiny-deepseek-v3");
   constexpr float kScale = 0x1p-6F;
@@ -253,7 +252,7 @@ TEST(LatentLoadingTest, BlocksOfFp8GiveTheLogitsOfTheirValues) {
   }
 }
 
-// Kimi K2.5: the text part of a model of text and images.
+// Kimi K2.5: the text part of a model for text and images.
 TEST(LatentLoadingTest, TheTextPartOfKimiK25IsADeepseekV3) {
   CheckpointCopy nested("tiny-deepseek-v3");
   for (testing::TestTensor& tensor : nested.tensors())

@@ -1,4 +1,4 @@
-// Plain weights that are rounded while they are loaded.
+// Plain weights that are rounded during loading.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ std::string Failure(const char* name, const LoadQuantization& quantization) {
   return config ? "loaded" : config.error().message;
 }
 
-// Whether groups of MXFP4 divide the inputs: 48 are no whole groups.
+// Whether groups of MXFP4 divide the inputs: 48 is not a multiple of 32.
 bool Divides(const char* name, const LoadQuantization& quantization) {
   return quantization.weights != "mxfp4" || std::string_view(name) != "tiny-mixtral";
 }
@@ -96,8 +96,7 @@ TEST(LoadQuantizationTest, RoutersEmbeddingsAndTheHeadStayUnlessTheyAreMeant) {
             ElementType::kF8E4M3);
 }
 
-// Chunked and with any number of threads and ranks the numbers are the same, and near to those of
-// the plain weights.
+// Logits do not depend on chunks, threads or ranks, and are close to those of the plain weights.
 TEST(LoadQuantizationTest, TheLogitsAreTheSameForAnyThreadsAndRanks) {
   for (const char* name : {"llama-bf16", "llama-tied-bf16-sharded", "tiny-mixtral"}) {
     auto options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
@@ -129,7 +128,7 @@ TEST(LoadQuantizationTest, TheLogitsAreTheSameForAnyThreadsAndRanks) {
   }
 }
 
-// What the first mixer's projections make of some rows.
+// The products of the first mixer's projections for some rows.
 LogitRows ProductsOfMixer(const char* name, const ModelConfig& config) {
   ThreadPool pool(1);
   DecoderWeights weights;
@@ -153,7 +152,7 @@ LogitRows ProductsOfMixer(const char* name, const ModelConfig& config) {
   return products;
 }
 
-// Rounds the projections of layers with states, except those of decays and rates.
+// Rounds the projections of layers with states, except those for decays and rates.
 TEST(LoadQuantizationTest, MixersAreRounded) {
   for (const char* name :
        {"tiny-qwen3.5", "tiny-qwen3-next", "tiny-lfm2", "tiny-bamba", "tiny-falcon-h1"}) {
@@ -220,7 +219,7 @@ TEST(LoadQuantizationTest, WhatCannotBeRoundedIsRefusedByName) {
   EXPECT_EQ(Failure("qwen3-modelopt-fp8", {"modelopt", "int8"}), "loaded");
   EXPECT_THAT(Failure("llama-bf16", {"", "int3"}), HasSubstr("--head-format"));
   EXPECT_THAT(Failure("tiny-bert", {"fp8", ""}), HasSubstr("supported are decoders"));
-  // 40 inputs are no whole groups of 32.
+  // 40 inputs are not a multiple of 32.
   const ModelConfig config = ConfigOf("tiny-llama-bias", {"mxfp4", ""});
   ThreadPool pool(1);
   const auto model = LoadModel(pool, DataFolder("tiny-llama-bias"), config,

@@ -40,7 +40,7 @@ uint16_t FloatToHalf(float value) {  // Exact for the values used here; others a
                                (bits >> 13 & 0x3FF));
 }
 
-// BF16 data as another type.
+// Converts BF16 data to another type.
 std::string ConvertData(const std::string& bf16, ElementType type) {
   std::string result;
   for (size_t i = 0; i < bf16.size(); i += 2) {
@@ -84,7 +84,7 @@ TEST(LoadingTest, OtherTypesOfTheSameNumbersGiveTheSameLogits) {
 TEST(LoadingTest, HalfPrecisionIsReadAndMixedTypesToo) {
   const auto options = SmallOptions(ElementType::kF32, ElementType::kF32);
   CheckpointCopy copy("llama-tied-bf16-sharded");
-  // Numbers that both types hold exactly: no half is smaller than 2^-14.
+  // Numbers that both types represent exactly: no normal half is smaller than 2^-14.
   for (TestTensor& tensor : copy.tensors()) {
     for (size_t i = 0; i < tensor.data.size(); i += 2) {
       uint16_t bits;
@@ -142,12 +142,12 @@ TEST(LoadingTest, WhatDoesNotFitAMixerIsNamed) {
                       "[256, 1, 2], expected [128, 1, 4]"),
             HasSubstr("'model.layers.0.linear_attn.norm.weight' in model.safetensors has shape "
                       "[10, 2], expected [20]")));
-  // Convolutions in three tensors, wherever each ends.
+  // A convolution stored as three tensors of unexpected sizes.
   CheckpointCopy split("tiny-olmo-hybrid");
   split.Remove(tensor("q_conv1d.weight"));
   split.tensors().push_back({tensor("q_conv1d.weight"), "BF16", {1, 1, 4}, "12345678"});
   EXPECT_THAT(split.Failure(), HasSubstr("numbers together, expected 512 from config.json"));
-  // The decays of a layer that are no numbers.
+  // A NaN among the decays of a layer.
   CheckpointCopy nan("tiny-qwen3-next");
   std::memcpy(nan.tensor(tensor("A_log")).data.data() + 4, "\xC0\x7F", 2);
   EXPECT_THAT(nan.Failure(),
@@ -166,8 +166,8 @@ TEST(LoadingTest, TensorsOfNothingAreNamedAndKnownOnesPassedOver) {
       HasSubstr("'model.layers.2.mlp.up_proj.weight' in model.safetensors belongs to nothing"));
 }
 
-// Another architecture's checkpoint may have a hundred thousand tensors that nobody needs: ten
-// times as many cost about ten times the work, or a hundred times if each were compared with all.
+// Another architecture's checkpoint may have 100,000 unneeded tensors: ten times as many should
+// take about ten times as long, not a hundred times as if each were compared with all.
 TEST(LoadingTest, ManyTensorsOfNothingAreCounted) {
   const auto work_of = [](int count) {
     CheckpointCopy copy("qwen3-bf16");
@@ -181,7 +181,7 @@ TEST(LoadingTest, ManyTensorsOfNothingAreCounted) {
   EXPECT_LT(work_of(50'000) / few, 40);
 }
 
-// A router with such a number leaves an expert out, which shows nowhere else.
+// A NaN in the router would exclude an expert, which no other check notices.
 TEST(LoadingTest, NumbersThatAreNotFiniteAreRefusedByName) {
   struct Case {
     const char* checkpoint;
@@ -235,7 +235,7 @@ TEST(LoadingTest, NumbersThatAreNotFiniteAreRefusedByName) {
   }
 }
 
-// Parts of unlike formats are decoded before they are packed.
+// Parts with different formats are decoded before packing.
 TEST(LoadingTest, NumbersThatAreNotFiniteAreFoundInDecodedParts) {
   CheckpointCopy copy("qwen3-llmc-fp8-block");
   TestTensor& codes = copy.tensor("model.layers.0.self_attn.q_proj.weight");
@@ -262,7 +262,7 @@ TEST(LoadingTest, TheHeadIsTiedOnlyWhereConfigSaysSo) {
   EXPECT_THAT(untied.Failure(),
               AllOf(HasSubstr("lm_head.weight"), HasSubstr("tie_word_embeddings is false")));
 
-  // A head beside a tied embedding is not used.
+  // A stored head is ignored if the head is tied to the embedding.
   const auto options = SmallOptions(ElementType::kF32, ElementType::kF32);
   const LogitRows expected =
       Runner(DataFolder("llama-tied-bf16-sharded"), options, 1).RunAlone(kTokens, 10);
@@ -317,10 +317,10 @@ TEST(PlanTest, KnowsTheSizeOfAPublishedModel) {
   ModelOptions options;
   const auto memory = PlanModel(Llama1B(), options, 2);
   ASSERT_TRUE(memory);
-  // 1,235,814,400 parameters, of which 67,584 norms in F32.
+  // 1,235,814,400 parameters, 67,584 of them norms in F32.
   EXPECT_EQ(memory->weight_bytes, 2 * 1'235'814'400ll + 2 * 33 * 2048);
   EXPECT_EQ(memory->kv_bytes_per_block, 16 * 2 * 16 * 8 * 64 * 2);
-  // The position limit of ten million takes no memory.
+  // The limit of ten million positions takes no memory.
   EXPECT_LT(memory->workspace_bytes, int64_t{512} << 20);
 }
 
@@ -337,10 +337,10 @@ TEST(PlanTest, KnowsTheSizeOfExperts) {
   const int64_t matrices =
       2 * 202048ll * 5120 + 48 * (attention + 17 * int64_t{expert} + 16 * 5120);
   EXPECT_EQ(memory->weight_bytes, 2 * matrices + 4 * 97 * 5120);
-  // One token meets the shared expert and one other, and no more of the embedding than its row.
+  // One token uses the shared expert and one other, and one row of the embedding.
   EXPECT_EQ(memory->token_weight_bytes,
             memory->weight_bytes - 2 * (202048ll * 5120 + 48 * 15 * int64_t{expert}));
-  // The position limit of ten million takes no memory.
+  // The limit of ten million positions takes no memory.
   EXPECT_LT(memory->workspace_bytes, int64_t{2} << 30);
 }
 
