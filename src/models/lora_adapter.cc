@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.";
 
-// What a tensor's name says.
+// Information in a tensor's name.
 struct TensorName {
   std::string module;  // canonical
   bool is_a = false;
@@ -25,14 +25,14 @@ struct TensorName {
 
 enum class NameKind {
   kFactor,
-  kBaseCopy,  // of the base's embedding or head
-  kUnused,    // of a module that another one stands in for
+  kBaseCopy,  // copy of the base's embedding or head
+  kUnused,    // of a module that is replaced by another
   kOther,
 };
 
 NameKind ReadName(std::string_view name, TensorName& read) {
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
-  // With targets among the embeddings peft stores the base's own weights, too.
+  // If embeddings are targets, peft also stores the base's own weights.
   for (const std::string_view copy :
        {"embed_tokens.base_layer.weight", "lm_head.base_layer.weight"}) {
     if (name.ends_with(copy)) return NameKind::kBaseCopy;
@@ -57,8 +57,8 @@ NameKind ReadName(std::string_view name, TensorName& read) {
   return NameKind::kOther;
 }
 
-// The tensor of the base that a tensor which is no factor replaces, by its canonical name: without
-// what wrappers of peft add to it.
+// Canonical name of the base tensor that a tensor other than a factor replaces: without what peft's
+// wrappers add to the name.
 std::string ReplacedName(std::string_view name) {
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
   std::string plain(name);
@@ -74,7 +74,7 @@ std::string ReplacedName(std::string_view name) {
   return CanonicalName(plain);
 }
 
-// Whether `module` is a part of the name, between dots.
+// Whether `module` is a whole dotted part of the name, not the last.
 bool HasPart(std::string_view name, std::string_view module) {
   for (size_t at = name.find(module); at != std::string_view::npos;
        at = name.find(module, at + 1)) {
@@ -92,8 +92,8 @@ bool IsExpert(std::string_view module) {
   return module.find(".experts.") != std::string_view::npos || module.ends_with(".experts");
 }
 
-// "model.layers.0." for "model.layers.0.mlp.experts", since names inside a layer differ between
-// published checkpoints and transformers.
+// "model.layers.0." for "model.layers.0.mlp.experts": names inside a layer differ between published
+// checkpoints and transformers.
 std::string_view LayerOf(std::string_view module) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!module.starts_with(kLayers)) return "";
@@ -122,8 +122,8 @@ tl::unexpected<Error> UnknownModule(const TensorInfo& tensor, const std::string&
                   module.substr(0, 300), fmt::join(names, ", ")));
 }
 
-// A copy of the base's embedding or head, which is not read, must be of its size: one with more
-// tokens was trained.
+// A stored copy of the base's embedding or head is not read, but must have the base's shape: a copy
+// with more tokens was trained.
 Status CheckCopy(const TensorInfo& tensor, const LoraLayout& layout) {
   for (const LoraModule& module : layout.modules) {
     const bool is_head = module.name == kHeadModule;
@@ -182,7 +182,7 @@ Status LoraAdapter::AddReplacement(const TensorInfo& tensor, const std::string& 
   }
   for (const Replacement& other : replacements_) {
     if (other.replaced != replaced) continue;
-    // Biases of saved modules are stored under two names.
+    // peft stores biases of saved modules under two names.
     const std::span<const std::byte> a = Bytes(*other.tensor), b = Bytes(tensor);
     if (!std::ranges::equal(a, b)) {
       return Refuse(tensor, ErrorCode::kInvalidData,
@@ -398,7 +398,7 @@ Result<LoraAdapter> LoraAdapter::Open(const std::filesystem::path& folder,
                 "r");
   }
   const std::filesystem::path path = folder / "adapter_model.safetensors";
-  std::error_code ignored;  // a path that cannot be looked at is refused when it is opened
+  std::error_code ignored;  // an unreadable path is reported when it is opened
   if (!std::filesystem::exists(path, ignored) &&
       std::filesystem::exists(folder / "adapter_model.bin", ignored)) {
     return Fail(ErrorCode::kUnsupported,

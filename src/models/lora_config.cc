@@ -15,7 +15,7 @@ constexpr int64_t kMaxRank = 1 << 20;
 constexpr double kMaxAlpha = 1e9;
 constexpr size_t kMaxPatterns = 4096;
 
-// Whether a field asks for something: null, false, "" and empty containers do not.
+// Whether a field has a value: not null, false, "" or an empty container.
 bool IsSet(const json::Value* value) {
   if (value == nullptr || value->is_null()) return false;
   if (value->is_bool()) return value->as_bool();
@@ -25,7 +25,7 @@ bool IsSet(const json::Value* value) {
   return true;
 }
 
-// Fields that must be unset.
+// Fields that must not be set.
 struct RefusedField {
   const char* name;
   const char* what;
@@ -40,7 +40,7 @@ constexpr RefusedField kRefused[] = {
     {"trainable_token_indices", "rows of the embedding that are trained whole"},
 };
 
-// Ways to begin that leave the base as it is: what is stored is a plain adapter.
+// Initializations that leave the base unchanged: the stored adapter is a plain one.
 constexpr const char* kPlainBeginnings[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
 
 tl::unexpected<Error> NotServed(const char* field, const std::string& what) {
@@ -73,9 +73,9 @@ Status CheckRefused(const json::Value& value) {
   return {};
 }
 
-// A list of names, a regular expression or "all-linear": which modules have factors is told by the
-// tensors, as in peft a name that no module has is without effect.
-// With target_parameters (tensors that are no modules: experts) there need not be any.
+// Accepts a list of names, a regular expression or "all-linear". The tensors determine which
+// modules have factors; as in peft, a name that matches no module is ignored. Optional with
+// target_parameters (tensors that are not modules: experts).
 Status CheckTargets(const json::Value& config) {
   const json::Value* const targets = config.Find("target_modules");
   if (IsSet(config.Find("target_parameters")) && !IsSet(targets)) return {};
@@ -111,7 +111,7 @@ Result<std::vector<std::string>> ReadSavedModules(const json::Value& config) {
   return modules;
 }
 
-// Which biases were trained is told by the tensors.
+// Checks that `bias` is known. The tensors determine which biases were trained.
 Status CheckBias(const json::Value& config) {
   const json::Value* const bias = config.Find("bias");
   if (bias == nullptr || bias->is_null()) return {};

@@ -1,4 +1,4 @@
-// Fuzz target: any JSON as an adapter_config.json. What is accepted gives finite scales.
+// Fuzz target: any JSON as an adapter_config.json. Accepted configurations have finite scales.
 #include <cmath>
 
 #include "base/fuzz_input.h"

@@ -25,8 +25,8 @@ bool IsTarget(const LoraOptions& options, std::string_view name) {
          std::find(targets.begin(), targets.end(), LastPart(name)) != targets.end();
 }
 
-// The modules of an expert's matrix. Where its rows of gate and up alternate (`is_mixed`), they are
-// one module, of which a rank holds one range.
+// The modules of an expert's matrix. If rows of gate and up alternate (`is_mixed`), they are one
+// module, of which a rank holds one range.
 std::vector<ParameterPart> PartsOfExpert(const MatrixParameter& matrix, bool is_mixed) {
   if (!is_mixed) return matrix.parts;
   const FusedExpert& fused = *matrix.fused;
@@ -47,8 +47,8 @@ int64_t SumOf(const std::vector<RowRange>& ranges) {
   return sum;
 }
 
-// RMS norms, biases and scores; not scales of single numbers or of experts, and no sinks. Layer
-// norms, those of an indexer among them, and the gated norms of mixers read the base's alone.
+// RMS norms, biases and scores; not scalar or per-expert scales, nor sinks. Layer norms (an
+// indexer's too) and mixers' gated norms always use the base's values.
 bool IsReplaceable(const VectorParameter& vector, const std::vector<const void*>& biases,
                    const DecoderSpec& spec, const DecoderWeights& weights) {
   if (vector.target == &weights.scores) return true;
@@ -113,7 +113,7 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
                 .cols = spec.vocab_size,
                 .is_embedding = true});
   }
-  // For all ranks, so that each checks an adapter as a whole.
+  // Lists the whole model on every rank, so that each checks an adapter completely.
   DecoderWeights unfilled;
   const LayerSpec* const moe_layer = options.experts ? spec.FirstMoeLayer() : nullptr;
   const bool is_mixed =
@@ -131,7 +131,7 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
   if (spec.head.kind == HeadSpec::Kind::kVocabulary && IsTarget(options, kHeadModule))
     layout.Add({.name = kHeadModule, .rows = spec.vocab_size, .cols = spec.hidden_size});
 
-  // Gives the modules of a layer memory; -1 if there are none.
+  // Assigns memory to the modules of a layer; -1 if there are none.
   const auto hold = [&](const std::vector<ParameterPart>& parts) {
     LoraLayer layer;
     int64_t first_col = 0;
@@ -151,7 +151,7 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
     layout.layers.push_back(layer);
     return static_cast<int>(layout.layers.size()) - 1;
   };
-  // Every rank of the first stage has the whole rows of the residual.
+  // Every rank of the first stage has whole rows of the residual.
   weights.embedding_lora =
       place.is_first_stage() ? hold({{kEmbeddingModule, spec.hidden_size}}) : -1;
   for (const MatrixParameter& matrix : parameters.matrices) {

@@ -1,5 +1,5 @@
-// Which modules of a decoder adapters may change, and where the factors for them lie in the memory
-// of an adapter.
+// Which modules of a decoder adapters may change, and where their factors are in an adapter's
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +23,28 @@ inline constexpr const char* kHeadModule = "lm_head";
 struct LoraModule {
   std::string name;  // "model.layers.0.self_attn.q_proj"
   int64_t rows = 0, cols = 0;
-  bool is_embedding = false;  // A is looked up by tokens: [rank, cols], cols being the vocabulary
-  // The rows that this rank computes, in the order of its results; empty: none. A rank that
-  // computes rows has all of A and these rows of B, so that no sum is cut.
+  bool is_embedding = false;  // A is indexed by token: [rank, cols], cols: vocabulary size
+  // The output rows that this rank computes, in the order of its results; empty: none. A rank that
+  // computes any has all of A and these rows of B, so that no sum is split.
   std::vector<RowRange> held = {};
-  int64_t first_col = 0;               // of its results in a row of its layer's
-  int64_t a_offset = 0, b_offset = 0;  // bytes in the memory of an adapter, of what is held
+  int64_t first_col = 0;               // first column of its results in its layer's
+  int64_t a_offset = 0, b_offset = 0;  // of the held factors in an adapter's memory, bytes
 
   int64_t held_rows() const;
 };
 
-// Modules that are computed by one product, one below the other: [first, first + count) of
-// LoraLayout::modules.
+// Modules computed by one product, stacked by rows: [first, first + count) of LoraLayout::modules.
 struct LoraLayer {
   size_t first = 0, count = 0;
 };
 
-// One linear layer of all experts, for which peft may hold the factors in tensors of all
-// (target_parameters): A [experts * rank, cols] and B [rows, rank * experts], in which the columns
-// of an expert are `experts` apart.
+// One linear layer of all experts. peft may store its factors in tensors of all experts
+// (target_parameters): A [experts * rank, cols] and B [rows, rank * experts], where an expert's
+// columns are `experts` apart.
 struct LoraExperts {
   std::string name;    // of the module: "model.layers.0.mlp.experts"
   std::string tensor;  // "gate_up_proj"
-  // Expert 0's modules in LoraLayout::modules, in the order of their rows; the others follow.
+  // Expert 0's modules in LoraLayout::modules, by row; those of the other experts follow.
   size_t first_module = 0;
   size_t modules_each = 0;
   int64_t num_experts = 0;
@@ -62,16 +61,16 @@ struct LoraReplaceable {
   Kind kind = Kind::kMatrix;
   std::string tensor;  // "model.layers.0.self_attn.q_proj.weight"
   int64_t rows = 0, cols = 1;
-  // Whether slots have room for it. Of a matrix, what it would take of each slot of this rank.
+  // Whether slots have room for it. For a matrix: bytes in each slot of this rank.
   bool has_room = false;
   int64_t bytes = 0;
   // The rows that this rank holds, in the order of its results; empty: none.
   std::vector<RowRange> held = {};
-  // The first of them: its column in the layer's results, or its place in the vector.
+  // Position of the first held row: column of the layer's results, or index in the vector.
   int64_t first = 0;
-  // kMatrix: the layer; null for a head that reads the embedding's table.
+  // kMatrix: the layer; null for a head tied to the embedding.
   const LinearWeights* linear = nullptr;
-  // kVector: index into LoraLayout::vectors, and what becomes of a stored number: * factor + add.
+  // kVector: index into LoraLayout::vectors; a stored number x becomes x * factor + add.
   size_t vector = 0;
   float factor = 1, add = 0;
   int64_t width = 0;
@@ -80,27 +79,27 @@ struct LoraReplaceable {
   int64_t held_rows() const;
 };
 
-// Constant after For(). A linear layer knows its LoraLayer by LinearWeights::lora_layer.
+// Constant after For(). LinearWeights::lora_layer is the index of a linear layer's LoraLayer.
 struct LoraLayout {
-  // The layout of the parameters that the rank at `place` holds; sets the `lora_layer` of their
-  // LinearWeights and ExpertWeights, and of the embedding and the head in `weights`.
+  // The layout for the parameters that the rank at `place` holds. Sets `lora_layer` of their
+  // LinearWeights and ExpertWeights, and those of the embedding and the head in `weights`.
   static LoraLayout For(const DecoderSpec& spec, const LoraOptions& options,
                         const ParameterList& parameters, DecoderWeights& weights,
                         const RankPlace& place = {});
 
-  // The module of that name, or null.
+  // The module with this name, or null.
   const LoraModule* Find(std::string_view name) const;
   // The tensor that an adapter may replace, or null.
   const LoraReplaceable* FindReplaceable(std::string_view tensor) const;
-  // The last parts of the modules' names, each once: what a refusal lists.
+  // The distinct last parts of the modules' names, for error messages.
   std::vector<std::string> TargetNames() const;
-  // Sum of the ranks of a layer's modules, each rounded up as the kernels do.
+  // Largest possible sum of the ranks of a layer's modules, each rounded up as the kernels do.
   int64_t MostRanks() const;
-  // Experts of a row where adapters may change experts, and the pairs of a row and an expert that a
-  // step of up to `max_rows` rows computes at once.
+  // Experts per row, 0 unless adapters may change experts; and the maximum number of (row, expert)
+  // pairs computed at once in a step of up to `max_rows` rows.
   int64_t top_k = 0;
   int64_t MostPairs(int64_t max_rows) const { return MostExpertPairs(top_k, max_rows); }
-  // Bytes of all adapters that this rank holds, and of a step's scratch memory for `max_rows` rows.
+  // Bytes of all adapters on this rank, and of the scratch memory of a step with `max_rows` rows.
   int64_t SlotBytes() const { return options.num_slots * (slot_bytes + replaced_bytes); }
   int64_t StepBytes(int64_t max_rows) const;
 
@@ -108,28 +107,28 @@ struct LoraLayout {
   std::vector<LoraModule> modules;  // of the whole model
   std::vector<LoraLayer> layers;
   std::vector<LoraExperts> experts;
-  int64_t slot_bytes = 0;  // of factors
+  int64_t slot_bytes = 0;  // for factors
   int64_t vocab_size = 0;
   std::vector<LoraReplaceable> replaceables;  // of the whole model
-  // The base's vectors that hold replaceable ones; of this rank.
+  // The base's vectors that contain replaceable ones, on this rank.
   struct Vector {
     const std::vector<float>* base = nullptr;  // filled when the base is loaded
     int64_t size = 0;
   };
   std::vector<Vector> vectors;
-  int64_t replaced_bytes = 0;  // of a slot, for what replaces tensors of the base
+  int64_t replaced_bytes = 0;  // per slot, for tensors that replace the base's
 
  private:
   // Adds the whole model's replaceable tensors; `whole` has targets in `unfilled`.
   void AddReplaceables(const DecoderSpec& spec, const ParameterList& whole,
                        const DecoderWeights& unfilled);
-  // Finds this rank's rows of the replaceable tensors, and their memory.
+  // Finds this rank's rows of the replaceable tensors, and assigns memory to them.
   void HoldReplaceables(const DecoderSpec& spec, const ParameterList& parameters,
                         const DecoderWeights& weights, const RankPlace& place);
-  // Gives it memory.
+  // Assigns memory to the module.
   void Hold(LoraModule& module);
   void Add(LoraModule module);
-  // The modules of an expert, of the whole model.
+  // Adds the whole model's modules of an expert.
   void AddExpert(const MatrixParameter& matrix, bool is_mixed);
   std::map<std::string, size_t, std::less<>> by_name_;
   std::map<std::string, size_t, std::less<>> replaceable_by_name_;

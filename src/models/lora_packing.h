@@ -1,4 +1,4 @@
-// What of an adapter's factors a rank holds, as it is copied into a slot.
+// The part of an adapter's factors that a rank holds, for copying into a slot.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// A [rank, cols] and this rank's rows of B [rows, rank] of a module, contiguous, in the types of
-// their tensors.
+// A [rank, cols] and this rank's rows of B [rows, rank] of a module, contiguous, in their tensors'
+// types.
 struct HeldFactors {
   const LoraModule& module;
   const LoraAdapter::Factors& factors;
@@ -18,7 +18,7 @@ struct HeldFactors {
   const std::byte* b = nullptr;
 };
 
-// Whether the numbers that were copied are finite.
+// Whether all copied numbers are finite.
 struct FiniteFactors {
   bool a = true, b = true;
 };
@@ -26,9 +26,9 @@ struct FiniteFactors {
 // kInvalidData names the adapter's file and the tensor.
 tl::unexpected<Error> NotFinite(const LoraAdapter& adapter, const std::string& tensor);
 
-// Calls `copy` for each module of `layout` that the rank holds a part of and the adapter changes.
-// kInvalidData names the first tensor with a number that is not finite; or the first error of
-// `copy`. The adapter may have been opened with the layout of another rank.
+// Calls `copy` for each module of `layout` that the adapter changes and of which this rank holds
+// rows. Returns kInvalidData naming the first tensor with a non-finite number, or the first error
+// of `copy`. The adapter may have been opened with another rank's layout.
 Status CopyHeldFactors(const LoraLayout& layout, const LoraAdapter& adapter,
                        const std::function<Result<FiniteFactors>(const HeldFactors&)>& copy);
 

@@ -30,7 +30,7 @@ Result<LoraSlots> LoraSlots::Allocate(LoraLayout layout,
   const int64_t bytes = slots.num_slots() * slots.layout_.slot_bytes;
   ASSIGN_OR_RETURN(slots.memory_,
                    Buffer::Allocate(static_cast<size_t>(bytes), "the slots of LoRA adapters"));
-  // The pages are taken now, not when an adapter is loaded.
+  // Touches the pages now rather than when an adapter is loaded.
   std::memset(slots.memory_.data(), 0, slots.memory_.size_bytes());
   slots.factors_.resize(static_cast<size_t>(slots.num_slots()) * slots.layout_.modules.size());
   RETURN_IF_ERROR(slots.AllocateOwn());

@@ -1,4 +1,4 @@
-// Where the factors of adapters are put: the slots of one rank, or of all.
+// Loads factors of adapters into the slots of one rank, or of all ranks.
 #pragma once
 
 #include "base/result.h"
@@ -12,13 +12,13 @@ class LoraStore {
  public:
   virtual ~LoraStore() = default;
 
-  // The layout of the calling rank; the modules of the whole model.
+  // The layout on the calling rank; it lists the modules of the whole model.
   virtual const LoraLayout& layout() const = 0;
   int num_slots() const { return layout().options.num_slots; }
 
-  // Copies what each rank computes of the adapter's factors into the slot, whose content is
-  // undefined if that fails: kInvalidData for numbers that are not finite; errors of other ranks
-  // name them. REQUIRES: opened with this layout; no step uses the slot.
+  // Copies the adapter's factors into the slot, on each rank what it computes. On failure the
+  // slot's content is undefined: kInvalidData for non-finite numbers; errors of other ranks name
+  // the rank. REQUIRES: `adapter` was opened with this layout; no step uses the slot.
   virtual Status Fill(int slot, const LoraAdapter& adapter) = 0;
 };
 

@@ -1,5 +1,5 @@
-// Adapters against peft in float32 (tests/data/adapters, made by
-// tools/checkpoints/make_adapters.py), and what is refused.
+// Compares adapters with peft in float32 (tests/data/adapters, made by
+// tools/checkpoints/make_adapters.py); and errors.
 #include <algorithm>
 #include <fstream>
 #include <set>
@@ -40,7 +40,7 @@ ModelOptions LoraModelOptions(ElementType type) {
   return options;
 }
 
-// With room for what the adapter replaces.
+// Options with room for the tensors that the adapter replaces.
 ModelOptions OptionsFor(const std::filesystem::path& adapter, ElementType type) {
   ModelOptions options = LoraModelOptions(type);
   const std::set<std::string> replaced = ReplacedModules(adapter);
@@ -75,9 +75,10 @@ TEST_P(LoraGoldenTest, AgreesWithPeft) {
   }
 }
 
-// In the default types, held to what bases without adapters are (0.06). Measured: at most 0.03 with
-// queries in float32, 0.057 with BF16 products in attention. With experts the middle of all
-// positions, as DeviceExpertsTest: one whose choice of experts flips moves as a whole.
+// In the default types, with the bound of bases without adapters (0.06). Measured: at most 0.03
+// with queries in float32, 0.057 with BF16 products in attention. With experts, the median over all
+// positions is used, as in DeviceExpertsTest: a position whose choice of experts flips differs
+// much.
 TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   Runner runner(DataFolder(GetParam().base), OptionsFor(adapter, ElementType::kBF16), 2);
@@ -130,7 +131,7 @@ std::vector<int32_t> Prompt(int length, int first) {
   return tokens;
 }
 
-// The CPU promise: whatever the others of a step have, and for any number of threads.
+// The CPU promise: a sequence's bits depend neither on other sequences in the step nor on threads.
 TEST(LoraPromiseTest, ASequenceHasTheSameBitsInAnyCompany) {
   const std::vector<int32_t> prompt = Prompt(45, 5), other = Prompt(30, 11);
   Runner plain(DataFolder("qwen3-bf16"), SmallOptions(ElementType::kBF16, ElementType::kBF16), 2);
@@ -155,7 +156,7 @@ TEST(LoraPromiseTest, ASequenceHasTheSameBitsInAnyCompany) {
   }
 }
 
-// The same of experts, whose rows come from several sequences.
+// The same for experts, whose rows come from several sequences.
 TEST(LoraPromiseTest, ExpertsHaveTheSameBitsInAnyCompany) {
   std::vector<int32_t> prompt = Prompt(45, 5), other = Prompt(30, 11);
   for (int32_t& token : prompt) token %= 128;
@@ -185,7 +186,7 @@ TEST(LoraPromiseTest, ExpertsHaveTheSameBitsInAnyCompany) {
   }
 }
 
-// The same of what replaces tensors of the base, beside adapters that replace nothing, or others.
+// The same for replaced tensors, beside adapters that replace nothing or other tensors.
 TEST(LoraPromiseTest, ReplacedTensorsHaveTheSameBitsInAnyCompany) {
   struct Case {
     const char *base, *adapter;
@@ -222,7 +223,7 @@ TEST(LoraPromiseTest, ReplacedTensorsHaveTheSameBitsInAnyCompany) {
   }
 }
 
-// A slot's new content leaves nothing of the old.
+// New content of a slot leaves nothing of the old.
 TEST(LoraPromiseTest, ASlotIsFilledAgain) {
   Runner runner(DataFolder("qwen3-bf16"), LoraModelOptions(ElementType::kBF16), 2);
   const std::vector<int32_t> prompt = Prompt(20, 3);
@@ -281,7 +282,7 @@ TEST(LoraReplacedErrorTest, MemoryIsCounted) {
   EXPECT_EQ(bytes({"lm_head", "embed_tokens"}) - bytes({}), 6 * table);
 }
 
-// A copy of an adapter to be spoilt.
+// Works on a copy of an adapter that tests corrupt.
 class LoraErrorTest : public ::testing::Test {
  protected:
   LoraErrorTest() : runner_(DataFolder("qwen3-bf16"), LoraModelOptions(ElementType::kBF16), 1) {
@@ -339,7 +340,7 @@ TEST(LoraExpertsErrorTest, WithoutMemoryOrOfAnotherBase) {
   EXPECT_THAT(RefusalOfExperts("tiny-mixtral", "gpt-oss-experts", true),
               AllOf(HasSubstr("[4 * rank, 64] and [96, rank * 4] for gate_up_proj"),
                     HasSubstr("another base")));
-  // Its layer 0 has no experts there.
+  // In this base, layer 0 has no experts.
   EXPECT_THAT(RefusalOfExperts("tiny-qwen3-moe-mixed", "gpt-oss-experts", true),
               HasSubstr("no factors of experts in this layer"));
 }

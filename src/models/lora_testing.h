@@ -1,4 +1,4 @@
-// For tests: adapters of tests/data/adapters in the slots of a model.
+// For tests: loads adapters of tests/data/adapters into the slots of a model.
 #pragma once
 
 #include <filesystem>

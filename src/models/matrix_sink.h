@@ -1,4 +1,4 @@
-// Where a decoder's matrices go while they are loaded: packed for the CPU, or to a device.
+// Receives a decoder's matrices during loading: packs them for the CPU, or copies them to a device.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +12,31 @@
 
 namespace sluice {
 
-// Takes one matrix after the other, and of each the parts from top to bottom. Thread safety: one
-// thread at a time.
+// Takes one matrix at a time, and its parts from top to bottom. Thread safety: one thread at a
+// time.
 class MatrixSink {
  public:
-  // Progress: bytes of the checkpoint that were read, or generated, since the last call.
+  // Progress: bytes read from the checkpoint, or generated, since the last call.
   using Done = std::function<void(int64_t bytes)>;
-  // Called for rows [begin, end) of a part whose values are not all finite, while its pages are
-  // mapped. An error ends the loading.
+  // Called for rows [begin, end) of a part with non-finite values, while its pages are mapped. An
+  // error ends the loading.
   using NotFinite = std::function<Status(int64_t begin, int64_t end)>;
 
   virtual ~MatrixSink() = default;
 
-  // What prepares the rows.
+  // Prepares the rows.
   virtual ThreadPool& pool() = 0;
 
-  // The matrix that the next parts belong to, and the format that they make together
-  // (PackedFormat).
+  // Begins the matrix to which the next parts belong; `format`: its format (PackedFormat).
   virtual Status Begin(const MatrixParameter& matrix, const DataFormat& format) = 0;
-  // Its rows from `first_row` on, which are `rows` of the part in the mapped file, whose pages are
-  // given back. Where `decodes`, the part's values are taken instead of its codes.
+  // Sets the matrix's rows from `first_row` on to `rows` of the part in the mapped file, whose
+  // pages are then released. If `decodes`, takes the part's values instead of its codes.
   virtual Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes,
                            int64_t first_row, const Done& done, const NotFinite& not_finite) = 0;
-  // The same of `rows` of a matrix that the caller made in the packed format and may change
+  // Like AddStored, for `rows` of a matrix that the caller made in the packed format and may change
   // afterwards.
   virtual Status AddMade(const StoredMatrix& made, const RowRange& rows, int64_t first_row) = 0;
-  // The same of the random tensor of this seed (dummy_rows.h).
+  // Like AddStored, for the random tensor with this seed (dummy_rows.h).
   virtual Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                            const Done& done) = 0;
 };

@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-// In place of a message's size: there will be no more steps, the first of those in flight is to be
-// finished, or a slot is to be filled.
+// Sent in place of a message's size: no more steps; finish the oldest step in flight; fill a slot
+// of adapters.
 constexpr int64_t kClose = -1;
 constexpr int64_t kFinish = -2;
 constexpr int64_t kFill = -3;
@@ -20,7 +20,7 @@ struct FillOrder {
   int64_t folder_bytes = 0;
 };
 
-// What became of an order: "" or the problem.
+// The result of an order: "" or the error message.
 struct FillAnswer {
   ErrorCode code = ErrorCode::kInternal;
   std::array<char, 500> problem{};
@@ -45,7 +45,7 @@ class StepsByMessage final : public MessageStepChannel {
   void Publish(const StepInput& input) override {
     Sent& next = sent_[next_];
     next_ = (next_ + 1) % sent_.size();
-    // Until nobody reads the message that it held.
+    // Waits until all ranks have read the message that this buffer held.
     for (int rank = 1; rank < group_->size(); ++rank)
       group_->AwaitPosted(rank, num_posted_ - next.num_posted);
     const std::span<const std::byte> message = encoder_->Encode(input);
@@ -56,7 +56,7 @@ class StepsByMessage final : public MessageStepChannel {
     next.num_posted = num_posted_;
   }
 
-  // A step that is alone in flight is finished by all when it is done.
+  // If only one step can be in flight, all ranks finish it without an order.
   void PublishFinish() override {
     if (!is_alone()) PostToAll(&kFinish, sizeof(kFinish));
   }
@@ -84,9 +84,9 @@ class StepsByMessage final : public MessageStepChannel {
     return {.input = *input, .finishes = is_alone()};
   }
 
-  // Every rank has a copy of the step.
+  // Does nothing: every rank has a copy of the step.
   void EndReading() override {}
-  // What a rank computes reaches rank 0 through exchanges, which fail with it.
+  // Does nothing: rank 0 receives the ranks' results by exchanges, which fail if a rank does.
   void EndStep() override {}
 
   Status FillEverywhere(int slot, const std::string& folder) override {
@@ -113,14 +113,14 @@ class StepsByMessage final : public MessageStepChannel {
   }
 
  private:
-  // A message that was posted to all.
+  // A message posted to all ranks.
   struct Sent {
     int64_t bytes = 0;
     std::vector<std::byte> message;
-    int64_t num_posted = 0;  // to each rank, until then
+    int64_t num_posted = 0;  // to each rank, including this message
   };
 
-  // At another rank than 0.
+  // Runs at ranks other than 0.
   void FillAsOrdered() {
     FillOrder order;
     group_->Receive(&order, sizeof(order), 0, Patience::kStep);
@@ -134,7 +134,7 @@ class StepsByMessage final : public MessageStepChannel {
     FillAnswer answer;
     if (!filled) {
       answer.code = filled.error().code;
-      // Rank 0 has found it: what is missing here is told as a fault, with the rank.
+      // Rank 0 has found the adapter, so its absence here is a fault of this rank.
       if (answer.code == ErrorCode::kNotFound) answer.code = ErrorCode::kInvalidArgument;
       filled.error().message.copy(answer.problem.data(), answer.problem.size() - 1);
     }
@@ -157,12 +157,12 @@ class StepsByMessage final : public MessageStepChannel {
   const StepLimits limits_;
   const int steps_in_flight_;
   const FillSlot fill_slot_;
-  // At rank 0.
+  // Used at rank 0.
   std::unique_ptr<StepEncoder> encoder_;
   std::vector<Sent> sent_;  // used in turn
   size_t next_ = 0;
   int64_t num_posted_ = 0;
-  // At the others.
+  // Used at the other ranks.
   std::unique_ptr<StepDecoder> decoder_;
   std::vector<std::byte> message_;
 };

@@ -1,4 +1,4 @@
-// Steps as messages, of which several may be in flight.
+// Sends steps as messages; several steps may be in flight.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ using FillSlot = std::function<Status(int slot, const std::string& folder)>;
 
 class MessageStepChannel : public StepChannel {
  public:
-  // Rank 0 alone: every other rank calls its FillSlot, inside Receive, after the steps that have
-  // been published. Returns when all have; the first error, which names the rank. REQUIRES:
-  // limits.num_adapters > 0.
+  // Called at rank 0: every other rank calls its FillSlot, inside Receive, after the steps
+  // published so far. Returns when all have done so; the first error, which names the rank.
+  // REQUIRES: limits.num_adapters > 0.
   virtual Status FillEverywhere(int slot, const std::string& folder) = 0;
 };
 
-// Over a group, which must outlive it; of its own messages, a Split of it. `limits` and
-// `steps_in_flight`, the most that are begun and not finished, are the same on all ranks.
+// Uses a group, which must outlive the channel and carry no other messages (a Split). `limits` and
+// `steps_in_flight` (maximum number of steps begun but not finished) are the same on all ranks.
 // `fill_slot`: not used by rank 0, nor without adapters.
 std::unique_ptr<MessageStepChannel> MakeMessageStepChannel(Communicator& group,
                                                            const StepLimits& limits,

@@ -1,4 +1,4 @@
-// The parameters of mixers: what the checkpoint calls them, and the order of their rows in memory.
+// The parameters of mixers: their names in the checkpoint and the order of their rows in memory.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Adds those that the rank at `place` holds of the mixer of that name ("model.layers.0.mamba").
+// Adds the parameters of the mixer `name` ("model.layers.0.mamba") that the rank at `place` holds.
 void AddMixer(ParameterList& list, const std::string& name, const MixerSpec& spec,
               int64_t hidden_size, const RankPlace& place, MixerWeights& weights);
 

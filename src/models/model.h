@@ -23,137 +23,138 @@
 
 namespace sluice {
 
-// Steps that a device records before the first request, and replays: of one token for each of up to
-// so many sequences.
+// Decode steps that a device captures as CUDA graphs before the first request, and replays: one
+// token for each of a number of sequences.
 struct RecordedSteps {
-  std::vector<int64_t> sequences;  // ascending; empty: none are recorded
-  // Steps of other numbers of sequences are padded to the next one; else they are not replayed.
+  std::vector<int64_t> sequences;  // ascending; empty: no graphs
+  // Steps with another number of sequences are padded to the next size, else not replayed.
   bool pads = true;
-  // Each is computed once before, as what it needs may be loaded and allocated by the first run.
+  // Runs each step once before capture, since the first run may load and allocate what it needs.
   bool runs_before = true;
 
   bool operator==(const RecordedSteps&) const = default;
 };
 
-// How a model is loaded and how large its steps may get. The workspace is allocated once for these
+// How a model is loaded, and the limits of a step. The workspace is allocated once for these
 // limits.
 struct ModelOptions {
   ElementType compute_type = ElementType::kBF16;  // of the inputs of matrix products: BF16 or F32
   enum class LoadFormat { kAuto, kDummy } load_format = LoadFormat::kAuto;
-  // Rounding of the inputs of quantized linear layers: kAuto rounds them to INT8 if the scheme does
-  // and the compute type is BF16, kBf16 leaves them as they are, kCheckpoint rounds them as the
-  // scheme says.
+  // Rounding of the inputs of quantized linear layers. kAuto: to INT8 if the scheme does so and the
+  // compute type is BF16. kBf16: none. kCheckpoint: as the scheme says.
   enum class ActivationRounding { kAuto, kBf16, kCheckpoint };
   ActivationRounding activation_format = ActivationRounding::kAuto;
   // On a device: a row's result does not depend on the rest of the step. On the CPU it never does.
   bool batch_invariant = false;
-  // On a device: FP8 products may be added up in the tensor cores' own, lower precision, where that
-  // was measured to be faster.
+  // On a device: FP8 products may accumulate in the tensor cores' lower precision if that was
+  // measured to be faster.
   bool fast_accumulation = false;
-  // Weights that are NaN or infinite are loaded, with a warning.
+  // Loads weights that are NaN or infinite, with a warning.
   bool allow_nonfinite = false;
-  // On a device: the file that keeps which kernels of the vendor's library were measured to be the
-  // fastest, from one start to the next. Empty: they are measured at every start.
+  // On a device: the file that keeps the measured fastest kernels of the vendor's library between
+  // starts. Empty: they are measured at every start.
   std::filesystem::path linear_tactics;
-  uint64_t dummy_seed = 0;                   // of the random weights of kDummy
+  uint64_t dummy_seed = 0;                   // of kDummy's random weights
   ElementType kv_type = ElementType::kBF16;  // BF16, F16, F32 or F8_E4M3
   int block_size = 16;                       // tokens in a KV block
   int64_t max_rows = 2048;                   // tokens in a step (max_num_batched_tokens)
   int64_t max_slices = 256;                  // sequences in a step (max_num_seqs)
   int64_t max_context = 4096;                // tokens in a sequence (max_model_len)
   int64_t max_logit_rows = 256;              // rows of logits in one call of Forward
-  LoraOptions lora = {};                     // of a decoder
-  RecordedSteps recorded = {};               // on a device: what RecordSteps will be asked for
-  // States of sequences that the cache has room for; 0 where the model keeps none.
+  LoraOptions lora = {};                     // decoders only
+  RecordedSteps recorded = {};               // on a device: graphs to capture
+  // Number of sequences whose states the cache holds; 0 if the model keeps no states.
   int64_t state_slots = 0;
-  // Counts the time of each operator, on a device by waiting for it; null: nothing is counted. Of
-  // several ranks that share a layer the first one counts.
+  // Counts the time of each operator, on a device by waiting for it; null: not counted. Of ranks
+  // that share layers, only the first counts.
   std::shared_ptr<OpTimes> op_times = {};
-  HandedRows handed = {};  // what StepInput::handed receives; on the CPU
-  // For a drafting head, what it has before and after its DecoderSpec's layers; else null.
+  HandedRows handed = {};  // contents of StepInput::handed; CPU only
+  // For a drafting head: the parts around its DecoderSpec's layers; else null.
   std::shared_ptr<const DrafterSpec> drafter = {};
 };
 
-// What loading will take, from config.json alone.
+// Memory that loading will take, from config.json alone.
 struct ModelMemory {
   int64_t weight_bytes = 0;
-  // The part of the weights that a step of one token reads: all except the embedding's table and
-  // the experts that are not chosen.
+  // Part of the weights that a step of one token reads: all except the embedding table and the
+  // experts not chosen.
   int64_t token_weight_bytes = 0;
   int64_t workspace_bytes = 0;
-  int64_t lora_bytes = 0;                // of the slots of adapters
-  int64_t graph_bytes = 0;               // about, of ModelOptions::recorded; not of the pool
+  int64_t lora_bytes = 0;                // of the adapters' slots
+  int64_t graph_bytes = 0;               // estimate, of recorded steps; without their pool
   int64_t kv_bytes_per_block = 0;        // block_size tokens in all layers, K and V
-  int64_t kv_bytes_per_group_block = 0;  // the same in the layers of a group
-  // The states that a sequence keeps besides its blocks, on all ranks; 0: none.
+  int64_t kv_bytes_per_group_block = 0;  // the same for the layers of one group
+  // States of a sequence, besides its blocks, summed over all ranks; 0: none.
   int64_t state_bytes_per_slot = 0;
   KvGroups kv_groups = {};
 };
 
-// How the token of a row of logits is drawn by a model that draws tokens itself.
+// How to draw the token of a row of logits, for models that draw tokens themselves.
 struct TokenDraw {
   bool is_wanted = false;  // false: the row's logits are wanted instead
   kernels::DrawSettings settings = {};
   kernels::DrawExtras extras = {};  // within Model::draw_limits()
-  // Out: the token, or -1 and why there is none.
+  // Out: the token, or -1 and the reason.
   int32_t token = -1;
   kernels::DrawError error = kernels::DrawError::kNone;
-  // Out, where extras.logprobs asks for them: of the token, and the extras.num_top largest, in
-  // memory of the caller's.
+  // Out, if extras.logprobs is set: logprobs of the token and of the extras.num_top largest logits,
+  // in the caller's memory.
   kernels::DrawnLogprobs logprobs = {};
   std::span<kernels::TopLogit> top = {};
 };
 
-// What the draws of a step may ask for besides a token.
+// Limits of what the draws of a step may ask for.
 struct DrawLimits {
-  int64_t words = 0;  // of lists and masks, in all; 0: rows are drawn from as they are
-  int32_t top = 0;    // logits beside the token's
+  int64_t words = 0;  // total words of lists and masks; 0: only plain draws
+  int32_t top = 0;    // logits besides the drawn token's
 };
 
-// A row of an image in a step: what a tower made of it takes the place of its token's embedding.
+// A row of an image in a step: a tower's output, which replaces the embedding of its token.
 struct ImageRow {
   int32_t row = 0;                // of the step
   const float* values = nullptr;  // [ImageTower::row_width()]
 };
 
-// One step over a mixed batch. Rows are the tokens of all slices, one slice after the other.
+// One step over a mixed batch. Rows are the tokens of all slices, slice by slice.
 struct StepInput {
-  // [rows]. Of models with takes_drawn_tokens(): -1 - i is the token of the i-th of the draws of
-  // the step that was begun before.
+  // [rows]. In models with takes_drawn_tokens(), -1 - i stands for the token of draw i of the
+  // previously begun step.
   std::span<const int32_t> tokens;
   std::span<const int32_t> positions;  // [rows], absolute
-  // In the order of their rows; once for each group of the cache, with that group's block tables.
+  // In row order; repeated for each group of the cache, with that group's block tables.
   std::span<const kernels::AttentionSlice> slices;
-  std::span<const int32_t> logit_rows;  // rows whose logits are wanted, ascending
+  std::span<const int32_t> logit_rows;  // rows whose logits are returned, ascending
   int64_t num_groups = 1;
-  // [logit_rows.size()], of models that draw tokens; empty: all rows' logits are wanted.
+  // [logit_rows.size()], for models that draw tokens; empty: all rows' logits are returned.
   std::span<TokenDraw> draws = {};
-  std::span<const uint32_t> draw_words = {};  // the lists and masks that DrawExtras tell of
-  // [slices of a group], of models with token types: the position from which a sequence's tokens
+  std::span<const uint32_t> draw_words = {};  // lists and masks to which DrawExtras refer
+  // [slices of a group], for models with token types: the position from which a sequence's tokens
   // have type 1 instead of 0.
   std::span<const int32_t> second_texts = {};
-  // The slot of each slice's adapter [slices of a group], -1 where it has none; empty: none has.
+  // [slices of a group]: slot of each slice's adapter, -1 for none; empty: no adapters.
   std::span<const int32_t> adapters = {};
-  // For models whose sequences keep states (ModelOptions::state_slots > 0): the slot of each slice
-  // [slices of a group]; copies of slots, done in order before anything else; and slots that
-  // receive states on the way, by slice and rows. No slot is in two of these, except as a copy's
-  // source or as the target of a copy that a slice continues from.
+  // For models whose sequences keep states (ModelOptions::state_slots > 0). `states` [slices of a
+  // group]: slot of each slice. `state_copies`: copies of slots, done in order before anything
+  // else. `state_snapshots`: slots that receive the state after some rows of a slice. A slot is in
+  // only one of these, except as the source of a copy, or as the target of a copy that a slice
+  // continues from.
   std::span<const StateSlot> states = {};
   std::span<const StateCopy> state_copies = {};
   std::span<const StateSnapshot> state_snapshots = {};
-  // [axes, rows] of models whose rope has axes (DecoderSpec::rope_axes), where a row's differ from
-  // its position; empty: nowhere in the step.
+  // [axes, rows], for models with DecoderSpec::rope_axes: positions on each axis; empty: all rows
+  // have their plain positions.
   std::span<const int32_t> rope_positions = {};
-  // Rows of images, ascending; those of one image whose tokens see each other are in one step.
+  // Rows of images, ascending. Tokens of an image that attend to each other are in the same step.
   std::span<const ImageRow> image_rows = {};
-  // Out: of models that find them, kernels::RowMaxima of the logits, dense [logit_rows.size(),
-  // NumMaxima(vocab_size)]; empty: they are not wanted. Written when the results are.
+  // Out, for models with finds_maxima(): kernels::RowMaxima of the logits, dense
+  // [logit_rows.size(), NumMaxima(vocab_size)]; empty: not computed. Written with the results.
   std::span<float> maxima = {};
-  // Out: ModelOptions::handed of all rows, F32 [rows, its width]; of a drafting head what it makes
-  // for itself of the wanted rows, [logit_rows.size(), hidden_size]. Empty: not wanted.
+  // Out: ModelOptions::handed for all rows, F32 [rows, its width]; for a drafting head, the rows
+  // that it feeds back to itself, for the logit rows [logit_rows.size(), hidden_size]. Empty: not
+  // written.
   std::span<float> handed = {};
-  // For a drafting head, the F32 hidden rows that its tokens follow: the target's [rows,
-  // target_width()], or its own [rows, hidden_size].
+  // For a drafting head: F32 hidden rows that precede its tokens. With takes_target the target's
+  // [rows, target_width()], else its own [rows, hidden_size].
   std::span<const float> hidden = {};
   bool takes_target = true;
 
@@ -165,45 +166,43 @@ struct StepInput {
 
 class LoraStore;
 
-// Thread safety: Forward, Begin and Finish by one thread at a time; the rest is constant after
-// loading.
+// Thread safety: Forward, Begin and Finish by one thread at a time; everything else is constant
+// after loading.
 class Model {
  public:
   virtual ~Model() = default;
 
   const ModelConfig& config() const { return config_; }
 
-  // To be called on the thread that will call Forward, before its first call: takes what that
-  // thread needs besides the workspace, so that no step allocates.
+  // Call on the thread that will call Forward, before its first call: allocates what that thread
+  // needs besides the workspace, so that no step allocates.
   virtual void PrepareThread(const ThreadPool& /*pool*/) {}
 
-  // Whether StepInput::draws may ask for tokens: those that DrawToken of sampler/draw.h draws, or
-  // the largest, so that their logits need not leave the device.
+  // Whether StepInput::draws may ask for tokens: those of DrawToken in sampler/draw.h, or the
+  // argmax. Their logits need not leave the device.
   virtual bool draws_tokens() const { return false; }
   virtual DrawLimits draw_limits() const { return {}; }
 
-  // Whether StepInput::maxima may be asked for: it costs next to nothing while logits are computed.
+  // Whether StepInput::maxima may be set; computing them costs almost nothing beside the logits.
   virtual bool finds_maxima() const { return false; }
 
-  // To be called with the memory that every call of Forward will write its logits to: a device's
-  // copies to it then run beside the host. And with nothing before that memory goes.
+  // Call with the memory to which every Forward will write its logits, so that a device's copies to
+  // it run asynchronously; and with an empty span before that memory is freed.
   virtual void PrepareLogits(std::span<float> /*logits*/) {}
 
-  // Computes the step: appends K and V of every row to `cache` and writes the results of the wanted
-  // rows [logit_rows.size(), DecoderSpec::ResultSize()] F32: their logits, unless the spec's head
-  // says otherwise; of rows whose token is drawn they are unspecified. Row i of the result depends
-  // only on its own sequence's tokens (the CPU promise). REQUIRES: sizes within the options'
-  // limits.
+  // Computes the step: appends K and V of every row to `cache` and writes `results`
+  // [logit_rows.size(), DecoderSpec::ResultSize()] F32, the logits unless the spec's head says
+  // otherwise; unspecified for rows whose token is drawn. A row's result depends only on its own
+  // sequence's tokens (the CPU promise). REQUIRES: sizes within the options' limits.
   virtual void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
                        float* results) = 0;
 
-  // Forward in two halves, between which other steps may begin: up to steps_in_flight() have begun
-  // and are not finished. They are computed in the order in which they begin, so that a step finds
-  // in the cache what those before it append, and blocks that it is given may be those that a step
-  // before it uses. Begin has read `input` when it returns, but for `draws`; those and `results`
-  // are written, and belong to the model, until Finish, which is called for the step that began
-  // first, returns. A step is over when either throws; those that began before or after it are
-  // not, and may throw, too.
+  // Forward in two halves. Up to steps_in_flight() steps may have begun without being finished.
+  // They are computed in the order in which they began: a step sees what earlier steps append to
+  // the cache, and may be given blocks that an earlier step still uses. Begin has read `input` when
+  // it returns, except `draws`; the model writes `draws` and `results` until Finish returns. Finish
+  // ends the oldest step. A step is over when either throws; other steps in flight are not, and may
+  // throw, too.
   virtual int steps_in_flight() const { return 1; }
   virtual void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) {
     Forward(pool, input, cache, results);
@@ -216,22 +215,22 @@ class Model {
   // Afterwards the content of the first block of `cache` is undefined. Fails if the device is
   // lost.
   virtual Status RecordSteps(const RecordedSteps& /*steps*/, KvCache& /*cache*/) { return {}; }
-  // Steps that were replayed so far.
+  // Number of steps replayed so far.
   virtual int64_t num_replayed() const { return 0; }
 
-  // Whether a step may begin with tokens that the one before draws and has not told yet.
+  // Whether a step may begin with tokens that the previous step draws but has not returned yet.
   virtual bool takes_drawn_tokens() const { return false; }
 
-  // The adapters that requests may ask for, of all ranks; null where the model serves none. A model
-  // that shares its weights shares them.
+  // The adapters of all ranks; null if the model serves none. Models that share weights share them.
   virtual std::shared_ptr<LoraStore> lora() { return nullptr; }
 
-  // kUnavailable, with the reason, once no step can be computed any more: a rank is gone. From any
-  // thread.
+  // kUnavailable, with the reason, if no step can be computed anymore because a rank is gone. May
+  // be called from any thread.
   virtual Status CheckAlive() { return {}; }
 
-  // Another model with the same weights, which are in memory once and stay as long as either lives;
-  // its workspace is its own, so that both may compute at the same time. `pool`: of its Forward.
+  // Another model with the same weights, which are in memory once, as long as either model lives.
+  // It has its own workspace, so that both may compute at the same time. `pool`: the pool of its
+  // Forward.
   virtual Result<std::unique_ptr<Model>> Share(const ThreadPool& /*pool*/) const {
     return Fail(ErrorCode::kUnsupported, "the weights of this model cannot be shared by engines");
   }
@@ -241,17 +240,17 @@ class Model {
   ModelConfig config_;
 };
 
-// Called now and then while weights load, with tensor bytes done and in all; from the loading
-// thread.
+// Called repeatedly while weights load, from the loading thread, with tensor bytes loaded and in
+// total.
 using LoadProgress = std::function<void(int64_t bytes_done, int64_t bytes_total)>;
 
-// kUnsupported names an architecture that is not in the registry.
+// Error kUnsupported names an architecture that is not in the registry.
 Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& options,
                               int num_threads);
 
-// Loads the checkpoint in `folder`. Every tensor of the model is filled exactly once and every
-// tensor of the files is used or known to be superfluous; anything else is an error that names file
-// and tensor.
+// Loads the checkpoint in `folder`. Every tensor of the model is filled exactly once, and every
+// tensor of the files is used or known to be superfluous; otherwise the error names file and
+// tensor.
 Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder,
                                          const ModelConfig& config, const ModelOptions& options,
                                          const LoadProgress& progress = {});

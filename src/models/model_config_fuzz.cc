@@ -1,5 +1,5 @@
-// Fuzz target: any JSON as config.json and as generation_config.json. What is accepted has sizes
-// that a model can have.
+// Fuzz target: any JSON as config.json and as generation_config.json. Accepted ones have plausible
+// sizes.
 #include "base/fuzz_input.h"
 #include "checkpoint/generation_config.h"
 #include "models/model_config.h"

@@ -20,8 +20,7 @@ using testing::Json;
 using testing::TemporaryFolder;
 using testing::WriteFile;
 
-// A valid Llama configuration with `changes` (a JSON object) laid over it; a null takes a field
-// away.
+// A valid Llama configuration with `changes` (a JSON object) applied; null removes a field.
 json::Value With(std::string_view changes = "{}") {
   json::Value config = Json(R"({
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 512, "hidden_size": 256,
@@ -127,14 +126,14 @@ void ExpectLlama3(const std::string& changes, double theta) {
 TEST(ModelConfigTest, ReadsRopeInEverySpelling) {
   const std::string block = kLlama3Block;
   ExpectLlama3(R"({"rope_scaling": {)" + block + "}}", 500000);
-  // With the older word for the type.
+  // With the older key for the type.
   std::string older = block;
   older.replace(0, 11, "\"type\"");
   ExpectLlama3(R"({"rope_scaling": {)" + older + "}}", 500000);
-  // As transformers 5 writes it.
+  // The format of transformers 5.
   ExpectLlama3(R"({"rope_theta": null, "rope_parameters": {"rope_theta": 10000.0, )" + block + "}}",
                10000);
-  // As ModelOpt exports it: the inner theta wins.
+  // The format of ModelOpt: the inner theta takes precedence.
   ExpectLlama3(R"({"rope_scaling": {"rope_theta": 10000.0, )" + block + "}}", 10000);
   ExpectLlama3(R"({"rope_theta": null, "rope_scaling": {"rope_theta": 10000, )" + block + "}}",
                10000);
@@ -157,7 +156,7 @@ TEST(ModelConfigTest, ReadsRopeOfEveryKind) {
   const ModelConfig dynamic = scaled(R"("type": "dynamic", "factor": 2)");
   EXPECT_EQ(dynamic.rope.scaling->kind, RopeKind::kDynamic);
   EXPECT_EQ(dynamic.max_position_embeddings, 81920);
-  // The length is that of the original positions.
+  // The length is counted from the original positions.
   const ModelConfig yarn =
       scaled(R"("rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768)");
   EXPECT_EQ(yarn.rope.scaling->kind, RopeKind::kYarn);
@@ -180,7 +179,7 @@ TEST(ModelConfigTest, ReadsRopeOfEveryKind) {
       << "llama3's is within them";
 }
 
-// A message that names a number of config.json names the one that stands there.
+// A message that states a number of config.json names the field that contains it.
 TEST(ModelConfigTest, PositionsSayWhereTheyComeFrom) {
   EXPECT_EQ(PositionsText(Parse()), "max_position_embeddings (131072) in the model's config.json");
   EXPECT_EQ(PositionsText(Parse(R"({"max_position_embeddings": 2048, "rope_scaling": {
@@ -234,7 +233,7 @@ TEST(ModelConfigTest, ReadsIncompleteRopes) {
   const ModelConfig llama3 = Parse(R"({"max_position_embeddings": 4096, "rope_scaling": {
       "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}})");
   EXPECT_EQ(llama3.rope.scaling->original_max_position_embeddings, 4096);
-  // The older block wins, unless it is empty.
+  // The older block takes precedence, unless it is empty.
   const auto both = [](const char* older) {
     return Parse(fmt::format(R"({{"rope_scaling": {}, "rope_parameters": {{"rope_type": "linear",
                                   "factor": 3}}}})",
@@ -333,7 +332,7 @@ TEST(ModelConfigTest, BadNumbersNameTheField) {
   }
 }
 
-// A damaged file must not fill the terminal, nor move its cursor.
+// Messages about a damaged file must not fill the terminal or move its cursor.
 TEST(ModelConfigTest, LongAndUnprintableNamesAreShownShort) {
   const std::string bad = "x\x1b[2J\n" + std::string(100'000, 'y');
   for (const char* field : {"hidden_act", "dtype", "model_type"}) {
@@ -346,7 +345,7 @@ TEST(ModelConfigTest, LongAndUnprintableNamesAreShownShort) {
 TEST(ModelConfigTest, ContradictionsAreNamed) {
   EXPECT_THAT(Failure(R"({"num_key_value_heads": 3})").message,
               AllOf(HasSubstr("num_key_value_heads"), HasSubstr("found 3")));
-  // 255 / 8 heads.
+  // head_dim is 255 / 8.
   EXPECT_THAT(Failure(R"({"hidden_size": 255})").message, HasSubstr("head_dim 31"));
   EXPECT_THAT(Failure(R"({"eos_token_id": 512})").message,
               HasSubstr("eos_token_id 512 is outside of the vocabulary of 512"));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMaxScores = 1 << 16;
 
-// The labels of config.json: num_labels, else as many as id2label has, else transformers' two.
+// Number of labels: num_labels, else the size of id2label, else transformers' default of two.
 Result<int64_t> NumLabels(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto given, fields.Integer("num_labels", 1, kMaxScores));
   if (given) return *given;
@@ -21,7 +21,7 @@ Result<int64_t> NumLabels(const JsonFields& fields) {
   return static_cast<int64_t>(labels->as_object().size());
 }
 
-// Scores made of rows of the language model's head.
+// Scores computed from rows of the language model's head.
 Status TakeFromTokens(const JsonFields& fields, const std::vector<int32_t>& tokens,
                       int64_t vocab_size, HeadSpec& head) {
   ASSIGN_OR_RETURN(const auto is_reranker, fields.Bool("is_original_qwen3_reranker"));

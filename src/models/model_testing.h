@@ -1,4 +1,4 @@
-// For tests: a model with its cache, run over one or several sequences in steps of any cut.
+// For tests: runs a model with its cache on one or several sequences, in steps of any sizes.
 #pragma once
 
 #include <algorithm>
@@ -34,13 +34,13 @@ inline ModelOptions SmallOptions(ElementType compute_type, ElementType kv_type) 
   options.max_slices = 8;
   options.max_context = 512;
   options.max_logit_rows = 512;
-  options.state_slots = 12;  // of models that keep states
+  options.state_slots = 12;  // for models that keep states
   return options;
 }
 
 using LogitRows = std::vector<std::vector<float>>;
 
-// A loaded model and a cache whose blocks are handed out in a scattered order.
+// A loaded model and a cache with scattered block tables.
 class Runner {
  public:
   Runner(const std::filesystem::path& folder, const ModelOptions& options, int num_threads)
@@ -58,24 +58,24 @@ class Runner {
       : options_(options), pool_(num_threads) {
     Load(folder, config);
   }
-  // Runs a model with a cache that the caller made for these options.
+  // Uses a model, and a cache that the caller allocated for these options.
   Runner(std::unique_ptr<Model> model, std::unique_ptr<KvCache> cache, const ModelOptions& options,
          int num_threads)
       : options_(options), pool_(num_threads), model_(std::move(model)), cache_(std::move(cache)) {}
 
-  // The slot of a sequence's states, in the reverse order of sequences.
+  // The slot of a sequence's states; slots are in the reverse order of sequences.
   int32_t StateOf(int sequence) const {
     return static_cast<int32_t>(cache_->states().num_slots()) - 1 - sequence;
   }
 
-  // One slice of a step: the next `count` tokens of `sequence`, with the logits of all of them.
+  // One slice of a step: the next tokens of `sequence`; logits are computed for all of them.
   struct Part {
     int sequence = 0;
     std::vector<int32_t> tokens;
     int32_t adapter = -1;  // its slot
   };
 
-  // Runs one step and gives the logits of every token, slice by slice.
+  // Runs one step and returns the logits of every token, by slice.
   std::vector<LogitRows> RunStep(const std::vector<Part>& parts) {
     std::vector<int32_t> tokens, positions, rows;
     std::vector<kernels::AttentionSlice> slices;
@@ -131,7 +131,7 @@ class Runner {
     return result;
   }
 
-  // Logits of every token of one new sequence, computed in chunks of `chunk` tokens.
+  // Starts sequence 0 anew and returns the logits of all its tokens, computed in chunks of `chunk`.
   LogitRows RunAlone(const std::vector<int32_t>& tokens, size_t chunk, int32_t adapter = -1) {
     Forget(0);
     LogitRows all;
@@ -146,7 +146,7 @@ class Runner {
     return all;
   }
 
-  // The results, of `width` numbers, of some rows of a prompt of 40 tokens that is computed in two
+  // The results (`width` numbers each) of some rows of a prompt of 40 tokens, computed in two
   // steps.
   std::vector<float> ResultsOfRows(const std::vector<int32_t>& tokens, int64_t width) {
     const std::vector<int32_t> table = BlockTable(0);
@@ -171,12 +171,12 @@ class Runner {
     return (options.max_context + options.block_size - 1) / options.block_size;
   }
   void Forget(int sequence) { ContextOf(sequence) = 0; }
-  // What the next step does to states besides.
+  // State copies and snapshots that the next step also performs.
   void CopyState(int32_t from, int32_t to) { copies_.push_back({from, to}); }
   void SnapshotState(int32_t slice, int32_t rows, int32_t slot) {
     snapshots_.push_back({slice, rows, slot});
   }
-  // The sequence goes on after `context` tokens, whose blocks are those that it wrote before.
+  // The sequence continues after its first `context` tokens, whose blocks it has already written.
   void GoBack(int sequence, int32_t context) { ContextOf(sequence) = context; }
   Model& model() { return *model_; }
   KvCache& cache() { return *cache_; }
@@ -237,7 +237,7 @@ inline std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
   return tokens;
 }
 
-// How many rows differ in a bit.
+// Number of rows that are not bit-identical.
 inline size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {
   if (got.size() != expected.size()) return std::max(got.size(), expected.size());
   size_t unlike = 0;

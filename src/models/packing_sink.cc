@@ -8,13 +8,13 @@
 namespace sluice {
 namespace {
 
-// Bytes of a tensor packed between two calls of the progress function; then their pages are given
-// back.
+// Maximum number of bytes of a tensor packed between two progress calls; then their pages are
+// released.
 constexpr int64_t kChunkBytes = int64_t{32} << 20;
 
 constexpr int64_t kRandomChunkBytes = int64_t{8} << 20;
 
-// Rows that make a chunk; a whole number of panels.
+// Number of rows in a chunk; a multiple of the panel height.
 int64_t ChunkRows(int64_t row_bytes) {
   return std::max<int64_t>(
              1, kChunkBytes / std::max<int64_t>(row_bytes, 1) / kernels::PackedMatrix::kPanelRows) *
@@ -77,7 +77,7 @@ Status PackingSink::AddMade(const StoredMatrix& made, const RowRange& rows, int6
 Status PackingSink::AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                               const Done& done) {
   RandomRows random(target_->format, target_->cols);
-  // Whole panels and whole blocks.
+  // Chunks are whole panels and whole blocks.
   const int64_t unit =
       std::max<int64_t>(kernels::PackedMatrix::kPanelRows, target_->format.block_rows);
   const int64_t chunk_rows =

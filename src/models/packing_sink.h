@@ -1,4 +1,4 @@
-// Packs matrices for the CPU, into the targets of their parameters.
+// Packs matrices for the CPU into their parameters' targets.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -21,7 +21,7 @@ class PackingSink final : public MatrixSink {
 
  private:
   ThreadPool& pool_;
-  kernels::PackedMatrix* target_ = nullptr;  // of the matrix that was begun last
+  kernels::PackedMatrix* target_ = nullptr;  // of the current matrix
 };
 
 }  // namespace sluice

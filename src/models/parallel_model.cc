@@ -30,7 +30,7 @@
 namespace sluice {
 namespace {
 
-// How devices of a kind exchange: opened once a process.
+// The communication library for a kind of device, opened once per process.
 Result<const nccl::Functions*> NcclFor(DeviceKind kind) {
   if (kind == DeviceKind::kEmulated) return &EmulatedNccl();
   static const Result<std::unique_ptr<const NcclLibrary>> library = [] {
@@ -42,7 +42,7 @@ Result<const nccl::Functions*> NcclFor(DeviceKind kind) {
   return &(*library)->functions();
 }
 
-// Adds up what the ranks tell of their loading.
+// Sums the loading progress of all ranks.
 class JointProgress {
  public:
   JointProgress(const LoadProgress& progress, int num_ranks)
@@ -68,12 +68,12 @@ class JointProgress {
   std::vector<std::pair<int64_t, int64_t>> ranks_ GUARDED_BY(mutex_);
 };
 
-// What a rank has. Ownership: of everything; members are destroyed in the reverse order of their
+// The objects of a rank. Ownership: owns all; members are destroyed in the reverse order of their
 // use.
 struct Rank {
   RankPlace place;
   std::unique_ptr<Communicator> all;
-  std::unique_ptr<Communicator> stage;  // null where the rank is alone in its stage
+  std::unique_ptr<Communicator> stage;  // null if the rank is alone in its stage
   std::unique_ptr<StepChannel> channel;
   std::unique_ptr<ThreadPool> own_pool;  // null at rank 0, whose pool is the engine's
   Device* device = nullptr;              // null: the CPU
@@ -96,14 +96,14 @@ Result<std::unique_ptr<ThreadPool>> StartRankThreads(const RankThreads& threads)
   }
 }
 
-// Where a rank's weights are from.
+// Where a rank's weights come from.
 struct WeightSource {
   const Checkpoint* checkpoint = nullptr;  // null for random weights
   LoadProgress progress = {};
-  const DecoderModel* loaded = nullptr;  // not null: they are those of this one
+  const DecoderModel* loaded = nullptr;  // not null: shares the weights of this model
 };
 
-// The rank's share and its cache, in memory of its device.
+// Loads the rank's share and its cache into the memory of its device.
 Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
                     const ModelConfig& config, const ModelOptions& options,
                     const ParallelOptions& parallel) {
@@ -112,7 +112,7 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
   DeviceRank mine{.place = rank.place, .stream = nullptr, .group = nullptr};
   ASSIGN_OR_RETURN(mine.stream, device.CreateStream());
   ASSIGN_OR_RETURN(const nccl::Functions* nccl, NcclFor(device.info().kind));
-  // Before the weights are loaded: a group that does not come together is known soon.
+  // Before the weights are loaded, so that a group that fails to form is reported early.
   ASSIGN_OR_RETURN(mine.group, MakeNcclGroup(*nccl, *rank.all, rank.stage.get(), *mine.stream,
                                              {.deadline = parallel.deadline}));
   ASSIGN_OR_RETURN(const ModelMemory memory,
@@ -136,7 +136,7 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
   return {};
 }
 
-// The memory of the share is touched by the threads that will read it.
+// The memory of the share is first touched by the threads that will read it.
 Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const ModelConfig& config,
                 const ModelOptions& options, const ParallelOptions& parallel) {
   pool.PinCaller();
@@ -164,7 +164,7 @@ Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const 
   return {};
 }
 
-// What a failure of the group says names a rank already.
+// Adds the rank to the message, except for failures of the group, which already name one.
 Status Named(Status status, int rank) {
   if (status || status.error().code == ErrorCode::kUnavailable) return status;
   Error error = std::move(status).error();
@@ -172,7 +172,7 @@ Status Named(Status status, int rank) {
   return tl::unexpected<Error>(std::move(error));
 }
 
-// The slots of ranks that are threads: whoever loads an adapter fills all of them.
+// The slots of ranks that are threads: filling one fills it on all ranks.
 class SlotsOfAllRanks final : public LoraStore {
  public:
   explicit SlotsOfAllRanks(std::vector<std::shared_ptr<LoraStore>> ranks)
@@ -189,16 +189,16 @@ class SlotsOfAllRanks final : public LoraStore {
   const std::vector<std::shared_ptr<LoraStore>> ranks_;
 };
 
-// Rank 0's share, which takes the others along.
+// Rank 0's share; makes the other ranks compute theirs.
 class ParallelModel final : public Model {
  public:
   ParallelModel(const ModelConfig& config, const ModelOptions& options,
                 const ParallelOptions& parallel)
       : Model(config),
-        // Devices enqueue what a stage waits for on the stream that computes.
+        // On devices, receiving from another stage is enqueued on the compute stream.
         steps_in_flight_(parallel.devices.empty() ? parallel.num_stages : 1),
         results_(static_cast<size_t>(parallel.num_ranks())) {
-    // With fewer CPUs than threads nobody may spin.
+    // With fewer CPUs than threads, threads must not spin.
     int num_threads = 0;
     for (const RankThreads& rank : parallel.threads) num_threads += rank.num_threads;
     auto group = MakeLocalGroup(
@@ -235,7 +235,7 @@ class ParallelModel final : public Model {
     });
   }
 
-  // With the weights of `loaded`.
+  // Starts with the weights of `loaded`.
   Status ShareWeights(const ParallelModel& loaded, ThreadPool& pool, const ModelOptions& options,
                       const ParallelOptions& parallel) {
     CHECK_EQ(loaded.ranks_.size(), ranks_.size());
@@ -281,7 +281,7 @@ class ParallelModel final : public Model {
   }
 
  private:
-  // Starts the ranks' threads, each with the weights that `source_of(rank)` says.
+  // Starts the ranks' threads, each with the weights from `source_of(rank)`.
   template <typename SourceOf>
   Status Start(ThreadPool& pool, const ModelOptions& options, const ParallelOptions& parallel,
                const SourceOf& source_of) {
@@ -297,22 +297,22 @@ class ParallelModel final : public Model {
         return load(i, *rank.own_pool);
       });
       const bool is_loaded = result.has_value();
-      // Behind this nothing of the caller's is used.
+      // After Report, the caller's objects are not used anymore.
       Report(i, std::move(result));
       if (is_loaded) ComputeSteps(rank);
     });
     for (size_t i = 0; i < num_started; ++i) {
       Status result = Named(ResultOf(i), static_cast<int>(i));
-      // The cause goes before what others say of it.
+      // Report the root cause, not the kUnavailable that it caused in other ranks.
       const bool is_echo = !status && status.error().code == ErrorCode::kUnavailable;
       if (!result && (status || is_echo)) status = std::move(result);
     }
-    // Those that wait for steps hear that there will be none.
+    // Tells ranks that wait for steps that there will be none.
     if (!status) ranks_.front().all->Fail(status.error().message);
     return status;
   }
 
-  // A thread for each rank, which begins with `run(rank)`.
+  // Starts a thread for each rank, which calls `run(rank)`.
   template <typename Run>
   Status StartThreads(size_t& num_started, const Run& run) {
     try {
@@ -340,7 +340,7 @@ class ParallelModel final : public Model {
     }
   }
 
-  // Others that wait for a rank on a device while they load hear of its end.
+  // If a rank on a device fails to load, tells other ranks that wait for it.
   void Report(size_t rank, Status result) {
     if (!result && ranks_[rank].device != nullptr) ranks_[rank].all->Fail(result.error().message);
     const MutexLock lock(mutex_);

@@ -1,5 +1,5 @@
-// A model that several ranks compute, as threads of this process (step_channel.h says how a step
-// reaches them): on CPUs, or each on a device of its own.
+// A model computed by several ranks, which are threads of this process (step_channel.h describes
+// how they receive steps): on CPUs, or each on its own device.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// The threads of a rank, and the CPUs that they are pinned to; empty: they are not.
+// The threads of a rank, and the CPUs to pin them to; empty: not pinned.
 struct RankThreads {
   int num_threads = 1;
   std::vector<int> cpus;
@@ -23,11 +23,11 @@ struct ParallelOptions {
   int tensor_size = 1;  // ranks that share a layer
   int num_stages = 1;
   std::vector<RankThreads> threads;  // by rank; those of rank 0 are the caller's pool
-  // The cache: the same blocks at every rank.
+  // The cache; every rank has the same blocks.
   KvGroups kv_groups;
   int64_t num_blocks = 0;
-  // By rank, of one kind, which outlive the model; empty: CPUs. Each holds the memory of its rank's
-  // weights, workspace and cache.
+  // One device per rank, all of one kind, which outlive the model; empty: CPUs. Each holds its
+  // rank's weights, workspace and cache.
   std::vector<Device*> devices = {};
   // How long a rank waits for another inside a step.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
@@ -35,39 +35,39 @@ struct ParallelOptions {
   int num_ranks() const { return tensor_size * num_stages; }
 };
 
-// The limits of its steps as messages.
+// Limits for sending the model's steps as messages.
 StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& parallel,
                         int64_t vocab_size);
 
-// On devices: what the rank needs that needs most, of weights, of workspace and of cache each;
-// kInvalidArgument as of CheckRanks, kUnsupported as of PlanDeviceModel.
+// On devices: the largest weights, workspace and cache of any rank, separately. kInvalidArgument as
+// in CheckRanks, kUnsupported as in PlanDeviceModel.
 Result<ModelMemory> PlanDeviceRanks(const ModelConfig& config, const ModelOptions& options,
                                     const DeviceInfo& device, int tensor_size, int num_stages);
 
-// On CPUs: what all ranks take together, from config.json alone, where each has `threads_per_rank`
-// threads; kInvalidArgument as of CheckRanks.
+// On CPUs: the sum over all ranks with `threads_per_rank` threads each, from config.json alone.
+// kInvalidArgument as in CheckRanks.
 Result<ModelMemory> PlanParallelModel(const ModelConfig& config, const ModelOptions& options,
                                       int threads_per_rank, int tensor_size, int num_stages);
-// What one of them takes.
+// Like PlanParallelModel, for a single rank.
 Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& options,
                               int num_threads, const RankPlace& place);
 
 // Rank 0's part of a model, for the engine.
 struct ParallelShare {
-  std::unique_ptr<Model> model;  // outlives nothing: the other ranks end with it
+  std::unique_ptr<Model> model;  // destroying it ends the other ranks
   std::unique_ptr<KvCache> cache;
 };
 
 // Starts the other ranks and loads each one's share on its own threads. An error names the rank.
-// `pool`: rank 0's.
+// `pool`: rank 0's pool.
 Result<ParallelShare> LoadParallelModel(ThreadPool& pool, const std::filesystem::path& folder,
                                         const ModelConfig& config, const ModelOptions& options,
                                         const ParallelOptions& parallel,
                                         const LoadProgress& progress = {});
 
-// Ranks of their own, threads and cache included, that share the weights of those of `loaded`,
-// which LoadParallelModel made and which may end before. REQUIRES: the same sizes; `options` as
-// there.
+// Starts further ranks, with their own threads and cache, that share the weights of the ranks of
+// `loaded` (made by LoadParallelModel), which may be destroyed first. REQUIRES: the same sizes;
+// `options` as in that call.
 Result<ParallelShare> ShareParallelModel(const Model& loaded, ThreadPool& pool,
                                          const ModelOptions& options,
                                          const ParallelOptions& parallel);

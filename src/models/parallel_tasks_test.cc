@@ -1,5 +1,5 @@
-// Ranks of one process, with LoRA adapters, as models that pool, and of families with many heads:
-// the bits of one rank.
+// Ranks of one process with LoRA adapters, pooling models, and families with many heads: results
+// are bit-identical to those of one rank.
 #include <fstream>
 #include <map>
 #include <set>
@@ -30,7 +30,7 @@ using testing::SmallOptions;
 using testing::SomeTokens;
 using testing::TemporaryFolder;
 
-// Sequences with and without an adapter, a prompt in chunks, some tokens one by one.
+// Sequences with and without an adapter: a prompt in chunks, and tokens one by one.
 LogitRows RunAdapters(Runner& runner) {
   for (int sequence = 0; sequence < 3; ++sequence) runner.Forget(sequence);
   const std::vector<int32_t> tokens = SomeTokens(45, 1), others = SomeTokens(19, 2);
@@ -45,7 +45,7 @@ LogitRows RunAdapters(Runner& runner) {
   return all;
 }
 
-// One step in which the last row of each sequence is wanted alone: rows are moved on the way.
+// A step that needs only each sequence's last row, so that rows are moved.
 LogitRows RunLastRows(Runner& runner) {
   const std::vector<int32_t> tokens = SomeTokens(30, 4), adapters = {-1, 1, -1, 2},
                              rows = {4, 11, 20, 29};
@@ -83,8 +83,8 @@ ModelOptions AdapterOptions(ElementType type) {
   return options;
 }
 
-// Adapters of attention, MLPs, embedding, head, fused layers and experts: in tensors of all, in
-// modules for each, and with alternating rows of gate and up.
+// Adapters for attention, MLPs, embedding, head, fused layers and experts: in tensors of all
+// experts, in modules of each, and with alternating rows of gate and up.
 TEST(ParallelAdaptersTest, AdaptersAreBitEqual) {
   for (const auto& [adapter, base] :
        {std::pair{"qwen3-linear", "qwen3-bf16"}, std::pair{"llama-vocabulary", "llama-bf16"},
@@ -127,7 +127,7 @@ TEST(ParallelAdaptersTest, AdaptersAreBitEqual) {
   }
 }
 
-// All of A on each rank that computes the module, of B each row once; the plan says so.
+// Each rank that computes a module has all of A; each row of B is on one rank. The plan agrees.
 TEST(ParallelAdaptersTest, RanksDivideTheRowsOfB) {
   const auto config = LoadModelConfig(DataFolder("llama-bf16"));
   ASSERT_TRUE(config);
@@ -138,7 +138,7 @@ TEST(ParallelAdaptersTest, RanksDivideTheRowsOfB) {
   ASSERT_TRUE(alone && halves && second);
   EXPECT_LT(halves->lora_bytes, alone->lora_bytes);
   EXPECT_GT(2 * halves->lora_bytes, alone->lora_bytes);
-  // Without the modules of embedding and head, and of half the layers.
+  // The second stage has no embedding or head, and half of the layers.
   EXPECT_LT(second->lora_bytes, alone->lora_bytes / 2);
   const auto ranks = MakeRanks("llama-bf16", options, {2, 1});
   ASSERT_NE(ranks, nullptr);
@@ -146,7 +146,7 @@ TEST(ParallelAdaptersTest, RanksDivideTheRowsOfB) {
   const LoraModule* const down = layout.Find("model.layers.1.mlp.down_proj");
   ASSERT_NE(down, nullptr);
   EXPECT_EQ(down->held, (std::vector{CutRows(down->rows, 0, 2)}));
-  // Stages know the modules of all layers, so that each checks an adapter as a whole.
+  // Every stage lists the modules of all layers, so that each checks an adapter completely.
   DecoderWeights weights;
   const RankPlace place = RankPlace::Of(1, 1, 2);
   const LoraLayout later = LoraLayout::For(
@@ -156,7 +156,7 @@ TEST(ParallelAdaptersTest, RanksDivideTheRowsOfB) {
   EXPECT_EQ(later.modules.size(), layout.modules.size());
 }
 
-// Each rank has some rows of every expert; where those of gate and up alternate, one range of both.
+// Each rank has some rows of every expert; if rows of gate and up alternate, one range of both.
 TEST(ParallelAdaptersTest, RanksDivideEveryExpert) {
   for (const char* name : {"tiny-qwen3-moe-mixed", "tiny-gpt-oss"}) {
     const auto config = LoadModelConfig(DataFolder(name));
@@ -189,7 +189,7 @@ TEST(ParallelAdaptersTest, AnAdapterThatIsNotFiniteIsRefused) {
   const std::filesystem::path copy = folder.path() / "adapter";
   std::filesystem::copy(AdapterFolder("qwen3-linear"), copy);
   std::string bytes = *ReadFile(copy / "adapter_model.safetensors");
-  // The last numbers of the file: rows of B that the last rank holds, or of A.
+  // The last numbers of the file: in rows of B that the last rank holds, or in A.
   std::fill(bytes.end() - 64, bytes.end(), '\xFF');
   std::ofstream(copy / "adapter_model.safetensors", std::ios::binary) << bytes;
   const auto ranks = MakeRanks("qwen3-bf16", AdapterOptions(ElementType::kBF16), {3, 1});
@@ -230,7 +230,7 @@ TEST(ParallelPoolingTest, VectorsAndScoresAreBitEqual) {
   }
 }
 
-// A checkpoint's configuration with as many heads as eight ranks need; the weights are random.
+// A checkpoint's configuration with enough heads for eight ranks; the weights are random.
 ModelConfig ManyHeads(const std::string& name, const std::filesystem::path& folder) {
   json::Value config = *json::Parse(*ReadFile(DataFolder(name) / "config.json"));
   const auto set = [](json::Value& fields) {

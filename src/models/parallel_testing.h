@@ -1,4 +1,4 @@
-// For tests: models that ranks of one process compute, and what one rank alone does.
+// For tests: models computed by several ranks of one process, and by a single rank for comparison.
 #pragma once
 
 #include <filesystem>
@@ -34,7 +34,7 @@ inline ParallelOptions OptionsOf(const Cut& cut, const ModelConfig& config,
   return parallel;
 }
 
-// `folder` is not read where the options ask for random weights.
+// `folder` is not read if the options ask for random weights.
 inline std::unique_ptr<Runner> MakeRanks(const std::filesystem::path& folder,
                                          const ModelConfig& config, const ModelOptions& options,
                                          const Cut& cut, int threads = 1) {

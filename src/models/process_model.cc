@@ -16,10 +16,10 @@
 namespace sluice {
 namespace {
 
-// What a rank has, in the order in which it goes.
+// The objects of a rank; destroyed in reverse order.
 struct ProcessShare {
   Communicator& all;
-  std::unique_ptr<Communicator> stage;  // null where the rank is alone in its stage
+  std::unique_ptr<Communicator> stage;  // null if the rank is alone in its stage
   std::unique_ptr<MessageStepChannel> channel;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Model> model;
@@ -28,7 +28,7 @@ struct ProcessShare {
 // The slots of all ranks, filled between two steps.
 class SlotsOfProcesses final : public LoraStore {
  public:
-  // `is_speaking` is held while anything is sent to the others.
+  // `is_speaking` is held while sending to the other ranks.
   SlotsOfProcesses(std::shared_ptr<LoraStore> own, MessageStepChannel& channel,
                    FairMutex& is_speaking)
       : own_(std::move(own)), channel_(channel), is_speaking_(is_speaking) {}
@@ -36,7 +36,7 @@ class SlotsOfProcesses final : public LoraStore {
   const LoraLayout& layout() const override { return own_->layout(); }
   Status Fill(int slot, const LoraAdapter& adapter) override {
     RETURN_IF_ERROR(own_->Fill(slot, adapter));
-    std::error_code failed;  // the working folder is gone
+    std::error_code failed;  // set if the working folder is gone
     const std::filesystem::path folder = std::filesystem::absolute(adapter.folder(), failed);
     if (failed) {
       return sluice::Fail(ErrorCode::kUnavailable,
@@ -69,13 +69,13 @@ class LeadingModel final : public Model {
     try {
       share_.channel->Close();
     } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch)
-      // Then they have ended, or will by themselves.
+      // Then the other ranks have ended, or will end by themselves.
     }
   }
 
   void PrepareThread(const ThreadPool& pool) override { share_.model->PrepareThread(pool); }
 
-  // It must not outlive this.
+  // Must not outlive this model.
   std::shared_ptr<LoraStore> lora() override { return slots_; }
 
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
@@ -99,8 +99,8 @@ class LeadingModel final : public Model {
   }
 
  private:
-  // Fair: steps follow each other without a pause, and an adapter that is filled is not to wait for
-  // the end of all of them.
+  // Fair, since steps follow each other without a pause and filling an adapter should not wait
+  // until there are no more.
   FairMutex is_speaking_;
   ProcessShare share_;
   std::shared_ptr<LoraStore> slots_;
@@ -163,7 +163,7 @@ Status LoadProcessShare(ProcessShare& share, ThreadPool& pool, const std::filesy
   return {};
 }
 
-// However long the slowest takes to load.
+// Waits without a timeout, however long the slowest rank takes to load.
 void WaitForAllRanks(Communicator& all) {
   for (int rank = 0; rank < all.size(); ++rank) {
     char is_ready = 1;

@@ -1,4 +1,4 @@
-// A model that several processes compute, each of which holds one rank's share.
+// A model computed by several processes, each of which holds one rank's share.
 #pragma once
 
 #include <chrono>
@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-// This process's part of a model. Ownership: of share and cache; the communicator outlives it.
+// This process's part of a model. Ownership: owns share and cache; the communicator outlives it.
 class RankProcessModel {
  public:
-  // Collective: returns once every rank has loaded its share, or throws GroupError. `parallel`: the
-  // cache and the sizes; its threads are not used. An error of this rank fails the group.
+  // Collective: returns when every rank has loaded its share, or throws GroupError. `parallel`:
+  // cache and sizes; its threads are not used. An error on this rank fails the group.
   static Result<std::unique_ptr<RankProcessModel>> Load(Communicator& all, ThreadPool& pool,
                                                         const std::filesystem::path& folder,
                                                         const ModelConfig& config,
@@ -23,9 +23,10 @@ class RankProcessModel {
                                                         const LoadProgress& progress = {});
   virtual ~RankProcessModel() = default;
 
-  // Rank 0: what the engine sees. The others are told to end with it.
+  // Rank 0: returns the model for the engine. When it is destroyed, the other ranks are told to
+  // end.
   virtual ParallelShare TakeLead() = 0;
-  // The others: computes steps until rank 0 ends. Throws GroupError.
+  // Other ranks: computes steps until rank 0 ends. Throws GroupError.
   virtual void Follow() = 0;
 };
 
