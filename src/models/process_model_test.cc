@@ -1,5 +1,5 @@
-// The promise over ranks that are processes: steps travel as messages, and the bits stay. The
-// processes are threads here, which share nothing but a communicator.
+// The CPU promise for ranks that are processes: steps travel as messages, and results are
+// bit-identical. The processes are threads here that share only a communicator.
 #include "models/process_model.h"
 
 #include <filesystem>
@@ -33,7 +33,7 @@ std::vector<int32_t> TokensFrom(int32_t first, int32_t count) {
   return tokens;
 }
 
-// Sequences that begin, go on and end in turn.
+// Sequences that begin, continue and end at different steps.
 LogitRows RunSteps(Runner& runner) {
   LogitRows all;
   const auto add = [&](std::vector<LogitRows> slices) {
@@ -46,13 +46,13 @@ LogitRows RunSteps(Runner& runner) {
   return all;
 }
 
-// Counts what rank 0's share of a step exchanges.
+// Counts the data that rank 0's share of a step exchanges.
 class CountingCommunicator final : public Communicator {
  public:
   struct Counts {
     int64_t gathered_bytes = 0, gathers = 0;
     int64_t handed_bytes = 0;  // between stages
-    int64_t step_bytes = 0;    // what tells rank 1 of the step
+    int64_t step_bytes = 0;    // message that describes the step, to rank 1
   };
   CountingCommunicator(Communicator& to, Counts& counts, std::unique_ptr<Communicator> owned = {})
       : Communicator(to.rank(), to.size()), to_(to), counts_(counts), owned_(std::move(owned)) {}
@@ -66,7 +66,7 @@ class CountingCommunicator final : public Communicator {
   void Broadcast(void* data, int64_t bytes, int root, Patience patience) override {
     to_.Broadcast(data, bytes, root, patience);
   }
-  // Stages hand on through the group of all, and steps are told through a group of their own.
+  // Stages use the group of all ranks; steps are published through another group.
   void Post(const void* data, int64_t bytes, int to) override {
     if (owned_ == nullptr) {
       counts_.handed_bytes += bytes;
@@ -94,7 +94,7 @@ class CountingCommunicator final : public Communicator {
   std::unique_ptr<Communicator> owned_;
 };
 
-// Calls body(runner) at rank 0 of processes, which are threads.
+// Calls body(runner) at rank 0 of the processes, which are threads.
 template <typename Body>
 void WithProcesses(const ModelConfig& config, const std::string& name, const ModelOptions& options,
                    int tensor_size, int num_stages, const Body& body,
@@ -145,7 +145,7 @@ TEST(ProcessModelTest, StepsThatTravelKeepTheirBits) {
   }
 }
 
-// Slots are filled on all ranks, between steps, by any thread.
+// Slots are filled on all ranks, between steps, from any thread.
 TEST(ProcessModelTest, AdaptersAreLoadedOnAllRanks) {
   ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
   options.max_context = 128;
@@ -179,7 +179,7 @@ TEST(ProcessModelTest, AdaptersAreLoadedOnAllRanks) {
   }
 }
 
-// The bytes of a token are those of docs/distributed.md.
+// Bytes per token agree with docs/distributed.md.
 TEST(ProcessModelTest, ATokenSendsWhatTheFormulaSays) {
   ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
   options.max_context = 128;
@@ -217,7 +217,7 @@ TEST(ProcessModelTest, ATokenSendsWhatTheFormulaSays) {
   }
 }
 
-// What one rank cannot read is an error that names it, and the group goes on.
+// If one rank cannot read an adapter, the error names the rank, and the group continues.
 TEST(ProcessModelTest, AnAdapterThatOneRankLacksIsRefused) {
   const StepLimits limits{.max_rows = 8,
                           .max_slices = 2,

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Frequencies of a part of a head; the others are 0: what is not rotated.
+// Frequencies for the first part of a head; the others are 0: not rotated.
 // Source: transformers modeling_rope_utils.py (_compute_proportional_rope_parameters).
 std::vector<float> ProportionalRope(int64_t head_dim, double theta, double part, double factor) {
   const RopeConfig rope{.theta = theta};

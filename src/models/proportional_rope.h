@@ -1,4 +1,4 @@
-// Rope of models that give each kind of their layers a block in rope_parameters, of type default or
+// RoPE of models with a block per kind of layer in rope_parameters, of type default or
 // proportional.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// Angular frequencies [head_dim / 2] of the layers that layer_types calls `kind`. Of type
-// proportional those of the first `partial_rotary_factor` of a head; the others are 0, so that
-// nothing is rotated there. The defaults are what counts without rope_parameters.
+// Angular frequencies [head_dim / 2] for the layers that layer_types calls `kind`. Type
+// proportional: only the first `partial_rotary_factor` of a head is rotated, the other frequencies
+// are 0. The defaults apply without rope_parameters.
 Result<std::vector<float>> ReadRopeOfKind(const JsonFields& fields, const char* kind,
                                           int64_t head_dim, double default_theta,
                                           double default_part);

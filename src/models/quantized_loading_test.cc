@@ -1,4 +1,4 @@
-// Loading of checkpoints whose weights are stored in narrow formats.
+// Loading checkpoints with weights in narrow formats.
 #include <cmath>
 #include <functional>
 
@@ -28,7 +28,7 @@ using testing::WriteFile;
 
 const std::vector<int32_t> kSomeTokens = {5, 17, 300, 42, 9, 9, 501, 0, 77, 128};
 
-// A copy of a quantized checkpoint with changed tensors.
+// A copy of a quantized checkpoint with modified tensors.
 class QuantizedCopy {
  public:
   explicit QuantizedCopy(const std::string& name) : source_(DataFolder(name)) {
@@ -86,7 +86,7 @@ double WorstDifference(const LogitRows& a, const LogitRows& b) {
   return worst;
 }
 
-// The values of one module's weight, as F32.
+// The decoded values of one module's weight, F32.
 std::string DecodedBytes(const std::filesystem::path& folder, const std::string& module,
                          int64_t rows, int64_t cols) {
   const auto config = LoadModelConfig(folder);
@@ -142,8 +142,8 @@ TEST(QuantizedLoadingTest, ThePlanCountsEveryByteAndLittleIsAdded) {
       if (!is_image) stored += static_cast<int64_t>(tensor.info->size_bytes);
     }
     EXPECT_EQ(memory->weight_bytes, bytes);
-    // Four bytes a row are much only where rows have but 64 or 128 numbers, as here.
-    // So are F32 scales of groups, where BF16 ones are stored, and zero points of a byte.
+    // Four bytes per row matter only because rows here have just 64 or 128 numbers. So do F32
+    // scales of groups that are stored as BF16, and zero points of one byte.
     const bool is_int4 = std::string_view(name).starts_with("tiny");
     EXPECT_LT(static_cast<double>(bytes - row_scales),
               (is_int4 ? 1.15 : 1.05) * static_cast<double>(stored));
@@ -164,7 +164,7 @@ TEST(QuantizedLoadingTest, FaultsAreNamedAllAtOnce) {
 TEST(QuantizedLoadingTest, PartsWithInputsInUnlikeOrdersAreNamed) {
   QuantizedCopy copy("tiny-qwen3-w4a16-actorder");
   std::string& index = copy.tensor("model.layers.0.self_attn.k_proj.weight_g_idx").data;
-  // The groups of all inputs the other way round: as many in each.
+  // All inputs swap groups: each group keeps its size.
   for (size_t i = 0; i < index.size(); i += 4) index[i] = static_cast<char>(1 - index[i]);
   EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.layers.0.self_attn.k_proj.weight_packed'"),
                                     HasSubstr("in another order than"),
@@ -188,7 +188,7 @@ TEST(QuantizedLoadingTest, ScalesOfKeysAndValuesAreCheckedWhateverTheCache) {
               AllOf(HasSubstr("model.layers.1.self_attn.k_proj.k_scale"), HasSubstr("-1")));
 }
 
-// Layers 2 and 3 read the codes of layer 0, and layer 4 those of layer 1, whose scales they are.
+// Layers 2 and 3 read the codes of layer 0, and layer 4 those of layer 1, with that layer's scales.
 TEST(QuantizedLoadingTest, LayersReadTheKeysOfOthersByTheirScales) {
   QuantizedCopy copy("tiny-gemma4-shared");
   for (const int layer : {0, 1}) {
@@ -201,8 +201,8 @@ TEST(QuantizedLoadingTest, LayersReadTheKeysOfOthersByTheirScales) {
   Runner plain(DataFolder("tiny-gemma4-shared"), options, 2), scaled(copy.Write(), options, 2);
   std::vector<int32_t> tokens(60);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * i + 3) % 128);
-  // Codes of twice the numbers differ where those of the numbers are subnormal. By scales of its
-  // own a layer would read halves: the difference is 1.0 then.
+  // Codes of doubled numbers differ only where codes of the numbers are subnormal. A layer with its
+  // own scales would read halves: a difference of 1.0.
   EXPECT_LT(WorstDifference(plain.RunAlone(tokens, 60), scaled.RunAlone(tokens, 60)), 0.1);
 }
 

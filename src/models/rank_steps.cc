@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// An exception out of `run` fails the group.
+// If `run` throws, fails the group.
 template <typename Run>
 void FailingAll(Communicator& all, const Run& run) {
   try {
@@ -18,12 +18,12 @@ void FailingAll(Communicator& all, const Run& run) {
   }
 }
 
-// Finishes what `share` has begun, whatever becomes of it.
+// Finishes the step that `share` has begun, ignoring exceptions.
 void AbandonStep(Model& share, ThreadPool& pool) {
   try {
     share.Finish(pool);
   } catch (...) {  // NOLINT(bugprone-empty-catch)
-    // The group has failed, which is told.
+    // The failure of the group has been reported.
   }
 }
 
@@ -37,7 +37,7 @@ void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool
     try {
       channel.EndReading();
     } catch (...) {
-      // The step is over: nothing may use the caller's memory any more.
+      // The step is over: nothing may use the caller's memory after this.
       AbandonStep(share, pool);
       throw;
     }

@@ -1,6 +1,6 @@
-// The loops of the ranks of a model, as step_channel.h draws them.
+// The ranks' loops for the steps of a model; see the diagram in step_channel.h.
 //
-// A group lives or ends as a whole: whatever a rank throws fails it for all of them.
+// An exception on any rank fails the group for all ranks.
 #pragma once
 
 #include "models/model.h"
@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// Rank 0: the halves of a step, as Model::Begin and Model::Finish, which take the others along.
-// They throw what its share throws, and GroupError.
+// Rank 0: Model::Begin and Model::Finish, which make the other ranks do the same. They throw the
+// exceptions of its share, and GroupError.
 void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
                const StepInput& input, KvCache& cache, float* logits);
 void LeadFinish(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool);
 
-// The other ranks: their shares of all steps, until there will be no more. Throws GroupError.
+// Other ranks: compute their shares of all steps until Close. Throws GroupError.
 void FollowSteps(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
                  KvCache& cache);
 

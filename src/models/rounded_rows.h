@@ -1,4 +1,4 @@
-// Rows of plain weights rounded to a narrow format, for a few of them at a time.
+// Rounds plain weights to a narrow format, a few rows at a time.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace sluice {
 // Thread safety: one thread at a time.
 class RoundedRows {
  public:
-  // REQUIRES: the encoding has no scale of a whole tensor.
+  // REQUIRES: the encoding has no per-tensor scale.
   explicit RoundedRows(const Encoding& encoding) : encoding_(encoding) {}
 
-  // Rows [first_row, first_row + rows) of `source` in the encoding's format; valid until the
-  // next call. REQUIRES: a block of the format begins at first_row.
+  // Rows [first_row, first_row + rows) of `source` in the encoding's format; valid until the next
+  // call. REQUIRES: first_row begins a block of the format.
   StoredMatrix Round(ThreadPool& pool, const StoredMatrix& source, int64_t first_row, int64_t rows);
 
-  // Whether the values that the last call rounded were all finite.
+  // Whether all values of the last call were finite before rounding.
   bool are_finite() const { return are_finite_; }
 
  private:

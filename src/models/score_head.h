@@ -1,4 +1,4 @@
-// Scores made of hidden states: the head HeadSpec::Kind::kScores.
+// Scores computed from hidden states: the head HeadSpec::Kind::kScores.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,13 @@
 
 namespace sluice {
 
-// The layer's weights [num_scores, hidden], of the rows of the language model's head for
-// HeadSpec::tokens. kInvalidData where the checkpoint has no such rows.
+// Reads the layer's weights [num_scores, hidden] from the rows of the language model's head for
+// HeadSpec::tokens. kInvalidData if the checkpoint lacks these rows.
 Status ReadTokenScores(const Checkpoint& checkpoint, const DecoderSpec& spec,
                        std::vector<float>& scores);
 
-// scores[m, n] = weights [n, :] . x[m, :], in F64. x: [rows, width], scores: [rows, num_scores].
+// scores[m, n] = weights[n, :] . x[m, :], summed in F64. x: [rows, width], scores: [rows,
+// num_scores].
 void ScoreRows(ThreadPool& pool, const std::vector<float>& weights, int64_t width,
                int64_t num_scores, const float* x, int64_t rows, float* scores);
 

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Part `index` of [0, count) in `parts` nearly equal ones.
+// Part `index` of [0, count) when divided into `parts` nearly equal parts.
 RowRange PartOf(int64_t count, int64_t index, int64_t parts) {
   return {count * index / parts, count * (index + 1) / parts};
 }
@@ -43,7 +43,7 @@ HeadCut CutHeads(const AttentionSpec& attention, int rank, int size) {
     return {{kv.begin * group, kv.end * group}, kv};
   }
   int64_t head = 0;
-  RowRange ranks = PartOf(size, 0, num_kv_heads);  // that hold the head
+  RowRange ranks = PartOf(size, 0, num_kv_heads);  // the ranks that hold the head
   while (rank >= ranks.end) ranks = PartOf(size, ++head, num_kv_heads);
   const RowRange q = PartOf(group, rank - ranks.begin, ranks.size());
   return {{head * group + q.begin, head * group + q.end}, {head, head + 1}};
@@ -154,7 +154,7 @@ KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const Rank
   if (num_layers == groups.places.size()) return share;
   share.places.clear();
   share.layers_per_group = 0;
-  std::map<int, std::map<int, int>> slots;  // by group, of the whole model's
+  std::map<int, std::map<int, int>> slots;  // by group of the whole model, then by slot
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
     const KvGroups::Place& whole = groups.places[static_cast<size_t>(layer)];
     if (whole.slot < 0) {

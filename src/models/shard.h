@@ -1,21 +1,21 @@
-// Which part of a decoder a rank holds.
+// Which part of a decoder each rank holds.
 //
-// Ranks are cut into stages, which hold layers that follow each other; those of a stage share each
-// of its layers by output rows:
-//   q, k and v     whole heads. With more ranks than KV heads, several hold the same KV head, and
-//                  divide its query heads among them: all hold the one of latent attention, with
-//                  the matrices of their own query heads.
-//   mixers         whole key heads with their heads of values, and the channels of their
-//                  convolutions, where the ranks divide the key heads evenly; else every rank
-//                  computes all
+// Ranks are divided into stages of consecutive layers; the ranks of a stage share each of its
+// layers by output rows:
+//   q, k and v     whole heads. With more ranks than KV heads, several ranks hold the same KV head
+//                  and divide its query heads. With latent attention all hold the single KV head,
+//                  and the matrices of their own query heads.
+//   mixers         whole key heads with their value heads, and the channels of their convolutions,
+//                  if the number of ranks divides the number of key heads; else every rank computes
+//                  all
 //   o_proj, down   rows of the hidden size
-//   gate and up    the same rows of both; of experts, inside every expert
-//   head           rows of the vocabulary, in the first stage; and so the embedding's table, which
-//                  may be the same matrix
-//   embeddings in layers   rows of the table's vocabulary, and of their projection, in the first
-//                  stage; of a layer's gate and projection, its rows
-// Norms, routers and the residual are every rank's. Since no sum over inputs is cut, a rank
-// computes the bits that one rank for all would.
+//   gate and up    the same rows of both; for experts, rows of every expert
+//   head           rows of the vocabulary, in the first stage; so is the embedding table, which may
+//                  be the same matrix
+//   embeddings in layers   rows of the table's vocabulary and of their projection, in the first
+//                  stage; a layer's gate and projection are divided by rows
+// Every rank has the norms, routers and the residual. Since no sum over inputs is split, results
+// are bit-identical to those of a single rank.
 #pragma once
 
 #include "base/result.h"
@@ -25,7 +25,7 @@
 
 namespace sluice {
 
-// Where a rank is among all: rank `stage * tensor_size + tensor_rank`.
+// The place of a rank: rank `stage * tensor_size + tensor_rank`.
 struct RankPlace {
   int tensor_rank = 0;
   int tensor_size = 1;  // ranks that share a layer
@@ -43,49 +43,50 @@ struct RankPlace {
   }
 };
 
-// The most ranks that a group may have.
+// Maximum number of ranks in a group.
 inline constexpr int kMostRanks = 256;
 
-// Rows of `count` that rank `rank` of `size` holds: whole panels of packed matrices, where there is
-// at least one for each rank.
+// The rows of `count` that rank `rank` of `size` holds: whole panels of packed matrices if there is
+// at least one per rank.
 RowRange CutRows(int64_t count, int rank, int size);
 
-// Query heads and KV heads.
+// Ranges of query heads and KV heads.
 struct HeadCut {
   RowRange q;
   RowRange kv;
 };
 HeadCut CutHeads(const AttentionSpec& attention, int rank, int size);
 
-// The KV heads of this rank that no earlier rank holds: each head belongs to one rank.
+// The KV heads of this rank that no earlier rank holds, so that each head is assigned once.
 RowRange FirstHeldKeys(const AttentionSpec& attention, int rank, int size);
 
-// Heads of a mixer that the rank computes: where its key heads can be divided evenly, whole ones
-// with their heads of values, else all at every rank; of a short convolution channels, as CutRows.
+// The heads of a mixer that the rank computes: whole key heads with their value heads if the ranks
+// divide them evenly, else all heads. For a short convolution, channels as in CutRows.
 struct MixerCut {
   RowRange heads;
   RowRange key_heads;
 };
 MixerCut CutMixer(const MixerSpec& mixer, int rank, int size);
 
-// Layers of a stage. The first one, which also has embedding and head, never has more than others.
+// Layers of a stage. The first stage, which also has embedding and head, never has more than
+// others.
 RowRange CutLayers(int64_t num_layers, int stage, int num_stages);
-// Layers of `spec`, that of the whole model, that the rank at `place` holds.
+// Layers of `spec` (the whole model) that the rank at `place` holds.
 RowRange LayersOf(const DecoderSpec& spec, const RankPlace& place);
 
-// kInvalidArgument that names the option for an encoder, and where the decoder has fewer heads,
-// rows or layers than `tensor_size` or `num_stages` ask for.
+// kInvalidArgument, naming the option, for an encoder or if the decoder has fewer heads, rows or
+// layers than `tensor_size` or `num_stages` require.
 Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages);
 
-// What the rank at `place` computes, as a decoder of its own: its layers, with the heads and the
-// intermediate rows that it holds.
+// The part that the rank at `place` computes, as a decoder: its layers, with its heads and
+// intermediate rows.
 DecoderSpec ShareOf(const DecoderSpec& spec, const RankPlace& place);
 
-// The groups of a rank's cache: with the block ids of `groups`, which are those of `spec`, but with
-// memory for the rank's layers alone, and those of other stages whose keys and values they read;
-// and with the heads that the rank holds.
+// The groups of a rank's cache. Block ids are those of `groups` (for the whole `spec`), but the
+// cache has memory only for the rank's heads, in its own layers and in the layers of other stages
+// whose keys and values it reads.
 KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const RankPlace& place);
-// Layers whose keys and values the rank's cache holds.
+// Number of layers whose keys and values the rank's cache holds.
 int64_t NumHeldKvLayers(const DecoderSpec& spec, const RankPlace& place);
 
 }  // namespace sluice

@@ -35,7 +35,7 @@ DecoderSpec SmallSpec(size_t num_layers) {
   return spec;
 }
 
-// The ranges of all ranks follow each other and cover everything; none is empty.
+// The ranks' ranges are contiguous and cover everything; none is empty.
 void ExpectCover(const std::vector<RowRange>& ranges, int64_t count) {
   int64_t next = 0;
   for (const RowRange& range : ranges) {
@@ -74,7 +74,7 @@ TEST(ShardTest, HeadsStayWithTheirKeysAndValues) {
           EXPECT_EQ(first, cut.kv);
           given.push_back(first);
         }
-        // As the attention reads it: query head h of the rank takes KV head h / (q / kv).
+        // As attention reads it: query head h of the rank uses KV head h / (q / kv).
         ASSERT_EQ(cut.q.size() % cut.kv.size(), 0);
         const int64_t group = cut.q.size() / cut.kv.size();
         for (int64_t h = 0; h < cut.q.size(); ++h) {
@@ -123,8 +123,8 @@ TEST(ShardTest, MoreRanksThanPartsAreRefused) {
               HasSubstr("4 rows in the embedding of a layer"));
 }
 
-// Every stored row of every matrix is held by at least one rank, and, but for keys and values that
-// several query heads share and for routers, by one alone.
+// Every stored row of every matrix is held by at least one rank, and by only one except for
+// routers, and for keys and values that several query heads share.
 TEST(ShardTest, EveryRowIsHeldOnce) {
   DecoderSpec spec = SmallSpec(5);
   spec.layers.front().moe = MoeSpec{.router_module = "mlp.gate",
@@ -167,7 +167,7 @@ TEST(ShardTest, EveryRowIsHeldOnce) {
 }
 
 TEST(ShardTest, AStagesCacheHasItsLayersAlone) {
-  // Layers of two spans in groups of two: 0 1 | 2 3 and 4 5.
+  // Layers with two spans in groups of two: 0 1 | 2 3 and 4 5.
   const DecoderSpec spec = SmallSpec(6);
   KvGroups groups;
   groups.spans = {{}, {.window = 64}, {.window = 64}};
@@ -183,7 +183,7 @@ TEST(ShardTest, AStagesCacheHasItsLayersAlone) {
   EXPECT_EQ(rest.places[2].slot, 1);
 }
 
-// Layers 3, 4 and 5 attend to the keys and values of 0, 1 and 0, whose heads are unlike.
+// Layers 3, 4 and 5 use the keys and values of 0, 1 and 0; layers 0 and 1 have different heads.
 DecoderSpec SharedKeysSpec() {
   DecoderSpec spec = SmallSpec(6);
   spec.layer_embeddings = {.width = 8, .vocab_size = 100};
@@ -243,7 +243,7 @@ TEST(ShardTest, WhatStagesHandOnIsReadByLaterOnes) {
   const DecoderSpec spec = SharedKeysSpec();
   const auto rows_of = [&](int rank) { return StageRows::For(spec, RankPlace::Of(rank, 2, 3)); };
   const StageRows first = rows_of(0), middle = rows_of(2), last = rows_of(4);
-  // The residual, the embeddings of four layers, one KV head of layer 0 and two of layer 1.
+  // The residual, embeddings of four layers, one KV head of layer 0 and two of layer 1.
   EXPECT_EQ(first.handed_on(false), 96 + 4 * 8 + 2 * 32 + 2 * 128);
   EXPECT_EQ(middle.received(), first.handed_on(false));
   EXPECT_EQ(last.received(), middle.handed_on(false));

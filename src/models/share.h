@@ -1,4 +1,4 @@
-// One rank's share of a model: what it takes, and loading it.
+// One rank's share of a model: its memory, and loading it.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace sluice {
 
-// Checks the options, and opens the checkpoint and holds it against the model; none where the
-// options ask for random weights.
+// Checks the options, opens the checkpoint and checks it against the model; nullopt if the options
+// ask for random weights.
 Result<std::optional<Checkpoint>> OpenChecked(const std::filesystem::path& folder,
                                               const ModelConfig& config,
                                               const ModelOptions& options);
 
-// Loads the rows of the checkpoint that the rank at `place` holds, and no others. `checkpoint`: of
-// OpenChecked, null for random weights; several ranks may read it at the same time. `target`: of a
-// drafting head, whose embedding and head it shares.
+// Loads only the checkpoint rows that the rank at `place` holds. `checkpoint`: from OpenChecked,
+// null for random weights; several ranks may read it concurrently. `target`: for a drafting head,
+// the weights whose embedding and head it shares.
 Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
                                                 const ModelConfig& config,
                                                 const ModelOptions& options, const RankPlace& place,

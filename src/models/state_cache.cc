@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kLineNumbers = 16;  // of a line of the processor's cache
+constexpr int64_t kLineNumbers = 16;  // of a cache line
 
 }  // namespace
 

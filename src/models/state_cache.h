@@ -1,5 +1,5 @@
-// The memory of the states that sequences keep beside their KV blocks (MixerSpec): slots, each with
-// the states of one sequence in all layers of a rank.
+// The memory of the states that sequences keep besides KV blocks (MixerSpec): each slot has the
+// states of one sequence in all layers of a rank.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace sluice {
 
-// Where the states of layers lie in a slot.
+// Offsets of the layers' states in a slot.
 class StateLayout {
  public:
   // The layout for the layers of a rank's share of a model.
   static StateLayout For(const DecoderSpec& share);
 
-  // The bytes of one slot; 0: no layer keeps a state.
+  // Bytes of a slot; 0 if no layer keeps a state.
   int64_t slot_bytes() const { return slot_numbers_ * int64_t{sizeof(float)}; }
 
  private:
   friend class StateCache;
-  // F32 numbers from the beginning of a slot; -1: the layer has none.
+  // Offsets in a slot, in F32 numbers; -1: the layer has none.
   struct Place {
     int64_t tail = -1, matrix = -1;
   };
@@ -30,19 +30,19 @@ class StateLayout {
   int64_t slot_numbers_ = 0;
 };
 
-// Thread safety: that of memory. Ownership: owns the memory; move-only.
+// Thread safety: as for plain memory. Ownership: owns the memory; move-only.
 class StateCache {
  public:
   StateCache() = default;
-  // kResourceExhausted if the machine refuses. A layout without states takes no memory.
+  // kResourceExhausted if the system refuses the memory. A layout without states takes no memory.
   static Result<StateCache> Allocate(const StateLayout& layout, int64_t num_slots);
 
   int64_t num_slots() const { return num_slots_; }
-  // The last inputs of a layer's convolution, F32 [conv_width - 1, channels], the latest last.
+  // The last inputs of a layer's convolution, F32 [conv_width - 1, channels], oldest first.
   float* tail(int64_t layer, int32_t slot) const {
     return SlotAt(slot) + layout_.places_[static_cast<size_t>(layer)].tail;
   }
-  // The matrices of its heads, F32 [num_heads, key_dim, head_dim].
+  // The state matrices of its heads, F32 [num_heads, key_dim, head_dim].
   float* matrix(int64_t layer, int32_t slot) const {
     return SlotAt(slot) + layout_.places_[static_cast<size_t>(layer)].matrix;
   }

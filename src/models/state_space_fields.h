@@ -1,4 +1,4 @@
-// Readers of config.json fields of families with Mamba-2.
+// Readers of config.json fields for families with Mamba-2.
 #pragma once
 
 #include "base/json_fields.h"
@@ -7,13 +7,13 @@
 
 namespace sluice {
 
-// The mixer that mamba_n_heads, mamba_d_head, mamba_d_state, ... describe, named "mamba", with a
-// norm of groups after the gate, as Bamba and Granite 4 have it. `width`: of all heads together,
-// which mamba_n_heads and mamba_d_head must give; -1: mamba_expand times hidden_size.
+// The mixer "mamba" that mamba_n_heads, mamba_d_head, mamba_d_state, ... describe, with a norm of
+// groups after the gate, as in Bamba and Granite 4. `width`: mamba_n_heads * mamba_d_head must
+// equal it; -1: mamba_expand * hidden_size.
 Result<MixerSpec> ReadStateSpace(const JsonFields& fields, const ModelConfig& config,
                                  int64_t width = -1);
 
-// The limits of steps that `name` gives, a list of two numbers.
+// Reads the limits of Mamba-2's steps from `name`, a list of two numbers.
 Status ReadStepLimits(const JsonFields& fields, const char* name, MixerSpec& mixer);
 
 }  // namespace sluice

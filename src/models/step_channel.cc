@@ -8,13 +8,13 @@ class LocalStepChannel final : public StepChannel {
   LocalStepChannel(Communicator& group, bool ends_apart) : group_(group), ends_apart_(ends_apart) {}
 
   void Publish(const StepInput& input) override { Pass(&input); }
-  void PublishFinish() override {}  // follows by itself
+  void PublishFinish() override {}  // the other ranks finish without an order
   void Close() override { Pass(nullptr); }
   StepOrder Receive() override {
     const StepInput* const input = Pass(nullptr);
     return {.input = input, .finishes = input != nullptr};
   }
-  // Until all are done with the step's arrays, which are rank 0's.
+  // Waits until all ranks have read the step's arrays, which belong to rank 0.
   void EndReading() override { group_.Broadcast(nullptr, 0, 0, Patience::kStep); }
   void EndStep() override {
     if (ends_apart_) group_.Broadcast(nullptr, 0, 0, Patience::kStep);

@@ -1,8 +1,8 @@
-// How a step reaches the ranks of a model.
+// Passes steps from rank 0 to the other ranks of a model.
 //
 // Rank 0 has the engine: requests, scheduler, cache index and sampler. Its `ParallelModel` is the
-// Model that the engine sees. Model::Begin there publishes the engine's StepInput and begins rank
-// 0's share of the step; Finish ends it. Every other rank does the same in the same order:
+// engine's Model: Begin publishes the engine's StepInput and begins rank 0's share of the step;
+// Finish ends it. Every other rank does the same in the same order:
 //
 //   rank 0                                  ranks 1, 2, ...
 //   Publish(input)                          while (const StepOrder order = Receive()) {
@@ -16,12 +16,12 @@
 //                                             }
 //                                           }
 //
-// All ranks use the same block ids, each in a cache of its own with the layers and the heads of its
-// share. What the shares say to each other inside Begin and Finish goes through a Communicator.
+// All ranks use the same block ids, each in its own cache with the layers and heads of its share.
+// Inside Begin and Finish, the shares exchange data through a Communicator.
 //
-// Where one step is in flight at a time, threads broadcast a pointer. Else, and between processes,
-// the step itself travels as a message: tokens, positions, logit rows, slices, and of the block
-// tables what is new.
+// If one step at a time is in flight, threads broadcast a pointer. Otherwise, and between
+// processes, the step is sent as a message: tokens, positions, logit rows, slices, and the changed
+// entries of block tables.
 #pragma once
 
 #include <memory>
@@ -31,37 +31,37 @@
 
 namespace sluice {
 
-// What a rank is told to do, in this order; neither: there will be no more steps.
+// Orders for a rank, carried out in this order; neither: there will be no more steps.
 struct StepOrder {
-  const StepInput* input = nullptr;  // not null: to begin this step
-  bool finishes = false;             // to finish the step that began first
+  const StepInput* input = nullptr;  // not null: begin this step
+  bool finishes = false;             // finish the oldest step in flight
 
   explicit operator bool() const { return input != nullptr || finishes; }
 };
 
-// One a rank. A failure is a GroupError, as of the communicator that it is made over. Thread
-// safety: that of the communicator.
+// Each rank has one. A failure is a GroupError, as in its communicator. Thread safety: that of the
+// communicator.
 class StepChannel {
  public:
   virtual ~StepChannel() = default;
 
-  // Rank 0 alone. `input` and what it points to stay as they are until EndReading has returned.
+  // Called at rank 0. `input` and the data it points to must not change until EndReading returns.
   virtual void Publish(const StepInput& input) = 0;
   virtual void PublishFinish() = 0;
-  // Rank 0 alone: there will be no more steps.
+  // Called at rank 0: there will be no more steps.
   virtual void Close() = 0;
-  // The other ranks: waits for what comes next, as long as it takes. The input is valid until the
-  // next call.
+  // Called at other ranks: waits for the next order, without a timeout. The input is valid until
+  // the next call.
   virtual StepOrder Receive() = 0;
-  // All ranks, when they have begun their share of a step.
+  // Called at all ranks when they have begun their share of a step.
   virtual void EndReading() = 0;
-  // All ranks, when they have finished it.
+  // Called at all ranks when they have finished a step.
   virtual void EndStep() = 0;
 };
 
 // Between threads, over a group of MakeLocalGroup, which must outlive it; one step at a time.
-// `ends_apart`: EndStep returns when all ranks have called it. So it is with devices: what has
-// failed on one is known to its rank alone until then.
+// `ends_apart`: EndStep waits until all ranks have called it. Used with devices, where until then
+// only a rank itself knows that it failed.
 std::unique_ptr<StepChannel> MakeLocalStepChannel(Communicator& group, bool ends_apart);
 
 }  // namespace sluice

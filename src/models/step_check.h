@@ -1,4 +1,4 @@
-// The preconditions of a step, for all models.
+// Checks the preconditions of a step, for all models.
 #pragma once
 
 #include "models/decoder_spec.h"
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// CHECKs the input against the limits, the cache against the options.
+// CHECKs the input against the limits, and the cache against the options.
 void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const StepInput& input,
                     const KvCache& cache, bool takes_drawn_tokens = false);
 

@@ -11,9 +11,10 @@ namespace sluice {
 
 namespace {
 
-// Numbers are written in groups of seven bits, the lowest first; all but the last have the top bit.
+// Numbers are written in groups of seven bits, lowest first; all bytes except the last have the top
+// bit set.
 constexpr int kMostNumberBytes = 5;
-constexpr int64_t kNoBlockId = -1;  // an entry before the first position that is still seen
+constexpr int64_t kNoBlockId = -1;  // for positions that are no longer seen
 
 }  // namespace
 
@@ -21,7 +22,7 @@ class StepDecoder::NumberReader {
  public:
   explicit NumberReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  // kInvalidData for one above `most`.
+  // kInvalidData for a number above `most`.
   Result<int64_t> Next(const char* what, int64_t most) {
     uint64_t number = 0;
     for (int i = 0; i < kMostNumberBytes; ++i) {
@@ -77,8 +78,8 @@ StepEncoder::StepEncoder(const StepLimits& limits)
       memory_(static_cast<size_t>(limits.max_tables())),
       used_(static_cast<size_t>(limits.max_tables())) {}
 
-// Sequences keep their places from one step to the next but for those that end: the number after
-// that of the slice before is the likely one.
+// Sequences keep their order between steps except those that end, so the number after the previous
+// slice's is likely right.
 int64_t StepEncoder::NumberOf(const int32_t* memory, int64_t guess) {
   const int64_t count = limits_.max_tables();
   int64_t oldest = -1;

@@ -1,9 +1,9 @@
-// A step as bytes, for ranks that are other processes.
+// Encodes a step as bytes, for ranks in other processes.
 //
-// Both sides keep the block tables that were sent: a table travels as the number of entries that
-// are as before and the new ones, so that a sequence that decodes costs some bytes a step and not
-// its whole table. A table has a number, which the encoder gives to the memory that the engine
-// keeps it in; what is in it is compared, so that memory which is used again cannot mislead.
+// Both sides keep the block tables sent so far. A table is sent as the number of leading entries
+// that did not change and the new entries, so that a decoding sequence costs some bytes per step
+// rather than its whole table. The encoder assigns table numbers to the addresses of the engine's
+// tables; it compares contents, so reused memory is safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// What no step exceeds. Memory of encoder and decoder is allocated for it.
+// Limits of a step. Encoder and decoder allocate memory for them.
 struct StepLimits {
   int64_t max_rows = 0;
   int64_t max_slices = 0;  // of a group
@@ -31,7 +31,7 @@ struct StepLimits {
 
   int64_t max_tables() const { return max_slices * num_groups; }
   int64_t max_blocks() const { return (max_context + block_size - 1) / block_size; }
-  // The size of a message.
+  // Maximum size of a message, bytes.
   int64_t max_bytes() const;
 };
 
@@ -56,8 +56,8 @@ class StepEncoder {
  public:
   explicit StepEncoder(const StepLimits& limits);
 
-  // Valid until the next call. REQUIRES: within the limits; positions of a slice follow its
-  // context; slices of all groups alike but for their tables; no draws.
+  // Valid until the next call. REQUIRES: within the limits; a slice's positions follow its context;
+  // the slices of all groups are equal except for their tables; no draws.
   std::span<const std::byte> Encode(const StepInput& input);
 
  private:
@@ -67,8 +67,8 @@ class StepEncoder {
 
   const StepLimits limits_;
   SentTables sent_;
-  std::vector<const int32_t*> memory_;  // [tables], what each number stands for
-  std::vector<int64_t> used_;           // [tables], the step that used it last
+  std::vector<const int32_t*> memory_;  // [tables], the address for each number
+  std::vector<int64_t> used_;           // [tables], the step that last used it
   int64_t step_ = 0;
   std::vector<std::byte> message_;
 };
@@ -77,8 +77,8 @@ class StepDecoder {
  public:
   explicit StepDecoder(const StepLimits& limits);
 
-  // kInvalidData, with the place, for bytes that no encoder of the same limits wrote; the tables
-  // that were kept are then undefined. The step is valid until the next call.
+  // kInvalidData, with the place, for bytes that no encoder with these limits wrote; the kept
+  // tables are then undefined. The step is valid until the next call.
   Result<const StepInput*> Decode(std::span<const std::byte> message);
 
  private:

@@ -19,14 +19,14 @@ constexpr StepLimits kLimits{.max_rows = 64,
                              .num_blocks = 50,
                              .vocab_size = 1000};
 
-// A step with the memory that it points to.
+// A step and the memory that it points to.
 struct TestStep {
   std::vector<int32_t> tokens, positions, logit_rows;
   std::vector<kernels::AttentionSlice> slices;
   StepInput input() const { return {tokens, positions, slices, logit_rows, 2, {}}; }
 };
 
-// A sequence of an engine: its tables keep their memory while it lives.
+// An engine's sequence; its tables do not move while it lives.
 struct TestSequence {
   explicit TestSequence(int32_t first_block) {
     for (auto& table : tables) {
@@ -79,7 +79,7 @@ TEST(StepMessageTest, ManyStepsArriveAsTheyWere) {
   std::mt19937 random(7);
   std::vector<std::unique_ptr<TestSequence>> sequences;
   for (int round = 0; round < 300; ++round) {
-    // Sequences come, go, change their order, and their tables change in the middle.
+    // Sequences begin, end and change their order; tables change in the middle.
     while (sequences.size() < 1 + random() % 4)
       sequences.push_back(std::make_unique<TestSequence>(static_cast<int32_t>(random() % 50)));
     if (random() % 4 == 0) std::swap(sequences.front(), sequences.back());
@@ -198,7 +198,7 @@ TEST(StepMessageTest, CarriesWhatBecomesOfStates) {
   EXPECT_EQ((*found)->state_snapshots[0].rows, 5);
   EXPECT_EQ((*found)->state_snapshots[0].slot, 2);
 
-  limits.num_states = 4;  // of which slot 4 is none
+  limits.num_states = 4;  // so slot 4 does not exist
   StepDecoder small(limits);
   const auto refused = small.Decode(message);
   ASSERT_FALSE(refused);

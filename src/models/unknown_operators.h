@@ -1,4 +1,4 @@
-// What a configuration asks for that no operator of this program computes.
+// Finds operators that a configuration needs and this program lacks.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace sluice {
 
-// Lists the operators that sluice lacks for the decoder that `config`, a config.json, describes,
-// whether its architecture is known or not: one entry for each, with the field that asks for it
-// ("latent attention (kv_lora_rank)"), and one for each module of its layers in `checkpoint` (null
-// for none) that no family's layers have. Empty if nothing is found: then the family's file alone
-// may be missing. For people: fields of a wrong type are skipped.
+// Lists the operators that sluice lacks for the decoder that `config` (a config.json) describes,
+// even if its architecture is unknown. Each entry names the field that needs it ("latent attention
+// (kv_lora_rank)"). Also lists each module in the layers of `checkpoint` (may be null) that no
+// family's layers have. Empty if nothing is found; then perhaps only the family's file is missing.
+// Fields of a wrong type are skipped.
 std::vector<std::string> UnknownOperators(const json::Value& config, const Checkpoint* checkpoint);
 
 }  // namespace sluice
