@@ -27,7 +27,7 @@ DeviceDecoder::DeviceDecoder(ModelConfig config, const ModelOptions& options, De
 
 DeviceDecoder::~DeviceDecoder() {
   if (parts_.ranks != nullptr) parts_.ranks->group().Abort();
-  // Nothing may run any more when the memory goes; what failed was told by the step that failed.
+  // Nothing may run when the memory is freed. Errors were reported by the step that failed.
   static_cast<void>(parts_.stream->Synchronize());
   if (pinned_logits_ != nullptr) parts_.device.Unpin(pinned_logits_);
   if (parts_.lora != nullptr) parts_.lora->Close();
@@ -59,7 +59,7 @@ void DeviceDecoder::FinishLogits(const StepInput& input, float* logits) {
   args.cols = spec_.vocab_size;
   parts_.kernels.sample_rows(parts_.stream->handle(), args);
   parts_.inputs.ReceiveDraws(*parts_.stream);
-  size_t begin = 0;  // of rows that were not drawn
+  size_t begin = 0;  // first row of the current run of rows that were not drawn
   for (size_t row = 0; row <= rows; ++row) {
     if (row < rows && !input.draws[row].is_wanted) continue;
     copy(begin, row);
@@ -119,7 +119,8 @@ void DeviceDecoder::Begin(ThreadPool& /*threads*/, const StepInput& input, KvCac
     if (!input.tokens.empty()) Enqueue(input, cache, logits);
     parts_.stream->Record(*begun.end);
   } catch (const std::exception& error) {
-    // What was enqueued reads the inputs and writes the logits, which the caller takes for free.
+    // Enqueued operations read the inputs and write the logits, which the caller considers unused
+    // once this throws.
     if (parts_.ranks != nullptr) parts_.ranks->group().Abort();
     static_cast<void>(parts_.stream->Synchronize());
     FailInFlight(error.what());
@@ -161,7 +162,7 @@ void DeviceDecoder::EndUse(const Begun& begun) {
   if (parts_.lora != nullptr) parts_.lora->EndUse(begun.slots);
 }
 
-// Those in flight may be what has failed, or have been computed from it.
+// Steps in flight may have caused the failure, or depend on the failed step.
 void DeviceDecoder::FailInFlight(const std::string& reason) {
   for (int i = 0; i < num_in_flight_; ++i)
     begun_[(first_begun_ + static_cast<size_t>(i)) % begun_.size()].failure = reason;

@@ -1,4 +1,4 @@
-// The decoder on a device: it runs the program of a DecoderSpec, or of a rank's share of it.
+// The decoder on a device: runs the program of a DecoderSpec, or of a rank's share of it.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ namespace sluice {
 
 // Ownership: the device and the memory of weights and workspace outlive it.
 //
-// Of several ranks, Begin and Finish are called by all with the same input, as DecoderModel's; one
-// step is in flight at a time. Alone, the next step is sent while one runs.
+// With several ranks, all call Begin and Finish with the same input, as in DecoderModel, and one
+// step is in flight at a time. A single rank can enqueue the next step while one runs.
 class DeviceDecoder final : public Model {
  public:
   struct Parts {
@@ -30,23 +30,22 @@ class DeviceDecoder final : public Model {
     std::unique_ptr<DeviceStream> stream;
     std::unique_ptr<device::DeviceLinear> linear;
     DeviceStepInputs inputs;
-    std::unique_ptr<DeviceRanks> ranks;  // null: alone
+    std::unique_ptr<DeviceRanks> ranks;  // null: a single rank
     std::unique_ptr<DeviceExecutor> executor;
-    // For the ends of steps.
+    // Recorded at the ends of steps.
     std::array<std::unique_ptr<DeviceEvent>, DeviceStepInputs::kMostInFlight> events;
-    // Page-locked: how many rows the experts of a large step have; empty where there are none.
+    // Page-locked: number of rows per expert in a large step; empty without experts.
     DeviceBuffer expert_rows = {};
-    std::vector<float> scores = {};              // DecoderWeights::scores, of the first rank
+    std::vector<float> scores = {};              // DecoderWeights::scores; only on the first rank
     std::shared_ptr<DeviceLoraSlots> lora = {};  // null: no adapters are served
   };
 
-  // `spec`: of the whole model. `place` and `spec` are also what the executor's program is of.
+  // `spec`: the whole model, of which the executor's program computes the share of `place`.
   DeviceDecoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec,
                 const RankPlace& place, Parts parts);
   ~DeviceDecoder() override;
 
-  // Lets the products' kernels be chosen by measuring them, where there is a choice. To be called
-  // before the first step.
+  // Chooses kernels for products by measuring, where there is a choice. Call before the first step.
   Status Tune();
 
   bool draws_tokens() const override {
@@ -69,36 +68,36 @@ class DeviceDecoder final : public Model {
   bool takes_drawn_tokens() const override { return parts_.ranks == nullptr && draws_tokens(); }
   Status RecordSteps(const RecordedSteps& steps, KvCache& cache) override;
   int64_t num_replayed() const override { return num_replayed_; }
-  // A step of single tokens as a graph; `input` is sent, and `runs_before` as in RecordedSteps.
-  // `padded` becomes what Send makes of it. Throws what the model's steps throw.
+  // Captures a step of single tokens as a graph. `input` is sent; `runs_before`: see RecordedSteps.
+  // Sets `padded` as Send does. Throws as the model's steps do.
   Result<std::unique_ptr<DeviceGraph>> Record(const StepInput& input, bool runs_before,
                                               PaddedStep& padded, const KvCache& cache);
   void Begin(ThreadPool& threads, const StepInput& input, KvCache& cache, float* logits) override;
   void Finish(ThreadPool& threads) override;
 
  private:
-  // A step that was enqueued.
+  // An enqueued step.
   struct Begun {
     std::span<TokenDraw> draws;
     int buffer = 0;              // of parts_.inputs
-    DeviceEvent* end = nullptr;  // recorded behind it
-    std::string failure;         // of a step before: what it computes is nothing
+    DeviceEvent* end = nullptr;  // recorded after it
+    std::string failure;         // of an earlier step, which makes this step's results invalid
     // HeadSpec::Kind::kScores: where Finish writes the results of `hidden`.
     float* results = nullptr;
     int64_t num_results = 0;     // rows
     std::vector<float> hidden;   // [max_logit_rows, hidden], or empty
-    std::vector<int32_t> slots;  // of the adapters that it uses, and -1 for rows without
+    std::vector<int32_t> slots;  // of the step's adapters; -1 for rows without
   };
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
-  // Enqueues a step that was sent: the same for all steps of equal numbers of rows whose logits are
-  // all wanted. Returns the rows that have results.
+  // Enqueues a step that was sent: the same operations for all steps with equal numbers of rows
+  // whose logits are all wanted. Returns the number of rows that have results.
   int64_t RunProgram(int64_t rows, int64_t logit_rows, const KvCache& cache, float* results);
   void FailInFlight(const std::string& reason);
-  // The step's adapters may be replaced.
+  // Allows the step's adapters to be replaced.
   void EndUse(const Begun& begun);
-  // Draws the tokens that the step asks for, and copies the other rows of logits to the host.
+  // Draws the tokens that the step asks for; copies the other rows of logits to the host.
   void FinishLogits(const StepInput& input, float* logits);
-  // The recorded steps that this one may be replayed by; null: none.
+  // The graphs that can replay this step; null if there are none.
   const StepGraphs::Size* GraphsFor(const StepInput& input, const KvCache& cache) const;
 
   ModelOptions options_;
@@ -107,7 +106,7 @@ class DeviceDecoder final : public Model {
   Parts parts_;
   void* pinned_logits_ = nullptr;
   std::array<Begun, DeviceStepInputs::kMostInFlight> begun_;  // used in turn
-  size_t newest_ = 0;                                         // that is being enqueued
+  size_t newest_ = 0;                                         // index of the step being enqueued
   size_t first_begun_ = 0;
   int num_in_flight_ = 0;
   StepGraphs graphs_;

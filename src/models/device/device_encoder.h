@@ -1,4 +1,4 @@
-// An encoder on a device: it runs the program of an EncoderSpec.
+// An encoder on a device: runs the program of an EncoderSpec.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace sluice {
 
-// Every slice of a step has to be a whole sequence; one step is in flight at a time. Classifiers'
-// scores are made on the host, of the rows after the last norm. Ownership: the device and the
+// Every slice of a step must be a whole sequence; one step is in flight at a time. The host
+// computes classifiers' scores from the rows after the last norm. Ownership: the device and the
 // memory of weights and workspace outlive it.
 class DeviceEncoder final : public Model {
  public:
@@ -27,15 +27,14 @@ class DeviceEncoder final : public Model {
     std::unique_ptr<device::DeviceLinear> linear;
     std::unique_ptr<DeviceExecutor> executor;
     DeviceEncoderStep inputs;
-    ClassifierWeights classifier;  // empty where nothing is classified
+    ClassifierWeights classifier;  // empty unless the model classifies
   };
 
   DeviceEncoder(ModelConfig config, const ModelOptions& options, const EncoderSpec& spec,
                 Parts parts);
   ~DeviceEncoder() override;
 
-  // Lets the products' kernels be chosen by measuring them, where there is a choice. To be called
-  // before the first step.
+  // Chooses kernels for products by measuring, where there is a choice. Call before the first step.
   Status Tune() { return parts_.executor->Tune(); }
 
   void PrepareLogits(std::span<float> results) override;
@@ -44,15 +43,15 @@ class DeviceEncoder final : public Model {
 
  private:
   bool classifies() const { return !parts_.classifier.out.empty(); }
-  // Whether scores are made of means.
+  // Whether scores are computed from the mean of a sequence's rows.
   bool TakesMeans() const { return spec_.classifies_mean && classifies(); }
 
   ModelOptions options_;
   EncoderSpec spec_;
   Parts parts_;
   void* pinned_results_ = nullptr;
-  std::vector<float> hidden_;   // the rows that scores are made of, or empty
-  std::vector<float> scratch_;  // as many
+  std::vector<float> hidden_;   // rows from which scores are computed, or empty
+  std::vector<float> scratch_;  // as large as hidden_
 };
 
 }  // namespace sluice

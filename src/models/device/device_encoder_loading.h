@@ -10,12 +10,12 @@
 
 namespace sluice {
 
-// PlanDeviceModel of an encoder. The cache holds the keys and values of one layer, of the step
-// alone. kUnsupported as there.
+// PlanDeviceModel for encoders. The cache holds keys and values of one layer, for a single step.
+// kUnsupported as in PlanDeviceModel.
 Result<ModelMemory> PlanDeviceEncoder(const ModelConfig& config, const ModelOptions& options,
                                       const DeviceInfo& device);
 
-// LoadDeviceModel of an encoder.
+// LoadDeviceModel for encoders.
 Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& pool,
                                                  ThreadPool& threads,
                                                  const std::filesystem::path& folder,

@@ -11,7 +11,7 @@ namespace {
 
 device::AttentionLimits LimitsOf(const EncoderSpec& spec, const ModelOptions& options) {
   const auto heads = static_cast<int>(spec.num_heads);
-  // Tiles are split only of long contexts after few tokens, and texts have none.
+  // Only tiles with long contexts and few new tokens are split, and encoders have no contexts.
   return {.max_rows = options.max_rows,
           .max_slices = std::min(options.max_slices, options.max_rows),
           .max_context = options.max_context,
@@ -39,7 +39,7 @@ int64_t DeviceEncoderStep::MaxBytes(const EncoderSpec& spec, const ModelOptions&
   take(std::min(options.max_logit_rows, options.max_rows), sizeof(int32_t));
   take(limits.max_rows, sizeof(int64_t));  // slots
   take(limits.max_slices, sizeof(device::AttentionSliceInfo));
-  // Each table but for its last block is of whole blocks.
+  // Each table's blocks are full, except its last one.
   take(limits.max_rows / options.block_size + limits.max_slices, sizeof(int32_t));
   for (int plan = 0; plan < (HasWindows(spec) ? 2 : 1); ++plan)
     take(device::MaxAttentionItems(limits), sizeof(device::AttentionItem));

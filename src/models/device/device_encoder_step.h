@@ -1,6 +1,6 @@
 // The inputs of an encoder's step on a device: tokens, positions, token types, slots of keys and
-// values, the division of attention into work items. All of it is laid out in one page-locked
-// buffer and copied at once.
+// values, and attention's work items. They are laid out in one page-locked buffer and copied in a
+// single transfer.
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,35 @@
 
 namespace sluice {
 
-// Ownership: owns the host's buffer; the device's is the caller's and outlives it; move-only.
+// Ownership: owns the host buffer; the device buffer is the caller's and outlives it; move-only.
 class DeviceEncoderStep final : public DeviceStepView {
  public:
-  // Bytes of the largest step within the options, on the device and of the host's buffer.
+  // Bytes of the largest step within the options, for the device and for the host buffer.
   static int64_t MaxBytes(const EncoderSpec& spec, const ModelOptions& options);
 
   // `memory`: MaxBytes on the device, aligned to 256.
   static Result<DeviceEncoderStep> Create(Device& device, const EncoderSpec& spec,
                                           const ModelOptions& options, std::byte* memory);
 
-  // Lays out the step and enqueues its copy. The stream must have passed what was enqueued for the
-  // step before. Allocates nothing. REQUIRES: every slice is a whole sequence (context 0).
+  // Lays out the step and enqueues its copy. The stream must have completed the previous step.
+  // Allocates nothing. REQUIRES: every slice is a whole sequence (context 0).
   void Send(DeviceStream& stream, const StepInput& input);
 
-  // Inputs of the step that was sent last, on the device.
+  // Inputs of the last step that was sent, on the device.
   const int32_t* tokens() const override { return OnDevice<int32_t>(tokens_); }
   const int32_t* positions() const override { return OnDevice<int32_t>(positions_); }
-  const int32_t* types() const override {  // null: all tokens are of type 0
+  const int32_t* types() const override {  // null: all tokens have type 0
     return has_types_ ? OnDevice<int32_t>(types_) : nullptr;
   }
   const int32_t* logit_rows() const override { return OnDevice<int32_t>(logit_rows_); }
   const int64_t* slots(int64_t /*group*/) const override { return OnDevice<int64_t>(slots_); }
-  // The items, slices and tables of layers with or without a window; the rest is left to the
-  // caller.
+  // Sets the items, slices and tables for layers with or without a window; the caller sets the
+  // rest.
   device::AttentionArgs Attention(const program::Attend& op, const AttentionSpec& spec,
                                   int64_t group) const override;
 
  private:
-  // The work items of layers that see so much.
+  // The work items for layers with this span.
   struct SpanPlan {
     AttentionSpan span;
     int32_t ahead = device::kSeesAllBehind;
@@ -57,18 +57,18 @@ class DeviceEncoderStep final : public DeviceStepView {
   const T* OnDevice(int64_t offset) const {
     return reinterpret_cast<const T*>(device_memory_ + offset);
   }
-  // The next `count` elements of the host's buffer, and where they begin.
+  // Reserves the next `count` elements of the host buffer; `offset`: set to their position.
   template <typename T>
   std::span<T> Take(int64_t count, int64_t& offset);
   void WriteTypes(const StepInput& input);
-  // Slots, slices, and their tables one after the other.
+  // Writes slots, slices, and the slices' tables consecutively.
   void WriteSlices(const StepInput& input);
   void WritePlans(int64_t num_slices);
 
   int block_size_ = 0;
   int64_t num_types_ = 0;
   device::AttentionLimits limits_;
-  std::vector<SpanPlan> plans_;  // that of all positions, then that of windows
+  std::vector<SpanPlan> plans_;  // without a window, then with windows
   DeviceBuffer host_;
   std::byte* device_memory_ = nullptr;
   int64_t end_ = 0;

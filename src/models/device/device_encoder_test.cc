@@ -1,5 +1,5 @@
-// Encoders on the emulated device, against those on the CPU in F32, whose results are transformers'
-// (tests/e2e/test_pooling.py), and against what transformers computed itself.
+// Compares encoders on the emulated device with those on the CPU in F32, whose results equal
+// transformers' (tests/e2e/test_pooling.py), and with results from transformers itself.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::DataFolder;
 
-// A text of one step. The first tokens of a second text have type 1.
+// A text of a step. From token `second` on, tokens have type 1.
 struct Text {
   std::vector<int32_t> ids;
   int32_t second = std::numeric_limits<int32_t>::max();
@@ -39,13 +39,13 @@ ModelConfig ConfigOf(const std::string& name, int64_t num_scores) {
   return *config;
 }
 
-// The results of the rows of each text, all of them or of the first alone.
+// The results for each text: of all rows, or of the first.
 std::vector<std::vector<float>> Run(Model& model, KvCache& cache, const ModelOptions& options,
                                     const std::vector<Text>& texts, bool all_rows) {
   std::vector<int32_t> tokens, positions, rows, seconds, counts;
   std::vector<kernels::AttentionSlice> slices;
   std::vector<std::vector<int32_t>> tables;
-  int32_t block = static_cast<int32_t>(cache.num_blocks());  // in no order of the texts
+  int32_t block = static_cast<int32_t>(cache.num_blocks());  // handed out in descending order
   for (const Text& text : texts) {
     std::vector<int32_t>& table = tables.emplace_back();
     for (size_t i = 0; i < text.ids.size(); i += static_cast<size_t>(options.block_size))
@@ -77,7 +77,7 @@ std::vector<std::vector<float>> Run(Model& model, KvCache& cache, const ModelOpt
   return of_texts;
 }
 
-// Takes exactly what the plan says.
+// An encoder on a device with exactly as much memory as planned.
 class OnDevice {
  public:
   explicit OnDevice(const std::string& name, int64_t num_scores = 0,
@@ -146,7 +146,7 @@ double Cosine(std::span<const float> a, std::span<const float> b) {
   return dot(a, b) / std::sqrt(dot(a, a) * dot(b, b));
 }
 
-// Encoders of each family, their hidden states.
+// Hidden states of encoders of each family.
 class DeviceEncoderTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceEncoderTest, HeavyHiddenStatesAreNearlyTheCpus) {
@@ -164,7 +164,7 @@ TEST_P(DeviceEncoderTest, HeavyHiddenStatesAreNearlyTheCpus) {
       };
       least = std::min(least, Cosine(row_of(together[text]), row_of(expected[text])));
     }
-    // Alone, and where the first row alone is wanted, every bit is the same.
+    // Results are bit-identical if a text is alone, or only its first row is wanted.
     EXPECT_EQ(device.Run({texts[text]})[0], together[text]) << "text " << text << " alone";
     const auto first = device.Run({texts[text]}, /*all_rows=*/false)[0];
     EXPECT_TRUE(std::equal(first.begin(), first.end(), together[text].begin()));
@@ -212,7 +212,7 @@ TEST(DeviceEncoder, HeavyTokenTypesTellTextsApart) {
   EXPECT_GT(Cosine(got[1], expected[1]), 0.9998);
 }
 
-// As transformers computed them, of the texts' ids.
+// Compares with transformers' results for the same token ids.
 TEST(DeviceEncoder, HeavyEmbeddingsAreNearlyTransformers) {
   const auto text = ReadFile(DataFolder("tiny-modernbert") / "texts.json");
   ASSERT_TRUE(text);

@@ -1,4 +1,4 @@
-// Where the parameters of an encoder lie on a device.
+// Offsets of an encoder's parameters on a device.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// Where the parameters of `list` lie in one allocation. `formats` as of DeviceWeightLayout::For;
-// kUnsupported names a matrix that no kernel takes.
+// Offsets of the parameters of `list` in one allocation. `formats`: as in DeviceWeightLayout::For;
+// kUnsupported names a matrix that no kernel supports.
 Result<DeviceWeightLayout> LayOutEncoder(const EncoderSpec& spec, const ParameterList& list,
                                          const std::vector<DataFormat>& formats,
                                          bool keeps_apart = false);
 
-// As DecoderSpec::rope_tables.
+// See DecoderSpec::rope_tables.
 std::vector<std::vector<float>> EncoderRopeTables(const EncoderSpec& spec);
 
 }  // namespace sluice

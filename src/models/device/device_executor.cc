@@ -48,7 +48,7 @@ DeviceExecutor::DeviceExecutor(program::Program program, DeviceProgramWeights we
     for (const program::Op& op : program_.ops)
       counts_.push_back(&parts_.op_times->Of(program::LabelOf(program_, op)));
   }
-  // They were the loader's.
+  // These point to objects of the loader.
   program_.tables.clear();
   program_.linears.clear();
   program_.experts.clear();
@@ -338,7 +338,7 @@ void DeviceWalk::operator()(const program::Gather& op) {
                                   .out = RowsOutAt(op.all, op.scales, 0, inputs)});
 }
 
-// Rows of E4M3 are others than those of BF16; those of NVFP4 take the place of the unrounded.
+// E4M3 rows are written to a separate buffer; NVFP4 rows replace the unrounded ones.
 void DeviceWalk::operator()(const program::Convert& op) {
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);
   if (!inputs.is_rounded()) return;
@@ -350,8 +350,8 @@ void DeviceWalk::operator()(const program::Convert& op) {
                                   .out = RowsOutAt(to, op.scales, op.width, inputs)});
 }
 
-// The gate of the rows that the last product wrote. Ranks gather the rows of all; in F32 where the
-// whole row determines how its numbers are rounded.
+// Applies the gate to rows of the last product. If ranks gather rows whose rounding depends on the
+// whole row, the rows are F32 until then.
 void DeviceWalk::operator()(const program::GateMul& op) {
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);
   device::RowsOut out = RowsOutAt(op.y, op.scales, 0, inputs);
@@ -392,7 +392,7 @@ void DeviceWalk::operator()(const program::GateMul& op) {
                               .gelu = op.gate == Gate::kGeluTanh};
   if (op.factors.buffer != kNone) {
     const auto buffer = static_cast<size_t>(op.factors.buffer);
-    // Rows that have moved are of these columns alone.
+    // Moved rows consist of only these columns.
     const bool moved = executor_.moved_[buffer];
     args.factor_stride = moved ? op.width : op.factors.stride;
     args.factors = reinterpret_cast<const float*>(executor_.addresses_[buffer]) +
@@ -406,7 +406,7 @@ void DeviceWalk::SumHeadSquares(const program::RopeAppend& op, const AttentionSp
   const RankPlace& place = parts_.place;
   const bool is_shared = op.own_q_squares != kNone;
   const AttentionSpec& whole = is_shared ? WholeAttention(op.model_layer) : spec;
-  // A head of k that several ranks hold is given by the first.
+  // Of the ranks that hold a head of k, only the first sums it.
   const RowRange keys = FirstHeldKeys(whole, place.tensor_rank, place.tensor_size);
   float* const q = RowsAt<float>(op.q_squares, 0);
   float* const k = RowsAt<float>(op.k_squares, 0);

@@ -25,48 +25,48 @@ namespace sluice {
 struct DevicePlan : program::BufferPlan {
   std::vector<ArrayGap> gaps;
 
-  // `keeps_apart`: as ArrayCutter. What is planned is the same.
+  // `keeps_apart`: see ArrayCutter; does not change the planned size.
   static DevicePlan For(const program::Program& program, bool keeps_apart);
 };
 
-// Adds the memory of a step's inputs, which nothing shares: the buffer "step_inputs".
+// Adds the buffer "step_inputs" for a step's inputs, which shares memory with no other.
 void AddStepInputs(program::Program& program, int64_t bytes);
 
-// What a program is run for.
+// Arguments of a run of a program.
 struct DeviceStep {
   const DeviceStepView* inputs = nullptr;
   const KvCache* cache = nullptr;
   int64_t rows = 0;
   int64_t wanted = 0;
-  std::span<const int32_t> adapters = {};  // the slots that it uses, and -1 for rows without
-  float* results = nullptr;                // on the host, of CopyResults
+  std::span<const int32_t> adapters = {};  // slots of its adapters; -1 for rows without
+  float* results = nullptr;                // on the host, for CopyResults
   bool is_recorded = false;
 };
 
 // Allocates nothing after construction. Thread safety: one thread at a time. Ownership: owns the
-// program; the rest outlives it.
+// program; everything else outlives it.
 class DeviceExecutor {
  public:
   struct Parts {
     const device::DeviceKernels& kernels;
     DeviceStream& stream;
     device::DeviceLinear& linear;
-    DeviceRanks* ranks = nullptr;     // null: alone
+    DeviceRanks* ranks = nullptr;     // null: a single rank
     DeviceLoraSlots* lora = nullptr;  // null: no adapters are served
-    void* expert_rows = nullptr;      // page-locked: how many rows the experts of a step have
+    void* expert_rows = nullptr;      // page-locked: number of rows per expert in a step
     RankPlace place = {};
-    DecoderSpec whole = {};       // the whole model, of several ranks
+    DecoderSpec whole = {};       // the whole model, if there are several ranks
     OpTimes* op_times = nullptr;  // ModelOptions::op_times
   };
 
-  // `workspace`: of plan.total_bytes. Weights that the program points to are not looked at.
+  // `workspace`: plan.total_bytes bytes. Does not access weights to which the program points.
   DeviceExecutor(program::Program program, DeviceProgramWeights weights, DevicePlan plan,
                  std::byte* workspace, const Parts& parts);
 
-  // Enqueues the operators. Returns the rows that are left. Throws what fails at once.
+  // Enqueues the operators. Returns the number of remaining rows. Throws if enqueueing fails.
   int64_t Run(const DeviceStep& step);
 
-  // Lets the products' kernels be chosen by measuring them, where there is a choice.
+  // Chooses kernels for products by measuring, where there is a choice.
   Status Tune();
 
   const program::Program& program() const { return program_; }
@@ -85,13 +85,13 @@ class DeviceExecutor {
   DevicePlan plan_;
   std::byte* workspace_;
   Parts parts_;
-  std::vector<std::byte*> addresses_;    // by buffer, of the step that is being enqueued
+  std::vector<std::byte*> addresses_;    // by buffer, for the step being enqueued
   std::vector<bool> moved_;              // by buffer, whether its rows have moved (KeepRows)
-  std::vector<OpTimes::Count*> counts_;  // by operator; empty: nothing is counted
+  std::vector<OpTimes::Count*> counts_;  // by operator; empty: not counted
 };
 
-// Sizes of buffers that depend on the weights, which a builder does not know: scratch memory of
-// products, and inputs in the order of a matrix.
+// Sets sizes of buffers that depend on the weights, which a builder does not know: scratch memory
+// of products, and inputs in a matrix's order.
 void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& weights,
                         const DeviceInfo& device, const device::DeviceLinearOptions& options);
 

@@ -1,5 +1,5 @@
-// Steps and loads that fail on the way, on the emulated device: what they leave, and what comes
-// next.
+// Steps and loads that fail midway on the emulated device: they leave nothing behind, and the next
+// one works.
 #include <new>
 #include <numeric>
 #include <utility>
@@ -36,7 +36,7 @@ TEST(DeviceFaultsTest, AFaultFailsItsStepAndTheNextOneWorks) {
   EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
 }
 
-// A stream that throws instead of enqueueing a copy to the host, once so many were enqueued.
+// A stream that throws, instead of enqueueing a copy to the host, after `copies_left` copies.
 class ThrowingStream final : public DeviceStream {
  public:
   ThrowingStream(std::unique_ptr<DeviceStream> stream, int* copies_left)
@@ -82,7 +82,7 @@ class ThrowingDevice final : public Device {
   }
   Result<std::unique_ptr<DeviceEvent>> CreateEvent() override { return device_.CreateEvent(); }
 
-  int copies_left = -1;  // below 0: no end
+  int copies_left = -1;  // below 0: never fails
 
  protected:
   void Free(void* /*data*/, bool /*is_host*/) override {}  // its buffers are the inner device's
@@ -114,7 +114,7 @@ TEST(DeviceFaultsTest, AStepThatThrowsHalfwayTouchesNothingAfterwards) {
   std::iota(positions.begin(), positions.end(), 0);
   std::iota(table.begin(), table.end(), 0);
   const std::vector<kernels::AttentionSlice> slices = {{0, 5, 0, table.data()}};
-  // The logits of the first and the last row go to the host, the token of the one between.
+  // Logits of the first and the last row go to the host; the middle row's token is drawn.
   const auto step = [&](std::vector<float>& logits) {
     std::vector<TokenDraw> draws(rows.size());
     draws[1].is_wanted = true;
@@ -127,14 +127,14 @@ TEST(DeviceFaultsTest, AStepThatThrowsHalfwayTouchesNothingAfterwards) {
   device.copies_left = 2;
   EXPECT_THROW(step(first), std::bad_alloc);
   EXPECT_LT(device.copies_left, 0);
-  first = untouched;  // its memory is ours again
+  first = untouched;  // the failed step must not write to it anymore
   step(second);
   EXPECT_TRUE(first == untouched);
   EXPECT_FALSE(second == untouched);
 }
 
-// The emulated device runs copies late and finds those whose memory went first: an error on the way
-// must leave none behind.
+// The emulated device runs copies late and detects those whose memory was freed: an error must
+// leave none enqueued.
 TEST(DeviceFaultsTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
   const auto config = LoadModelConfig(DataFolder("qwen3-modelopt-fp8"));
   ASSERT_TRUE(config);
@@ -153,7 +153,7 @@ TEST(DeviceFaultsTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
   };
   for (const auto format : {ModelOptions::LoadFormat::kAuto, ModelOptions::LoadFormat::kDummy}) {
     for (const int64_t share : {0, 50, 99}) {
-      // Somewhere on the way; of random weights the vectors alone are copied.
+      // Fails partway; with random weights only vectors are copied.
       bool is_hit = false;
       const std::string message = load(format, [&](int64_t done, int64_t total) {
         if (is_hit || done * 100 < total * share) return;

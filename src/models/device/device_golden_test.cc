@@ -1,4 +1,4 @@
-// Models on the emulated device against transformers (golden_test.cc says what the files hold).
+// Compares models on the emulated device with transformers (golden_test.cc describes the files).
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -23,8 +23,8 @@ ModelOptions GoldenOptions(ElementType kv_type, ModelOptions::ActivationRounding
   return options;
 }
 
-// Without experts, inputs of BF16: as near as the CPU computing in BF16 (DefaultModeTest), whose
-// bound this is. Measured: at most 0.024.
+// Without experts, with BF16 inputs: the bound of DefaultModeTest, which computes in BF16 on the
+// CPU. Measured: at most 0.024.
 class DeviceDenseTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
@@ -32,8 +32,8 @@ TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
   const std::filesystem::path folder = DataFolder(GetParam());
   DeviceRunner device(folder,
                       GoldenOptions(ElementType::kBF16, ModelOptions::ActivationRounding::kBf16));
-  // The norms of the first make its logits, and their errors, twice as large. Measured: 0.052. The
-  // second does not scale q . k down (DefaultModeOfUnscaledScoresTest). Measured: 0.122.
+  // tiny-gemma3: its norms double the logits and their errors. Measured: 0.052. tiny-gemma4-shared
+  // does not scale q . k down (DefaultModeOfUnscaledScoresTest). Measured: 0.122.
   const std::string_view name = GetParam();
   const double tolerance = name == "tiny-gemma3"          ? 0.06
                            : name == "tiny-gemma4-shared" ? 0.15
@@ -57,9 +57,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "tiny-qwen3-awq", "tiny-qwen3-gptq"),
     TestName);
 
-// With experts: inputs and keys are rounded to BF16 once, where the CPU keeps more, and now and
-// then that flips the choice between two experts that are nearly as good, which changes a row as a
-// whole. So the middle of all positions is bounded, not the worst. Measured: at most 0.02.
+// With experts: inputs and keys are rounded to BF16 once, while the CPU keeps more precision.
+// Sometimes this flips the choice between two nearly equal experts, which changes the whole row. So
+// the median over positions is bounded, not the maximum. Measured: at most 0.02.
 class DeviceExpertsTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceExpertsTest, HeavyMostRowsStayNearTransformers) {
@@ -88,11 +88,12 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceExpertsTest,
                                            "tiny-qwen3-moe-w4a16", "tiny-qwen3-moe-gptq"),
                          TestName);
 
-// Inputs and the cache rounded to E4M3 as the checkpoint says. What comes before such a rounding is
-// BF16 here and F32 in the golden files: of E4M3's codes, 1/16 apart, every fiftieth or so falls to
-// the neighbour, the next layer's inputs differ by a percent, and of those more fall. After a few
-// layers the rounding errors are others than the golden ones, of the same size: 0.16 (or 0.4 with
-// experts) is what no rounding at all differs by. Measured: at most 0.143 and 0.247.
+// Inputs and the cache rounded to E4M3, as the checkpoint specifies. Before such a rounding, values
+// are BF16 here and F32 in the golden files. E4M3 codes are 1/16 apart, so about one in fifty
+// values rounds to a neighbouring code; the next layer's inputs then differ by a percent, and more
+// values do. After a few layers the rounding errors are unrelated to the golden ones, but of the
+// same size: without any rounding the difference is 0.16 (0.4 with experts). Measured: at most
+// 0.143 and 0.247.
 void ExpectRounded(const char* name, double tolerance) {
   const std::filesystem::path folder = DataFolder(name);
   DeviceRunner device(folder,
@@ -113,8 +114,8 @@ TEST(DeviceRoundedInputsTest, HeavyStaysAsNearAsItsRoundingErrors) {
   ExpectRounded("llama4-quark-fp8", 0.3);
 }
 
-// A prompt of one token averages nothing over positions: measured 0.093 with the checkpoint's
-// rounding of inputs, 0.138 without.
+// With a prompt of one token, errors do not average over positions: measured 0.093 with the
+// checkpoint's rounding of inputs, 0.138 without.
 TEST(DeviceRoundedInputsTest, HeavyIsNearerWithTheCheckpointsRoundingThanWithout) {
   const std::filesystem::path folder = DataFolder("qwen3-modelopt-fp8");
   const std::vector<GoldenCase> cases = testing::ReadGolden(folder / "golden_fakequant.json");

@@ -7,8 +7,8 @@
 namespace sluice {
 namespace {
 
-// The operations of a step, from what DeviceDecoder launches, with some room: cuBLASLt may launch
-// several kernels for a product.
+// Upper estimate of the operations of a step that DeviceDecoder launches: cuBLASLt may launch
+// several kernels per product.
 int64_t OperationsOf(const DecoderSpec& spec) {
   constexpr int64_t kOfLayer = 16, kMoreOfExperts = 12, kMoreOfEmbeddings = 8, kBesides = 16;
   const int64_t of_layer = kOfLayer + (spec.layer_embeddings.width > 0 ? kMoreOfEmbeddings : 0);

@@ -1,4 +1,4 @@
-// The graphs of a decoder's steps, by how many sequences they are of.
+// CUDA graphs of a decoder's steps, by number of sequences.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,17 @@
 
 namespace sluice {
 
-// About what the graphs of options.recorded take of the device's memory, which the driver allocates
-// as they are recorded. All that CUDA's documentation says is that a graph holds the parameters of
-// its kernels. So kGraphOperationBytes are counted for each operation: the room that parameters
-// have in every version of CUDA. Those of sluice's kernels fill some hundred bytes of it; the rest
-// is for what else the driver keeps.
+// Estimated device memory of the graphs for options.recorded, which the driver allocates during
+// capture. CUDA documents only that a graph holds its kernels' parameters. So each operation counts
+// as kGraphOperationBytes, the parameter limit of all CUDA versions. Parameters of sluice's kernels
+// take some hundred bytes of it; the rest allows for the driver's other data.
 inline constexpr int64_t kGraphOperationBytes = 4096;
 int64_t GraphBytes(const DecoderSpec& spec, const ModelOptions& options);
 
-// Ownership: its graphs', which do not outlive the memory of the steps that they were recorded of.
+// Ownership: owns its graphs, which must be destroyed before the memory used in their steps.
 class StepGraphs {
  public:
-  // Steps of up to `sequences` sequences.
+  // Graphs for steps of up to `sequences` sequences.
   struct Size {
     int64_t sequences = 0;
     std::vector<std::unique_ptr<DeviceGraph>>
@@ -30,11 +29,12 @@ class StepGraphs {
   };
 
   StepGraphs() = default;
-  // Without graphs. `keys`: of the cache that the steps use.
+  // Creates it without graphs. `keys`: those of the cache that the steps use.
   StepGraphs(const RecordedSteps& steps, const void* keys);
 
   std::vector<Size>& sizes() { return sizes_; }
-  // That a step of `sequences` sequences is padded to; null where there is none, or no graph of it.
+  // The size to which a step of `sequences` sequences is padded; null if there is none, or no graph
+  // for it.
   const Size* Find(int64_t sequences, const void* keys) const;
 
  private:

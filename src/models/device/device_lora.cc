@@ -18,7 +18,7 @@ int64_t FactorBytes(const LoraLayout& layout) {
          static_cast<int64_t>(sizeof(device::LoraFactor));
 }
 
-// How many layers, of which this is the first, are one product of experts; 1 for other layers.
+// Number of layers that form one product of experts, if `layer` is the first of them; else 1.
 int64_t ExpertsOf(const LoraLayout& layout, int layer) {
   const size_t module = layout.layers[static_cast<size_t>(layer)].first;
   for (const LoraExperts& experts : layout.experts) {
@@ -73,7 +73,7 @@ device::LoraFactor* DeviceLoraSlots::FactorsOf(int slot) const {
 }
 
 Status DeviceLoraSlots::Fill(int slot, const LoraAdapter& adapter) {
-  // No step begins any more that uses the slot.
+  // Waits until no step uses the slot; no further step may begin with it.
   {
     MutexLock lock(mutex_);
     while (uses_[static_cast<size_t>(slot)] > 0 && !is_closed_) changed_.Wait(lock);
@@ -81,7 +81,7 @@ Status DeviceLoraSlots::Fill(int slot, const LoraAdapter& adapter) {
   const MutexLock filling(filling_);
   if (!uploader_) return Fail(ErrorCode::kUnavailable, "the model ends: no adapter is loaded");
   Status status = Upload(slot, adapter, *uploader_);
-  // Behind an error, too: what is under way uses the uploader's memory.
+  // Also after an error, since copies in progress use the uploader's memory.
   Status arrived = uploader_->Finish();
   return status ? arrived : status;
 }

@@ -1,4 +1,4 @@
-// The slots of adapters in a device's memory.
+// The slots of LoRA adapters in device memory.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,17 @@
 
 namespace sluice {
 
-// The slots of one rank: A and B of the modules at their places in the layout, as AddLoraArgs wants
-// them, and after all slots the ranks and scales of every slot's modules.
+// The slots of one rank: A and B of each module at its layout offsets, in the format of
+// AddLoraArgs; after all slots, the ranks and scales of each slot's modules.
 //
-// Thread safety: Fill by any thread; it waits for the steps that use the slot. What is not const
-// besides, by the thread that computes. Ownership: the device and the memory outlive Close().
+// Thread safety: Fill may be called by any thread; it waits for steps that use the slot. Other
+// non-const functions: by the computing thread. Ownership: the device and the memory outlive
+// Close().
 class DeviceLoraSlots final : public LoraStore {
  public:
-  // The device memory that it takes.
+  // Bytes of device memory.
   static int64_t Bytes(const LoraLayout& layout);
-  // `memory`: of Bytes(layout), aligned to 256 bytes. Every slot is empty.
+  // `memory`: Bytes(layout), aligned to 256 bytes. All slots are empty.
   static Result<std::shared_ptr<DeviceLoraSlots>> Create(Device& device, LoraLayout layout,
                                                          std::byte* memory);
 
@@ -34,19 +35,19 @@ class DeviceLoraSlots final : public LoraStore {
   // kUnavailable after Close().
   Status Fill(int slot, const LoraAdapter& adapter) override;
 
-  // Steps begin and end that use the slots, of which -1 is none.
+  // Mark the slots as used by a step, and as no longer used; -1 is ignored.
   void BeginUse(std::span<const int32_t> slots) { CountUses(slots, 1); }
   void EndUse(std::span<const int32_t> slots) { CountUses(slots, -1); }
-  // Waits for a Fill under way and gives back what is the device's; every other one fails.
+  // Waits for a Fill in progress and frees device resources; any later Fill fails.
   void Close();
 
-  // Whether the adapter in the slot changes the layer, or any expert of those whose first it is.
+  // Whether the slot's adapter changes the layer or, if it is the first expert's layer, any expert.
   // REQUIRES: a step uses the slot.
   bool Changes(int slot, int layer) const {
     return changes_[static_cast<size_t>(slot) * layout_.layers.size() + static_cast<size_t>(layer)];
   }
-  // The modules of the layer, or of the experts whose first it is, and how far apart adapters and
-  // experts are; cols and max_rank. The rest is left to the caller.
+  // Sets the modules of the layer (or of all experts, if it is the first expert's layer), the
+  // strides between adapters and experts, cols and max_rank; the caller sets the rest.
   device::AddLoraArgs ArgsOf(int layer) const;
 
  private:
@@ -57,16 +58,17 @@ class DeviceLoraSlots final : public LoraStore {
 
   const LoraLayout layout_;
   std::byte* const memory_;
-  // By module: the first layer whose changes its own are, -1 for one that no layer has.
+  // By module: the layer whose entry in changes_ covers it (for experts, the first one's); -1:
+  // none.
   std::vector<int> layer_of_;
   std::vector<uint8_t> changes_;  // [slots, layers]
 
   Mutex filling_;
-  std::optional<Uploader> uploader_ GUARDED_BY(filling_);  // none: closed
+  std::optional<Uploader> uploader_ GUARDED_BY(filling_);  // nullopt: closed
 
   Mutex mutex_;
   CondVar changed_;
-  std::vector<int> uses_ GUARDED_BY(mutex_);  // by slot, of steps
+  std::vector<int> uses_ GUARDED_BY(mutex_);  // by slot: number of steps
   bool is_closed_ GUARDED_BY(mutex_) = false;
 };
 

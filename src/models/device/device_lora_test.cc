@@ -1,4 +1,5 @@
-// Adapters on the emulated device: against peft, in company, over ranks, and while others load.
+// Adapters on the emulated device: compared with peft, mixed in a step, over ranks, and during
+// loads.
 #include <thread>
 
 #include <fmt/format.h>
@@ -40,14 +41,14 @@ ModelOptions LoraModelOptions(int64_t max_rank = 8) {
 struct DeviceAdapter {
   const char* adapter;
   const char* base;
-  double tolerance = 0.06;  // as LoraGoldenTest's
+  double tolerance = 0.06;  // the bound of LoraGoldenTest
   ModelOptions::ActivationRounding rounding = ModelOptions::ActivationRounding::kBf16;
 };
 
 class DeviceLoraGoldenTest : public ::testing::TestWithParam<DeviceAdapter> {};
 
-// With experts, or inputs rounded to E4M3, the middle of all positions, as DeviceExpertsTest. What
-// peft computed rounds no inputs: measured 0.22 where they are.
+// With experts, or inputs rounded to E4M3, the median over all positions, as in DeviceExpertsTest.
+// peft rounds no inputs: measured 0.22 with rounding.
 TEST_P(DeviceLoraGoldenTest, HeavyStaysNearPeft) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   ModelOptions options = LoraModelOptions();
@@ -100,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Rows of several adapters and of none in one step, whose logits are those of each alone, and those
-// of a model without slots. The second adapter's may be of the first.
+// A step with rows of several adapters and of none gives the logits of each alone, and those of a
+// model without slots. The second adapter may be of another kind.
 void ExpectSameInCompany(const char* base, const char* first, const char* second) {
   const std::vector<int32_t> prompt = SomeTokens(21, 3), other = SomeTokens(13, 4);
   ModelOptions plain_options = LoraModelOptions();
@@ -126,8 +127,8 @@ void ExpectSameInCompany(const char* base, const char* first, const char* second
   EXPECT_EQ(together[3], with);
 }
 
-// Steps are recorded without adapters: those that use one are not replayed, the others give what
-// they give without graphs.
+// Steps are captured without adapters: those that use an adapter are not replayed; the others give
+// the same results as without graphs.
 TEST(DeviceLora, RecordedStepsAreThoseWithoutAdapters) {
   DeviceRunner eager(DataFolder("qwen3-bf16"), LoraModelOptions());
   DeviceRunner replaying(DataFolder("qwen3-bf16"), LoraModelOptions());
@@ -161,7 +162,7 @@ TEST(DeviceLoraPromiseTest, HeavySoHasOneWithEmbeddingAndHead) {
   ExpectSameInCompany("llama-bf16", "llama-vocabulary", "llama-vocabulary");
 }
 
-// As near to the CPU as bases without adapters are; of fused q, k and v, gate and up.
+// With fused q, k and v, and gate and up: as close to the CPU as bases without adapters.
 TEST(DeviceLoraAgainstCpuTest, HeavyFusedLayersAgree) {
   const std::vector<int32_t> prompt = SomeTokens(30, 5);
   ModelOptions options = LoraModelOptions();
@@ -189,7 +190,7 @@ TEST(DeviceLoraAgainstCpuTest, HeavyFusedLayersAgree) {
   EXPECT_GE(std::sqrt(change / count), 3 * rms) << "the adapter makes a difference";
 }
 
-// Only the rows whose logits are wanted go on after the last attention.
+// After the last attention, only the rows whose logits are wanted are kept.
 TEST(DeviceLoraTest, RowsWhoseLogitsAreWantedHaveTheirOwnAdapters) {
   DeviceRunner device(DataFolder("llama-bf16"), LoraModelOptions());
   Runner& runner = device.runner();
@@ -219,7 +220,7 @@ TEST(DeviceLoraTest, RowsWhoseLogitsAreWantedHaveTheirOwnAdapters) {
   EXPECT_EQ(row(2), with[8]);
 }
 
-// A slot's new content leaves nothing of the old.
+// New content of a slot leaves nothing of the old.
 TEST(DeviceLoraTest, ASlotIsFilledAgain) {
   DeviceRunner device(DataFolder("qwen3-bf16"), LoraModelOptions());
   Runner& runner = device.runner();
@@ -232,7 +233,7 @@ TEST(DeviceLoraTest, ASlotIsFilledAgain) {
   EXPECT_EQ(runner.RunAlone(prompt, 64, 1), expected);
 }
 
-// The engine ends a sequence while a step in flight computes one token more of it.
+// The engine ends a sequence while a step in flight computes one more token of it.
 TEST(DeviceLoraTest, ASlotIsFilledWhenNoStepUsesIt) {
   DeviceRunner device(DataFolder("qwen3-bf16"), LoraModelOptions());
   Runner& runner = device.runner();
@@ -246,7 +247,7 @@ TEST(DeviceLoraTest, ASlotIsFilledWhenNoStepUsesIt) {
   input.adapters = adapters;
   runner.model().Begin(runner.pool(), input, runner.cache(), logits.data());
   std::thread other([&] { Fill(runner, 0, AdapterFolder("qwen3-stabilized")); });
-  Fill(runner, 1, AdapterFolder("qwen3-stabilized"));  // before or behind it
+  Fill(runner, 1, AdapterFolder("qwen3-stabilized"));  // before or after the other thread's
   runner.model().Finish(runner.pool());
   other.join();
   EXPECT_EQ(logits, expected.front());
@@ -267,7 +268,7 @@ TEST(DeviceLoraTest, WhatEndsRefusesAdapters) {
   EXPECT_EQ(filled.error().code, ErrorCode::kUnavailable);
 }
 
-// A copy that fails is told, and the next one works.
+// A failed copy is reported, and the next one works.
 TEST(DeviceLoraTest, AFailedCopyIsTold) {
   DeviceRunner device(DataFolder("qwen3-bf16"), LoraModelOptions());
   Runner& runner = device.runner();
@@ -292,7 +293,7 @@ TEST(DeviceLoraTest, FactorsInFloat32AreRefusedByName) {
   EXPECT_THAT(plan.error().message, HasSubstr("--lora-dtype bfloat16"));
 }
 
-// Each rank has its rows of B, so that no sum is cut.
+// Each rank has its own rows of B, so that no sum is split.
 class DeviceLoraRanksTest : public ::testing::TestWithParam<DeviceAdapter> {};
 
 TEST_P(DeviceLoraRanksTest, HeavyEveryCutIsBitEqual) {

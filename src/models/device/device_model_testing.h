@@ -22,12 +22,12 @@ inline ModelOptions DeviceOptions(ElementType kv_type = ElementType::kBF16) {
   return options;
 }
 
-// What finds most: a kernel that leaves its array.
+// Finds the most errors: kernels that write outside their arrays.
 constexpr EmulatedDeviceOptions kArraysApart = {.keeps_arrays_apart = true};
-// Arrays share memory as on a GPU.
+// Arrays share memory, as on a GPU.
 constexpr EmulatedDeviceOptions kArraysShared = {};
 
-// Takes exactly what the plan says. Steps are run by `runner`.
+// A model with exactly as much memory as planned, whose steps `runner` runs.
 class DeviceRunner {
  public:
   DeviceRunner(const std::filesystem::path& folder, const ModelOptions& options,
@@ -54,7 +54,7 @@ class DeviceRunner {
     EXPECT_TRUE(kv) << (kv ? "" : kv.error().message);
     EXPECT_EQ(pool_->used_bytes(), pool_->size_bytes());
     kv_memory_ = *kv;
-    // One group of all layers: the runner gives each sequence one table.
+    // A single group for all layers: the runner gives each sequence one table.
     auto cache = std::make_unique<KvCache>(KvCache::Wrap(
         KvLayoutOf(config->spec, options), KvGroups::Uniform(config->spec), blocks, *kv));
     runner_ = std::make_unique<Runner>(*std::move(model), std::move(cache), options, 1);

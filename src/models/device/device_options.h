@@ -1,4 +1,4 @@
-// What all models on devices take from their options.
+// Functions of ModelOptions for all models on devices.
 #pragma once
 
 #include <vector>
@@ -11,15 +11,15 @@
 
 namespace sluice {
 
-// Products multiply BF16; plain weights are rounded to it.
+// Products multiply BF16; plain weights are rounded to BF16.
 inline constexpr ElementType kDeviceComputeType = ElementType::kBF16;
 
-// kUnsupported names the option with a type that devices do not compute with.
+// kUnsupported names the option whose type devices do not support.
 Status CheckDeviceOptions(const ModelOptions& options);
 
 device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options);
 
-// The format of each matrix of the list: as config.json plans it, and as the checkpoint has it.
+// The format of each matrix of the list: as config.json gives it, and as in the checkpoint.
 std::vector<DataFormat> PlannedFormats(const ParameterList& list, const QuantizationScheme& scheme);
 Result<std::vector<DataFormat>> StoredFormats(const ParameterList& list,
                                               const Checkpoint& checkpoint,

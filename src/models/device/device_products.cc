@@ -1,4 +1,4 @@
-// Products of a program on a device, experts, adapters, and how products are tuned.
+// Products of a program on a device, including experts and adapters; and their tuning.
 #include <algorithm>
 #include <chrono>
 #include <stdexcept>
@@ -109,7 +109,7 @@ void DeviceWalk::operator()(const program::Route& op) {
                              .choice_bias = Vector(op.choice_bias),
                              .scale = spec.weight_scale};
   if (AdaptersOf(op.lora, op.lora_scratch)) {
-    // Between the logits and the choice.
+    // Adds the adapters between computing the logits and choosing experts.
     device::RouterArgs logits = args;
     logits.top_k = 0;
     kernels_.router(handle_, logits);
@@ -192,7 +192,7 @@ std::span<const int32_t> DeviceWalk::ReceiveExpertRows(BufferId row_begin,
 
 void DeviceWalk::operator()(const program::ProjectExperts& op) {
   const device::GroupedLinearArgs products = ExpertProducts(op, CountOf(op.y));
-  // Ranks would each wait for the others here.
+  // Only without ranks, which would each wait for the others here.
   const bool is_apart =
       parts_.ranks == nullptr && device::IsWorthTakingApart(parts_.linear, products);
   if (is_apart && !has_looked_) row_begin_ = ReceiveExpertRows(op.row_begin, products.num_experts);
@@ -221,7 +221,7 @@ void DeviceWalk::operator()(const program::ProjectExperts& op) {
 
 void DeviceWalk::operator()(const program::CombineExperts& op) {
   const MoeSpec& spec = Moe(op.moe);
-  // What is added to is the gated MLP's result.
+  // Adds to the gated MLP's result.
   kernels_.combine_experts(
       handle_, {.y = At(op.x, 0),
                 .y_type = ElementType::kF32,
@@ -250,10 +250,11 @@ Status DeviceWalk::TuneExperts(const program::ProjectExperts& op) const {
   return {};
 }
 
-// The weights of the layers take turns, from each on: one of another kind than those before is
-// measured by itself.
+// Measures the layers' weights in rotation, starting from each layer, so that one with a different
+// format than those before it is measured, too.
 Status DeviceWalk::Tune() {
-  // Products of one place in a layer, by what they read and write, in the order of the first layer.
+  // Products at the same place of each layer (same input and output buffers), in the first layer's
+  // order.
   std::vector<std::vector<const program::Project*>> places;
   for (const program::Op& op : program_.ops) {
     const auto* const product = std::get_if<program::Project>(&op);
@@ -326,7 +327,7 @@ void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& w
     } else if (const auto* experts = std::get_if<program::ProjectExperts>(&op)) {
       const device::Weights& w =
           weights.experts[static_cast<size_t>(experts->experts)].first.matrix;
-      // Together, or each by itself, which may get them all.
+      // Computed together or one by one; in the latter case a single expert may get all rows.
       count(w, program.limits.pairs);
       scratch = std::max(scratch, device::LinearScratchBytes(w, program.limits.pairs));
     }

@@ -1,8 +1,8 @@
-// The ranks that share each layer on devices of their own, and what they gather of each other: what
-// layers/tensor_ranks.h is on the CPU.
+// The ranks that share each layer, each on its own device, and how they gather results; the
+// counterpart of cpu/tensor_ranks.h.
 //
-// A rank writes its columns of an array to memory of its own; the pieces of all ranks come one
-// after the other, and are joined to whole rows.
+// A rank writes its columns of an array to its own memory. The pieces of all ranks are gathered one
+// after the other, then joined to whole rows.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// Thread safety: the rank's thread.
+// Thread safety: only the rank's thread.
 class DeviceRanks {
  public:
   DeviceRanks(std::unique_ptr<DeviceCommunicator> group, const device::DeviceKernels& kernels,
@@ -26,27 +26,25 @@ class DeviceRanks {
 
   DeviceCommunicator& group() { return *group_; }
 
-  // Where an array of `rows` rows is put together. own: dense, this rank's columns. joined: room
-  // for the pieces of all ranks; not used for a single row. all: the whole rows.
+  // Buffers to gather an array of `rows` rows. own: this rank's columns, dense. joined: room for
+  // the pieces of all ranks; unused for a single row. all: the whole rows.
   struct Place {
     int64_t rows = 0;
     const void* own = nullptr;
     void* joined = nullptr;
     void* all = nullptr;
   };
-  // Numbers of query heads, `bytes` of each, of a layer whose heads of all ranks are those of
-  // `attention`.
+  // Gathers query heads, `bytes` each; `attention`: with the heads of all ranks.
   void GatherHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
                    const Place& place);
-  // The same of heads of k: each rank gives those of FirstHeldKeys.
+  // Gathers KV heads; each rank gives those of FirstHeldKeys.
   void GatherKeyHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
                       const Place& place);
-  // Columns that are cut like the rows of a matrix of `count` rows, of `bytes` bytes each.
+  // Gathers columns of `bytes` bytes that are divided like the rows of a matrix with `count` rows.
   void GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes, const Place& place);
-  // Logits, F32, at the first rank alone.
+  // Gathers F32 logits at the first rank.
   void GatherLogits(DeviceStream& stream, const Place& place);
-  // Rows of the hidden size, F32, of which each rank has so many: one rank's after those of the
-  // ranks before.
+  // Gathers F32 rows of the hidden size, rows[i] from rank i, in the order of ranks.
   void GatherEmbeddings(DeviceStream& stream, std::span<const int64_t> rows, const void* own,
                         void* all);
 

@@ -1,5 +1,5 @@
-// The promise over devices: logits are bit-equal however many devices share the layers or divide
-// them; and what happens to all of them where one fails.
+// Logits are bit-identical for any number of devices that share layers or are stages; and if one
+// device fails, all do.
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -31,7 +31,7 @@ using testing::Runner;
 using testing::SomeTokens;
 using Rounding = ModelOptions::ActivationRounding;
 
-// A prompt in chunks among others, and a token alone.
+// A prompt in chunks beside others, and a single token.
 LogitRows RunMixed(Runner& runner) {
   const std::vector<int32_t> tokens = SomeTokens(24, 1), others = SomeTokens(5, 2);
   const auto first = tokens.begin();
@@ -64,7 +64,7 @@ TEST_P(DeviceRanksTest, HeavyEveryCutIsBitEqual) {
   DeviceRunner alone(DataFolder(test.name), options, testing::kArraysApart, test.quantization);
   const LogitRows expected = RunMixed(alone.runner());
   for (const DeviceCut& cut : test.cuts) {
-    // Whether arrays share memory, no bit tells.
+    // Results must not depend on whether arrays share memory.
     DeviceRanksRunner ranks(test.name, options, cut,
                             cut.num_stages > 1 ? testing::kArraysApart : testing::kArraysShared,
                             std::chrono::minutes(2), test.quantization);
@@ -120,8 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// The splits of a product's sum depend on the rows of the whole matrix, else they would differ with
-// the number of ranks: of large matrices, which no checkpoint here has.
+// The split of a product's sum depends on the rows of the whole matrix; otherwise results would
+// depend on the number of ranks. Tests large matrices, which no test checkpoint has.
 TEST(DeviceRanksWeightsTest, SumsAreSplitAsThoseOfTheWholeMatrix) {
   const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
   ASSERT_TRUE(config);
@@ -133,7 +133,7 @@ TEST(DeviceRanksWeightsTest, SumsAreSplitAsThoseOfTheWholeMatrix) {
         DeviceWeightLayout::For(ShareOf(config->spec, place).rope_tables, list, formats);
     EXPECT_TRUE(layout) << layout.error().message;
     std::vector<device::Weights> all;
-    // An address that nothing reads.
+    // A dummy address that nothing reads.
     auto* const base =
         reinterpret_cast<std::byte*>(DevicePool::kAlignment);  // NOLINT(performance-no-int-to-ptr)
     for (size_t i = 0; i < formats.size(); ++i) all.push_back(layout->matrix(i).At(base));
@@ -152,7 +152,7 @@ TEST(DeviceRanksWeightsTest, SumsAreSplitAsThoseOfTheWholeMatrix) {
 
 using emulated_nccl::Fault;
 
-// What all ranks throw in a step, "" for nothing.
+// The error message of a step; "" if it succeeds.
 std::string FailureOf(Runner& runner) {
   try {
     runner.RunAlone({1}, 1);
@@ -175,8 +175,8 @@ TEST(DeviceRanksFaultTest, ALostDeviceEndsTheGroupByName) {
   EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("rank 1: ")) << "it stays so";
 }
 
-// Alone, a device goes on after such a step; of a group each rank has other weights, and what the
-// others did of the step is not known.
+// A single device can continue after a failed step. In a group, the state of the other ranks is
+// unknown, so all end.
 TEST(DeviceRanksFaultTest, HeavyAFailedLaunchOfOneEndsAll) {
   DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 2});
   ASSERT_EQ(FailureOf(ranks.runner()), "");

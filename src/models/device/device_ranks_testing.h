@@ -17,7 +17,6 @@ struct DeviceCut {
   int num_stages = 1;
 };
 
-// A model over emulated devices.
 class DeviceRanksRunner {
  public:
   DeviceRanksRunner(const char* name, const ModelOptions& options, const DeviceCut& cut,

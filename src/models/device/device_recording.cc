@@ -1,4 +1,4 @@
-// How a decoder on a device records its steps, and which steps it replays.
+// How a decoder on a device captures its steps as graphs, and which steps it replays.
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -24,7 +24,7 @@ const void* KeysOf(const KvCache& cache) {
 
 const StepGraphs::Size* DeviceDecoder::GraphsFor(const StepInput& input,
                                                  const KvCache& cache) const {
-  // What adapters add was not recorded.
+  // Graphs do not contain adapters.
   if (std::ranges::any_of(input.adapters, [](int32_t slot) { return slot >= 0; })) return nullptr;
   const size_t sequences = input.slices.size() / static_cast<size_t>(input.num_groups);
   if (input.tokens.size() != sequences || input.logit_rows.size() != sequences) return nullptr;
@@ -61,7 +61,7 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
            std::min({options_.max_slices, options_.max_rows, options_.max_logit_rows}));
   const auto begin = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const int64_t free_before, parts_.device.FreeBytes());
-  // Any step of the kind: one sequence of one token, in the first block.
+  // Any decode step will do: one sequence with one token, in the first block.
   const int32_t token = 0, position = 0, row = 0, block = 0;
   const std::vector<kernels::AttentionSlice> slices(static_cast<size_t>(cache.num_groups()),
                                                     {0, 1, 0, &block});
@@ -93,7 +93,7 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
     }
     size.graphs.clear();
     RETURN_IF_ERROR(parts_.device.CheckAlive());
-    static_cast<void>(parts_.stream->Synchronize());  // what failed is told here
+    static_cast<void>(parts_.stream->Synchronize());  // so that no later call reports this failure
     LOG_WARNING("models", "steps of {} sequences are computed without a graph: {}", size.sequences,
                 failure);
   }

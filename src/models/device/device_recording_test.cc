@@ -1,4 +1,4 @@
-// Steps that are recorded as graphs and replayed, on the emulated device.
+// Steps captured as graphs and replayed, on the emulated device.
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -34,8 +34,8 @@ struct RecordingCase {
 
 class DeviceRecordingTest : public ::testing::TestWithParam<RecordingCase> {};
 
-// Steps of every number of sequences, after prompts of unlike lengths: some are replayed as they
-// are, some padded, some are more than was recorded.
+// Steps with every number of sequences, after prompts of various lengths: some are replayed
+// unpadded, some padded, and some have more sequences than any graph.
 TEST_P(DeviceRecordingTest, HeavyReplayedStepsGiveTheSameLogits) {
   const auto [name, kv_type] = GetParam();
   DeviceRunner eager(DataFolder(name), OptionsOf(kv_type));
@@ -62,7 +62,7 @@ TEST_P(DeviceRecordingTest, HeavyReplayedStepsGiveTheSameLogits) {
     expected += count <= 5;
     EXPECT_EQ(model.num_replayed(), expected) << count;
   }
-  // A step of another kind in between.
+  // A prefill step in between.
   both({{0, SomeTokens(3, 9)}, {1, {4}}});
   EXPECT_EQ(model.num_replayed(), expected);
   both({{0, {1}}, {1, {2}}, {2, {3}}});
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Beyond the range of positions that one block of threads takes, sequences of one token are split.
+// Beyond the positions that one block of threads handles, attention of single tokens is split.
 TEST(DeviceRecording, HeavySplitSequencesGiveTheSameLogits) {
   ModelOptions options = OptionsOf(ElementType::kBF16, 3);
   options.max_rows = options.max_logit_rows = options.max_context = 640;
@@ -97,7 +97,7 @@ TEST(DeviceRecording, HeavySplitSequencesGiveTheSameLogits) {
   const auto cut = [](const std::vector<int32_t>& tokens, size_t count) {
     return std::vector<int32_t>(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(count));
   };
-  // From steps that need no split to such that do: at position 512.
+  // Crosses position 512, from which attention needs a split.
   size_t longest = 508;
   runner.RunStep({{0, cut(longer, longest)}, {1, cut(shorter, 30)}});
   for (size_t i = 30; longest < longer.size(); ++i, ++longest) {
@@ -119,7 +119,7 @@ TEST(DeviceRecording, WithoutPaddingOtherNumbersAreNotReplayed) {
   EXPECT_EQ(runner.model().num_replayed(), 2);
 }
 
-// Other memory than that of the recorded steps.
+// A cache in other memory than that of the graphs is not used for replay.
 TEST(DeviceRecording, StepsOfAnotherCacheAreNotReplayed) {
   DeviceRunner device(DataFolder("qwen3-bf16"), OptionsOf(ElementType::kBF16));
   Runner& runner = device.runner();
@@ -140,7 +140,7 @@ TEST(DeviceRecording, StepsOfAnotherCacheAreNotReplayed) {
   EXPECT_EQ(runner.model().num_replayed(), 1);
 }
 
-// One launch after the other, with all that it is given by value.
+// A kernel launch, with all its arguments by value.
 struct Launch {
   std::string name;
   std::array<unsigned, 5> grid;
@@ -149,8 +149,8 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// All steps of a kind have equal launches: they differ in the memory that the kernels
-// read.
+// Steps with the same size and level have equal launches; only the memory that kernels read
+// differs.
 TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
   ModelOptions options = OptionsOf(ElementType::kBF16, 4);
   options.max_context = 640;
@@ -204,7 +204,7 @@ TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
     };
     const std::vector<Launch> once = launches({0}, {.rows = 4}, 0);
     EXPECT_GT(once.size(), 10U);
-    // What the memory plan counts for a graph, of which there are several levels.
+    // The memory plan's estimate for one graph covers its launches.
     ModelOptions recorded = options;
     recorded.max_context = 16;
     recorded.recorded.sequences = {4};
@@ -219,7 +219,7 @@ TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
   }
 }
 
-// What fails while it is recorded is computed as ever, and the sizes beside it are replayed.
+// If a size cannot be captured, its steps run eagerly, and other sizes are replayed.
 TEST(DeviceRecording, AStepThatCannotBeRecordedIsComputed) {
   DeviceRunner device(DataFolder("qwen3-bf16"), OptionsOf(ElementType::kBF16));
   Runner& runner = device.runner();
@@ -235,7 +235,7 @@ TEST(DeviceRecording, AStepThatCannotBeRecordedIsComputed) {
   EXPECT_FALSE(runner.model().RecordSteps({.sequences = {1}}, runner.cache()));
 }
 
-// A replayed step that fails fails alone.
+// A failed replay does not affect the next one.
 TEST(DeviceRecording, AReplayThatFailsIsTold) {
   DeviceRunner device(DataFolder("qwen3-bf16"), OptionsOf(ElementType::kBF16));
   Runner& runner = device.runner();

@@ -25,13 +25,13 @@ namespace {
 
 using ScaleLayout = DataFormat::ScaleLayout;
 
-// Bytes of a file copied between two calls of the progress function; then their pages are given
-// back.
+// Maximum number of bytes of a file copied between two progress calls; then their pages are
+// released.
 constexpr int64_t kStoredChunkBytes = int64_t{32} << 20;
-// The bytes of rows that are made on the host.
+// Maximum number of bytes of rows made on the host at a time.
 constexpr int64_t kMadeChunkBytes = int64_t{16} << 20;
-// Rows of a transposed matrix transposed at once: their elements of one input fill whole cache
-// lines.
+// Number of rows of a transposed matrix that are processed together: their elements of one input
+// fill whole cache lines.
 constexpr int64_t kTransposedRows = 64;
 
 float RowScaleOf(const StoredMatrix& source, int64_t row) {
@@ -44,7 +44,7 @@ float RowScaleOf(const StoredMatrix& source, int64_t row) {
   }
 }
 
-// Rows [begin, end) of a matrix whose `units` of T a row lie one below the other, `rows` apart.
+// Extracts rows [begin, end) of a matrix with `units` elements T per row, stored as [units, rows].
 template <typename T>
 void TransposeRows(const std::byte* data, int64_t rows, int64_t units, int64_t begin, int64_t end,
                    std::byte* out) {
@@ -71,7 +71,7 @@ void DecodeRows(const StoredMatrix& source, int64_t begin, int64_t end, std::byt
   }
 }
 
-// Rows [begin, end) of INT4 codes, two in a byte, in the order in which groups take their inputs.
+// Rows [begin, end) of INT4 codes, two per byte, with inputs in group order.
 void PackInt4Rows(const StoredMatrix& source, int64_t begin, int64_t end, std::byte* out) {
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t i = 0; i < source.cols; i += 2, ++out) {
@@ -84,7 +84,7 @@ void PackInt4Rows(const StoredMatrix& source, int64_t begin, int64_t end, std::b
   }
 }
 
-// Rows [begin, end) of I8 whose codes are stored with an offset.
+// Rows [begin, end) of I8 codes that are stored with an offset.
 void TakeInt8Offset(const StoredMatrix& source, int64_t begin, int64_t end, std::byte* out) {
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t i = 0; i < source.cols; ++i, ++out)
@@ -92,7 +92,8 @@ void TakeInt8Offset(const StoredMatrix& source, int64_t begin, int64_t end, std:
   }
 }
 
-// How GPTQ stores it, and compressed-tensors, which needs no change.
+// Whether codes are packed along inputs and in order, as GPTQ (without act-order) and
+// compressed-tensors store them.
 bool HasWordsOfInputs(const StoredMatrix& source) {
   return source.input_order == nullptr && source.packing == Int4Packing::kInputs;
 }
@@ -109,7 +110,7 @@ Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*form
   nvf4_scales_.clear();
   scaled_parts_.emplace_back();
   if (!place_->input_order) return {};
-  // What stays where no part of the matrix brings an order.
+  // The identity, used unless a part of the matrix has an order.
   std::vector<int32_t> order(static_cast<size_t>(place_->cols));
   std::iota(order.begin(), order.end(), 0);
   return PutInputOrder(order.data());
@@ -167,7 +168,7 @@ Status DeviceSink::CheckNumbers(const StoredMatrix& source, const RowRange& held
   return finite ? Status() : not_finite(held.begin, held.end);
 }
 
-// The bytes as they are.
+// Copies the bytes unchanged.
 Status DeviceSink::PutStoredRows(const StoredLinear& part, const RowRange& held, int64_t first_row,
                                  const Done& done) {
   const StoredTensor& tensor = *part.tensors.front();
@@ -255,7 +256,7 @@ Status DeviceSink::PutScales(const StoredMatrix& source, const RowRange& held, i
   return Put(*place_->row_scales + first_row * 4, scales);
 }
 
-// Words of scale and zero point.
+// Writes words of scale and zero point.
 Status DeviceSink::PutInt4Scales(const StoredMatrix& source, const RowRange& held,
                                  int64_t first_row) {
   const int64_t groups = place_->groups();
@@ -277,8 +278,8 @@ Status DeviceSink::PutInt4Scales(const StoredMatrix& source, const RowRange& hel
                               words.data(), held.size() * groups * 4);
 }
 
-// Rows of scales in the order of devices. Parts of a matrix meet inside a tile of rows: what it
-// holds of the part before goes up again with the next.
+// Writes scales in device order. Two parts of a matrix may share a tile of rows; that tile is
+// uploaded again with the second part.
 Status DeviceSink::PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows) {
   constexpr int64_t kTileRows = device::kNvF4TileRows;
   const int64_t groups = place_->groups();
@@ -297,7 +298,8 @@ Status DeviceSink::PutNvF4Scales(const std::byte* scales, int64_t first_row, int
                               nvf4_scales_.data() + begin, end - begin);
 }
 
-// A row of scales for each of the place's blocks, which may be smaller than the checkpoint's.
+// Writes a row of scales for each of the device's blocks, which may be smaller than the
+// checkpoint's.
 Status DeviceSink::PutBlockScales(const StoredMatrix& source, const RowRange& held,
                                   int64_t first_row) {
   const int64_t groups = place_->groups(), block_rows = place_->block_rows;
@@ -362,7 +364,7 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t
                                        .rows = rows,
                                        .cols = place.cols,
                                        .scale = numbers.plain_scale});
-  // The only factor of codes that have no scales of groups or blocks.
+  // Whether row scales are the only scales.
   const bool rows_only = weights.group_type == device::GroupScales::kNone;
   if (!rows_only) {
     const bool with_zeros = weights.group_type == device::GroupScales::kWithZeros;
@@ -375,7 +377,7 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t
     std::byte* out = memory_ + *place.group_scales;
     if (!place.has_nvf4_scales())
       out += first_row / group_rows * place.groups() * bytes;
-    else if (first_row == 0)  // what no row of the matrix has
+    else if (first_row == 0)  // no row of the matrix has group scales
       parts_.stream.Fill(out, 0, place.group_scale_bytes());
     parts_.kernels.random_scales(handle,
                                  {.out = out,

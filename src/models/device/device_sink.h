@@ -15,8 +15,8 @@
 
 namespace sluice {
 
-// The matrices come in the order of the list that the layout was made for. Stored ones pass through
-// the uploader, random ones are made on the device, on `stream`: both must be waited for.
+// Matrices must come in the order of the layout's list. Stored matrices go through the uploader;
+// random ones are generated on the device, on `stream`. The caller must wait for both.
 class DeviceSink final : public MatrixSink {
  public:
   struct Parts {
@@ -37,18 +37,18 @@ class DeviceSink final : public MatrixSink {
   Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                    const Done& done) override;
 
-  // For each matrix of the list the parts of its rows that have one scale each; none where it has
-  // no scales of rows, or a part's differ, or there are more parts than kMostScaledParts.
+  // By matrix of the list: its parts of rows with a single scale each. Empty if the matrix has no
+  // row scales, if scales differ within a part, or if there are more than kMostScaledParts parts.
   std::vector<std::vector<device::ScaledPart>> scaled_parts() const;
 
-  // A vector of numbers to its place in the memory.
+  // Copies a vector to its offset in the memory.
   Status Put(int64_t offset, std::span<const float> values);
 
  private:
-  // Writes rows [begin, end) of a part, one after the other.
+  // Writes rows [begin, end) of a part, contiguously.
   using FillRows = std::function<void(int64_t begin, int64_t end, std::byte* out)>;
 
-  // Checks the rows that are held:
+  // Checks that the held rows are finite.
   Status CheckNumbers(const StoredMatrix& source, const RowRange& held,
                       const NotFinite& not_finite);
   Status PutStoredRows(const StoredLinear& part, const RowRange& held, int64_t first_row,
@@ -68,18 +68,16 @@ class DeviceSink final : public MatrixSink {
   const DeviceWeightLayout& layout_;
   std::byte* memory_;
   size_t next_ = 0;
-  const DeviceMatrixPlace* place_ = nullptr;  // of the matrix that was begun last
-  // For each matrix so far: adjacent rows of one scale, and one part more than is reported at
-  // most.
+  const DeviceMatrixPlace* place_ = nullptr;  // of the current matrix
+  // By matrix so far: runs of rows with the same scale, up to one more than is reported.
   std::vector<std::vector<device::ScaledPart>> scaled_parts_;
   std::vector<std::byte> made_;
-  // The matrix that was begun last, as far as its rows have arrived.
+  // NVFP4 scales of the current matrix that have arrived so far.
   std::vector<std::byte> nvf4_scales_;
 };
 
-// Fills the parameters of `list` in `memory`, which is as large as `layout` says, and in `layout`
-// what is known of them then. `held`: the vectors of the list that the layout has places for.
-// Null for `checkpoint`: random weights.
+// Fills the parameters of `list` in `memory`, whose size `layout` gives, and completes `layout`.
+// `held`: vectors of the list that have places in the layout. `checkpoint` null: random weights.
 Status FillDeviceWeights(const DeviceSink::Parts& parts, const ParameterList& list,
                          std::span<const VectorParameter> held,
                          const std::vector<std::vector<float>>& rope_tables,

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// The most tiles of rows that have the adapters of so many slots.
+// Maximum number of row tiles, if each tile has rows of one slot.
 int64_t MostTiles(int64_t rows, int64_t num_slots) {
   return std::min(rows, rows / device::kLoraRows + num_slots);
 }
@@ -84,7 +84,7 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   take(logit_rows, sizeof(int32_t));
   take(logit_rows, sizeof(kernels::DrawSettings));
   take(logit_rows, sizeof(int32_t));             // tokens that were drawn
-  take(logit_rows, sizeof(kernels::DrawError));  // or why not
+  take(logit_rows, sizeof(kernels::DrawError));  // or the error
   const DrawLimits draws = DrawLimitsOf(share, options);
   take(logit_rows, sizeof(kernels::DrawnLogprobs));
   take(logit_rows * draws.top, sizeof(kernels::TopLogit));
@@ -95,7 +95,7 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   take(num_groups * slices * TableEntries(options.max_context, options.block_size),
        sizeof(int32_t));
   if (options.lora.num_slots > 0) {
-    if (place.tensor_size > 1) take(options.max_rows, sizeof(int32_t));  // tokens of all ranks
+    if (place.tensor_size > 1) take(options.max_rows, sizeof(int32_t));  // all tokens
     for (const int64_t rows : {options.max_rows, logit_rows}) {
       take(rows, sizeof(int32_t));  // slots
       take(rows, sizeof(int32_t));
@@ -152,7 +152,7 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, Padded
   const auto count = static_cast<int64_t>(input.tokens.size());
   num_rows_ = padded != nullptr ? padded->rows : count;
   CHECK_LE(count, num_rows_);
-  // Rows that pad the step are of the first word, at the last row's position.
+  // Padding rows have token 0, at the last row's position.
   const auto copy = [&](std::span<const int32_t> from, int64_t rows, int32_t more,
                         int64_t& offset) {
     const std::span<int32_t> to = Take<int32_t>(rows, offset);
@@ -165,7 +165,7 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, Padded
   copy(input.positions, num_rows_, input.positions.back(), positions_);
   WriteSlices(input);
   WritePlans(padded);
-  // From here on, where things are depends on the step.
+  // Addresses from here on depend on the step.
   WriteTables(input);
   copy(input.logit_rows, std::ssize(input.logit_rows), 0, logit_rows_);
   WriteAdapters(input);
@@ -187,7 +187,7 @@ void DeviceStepInputs::TakeDrawn(DeviceStream& stream, std::span<const int32_t> 
     int64_t end = row + 1;
     if (first < 0) {
       CHECK_EQ(place_.tensor_size, 1);
-      // Sequences that go on keep their order: draws that follow each other go to rows that do.
+      // Continuing sequences keep their order: consecutive draws go to consecutive rows.
       while (end < count && tokens[static_cast<size_t>(end)] == first - (end - row)) ++end;
       stream.CopyOnDevice(at(tokens_, row), at(drawn_tokens_, -1 - first),
                           (end - row) * static_cast<int64_t>(sizeof(int32_t)));
@@ -222,7 +222,7 @@ void DeviceStepInputs::WriteDraws(std::span<const TokenDraw> draws,
                                   std::span<const uint32_t> words) {
   num_draws_ = static_cast<int64_t>(draws.size());
   const auto settings = Take<kernels::DrawSettings>(num_draws_, settings_);
-  // Rows whose logits are wanted get a token that nobody takes.
+  // Rows whose logits are wanted draw a token, too, which is ignored.
   kernels::DrawSettings largest = {};
   largest.top_p = 1;
   std::ranges::transform(draws, settings.begin(), [&](const TokenDraw& draw) {
@@ -291,7 +291,7 @@ void DeviceStepInputs::ReadDraws(int buffer, std::span<TokenDraw> draws) const {
   }
 }
 
-// Slots, and each group's slices, whose tables lie behind those of the groups before.
+// Writes slots, and each group's slices; a group's tables follow those of the previous group.
 void DeviceStepInputs::WriteSlices(const StepInput& input) {
   const auto first = input.SlicesOf(0);
   const auto own_rows = static_cast<int64_t>(input.tokens.size());
@@ -327,7 +327,7 @@ void DeviceStepInputs::WriteSlices(const StepInput& input) {
   }
 }
 
-// How the attention of each kind of layers is divided.
+// Writes the work items of each kind of attention.
 void DeviceStepInputs::WritePlans(PaddedStep* padded) {
   const int64_t own_slices = num_slices_ - num_padding_;
   const std::span slices(reinterpret_cast<const device::AttentionSliceInfo*>(OnHost() + slices_),
@@ -346,7 +346,7 @@ void DeviceStepInputs::WritePlans(PaddedStep* padded) {
     std::vector<device::AttentionItem>& items = mine.plan.items;
     const std::vector<device::AttentionMerge>& merges = mine.plan.merges;
     if (padded != nullptr) {
-      // What pads the step sees the last position of a sequence that has it.
+      // Padding rows attend only to the last position of the last sequence.
       for (int64_t slice = own_slices; slice < num_slices_; ++slice) {
         const int32_t context = slices[static_cast<size_t>(slice)].context;
         items.push_back({static_cast<int32_t>(slice), 0, 1, context, context + 1, /*partial=*/-1});
@@ -360,7 +360,7 @@ void DeviceStepInputs::WritePlans(PaddedStep* padded) {
   }
 }
 
-// The block tables of all groups.
+// Writes the block tables of all groups.
 void DeviceStepInputs::WriteTables(const StepInput& input) {
   int32_t* table = Take<int32_t>(input.num_groups * table_entries_, tables_).data();
   for (const kernels::AttentionSlice& slice : input.slices) {

@@ -1,4 +1,4 @@
-// What operators on a device read of a step's inputs.
+// The step inputs that operators on a device read.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace sluice {
 
-// The inputs of the step that was sent last, on the device.
+// Inputs of the last step that was sent, on the device.
 class DeviceStepView {
  public:
   virtual ~DeviceStepView() = default;
   virtual const int32_t* tokens() const = 0;
   virtual const int32_t* positions() const = 0;
-  virtual const int32_t* types() const { return nullptr; }  // null: all tokens are of type 0
+  virtual const int32_t* types() const { return nullptr; }  // null: all tokens have type 0
   virtual const int32_t* logit_rows() const = 0;
   virtual const int64_t* slots(int64_t group) const = 0;
-  // The items, slices and tables of an attention; the rest is left to the caller.
+  // Sets the items, slices and tables of an attention; the caller sets the rest.
   virtual device::AttentionArgs Attention(const program::Attend& op, const AttentionSpec& spec,
                                           int64_t group) const = 0;
-  // Ranks and adapters, of decoders: DeviceStepInputs.
+  // For decoders with ranks or adapters: see DeviceStepInputs.
   virtual std::span<const int64_t> embeddings() const { return {}; }
   virtual const int32_t* embedding_places() const { return nullptr; }
   virtual bool has_adapters() const { return false; }

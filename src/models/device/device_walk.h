@@ -1,5 +1,5 @@
-// One walk through a program on a device: the step, the rows that are computed now, and a function
-// for each operator.
+// Runs a program on a device once: holds the step and the current rows, and has a function for each
+// operator.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ class DeviceWalk {
   DeviceWalk(DeviceExecutor& executor, const DeviceStep& step);
 
   int64_t Run();
-  // Measures products; the content of the arrays does not matter.
+  // Measures products; the contents of arrays do not matter.
   Status Tune();
 
  private:
   using BufferId = program::BufferId;
 
   int64_t CountOf(BufferId buffer) const;
-  // Null for kNone. Rows of the step have `row_bytes` each.
+  // Address of the buffer's current rows; null for kNone. A step's rows have `row_bytes` each.
   std::byte* At(BufferId buffer, int64_t row_bytes) const;
   template <typename T>
   T* RowsAt(BufferId buffer, int64_t width) const {
@@ -43,7 +43,8 @@ class DeviceWalk {
     return weights_.experts[static_cast<size_t>(id)];
   }
   const MoeSpec& Moe(program::MoeId id) const { return program_.moes[static_cast<size_t>(id)]; }
-  // Rows of `width` numbers as `inputs` says.
+  // Output rows of `width` numbers in the format that `inputs` gives. `scales` is used only if rows
+  // are rounded.
   device::RowsOut RowsOutAt(BufferId data, BufferId scales, int64_t width,
                             const DeviceInputs& inputs) const;
   const AttentionSpec& WholeAttention(int64_t layer) const {
@@ -61,13 +62,14 @@ class DeviceWalk {
   std::span<const int32_t> ReceiveExpertRows(BufferId row_begin, int64_t num_experts) const;
   Status TuneExperts(const program::ProjectExperts& op) const;
 
-  // The operator of that index; where times are counted, until it is done.
+  // Runs the operator with this index; if times are counted, waits until it is done.
   void RunAt(int32_t index);
   int32_t RunParts(int32_t index);
   void RunOne(const program::Op& op) {
     std::visit([this](const auto& one) { (*this)(one); }, op);
   }
-  // Operators of the CPU alone, which no builder emits for a device; and those of Run and RunParts.
+  // Operators that exist only on the CPU and are never emitted for devices, and those that Run and
+  // RunParts handle.
   template <typename Other>
   void operator()(const Other& /*op*/) {
     CHECK(false, "{} is no operator of devices", Other::kName);
@@ -107,12 +109,12 @@ class DeviceWalk {
   const device::DeviceKernels& kernels_;
   const StreamHandle handle_;
   int64_t rows_;
-  bool are_wanted_ = false;  // whether rows are those whose results are wanted
-  // The part that is computed now:
+  bool are_wanted_ = false;  // whether the current rows are those whose results are wanted
+  // The current part of the rows, if operators run in parts:
   bool is_part_ = false;
   int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
-  // The experts of the part: whether the host has read how many rows each has, and where they begin
-  // if each product runs by itself.
+  // For the part's experts: whether the host has read the number of rows per expert, and their
+  // begins if each expert's product runs separately.
   bool has_looked_ = false;
   std::span<const int32_t> row_begin_;
 };

@@ -21,9 +21,10 @@ bool IsPowerOfTwo(ElementType type) {
   return type == ElementType::kF8E8M0 || type == ElementType::kU8;
 }
 
-// Scales of rows stand beside the codes of tensors and rows, and where groups have a second scale.
+// Whether the matrix has row scales: per-tensor and per-row formats, and group formats with a
+// second scale or with scales that are not powers of two.
 bool HasRowScales(const DataFormat& format) {
-  if (format.type == ElementType::kInt4) return false;  // those of rows are of groups, here
+  if (format.type == ElementType::kInt4) return false;  // row scales are stored as group scales
   switch (format.scale_layout) {
     case ScaleLayout::kPerTensor:
     case ScaleLayout::kPerRow: return true;
@@ -32,7 +33,7 @@ bool HasRowScales(const DataFormat& format) {
   }
 }
 
-// The largest divisor of the format's block that begins and ends where the parts do.
+// The largest divisor of the format's block height that divides the boundaries of all parts.
 int64_t BlockRows(const MatrixParameter& matrix, const DataFormat& format) {
   int64_t rows = format.block_rows;
   for (size_t i = 0; i < matrix.parts.size(); ++i) {
@@ -43,7 +44,7 @@ int64_t BlockRows(const MatrixParameter& matrix, const DataFormat& format) {
   return rows;
 }
 
-// Several parts may be ranges of one module.
+// Rows of the modules in the checkpoint; several parts may be ranges of one module.
 int64_t WholeRows(const MatrixParameter& matrix) {
   int64_t rows = 0;
   const std::string* last = nullptr;
@@ -117,7 +118,7 @@ DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights
       weights.type == ElementType::kF4E2M1 && weights.group_type == device::GroupScales::kE4M3;
   if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8Static)
     return {ElementType::kF8E4M3, device::RowScale::kStatic, inputs.scale};
-  // A bound of a token's magnitude has no kernel: such inputs stay in BF16.
+  // No kernel limits a token's magnitude: such inputs stay in BF16.
   if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8PerToken &&
       inputs.format.largest_amax == 0)
     return {ElementType::kF8E4M3, device::RowScale::kPerToken, 1};
@@ -150,7 +151,7 @@ class Places : public DeviceParameterPlaces {
       return InputsOf(inputs, experts.first.matrix, rounding_.e4m3, rounding_.nvf4_experts);
     };
     experts.first.inputs = inputs_of(weights.inputs.front());
-    // Rows of all experts are written at once, so with one scale: where the experts' own differ,
+    // Rows of all experts are written at once, with one input scale: if the experts' scales differ,
     // their inputs are not rounded.
     for (const LinearInputs& inputs : weights.inputs) {
       if (inputs_of(inputs) != experts.first.inputs) experts.first.inputs = {};
@@ -169,7 +170,7 @@ class Places : public DeviceParameterPlaces {
 }  // namespace
 
 int64_t DeviceMatrixPlace::group_size() const {
-  constexpr int64_t kMultiple = 128;  // of groups that cover whole stages of a product
+  constexpr int64_t kMultiple = 128;  // so that groups cover whole stages of a product
   if (format.type == ElementType::kInt4 && format.group_size == 0)
     return CeilDiv(cols, kMultiple) * kMultiple;
   return format.group_size;
@@ -256,7 +257,7 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(
     DataFormat format = formats[i];
     if (matrix.plain_on_device) format = {.type = ElementType::kBF16};
     RETURN_IF_ERROR(CheckMatrix(matrix.parts.front().name, format, matrix.cols));
-    // All experts of a layer go through one product.
+    // All experts of a layer are computed by one product.
     if (matrix.fused && matrix.fused->expert > 0 && format != layout.matrices_.back().format) {
       return Fail(ErrorCode::kUnsupported,
                   fmt::format("{} is stored in another format ({}) than the expert before it ({}); "
@@ -318,7 +319,7 @@ DeviceProgramWeights PlaceWeights(const program::Program& program, const Paramet
   DeviceProgramWeights weights;
   weights.rope_frequencies = places.RopeFrequencies();
   for (const LinearWeights* linear : program.linears) {
-    // A head that is the embedding's table is no layer of its own.
+    // A head tied to the embedding table has no linear weights of its own.
     weights.linears.push_back(places.Has(linear->matrix) ? places.Linear(*linear)
                                                          : DeviceLinearWeights());
   }
