@@ -1,6 +1,6 @@
-// Trinity: scaled embeddings, norms before and after every sub-layer, a norm of each head of q and
-// k, a gate after attention; most layers see a window, the others have no rope; after the first
-// layers experts by sigmoids with a bias for the choice, beside a shared one.
+// Trinity: scaled embeddings; norms before and after every sub-layer; per-head norms of q and k; a
+// gate after attention. Most layers have a window, the others no RoPE. The first layers have an
+// MLP, the others experts, chosen by sigmoid scores plus a bias, and a shared expert.
 #include <cmath>
 
 #include "models/family_fields.h"

@@ -1,4 +1,4 @@
-// Bamba: Mamba-2 in most layers, attention with rope on half of each head in the others.
+// Bamba: Mamba-2 in most layers, attention with RoPE on half of each head in the others.
 #include "models/family_fields.h"
 #include "models/registry.h"
 #include "models/state_space_fields.h"

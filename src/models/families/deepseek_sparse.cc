@@ -1,6 +1,6 @@
-// DeepSeek V3.2 and GLM-5: as DeepSeek V3, with indexers that choose the positions that each token
-// attends to. In GLM-5 rope rotates neighbours there, too, and layers may share the choice of the
-// layer before.
+// DeepSeek V3.2 and GLM-5: as DeepSeek V3, with indexers that choose the positions each token
+// attends to. In GLM-5 the indexers' RoPE also rotates adjacent pairs, and a layer may reuse the
+// choice of the layer before.
 #include <string>
 #include <vector>
 
@@ -82,8 +82,8 @@ Status ReadV32(const JsonFields& fields, ModelConfig& config) {
   return ReadIndexer(fields, {.num_heads = 64}, config);
 }
 
-// Which layers take the choice of the layer before: indexer_types, else a pattern of letters, else
-// every index_topk_freq-th layer has its own. Source: transformers' GlmMoeDsaConfig.
+// Which layers reuse the choice of the layer before: from indexer_types, else a pattern of letters;
+// else every index_topk_freq-th layer has its own. Source: transformers' GlmMoeDsaConfig.
 Status ReadSharedIndexers(const JsonFields& fields, ModelConfig& config) {
   constexpr const char* kTypes = "indexer_types";
   constexpr const char* kPattern = "index_topk_pattern";

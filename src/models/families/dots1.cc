@@ -1,5 +1,5 @@
-// dots.llm1: the attention of Qwen3; after the first layers experts by sigmoids with a bias for
-// the choice, beside a shared one.
+// dots.llm1: the attention of Qwen3. The first layers have an MLP, the others experts, chosen by
+// sigmoid scores plus a bias, and shared experts.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -7,7 +7,7 @@ namespace sluice {
 namespace dots1 {
 namespace {
 
-// A window that counts from layer max_window_layers on. Source: transformers' Dots1Config.
+// The window applies from layer max_window_layers on. Source: transformers' Dots1Config.
 Status ReadUpperWindows(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));

@@ -1,5 +1,5 @@
-// ERNIE 4.5, and PaddleOCR-VL, which was made of it: as Llama with interleaved rope; in the large
-// ones experts by softmax with a bias for the choice, beside a shared one.
+// ERNIE 4.5, and PaddleOCR-VL, which is based on it: as Llama with interleaved RoPE. Large models
+// have experts, chosen by softmax scores plus a bias, and shared experts.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -85,7 +85,7 @@ constexpr ConfigDefaults kMoeDefaults = {.vocab_size = 103424,
                                          .eos_token_id = 2,
                                          .tie_word_embeddings = true};
 
-// As ERNIE but for rope's style. Source: transformers' PaddleOCRTextModel.
+// Like ERNIE, except for the RoPE style. Source: transformers' PaddleOCRTextModel.
 Status ReadPaddle(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadDense(fields, config));
   for (LayerSpec& layer : config.spec.layers)

@@ -1,6 +1,6 @@
-// EXAONE 4: a norm of each head of q and k, norms after each sub-layer instead of before it; where
-// some layers see a window, the others have no rope. K-EXAONE: norms before sub-layers, and after
-// the first layers experts by sigmoids with a bias for the choice, beside a shared one.
+// EXAONE 4: per-head norms of q and k; norms after each sub-layer, none before. If some layers have
+// a window, the others have no RoPE. K-EXAONE: norms before sub-layers; the first layers have an
+// MLP, the others experts, chosen by sigmoid scores plus a bias, and a shared expert.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 // Source: transformers' Exaone4Attention.
 Status ReadAttention(const JsonFields& fields, ModelConfig& config) {
-  // Whether the pattern of the windows is spelled by letters: layer_types tell it then.
+  // A pattern of letters is accepted only together with layer_types.
   const json::Value* pattern = fields.Given("sliding_window_pattern");
   if (pattern != nullptr && !pattern->is_integer() && fields.Given("layer_types") == nullptr) {
     return fields.Bad("sliding_window_pattern", "an integer, where there are no layer_types",

@@ -1,5 +1,5 @@
-// Falcon-H1: attention and Mamba-2 side by side in every layer, with factors on embeddings, on what
-// both read and give, on keys, on parts of the state space's inputs, on the MLP and on the logits.
+// Falcon-H1: attention and Mamba-2 in parallel in every layer; factors on embeddings, on inputs and
+// outputs of both, on keys, on parts of Mamba-2's inputs, on the MLP and on the logits.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,7 +20,7 @@ Result<float> ReadFactor(const JsonFields& fields, const char* name) {
   return static_cast<float>(given.value_or(1));
 }
 
-// A list of as many numbers as `factors`, which stay where it is not given.
+// Reads a list with as many numbers as `factors`, which are unchanged if the field is absent.
 Status ReadFactors(const JsonFields& fields, const char* name, std::span<float> factors) {
   const json::Value* const given = fields.Given(name);
   if (given == nullptr) return {};
@@ -35,7 +35,7 @@ Status ReadFactors(const JsonFields& fields, const char* name, std::span<float> 
   return {};
 }
 
-// Factors of what attention reads and of keys are those of the scores and of the results.
+// The factors on attention's input and on keys are applied to the scores and the results instead.
 // Source: transformers' FalconH1DecoderLayer and FalconH1Attention.
 Status ReadAttentionFactors(const JsonFields& fields, const ModelConfig& config,
                             AttentionSpec& attention) {

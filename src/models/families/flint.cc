@@ -1,6 +1,6 @@
-// Flint: norms of heads of q and k and a learnt score in every head (sinks); windows with rope in
-// most layers, no rope in the others; after the first two layers experts by sigmoids, whose weights
-// add up to 1, beside one that every token passes.
+// Flint: per-head norms of q and k; a learned score per head (sinks). Most layers have a window and
+// RoPE, the others neither. The first two layers have an MLP, the others experts, chosen by sigmoid
+// scores and with weights normalized to a sum of 1, and a shared expert.
 #include <algorithm>
 
 #include "models/family_fields.h"

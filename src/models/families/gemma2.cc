@@ -1,6 +1,6 @@
-// Gemma 2: GELU, embeddings scaled by the root of their width, norms before and after every
-// sub-layer whose stored weights w stand for 1 + w, soft caps of scores and of logits; every second
-// layer sees a window.
+// Gemma 2: GELU; embeddings scaled by the square root of their width; norms before and after every
+// sub-layer, whose stored weights w stand for 1 + w; soft caps on scores and logits; a window in
+// every second layer.
 #include <cmath>
 
 #include "models/family_fields.h"
@@ -10,7 +10,7 @@ namespace sluice {
 namespace gemma2 {
 namespace {
 
-// The soft cap of a field: one that is null is none, one that is absent the library's default.
+// Reads a soft cap: null means none, absent the library's default.
 Result<float> ReadSoftCap(const JsonFields& fields, std::string_view name, double absent) {
   ASSIGN_OR_RETURN(const auto given, fields.Number(name, 1e-3, 1e6));
   return static_cast<float>(given.value_or(fields.Has(name) ? 0 : absent));

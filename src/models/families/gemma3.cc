@@ -1,6 +1,6 @@
-// Gemma 3, the text model: GELU, scaled embeddings, RMS norms before and after every sub-layer
-// whose stored weights w stand for 1 + w, a norm of each head of q and k before rope; most layers
-// see a window and have a rope of their own.
+// Gemma 3, the text model: GELU; scaled embeddings; RMS norms before and after every sub-layer,
+// whose stored weights w stand for 1 + w; per-head norms of q and k before RoPE. Most layers have a
+// window, and their own RoPE frequencies.
 #include <cmath>
 
 #include "models/family_fields.h"
@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kDefaultLocalTheta = 10000;
 
-// transformers 5 has a block of settings for each kind of layer, transformers 4 the base of layers
-// with a window beside the fields of the others.
+// transformers 5 has a block of settings per kind of layer; transformers 4 has a field for the base
+// of layers with a window, beside the fields of the others.
 Status ReadRopes(const JsonFields& fields, ModelConfig& config) {
   RopeConfig local;
   ASSIGN_OR_RETURN(const bool has_blocks,
@@ -67,14 +67,14 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// The tokens of an image see all of it.
+// Tokens of an image attend to all tokens of the image.
 Status ReadNested(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(Read(fields, config));
   for (LayerSpec& layer : config.spec.layers) layer.attention.sees_images = true;
   return {};
 }
 
-// Configurations of models of text and images leave out what is the library's default.
+// Configurations of models for text and images omit fields that have the library's default.
 constexpr ConfigDefaults DefaultsOf(bool is_nested) {
   return {.vocab_size = 262208,
           .hidden_size = 2304,

@@ -1,8 +1,8 @@
-// Gemma 4, the text models: GELU, scaled embeddings, RMS norms before and after every sub-layer
-// and of each head of q, k and v; most layers see a window, the others have wider heads, of which
-// rope rotates a part, and in some models values that are their keys. Small models have embeddings
-// of their own in every layer, and upper layers that attend to the keys and values of lower ones;
-// another one has experts beside the MLP, each with norms of their own.
+// Gemma 4, the text models: GELU; scaled embeddings; RMS norms before and after every sub-layer,
+// and of each head of q, k and v. Most layers have a window; the others have wider heads, with RoPE
+// on a part, and in some models values equal to keys. Small models have an embedding per layer, and
+// upper layers that use the keys and values of lower ones. One model has experts beside the MLP,
+// with separate norms.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kDefaultLocalTheta = 10000, kDefaultTheta = 1e6, kDefaultRotated = 0.25;
 
-// The heads of layers that see everything.
+// The heads of layers without a window.
 struct GlobalHeads {
   int64_t head_dim = 0;
   int64_t num_kv_heads = 0;
@@ -32,8 +32,8 @@ struct GlobalHeads {
   friend bool operator==(const GlobalHeads&, const GlobalHeads&) = default;
 };
 
-// The members of per_layer_config, whose keys are numbers of layers, with or without zeros in front
-// ("05"): by number, null where there is none.
+// The members of per_layer_config, whose keys are layer numbers, possibly with leading zeros
+// ("05"), by number; null if absent.
 Result<std::vector<const json::Value*>> ByNumber(const json::Value& layers, size_t num_layers) {
   std::vector<const json::Value*> by_number(num_layers);
   for (const auto& [key, layer] : layers.as_object()) {
@@ -57,7 +57,7 @@ Result<std::vector<const json::Value*>> ByNumber(const json::Value& layers, size
   return by_number;
 }
 
-// As transformers writes it since 5.20: what differs in each layer by its number.
+// The format of transformers since 5.20: the differences of each layer, by its number.
 Status ReadLayerConfigs(const JsonFields& fields, const std::vector<bool>& slides,
                         const ModelConfig& config, GlobalHeads& heads) {
   ASSIGN_OR_RETURN(const json::Value* layers, fields.Object("per_layer_config"));
@@ -116,7 +116,7 @@ Result<GlobalHeads> ReadGlobalHeads(const JsonFields& fields, const std::vector<
   return heads;
 }
 
-// Whether each layer sees a window. The last one never does.
+// Whether each layer has a window. The last one never has.
 Result<std::vector<bool>> ReadWindows(const JsonFields& fields, const ModelConfig& config) {
   constexpr size_t kDefaultPattern = 6;
   ASSIGN_OR_RETURN(const auto types,
@@ -128,7 +128,8 @@ Result<std::vector<bool>> ReadWindows(const JsonFields& fields, const ModelConfi
   return slides;
 }
 
-// The last `num_kv_shared_layers` layers use what the last of their kind before them has.
+// The last `num_kv_shared_layers` layers reuse the keys and values of the last earlier layer with
+// the same attention span.
 Status ShareKeysAndValues(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto given,
                    fields.Integer("num_kv_shared_layers", 0, config.num_hidden_layers));
@@ -185,7 +186,7 @@ Status ReadExperts(const JsonFields& fields, ModelConfig& config) {
 }
 
 Status RefuseBothWays(const JsonFields& fields) {
-  // "vision": of tokens of images, in layers with a window.
+  // "vision": only among tokens of an image, in layers with a window.
   ASSIGN_OR_RETURN(const auto both_ways, fields.String("use_bidirectional_attention"));
   if (!both_ways || *both_ways == "vision") return {};
   return Fail(ErrorCode::kUnsupported,
@@ -243,8 +244,8 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadText(fields, config, /*default_embeddings=*/256, /*default_window=*/512);
 }
 
-// Where the tokens of images see each other, and the token that stands for them. Source:
-// transformers' Gemma4Model.
+// Reads which layers let tokens of an image attend to each other, and the token id that stands for
+// images. Source: transformers' Gemma4Model.
 Status ReadImages(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto both_ways, fields.String("use_bidirectional_attention"));
   for (LayerSpec& layer : config.spec.layers)
@@ -259,7 +260,7 @@ Status ReadNested(const JsonFields& fields, ModelConfig& config) {
   return ReadImages(fields, config);
 }
 
-// Without embeddings in layers, and without experts.
+// Without per-layer embeddings, and without experts.
 Status ReadUnified(const JsonFields& fields, ModelConfig& config) {
   return ReadText(fields, config, /*default_embeddings=*/0, /*default_window=*/1024);
 }
@@ -297,7 +298,7 @@ const ModelFamily kGemma4 = {
                   "experts beside the MLP",
      .golden = "tiny-gemma4-shared, tiny-gemma4-experts",
      .error = 6.8e-06}};
-// The text parts.
+// The text parts of models for text and images.
 const ModelFamily kGemma4Nested = {"Gemma4ForConditionalGeneration",
                                    "gemma4",
                                    gemma4::DefaultsOf(true),

@@ -1,6 +1,5 @@
-// gpt-oss: a learnt score beside those of the positions in every head (sinks), a window in every
-// second layer, YaRN; in all layers experts with biases, whose gate and up rows alternate, with a
-// clamped SwiGLU between them.
+// gpt-oss: a learned score per head (sinks); a window in every second layer; YaRN. All layers have
+// experts with biases, whose rows of gate and up alternate, and a clamped SwiGLU.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -16,8 +15,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
   ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
   constexpr int64_t kDefaultWindow = 128;
-  // The published BF16 experts are [in, out]; those in MXFP4 are [out, in], which their scheme
-  // knows.
+  // Published BF16 experts are [in, out]; MXFP4 experts are [out, in], which their scheme handles.
   MoeSpec moe = {.router_module = "mlp.router",
                  .experts_module = "mlp.experts",
                  .fused_transposed = true,

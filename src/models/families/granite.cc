@@ -1,6 +1,6 @@
 // Granite 3 and 4: as Llama, with factors on the embedding, on what each sub-layer adds to the
-// residual, on q . k and on the logits. Granite 4 names its MLP otherwise, may have layers without
-// rope, Mamba-2 in place of most attention, and experts beside the MLP.
+// residual, on q . k and on the logits. Granite 4 has other names for the MLP's modules, and may
+// have layers without RoPE, Mamba-2 instead of most attention, and experts beside the MLP.
 #include <algorithm>
 #include <optional>
 
@@ -35,8 +35,8 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadMultipliers(fields, config);
 }
 
-// HyperCLOVA X: norms after sub-layers, where asked for; a factor of the logits, not a divisor.
-// Source: transformers' HyperCLOVAXConfig and HyperCLOVAXDecoderLayer.
+// HyperCLOVA X: norms after sub-layers if configured; logits are multiplied by a factor, not
+// divided. Source: transformers' HyperCLOVAXConfig and HyperCLOVAXDecoderLayer.
 Status ReadHyperClovaX(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(Read(fields, config));
   ASSIGN_OR_RETURN(const auto post_norm, fields.Bool("use_post_norm"));
@@ -50,7 +50,7 @@ Status ReadHyperClovaX(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// A base of rope for each layer, 0 for one without rope: those that differ each have a table.
+// Reads a RoPE base per layer, 0 for no RoPE; each distinct base has a table.
 Status ReadLayerRopes(const JsonFields& fields, ModelConfig& config) {
   constexpr const char* kField = "layer_rope_theta";
   constexpr size_t kMostTables = 64;
@@ -84,8 +84,8 @@ Status ReadLayerRopes(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Windows in three of four layers, the first of which sees everything; sinks. Source:
-// transformers' GraniteSWAConfig and GraniteSWAAttention.
+// A window in three of four layers (not in the first of the four), and sinks. Source: transformers'
+// GraniteSWAConfig and GraniteSWAAttention.
 Status ReadWindowsAndSinks(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
@@ -107,12 +107,12 @@ Status ReadSwa(const JsonFields& fields, ModelConfig& config) {
   return ReadMultipliers(fields, config);
 }
 
-// Experts, whose tensors of all are named as the MLP's; nullopt where there are none.
+// Experts, in tensors of all experts with the MLP's names; nullopt if there are none.
 Result<std::optional<MoeSpec>> ReadHybridExperts(const JsonFields& fields,
                                                  const ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto experts, fields.Integer("num_local_experts", 0, kMaxConfigExperts));
   if (experts == 0) return std::nullopt;
-  // A softmax over the chosen alone is one over all whose chosen ones are normalized.
+  // A softmax over the chosen experts equals a softmax over all, normalized over the chosen.
   MoeSpec moe = {.router_module = "block_sparse_moe.router.layer",
                  .experts_module = "block_sparse_moe",
                  .fused_gate_up = "input_linear.weight",
@@ -124,7 +124,7 @@ Result<std::optional<MoeSpec>> ReadHybridExperts(const JsonFields& fields,
   return moe;
 }
 
-// Granite 3 with experts, and an MLP of `shared` rows beside them, where that is not 0.
+// Granite 3 with experts, and an MLP of width `shared` beside them unless that is 0.
 Status DescribeMoe(const JsonFields& fields, int64_t shared, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto moe, ReadHybridExperts(fields, config));
   if (!moe) return fields.Bad("num_local_experts", "at least 1", json::Value(int64_t{0}));
@@ -155,7 +155,7 @@ Status ReadMoeShared(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
   return DescribeMoeShared(fields, config);
 }
-// Experts under other names.
+// The same experts under other names.
 Status ReadMoeSwa(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadWindowsAndSinks(fields, config));
   RETURN_IF_ERROR(DescribeMoeShared(fields, config));
@@ -174,7 +174,7 @@ Status ReadHybrid(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(
       const auto types,
       ReadLayerTypes(fields, config, {"attention", kFullAttention, "mamba", kLinearAttention}));
-  // Without them every layer is a state space.
+  // If it is absent, every layer is a state space layer.
   if (!types) return fields.Missing("layer_types");
   ASSIGN_OR_RETURN(const auto positions, fields.String("position_embedding_type"));
   if (positions && *positions != "rope" && *positions != "nope") {

@@ -1,6 +1,6 @@
-// Hunyuan dense and A13B: as Llama with a norm of each head of q and k after rope, whose base an
-// alpha raises; in A13B experts by softmax beside a shared one. Hy3: the norm before rope, and
-// experts by sigmoids with a bias for the choice.
+// Hunyuan dense and A13B: as Llama, with per-head norms of q and k after RoPE, whose base is raised
+// by alpha; A13B has experts chosen by softmax scores, and a shared expert. Hy3: the norms before
+// RoPE, and experts chosen by sigmoid scores plus a bias.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -20,7 +20,7 @@ Status ReadDense(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// How many experts a token visits in each layer: one number, or a list.
+// Number of experts per token in each layer: a single number, or a list.
 Result<std::vector<int64_t>> ReadTopK(const JsonFields& fields, const ModelConfig& config,
                                       int64_t num_experts) {
   constexpr const char* kField = "moe_topk";

@@ -1,6 +1,6 @@
-// Kimi Linear and Ling 3: Kimi Delta Attention in most layers, a delta rule with a decay of each
-// number of a key; in the others latent attention; experts by sigmoids with a bias for the choice
-// alone.
+// Kimi Linear and Ling 3: most layers have Kimi Delta Attention, a delta rule with a decay per
+// number of a key; the others latent attention. Experts are chosen by sigmoid scores plus a bias,
+// which does not affect their weights.
 #include <optional>
 #include <vector>
 
@@ -14,7 +14,7 @@ namespace sluice {
 namespace kimi_linear {
 namespace {
 
-// Layers of Kimi Delta Attention, from Kimi's own block: its lists count from one.
+// Layers with Kimi Delta Attention, from Kimi's own block, whose lists count layers from one.
 Result<std::vector<bool>> MixingLayersOfBlock(const JsonFields& block, const ModelConfig& config) {
   constexpr const char* kMixing = "kda_layers";
   std::vector<bool> mixes(config.spec.layers.size(), false);
@@ -38,7 +38,7 @@ Result<std::vector<bool>> MixingLayersOfBlock(const JsonFields& block, const Mod
   return mixes;
 }
 
-// `every`: without a list, one layer of so many has attention, the last of them.
+// `every`: without a list, every `every`-th layer has attention.
 Result<std::vector<bool>> ReadMixing(const JsonFields& fields, const ModelConfig& config,
                                      const std::optional<JsonFields>& block, int64_t every) {
   ASSIGN_OR_RETURN(const auto types,

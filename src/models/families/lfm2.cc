@@ -1,6 +1,6 @@
-// LFM2, LFM2-MoE and LFM3: short convolutions in most layers, attention with norms of heads in the
-// others; in LFM2-MoE experts chosen by a sigmoid and a bias after the first layers; in LFM3 norms
-// after sub-layers, too, a gate of each head, and windows in some of the layers with attention.
+// LFM2, LFM2-MoE and LFM3: short convolutions in most layers, attention with per-head norms in the
+// others. LFM2-MoE: experts after the first layers, chosen by sigmoid scores plus a bias. LFM3:
+// also norms after sub-layers, a gate per head, and a window in some of the attention layers.
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@ namespace sluice {
 namespace lfm2 {
 namespace {
 
-// Older files have names of their own for what their configuration says.
+// Older files use tie_embedding for tie_word_embeddings.
 Status ReadTiedEmbedding(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto tied, fields.Bool("tie_embedding"));
   if (!tied) return {};
@@ -34,7 +34,7 @@ Result<std::vector<bool>> ReadConvolutionLayers(const JsonFields& fields,
   return mixes;
 }
 
-// What all have in common. `mixes`: the layers with convolutions.
+// The fields common to all models. `mixes`: the layers with convolutions.
 Status ReadCommon(const JsonFields& fields, const std::vector<bool>& mixes, int64_t default_width,
                   ModelConfig& config) {
   RETURN_IF_ERROR(ReadTiedEmbedding(fields, config));

@@ -1,5 +1,5 @@
-// Mellum 2: the attention and the experts of Qwen3-MoE; some layers see a window, and have a rope
-// of their own.
+// Mellum 2: the attention and experts of Qwen3-MoE; some layers have a window, and their own RoPE
+// frequencies.
 #include "models/family_fields.h"
 #include "models/registry.h"
 #include "models/rope_frequencies.h"
@@ -14,7 +14,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   RopeConfig local = {.theta = kDefaultLocalTheta};
   ASSIGN_OR_RETURN(const bool has_blocks,
                    ReadRopeBlocks(fields, kDefaultLocalTheta, config, local));
-  // A base outside of the blocks is none.
+  // A base outside the blocks is ignored.
   if (!has_blocks) config.rope = {.theta = kDefaultTheta};
   DescribeRope(config.rope, config.head_dim, config.spec, {RopeTableOf(local, config.head_dim)});
   MoeSpec moe = {.router_module = "mlp.gate",
@@ -24,7 +24,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
       ReadExpertCounts(fields, {.num_experts = 64, .top_k = 8, .intermediate_size = 896}, moe));
   ASSIGN_OR_RETURN(const auto normalize, fields.Bool("norm_topk_prob"));
   moe.normalize = normalize.value_or(true);
-  // Without layer_types every layer sees everything.
+  // Without layer_types, no layer has a window.
   ASSIGN_OR_RETURN(const std::vector<bool> slides,
                    ReadWindowLayers(fields, {.window = 1024, .pattern = 1}, config));
   ASSIGN_OR_RETURN(const std::vector<bool> sparse, ReadMlpLayerTypes(fields, config, 0));

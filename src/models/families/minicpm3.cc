@@ -1,5 +1,5 @@
-// MiniCPM3: latent attention with rope on halves, in an otherwise plain decoder whose embeddings,
-// sub-layers and logits are scaled.
+// MiniCPM3: latent attention with half-split RoPE, in an otherwise plain decoder with scaled
+// embeddings, sub-layers and logits.
 #include <cmath>
 
 #include "models/family_fields.h"
@@ -21,7 +21,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                                       config));
   const auto number = [&](const char* name, double absent, double none) -> Result<double> {
     ASSIGN_OR_RETURN(const auto given, fields.Number(name, 1e-6, 1e6));
-    // A null scales nothing.
+    // null means no scaling.
     return given.value_or(fields.Has(name) ? none : absent);
   };
   const double root = std::sqrt(static_cast<double>(config.num_hidden_layers));

@@ -1,5 +1,5 @@
-// MiniMax M2 to M2.7: rope on half of each head, a norm over all heads of q and over all of k; in
-// every layer experts, chosen by sigmoids with a bias for the choice alone.
+// MiniMax M2 to M2.7: RoPE on half of each head; norms over all heads of q, and over all of k. All
+// layers have experts, chosen by sigmoid scores plus a bias, which does not affect their weights.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -1,5 +1,5 @@
-// Mistral and Ministral: as Llama, without biases; some releases with a sliding window. Mistral
-// Small 3.1 and Ministral 3 are models of text and images whose text part is one of these.
+// Mistral and Ministral: as Llama, without biases; some releases have a sliding window. Mistral
+// Small 3.1 and Ministral 3 are models for text and images whose text part is one of these.
 #include <fmt/format.h>
 
 #include "models/families/mistral4.h"
@@ -10,8 +10,8 @@ namespace sluice {
 namespace mistral {
 namespace {
 
-// Source: transformers' MistralConfig and MinistralConfig. A window that is null is none; one that
-// is absent is the library's default.
+// Source: transformers' MistralConfig and MinistralConfig. A null window means none; an absent one
+// the library's default.
 Status Read(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
@@ -30,8 +30,8 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Ministral 3: q grows with the position beyond those of the training. Source: transformers'
-// Ministral3Config.
+// Ministral 3: at positions beyond original_max_position_embeddings, q is scaled up with its
+// position (TemperatureTuning). Source: transformers' Ministral3Config.
 Status ReadMinistral3(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadWindow(fields, config));
   for (LayerSpec& layer : config.spec.layers) {
@@ -41,7 +41,7 @@ Status ReadMinistral3(const JsonFields& fields, ModelConfig& config) {
   return ReadTemperature(fields, config);
 }
 
-// The text part says which of them it is.
+// The text part's model_type selects the model.
 Status ReadNested(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto type, fields.String("model_type"));
   if (type.value_or("mistral") == "mistral") return Read(fields, config);

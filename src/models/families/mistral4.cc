@@ -1,5 +1,5 @@
-// Mistral Small 4: latent attention whose queries grow with the position beyond those of the
-// training; experts by a softmax, beside one that every token passes.
+// Mistral Small 4: latent attention, in which q is scaled up with its position beyond
+// original_max_position_embeddings; experts chosen by softmax scores, and a shared expert.
 #include "models/families/mistral4.h"
 
 #include "models/family_fields.h"

@@ -1,4 +1,4 @@
-// Mistral 4, which is also the text part of a model of text and images.
+// Mistral 4, which is also the text part of a model for text and images.
 #pragma once
 
 #include "models/registry.h"
@@ -7,8 +7,8 @@ namespace sluice {
 
 Status ReadMistral4(const JsonFields& fields, ModelConfig& config);
 
-// Reads llama_4_scaling_beta into the layers: q grows with the position beyond those of the
-// training. Source: transformers' get_llama_4_attn_scale.
+// Reads llama_4_scaling_beta into the layers: q is scaled up with its position beyond
+// original_max_position_embeddings. Source: transformers' get_llama_4_attn_scale.
 Status ReadTemperature(const JsonFields& fields, ModelConfig& config);
 
 // Source: transformers' Mistral4Config.

@@ -1,5 +1,5 @@
-// Mixtral: the attention of Mistral; in every layer experts in place of the MLP, chosen by a
-// softmax whose weights of the chosen ones are brought back to a sum of 1.
+// Mixtral: the attention of Mistral; in every layer experts instead of the MLP, chosen by softmax
+// scores, with weights normalized to a sum of 1.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

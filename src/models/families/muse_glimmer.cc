@@ -1,6 +1,6 @@
-// Muse Glimmer, the text part: norms with 1 + w before and after every sub-layer, one of the
-// embeddings, norms of heads without weights, a gate after attention; most layers see a window,
-// the others have no rope; scaled logits with a soft cap.
+// Muse Glimmer, the text part: norms before and after every sub-layer, whose weights w stand for 1
+// + w; a norm of the embeddings; per-head norms without weights; a gate after attention. Most
+// layers have a window, the others no RoPE. Logits are scaled and soft-capped.
 #include <algorithm>
 #include <cmath>
 
@@ -11,8 +11,8 @@ namespace sluice {
 namespace muse_glimmer {
 namespace {
 
-// A layer whose base is 0 has no rope; the bases of the others are those of rope_parameters.
-// Source: transformers' MuseGlimmerTextModel.
+// A layer whose base is 0 has no RoPE; the others have the base in rope_parameters. Source:
+// transformers' MuseGlimmerTextModel.
 Result<std::optional<std::vector<bool>>> ReadRopes(const JsonFields& fields,
                                                    const ModelConfig& config) {
   constexpr const char* kField = "layer_rope_theta";
@@ -27,7 +27,8 @@ Result<std::optional<std::vector<bool>>> ReadRopes(const JsonFields& fields,
   return fields.Bad(kField, "a number for each layer", *fields.Given(kField));
 }
 
-// The tokens of images and videos, beside text_config. Source: transformers' MuseGlimmerModel.
+// Reads the token ids for images and videos, which are outside text_config. Source: transformers'
+// MuseGlimmerModel.
 Status ReadPlaceholders(ModelConfig& config) {
   const JsonFields outer(config.raw, "");
   const auto read = [&](const char* name, int64_t absent) -> Result<int32_t> {
@@ -71,7 +72,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
     layer.attention.scale = static_cast<float>(qk_scale.value_or(3.87) / root);
     layer.attention.gate = AttentionGate::kEachNumber;
     layer.mlp.has_bias = false;
-    // Counted from the last layer.
+    // Every kPattern-th layer, counted from the last.
     const bool is_fourth = (config.num_hidden_layers - 1 - static_cast<int64_t>(i)) % kPattern == 0;
     layer.attention.rope = ropes ? bool{(*ropes)[i]} : !is_fourth;
     if (types ? (*types)[i] == kSlidingAttention : !is_fourth) {

@@ -1,5 +1,5 @@
-// Nemotron and Minitron, Jais 2: layer norms, an MLP without a gate, squared ReLU; in Nemotron
-// norms whose stored weights w stand for 1 + w, rope on half of each head.
+// Nemotron, Minitron and Jais 2: layer norms; an MLP without a gate; squared ReLU. In Nemotron,
+// stored norm weights w stand for 1 + w, and RoPE is on half of each head.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

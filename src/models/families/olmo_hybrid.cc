@@ -1,5 +1,5 @@
-// OLMo Hybrid: Gated DeltaNet in most layers, with norms before its sub-layers; the others as those
-// of OLMo 2, with norms after them. Rope where config.json has an angle for it.
+// OLMo Hybrid: Gated DeltaNet in most layers, with norms before sub-layers; the others are as in
+// OLMo 2, with norms after sub-layers. RoPE is used if config.json has a base for it.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -17,7 +17,7 @@ Result<std::vector<bool>> ReadMixingLayers(const JsonFields& fields, const Model
   return mixes;
 }
 
-// rope_parameters without an angle: there is no rope.
+// A null base means that there is no RoPE.
 Result<bool> HasRope(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const json::Value* block, fields.Object("rope_parameters"));
   if (block == nullptr) return !fields.Has("rope_theta") || fields.Given("rope_theta") != nullptr;
@@ -39,7 +39,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                                                    .head_dim = 2 * key_dim.value_or(default_dim)},
                                                   config));
   mixer.projections = MixerSpec::Projections::kEach;
-  mixer.norm_eps = 1e-5f;  // whatever rms_norm_eps is
+  mixer.norm_eps = 1e-5f;  // independent of rms_norm_eps
   ASSIGN_OR_RETURN(const auto is_wide, fields.Bool("linear_allow_neg_eigval"));
   if (is_wide.value_or(true)) mixer.rate_scale = 2;
   ASSIGN_OR_RETURN(const bool has_rope, HasRope(fields));

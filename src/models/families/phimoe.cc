@@ -1,4 +1,4 @@
-// Phi-3.5-MoE: layer norms, biases of attention and of the head, two experts by the sparsemixer.
+// Phi-3.5-MoE: layer norms; biases in attention and head; two experts chosen by sparsemixer.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -8,8 +8,8 @@ namespace sluice {
 namespace phimoe {
 namespace {
 
-// Cosines and sines of longrope are multiplied by numbers of the configuration's own.
-// Source: transformers' PhimoeRotaryEmbedding.
+// longrope's cosines and sines are multiplied by numbers in the configuration. Source:
+// transformers' PhimoeRotaryEmbedding.
 Status ReadAmplitude(const JsonFields& fields, ModelConfig& config) {
   if (!config.rope.scaling || config.rope.scaling->kind != RopeKind::kLongRope) return {};
   for (const char* name : {"rope_scaling", "rope_parameters"}) {

@@ -1,5 +1,5 @@
-// Qwen2-MoE (Qwen1.5-MoE, Qwen2-57B-A14B): the attention of Qwen 2; in most layers experts, and
-// beside them one that every token visits, whose result is multiplied by a gate of its own.
+// Qwen2-MoE (Qwen1.5-MoE, Qwen2-57B-A14B): the attention of Qwen 2; most layers have experts, and a
+// shared expert whose result is multiplied by a gate.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -7,7 +7,7 @@ namespace sluice {
 namespace qwen2_moe {
 namespace {
 
-// A window that is asked for counts in every second layer before max_window_layers.
+// A window, if enabled, applies to every second layer before max_window_layers.
 Status ReadEverySecondWindow(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));

@@ -1,6 +1,6 @@
-// Qwen3 dense, and Qwen3-VL, whose rope turns with rows and columns of images: as Llama, with an
-// RMS norm of each head of q and k before rope, and a sliding window where config.json asks for
-// one. Its bias is on the attention alone.
+// Qwen3 dense, and Qwen3-VL, whose RoPE also uses rows and columns of images: as Llama, with
+// per-head RMS norms of q and k before RoPE, and a sliding window if config.json enables it. Only
+// attention has biases.
 #include "models/families/qwen3.h"
 
 #include "models/family_fields.h"
@@ -48,7 +48,7 @@ constexpr ConfigDefaults kVlDefaults = {.vocab_size = 151936,
 }  // namespace
 }  // namespace qwen3
 
-// What the tower adds after the first layers is one for each of its layers that is named.
+// Rows of the tower are added after the first layers, one for each of deepstack_visual_indexes.
 Status ReadQwen3VlImages(const JsonFields& fields, ModelConfig& config) {
   const JsonFields outer(config.raw, "");
   ASSIGN_OR_RETURN(const json::Value* vision, outer.Object("vision_config"));

@@ -1,4 +1,4 @@
-// What Qwen3-VL's families share.
+// Functions shared by Qwen3-VL's families.
 #pragma once
 
 #include "base/json_fields.h"
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Reads the axes of rope and the levels that the tower adds after the first layers.
+// Reads the axes of RoPE, and the number of layers after which the tower's rows are added.
 Status ReadQwen3VlImages(const JsonFields& fields, ModelConfig& config);
 
 }  // namespace sluice

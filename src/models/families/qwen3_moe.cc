@@ -1,4 +1,4 @@
-// Qwen3-MoE, and Qwen3-VL with experts: the attention of Qwen3; in most layers experts in place of
+// Qwen3-MoE, and Qwen3-VL with experts: the attention of Qwen3; most layers have experts instead of
 // the MLP, chosen by a softmax over all of them, whose weights scale the experts' outputs.
 #include "models/families/qwen3.h"
 #include "models/family_fields.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kRouter = "mlp.gate";
 constexpr const char* kExperts = "mlp.experts";
 
-// A window that is asked for counts in every layer.
+// A window, if enabled, applies to every layer.
 Status ReadEveryWindow(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types, ReadLayerTypes(fields, config, {kFullAttention}));
   ASSIGN_OR_RETURN(const auto window, ReadWantedWindow(fields, kDefaultQwenWindow));
@@ -20,7 +20,7 @@ Status ReadEveryWindow(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// `moe`: what differs between the families.
+// `moe`: the fields in which the families differ.
 Status ReadLayers(const JsonFields& fields, const ExpertDefaults& defaults, MoeSpec moe,
                   ModelConfig& config) {
   moe.activation = config.activation;
@@ -48,9 +48,8 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                     config);
 }
 
-// The published tensors of all experts are [experts, in, out], those that transformers saves
-// [experts, out, in]. Source: transformers'
-// Qwen3VLMoeTextConfig, Qwen3VLMoeTextTopKRouter and its conversion.
+// Published tensors of all experts are [experts, in, out]; transformers saves [experts, out, in].
+// Source: transformers' Qwen3VLMoeTextConfig, Qwen3VLMoeTextTopKRouter and its conversion.
 Status ReadVl(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadLayers(fields, {.num_experts = 60, .top_k = 4, .intermediate_size = 1408},
                              {.router_module = kRouter,

@@ -1,6 +1,6 @@
-// Qwen3-Next and Qwen3.5: Gated DeltaNet in most layers, in the others attention whose results pass
-// a gate; norms whose weights stand for 1 + w; experts beside one that every token visits. The text
-// part of models of text and images alone.
+// Qwen3-Next and Qwen3.5: Gated DeltaNet in most layers, attention with gated results in the
+// others; norm weights w stand for 1 + w; experts and a shared expert. Only the text part of models
+// for text and images.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -109,7 +109,7 @@ constexpr ConfigDefaults DefaultsOf(bool is_nested) {
 constexpr ConfigDefaults MoeDefaultsOf(bool is_nested) {
   ConfigDefaults defaults = DefaultsOf(is_nested);
   defaults.hidden_size = 2048;
-  defaults.intermediate_size = 512;  // there is no MLP without experts
+  defaults.intermediate_size = 512;  // there are no layers without experts
   defaults.num_hidden_layers = 40;
   defaults.kv_heads = 2;
   return defaults;

@@ -1,4 +1,4 @@
-// SmolLM3: as Llama, without rope in every fourth layer.
+// SmolLM3: as Llama, without RoPE in every fourth layer.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

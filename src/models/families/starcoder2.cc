@@ -1,4 +1,4 @@
-// StarCoder 2: layer norms, biases everywhere, an MLP without a gate, a window.
+// StarCoder 2: layer norms; biases in all layers; an MLP without a gate; a window.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

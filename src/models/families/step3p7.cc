@@ -1,7 +1,7 @@
-// Step 3.5 and 3.7 Flash, the text part: norms with 1 + w, of each head of q and k, too; a gate of
-// each head after attention; most layers see a window, with more heads and a rope of their own;
-// after the first layers experts by sigmoids with a bias for the choice, beside a shared one, with
-// limits of what they multiply in the last ones.
+// Step 3.5 and 3.7 Flash, the text part: norm weights w stand for 1 + w, also in per-head norms of
+// q and k; a gate per head after attention. Most layers have a window, with more heads and their
+// own RoPE frequencies. The first layers have an MLP, the others experts, chosen by sigmoid scores
+// plus a bias, and a shared expert; the last layers limit the activations.
 #include <algorithm>
 #include <cmath>
 
@@ -15,8 +15,8 @@ namespace sluice {
 namespace step3p7 {
 namespace {
 
-// The number of heads of layers that differ, by per_layer_config's keys, which may have leading
-// zeros.
+// Reads the layers' numbers of heads; keys of per_layer_config are layer numbers, possibly with
+// leading zeros.
 Status ReadHeads(const JsonFields& fields, const std::vector<bool>& slides, ModelConfig& config) {
   constexpr int64_t kMostHeads = 4096;
   ASSIGN_OR_RETURN(const json::Value* layers, fields.Object("per_layer_config"));
@@ -62,7 +62,7 @@ Status ReadHeads(const JsonFields& fields, const std::vector<bool>& slides, Mode
   return {};
 }
 
-// The first table is that of layers that see everything.
+// The first table is for layers without a window.
 Status ReadRopes(const JsonFields& fields, const std::vector<bool>& slides, ModelConfig& config) {
   ASSIGN_OR_RETURN(const json::Value* blocks, fields.Object("rope_parameters"));
   const json::Value around(
@@ -115,13 +115,13 @@ Status ReadRopes(const JsonFields& fields, const std::vector<bool>& slides, Mode
   return {};
 }
 
-// A limit for each layer, 0 where there is none; empty where the field is not given.
+// A limit per layer; 0: no limit. All 0 if the field is absent.
 Result<std::vector<float>> ReadLimits(const JsonFields& fields, const ModelConfig& config,
                                       const char* name) {
   ASSIGN_OR_RETURN(const json::Value::Array* list, fields.Array(name));
   std::vector<float> limits(static_cast<size_t>(config.num_hidden_layers));
   if (list == nullptr) return limits;
-  // Numbers after those of the layers belong to the layers that propose tokens.
+  // Further numbers belong to the draft layers.
   if (list->size() < limits.size())
     return fields.Bad(name, "a number or null for each layer", *fields.Given(name));
   for (size_t i = 0; i < limits.size(); ++i) {
