@@ -14,7 +14,7 @@ namespace {
 using program::Extent;
 using program::kNone;
 
-// What an operator says of a matrix that is loaded.
+// Checks the sizes in operators against loaded matrices.
 void CheckShapes(const program::Program& program) {
   for (const program::Op& op : program.ops) {
     if (const auto* product = std::get_if<program::Project>(&op)) {

@@ -24,16 +24,16 @@ namespace sluice {
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
-  // `x`, F32 or BF16, is about to be multiplied by `matrix`.
+  // Called before `x`, F32 or BF16, is multiplied by `matrix`.
   virtual void OnInputs(const kernels::PackedMatrix& matrix, const kernels::Activations& x) = 0;
-  // F32, after rope, as they enter the cache.
+  // F32, after RoPE, as they enter the cache.
   virtual void OnKeysAndValues(const kernels::Activations& keys,
                                const kernels::Activations& values) = 0;
 };
 
 struct TowerStep;
 
-// What a program is run for.
+// Arguments of a run of a program.
 struct CpuStep {
   ThreadPool& pool;
   const StepInput& input;
@@ -41,16 +41,16 @@ struct CpuStep {
   float* results = nullptr;          // of the step
   LoraStep* lora = nullptr;          // null: no sequence of the step has an adapter
   StepObserver* observer = nullptr;  // may be null
-  int64_t copy = 0;                  // of buffers that steps in flight each have one of
-  const TowerStep* tower = nullptr;  // of an image tower
+  int64_t copy = 0;                  // index of the copy, if steps in flight have copies
+  const TowerStep* tower = nullptr;  // for image towers
 };
 
-// What a program needs besides its buffers. Ownership: all of it outlives the executor.
+// Dependencies of a program besides its buffers. Ownership: all of them outlive the executor.
 struct CpuSurroundings {
   RankPlace place = {};
-  Communicator* all = nullptr;                    // of all stages; null: there is one
+  Communicator* all = nullptr;                    // over all stages; null: a single rank
   TensorRanks* ranks = nullptr;                   // null: this rank computes whole layers
-  const ClassifierWeights* classifier = nullptr;  // of an encoder
+  const ClassifierWeights* classifier = nullptr;  // for encoders
 };
 
 // Allocates nothing after construction. Thread safety: one thread at a time. Ownership: owns the
@@ -60,7 +60,7 @@ class CpuExecutor {
   static Result<CpuExecutor> Create(program::Program program, const ModelOptions& options,
                                     const CpuSurroundings& surroundings);
 
-  // Operators [begin, end), over the first `rows` rows. Returns how many rows are left.
+  // Runs operators [begin, end) on the first `rows` rows. Returns the number of remaining rows.
   int64_t Run(int32_t begin, int32_t end, int64_t rows, const CpuStep& step) const;
   int64_t RunBody(const CpuStep& step) const {
     return Run(0, program_.results_begin, std::ssize(step.input.tokens), step);
@@ -70,7 +70,7 @@ class CpuExecutor {
   }
 
   const program::Program& program() const { return program_; }
-  // The memory of a buffer.
+  // The memory of a buffer's copy.
   std::byte* BufferAt(program::BufferId buffer, int64_t copy = 0) const;
 
  private:
@@ -83,7 +83,7 @@ class CpuExecutor {
   ModelOptions options_;
   CpuSurroundings surroundings_;
   Buffer memory_;
-  std::vector<OpTimes::Count*> counts_;  // by operator; empty: nothing is counted
+  std::vector<OpTimes::Count*> counts_;  // by operator; empty: not counted
 };
 
 }  // namespace sluice

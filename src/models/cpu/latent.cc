@@ -1,4 +1,4 @@
-// Latent attention, around attention itself.
+// Latent attention, except attention itself.
 #include "kernels/attention.h"
 #include "kernels/layer_norm.h"
 #include "kernels/linear_products.h"
@@ -69,8 +69,8 @@ void CpuWalk::operator()(const program::ChoosePositions& op) {
       {At(op.scratch, 0), static_cast<size_t>(op.scratch_bytes)});
 }
 
-// y of each head from its columns of x, in F32: of heads there are few enough, and their matrices
-// are small beside the others of a layer.
+// Multiplies each head's columns of x by its matrix, in F32. Performance matters little: there are
+// few heads, and their matrices are small compared to the layer's others.
 void CpuWalk::MultiplyHeads(const ExpertWeights& weights, const float* x, int64_t x_width,
                             int64_t x_stride, float* y, int64_t y_width, int64_t y_stride) const {
   const kernels::PackedMatrix& first = weights.matrices.front();
@@ -103,7 +103,7 @@ void CpuWalk::operator()(const program::AbsorbQueries& op) {
       }
     }
   });
-  // The last numbers of each head.
+  // Rotates the last numbers of each head.
   if (op.cos_sin != program::kNone) {
     kernels::ApplyRope(pool_, out + latent.kv_rank, width, rows_, spec.num_heads, spec.head_dim,
                        latent.rope_dim, spec.rope_style, F32At(op.cos_sin, latent.rope_dim));

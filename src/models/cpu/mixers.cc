@@ -17,11 +17,11 @@ namespace {
 
 using program::kNone;
 
-// Snapshots of one slice that are taken at once; of more, in several turns.
+// Maximum number of snapshots of a slice per pass; a slice with more is computed in several passes.
 constexpr size_t kMostTaken = 32;
 
-// Calls run(slice, snapshots, first, rows) for the slice, in several parts if it has more snapshots
-// than kMostTaken: `snapshots` are those that are due in rows [first, first + rows).
+// Calls run(slice, snapshots, first, rows) for consecutive parts of the slice with at most
+// kMostTaken snapshots each: `snapshots` are those in rows [first, first + rows).
 template <typename Snapshot, typename Make, typename Run>
 void WithSnapshots(const StepInput& input, size_t slice, const Make& make, const Run& run) {
   std::array<Snapshot, kMostTaken> taken;
@@ -60,7 +60,7 @@ void CpuWalk::operator()(const program::Convolve& op) {
   const StateCache& states = step_.cache->states();
   const StepInput& input = step_.input;
   const auto slices = input.SlicesOf(0);
-  // A short convolution: x = B * x before, and C * x to `out` afterwards.
+  // For a short convolution: x = B * x before it, `out` = C * x after it.
   const auto multiply = [&](const kernels::AttentionSlice& slice, int64_t begin, int64_t end) {
     for (int64_t row = slice.first_row; row < slice.first_row + slice.num_tokens; ++row) {
       float* const numbers = x + row * op.stride;
@@ -79,7 +79,8 @@ void CpuWalk::operator()(const program::Convolve& op) {
       }
     }
   };
-  // Channels are cut, then slices: a thread has a part of each sequence, however long it is.
+  // Divides the work by channels, then by slices, so that every thread has a part of each sequence,
+  // however long.
   constexpr int64_t kBlock = 128;
   const int64_t blocks = (channels + kBlock - 1) / kBlock;
   const auto num_slices = std::ssize(slices);
@@ -131,7 +132,7 @@ void CpuWalk::MakeKeyDecays(const program::UpdateState& op, const MixerSpec& spe
   });
 }
 
-// Decays and rates of all rows and heads.
+// Computes decays and rates for all rows and heads.
 // Source: transformers' Qwen3NextGatedDeltaNet and mamba2_chunk_scan.
 void CpuWalk::MakeGates(const program::UpdateState& op, const MixerSpec& spec) const {
   if (spec.decays_keys) return MakeKeyDecays(op, spec);
@@ -189,7 +190,7 @@ void CpuWalk::operator()(const program::UpdateState& op) {
   const int64_t blocks = (spec.head_dim + kColumns - 1) / kColumns;
   const int64_t matrix = int64_t{spec.key_dim} * spec.head_dim;
   const int64_t group = heads / spec.num_key_heads;
-  // Heads and columns are cut, then slices: see Convolve.
+  // Divides the work by heads and columns, then by slices; see Convolve.
   pool_.ParallelFor(heads * blocks * num_slices, 1, [&](int64_t first, int64_t last) {
     for (int64_t task = first; task < last; ++task) {
       const int64_t part = task / num_slices, head = part / blocks;

@@ -1,5 +1,5 @@
-// Linear layers and those of experts, with their inputs rounded where the checkpoint's scheme and
-// the options ask for it.
+// Linear layers and experts; rounds their inputs if the checkpoint's scheme and the options require
+// it.
 #include <algorithm>
 
 #include "base/check.h"
@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// `bias`, or null where the layer has none.
+// `bias`, or null if the layer has none.
 const float* BiasOrNull(const std::vector<float>& bias) {
   return bias.empty() ? nullptr : bias.data();
 }
@@ -114,7 +114,7 @@ void CpuWalk::MultiplyPlain(program::LinearId linear, int32_t lora, const kernel
   ApplyLora(lora, &weights, x, y, n);
 }
 
-// Each expert's rows are rounded with the scale of its own inputs.
+// Rounds each expert's rows with the scale of its inputs.
 kernels::Activations CpuWalk::RoundOfExperts(const program::ProjectExperts& op,
                                              const ExpertWeights& weights,
                                              std::span<const int32_t> row_begin,

@@ -406,7 +406,7 @@ void DeviceWalk::SumHeadSquares(const program::RopeAppend& op, const AttentionSp
   const RankPlace& place = parts_.place;
   const bool is_shared = op.own_q_squares != kNone;
   const AttentionSpec& whole = is_shared ? WholeAttention(op.model_layer) : spec;
-  // Of the ranks that hold a head of k, only the first sums it.
+  // If several ranks hold a head of k, only the first of them sums it.
   const RowRange keys = FirstHeldKeys(whole, place.tensor_rank, place.tensor_size);
   float* const q = RowsAt<float>(op.q_squares, 0);
   float* const k = RowsAt<float>(op.k_squares, 0);

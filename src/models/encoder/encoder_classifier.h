@@ -1,4 +1,4 @@
-// What makes scores of an encoder's hidden states, on the CPU wherever the layers are computed.
+// Computes scores from an encoder's hidden states, on the CPU even if the layers run on a device.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace sluice {
 
-// How many scores a text has; 0 where nothing is classified.
+// Number of scores per text; 0 if the model does not classify.
 int64_t NumScores(const ModelConfig& config);
 
-// Row i of x [rows of the step, width] becomes the mean of the text of the i-th wanted row; a text
-// has one. In F64.
+// Replaces row i of x [rows of the step, width] by the mean over the text with the i-th wanted row;
+// each text has one. Sums in F64.
 void TakeTextMeans(ThreadPool& pool, const StepInput& input, int64_t width, float* x);
 
-// The scores [rows, num_scores] of x [rows, hidden], in F64. `scratch`: [rows, hidden].
+// Computes scores [rows, num_scores] from x [rows, hidden], in F64. `scratch`: [rows, hidden].
 void ScoreTexts(ThreadPool& pool, const ClassifierWeights& weights, float norm_eps, const float* x,
                 int64_t rows, int64_t hidden, float* scratch, float* scores);
 

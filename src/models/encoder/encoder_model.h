@@ -1,5 +1,5 @@
-// Encoders: embedding, layers of bidirectional attention and an MLP with norms after or before
-// both.
+// Encoders: an embedding, then layers of bidirectional attention and MLP, with norms before or
+// after each.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,15 @@
 
 namespace sluice {
 
-// Sets the fields of `memory` for the cache, on any device: it holds the keys and values of one
-// layer, for the current step only.
+// Sets the cache's fields in `memory`, on any device. The cache holds keys and values of one layer,
+// for the current step only.
 void PlanEncoderCache(const EncoderSpec& spec, const ModelOptions& options, ModelMemory& memory);
 
-// What loading will take.
+// The memory that loading will take.
 Result<ModelMemory> PlanEncoder(const ModelConfig& config, const ModelOptions& options,
                                 int num_threads);
 
-// Loads the checkpoint in `folder`. Every slice of a step has to be a whole sequence.
+// Loads the checkpoint in `folder`. Every slice of a step must be a whole sequence.
 Result<std::unique_ptr<Model>> LoadEncoder(ThreadPool& pool, const std::filesystem::path& folder,
                                            ModelConfig config, const ModelOptions& options,
                                            const LoadProgress& progress);

@@ -1,4 +1,4 @@
-// What the lists of encoders' parameters are made of.
+// Adds groups of an encoder's parameters to a list.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace sluice {
 
-// A linear layer of one module or of several, one below the other.
+// A linear layer made of one or several modules, stacked by rows.
 void AddEncoderLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
                       LinearWeights& weights, bool has_bias = true);
 
-// A LayerNorm. Without a bias its target stays empty: FillEncoderBiases.
+// A LayerNorm. Without `has_bias` its bias stays empty until FillEncoderBiases.
 void AddEncoderNorm(ParameterList& list, const std::string& module, int64_t size,
                     LayerNormWeights& weights, bool has_bias = true);
 
-// A small linear layer in F32 that no kernel multiplies.
+// A small F32 linear layer, computed without a matrix kernel.
 void AddEncoderDense(ParameterList& list, const std::string& module, int64_t rows, int64_t cols,
                      std::vector<float>& weight, std::vector<float>& bias, bool has_bias = true);
 

@@ -105,7 +105,7 @@ TEST(EncoderSpecTest, WhatIsLeftOutHasTheClasssDefaults) {
   }
 }
 
-// Test models on the hub have narrow heads.
+// Test models on the hub have narrow heads, which are accepted if even.
 TEST(EncoderSpecTest, HeadsAreEven) {
   EXPECT_EQ(EncoderFailure(kGte, R"({"num_attention_heads": 32})"), "read");
   EXPECT_EQ(EncoderFailure(kGte, R"({"num_attention_heads": 4, "hidden_size": 72})"), "read");
@@ -126,7 +126,7 @@ TEST(EncoderSpecTest, LayersOfModernBertSeeAWindowOrEverything) {
   EXPECT_NEAR(spec->rope_frequencies[8], std::pow(160000.0, -0.5), 1e-6);
   EXPECT_NEAR(spec->window_frequencies[8], std::pow(10000.0, -0.5), 1e-6);
   EXPECT_FALSE(spec->classifies_mean);
-  // As newer transformers write it.
+  // In the format of newer transformers versions.
   const auto newer = ReadEncoderSpec(EncoderWith(kModern, R"({"layer_types":
       ["sliding_attention", "full_attention", "full_attention", "full_attention"],
       "global_rope_theta": null, "local_rope_theta": null, "classifier_pooling": "mean",

@@ -11,20 +11,20 @@
 namespace sluice {
 
 struct LayerNormWeights {
-  std::vector<float> weight, bias;  // [hidden]; of a norm without a bias, zeros
+  std::vector<float> weight, bias;  // [hidden]; zeros for a norm without a bias
 };
 
 struct EncoderLayerWeights {
   LinearWeights qkv;                // [3 * hidden, hidden]: rows of q, then k, then v
-  LinearWeights output;             // [hidden, hidden]
+  LinearWeights output;             // or empty
   LayerNormWeights attention_norm;  // empty: there is none
-  LinearWeights up;    // [intermediate, hidden]; where the MLP has a gate, [2 * intermediate,
-                       // hidden]: rows of the gate, then up
+  LinearWeights up;    // [intermediate, hidden]; with a gate [2 * intermediate, hidden]: rows of
+                       // gate, then up
   LinearWeights down;  // [hidden, intermediate]
   LayerNormWeights mlp_norm;
 };
 
-// A classifier over the first token's hidden state h: scores = out(tanh(dense(h))), or with a norm
+// A classifier on a hidden state h: scores = out(tanh(dense(h))) or, with a norm,
 // out(norm(gelu(dense(h)))). In F32.
 struct ClassifierWeights {
   std::vector<float> dense, dense_bias;  // [hidden, hidden]; [hidden], or empty
@@ -34,27 +34,27 @@ struct ClassifierWeights {
 
 struct EncoderWeights {
   kernels::PackedMatrix words;   // [vocab, hidden]
-  std::vector<float> positions;  // [num_positions, hidden]; empty where they are rotary
+  std::vector<float> positions;  // [num_positions, hidden]; empty with RoPE
   std::vector<float> types;      // [num_types, hidden]
   LayerNormWeights embedding_norm;
   std::vector<EncoderLayerWeights> layers;
-  LayerNormWeights final_norm;   // where norms stand before
-  ClassifierWeights classifier;  // empty where nothing is classified
+  LayerNormWeights final_norm;   // if norms_before
+  ClassifierWeights classifier;  // empty if the model does not classify
 };
 
-// Lists the parameters, with targets in `weights`, whose layers are made here. `prefix`: in front
-// of the names of the checkpoint's tensors ("bert.", or "").
+// Lists the parameters, with targets in `weights`, whose layers are created here. `prefix`: prefix
+// of the checkpoint's tensor names ("bert.", or "").
 ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
                                     const std::string& prefix, EncoderWeights& weights);
 
-// Gives norms without a bias one of zeros.
+// Sets missing biases of norms to zeros.
 void FillEncoderBiases(const EncoderSpec& spec, EncoderWeights& weights);
 
-// "bert.", "roberta.", "new.", ... or "": what stands in front of the checkpoint's names.
+// The prefix of the checkpoint's tensor names: "bert.", "roberta.", "new.", ... or "".
 std::string EncoderPrefix(const Checkpoint& checkpoint);
 
-// Checks that the checkpoint holds these parameters in their shapes, and nothing else but what is
-// known to be of no use. One error names all problems.
+// Checks that the checkpoint holds these parameters with their shapes, and otherwise only tensors
+// known to be superfluous. One error lists all problems.
 Status CheckEncoderParameters(const ParameterList& list, const Checkpoint& checkpoint,
                               const QuantizationScheme& scheme);
 

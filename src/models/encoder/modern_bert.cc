@@ -15,7 +15,7 @@ constexpr std::string_view kArchitectures[] = {"ModernBertModel", "ModernBertFor
                                                "ModernBertForSequenceClassification"};
 constexpr int64_t kMaxWidth = 1 << 20;
 
-// The rope of a kind of layers, from `rope_parameters` or the older `theta_key`.
+// RoPE frequencies of one kind of layer, from `rope_parameters` or the older `theta_key`.
 Result<std::vector<float>> ReadRope(const JsonFields& fields, const char* kind,
                                     const char* theta_key, double default_theta, int64_t head_dim) {
   ASSIGN_OR_RETURN(const auto older, fields.Number(theta_key, 1, 1e12));
@@ -43,7 +43,7 @@ Result<std::vector<float>> ReadRope(const JsonFields& fields, const char* kind,
   return kernels::RopeFrequencies(static_cast<int>(head_dim), theta, std::nullopt);
 }
 
-// Whether each layer sees a window.
+// Whether each layer has a window.
 Result<std::vector<bool>> ReadWindows(const JsonFields& fields, int64_t num_layers) {
   constexpr int64_t kDefaultPeriod = 3;
   ASSIGN_OR_RETURN(const auto types, fields.Strings("layer_types"));
@@ -101,7 +101,7 @@ Result<EncoderSpec> ReadModernBert(const JsonFields& fields) {
   spec.family = EncoderSpec::Family::kModern;
   spec.activation = EncoderSpec::Activation::kGatedGelu;
   spec.norms_before = true;
-  // What may be left out has the values of transformers' ModernBertConfig.
+  // Defaults are those of transformers' ModernBertConfig.
   const auto read = [&](const char* name, int64_t most, int64_t absent,
                         int64_t& dimension) -> Status {
     ASSIGN_OR_RETURN(const auto given, fields.Integer(name, 1, most));
@@ -155,14 +155,14 @@ ParameterList ListModernBertParameters(const EncoderSpec& spec, int64_t num_scor
   add_norm(prefix + "embeddings.norm", weights.embedding_norm);
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     EncoderLayerWeights& layer = weights.layers[i];
-    // As CanonicalName calls them in files with and without a head.
+    // Canonical names, for files with and without a head.
     const std::string name = fmt::format("model.layers.{}.", i);
-    // What the first layer reads is normed by the embedding.
+    // The first layer's input is already normed by the embedding.
     if (i > 0) add_norm(name + "attn_norm", layer.attention_norm);
     AddEncoderLinear(list, {{name + "attn.Wqkv", 3 * hidden}}, hidden, layer.qkv, biases.attention);
     AddEncoderLinear(list, {{name + "attn.Wo", hidden}}, hidden, layer.output, biases.attention);
     add_norm(name + "mlp_norm", layer.mlp_norm);
-    // The upper half passes the activation.
+    // The upper half is the gate.
     AddEncoderLinear(list, {{name + "mlp.Wi", 2 * inner}}, hidden, layer.up, biases.mlp);
     AddEncoderLinear(list, {{name + "mlp.Wo", hidden}}, inner, layer.down, biases.mlp);
   }

@@ -1,6 +1,5 @@
-// ModernBERT: norms before attention and MLP, rotary positions, a gate in the MLP, and in most
-// layers a window to either side, with a rope of its own. Source: transformers
-// modeling_modernbert.py.
+// ModernBERT: norms before attention and MLP, RoPE, a gate in the MLP; most layers have a window on
+// both sides, and their own RoPE frequencies. Source: transformers modeling_modernbert.py.
 #pragma once
 
 #include <string>
@@ -12,13 +11,13 @@
 
 namespace sluice {
 
-// "ModernBertModel", "...ForMaskedLM", whose hidden states are asked for, and
+// Whether it is "ModernBertModel", "...ForMaskedLM" (used for its hidden states) or
 // "...ForSequenceClassification".
 bool IsModernBert(std::string_view architecture);
 
 Result<EncoderSpec> ReadModernBert(const JsonFields& fields);
 
-// As ListEncoderParameters.
+// See ListEncoderParameters.
 ParameterList ListModernBertParameters(const EncoderSpec& spec, int64_t num_scores,
                                        const std::string& prefix, EncoderWeights& weights);
 

@@ -8,7 +8,8 @@
 namespace sluice::program {
 namespace {
 
-// By operator, whether a buffer holds what a later one reads, or is used by it.
+// For each buffer and operator: whether the operator uses the buffer, or a later one reads its
+// contents.
 using Lifetimes = std::vector<std::vector<bool>>;  // [buffers][operators]
 
 template <typename Use>
@@ -25,7 +26,7 @@ void ForEachOperand(const Op& op, Use&& use) {
 Lifetimes LifetimesOf(const Program& program) {
   const size_t num_ops = program.ops.size();
   Lifetimes alive(program.buffers.size(), std::vector<bool>(num_ops));
-  std::vector<bool> needed(program.buffers.size());  // by the operators after
+  std::vector<bool> needed(program.buffers.size());  // by operators after i
   for (size_t i = num_ops; i-- > 0;) {
     ForEachOperand(program.ops[i], [&](size_t buffer, Access access) {
       if (access == Access::kWrite || access == Access::kScratch) {
@@ -40,7 +41,7 @@ Lifetimes LifetimesOf(const Program& program) {
       if (needed[buffer]) alive[buffer][i] = true;
     }
   }
-  // Rows of all parts are alive from the first part to the last one.
+  // Buffers of whole steps are alive from the first part to the last.
   for (size_t i = 0; i < num_ops; ++i) {
     const auto* const parts = std::get_if<Parts>(&program.ops[i]);
     if (parts == nullptr) continue;
@@ -54,7 +55,7 @@ Lifetimes LifetimesOf(const Program& program) {
       });
     }
   }
-  // Where rows have moved, they live as long as they would have lived before.
+  // Moved rows stay alive as long as the rows that they were copied from would have been.
   for (size_t i = 0; i < num_ops; ++i) {
     const auto* const keep = std::get_if<KeepRows>(&program.ops[i]);
     if (keep == nullptr) continue;
@@ -93,7 +94,8 @@ BufferPlan BufferPlan::For(const Program& program, int64_t alignment) {
     plan.bytes[i] = RoundUp(program.limits.Of(buffer.extent) * buffer.row_bytes, alignment);
     sizes[i] = plan.bytes[i] * buffer.copies;
   }
-  // The largest first, each at the lowest place where nothing lies that is alive with it.
+  // Places buffers in order of descending size, each at the lowest offset that overlaps no buffer
+  // alive at the same time.
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -8,11 +8,11 @@
 
 namespace sluice::program {
 
-// Byte offsets, aligned to `alignment`. Buffers that are alive at the same operator have memory of
-// their own; the others share it.
+// Byte offsets, aligned to `alignment`. Buffers that are alive at the same operator do not overlap;
+// others share memory.
 struct BufferPlan {
-  std::vector<int64_t> offsets;  // by BufferId, of the first copy
-  std::vector<int64_t> bytes;    // by BufferId, of one copy
+  std::vector<int64_t> offsets;  // by BufferId: the first copy
+  std::vector<int64_t> bytes;    // by BufferId: size of one copy
   int64_t total_bytes = 0;
 
   static BufferPlan For(const Program& program, int64_t alignment = 64);

@@ -1,4 +1,4 @@
-// A decoder as a program: the only place that knows what a DecoderSpec means.
+// Builds the program of a decoder: the only place that interprets a DecoderSpec.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@
 namespace sluice::program {
 
 struct DecoderParts {
-  const DecoderSpec& spec;  // of the whole model
+  const DecoderSpec& spec;  // the whole model
   const ModelOptions& options;
   RankPlace place = {};
-  // CPU only: the most that any layer does to its inputs, and the threads of a step.
+  // CPU only: the widest rounding of inputs in any layer, and the number of threads of a step.
   InputRounding rounding = InputRounding::kNone;
   int num_threads = 1;
   const DeviceTarget* device = nullptr;  // null: for the CPU
-  // From ListParameters. They need not be filled to plan memory and shapes.
+  // From ListParameters. Need not be filled for planning memory and shapes.
   const DecoderWeights& weights;
   // For a drafting head: the weights whose embedding and head it uses if it has none.
   const DecoderWeights* target = nullptr;
 };
 
-// What the rank at `place` computes. The weights outlive the program.
+// The program of the rank at `place`. The weights outlive the program.
 Program BuildDecoder(const DecoderParts& parts);
 
-// One layer alone, for all rows of a step: from the buffer "residual" to it.
-// Its keys and values are in layer 0 of the cache.
+// The program of a single layer, for all rows of a step, from the buffer "residual" to the same
+// buffer. Its keys and values are in layer 0 of the cache.
 Program BuildDecoderLayer(const DecoderParts& parts, int64_t layer);
 
 }  // namespace sluice::program

@@ -44,7 +44,7 @@ class EncoderBuilder {
     const bool before = spec_.norms_before;
     for (size_t i = 0; i < weights_.layers.size(); ++i) {
       const EncoderLayerWeights& layer = weights_.layers[i];
-      // What the first layer reads is normed by the embedding.
+      // The first layer's input is already normed by the embedding.
       if (i > 0 && before) EmitNorm(layer.attention_norm, delta_, /*keeps_norm=*/false);
       if (i + 1 == weights_.layers.size()) {
         skips.push_back(to_.next());
@@ -86,7 +86,7 @@ class EncoderBuilder {
                        .width = hidden_});
   }
 
-  // Words, positions and types together, and their norm.
+  // Adds the embeddings of words, positions and types, and applies the norm.
   void EmbedTexts() {
     to_.Emit(Embed{.table = to_.Table(weights_.words),
                    .out = residual_,
@@ -114,7 +114,7 @@ class EncoderBuilder {
     return to_.F32(table == 0 ? "rope" : "window_rope", Extent::kStep, spec_.head_dim());
   }
 
-  // All layers use the cache of one, each after the other.
+  // All layers use the single layer of the cache, one after the other.
   void Attention(size_t index) {
     const bool has_window = !spec_.has_window.empty() && spec_.has_window[index];
     AttentionSpec spec;

@@ -1,4 +1,4 @@
-// An encoder as a program: the only place that knows what an EncoderSpec means.
+// Builds the program of an encoder: the only place that interprets an EncoderSpec.
 #pragma once
 
 #include "models/encoder/encoder_spec.h"
@@ -14,10 +14,9 @@ struct EncoderParts {
   const ModelOptions& options;
   int num_threads = 1;
   bool classifies = false;  // results are scores, not hidden states
-  // Null: for the CPU. On a device results are the rows that scores are made of, on the host.
+  // Null: for the CPU. On a device, results are the rows from which the host computes scores.
   const DeviceTarget* device = nullptr;
-  // From ListEncoderParameters. They need not be filled to plan memory and shapes of the
-  // program.
+  // From ListEncoderParameters. Need not be filled for planning memory and shapes.
   const EncoderWeights& weights;
 };
 

@@ -23,7 +23,7 @@ BufferId ChosenPositions(Builder& to, const AttentionSpec& spec) {
   return to.Array("chosen_positions", Extent::kStep, indexer->top_k * int64_t{sizeof(int32_t)});
 }
 
-// `q_rows`: the normed vectors that q is made of.
+// `q_rows`: the normed vectors from which q is computed.
 void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
   const AttentionWeights& weights = layer.weights;
   const IndexerSpec& indexer = *layer.spec.latent->indexer;
@@ -33,7 +33,8 @@ void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
        .layer = layer.cache_layer,
        .bytes_per_token = indexer.head_dim * BitsPerElement(options.kv_type) / 8});
   if (indexer.is_shared) return;
-  // What the rows were written for: models with experts have F32 there (DecoderSpec::SplitsInputs).
+  // The rows are shared, so the input types must be equal: F32 in models with experts
+  // (DecoderSpec::SplitsInputs).
   for (const LinearWeights* one : {&weights.index_k, &weights.index_weights})
     CHECK(to.InputType(one->inputs) == to.InputType(weights.qkv.inputs));
   CHECK(to.InputType(weights.index_q.inputs) == to.InputType(weights.q_b.inputs));

@@ -8,13 +8,14 @@
 
 namespace sluice::program {
 
-// The layers of the cache that a tower attends over: of a step whose slices are, group by group,
-// the whole image and its windows.
+// The cache layers of a tower. Its steps have one group of slices for the whole image, then one for
+// its windows.
 inline constexpr int64_t kTowerWhole = 0, kTowerWindows = 1;
 
 struct TowerParts {
   const TowerSpec& spec;
-  // max_rows, max_slices, max_context: of one image, tile or crop; max_logit_rows: of its results.
+  // max_rows, max_slices, max_context: limits for one image, tile or crop; max_logit_rows: for its
+  // results.
   const ModelOptions& options;
   int num_threads = 1;
   const TowerWeights& weights;

@@ -1,5 +1,4 @@
-// What operators (op.h) name: buffers and weights as handles, and how rows are rounded for
-// products.
+// Operands of operators (op.h): handles of buffers and weights, and the rounding of input rows.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,7 @@
 
 namespace sluice::program {
 
-// Index into the table of that name in Program; kNone: there is none.
+// Index into the Program's table; kNone: no entry.
 using BufferId = int32_t;
 using LinearId = int32_t;     // Program::linears
 using ExpertsId = int32_t;    // Program::experts
@@ -19,11 +18,11 @@ using MoeId = int32_t;        // Program::moes
 using MixerId = int32_t;      // Program::mixers
 inline constexpr int32_t kNone = -1;
 
-// What an operator does to a buffer. kWrite: all that is read later of what it held.
+// How an operator uses a buffer. kWrite: overwrites everything that is read later.
 enum class Access { kRead, kWrite, kUpdate, kScratch };
 
-// Numbers [rows, width] inside a buffer: number `begin` of row r is at rows_before * rows of the
-// step + r * stride + begin.
+// Numbers [rows, width] in a buffer: row r begins at number rows_before * (rows of the step) + r *
+// stride + begin.
 struct Columns {
   BufferId buffer = kNone;
   int64_t rows_before = 0;
@@ -31,27 +30,27 @@ struct Columns {
   int64_t stride = 0;
 };
 
-// Which product reads rows: it decides, on a device, how they are rounded when they are written.
+// The product that reads the rows; on a device it determines how they are rounded when written.
 struct Reader {
   LinearId linear = kNone;
   ExpertsId experts = kNone;
 };
 
-// Memory in which the CPU rounds or splits the inputs of a product; kNone: it does neither.
+// CPU buffers for rounding or splitting a product's inputs; kNone: not needed.
 struct RoundingBuffers {
-  BufferId rounded = kNone;  // the rows as integers, in F32, or as two rows of BF16
-  BufferId scales = kNone;   // F32, of the rows
-  BufferId pairs = kNone;    // the results of both halves
+  BufferId rounded = kNone;  // rows as integers, F32, or pairs of BF16 rows
+  BufferId scales = kNone;   // F32, per row
+  BufferId pairs = kNone;    // results for both BF16 halves
 };
 
-// What a product on a device has besides, kNone on the CPU.
+// Additional buffers of a product on a device; kNone on the CPU.
 struct DeviceInputBuffers {
-  BufferId narrow = kNone;   // where Convert wrote what x is rounded to, if it is of E4M3
-  BufferId scales = kNone;   // F32 [rows], of rows that are rounded
-  BufferId ordered = kNone;  // the rows in the order of the matrix's columns
+  BufferId narrow = kNone;   // E4M3 rows that Convert wrote
+  BufferId scales = kNone;   // F32 [rows], of rounded rows
+  BufferId ordered = kNone;  // inputs in the order of the matrix's columns
   BufferId scratch = kNone;
   BufferId counters = kNone;  // zeros between products
-  BufferId lora = kNone;      // what adapters make of the rows
+  BufferId lora = kNone;      // adapters' intermediate results
   template <typename Use>
   void Operands(Use&& use) const {
     use(narrow, Access::kRead);
@@ -63,15 +62,15 @@ struct DeviceInputBuffers {
   }
 };
 
-// The gate of an MLP, from rows of gate and up beside each other, or what stands in its place.
+// The activation of an MLP, for rows of gate and up side by side, or without a gate.
 enum class Gate {
   kSilu,           // silu(gate) * up
   kGeluTanh,       // gelu(gate) * up
-  kGeluErf,        // the same with erf
+  kGeluErf,        // gelu(gate) * up, with erf
   kClampedSwiglu,  // kernels/clamped_swiglu.h
-  kPlainGelu,      // gelu(x), with erf: there is no gate
+  kPlainGelu,      // gelu(x), with erf, without a gate
   kPlainRelu,
-  kRule,  // kernels/activation.h, with a gate or without. The CPU.
+  kRule,  // kernels/activation.h, with or without a gate; CPU only
 };
 
 }  // namespace sluice::program

@@ -11,7 +11,7 @@
 namespace sluice::program {
 namespace {
 
-// A number of bytes or operations, with three digits that count.
+// A count with three significant digits and a unit prefix.
 std::string Short(int64_t count) {
   constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
   auto value = static_cast<double>(count);
@@ -45,7 +45,7 @@ std::string OperandsText(const Program& program, const Op& op) {
   return fmt::format("{} -> {}", fmt::join(read, ", "), fmt::join(written, ", "));
 }
 
-// What is not said by the operands.
+// Parameters of an operator that its operands do not show.
 struct ShapeText {
   const Program& program;
 
@@ -96,7 +96,7 @@ class Printer {
     text_ = fmt::format("{:<15} {:<44} {:<30} {:>8} {:>8} {:>8} {:>8}\n", "operator", "operands",
                         "shape", "weights", "FLOP/row", "KV/pos", "FLOP/pos");
     size_t index = 0;
-    std::string last;  // layer
+    std::string last;  // the previous layer's text
     size_t first_alike = 0, num_alike = 0;
     const auto end_alike = [&] {
       if (num_alike > 1) {

@@ -1,4 +1,4 @@
-// A program as text, for people, and as JSON.
+// Prints a program as text or JSON.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace sluice::program {
 
-// An operator by its name and the buffers that it reads and writes: alike in layers that are alike.
+// An operator's name and the buffers that it reads and writes, independent of the layer.
 std::string LabelOf(const Program& program, const Op& op);
 
-// One line an operator: its name, what it reads and writes, its shape, its costs. Layers that are
-// alike are written once. Then the sum, and the memory of the buffers.
+// One line per operator: name, operands, shape, costs. Consecutive identical layers are printed
+// once. Then the sum, and the memory of the buffers.
 std::string Print(const Program& program, const MatrixBytes& bytes_of, int64_t kv_bytes);
 
-// An object an operator, of all layers.
+// One object per operator, for all layers.
 json::Value ToJson(const Program& program, const MatrixBytes& bytes_of, int64_t kv_bytes);
 
 }  // namespace sluice::program

@@ -1,4 +1,4 @@
-// A model's forward pass as a list of operators (op.h), with the tables that they name.
+// A model's forward pass as a list of operators (op.h), with the tables that they refer to.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace sluice::program {
 
-// What the rows of a buffer are.
+// What a buffer's rows correspond to.
 enum class Extent {
-  kOnce,     // there is one
-  kStep,     // the rows of the step, later those whose results are wanted
+  kOnce,     // a single row
+  kStep,     // the step's rows; later only the wanted ones
   kWanted,   // rows whose results are wanted
-  kPart,     // rows of a part of an MLP (Parts)
-  kRounded,  // rows whose inputs are rounded or split at once
-  kPairs,    // pairs of a row and an expert
+  kPart,     // the rows of a part of an MLP (Parts)
+  kRounded,  // rows that are rounded or split together
+  kPairs,    // (row, expert) pairs
 };
 
-// The most rows of a step, and of what it does at once.
+// Maximum number of rows of each extent.
 struct Limits {
   int64_t rows = 0;
   int64_t wanted = 0;
@@ -36,11 +36,11 @@ struct Limits {
 struct Buffer {
   std::string name;
   Extent extent = Extent::kStep;
-  int64_t row_bytes = 0;  // the most that an operator takes of it
+  int64_t row_bytes = 0;  // the maximum over its operators
   int64_t copies = 1;     // one for each step in flight
-  // Nothing else uses its memory. Others share memory where they are not alive together.
+  // If true, no other buffer uses its memory. Otherwise, buffers not alive together share memory.
   bool is_kept = false;
-  bool is_results = false;  // the step's results: memory of the caller's
+  bool is_results = false;  // the step's results, in the caller's memory
 };
 
 // The operators of a layer: [begin, end).
@@ -48,16 +48,16 @@ struct LayerOps {
   int32_t begin = 0, end = 0;
 };
 
-// What a sequence keeps from step to step. An operator declares it, so that what allocates and
+// State that a sequence keeps between steps. Operators declare it, so that code which allocates and
 // counts it need not know the model.
 struct State {
   std::string name;
   int64_t layer = 0;               // of the cache
   int64_t bytes_per_token = 0;     // in blocks of the KV cache
-  int64_t bytes_per_sequence = 0;  // whatever its length
+  int64_t bytes_per_sequence = 0;  // independent of its length
 };
 
-// Ownership: the weights that the tables point to outlive it.
+// Ownership: the weights in the tables outlive the program.
 struct Program {
   std::vector<const kernels::PackedMatrix*> tables;
   std::vector<const LinearWeights*> linears;
@@ -76,17 +76,17 @@ struct Program {
 
   std::vector<Op> ops;
   std::vector<LayerOps> layers;
-  // From here on, what makes results of the rows that are left; without other stages it follows at
-  // once.
+  // Operators from here on compute results from the remaining rows; with a single stage they follow
+  // directly.
   int32_t results_begin = 0;
 };
 
 const char* NameOf(const Op& op);
 
-// Whether a matrix that is loaded reads its inputs in an order of its own.
+// Whether any loaded matrix reorders its inputs.
 bool OrdersInputs(const Program& program);
 
-// The buffer of that name. REQUIRES: there is one.
+// The buffer with this name. REQUIRES: it exists.
 BufferId FindBuffer(const Program& program, std::string_view name);
 
 }  // namespace sluice::program

@@ -1,5 +1,5 @@
-// What it takes to walk a list of operators, beside what they do: 80 layers of 15 operators, each
-// of which finds its operands and has no rows.
+// Measures the overhead of walking a list of operators: 80 layers of 15 operators with operands but
+// no rows.
 #include <benchmark/benchmark.h>
 
 #include "base/check.h"

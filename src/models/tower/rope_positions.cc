@@ -15,7 +15,7 @@ RopePositions::RopePositions(int64_t prompt_tokens, std::span<const PlacedImage>
   CHECK_LE(end_, prompt_tokens);
   const int64_t count = end_ - first_;
   axes_.resize(static_cast<size_t>(kAxes * count));
-  int64_t next = first_;  // the position of the next token of text
+  int64_t next = first_;  // the position of the next text token
   const auto put = [&](int axis, int64_t token, int64_t position) {
     axes_[static_cast<size_t>(axis * count + token - first_)] = static_cast<int32_t>(position);
   };

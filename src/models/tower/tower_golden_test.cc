@@ -1,5 +1,5 @@
-// Logits of text and images against transformers in float32, of one checkpoint a family; and that
-// rows and logits have the same bits however a prompt is cut.
+// Compares logits of text and images with transformers in float32, for one checkpoint per family.
+// Rows and logits have the same bits however a prompt is cut.
 #include <algorithm>
 #include <cstring>
 
@@ -22,7 +22,7 @@ using testing::SmallOptions;
 using testing::TestName;
 using testing::VisionCase;
 
-// A model, its tower, and the rows of a prompt's images.
+// A model, its tower, and the cache for a prompt with images.
 class VisionRunner {
  public:
   VisionRunner(const char* name, ElementType type, int num_threads)
@@ -64,8 +64,8 @@ class VisionRunner {
     return rows;
   }
 
-  // Logits of all tokens, in chunks of `chunk` at most, which do not end inside an image whose
-  // tokens see each other.
+  // Logits of all tokens, in chunks of at most `chunk`. If tokens of an image attend to each other,
+  // chunks do not end inside it.
   LogitRows Run(const VisionCase& golden, size_t chunk) {
     std::vector<std::vector<float>> rows;
     std::vector<PlacedImage> placed;
@@ -170,7 +170,7 @@ TEST_P(TowerGoldenTest, AgreesWithTransformers) {
   }
 }
 
-// Measured: at most 0.03, where transformers in bfloat16 is as far.
+// Measured: at most 0.03, as for transformers in bfloat16.
 TEST_P(TowerGoldenTest, StaysNearInBf16) {
   VisionRunner runner(GetParam(), ElementType::kBF16, 2);
   for (const VisionCase& golden : testing::ReadVisionGolden(DataFolder(GetParam())))
