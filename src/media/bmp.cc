@@ -1,5 +1,5 @@
-// BMP as Windows and OS/2 write it: 1 to 32 bits a pixel, palettes, the masks that Pillow knows,
-// run lengths.
+// Decodes BMP files of Windows and OS/2: 1 to 32 bits per pixel, palettes, the channel masks that
+// Pillow supports, run-length encoding.
 #include <algorithm>
 
 #include "media/byte_order.h"
@@ -12,7 +12,7 @@ using Mode = StoredPixels::Mode;
 
 enum BmpCompression : uint32_t { kPlain = 0, kRuns8 = 1, kRuns4 = 2, kMasks = 3 };
 
-// The order of channels in 16 and 32 bits.
+// The order of channels in pixels of 16 and 32 bits.
 enum class BmpLayout { kBgr555, kBgr565, kBgrx, kXbgr, kXrgb, kBgra, kAbgr, kRgba };
 
 struct BmpInfo {
@@ -129,7 +129,7 @@ void ReadBmpPalette(std::string_view bytes, const BmpInfo& info, StoredPixels& p
   }
 }
 
-// One pixel of 16, 24 or 32 bits to three or four channels.
+// Converts one pixel of 16, 24 or 32 bits to three or four channels.
 void ConvertBmpPixel(std::string_view bytes, size_t at, const BmpInfo& info, uint8_t* out) {
   if (info.bits == 16) {
     const uint32_t value = Little16(bytes, at);
@@ -140,7 +140,7 @@ void ConvertBmpPixel(std::string_view bytes, size_t at, const BmpInfo& info, uin
     out[2] = static_cast<uint8_t>((value & 31) * 255 / 31);
     return;
   }
-  // Where red, green, blue, alpha are.
+  // Positions of red, green, blue, alpha.
   std::array<size_t, 4> from{2, 1, 0, 3};
   if (info.layout == BmpLayout::kXbgr || info.layout == BmpLayout::kAbgr) from = {3, 2, 1, 0};
   if (info.layout == BmpLayout::kRgba) from = {0, 1, 2, 3};
@@ -172,7 +172,8 @@ Status ReadBmpRows(std::string_view bytes, const BmpInfo& info, StoredPixels& pi
   return {};
 }
 
-// Runs of one index, or of literal ones, or moves; what they skip has index 0.
+// Decodes run-length encoding: runs of one index, literal indices, and moves; skipped pixels have
+// index 0.
 class BmpRuns {
  public:
   BmpRuns(std::string_view bytes, const BmpInfo& info, std::vector<uint8_t>& out)
@@ -211,7 +212,7 @@ class BmpRuns {
     return static_cast<uint8_t>(per_byte_ == 1 ? value : i % 2 == 0 ? value >> 4 : value & 15);
   }
 
-  // Rows come from the bottom unless the header says otherwise.
+  // Rows are stored from the bottom up unless the header says otherwise.
   void Put(uint8_t index) {
     if (filled_ >= out_.size()) return;
     const size_t row = filled_ / info_.width;
@@ -225,7 +226,7 @@ class BmpRuns {
     if (bytes_.size() - at_ < length) return DamagedBmp("the file is cut");
     for (uint32_t i = 0; i < count; ++i) Put(IndexOf(ByteAt(bytes_, at_ + i / per_byte_), i));
     at_ += length;
-    at_ += at_ % 2;  // literals end on an even position of the file
+    at_ += at_ % 2;  // literals are padded to an even position in the file
     return {};
   }
 
@@ -233,7 +234,7 @@ class BmpRuns {
   const BmpInfo& info_;
   std::vector<uint8_t>& out_;
   size_t at_;
-  uint32_t per_byte_;  // indices
+  uint32_t per_byte_;  // indices per byte
   size_t filled_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Numbers inside bytes from elsewhere. REQUIRES: the bytes are there.
+// Reads numbers from untrusted bytes. REQUIRES: the bytes exist.
 #pragma once
 
 #include <cstddef>

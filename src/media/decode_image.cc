@@ -34,7 +34,7 @@ const FormatFunctions& FunctionsOf(ImageFormat format) {
   return *found;
 }
 
-// By the first bytes; names of files and media types of URLs are not asked.
+// Determined by the first bytes; file names and media types are ignored.
 std::optional<ImageFormat> FormatOf(std::string_view bytes) {
   if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return ImageFormat::kPng;
   if (bytes.starts_with("\xFF\xD8\xFF")) return ImageFormat::kJpeg;
@@ -45,7 +45,7 @@ std::optional<ImageFormat> FormatOf(std::string_view bytes) {
   return std::nullopt;
 }
 
-// a * b / 255, rounded to nearest, for a, b in [0, 255].
+// product / 255, rounded to nearest, where product = a * b with a, b in [0, 255].
 uint32_t DivideBy255(uint32_t product) {
   const uint32_t rounded = product + 128;
   return ((rounded >> 8) + rounded) >> 8;
@@ -63,7 +63,7 @@ void FromCmyk(const uint8_t* in, uint8_t* out) {
   for (int c = 0; c < 3; ++c) out[c] = static_cast<uint8_t>(light - DivideBy255(in[c] * light));
 }
 
-// One pixel of `pixels` as RGB.
+// Converts one pixel of `pixels` to RGB.
 void ConvertPixel(const StoredPixels& pixels, const std::array<uint8_t, 3>& background,
                   const uint8_t* in, uint8_t* out) {
   switch (pixels.mode) {
@@ -104,12 +104,11 @@ Image ToRgb(StoredPixels pixels, int width, int height, const std::array<uint8_t
   return image;
 }
 
-// Turns and mirrors an image so that the orientation of EXIF becomes 1.
+// Rotates and mirrors an image from the given EXIF orientation to orientation 1.
 Image Turn(Image image, int orientation) {
   if (orientation == 1) return image;
   const bool swaps = orientation >= 5;
-  // Where column x and row y of the result come from: 2, 3, 6, 7 count columns from the end; 3, 4,
-  // 7, 8 count rows so.
+  // Orientations whose columns, or rows, of the result are read from the end of the source's.
   const bool from_right =
       orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom =
@@ -175,7 +174,7 @@ Result<ImageHeader> ReadImageHeader(std::string_view bytes, const ImageLimits& l
   }
   ImageHeader header{*format, static_cast<int>(stored.width), static_cast<int>(stored.height),
                      ReadOrientation(stored.exif, stored.xmp), 0};
-  // Pixels as stored beside RGB; or RGB beside the same turned.
+  // Peak: the stored pixels and RGB together, or RGB and its rotated copy.
   const int64_t rgb_bytes = 3 * stored.width * stored.height;
   header.decode_bytes =
       std::max(stored.work_bytes + rgb_bytes, header.orientation == 1 ? 0 : 2 * rgb_bytes);

@@ -41,7 +41,7 @@ std::string HexSha256(const std::vector<uint8_t>& bytes) {
   return text;
 }
 
-// images.jsonl holds what Pillow makes of each file (tools/vision/make_images.py).
+// images.jsonl holds Pillow's result for each file (tools/vision/make_images.py).
 TEST(DecodeImageTest, PixelsEqualThoseOfPillow) {
   int decoded = 0;
   for (const auto& [name, bytes, want] : TestImages()) {
@@ -110,7 +110,7 @@ TEST(DecodeImageTest, GivesUpWhenTheTimeIsOver) {
   }
 }
 
-// Bytes changed, cut out or repeated: an image of the size that its header tells, or an error.
+// With bytes changed, removed or repeated, the result is an image of the header's size or an error.
 TEST(DecodeImageTest, SurvivesDamagedFiles) {
   std::mt19937 random(11);
   ImageLimits limits;

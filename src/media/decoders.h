@@ -1,5 +1,5 @@
-// One pair of functions per format; decode_image.cc chooses among them and makes RGB of what they
-// yield.
+// Header and decode functions for each format; decode_image.cc chooses among them and converts the
+// result to RGB.
 #pragma once
 
 #include <array>
@@ -15,19 +15,19 @@
 
 namespace sluice {
 
-// Pixels as their file stores them, one byte a channel, rows from the top, without padding.
+// Pixels as stored in the file, one byte per channel, rows from the top, without padding.
 struct StoredPixels {
   enum class Mode { kGray, kGrayAlpha, kRgb, kRgba, kIndexed, kCmyk };
   Mode mode = Mode::kRgb;
   std::vector<uint8_t> data;  // [height, width, channels of the mode]
-  // kIndexed: red, green, blue, alpha of each index; a gray ramp where the file has no entry, as
-  // Pillow has it.
+  // kIndexed: red, green, blue, alpha of each index; a gray ramp for indices without an entry, as
+  // in Pillow.
   std::array<std::array<uint8_t, 4>, 256> palette{};
-  // kGray and kRgb: pixels of exactly this color are clear.
+  // kGray and kRgb: pixels of exactly this color are transparent.
   std::optional<std::array<uint8_t, 3>> clear_color;
 };
 
-// Bytes of a pixel of the mode.
+// Bytes per pixel in this mode.
 int ChannelsOf(StoredPixels::Mode mode);
 
 // The error of all decoders: "a damaged PNG image: DETAIL".
@@ -39,15 +39,15 @@ inline int64_t BytesOfPixels(int64_t width, int64_t height, int64_t bytes) {
   return height != 0 && width > kMost / height / bytes ? kMost : width * height * bytes;
 }
 
-// A point in time after which decoders give up.
+// The time after which decoders give up.
 using DecodeDeadline = std::chrono::steady_clock::time_point;
 
-// What ReadXHeader() found: sizes within [1, 2^31), and what decoding allocates.
+// Result of ReadXHeader(): sizes in [1, 2^31), and the memory for decoding.
 struct StoredHeader {
   int64_t width = 0;
   int64_t height = 0;
-  int64_t work_bytes = 0;  // what the decoder allocates, `data` of its result included
-  std::string_view exif;   // a TIFF structure inside the file, or empty
+  int64_t work_bytes = 0;  // bytes allocated by the decoder, including `data` of its result
+  std::string_view exif;   // a TIFF structure in the file, or empty
   std::string_view xmp;    // or empty
 };
 
@@ -57,16 +57,15 @@ Result<StoredHeader> ReadWebpHeader(std::string_view bytes);
 Result<StoredHeader> ReadGifHeader(std::string_view bytes);
 Result<StoredHeader> ReadBmpHeader(std::string_view bytes);
 
-// REQUIRES: the header was read, and its size is within limits.
+// REQUIRES: the header was read, and its size is within the limits.
 Result<StoredPixels> DecodePng(std::string_view bytes, DecodeDeadline deadline);
 Result<StoredPixels> DecodeJpeg(std::string_view bytes, DecodeDeadline deadline);
 Result<StoredPixels> DecodeWebp(std::string_view bytes, DecodeDeadline deadline);
 Result<StoredPixels> DecodeGif(std::string_view bytes, DecodeDeadline deadline);
 Result<StoredPixels> DecodeBmp(std::string_view bytes, DecodeDeadline deadline);
 
-// The value of the tag Orientation, 1 to 8; 1 if there is none or it makes no sense.
-// `exif`: a TIFF structure, with or without "Exif\0\0" before it. `xmp`: asked where `exif` has no
-// such tag.
+// The value of the tag Orientation, 1 to 8; 1 if it is missing or invalid. `exif`: a TIFF
+// structure, optionally preceded by "Exif\0\0". `xmp`: used if `exif` has no such tag.
 int ReadOrientation(std::string_view exif, std::string_view xmp);
 
 }  // namespace sluice

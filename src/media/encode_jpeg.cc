@@ -12,12 +12,12 @@
 namespace sluice {
 namespace {
 
-// `errors` is first so that a pointer to it is one to this.
+// `errors` must be first: a pointer to it is cast to JpegWriting.
 struct JpegWriting {
   jpeg_error_mgr errors;
   jpeg_compress_struct encoder;
   std::jmp_buf on_error;
-  unsigned char* bytes = nullptr;  // of malloc
+  unsigned char* bytes = nullptr;  // allocated with malloc
   unsigned long size = 0;
   char problem[JMSG_LENGTH_MAX] = "";
 };
@@ -28,7 +28,7 @@ struct JpegWriting {
   std::longjmp(writing->on_error, 1);
 }
 
-// Nothing here has a destructor, which a jump would pass over.
+// longjmp may leave this function, so it has no objects with destructors.
 bool Write(JpegWriting& writing, const Image& image) {
   jpeg_compress_struct& encoder = writing.encoder;
   encoder.err = jpeg_std_error(&writing.errors);
@@ -43,7 +43,7 @@ bool Write(JpegWriting& writing, const Image& image) {
   jpeg_set_defaults(&encoder);
   jpeg_start_compress(&encoder, TRUE);
   while (encoder.next_scanline < encoder.image_height) {
-    // libjpeg reads from it alone.
+    // libjpeg only reads the row.
     auto* row = const_cast<JSAMPROW>(image.row(static_cast<int>(encoder.next_scanline)));
     jpeg_write_scanlines(&encoder, &row, 1);
   }

@@ -1,4 +1,4 @@
-// JPEG files of images that a benchmark sends.
+// Encodes a benchmark's images as JPEG.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// A baseline file with libjpeg's own settings, which are Pillow's, too: quality 75, colors at half
-// of the resolution in both directions. kResourceExhausted where libjpeg has no memory.
-// Thread safe. REQUIRES: sides of at most 65535.
+// Returns a baseline JPEG with the default settings of libjpeg and Pillow: quality 75, 4:2:0 chroma
+// subsampling. kResourceExhausted if libjpeg runs out of memory. Thread safe. REQUIRES: sides of at
+// most 65535.
 Result<std::string> EncodeJpeg(const Image& image);
 
 }  // namespace sluice

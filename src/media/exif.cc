@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kOrientationTag = 0x0112;
 constexpr size_t kEntryBytes = 12;
 
-// The value of Orientation in the first directory of a TIFF structure; 0 where there is none.
+// The value of Orientation in the first directory of a TIFF structure; 0 if it is missing.
 int OrientationOfTiff(std::string_view tiff) {
   if (tiff.substr(0, 6) == std::string_view("Exif\0\0", 6)) tiff.remove_prefix(6);
   if (tiff.size() < 8) return 0;
@@ -34,7 +34,7 @@ int OrientationOfTiff(std::string_view tiff) {
   return 0;
 }
 
-// tiff:Orientation="6" or <tiff:Orientation>6, as Pillow looks for it.
+// Searches for tiff:Orientation="6" or <tiff:Orientation>6, as Pillow does.
 int OrientationOfXmp(std::string_view xmp) {
   constexpr std::string_view kName = "tiff:Orientation";
   for (size_t at = xmp.find(kName); at != std::string_view::npos; at = xmp.find(kName, at + 1)) {

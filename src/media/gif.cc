@@ -1,5 +1,5 @@
-// The first frame of a GIF on its canvas, as Pillow shows it: outside of the frame the clear color,
-// or index 0.
+// Decodes the first frame of a GIF on its canvas, as Pillow does: outside the frame is the
+// transparent color, or index 0.
 #include <algorithm>
 
 #include "media/byte_order.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr int kMaxCodeBits = 12;
 constexpr int kMaxCodes = 1 << kMaxCodeBits;
 
-// What is known of the first frame once its descriptor was read.
+// The first frame, as described before its data.
 struct GifFrame {
   int64_t canvas_width = 0;
   int64_t canvas_height = 0;
@@ -20,16 +20,16 @@ struct GifFrame {
   int width = 0;
   int height = 0;
   bool interlaced = false;
-  std::string_view colors;        // three bytes an index; empty where there is no table
-  std::optional<uint32_t> clear;  // the index that is not drawn
-  size_t data_at = 0;             // of the code size, before the blocks
+  std::string_view colors;        // three bytes per index; empty without a color table
+  std::optional<uint32_t> clear;  // the transparent index
+  size_t data_at = 0;             // position of the code size, before the data blocks
 };
 
 tl::unexpected<Error> CutGif() {
   return DamagedImage(ImageFormat::kGif, "the file is cut");
 }
 
-// The position after blocks of data that end with an empty one; nullopt if the file ends before.
+// The position after data blocks, which end with an empty one; nullopt if the file is truncated.
 std::optional<size_t> SkipGifBlocks(std::string_view bytes, size_t at) {
   while (at < bytes.size()) {
     const size_t length = ByteAt(bytes, at);
@@ -39,7 +39,7 @@ std::optional<size_t> SkipGifBlocks(std::string_view bytes, size_t at) {
   return std::nullopt;
 }
 
-// The table of colors at `at` if the flags say that there is one; moves `at` after it.
+// The color table at `at` if the flags say that there is one; advances `at` past it.
 Result<std::string_view> ReadColorTable(std::string_view bytes, uint32_t flags, size_t& at) {
   if ((flags & 0x80) == 0) return std::string_view();
   const size_t length = 3 * (size_t{2} << (flags & 7));
@@ -83,18 +83,18 @@ Result<GifFrame> ReadFirstFrame(std::string_view bytes) {
     } else if (kind == 0x3B) {
       break;
     } else {
-      ++at;  // bytes between blocks, which other programs skip
+      ++at;  // bytes between blocks are skipped, as other programs do
     }
   }
   return DamagedImage(ImageFormat::kGif, "it has no frame");
 }
 
-// Codes of growing width out of blocks of at most 255 bytes.
+// Reads codes of growing width from blocks of at most 255 bytes.
 class CodeReader {
  public:
   CodeReader(std::string_view bytes, size_t at) : bytes_(bytes), at_(at) {}
 
-  // nullopt where the blocks end.
+  // nullopt at the end of the blocks.
   std::optional<uint32_t> Next(int width) {
     while (bits_ < width) {
       if (left_ == 0) {
@@ -116,10 +116,10 @@ class CodeReader {
   size_t at_;
   uint32_t held_ = 0;
   int bits_ = 0;
-  uint32_t left_ = 0;  // bytes of this block
+  uint32_t left_ = 0;  // remaining bytes of this block
 };
 
-// LZW as GIF has it: a code stands for the string of its prefix and one more index.
+// GIF's LZW dictionary: a code stands for the string of its prefix code plus one index.
 class GifStrings {
  public:
   explicit GifStrings(int code_bits) : roots_(1 << code_bits) { Clear(); }
@@ -135,8 +135,7 @@ class GifStrings {
     previous_ = kNone;
   }
 
-  // Appends the string of a code to `out`, as far as there is room; false for a code that cannot
-  // be.
+  // Appends the string of a code to `out`, up to `room`; false if the code is invalid.
   bool Append(uint32_t code, std::vector<uint8_t>& out, size_t room) {
     if (code >= count_ + (previous_ != kNone && count_ < kMaxCodes ? 1 : 0)) return false;
     const bool is_new = code == count_;
@@ -170,7 +169,7 @@ class GifStrings {
   std::array<uint8_t, kMaxCodes + 1> string_{};
 };
 
-// The indices of a frame in the order of the file.
+// The indices of a frame in file order.
 Result<std::vector<uint8_t>> ReadIndices(std::string_view bytes, const GifFrame& frame,
                                          DecodeDeadline deadline) {
   if (frame.data_at >= bytes.size()) return CutGif();
@@ -196,7 +195,7 @@ Result<std::vector<uint8_t>> ReadIndices(std::string_view bytes, const GifFrame&
   return indices;
 }
 
-// The row of the frame that is `index`-th in the file.
+// By position in the file: the row of the frame.
 std::vector<int> RowOrder(const GifFrame& frame) {
   std::vector<int> rows;
   rows.reserve(frame.height);

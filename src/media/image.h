@@ -1,4 +1,4 @@
-// A decoded image: the only form in which the parts of the program pass pixels around.
+// A decoded image: the only representation of pixels shared by parts of the program.
 #pragma once
 
 #include <cstddef>

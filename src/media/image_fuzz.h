@@ -1,5 +1,5 @@
-// What the fuzz targets of the decoders share: whatever the bytes, an image of its own size or an
-// error, within the memory that the header told. Fuzz targets alone include this.
+// Shared code of the decoders' fuzz targets. Any bytes must give an error or an image of the
+// header's size, within the memory that the header predicted. Only for fuzz targets.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sluice::fuzz {
 
-// Decodes bytes that are given the beginning of a format, so that a run stays with one decoder.
+// Decodes bytes that are made to begin with a format's signature, so that a run tests one decoder.
 inline int DecodeAs(std::string_view beginning, const uint8_t* data, size_t size) {
   std::string bytes(Text(data, size));
   if (bytes.size() > beginning.size()) bytes.replace(0, beginning.size(), beginning);

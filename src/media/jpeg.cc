@@ -1,4 +1,4 @@
-// libjpeg-turbo with the settings of Pillow: the exact integer DCT, smooth upsampling of colors.
+// Uses libjpeg-turbo with Pillow's settings: exact integer DCT, smooth chroma upsampling.
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -11,10 +11,10 @@
 namespace sluice {
 namespace {
 
-// Each scan of a progressive file is work for the whole image; encoders write about ten.
+// Each scan of a progressive file costs work for the whole image; encoders write about ten.
 constexpr int kMaxScans = 100;
 
-// What libjpeg's callbacks use; `errors` is first so that a pointer to it is one to this.
+// State of libjpeg's callbacks; `errors` must be first: a pointer to it is cast to JpegReading.
 struct JpegReading {
   jpeg_error_mgr errors;
   jpeg_decompress_struct decoder;
@@ -97,7 +97,7 @@ bool ReadJpegRows(JpegReading& reading, uint8_t* out, size_t row_bytes) {
   return true;
 }
 
-// The space that `components` are decoded to; Pillow knows no others.
+// Chooses the output color space by the number of components; Pillow supports no others.
 bool ChooseColors(jpeg_decompress_struct& decoder, StoredPixels& pixels) {
   using Mode = StoredPixels::Mode;
   switch (decoder.num_components) {
@@ -127,17 +127,17 @@ Result<StoredPixels> ReadJpeg(JpegReading& reading) {
   pixels.data.resize(row_bytes * reading.decoder.image_height);
   if (!ReadJpegRows(reading, pixels.data.data(), row_bytes))
     return DamagedImage(ImageFormat::kJpeg, reading.problem);
-  if (pixels.mode == StoredPixels::Mode::kCmyk) {  // Adobe writes ink as light
+  if (pixels.mode == StoredPixels::Mode::kCmyk) {  // Adobe stores inverted CMYK
     for (uint8_t& value : pixels.data) value = 255 - value;
   }
   return pixels;
 }
 
-// The markers before the first scan: size, number of channels, EXIF, XMP.
+// Data from the markers before the first scan: size, number of channels, EXIF, XMP.
 struct JpegMarkers {
   StoredHeader header;
   bool has_frame = false;
-  bool keeps_coefficients = false;  // more than one scan is certain
+  bool keeps_coefficients = false;  // the file is known to have several scans
   int channels = 0;
 };
 
@@ -189,8 +189,8 @@ Result<StoredHeader> ReadJpegHeader(std::string_view bytes) {
   }
   if (!found.has_frame) return DamagedImage(ImageFormat::kJpeg, "it has no header");
   const int64_t count = found.header.width * found.header.height;
-  // Samples, or coefficients of two bytes in blocks of 8 x 8 rounded up to units of 32 x 32, and
-  // rows in the decoder.
+  // Samples, or two-byte coefficients in 8 x 8 blocks (sides rounded up to 32), and the decoder's
+  // rows.
   const int64_t padded = (found.header.width + 32) * (found.header.height + 32);
   found.header.work_bytes =
       count * 4 + (found.keeps_coefficients ? padded * 2 * std::max(found.channels, 1) : 0) +

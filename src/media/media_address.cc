@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxShown = 100;
 
-// %41 and its kin; nullopt for digits that are none, and for a zero byte.
+// Decodes %41 etc.; nullopt for invalid digits or a zero byte.
 std::optional<std::string> PercentDecoded(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -36,11 +36,11 @@ std::optional<std::string> PercentDecoded(std::string_view text) {
   return out;
 }
 
-// Whether `path` is `folder` or inside of it; both are canonical.
+// Whether `path` is `folder` or inside it; both are canonical.
 bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& folder) {
   auto at = path.begin();
   for (const std::filesystem::path& part : folder) {
-    if (part.empty()) continue;  // after a slash at the end
+    if (part.empty()) continue;  // after a trailing slash
     if (at == path.end() || *at != part) return false;
     ++at;
   }
@@ -98,7 +98,7 @@ Result<std::string> ReadLocalMedia(std::string_view url, const std::string& fold
     return Fail(ErrorCode::kInvalidArgument,
                 "the folder of `--allowed-local-media-path` is not there");
   const std::filesystem::path path = std::filesystem::canonical(*decoded, failed);
-  // A file that is not there and one that is elsewhere are not told apart.
+  // The message is the same for missing files and files outside the folder.
   if (failed || !IsBelow(path, root)) {
     return Fail(
         ErrorCode::kInvalidArgument,

@@ -32,8 +32,7 @@ tl::unexpected<Error> NotFetched(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
 }
 
-// A URL in the parts that libcurl itself will use, so that the check and the connection read it
-// alike.
+// A URL as parsed by libcurl, so that the check and the connection interpret it in the same way.
 struct ReadUrl {
   std::string host;  // in lower case, without brackets
   bool has_credentials = false;
@@ -63,13 +62,13 @@ Result<ReadUrl> Read(const std::string& url) {
   return read;
 }
 
-// One exchange with one host. libcurl's callbacks get a pointer to it.
+// One request to one host, and the state of libcurl's callbacks.
 struct Exchange {
   const MediaFetchConfig* config = nullptr;
   const ReserveBytes* reserve = nullptr;
   const std::atomic<bool>* stopping = nullptr;
   bool private_allowed = false;
-  bool is_forbidden = false;  // an address that may not be connected to
+  bool is_forbidden = false;  // the address must not be connected to
   bool is_large = false;
   bool is_refused = false;  // by `reserve`
   std::string body = "";
@@ -86,8 +85,7 @@ std::string TextOfAddress(const sockaddr& address) {
   return text;
 }
 
-// The address is checked when it is connected to: a name may have another address than a moment
-// before.
+// Checks the address at the time of connecting: an earlier lookup of the name could differ.
 curl_socket_t OpenSocket(void* user, curlsocktype, curl_sockaddr* address) {
   auto* exchange = static_cast<Exchange*>(user);
   if (!exchange->private_allowed && !IsPublicAddress(TextOfAddress(address->addr))) {
@@ -101,7 +99,7 @@ size_t OnMediaBody(char* data, size_t, size_t size, void* user) {
   auto* exchange = static_cast<Exchange*>(user);
   const uint64_t total = exchange->body.size() + size;
   exchange->is_large = total > exchange->config->max_bytes;
-  // A growing string holds its old and new bytes for a moment.
+  // A growing string briefly holds its old and its new bytes.
   exchange->is_refused =
       !exchange->is_large && *exchange->reserve && !(*exchange->reserve)(3 * total);
   if (exchange->is_large || exchange->is_refused) return 0;
@@ -132,7 +130,7 @@ void SetUp(CURL* easy, const std::string& url, Exchange& exchange, long millisec
   set(CURLOPT_NOPROGRESS, 0L);
   set(CURLOPT_XFERINFOFUNCTION, &OnMediaProgress);
   set(CURLOPT_XFERINFODATA, &exchange);
-  // Debian's place, for a program that was built for another system.
+  // The path on Debian; libcurl may have been built for another system.
   std::error_code ignored;
   constexpr const char* kAuthorities = "/etc/ssl/certs/ca-certificates.crt";
   if (std::filesystem::exists(kAuthorities, ignored)) set(CURLOPT_CAINFO, kAuthorities);
@@ -197,7 +195,7 @@ class MediaFetcher::Impl {
     return by_name || std::ranges::find(config_.hosts, "*") != config_.hosts.end();
   }
 
-  // One request; `next` is where it redirects to, or empty.
+  // Makes one request; `next`: set to the redirect's target, or empty.
   Result<std::string> FetchOnce(const std::string& url, const ReserveBytes& reserve,
                                 Clock::time_point deadline, std::string& next) const {
     ASSIGN_OR_RETURN(const ReadUrl read, Read(url));

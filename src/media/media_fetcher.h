@@ -1,6 +1,5 @@
-// Images by http(s) URL, for clients that are not trusted: which hosts are asked, which addresses
-// are connected to, how long it takes and how much comes is bounded, and nothing of this machine is
-// sent along.
+// Fetches images by http(s) URL for untrusted clients. Hosts, addresses, time and size are limited,
+// and no data of this machine is sent.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +15,24 @@
 namespace sluice {
 
 struct MediaFetchConfig {
-  // Hosts that may be asked: names or addresses as URLs have them, in lower case; "*" stands for
-  // all hosts with public addresses. A host that is listed by itself may have a private address.
-  // Empty: nothing is fetched.
+  // Allowed hosts: names or addresses as in URLs, in lower case; "*" allows all hosts with public
+  // addresses. A host that is listed itself may have a private address. Empty: nothing is fetched.
   std::vector<std::string> hosts;
-  double timeout_seconds = 5;  // of one image, redirects included
+  double timeout_seconds = 5;  // per image, including redirects
   uint64_t max_bytes = uint64_t{64} << 20;
   int max_redirects = 5;
   int threads = 4;
 };
 
-// Asked before an answer of that many bytes, so far, is kept; false ends the fetch with
+// Called before a response is kept, with its number of bytes so far; false ends the fetch with
 // kResourceExhausted.
 using ReserveBytes = std::function<bool(uint64_t)>;
 
-// What was fetched, by URL.
+// Results by URL.
 using FetchedMedia = std::map<std::string, Result<std::string>, std::less<>>;
 
-// Thread safety: all methods may be called from any thread. No proxies are used, so that the check
-// of addresses holds.
+// Thread safety: all methods may be called from any thread. Uses no proxies, which would bypass the
+// check of addresses.
 class MediaFetcher {
  public:
   explicit MediaFetcher(MediaFetchConfig config);
@@ -42,16 +40,16 @@ class MediaFetcher {
   MediaFetcher(const MediaFetcher&) = delete;
   MediaFetcher& operator=(const MediaFetcher&) = delete;
 
-  // The bytes at `url`, on the calling thread. kInvalidArgument: a host, an address or a redirect
-  // that is not allowed, a status other than 200, too many bytes, too much time, no connection.
+  // Returns the bytes at `url`; runs on the calling thread. kInvalidArgument: a host, address or
+  // redirect that is not allowed, a status other than 200, too many bytes, a timeout, or no
+  // connection.
   Result<std::string> Fetch(const std::string& url, const ReserveBytes& reserve) const;
 
-  // Fetches each URL once, one after another, on a thread of its own; `done` is called there.
-  // `reserve` is asked for the sum. Dropped once Stop() was called. The number of calls is bounded
-  // by the callers.
+  // Fetches each URL once, one after another, on a background thread, which then calls `done`.
+  // `reserve` is called with the sum. Ignored after Stop(). Callers limit the number of calls.
   void Submit(std::vector<std::string> urls, ReserveBytes reserve,
               std::function<void(FetchedMedia)> done);
-  // Ends what is in progress and joins the threads.
+  // Aborts fetches in progress and joins the threads.
   void Stop();
 
  private:
@@ -59,9 +57,9 @@ class MediaFetcher {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether an IPv4 or IPv6 address, as inet_pton reads it, is one of the public internet: not of
-// this machine, a private network, a link, a test range, multicast, or one of these inside IPv6.
-// False for text that is no address.
+// Whether an IPv4 or IPv6 address, in inet_pton's format, is on the public internet: not of this
+// machine, a private or link-local network, a test range, multicast, or one of these embedded in
+// IPv6. False for invalid addresses.
 bool IsPublicAddress(const std::string& address);
 
 }  // namespace sluice

@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A host on the loopback: answers each connection with what `answer` makes of the request.
+// A host on the loopback interface: answers each connection with answer(request).
 class LoopbackHost {
  public:
   explicit LoopbackHost(std::function<std::string(const std::string&)> answer)
@@ -43,7 +43,7 @@ class LoopbackHost {
   std::string Url(std::string_view path, std::string_view host = "127.0.0.1") const {
     return fmt::format("http://{}:{}{}", host, port_, path);
   }
-  std::string requests() const { return requests_; }  // once they are answered
+  std::string requests() const { return requests_; }  // call after they are answered
   int num_requests() const { return num_requests_; }
 
  private:
@@ -99,7 +99,7 @@ TEST(MediaFetcherTest, AsksNoOtherHosts) {
   EXPECT_THAT(FetchProblem(ConfigOf({}), host.Url("/")), HasSubstr("--allowed-media-domains"));
   EXPECT_THAT(FetchProblem(ConfigOf({"example.org"}), host.Url("/")),
               HasSubstr("allowed domains: example.org. Input URL domain: 127.0.0.1"));
-  // All hosts are not those of private addresses, by whatever name.
+  // "*" does not include private addresses, however they are written.
   for (const char* name :
        {"127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "[::ffff:127.0.0.1]"})
     EXPECT_THAT(FetchProblem(ConfigOf({"*"}), host.Url("/", name)), HasSubstr("not public"))

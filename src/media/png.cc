@@ -1,5 +1,4 @@
-// libpng reads the pixels as they are stored; palettes, alpha and 16-bit gray are converted here,
-// as Pillow does it.
+// libpng reads pixels as stored; palettes, alpha and 16-bit gray are converted here, as in Pillow.
 #include <csetjmp>
 #include <cstring>
 
@@ -14,10 +13,10 @@ namespace {
 constexpr size_t kSignatureBytes = 8;
 constexpr size_t kChunkOverhead = 12;  // length, type, checksum
 constexpr size_t kMaxChunks = 100'000;
-// The most bytes of text, profiles and other chunks besides the pixels.
+// Maximum number of bytes in a chunk of text, a profile etc.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
 
-// What libpng's callbacks use. Lives outside of the frame that longjmp leaves.
+// State of libpng's callbacks. Must be outside the frame that longjmp leaves.
 struct PngReading {
   std::string_view bytes;
   size_t at = 0;
@@ -40,8 +39,8 @@ void PngRead(png_structp png, png_bytep out, size_t count) {
   reading->at += count;
 }
 
-// Where rows go. The buffers are allocated between two parts of reading, so that no C++ object is
-// made in a frame that longjmp may leave.
+// The decoder's state and output. Buffers are allocated between reading steps, so that no C++
+// object is created in a frame that longjmp may leave.
 struct PngTarget {
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -49,17 +48,17 @@ struct PngTarget {
   int height = 0;
   int color_type = 0;
   int bit_depth = 0;
-  int channels = 0;  // of a row as it is read
+  int channels = 0;  // of a row as read
   int passes = 1;
 };
 
 bool BeginPng(PngReading& reading, PngTarget& target) {
   if (setjmp(reading.on_error)) return false;
   png_set_read_fn(target.png, &reading, PngRead);
-  png_set_user_limits(target.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // sizes are checked before
+  png_set_user_limits(target.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // sizes are checked elsewhere
   png_set_chunk_malloc_max(target.png, kMaxChunkBytes);
   png_set_chunk_cache_max(target.png, 1000);
-  // Text, profiles and unknown chunks are not stored.
+  // Do not store text, profiles and unknown chunks.
   png_set_keep_unknown_chunks(target.png, PNG_HANDLE_CHUNK_NEVER, nullptr, 0);
   png_read_info(target.png, target.info);
   png_uint_32 width = 0;
@@ -81,7 +80,7 @@ bool BeginPng(PngReading& reading, PngTarget& target) {
   return true;
 }
 
-// Rows of `channels` bytes a pixel, or of two bytes a pixel for gray of 16 bits.
+// Reads rows with `channels` bytes per pixel, or two bytes per pixel for 16-bit gray.
 bool ReadPngRows(PngReading& reading, PngTarget& target, uint8_t* out, size_t row_bytes,
                  DecodeDeadline deadline) {
   if (setjmp(reading.on_error)) return false;
@@ -111,7 +110,7 @@ void ReadPalette(const PngTarget& target, StoredPixels& pixels) {
   for (int i = 0; i < alphas && i < 256; ++i) pixels.palette[i][3] = alpha[i];
 }
 
-// The color that tRNS makes clear, in gray or RGB of at most 8 bits.
+// Reads the color that tRNS makes transparent, for gray or RGB of at most 8 bits.
 void ReadClearColor(const PngTarget& target, StoredPixels& pixels) {
   png_color_16p color = nullptr;
   if (target.bit_depth > 8 ||
@@ -127,7 +126,7 @@ void ReadClearColor(const PngTarget& target, StoredPixels& pixels) {
   }
 }
 
-// Two bytes a pixel, the high one first, to one: clipped, not scaled.
+// Converts big-endian 16-bit gray to 8 bits: clipped, not scaled.
 void ClipGray16(std::vector<uint8_t>& data) {
   const size_t count = data.size() / 2;
   for (size_t i = 0; i < count; ++i) data[i] = data[2 * i] != 0 ? 255 : data[2 * i + 1];
@@ -165,7 +164,7 @@ Result<StoredHeader> ReadPngHeader(std::string_view bytes) {
   StoredHeader header{Big32(bytes, 16), Big32(bytes, 20), 0, {}, {}};
   if (header.width > INT32_MAX || header.height > INT32_MAX)
     return DamagedImage(ImageFormat::kPng, "its size makes no sense");
-  // Up to four bytes a pixel, and rows that libpng keeps.
+  // Up to four bytes per pixel, and libpng's rows.
   header.work_bytes = BytesOfPixels(header.width, header.height, 4) + 64 * header.width + (1 << 20);
   size_t at = kSignatureBytes;
   for (size_t chunk = 0; chunk < kMaxChunks && bytes.size() - at >= kChunkOverhead; ++chunk) {

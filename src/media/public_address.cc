@@ -14,7 +14,7 @@ struct Ipv4Range {
   int bits;
 };
 
-// Ranges that are not of the public internet (RFC 6890 and its registry).
+// Ranges that are not public (RFC 6890 and its registry).
 constexpr Ipv4Range kSpecial[] = {
     {0x00000000, 8},   // this network
     {0x0A000000, 8},   // private
@@ -23,9 +23,9 @@ constexpr Ipv4Range kSpecial[] = {
     {0xA9FE0000, 16},  // link, metadata services of clouds
     {0xAC100000, 12},  // private
     {0xC0000000, 24},  // protocol assignments
-    {0xC0000200, 24},  // documentation
+    {0xC0000200, 24},  // link-local, cloud metadata services
     {0xC0586300, 24},  // relays from IPv6
-    {0xC0A80000, 16},  // private
+    {0xC0A80000, 16},  // 6to4 relays
     {0xC6120000, 15},  // benchmarks
     {0xC6336400, 24},  // documentation
     {0xCB007100, 24},  // documentation
@@ -48,12 +48,12 @@ uint32_t Ipv4At(const std::array<uint8_t, 16>& bytes, size_t at) {
 bool IsPublicIpv6(const std::array<uint8_t, 16>& bytes) {
   const uint32_t first = Ipv4At(bytes, 0);
   const bool starts_with_zeros = first == 0 && Ipv4At(bytes, 4) == 0;
-  // An IPv4 address in an IPv6 one: mapped, translated, 6to4.
+  // IPv4 addresses embedded in IPv6: mapped, translated, 6to4.
   if (starts_with_zeros && Ipv4At(bytes, 8) == 0x0000FFFF) return IsPublicIpv4(Ipv4At(bytes, 12));
   if (first == 0x0064FF9B)
     return Ipv4At(bytes, 4) == 0 && Ipv4At(bytes, 8) == 0 && IsPublicIpv4(Ipv4At(bytes, 12));
   if (first >> 16 == 0x2002) return IsPublicIpv4(Ipv4At(bytes, 2));
-  // Global unicast is 2000::/3; within it Teredo and other assignments, and documentation.
+  // Global unicast is 2000::/3, except Teredo and other assignments, and documentation.
   if (first >> 29 != 1) return false;
   if (first >> 9 == 0x20010000 >> 9) return false;  // 2001::/23
   return first != 0x20010DB8 && first >> 12 != 0x3FFF0000 >> 12;

@@ -15,7 +15,7 @@ namespace sluice {
 struct TestImage {
   std::string name;   // "rgb.png"
   std::string bytes;  // of the file
-  json::Value row;    // what else is known of it
+  json::Value row;    // other data about it
 };
 
 inline std::vector<TestImage> ReadTestImages() {
