@@ -1,4 +1,4 @@
-// What the cache gained and lost in one step, as the engine's thread notes it.
+// Changes of the cache in one step, recorded by the engine's thread.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ struct CacheEvent {
   enum class Kind : uint8_t { kStored, kRemoved, kCleared };
   Kind kind = Kind::kCleared;
   int32_t group = 0;
-  BlockId anchor = kNoBlock;  // as CacheListener
-  BlockId parent = kNoBlock;  // of kStored
-  size_t first_token = 0;     // of kStored, index into CacheEventBatch::tokens
-  int32_t salt = -1;          // of kStored, index into CacheEventBatch::salts; -1: none
+  BlockId anchor = kNoBlock;  // see CacheListener
+  BlockId parent = kNoBlock;  // for kStored
+  size_t first_token = 0;     // for kStored: index into CacheEventBatch::tokens
+  int32_t salt = -1;          // for kStored: index into CacheEventBatch::salts; -1: none
 };
 
 struct CacheShape {

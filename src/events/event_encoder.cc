@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// The device's own cache; further tiers would have other names.
+// The device's cache; other tiers would have other names.
 constexpr std::string_view kMedium = "GPU";
 
 std::string_view KindOf(const AttentionSpan& span) {

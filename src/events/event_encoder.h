@@ -1,4 +1,4 @@
-// Turns batches of cache events into messages: MessagePack, in the form that vLLM 0.32 publishes.
+// Encodes batches of cache events as MessagePack messages in the format of vLLM 0.32.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 namespace sluice {
 
 // A message is an array [seconds since 1970, events, data-parallel rank]; an event is a map whose
-// key "type" is BlockStored, BlockRemoved or AllBlocksCleared. Blocks that follow each other in a
-// sequence share one BlockStored. Blocks have the names that block_hash.h tells.
+// key "type" is BlockStored, BlockRemoved or AllBlocksCleared. Consecutive blocks of a sequence
+// share one BlockStored. Blocks are named by the hashes in block_hash.h.
 //
-// Keeps the names of the blocks that are stored, so that all batches must pass through it, in
-// order. Thread safety: one thread at a time.
+// Keeps the names of stored blocks, so all batches must pass through it, in order. Thread safety:
+// one thread at a time.
 class CacheEventEncoder {
  public:
   CacheEventEncoder(int64_t rank, std::string_view hash_seed)
@@ -31,20 +31,20 @@ class CacheEventEncoder {
     std::string name;
     uint64_t serial = 0;
   };
-  // The name of an anchor.
+  // The name of an anchor block.
   struct Named {
     BlockDigest digest{};
-    std::shared_ptr<const Adapter> adapter;  // null: none; that of the parent
+    std::shared_ptr<const Adapter> adapter;  // inherited from the parent; null: none
     bool is_known = false;
   };
-  // A run of events that make one map.
+  // Consecutive events that are encoded as one map.
   struct Run {
     size_t begin = 0, end = 0;
   };
 
   void Begin(const CacheShape& shape);
   Named& at(BlockId block) { return blocks_[static_cast<size_t>(block)]; }
-  // Names the anchors of stored blocks.
+  // Assigns names to the anchors of stored blocks.
   void Name(const CacheEventBatch& batch, const CacheEvent& event);
   std::vector<Run> RunsOf(const CacheEventBatch& batch) const;
   void WriteRun(const CacheEventBatch& batch, Run run, std::string& out);

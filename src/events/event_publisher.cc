@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-// Frames that others send: a subscription's topic, or the number of a batch.
+// Maximum size of received frames: a subscription's topic, or a batch number.
 constexpr int64_t kMostFrameBytes = 4096;
 constexpr std::chrono::seconds kTimeToEnd(1);
 
@@ -36,19 +36,20 @@ void SetOption(void* socket, int option, Value value) {
   CHECK_EQ(zmq_setsockopt(socket, option, &value, sizeof(value)), 0);
 }
 
-// Subscribers come to addresses of this machine; a host's name is where a router listens.
+// Whether to bind the address: subscribers connect to local addresses; with a host name, the
+// publisher connects to a router that listens there.
 bool IsBound(std::string_view endpoint) {
   return endpoint.find('*') != std::string_view::npos ||
          endpoint.find("::") != std::string_view::npos || endpoint.starts_with("ipc://");
 }
 
-// False if the message cannot be sent now, or not to its receiver.
+// False if the message cannot be sent now, or its receiver is unreachable.
 bool SendFrame(void* socket, std::string_view bytes, bool has_more) {
   return zmq_send(socket, bytes.data(), bytes.size(),
                   ZMQ_DONTWAIT | (has_more ? ZMQ_SNDMORE : 0)) >= 0;
 }
 
-// The frames of the next message; empty: there is none. Frames after the fourth are dropped.
+// The frames of the next message; empty if there is none. Drops frames after the fourth.
 std::vector<std::string> ReceiveFrames(void* socket) {
   std::vector<std::string> frames;
   int has_more = 1;
@@ -110,7 +111,7 @@ Status CacheEventPublisher::OpenSocket(Socket& socket, int type, const std::stri
                 fmt::format("--kv-events-config: a socket: {}", zmq_strerror(zmq_errno())));
   }
   const bool is_router = type == ZMQ_ROUTER;
-  // All that is kept and the last message fit into the answer to one request.
+  // A replay's response, all kept batches and the final message, must fit.
   SetOption(socket.get(), ZMQ_SNDHWM,
             static_cast<int>(is_router ? settings_.buffer_steps + 1 : settings_.hwm));
   SetOption(socket.get(), ZMQ_MAXMSGSIZE, kMostFrameBytes);
@@ -158,7 +159,7 @@ void CacheEventPublisher::OnStored(int64_t group, BlockId anchor, BlockId parent
                    .parent = parent,
                    .first_token = batch_.tokens.size()};
   batch_.tokens.insert(batch_.tokens.end(), tokens.begin(), tokens.end());
-  // Later blocks have what they need of it from their parents.
+  // Later blocks inherit from their parents.
   if (parent == kNoBlock && !salt.empty()) {
     if (batch_.salts.empty() || batch_.salts.back() != salt) batch_.salts.emplace_back(salt);
     event.salt = static_cast<int32_t>(batch_.salts.size()) - 1;
@@ -190,7 +191,7 @@ void CacheEventPublisher::EndBatch() {
   bool is_queued = false;
   {
     const MutexLock lock(mutex_);
-    // What follows a dropped batch makes sense only once everything is told again.
+    // After a dropped batch, the next one must contain the whole cache state.
     if ((!is_lost_ || is_whole) && queue_.size() < static_cast<size_t>(settings_.max_queue_size)) {
       batch_.unix_seconds = SecondsSince1970();
       queue_.push_back(std::move(batch_));
@@ -214,7 +215,7 @@ CacheEventCounts CacheEventPublisher::counts() const {
 
 void CacheEventPublisher::Wake() {
   const uint64_t one = 1;
-  // Fails only where the thread is woken already.
+  // Fails only if the thread is already woken.
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
 }
 
@@ -260,7 +261,7 @@ void CacheEventPublisher::Publish(CacheEventBatch batch) {
 }
 
 void CacheEventPublisher::Send(uint64_t number, const std::string& payload) {
-  // The first try sends to nobody where a subscriber has no room; the second leaves those out.
+  // With NODROP, nothing is sent if any subscriber's queue is full; then sends to those with room.
   SetOption(publish_.get(), ZMQ_XPUB_NODROP, 1);
   const bool all = SendFrame(publish_.get(), settings_.topic, true);
   if (!all) ++num_missed_;
@@ -272,7 +273,7 @@ void CacheEventPublisher::Send(uint64_t number, const std::string& payload) {
 }
 
 void CacheEventPublisher::AnswerReplay() {
-  // Some at a time, so that batches are not kept waiting.
+  // A limited number at a time, so that new batches are not delayed.
   for (int i = 0; i < 16; ++i) {
     const std::vector<std::string> frames = ReceiveFrames(replay_.get());
     if (frames.empty()) return;

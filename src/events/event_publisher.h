@@ -1,4 +1,4 @@
-// Publishes what the prefix cache gains and loses to routers, over ZeroMQ.
+// Publishes changes of the prefix cache to routers, over ZeroMQ.
 #pragma once
 
 #include <atomic>
@@ -20,30 +20,29 @@
 
 namespace sluice {
 
-// A batch is a message of three frames on a PUB socket: topic, number of the batch (8 bytes,
-// big-endian, from 0), payload (event_encoder.h). A subscriber that reads too slowly misses
-// messages, which it sees by their numbers. It may ask for them on the ROUTER socket of
-// `replay_endpoint`: a message of an empty frame and the first number that it wants is answered
-// with an empty frame and those three for each batch that is kept, and at last with the number -1
-// and an empty payload.
+// A batch is a message of three frames on a PUB socket: topic, batch number (8 bytes, big-endian,
+// from 0), payload (event_encoder.h). A slow subscriber misses messages, which it detects by their
+// numbers. It can request them on the ROUTER socket of `replay_endpoint`: it sends an empty frame
+// and the first number that it needs. It receives an empty frame and the three frames of each kept
+// batch, and finally the number -1 with an empty payload.
 //
-// A thread of its own encodes and sends; no subscriber delays a step. Memory: at most
-// max_queue_size batches before that thread, buffer_steps and kMostKeptBytes after it, and hwm for
-// each subscriber.
+// A background thread encodes and sends; subscribers never delay a step. Memory: at most
+// max_queue_size batches waiting for that thread, buffer_steps batches and kMostKeptBytes kept by
+// it, and hwm batches for each subscriber.
 //
-// Thread safety: as CacheListener.
+// Thread safety: see CacheListener.
 class CacheEventPublisher final : public CacheListener {
  public:
   static constexpr size_t kMostKeptBytes = size_t{256} << 20;
 
   // Binds the endpoints of `rank`, or connects to those that name a host. kAddressInUse or
-  // kInvalidArgument where that fails.
+  // kInvalidArgument if that fails.
   static Result<std::unique_ptr<CacheEventPublisher>> Start(const CacheEventSettings& settings,
                                                             int64_t rank);
-  // Publishes what is queued, for at most a second.
+  // Publishes queued batches first, for at most a second.
   ~CacheEventPublisher() override;
 
-  // Where subscribers connect to; with a port, where the system has chosen it. "": nowhere.
+  // The address for subscribers, with the actual port if the system chose it; "" if there is none.
   const std::string& endpoint() const { return endpoint_; }
   const std::string& replay_endpoint() const { return replay_endpoint_; }
 
@@ -71,26 +70,26 @@ class CacheEventPublisher final : public CacheListener {
 
   CacheEventPublisher(const CacheEventSettings& settings, int64_t rank);
   Status Open(int64_t rank);
-  // Binds or connects, and stores the address that the socket then has.
+  // Binds or connects, and stores the socket's actual address.
   Status OpenSocket(Socket& socket, int type, const std::string& address, std::string& endpoint);
   void Wake();
   void Run();
   void Publish(CacheEventBatch batch);
-  // Sends three frames; the slow subscribers miss them.
+  // Sends three frames; subscribers with full queues miss them.
   void Send(uint64_t number, const std::string& payload);
   void AnswerReplay();
   void Replay(const std::string& identity, uint64_t first);
 
   const CacheEventSettings settings_;
   std::unique_ptr<void, CloseContext> context_;
-  Socket publish_, replay_;  // used by the thread, once it runs
+  Socket publish_, replay_;  // used only by the thread while it runs
   std::string endpoint_, replay_endpoint_;
-  OwnedFd wake_;  // an eventfd: the queue has changed
+  OwnedFd wake_;  // an eventfd, written when the queue changes
 
-  // Used on the engine's thread.
+  // Used by the engine's thread.
   CacheEventBatch batch_;
   bool is_started_ = false;
-  bool is_lost_ = false;  // a batch was dropped since everything was told
+  bool is_lost_ = false;  // a batch was dropped since the last complete state
 
   mutable Mutex mutex_;
   std::deque<CacheEventBatch> queue_ GUARDED_BY(mutex_);
@@ -98,13 +97,13 @@ class CacheEventPublisher final : public CacheListener {
 
   std::atomic<uint64_t> num_published_{0}, num_dropped_{0}, num_missed_{0};
 
-  // Used on the publishing thread.
+  // Used by the publishing thread.
   CacheEventEncoder encoder_;
   std::deque<Kept> kept_;
   size_t kept_bytes_ = 0;
   uint64_t next_number_ = 0;
 
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: it uses all members above
 };
 
 }  // namespace sluice

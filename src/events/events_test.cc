@@ -59,7 +59,7 @@ TEST(MsgpackWriter, WritesTheSmallestForm) {
             Bytes({0xcb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0}));
 }
 
-// Expected values: hashlib.sha256 of the CBOR that the header tells.
+// Expected values: hashlib.sha256 of the CBOR described in the header.
 TEST(BlockHash, IsThatOfCbor) {
   const BlockDigest root = RootDigest();
   const std::vector<int32_t> tokens = {1, 2, 300, 70000}, next = {5, 6, 7, 8};
@@ -111,7 +111,7 @@ std::vector<int32_t> FourTokens(int first) {
   return {first, first + 1, first + 2, first + 3};
 }
 
-// A subscriber or a client that asks for a replay.
+// A subscriber, or a client that requests a replay.
 class Peer {
  public:
   Peer(int type, const std::string& endpoint, int most = 1000)
@@ -127,7 +127,7 @@ class Peer {
     zmq_close(socket_);
     zmq_ctx_term(context_);
   }
-  // The frames of a message; empty: none has come.
+  // The frames of a message; empty after a timeout.
   std::vector<std::string> Receive() {
     std::vector<std::string> frames;
     int more = 1;
@@ -159,7 +159,7 @@ std::string NumberText(uint64_t number) {
 
 std::unique_ptr<CacheEventPublisher> StartPublisher(CacheEventSettings settings) {
   settings.endpoint = settings.replay_endpoint = "tcp://127.0.0.1:0";
-  // An address of this machine that the publisher binds, not one it connects to.
+  // A local address, which the publisher binds rather than connects to.
   settings.endpoint = "tcp://*:0";
   settings.hash_seed = kDefaultHashSeed;
   auto publisher = CacheEventPublisher::Start(settings, 0);
@@ -169,13 +169,13 @@ std::unique_ptr<CacheEventPublisher> StartPublisher(CacheEventSettings settings)
   return *std::move(publisher);
 }
 
-// What is published is kept, so that a subscriber that comes late finds all by a replay.
+// Published batches are kept, so that a late subscriber can get all of them by a replay.
 TEST(CacheEventPublisher, PublishesAndReplays) {
   const auto publisher = StartPublisher({.topic = "kv"});
   publisher->OnStored(0, 3, kNoBlock, FourTokens(1), MakeCacheSalt({.client = "s"}));
   publisher->OnStored(0, 4, 3, FourTokens(5), "s");
   publisher->EndBatch();
-  publisher->EndBatch();  // nothing
+  publisher->EndBatch();  // an empty batch is not published
   publisher->OnRemoved(0, 4);
   publisher->EndBatch();
   publisher->OnCleared();
@@ -200,7 +200,7 @@ TEST(CacheEventPublisher, ReplaysUpToTheEnd) {
   while (publisher->counts().published < 5) {
   }
   Peer client(ZMQ_DEALER, publisher->replay_endpoint());
-  client.Send("bad", false);  // is passed over
+  client.Send("bad", false);  // is ignored
   client.Send("", true);
   client.Send(NumberText(0), false);
   std::vector<std::string> numbers;
@@ -212,7 +212,7 @@ TEST(CacheEventPublisher, ReplaysUpToTheEnd) {
   EXPECT_THAT(numbers, ElementsAre(NumberText(3), NumberText(4), NumberText(~uint64_t{0})));
 }
 
-// A batch that finds the queue full is dropped; everything is told again before what follows.
+// If the queue is full, a batch is dropped, and the next one contains the whole state.
 TEST(CacheEventPublisher, TellsEverythingAfterADrop) {
   CacheEventSettings settings;
   settings.max_queue_size = 1;
@@ -235,7 +235,7 @@ TEST(CacheEventPublisher, TellsEverythingAfterADrop) {
   }
 }
 
-// One that does not read misses batches, which is counted; the others get them all.
+// A subscriber that does not read misses batches, which are counted; others get all of them.
 TEST(CacheEventPublisher, ASlowSubscriberMissesWhatAnotherGets) {
   CacheEventSettings settings;
   settings.hwm = 10;

@@ -1,4 +1,4 @@
-// Writes MessagePack: the smallest form of each value, as its specification lists them
+// Writes MessagePack, with the shortest encoding of each value
 // (github.com/msgpack/msgpack/blob/master/spec.md).
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Appends to a text of the caller's.
+// Appends to the caller's string.
 class MsgpackWriter {
  public:
   explicit MsgpackWriter(std::string& out) : out_(out) {}
@@ -18,14 +18,15 @@ class MsgpackWriter {
   void Unsigned(uint64_t value);
   void Double(double value);
   void Text(std::string_view text);  // UTF-8
-  // So many values follow; of a map, so many keys, each with its value.
+  // The next `size` values are the elements, or for a map alternating keys and values.
   void Array(size_t size) { Head(size, 0x90, 0xdc); }
   void Map(size_t size) { Head(size, 0x80, 0xde); }
 
  private:
   void Byte(uint8_t byte) { out_.push_back(static_cast<char>(byte)); }
   void BigEndian(uint64_t value, int bytes);
-  // A size below 16 is part of the head `small`; `large` has 16 bits of it, `large` + 1 has 32.
+  // A size below 16 is part of the byte `small`; byte `large` precedes 16 bits of size, `large` + 1
+  // precedes 32 bits.
   void Head(size_t size, uint8_t small, uint8_t large);
 
   std::string& out_;
