@@ -33,8 +33,8 @@ json::Value DottedValue(const std::string& word) {
   return json::Value(word);
 }
 
-// What `--option.path word` sets: with a + at the end of the path several words, with commas
-// between them.
+// The value that `--option.path word` sets; if the path ends with +, a list of comma-separated
+// words.
 json::Value DottedValue(std::string_view path, const std::string& word) {
   if (!path.ends_with('+')) return DottedValue(word);
   json::Value::Array items;
@@ -87,7 +87,7 @@ class Reader {
   }
 
  private:
-  // -O takes a level, or in its older form settings of the compiler.
+  // -O takes a level or, in its older form, compiler settings.
   static std::string Unfold(const std::string& word) {
     if (!word.starts_with("-O")) return word;
     const std::string rest = word.substr(word.size() > 2 && word[2] == '=' ? 3 : 2);
@@ -178,7 +178,7 @@ class Reader {
         values.push_back(words_[next_++]);
     } else if (next_ < words_.size() &&
                (!LooksLikeOption(words_[next_]) || option.type == Type::kString)) {
-      // A text may begin with a dash unless it is a known option.
+      // A string may begin with a dash unless it is a known option.
       const std::string& word = words_[next_];
       if (!LooksLikeOption(word) || (!names_.Lookup(word, false) && !option.value_optional))
         values.push_back(words_[next_++]);
@@ -192,7 +192,7 @@ class Reader {
                           option.type == Type::kNumber;
       const bool late = dialect_ == Dialect::kVllm && number && ParseNumber(values[0]).has_value();
       std::string message = fmt::format("{}: {}", flag, checked.error().message);
-      // What a number counts is not told by what it looks like.
+      // Adds the help text, since the range alone does not tell what the number means.
       if (number) {
         message +=
             fmt::format(" ({})", option.help.substr(0, option.help.find_last_not_of('.') + 1));
@@ -221,7 +221,7 @@ class Reader {
                        flag);
   }
 
-  // The end of a message about a flag that was a beginning of a name: what it was taken for.
+  // For abbreviated flags: the end of an error message, naming the option it was expanded to.
   static std::string Taken(const Option& option, const std::string& flag) {
     const std::string taken = TakenFor(flag.substr(0, flag.find_first_of(".=")), option);
     return taken.empty() ? "" : "; " + taken;
@@ -231,7 +231,7 @@ class Reader {
   const Names names_;
   const Dialect dialect_;
   size_t next_ = 0;
-  bool is_secret_ = false;  // the option that was read last
+  bool is_secret_ = false;  // about the last option read
   CommandLine result_;
   std::vector<std::string> unknown_;
   std::vector<std::pair<const Option*, json::Value>> dotted_;

@@ -1,4 +1,4 @@
-// Fuzz target: any words, one a line, as a command line of both dialects.
+// Fuzz target: any words, one per line, as a command line of each dialect.
 #include "base/fuzz_input.h"
 #include "options/option.h"
 #include "options/sources.h"

@@ -1,4 +1,4 @@
-// The options that most people need, for the first page of a command's help.
+// The most common options, for the first page of a command's help.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -12,7 +12,7 @@
 namespace sluice::options {
 namespace {
 
-// A row of the page; a row without a name begins a part and has its title.
+// A line of the page; a line without a name begins a section and has its title.
 struct CommonOption {
   std::string_view name;   // in the table of options
   std::string_view value;  // "PORT"; "" for a flag

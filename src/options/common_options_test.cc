@@ -34,7 +34,7 @@ TEST(CommonOptions, OneLineEachThatFitsAScreen) {
 
 TEST(CommonOptions, AllOptionsFitAScreen) {
   for (std::string_view line : LinesOf(OptionHelp(kServe))) {
-    // Only a word that is longer than the rest of its line goes beyond the screen.
+    // Only a line with a single overlong word may exceed the screen width.
     const bool fits = line.size() <= 80 || line.find(' ', 8) == std::string_view::npos;
     EXPECT_TRUE(fits) << line;
   }

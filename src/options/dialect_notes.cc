@@ -16,7 +16,7 @@ bool Covers(std::string_view pattern, std::string_view name) {
   return pattern == name;
 }
 
-// Those that set options, and those that are read where they act.
+// Variables that set options, and those read elsewhere in the program.
 std::vector<std::string> OwnVariables() {
   std::vector<std::string> variables = {"SLUICE_CUBLASLT",       "SLUICE_LAUNCHED",
                                         "SLUICE_LAUNCH_SOCKET",  "SLUICE_MPI_PLUGIN",

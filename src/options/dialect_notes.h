@@ -1,4 +1,4 @@
-// What is told of keys and variables of other programs.
+// Notes about keys and variables of other programs.
 #pragma once
 
 #include <map>
@@ -12,16 +12,15 @@
 
 namespace sluice::options {
 
-// The row about an environment variable: of several that cover `name` the longest; null where none
-// does.
+// The row for an environment variable; if several match `name`, the longest; null if none does.
 const DialectKey* FindVariable(std::string_view name);
 
-// A note for each variable of `environment` that has no effect, and a warning for each VLLM_
-// variable that is not known, which is kInvalidArgument where `strict`.
+// A note for each variable in `environment` that has no effect, and a warning for each unknown
+// VLLM_ variable; with `strict` that is an error, kInvalidArgument.
 Result<std::vector<Note>> VariableNotes(const std::map<std::string, std::string>& environment,
                                         bool strict);
 
-// A note for each key of --compilation-config that was given; an unknown one is a warning.
+// A note for each given key of --compilation-config; a warning for an unknown one.
 std::vector<Note> CompilationNotes(const Settings& settings);
 
 }  // namespace sluice::options

@@ -16,8 +16,8 @@ tl::unexpected<Error> BadRow(std::string message) {
   return Fail(ErrorCode::kInvalidData, std::move(message));
 }
 
-// Removes what stands before `separator`, and the separator, from `text`, and returns it; all of
-// `text` where there is no separator.
+// Removes the part of `text` before `separator`, and the separator, and returns the part; all of
+// `text` if there is no separator.
 std::string_view TakeUntil(std::string_view& text, std::string_view separator) {
   const size_t end = std::min(text.find(separator), text.size());
   const std::string_view part = text.substr(0, end);
@@ -96,7 +96,7 @@ class Parser {
     return {};
   }
 
-  // "no effect: one-device" to effect and text.
+  // Parses "no effect: one-device" into effect and text.
   Status ReadEffect(std::string_view column, Effect& effect, std::string_view& text) const {
     const std::string_view name = TakeUntil(column, ": ");
     bool known = false;
@@ -199,7 +199,7 @@ class Parser {
 
   std::map<std::string_view, std::string_view> reasons_;
   uint32_t only_ = kAllDialects;
-  // The current section: of keys, or of options where it is null.
+  // The current section's keys; null in a section of options.
   std::vector<DialectKey>* keys_ = nullptr;
   std::string_view group_;
   uint32_t commands_ = 0;

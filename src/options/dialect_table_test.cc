@@ -104,7 +104,7 @@ TEST(DialectTable, MappedKeysNameOptions) {
   EXPECT_GT(mapped, 20);
 }
 
-// tests/data/options holds what the recorded release of vLLM has.
+// tests/data/options holds the options of the recorded vLLM release.
 TEST(DialectTable, RetiredOptionsAreThoseThatTheRecordedReleaseLacks) {
   const auto text = ReadFile(SourcePath("tests/data/options/vllm_serve.json"), 1 << 20);
   ASSERT_TRUE(text) << text.error().message;
@@ -115,7 +115,7 @@ TEST(DialectTable, RetiredOptionsAreThoseThatTheRecordedReleaseLacks) {
   }
   for (const Option& option : Dialects().options) {
     if ((option.commands & kServe) == 0 || option.dialects != kAllDialects ||
-        option.name == "ep-size") {  // of trtllm-serve, and known to all
+        option.name == "ep-size") {  // trtllm-serve's, known under all names
       continue;
     }
     const std::string flag = "--" + std::string(FlagName(option));

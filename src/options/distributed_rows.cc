@@ -1,4 +1,4 @@
-// How ranks of a model are run, and how they wait for each other.
+// Options for running the ranks of a model, and for their timeouts.
 #include "options/rows.h"
 
 namespace sluice::options {

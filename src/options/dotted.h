@@ -1,4 +1,4 @@
-// Settings of one key deep inside a JSON object.
+// Sets a single nested key of a JSON object.
 #pragma once
 
 #include <string_view>
@@ -8,9 +8,9 @@
 
 namespace sluice::options {
 
-// Sets the member that `path` names ("pass_config.fuse_norm_quant"), making objects on the way. A
-// path that ends in + appends to a list; an array appends its items. kInvalidArgument for a path of
-// more than kMaxDottedParts. REQUIRES: an object.
+// Sets the member at `path` ("pass_config.fuse_norm_quant"), creating objects as needed. A path
+// that ends in + appends to a list; an array appends its items. kInvalidArgument for a path of more
+// than kMaxDottedParts. REQUIRES: `object` is an object.
 inline constexpr int kMaxDottedParts = 32;
 Status SetDotted(json::Value& object, std::string_view path, json::Value value);
 

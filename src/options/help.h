@@ -1,4 +1,4 @@
-// Help and documentation, written from the table.
+// Writes help and documentation from the table of options.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace sluice::options {
 
-// The options of a subcommand for a terminal of 80 columns, by group. `filter` leaves those whose
-// name or group contains it; "" and "all" leave all.
+// The options of a subcommand by group, for a terminal of 80 columns. `filter` selects options
+// whose name or group contains it; "" and "all" select all.
 std::string OptionHelp(uint32_t command, std::string_view filter = "");
 
-// Those that most people need, one line of at most 80 columns each; "" for a command that has few.
+// The most common options, one line of at most 80 columns each; "" for a command with few options.
 std::string CommonOptionHelp(uint32_t command);
 
-// docs/options.md.
+// The content of docs/options.md.
 std::string OptionsMarkdown();
 
 }  // namespace sluice::options

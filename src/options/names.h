@@ -1,4 +1,4 @@
-// From spellings to options.
+// Finds options by their spellings.
 #pragma once
 
 #include <optional>
@@ -10,22 +10,22 @@
 
 namespace sluice::options {
 
-// An option under one of its spellings.
+// An option, as one of its spellings denotes it.
 struct Spelling {
   const Option* option = nullptr;
   bool negated = false;  // --no-x
 };
 
-// Every spelling that `commands` know in `dialect`, with dashes ("--max-model-len", "-tp"); names
-// fold _ to -.
+// All spellings, with dashes ("--max-model-len", "-tp"), that `commands` have in `dialect`; _ in a
+// flag is treated as -.
 class Names {
  public:
   Names(uint32_t commands, Dialect dialect);
 
-  // `flag` as written, with its dashes; an unambiguous beginning of a long name counts where
-  // `abbreviations` is true.
+  // `flag`: as written, with dashes. With `abbreviations`, also accepts an unambiguous prefix of a
+  // long name.
   std::optional<Spelling> Lookup(std::string_view flag, bool abbreviations) const;
-  // Those that `flag` is a beginning of.
+  // The names that begin with `flag`.
   std::vector<std::string> Completions(std::string_view flag) const;
   const std::vector<std::string>& all() const { return all_; }
 
@@ -34,11 +34,11 @@ class Names {
   std::vector<std::string> all_;
 };
 
-// "--prot was taken for --protect-all" where `flag`, as written, is a beginning of a name of
-// `option`; "" where it is a whole name of it.
+// "--prot was taken for --protect-all" if `flag`, as written, abbreviates a name of `option`; "" if
+// it is a full name.
 std::string TakenFor(std::string_view flag, const Option& option);
 
-// _ as - in the name of a flag.
+// Replaces _ by - in the name of a flag.
 std::string Fold(std::string_view flag);
 
 }  // namespace sluice::options

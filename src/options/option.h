@@ -1,5 +1,5 @@
-// What an option is: one row of the table after flags, YAML keys, environment variables, help and
-// docs.
+// An option: a row of the table from which flags, YAML keys, environment variables, help and docs
+// derive.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace sluice::options {
 
-// What a value may look like.
+// The format of a value.
 enum class Type {
-  kFlag,  // --x, --no-x
+  kFlag,  // --x or --no-x
   kString,
   kStrings,  // one or more words, or a JSON list of strings; repeating the option appends
   kInteger,  // also 64k, 1e3, 128K: see ParseInteger in values.h
-  kSize,     // bytes: as kInteger, and 16GiB, 1.5GB
+  kSize,     // bytes: like kInteger, also 16GiB, 1.5GB
   kNumber,
   kChoice,  // one of `choices`
   kJson,    // a JSON object, @file, or one key at a time: --option.key value
 };
 
-// What a text is the name of: shells complete it so.
+// What a string names, for completion in shells.
 enum class ValueKind { kPlain, kFile, kFolder, kModel };
 
 // The subcommands that take options, as bits.
@@ -56,12 +56,12 @@ enum Command : uint32_t {
   kRun = 1 << 26,
   kServed = 1 << 27,
 };
-// Those that may run an engine in their own process.
+// Commands that may run an engine in their own process.
 inline constexpr uint32_t kEngineCommands =
     kServe | kChat | kComplete | kBenchLatency | kBenchThroughput | kRunBatch | kEval | kRun;
 inline constexpr uint32_t kAllCommands = ~uint32_t{0};
 
-// The program whose command line is read, by the name under which this one was started.
+// Whose command line is parsed; determined by the name under which the program was started.
 enum class Dialect { kSluice, kVllm, kTrtllm };
 
 constexpr uint32_t DialectBit(Dialect dialect) {
@@ -74,73 +74,73 @@ struct Range {
   double max = std::numeric_limits<double>::infinity();
 };
 
-// What giving an option, or a key or variable of another program, does here.
+// The effect of giving an option, or a key or variable of another program.
 enum class Effect { kActs, kMapped, kNoEffect, kRefused };
 std::string_view EffectName(Effect effect);  // "acts", "mapped", "no effect", "refused"
 
 struct Option {
-  // "max-model-len": flag --max-model-len, YAML key, environment SLUICE_MAX_MODEL_LEN; the key of
-  // Settings.
+  // "max-model-len": the key in Settings; also determines flag --max-model-len, YAML key and
+  // environment variable SLUICE_MAX_MODEL_LEN.
   std::string_view name = {};
   Type type = Type::kString;
-  std::string_view default_value = {};  // as a user would write it; "" where there is none
+  std::string_view default_value = {};  // as a user would write it; "" if there is none
   std::string_view group = {};
   uint32_t commands = 0;
-  std::string_view help = {};  // one sentence: what it is and does
+  std::string_view help = {};  // one sentence: its meaning and effect
 
-  // The flag without its dashes where it is not `name`: two commands may give one flag two meanings
-  // or defaults, in two rows with different names ("bench-port" with the flag "port").
+  // The flag without dashes, if it is not `name`. Two commands may give the same flag two meanings
+  // or defaults, in two rows with different names ("bench-port" with flag "port").
   std::string_view flag = {};
-  // Defaults when run under another name, where they differ from `default_value`; "[]" for an empty
+  // Defaults under other program names, if they differ from `default_value`; "[]" for an empty
   // list.
   std::string_view vllm_default = {};
   std::string_view trtllm_default = {};
 
-  std::string_view choices = {};  // kChoice: the words, separated by |
-  // kInteger, kSize, kNumber: further words that are legal values, separated by |. kRefused: the
-  // values that are accepted beside the default.
+  std::string_view choices = {};  // kChoice: the values, separated by |
+  // kInteger, kSize, kNumber: words that are also valid, separated by |. kRefused: values that are
+  // accepted besides the default.
   std::string_view words = {};
   Range range = {};  // of numbers
-  // kNoEffect: the option is accepted so that existing scripts run. kRefused: values other than the
-  // default and `words` are errors.
+  // kNoEffect: accepted so that existing scripts run. kRefused: values other than the default and
+  // `words` are errors.
   Effect effect = Effect::kActs;
-  std::string_view reason = {};   // why it has no effect or is refused; of kMapped: to what
-  std::string_view retired = {};  // "before VERSION: what replaced it" where its program removed it
-  std::string_view environment = {};  // further environment variables that set it, separated by |
-  // Further flags of every dialect, with dashes, separated by |: "-tp|--other".
+  std::string_view reason = {};       // why it has no effect or is refused; kMapped: the target
+  std::string_view retired = {};      // "before VERSION: REPLACEMENT" if its program removed it
+  std::string_view environment = {};  // additional environment variables, separated by |
+  // Additional flags in every dialect, with dashes, separated by |: "-tp|--other".
   std::string_view aliases = {};
-  std::string_view trtllm = {};  // flags that mean this when run as trtllm-serve, separated by |
-  // For an option that acts: the option without which it has no effect, and after "=" the values of
-  // that option that suffice, separated by | ("device=cuda|emulated"); a flag has to be on.
+  std::string_view trtllm = {};  // its flags under the name trtllm-serve, separated by |
+  // For kActs: an option without which this one has no effect, optionally with "=" and the values
+  // that suffice, separated by | ("device=cuda|emulated"); a flag must be on.
   std::string_view needs = {};
-  // kJson, where keys that are not listed here have no effect, for `reason`: those that act,
-  // separated by |.
+  // kJson: if not empty, the keys that have an effect, separated by |; other keys have none, for
+  // `reason`.
   std::string_view keys = {};
   bool secret = false;               // never printed
-  bool value_optional = false;       // the flag may stand without its value
-  uint32_t dialects = kAllDialects;  // that know it, as DialectBit()
+  bool value_optional = false;       // the flag may be given without a value
+  uint32_t dialects = kAllDialects;  // in which it exists, as DialectBit()
   ValueKind value = ValueKind::kPlain;
 };
 
-// The table, in the order of its groups: rows of code (rows.h) and of the dialects' data files
+// All options, in the order of their groups: from code (rows.h) and from the dialects' data files
 // (dialect_table.h).
 std::span<const Option> Table();
 
-// The row called `name`. CHECKs that there is one.
+// The row `name`. CHECKs that it exists.
 const Option& Find(std::string_view name);
 
 std::string_view TypeName(Type type);
 
-// The names of the subcommands; that of bit i is CommandNames()[i].
+// The names of the subcommands; CommandNames()[i] is that of bit i.
 std::span<const std::string_view> CommandNames();
 
-// The environment variable that sets `option`: SLUICE_MAX_MODEL_LEN.
+// The environment variable for `option`: SLUICE_MAX_MODEL_LEN.
 std::string VariableOf(const Option& option);
 
 // The default in `dialect`, as a user would write it.
 std::string_view DefaultOf(const Option& option, Dialect dialect);
 
-// The flag and YAML key of `option`, without dashes in front.
+// The flag and YAML key of `option`, without leading dashes.
 inline std::string_view FlagName(const Option& option) {
   return option.flag.empty() ? option.name : option.flag;
 }

@@ -1,4 +1,4 @@
-// The parts of the table that are code: options that act. Use option.h.
+// The options that act, which are defined in code. Use option.h.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace sluice::options {
 
-// Each appends its rows.
-void AddModelRows(std::vector<Option>& table);        // what is loaded
+// Each function appends its rows.
+void AddModelRows(std::vector<Option>& table);        // what to load
 void AddEngineRows(std::vector<Option>& table);       // memory, scheduling, machine
 void AddAdapterRows(std::vector<Option>& table);      // LoRA adapters
-void AddParallelRows(std::vector<Option>& table);     // several ranks and machines
+void AddParallelRows(std::vector<Option>& table);     // ranks and machines
 void AddDistributedRows(std::vector<Option>& table);  // ranks that are processes
 void AddServerRows(std::vector<Option>& table);       // HTTP, answers, logs
 void AddMediaRows(std::vector<Option>& table);        // images
@@ -28,11 +28,11 @@ inline constexpr uint32_t kAnswering = kServe | kChat | kComplete | kRunBatch;
 inline constexpr uint32_t kClients = kChat | kComplete;
 inline constexpr uint32_t kBench = kBenchLatency | kBenchThroughput;
 inline constexpr uint32_t kLoad = kBenchServe | kBenchSweep;
-// Those that may talk to a running server.
+// Commands that may connect to a running server.
 inline constexpr uint32_t kRemote = kClients | kLoad | kEval | kRunBatch | kServed;
 
-// Appends the rows of one group. `more` holds the members that few rows have; its commands replace
-// those of the group where it has any.
+// Appends the rows of one group. `more`: the less common members; its commands, if any, replace
+// those of the group.
 class Rows {
  public:
   Rows(std::vector<Option>& table, std::string_view group, uint32_t commands)

@@ -1,5 +1,4 @@
-// The value of every option of one subcommand, resolved: flag over environment over YAML over
-// default.
+// Resolved values of all options of a subcommand. Precedence: flag, environment, YAML, default.
 #pragma once
 
 #include <cstdint>
@@ -14,39 +13,38 @@
 
 namespace sluice::options {
 
-// In their rank. kYamlOverFlags: a file of trtllm-serve, whose keys override its flags.
+// In ascending precedence. kYamlOverFlags: a file of trtllm-serve, whose keys override flags.
 enum class Source { kDefault, kYaml, kEnvironment, kFlag, kYamlOverFlags };
 
-// Words for one option, checked, from one place.
+// Checked words for one option, from one source.
 struct Assignment {
   const Option* option = nullptr;
-  std::vector<std::string> words;  // empty: back to "not given"
+  std::vector<std::string> words;  // empty: resets the option to "not given"
   Source source = Source::kFlag;
   std::string origin;  // "--port", "config.yaml:3", "SLUICE_PORT"
 };
 
-// A message about the origin of the settings: a key or variable that has no effect or was mapped,
-// or a warning.
+// A message about the settings: a key or variable without effect, or mapped, or a warning.
 struct Note {
   enum class Kind { kMapped, kNoEffect, kWarning } kind = Kind::kNoEffect;
   std::string
       what;  // "cuda_graph_config.enable_padding", "NCCL_DEBUG", "--compilation-config mode"
   std::string text;
-  bool asks = false;  // kNoEffect: its value asks for something (AsksForSomething)
+  bool asks = false;  // kNoEffect: its value requests something (AsksForSomething)
 };
 
 class Settings {
  public:
   Settings() = default;
-  // Later assignments win over earlier ones of the same source, and sources over each other by
-  // their rank. Lists that are given several times on the command line are joined.
+  // The last of several assignments from one source counts; otherwise the source's precedence does.
+  // Lists that are given several times on the command line are joined.
   explicit Settings(const std::vector<Assignment>& assignments,
                     std::vector<std::string> positionals = {}, Dialect dialect = Dialect::kSluice);
 
-  // Words that belong to no option, in order.
+  // Words that do not belong to an option, in order.
   const std::vector<std::string>& positionals() const { return positionals_; }
 
-  // Whose defaults count.
+  // The dialect whose defaults apply.
   Dialect dialect() const { return dialect_; }
 
   const std::vector<Note>& notes() const { return notes_; }
@@ -54,22 +52,22 @@ class Settings {
     notes_.insert(notes_.end(), notes.begin(), notes.end());
   }
 
-  // True if a flag, a variable or a file set it.
+  // Whether a flag, a variable or a file set it.
   bool Given(std::string_view name) const;
-  // The value, or the default, or nothing where there is neither. REQUIRES: the table has the
-  // option, with that type.
+  // The value, or the default; nullopt if there is neither. REQUIRES: the table has the option,
+  // with that type.
   std::optional<std::string> Text(std::string_view name) const;  // kString, kChoice, kJson
   std::string TextOr(std::string_view name, std::string_view otherwise = "") const;
   std::optional<int64_t> Integer(
-      std::string_view name) const;  // kInteger, kSize; nothing for a word such as auto
-  std::optional<double> Number(std::string_view name) const;  // nothing for a word such as inf
+      std::string_view name) const;  // kInteger, kSize; nullopt for a word such as auto
+  std::optional<double> Number(std::string_view name) const;  // nullopt for a word such as inf
   bool Flag(std::string_view name) const;
   std::vector<std::string> List(std::string_view name) const;
 
-  // What was given, in the order of the table.
+  // The assignments that were given, in the order of the table.
   std::vector<const Assignment*> given() const;
 
-  // What it was made of.
+  // The constructor's assignments.
   const std::vector<Assignment>& assignments() const { return assignments_; }
 
  private:

@@ -1,4 +1,4 @@
-// The environment, YAML files, and which of all sources wins.
+// Environment variables, YAML files, and the precedence of all sources.
 #include "options/sources.h"
 
 #include <fmt/format.h>
@@ -94,7 +94,7 @@ TEST_F(SourcesTest, YamlErrorsNameTheLine) {
               HasSubstr("c.yaml:1: compilation-config: nested deeper than 32"));
 }
 
-// Each line stands for ten times the one before.
+// Each line expands to ten times the previous one.
 TEST_F(SourcesTest, YamlAliasesCannotFillTheMemory) {
   std::string text = "compilation-config:\n  a0: &a0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
   for (int i = 1; i < 12; ++i) {

@@ -25,11 +25,11 @@ std::span<const Option> Table() {
     AddSelftestRows(rows);
     const auto& others = Dialects().options;
     rows.insert(rows.end(), others.begin(), others.end());
-    // `run` is `chat` with a model, which others may talk to meanwhile.
+    // `run` is `chat` with a model, to which other clients may connect meanwhile.
     for (Option& row : rows) {
       if ((row.commands & kChat) != 0) row.commands |= kRun;
     }
-    // A group stands where its first row does.
+    // Groups are in the order of their first rows.
     std::map<std::string_view, size_t> places;
     for (const Option& row : rows) places.emplace(row.group, places.size());
     std::stable_sort(rows.begin(), rows.end(), [&](const Option& a, const Option& b) {

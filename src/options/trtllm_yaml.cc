@@ -31,7 +31,7 @@ bool IsParent(std::string_view path) {
 
 class Keys {
  public:
-  // `origin` begins each message: the file, or --set.
+  // `origin`: prefix of each message, the file or --set.
   explicit Keys(std::string origin) : origin_(std::move(origin)) {}
 
   Status Read(const json::Value& object, const std::string& parent = "") {
@@ -124,7 +124,7 @@ class Keys {
     return {};
   }
 
-  // As in trtllm-serve, both may be given if they agree.
+  // As in trtllm-serve, both may be given if they are consistent.
   Status CheckGraphSizes() {
     const json::Value* sizes = graphs_.Find("batch_sizes");
     const json::Value* most = graphs_.Find("max_batch_size");

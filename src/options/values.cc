@@ -17,7 +17,7 @@ namespace {
 struct Unit {
   std::string_view suffix;
   double factor;
-  bool whole;  // takes whole numbers only
+  bool whole;  // only accepts whole numbers
 };
 
 constexpr double kKibi = 1024;
@@ -75,7 +75,7 @@ Result<std::vector<std::string>> CheckList(std::vector<std::string> words) {
 
 Result<std::string> CheckJson(const Option& option, const std::string& word) {
   std::string text = word;
-  // vLLM's compiler settings may be their mode alone.
+  // vLLM's compilation settings may be just a mode.
   if (option.name == "compilation-config" && word.size() == 1 && word[0] >= '0' && word[0] <= '3')
     return "{\"mode\":" + word + "}";
   if (!word.empty() && word[0] == '@') {
@@ -87,9 +87,9 @@ Result<std::string> CheckJson(const Option& option, const std::string& word) {
   return text;
 }
 
-// The error for a number that is none: names what the option takes.
+// The error for an invalid number: states what the option accepts.
 tl::unexpected<Error> NoWholeNumber(const Option& option, std::string_view word) {
-  // Units are for large numbers.
+  // Units make sense only for large numbers.
   constexpr double kLargeEnoughForUnits = 1e5;
   if (option.type == Type::kInteger && option.range.max < kLargeEnoughForUnits) {
     return BadValue(fmt::format("expected a whole number from {} to {}, found '{}'",
@@ -170,7 +170,7 @@ Result<int64_t> ParseInteger(std::string_view text) {
     return BadValue(fmt::format("{} counts powers of 1024 and takes whole numbers only, found '{}'",
                                 unit.suffix, text));
   }
-  // 25.6k is 25600, although 25.6 is no binary fraction.
+  // Accepts 25.6k as 25600, although 25.6 has no exact binary representation.
   const double value = *number * unit.factor;
   const double whole = std::round(value);
   if (std::abs(value - whole) > 1e-6 * std::max(1.0, unit.factor / 1e6) || std::abs(whole) > 9e18) {

@@ -1,4 +1,4 @@
-// Values of options as users write them.
+// Parses values of options as users write them.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,26 @@
 
 namespace sluice::options {
 
-// A whole number: 4096, -1, 1e3, 25.6k. Lower-case k m g t are powers of 1000, upper-case K M G T
-// powers of 1024 (whole numbers only), KiB MiB GiB TiB powers of 1024, kB KB MB GB TB powers of
-// 1000. kInvalidArgument says what is wrong.
+// Parses a whole number: 4096, -1, 1e3, 25.6k. Lower-case k m g t are powers of 1000, upper-case K
+// M G T powers of 1024 (whole numbers only), KiB MiB GiB TiB powers of 1024, kB KB MB GB TB powers
+// of 1000. kInvalidArgument with an explanation.
 Result<int64_t> ParseInteger(std::string_view text);
 Result<double> ParseNumber(std::string_view text);
-// true false yes no on off 1 0, in any case.
+// Accepts true false yes no on off 1 0, in any case.
 Result<bool> ParseFlag(std::string_view text);
 
-// The parts of `text` between `separator`s; none of an empty text.
+// The parts of `text` between `separator`s; empty for an empty text.
 std::vector<std::string_view> Split(std::string_view text, char separator);
 
-// Checks the words given for `option` and brings them into their final form: lists in JSON become
-// words, @file becomes its text, words of choices their own spelling. An empty result means "as if
-// not given" (None, or an empty text where the option has no default). kInvalidArgument says what
-// is expected and found.
+// Checks the words for `option` and normalizes them: JSON lists become words, @file becomes the
+// file's text, choices get their canonical spelling. An empty result means "not given" (None, or an
+// empty text if the option has no default). kInvalidArgument states what was expected and found.
 Result<std::vector<std::string>> CheckWords(const Option& option, std::vector<std::string> words);
 
-// Whether a value asks for something: it is neither null, false, 0, nor an empty text, list or
-// object, nor the word auto or none.
+// Whether a value requests something: it is not null, false, 0, an empty text, list or object, nor
+// the word auto or none.
 bool AsksForSomething(const json::Value& value);
-// Likewise of the words of an option, which are not its default either.
+// Likewise for an option's words, which must also differ from its default.
 bool AsksForSomething(const Option& option, const std::vector<std::string>& words, Dialect dialect);
 
 }  // namespace sluice::options

@@ -1,4 +1,4 @@
-// YAML files as JSON values.
+// Reads YAML files as JSON values.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace sluice::options {
 
-// The mapping at the top of a .yaml or .yml file; an empty one for an empty file. Plain scalars
-// have the type that they look like, quoted ones are text. kInvalidArgument names file and line.
+// The top-level mapping of a .yaml or .yml file; empty for an empty file. Plain scalars have the
+// type that they look like, quoted ones are text. kInvalidArgument names file and line.
 Result<json::Value> ReadYamlObject(const std::filesystem::path& file);
 
 }  // namespace sluice::options

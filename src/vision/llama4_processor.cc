@@ -1,5 +1,5 @@
-// Llama 4: an image on the canvas of tiles that loses least of it, tile by tile, then squeezed to
-// one tile.
+// Llama 4: an image is scaled onto the canvas of tiles that loses least of it and cut into tiles;
+// then the whole image is scaled to one tile.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// A number as torch's arithmetic has it: of a tensor in float32, else in float64. Which of the two
-// decides about the last pixel of a side.
+// A number with torch's precision: float32 if it comes from a tensor, else float64. The difference
+// can affect the last pixel of a side.
 struct MixedNumber {
   double value = 0;
   bool is_single = false;
@@ -41,8 +41,8 @@ struct TileSize {
   int width = 0;
 };
 
-// Canvases of at most `most` tiles, in the order of the reference: by the ratio that came first
-// from `most` downwards.
+// Canvases of at most `most` tiles, in the reference's order: grouped by ratio, in the order in
+// which ratios first occur when counting tiles down from `most`.
 std::vector<TileSize> CanvasesOf(int most) {
   std::vector<std::pair<double, std::vector<TileSize>>> by_ratio;
   for (int tiles = most; tiles > 0; --tiles) {
@@ -68,7 +68,7 @@ class Llama4Processor : public ImageProcessor {
     int tile = 336;  // pixels of a side
     int max_tiles = 16;
     bool to_max_canvas = false;
-    int patches = 24;  // of a side of a tile, before they are shuffled together
+    int patches = 24;  // per side of a tile, before pixel shuffle
     int tokens_per_tile = 144;
     ResizeFilter filter = ResizeFilter::kBilinear;
     PixelTable::Settings pixels;
@@ -122,7 +122,7 @@ class Llama4Processor : public ImageProcessor {
   }
 
  private:
-  // In tiles: the canvas that enlarges the image least, or, if all of them shrink it, shrinks it
+  // In tiles: the canvas that enlarges the image least or, if all canvases shrink it, shrinks it
   // least.
   TileSize BestCanvas(int width, int height) const {
     std::vector<float> scales;
@@ -153,8 +153,8 @@ class Llama4Processor : public ImageProcessor {
     return *best;
   }
 
-  // In pixels, at least 1: the image on the canvas without distortion; never enlarged beyond one
-  // tile unless asked for.
+  // In pixels, at least 1: the image's size on the canvas, without distortion; enlarged beyond one
+  // tile only with to_max_canvas.
   TileSize SizeOnCanvas(int width, int height, TileSize canvas) const {
     const MixedNumber target_height = Limit(height, canvas.height * settings_.tile);
     const MixedNumber target_width = Limit(width, canvas.width * settings_.tile);
@@ -171,7 +171,7 @@ class Llama4Processor : public ImageProcessor {
     return {std::max(size.height, 1), std::max(size.width, 1)};
   }
 
-  // The reference's min() yields the canvas, which is a tensor there, only where it is smaller.
+  // In the reference, min() returns the canvas, a tensor, only if it is smaller.
   MixedNumber Limit(int side, int canvas) const {
     if (settings_.to_max_canvas) return {static_cast<double>(canvas), true};
     const int wanted = std::max(side, settings_.tile);
@@ -179,7 +179,7 @@ class Llama4Processor : public ImageProcessor {
                            : MixedNumber{static_cast<double>(wanted), false};
   }
 
-  // One tile of the canvas, black where the image does not reach.
+  // One tile of the canvas; black outside the image.
   Image TileOf(const Image& image, int top, int left) const {
     const int tile = settings_.tile;
     Image out{tile, tile, std::vector<uint8_t>(3 * static_cast<size_t>(tile) * tile, 0)};

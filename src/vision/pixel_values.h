@@ -1,4 +1,4 @@
-// From bytes to the numbers that a tower reads.
+// Converts pixel bytes to a tower's input values.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// The value of each byte in each channel: processors scale and normalize channel by channel, so
-// that a table is exact.
+// The value of each byte in each channel. A table is exact, since processors scale and normalize
+// each channel separately.
 class PixelTable {
  public:
   struct Settings {
@@ -19,8 +19,8 @@ class PixelTable {
     bool normalize = true;
     std::array<double, 3> mean{0.5, 0.5, 0.5};
     std::array<double, 3> deviation{0.5, 0.5, 0.5};
-    // Computes each step in bfloat16: scale, subtract, divide. Otherwise in float32, with mean and
-    // deviation scaled instead of the byte where both are asked for.
+    // True: computes each step in bfloat16: scale, subtract, divide. False: in float32; if both are
+    // requested, mean and deviation are scaled instead of the byte.
     bool in_bfloat16 = false;
   };
   explicit PixelTable(const Settings& settings);
@@ -34,14 +34,14 @@ class PixelTable {
   std::array<std::array<float, 256>, 3> values_{};
 };
 
-// Patches of an image whose sides are multiples of `patch`, in the layouts of
-// ProcessedImage::values.
+// The functions below write patches of an image whose sides are multiples of `patch`, in the
+// layouts of ProcessedImage::values.
 
 // [rows * columns, patch, patch, 3], row by row.
 void WriteChannelLastPatches(const Image& image, const PixelTable& table, int patch, float* out);
 
-// [rows * columns, 3, frames, patch, patch]; the frame is repeated. Patches in blocks of merge x
-// merge: block row, block column, row, column inside the block. merge 1: row by row.
+// [rows * columns, 3, frames, patch, patch]; the frame is repeated. Patches are in blocks of merge
+// x merge: block row, block column, row, column in the block. merge 1: row by row.
 void WriteBlockPatches(const Image& image, const PixelTable& table, int patch, int merge,
                        int frames, float* out);
 

@@ -1,5 +1,5 @@
-// Pixtral and Mistral 3: an image keeps its ratio and is at most as long as the limit; rows end
-// with a marker.
+// Pixtral and Mistral 3: an image keeps its aspect ratio and is shrunk to the size limit; each row
+// of tokens ends with a marker.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -74,7 +74,7 @@ class PixtralProcessor : public ImageProcessor {
   }
 
  private:
-  // Sides are rounded up to whole tokens; a side of no pixels has none.
+  // Sides are rounded up to whole tokens; a side of 0 pixels has no tokens.
   PixtralGrid GridOf(int width, int height) const {
     const double ratio = std::max(static_cast<double>(height) / settings_.max_height,
                                   static_cast<double>(width) / settings_.max_width);

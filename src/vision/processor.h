@@ -1,9 +1,9 @@
-// From a decoded image to the input of a model's tower, as the image processors of transformers 5
-// do it.
+// Converts a decoded image to the input of a model's tower, as transformers 5's image processors
+// do.
 //
-// Resizing equals torchvision's antialiased filters on bytes: the "fast" processors, which
-// transformers 5 and vLLM use (vision/resize.h). Scaling and normalization are computed in float32,
-// in bfloat16 for Llama 4, as there (vision/pixel_values.h).
+// Resizing equals torchvision's antialiased filters on bytes, as in the "fast" processors of
+// transformers 5 and vLLM (vision/resize.h). Scaling and normalization are in float32, for Llama 4
+// in bfloat16, as there (vision/pixel_values.h).
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@
 
 namespace sluice {
 
-// The inputs of the tower for one image of a prompt: one, or with Gemma 3's pan and scan the whole
-// image and its crops.
+// The tower inputs for one image of a prompt: a single one, or with Gemma 3's pan and scan the
+// whole image and its crops.
 using ImageParts = std::vector<std::shared_ptr<const ProcessedImage>>;
 
-// What decides how an image is processed and how it stands in a prompt.
+// Files and settings that determine how images are processed and represented in a prompt.
 struct ProcessorInputs {
   json::Value config;           // config.json
   json::Value image_processor;  // preprocessor_config.json, or `image_processor` of
-                                // processor_config.json; null if neither is there
-  json::Value processor;        // processor_config.json; null if it is not there
+                                // processor_config.json; null if neither exists
+  json::Value processor;        // processor_config.json; null if it does not exist
   json::Value overrides;        // --mm-processor-kwargs: an object, or null
-  // The id of a special token by its text; nullopt where the vocabulary has none.
+  // The id of a special token by its text; nullopt if the vocabulary lacks it.
   std::function<std::optional<int32_t>(std::string_view)> token_id;
-  // The text of a token by its id; "" where there is none.
+  // The text of a token by its id; "" if there is none.
   std::function<std::string(int32_t)> token_text;
 };
 
-// Reads the three files of a model's folder. kInvalidData: one that is no JSON object.
+// Reads the three files of a model's folder. kInvalidData if one is not a JSON object.
 Result<ProcessorInputs> ReadProcessorFiles(const std::string& folder);
 
 // The processor of one model.
@@ -48,23 +48,23 @@ class ImageProcessor {
  public:
   virtual ~ImageProcessor() = default;
 
-  // Null for a model that reads text alone. kUnsupported: a kind of processor, or a setting of one,
-  // that is not known here. kInvalidData: files that contradict themselves or the vocabulary.
+  // Null for a text-only model. kUnsupported: an unknown kind of processor, or setting of one.
+  // kInvalidData: files that contradict each other or the vocabulary.
   static Result<std::unique_ptr<ImageProcessor>> Create(const ProcessorInputs& inputs);
 
-  // kInvalidArgument where the reference refuses the image: ratio of its sides, a side that falls
-  // to nothing.
+  // kInvalidArgument if the reference refuses the image: because of its aspect ratio, or a side
+  // that would be 0.
   virtual Result<ImageParts> Process(const Image& image) const = 0;
 
-  // The most bytes that Process() allocates for an image of this size, its result included:
-  // reserved before it runs. nullopt where Process() refuses that size.
+  // Maximum number of bytes that Process() allocates for an image of this size, including its
+  // result; reserve them before calling it. nullopt if Process() refuses that size.
   virtual std::optional<int64_t> MemoryBytes(int width, int height) const = 0;
 
-  // What takes the place of the placeholder before the prompt is tokenized: the tokens of `parts`,
-  // in order, and the text that the reference puts around them.
+  // The text that replaces the placeholder before the prompt is tokenized: the tokens of `parts`,
+  // in order, with the text that the reference puts around them.
   virtual std::string Expansion(const ImageParts& parts) const = 0;
 
-  // What the chat template writes for one image.
+  // The text that the chat template writes for each image.
   const std::string& placeholder() const { return placeholder_; }
 
  protected:

@@ -1,5 +1,5 @@
-// Qwen2-VL and its kin (Qwen2.5-VL, Qwen3-VL, Qwen3.5, dots.ocr, GLM, PaddleOCR-VL): sides are
-// rounded to merged patches, within bounds on the number of pixels.
+// Qwen2-VL and similar models (Qwen2.5-VL, Qwen3-VL, Qwen3.5, dots.ocr, GLM, PaddleOCR-VL): sides
+// are rounded to multiples of a merged patch, within limits on the number of pixels.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -72,10 +72,10 @@ class QwenProcessor : public ImageProcessor {
   }
 
  private:
-  // Half to even, as Python's round().
+  // Rounds half to even, like Python's round().
   static int64_t Round(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
-  // Sides that are less than one merged patch are enlarged first by some of the family.
+  // Some rules first enlarge sides that are smaller than a merged patch.
   void Enlarge(double factor, int64_t& height, int64_t& width) const {
     if (settings_.rule == SmartResizeRule::kPaddle) {
       if (height < factor) {
@@ -107,7 +107,7 @@ class QwenProcessor : public ImageProcessor {
           fmt::format("an image of {} x {} pixels is too thin: one side may be 200 times the other",
                       given_width, given_height));
     }
-    // GLM counts the frames that an image is repeated to.
+    // GLM counts pixels of all frames, since an image is repeated `temporal` times.
     const int64_t frames = settings_.rule == SmartResizeRule::kGlm ? settings_.temporal : 1;
     SmartSize size{Round(height / factor) * static_cast<int64_t>(factor),
                    Round(width / factor) * static_cast<int64_t>(factor)};
@@ -142,7 +142,7 @@ class QwenProcessor : public ImageProcessor {
   PixelTable table_;
 };
 
-// What each rule has where the file says nothing.
+// The defaults of each rule.
 QwenProcessor::Settings DefaultsOf(SmartResizeRule rule) {
   QwenProcessor::Settings out;
   out.rule = rule;
@@ -159,7 +159,7 @@ QwenProcessor::Settings DefaultsOf(SmartResizeRule rule) {
   return out;
 }
 
-// `size`, over which min_pixels and max_pixels stand.
+// Reads min_pixels and max_pixels, which take precedence over `size`.
 Status ReadPixelBounds(const ProcessorSettings& settings, QwenProcessor::Settings& out) {
   constexpr int64_t kMost = int64_t{1} << 40;
   const JsonFields fields = settings.fields();
