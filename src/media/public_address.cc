@@ -20,12 +20,12 @@ constexpr Ipv4Range kSpecial[] = {
     {0x0A000000, 8},   // private
     {0x64400000, 10},  // shared by carriers
     {0x7F000000, 8},   // loopback
-    {0xA9FE0000, 16},  // link, metadata services of clouds
+    {0xA9FE0000, 16},  // link-local, cloud metadata services
     {0xAC100000, 12},  // private
     {0xC0000000, 24},  // protocol assignments
-    {0xC0000200, 24},  // link-local, cloud metadata services
-    {0xC0586300, 24},  // relays from IPv6
-    {0xC0A80000, 16},  // 6to4 relays
+    {0xC0000200, 24},  // documentation
+    {0xC0586300, 24},  // 6to4 relays
+    {0xC0A80000, 16},  // private
     {0xC6120000, 15},  // benchmarks
     {0xC6336400, 24},  // documentation
     {0xCB007100, 24},  // documentation

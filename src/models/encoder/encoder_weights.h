@@ -16,8 +16,8 @@ struct LayerNormWeights {
 
 struct EncoderLayerWeights {
   LinearWeights qkv;                // [3 * hidden, hidden]: rows of q, then k, then v
-  LinearWeights output;             // or empty
-  LayerNormWeights attention_norm;  // empty: there is none
+  LinearWeights output;             // [hidden, hidden]
+  LayerNormWeights attention_norm;  // or empty
   LinearWeights up;    // [intermediate, hidden]; with a gate [2 * intermediate, hidden]: rows of
                        // gate, then up
   LinearWeights down;  // [hidden, intermediate]
