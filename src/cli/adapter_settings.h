@@ -1,4 +1,4 @@
-// The options of LoRA adapters.
+// Reads the options of LoRA adapters.
 #pragma once
 
 #include "base/result.h"
@@ -7,8 +7,8 @@
 
 namespace sluice::cli {
 
-// kInvalidArgument for adapters that are not spelt name=folder or as a JSON object, for two of one
-// name or one of the model's name, and for adapters without --enable-lora.
+// kInvalidArgument for adapters that are neither name=folder nor a JSON object, for two adapters
+// with the same name or one with the model's name, and for adapters without --enable-lora.
 Result<AdapterSettings> AdaptersOf(const options::Settings& settings);
 
 }  // namespace sluice::cli

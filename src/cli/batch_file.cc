@@ -23,7 +23,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr size_t kMaxLineBytes = size_t{64} << 20;
-constexpr int64_t kLinesAhead = 4;  // of the next line to be written, for each worker
+constexpr int64_t kLinesAhead = 4;  // per worker: how far reading may be ahead of writing
 
 tl::unexpected<Error> Bad(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
@@ -55,8 +55,8 @@ std::string Finish(json::Value record, json::Value body, json::Value error) {
 
 enum class LineEnd { kLine, kInput, kTooLong };
 
-// std::getline that does not follow a line without an end (of a device, or of some other kind of
-// file) until the memory is full.
+// Like std::getline, but stops at kMaxLineBytes: a line without an end, such as a device's, must
+// not fill the memory.
 LineEnd ReadLine(std::istream& in, std::string& line) {
   line.clear();
   std::streambuf& bytes = *in.rdbuf();
@@ -82,17 +82,17 @@ bool IsBlank(const std::string& line) {
   return line.find_first_not_of(" \t\r") == std::string::npos;
 }
 
-// Passes lines to the workers and writes their answers in the order of the lines.
+// Passes lines to the workers and writes their answers in input order.
 class Lines {
  public:
   Lines(std::istream& in, std::ostream& out, int64_t ahead) : in_(in), out_(out), ahead_(ahead) {}
 
-  // The next line and its number; false at the end. Waits while too many answers wait for an
+  // The next line and its number; false at the end. Blocks while too many answers wait for an
   // earlier one.
   bool Next(std::string& line, int64_t& number) {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return next_read_ - next_written_ < ahead_; });
-    // Once writing has failed, further answers would be lost.
+    // After a write error, further answers would be lost.
     while (out_ && too_long_ == 0) {
       const LineEnd end = ReadLine(in_, line);
       if (end == LineEnd::kInput) break;
@@ -121,9 +121,9 @@ class Lines {
   }
 
   const BatchTotals& totals() const { return totals_; }
-  // errno of the first answer that could not be written; 0 where all could, so far.
+  // errno of the first failed write; 0 if none has failed.
   int write_error() const { return write_error_; }
-  // The number of the line at which reading ended because it has no end, or 0.
+  // The number of the line that exceeded the limit, which ended the reading; or 0.
   int64_t too_long() const { return too_long_; }
 
  private:
@@ -206,8 +206,8 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
     return Fail(ErrorCode::kNotFound,
                 fmt::format("--input-file {}: {}", input, std::strerror(errno)), "input-file");
   }
-  // Pipes, devices and links to them (/dev/stdout) are written to as they are: what is renamed over
-  // them would take their place.
+  // Pipes, devices and links (/dev/stdout) are written directly: renaming a file onto them would
+  // replace them.
   std::error_code error;
   const auto kind = std::filesystem::symlink_status(output, error).type();
   const bool in_place = kind != std::filesystem::file_type::not_found &&
@@ -241,7 +241,7 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
   const bool written = out.good();
   out.close();
   const int close_error = written && !out ? errno : 0;
-  // A folder can be opened, and a disk can fail; neither is the end of the file.
+  // A folder can be opened and a disk can fail: distinguish an error from the end of the file.
   if (in.bad()) {
     return Fail(
         ErrorCode::kInvalidData,

@@ -1,4 +1,4 @@
-// Files of requests in the format of OpenAI's batch API: one JSON object a line.
+// Processes files of requests in the format of OpenAI's batch API: one JSON object per line.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,12 @@ struct BatchRequest {
   std::string body;  // JSON
 };
 
-// kInvalidArgument names the field that is wrong; `custom_id` is set even then where the line has
-// one.
+// kInvalidArgument names the invalid field; even then `custom_id` is set if the line has one.
 Status ParseBatchRequest(std::string_view line, BatchRequest& request);
 
-// One line of the output, without its end. `body` is the server's answer, parsed.
+// One line of the output, without its line break. `body`: the server's parsed response.
 std::string BatchAnswer(const std::string& custom_id, int status, const json::Value& body);
-// The same for a request that was not sent to the server.
+// Like BatchAnswer, for a request that was not sent to the server.
 std::string BatchError(const std::string& custom_id, int status, const std::string& message);
 
 struct BatchTotals {
@@ -32,10 +31,9 @@ struct BatchTotals {
 };
 
 // Answers every line of `input` with `answer`, which `workers` threads call concurrently, and
-// writes the answers to `output` in the order of the lines. They are written to `output`.part,
-// which is renamed once it is complete and remains after a failure. Memory: a few lines for each
-// worker. kNotFound for a missing input, kInvalidData for one that cannot be read to its end; stops
-// once answers cannot be written.
+// writes the answers in input order to `output`.part. This is renamed to `output` when complete,
+// and remains after a failure. Memory: a few lines per worker. kNotFound if the input is missing,
+// kInvalidData if it cannot be read to its end. Stops if writing fails.
 using BatchWork = std::function<std::string(const std::string& line, bool& failed)>;
 Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& output, int workers,
                                  const BatchWork& answer);

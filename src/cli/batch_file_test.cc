@@ -112,11 +112,11 @@ TEST_F(BatchFolder, AFullDiskEndsTheWorkAtOnce) {
   ASSERT_FALSE(totals);
   EXPECT_THAT(totals.error().message, HasSubstr("could not be written"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
-  // Those that fit into the buffers of files.
+  // Only as many as fit into file buffers.
   EXPECT_LT(answered, kLines / 2);
 }
 
-// A device, or a file of another kind: neither the memory nor the time for it has an end.
+// Reading a device must end, in both memory and time.
 TEST_F(BatchFolder, ALineWithoutAnEndEndsTheRun) {
   const auto totals = RunBatchFile("/dev/zero", folder_ / "out.jsonl", 2,
                                    [](const std::string&, bool&) { return std::string("{}"); });
@@ -126,7 +126,7 @@ TEST_F(BatchFolder, ALineWithoutAnEndEndsTheRun) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
 }
 
-// Nothing takes the place of a device, which a rename by the superuser would.
+// A rename by the superuser would replace a device; links are handled in the same way.
 TEST_F(BatchFolder, AnswersGoThroughALink) {
   std::ofstream(folder_ / "in.jsonl") << "x\n";
   std::ofstream(folder_ / "target").close();

@@ -16,13 +16,13 @@ namespace {
 
 constexpr int kPercentages[] = {10, 25, 50, 75, 90, 99};
 
-// How many runs of how many prompts.
+// The numbers of runs and prompts.
 struct Plan {
   int64_t num_prompts = 0, repetitions = 0;
   int64_t warmups = 0, warmup_prompts = 0;
 };
 
-// What --profile-ops has counted, warm-up included.
+// Prints the operator times of --profile-ops, including warm-up.
 void PrintOpTimes(const options::Settings& settings, const EngineInfo& info) {
   if (info.op_times == nullptr || settings.Flag("json")) return;
   for (const std::string& line : OpTimeLines(info.op_times->All(), {})) fmt::print("{}\n", line);
@@ -57,7 +57,7 @@ Status WriteJson(const options::Settings& settings, const json::Value& value) {
   return WriteResultFile("output-json", path, json::Write(value) + "\n");
 }
 
-// Our own figures, unless the program runs under another name.
+// Prints our own report, unless the program runs under another name.
 void PrintReport(const options::Settings& settings, const BenchReport& report) {
   if (settings.Flag("json")) {
     fmt::print("{}\n", json::Write(report.Json()));

@@ -1,4 +1,4 @@
-// From the options of `bench serve` and `bench sweep` to those of the load generator.
+// Converts the options of `bench serve` and `bench sweep` to those of the load generator.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ struct BenchPlan {
   bench::ArrivalOptions arrivals;
   bench::Goodput goodput;
   bench::ReportOptions report;
-  std::unique_ptr<Tokenizer> tokenizer;  // of this process, if it is here
-  // Makes the prompts with `tokenizer` or asks the server; null with --skip-tokenizer-init.
+  std::unique_ptr<Tokenizer> tokenizer;  // in this process, if its files are here
+  // Creates prompts with `tokenizer` or the server's; null with --skip-tokenizer-init.
   std::unique_ptr<bench::PromptTokenizer> prompts;
   int64_t num_warmups = 0;
   int64_t ready_check_seconds = 0;
@@ -32,10 +32,10 @@ struct BenchPlan {
   bool progress_bar = true;
 };
 
-// Asks the server for its model where none is given, and loads the tokenizer. In a sweep each step
-// has its own number of prompts, rate and concurrency. Where the model's tokenizer is not on this
-// machine, the server's /tokenize is asked. kInvalidArgument and kUnsupported name the option;
-// kUnavailable says where the tokenizer was searched for.
+// Asks the server for its model if none is given, and loads the tokenizer; if its files are not on
+// this machine, uses the server's /tokenize. In a sweep, each step sets its own number of prompts,
+// rate and concurrency. kInvalidArgument and kUnsupported name the option; kUnavailable says where
+// the tokenizer was searched for.
 Result<BenchPlan> MakeBenchPlan(const options::Settings& settings, bool sweep);
 
 // The results of one run, and its exit code.
@@ -45,7 +45,7 @@ struct BenchOutcome {
   int exit_code = 0;
 };
 
-// Runs a plan: a test request and warm-up where asked for, then the load itself with its progress.
+// Runs a plan: a test request and warm-up if requested, then the load itself, with progress.
 // `quiet` omits the lines that vLLM prints before its table.
 Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet);
 

@@ -22,7 +22,7 @@ double Median(const std::vector<BatchResult>& runs, Get get) {
   return MedianOf(std::move(values));
 }
 
-// The values that both forms of the report show: medians over the runs.
+// The values in both forms of the report: medians over the runs.
 struct Figures {
   double seconds, prefill_seconds, prefill_tokens_per_second, prefill_flops_per_second;
   double decode_tokens_per_second, decode_steps_per_second, decode_bytes_per_second;
@@ -87,7 +87,7 @@ std::string BenchReport::Text() const {
       num_prompts, input_len, output_len, num_threads, runs.size());
   if (limits) {
     text += fmt::format("limits   read {:.1f} GB/s", bound.read_bytes_per_second / 1e9);
-    // Units that the machine has not are not measured.
+    // Instruction sets that the machine lacks are not measured.
     const auto add = [&](const char* unit, double flops_per_second) {
       if (flops_per_second > 0)
         text += fmt::format(", {} {:.0f} GFLOP/s", unit, flops_per_second / 1e9);
@@ -97,7 +97,7 @@ std::string BenchReport::Text() const {
     add("FP32", bound.f32_flops_per_second);
     text += "\n";
   }
-  // Where prompts had to wait for others to end, prefill and decode cannot be told apart.
+  // If prompts had to wait for others to end, prefill and decode cannot be distinguished.
   if (f.decode_tokens_per_second > 0 || output_len == 1) {
     text += fmt::format(
         "prefill  {:.3f} s, {:.1f} tok/s; {:.0f} GFLOP/s{}{}\n", f.prefill_seconds,

@@ -1,4 +1,4 @@
-// The results of a benchmark, each with the bound that the machine sets.
+// The results of a benchmark, each with the machine's limit.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Runs batches of prompts through an engine of this process and times them.
+// Runs and times batches of prompts on an engine in this process.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct BatchResult {
   double decode_tokens_per_second() const {
     return decode_seconds > 0 ? static_cast<double>(decode.tokens) / decode_seconds : 0;
   }
-  // Time of a step outside of the forward pass.
+  // Time per step outside the forward pass.
   double host_seconds_per_step() const {
     return decode.steps > 0
                ? (decode_seconds - decode.model_seconds) / static_cast<double>(decode.steps)
@@ -42,15 +42,15 @@ struct BatchResult {
 
 class BenchEngine {
  public:
-  // Loads the model that `settings` name. Limits that are not given become just large enough for
-  // `num_sequences` of `tokens` each.
+  // Loads the model of `settings`. Limits that are not given are set just large enough for
+  // `num_sequences` sequences of `tokens` tokens.
   static Result<std::unique_ptr<BenchEngine>> Load(const options::Settings& settings,
                                                    int64_t num_sequences, int64_t tokens);
   ~BenchEngine();
 
   const EngineInfo& info() const;
-  // `count` prompts of random tokens, each different, all submitted at once; each answer has
-  // exactly `output_len` tokens.
+  // Runs `count` different prompts of random tokens, all submitted at once; each answer has exactly
+  // `output_len` tokens.
   Result<BatchResult> Run(int64_t count, int64_t input_len, int64_t output_len);
 
  private:

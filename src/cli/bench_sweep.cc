@@ -15,7 +15,7 @@
 namespace sluice::cli {
 namespace {
 
-// The words of a list, which may also be one word with commas.
+// The words of a list; words may also be separated by commas.
 std::vector<std::string> Steps(const options::Settings& settings, std::string_view name) {
   std::vector<std::string> steps;
   for (const std::string& word : settings.List(name)) {
@@ -84,7 +84,8 @@ Result<int> RunBenchSweep(const options::Settings& settings) {
                                    ? *settings.Integer("bench-num-prompts")
                                : sweep.of_rates ? std::max<int64_t>(5, std::llround(10 * values[i]))
                                                 : static_cast<int64_t>(5 * values[i]);
-    // Other prompts at each step, so that none is in the server's prefix cache from the one before.
+    // Each step has different prompts, so that none is in the server's prefix cache from a previous
+    // step.
     plan.dataset.seed = plan.arrivals.seed + i;
     auto outcome = RunBenchPlan(plan, /*quiet=*/true);
     if (!outcome) {
@@ -97,7 +98,7 @@ Result<int> RunBenchSweep(const options::Settings& settings) {
     std::fflush(stdout);
     exit_code = std::max(exit_code, outcome->exit_code);
   }
-  // When a step cannot begin, the results of the earlier ones are still reported.
+  // If a step cannot start, the results of earlier steps are still reported.
   if (failed && sweep.steps.empty()) return tl::unexpected<Error>(*std::move(failed));
 
   const std::filesystem::path folder = settings.TextOr("result-dir");

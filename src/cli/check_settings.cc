@@ -63,13 +63,13 @@ Status CheckEffortMap(const Settings& settings) {
 }
 
 Status CheckModel(const Settings& settings) {
-  // With --url both may be there: a text, and the server's name of the model.
+  // With --url both may be given: a text, and the server's name of the model.
   if (settings.dialect() != options::Dialect::kSluice || settings.positionals().empty() ||
       !settings.Given("model") || settings.Given("url")) {
     return {};
   }
   for (const options::Assignment* given : settings.given()) {
-    // A model in a file is a default for the command line.
+    // A model in a file is only a default.
     if (given->option->name != "model" || given->source != options::Source::kFlag ||
         given->words[0] == settings.positionals()[0]) {
       continue;
@@ -122,7 +122,7 @@ Status CheckTls(const Settings& settings) {
   return {};
 }
 
-// Which engines of --data-parallel-size this server has.
+// Checks which engines of --data-parallel-size this server runs.
 Status CheckEngines(const Settings& settings) {
   const int64_t size = settings.Integer("data-parallel-size").value_or(1);
   const auto rank = settings.Integer("data-parallel-rank");

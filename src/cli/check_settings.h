@@ -1,4 +1,4 @@
-// Checks options against each other.
+// Checks options for contradictions.
 #pragma once
 
 #include "base/result.h"
@@ -6,7 +6,7 @@
 
 namespace sluice::cli {
 
-// kInvalidArgument for options that contradict each other; the message names both and the remedy.
+// kInvalidArgument for options that contradict each other; the message names both and a remedy.
 Status CheckSettings(const options::Settings& settings);
 
 }  // namespace sluice::cli

@@ -1,4 +1,4 @@
-// What `selftest` and `kernel-bench` share: the device, the choice of parts, the file of results.
+// Shared by `selftest` and `kernel-bench`: the device, the choice of parts, the report file.
 #pragma once
 
 #include <span>
@@ -20,16 +20,16 @@ Result<checks::DeviceUnderTest> OpenCheckedDevice(const options::Settings& setti
 // "NVIDIA H200, compute capability 9.0, 139.8 GiB, driver 13.0, runtime 13.0".
 std::string DeviceLine(const DeviceInfo& info);
 
-// Writes `value` to the file of --json, where one is named.
+// Writes `value` to the file of --json, if given.
 Status WriteReport(const options::Settings& settings, const json::Value& value);
 
-// Replaces the file of --json by `value`, the results so far, so that an interrupted run leaves
-// them. Where --json names something else than a file, such as a pipe, only the complete report is
-// written. Errors are ignored here: WriteReport returns them.
+// Replaces the file of --json by `value`, the results so far, so that they survive an interrupt. If
+// --json is not a regular file (such as a pipe), does nothing: only the complete report is written
+// there. Ignores errors, which WriteReport will return.
 void WriteReportSoFar(const options::Settings& settings, const json::Value& value);
 
-// The parts of --part in the order of `all`; all where none is named. kInvalidArgument for an
-// unknown name.
+// The parts that --part names, in the order of `all`; all if it is not given. kInvalidArgument for
+// an unknown name.
 template <typename Part>
 Result<std::vector<const Part*>> ChosenParts(const options::Settings& settings,
                                              std::span<const Part> all) {

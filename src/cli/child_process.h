@@ -1,4 +1,4 @@
-// Programs that this one starts and waits for.
+// Starts programs and waits for them.
 #pragma once
 
 #include <sys/types.h>
@@ -11,23 +11,22 @@
 
 namespace sluice::cli {
 
-// The first executable file of that name in PATH; "" where there is none.
+// The first executable file with this name in PATH; "" if there is none.
 std::string FindInPath(const std::string& name);
 
-// How a child is started beside its command line.
+// How to start a child, besides its command line.
 struct ChildOptions {
-  int input = -1;  // its standard input; -1: nothing to read
-  // Added to this process's environment, which a child gets without the secrets in it
-  // (rank_secrets.h).
+  int input = -1;  // its standard input; -1: empty
+  // Added to the child's environment, which is this process's without its secrets (rank_secrets.h).
   std::map<std::string, std::string> variables = {};
 };
 
-// Starts `program`, whose words begin with its name, all signals as at login, in a process group of
-// its own: what a terminal sends to this one's group is for this process alone.
+// Starts `program` with default signal handling, in its own process group, so that it does not get
+// signals that a terminal sends to this process's group. `words` begin with the program's name.
 Result<pid_t> StartProcess(const std::string& program, std::vector<std::string> words,
                            const ChildOptions& options);
 
-// Its exit code, or 128 and the number of the signal that killed it. Waits.
+// Waits for the process. Returns its exit code, or 128 + the signal that killed it.
 int WaitForProcess(pid_t process);
 
 }  // namespace sluice::cli

@@ -37,7 +37,7 @@ TEST(Configs, DefaultsOfTheTableAreThoseOfTheConfigurations) {
   ServerConfig server = MakeServerConfig(settings, {});
   AddServeOptions(settings, server);
   const ServerConfig plain;
-  EXPECT_EQ(server.host, "127.0.0.1");  // a library's server listens where it is told
+  EXPECT_EQ(server.host, "127.0.0.1");  // differs from the default of ServerConfig
   EXPECT_EQ(server.port, plain.port);
   EXPECT_EQ(server.allowed_origins, plain.allowed_origins);
   EXPECT_EQ(server.max_body_bytes, plain.max_body_bytes);
@@ -156,7 +156,7 @@ TEST(Metrics, ThePageListsEveryFamilyWithItsType) {
   EXPECT_THAT(page, HasSubstr("`vllm:time_to_first_token_seconds` | histogram"));
 }
 
-// The shape of Llama-3.2-1B: 1.24 billion weights, of which each token reads all.
+// The shape of Llama-3.2-1B: 1.24 billion weights, all of which are read for each token.
 TEST(Limits, WorkOfAKnownShape) {
   ModelConfig config;
   config.num_hidden_layers = 16;
@@ -207,7 +207,7 @@ TEST(Report, FiguresStandBesideTheirBounds) {
   run.decode_seconds = 1;
   run.decode = {.steps = 1, .tokens = 1, .model_seconds = 0.75};
   report.runs = {run};
-  // 16 MB a step, one step a second.
+  // 16 MB per step, one step per second.
   EXPECT_THAT(report.Text(), HasSubstr("0.02 GB/s of weights, 50 % of the read bandwidth"));
   EXPECT_THAT(report.Text(), HasSubstr("host     250.000 ms a step"));
   EXPECT_EQ(report.Json().Find("decode_tokens_per_second")->as_double(), 1);

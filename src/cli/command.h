@@ -12,7 +12,7 @@
 
 namespace sluice::cli {
 
-// A value of Command::max_positionals: the words of a text.
+// A value of Command::max_positionals: any number of words, which form a text.
 inline constexpr int kManyWords = 1 << 20;
 
 struct Command {
@@ -28,14 +28,14 @@ struct Command {
 // In the order of the help page.
 std::span<const Command> Commands();
 
-// The command that `word` is another name of, which people know from other programs ("ls" is
-// "list"); "" for none.
+// The command for which `word` is a synonym known from other programs ("ls" for "list"); "" if
+// there is none.
 std::string_view SynonymOf(std::string_view word);
 
-// The names near an unknown one that may be suggested: never one that removes something.
+// Names to suggest instead of an unknown command; never one that removes something.
 std::vector<std::string> SuggestedCommands();
 
-// Each is defined in a file of its own.
+// Each is defined in its own file.
 Result<int> RunServe(const options::Settings& settings);
 Result<int> RunChat(const options::Settings& settings);
 Result<int> RunAndChat(const options::Settings& settings);
@@ -65,19 +65,19 @@ Result<int> RunRemove(const options::Settings& settings);
 Result<int> RunCompletion(const options::Settings& settings);
 Result<int> RunVersion(const options::Settings& settings);
 
-// `sluice help [words]`, also with --markdown for the pages of docs/, --man for the manual page.
+// `sluice help [words]`; --markdown prints pages of docs/, --man the manual page.
 Result<int> RunHelp(const std::vector<std::string>& words);
-// A few lines for a command line without words.
+// The help for an empty command line.
 std::string ShortHelp();
-// Lists all commands.
+// The list of all commands.
 std::string LongHelp();
-// The options of a command that contain `filter`; "" for those that people use most, where it has
-// many, and "all" for all.
+// A command's options that contain `filter`. "": the most common ones, if there are many options;
+// "all": all.
 std::string CommandHelp(const Command& command, std::string_view filter);
-// The commands of two words that begin with `word`; "" where there is none.
+// The two-word commands whose first word is `word`; "" if there are none.
 std::string FamilyHelp(std::string_view word);
 
-// The whole program: `arguments` with the program's name first. Returns the exit code.
+// Runs the program; `arguments` begins with the program's name. Returns the exit code.
 int Main(const std::vector<std::string>& arguments);
 
 }  // namespace sluice::cli

@@ -16,7 +16,7 @@ namespace {
 
 using options::ValueKind;
 
-// What stands after a command without an option before it.
+// What to complete for a command's positional argument.
 struct Positional {
   enum Kind { kNothing, kWords, kFile, kModel } kind = kNothing;
   std::vector<std::string_view> words = {};
@@ -34,7 +34,7 @@ Positional PositionalOf(const Command& command) {
   return {};
 }
 
-// The first words of the commands, each once, and "help".
+// The distinct first words of the commands, and "help".
 std::vector<std::string_view> FirstWords() {
   std::vector<std::string_view> words;
   std::set<std::string_view> seen;
@@ -46,7 +46,7 @@ std::vector<std::string_view> FirstWords() {
   return words;
 }
 
-// The second words of the commands that begin with `first`; none of a command of one word.
+// The second words of the commands whose first word is `first`; empty for one-word commands.
 std::vector<std::string_view> SecondWords(std::string_view first) {
   std::vector<std::string_view> words;
   for (const Command& command : Commands()) {
@@ -79,8 +79,8 @@ std::string SummaryOf(std::string_view first_word) {
   return parts.empty() ? "help about a command" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// `text` with a backslash before each of `special`, for between single quotes of zsh: a quote ends
-// them, stands escaped, and begins them again.
+// `text` with a backslash before each character in `special`, to be put between single quotes in
+// zsh. A quote in `text` closes them, is escaped, and reopens them.
 std::string QuotedForZsh(std::string_view text, std::string_view special) {
   std::string result;
   for (char c : text) {
@@ -103,7 +103,8 @@ std::string QuotedForFish(std::string_view text) {
   return result + "'";
 }
 
-// The lines of a case of bash for the value after an option, options with the same values together.
+// The branches of a bash `case` for the value after an option; options with the same values share
+// one.
 std::string BashValues(const std::vector<OfferedOption>& offered) {
   std::vector<std::string> words, files, folders, models, plain;
   std::string result;
@@ -153,7 +154,7 @@ std::string BashCommand(const Command& command) {
   return result + "      case $previous in\n" + values + "      esac\n      ;;\n";
 }
 
-// The action of zsh's _arguments for the value of an option.
+// The action for an option's value in zsh's _arguments.
 std::string ZshAction(const OfferedOption& item) {
   if (!item.values.empty()) return fmt::format("({})", fmt::join(item.values, " "));
   switch (item.option->value) {

@@ -5,8 +5,8 @@
 
 namespace sluice::cli {
 
-// Scripts that complete commands, options, their values, files, folders and the ids of models in
-// the cache, written from the table of options. Model ids come from `sluice list` as one completes.
+// Scripts that complete commands, options, their values, files, folders and ids of cached models,
+// generated from the table of options. Model ids come from running `sluice list`.
 std::string BashCompletion();  // for bash 4.4 and later
 std::string ZshCompletion();
 std::string FishCompletion();

@@ -46,7 +46,7 @@ TEST(OfferedOptions, OfAFlagItIsTheFormThatChangesTheDefault) {
   EXPECT_THAT(FindOffered(offered, "--allow-nonfinite")->flags, ElementsAre("--allow-nonfinite"));
 }
 
-// A help text that calls itself a file and is completed as text has been forgotten.
+// An option whose help says "file" or "folder" must be completed as such.
 TEST(OfferedOptions, WhatIsCalledAFileIsCompletedAsOne) {
   for (const OfferedOption& item : OfferedOptions(options::kAllCommands)) {
     if (item.option->type != options::Type::kString || !item.values.empty()) continue;
@@ -57,7 +57,7 @@ TEST(OfferedOptions, WhatIsCalledAFileIsCompletedAsOne) {
   }
 }
 
-// The scripts put words between single quotes, separated by spaces.
+// The scripts put words, separated by spaces, between single quotes.
 TEST(OfferedOptions, WordsNeedNoQuotes) {
   for (const OfferedOption& item : OfferedOptions(options::kAllCommands)) {
     for (const std::string& flag : item.flags)
@@ -99,7 +99,7 @@ TEST(ManPage, ListsCommandsAndOptions) {
   EXPECT_THAT(page, HasSubstr("\\fBSLUICE_PORT\\fR"));
   for (const Command& command : Commands())
     EXPECT_THAT(page, HasSubstr(std::string(command.summary.substr(0, 8)))) << command.name;
-  // A line that begins with one of these is a request to roff, and each of ours is known.
+  // A line that begins with . or ' is a roff request; all of ours must be known.
   size_t begin = 0;
   while (begin < page.size()) {
     const size_t end = page.find('\n', begin);

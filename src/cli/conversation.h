@@ -1,4 +1,4 @@
-// The messages of a chat, as the API has them.
+// The messages of a chat, in the API's format.
 #pragma once
 
 #include <filesystem>
@@ -15,13 +15,13 @@ namespace sluice::cli {
 class Conversation {
  public:
   void Add(std::string_view role, std::string_view content);
-  // Adds a question with images, each a data: URL, before its text.
+  // Adds a question with images (data: URLs), which precede the text.
   void Add(std::string_view question, const std::vector<std::string>& images);
-  // Appends the answer, as the next request repeats it.
+  // Adds the answer, in the form that the next request must repeat.
   void Add(const AnswerEnd& answer);
   // Removes the last message. REQUIRES: there is one.
   void TakeBack() { messages_.pop_back(); }
-  // Removes all messages but a leading system message.
+  // Removes all messages except a leading system message.
   void Clear();
   // Sets the leading system message; "" removes it.
   void SetSystem(std::string_view content);
@@ -30,11 +30,11 @@ class Conversation {
   size_t size() const { return messages_.size(); }
   json::Value ToJson() const { return json::Value(messages_); }
 
-  // Writes {"messages": [...]}, which is a body for /v1/chat/completions but for the model. An
-  // existing file is replaced.
+  // Writes {"messages": [...]}, a body for /v1/chat/completions without the model. Replaces an
+  // existing file.
   Status Save(const std::filesystem::path& file) const;
-  // Replaces the messages by those of a file that Save() wrote, or of a list of messages. Leaves
-  // them alone where it fails.
+  // Replaces the messages by those of a file that Save() wrote, or of a list of messages. Does not
+  // change them on failure.
   Status Load(const std::filesystem::path& file);
 
  private:

@@ -63,8 +63,8 @@ Result<Findings> Examine(const options::Settings& settings) {
   return findings;
 }
 
-// Sequences at which a step stops being bound by reading the weights: two operations and two bytes
-// a BF16 weight.
+// Number of sequences above which a step is no longer limited by reading the weights, with two
+// operations and two bytes per BF16 weight.
 double BalanceSequences(const MachineLimits& limits) {
   return limits.read_bytes_per_second > 0
              ? limits.bf16_flops_per_second() / limits.read_bytes_per_second

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kExitBelowBaseline = 1;
 constexpr int64_t kPlainExamples = 5;  // as lm_eval's gsm8k
-// Questions that are asked in another form, to say what it would score.
+// Number of questions asked again in another form, to estimate its score.
 constexpr size_t kHintQuestions = 8;
 
 // The server to ask: a remote one, or one started here.
@@ -37,11 +37,12 @@ struct Target {
   Remote remote;
   std::string model;
   std::string description;  // for the line above the table
-  // What the address asks for: /chat/completions, /completions, or neither.
+  // The endpoint in the address: true for /chat/completions, false for /completions, nullopt for
+  // neither.
   std::optional<bool> chat;
 };
 
-// The server's own part of an address: lm_eval's base_url has the whole path of an endpoint.
+// Strips the endpoint from an address: lm_eval's base_url contains the whole path.
 Url ServerOf(Url url) {
   for (std::string_view end : {"/chat/completions", "/completions", "/v1"}) {
     if (url.path.ends_with(end)) url.path.resize(url.path.size() - end.size());
@@ -86,7 +87,7 @@ Result<Target> FindTarget(const options::Settings& settings) {
   return target;
 }
 
-// How questions are put.
+// The form in which questions are asked.
 struct Form {
   bool chat = false;
   int64_t num_examples = 0;
@@ -146,13 +147,13 @@ json::Value RunConfig(const options::Settings& settings, const Target& target, c
   return config;
 }
 
-// What was asked, and the answers.
+// Prompts and answers.
 struct Asked {
   std::vector<json::Value> prompts;
   std::vector<std::string> answers;
 };
 
-// Asks the first `limit` questions; `shows`: progress, on a terminal.
+// Asks the first `limit` questions; `shows`: shows progress on a terminal.
 Result<Asked> AskInForm(const options::Settings& settings, const HttpClient& client,
                         const Target& target, const Form& form,
                         const std::vector<EvalQuestion>& questions,
@@ -184,14 +185,14 @@ double BestOf(const EvalScore& score) {
   return best;
 }
 
-// Asks the first `count` questions in another form; where it scores more, says how to ask so.
+// Asks the first `count` questions in another form; if its score is higher, prints how to use it.
 void PrintHint(const options::Settings& settings, const HttpClient& client, const Target& target,
                const Form& other, std::vector<EvalQuestion> questions,
                const std::vector<EvalQuestion>& pool, size_t count,
                std::vector<std::string> answers) {
   const auto asked =
       AskInForm(settings, client, target, other, questions, pool, count, /*shows=*/false);
-  if (!asked) return;  // the score stands without a hint
+  if (!asked) return;  // the hint is optional
   questions.resize(count);
   answers.resize(count);
   const auto right = [&](const std::vector<std::string>& all) {
@@ -206,7 +207,7 @@ void PrintHint(const options::Settings& settings, const HttpClient& client, cons
       other.num_examples));
 }
 
-// Reads the file of --baseline; null without one.
+// Reads the file of --baseline; null if it is not given.
 Result<json::Value> ReadBaseline(const options::Settings& settings) {
   const auto path = settings.Text("baseline");
   if (!path) return json::Value();
@@ -234,7 +235,7 @@ Result<int> RunEval(const options::Settings& settings) {
                 "which questions? Give a file of JSON lines with \"question\" and \"answer\"",
                 "file");
   }
-  // Errors in files are found before the questions, which take minutes.
+  // Check all files first: the questions take minutes.
   ASSIGN_OR_RETURN(std::vector<EvalQuestion> questions,
                    ReadEvalQuestions(settings.positionals()[0]));
   std::vector<EvalQuestion> pool = questions;

@@ -14,7 +14,7 @@ struct Explanation {
   std::string_view kind;  // "option", "environment", ...
   std::string dialects;   // "sluice vllm trtllm"
   std::string effect;     // acts | mapped | no effect | refused
-  std::string text;       // what it does, what it is mapped to, or the reason
+  std::string text;       // what it does or is mapped to, or the reason
 };
 
 // In the order of the tables.

@@ -1,4 +1,4 @@
-// What a process does when something that it cannot go on without has failed.
+// Reacts to a failure after which the process cannot continue.
 #pragma once
 
 #include <atomic>
@@ -8,14 +8,14 @@
 
 namespace sluice::cli {
 
-// Calls `act` once, on a thread of its own, after the first Report. The thread exists from the
-// start: a system that refuses new threads must not hide a failure.
+// Calls `act` once, on its own thread, after the first Report. The thread is created at
+// construction, so that a system that refuses new threads cannot hide a failure.
 //
-// Thread safety: Report by any thread, until the destructor begins. Ownership: `act` uses nothing
-// after the destructor, which waits for it where there was a report.
+// Thread safety: Report may be called by any thread until the destructor begins. Ownership: after a
+// report, the destructor waits for `act`, which uses nothing afterwards.
 class FailureThread {
  public:
-  // Throws std::system_error where the system refuses the thread.
+  // Throws std::system_error if the system refuses the thread.
   explicit FailureThread(std::function<void()> act);
   ~FailureThread();
   FailureThread(const FailureThread&) = delete;

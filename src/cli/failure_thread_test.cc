@@ -25,7 +25,7 @@ TEST(FailureThreadTest, WhatItUsesLivesUntilItHasActed) {
   thread->Report();
   thread.reset();
   EXPECT_EQ(*used, 1);
-  used.reset();  // nothing uses it any more
+  used.reset();  // nothing uses it after this
 }
 
 TEST(FailureThreadTest, ActsOnceHoweverManyReport) {

@@ -1,4 +1,4 @@
-// What `sluice doctor` reports about GPUs, and a device as JSON.
+// GPU information for `sluice doctor`, and a device as JSON.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ json::Value DeviceJson(const DeviceInfo& info);
 struct GpuFinding {
   DeviceInfo info;
   int64_t free_bytes = 0;
-  std::string problem;  // why this program cannot use it; "" where it can
+  std::string problem;  // why this program cannot use it; "" if it can
 };
 
 struct GpuFindings {
   std::vector<GpuFinding> gpus;
   std::string reason;   // why there are none
-  std::string library;  // of large matrix products, or why it was not found; where there are some
+  std::string library;  // for large matrix products, or why it was not found
 };
 
-// Opens each GPU that the driver lists; this takes about 300 MB of its memory for a moment.
+// Opens each GPU that the driver lists, which briefly takes about 300 MB of its memory.
 GpuFindings ExamineGpus();
 
 std::string GpuLines(const GpuFindings& findings);
-// Adds "gpus", an array, "gpus_reason", null where there are some, and "cublaslt", null where there
-// are none.
+// Adds "gpus" (an array), "gpus_reason" (null if there are GPUs) and "cublaslt" (null if there are
+// none).
 void AddGpuFields(const GpuFindings& findings, json::Value& object);
 
 }  // namespace sluice::cli
