@@ -40,7 +40,8 @@ Result<std::vector<int64_t>> SizesOf(std::string_view option, std::string_view k
   return sizes;
 }
 
-// vLLM's words. There are no graphs of parts of a step (PIECEWISE): those of whole ones serve.
+// vLLM's words. Graphs of parts of a step (PIECEWISE) do not exist here: graphs of whole steps are
+// used instead.
 Result<bool> RecordsIn(const json::Value& mode) {
   constexpr std::array<std::string_view, 4> kModes = {"PIECEWISE", "FULL", "FULL_DECODE_ONLY",
                                                       "FULL_AND_PIECEWISE"};
@@ -53,7 +54,7 @@ Result<bool> RecordsIn(const json::Value& mode) {
              json::Write(mode));
 }
 
-// What --compilation-config says.
+// The graph settings in --compilation-config.
 struct Compilation {
   std::optional<bool> records;
   std::vector<int64_t> sizes;
@@ -114,7 +115,7 @@ Result<GraphConfig> GraphsOf(const options::Settings& settings) {
   }
   if (const auto largest = settings.Integer("max-cudagraph-capture-size"))
     config.largest = *largest;
-  // There it means the default.
+  // In trtllm-serve, 0 means the default.
   if (settings.dialect() == options::Dialect::kTrtllm && config.largest == 0)
     config.largest = std::nullopt;
   config.records = compilation.records.value_or(!config.sizes.empty() || config.largest);

@@ -1,4 +1,4 @@
-// Reads what options say of CUDA graphs, in the words of vLLM and of trtllm-serve.
+// Reads the CUDA graph options of vLLM and trtllm-serve.
 #pragma once
 
 #include "base/result.h"
@@ -7,8 +7,8 @@
 
 namespace sluice::cli {
 
-// --enforce-eager goes before all, then --cuda-graphs, then cudagraph_mode of --compilation-config;
-// where none of them is given, whether sizes are. kInvalidArgument names the option that is wrong.
+// Precedence: --enforce-eager, --cuda-graphs, cudagraph_mode of --compilation-config; if none is
+// given, graphs are used if sizes are given. kInvalidArgument names the invalid option.
 Result<GraphConfig> GraphsOf(const options::Settings& settings);
 
 }  // namespace sluice::cli

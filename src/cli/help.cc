@@ -22,7 +22,7 @@ std::string HelpLine(const Command& command) {
   return fmt::format("  {:<{}}{}\n", command.name, kNameColumns, command.summary);
 }
 
-// The commands of the help page, a title and the first one of each part.
+// The sections of the help page: the first command of each, and its title.
 constexpr std::pair<std::string_view, std::string_view> kParts[] = {
     {"serve", "Serve and talk"}, {"pull", "Models on this machine"},
     {"bench serve", "Measure"},  {"quantize", "Work with models and files"},

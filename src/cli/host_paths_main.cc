@@ -1,4 +1,4 @@
-// Runs one of the host's hot paths a number of times, for tools/regressions.py, which counts the
+// Runs one of the host's hot paths COUNT times, so that tools/regressions.py can count its
 // instructions: host_paths CASE COUNT.
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr int64_t kVocab = 128256;
 
-// A step of 256 sequences that decode, while 1,024 others wait.
+// A scheduler step with 256 decoding and 1,024 waiting sequences.
 std::function<void()> SchedulerStep() {
   struct State {
     State() : pool(256 * MostBlocks(Limits(), 4096)), scheduler(Limits(), pool, nullptr) {}
@@ -63,7 +63,7 @@ std::function<void()> SchedulerStep() {
   return [state] { state->Step(); };
 }
 
-// A token of Llama 3's vocabulary on one thread.
+// Samples a token from Llama 3's vocabulary on one thread.
 std::function<void()> Sample(double temperature, double top_p) {
   struct State {
     SamplingParams params;
@@ -103,7 +103,7 @@ std::shared_ptr<const Tokenizer> AbacusTokenizer() {
   return std::shared_ptr<const Tokenizer>(*Tokenizer::Load(SourcePath("models/abacus")));
 }
 
-// 4 KiB of text.
+// Tokenizes 4 KiB of text.
 std::function<void()> Encode() {
   return [tokenizer = AbacusTokenizer(), text = Text()] {
     if (tokenizer->Encode(text, true).size() < 100) std::abort();
@@ -122,7 +122,7 @@ class Counter final : public ResponseWriter {
   size_t bytes = 0;
 };
 
-// A token of a streamed chat: detokenized, and written as an event.
+// Processes a token of a streamed chat: detokenizes it and writes an event.
 std::function<void()> StreamToken() {
   struct State {
     FakeEngine engine;
@@ -152,7 +152,7 @@ std::function<void()> StreamToken() {
   };
 }
 
-// A chat of 20 messages, from its bytes to a request.
+// Parses the request of a chat with 20 messages.
 std::function<void()> ReadRequest() {
   json::Value::Array list;
   for (int i = 0; i < 20; ++i) {

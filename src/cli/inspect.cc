@@ -12,7 +12,7 @@ namespace sluice::cli {
 
 namespace {
 
-// What `serve` would say of the model.
+// The exit code that `serve` would have for the model.
 int CodeOf(const InspectReport& report) {
   return report.refusal ? ExitCode(ErrorCode::kUnsupported) : 0;
 }

@@ -39,7 +39,7 @@ Result<int> RunKernelBench(const options::Settings& settings) {
     WriteReportSoFar(settings, ReportOf(*rows, info, false));
   });
   rows = &run;
-  // The other parts compare with what this one finds.
+  // Always runs the first part, with whose results the others are compared.
   const selftest::MeasurePart* limits = &selftest::MeasureParts().front();
   if (parts.front() != limits) parts.insert(parts.begin(), limits);
   for (const selftest::MeasurePart* part : parts) run.RunPart(*part);

@@ -44,16 +44,16 @@ using LaunchClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kAnswerTime(5);  // for a message
 constexpr std::chrono::milliseconds kTimeBetweenTries(200);
-constexpr std::chrono::seconds kTimeToEndNode(10);  // for a daemon whose group has ended
+constexpr std::chrono::seconds kTimeToEndNode(10);  // for a daemon to end after its group has ended
 constexpr const char* kAgentVariable = "SLUICE_LAUNCH_SOCKET";
-constexpr std::chrono::seconds kAgentTime(1);  // for an agent's words
+constexpr std::chrono::seconds kAgentTime(1);  // for receiving an agent's arguments
 constexpr size_t kMostAgentBytes = 65536;
 
 struct NodeSettings {
   int num_nodes = 1;
   int node = 0;
   int num_ranks = 1;
-  std::string first;  // its address
+  std::string first;  // address of the first machine
   uint16_t port = 0;
   std::string secret;
   LaunchClock::time_point deadline;
@@ -106,12 +106,12 @@ std::string ProgramLine() {
   return fmt::format("{} ({})", Version(), Commit());
 }
 
-// What a machine says of itself: program, machine, machines, ranks, a line each.
+// A machine's introduction: program, machine, number of machines, number of ranks, one per line.
 std::string HelloOf(const NodeSettings& node) {
   return fmt::format("{}\n{}\n{}\n{}", ProgramLine(), node.node, node.num_nodes, node.num_ranks);
 }
 
-// "" where the machine may take part, else why not.
+// Why the machine may not take part; "" if it may.
 std::string RefusalOf(const NodeSettings& node, const std::string& hello,
                       const std::map<int, NodeLink>& others, int& number) {
   const std::vector<std::string_view> lines = options::Split(hello, '\n');
@@ -143,11 +143,11 @@ std::vector<int> MissingNodes(const NodeSettings& node, const std::map<int, Node
   return missing;
 }
 
-// The one address at which the first machine waits: --master-addr, else the one that it has.
+// The address at which the first machine waits: --master-addr, else its only address.
 Result<std::string> AddressOfFirst(const NodeSettings& node) {
   if (!node.first.empty()) {
     auto address = AddressOfHost(node.first);
-    // The name of a pod is known some time after its start.
+    // A pod's name becomes known some time after its start.
     while (!address && LaunchClock::now() < node.deadline) {
       std::this_thread::sleep_for(kTimeBetweenTries);
       address = AddressOfHost(node.first);
@@ -215,7 +215,7 @@ Result<std::map<int, NodeLink>> WaitForNodes(const NodeSettings& node) {
   return others;
 }
 
-// An abstract name, which leaves no file and which its own user alone may use.
+// An abstract socket name, which leaves no file; Serve() checks that the peer is the same user.
 sockaddr_un AgentAddress(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -228,7 +228,7 @@ OwnedFd AgentSocket() {
   return OwnedFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 }
 
-// Passes what mpirun asks of other machines on to them, and tells when one is lost.
+// Passes mpirun's requests on to other machines, and reports when one is lost.
 class NodeDesk {
  public:
   static Result<std::unique_ptr<NodeDesk>> Open(std::map<int, NodeLink> others) {
@@ -248,7 +248,7 @@ class NodeDesk {
         new NodeDesk(std::move(socket), std::move(others), std::move(wake)));
   }
 
-  // Tells the machines that the group has ended, with this code.
+  // Tells the machines that the group has ended, and its exit code.
   void Close(int code) {
     stopping_ = true;
     eventfd_write(wake_.get(), 1);
@@ -269,10 +269,10 @@ class NodeDesk {
     while (!stopping_) RunGuarded("serve", "to start daemons", [&] { ServeOnce(any_lost); });
   }
 
-  // Waits until something happens. `any_lost`: whether a machine was lost; the others then follow.
+  // Waits for an event. Sets `any_lost` if a machine was lost; the others then end, too.
   void ServeOnce(bool& any_lost) {
     std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}, {agents_.get(), POLLIN, 0}};
-    // A machine says nothing until its group has ended, unless it is lost.
+    // A machine sends nothing while its group runs, unless it is lost.
     for (const auto& [number, link] : others_) {
       if (!any_lost) polled.push_back({link.socket().get(), POLLIN, 0});
     }
@@ -286,7 +286,7 @@ class NodeDesk {
     }
   }
 
-  // Serves one agent: reads its words, each ended by a zero; replies "" or an error.
+  // Serves one agent: reads NUL-terminated arguments; replies "" or an error.
   void Serve() {
     const OwnedFd agent(accept4(agents_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!agent) return;
@@ -296,7 +296,7 @@ class NodeDesk {
         peer.uid != geteuid()) {
       return;
     }
-    // An agent writes all it has at once: one that does not is none of mpirun's.
+    // An agent of mpirun sends everything at once; others are ignored.
     const auto text = ReceiveToEndBy(agent, kMostAgentBytes, LaunchClock::now() + kAgentTime);
     if (!text) return;
     const Status passed = PassOn(*text);
@@ -326,7 +326,7 @@ class NodeDesk {
 
 Result<int> LaunchAsFirst(const options::Settings& settings, const NodeSettings& node) {
   ASSIGN_OR_RETURN(auto others, WaitForNodes(node));
-  // As the others see this machine: the network is the one that leads to them.
+  // Uses the address that the others see, and so the network that leads to them.
   const std::string own = LocalAddress(others.begin()->second.socket());
   std::vector<std::string> hosts{fmt::format("{}:{}", own, node.ranks_a_node())};
   for (const auto& [number, link] : others)
@@ -341,7 +341,7 @@ Result<int> LaunchAsFirst(const options::Settings& settings, const NodeSettings&
   return code;
 }
 
-// A link to the first machine, as soon as it is there.
+// Connects to the first machine as soon as it is reachable.
 Result<NodeLink> LinkToFirst(const NodeSettings& node) {
   LOG_INFO("serve", "machine {} of {}: asking {} port {}", node.node, node.num_nodes, node.first,
            node.port);
@@ -373,10 +373,10 @@ Result<NodeLink> LinkToFirst(const NodeSettings& node) {
   }
 }
 
-// A daemon and its ranks, as a group of processes.
+// A daemon and its ranks, which form a process group.
 class Daemon {
  public:
-  // Takes over the process, which has ended where this fails.
+  // Takes over the process; ends it on failure.
   static Result<std::unique_ptr<Daemon>> Of(pid_t process) {
     auto fd = OwnFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)), "pidfd_open");
     if (!fd) {
@@ -394,7 +394,7 @@ class Daemon {
 
   int fd() const { return fd_.get(); }
   int Wait() { return WaitForProcess(std::exchange(process_, 0)); }
-  // Lets it end by itself, or kills it.
+  // Waits for it to end by itself, then kills it.
   int End() {
     kill(process_, SIGTERM);
     pollfd polled{fd_.get(), POLLIN, 0};
@@ -410,7 +410,7 @@ class Daemon {
   OwnedFd fd_;
 };
 
-// Starts Open MPI's daemon with this command.
+// Starts Open MPI's daemon with the command in `message`.
 Result<std::unique_ptr<Daemon>> StartDaemon(const std::string& message,
                                             const ChildOptions& options) {
   ASSIGN_OR_RETURN(const OrtedCommand command, DecodeOrtedCommand(message));
@@ -426,7 +426,7 @@ Result<std::unique_ptr<Daemon>> StartDaemon(const std::string& message,
   return Daemon::Of(process);
 }
 
-// `options`: of the daemon.
+// `options`: for the daemon.
 Result<int> FollowFirst(const NodeSettings& node, NodeLink& link, int interrupted,
                         const ChildOptions& options) {
   std::unique_ptr<Daemon> daemon;
@@ -454,7 +454,7 @@ Result<int> FollowFirst(const NodeSettings& node, NodeLink& link, int interrupte
     } else if (polled[2].revents != 0) {
       const int code = daemon->Wait();
       daemon.reset();
-      // The first machine says how the group ended.
+      // The first machine reports how the group ended.
       const auto message = link.Receive(LaunchClock::now() + kTimeToEndNode);
       if (message && message->starts_with("end "))
         return static_cast<int>(options::ParseInteger(message->substr(4)).value_or(1));
@@ -527,7 +527,7 @@ int RunLaunchAgent(const std::vector<std::string>& words) {
 int RunLaunchDaemon(const std::vector<std::string>& words) {
   if (words.size() < 4) return 2;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (words[1] != std::to_string(getppid())) return 1;  // it has ended before
+  if (words[1] != std::to_string(getppid())) return 1;  // the parent has already ended
   std::vector<std::string> rest(words.begin() + 3, words.end());
   std::vector<char*> arguments;
   for (std::string& word : rest) arguments.push_back(word.data());

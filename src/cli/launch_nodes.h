@@ -1,6 +1,6 @@
-// Ranks on several machines, without ssh: every machine runs the same command but for --node-rank.
-// The first one waits for the others, then runs mpirun, whose daemons for the other machines are
-// started by the processes that wait there.
+// Runs ranks on several machines without ssh. Every machine runs the same command except for
+// --node-rank. The first one waits for the others, then runs mpirun; the waiting processes start
+// its daemons on their machines.
 #pragma once
 
 #include <string>
@@ -11,21 +11,21 @@
 
 namespace sluice::cli {
 
-// Whether --nnodes asks for several machines.
+// Whether --nnodes requests several machines.
 bool IsOnSeveralNodes(const options::Settings& settings);
 
-// On the first machine: serves, as LaunchRanks does; on the others: takes part until the first one
-// ends. The exit code of the ranks. kInvalidArgument where the ranks cannot be divided evenly,
-// where there is no secret, or where a machine has another secret, version or number; kUnavailable
-// where the machines do not meet in --distributed-timeout-seconds.
+// On the first machine: serves, as in LaunchRanks; on the others: takes part until the first one
+// ends. Returns the ranks' exit code. kInvalidArgument if ranks cannot be divided evenly, if there
+// is no secret, or if a machine has another secret, version or number; kUnavailable if the machines
+// do not connect within --distributed-timeout-seconds.
 Result<int> LaunchOnNode(const options::Settings& settings, int num_ranks);
 
-// What mpirun calls in place of ssh: `launch-agent HOST COMMAND...`. Returns the exit code.
+// mpirun calls this instead of ssh: `launch-agent HOST COMMAND...`. Returns the exit code.
 inline constexpr std::string_view kLaunchAgent = "launch-agent";
 int RunLaunchAgent(const std::vector<std::string>& words);
 
-// `launch-daemon PARENT FILE WORD...` becomes that program, which ends when process PARENT, which
-// has called it, does.
+// `launch-daemon PARENT FILE WORD...` replaces this process by FILE, which is killed when its
+// parent process PARENT ends.
 inline constexpr std::string_view kLaunchDaemon = "launch-daemon";
 int RunLaunchDaemon(const std::vector<std::string>& words);
 

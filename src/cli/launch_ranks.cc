@@ -24,9 +24,9 @@
 namespace sluice::cli {
 namespace {
 
-// After the drain, for the ranks to end.
+// Time for the ranks to end after draining.
 constexpr std::chrono::seconds kTimeToEndRanks(75);
-constexpr int kKilled = 128;  // exit codes above are signals
+constexpr int kKilled = 128;  // exit codes above it mean signals
 
 // The words of this process's command line.
 std::vector<std::string> OwnCommand() {
@@ -36,7 +36,7 @@ std::vector<std::string> OwnCommand() {
   return words;
 }
 
-// The program as it was called, whose name says whose options it takes.
+// The path of the program under the name it was called by, which determines its options.
 std::string OwnProgram(const std::string& called) {
   if (called.find('/') != std::string::npos) return std::filesystem::absolute(called);
   const std::string found = FindInPath(called);
@@ -55,18 +55,18 @@ Result<ChildOptions> OptionsOfLauncher(const std::string& address) {
 
 void SetMpiEnvironment(bool several_machines, const std::string& network) {
   const std::pair<const char*, std::string> defaults[] = {
-      // Threads may run on all CPUs: two ranks would be bound to one core each.
+      // Allow threads on all CPUs: by default two ranks would be bound to one core each.
       {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-      // More ranks than CPUs compute more slowly, and the same.
+      // More ranks than CPUs only make it slower.
       {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
       {"OMPI_MCA_pml", "ob1"},
       {"OMPI_MCA_btl", several_machines ? "self,vader,tcp" : "self,vader"},
-      // Shared memory without the calls that containers forbid.
+      // Shared memory without system calls that containers forbid.
       {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
-      // When a rank ends, rank 0 has so long to tell its clients.
+      // After a rank ends, rank 0 has 4 seconds to tell its clients.
       {"OMPI_MCA_odls_base_sigkill_timeout", "4"},
       {"OMPI_MCA_orte_execute_quiet", "1"},
-      // A machine that cannot be reached is noticed in seconds.
+      // Notice an unreachable machine within seconds.
       {"OMPI_MCA_oob_tcp_keepalive_time", "2"},
       {"OMPI_MCA_oob_tcp_keepalive_intvl", "1"},
       {"OMPI_MCA_oob_tcp_keepalive_probes", "3"},
@@ -118,7 +118,7 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
     return tl::unexpected<Error>(child.error());
   }
   const auto say = [&ends](std::string_view word) {
-    // A closed pipe: the ranks have ended.
+    // Fails if the ranks have ended and closed the pipe.
     static_cast<void>(!write(ends[1], word.data(), word.size()));
   };
   const double delay_seconds = *settings.Number("drain-delay");

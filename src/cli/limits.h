@@ -1,4 +1,4 @@
-// The peak performance of this machine, and the work that a model needs for a token.
+// The peak performance of this machine, and the work per token of a model.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace sluice::cli {
 
-// Measured in about a second with `num_threads` threads; 0 where the CPU lacks the instructions.
+// Measured in about a second with `num_threads` threads; 0 if the CPU lacks the instructions.
 struct MachineLimits {
   double read_bytes_per_second = 0;
   double avx512_bf16_flops_per_second = 0;  // dot products of AVX-512
@@ -20,14 +20,14 @@ struct MachineLimits {
 };
 MachineLimits MeasureLimits(int num_threads);
 
-// The arithmetic of the model, whatever the implementation.
+// The arithmetic of a model, independent of the implementation.
 struct ModelWork {
   int64_t matrix_weights =
-      0;  // that one token is multiplied with in all layers: of experts, the chosen
+      0;  // weights used by one token in all layers, including only chosen experts
   int64_t logit_weights = 0;  // of the output matrix
 };
 ModelWork WorkOf(const ModelConfig& config);
-// Operations of `tokens` prompt tokens of one sequence, with the logits of the last one.
+// Floating-point operations for a prompt of `tokens` tokens, with the logits of its last token.
 double PrefillFlops(const ModelConfig& config, const ModelWork& work, int64_t tokens);
 
 }  // namespace sluice::cli

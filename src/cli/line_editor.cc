@@ -22,12 +22,12 @@ namespace sluice::cli {
 struct LineEditor::State {
   LineEditorOptions options;
   std::string prompt, next_prompt;
-  bool continued = false;  // the line goes on from the one before
+  bool continued = false;  // the line continues the previous one
   EditLine* editor = nullptr;
   History* history = nullptr;
   std::string history_problem;
-  std::string bytes;   // read, and not yet given to the editor
-  bool marks = false;  // whether the terminal is asked to mark what is pasted
+  std::string bytes;   // read but not yet passed to the editor
+  bool marks = false;  // whether the terminal marks pasted text
   bool pasting = false;
   bool interrupted = false;
 };
@@ -35,16 +35,16 @@ struct LineEditor::State {
 namespace {
 
 constexpr int kHistoryLines = 1000;
-// Between these the terminal sends what is pasted.
+// The terminal sends pasted text between these.
 constexpr std::string_view kPasteBegins = "\x1b[200~";
 constexpr std::string_view kPasteEnds = "\x1b[201~";
 constexpr std::string_view kAskForMarks = "\x1b[?2004h";
 constexpr std::string_view kNoMarks = "\x1b[?2004l";
-// The editor has lines without breaks and tabs: those of a paste are shown by these (U+2424 and
-// U+2409) until the line is done.
+// The editor's lines cannot contain line breaks and tabs: those of pasted text are shown as these
+// characters (U+2424 and U+2409) until the line is done.
 constexpr std::string_view kShownBreak = "\xe2\x90\xa4";
 constexpr std::string_view kShownTab = "\xe2\x90\x89";
-// After an escape byte, how long the rest of a sequence may take.
+// Maximum time between an escape byte and the rest of its sequence.
 constexpr int kSequenceMilliseconds = 50;
 
 void ReplaceAll(std::string& text, std::string_view what, std::string_view with) {
@@ -57,7 +57,7 @@ void Tell(std::string_view sequence) {
   std::fflush(stdout);
 }
 
-// Waits for more bytes. False at the end of the input and when the line is given up.
+// Waits for more bytes. False at the end of input or if the line is aborted.
 bool ReadMore(LineEditor::State& state, int milliseconds = -1) {
   pollfd fds[2] = {{STDIN_FILENO, POLLIN, 0}, {state.options.interrupt_fd, POLLIN, 0}};
   while (true) {
@@ -77,7 +77,7 @@ bool ReadMore(LineEditor::State& state, int milliseconds = -1) {
   }
 }
 
-// Removes `mark` from the front of what was read; waits for the rest of it where it has begun.
+// Removes `mark` from the front of the input; if a part of it has arrived, waits for the rest.
 bool TakeMark(LineEditor::State& state, std::string_view mark) {
   while (state.bytes.size() < mark.size() && mark.starts_with(state.bytes)) {
     if (!ReadMore(state, kSequenceMilliseconds)) return false;
@@ -93,7 +93,7 @@ LineEditor::State& StateOf(EditLine* editor) {
   return *static_cast<LineEditor::State*>(data);
 }
 
-// The next character for the editor, as libedit asks for it: 1, or 0 for none any more.
+// libedit's callback for the next character: returns 1, or 0 at the end.
 int NextCharacter(EditLine* editor, wchar_t* result) {
   LineEditor::State& state = StateOf(editor);
   while (true) {
@@ -108,7 +108,7 @@ int NextCharacter(EditLine* editor, wchar_t* result) {
     }
     std::mbstate_t conversion{};
     const size_t length = std::mbrtowc(result, state.bytes.data(), state.bytes.size(), &conversion);
-    if (length == static_cast<size_t>(-2)) {  // a part of a character
+    if (length == static_cast<size_t>(-2)) {  // an incomplete character
       if (!ReadMore(state)) return 0;
       continue;
     }
@@ -122,7 +122,7 @@ int NextCharacter(EditLine* editor, wchar_t* result) {
     } else if (first == '\t') {
       *result = L'\u2409';
     } else if (static_cast<unsigned char>(first) < 0x20 || first == 0x7f) {
-      continue;  // would be a command to the editor
+      continue;  // the editor would interpret it as a command
     }
     return 1;
   }
@@ -140,7 +140,7 @@ unsigned char Complete(EditLine* editor, int character) {
   const std::vector<std::string> lines =
       state.options.complete ? state.options.complete(line) : std::vector<std::string>();
   if (lines.empty()) return _el_fn_complete(editor, character);
-  // As far as all of them agree.
+  // Completes the common prefix.
   std::string common = lines[0];
   for (const std::string& other : lines) {
     size_t same = 0;
@@ -166,7 +166,7 @@ void LoadHistory(LineEditor::State& state) {
   if (!file.empty()) ::history(state.history, &event, H_LOAD, file.c_str());
 }
 
-// Into a file of its own first: one that is cut short would be a history that is lost.
+// Writes to a temporary file first, since an interrupted write would lose the history.
 void SaveHistory(LineEditor::State& state) {
   const std::filesystem::path& file = state.options.history_file;
   if (file.empty() || !state.history_problem.empty()) return;
@@ -189,7 +189,7 @@ LineEditor::LineEditor(LineEditorOptions options) : state_(std::make_unique<Stat
   state.options = std::move(options);
   const char* terminal = std::getenv("TERM");
   state.marks = terminal != nullptr && std::string_view(terminal) != "dumb";
-  // \1 stands around what takes no room.
+  // \1 encloses sequences that take no columns.
   const auto bold = [&](const std::string& text) {
     return state.options.colors ? "\1\x1b[1m\1" + text + "\1\x1b[0m\1" : text;
   };
@@ -197,7 +197,7 @@ LineEditor::LineEditor(LineEditorOptions options) : state_(std::make_unique<Stat
   state.next_prompt = bold(std::string(state.options.prompt.size(), '.')) + " ";
   if (state.options.prompt.ends_with(' '))
     state.next_prompt = bold(std::string(state.options.prompt.size() - 1, '.')) + " ";
-  // Characters of more than a byte are told apart by the locale.
+  // The locale determines the decoding of multi-byte characters.
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
   state.editor = el_init("sluice", stdin, stdout, stderr);
@@ -262,7 +262,7 @@ LineEditor::Line LineEditor::Read() {
 
 std::filesystem::path HistoryFile(std::string_view name) {
   const char* state = std::getenv("XDG_STATE_HOME");
-  // A relative one is to be ignored.
+  // A relative path must be ignored.
   if (state != nullptr && state[0] == '/') return std::filesystem::path(state) / "sluice" / name;
   const char* home = std::getenv("HOME");
   if (home == nullptr || home[0] == '\0') return {};

@@ -1,4 +1,4 @@
-// Reads what is typed at a terminal, with editing, history and completion, by libedit.
+// Reads lines from a terminal, with editing, history and completion, using libedit.
 #pragma once
 
 #include <filesystem>
@@ -13,20 +13,20 @@ namespace sluice::cli {
 struct LineEditorOptions {
   std::string prompt;
   bool colors = true;
-  std::filesystem::path history_file = {};  // empty: the history is not kept
-  // What the line may go on with, as whole lines; empty where file names are to be completed.
+  std::filesystem::path history_file = {};  // empty: no history is kept
+  // Returns possible completions, as whole lines; empty: complete file names.
   std::function<std::vector<std::string>(std::string_view line)> complete = {};
-  int interrupt_fd = -1;  // becomes readable when the line is to be given up
+  int interrupt_fd = -1;  // becomes readable when the line is to be aborted
 };
 
-// REQUIRES: standard input and output are a terminal; one at a time. Thread safety: one thread.
+// REQUIRES: standard input and output are a terminal; only one instance. Thread safety: one thread.
 class LineEditor {
  public:
   enum class End { kLine, kInterrupted, kEndOfInput };
   struct Line {
     End end = End::kEndOfInput;
-    // Without the line break at its end. Those of a paste are in it; a backslash at the end of a
-    // line goes on in the next one.
+    // Without the final line break. Contains line breaks of pasted text, and of lines that were
+    // continued with a final backslash.
     std::string text = {};
   };
 
@@ -36,7 +36,7 @@ class LineEditor {
   LineEditor& operator=(const LineEditor&) = delete;
 
   Line Read();
-  // Why the history cannot be kept; "" where it can.
+  // Why the history cannot be kept; "" if it can.
   const std::string& history_problem() const;
 
   struct State;
@@ -45,8 +45,8 @@ class LineEditor {
   const std::unique_ptr<State> state_;
 };
 
-// Where histories are kept: sluice/NAME of XDG_STATE_HOME, else of ~/.local/state; empty without a
-// home.
+// The place of a history file: sluice/NAME in XDG_STATE_HOME, else in ~/.local/state; empty without
+// a home.
 std::filesystem::path HistoryFile(std::string_view name);
 
 }  // namespace sluice::cli

@@ -40,7 +40,7 @@ Dialect DialectOf(const std::string& program) {
   return Dialect::kSluice;
 }
 
-// Removes the command, of one or two words, from the front of `words`; null if there is none.
+// Removes the command, one or two words, from the front of `words`; null if there is none.
 const Command* TakeCommand(std::vector<std::string>& words) {
   const std::string_view known = SynonymOf(words[0]);
   if (!known.empty()) words[0] = known;
@@ -62,7 +62,7 @@ const Command* FindCommand(std::string_view name) {
   return nullptr;
 }
 
-// Logs the options that have no effect; `serve` has a block of lines for that.
+// Logs the options that have no effect; `serve` logs them in its own format.
 void LogWithoutEffect(const options::Settings& settings) {
   const OptionEffects effects = EffectsOf(settings);
   for (const std::string& line : UnansweredLines(effects)) LOG_WARNING("options", "{}", line);
@@ -70,8 +70,8 @@ void LogWithoutEffect(const options::Settings& settings) {
     LOG_INFO("options", "{}: no effect: {}", fmt::join(what, ", "), reason);
 }
 
-// Which options were read from beginnings of their names: where words are left over, one of them
-// may be the value of another option than the one that was meant.
+// Lists options that were given by abbreviations: if words are left over, one of them may be the
+// value of an option that was not meant.
 std::string AbbreviationsIn(const options::Settings& settings, const Command& command) {
   const options::Names names(command.bit, settings.dialect());
   std::string text;
@@ -88,8 +88,8 @@ std::string AbbreviationsIn(const options::Settings& settings, const Command& co
 }
 
 int RunCommand(const Command& command, const std::vector<std::string>& words, Dialect dialect) {
-  // A server that is told to reload while it reads its options must not end of it. Other commands
-  // end with their terminal.
+  // A SIGHUP to reload must not end a server that is still reading its options. Other commands end
+  // with their terminal.
   if (command.bit == options::kServe) BlockSignals({SIGHUP});
   auto resolved = options::Resolve(words, options::ProcessEnvironment(), command.bit, dialect);
   if (!resolved) return ReportUsage(dialect, command, resolved.error());
@@ -121,8 +121,8 @@ int ReportTrtllmCommand(const std::string& word) {
   return kExitUsage;
 }
 
-// Whether a first word that is no command is meant as a model: a folder that exists, or a name with
-// a slash, as paths, ids and addresses have.
+// Whether a first word that is not a command means a model: an existing folder, or a name with a
+// slash, as in paths, ids and addresses.
 bool MeansModel(const std::string& word) {
   std::error_code ignored;
   return !word.starts_with('-') &&
@@ -176,8 +176,8 @@ int RunArguments(const std::vector<std::string>& arguments) {
   return RunCommand(*command, words, dialect);
 }
 
-// 0 where all of standard output could be written. A reader that went away, as `head` does, is told
-// by the exit code alone.
+// 0 if standard output was written completely. If the reader has closed it, as `head` does, only
+// the exit code shows it.
 int EndOutput() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   if (errno != EPIPE) PrintError(fmt::format("error: standard output: {}\n", std::strerror(errno)));
@@ -185,7 +185,7 @@ int EndOutput() {
 }
 
 int ReportSystemError(const std::system_error& problem) {
-  // What fmt::print throws.
+  // fmt::print throws this.
   const bool is_output = std::string_view(problem.what()).starts_with("cannot write");
   if (is_output && problem.code() == std::errc::broken_pipe) return ExitCode(ErrorCode::kInternal);
   std::string text = problem.what();
@@ -209,7 +209,7 @@ int Main(const std::vector<std::string>& arguments) {
     return code != 0 ? code : written;
   } catch (const std::system_error& problem) {  // fmt::print on a full disk; no more threads
     return ReportSystemError(problem);
-  } catch (const std::bad_alloc&) {  // before or beside what the memory plan counts
+  } catch (const std::bad_alloc&) {  // outside the memory that the plan counts
     PrintError(
         "error: the system refuses memory to this process: raise its limit (ulimit -v, or its "
         "control group)\n");

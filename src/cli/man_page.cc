@@ -15,7 +15,7 @@
 namespace sluice::cli {
 namespace {
 
-// `text` with what roff would take for its own, and with dashes that stay dashes when copied.
+// `text` with roff's special characters escaped, and with dashes that remain dashes when copied.
 std::string Roff(std::string_view text) {
   std::string result;
   if (text.starts_with('.') || text.starts_with('\'')) result += "\\&";
@@ -51,7 +51,7 @@ std::string OptionEntry(const OfferedOption& item) {
   if (option.type == options::Type::kChoice) {
     std::vector<std::string> words;
     for (const auto& word : item.values) words.push_back(Roff(word));
-    value = fmt::format(" \\fI{}\\fR", fmt::join(words, "|\\:"));  // a line may end after each
+    value = fmt::format(" \\fI{}\\fR", fmt::join(words, "|\\:"));  // allows a line break after each
   }
   std::string text =
       fmt::format(".TP\n{}{}\n{}\n", fmt::join(flags, ", "), value, Roff(option.help));

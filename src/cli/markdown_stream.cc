@@ -27,7 +27,7 @@ constexpr std::array<std::pair<unsigned, std::string_view>, 6> kSequences = {{
     {kCode, "\x1b[36m"},
 }};
 
-// An open mark without its other end within so many bytes is text.
+// An opening mark that is not closed within this many bytes is plain text.
 constexpr size_t kMostInSpan = 200;
 constexpr size_t kMostInLink = 1000;
 constexpr size_t kMostInTable = size_t{16} << 10;
@@ -35,7 +35,7 @@ constexpr int kDeepest = 4;
 constexpr int kRuleColumns = 40;
 
 constexpr std::string_view kSpecial = "\\`*_~[!";
-// What a function that takes a part of a line says where it needs more, or where it finds only
+// Special results of functions that consume a part of a line: more text is needed, or it is plain
 // text.
 constexpr size_t kMore = static_cast<size_t>(-1);
 constexpr size_t kPlain = 0;
@@ -59,7 +59,7 @@ size_t RunLength(std::string_view text, size_t at) {
   return end - at;
 }
 
-// Where a run of exactly `length` of the character `mark` begins, from `at` on.
+// Position of the first run of exactly `length` characters `mark` at or after `at`.
 size_t FindRun(std::string_view text, char mark, size_t length, size_t at) {
   while ((at = text.find(mark, at)) != std::string_view::npos) {
     const size_t run = RunLength(text, at);
@@ -69,7 +69,7 @@ size_t FindRun(std::string_view text, char mark, size_t length, size_t at) {
   return std::string_view::npos;
 }
 
-// The bytes before a character that is not whole yet.
+// Number of bytes before a trailing incomplete character.
 size_t WholeCharacters(std::string_view text) {
   const size_t tail = std::min<size_t>(text.size(), 3);
   for (size_t back = 1; back <= tail; ++back) {
@@ -81,7 +81,7 @@ size_t WholeCharacters(std::string_view text) {
   return text.size();
 }
 
-// Columns of a terminal.
+// Width in terminal columns.
 size_t WidthOf(std::string_view text) {
   size_t width = 0;
   while (!text.empty()) {
@@ -99,7 +99,7 @@ size_t WidthOf(std::string_view text) {
   return width;
 }
 
-// Columns of what is rendered already: its sequences take none.
+// Width of rendered text in columns, without its escape sequences.
 size_t ShownWidth(std::string_view rendered) {
   std::string shown;
   for (size_t at = 0; at < rendered.size(); ++at) {
@@ -166,7 +166,8 @@ bool MarkdownStream::Step(std::string& out, bool ended) {
              .whole = line_end != std::string::npos};
   if (!line.whole && ended) line.whole = true;
   if (!line.whole) line.text = line.text.substr(0, WholeCharacters(line.text));
-  // The first half of "\r\n"; at the end of the text it is an ordinary control character.
+  // Remove the '\r' of "\r
+  // "; at the end of the text it is an ordinary control character.
   if (line.text.ends_with('\r') && (!line.whole || line_end != std::string::npos))
     line.text.remove_suffix(1);
   if (line.text.empty() && line_end == std::string::npos) {
@@ -235,7 +236,7 @@ bool MarkdownStream::BeginBlock(std::string& out, const Known& line, size_t inde
     Text(out, options_.styles ? "│ " : "> ", kDim);
     is_quote_ = true;
     Drop(indent + (has_space ? 2 : 1));
-    return true;  // a block begins behind it
+    return true;  // a block begins after it
   }
   if (mark == '-' || mark == '*' || mark == '+' || mark == '_') {
     const char others[] = {mark, ' ', '\t', '\0'};
@@ -284,7 +285,7 @@ bool MarkdownStream::TakeTableLine(std::string& out, const Known& line) {
   const std::string row(line.text);
   const size_t line_end = pending_.find('\n');
   Drop(line_end == std::string::npos ? pending_.size() : line_end + 1);
-  if (!widths_.empty()) {  // of a table that was too long to be held back
+  if (!widths_.empty()) {  // a row of a table that was too long to hold back
     PrintRow(out, row, 0);
     EndLine(out);
   } else {
@@ -325,7 +326,7 @@ void MarkdownStream::PrintTable(std::string& out) {
     }
   }
   for (const size_t width : widths_) whole += width + 3;
-  // What does not fit is told apart by its bars alone.
+  // If the table does not fit, columns are not aligned, only separated by bars.
   if (whole > static_cast<size_t>(options_.columns)) std::fill(widths_.begin(), widths_.end(), 1);
   for (size_t i = 0; i < rows.size(); ++i) {
     PrintRow(out, rows[i], i == 0 ? kBold : i == 1 ? kDim : 0);
@@ -385,7 +386,7 @@ size_t MarkdownStream::Span(std::string& out, const Known& line, size_t at, Styl
                             int depth) {
   const std::string_view text = line.text;
   const bool is_last = at + 1 == text.size();
-  // The rest of a run that was too long to be waited for.
+  // The rest of a run of marks that was too long to wait for.
   if (text[at] == before_ && (before_ == '`' || before_ == '*' || before_ == '_' || before_ == '~'))
     return kPlain;
   switch (text[at]) {

@@ -8,45 +8,44 @@
 namespace sluice::cli {
 
 struct MarkdownOptions {
-  bool styles =
-      true;  // bold, colours and so on by SGR sequences; false: marks of emphasis and code stay
-  int columns = 80;  // of the terminal; tables that are wider are not aligned
+  bool styles = true;  // style by SGR sequences; false: marks of emphasis and code are kept
+  int columns = 80;    // of the terminal; wider tables are not aligned
 };
 
-// Renders headings, emphasis, code, lists, quotes, links and tables. Text is given back as soon as
-// it is certain how it looks: an open mark holds back what follows for at most some hundred bytes
-// of its line, then it is text like any other; a table is held back until it ends. The result does
-// not depend on where the text is cut into pieces. Control characters but line breaks and tabs come
-// out as escapes, so that an answer cannot steer the terminal.
+// Renders headings, emphasis, code, lists, quotes, links and tables. Text is returned as soon as
+// its appearance is certain: after an opening mark, at most some hundred bytes of the line are held
+// back, then the mark counts as plain text; a table is held back until it ends. The result does not
+// depend on how the text is cut into pieces. Control characters except line breaks and tabs are
+// escaped, so that an answer cannot control the terminal.
 // Thread safety: one thread.
 class MarkdownStream {
  public:
   explicit MarkdownStream(MarkdownOptions options) : options_(options) {}
 
-  // What can be printed now.
+  // Adds text; returns what can be printed now.
   std::string Add(std::string_view piece);
-  // What was held back. Another text may follow.
+  // Returns the text held back so far. Another text may follow.
   std::string End();
 
-  // Bytes that are held back, a table's rows left out.
+  // Number of bytes held back, excluding a table's rows.
   size_t held() const { return pending_.size(); }
 
  private:
   using Style = unsigned;
-  // The known text from the current position.
+  // The available text of the current line.
   struct Known {
-    std::string_view text;  // up to the end of the line, or of what came
-    bool whole;             // the line ends there
+    std::string_view text;  // up to the end of the line, or of the available text
+    bool whole;             // the text reaches the end of the line
   };
 
-  // Each takes from the beginning of pending_; false if it needs more.
+  // Each consumes the beginning of pending_; returns false if it needs more text.
   bool Step(std::string& out, bool ended);
   bool BeginLine(std::string& out, const Known& line);
   bool TakeCodeLine(std::string& out, const Known& line);
   bool TakeTableLine(std::string& out, const Known& line);
 
   bool BeginBlock(std::string& out, const Known& line, size_t indent);
-  // Renders what is certain; returns its bytes.
+  // Renders text that is certain; returns the number of bytes consumed.
   size_t Inline(std::string& out, const Known& line, Style style, int depth);
   size_t Span(std::string& out, const Known& line, size_t at, Style style, int depth);
   size_t CodeSpan(std::string& out, const Known& line, size_t at, Style style);
@@ -64,14 +63,14 @@ class MarkdownStream {
   const MarkdownOptions options_;
   std::string pending_;
   bool line_begins_ = true;
-  bool is_quote_ = false;          // this line is one
+  bool is_quote_ = false;          // whether this line is a quote
   Style line_style_ = 0;           // of a heading
-  std::string fence_;              // the marks that the block of code began with; "" outside of one
+  std::string fence_;              // the marks that opened the code block; "" outside of one
   std::vector<std::string> rows_;  // of the table that is held back
-  std::vector<size_t> widths_;     // of the columns of a table that is printed
+  std::vector<size_t> widths_;     // column widths of the table being printed
   size_t table_bytes_ = 0;
-  Style current_ = 0;  // what the terminal was set to
-  char before_ = ' ';  // the character before what comes next
+  Style current_ = 0;  // the terminal's current style
+  char before_ = ' ';  // the character before the next one
 };
 
 }  // namespace sluice::cli

@@ -14,7 +14,7 @@ std::string Render(std::string_view text, MarkdownOptions options = {}) {
   return out + stream.End();
 }
 
-// With words for the sequences.
+// Renders text with readable names for escape sequences.
 std::string Styled(std::string_view text) {
   std::string out = Render(text);
   for (const auto& [sequence, word] : {std::pair{"\x1b[0m", "</>"},
@@ -97,7 +97,7 @@ TEST(MarkdownStreamTest, TablesAreAligned) {
             "z      │ a|b  │ \n\nend");
   EXPECT_EQ(Styled("|a|b|\n|-|-|\n|**c**|d|"),
             "<b>a</><dim> │ </><b>b</>\n<dim>──┼──</>\n<b>c</><dim> │ </>d");
-  // One that is wider than the terminal has bars alone.
+  // A table wider than the terminal has only bars.
   EXPECT_EQ(Render("|a|b|\n|-|-|\n|cc|d|\n", {.styles = false, .columns = 5}),
             "a │ b\n──┼──\ncc │ d\n");
   EXPECT_EQ(Render("| no\n| table\n", {.styles = false}), "| no\n| table\n");
@@ -117,12 +117,12 @@ TEST(MarkdownStreamTest, WithoutStylesMarksStay) {
             "# H\n**a** *b* `c` ~~d~~ e (f)\n• g\n");
 }
 
-// What is certain is there at once, and what is not is never long.
+// Certain text is returned immediately; little text is held back.
 TEST(MarkdownStreamTest, ComesAsItStreams) {
   MarkdownStream stream({});
   EXPECT_EQ(stream.Add("Some wor"), "Some wor");
   EXPECT_EQ(stream.Add("ds **bo"), "ds ");
-  EXPECT_EQ(stream.Add("ld**"), "");  // one more would be another mark
+  EXPECT_EQ(stream.Add("ld**"), "");  // a further * would make it another mark
   EXPECT_EQ(stream.Add("."), "\x1b[1mbold\x1b[0m.");
   EXPECT_EQ(stream.Add(" **"), " ");
   std::string out;
@@ -147,7 +147,7 @@ TEST(MarkdownStreamTest, EndBeginsAnew) {
   EXPECT_EQ(stream.Add("text\n"), "text\n");
 }
 
-// Texts of marks and words, cut anywhere: the same comes out as of the whole.
+// Texts of marks and words, cut anywhere: the result equals that of the whole text.
 TEST(MarkdownStreamTest, TheResultDoesNotDependOnTheCuts) {
   const std::vector<std::string> parts = {
       "*",

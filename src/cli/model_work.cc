@@ -4,7 +4,7 @@ namespace sluice::cli {
 
 namespace {
 
-// Weights of the products around attention in a layer.
+// Number of weights in a layer's attention projections.
 int64_t AttentionWeightsOf(const ModelConfig& config) {
   if (!config.spec.layers.empty() && config.spec.layers.front().attention.latent) {
     const AttentionSpec& spec = config.spec.layers.front().attention;
@@ -41,7 +41,7 @@ ModelWork WorkOf(const ModelConfig& config) {
 
 double PrefillFlops(const ModelConfig& config, const ModelWork& work, int64_t tokens) {
   const double n = static_cast<double>(tokens);
-  // Scores and values: each token looks at half of the tokens on average.
+  // Scores and values: each token attends to half of the tokens on average.
   const double attention = 2.0 * n * n *
                            static_cast<double>(config.num_attention_heads * config.head_dim) *
                            static_cast<double>(config.num_hidden_layers);

@@ -50,7 +50,7 @@ std::string RevisionOf(const CachedSnapshot& snapshot) {
   return snapshot.complete ? text : text + " (incomplete)";
 }
 
-// What is removed has to be downloaded again: a person is asked, a script says --yes.
+// Asks before removing, since it would have to be downloaded again; scripts use --yes.
 Status AskBeforeRemoving(const options::Settings& settings, const ModelPlace& place) {
   if (settings.Flag("yes")) return {};
   std::string what = place.id;
@@ -58,7 +58,7 @@ Status AskBeforeRemoving(const options::Settings& settings, const ModelPlace& pl
   const std::vector<CachedModel> models = ListCachedModels(place.cache);
   const auto model = std::find_if(models.begin(), models.end(),
                                   [&](const CachedModel& each) { return each.id == place.id; });
-  if (model == models.end()) return {};  // there is nothing to remove, which is said next
+  if (model == models.end()) return {};  // nothing to remove, which is reported next
   if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("this removes {} ({}) from the disk: say --yes", what,
@@ -83,7 +83,7 @@ tl::unexpected<Error> WhichModel() {
 Result<int> RunPull(const options::Settings& settings) {
   const ModelArgument model = NamedModel(settings);
   if (model.name.empty()) return WhichModel();
-  // The name as it was given: an address may name a revision.
+  // The name as given, since an address may include a revision.
   const std::string& name = settings.positionals().empty() ? model.name : settings.positionals()[0];
   ASSIGN_OR_RETURN(const ResolvedModel resolved,
                    FetchNamedModel(settings, name, settings.TextOr("revision"), ModelPart::kAll,

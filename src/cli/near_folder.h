@@ -1,12 +1,12 @@
-// The folder that a mistyped path may mean.
+// Finds the folder that a mistyped path may mean.
 #pragma once
 
 #include <string>
 
 namespace sluice::cli {
 
-// The path of a model's folder that exists and whose parts are near those of `path`, which does not
-// exist; "" for none. Reads only the folders along the path.
+// An existing model folder whose path is similar to `path`, which does not exist; "" if there is
+// none. Reads only the folders along the path.
 std::string NearModelFolder(const std::string& path);
 
 }  // namespace sluice::cli

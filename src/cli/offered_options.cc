@@ -22,7 +22,8 @@ std::vector<OfferedOption> OfferedOptions(uint32_t commands) {
       item.flags.push_back(fmt::format("--no-{}", name));
     for (std::string_view alias : options::Split(option.aliases, '|'))
       item.flags.emplace_back(alias);
-    // `words` are what is left of the choices of a refused option, and beside numbers otherwise.
+    // `words` are the accepted choices of a partly refused option; otherwise words accepted besides
+    // numbers.
     if (option.type == options::Type::kChoice && !partly) {
       item.values = options::Split(option.choices, '|');
     } else {

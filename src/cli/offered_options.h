@@ -1,4 +1,4 @@
-// The options that act, as completion scripts and the manual page list them.
+// The options that act, for completion scripts and the manual page.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace sluice::cli {
 
 struct OfferedOption {
   const options::Option* option = nullptr;
-  // With dashes; the first is the one to write. Of a flag the form that changes its default.
+  // With dashes; the first is the preferred one. For a flag, the form that changes its default.
   std::vector<std::string> flags = {};
-  std::vector<std::string_view> values = {};  // words that it takes; others may be legal, too
+  std::vector<std::string_view> values = {};  // suggested values; others may be valid, too
 
   bool TakesValue() const { return option->type != options::Type::kFlag; }
 };
 
-// The options of the subcommands `commands` (bits) under the name sluice, in the table's order.
-// Leaves out options without an effect and those that are refused with any value.
+// The options of the subcommands `commands` (bits) under the name sluice, in table order. Excludes
+// options without an effect and options that refuse every value.
 std::vector<OfferedOption> OfferedOptions(uint32_t commands);
 
 }  // namespace sluice::cli

@@ -51,7 +51,7 @@ bool Has(std::string_view words, std::string_view word) {
   return std::ranges::find(all, word) != all.end();
 }
 
-// Why `option` changes nothing for want of another; "" where it has what it needs.
+// Why `option` has no effect because another option is missing; "" if its needs are met.
 std::string UnmetNeed(const Settings& settings, const Option& option) {
   if (option.needs.empty()) return "";
   const std::string_view name = option.needs.substr(0, option.needs.find('='));
@@ -62,7 +62,7 @@ std::string UnmetNeed(const Settings& settings, const Option& option) {
   const std::string_view values =
       option.needs.substr(std::min(name.size() + 1, option.needs.size()));
   std::string value = settings.TextOr(name);
-  // Whether there is a device is found out later.
+  // Whether a device exists is determined later.
   if (name == "device" && value == "auto") value = BuiltWithCuda() ? "cuda" : "cpu";
   if (Has(values, value)) return "";
   std::string words(values);
@@ -70,7 +70,8 @@ std::string UnmetNeed(const Settings& settings, const Option& option) {
   return fmt::format("it counts with --{} {} only", FlagName(needed), words);
 }
 
-// Keys of an option of which others act.
+// For an option with Option::keys: notes each key that has no effect; `acts`: whether any key has
+// one.
 void AddKeys(const Assignment& given, OptionEffects& effects, bool& acts) {
   const Option& option = *given.option;
   const auto object = json::Parse(given.words[0]);
@@ -101,12 +102,12 @@ void AddOption(const Settings& settings, const Assignment& given, OptionEffects&
       if (!option.retired.empty()) reason += fmt::format(" (retired {})", option.retired);
       return add_idle(reason, asks());
     }
-    case Effect::kRefused:  // other values than this one
+    case Effect::kRefused:  // this value is accepted, others are refused
       if (options::IsForeign(option)) return add_idle(std::string(option.reason), asks());
       break;
     case Effect::kActs: break;
   }
-  if (given.source == options::Source::kYamlOverFlags) return;  // those of such a file have notes
+  if (given.source == options::Source::kYamlOverFlags) return;  // keys of such a file have notes
   if (const std::string need = UnmetNeed(settings, option); !need.empty())
     return add_idle(need, asks());
   if (const std::string reason = UnknownSpeculation(settings, option); !reason.empty())
@@ -116,7 +117,7 @@ void AddOption(const Settings& settings, const Assignment& given, OptionEffects&
   if (acts) effects.acting.push_back(Shown(given));
 }
 
-// A key of a file or of another option.
+// Adds the note about a key of a file or of another option.
 void AddNote(const Settings& settings, const Note& note, OptionEffects& effects) {
   if (note.kind == Note::Kind::kNoEffect)
     AddTo(note.asks ? effects.unanswered : effects.idle, note.text, note.what);

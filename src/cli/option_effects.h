@@ -1,4 +1,4 @@
-// What the options that were given do, with the values that they have.
+// The effects of the given options with their values.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 namespace sluice::cli {
 
 struct OptionEffects {
-  // Options and keys with one reason, such as "--port 8080" and "NCCL_DEBUG".
+  // Options and keys with the same reason, such as "--port 8080" and "NCCL_DEBUG".
   struct Group {
-    std::string reason;  // of mapped ones: to what
+    std::string reason;  // for mapped ones: the target
     std::vector<std::string> what;
   };
   std::vector<std::string> acting;
   std::vector<Group> mapped;
-  std::vector<Group> unanswered;  // without effect, though their values ask for something
-  std::vector<Group> idle;        // without effect, and nothing is asked for
+  std::vector<Group> unanswered;  // no effect, although their values request something
+  std::vector<Group> idle;        // no effect, and nothing is requested
 };
 
-// An option that acts by the table counts as without effect where what it needs is not given
-// (Option::needs), where none of its keys acts (Option::keys), or where its value is one that this
-// program does not have.
+// An option that acts according to the table still counts as without effect if its needs are not
+// met (Option::needs), if none of its keys acts (Option::keys), or if this program does not
+// implement its value.
 OptionEffects EffectsOf(const options::Settings& settings);
 
 }  // namespace sluice::cli

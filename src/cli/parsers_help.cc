@@ -9,7 +9,7 @@
 namespace sluice::cli {
 namespace {
 
-// For a cell of a table.
+// Escapes text for a table cell.
 std::string CellText(std::string_view text) {
   std::string cell;
   for (const char c : text) {

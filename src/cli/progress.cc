@@ -51,7 +51,7 @@ int ErrorColumns() {
 }
 
 void StatusLine::Show(std::string_view text) {
-  // The last column stays free: some terminals go to the next line once it is written.
+  // Leaves the last column free: some terminals wrap once it is written.
   const auto room = static_cast<size_t>(std::max(ErrorColumns() - 1, 1));
   std::string line(text.substr(0, room));
   const size_t width = line.size();
@@ -123,7 +123,7 @@ void ProgressBar::Update(int64_t done, int64_t total) {
   const double seconds = SecondsSince(start_);
   if (!terminal_) {
     const int tenth = static_cast<int>(share * 10);
-    // Short loads log their end only.
+    // Short loads log only their end.
     if (tenth == last_tenth_ || (seconds < 2 && tenth < 10)) return;
     last_tenth_ = tenth;
     LOG_INFO("load", "{}: {} of {}{} ({:.0f} %)", what_, Amount(done, unit_), Amount(total, unit_),

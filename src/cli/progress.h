@@ -1,4 +1,4 @@
-// Progress of loading: a bar on a terminal, a log line for each tenth elsewhere.
+// Shows the progress of loading: a bar on a terminal, otherwise a log line for each tenth.
 #pragma once
 
 #include <chrono>
@@ -10,33 +10,33 @@ namespace sluice::cli {
 
 std::string FormatBytes(int64_t bytes);  // "1.23 GiB"
 
-// Writes to standard error; errors are ignored.
+// Writes to standard error; ignores errors.
 void PrintError(std::string_view text);
-// Likewise, but output that is not read within a second is dropped: for servers, which must not
-// block on the reader of their output.
+// Like PrintError, but drops output that is not read within a second: a server must not block on
+// the reader of its output.
 void PrintErrorOrDrop(std::string_view text);
 
-// The columns of the terminal of standard error now; 80 where it does not tell.
+// The current width of standard error's terminal in columns; 80 if unknown.
 int ErrorColumns();
 
-// One line of a terminal, written again and again over itself. It is never as wide as the window,
-// so that it does not wrap, and what a longer one has left is blanked. Thread safety: one thread at
-// a time.
+// A line of a terminal that is repeatedly overwritten. It is always narrower than the window, so
+// that it does not wrap; the rest of a longer previous text is blanked. Thread safety: one thread
+// at a time.
 class StatusLine {
  public:
-  // `text`: of printable ASCII; what does not fit is cut.
+  // `text`: printable ASCII; cut if it does not fit.
   void Show(std::string_view text);
   // Goes to the next line, if anything was shown.
   void End();
 
  private:
-  size_t shown_ = 0;  // columns that are not blank
+  size_t shown_ = 0;  // number of columns that are not blank
 };
 
 enum class ProgressUnit { kBytes, kTokens };
 
-// "loading [####......]  45 %  1.20 GiB of 2.67 GiB  300.00 MiB/s  5 s left", in less than
-// `columns`: what does not fit is left out, from the bar on.
+// "loading [####......] 45 % 1.20 GiB of 2.67 GiB 300.00 MiB/s 5 s left", shorter than `columns`:
+// parts that do not fit are left out, beginning with the bar.
 std::string ProgressText(std::string_view what, int64_t done, int64_t total, double seconds,
                          ProgressUnit unit, int columns);
 
