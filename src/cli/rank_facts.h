@@ -1,4 +1,4 @@
-// What ranks compare before they load a model together.
+// Facts that ranks compare before they load a model together.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace sluice::cli {
 
-// The model's config.json and the headers of its files, the kernels' instruction set, which is
-// selected here, and how this machine computes. kNotFound and kInvalidData as of reading the files.
+// The model's config.json and the headers of its files, the kernels' instruction set, which this
+// selects, and how this machine computes. kNotFound and kInvalidData as for reading the files.
 Result<std::vector<Fact>> ModelFacts(const EngineConfig& config);
 
 }  // namespace sluice::cli

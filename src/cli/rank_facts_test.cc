@@ -11,7 +11,7 @@
 namespace sluice::cli {
 namespace {
 
-// A line of /proc/self/status, in KiB.
+// The value of a line of /proc/self/status, in KiB.
 int64_t KibibytesOf(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -44,13 +44,13 @@ class RankFactsTest : public ::testing::Test {
 
 TEST_F(RankFactsTest, TakesNoMoreMemoryThanTheFilesHaveBytes) {
   Write("config.json", "{}");
-  // A header that claims the most that is read.
+  // A header that claims the maximum size that is read.
   std::string header(8, '\0');
   const uint64_t claimed = uint64_t{100} << 20;
   std::memcpy(header.data(), &claimed, sizeof(claimed));
   Write("model.safetensors", header + "{}");
-  HashOfFiles();                                  // what the kernels allocate at their first use
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  HashOfFiles();                                  // makes first-use allocations
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   const int64_t before = KibibytesOf("VmRSS");
   if (KibibytesOf("VmHWM") - before > 1024) GTEST_SKIP() << "the system does not reset the peak";
   HashOfFiles();

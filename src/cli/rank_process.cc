@@ -23,11 +23,11 @@
 namespace sluice::cli {
 namespace {
 
-// Before there are steps, all ranks are there at once.
+// Until steps begin, all ranks are present at the same time.
 constexpr std::chrono::seconds kHandshakeDeadline(20);
-constexpr size_t kMostShownOptions = 150;  // letters
+constexpr size_t kMostShownOptions = 150;  // characters
 
-// What may differ between the ranks: where rank 0 listens, what it logs, where files are.
+// Whether the option may differ between ranks: where rank 0 listens, what it logs, where files are.
 bool IsOfOneRank(const options::Option& option) {
   constexpr std::string_view kNames[] = {
       "model",     "tokenizer",  "host",         "port",
@@ -55,8 +55,8 @@ Fact OptionsFact(const options::Settings& settings) {
   return {"options", text, "start all ranks with the same options"};
 }
 
-// At which rank 0 waits for ranks of other machines: as sluice serve, which started it, has said,
-// else at --master-addr; "": nobody said where.
+// The address at which rank 0 waits for ranks of other machines: the one from `sluice serve`, if
+// that started it, else --master-addr; "" if neither is given.
 Result<std::string> AddressOfGroup(const options::Settings& settings) {
   const char* const said = std::getenv(kListenAddressVariable);
   if (said != nullptr) return said;
@@ -91,7 +91,7 @@ class MpiRankProcess final : public RankProcess {
   std::string library() const override { return group_->library(); }
 
   Status Compare(const std::vector<Fact>& facts) override {
-    // What comes before may take long: a download.
+    // Waits without a timeout, since ranks may be downloading.
     for (int rank = 0; rank < all().size(); ++rank) {
       char is_there = 1;
       all().Broadcast(&is_there, sizeof(is_there), rank, Patience::kIdle);
@@ -118,7 +118,7 @@ class MpiRankProcess final : public RankProcess {
   void Fail(const std::string& reason) override { group_->all().Fail(reason); }
 
   void EndWithFirst() override {
-    std::this_thread::sleep_for(std::chrono::seconds(30));  // the watch ends the process before
+    std::this_thread::sleep_for(std::chrono::seconds(30));  // the watch ends the process earlier
     EndAtOnce(1);
   }
 
@@ -138,7 +138,7 @@ class MpiRankProcess final : public RankProcess {
   void TellWord(std::string_view word) {
     const MutexLock lock(mutex_);
     if (on_word_) return on_word_(word);
-    if (word == "drain") EndAtOnce(0);  // nothing is served yet
+    if (word == "drain") EndAtOnce(0);  // nothing is being served yet
   }
 
   std::unique_ptr<MpiGroup> group_;

@@ -21,7 +21,7 @@
 namespace sluice::cli {
 namespace {
 
-// Those that set no option of the table.
+// Secret variables that do not set an option of the table.
 constexpr std::array<std::string_view, 3> kOtherSecrets = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN",
                                                            "OPENAI_API_KEY"};
 constexpr size_t kMostSecretBytes = size_t{1} << 20;
@@ -36,7 +36,7 @@ bool IsSecretVariable(const std::string& name) {
 
 Result<std::vector<std::string>> WithoutSecrets(const std::vector<std::string>& command,
                                                 const options::Settings& settings) {
-  // The subcommand is read as one more positional word.
+  // The subcommand is parsed as another positional word.
   const std::vector<std::string> words(command.begin() + 1, command.end());
   ASSIGN_OR_RETURN(const options::CommandLine line,
                    options::ReadCommandLine(words, options::kServe, settings.dialect()));
@@ -51,7 +51,7 @@ Result<std::vector<std::string>> WithoutSecrets(const std::vector<std::string>& 
 Result<RankSecrets> RankSecrets::Keep(const options::Settings& settings) {
   std::map<std::string, std::string> secrets = options::SecretFlags(settings);
   for (const auto& [name, value] : options::ProcessEnvironment()) {
-    // A flag comes before its variable.
+    // A flag takes precedence over its variable.
     if (IsSecretVariable(name)) secrets.emplace(name, value);
   }
   std::string text;

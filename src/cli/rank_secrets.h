@@ -1,8 +1,8 @@
-// Secrets for ranks that are processes: API keys, tokens, the secret of the group. A rank's command
-// line can be read by every user of the machine, and its environment by every process of its user
-// and whoever it starts; so both go without, and the process that starts the ranks keeps the
-// secrets in a file in memory that it alone holds open. A rank opens it by the path that a variable
-// names, as a process of the same user may.
+// Secrets for ranks that are processes: API keys, tokens, the secret of the group. Every user of
+// the machine can read a rank's command line, and every process of the same user, and its children,
+// its environment. So neither contains secrets: the process that starts the ranks keeps them in a
+// memory file that only it holds open. A variable names its path, by which a rank, as a process of
+// the same user, can open it.
 #pragma once
 
 #include <string>
@@ -14,23 +14,22 @@
 
 namespace sluice::cli {
 
-// In the environment of ranks: "/proc/4711/fd/12".
+// Environment variable of ranks, such as "/proc/4711/fd/12".
 inline constexpr const char* kSecretsVariable = "SLUICE_SECRETS_FILE";
 
-// Whether a variable of the environment holds a secret that this program reads.
+// Whether an environment variable holds a secret that this program reads.
 bool IsSecretVariable(const std::string& name);
 
-// A command line without the flags of secret options and their values. REQUIRES: `settings` were
-// read from it.
+// The command line without secret options and their values. REQUIRES: `settings` were read from it.
 Result<std::vector<std::string>> WithoutSecrets(const std::vector<std::string>& command,
                                                 const options::Settings& settings);
 
-// Ownership: the file is gone with it, so it outlives the start of the ranks.
+// Ownership: destroying it removes the file, so it must outlive the start of the ranks.
 class RankSecrets {
  public:
-  // The secrets of `settings` that flags gave, and those of this process's environment.
+  // Keeps secrets that were given by flags, and those in this process's environment.
   static Result<RankSecrets> Keep(const options::Settings& settings);
-  // For kSecretsVariable.
+  // The value for kSecretsVariable.
   std::string path() const;
 
  private:
@@ -39,8 +38,8 @@ class RankSecrets {
   OwnedFd file_;
 };
 
-// Where this process is a rank with kSecretsVariable: sets the variables that the file holds, so
-// that options are read from them. Removes kSecretsVariable. REQUIRES: there is one thread.
+// If this process is a rank with kSecretsVariable: sets the variables in the file, so that options
+// can be read from them. Removes kSecretsVariable. REQUIRES: there is only one thread.
 Status TakeRankSecrets();
 
 }  // namespace sluice::cli

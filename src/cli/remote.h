@@ -1,4 +1,4 @@
-// The running server that a command talks to, as the options of all such commands name it: --url,
+// The running server to which a command connects, from the options common to such commands: --url,
 // --cacert, --insecure, --cert, --key, --api-key, --api-key-file.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace sluice::cli {
 struct Remote {
   Url url;
   std::shared_ptr<const ClientTls> tls = {};  // null without TLS
-  std::string api_key = {};                   // "": none is sent
+  std::string api_key = {};                   // "": no key is sent
 
   // "Authorization" with the key, if there is one.
   std::map<std::string, std::string> headers() const;
@@ -26,11 +26,11 @@ struct Remote {
   OpenAiClient openai() const { return {url, api_key, tls}; }
 };
 
-// The server at `address`. kInvalidArgument names the option that is wrong.
+// The server at `address`. kInvalidArgument names the invalid option.
 Result<Remote> RemoteAt(const options::Settings& settings, const std::string& address);
 
 // The key to send: --api-key-file, else --api-key (SLUICE_API_KEY, VLLM_API_KEY), else
-// OPENAI_API_KEY; "" for none.
+// OPENAI_API_KEY; "" if there is none.
 Result<std::string> ClientKey(const options::Settings& settings);
 
 }  // namespace sluice::cli

@@ -52,7 +52,7 @@ Status CheckFiles(const options::Settings& settings) {
   return {};
 }
 
-// The server that answers: a running one, or one of this process.
+// The server for the requests: a running one, or one in this process.
 struct BatchTarget {
   std::unique_ptr<Serving> serving;
   Remote remote;
@@ -107,7 +107,7 @@ Result<int> RunBatch(const options::Settings& settings) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   PrintError(fmt::format("{} requests answered, {} of them with an error, in {:.1f} s\n",
                          totals.requests, totals.failed, seconds));
-  // The file tells which requests failed. The run has failed only if all of them did.
+  // The file shows which requests failed. The run fails only if all of them did.
   return totals.requests > 0 && totals.failed == totals.requests ? kExitAllFailed : 0;
 }
 

@@ -13,8 +13,8 @@
 namespace sluice::cli {
 namespace {
 
-// Where the bundled model is: beside the program's folder, or in the source tree it was built in,
-// or here.
+// The bundled model: beside the program's folder, in the source tree of the build, or in the
+// current folder.
 std::filesystem::path BundledModel() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -27,7 +27,7 @@ std::filesystem::path BundledModel() {
   return {};
 }
 
-// Parts of its held-out questions and answers.
+// Selects some of the model's held-out questions and answers.
 selftest::DemoModel FindDemoModel(const options::Settings& settings, bool is_emulated) {
   constexpr int64_t kPromptTokens = 40;
   const int64_t prompts = is_emulated ? 3 : 16;

@@ -10,8 +10,8 @@
 namespace sluice::cli {
 namespace {
 
-// What is wrong on all ranks is told by rank 0, as without ranks; it has so long to do so before
-// another rank tells.
+// Errors that all ranks have are reported by rank 0, as without ranks; other ranks wait this long
+// before they report.
 constexpr std::chrono::seconds kTimeForFirst(1);
 
 Status ComputeAsRank(const options::Settings& settings, RankProcess& process,
@@ -38,7 +38,7 @@ RankSizes RankSizesOf(const options::Settings& settings) {
 
 Result<int> RunServingRank(const options::Settings& settings, RankProcess& process,
                            const RankSizes& sizes) {
-  // Rank 0 tells what all ranks would.
+  // Rank 0 logs what is the same on all ranks.
   if (!LogEnabled(LogLevel::kDebug)) SetLogLevel(LogLevel::kWarning);
   try {
     if (const Status status = ComputeAsRank(settings, process, sizes); !status) {

@@ -1,4 +1,4 @@
-// `sluice serve` as a rank other than 0: no server, only its share of every step.
+// `sluice serve` as a rank other than 0: no server, only the rank's share of every step.
 #pragma once
 
 #include "base/result.h"
@@ -8,7 +8,7 @@
 
 namespace sluice::cli {
 
-// How many ranks the options ask for.
+// The numbers of ranks in the options.
 struct RankSizes {
   int tensor_size = 1;
   int num_stages = 1;
@@ -16,8 +16,8 @@ struct RankSizes {
 };
 RankSizes RankSizesOf(const options::Settings& settings);
 
-// Loads its share and computes steps until rank 0 ends; 0 when it ended in order. Where something
-// fails, all ranks hear of it and this process ends with rank 0.
+// Loads its share and computes steps until rank 0 ends. Returns 0 if it ended in order. On an
+// error, tells all ranks, and this process ends with rank 0.
 Result<int> RunServingRank(const options::Settings& settings, RankProcess& process,
                            const RankSizes& sizes);
 

@@ -1,4 +1,4 @@
-// ps: the models of a running server.
+// The command ps: lists the models of a running server.
 #include <algorithm>
 #include <string>
 #include <vector>

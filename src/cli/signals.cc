@@ -52,7 +52,7 @@ void EndAtOnce(int code, const std::string& last_words) {
       written.release();
     }).detach();
   } catch (const std::system_error&) {
-    std::_Exit(code);  // without a thread to write, nothing is written
+    std::_Exit(code);  // no thread for writing
   }
   static_cast<void>(written.try_acquire_for(std::chrono::seconds(2)));
   std::_Exit(code);
@@ -60,7 +60,7 @@ void EndAtOnce(int code, const std::string& last_words) {
 
 void BlockSignals(std::initializer_list<int> signals) {
   sigset_t set = SetOf(signals);
-  // A signal that is blocked waits even where it is ignored.
+  // A blocked signal stays pending even if it is ignored.
   struct sigaction hangup {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN)
     sigdelset(&set, SIGHUP);
@@ -73,7 +73,7 @@ void LetWritesFail() {
 }
 
 void OpenStandardDescriptors() {
-  // open() takes the lowest free number.
+  // open() returns the lowest free descriptor.
   while (true) {
     const int fd = open("/dev/null", O_RDONLY);
     if (fd > STDERR_FILENO) close(fd);
@@ -106,7 +106,7 @@ SignalWatcher::~SignalWatcher() {
 }
 
 void SignalWatcher::EndThreads() {
-  // While this one's function comes to its end, the watch for the limit goes on.
+  // While on_first completes, the time limit still applies.
   over_ = true;
   hangups_.release();
   if (hangup_thread_.joinable()) hangup_thread_.join();

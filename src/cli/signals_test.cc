@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::duration;
 
-// Ends as the process of a program whose watcher has this limit, after its first signal.
+// Sends this process a signal whose handler hangs, with this limit.
 void HangAfterASignal(EndLimit limit) {
   BlockSignals(kWatched);
   const SignalWatcher watcher([](int) { std::this_thread::sleep_for(std::chrono::hours(1)); },
@@ -38,8 +38,8 @@ TEST(SignalWatcherDeathTest, EndsAProcessThatHangs) {
               ::testing::ExitedWithCode(1), "error: the device did not come to its end");
 }
 
-// Watches with an hour to go, sends a SIGTERM after `before_signal`, and ends with status 7 once
-// the watcher has told of it.
+// Sends a SIGTERM after `before_signal`, with a limit of an hour, and ends with status 7 once the
+// watcher has called on_first.
 void EndInTime(void (*before_signal)()) {
   BlockSignals(kWatched);
   std::promise<void> told;
@@ -67,7 +67,7 @@ TEST(SignalWatcherDeathTest, NeedsNoNewThreadForADrain) {
   EXPECT_EXIT(EndInTime(leave_no_memory), ::testing::ExitedWithCode(7), "^$");
 }
 
-// A second signal may cut a wait short; the third one ends the process.
+// A second signal may cut a wait short; a third one ends the process.
 void SendThreeSignals() {
   BlockSignals(kWatched);
   std::promise<void> first, second;
@@ -95,7 +95,7 @@ TEST(SignalWatcherDeathTest, AsksWhetherAFurtherSignalCutsAWaitShort) {
   EXPECT_EXIT(SendThreeSignals(), ::testing::ExitedWithCode(128 + SIGTERM), "^$");
 }
 
-// Makes stderr a pipe that is full and that nobody reads, and sees to it that the process ends.
+// Makes stderr a full pipe without a reader, and checks that the process ends.
 void FillStandardError() {
   alarm(60);
   int ends[2];
@@ -137,7 +137,7 @@ TEST(SignalWatcherDeathTest, ASecondSignalEndsWhateverTheFirstOneWaitsFor) {
 TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
-    std::signal(SIGHUP, SIG_DFL);  // nohup has it ignored
+    std::signal(SIGHUP, SIG_DFL);  // nohup ignores it
     BlockSignals(kWatched);
     std::promise<int> told;
     int signal = 0;
@@ -154,7 +154,7 @@ TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
 TEST(SignalWatcherDeathTest, AHangupEndsNothing) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
-    std::signal(SIGHUP, SIG_DFL);  // nohup has it ignored
+    std::signal(SIGHUP, SIG_DFL);  // nohup ignores it
     BlockSignals(kWatched);
     std::promise<int> told;
     std::counting_semaphore<> hangups(0);
@@ -235,8 +235,8 @@ TEST(EndOnInterruptDeathTest, LeavesLaterInterruptsToOthers) {
   EXPECT_EXIT(end(), ::testing::ExitedWithCode(7), "^$");
 }
 
-// Closes the standard descriptors and opens them again as the program does at its start; the exit
-// code tells what is wrong.
+// Closes the standard descriptors and calls OpenStandardDescriptors; the exit code identifies a
+// failed check.
 void StartWithoutDescriptors() {
   for (int fd = 0; fd <= 2; ++fd) close(fd);
   OpenStandardDescriptors();

@@ -20,8 +20,8 @@ namespace sluice::cli {
 namespace {
 
 constexpr std::string_view kOption = "speculative-config";
-// vLLM counts past answers, here their tokens count: so many an answer, and no more than fit into
-// 12 MiB.
+// vLLM limits the number of cached answers, this program their tokens: 256 per answer, at most 12
+// MiB in total.
 constexpr int64_t kTokensOfAnAnswer = 256;
 constexpr int64_t kMostCachedTokens = int64_t{1} << 20;
 
@@ -33,7 +33,7 @@ tl::unexpected<Error> Bad(std::string_view key, std::string_view expected,
       std::string(kOption));
 }
 
-// Reads keys of one object and remembers which.
+// Reads keys of an object and records which were read.
 class Keys {
  public:
   explicit Keys(const json::Value& object) : object_(object) {}
@@ -76,7 +76,7 @@ class Keys {
   std::vector<std::string> read_;
 };
 
-// The one of both that is given: two spellings of one setting.
+// The value of a setting with two spellings, whichever is given.
 Result<std::optional<int>> Either(Keys& keys, std::string_view key, std::string_view other,
                                   int most) {
   ASSIGN_OR_RETURN(const std::optional<int> value, keys.Count(key, most));
@@ -114,8 +114,8 @@ Status ReadSuffix(Keys& keys, SpeculationConfig& config) {
   return {};
 }
 
-// The method of a model whose name or config.json says that it continues the target's hidden
-// states, such as "eagle". "" for a model that stands alone.
+// The method of a model whose name or config.json shows that it continues the target's hidden
+// states, such as "eagle"; "" for an independent model.
 std::string HiddenStateMethod(std::string_view text) {
   constexpr std::array kMethods = {"eagle3", "eagle",  "medusa",     "mlp_speculator",
                                    "dflash", "dspark", "speculator", "mtp"};
@@ -126,16 +126,16 @@ std::string HiddenStateMethod(std::string_view text) {
   return "";
 }
 
-// True for vLLM's names of the layers in the model's own checkpoint: "mtp", "deepseek_mtp",
-// ...
+// Whether it is one of vLLM's names for layers in the model's own checkpoint: "mtp",
+// "deepseek_mtp", ...
 bool IsMtp(const std::string& method) {
   return method == "mtp" || method.ends_with("_mtp");
 }
 
-// What the config.json of a folder says of its kind.
+// The text in a folder's config.json that shows the model's kind.
 std::string KindOf(const std::filesystem::path& folder) {
   const auto text = ReadFile(folder / "config.json");
-  if (!text) return "";  // said when the model is loaded
+  if (!text) return "";  // reported when the model is loaded
   const auto config = json::Parse(*text);
   if (!config || !config->is_object()) return "";
   std::string kind;
@@ -145,7 +145,7 @@ std::string KindOf(const std::filesystem::path& folder) {
   return kind;
 }
 
-// Where the draft's files are; of its weights only where it can be used.
+// Finds the draft's files; downloads its weights only if it can be used.
 Status FindDraft(const options::Settings& settings, Keys& keys, const std::string& model,
                  const DownloadHooks& hooks, bool are_processes, DraftConfig& draft) {
   if (model.empty()) {
@@ -175,7 +175,7 @@ tl::unexpected<Error> DraftOfProcesses() {
               std::string(kOption));
 }
 
-// What was asked for is left out, and said.
+// Logs that speculation is off, and why.
 Speculation SpeculateNothing(const std::string& reason) {
   LOG_WARNING("options", "--{}: {}: tokens are generated one at a time, and answers are the same",
               kOption, reason);
@@ -194,7 +194,7 @@ Status ReadDraft(Keys& keys, DraftConfig& draft) {
   return {};
 }
 
-// What --speculative-config and its shorter spellings say together; an empty object: nothing.
+// Combines --speculative-config and its shorter spellings into one object; empty if none is given.
 Result<json::Value> SpeculationObject(const options::Settings& settings) {
   ASSIGN_OR_RETURN(json::Value object, json::Parse(settings.TextOr(kOption, "{}")));
   if (const auto method = settings.Text("spec-method")) object.Set("method", *method);
@@ -204,8 +204,8 @@ Result<json::Value> SpeculationObject(const options::Settings& settings) {
   return object;
 }
 
-// How many tokens are proposed at a time. Layers of the model's own propose one where nothing is
-// said, as there is one of them.
+// Number of tokens to propose at a time. Default for the model's own layers: one, since there is
+// one such layer.
 Result<std::optional<int>> ReadNumTokens(Keys& keys, bool is_mtp) {
   constexpr int kMost = kMaxSpeculativeTokens;
   ASSIGN_OR_RETURN(std::optional<int> tokens,
@@ -217,8 +217,8 @@ Result<std::optional<int>> ReadNumTokens(Keys& keys, bool is_mtp) {
 }
 
 struct MethodChoice {
-  std::string method, model;  // "" where none is named
-  bool is_named = false;      // the method: not derived from the model's name
+  std::string method, model;  // "" if not given
+  bool is_named = false;      // whether the method was given, not derived from the model's name
 };
 
 Result<MethodChoice> ReadMethod(Keys& keys) {
@@ -262,7 +262,7 @@ std::string UnknownSpeculation(const options::Settings& settings, const options:
   if (!object || object->as_object().empty()) return "";
   Keys keys(*object);
   const auto choice = ReadMethod(keys);
-  // What is wrong is said when it is read; a model without a method is looked at then.
+  // Errors are reported when the method is read; a model without a method is examined then.
   if (!choice || IsKnown(choice->method) || (choice->method.empty() && !choice->model.empty()))
     return "";
   return UnknownMethod(choice->method);
@@ -304,7 +304,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
   ASSIGN_OR_RETURN(const MethodChoice choice, ReadMethod(keys));
   const auto& [named_method, model, is_named] = choice;
   std::string method = named_method;
-  const bool was_known = !method.empty();  // to UnknownSpeculation, which is told at start
+  const bool was_known = !method.empty();  // and so reported by UnknownSpeculation
   Speculation found;
   using Kind = DraftConfig::Kind;
   if (IsMtp(method)) {

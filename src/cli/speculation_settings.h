@@ -18,19 +18,19 @@ struct Speculation {
   DraftConfig draft;
 };
 
-// Reads the keys of vLLM and of trtllm-serve. A method that this program does not have is
-// logged, and nothing is speculated: the answers are the same. What is missing of a draft model is
-// downloaded, with `hooks`. kInvalidArgument names the key that is wrong. `are_processes`: the
-// model's ranks are; a draft model is then kUnsupported, before its weights are downloaded.
+// Reads the keys of vLLM and of trtllm-serve. If this program lacks a method, that is logged, and
+// there is no speculation: answers are the same. Downloads missing files of a draft model, with
+// `hooks`. kInvalidArgument names the invalid key. `are_processes`: the model's ranks are
+// processes; a draft model is then kUnsupported, before its weights are downloaded.
 Result<Speculation> SpeculationOf(const options::Settings& settings, const DownloadHooks& hooks,
                                   bool are_processes);
 
-// Why `option` proposes nothing, where it asks for a method that this program does not have: "" for
-// other options and methods. A draft model whose files show what it is is found out later.
+// Why `option` has no effect: its method does not exist in this program. "" for other options and
+// methods. Whether a draft model is usable is determined later, from its files.
 std::string UnknownSpeculation(const options::Settings& settings, const options::Option& option);
 
-// Whether both folders' tokenizers have the same tokens; true where one has none.
-// kInvalidArgument names the first that differs.
+// Compares the tokens of both folders' tokenizers; succeeds if a folder has none. kInvalidArgument
+// names the first difference.
 Status CheckDraftTokens(const std::filesystem::path& target_folder,
                         const std::filesystem::path& draft_folder);
 

@@ -24,7 +24,7 @@ using options::Option;
 using options::Settings;
 using options::Type;
 
-// The name under which Python code knows an option.
+// The option's name in Python code.
 std::string PythonName(const Option& option) {
   std::string name(FlagName(option));
   std::replace(name.begin(), name.end(), '-', '_');

@@ -12,17 +12,17 @@ namespace sluice::cli {
 // Gives log lines the format of the dialect's own program.
 void UseLogStyleOf(options::Dialect dialect);
 
-// Logs all of them.
+// Logs version, arguments and effects.
 void LogStartup(const options::Settings& settings);
 
 // `{'model_tag': 'm', 'port': 8000}`: arguments that differ from the defaults, in vLLM's format.
 std::string NonDefaultArguments(const options::Settings& settings);
 
-// Warnings: "--cpu-offload-gb 4 has no effect: ...", a line for each reason.
+// Warnings such as "--cpu-offload-gb 4 has no effect: ...", one line per reason.
 std::vector<std::string> UnansweredLines(const OptionEffects& effects);
 
-// The options that act, are mapped, or have no effect and ask for nothing, with the reason; and how
-// many have none. Empty if none was given.
+// The options that act, that are mapped, or that have no effect and request nothing, with the
+// reasons; and how many have no effect. Empty if no options were given.
 std::vector<std::string> EffectBlock(const OptionEffects& effects);
 
 }  // namespace sluice::cli

@@ -1,4 +1,4 @@
-// What a decoding step of a model would cost on several accelerators, for `sluice inspect`.
+// Estimates the cost of a model's decoding step on several accelerators, for `sluice inspect`.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct StepCost {
   LinkTraffic traffic;
 };
 
-// None without --device-kind. kInvalidArgument for an accelerator that is not known; errors of
+// nullopt without --device-kind. kInvalidArgument for an unknown accelerator; errors of
 // ShapeOfConfig.
 Result<std::optional<StepCost>> StepCostOf(const options::Settings& settings,
                                            const InspectReport& report);

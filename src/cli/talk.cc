@@ -27,11 +27,11 @@ namespace {
 
 constexpr size_t kMaxToolsBytes = size_t{16} << 20;
 
-// Limits for talk at a terminal: one answer at a time, and room for a friend or two.
+// Limits for use at a terminal: one answer at a time, and a few guests.
 constexpr int64_t kTalkSequences = 4;
 constexpr int64_t kTalkCacheBytes = int64_t{1} << 30;
 
-// A server for one person takes a small part of the memory, where nothing else is asked for.
+// Limits the memory of a server for one person, unless the user gives limits.
 void TakeLittle(const options::Settings& settings, EngineConfig& config) {
   if (!config.max_num_seqs) config.max_num_seqs = kTalkSequences;
   for (const std::string_view name : {"gpu-memory-utilization", "kv-cache-memory-bytes",
@@ -51,8 +51,8 @@ std::string Joined(const std::vector<std::string>& words, size_t first) {
 
 }  // namespace
 
-// What stands after the command: with --url a model's name, which may be missing, and a text;
-// otherwise a model and a text.
+// Reads the positional words. With --url: an optional model name, and a text; otherwise: a model
+// and a text.
 Status Talk::ReadWords(const options::Settings& settings) {
   const std::vector<std::string>& words = settings.positionals();
   const auto quick = settings.Text("quick");
@@ -213,7 +213,7 @@ std::string Shown(std::string_view text) {
 
 void PrintPiece(std::string_view text) {
   fmt::print("{}", text);
-  // As fmt::print does: the rest of the answer is for nobody.
+  // As fmt::print does: nobody reads the rest of the answer.
   if (std::fflush(stdout) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
 }

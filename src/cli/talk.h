@@ -1,4 +1,4 @@
-// Shared by `chat` and `complete`: a connection to a remote server or to one started here.
+// Shared by `chat` and `complete`: a connection to a server, remote or started here.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,12 @@ namespace sluice::cli {
 
 class Talk {
  public:
-  // Who may use the server that is started: this process alone, at a free port of the loopback
-  // interface, or others, too, at --host and --port.
+  // Who may use a server that is started: only this process, at a free port of the loopback
+  // interface; or others, too, at --host and --port.
   enum class Openness { kPrivate, kForOthers };
 
   // With a model and without --url: starts a server. Otherwise connects to --url. SIGINT ends the
-  // process until this returns, afterwards interrupt() gets it.
+  // process until this returns; afterwards interrupt() receives it.
   static Result<std::unique_ptr<Talk>> Start(const options::Settings& settings,
                                              Openness openness = Openness::kPrivate);
   ~Talk();
@@ -29,19 +29,19 @@ class Talk {
   const OpenAiClient& client() const { return *client_; }
   // The address of the server.
   const Url& url() const { return url_; }
-  // The one text to ask for: --quick, or the words after the model; none for a conversation.
+  // The single text to send: --quick, or the words after the model; nullopt for a conversation.
   const std::optional<std::string>& question() const { return question_; }
   AnswerSettings& settings() { return settings_; }
   InterruptDescriptor& interrupt() { return interrupt_; }
 
-  // Calls `ask` with each line of standard input until its end. SIGINT on a terminal clears the
-  // line or ends the current answer; elsewhere it ends the loop, so that an interrupted script does
-  // not ask its next question. Returns the exit code of the last question: a failed one does not
-  // end the conversation.
+  // Calls `ask` with each line of standard input until its end. On a terminal, SIGINT clears the
+  // line or ends the current answer; otherwise it ends the loop, so that an interrupted script does
+  // not ask its next question. Returns the exit code of the last question; a failed question does
+  // not end the conversation.
   int ForEachLine(const std::function<Result<AnswerEnd>(const std::string& line)>& ask);
 
  private:
-  // None at the end of the input, or when a script is interrupted.
+  // nullopt at the end of the input, or if a script is interrupted.
   std::optional<std::string> ReadLine(bool is_terminal);
 
   // Each sets url_ and client_.
@@ -59,12 +59,12 @@ class Talk {
   bool input_ended_ = false;
 };
 
-// `text` of an answer as it is printed: on a terminal, which it must not control, control
-// characters are escaped; for a file or a program it is unchanged.
+// The form in which to print `text` of an answer: on a terminal, control characters are escaped;
+// otherwise it is unchanged.
 std::string Shown(std::string_view text);
 
-// Prints a fragment of an answer and flushes. Throws std::system_error where it cannot be written,
-// as fmt::print does.
+// Prints a fragment of an answer and flushes. Throws std::system_error if writing fails, as
+// fmt::print does.
 void PrintPiece(std::string_view text);
 
 }  // namespace sluice::cli

@@ -18,13 +18,13 @@ std::string StringOf(const json::Value& object, std::string_view key) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// The text of one line; "" where it has none.
+// The text of one line; "" if it has none.
 std::string TextOf(const json::Value& line) {
   if (line.is_string()) return line.as_string();
   for (const char* key : {"text", "prompt", "question", "content"}) {
     std::string text = StringOf(line, key);
     if (text.empty()) continue;
-    // A question and its answer become one text.
+    // A question and its answer form one text.
     const std::string answer = StringOf(line, "answer");
     return answer.empty() ? text : text + "\n" + answer;
   }

@@ -1,4 +1,4 @@
-// Texts for calibration and comparison, as chunks of tokens.
+// Reads texts for calibration and comparison, as chunks of tokens.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ std::string_view ProgramName(Dialect dialect) {
   return "sluice";
 }
 
-// Text of a damaged file must neither control nor fill the terminal.
+// Text from a damaged file must neither control nor fill the terminal.
 std::string Printable(std::string_view message) {
   constexpr size_t kLongest = 8000;
   std::string text = EscapeControls(Utf8Prefix(message, kLongest), "\n\t");
@@ -67,7 +67,7 @@ int ReportUsage(Dialect dialect, const Command& command, const Error& error) {
   }
   PrintError(fmt::format("usage: {0} {1} {2}\n{0} {1}: error: {3}\n", ProgramName(dialect),
                          command.name, command.arguments, Printable(error.message)));
-  // vLLM accepts a number out of range on its command line and fails later.
+  // vLLM accepts an out-of-range number on its command line and fails later.
   const bool late = dialect == Dialect::kVllm && error.code == ErrorCode::kUnsupported;
   return late ? kVllmFailure : ExitCode(error.code);
 }

@@ -1,4 +1,4 @@
-// Error messages of the command line, and their exit codes under each name of the program.
+// Reports errors of the command line; the exit codes depend on the program's name.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@ std::string VersionIn(options::Dialect dialect);
 
 // Each prints to standard error and returns the exit code.
 int ReportUnknownCommand(options::Dialect dialect, const std::vector<std::string>& words);
-// An invalid command line, variable or file.
+// Reports an invalid command line, variable or file.
 int ReportUsage(options::Dialect dialect, const Command& command, const Error& error);
-// An error of a running command.
+// Reports an error of a running command.
 int ReportFailure(const options::Settings& settings, const Error& error);
 
 }  // namespace sluice::cli

@@ -1,4 +1,4 @@
-// Files of results.
+// Writes result files.
 #pragma once
 
 #include <filesystem>
@@ -9,11 +9,11 @@
 
 namespace sluice::cli {
 
-// Why `file`, which `option` names, could not be written, and the exit code that goes with errno
-// `number` (base/write_error.h); 0: the system did not say.
+// The error for `file`, which `option` names, if it could not be written, with the exit code for
+// errno `number` (base/write_error.h); 0: unknown.
 Error WriteFailure(std::string_view option, const std::filesystem::path& file, int number);
 
-// Writes a whole file in place of what is there.
+// Writes a whole file, replacing an existing one.
 Status WriteResultFile(std::string_view option, const std::filesystem::path& file,
                        std::string_view text);
 
