@@ -1,4 +1,4 @@
-// An image as input of a model's tower, and the tokens that represent it in a prompt.
+// An image as a tower of a model reads it, and the tokens that stand for it in a prompt.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Immutable after creation; shared by threads and requests as shared_ptr<const ProcessedImage>.
+// Immutable after it was made; threads and requests share it as shared_ptr<const ProcessedImage>.
 struct ProcessedImage {
   // transformers' `pixel_values` of this image alone, F32, row-major, without padding to others:
   //
@@ -21,24 +21,26 @@ struct ProcessedImage {
   std::vector<int64_t> shape;
   std::vector<float> values;
 
-  // Patches of the image before merging: time, height, width. Llama 4: patches of one tile. Gemma
-  // 3: zeros, since its processor does not know the patch size.
+  // Patches of the image before merging: time, height, width. Llama 4: those of one tile. Gemma 3:
+  // zeros, since its processor does not know the size of a patch.
   std::array<int, 3> grid{0, 0, 0};
-  // Llama 4: rows and columns of tiles, excluding the whole image; {1, 1} if there is one tile.
+  // Llama 4: rows and columns of tiles, without the whole image; {1, 1} if there is one tile.
   // Others: {1, 1}.
   std::array<int, 2> tiles{1, 1};
 
-  // The prompt's tokens for this image: only special tokens, from the first marker of the image to
-  // the last. The prompt contains exactly these ids, contiguous, at the recorded position.
+  // What stands in the prompt: special tokens only, from the first marker of the image to the last.
+  // The prompt that goes with this image holds exactly these ids, contiguous, at the position that
+  // is recorded for it.
   std::vector<int32_t> tokens;
-  // As long as `tokens`: 1 if a row of the tower's output replaces the token's embedding, in order.
+  // As long as `tokens`: 1 where a row of the tower's output replaces the embedding of the token,
+  // in that order.
   std::vector<uint8_t> is_embedding;
-  int num_embeddings = 0;  // number of ones in is_embedding: rows of the tower's output
+  int num_embeddings = 0;  // ones in is_embedding: the rows that the tower yields
 
-  // XXH3-128 of values, shape, grid, tiles, so equal for equal tower inputs; high word, low word.
+  // XXH3-128 of values, shape, grid, tiles: equal for equal inputs of a tower; high word, low word.
   std::array<uint64_t, 2> hash{0, 0};
 
-  // Bytes that this image occupies.
+  // Bytes that this image keeps allocated.
   int64_t bytes() const {
     return static_cast<int64_t>(values.capacity() * sizeof(float) +
                                 tokens.capacity() * sizeof(int32_t) + is_embedding.capacity() +

@@ -1,4 +1,4 @@
-// Apertus: per-head norms of q and k; an MLP without a gate; xIELU with parameters in each layer.
+// Apertus: a norm of each head of q and k, an MLP without a gate, xIELU with numbers of each layer.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
