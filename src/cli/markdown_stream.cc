@@ -166,8 +166,7 @@ bool MarkdownStream::Step(std::string& out, bool ended) {
              .whole = line_end != std::string::npos};
   if (!line.whole && ended) line.whole = true;
   if (!line.whole) line.text = line.text.substr(0, WholeCharacters(line.text));
-  // Remove the '\r' of "\r
-  // "; at the end of the text it is an ordinary control character.
+  // Remove the '\r' of "\r\n"; at the end of the text it is an ordinary control character.
   if (line.text.ends_with('\r') && (!line.whole || line_end != std::string::npos))
     line.text.remove_suffix(1);
   if (line.text.empty() && line_end == std::string::npos) {

@@ -9,15 +9,15 @@
 //   [keys of --compilation-config]    begins keys, likewise
 //   [keys of the YAML file]           [environment]
 //
-// Columns are separated by " | ". The second column is the effect with a reason's NAME: "no effect:
-// NAME", "refused: NAME"; for keys also "mapped: OPTION" and "acts: TEXT".
+// Columns are separated by " | ". The second column is the effect with a reason's NAME:
+// "no effect: NAME", "refused: NAME"; for keys also "mapped: OPTION" and "acts: TEXT".
 //
 //   NAMES | EFFECT | TYPE = DEFAULT | HELP | ATTRIBUTE | ...      an option
 //   NAME EARLIER-NAME | EFFECT                                    a key; EARLIER-NAME is optional
 //
 // NAMES of an option: its name, then optionally flag:--x (Option::flag), aliases (-x|--y) and
-// trtllm:--x (Option::trtllm). TYPE is a TypeName(); choice is followed by its words (a|b). "=
-// DEFAULT" is optional. ATTRIBUTES: "range MIN MAX", "accepts A|B" (Option::words), "secret",
+// trtllm:--x (Option::trtllm). TYPE is a TypeName(); choice is followed by its words (a|b).
+// "= DEFAULT" is optional. ATTRIBUTES: "range MIN MAX", "accepts A|B" (Option::words), "secret",
 // "value optional", "retired before VERSION: REPLACEMENT".
 #pragma once
 

@@ -32,7 +32,7 @@ std::string VllmError(const std::vector<std::string>& words) {
   return resolved ? "" : resolved.error().message;
 }
 
-// What a note says of `what`; "" where there is none.
+// The text of the note about `what`; "" if there is none.
 std::string NoteOn(const Settings& settings, std::string_view what) {
   for (const Note& note : settings.notes()) {
     if (note.what == what) return note.text;
@@ -118,7 +118,7 @@ TEST(Vllm, CompilerSettingsInAllSpellings) {
   EXPECT_EQ(text({"-O{\"level\":2}"}), "{\"level\":2}");
   EXPECT_EQ(text({"-O", "{\"level\":2}"}), "{\"level\":2}");
   EXPECT_EQ(text({"-O.level=2"}), "{\"level\":2}");
-  // Keys together take the place of the whole.
+  // Together, keys replace the whole value.
   EXPECT_EQ(text({"--compilation_config.cudagraph_mode", "FULL", "-cc", "{\"mode\":1}"}),
             "{\"cudagraph_mode\":\"FULL\"}");
   for (const std::vector<std::string>& words :
@@ -207,7 +207,7 @@ TEST(Vllm, WhatCannotBeHadIsRefusedWithAReason) {
   }
 }
 
-// The words that scripts look for: what was wrong with which argument.
+// Scripts match this text: the argument, and what is wrong with it.
 TEST(Vllm, ErrorsNameTheArgument) {
   EXPECT_EQ(VllmError({"m", "--bogus-flag"}), "unrecognized arguments: --bogus-flag");
   EXPECT_EQ(VllmError({"m", "extra", "--pory=5", "--bogus", "x"}),
@@ -227,7 +227,7 @@ TEST(Vllm, ErrorsNameTheArgument) {
   EXPECT_THAT(VllmError({"--max", "5"}), HasSubstr("ambiguous option: --max could be --max-"));
 }
 
-// vLLM's parser takes any number, and fails later, with another exit code.
+// vLLM's parser accepts any number and fails later, with another exit code.
 TEST(Vllm, ANumberOutOfRangeIsNoMistakeOfTheCommandLine) {
   EXPECT_EQ(Read({"--port", "99999"}, Dialect::kVllm).error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(Read({"--port", "99999"}, Dialect::kTrtllm).error().code, ErrorCode::kInvalidArgument);
@@ -345,7 +345,7 @@ TEST(Environment, VariablesOfOthers) {
   EXPECT_FALSE(Read({"--fail-on-environ-validation"}, Dialect::kVllm, {{"VLLM_BOGUS", "1"}}));
 }
 
-// A variable that is said to act sets an option, or is read by the look-up of models.
+// A variable that acts must either set an option or be read when models are located.
 TEST(Environment, WhatActsHasAnOption) {
   std::set<std::string_view> read;
   for (const Option& option : Table()) {
