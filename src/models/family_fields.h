@@ -20,8 +20,7 @@ constexpr const char* kSlidingAttention = "sliding_attention";
 constexpr const char* kDenseMlp = "dense";
 constexpr const char* kSparseMlp = "sparse";
 
-// Bounds that keep any product of two dimensions far below 2^63; published models are well below
-// them.
+// Bounds that keep any product of two dimensions within 64 bits; published models are well below.
 constexpr int64_t kMaxConfigPositions = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxConfigWidth = int64_t{1} << 20;
 constexpr int64_t kMaxConfigLayers = 4096;
