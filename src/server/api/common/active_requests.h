@@ -19,7 +19,7 @@ namespace sluice {
 class AbortableRequest {
  public:
   virtual ~AbortableRequest() = default;
-  // Ends it with finish_reason "abort"; what has been sent remains part of the answer.
+  // Ends it with finish_reason "abort"; output already sent remains part of the answer.
   virtual void AbortFromServer() = 0;
   // Ends it with an error.
   virtual void FailFromServer(const Error& error) = 0;
@@ -32,29 +32,29 @@ class AbortableRequest {
 // pending requests, which the server limits.
 class ActiveRequests {
  public:
-  // Calls `start` now, or, while paused, in Resume(), on the thread that calls that; it is dropped
-  // if `request` is gone by then. Returns false if it was deferred.
+  // Calls `start` now or, while paused, later on the thread that calls Resume(); then only if
+  // `request` still exists. Returns false if it was deferred.
   bool Start(const std::string& id, std::weak_ptr<AbortableRequest> request,
              std::function<void()> start);
   void Remove(const AbortableRequest* request);
 
-  // Aborts those whose id is in `ids` (with or without the prefix of its kind), or all if `ids` is
-  // empty. Returns how many there were.
+  // Aborts the requests whose id is in `ids` (with or without the prefix of its kind), or all if
+  // `ids` is empty. Returns the number of requests aborted.
   int Abort(const std::vector<std::string>& ids);
-  // Aborts all that have been started.
+  // Aborts all started requests.
   void AbortRunning();
-  // For all, started or deferred.
+  // Calls KeepAlive of all requests, started or deferred.
   void KeepAlive(std::chrono::steady_clock::duration interval);
   // Defers new requests until Resume(). `on_idle` is called once no request runs, now or later, on
   // any thread; it must not block.
   void Pause(std::function<void()> on_idle);
   void Resume();
-  // `held` is called after each request that is deferred from now on; null: nothing is. It must not
-  // block.
+  // `held` is called after each request that is deferred from now on; null: no callback. It must
+  // not block.
   void OnHeld(std::function<void()> held);
-  // Fails the deferred requests with `error`; further ones are deferred all the same.
+  // Fails the deferred requests with `error`; new ones are still deferred.
   void FailHeld(const Error& error);
-  // Since when nothing runs or is deferred; none: something does.
+  // Time since which no request runs or is deferred; nullopt if there is one.
   std::optional<std::chrono::steady_clock::time_point> idle_since() const;
   // Fails the deferred requests with `error`; no further ones are deferred.
   void Drain(const Error& error);
@@ -79,7 +79,7 @@ class ActiveRequests {
   std::vector<Held> held_ GUARDED_BY(mutex_);
   std::vector<std::function<void()>> on_idle_ GUARDED_BY(mutex_);
   std::function<void()> on_held_ GUARDED_BY(mutex_);
-  // A request came or ended.
+  // Time when a request last came or ended.
   std::chrono::steady_clock::time_point last_change_ GUARDED_BY(mutex_) =
       std::chrono::steady_clock::now();
 };

@@ -12,7 +12,7 @@ void StartWithAdapter(Engine& engine, const std::shared_ptr<const AdapterUse>& a
   if (adapter == nullptr || adapter->is_ready()) return start(/*has_waited=*/false);
   engine.adapters()->WhenReady(adapter, [&pool, request = std::move(request),
                                          start = std::move(start)](const Status& status) {
-    // On the adapters' thread, which others wait for.
+    // This is the adapters' thread, for which others wait: continue on the pool.
     pool.Submit([request, start, status] {
       const std::shared_ptr<AbortableRequest> alive = request.lock();
       if (alive == nullptr) return;

@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-// Calls `start` now where the adapter is ready, or null; otherwise later, in a task of `pool`, or
-// ends the request with an error where the adapter was removed or cannot be read. Does nothing once
-// the request or the adapter's use is gone. `engine`: whose adapter it is; it outlives the request.
-// `has_waited`, if it was called later, is for Request::was_accepted: a drain may have begun
-// meanwhile, and finishes what waits for an adapter as what runs.
+// Calls `start` now if the adapter is ready or null; otherwise later, in a task of `pool`, or ends
+// the request with an error if the adapter was removed or cannot be read. Does nothing once the
+// request or the adapter's use is gone. `engine`: owner of the adapter; it outlives the request.
+// `has_waited`: whether the call was late, for Request::was_accepted: if a drain has begun
+// meanwhile, it also finishes requests that wait for an adapter.
 void StartWithAdapter(Engine& engine, const std::shared_ptr<const AdapterUse>& adapter,
                       WorkerPool& pool, std::weak_ptr<AbortableRequest> request,
                       std::function<void(bool has_waited)> start);

@@ -1,4 +1,4 @@
-// What an answer is made of: the events that a generation produces and an AnswerWriter consumes.
+// The events of an answer, which a generation produces and an AnswerWriter consumes.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct PromptEvent {
 struct TokensEvent {
   int choice = 0;
   std::vector<int32_t> ids;
-  std::vector<TokenLogprobs> logprobs;  // one per token where requested
+  std::vector<TokenLogprobs> logprobs;  // one per token if requested
   // One per entry of `logprobs`: the characters of the choice's text before the token.
   std::vector<int64_t> offsets = {};
 };
@@ -35,16 +35,16 @@ struct TokensEvent {
 struct TextEvent {
   int choice = 0;
   std::string text;
-  bool is_break = false;  // the text, a line break, parts two messages of the model
-  // With GenerationRequest::splits_logprobs: of the tokens that the content came from.
+  bool is_break = false;  // a line break between two messages of the model
+  // With GenerationRequest::splits_logprobs: log-probabilities of the content's tokens.
   std::vector<TokenLogprobs> logprobs = {};
 };
 
-// Reasoning text, where a reasoning parser separates it from the content.
+// Reasoning text, if a reasoning parser separates it from the content.
 struct ReasoningEvent {
   int choice = 0;
   std::string text;
-  bool is_break = false;  // as above
+  bool is_break = false;  // as in TextEvent
 };
 
 // A fragment of a tool call. The calls of a choice are numbered from 0; the first event of a call
@@ -57,13 +57,13 @@ struct ToolCallEvent {
   std::string arguments;  // a fragment of JSON, as the model wrote it
 };
 
-// Tokens [begin, end) of a choice were sampled from weights that had been replaced so often.
+// Tokens [begin, end) of a choice were sampled after `weights` updates of the weights.
 struct WeightSpan {
   int64_t weights = 0;
   int64_t begin = 0, end = 0;
 };
 
-// A choice has another token.
+// Counts another token of a choice, sampled after `weights` updates of the weights.
 inline void CountToken(int64_t weights, std::vector<WeightSpan>& spans) {
   const int64_t count = spans.empty() ? 0 : spans.back().end;
   if (spans.empty() || spans.back().weights != weights) spans.push_back({weights, count, count});
@@ -72,10 +72,10 @@ inline void CountToken(int64_t weights, std::vector<WeightSpan>& spans) {
 
 // The last event of a choice.
 struct FinishEvent {
-  struct Repetition {};  // the request's repetition_detection
+  struct Repetition {};  // the request's repetition_detection matched
   int choice = 0;
   FinishReason reason = FinishReason::kStop;
-  // What ended it, if the request named it: a stop string or a stop token.
+  // What ended the choice, if the request specified it: a stop string or a stop token.
   std::variant<std::monostate, std::string, int32_t, Repetition> cause = {};
   bool called_tools = false;             // the choice has called a tool
   std::vector<WeightSpan> weights = {};  // of all its tokens, in order
@@ -89,9 +89,9 @@ struct KeepAliveEvent {};
 
 // The last event of an answer that is complete.
 struct UsageEvent {
-  int64_t prompt_tokens = 0;      // of all prompts
-  int64_t completion_tokens = 0;  // of all choices
-  int64_t cached_tokens = 0;      // of the last prompt, in whatever order they were computed
+  int64_t prompt_tokens = 0;                     // of all prompts
+  int64_t completion_tokens = 0;                 // of all choices
+  int64_t cached_tokens = 0;                     // of the last prompt of the list
   std::optional<int64_t> reasoning_tokens = {};  // of all choices, with a reasoning parser
   RequestClock clock;
 };
@@ -104,8 +104,8 @@ struct ErrorEvent {
 using AnswerEvent = std::variant<PromptEvent, TokensEvent, TextEvent, ReasoningEvent, ToolCallEvent,
                                  FinishEvent, KeepAliveEvent, UsageEvent, ErrorEvent>;
 
-// Events that belong together. Those of choices are all of one choice: a stream sends them as one
-// chunk.
+// Events that belong together. All events of choices in a step are of the same choice: a stream
+// sends them as one chunk.
 using AnswerStep = std::vector<AnswerEvent>;
 
 }  // namespace sluice

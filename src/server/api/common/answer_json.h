@@ -1,4 +1,4 @@
-// Pieces of JSON and of streams that the writers of several dialects share.
+// Pieces of JSON and of streams shared by the writers of several dialects.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace sluice {
 
-// A comment, which clients skip, so that proxies do not close a quiet stream.
+// An SSE comment, which clients skip; prevents proxies from closing an idle stream.
 inline constexpr std::string_view kKeepAliveEvent = ": keep-alive\n\n";
 
-// `"finish_reason":…,"stop_reason":…`; both null while a choice goes on.
+// `"finish_reason":…,"stop_reason":…`; both null while the choice is unfinished.
 void AppendFinish(std::string& out, const std::optional<FinishEvent>& finish);
 void AppendTokenIds(std::string& out, std::span<const int32_t> ids);
-// The list, or null unless `shown`.
+// The list, or null if not `shown`.
 void AppendTokenIds(std::string& out, std::span<const int32_t> ids, bool shown);
 void AppendString(std::string& out, std::string_view text, bool shown);
 
-// `[{"id":…,"type":"function","function":{"name":…,"arguments":…}},…]`. `pieces`: of a stream, with
+// `[{"id":…,"type":"function","function":{"name":…,"arguments":…}},…]`. `pieces`: in a stream, with
 // the index of the call; only the first piece of a call has id, type and name.
 void AppendToolCalls(std::string& out, std::span<const ToolCallEvent> calls, bool pieces);
 // `,"completion_tokens_details":…`.

@@ -109,10 +109,10 @@ ApiError FromError(const Error& error) {
 
 namespace {
 
-// Messages quote what a client sent, but not megabytes of it.
+// Messages quote what a client sent, up to this many bytes.
 constexpr size_t kMaxQuoted = 16384;
 
-// The types that Anthropic's API names.
+// Error types of Anthropic's API.
 std::string_view AnthropicType(int status) {
   switch (status) {
     case 401: return "authentication_error";
@@ -169,7 +169,7 @@ HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect) {
   } else {
     response.body = ErrorBody(error);
   }
-  // Clients wait this long before they try again.
+  // Clients wait this long before they retry.
   if (error.status == 503 || error.status == 429)
     response.headers.push_back({"retry-after", std::to_string(error.retry_after)});
   return response;

@@ -21,16 +21,16 @@ struct ApiError {
   std::string type = "BadRequestError";
   std::string message;
   std::optional<std::string> param;
-  // If not empty, the whole body is {"detail": ...}, as vLLM's web framework answers.
+  // If not empty, the whole body is {"detail": ...}, as from vLLM's web framework.
   std::string detail;
-  int64_t retry_after = 1;  // seconds, of 429 and 503
+  int64_t retry_after = 1;  // seconds; for 429 and 503
 };
 
 template <typename T>
 using ApiResult = tl::expected<T, ApiError>;
 using ApiStatus = tl::expected<void, ApiError>;
 
-// A wrong value, without a field ("param": null) or with one.
+// A wrong value that is not of a certain field ("param": null).
 tl::unexpected<ApiError> BadRequest(std::string message);
 // `message (parameter=name)`.
 tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name);
@@ -39,7 +39,7 @@ tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view
                                       std::string_view value);
 // "invalid_request_error", the type of errors about responses and their items.
 tl::unexpected<ApiError> InvalidRequest(int status, std::string message, std::string param);
-// A feature that requests can name and this server does not have.
+// A feature that requests can name but this server lacks.
 tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view name);
 
 // An answer of more than `bytes`.
@@ -50,15 +50,15 @@ constexpr const char* kServerIsShuttingDown = "The server is shutting down.";
 
 // 413 or 503 for a request whose `bytes` exceed the memory of requests.
 ApiError MemoryRefused(const RequestMemory& memory, uint64_t bytes);
-// 503 where the system has no memory left.
+// 503: the system is out of memory.
 ApiError OutOfMemory();
-// The exception that is being handled, which is logged: OutOfMemory(), or 500 without its message,
-// which is not the client's. REQUIRES: the caller is in a catch block.
+// Logs the exception that is being handled. Returns OutOfMemory(), or 500 without the exception's
+// message, which is not for clients. REQUIRES: the caller is in a catch block.
 ApiError CaughtApiError(std::string_view task);
-// Reserves `bytes` in all for a request and everything derived from it, before the allocation.
+// Reserves `bytes` in total for a request and everything derived from it, before the allocation.
 ApiStatus ReserveMemory(const std::shared_ptr<MemoryLease>& lease, uint64_t bytes);
 
-// An error of another layer: 400, 404, 503 or 500 by its code.
+// An error of another layer: 400, 404, 503 or 500, depending on its code.
 ApiError FromError(const Error& error);
 
 // {"error":{"message":…,"type":…,"param":…,"code":…}}; `spaced` puts a space after every ':' and
@@ -66,11 +66,11 @@ ApiError FromError(const Error& error);
 std::string ErrorBody(const ApiError& error, bool spaced = false);
 // trtllm-serve's errors are flat: {"object":"error","message":…,"type":…,"param":…,"code":…}.
 HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect = ApiDialect::kSluice);
-// {"type":"error","error":{"type":…,"message":…}}, the shape of Anthropic's API, with its types by
-// status; with vLLM's under that name.
+// {"type":"error","error":{"type":…,"message":…}}, the shape of Anthropic's API. The type follows
+// from the status; with kVllm it is vLLM's.
 std::string AnthropicErrorBody(const ApiError& error, ApiDialect dialect);
-// In that shape; under the name `vllm`, what is wrong with a field of the body has OpenAI's, with
-// `param`, as there.
+// The response with AnthropicErrorBody(). With kVllm, an error about a field of the request body
+// has the shape of ErrorResponse() instead, with `param`, as in vLLM.
 HttpResponse AnthropicErrorResponse(const ApiError& error, ApiDialect dialect);
 HttpResponse DetailResponse(int status, std::string_view detail);
 HttpResponse JsonResponse(std::string body);

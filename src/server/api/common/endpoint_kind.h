@@ -1,4 +1,4 @@
-// Which of the two generating endpoints a request is for, where their fields differ.
+// Which of the two generation endpoints a request is for; their fields differ.
 #pragma once
 
 namespace sluice {

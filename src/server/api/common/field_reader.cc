@@ -13,12 +13,12 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxReported = 10;
-constexpr size_t kMaxErrors = 1000;  // Bounds the memory that a list of wrong elements takes.
-constexpr size_t kMaxShown = 80;     // Characters of a string in a message.
+constexpr size_t kMaxErrors = 1000;  // Bounds the memory for a list of wrong elements.
+constexpr size_t kMaxShown = 80;     // Maximum length of a string in a message, in characters.
 
 constexpr double kInt64End = 9223372036854775808.0;
 
-// " of at least 0", " from 0 to 1", or nothing.
+// " of at least 0", " from 0 to 1", or "".
 std::string Bounds(const FieldRule& rule) {
   const bool has_min = rule.min > -HUGE_VAL, has_max = rule.max < HUGE_VAL;
   if (has_min && has_max) return fmt::format(" from {} to {}", rule.min, rule.max);
@@ -136,7 +136,7 @@ bool ReadValue(const json::Value& value, const FieldRule& rule, double& result) 
   } else {
     return false;
   }
-  // NaN is a number here; a field with bounds refuses it.
+  // NaN is accepted unless the field has bounds.
   return std::isnan(result) ? rule.min == -HUGE_VAL && rule.max == HUGE_VAL
                             : IsWithin(result, rule);
 }

@@ -30,7 +30,7 @@ tl::unexpected<ApiError> ValidationFailed(const std::vector<FieldError>& errors)
 // A body that is not an object.
 tl::unexpected<ApiError> NotAnObject(const json::Value& body);
 
-// The member `name`; null if it is absent or null, or `object` none.
+// The member `name`; null if it is absent or null, or if `object` is not an object.
 const json::Value* Given(const json::Value& object, std::string_view name);
 // The text of the member `name`; "" if it is absent or no string.
 std::string TextAt(const json::Value& object, std::string_view name);
@@ -47,12 +47,12 @@ struct FieldRule {
   double min = -HUGE_VAL;
   double max = HUGE_VAL;
   bool within_int64 = false;  // larger integers are an error, not the nearest int64
-  std::span<const std::string_view> one_of = {};  // of a string; empty: any
+  std::span<const std::string_view> one_of = {};  // allowed strings; empty: any
 };
 
-// One value as a type; false if it is something else or breaks the rule. As in vLLM, numbers may be
-// strings ("8"), integers booleans or numbers without a fraction, and booleans 0, 1, "yes", "off"
-// and the like. The pointers stay valid as long as `value`.
+// Reads a value as a type; false if it has another type or breaks the rule. As in vLLM, numbers may
+// be strings ("8"), integers may be booleans or numbers without a fraction, and booleans may be 0,
+// 1, "yes", "off" and the like. The pointers stay valid as long as `value`.
 bool ReadValue(const json::Value& value, const FieldRule& rule, bool& result);
 bool ReadValue(const json::Value& value, const FieldRule& rule, int64_t& result);
 bool ReadValue(const json::Value& value, const FieldRule& rule, double& result);
@@ -60,7 +60,7 @@ bool ReadValue(const json::Value& value, const FieldRule& rule, std::string& res
 bool ReadValue(const json::Value& value, const FieldRule& rule, const json::Value::Array*& result);
 bool ReadValue(const json::Value& value, const FieldRule& rule, const json::Value::Object*& result);
 
-// What ReadValue takes, for the message of an error; the second argument only selects the type.
+// Describes what ReadValue accepts, for error messages; the second argument only selects the type.
 std::string Expected(const FieldRule& rule, const bool&);
 std::string Expected(const FieldRule& rule, const int64_t&);
 std::string Expected(const FieldRule& rule, const double&);
@@ -105,7 +105,7 @@ class FieldReader {
   const json::Value* Raw(std::string_view name) const;
   const json::Value& object() const { return object_; }
 
-  // Notes an error at `place` below this object.
+  // Records an error at `place` below this object.
   void Add(std::string_view place, std::string_view expected, const json::Value& found);
   void AddMissing(std::string_view place);
   std::vector<FieldError>* errors() { return errors_; }
@@ -117,7 +117,7 @@ class FieldReader {
     Add(place, Expected(rule, field), value);
     return false;
   }
-  // A list.
+  // Converts a list.
   template <typename T>
   bool Convert(const json::Value& value, std::string_view place, const FieldRule& rule,
                std::vector<T>& field) {
@@ -133,7 +133,7 @@ class FieldReader {
     if (good) field = std::move(result);
     return good;
   }
-  // An object whose members all have one type.
+  // Converts an object whose members all have the same type.
   template <typename T>
   bool Convert(const json::Value& value, std::string_view place, const FieldRule& rule,
                std::vector<std::pair<std::string, T>>& field) {

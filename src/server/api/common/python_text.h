@@ -1,5 +1,4 @@
-// Values in the spelling of Python, for log lines that tools written for vLLM parse; and characters
-// of UTF-8.
+// Values in Python's spelling, for log lines that tools for vLLM parse; and UTF-8 characters.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +17,9 @@ std::string PythonRepr(std::span<const std::string> list);
 // str() of a float: 1.0, 1e-05, nan, inf.
 std::string PythonFloat(double value);
 
-// Code points of valid UTF-8.
+// Number of code points of valid UTF-8.
 size_t CountCharacters(std::string_view text);
-// At most the first `count` of them.
+// At most the first `count` characters.
 std::string_view TrimToCharacters(std::string_view text, size_t count);
 
 }  // namespace sluice

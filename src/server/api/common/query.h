@@ -18,8 +18,8 @@ std::optional<std::string> QueryValue(const HttpRequest& request, std::string_vi
 // All values of `name`, decoded.
 std::vector<std::string> QueryValues(const HttpRequest& request, std::string_view name);
 
-// As QueryValue; the first of `choices` where it is absent. Errors: 400 for a value that is none of
-// them.
+// Like QueryValue, but returns the first of `choices` if the parameter is absent. 400 for a value
+// that is not one of `choices`.
 ApiResult<std::string> QueryChoice(const HttpRequest& request, std::string_view name,
                                    std::initializer_list<std::string_view> choices);
 

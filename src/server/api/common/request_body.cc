@@ -15,8 +15,8 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxDepth = 128;
-constexpr size_t kMaxValues = size_t{1} << 20;  // Each takes some hundred bytes once parsed.
-constexpr size_t kMaxDigits = 4300;             // As in vLLM, whose interpreter reads no more.
+constexpr size_t kMaxValues = size_t{1} << 20;  // each takes about 100 bytes once parsed
+constexpr size_t kMaxDigits = 4300;             // as in vLLM, whose Python reads no longer numbers
 
 tl::unexpected<ApiError> Unreadable() {
   ApiError error;
@@ -32,7 +32,8 @@ tl::unexpected<ApiError> Malformed(std::string message, std::optional<std::strin
   return tl::unexpected<ApiError>(std::move(error));
 }
 
-// Why the parser refused `text`. `fault`: the offset where it stopped, npos if not known.
+// The error for `text`, which the parser refused. `fault`: the offset where it stopped; npos if
+// unknown.
 tl::unexpected<ApiError> FaultOf(std::string_view text, const Error& refusal, size_t fault) {
   if (!IsValidUtf8(text)) return Unreadable();
   if (refusal.code == ErrorCode::kUnsupported) return BadRequest(refusal.message);
@@ -77,7 +78,7 @@ ApiResult<json::Value> ParseRequestBody(const HttpRequest& request) {
   }
   if (request.body.empty()) return json::Value();
   std::string_view text = request.body;
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // A byte order mark.
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // byte order mark
   const json::TextSize size = json::Measure(text);
   API_RETURN_IF_ERROR(CheckBodySize(size));
   const size_t space = request.body.capacity();

@@ -1,4 +1,4 @@
-// From the bytes of a request body to a JSON value.
+// Converts the bytes of a request body to a JSON value.
 #pragma once
 
 #include <string_view>
@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// Checks the content type and parses the body; an empty body is null. Errors: 400. Where the text
-// is not JSON, `param` is "body.N", N being the character at fault, as in vLLM. 413 or 503 where
-// the memory for it is refused; the reservation also covers what handlers derive from it.
+// Checks the content type and parses the body; an empty body is null. Errors: 400; if the text is
+// not JSON, `param` is "body.N", with the index N of the offending character, as in vLLM. 413 or
+// 503 if the memory for it is refused; the reservation also covers what handlers derive from it.
 ApiResult<json::Value> ParseRequestBody(const HttpRequest& request);
 
-// The second half: `text` alone, UTF-8 without a byte order mark. Bounded in depth, in the number
-// of values, and in time by the length of the text.
+// Only parses: `text` is UTF-8 without a byte order mark. Depth, number of values and, by the
+// length of the text, time are bounded.
 ApiResult<json::Value> ParseBodyText(std::string_view text);
 
 }  // namespace sluice

@@ -18,8 +18,8 @@ class RequestClock {
   void OnQueued(double seconds) { queue_seconds_ = seconds; }
   void OnTokens(int64_t count, Clock::time_point now = Clock::now());
 
-  // {"time_to_first_token_ms":…,…}; null before the first token. `whole`: with the fields that only
-  // a whole body has.
+  // {"time_to_first_token_ms":…,…}; null before the first token. `whole`: includes the fields that
+  // only a whole body has.
   void AppendTo(std::string& out, bool whole) const;
 
  private:

@@ -12,18 +12,17 @@
 
 namespace sluice {
 
-// What the spans of one request have in common: one span for each of its prompts. Thread safety:
-// immutable.
+// The common part of a request's spans; there is one span per prompt. Thread safety: immutable.
 class RequestTrace {
  public:
-  // Null without an exporter, and where the client's trace is not sampled. It begins now; the trace
-  // of the headers `traceparent` and `tracestate` is continued. `model`: the name in answers.
+  // Null without an exporter, or if the client's trace is not sampled. The spans begin now and
+  // continue the trace of the headers `traceparent` and `tracestate`. `model`: the name in answers.
   static std::shared_ptr<const RequestTrace> Begin(std::shared_ptr<SpanExporter> exporter,
                                                    const HttpRequest& request, std::string id,
                                                    std::string model, int n,
                                                    const SamplingParams& sampling);
 
-  // A prompt's last sequence has ended: its span ends now. Called on the engine's thread.
+  // Ends a prompt's span: its last sequence has ended. Called on the engine's thread.
   void Finish(const RequestStats& stats) const;
 
  private:

@@ -12,8 +12,8 @@ namespace sluice {
 // to and is framed by no other origin, and inline code is not executed.
 HttpResponse HtmlResponse(std::string page);
 
-// `file`, or 304 where `request` says that the client has it. Browsers keep it and ask each time
-// whether it changed.
+// `file`, or 304 if `request` says that the client has it. Browsers cache the file and revalidate
+// it each time.
 HttpResponse FileResponse(const HttpRequest& request, const WebFile& file);
 
 }  // namespace sluice

@@ -15,26 +15,26 @@ namespace sluice {
 
 // Runs tasks on a few threads, short ones in order of arrival. Long tasks use at most half of the
 // threads, but at least one, so that short ones (a step of a stream, a short prompt) do not wait
-// for them; of long ones the shortest is next, but every fourth time the oldest, to prevent
-// starvation. The number of tasks is bounded by the callers: a request has at most
-// one in the queue, and the number of requests is limited. Thread safety: Submit may be called from
-// any thread, also from a task.
+// for them. The shortest long task is next, but every fourth time the oldest, to prevent
+// starvation. Callers bound the number of tasks: a request has at most one in the queue, and the
+// number of requests is limited. Thread safety: Submit may be called from any thread, also from a
+// task.
 class WorkerPool {
  public:
-  // A task of more bytes is long: parsing, rendering and encoding them takes milliseconds, of the
-  // largest bodies seconds.
+  // A task of more bytes is long: parsing, rendering and encoding it takes milliseconds, or seconds
+  // for the largest bodies.
   static constexpr size_t kLongBytes = size_t{256} << 10;
 
-  // Two threads are the fewest with which short tasks need not wait for long ones.
+  // With fewer than two threads, short tasks must wait for long ones.
   explicit WorkerPool(int num_threads);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Dropped without being run once Stop() has been called. `bytes`: of what it works on, which
-  // tells how long it takes.
+  // Queues a task, or drops it after Stop(). `bytes`: size of the input, which determines how long
+  // the task takes.
   void Submit(std::function<void()> task, size_t bytes = 0);
-  // Runs what is in progress to its end, drops the rest and joins the threads.
+  // Finishes the running tasks, drops the others and joins the threads.
   void Stop();
 
  private:
@@ -47,7 +47,7 @@ class WorkerPool {
   void Work();
   bool HasNext() const REQUIRES(mutex_) { return !short_.empty() || MayBeLong(); }
   bool MayBeLong() const REQUIRES(mutex_) { return !long_.empty() && num_long_ < most_long_; }
-  // Takes the task to be run next. REQUIRES: HasNext().
+  // Takes the next task to run. REQUIRES: HasNext().
   Task TakeNext() REQUIRES(mutex_);
 
   const size_t most_long_;

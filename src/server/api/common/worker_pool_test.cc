@@ -27,7 +27,7 @@ TEST(WorkerPoolTest, LongTasksDoNotHoldUpShortOnes) {
         kLong);
   }
   for (int i = 0; i < 10; ++i) pool.Submit([&] { short_done.count_down(); });
-  short_done.wait();  // for ever, if two of the long ones ran
+  short_done.wait();  // would never return if two long tasks ran
   EXPECT_FALSE(long_done.try_wait());
   end.count_down();
   long_done.wait();
@@ -60,7 +60,7 @@ TEST(WorkerPoolTest, LongTasksTakeAtMostHalfOfTheThreads) {
         },
         kLong);
   }
-  // Two short tasks at a time: two threads are free of long ones.
+  // Two short tasks run at the same time: two threads run no long tasks.
   std::latch both(2), short_done(2);
   for (int i = 0; i < 2; ++i) {
     pool.Submit([&] {

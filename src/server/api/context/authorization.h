@@ -10,16 +10,16 @@
 
 namespace sluice {
 
-// Which of `keys` the request presents as "Authorization: Bearer KEY" or, as clients of Anthropic's
-// API do, "X-API-Key: KEY"; "" for none. A view of `head`. Takes the same time however much of a
-// key is right.
+// The key of `keys` that the request presents as "Authorization: Bearer KEY" or, as clients of
+// Anthropic's API do, as "X-API-Key: KEY"; "" if there is none. A view of `head`. Takes the same
+// time however much of a key is right.
 std::string_view PresentedKey(const HttpRequest& head, const ApiKeys& keys);
 
-// Whether a request may be answered. Where `config` asks for API keys, one of `keys` (PresentedKey)
-// is needed for every route but those that are open, for all that is below /v1 and the other
-// prefixes which vLLM guards, and with protect_all for all but health. OPTIONS needs none where it
-// only asks for the methods of a route. `path` has no --root-path, `route` is what it leads to, or
-// null.
+// Whether a request may be answered. If `config` requires API keys, the request must present one of
+// `keys` (PresentedKey) for paths below /v1 and the other prefixes that vLLM guards, and for all
+// routes except the open ones; with protect_all, for everything except health. OPTIONS needs no key
+// if it only asks for the methods of a route. `path` is without --root-path; `route` is the route
+// of `path`, or null.
 bool IsAuthorized(const HttpRequest& head, std::string_view path, const Route* route,
                   const ServerConfig& config, const ApiKeys& keys);
 

@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-// Turns the API key of a request into a number, where the server has keys and the request presents
-// one of them; else the client's address: all of an IPv4 address, the network (64 bits) of an IPv6
-// address. An unknown key is ignored, since clients could change it with every
-// request. The number is a keyed hash that differs between processes and reveals nothing of the
-// key. Thread safety: all methods may be called from any thread.
+// Hashes the API key of a request to a number, if the server has keys and the request presents one
+// of them; else the client's address: a whole IPv4 address, or the network (64 bits) of an IPv6
+// address. An unknown key is ignored, since clients could change it with every request. The hash is
+// keyed: it differs between processes and reveals nothing about the key. Thread safety: all methods
+// may be called from any thread.
 class ClientIdentity {
  public:
   // `keys` outlives it.

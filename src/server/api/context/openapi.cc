@@ -119,7 +119,8 @@ std::string OpenApiDocument(const std::vector<const Route*>& routes, const Serve
 }
 
 std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig& config) {
-  // What it loads lies below /docs, relative to the page: a proxy may have put anything before it.
+  // All that the page loads is below /docs, relative to the page: a proxy may have prefixed the
+  // path.
   std::string page =
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

@@ -11,16 +11,16 @@
 
 namespace sluice {
 
-// /openapi.json (OpenAPI 3.1): every route of `routes` that has a summary, with the schemas of its
-// body and answer.
+// /openapi.json (OpenAPI 3.1): every route of `routes` with a summary, with the schemas of its body
+// and answer.
 std::string OpenApiDocument(const std::vector<const Route*>& routes, const ServerConfig& config);
 
-// /docs: the same as a page that loads nothing from elsewhere.
+// /docs: the same information as a page that loads nothing from other servers.
 std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig& config);
 
-// The `components.schemas` of the document, a JSON object: the text of openapi_schemas.json beside
-// this file. The schemas name the fields that are read; others are ignored, and numbers and
-// booleans may be written as strings, as vLLM accepts them.
+// The `components.schemas` of the document, a JSON object: the text of openapi_schemas.json in this
+// folder. The schemas list the fields that are read; other fields are ignored, and numbers and
+// booleans may be written as strings, as in vLLM.
 std::string_view OpenApiSchemas();
 
 }  // namespace sluice

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// A request that has been answered may take a moment to leave the engine.
+// An answered request may take a moment to leave the engine: retry this often.
 constexpr int kTriesToSleep = 500;
 constexpr std::chrono::milliseconds kTimeBetweenTriesToSleep(10);
 
@@ -50,7 +50,7 @@ void SleepControl::Begin(std::shared_ptr<const ModelContext> model, int level, b
 
 Status SleepControl::GiveBack(const ModelContext& model, int level) {
   const MutexLock memory(memory_mutex_);
-  if (!sleeping_) return {};  // it was woken meanwhile
+  if (!sleeping_) return {};  // woken meanwhile
   Status status;
   if (level == 0) {
     model.engine->ResetPrefixCache();

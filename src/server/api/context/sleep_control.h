@@ -1,4 +1,4 @@
-// Sleeping and waking: of requests, and of the memory of weights and KV cache.
+// Sleep mode: pauses requests and frees the memory of weights and KV cache.
 #pragma once
 
 #include <atomic>
@@ -16,29 +16,27 @@
 
 namespace sluice {
 
-// Level 0 holds requests back; 1 also gives the memory back, and 2 the system's copy of the files.
-// Where the server has fallen asleep by itself, the next request wakes it.
-//
-// Thread safety: all methods may be called from any thread.
+// Level 0 defers requests; level 1 also frees memory; level 2 also drops the files from the
+// system's cache. If the server fell asleep by itself, the next request wakes it.
 class SleepControl : public std::enable_shared_from_this<SleepControl> {
  public:
   using Done = std::function<void(const Status&)>;
 
-  // `metrics` outlives it; so does `pool`, which is stopped before.
+  // `metrics` and `pool` outlive it; `pool` is stopped before.
   SleepControl(std::shared_ptr<ActiveRequests> active, Metrics* metrics, WorkerPool* pool)
       : active_(std::move(active)), metrics_(metrics), pool_(pool) {}
 
   bool sleeping() const { return sleeping_; }
-  // Whether the next request will wake it.
+  // Whether the next request will wake the server.
   bool sleeps_until_request() const { return sleeping_ && until_request_; }
 
-  // Holds new requests back at once. Once those that run have ended, `aborts`: aborted, memory is
-  // given back, and `done` is called on a worker. After an error it is awake.
+  // Defers new requests at once. Once the running ones have ended (with `aborts`, they are
+  // aborted), frees the memory and calls `done` on a worker. After an error the server is awake.
   void Sleep(std::shared_ptr<const ModelContext> model, int level, bool aborts, Done done);
-  // The same at level 1, until a request comes.
+  // Sleeps at level 1 until a request comes.
   void SleepUntilRequest(std::shared_ptr<const ModelContext> model);
-  // Loads weights, allocates the cache; requests go on once both are there. Returns whether they
-  // do. Takes as long as a start: for workers.
+  // Loads the weights, allocates the cache, or both. Requests continue once both are there; returns
+  // whether they are. Takes as long as a start: call on a worker.
   Result<bool> WakeUp(const ModelContext& model, bool weights, bool cache);
 
  private:
@@ -51,19 +49,19 @@ class SleepControl : public std::enable_shared_from_this<SleepControl> {
   const std::shared_ptr<ActiveRequests> active_;
   Metrics* const metrics_;
   WorkerPool* const pool_;
-  // Held while memory is given back or taken.
+  // Held while memory is freed or allocated.
   Mutex memory_mutex_;
-  // Held while `sleeping_`, its metric and `active_` change, which must agree.
+  // Held while `sleeping_`, its metric and `active_`, which must agree, change.
   Mutex mutex_;
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> until_request_{false};
   bool is_waking_ GUARDED_BY(mutex_) = false;
 };
 
-// A thread that lets the server sleep once it was idle for `idle_seconds`; 0: never.
+// A thread that puts the server to sleep after `idle_seconds` without requests; 0: never.
 class IdleSleep {
  public:
-  using Model = std::function<std::shared_ptr<const ModelContext>()>;  // null while it is loaded
+  using Model = std::function<std::shared_ptr<const ModelContext>()>;  // null while the model loads
 
   IdleSleep(double idle_seconds, std::shared_ptr<ActiveRequests> active,
             std::shared_ptr<SleepControl> control, Model model);
@@ -84,7 +82,7 @@ class IdleSleep {
   Mutex mutex_;
   CondVar wake_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member: the thread uses those above
 };
 
 }  // namespace sluice

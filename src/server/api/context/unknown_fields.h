@@ -1,5 +1,5 @@
-// Fields of request bodies that no route reads. As in vLLM they are no error; each name is logged
-// once, so that misspelt fields are noticed.
+// Detects fields of request bodies that no route reads. As in vLLM they are not an error; each name
+// is logged once, so that misspelt fields are noticed.
 #pragma once
 
 #include <set>
@@ -13,8 +13,8 @@ namespace sluice {
 // Thread safety: Warn() may be called from any thread.
 class UnknownFields {
  public:
-  // Logs one warning for the unknown fields of `body` that have not been logged before, and returns
-  // it; "" if there are none. At most kMaxWarned names are logged in all.
+  // Logs a warning that lists the unknown fields of `body` that were not logged before, and returns
+  // it; "" if there are none. At most kMaxWarned names are logged in total.
   std::string Warn(const json::Value& body);
 
   static constexpr size_t kMaxWarned = 256;
