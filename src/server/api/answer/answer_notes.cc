@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// The first choices whose reasons are noted.
+// Maximum number of choices whose finish reasons are noted.
 constexpr size_t kMaxReasons = 64;
 
 class NotingWriter : public AnswerWriter {
@@ -31,7 +31,7 @@ class NotingWriter : public AnswerWriter {
 
  private:
   void Note(const AnswerEvent& event, AnswerNotes& notes) {
-    constexpr std::string_view kUnlessMoreComes = "abort";  // the client has left
+    constexpr std::string_view kUnlessMoreComes = "abort";  // in case the client disconnects
     if (const auto* prompt = std::get_if<PromptEvent>(&event)) {
       notes.cached_tokens = prompt->result.cached_tokens;
       notes.finish_reason = kUnlessMoreComes;

@@ -17,21 +17,23 @@ struct AnswerParsing {
   const ReasoningParser* reasoning = nullptr;  // null: reasoning is content
   ToolChoice choice = ToolChoice::kNone;
   CallForm form = CallForm::kOwn;
-  std::string named = {};                  // the tool of CallForm::kArguments
+  std::string named = {};                  // the tool's name, for CallForm::kArguments
   std::shared_ptr<const ToolTypes> types;  // of the request's tools; may be null
-  std::optional<bool> thinking;            // as the template's arguments say
+  std::optional<bool> thinking;            // as set by the template's arguments
   bool include_reasoning = true;           // else reasoning is dropped
   bool first_call_only = false;            // further calls are dropped
-  bool constrains_channels = false;        // the constraint admits reasoning
-  // A constraint holds the answer to a form: all of it but a thought, or, with `holds_thoughts`,
-  // all of it, so that none of it is reasoning. Not if it is free text in which calls are held.
+  bool constrains_channels = false;        // the constraint allows reasoning
+  // Whether a constraint determines the form of the answer: all of it except a thought or, with
+  // `holds_thoughts`, all of it, so that there is no reasoning. False for free text in which only
+  // the calls are constrained.
   bool held = false;
   bool holds_thoughts = false;
 
   // The answer consists of calls. If it has one, its content is "" rather than null.
   bool must_call() const { return choice == ToolChoice::kRequired || choice == ToolChoice::kNamed; }
 
-  // The reader of one answer. `turn`: the end of the prompt, from where the answer's turn begins.
+  // Makes the reader of one answer. `turn`: the end of the prompt, from the start of the answer's
+  // turn.
   std::unique_ptr<AnswerReader> MakeReader(std::string_view turn, const StopRules& rules) const {
     return std::make_unique<AnswerReader>(
         AnswerReaderOptions{.tools = tools,

@@ -1,4 +1,4 @@
-// From the fields of a request to a generation and the answer that it writes.
+// Turns the fields of a request into a generation and the answer that it writes.
 #pragma once
 
 #include <functional>
@@ -17,34 +17,34 @@ namespace sluice {
 struct AnswerPlan {
   AnswerOptions options;
   GenerationRequest generation;
-  SamplingParams sampling;  // of every sequence, but for max_tokens
+  SamplingParams sampling;  // of every sequence, except max_tokens
   std::optional<RequestedConstraint> constraint;
-  size_t writer_bytes = 0;  // of the request that the writer keeps, besides `options`
+  size_t writer_bytes = 0;  // bytes of the request that the writer keeps, besides `options`
 };
 
-// A plan without prompts. `prefix`: of the answer's id. Errors: 404 for a model that is not served,
-// 400 for values out of range, in the body or in a header.
+// A plan without prompts. `prefix` begins the answer's id. Errors: 404 for a model that is not
+// served, 400 for values out of range, in the body or in a header.
 ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
                                  const SamplingFields& fields);
 
-// The id of a request without its prefix: that of the header X-Request-Id, of the body, or a new
-// one. 400 for a header that is too long.
+// The id of a request without its prefix: from the header X-Request-Id, else from the body, else a
+// new one. 400 if the header is too long.
 ApiResult<std::string> RequestIdOf(const HttpRequest& request, const SamplingFields& fields);
-// The priority of the header X-Vllm-Priority, else of the body; 0 where priorities do not count.
+// The priority from the header X-Vllm-Priority, else from the body; 0 if priorities have no effect.
 ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& fields,
                               const ServerConfig& config);
 
-// Which of several engines the header X-data-parallel-rank asks for; none: any. 400 where there are
-// fewer.
+// The engine that the header X-data-parallel-rank selects; nullopt: any. 400 if there are fewer
+// engines.
 ApiResult<std::optional<int>> EngineOf(const HttpRequest& request, const EngineInfo& info);
 
-// Adds a prompt and what the answer repeats of it, except its tokens. 400 if it leaves no room for
-// the requested number of tokens.
+// Adds a prompt and the parts of it that the answer repeats, except its tokens. 400 if it leaves no
+// room for the requested number of tokens.
 ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt prompt,
                     AnswerOptions::Prompt shown);
 
-// REQUIRES: called on a worker; the plan has a prompt. `logged`: the text of the first, for
-// --enable-log-requests. 413 or 503 where the memory that it keeps is refused.
+// REQUIRES: called on a worker; the plan has a prompt. `logged`: the text of the first prompt, for
+// --enable-log-requests. 413 or 503 if the memory that the answer keeps is refused.
 ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>& make_writer,
                       AnswerPlan plan, const SamplingFields& fields, std::string_view logged);
 

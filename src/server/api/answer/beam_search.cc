@@ -102,7 +102,7 @@ class BeamSearchImpl : public BeamSearch {
  private:
   struct Search {
     size_t prompt_tokens = 0;
-    int64_t steps = 0;  // taken, with the one under way
+    int64_t steps = 0;  // includes the step in progress
     bool done = false;
     std::vector<Beam> open, completed;
   };
@@ -126,7 +126,7 @@ class BeamSearchImpl : public BeamSearch {
       if (const auto& ticket = search_->request_.common.ticket; ticket != nullptr)
         ticket->TakeTokens(static_cast<int64_t>(update.tokens.size()));
       if (!update.logprobs.empty()) return search_->Take(slot_, std::move(update));
-      // No token: the server is ending.
+      // An update without a token: the server is shutting down.
       if (update.finish)
         search_->Fail(FromError({ErrorCode::kUnavailable, "the server is shutting down", ""}));
     }
@@ -190,11 +190,11 @@ class BeamSearchImpl : public BeamSearch {
           continue;
         }
       }
-      return model_->engine->Abort(*handle);  // Who ended it did not know this one.
+      return model_->engine->Abort(*handle);  // End() ran before this handle was known.
     }
   }
 
-  // On the engine's thread.
+  // Called on the engine's thread.
   void Take(size_t slot, SequenceUpdate update) {
     {
       const MutexLock lock(mutex_);
@@ -205,7 +205,7 @@ class BeamSearchImpl : public BeamSearch {
     pool_->Submit([self = Self()] { self->Advance(); });
   }
 
-  // On a worker: all candidates of a step are there.
+  // Called on a worker once all candidates of a step have arrived.
   void Advance() {
     try {
       TakeStep();
@@ -288,15 +288,15 @@ class BeamSearchImpl : public BeamSearch {
         self->Release();
       });
     });
-    if (!is_queued) Release();  // The client's connection ends without a word.
+    if (!is_queued) Release();  // The client's connection ends without an error response.
   }
 
   void Cancel() {
     if (End() != nullptr) Release();
   }
 
-  // Ends the search: nothing is submitted any more. Returns the writer, or null if it has ended
-  // before.
+  // Ends the search: nothing more is submitted. Returns the writer, or null if the search had
+  // already ended.
   std::unique_ptr<AnswerWriter> End() {
     std::unique_ptr<AnswerWriter> answer;
     std::vector<RequestHandle> handles;
@@ -325,12 +325,12 @@ class BeamSearchImpl : public BeamSearch {
   Mutex mutex_;
   std::unique_ptr<AnswerWriter> answer_ GUARDED_BY(mutex_);
   std::vector<Search> searches_ GUARDED_BY(mutex_);
-  // One an open beam, in the order of the prompts.
+  // One for each open beam, in the order of the prompts.
   std::vector<TokenLogprobs> next_ GUARDED_BY(mutex_);
   size_t missing_ GUARDED_BY(mutex_) = 0;
   std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
   bool over_ GUARDED_BY(mutex_) = false;
-  bool has_waited_ GUARDED_BY(mutex_) = false;  // for its adapter
+  bool has_waited_ GUARDED_BY(mutex_) = false;  // waited for its adapter
 };
 
 }  // namespace

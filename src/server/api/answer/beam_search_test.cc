@@ -82,7 +82,7 @@ TEST(BestBeams, LengthPenaltyWeighsTheLength) {
   EXPECT_EQ(BestBeams({lengthy}, {brief}, request)[0].tokens.size(), 2u);
 }
 
-// Takes requests, tells nothing of them, and lets the test act within Submit().
+// Accepts requests, never sends updates, and lets the test act within Submit().
 class DumbEngine : public FakeEngine {
  public:
   Result<RequestHandle> Submit(Request) override {

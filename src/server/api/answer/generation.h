@@ -26,7 +26,7 @@ namespace sluice {
 struct GenerationRequest {
   std::string id;
   std::vector<Prompt> prompts;
-  std::vector<SamplingParams> sampling;  // one a prompt
+  std::vector<SamplingParams> sampling;  // one per prompt
   int n = 1;
   std::vector<std::string> stop;
   bool include_stop = false;
@@ -34,27 +34,27 @@ struct GenerationRequest {
   int64_t stream_interval = 1;  // tokens per step of a choice; its first and last may have fewer
   bool stream = false;
   int64_t priority = 0;
-  std::optional<int> engine;                     // of several; none: any
+  std::optional<int> engine;                     // index of the engine; nullopt: any
   uint64_t client = 0;                           // ClientIdentity
   std::shared_ptr<ClientLimits::Ticket> ticket;  // null without limits
   std::string cache_salt;
   std::shared_ptr<const AdapterUse> adapter;  // null: none
   RepetitionRule repetition;
   std::shared_ptr<const Constraint> constraint;  // of every sequence; may be null
-  std::optional<AnswerParsing> parsing;          // none: all text is the answer
-  bool splits_logprobs = false;                  // fills TextEvent::logprobs
+  std::optional<AnswerParsing> parsing;          // nullopt: all text is the answer
+  bool splits_logprobs = false;                  // whether to fill TextEvent::logprobs
   std::shared_ptr<const RequestTrace> trace;     // null: not traced
   RequestClock clock;                            // started when the request arrived
 };
 
-// Submits the prompts to the engine and hands its tokens, as events, to the writer, on the worker
-// pool. When the client disconnects the sequences are aborted at once. For a client that
-// reads slowly updates are merged: the queue never exceeds the tokens themselves. Ownership: kept
-// alive by the connection, the engine's sinks and tasks until it is over.
+// Submits the prompts to the engine and passes its tokens, as events, to the writer, on the worker
+// pool. When the client disconnects, the sequences are aborted at once. Updates for a slow client
+// are merged: the queue never exceeds the tokens themselves. Ownership: kept alive by the
+// connection, the engine's sinks and tasks until it is over.
 class Generation : public AbortableRequest, public std::enable_shared_from_this<Generation> {
  public:
-  // REQUIRES: called on a worker thread. Prompts are submitted before it returns, or later where
-  // `active` holds requests back; errors go to `answer`, which writes to `client`.
+  // REQUIRES: called on a worker thread. Submits the prompts before it returns, or later while
+  // `active` defers requests; errors go to `answer`, which writes to `client`.
   static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                     std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> client,
                     GenerationRequest request, std::unique_ptr<AnswerWriter> answer);

@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Leaves it to the test to tell the sink what the sequences gained.
+// Sends no updates itself: the test tells the sink which tokens the sequences gained.
 class SilentEngine : public FakeEngine {
  public:
   Result<RequestHandle> Submit(Request request) override {
@@ -45,7 +45,7 @@ class SilentEngine : public FakeEngine {
   std::shared_ptr<const Constraint> constraint_;
 };
 
-// A client that reads when the test says so.
+// A client that reads only when the test says so.
 class SlowClient : public ResponseWriter {
  public:
   void Send(HttpResponse) override {}
@@ -73,21 +73,22 @@ class SlowClient : public ResponseWriter {
   }
 
   std::atomic<bool> behind{false};
-  // While it is asked whether it is behind: before and after the answer is found.
+  // Called when the client is asked whether it is behind: before and after the answer is
+  // determined.
   std::function<void()> on_asked, on_answered;
 
  private:
   std::function<void()> on_closed_, on_writable_;
 };
 
-// What was given to the client. Read it once `over` has been seen, or nothing is in progress.
+// What the client received. Read it after `over` is set, or while nothing is in progress.
 struct Heard {
-  std::vector<std::vector<int32_t>> deltas;  // tokens of each
+  std::vector<std::vector<int32_t>> deltas;  // tokens of each update
   std::vector<int32_t> tokens;
-  size_t most_tokens = 1'000'000;     // more are too large an answer
-  int32_t token_without_memory = -1;  // there is none to write it
+  size_t most_tokens = 1'000'000;     // an answer with more is too large
+  int32_t token_without_memory = -1;  // writing this token runs out of memory
   std::string failure;
-  std::string text, reasoning, calls;  // of calls: names and arguments
+  std::string text, reasoning, calls;  // calls: names and arguments
   std::string finish;
   UsageEvent usage;
   std::atomic<bool> over{false};
@@ -130,7 +131,7 @@ class Listener : public AnswerWriter {
   Heard* const heard_;
 };
 
-// One stream of one sequence, on a pool of one thread, so that the test knows what has been done.
+// One stream of one sequence, on a pool of one thread, so that the test knows which tasks are done.
 class GenerationTest : public ::testing::Test {
  protected:
   GenerationTest() {
@@ -160,7 +161,7 @@ class GenerationTest : public ::testing::Test {
     });
     Settle();
   }
-  // Returns once what was given to the pool so far is done, and what that gave to it.
+  // Drains the pool, including tasks submitted by running tasks.
   void Settle() {
     for (int i = 0; i < 3; ++i) {
       std::latch done(1);
@@ -220,7 +221,7 @@ TEST_F(GenerationTest, TellsReasoningAndCallsFromTheText) {
   }
 }
 
-// Counts requests by the reasons of their sequences.
+// Counts the requests by finish reason.
 class ReasonCounter : public EngineObserver {
  public:
   void OnStep(const StepStats&) override {}
@@ -232,7 +233,7 @@ class ReasonCounter : public EngineObserver {
   std::map<FinishReason, int> counts;
 };
 
-// A stop string may end in the engine's last token: the client sees `stop`, and so do metrics.
+// A stop string may end in the engine's last token: both the client and the metrics see `stop`.
 TEST_F(GenerationTest, IsCountedWithTheReasonThatItsClientSees) {
   const std::vector<int32_t> tokens =
       model_->tokenizer->Encode("one two", /*add_special_tokens=*/false);
@@ -362,7 +363,7 @@ TEST_F(GenerationTest, KeepsTheOrderOfWhatComesBetweenCatchingUpAndTheNextWork) 
 
 TEST_F(GenerationTest, KeepsTheOrderOfWhatComesWhileItDecidesToHoldBack) {
   client_->behind = true;
-  // It asks before and after it has said that it holds back.
+  // The generation asks both before and after it records that it holds back.
   int32_t next = 2;
   client_->on_asked = [&] {
     if (next <= 3) Tell({next++});
@@ -481,7 +482,7 @@ TEST_F(GenerationTest, GivesWhatWasSaidBeforeAnErrorToAClientThatIsBehind) {
   EXPECT_EQ(heard_.failure, "the device is lost");
 }
 
-// The engine may answer the prompts of one request in any order; usage tells of the last prompt.
+// The engine may answer the prompts of one request in any order; usage reports the last prompt.
 TEST_F(GenerationTest, CachedTokensDoNotDependOnTheOrderOfPrompts) {
   for (const std::vector<size_t>& order : {std::vector<size_t>{0, 1}, std::vector<size_t>{1, 0}}) {
     Heard heard;

@@ -9,7 +9,7 @@
 namespace sluice {
 
 // Counts the bytes and takes them from the memory of the request. A stream keeps nothing, unless
-// its writer says so. Thread safety: as its writer.
+// `keeps_streams` is set. Thread safety: as its writer.
 class KeptMemory {
  public:
   // `answer` outlives this.
@@ -18,15 +18,15 @@ class KeptMemory {
 
   // Approximate bytes of the answer's parts; the body that is formatted from them is counted too.
   void Add(size_t bytes);
-  // AnswerWriter::Refusal().
+  // Implements AnswerWriter::Refusal().
   std::optional<ApiError> Refusal() const;
 
  private:
   const AnswerOptions& answer_;
   const bool counts_;
   size_t bytes_ = 0;
-  size_t reserved_ = 0;      // of them, taken from the request's memory
-  bool is_refused_ = false;  // more was refused
+  size_t reserved_ = 0;      // part of bytes_ that the request's memory covers
+  bool is_refused_ = false;  // a larger reservation was refused
 };
 
 }  // namespace sluice

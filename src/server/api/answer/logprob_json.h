@@ -1,4 +1,4 @@
-// Log-probabilities in the two shapes of OpenAI's API, and those of prompts.
+// Log-probabilities in the two shapes of OpenAI's API, and prompt log-probabilities.
 #pragma once
 
 #include <cstdint>
@@ -19,39 +19,39 @@ struct LogprobStyle {
   const Tokenizer& tokenizer;
   int32_t count = 0;           // alternatives shown per token
   bool tokens_as_ids = false;  // "token_id:51" in place of the token's text
-  bool shows_bytes = true;     // of a chat's tokens
+  bool shows_bytes = true;     // in a chat: the bytes of each token
 };
 
-// What each token of an answer adds to its text, special tokens included: "" for bytes of an
+// The text that each token of an answer adds, including special tokens: "" for the bytes of an
 // unfinished character, which belongs to the token that completes it.
 class PendingTokens {
  public:
   PendingTokens() = default;
-  // After `prompt`, whose end is enough.
+  // Starts after `prompt`, of which only the last tokens matter.
   PendingTokens(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
 
   std::string Push(const Tokenizer& tokenizer, int32_t token);
-  // What another token would add in its place.
+  // What Push(token) would return now; changes nothing.
   std::string TextOf(const Tokenizer& tokenizer, int32_t token) const;
 
  private:
-  std::optional<AnswerDetokenizer> detokenizer_;  // none before the first token
+  std::optional<AnswerDetokenizer> detokenizer_;  // nullopt before the first token
 };
 
-// The chosen token and then the most likely ones, none twice, `count` in all.
+// The chosen token, then the most likely ones, without duplicates, `count` in all.
 std::vector<std::pair<int32_t, float>> ChosenAndTop(const TokenLogprobs& logprobs, size_t count);
 
-// For each token of a prompt the place in `shown`, in characters, where its text begins. Tokens
-// that `shown` does not have, such as one that begins every prompt, take no place.
+// For each token of a prompt, the offset in `shown`, in characters, where its text begins. Tokens
+// missing from `shown`, such as one that begins every prompt, have no width.
 std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, std::span<const int32_t> prompt,
                                    std::string_view shown);
 
-// The four parallel lists of a completion.
+// The four parallel lists of a completion's `logprobs`.
 class LogprobColumns {
  public:
   explicit LogprobColumns(LogprobStyle style) : style_(style) {}
 
-  // `offset`: in characters of the text that the client gets.
+  // `offset`: in characters of the text that the client receives.
   void Add(const TokenLogprobs& logprobs, int64_t offset, PendingTokens& pending);
   // Adds a prompt's logprobs; its first token has none. `offsets`: PromptOffsets().
   void AddPrompt(std::span<const int32_t> prompt, std::span<const int64_t> offsets,
@@ -72,7 +72,7 @@ class LogprobColumns {
 void AppendLogprobElements(std::string& out, const LogprobStyle& style,
                            std::span<const TokenLogprobs> logprobs, PendingTokens& pending);
 
-// A chat's {"content":[…]} of those.
+// {"content":[…]} of a chat, with these elements.
 void AppendLogprobList(std::string& out, const LogprobStyle& style,
                        std::span<const TokenLogprobs> logprobs, PendingTokens& pending);
 
@@ -80,7 +80,7 @@ void AppendLogprobList(std::string& out, const LogprobStyle& style,
 void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
                           std::span<const int32_t> prompt, const PromptResult& result,
                           size_t count);
-// The approximate number of bytes that AppendPromptLogprobs writes.
+// Approximate number of bytes that AppendPromptLogprobs writes.
 size_t PromptLogprobBytes(const PromptResult& result);
 
 }  // namespace sluice

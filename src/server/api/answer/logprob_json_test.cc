@@ -13,7 +13,7 @@ const Tokenizer& LogprobTokenizer() {
   return *tokenizer;
 }
 
-// What Push() gives for each of `tokens` after `prompt`.
+// The result of Push() for each of `tokens` after `prompt`.
 std::vector<std::string> PushedTexts(const std::vector<int32_t>& prompt,
                                      const std::vector<int32_t>& tokens) {
   PendingTokens pending(LogprobTokenizer(), prompt);
@@ -48,7 +48,7 @@ TEST(PromptOffsetsTest, CountsWhatIsShown) {
   std::vector<int64_t> plain = PromptOffsets(tokenizer, tokens, text);
   EXPECT_EQ(plain.front(), 0);
   EXPECT_EQ(plain.back(), 9) << "the last character has four tokens";
-  // A special token that the text does not have takes no place; one that it has does.
+  // A special token that is missing from the text has no width; one that is present does.
   tokens.insert(tokens.begin(), 510);
   std::vector<int64_t> offsets = PromptOffsets(tokenizer, tokens, text);
   EXPECT_EQ(std::vector<int64_t>(offsets.begin() + 1, offsets.end()), plain);

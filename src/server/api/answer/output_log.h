@@ -1,4 +1,4 @@
-// What --enable-log-outputs writes of a choice of an answer.
+// The line that --enable-log-outputs logs for a choice of an answer.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-// `limit`: characters that are logged, -1: all (--max-log-len).
+// `limit`: maximum number of characters logged (--max-log-len); -1: all.
 struct OutputLog {
-  std::string unlogged;  // text that the reader has taken
+  std::string unlogged;  // text from the reader that was not yet added
   std::string text;
-  int64_t num_tokens = 0;  // of it
+  int64_t num_tokens = 0;  // tokens of `text`
 
   void Add(std::string_view more, size_t num_more_tokens, int64_t limit);
   void Write(std::string_view request_id, bool is_stream, const FinishEvent& finish,

@@ -28,8 +28,8 @@ bool Asks(const ServerConfig& config, const json::Value& function) {
   return config.tool_strict_level == "parameter" || IsTrue(function.Find("strict"));
 }
 
-// The tools that may be called, each with what its arguments are held to. Of tools of one name the
-// first counts.
+// The tools that may be called, each with the schema of its arguments. Of tools with the same name,
+// only the first counts.
 ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
                                                    const json::Value& tools,
                                                    const CallGrammar& grammar,
@@ -46,7 +46,7 @@ ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
     const bool strict = Asks(config, function);
     const json::Value* parameters = function.Find("parameters");
     const bool has_schema = parameters != nullptr && parameters->is_object();
-    // A call that the model decides on follows the schema only where the request asks for it.
+    // A call that the model chooses to make follows the schema only if the request is strict.
     if (has_grammar && !(has_schema && (strict || forced))) {
       callable.push_back({name, AnyObject()});
       continue;
@@ -95,7 +95,7 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
   parsing.choice = tools.choice;
   parsing.first_call_only = !tools.parallel;
   if (!IsConstrained(tools, list, grammar, model.config)) return {};
-  // Text that follows a constraint of its own has no calls.
+  // Text under a constraint of its own contains no calls.
   if (tools.choice == ToolChoice::kAuto && plan.constraint) return {};
   API_ASSIGN_OR_RETURN(const std::vector<CallableTool> callable,
                        CallableTools(tools, list, grammar, model.config));
@@ -125,13 +125,13 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
   return {};
 }
 
-// A text that has to follow a schema or an expression is no call, although it may look like one.
+// Text that must follow a schema or an expression is never a call, although it may look like one.
 bool AdmitsNoCall(const ConstraintSpec& spec) {
   if (spec.kind == ConstraintKind::kJsonSchema) return spec.text != json::Write(AnyObject());
   return spec.kind == ConstraintKind::kRegex;
 }
 
-// Whether a reasoning mark is a special token, which would be left out of the text.
+// Whether a reasoning mark is a special token, which detokenization would omit.
 bool MarksAreSpecial(const ReasoningFormat& format, const Tokenizer& tokenizer) {
   const auto special = [&](const std::string& mark) {
     const std::optional<int32_t> id = tokenizer.TokenToId(mark);

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Every byte is a token; then the end.
+// Every byte is a token; the last token is the end.
 Vocabulary ByteVocabulary() {
   Vocabulary vocabulary;
   for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
@@ -19,7 +19,7 @@ Vocabulary ByteVocabulary() {
   return vocabulary;
 }
 
-// An answer of random bytes, each one that the constraint allows; "" if it does not end.
+// An answer of random bytes that the constraint allows; "" if it does not end.
 std::string RandomAnswer(const Constraint& constraint, std::mt19937& random) {
   const auto matcher = constraint.NewMatcher();
   std::vector<uint32_t> mask(MaskWords(257));
@@ -39,7 +39,7 @@ std::string RandomAnswer(const Constraint& constraint, std::mt19937& random) {
   return "";
 }
 
-// What a grammar lets through, the parser that it belongs to reads.
+// What a grammar allows, its parser can read.
 TEST(ParsingPlanTest, CallsUnderAGrammarAreReadByItsParser) {
   const auto schema = json::Parse(
       R"({"type":"object","properties":{"a":{"type":"integer","minimum":0,"maximum":99},"b":{"type":"boolean"}},)"

@@ -1,4 +1,4 @@
-// What a constraint promises of an answer holds whatever the reasoning parser, whatever the prompt
+// What a constraint guarantees for an answer holds with every reasoning parser, whatever the prompt
 // has left open, and wherever the answer is cut.
 #include <algorithm>
 #include <random>
@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// All texts of a form.
+// A constraint and all texts that it allows.
 struct Form {
   ConstraintSpec spec;
   std::vector<std::string> texts;
@@ -39,7 +39,7 @@ std::vector<Form> Forms() {
           {{ConstraintKind::kJsonSchema, schema, /*any_whitespace=*/false}, objects}};
 }
 
-// Characters, the parser's marks, parts of them, and marks with something around them.
+// Characters, the parser's marks, parts of them, and marks with text around them.
 Vocabulary VocabularyFor(const ReasoningFormat& format) {
   std::set<std::string> tokens = {"<|end|>", "<|start|>assistant", "<|call|>", "<|message|>",
                                   "<tool_call>"};
@@ -66,7 +66,8 @@ Vocabulary VocabularyFor(const ReasoningFormat& format) {
 
 class PromisedFormTest : public testing::TestWithParam<std::string_view> {
  protected:
-  // A model that likes marks, and to end. Its tokens, with the end if it came to it.
+  // Samples like a model that prefers marks and the end. Returns its tokens, including the end
+  // token if it was reached.
   std::vector<int32_t> Generate(const Constraint& constraint) {
     const auto matcher = constraint.NewMatcher();
     std::vector<uint32_t> mask(MaskWords(vocabulary_.size));

@@ -38,7 +38,7 @@ std::vector<int32_t> Tokens(const std::string& text) {
   return TestTokenizer().Encode(text, false);
 }
 
-// A continuation that a model gave: " wis", a broken character, " tu", another, " he", "\n'tW", ...
+// Tokens that a model generated: " wis", a broken character, " tu", another, " he", "\n'tW", ...
 const std::vector<int32_t> kRecorded = {342, 82, 226, 334, 232, 421, 198, 458, 54, 243, 458};
 
 TEST(TextStreamTest, GivesWholeCharacters) {
@@ -55,7 +55,8 @@ TEST(TextStreamTest, DropsUnfinishedCharacterAtTheEnd) {
   EXPECT_EQ(Show({226}, {}).text, "");
 }
 
-// A prompt that ends within a character: the answer has that character, and no text of the prompt.
+// If the prompt ends within a character, the answer has that character and no other text of the
+// prompt.
 TEST(TextStreamTest, CompletesACharacterOfThePrompt) {
   const std::vector<int32_t> before = Tokens("Many words before a ");
   const std::vector<int32_t> abacus = Tokens("\U0001F9EE");
@@ -95,7 +96,7 @@ TEST(TextStreamTest, CutsAtStopStrings) {
 }
 
 TEST(TextStreamTest, TakesTheStopThatIsCompleteFirst) {
-  // One token brings "mome": "mo" is complete before the longer one that begins earlier.
+  // One token adds "mome": "mo" is complete before the longer stop string, which begins earlier.
   const std::vector<int32_t> tokens = {125, 147, 194, 395, 81, 176, 484};
   const Shown shown = Show(tokens, {{"r\uFFFDmome", "mo"}, false, 0});
   EXPECT_EQ(shown.stop, "mo");
@@ -106,7 +107,7 @@ TEST(TextStreamTest, HoldsBackWhatCouldBecomeAStop) {
   const std::vector<int32_t> tokens = {64, 65, 66, 67, 68};  // "abcde"
   const Shown shown = Show(tokens, {{"xyz"}, false, 0});
   EXPECT_EQ(shown.pieces, (std::vector<std::string>{"", "", "a", "b", "c", "de"}));
-  // What is included in the output need not be held back.
+  // A stop string that is included in the output need not be withheld.
   EXPECT_EQ(Show(tokens, {{"xyz"}, true, 0}).pieces[0], "a");
   // Characters count, not bytes.
   const Shown wide = Show(Tokens("\u00E9\u00E9\u00E9"), {{"\u00E9x"}, false, 0});

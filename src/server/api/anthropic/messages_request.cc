@@ -22,8 +22,8 @@ using JsonArray = json::Value::Array;
 constexpr FieldRule kNeeded{.required = true};
 constexpr FieldRule kMayBeNull{.nullable = true};
 
-// Claude Code's first block of `system` holds a value that changes with every request: no prefix of
-// the prompt would ever be found in the cache.
+// Claude Code's first block of `system` holds a value that changes with every request; with it, no
+// prefix of the prompt would ever be found in the cache.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
 
 json::Value TextPart(std::string text) {
@@ -42,7 +42,7 @@ void AppendParagraph(json::Value& message, const std::string& text) {
   message.Set("content", before.empty() ? text : before + "\n\n" + text);
 }
 
-// The messages of a request, as those of a chat.
+// Converts the messages of a request to those of a chat.
 class ConversationBuilder {
  public:
   explicit ConversationBuilder(FieldReader& reader) : reader_(reader) {}
@@ -57,7 +57,7 @@ class ConversationBuilder {
     const json::Value* role = message.Find("role");
     if (role == nullptr) return reader_.AddMissing(place + ".role");
     const std::string name = role->is_string() ? role->as_string() : "";
-    // Releases of Claude Code name turns of the user so.
+    // Some releases of Claude Code use these names for the user's role.
     const bool of_user = name == "user" || name == "ctx" || name == "msg";
     if (!of_user && name != "assistant" && name != "system")
       return reader_.Add(place + ".role", R"("user", "assistant" or "system")", *role);
@@ -84,13 +84,13 @@ class ConversationBuilder {
  private:
   void RefuseBlock(const json::Value& block, const std::string& content, size_t index,
                    std::string_view known) {
-    // As in vLLM, whose first error is that the content is no string.
+    // As in vLLM, whose first error says that the content is not a string.
     reader_.Add(content, fmt::format("a string or a list of blocks of type {}", known), block);
     const json::Value* type = block.Find("type");
     reader_.Add(fmt::format("{}.{}.type", content, index), known, type == nullptr ? block : *type);
   }
 
-  // The text of a system prompt, whose blocks follow each other without a separator.
+  // The text of a system prompt; its blocks are joined without a separator.
   std::string SystemText(const json::Value& system, const std::string& place) {
     if (system.is_string()) return system.as_string();
     std::string text;
@@ -110,9 +110,9 @@ class ConversationBuilder {
     return text;
   }
 
-  // Most templates take a system message at the beginning only, and one that is moved there changes
-  // the prompt from its beginning on. So what comes later is read with the turn of the user beside
-  // it: the one before, or, after an answer, the one after.
+  // Most templates accept a system message only at the beginning, and moving a later one there
+  // would change the prompt from its beginning on. So later system text is added to the adjacent
+  // user turn: the previous one or, after an answer, the next one.
   void AddInnerSystem(const std::string& text) {
     if (messages_.empty()) {
       system_ += text;
@@ -126,7 +126,7 @@ class ConversationBuilder {
       return;
     AppendParagraph(messages_.back(), std::exchange(pending_, ""));
   }
-  // Where no turn of the user is beside it.
+  // If no user turn is adjacent.
   void MakePendingATurn() {
     GivePendingToLastTurn();
     if (!pending_.empty())
@@ -153,7 +153,7 @@ class ConversationBuilder {
       said = ContentOf(std::move(parts));
     }
     if (!said.is_null()) turn.push_back(JsonObject{{"role", "user"}, {"content", std::move(said)}});
-    // What says nothing is no turn.
+    // A message without content is not a turn.
     if (turn.empty()) return;
     GivePendingToLastTurn();
     for (json::Value& message : turn) messages_.push_back(std::move(message));
@@ -188,14 +188,14 @@ class ConversationBuilder {
     messages_.push_back(std::move(message));
   }
 
-  // A string that a block must have.
+  // A required string of a block.
   std::string TextOf(const json::Value& block, std::string_view name, const std::string& place) {
     std::string text;
     FieldReader(block, "body." + place, reader_.errors()).Read(name, text, kNeeded);
     return text;
   }
 
-  // Text and images; false for other types.
+  // Adds text and images; returns false for other types.
   bool AddPart(const json::Value& block, std::string_view type, const std::string& place,
                JsonArray& parts) {
     if (type == "image") {
@@ -208,8 +208,8 @@ class ConversationBuilder {
     return true;
   }
 
-  // {"type": "base64", "media_type": ..., "data": ...} or {"type": "url", "url": ...} as a chat has
-  // them.
+  // Converts {"type": "base64", "media_type": ..., "data": ...} or {"type": "url", "url": ...} to a
+  // chat's image part.
   json::Value ImagePart(const json::Value& block, const std::string& place) {
     const json::Value* source = block.Find("source");
     std::string url;
@@ -229,7 +229,7 @@ class ConversationBuilder {
                       {std::string(kPlaceOfPart), place}};
   }
 
-  // null for no parts.
+  // null if there are no parts.
   static json::Value ContentOf(JsonArray parts) {
     if (parts.empty()) return {};
     if (parts.size() == 1 && parts[0].Find("text") != nullptr) return *parts[0].Find("text");
@@ -277,11 +277,11 @@ class ConversationBuilder {
 
   FieldReader& reader_;
   std::string system_;   // the first message
-  std::string pending_;  // of later system messages, for the next turn of the user
+  std::string pending_;  // later system messages, for the next user turn
   JsonArray messages_;
 };
 
-// Those without `tools`, and an empty list, are null.
+// Returns null without `tools` or for an empty list.
 json::Value ReadMessagesTools(FieldReader& reader) {
   const JsonArray* list = nullptr;
   if (!reader.Read("tools", list, kMayBeNull) || list->empty()) return {};
@@ -352,7 +352,7 @@ ApiStatus ReadMessagesToolChoice(FieldReader& reader, json::Value& chat) {
   return {};
 }
 
-// The template learns whether the model shall think, unless the client has told it.
+// Sets the template's thinking argument, unless the client has set it.
 ApiStatus ReadMessagesThinking(FieldReader& reader, const ServerConfig& config,
                                MessagesEndpoint endpoint, json::Value& chat) {
   static constexpr std::string_view kTypes[] = {"enabled", "disabled", "adaptive"};
@@ -385,7 +385,7 @@ ApiStatus ReadMessagesThinking(FieldReader& reader, const ServerConfig& config,
   return {};
 }
 
-// `name` of `config`, which stands at `place`.
+// Reads `name` of `config`, whose location in the body is `place`.
 void ReadOutputFormat(FieldReader& config, std::string_view name, const char* place,
                       json::Value& chat) {
   static constexpr std::string_view kTypes[] = {"json_schema"};
@@ -402,7 +402,7 @@ void ReadOutputFormat(FieldReader& config, std::string_view name, const char* pl
                        JsonObject{{"name", "json_schema"}, {"schema", *fields.Raw("schema")}}}});
 }
 
-// `output_config`, and `output_format` of its beta.
+// Reads `output_config`, and `output_format` of its beta.
 void ReadOutputConfig(FieldReader& reader, json::Value& chat) {
   static constexpr std::string_view kEfforts[] = {"low", "medium", "high", "xhigh", "max"};
   ReadOutputFormat(reader, "output_format", "body.output_format", chat);
@@ -431,7 +431,7 @@ void ReadMessagesStopSequences(FieldReader& reader, const ServerConfig& config, 
   chat.Set("stop", *reader.Raw("stop_sequences"));
 }
 
-// What only the answer depends on.
+// Fields that affect only the answer, not the prompt.
 void ReadMessagesSampling(FieldReader& reader, const ServerConfig& config, json::Value& chat) {
   int64_t max_tokens = 0;
   if (reader.Read("max_tokens", max_tokens, {.required = true, .min = 1}))
@@ -474,7 +474,7 @@ ApiResult<json::Value> ChatBodyOf(const json::Value& body, const ServerConfig& c
   API_RETURN_IF_ERROR(ReadMessagesThinking(reader, config, endpoint, chat));
   if (endpoint == MessagesEndpoint::kMessages) {
     ReadOutputConfig(reader, chat);
-    // The constraint fields of other APIs apply here, too.
+    // The constraint fields of other APIs are accepted, too.
     for (const auto& [name, value] : body.as_object()) {
       if (value.is_null() || !IsConstraintField(name)) continue;
       if (chat.Find(name) != nullptr) reader.Add(name, "nothing beside output_config", value);

@@ -9,10 +9,10 @@ namespace sluice {
 
 enum class MessagesEndpoint { kMessages, kCountTokens };
 
-// The body of the chat request that asks for the same (chat_request.h): `system` is its first
-// message, tool results are separate messages, thinking blocks the reasoning of a message. Its
-// memory is about that of `body`. Errors: 400 for a field of the wrong type or value, for blocks
-// and tools that this server does not have, and for a tool choice without tools.
+// Converts a body to the equivalent chat request (chat_request.h): `system` becomes the first
+// message, tool results become separate messages, thinking blocks the reasoning of a message. Its
+// memory is about that of `body`. Errors: 400 for a field of the wrong type or value, for
+// unsupported blocks and tools, and for a tool choice without tools.
 ApiResult<json::Value> ChatBodyOf(const json::Value& body, const ServerConfig& config,
                                   MessagesEndpoint endpoint);
 

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Members of a request, beside its model and its limit.
+// Reads a request of these members plus its model and max_tokens.
 ApiResult<json::Value> Read(std::string_view members,
                             MessagesEndpoint endpoint = MessagesEndpoint::kMessages,
                             const ServerConfig& config = {}) {
@@ -26,7 +26,7 @@ std::string MemberOf(const ApiResult<json::Value>& chat, std::string_view name) 
   return value == nullptr ? "none" : json::Write(*value);
 }
 
-// The messages of the chat, from those of the request.
+// The messages of the chat, converted from those of the request.
 std::string Messages(const std::string& messages, const std::string& more = "") {
   return MemberOf(Read(R"("messages":[)" + messages + "]" + more), "messages");
 }
@@ -70,7 +70,7 @@ TEST(MessagesRequestTest, LaterSystemMessagesGoToTheUsersTurn) {
             "[" + kHello + "," + answer + "," + told + "]");
   EXPECT_EQ(Messages(kHello + "," + answer + "," + system + "," + system),
             "[" + kHello + "," + answer + R"(,{"role":"user","content":"Now.\n\nNow."}])");
-  // What says nothing is no turn.
+  // A message without content is not a turn.
   EXPECT_EQ(Messages(kHello + "," + answer + "," + system + R"(,{"role":"user","content":[]})"),
             "[" + kHello + "," + answer + R"(,{"role":"user","content":"Now."}])");
   EXPECT_EQ(Messages(R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t",)"
@@ -85,7 +85,7 @@ TEST(MessagesRequestTest, CallsAndTheirResults) {
                R"({"type":"tool_use","id":"t1","name":"f","input":{"a":[1,{"b":"\""}]}}]})"),
       R"([{"role":"assistant","content":"Looking.","tool_calls":[{"id":"t1","type":"function",)"
       R"("function":{"name":"f","arguments":"{\"a\":[1,{\"b\":\"\\\"\"}]}"}}]}])");
-  // What a model wrote that is no object, and nothing.
+  // An input that is not an object, null, and none.
   for (const auto& [input, arguments] :
        {std::pair(R"(,"input":"{\"a")", R"("{\"a")"), std::pair(R"(,"input":null)", R"("")"),
         std::pair("", R"("")")}) {
@@ -166,7 +166,7 @@ TEST(MessagesRequestTest, Thinking) {
   EXPECT_EQ(MemberOf(Read(enabled, MessagesEndpoint::kMessages, parses), "chat_template_kwargs"),
             R"({"enable_thinking":true})");
   EXPECT_THAT(MemberOf(Read(enabled), "x"), HasSubstr("--reasoning-parser"));
-  // What is only counted is not parsed.
+  // A request that only counts tokens needs no parser.
   EXPECT_EQ(MemberOf(Read(enabled, MessagesEndpoint::kCountTokens), "chat_template_kwargs"),
             R"({"enable_thinking":true})");
   EXPECT_EQ(MemberOf(Read(kAsk + R"("thinking":{"type":"disabled"})"), "chat_template_kwargs"),
@@ -234,7 +234,7 @@ TEST(MessagesRequestTest, WrongFieldsAreNamed) {
   EXPECT_FALSE(ChatBodyOf(json::Value(5), {}, MessagesEndpoint::kMessages));
 }
 
-// Each is joined once, whatever their number.
+// Each message is appended once, however many there are.
 TEST(MessagesRequestTest, ManySystemMessagesCostWorkInProportion) {
   std::string messages = kHello;
   for (int i = 0; i < 50000; ++i) messages += R"(,{"role":"system","content":"0123456789"})";

@@ -1,5 +1,5 @@
 // POST /v1/messages, in the shape of Anthropic's API: an answer is a list of blocks, and a stream
-// tells of one block after the other.
+// sends one block after another.
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// "null" for an answer that was not ended by the model or a limit.
+// "null" for an answer that neither the model nor a limit ended.
 std::string_view StopReason(const FinishEvent& finish, bool has_called) {
   if (std::holds_alternative<std::string>(finish.cause)) return R"("stop_sequence")";
   switch (finish.reason) {
@@ -22,8 +22,8 @@ std::string_view StopReason(const FinishEvent& finish, bool has_called) {
   }
 }
 
-// Clients read the input of a call as an object. One that was cut off, or is none, is empty rather
-// than a part of what the model meant to say; a stream has its text.
+// Clients read the input of a call as an object. If it was cut off or is not an object, it is empty
+// rather than a part of what the model meant; a stream has its text.
 std::string_view InputOf(std::string_view arguments) {
   const Result<json::Value> parsed = json::Parse(arguments);
   return parsed && parsed->is_object() ? arguments : "{}";
@@ -47,10 +47,10 @@ class MessagesWriter : public AnswerWriter {
   enum class Kind { kText, kThinking, kToolUse };
   struct Block {
     Kind kind;
-    int call = 0;  // of kToolUse, as the next two
+    int call = 0;  // for kToolUse, like the next two
     std::string id = {};
     std::string name = {};
-    std::string text = {};  // of a whole answer
+    std::string text = {};  // for a whole answer
   };
 
   void Take(const PromptEvent&) {}
@@ -101,9 +101,9 @@ class MessagesWriter : public AnswerWriter {
     out_ += fmt::format("event: error\ndata: {}\n\n", AnthropicErrorBody(event.error, dialect));
   }
 
-  // --- Blocks: the last one is open.
+  // --- Blocks: only the last one can be open.
 
-  // The open block if it goes on there, else a new one.
+  // Returns the open block if it continues `wanted`, else starts a new one.
   Block& BlockOf(Block wanted) {
     if (!blocks_.empty() && is_open_ && blocks_.back().kind == wanted.kind &&
         blocks_.back().call == wanted.call)
@@ -141,7 +141,7 @@ class MessagesWriter : public AnswerWriter {
     ++index_;
   }
 
-  // Clients send it back with the thinking block; nothing reads it.
+  // Clients send it back with the thinking block; it is ignored.
   static std::string Signature() { return RandomHex(32); }
 
   static std::string Json(const Block& block, std::string_view text, std::string_view signature) {
@@ -169,7 +169,7 @@ class MessagesWriter : public AnswerWriter {
 
   // --- JSON
 
-  // `members`: what follows the type.
+  // `members`: the JSON after the type.
   void AppendEvent(std::string_view type, std::string_view members) {
     AppendFormat(out_, "event: {}\ndata: {{\"type\":\"{}\"{}}}\n\n", type, type, members);
   }
@@ -180,7 +180,7 @@ class MessagesWriter : public AnswerWriter {
     AppendEvent("content_block_delta", fmt::format(R"({}}},"index":{})", members, index_));
   }
 
-  // From the id to the content.
+  // The JSON from the id to the content.
   std::string Head() const {
     std::string out = R"({"id":)";
     json::AppendString(out, options_.id);
@@ -192,7 +192,7 @@ class MessagesWriter : public AnswerWriter {
                        completion_tokens);
   }
 
-  // Begins the stream, if it has not begun.
+  // Starts the stream if it has not started.
   void Open() {
     if (!options_.stream || streaming_) return;
     client_->StartStream(EventStreamHead());
@@ -228,7 +228,7 @@ class MessagesWriter : public AnswerWriter {
   const AnswerOptions options_;
   const std::shared_ptr<ResponseWriter> client_;
   KeptMemory kept_{options_};
-  std::vector<Block> blocks_;  // of a stream the open one alone
+  std::vector<Block> blocks_;  // in a stream: only the open one
   int index_ = 0;              // of the open block
   bool is_open_ = false;
   bool has_called_ = false;

@@ -18,22 +18,22 @@ struct ChatRequest {
   bool return_prompt_text = false;
   ToolFields tools;
   bool include_reasoning = true;  // false: reasoning is dropped
-  // trtllm-serve: the prompt as token ids, in place of the rendered messages.
+  // trtllm-serve: the prompt as token ids, instead of the rendered messages.
   std::optional<std::vector<int64_t>> prompt_ids;
 };
 
 // Reads a parsed body. Errors: 400 for a field of the wrong type or value, and for a feature that
-// this server does not have.
+// this server lacks.
 ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config,
                                        bool model_takes_tools);
 
 // Passes the reasoning effort to the template; arguments of the request itself take precedence.
 void AddReasoningArguments(std::string effort, const ServerConfig& config, json::Value& kwargs);
 
-// Several conversations, each with an answer of its own; all other fields apply to every one.
+// Several conversations, each with its own answer; all other fields apply to each.
 struct BatchChatRequest {
   ChatRequest common;
-  std::vector<json::Value> conversations;  // the messages of each
+  std::vector<json::Value> conversations;  // the messages of each conversation
 };
 ApiResult<BatchChatRequest> ReadBatchChatRequest(const json::Value& body,
                                                  const ServerConfig& config);

@@ -1,5 +1,5 @@
-// What the writers of OpenAI's completions and chats have in common: they collect the events of
-// each choice, and send a stream's chunks or a whole body.
+// Common base of the writers of OpenAI's completions and chats: collects the events of each choice,
+// and sends a stream's chunks or a whole body.
 #pragma once
 
 #include <cstdint>
@@ -20,59 +20,62 @@ class OpenAiWriter : public AnswerWriter {
   std::optional<ApiError> Refusal() const final { return kept_.Refusal(); }
 
  protected:
-  // The unsent part of a choice: in a stream what one step has added, in a whole answer
+  // The unsent part of a choice: in a stream the additions of one step, in a whole answer
   // everything.
   struct Choice {
     int index = 0, prompt = 0;
     bool begun = false;
-    bool is_first = true;  // nothing of it has been sent
+    bool is_first = true;  // nothing of this choice has been sent
     std::string text;
     std::string reasoning;
-    std::vector<ToolCallEvent> calls;  // in a stream fragments, in a whole answer complete calls
+    std::vector<ToolCallEvent> calls;  // in a stream fragments, otherwise complete calls
     std::vector<int32_t> tokens;
     std::vector<TokenLogprobs> logprobs;
-    std::vector<int64_t> offsets;  // of `logprobs`, in the text without what is echoed
-    PendingTokens pending;         // before the first of `logprobs`
-    int64_t num_shown = 0;         // characters of the text that the logprobs were shown with
+    std::vector<int64_t> offsets;  // of `logprobs`, in characters of the text without the echo
+    PendingTokens pending;         // state before the first of `logprobs`
+    int64_t num_shown = 0;         // number of characters sent together with logprobs
     std::optional<FinishEvent> finish;
-    int64_t num_tokens = 0;  // with those that have been sent
+    int64_t num_tokens = 0;  // includes those already sent
   };
 
   struct Format {
-    // Names the kind of answer in its JSON; "": none, and the id is called request_id.
+    // The kind of answer in its JSON; if "", it is omitted and the id is called request_id.
     std::string_view object;
     bool repeats_prompt = false;   // each choice includes its prompt
-    size_t bytes_per_logprob = 0;  // approximate size of the JSON of a token
+    size_t bytes_per_logprob = 0;  // approximate size of a token's logprob in JSON
   };
 
   OpenAiWriter(Format format, AnswerOptions options, std::shared_ptr<ResponseWriter> client);
 
-  // Chunks of a stream before the first that has tokens. They may send what the choices echo, and
+  // Sends the chunks of a stream before the first chunk with tokens. May send the choices' echo and
   // set `echo_sent_`.
   virtual void SendOpening() {}
-  // The usage so far in a chunk, where the client wants it.
+  // Adds the usage so far to a chunk, if the client wants it.
   virtual void AppendChunkUsage(std::string& /*out*/, int64_t /*completion_tokens*/) const {}
-  // The only element of `choices` of a chunk, and what follows the list; no last brace.
+  // Appends the only element of a chunk's `choices` and the members after the list; no closing
+  // brace.
   virtual void AppendChunk(std::string& out, Choice& choice) const = 0;
-  // The last chunk, with include_usage: what follows its empty list; no last brace.
+  // Appends the members of the last chunk, with include_usage, after its empty list; no closing
+  // brace.
   virtual void AppendUsageChunk(std::string& out, const UsageEvent& usage) const = 0;
-  // An element of `choices` of a whole body; what follows the list, no last brace.
+  // AppendChoice: an element of `choices` of a whole body. AppendEnd: the members after the list,
+  // without the closing brace.
   virtual void AppendChoice(std::string& out, Choice& choice) const = 0;
   virtual void AppendEnd(std::string& out, const UsageEvent& usage) const = 0;
 
-  // Chunks with what the choices of a chat echo.
+  // Sends chunks with the echo of a chat's choices.
   void SendEchoes();
-  // `content`: from the first element of `choices` on, without the last brace.
+  // `content`: the JSON from the first element of `choices` on, without the closing brace.
   void SendChunk(std::string_view content);
 
-  // Values for JSON members; null where they are not to be shown.
+  // Append values of JSON members; null if they are not requested.
   void AppendColumns(std::string& out, Choice& choice) const;  // the logprobs of a completion
   void AppendList(std::string& out, Choice& choice) const;     // the logprobs of a chat
   void AppendPromptResult(std::string& out, int prompt) const;
-  // `,"usage":…` of a stream's last chunk; `created_cache` follows the cached tokens.
+  // `,"usage":…` of a stream's last chunk; `created_cache` is inserted after the cached tokens.
   void AppendStreamUsage(std::string& out, const UsageEvent& usage,
                          std::string_view created_cache) const;
-  // `,"metrics":…` of a stream's last chunk, if the answer includes its times.
+  // `,"metrics":…` of a stream's last chunk, if the answer includes its latencies.
   void AppendStreamTimes(std::string& out, const UsageEvent& usage) const;
   // False with several choices: the times would be ambiguous.
   bool tells_times() const;
@@ -103,9 +106,9 @@ class OpenAiWriter : public AnswerWriter {
 
   const Format format_;
   const std::shared_ptr<ResponseWriter> client_;
-  std::string head_;  // of the body and of every chunk, up to the choices
+  std::string head_;  // start of the body and of every chunk, up to the choices
   std::vector<PromptResult> prompt_results_;
-  Choice* changed_ = nullptr;  // by the step that is being written
+  Choice* changed_ = nullptr;  // by the current step
   bool streaming_ = false, opened_ = false;
   KeptMemory kept_{options_};
 };

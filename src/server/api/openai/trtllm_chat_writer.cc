@@ -16,7 +16,7 @@ class TrtllmChatWriter : public OpenAiWriter {
                      std::move(options), std::move(client)) {}
 
  private:
-  // With the first tokens of any choice come the roles of all, then what is echoed.
+  // Before the first tokens of any choice, sends the roles of all choices, then the echoes.
   void SendOpening() override {
     for (const Choice& choice : choices_) {
       std::string out = fmt::format(R"({{"index":{},"delta":{{"role":)", choice.index);
@@ -42,7 +42,7 @@ class TrtllmChatWriter : public OpenAiWriter {
     AppendChunkUsage(out, choice.num_tokens);
   }
 
-  // From after the content to the logprobs.
+  // Appends the members between the content and the logprobs.
   void AppendReasoningAndCalls(std::string& out, const Choice& choice) const {
     for (const char* name : {"reasoning_content", "reasoning"}) {
       out += fmt::format(R"(,"{}":)", name);

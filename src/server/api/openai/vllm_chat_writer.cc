@@ -18,7 +18,7 @@ class VllmChatWriter : public VllmWriter {
                    std::move(options), std::move(client)) {}
 
  private:
-  // With the first tokens of any choice come the roles of all, then what is echoed.
+  // Before the first tokens of any choice, sends the roles of all choices, then the echoes.
   void SendOpening() override {
     for (const Choice& choice : choices_) {
       std::string out = fmt::format(R"({{"index":{},"delta":{{"role":)", choice.index);
@@ -49,7 +49,7 @@ class VllmChatWriter : public VllmWriter {
     if (choice.finish && !options_.include_usage) AppendFingerprint(out);
   }
 
-  // What a chunk adds; nothing where the choice only ends.
+  // Appends what the chunk adds; nothing if the choice only ends.
   void AppendDelta(std::string& out, const Choice& choice) const {
     if (!options_.parsed) {
       out += R"("content":)";
@@ -94,7 +94,7 @@ class VllmChatWriter : public VllmWriter {
     }
     out += R"(,"reasoning":)";
     AppendString(out, choice.reasoning, /*shown=*/!choice.reasoning.empty());
-    // The name of vLLM 0.11; 0.32 has it no more.
+    // The name in vLLM 0.11; absent from vLLM 0.32.
     if (!choice.reasoning.empty() && options_.model->config.dialect != ApiDialect::kVllm) {
       out += R"(,"reasoning_content":)";
       json::AppendString(out, choice.reasoning);

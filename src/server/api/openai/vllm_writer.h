@@ -1,4 +1,4 @@
-// What vLLM's completions and chats have in common.
+// Common base of the writers of vLLM's completions and chats.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ class VllmWriter : public OpenAiWriter {
  protected:
   using OpenAiWriter::OpenAiWriter;
 
-  // Left out of a stream, null in a whole body where there is none.
+  // Without a fingerprint: nothing in a stream, null in a whole body.
   void AppendFingerprint(std::string& out) const;
-  // What follows the choices of a whole body: up to `usage`, and the end.
+  // The members after the choices of a whole body up to `usage`. AppendTimes: the last members.
   void AppendWholeUsage(std::string& out, const UsageEvent& usage,
                         std::string_view created_cache) const;
   void AppendTimes(std::string& out, const UsageEvent& usage) const;

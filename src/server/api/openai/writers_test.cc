@@ -1,4 +1,5 @@
-// The exact bytes that each writer makes of the same events: clients know the order of the fields.
+// The exact bytes that each writer produces from the same events: clients rely on the order of
+// fields.
 #include <memory>
 #include <string>
 #include <utility>
@@ -42,7 +43,8 @@ class WritersTest : public ::testing::Test {
     options_.include_usage = true;
   }
 
-  // The text of one choice in two steps, without the head that bodies and chunks begin with.
+  // The output for one choice in two steps, without the start that bodies and chunks have in
+  // common.
   std::string Text(WriterFactory* make, bool stream) {
     AnswerOptions options = options_;
     options.stream = stream;
@@ -124,7 +126,7 @@ TEST_F(WritersTest, VllmChatTellsReasoningAndCalls) {
     auto client = std::make_shared<Recorder>();
     const auto writer = make(std::move(options), client);
     writer->Write({TokensEvent{0, {10}, {}}, ReasoningEvent{0, "hm"}});
-    writer->Write({TokensEvent{0, {11}, {}}});  // what it says is not known yet
+    writer->Write({TokensEvent{0, {11}, {}}});  // its text is not known yet
     writer->Write({TokensEvent{0, {12}, {}}, ToolCallEvent{0, 0, "id-2", "f", ""},
                    ToolCallEvent{0, 0, "", "", "{\"a\""}});
     writer->Write({TokensEvent{0, {13}, {}}, ToolCallEvent{0, 0, "", "", ": 1}"}});
@@ -166,7 +168,7 @@ TEST_F(WritersTest, VllmChatTellsReasoningAndCalls) {
       << trtllm;
 }
 
-// All that a message can hold.
+// Everything that a message can contain.
 std::vector<AnswerStep> MessageSteps() {
   FinishEvent finish{0, FinishReason::kStop};
   finish.called_tools = true;
@@ -181,7 +183,7 @@ std::vector<AnswerStep> MessageSteps() {
           {usage}};
 }
 
-// What signs a thought is random.
+// The signature of a thinking block is random.
 std::string WithoutSignature(std::string text) {
   const std::string_view name = R"("signature":")";
   const size_t at = text.find(name);
@@ -198,7 +200,7 @@ std::string TextOf(const AnswerOptions& options, std::vector<AnswerStep> steps) 
 }
 
 TEST_F(WritersTest, Message) {
-  // The arguments of the second call are cut off: clients read an object.
+  // The arguments of the second call are cut off: its input is an empty object.
   EXPECT_EQ(TextOf(options_, MessageSteps()),
             R"({"id":"id-1","type":"message","role":"assistant","content":[)"
             R"({"type":"thinking","thinking":"hm","signature":"S"},{"type":"text","text":"a\n"},)"
