@@ -1,4 +1,4 @@
-// The dispatcher without sockets: what a client can see at the moment when it has its answer.
+// The dispatcher without sockets: the state that a client observes when it has its answer.
 #include "server/api/dispatcher.h"
 
 #include <future>
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a client has heard, and how many requests were pending when its answer was complete.
+// What a client received, and the number of pending requests when its answer was complete.
 struct HeardAnswer {
   int status = 0;
   std::string body;
@@ -91,7 +91,8 @@ class DispatcherTest : public ::testing::Test {
   std::unique_ptr<Dispatcher> dispatcher_;
 };
 
-// Whoever has its answer may ask the next thing at once, however few requests are let in.
+// A client that has its answer can send the next request at once, however low the limit of pending
+// requests.
 TEST_F(DispatcherTest, ARequestIsNoLongerPendingOnceItsAnswerIsComplete) {
   ServerConfig config;
   config.max_pending_requests = 1;

@@ -1,5 +1,4 @@
-// What is done to the vectors of a model that pools before clients see them, and how they are
-// written.
+// Post-processing of a pooling model's vectors, and their JSON.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +13,22 @@
 
 namespace sluice {
 
-// In place: divided by its norm; each number or all together made probabilities.
+// In place: divides the vector by its norm, or applies sigmoid to each number or softmax to all.
 void Activate(PoolingActivation activation, std::vector<float>& vector);
 
-// Cut to the dimensions that are asked for, then activated unless the request says otherwise.
+// Truncates the vector to the requested dimensions, then activates it unless the request forbids
+// it.
 void FinishVector(const PoolingConfig& config, const PoolingFields& fields,
                   std::vector<float>& vector);
 
-// 500 where a number is NaN or infinite: JSON has no such numbers.
+// 500 if a number is NaN or infinite, which JSON cannot express.
 ApiStatus CheckFinite(const std::vector<std::vector<float>>& vectors);
 
-// [0.5,…], each number as short as reads back to the same F32; or a string in base64.
+// [0.5,…], each number in the shortest form that parses to the same F32; or a base64 string.
 void AppendVector(std::string& out, std::span<const float> vector, const PoolingFields& fields);
 void AppendNumbers(std::string& out, std::span<const float> numbers);
 
-// The usage of an answer that has no tokens of its own: `,"usage":{…}`.
+// The usage of an answer without generated tokens: `,"usage":{…}`.
 void AppendPoolingUsage(std::string& out, int64_t prompt_tokens);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// What the requests to a model that pools have in common: texts or token ids, how they are cut, and
-// how vectors are wanted.
+// Common parts of requests to pooling models: texts or token ids, their truncation, and the format
+// of vectors.
 #pragma once
 
 #include <cstdint>
@@ -18,26 +18,26 @@ namespace sluice {
 
 // The fields of a request; their types are checked.
 struct PoolingFields {
-  SamplingFields common;  // model, truncation, priority, salt, id; the rest is not read
+  SamplingFields common;  // model, truncation, priority, salt, id; the others are not read
   bool add_special_tokens = true;
-  std::optional<bool> use_activation;  // false: vectors as they are
+  std::optional<bool> use_activation;  // false: no activation
   std::optional<int64_t> dimensions;
-  std::string encoding = "float";  // or base64: of F32 in this order of bytes
+  std::string encoding = "float";  // "float" or "base64", of F32 in the byte order `endianness`
   std::string endianness = "native";
 };
 
 PoolingFields ReadPoolingFields(FieldReader& reader);
 
-// 400 where the model generates, or pools for another purpose than `task`, or lacks the dimensions;
-// 404 for a model that is not served. `path`: of the route.
+// 400 if the model generates, or pools for another purpose than `task`, or does not support the
+// dimensions; 404 for a model that is not served. The error names the path of `call`.
 ApiStatus CheckPooling(const RouteCall& call, const PoolingFields& fields,
                        std::optional<ModelTask> task);
 
-// A job without prompts, whose id begins with `prefix`.
+// A job without prompts; its id begins with `prefix`.
 ApiResult<PoolingJob> MakePoolingJob(const RouteCall& call, const PoolingFields& fields,
                                      std::string_view prefix);
 
-// The tokens of one text, with `prompt` in front, or with the model's default one.
+// The tokens of one text, prefixed by `prompt` or, if that is null, by the model's default prompt.
 ApiResult<std::vector<int32_t>> EncodePooled(const RouteCall& call, const PoolingFields& fields,
                                              std::string text, const std::string* prompt = nullptr);
 
@@ -50,7 +50,7 @@ ApiResult<std::vector<int32_t>> EncodeMessages(
     const json::Value& template_kwargs = {});
 
 // Reads `input` (texts, token ids, or lists of them) or `messages` of the body, and adds the tokens
-// of each to `job`. 400 for what is not well formed, empty or too long.
+// of each to `job`. 400 for an input that is malformed, empty or too long.
 ApiStatus AddInputs(const RouteCall& call, FieldReader& reader, PoolingFields& fields,
                     PoolingJob& job);
 

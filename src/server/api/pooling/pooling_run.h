@@ -1,5 +1,5 @@
-// A request to a model that pools, while it is being answered: the engine's vectors of several
-// prompts become one answer.
+// A request to a pooling model in progress: combines the engine's vectors of several prompts into
+// one answer.
 #pragma once
 
 #include <cstdint>
@@ -24,21 +24,20 @@ struct PoolingJob {
   std::string id;
   std::vector<PooledPrompt> prompts;  // at least one
   int64_t priority = 0;
-  std::optional<int> engine;  // of several; none: any
+  std::optional<int> engine;  // index of the engine; nullopt: any
   std::string cache_salt;
   std::shared_ptr<const AdapterUse> adapter;  // null: none
-  std::string model_name;                     // that the answer has
+  std::string model_name;                     // the name in the answer
 
   int64_t num_tokens() const;  // of all prompts
 };
 
-// Makes the answer of the vectors, one for each prompt, in their order; called once, on a worker.
+// Makes the answer from the vectors, one per prompt, in order; called once, on a worker.
 using PoolingAnswer = std::function<ApiResult<HttpResponse>(std::vector<std::vector<float>>)>;
 
-// Submits the prompts to the engine and answers `call.client` when it has all vectors. When the
-// client goes away, or one prompt fails, the others are aborted at once.
-// REQUIRES: called on a worker thread; `call.model` pools. 413 or 503 where the memory that prompts
-// and vectors take is refused.
+// Submits the prompts to the engine and answers `call.client` when it has all vectors. If the
+// client disconnects or a prompt fails, the others are aborted at once. REQUIRES: called on a
+// worker thread; `call.model` pools. 413 or 503 if the memory for prompts and vectors is refused.
 ApiStatus StartPooling(const RouteCall& call, PoolingJob job, PoolingAnswer answer);
 
 }  // namespace sluice

@@ -53,7 +53,7 @@ Read FromText(ConstraintKind kind, std::string text, std::string place,
   return RequestedConstraint{{kind, std::move(text)}, std::move(place), std::move(param)};
 }
 
-// A schema as an object or as the text of one.
+// A schema, given as an object or as its text.
 Read FromSchemaOrText(const json::Value& value, std::string place) {
   if (value.is_object()) return FromSchema(value, false, std::move(place));
   if (!value.is_string()) return WrongType(place, "a JSON schema or its text", &value);
@@ -97,7 +97,7 @@ Read FromGrammar(const json::Value& value, std::string place) {
   return FromText(kind, value.as_string(), std::move(place));
 }
 
-// `value`: of either layout, or the text of one. `field`: what holds it.
+// `value`: a tag of either layout, or its text. `field`: name of the request's field.
 Read FromStructuralTag(const json::Value& value, const std::string& field) {
   Result<json::Value> tag = value;
   if (value.is_string()) tag = json::Parse(value.as_string());
@@ -110,7 +110,7 @@ Read FromStructuralTag(const json::Value& value, const std::string& field) {
   return FromText(ConstraintKind::kStructuralTag, *text, field, field);
 }
 
-// `field`: what holds the value, which stands at `place`.
+// `field`: name of the request's field; `place`: where `value` is in it.
 Read FromKind(std::string_view kind, const json::Value& value, std::string place,
               const std::string& field) {
   if (kind == "json") return FromSchemaOrText(value, std::move(place));
@@ -124,7 +124,8 @@ Read FromKind(std::string_view kind, const json::Value& value, std::string place
   return wanted ? FromAnyObject(std::move(place)) : std::nullopt;
 }
 
-// The first of `names` that `format` has, and adds its name to `place`; null if it has none.
+// The value of the first of `names` that `format` has, whose name is added to `place`; null if
+// there is none.
 const json::Value* FirstOf(const json::Value& format, const std::vector<const char*>& names,
                            std::string& place) {
   for (const char* name : names) {
@@ -146,17 +147,18 @@ const json::Value& SchemaIn(const json::Value& value, std::string& place) {
   return *inner;
 }
 
-// A schema as other servers take it: itself, its text, or with a name around it.
+// A schema as other servers accept it: an object, its text, or either in {"name": ..., "schema":
+// ...}.
 Read FromForeignSchema(const json::Value& value, std::string place) {
   const json::Value& schema = SchemaIn(value, place);
   return FromSchemaOrText(schema, std::move(place));
 }
 
-// What the types of response_format beside OpenAI's are held to.
+// A type of response_format that is not OpenAI's, and the member with its constraint.
 struct ForeignFormat {
   std::string_view type;
-  std::string_view kind;             // as FromKind takes it
-  std::vector<const char*> members;  // one of them holds it
+  std::string_view kind;             // as in FromKind
+  std::vector<const char*> members;  // one of them is the constraint
 };
 
 const ForeignFormat* FindForeignFormat(std::string_view type) {
@@ -183,7 +185,7 @@ Read ReadForeignFormat(const json::Value& format, const ForeignFormat& foreign) 
                      nullptr);
   }
   if (foreign.kind == "json") return FromForeignSchema(*value, std::move(place));
-  // Perplexity's {"regex": {"regex": ...}}.
+  // Accepts Perplexity's {"regex": {"regex": ...}}.
   if (const json::Value* inner = value->is_object() ? Given(*value, foreign.kind) : nullptr) {
     place += fmt::format(".{}", foreign.kind);
     value = inner;
@@ -211,7 +213,7 @@ Read ReadResponseFormat(const json::Value& format) {
   }
   const json::Value* described = format.Find("json_schema");
   if (!IsTruthy(described)) {
-    // llama.cpp and TGI.
+    // As llama.cpp and TGI name the schema.
     if (const json::Value* schema = FirstOf(format, {"schema", "value"}, place))
       return FromForeignSchema(*schema, std::move(place));
     return BadParameter(
@@ -262,7 +264,7 @@ Read ReadStructuredOutputs(const json::Value& outputs, EndpointKind endpoint) {
   return FromKind(kind, value, std::move(place), field);
 }
 
-// Other servers' names at the top of a request, and what they hold.
+// Names that other servers use for top-level fields, and the kind of their values.
 struct ForeignField {
   const char* name;
   std::string_view kind;
@@ -280,7 +282,7 @@ constexpr ForeignField kForeignFields[] = {
 
 Read ReadForeignField(const json::Value& value, const ForeignField& field) {
   const std::string name = field.name;
-  // llama.cpp's clients send an empty grammar for none.
+  // Clients of llama.cpp send an empty grammar for none.
   if (value.is_string() && value.as_string().empty()) return std::nullopt;
   if (field.kind == "json") return FromForeignSchema(value, name);
   if (name != "grammar" || !value.is_object()) return FromKind(field.kind, value, name, name);
@@ -296,7 +298,7 @@ Read ReadForeignField(const json::Value& value, const ForeignField& field) {
   return FromKind(type == "regex" ? "regex" : "grammar", *held, "grammar.value", name);
 }
 
-// ollama's: "json", or a schema.
+// ollama's `format`: "json" or a schema.
 Read ReadOllamaFormat(const json::Value& format) {
   if (format == json::Value("json")) return FromAnyObject("format");
   if (format == json::Value("")) return std::nullopt;
@@ -304,7 +306,7 @@ Read ReadOllamaFormat(const json::Value& format) {
   return FromSchema(format, false, "format");
 }
 
-// What asks for more than can be done: llama.cpp's grammar that applies after a trigger only.
+// Refuses llama.cpp's grammars that apply only after a trigger.
 ApiStatus RefuseLazyGrammars(const json::Value& body) {
   for (const char* name : {"grammar_lazy", "grammar_triggers"}) {
     if (IsTruthy(body.Find(name))) return Unsupported("a grammar that waits for a trigger", name);
@@ -312,7 +314,7 @@ ApiStatus RefuseLazyGrammars(const json::Value& body) {
   return {};
 }
 
-// trtllm-serve's.
+// Reads trtllm-serve's `guided_decoding`.
 Read ReadGuidedDecoding(const json::Value& guided) {
   const std::string field = "guided_decoding";
   if (!guided.is_object()) return WrongType(field, "an object", &guided);
@@ -332,7 +334,7 @@ Read ReadGuidedDecoding(const json::Value& guided) {
   return FromKind(kind, *guided.Find(kind), fmt::format("{}.{}", field, kind), field);
 }
 
-// Fields that ReadConstraint reads, but for kForeignFields.
+// Fields that ReadConstraint reads, except kForeignFields.
 constexpr std::string_view kOwnFields[] = {
     "response_format", "structured_outputs", "guided_json",     "guided_regex",
     "guided_choice",   "guided_grammar",     "guided_decoding", "nvext",
@@ -345,7 +347,7 @@ bool IsConstraintField(std::string_view name) {
          std::ranges::count(kForeignFields, name, &ForeignField::name) > 0;
 }
 
-// llama.cpp, Together and Cohere.
+// The names that llama.cpp, Together and Cohere use.
 const json::Value* SchemaBesideObject(const json::Value& format, std::string& place) {
   const json::Value* schema = FirstOf(format, {"schema", "json_schema", "value"}, place);
   return schema == nullptr ? nullptr : &SchemaIn(*schema, place);
@@ -365,7 +367,7 @@ Read ReadConstraint(const json::Value& body, const ServerConfig& config, Endpoin
     API_RETURN_IF_ERROR(add(ReadResponseFormat(*format)));
   if (const json::Value* outputs = Given(body, "structured_outputs"))
     API_RETURN_IF_ERROR(add(ReadStructuredOutputs(*outputs, kind)));
-  // NVIDIA's NIM has vLLM's older fields in an object of its own.
+  // NVIDIA NIM puts vLLM's older fields into an object of their own.
   const json::Value* nim = Given(body, "nvext");
   for (const char* guide : {"json", "regex", "choice", "grammar"}) {
     const std::string field = fmt::format("guided_{}", guide);
@@ -395,7 +397,7 @@ Read ReadConstraint(const json::Value& body, const ServerConfig& config, Endpoin
 
 Read ReadSchemaConstraint(const json::Value& schema, bool strict, std::string place,
                           const ServerConfig& config) {
-  // A schema beside the type json_object may be a text.
+  // A schema beside the type json_object may be given as text.
   API_ASSIGN_OR_RETURN(std::optional<RequestedConstraint> constraint,
                        schema.is_object() ? FromSchema(schema, strict, std::move(place))
                                           : FromSchemaOrText(schema, std::move(place)));

@@ -15,14 +15,14 @@ namespace sluice {
 
 struct RequestedConstraint {
   ConstraintSpec spec;
-  std::string place;                 // of the constraint in the request, for errors about it
-  std::optional<std::string> param;  // the `param` of such errors
+  std::string place;                 // of the constraint in the request, for error messages
+  std::optional<std::string> param;  // the `param` of these errors
 };
 
-// Reads `response_format`, `structured_outputs`, and what other servers and vLLM's older versions
-// call them (docs/compatibility.md). None: the answer is free text. Errors: 400 for more than one,
-// for one of the wrong type, and for a JSON schema that is invalid or, with `strict`, cannot be
-// enforced. REQUIRES: `body` is an object.
+// Reads `response_format`, `structured_outputs`, and the fields with which other servers and older
+// versions of vLLM request the same (docs/compatibility.md). nullopt: the answer is free text.
+// Errors: 400 for more than one constraint, for one of the wrong type, and for a JSON schema that
+// is invalid or, with `strict`, cannot be enforced. REQUIRES: `body` is an object.
 ApiResult<std::optional<RequestedConstraint>> ReadConstraint(const json::Value& body,
                                                              const ServerConfig& config,
                                                              EndpointKind kind);
@@ -30,16 +30,16 @@ ApiResult<std::optional<RequestedConstraint>> ReadConstraint(const json::Value& 
 // Whether ReadConstraint reads a field of that name.
 bool IsConstraintField(std::string_view name);
 
-// The schema that other servers take beside the type json_object in `format`, which stands at
-// `place`: it, and the place of it; null if there is none.
+// The schema that other servers accept beside the type json_object in `format`; null if there is
+// none. `place`: in: the location of `format`; out: that of the schema.
 const json::Value* SchemaBesideObject(const json::Value& format, std::string& place);
 
-// The constraint of a JSON schema; `place` is where the request has it. Errors as above.
+// The constraint of a JSON schema, which the request has at `place`. Errors as above.
 ApiResult<std::optional<RequestedConstraint>> ReadSchemaConstraint(const json::Value& schema,
                                                                    bool strict, std::string place,
                                                                    const ServerConfig& config);
 
-// An error about the constraint itself, found while it was compiled.
+// The API error for a constraint that failed to compile.
 ApiError ConstraintError(const RequestedConstraint& constraint, const Error& error);
 
 }  // namespace sluice

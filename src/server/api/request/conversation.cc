@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// vLLM tries the types of messages one after the other and reports the errors of the first one
-// first; clients find its name in `param`.
+// vLLM tries the types of messages in turn and reports the errors of the first type first; clients
+// find its name in `param`.
 constexpr std::string_view kFirstMessageType = "ChatCompletionDeveloperMessageParam";
 constexpr std::string_view kCallType = "ChatCompletionMessageFunctionToolCallParam";
 
@@ -74,8 +74,8 @@ void CheckTools(FieldReader& reader, const json::Value::Array& tools) {
   }
 }
 
-// The calls of an assistant's message. Their arguments are what a model wrote, so that any text is
-// taken, and none. As in vLLM, which reads them last, errors name no message.
+// Checks the calls of an assistant's message. A model wrote their arguments, so any text is
+// accepted, and none. As in vLLM, which reads them last, errors do not name the message.
 void CheckCalls(FieldReader& reader, const json::Value& message) {
   const json::Value* calls = message.Find("tool_calls");
   if (calls == nullptr || !calls->is_array()) return;
@@ -102,8 +102,8 @@ void CheckCalls(FieldReader& reader, const json::Value& message) {
   }
 }
 
-// As vLLM shows tools to the template: with these keys, in this order, and those of the request
-// after them.
+// A tool in the form in which vLLM passes it to the template: these keys in this order, followed by
+// the request's other keys.
 json::Value ShownTool(const json::Value& tool) {
   const auto ordered = [](const json::Value& object, std::initializer_list<std::string_view> keys) {
     json::Value::Object result;
@@ -132,7 +132,7 @@ void CheckMessage(FieldReader& reader, const json::Value& message, size_t index)
   const json::Value* role = message.Find("role");
   const json::Value* content = message.Find("content");
   const bool has_role = role != nullptr && role->is_string();
-  // Without a role nothing tells whether the content may be absent.
+  // Without a role it is unknown whether the content may be absent.
   if (content == nullptr) {
     if (!has_role) reader.AddMissing(place + ".content");
   } else if (!content->is_string() && !content->is_array() &&
@@ -203,7 +203,7 @@ ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
         "continue_final_message and add_generation_prompt are not compatible: the first continues "
         "the last message, the second starts a new one.");
   }
-  // Checked before they are merged with those of the command line, one by one.
+  // Checked before they are merged, one by one, with those of the command line.
   if (const Status small = CheckTemplateKwargs(conversation.chat_template_kwargs); !small)
     return BadRequest(small.error().message);
   ChatPromptOptions options;

@@ -27,7 +27,7 @@ tl::unexpected<ApiError> RefuseImage(const std::string& place, std::string_view 
   return tl::unexpected<ApiError>(std::move(error));
 }
 
-// An error of another layer about the image at `place`.
+// Reports an error of another layer about the image at `place`.
 tl::unexpected<ApiError> RefuseImage(const std::string& place, const Error& error) {
   ApiError shown = FromError(error);
   shown.message = fmt::format("{}: {}", place, error.message);
@@ -71,13 +71,13 @@ ApiResult<std::vector<FoundImage>> FindImages(const json::Value& messages, bool 
   return found;
 }
 
-// What a request holds while its images are read.
+// The memory of a request while its images are read.
 class ImageMemory {
  public:
   explicit ImageMemory(const RouteCall& call)
       : lease_(call.request.memory), base_(lease_ == nullptr ? 0 : lease_->bytes()) {}
 
-  // Reserves memory for images that are ready, and `more` for the one in work.
+  // Reserves memory for the finished images, and `more` for the one in progress.
   ApiStatus Reserve(int64_t more) {
     return ReserveMemory(lease_, base_ + kept_ + static_cast<uint64_t>(more));
   }
@@ -116,7 +116,7 @@ ApiResult<std::string> ReadBytes(const RouteCall& call, const FoundImage& image,
           call.media == nullptr ? FetchedMedia::const_iterator() : call.media->find(*image.url);
       if (call.media != nullptr && fetched != call.media->end()) {
         bytes = fetched->second;
-      } else {  // of a stored conversation
+      } else {  // in a stored conversation
         bytes = call.api.fetcher.Fetch(*image.url,
                                        [&](uint64_t more) { return memory.TryReserve(more); });
       }
@@ -158,7 +158,7 @@ ApiStatus CheckRows(const ModelContext& model, const std::string& place, const I
   return {};
 }
 
-// 400 if the model, or the server, takes no images; as vLLM says it where it has no tower.
+// 400 if the model or the server accepts no images; the message is vLLM's for text-only models.
 ApiStatus CheckTakesImages(const ModelContext& model, const FoundImage& first, size_t count) {
   const EngineInfo& info = model.engine->info();
   if (model.image_processor == nullptr || !info.takes_images) {

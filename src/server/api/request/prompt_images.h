@@ -1,4 +1,4 @@
-// The images of a conversation: from content parts to what stands for them in the prompt.
+// The images of a conversation: from content parts to tokens in the prompt.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,35 @@
 
 namespace sluice {
 
-// In a part of a message that another API's request was made into: where the client gave it,
+// A member of parts that were converted from another API's request: where the client gave the part,
 // "input[0].content[1]".
 constexpr std::string_view kPlaceOfPart = "sluice_place";
 
 // Whether a part of that type is an image.
 bool IsImagePart(std::string_view type);
 
-// Reads, decodes and processes every image part of `messages`, in order: those of chat requests
-// {"type": "image_url", "image_url": {"url": ...}}, as other APIs are made into. `own_places`:
+// Reads, decodes and processes every image part of `messages`, in order. Parts have a chat's form
+// {"type": "image_url", "image_url": {"url": ...}}; other APIs are converted to it. `own_places`:
 // parts may have kPlaceOfPart. Memory is reserved before each step. Errors are 400 that name the
-// part: a model without a tower, too many images, a URL that is not allowed, bytes that are no
-// image, an image that the model's processor refuses, one of more tokens than the engine takes; 413
-// or 503 where memory is refused.
+// part: a model without a tower, too many images, a URL that is not allowed, bytes that are not an
+// image, an image that the model's processor refuses or that has more tokens than the engine
+// accepts; 413 or 503 if memory is refused.
 ApiResult<std::vector<ImageParts>> ReadImages(const RouteCall& call, const json::Value& messages,
                                               bool own_places);
 
-// `text` with the placeholder of each image replaced by what stands for it. 400 where their numbers
-// differ.
+// `text` with the placeholder of each image replaced by its expansion. 400 if the numbers of
+// placeholders and images differ.
 ApiResult<std::string> ExpandPlaceholders(const ModelContext& model, const std::string& text,
                                           const std::vector<ImageParts>& images);
 
-// Where the images are in `tokens`. 400 where one is not whole, as in a prompt that was cut.
+// The places of the images in `tokens`. 400 if one is incomplete, as in a truncated prompt.
 ApiResult<std::vector<ImageInput>> PlaceImages(const std::vector<int32_t>& tokens,
                                                const std::vector<ImageParts>& images);
 
-// The image parts anywhere in a body, which decide on which threads it is handled.
+// The image parts anywhere in a body; they decide on which threads it is handled.
 struct BodyImages {
   bool any = false;
-  std::vector<std::string> http_urls;  // to be fetched before
+  std::vector<std::string> http_urls;  // to be fetched before the body is handled
 };
 BodyImages FindBodyImages(const json::Value& body);
 

@@ -15,7 +15,7 @@ namespace {
 
 struct ToolKind {
   std::string_view type;
-  // The members of a response's tool, in their order; those that are not given are null.
+  // The members of a response's tool, in order; absent ones are null.
   std::vector<std::string_view> members = {};
   bool needs_openai = false;
 };
@@ -78,7 +78,7 @@ void CheckToolName(FieldReader& reader, const json::Value& tool, const std::stri
   }
 }
 
-// Its tools are functions, or custom ones, which are not shown to the model.
+// The tools of a namespace are functions, or custom tools, which are not shown to the model.
 void CheckNamespace(FieldReader& reader, const json::Value& tool, const std::string& place) {
   CheckToolName(reader, tool, place);
   const json::Value* tools = tool.Find("tools");
@@ -97,7 +97,8 @@ void CheckNamespace(FieldReader& reader, const json::Value& tool, const std::str
   }
 }
 
-// As vLLM, which tries the types of tools one after the other, names what a function lacks.
+// As in vLLM, which tries the types of tools in turn, errors name the members that a function
+// lacks.
 void CheckTool(FieldReader& reader, const json::Value& tool, const std::string& place) {
   if (!tool.is_object()) return reader.Add(place, "an object", tool);
   const ToolKind* kind = FindKind(tool);
@@ -130,7 +131,7 @@ void ForEachFunction(
   }
 }
 
-// The function that a choice names, by the name that the model knows.
+// The function that a choice names, under the name that the model sees.
 std::string ChosenName(const json::Value& choice) {
   return FlatName(TextAt(choice, "namespace"), TextAt(choice, "name"));
 }
@@ -155,7 +156,7 @@ void CheckResponseTools(FieldReader& reader) {
 
 ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& config) {
   const json::Value::Array& tools = ToolsOf(body.Find("tools"));
-  // vLLM takes them and never calls them.
+  // vLLM accepts these tools and never calls them.
   if (config.dialect != ApiDialect::kVllm) {
     for (size_t i = 0; i < tools.size(); ++i) {
       const ToolKind* kind = FindKind(tools[i]);
@@ -191,7 +192,7 @@ ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& confi
   return BadParameter("Tool choice 'function' not found in 'tools' parameter.", "tool_choice");
 }
 
-// As in vLLM.
+// The separator is vLLM's.
 std::string FlatName(std::string_view space, std::string_view name) {
   return space.empty() ? std::string(name) : fmt::format("{}__{}", space, name);
 }

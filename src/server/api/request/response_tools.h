@@ -13,7 +13,8 @@
 
 namespace sluice {
 
-// Checks the types of `tools` and `tool_choice`; errors are noted at "tools.0…" and "tool_choice".
+// Checks the types of `tools` and `tool_choice`; errors are located at "tools.0…" and
+// "tool_choice".
 void CheckResponseTools(FieldReader& reader);
 
 // 400 for a tool that only OpenAI's servers can run, and for a tool_choice that matches no tool.
@@ -25,23 +26,23 @@ std::string FlatName(std::string_view space, std::string_view name);
 
 // A function's name in the API.
 struct NamespacedTool {
-  std::string space;  // "" for none
+  std::string space;  // "" if there is none
   std::string name;
 };
-// By FlatName().
+// Keyed by FlatName().
 using NamespacedTools = std::unordered_map<std::string, NamespacedTool>;
-// The functions of `tools` that are in namespaces, except those whose flat name an earlier function
-// has.
+// The namespaced functions of `tools`, except those whose flat name is the name of an earlier
+// function.
 NamespacedTools ToolsInNamespaces(const json::Value* tools);
 
-// The functions of `tools`, also those in namespaces, in the shape of a chat request; null where
+// The functions of `tools`, including namespaced ones, in the shape of a chat request; null if
 // there are none. Tools of other types, which clients run themselves (local_shell, custom, …), are
 // not shown to the model.
 json::Value ChatTools(const json::Value* tools);
 // Which of `chat_tools` the model may call. REQUIRES: RefuseResponseTools() has passed.
 ToolFields ReadResponseTools(FieldReader& reader, const json::Value& chat_tools);
 
-// `tools` as a response repeats them, with the members that the request left out.
+// `tools` as a response repeats them, including the members that the request left out.
 json::Value ShownTools(const json::Value* tools);
 
 }  // namespace sluice

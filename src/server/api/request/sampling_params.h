@@ -1,4 +1,4 @@
-// From the fields of a request to the settings of a sequence: ranges checked, defaults filled in.
+// Converts the fields of a request to the settings of a sequence: checks ranges, fills in defaults.
 // Errors: 400 for a value out of range.
 #pragma once
 
@@ -12,14 +12,15 @@
 
 namespace sluice {
 
-// All settings but max_tokens.
+// All settings except max_tokens.
 ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model);
 
-// How many tokens may follow a prompt of `prompt_tokens`; also checks min_tokens against that.
+// The number of tokens that may follow a prompt of `prompt_tokens`; also checks min_tokens against
+// it.
 ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
                                     int64_t prompt_tokens);
 
-// Bounds the length of an id or a salt, of which the server keeps many copies.
+// Limits the length of an id or a salt, of which the server keeps many copies.
 ApiStatus CheckNameLength(std::string_view field, std::string_view value);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What a request demands of single tokens: biases, stop ids, allowed ids, forbidden words.
+// A request's rules about single tokens: biases, stop ids, allowed ids, forbidden words.
 #pragma once
 
 #include "engine/request.h"
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Sets these members of `params`. Errors: 400 for ids outside the vocabulary, and for what no token
-// could satisfy.
+// Sets these members of `params`. Errors: 400 for ids outside the vocabulary and for rules that no
+// token can satisfy.
 ApiStatus ResolveTokenRules(const SamplingFields& fields, const ModelContext& model,
                             SamplingParams& params);
 

@@ -18,7 +18,7 @@ const json::Value* FunctionName(const json::Value& described) {
   return name == nullptr || !name->is_string() ? nullptr : name;
 }
 
-// "any" is Mistral's word.
+// "any" is Mistral's name.
 bool IsRequired(const json::Value& choice) {
   return choice == json::Value("required") || choice == json::Value("any");
 }
@@ -32,7 +32,7 @@ bool Describes(const json::Value& tools, const json::Value& name) {
   return false;
 }
 
-// The function that an entry of allowed_tools names, in the form of a chat or of a response.
+// The name of the function in an entry of allowed_tools, in the form of a chat or of a response.
 json::Value AllowedName(const json::Value& entry) {
   if (const json::Value* name = FunctionName(entry)) return *name;
   return json::Value(FlatName(TextAt(entry, "namespace"), TextAt(entry, "name")));
@@ -125,7 +125,7 @@ ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
   if (!has_tools) return fields;
   const json::Value* choice = reader.Raw("tool_choice");
   if (choice == nullptr) {
-    // As in vLLM, a null is no choice at all, not the default.
+    // As in vLLM, null means no tools, not the default.
     const bool absent = reader.object().Find("tool_choice") == nullptr;
     fields.choice = absent ? ToolChoice::kAuto : ToolChoice::kNone;
   } else if (*choice == json::Value("auto")) {

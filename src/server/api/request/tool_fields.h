@@ -1,6 +1,6 @@
 // Which tools the model may call in a request, and whether it must. Every API reads its own JSON
-// into ToolFields, and ConversationFields::tools into the chat API's list of tools; what follows
-// for the answer is answer_parsing.h.
+// into ToolFields and, as the chat API's list of tools, into ConversationFields::tools;
+// answer_parsing.h applies them to the answer.
 #pragma once
 
 #include <string>
@@ -13,33 +13,33 @@
 namespace sluice {
 
 enum class ToolChoice {
-  kNone,      // there are no tools, or the model is not to call them: calls are text
+  kNone,      // there are no tools, or the model must not call them: calls are text
   kAuto,      // the model decides
-  kRequired,  // it calls at least one
-  kNamed,     // it calls the one of ToolFields::name, once
+  kRequired,  // the model calls at least one
+  kNamed,     // the model calls ToolFields::name once
 };
 
 struct ToolFields {
   ToolChoice choice = ToolChoice::kNone;
   std::string name;
-  bool parallel = true;  // false: an answer has one call at most
+  bool parallel = true;  // false: an answer has at most one call
 };
 
-// Checks what vLLM checks of `tools` and `tool_choice` of a chat request before it reads types.
+// The checks of a chat request's `tools` and `tool_choice` that vLLM makes before it checks types.
 // REQUIRES: `body` is an object.
 ApiStatus CheckToolChoice(const json::Value& body);
 
-// A choice of type allowed_tools, {"mode": "auto" or "required", "tools": [...]}, which may be in
-// its member "allowed_tools"; null for other choices.
+// A choice of type allowed_tools, {"mode": "auto" or "required", "tools": [...]}, possibly nested
+// in a member "allowed_tools"; null for other choices.
 const json::Value* AllowedTools(const json::Value* choice);
-// Whether such a choice names tools that are there. `tools`: in the shape of a chat request.
+// Checks that such a choice names existing tools. `tools`: in the shape of a chat request.
 ApiStatus CheckAllowedTools(const json::Value& allowed, const json::Value& tools);
-// Leaves of `tools` those that the choice allows: the model knows of no others. Other choices allow
-// all. REQUIRES: CheckAllowedTools has passed.
+// Removes the tools that the choice does not allow, so that the model does not know them. Other
+// choices allow all. REQUIRES: CheckAllowedTools has passed.
 void KeepAllowedTools(const json::Value* choice, json::Value& tools);
 
-// Reads `tool_choice` and `parallel_tool_calls`. `name_of`: the function that a choice, which is an
-// object, names. REQUIRES: the choice has been checked.
+// Reads `tool_choice` and `parallel_tool_calls`. `name_of`: returns the function named by a choice
+// that is an object. REQUIRES: the choice has been checked.
 ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
                           std::string (*name_of)(const json::Value& choice));
 // Reads the tool fields of a chat request. REQUIRES: CheckToolChoice has passed.

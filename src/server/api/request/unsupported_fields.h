@@ -1,4 +1,4 @@
-// Request fields for features that this server does not have.
+// Request fields of features that this server lacks.
 #pragma once
 
 #include "base/json.h"
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Refuses them by name, so that no request is answered as if the field were absent. Errors: 400.
+// Refuses such fields by name, so that no request is answered as if they were absent. Errors: 400.
 // REQUIRES: `body` is an object.
 ApiStatus RefuseUnsupported(const json::Value& body, const ServerConfig& config, EndpointKind kind);
 

@@ -19,7 +19,7 @@ class BackgroundClient : public ResponseWriter {
       : response_(std::move(response)), store_(std::move(store)) {}
   ~BackgroundClient() override { Fail("the generation has ended early"); }
 
-  // Only errors come in one piece.
+  // Only errors are sent as a whole response.
   void Send(HttpResponse response) override {
     const Result<json::Value> body = json::Parse(response.body);
     const json::Value* error = body ? body->Find("error") : nullptr;
@@ -32,7 +32,7 @@ class BackgroundClient : public ResponseWriter {
   }
   void StartStream(HttpResponse) override {}
   void WriteChunk(std::string_view data) override {
-    if (data.starts_with(':')) return;  // a comment that keeps a connection alive
+    if (data.starts_with(':')) return;  // a keep-alive comment
     response_->AddEvent(data);
     if (!store_->Update(*response_)) {
       Fail(
@@ -52,13 +52,13 @@ class BackgroundClient : public ResponseWriter {
   }
 
  private:
-  // Unless it is over.
+  // Has no effect if the response is over.
   void Fail(std::string_view why) {
     if (response_->End("failed", why)) store_->Update(*response_);
   }
   void Leave() {
     store_->Update(*response_);
-    response_->OnEnd(nullptr);  // which keeps the generation alive
+    response_->OnEnd(nullptr);  // drops the callback, which keeps the generation alive
   }
 
   const std::shared_ptr<StoredResponse> response_;
@@ -83,7 +83,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   }
 
  private:
-  // Sends what there is. False once nothing more is wanted.
+  // Sends the available events. Returns false once the stream is over.
   bool Pump() {
     const MutexLock lock(mutex_);
     while (!is_done_ && !client_->backlogged()) {

@@ -27,10 +27,10 @@ struct ItemField {
 
 struct ItemType {
   std::string_view name;
-  std::string_view prefix;  // of its id
+  std::string_view prefix;  // of the item's id
   std::vector<ItemField> fields = {};
-  // It tells of what a tool of OpenAI's servers did. A message after it says what came of that:
-  // this one is not shown to the model.
+  // Reports an action of a tool that OpenAI's servers run. It is not shown to the model: a later
+  // message states the result.
   bool is_of_server = false;
 };
 
@@ -152,8 +152,7 @@ void CheckItem(FieldReader& reader, const json::Value& item, const std::string& 
   }
 }
 
-// Parts as a chat has them: images with their place for errors, files with a name by which they are
-// refused.
+// Converts parts to a chat's: images get their place for errors, files a type name that is refused.
 json::Value ChatContent(const json::Value& content, const std::string& place) {
   if (!content.is_array()) return content;
   json::Value::Array parts;
@@ -174,7 +173,7 @@ json::Value ChatContent(const json::Value& content, const std::string& place) {
   return json::Value(std::move(parts));
 }
 
-// All text of the parts of something that a model wrote.
+// All text of the parts of a message or a thought that a model wrote.
 std::string JoinedText(const json::Value* parts) {
   if (parts == nullptr) return "";
   if (parts->is_string()) return parts->as_string();
@@ -187,7 +186,7 @@ std::string JoinedText(const json::Value* parts) {
   return text;
 }
 
-// The last message, if it is the assistant's and has no `member` yet; else a new one.
+// The last message, if it is the assistant's and lacks `member`; else a new one.
 json::Value& AssistantWithout(std::string_view member, json::Value::Array& messages) {
   if (messages.empty() || TextAt(messages.back(), "role") != "assistant" ||
       messages.back().Find(member) != nullptr)
@@ -230,7 +229,7 @@ void AppendOutput(const std::string& call_id, json::Value content, json::Value::
       {"role", "tool"}, {"tool_call_id", call_id}, {"content", std::move(content)}});
 }
 
-// What came of a call of a tool that the client runs.
+// The output of a call of a tool that the client runs.
 json::Value OutputContent(const json::Value& item, const std::string& place) {
   const json::Value* output = item.Find("output");
   const std::string type = TypeOf(item);
@@ -240,7 +239,7 @@ json::Value OutputContent(const json::Value& item, const std::string& place) {
   return ChatContent(*output, place + ".output");
 }
 
-// `place`: of the item, "input[0]".
+// `place`: location of the item, "input[0]".
 ApiStatus AppendItem(const json::Value& item, const std::string& place,
                      json::Value::Array& messages) {
   const std::string type = TypeOf(item);
@@ -271,7 +270,7 @@ ApiStatus AppendItem(const json::Value& item, const std::string& place,
   } else if (TextAt(item, "role") == "assistant") {
     AssistantWithout("content", messages).Set("content", JoinedText(item.Find("content")));
   } else {
-    // Templates know no developer: as in vLLM it is the system that speaks.
+    // Templates know no developer role: as in vLLM, it becomes the system role.
     const std::string role = TextAt(item, "role");
     messages.emplace_back(
         json::Value::Object{{"role", role == "developer" ? "system" : role},
@@ -296,7 +295,7 @@ void CheckInput(FieldReader& reader, const json::Value& input) {
       CheckItem(places, input.as_array()[i], fmt::format("input.{}", i));
     if (errors.empty()) return;
   }
-  // As in vLLM `param` names the whole; the places of the errors follow.
+  // As in vLLM, `param` names the whole field; the locations of the errors follow.
   reader.Add("input", "a string or a list of items", input);
   reader.errors()->insert(reader.errors()->end(), errors.begin(), errors.end());
 }

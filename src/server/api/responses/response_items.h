@@ -1,5 +1,4 @@
-// The items of /v1/responses: what a client sends as input, and their conversion to chat
-// messages.
+// The items of /v1/responses, a client's input, and their conversion to chat messages.
 #pragma once
 
 #include <functional>
@@ -16,13 +15,13 @@ namespace sluice {
 // A unique id of a response or an item, beginning with `prefix`.
 std::string NewResponseId(std::string_view prefix);
 
-// Checks the types of `input`, a text or a list of items. All errors are noted at "input".
+// Checks the types of `input`, a text or a list of items. The first error is located at "input".
 void CheckInput(FieldReader& reader, const json::Value& input);
 
 // `input` as a list of items, each with a type and an id. REQUIRES: CheckInput() noted no error.
 json::Value::Array InputItems(const json::Value& input);
 
-// The item of a stored response that an item_reference names; null: there is none.
+// Returns the item of a stored response that an item_reference names; nullopt if there is none.
 using FindItem = std::function<std::optional<json::Value>(const std::string& id)>;
 
 // Appends the messages of `items`, in the shape of chat requests. Consecutive items of the
@@ -31,7 +30,8 @@ using FindItem = std::function<std::optional<json::Value>(const std::string& id)
 ApiStatus AppendMessages(const json::Value::Array& items, const FindItem& find_item,
                          json::Value::Array& messages);
 
-// Whether the last of `items` is a message of the assistant that is to be continued.
+// Whether the last of `items` is an unfinished message of the assistant, which the answer
+// continues.
 bool EndsUnfinished(const json::Value::Array& items);
 
 }  // namespace sluice

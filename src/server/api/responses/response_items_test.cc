@@ -31,7 +31,7 @@ TEST(ResponseItemsTest, AreMessages) {
                  R"("content":[{"type":"input_text","text":"a"}]}])"),
       R"([{"role":"system","content":"Be kind."},)"
       R"({"role":"user","content":[{"type":"input_text","text":"a"}]}])");
-  // All text of an answer, of which the client may send several parts.
+  // The text of an answer is joined if the client sends it in several parts.
   EXPECT_EQ(MessagesOf(R"([{"role":"assistant","content":[{"type":"output_text","text":"a"},)"
                        R"({"type":"refusal","refusal":"b"}]}])"),
             R"([{"role":"assistant","content":"ab"}])");
@@ -154,7 +154,7 @@ TEST(ResponseToolsTest, OfNamespacesHaveTheirNames) {
             R"({"type":"function","function":{"name":"w__f"}},)"
             R"({"type":"function","function":{"name":"w__g","description":"d"}}])");
   const NamespacedTools known = ToolsInNamespaces(&tools);
-  ASSERT_EQ(known.size(), 1u);  // the first w__f counts
+  ASSERT_EQ(known.size(), 1u);  // the first w__f wins
   EXPECT_EQ(known.at("w__g").space, "w");
   EXPECT_EQ(known.at("w__g").name, "g");
   EXPECT_EQ(json::Write(ShownTools(&tools).as_array()[1]), json::Write(tools.as_array()[1]));

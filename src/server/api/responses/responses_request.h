@@ -16,16 +16,16 @@ struct ResponsesRequest {
   ChatRequest chat;
   NamespacedTools namespaced_tools;
   std::string instructions;
-  json::Value::Array items;  // of the input, each with a type and an id
+  json::Value::Array items;  // items of the input, each with a type and an id
   std::optional<std::string> previous_response_id;
   bool store = true;
   bool background = false;
-  // An object: the request's members that a response repeats, with defaults filled in.
+  // An object: the members of the request that a response repeats, with defaults filled in.
   json::Value shown;
 };
 
 // Reads a parsed body. Errors: 400 for a field of the wrong type or value, and for a feature that
-// this server does not have.
+// this server lacks.
 ApiResult<ResponsesRequest> ReadResponsesRequest(const json::Value& body,
                                                  const ServerConfig& config);
 

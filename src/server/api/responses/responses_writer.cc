@@ -22,7 +22,7 @@ namespace {
 
 using Kind = OutputItem::Kind;
 
-// About the bytes of a token's JSON with its logprobs.
+// Approximate JSON bytes of a token's logprob.
 constexpr size_t kLogprobBytes = 100;
 
 std::string_view PrefixOf(Kind kind) {
@@ -78,7 +78,7 @@ class ResponsesWriter : public AnswerWriter {
 
   void Take(const TokensEvent&) {}
 
-  // Messages that the model told apart are items of their own.
+  // A break between messages of the model starts a new item.
   void Take(const TextEvent& event) {
     if (event.is_break) Close();
     AddLogprobs(event.logprobs);
@@ -133,7 +133,7 @@ class ResponsesWriter : public AnswerWriter {
     client_->EndStream();
   }
 
-  // The first events of a stream.
+  // Sends the first events of a stream.
   void Begin() {
     if (has_begun_) return;
     client_->StartStream(EventStreamHead());
@@ -180,7 +180,7 @@ class ResponsesWriter : public AnswerWriter {
     events_.Delta(item, text, shows ? std::exchange(delta_logprobs_, "") : "");
   }
 
-  // `status` of the item that ends; only the last one of an answer may be cut.
+  // `status` of the item that ends; only the last item of an answer can be incomplete.
   void Close(std::string_view status = "completed") {
     if (!std::exchange(is_open_, false)) return;
     items_.back().status = status;
@@ -188,7 +188,7 @@ class ResponsesWriter : public AnswerWriter {
     if (options_.stream) events_.Close(items_.back());
   }
 
-  // A message tells of the tokens that it came from.
+  // Adds the logprobs of a message's tokens to its item.
   void AttachLogprobs() {
     if (!options_.logprobs || items_.empty() || items_.back().kind != Kind::kMessage) return;
     OutputItem& item = items_.back();
@@ -197,7 +197,7 @@ class ResponsesWriter : public AnswerWriter {
     item.logprobs += std::exchange(logprobs_, "");
   }
 
-  // To `logprobs_`, and, without the bytes of the tokens, to those of the next delta.
+  // Adds to `logprobs_` and, without the tokens' bytes, to the logprobs of the next delta.
   void AddLogprobs(std::span<const TokenLogprobs> tokens) {
     if (!options_.logprobs || tokens.empty()) return;
     kept_.Add(tokens.size() * (kLogprobBytes * (1 + static_cast<size_t>(*options_.logprobs))));
@@ -216,7 +216,7 @@ class ResponsesWriter : public AnswerWriter {
     answer_.keep(body, std::move(ids), is_over);
   }
 
-  // The items so far, without the brackets of their list.
+  // The JSON of the items so far, without brackets.
   std::string Output() const {
     std::string out;
     for (const OutputItem& item : items_) {
@@ -229,14 +229,14 @@ class ResponsesWriter : public AnswerWriter {
   const ResponsesAnswer answer_;
   const AnswerOptions options_;
   const std::shared_ptr<ResponseWriter> client_;
-  // The last event of a stream has the whole answer again.
+  // The last event of a stream repeats the whole answer.
   KeptMemory kept_{options_, /*keeps_streams=*/true};
   ResponseEvents events_;
   std::vector<OutputItem> items_;
-  bool is_open_ = false;    // the last of them
-  bool has_begun_ = false;  // the stream
+  bool is_open_ = false;    // whether the last item is open
+  bool has_begun_ = false;  // whether the stream has begun
   std::optional<FinishEvent> finish_;
-  std::string logprobs_, delta_logprobs_;  // elements of lists, of tokens not yet told of
+  std::string logprobs_, delta_logprobs_;  // JSON list elements of tokens not yet sent
   PendingTokens pending_;
 };
 

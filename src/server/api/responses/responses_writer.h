@@ -22,7 +22,7 @@ struct ResponseFrame {
                 const SamplingParams& sampling);
 
   // The JSON of a response. `output`: JSON of its items, without brackets; `usage`: JSON; `error`:
-  // JSON, or "" for none.
+  // JSON, or "" if there is none.
   std::string Body(std::string_view status, std::string_view output, std::string_view usage,
                    std::string_view error = "") const;
   size_t bytes() const;
@@ -35,13 +35,13 @@ struct ResponseFrame {
 struct ResponsesAnswer {
   ResponseFrame frame;
   NamespacedTools namespaced_tools;
-  // Called when a stream begins, and when the response is over, before the client is sent the end,
-  // with its JSON and the ids of its items. May be empty.
+  // Called with the response's JSON and the ids of its items when a stream begins, and when the
+  // response is over, before the client receives the end. May be empty.
   std::function<void(const std::string& body, std::vector<std::string> item_ids, bool is_over)>
       keep;
 };
 
-// With `options.stream` the events are sent to `client`, else the whole response.
+// With `options.stream`, sends events to `client`, else the whole response.
 std::unique_ptr<AnswerWriter> MakeResponsesWriter(ResponsesAnswer answer, AnswerOptions options,
                                                   std::shared_ptr<ResponseWriter> client);
 
