@@ -33,7 +33,7 @@ Sha256 HashOf(const void* data, size_t size) {
   return hash;
 }
 
-// Different in each process.
+// Random, different in each process.
 const Sha256& Salt() {
   static const Sha256 salt = [] {
     Sha256 bytes;
@@ -50,7 +50,7 @@ Sha256 Salted(const Sha256& hash) {
   return HashOf(both.data(), both.size());
 }
 
-// A fingerprint of a text that may be a key: compared before it is worth a SHA-256. Too short to
+// A fingerprint of a text that may be a key, compared before the costly SHA-256. Too short to
 // reveal the text.
 uint16_t FingerprintOf(std::string_view text) {
   uint64_t seed = 0;
@@ -88,9 +88,9 @@ void WarnOfReaders(const std::string& file) {
 }  // namespace
 
 struct ApiKeys::Set {
-  std::vector<Sha256> hashes;          // salted, in order
-  std::vector<size_t> lengths;         // of the long keys whose text is known, each once
-  std::vector<uint16_t> fingerprints;  // of the same, in order
+  std::vector<Sha256> hashes;          // salted, sorted
+  std::vector<size_t> lengths;         // of the long keys with known text: sorted, each once
+  std::vector<uint16_t> fingerprints;  // of the same keys, sorted
 
   void Add(const Sha256& hash) { hashes.push_back(Salted(hash)); }
   void Add(std::string_view key) {
@@ -114,7 +114,7 @@ struct ApiKeys::Set {
   bool Knows(std::string_view key) const {
     if (key.empty() || hashes.empty()) return false;
     const Sha256 hash = Salted(HashOf(key.data(), key.size()));
-    // Nobody knows the order of salted hashes, so that the search may take the time it takes.
+    // The order of salted hashes is unpredictable, so the search time reveals nothing.
     const auto place = std::ranges::lower_bound(hashes, hash);
     return place != hashes.end() && CRYPTO_memcmp(place->data(), hash.data(), hash.size()) == 0;
   }
@@ -128,7 +128,7 @@ struct ApiKeys::Set {
     return set;
   }
 
-  // Reads the keys of `file` and adds those of `fixed`.
+  // Reads the keys of `file` and adds those of `fixed`, which belong to the command line.
   static Result<std::shared_ptr<const Set>> Read(const std::string& file, const Set& fixed) {
     auto read = ReadFile(file, kMaxApiKeyFileBytes);
     if (!read) return RefusedKeys(file, read.error().message);

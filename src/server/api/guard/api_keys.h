@@ -18,16 +18,16 @@ inline constexpr size_t kMaxApiKeyBytes = 512;
 inline constexpr size_t kMaxApiKeys = 10000;
 
 // Stores only a SHA-256 of each key, hashed again with a random salt of the process, so that the
-// time of a look-up reveals neither the keys nor their number.
-// Thread safety: all methods may be called from any thread.
+// time of a lookup reveals neither the keys nor their number. Thread safety: all methods may be
+// called from any thread.
 class ApiKeys {
  public:
-  // Takes the non-empty keys of `keys`.
+  // Accepts the keys of `keys` that are not empty.
   explicit ApiKeys(const std::vector<std::string>& keys = {});
-  // And those of `file`, unless it is "": one a line, "sha256:" and 64 hexadecimal digits in place
-  // of a key that is not to stand there itself; blank lines and those that begin with # are
+  // Also accepts the keys of `file`, unless it is "": one per line, or "sha256:" and 64 hexadecimal
+  // digits to keep the key itself out of the file; blank lines and lines that begin with # are
   // skipped. kInvalidArgument names --api-key-file, the file and the line; a file without a key is
-  // refused, too, and one that others may read or write is warned about.
+  // refused, too. Logs a warning if other users may read or write the file.
   static Result<std::shared_ptr<ApiKeys>> Load(const std::vector<std::string>& keys,
                                                const std::string& file);
   ~ApiKeys();
@@ -35,13 +35,12 @@ class ApiKeys {
   ApiKeys& operator=(const ApiKeys&) = delete;
 
   bool Knows(std::string_view key) const;
-  // Whether `text` is a key or has one in it: of keys that are shorter than 8 characters, which
-  // words contain by chance, and of those given by their SHA-256, only if it is the whole text.
+  // Whether `text` is or contains a key. Keys shorter than 8 characters, which words contain by
+  // chance, and keys given by their SHA-256 are found only if they are the whole text.
   bool FoundIn(std::string_view text) const;
 
   bool has_file() const { return !file_.empty(); }
-  // Reads the file again. If it is unusable the keys stay as they were; the outcome is
-  // logged.
+  // Reads the file again. If it is unusable, the keys remain unchanged; the outcome is logged.
   void Reload();
 
  private:
@@ -49,8 +48,8 @@ class ApiKeys {
 
   std::shared_ptr<const Set> set() const;
 
-  const std::shared_ptr<const Set> fixed_;  // of the command line
-  std::string file_;                        // set before it is shared
+  const std::shared_ptr<const Set> fixed_;  // keys of the command line
+  std::string file_;                        // set before the object is shared
   mutable Mutex mutex_;
   std::shared_ptr<const Set> set_ GUARDED_BY(mutex_);
 };

@@ -26,7 +26,7 @@ class ApiKeysTest : public ::testing::Test {
     std::ofstream(file_) << text;
     EXPECT_EQ(chmod(file_.c_str(), mode), 0);
   }
-  // The message with which `text` is refused; "" if it is not.
+  // The error message for a file of `text`; "" if it is accepted.
   std::string Refusal(const std::string& text) {
     Write(text);
     auto keys = ApiKeys::Load({}, file_);
@@ -85,7 +85,7 @@ TEST_F(ApiKeysTest, RefusesByTheLine) {
   std::filesystem::remove(file_);
   EXPECT_THAT(ApiKeys::Load({}, file_).error().message, HasSubstr(head));
   EXPECT_EQ(ApiKeys::Load({}, file_).error().param, "api-key-file");
-  // What is refused is not told.
+  // The error does not quote the refused text.
   EXPECT_THAT(Refusal("a secret"), ::testing::Not(HasSubstr("secret")));
 }
 

@@ -18,18 +18,17 @@ namespace sluice {
 
 // Each limit per minute is a token bucket that holds one minute's worth, starts full and refills at
 // a constant rate. A request takes one from the bucket of requests when it is admitted. Tokens are
-// taken when they are known: prompt tokens when encoded, others as they are generated; the bucket
-// may become negative, and no request is admitted until it is positive again.
-//
-// Memory: the clients with requests and at most `kMaxIdleClients` others; beyond that the least
-// recently used are forgotten, which resets their buckets to full, as a minute of idleness does for
-// those that are not negative. Thread safety: all methods may be called from any thread.
+// taken when they are known: prompt tokens when encoded, others as they are generated. The bucket
+// of tokens may become negative; no request is admitted until it is positive again.
+// | Memory: the clients with requests and at most `kMaxIdleClients` others; beyond that the least
+// recently used are forgotten, which makes their buckets full. A minute of idleness has the same
+// effect, unless a bucket is negative. Thread safety: all methods may be called from any thread.
 class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr size_t kMaxIdleClients = 4096;
 
-  struct Limits {  // 0: none
+  struct Limits {  // 0: no limit
     int64_t requests_per_minute = 0;
     int64_t tokens_per_minute = 0;
     int64_t concurrent_requests = 0;
@@ -38,12 +37,12 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
  private:
   struct Bucket {
     double level = 0;
-    Clock::time_point time;  // of `level`
+    Clock::time_point time;  // time when `level` was right
   };
   struct Client {
     uint64_t id = 0;
     Bucket requests, tokens;
-    int64_t running = 0;  // requests that are not completely answered
+    int64_t running = 0;  // requests that are not yet completely answered
     int64_t tickets = 0;
   };
   using Clients = std::list<Client>;
@@ -67,7 +66,7 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
    private:
     const std::shared_ptr<ClientLimits> limits_;
     const Clients::iterator client_;
-    int num_parts_ = 1;  // calls of Leave() to come; guarded by the mutex of `limits_`
+    int num_parts_ = 1;  // number of Leave() calls to come; guarded by the mutex of `limits_`
   };
 
   explicit ClientLimits(const Limits& limits, std::function<Clock::time_point()> now = Clock::now)
@@ -85,7 +84,7 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
   // limits.
   void AppendHeaders(uint64_t client, std::vector<HttpHeader>& headers);
 
-  // Clients with an entry, active or idle.
+  // Number of clients with an entry, active or idle.
   size_t num_clients() const;
 
  private:
@@ -96,9 +95,9 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
   const Limits limits_;
   const std::function<Clock::time_point()> now_;
   mutable Mutex mutex_;
-  Clients clients_ GUARDED_BY(mutex_);  // the last used first
+  Clients clients_ GUARDED_BY(mutex_);  // most recently used first
   std::unordered_map<uint64_t, Clients::iterator> by_id_ GUARDED_BY(mutex_);
-  size_t num_idle_ GUARDED_BY(mutex_) = 0;  // without tickets
+  size_t num_idle_ GUARDED_BY(mutex_) = 0;  // clients without tickets
 };
 
 ClientLimits::Limits ClientLimitsOf(const ServerConfig& config);

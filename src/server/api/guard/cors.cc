@@ -92,7 +92,7 @@ std::optional<HttpResponse> Cors::Preflight(const HttpRequest& request) const {
 std::vector<HttpHeader> Cors::Headers(const HttpRequest& request) const {
   std::vector<HttpHeader> result;
   const std::string* origin = request.Header("origin");
-  const bool named = !all_origins_ || credentials_;  // The answer depends on who asks.
+  const bool named = !all_origins_ || credentials_;  // The response names the request's origin.
   if (origin != nullptr) {
     if (credentials_) result.push_back({"access-control-allow-credentials", "true"});
     if (IsAllowed(*origin))

@@ -14,9 +14,9 @@ class Cors {
  public:
   explicit Cors(const ServerConfig& config);
 
-  // Whether it is OPTIONS with Origin and Access-Control-Request-Method.
+  // Whether `request` is OPTIONS with Origin and Access-Control-Request-Method.
   static bool IsPreflight(const HttpRequest& request);
-  // The response to a preflight request; none for other requests.
+  // The response to a preflight request; nullopt for other requests.
   std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
   // The headers of the responses to all other requests.
   std::vector<HttpHeader> Headers(const HttpRequest& request) const;

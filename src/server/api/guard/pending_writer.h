@@ -14,8 +14,8 @@
 namespace sluice {
 
 // The response writer of a request that counts in `pending` and in the limits of its client until
-// the answer is complete or the writer is destroyed. The count is decremented before the end of the
-// answer is sent.
+// the answer is complete or the writer is destroyed. Decrements the count before it sends the end
+// of the answer.
 class PendingWriter : public ResponseWriter {
  public:
   // `ticket` may be null.

@@ -1,4 +1,4 @@
-// POST /abort_requests: ends the requests of the given ids, or all.
+// POST /abort_requests: aborts the requests with the given ids, or all.
 #include <fmt/format.h>
 
 #include "server/api/common/field_reader.h"

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 3> kTruncations = {"NONE", "START", "END"
 struct CohereFields {
   PoolingFields pooling;
   std::vector<std::string> texts;
-  std::vector<std::string> types;  // of the vectors, each once
+  std::vector<std::string> types;  // of the vectors, without duplicates
   std::optional<std::string> input_type;
   std::optional<int64_t> max_tokens;
   bool truncates = true;
@@ -55,7 +55,7 @@ CohereFields ReadCohereFields(FieldReader& reader) {
   return fields;
 }
 
-// What a body may hold in place of texts.
+// Checks the fields that a body may have instead of texts.
 ApiStatus CheckInputs(const json::Value& body, const CohereFields& fields) {
   for (const char* name : {"images", "inputs"}) {
     const json::Value* value = body.Find(name);
@@ -76,7 +76,7 @@ ApiStatus CheckInputs(const json::Value& body, const CohereFields& fields) {
       "texts");
 }
 
-// The prompt of the texts' purpose, or "".
+// The model's prompt for the purpose of the texts, or "".
 ApiResult<std::string> PurposePrompt(const PoolingConfig& pooling, const CohereFields& fields) {
   if (!fields.input_type) return std::string();
   const auto found = pooling.prompts.find(*fields.input_type);
@@ -93,8 +93,8 @@ ApiResult<std::string> PurposePrompt(const PoolingConfig& pooling, const CohereF
                                 *fields.input_type, fmt::join(known, ", ")));
 }
 
-// A text under the prompt of its purpose: its system message where the model has a chat template,
-// else in front of it.
+// Encodes a text with the prompt of its purpose: as the system message if the model has a chat
+// template, else as a prefix.
 ApiResult<std::vector<int32_t>> EncodeText(const RouteCall& call, const CohereFields& fields,
                                            const std::string& prompt, const std::string& text) {
   if (prompt.empty()) return EncodePooled(call, fields.pooling, text);
@@ -103,7 +103,7 @@ ApiResult<std::vector<int32_t>> EncodeText(const RouteCall& call, const CohereFi
   return EncodeMessages(call, fields.pooling, {"system", prompt}, {"user", text}, false);
 }
 
-// A bit for each number, 1 where it is not below 0, the first in the highest bit of a byte.
+// One bit per number: 1 if it is not negative; the first number is the highest bit of a byte.
 void AppendBits(std::string& out, const std::vector<float>& vector, bool is_signed) {
   out.push_back('[');
   for (size_t i = 0; i < vector.size(); i += 8) {

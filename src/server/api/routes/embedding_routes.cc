@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// How the two routes name what they give.
+// The names in the answers of the two routes.
 struct Shape {
   std::string_view id_prefix;
   std::string_view object;

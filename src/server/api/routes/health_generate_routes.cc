@@ -1,11 +1,11 @@
-// GET /health_generate: trtllm-serve's check that a token can be computed.
+// GET /health_generate: trtllm-serve's check that the engine can generate a token.
 #include "server/api/answer/generation.h"
 #include "server/api/context/route_table.h"
 
 namespace sluice {
 namespace {
 
-// Answers whether a token came, not which.
+// Answers whether there was a token, not which.
 class HealthWriter : public AnswerWriter {
  public:
   explicit HealthWriter(std::shared_ptr<ResponseWriter> client) : client_(std::move(client)) {}

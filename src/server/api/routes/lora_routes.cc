@@ -31,7 +31,7 @@ ApiResult<Adapters*> AdaptersOf(const RouteCall& call) {
   return adapters;
 }
 
-// As vLLM: the text alone, without a type.
+// As in vLLM: only the text, without a content type.
 void SendText(const RouteCall& call, std::string text) {
   HttpResponse response = TextResponse(std::move(text));
   response.content_type.clear();

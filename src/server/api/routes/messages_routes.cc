@@ -1,5 +1,5 @@
-// POST /v1/messages and /v1/messages/count_tokens, as clients of Anthropic's API call them. The
-// dispatcher gives errors the shape of that API.
+// POST /v1/messages and /v1/messages/count_tokens, as in Anthropic's API. The dispatcher sends
+// errors in the shape of that API.
 #include <fmt/format.h>
 
 #include "server/api/anthropic/messages_request.h"
@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Errors about the schema of the answer name it as `body` does.
+// Replaces the schema's place in the chat request by its name in `body` in an error's `text`.
 void NameFormat(const json::Value& body, std::string& text) {
   constexpr std::string_view kNameInChat = "response_format.json_schema";
   if (!text.starts_with(kNameInChat)) return;
@@ -21,7 +21,7 @@ void NameFormat(const json::Value& body, std::string& text) {
 
 ApiResult<ChatRequest> ReadMessagesRequest(const RouteCall& call, const json::Value& body,
                                            MessagesEndpoint endpoint) {
-  // The chat request that is made of the body is as large again.
+  // The chat request made from the body is about as large again.
   if (const auto& memory = call.request.memory; memory != nullptr)
     API_RETURN_IF_ERROR(ReserveMemory(memory, 2 * memory->bytes()));
   API_ASSIGN_OR_RETURN(const json::Value chat, ChatBodyOf(body, call.api.config, endpoint));

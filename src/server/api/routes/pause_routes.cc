@@ -1,4 +1,4 @@
-// POST /pause and /resume, GET /is_paused: holding new requests back.
+// POST /pause and /resume, GET /is_paused: defers new requests.
 #include <fmt/format.h>
 
 #include "server/api/common/query.h"
@@ -11,7 +11,7 @@ ApiStatus Pause(const RouteCall& call) {
   API_ASSIGN_OR_RETURN(const std::string mode,
                        QueryChoice(call.request, "mode", {"abort", "wait", "keep"}));
   if (mode == "keep") {
-    // What comes now waits; what runs stays where it is, between two of its tokens.
+    // New requests wait; running ones stop between two of their tokens.
     call.api.active->Pause([] {});
     if (const Status frozen = call.model->engine->SetFrozen(true); !frozen) {
       call.api.active->Resume();
@@ -22,7 +22,7 @@ ApiStatus Pause(const RouteCall& call) {
   }
   const bool clear = QueryValue(call.request, "clear_cache").value_or("true") != "false";
   call.api.active->Pause([&pool = call.api.pool, client = call.client, model = call.model, clear] {
-    // Off the engine's and the I/O threads: emptying the cache waits for the engine.
+    // Not on the engine's or an I/O thread: emptying the cache waits for the engine.
     pool.Submit([client, model, clear] {
       if (clear) model->engine->ResetPrefixCache();
       client->Send(JsonResponse(R"({"status":"paused"})"));
@@ -33,7 +33,7 @@ ApiStatus Pause(const RouteCall& call) {
 }
 
 ApiStatus Resume(const RouteCall& call) {
-  // An engine that cannot be frozen is not.
+  // An engine that cannot be frozen is not frozen: ignore the error.
   [[maybe_unused]] const Status thawed = call.model->engine->SetFrozen(false);
   call.api.active->Resume();
   call.client->Send(JsonResponse(R"({"status":"resumed"})"));

@@ -1,5 +1,5 @@
-// POST /score and /rerank: how well texts fit to others. A model that classifies reads both in one
-// prompt; of a model that embeds it is the cosine of two vectors.
+// POST /score and /rerank: how well texts match others. A classifier reads both texts in one
+// prompt; with an embedding model the score is the cosine of two vectors.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -17,16 +17,16 @@ namespace {
 
 constexpr size_t kMaxPairs = 2048;
 
-// What is compared: `first` has one text, or as many as `second`.
+// The texts to be compared: `first` has one, or as many as `second`.
 struct Pairs {
   std::vector<std::string> first, second;
   size_t size() const { return second.size(); }
   size_t FirstOf(size_t pair) const { return first.size() == 1 ? 0 : pair; }
 };
 
-// What requests that score have beside those of PoolingFields.
+// Fields of scoring requests in addition to PoolingFields.
 struct ScoringFields {
-  int64_t max_tokens_per_query = 0;  // 0: as many as there are
+  int64_t max_tokens_per_query = 0;  // 0: no limit
   int64_t max_tokens_per_doc = 0;
   json::Value template_kwargs;  // an object or null
 };
@@ -48,7 +48,7 @@ ScoringFields ReadScoringFields(FieldReader& reader) {
   return fields;
 }
 
-// The first `most` tokens of each text, as text again.
+// Truncates each text to its first `most` tokens.
 ApiStatus CutTexts(const ModelContext& model, std::string_view field, int64_t most,
                    std::vector<std::string>& texts) {
   if (most == 0) return {};
@@ -63,7 +63,7 @@ ApiStatus CutTexts(const ModelContext& model, std::string_view field, int64_t mo
     if (std::ssize(ids) <= most) continue;
     text = model.tokenizer->Decode({ids.data(), static_cast<size_t>(most)},
                                    /*skip_special_tokens=*/false);
-    // A character of which only some tokens are left.
+    // Remove a character of which only some tokens are left.
     constexpr std::string_view kCut = "\xEF\xBF\xBD";
     while (text.ends_with(kCut)) text.resize(text.size() - kCut.size());
   }
@@ -74,13 +74,13 @@ using Scores = std::vector<double>;
 // Writes the body of an answer.
 using ScoreWriter = std::function<std::string(const Scores& scores, int64_t num_tokens)>;
 
-// A text as it is, or as {"text": ...} with whatever else clients keep there; null for others.
+// The text of a string or of {"text": ...}, whose other members are ignored; null for other values.
 const std::string* TextOf(const json::Value& value) {
   const json::Value* text = value.is_object() ? value.Find("text") : &value;
   return text != nullptr && text->is_string() ? &text->as_string() : nullptr;
 }
 
-// A text, in either form.
+// Reads a text, in either form.
 void ReadText(FieldReader& reader, std::string_view name, std::string& text) {
   const json::Value* value = reader.Raw(name);
   if (value == nullptr) return reader.AddMissing(name);
@@ -91,7 +91,7 @@ void ReadText(FieldReader& reader, std::string_view name, std::string& text) {
   }
 }
 
-// A text or a list of texts.
+// Reads a text or a list of texts.
 void ReadTexts(FieldReader& reader, std::string_view name, std::vector<std::string>& texts) {
   const json::Value* value = reader.Raw(name);
   const bool is_list = value != nullptr && value->is_array();
@@ -118,8 +118,7 @@ ApiStatus CheckPairs(const Pairs& pairs) {
   return {};
 }
 
-// Whether types are among the inputs that tokenizer_config.json names; where it names none, they
-// are.
+// Whether tokenizer_config.json lists token types among the inputs; true if it lists no inputs.
 bool GivesTokenTypes(const Tokenizer& tokenizer) {
   const json::Value* names = tokenizer.config().Find("model_input_names");
   if (names == nullptr || !names->is_array()) return true;
@@ -127,7 +126,7 @@ bool GivesTokenTypes(const Tokenizer& tokenizer) {
          names->as_array().end();
 }
 
-// With the tokens between them that the tokenizer puts there.
+// Encodes both texts with the tokenizer's separator tokens between them.
 ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFields& fields,
                                         const std::string& first, const std::string& second) {
   const ModelContext& model = *call.model;
@@ -135,8 +134,8 @@ ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFiel
   PooledPrompt prompt{std::move(pair.ids)};
   const auto begin = std::ranges::find(pair.types, int8_t{1});
   const int64_t num_types = model.engine->info().pooling->num_token_types;
-  // A model that has no types was trained without, and one whose tokenizer does not hand them on
-  // with the same type for all.
+  // A model without token types, or whose tokenizer does not output them, was trained with the same
+  // type for all tokens.
   if (begin == pair.types.end() || num_types == 0 || !GivesTokenTypes(*model.tokenizer))
     return prompt;
   if (num_types < 2 || std::count(begin, pair.types.end(), 0) > 0) {
@@ -148,8 +147,8 @@ ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFiel
   return prompt;
 }
 
-// The prompt in which a classifier reads both texts: of an encoder that of its tokenizer, else of
-// the chat template that the command line gives, else one after the other.
+// The prompt in which a classifier reads both texts: an encoder's tokenizer joins them, else the
+// chat template of the command line, else they are concatenated.
 ApiResult<PooledPrompt> EncodePair(const RouteCall& call, const PoolingFields& fields,
                                    const ScoringFields& scoring, const std::string& first,
                                    const std::string& second) {
@@ -174,7 +173,7 @@ double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return dot(a, b) / std::max(std::sqrt(dot(a, a) * dot(b, b)), 1e-12);
 }
 
-// Cosines of the vectors of `first`, then of `second`.
+// Cosines of the pairs; `vectors`: those of `first`, then those of `second`.
 Scores CosinesOf(const Pairs& pairs, const std::vector<std::vector<float>>& vectors) {
   Scores scores;
   for (size_t i = 0; i < pairs.size(); ++i)
@@ -182,7 +181,7 @@ Scores CosinesOf(const Pairs& pairs, const std::vector<std::vector<float>>& vect
   return scores;
 }
 
-// Prompts: of a model that embeds all texts, of a classifier all pairs.
+// Adds the prompts: all texts for a model that embeds, all pairs for a classifier.
 ApiStatus AddPairs(const RouteCall& call, const PoolingFields& fields, const ScoringFields& scoring,
                    const Pairs& pairs, bool embeds, PoolingJob& job) {
   if (embeds) {
@@ -203,7 +202,7 @@ ApiStatus AddPairs(const RouteCall& call, const PoolingFields& fields, const Sco
   return {};
 }
 
-// The tokens that the pairs have together.
+// Number of tokens of all pairs.
 int64_t CountTokens(const Pairs& pairs, bool embeds, const PoolingJob& job) {
   size_t count = 0;
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -247,7 +246,7 @@ ApiStatus StartScores(const RouteCall& call, const PoolingFields& fields,
   return StartPooling(call, std::move(job), answer);
 }
 
-// The names under which the two sides of /score come.
+// The field names of the two sides of /score.
 constexpr std::pair<std::string_view, std::string_view> kSides[] = {
     {"queries", "documents"}, {"queries", "items"}, {"data_1", "data_2"}, {"text_1", "text_2"}};
 

@@ -23,7 +23,7 @@ bool IsSecret(std::string_view name) {
   return false;
 }
 
-// The variables that this program may read.
+// Environment variables of this and related programs; secrets are masked.
 json::Value Environment() {
   json::Value result{json::Value::Object{}};
   for (char** entry = environ; *entry != nullptr; ++entry) {

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// Which engines compute no more, and why; "" while all do.
+// The engines that have failed, and why; "" if none has.
 std::string LostEngines(const Engine& engine) {
   const std::vector<EngineState> states = engine.states();
   if (states.size() == 1) return engine.failure();
@@ -20,8 +20,8 @@ std::string LostEngines(const Engine& engine) {
   return lost;
 }
 
-// Sends `status`, with 503 unless it is `good`; how much of the model was downloaded; why engines
-// are lost.
+// Sends `status`, with code 503 unless `is_good`, the progress of a download, and why engines
+// failed.
 void SendStatus(const RouteCall& call, std::string_view status, bool is_good) {
   const int64_t total = call.api.download_total;
   std::string body = fmt::format(R"({{"status":"{}"}})", status);
@@ -48,7 +48,8 @@ std::string_view HealthOf(const RouteCall& call) {
   return call.model->engine->healthy() ? "ok" : "unhealthy";
 }
 
-// While one of several engines computes, requests are answered, and a restart would end them.
+// While at least one of several engines works, requests are answered, and a restart would abort
+// them: the server is healthy.
 ApiStatus Health(const RouteCall& call) {
   std::string_view status = HealthOf(call);
   const bool is_good = status == "ok";
@@ -57,8 +58,8 @@ ApiStatus Health(const RouteCall& call) {
   return {};
 }
 
-// A server that an operator has paused or put to sleep is healthy, and must not be restarted, but a
-// request would wait there.
+// A paused or sleeping server is healthy and must not be restarted, but it is not ready: a request
+// would wait.
 ApiStatus Ready(const RouteCall& call) {
   std::string_view status = HealthOf(call);
   if (status == "loading" && call.api.download_total > 0) status = "downloading";

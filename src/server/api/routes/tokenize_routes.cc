@@ -14,15 +14,15 @@
 namespace sluice {
 namespace {
 
-// The most that a token's spelling takes as JSON, where it is no control character.
+// Maximum number of bytes of a token's spelling in JSON, if it has no control characters.
 size_t StringBytes(std::string_view spelling) {
   return 2 * spelling.size() + 2;
 }
 
-// Takes the memory of an answer of `bytes`, beside `kept` of what it is made from.
+// Reserves memory for an answer of `bytes` beside its `kept` bytes of input.
 ApiStatus ReserveAnswer(const RouteCall& call, size_t kept, size_t bytes) {
   if (call.request.memory == nullptr) return {};
-  // The parsed body is still there.
+  // The parsed body still exists.
   return ReserveMemory(call.request.memory,
                        std::max<size_t>(call.request.memory->bytes(), 2 * kept) + bytes);
 }
@@ -92,7 +92,7 @@ ApiStatus Detokenize(const RouteCall& call, const json::Value& body) {
   reader.Read("tokens", ids, {.required = true, .min = 0});
   if (!errors.empty()) return ValidationFailed(errors);
   API_RETURN_IF_ERROR(call.model->CheckName(name));
-  // The model may have more ids than the tokenizer has tokens: they have no text.
+  // The model may have more ids than the tokenizer has tokens; the additional ids have no text.
   const int64_t size = std::max<int64_t>(call.model->tokenizer->vocab_size(),
                                          call.model->engine->info().model.vocab_size);
   std::vector<int32_t> tokens;

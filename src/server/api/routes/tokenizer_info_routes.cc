@@ -1,4 +1,4 @@
-// GET /tokenizer_info: the tokenizer's settings, in the form of transformers.
+// GET /tokenizer_info: the tokenizer's settings, in the format of transformers.
 #include "base/json.h"
 #include "server/api/common/field_reader.h"
 #include "server/api/context/route_table.h"
@@ -18,7 +18,7 @@ ApiStatus TokenizerInfo(const RouteCall& call) {
     json::Value flat{json::Value::Object{}};
     for (const auto& [id, token] : added->as_object()) {
       const json::Value* content = token.Find("content");
-      // Ids are distinct; Set() would look for each of thousands, on an I/O thread.
+      // Ids are distinct; Set() would search for each of thousands, on an I/O thread.
       flat.as_object().emplace_back(id, content != nullptr ? *content : token);
     }
     info.Set("added_tokens_decoder", std::move(flat));

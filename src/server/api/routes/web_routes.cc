@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-// Programs that look at / hear what the server always said there, as `vllm serve` does.
+// Programs other than browsers get the same answer at / as from `vllm serve`.
 bool WantsPage(const HttpRequest& request) {
   const std::string* accept = request.Header("accept");
   return accept != nullptr && AsciiLower(*accept).find("text/html") != std::string::npos;

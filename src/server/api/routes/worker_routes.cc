@@ -1,4 +1,4 @@
-// GET /get_world_size, POST /collective_rpc: what vLLM asks of its worker processes.
+// GET /get_world_size, POST /collective_rpc: vLLM's queries to its worker processes.
 #include "server/api/context/route_table.h"
 
 namespace sluice {

@@ -25,19 +25,19 @@ namespace {
 constexpr const char* kFileName = "responses.sqlite";
 constexpr int64_t kApplicationId = 0x736c7263;  // "slrc", in the file's header
 constexpr int64_t kVersion = 2;
-// As SQLite keeps it: the whole schema.
+// As SQLite stores it: CheckSchema() compares the text.
 constexpr const char* kResponsesTable =
     "CREATE TABLE responses(sequence INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, owner BLOB NOT "
     "NULL, is_over INTEGER NOT NULL, messages TEXT NOT NULL, input_items TEXT NOT NULL, body TEXT "
     "NOT NULL, item_ids TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT";
 constexpr const char* kSecretTable = "CREATE TABLE secret(bytes BLOB NOT NULL) STRICT";
-// Limits of a schema row and its SQL, which are read before they are compared.
+// Maximum number of bytes of a schema row and of its SQL, which are read before they are compared.
 constexpr int kMaxSchemaBytes = 1 << 20;
 constexpr int kMaxSqlBytes = 4096;
-// A check of the file takes so many steps at most, and one more for each of its bytes.
+// Maximum number of steps of the check of a file, plus one for each of its bytes.
 constexpr int64_t kMaxSteps = 1'000'000;
 constexpr int kStepsBetweenChecks = 1000;
-// Columns of a row that is read or put, in their order.
+// Columns of a row that is read or written, in order.
 enum RowColumn {
   kColumnId,
   kColumnOwner,
@@ -89,7 +89,7 @@ int64_t RowChecksum(std::initializer_list<std::string_view> texts, bool is_over)
   return static_cast<int64_t>(sum);
 }
 
-// Makes the folder and the file, for their owner alone: SQLite would let others read it.
+// Creates the folder and the file, accessible only to their owner: SQLite would let others read it.
 Status MakePrivateFile(const std::filesystem::path& folder, const std::filesystem::path& file) {
   std::error_code error;
   std::filesystem::create_directories(folder.parent_path(), error);
@@ -121,7 +121,7 @@ void ResponseDatabase::Close::operator()(sqlite3_stmt* statement) const {
 
 Result<std::unique_ptr<ResponseDatabase>> ResponseDatabase::Open(
     const std::filesystem::path& folder) {
-  // Without a '/' behind it.
+  // Without a trailing '/'.
   const std::filesystem::path place = folder.has_filename() ? folder : folder.parent_path();
   std::unique_ptr<ResponseDatabase> opened(new ResponseDatabase(place / kFileName));
   RETURN_IF_ERROR(MakePrivateFile(place, opened->file_));
@@ -137,7 +137,7 @@ Status ResponseDatabase::Connect() {
   if (code != SQLITE_OK) return Failure(code);
   sqlite3_extended_result_codes(database, 1);
   RETURN_IF_ERROR(Restrict());
-  // With an exclusive lock the log needs no memory shared with other processes.
+  // With an exclusive lock the write-ahead log needs no memory shared with other processes.
   RETURN_IF_ERROR(Execute("PRAGMA locking_mode = EXCLUSIVE"));
   ASSIGN_OR_RETURN(const bool is_new, IsNew());
   if (!is_new) {
@@ -148,9 +148,9 @@ Status ResponseDatabase::Connect() {
   RETURN_IF_ERROR(Execute("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(Execute("PRAGMA synchronous = NORMAL"));
   RETURN_IF_ERROR(Execute("PRAGMA journal_size_limit = 4194304"));
-  // What was deleted is not to be found in the file.
+  // Deleted data is overwritten in the file.
   RETURN_IF_ERROR(Execute("PRAGMA secure_delete = ON"));
-  RETURN_IF_ERROR(Execute("BEGIN EXCLUSIVE"));  // the lock, which is kept
+  RETURN_IF_ERROR(Execute("BEGIN EXCLUSIVE"));  // takes the lock, which is never released
   if (is_new) RETURN_IF_ERROR(Create());
   RETURN_IF_ERROR(Execute("COMMIT"));
   sqlite3_progress_handler(database, 0, nullptr, nullptr);
@@ -164,7 +164,7 @@ Status ResponseDatabase::Connect() {
   return {};
 }
 
-// Before anything of the file is read.
+// Called before anything is read from the file.
 Status ResponseDatabase::Restrict() {
   sqlite3* database = database_.get();
   static constexpr std::pair<int, int> kSettings[] = {
@@ -178,7 +178,7 @@ Status ResponseDatabase::Restrict() {
   std::error_code ignored;
   const uintmax_t found = std::filesystem::file_size(file_, ignored);
   const int64_t file_bytes = ignored ? 0 : static_cast<int64_t>(found);
-  // Until pages are checked, which may be chained in a circle.
+  // Until the pages are checked: they may form a cycle.
   sqlite3_limit(database, SQLITE_LIMIT_LENGTH, kMaxSchemaBytes);
   sqlite3_limit(database, SQLITE_LIMIT_SQL_LENGTH, kMaxSqlBytes);
   sqlite3_limit(database, SQLITE_LIMIT_ATTACHED, 0);
@@ -191,13 +191,13 @@ Status ResponseDatabase::Restrict() {
   return Execute("PRAGMA mmap_size = 0");
 }
 
-// Whether there is nothing in the file yet. An error if it is another program's, or of another
-// version: before anything is written to it.
+// Whether the file is still empty. Returns an error, before anything is written, if the file is
+// another program's or of another version.
 Result<bool> ResponseDatabase::IsNew() {
   ASSIGN_OR_RETURN(const int64_t application, Number("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t version, Number("PRAGMA user_version"));
   if (application == kApplicationId && version == kVersion) return false;
-  // Not count(*), a single step in which SQLite walks over all pages.
+  // Not count(*), a single step that visits all pages.
   ASSIGN_OR_RETURN(const int64_t has_tables, Number("SELECT exists(SELECT 1 FROM sqlite_schema)"));
   if (has_tables == 0) return true;
   return Fail(ErrorCode::kInvalidArgument,
@@ -303,7 +303,7 @@ Status ResponseDatabase::Write(const StoredResponse* response,
   RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
   Status status = ChangeRows(response, removed);
   if (status) status = Execute("COMMIT");
-  // Some errors have undone it already.
+  // After some errors SQLite has already rolled back.
   if (!status && sqlite3_get_autocommit(database_.get()) == 0) (void)Execute("ROLLBACK");
   return status;
 }
@@ -318,7 +318,7 @@ Status ResponseDatabase::ChangeRows(const StoredResponse* response,
 }
 
 Status ResponseDatabase::Put(const StoredResponse& response) {
-  // In this order: the JSON of one that is over does not change any more.
+  // is_over first: the JSON of a complete response is constant.
   const bool is_over = response.is_over();
   const std::string body = response.body();
   const std::string item_ids = WordsJson(response.item_ids());

@@ -1,21 +1,15 @@
-// The file of the responses that survive a restart: SQLite's, in a folder of its own.
-//
-// It is read at start only; afterwards reads are served by ResponseStore, whose contents it
+// The SQLite file with the responses that survive a restart, in its own folder.
+// | It is read only at the start; afterwards reads are served by ResponseStore, whose contents it
 // mirrors. A change is one transaction in a write-ahead log. It is in the file when the call
 // returns, so that a killed process loses nothing; a power failure may lose the changes of the last
-// seconds, never older ones. Calls wait for the disk and are made on worker
-// threads.
-//
-// The file is readable and writable by its owner alone, has a version, and is locked as long as the
-// object lives: a second server is refused. Rows have checksums, so that what is read is what was
-// written.
-//
-// The file is not trusted. Its schema must be, word for word, the one that is written here;
-// triggers and views do not run, and SQLite checks every page before a row is read. All of this
-// takes a number of steps that grows with the size of the file alone. Whoever can read the file has
-// the secret, and can try out keys on the owners that it names.
-//
-// Thread safety: one call at a time.
+// seconds, never older ones. Calls wait for the disk and are made on worker threads.
+// | The file is accessible only to its owner, has a version, and is locked as long as the object
+// lives: a second server is refused. Checksums of the rows detect changes of their contents.
+// | The file is not trusted. Its schema must equal the text in this program; triggers and views do
+// not run, and SQLite checks every page before a row is read. The maximum number of steps of these
+// checks depends only on the size of the file. A reader of the file has the secret and can test
+// guesses of API keys against the owners stored in it.
+// | Thread safety: one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -38,20 +32,19 @@ class ResponseDatabase {
  public:
   static constexpr size_t kSecretBytes = 32;
 
-  // Opens the file of `folder`, or makes both. Errors name the file: kInvalidArgument where it
-  // cannot be read and written, or is of another program or version, kInvalidData where it is
-  // damaged, kUnavailable where another process has it open.
+  // Opens the file of `folder`, or creates both. Errors name the file: kInvalidArgument if it
+  // cannot be read or written, or is of another program or version; kInvalidData if it is damaged;
+  // kUnavailable if another process has it open.
   static Result<std::unique_ptr<ResponseDatabase>> Open(const std::filesystem::path& folder);
 
   const std::filesystem::path& file() const { return file_; }
-  // Random bytes that belong to the file as long as it exists.
+  // Random bytes, constant for the lifetime of the file.
   const std::vector<unsigned char>& secret() const { return secret_; }
 
-  // Calls `take` with each response, the oldest first; `is_over`: it was complete.
+  // Calls `take` with each response, the oldest first. `is_over`: whether it was complete.
   Status Read(const std::function<void(StoredResponse::Content content, bool is_over)>& take);
-  // In one transaction: removes the responses of `removed` that exist, and, unless it is null,
-  // replaces the response with the id of `response` or appends it. Changes nothing on an
-  // error.
+  // In one transaction, removes the responses of `removed` that exist and, unless it is null,
+  // appends `response` or replaces the one with its id. Changes nothing on an error.
   Status Write(const StoredResponse* response, std::span<const std::string> removed);
 
  private:
@@ -75,17 +68,17 @@ class ResponseDatabase {
   Status ChangeRows(const StoredResponse* response, std::span<const std::string> removed);
   Result<Statement> Prepare(const char* sql);
   Result<int64_t> Number(const char* sql);
-  // An error for the operator that explains SQLite's result `code`.
+  // The error for SQLite's result `code`, explained for the operator.
   tl::unexpected<Error> Failure(int code) const;
   tl::unexpected<Error> Damaged(std::string_view what) const;
 
   const std::filesystem::path file_;
-  // How many more times SQLite may run kStepsBetweenChecks steps of its machine before the file
-  // has been checked.
+  // Remaining number of times that SQLite may run kStepsBetweenChecks steps until the file is
+  // checked.
   int64_t steps_left_ = 0;
   std::unique_ptr<sqlite3, Close> database_;
   std::vector<unsigned char> secret_;
-  Statement put_, remove_;  // closed before the database
+  Statement put_, remove_;  // destroyed before the database
 };
 
 }  // namespace sluice

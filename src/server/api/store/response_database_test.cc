@@ -47,7 +47,7 @@ class ResponseDatabaseTest : public ::testing::Test {
     const Status status = store.KeepIn(folder_);
     return status ? "" : status.error().message;
   }
-  // Runs `sql` in the file, which nobody has open.
+  // Runs `sql` in the file, which must not be open.
   void Change(const char* sql) {
     sqlite3* database = nullptr;
     ASSERT_EQ(sqlite3_open(file().c_str(), &database), SQLITE_OK);
@@ -106,7 +106,7 @@ TEST_F(ResponseDatabaseTest, WhatRanHasFailed) {
     runs->SetBody(R"({"status":"in_progress","output":[]})", {}, /*is_over=*/false);
     EXPECT_TRUE(store.Update(*runs));
   }
-  for (int i = 0; i < 2; ++i) {  // and stays so
+  for (int i = 0; i < 2; ++i) {  // again after a second restart
     ResponseStore store(1 << 20);
     ASSERT_TRUE(store.KeepIn(folder_));
     EXPECT_EQ(store.Find("done", "")->body(), R"({"status":"completed","output":[]})");
@@ -162,7 +162,7 @@ TEST_F(ResponseDatabaseTest, IsPrivate) {
     EXPECT_EQ(status.st_mode & 0777, 0600u) << entry.path();
     ++files;
   }
-  EXPECT_EQ(files, 2);  // with the log
+  EXPECT_EQ(files, 2);  // the database and its log
   struct stat status {};
   ASSERT_EQ(stat(folder_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700u);
@@ -196,7 +196,7 @@ TEST_F(ResponseDatabaseTest, RefusesByName) {
   EXPECT_EQ(ErrorOfOpen(), "");
 }
 
-// Triggers, views and columns that would be computed are refused before they do anything.
+// Triggers, views and generated columns are refused before they have any effect.
 TEST_F(ResponseDatabaseTest, RefusesAnotherSchema) {
   for (const std::string sql : {
            "CREATE TRIGGER t AFTER INSERT ON responses BEGIN DELETE FROM responses; END",
@@ -217,8 +217,8 @@ TEST_F(ResponseDatabaseTest, RefusesAnotherSchema) {
   }
 }
 
-// A file of 20 pages in which a walk over the schema never ends: each page leads to the next one a
-// hundred times.
+// A file of 20 pages in which a walk over the schema practically never ends: each page refers to
+// the next one a hundred times.
 TEST_F(ResponseDatabaseTest, AFileWithoutEndIsRefused) {
   constexpr size_t kPage = 512, kPages = 19, kCells = 100, kCell = kPage - 8;
   ASSERT_EQ(ErrorOfOpen(), "");
@@ -230,7 +230,7 @@ TEST_F(ResponseDatabaseTest, AFileWithoutEndIsRefused) {
     };
     bytes.replace(0, 16, std::string("SQLite format 3\0", 16));
     put(16, kPage, 2);
-    put(18, 0x0101, 2);  // versions of the format
+    put(18, 0x0101, 2);  // versions of the file format
     put(21, 0x402020, 3);
     put(24, 1, 4);
     put(28, kPages, 4);
@@ -239,7 +239,7 @@ TEST_F(ResponseDatabaseTest, AFileWithoutEndIsRefused) {
     put(92, 1, 4);
     if (has_version) {
       put(60, 2, 4);           // version 2
-      put(68, 0x736c7263, 4);  // of this program
+      put(68, 0x736c7263, 4);  // this program's application id
     }
     for (size_t page = 0; page < kPages; ++page) {
       const size_t begin = page * kPage, header = begin + (page == 0 ? 100 : 0);
@@ -311,7 +311,7 @@ TEST_F(ResponseDatabaseTest, HoldsNoKeysButTheirDigests) {
   EXPECT_EQ(bytes.find(key), std::string::npos);
 }
 
-// No file of this process grows beyond a size, as on a full disk.
+// Limits the size of this process's files, which simulates a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -329,8 +329,7 @@ class FileSizeLimit {
   rlimit before_{};
 };
 
-// That the file takes no more is no reason to refuse an answer, and nothing that was removed comes
-// back.
+// If the file cannot be written, responses are still stored, and removed ones do not come back.
 TEST_F(ResponseDatabaseTest, WhatCannotBeWrittenIsInMemory) {
   {
     ResponseStore store(1 << 20);

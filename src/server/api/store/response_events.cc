@@ -23,7 +23,7 @@ void AppendLogprobs(std::string& out, const OutputItem& item) {
   }
 }
 
-// The only part of a message or of reasoning, with all its text.
+// Appends the only part of a message or of reasoning, with all its text.
 void AppendPart(std::string& out, const OutputItem& item) {
   if (item.kind == Kind::kReasoning) {
     out.push_back('{');
@@ -44,13 +44,13 @@ std::string_view Part(const OutputItem& item) {
              : R"({"annotations":[],"text":"","type":"output_text","logprobs":[]})";
 }
 
-// `members`: those before the number.
+// `members`: the JSON before the sequence number.
 std::string EventText(int64_t number, std::string_view type, std::string_view members) {
   return fmt::format("event: {}\ndata: {{{},\"sequence_number\":{},\"type\":\"{}\"}}\n\n", type,
                      members, number, type);
 }
 
-// An item that AppendOutputItem() has written.
+// Parses an item written by AppendOutputItem().
 OutputItem ReadItem(const json::Value& written) {
   OutputItem item;
   item.id = TextAt(written, "id");
@@ -132,7 +132,7 @@ void ResponseEvents::Response(std::string_view type, std::string_view response) 
   send_(number, ResponseEvent(number, type, response));
 }
 
-// Members that say where an event belongs.
+// The members that locate an event in the response.
 std::string ResponseEvents::Place(const OutputItem& item) const {
   std::string out;
   if (item.kind != Kind::kCall) out += R"("content_index":0,)";

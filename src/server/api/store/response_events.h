@@ -16,30 +16,30 @@ struct OutputItem {
   enum class Kind { kMessage, kReasoning, kCall };
   Kind kind = Kind::kMessage;
   std::string id;
-  std::string call_id, name;  // of a call
-  std::string space;          // the namespace of the function that is called; "" for none
-  std::string text;           // of a call its arguments
-  std::string logprobs;       // JSON of the elements of the list; empty: none are shown
+  std::string call_id, name;  // of a kCall
+  std::string space;          // namespace of the called function; "" if it has none
+  std::string text;           // for a kCall: its arguments
+  std::string logprobs;       // JSON of the list's elements
   bool shows_logprobs = false;
-  std::string status = "in_progress";  // then "completed", or "incomplete" where it was cut
+  std::string status = "in_progress";  // later "completed", or "incomplete" if it was cut off
 };
 
 void AppendOutputItem(std::string& out, const OutputItem& item);
 
-// Writes the events in their order and numbers them. Thread safety: none.
+// Numbers the events and sends them in order. Thread safety: none.
 class ResponseEvents {
  public:
   // `send` receives each event in wire format, with its number.
   using Send = std::function<void(int64_t number, std::string_view event)>;
   explicit ResponseEvents(Send send) : send_(std::move(send)) {}
 
-  // "response.created" and its like; `response` is the JSON of the response.
+  // Sends "response.created" and the like; `response` is the JSON of the response.
   void Response(std::string_view type, std::string_view response);
-  // The next item begins. REQUIRES: none is open.
+  // Starts the next item. REQUIRES: no item is open.
   void Open(const OutputItem& item);
-  // `text` is more of the open item; `logprobs` the elements of the list for it.
+  // Sends more `text` of the open item; `logprobs`: elements of the list for this text.
   void Delta(const OutputItem& item, std::string_view text, std::string_view logprobs);
-  // The open item has ended.
+  // Ends the open item.
   void Close(const OutputItem& item);
 
  private:
@@ -48,7 +48,7 @@ class ResponseEvents {
 
   const Send send_;
   int64_t number_ = 0;
-  int64_t output_index_ = 0;  // of the open item, else of the next
+  int64_t output_index_ = 0;  // of the open item, else of the next one
 };
 
 // Sends the events that stream a complete `response`.
@@ -58,7 +58,7 @@ void ReplayResponse(const json::Value& response, ResponseEvents& events);
 // "response.failed" or "response.cancelled".
 std::string LastEventType(std::string_view status);
 
-// One event about a whole response, in wire format. `response`: its JSON.
+// One event with a whole response, in wire format. `response`: its JSON.
 std::string ResponseEvent(int64_t number, std::string_view type, std::string_view response);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The responses of /v1/responses that can be fetched later: in memory, and also in a file if they
-// are to survive a restart.
+// The responses of /v1/responses that can be fetched later: in memory and, if they must survive a
+// restart, also in a file.
 #pragma once
 
 #include <chrono>
@@ -20,25 +20,23 @@
 
 namespace sluice {
 
-// When it is full, complete responses are removed: the oldest of whoever holds most, by bytes or by
-// number. So an owner that holds less than the equal share of all who store loses nothing to
-// others, and what would leave its owner with more than the others can give up is refused. Nothing
-// is removed for what is then refused.
-//
-// With a file (KeepIn) each change of what is stored is written before the call returns, so that a
-// client that has its answer finds it again after a crash; events of a stream are not written. Find
-// never waits for the disk. What the file cannot take (a full disk) is logged, at most once a
-// minute, and stays in memory; what was to be removed from it is removed with the next change.
-//
-// Thread safety: all methods may be called from any thread; those that change what is stored wait
-// for the disk, and for each other.
+// When the store is full, complete responses are removed: the oldest of the owner that holds most,
+// by bytes or by number. So an owner that holds less than an equal share loses nothing to others. A
+// response is refused if there is no room although its owner has given up all others and still
+// holds more than the owners that could give some up; nothing is removed for a refused response.
+// | With a file (KeepIn) each change is written before the call returns, so that a client that has
+// its answer finds it again after a crash; events of a stream are not written. Find never waits for
+// the disk. If a write fails (a full disk), the response stays in memory, and a warning is logged
+// at most once a minute; failed removals from the file are repeated with the next change.
+// | Thread safety: all methods may be called from any thread; those that change the contents wait
+// for the disk and for each other.
 class ResponseStore {
  public:
   static constexpr size_t kMaxResponses = 65536;
 
   explicit ResponseStore(uint64_t max_bytes);
 
-  // Also keeps responses in a file of `folder`, and loads those that are there; responses that were
+  // Also stores responses in a file of `folder`, and loads the existing ones; responses that were
   // incomplete when last written are loaded as failed. REQUIRES: the store is empty and not shared
   // yet. Errors: those of ResponseDatabase.
   Status KeepIn(const std::filesystem::path& folder);
@@ -46,22 +44,22 @@ class ResponseStore {
   // the lifetime of the file, or of the store without one.
   std::string OwnerOf(std::string_view key) const;
 
-  // Lets `owner` use an id until ReleaseId() is called as often. False if a response with that id
-  // is incomplete, or belongs to another owner, or another owner has taken it.
+  // Reserves an id for `owner` until ReleaseId() has been called once per call. False if a response
+  // with this id is incomplete or belongs to another owner, or if another owner has reserved it.
   bool TakeId(const std::string& id, const std::string& owner);
   void ReleaseId(const std::string& id);
 
-  // Replaces a complete response of the same owner and id. kNoRoom: not beside what runs, and
-  // within its owner's share; kTooLarge: not into an empty store either; kIdTaken: the other one is
-  // incomplete, or of another owner.
+  // Stores a response, which replaces a complete one of the same owner and id. kNoRoom: no room
+  // beside the incomplete responses within its owner's share; kTooLarge: no room even in an empty
+  // store; kIdTaken: the existing response is incomplete or belongs to another owner.
   enum class Added { kYes, kNoRoom, kTooLarge, kIdTaken };
   Added Add(std::shared_ptr<StoredResponse> response);
   // Updates the entry of `response` after it has grown or ended. False if the store has no room for
   // it.
   bool Update(const StoredResponse& response);
-  // Null if there is none that `owner` may access.
+  // Null if `owner` can access no such response.
   std::shared_ptr<StoredResponse> Find(const std::string& id, const std::string& owner) const;
-  // The response whose output contains the item.
+  // The response whose output contains the item; null if `owner` can access none.
   std::shared_ptr<StoredResponse> FindByItem(const std::string& item_id,
                                              const std::string& owner) const;
   void Remove(const StoredResponse& response);
@@ -78,9 +76,9 @@ class ResponseStore {
     std::shared_ptr<StoredResponse> response;
     uint64_t bytes = 0;
     OnFile on_file = OnFile::kNothing;
-    std::vector<std::string> item_ids = {};  // in by_item_
+    std::vector<std::string> item_ids = {};  // those in by_item_
   };
-  using Entries = std::list<Entry>;  // the oldest first
+  using Entries = std::list<Entry>;  // oldest first
   struct Owner {
     Entries entries;
     uint64_t bytes = 0;
@@ -101,8 +99,7 @@ class ResponseStore {
       REQUIRES(mutex_);
   double LoadOf(uint64_t bytes, size_t count) const;
   void IndexItems(Entry& entry) REQUIRES(mutex_);
-  // Brings the file up to date with `response`, if it is stored and not null, and with what was
-  // erased.
+  // Writes `response`, if it is stored and not null, and removes erased responses from the file.
   Status Write(const StoredResponse* response) REQUIRES(write_mutex_);
   void WriteOrWarn(const StoredResponse* response) REQUIRES(write_mutex_);
 
@@ -114,11 +111,11 @@ class ResponseStore {
   std::chrono::steady_clock::time_point next_warning_ GUARDED_BY(write_mutex_);
   mutable Mutex mutex_;
   bool has_file_ GUARDED_BY(mutex_) = false;
-  std::unordered_map<std::string, Owner> owners_ GUARDED_BY(mutex_);  // who has entries
+  std::unordered_map<std::string, Owner> owners_ GUARDED_BY(mutex_);  // owners with entries
   std::unordered_map<std::string, Place> by_id_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, Hold> held_ids_ GUARDED_BY(mutex_);
-  std::unordered_map<std::string, std::string> by_item_ GUARDED_BY(mutex_);  // to a response's id
-  std::vector<std::string> erased_ GUARDED_BY(mutex_);  // ids that are only in the file
+  std::unordered_map<std::string, std::string> by_item_ GUARDED_BY(mutex_);  // item -> response
+  std::vector<std::string> erased_ GUARDED_BY(mutex_);  // ids to be removed from the file
   uint64_t bytes_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -33,7 +33,7 @@ TEST(ResponseStoreTest, ForgetsTheOldestThatAreOver) {
   EXPECT_NE(store.Find("99", ""), nullptr);
   EXPECT_EQ(store.FindByItem("item-of-99", ""), store.Find("99", ""));
   EXPECT_EQ(store.Add(Make("large", true, 30000)), ResponseStore::Added::kTooLarge);
-  EXPECT_NE(store.Find("99", ""), nullptr);  // nothing is forgotten for what never fits
+  EXPECT_NE(store.Find("99", ""), nullptr);  // nothing is removed for a response that never fits
 }
 
 TEST(ResponseStoreTest, WhatRunsIsNotReplacedAndHasABound) {
@@ -50,7 +50,7 @@ TEST(ResponseStoreTest, WhatRunsIsNotReplacedAndHasABound) {
   EXPECT_THAT(running->body(), HasSubstr(R"("message":"why")"));
   EXPECT_EQ(store.Add(Make("a")), ResponseStore::Added::kYes);
   EXPECT_EQ(store.size(), 1u);
-  store.Remove(*running);  // which is another one by now
+  store.Remove(*running);  // has no effect: another response has replaced it
   EXPECT_EQ(store.size(), 1u);
 }
 
@@ -69,7 +69,7 @@ TEST(ResponseStoreTest, OwnersHaveTheirShare) {
   EXPECT_LE(store.bytes(), 100000u);
   for (int i = 0; i < 10; ++i)
     EXPECT_NE(store.Find("few" + std::to_string(i), "few"), nullptr) << i;
-  // The last one gets as much as the one before had to give up.
+  // The owner that came last holds as much as the one before it, which had to give up responses.
   const auto bytes_of = [&](const std::string& owner) {
     uint64_t bytes = 0;
     for (int i = 0; i < 200; ++i) {
@@ -88,15 +88,15 @@ TEST(ResponseStoreTest, WhatIsRefusedTakesNoPlace) {
   ASSERT_EQ(store.Add(Make("a", true, 40000, "one")), ResponseStore::Added::kYes);
   ASSERT_EQ(store.Add(Make("b", true, 1000, "other")), ResponseStore::Added::kYes);
   ASSERT_EQ(store.Add(Make("c", true, 1000, "other")), ResponseStore::Added::kYes);
-  // More than half of it, beside the owner of a good part.
+  // More than half of the store, beside an owner with 40 %.
   EXPECT_EQ(store.Add(Make("d", true, 70000, "other")), ResponseStore::Added::kNoRoom);
-  // Nor is the one lost that it would replace.
+  // Nor is the response lost that it would have replaced.
   EXPECT_EQ(store.Add(Make("c", true, 70000, "other")), ResponseStore::Added::kNoRoom);
   EXPECT_EQ(store.Add(Make("d", true, 200000, "third")), ResponseStore::Added::kTooLarge);
   EXPECT_NE(store.Find("a", "one"), nullptr);
   EXPECT_NE(store.Find("b", "other"), nullptr);
   EXPECT_NE(store.Find("c", "other"), nullptr);
-  // Nor for one that grows.
+  // Nor is anything removed for a response that grows.
   const auto running = Make("e", /*is_over=*/false, 10, "other");
   ASSERT_EQ(store.Add(running), ResponseStore::Added::kYes);
   running->AddEvent(std::string(70000, 'x'));
@@ -142,9 +142,9 @@ TEST(StoredResponseTest, EndsOnceAndTellsWhoeverGeneratesIt) {
   EXPECT_TRUE(response->End("cancelled", ""));
   EXPECT_FALSE(response->End("failed", "late"));
   EXPECT_EQ(calls, 1);
-  response->OnEnd([&] { ++calls; });  // at once
+  response->OnEnd([&] { ++calls; });  // called immediately
   EXPECT_EQ(calls, 2);
-  response->SetBody("{}", {}, true);  // too late
+  response->SetBody("{}", {}, true);  // ignored: too late
   EXPECT_THAT(response->body(), HasSubstr("cancelled"));
 }
 
@@ -154,7 +154,7 @@ TEST(StoredResponseTest, TellsOfEvents) {
   response->Watch([&] { return ++news < 3; });
   response->AddEvent("one");
   response->AddEvent("two");
-  response->AddEvent("three");  // nobody watches any more
+  response->AddEvent("three");  // no watcher is left
   EXPECT_EQ(news, 3);
   EXPECT_EQ(response->Event(1), "two");
   EXPECT_EQ(response->Event(3), std::nullopt);

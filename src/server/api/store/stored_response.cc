@@ -9,11 +9,11 @@
 namespace sluice {
 namespace {
 
-// The bytes of a response, besides its texts.
+// Approximate bytes of a response and of an item besides their texts.
 constexpr uint64_t kOverheadBytes = 1024;
 constexpr uint64_t kItemBytes = 256;
 
-// A list of objects, each with texts of these names.
+// Whether `list` is a list of objects, each with texts of these names.
 bool IsListOfObjects(const json::Value* list, std::initializer_list<std::string_view> names) {
   if (list == nullptr || !list->is_array()) return false;
   return std::ranges::all_of(list->as_array(), [&](const json::Value& object) {
@@ -99,7 +99,7 @@ bool StoredResponse::End(std::string_view status, std::string_view message) {
 }
 
 void StoredResponse::OnEnd(std::function<void()> call) {
-  std::function<void()> dropped;  // outside of the lock: it may hold the last of a generation
+  std::function<void()> dropped;  // destroyed without the lock: may hold the last generation
   {
     const MutexLock lock(mutex_);
     if (!has_ended_early_) {

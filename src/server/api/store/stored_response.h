@@ -13,7 +13,8 @@
 
 namespace sluice {
 
-// `body`, the JSON of a response, with another `status` and, unless `message` is empty, an error.
+// `body`, the JSON of a response, with another `status` and, unless `message` is empty, with this
+// error.
 std::string WithStatus(const std::string& body, std::string_view status, std::string_view message);
 
 // Whether the texts of a stored response are the JSON that its readers expect.
@@ -25,11 +26,11 @@ class StoredResponse {
  public:
   struct Content {
     std::string id;
-    std::string owner;                  // ResponseStore::OwnerOf(); "": accessible to all
+    std::string owner;                  // ResponseStore::OwnerOf(); "": accessible without a key
     std::string messages;               // JSON: the conversation, without instructions
     std::string input_items;            // JSON: a list
-    std::string body;                   // its JSON
-    std::vector<std::string> item_ids;  // of its output
+    std::string body;                   // JSON of the response
+    std::vector<std::string> item_ids;  // ids of its output items
   };
   // `is_over`: complete; otherwise it is being generated in the background.
   StoredResponse(Content content, bool is_over)
@@ -53,24 +54,26 @@ class StoredResponse {
   // Approximate size.
   uint64_t bytes() const;
 
-  // --- While it is generated. Once it is over, the JSON is constant.
+  // --- While it is being generated; once it is over, the JSON is constant.
 
   void SetBody(std::string body, std::vector<std::string> item_ids, bool is_over);
-  // Ends it early with `status` and the error `message` ("" for none), and its events with one that
-  // says so. False if it was over.
+  // Ends it early with `status` and the error `message` ("": none), and appends a last event that
+  // says so. False if it was already over.
   bool End(std::string_view status, std::string_view message);
-  // Sets what End() calls once; called immediately if End() was called before. Null: nothing.
+  // Sets the callback of End(), called once; immediately if End() was called before. Null: no
+  // callback.
   void OnEnd(std::function<void()> call);
 
   // --- Server-sent events, in wire format.
 
   void AddEvent(std::string_view event);
   void EndEvents();
-  // The event of that number, if it has been added.
+  // The event with this number, if it was added.
   std::optional<std::string> Event(size_t number) const;
-  // The events have ended, and there are no more than `number`.
+  // Whether the events have ended and there are at most `number`.
   bool EndsAt(size_t number) const;
-  // Calls `call` after every change until it returns false. It must not call this object.
+  // Calls `call` now and after every change until it returns false. `call` must not call Watch() or
+  // a method that changes this object.
   void Watch(std::function<bool()> call);
 
  private:
@@ -87,7 +90,7 @@ class StoredResponse {
   bool has_ended_early_ GUARDED_BY(mutex_) = false;
   std::function<void()> on_end_ GUARDED_BY(mutex_);
   std::string events_ GUARDED_BY(mutex_);
-  std::vector<size_t> event_ends_ GUARDED_BY(mutex_);  // in `events_`
+  std::vector<size_t> event_ends_ GUARDED_BY(mutex_);  // end of each event in `events_`
   bool events_end_ GUARDED_BY(mutex_) = false;
   Mutex watch_mutex_;  // held while watchers are called
   std::vector<std::function<bool()>> watchers_ GUARDED_BY(watch_mutex_);
