@@ -1,4 +1,4 @@
-// Memory of operations of Asio that wait for long. Internal to this folder.
+// Memory of Asio operations that wait for a long time. Internal to this folder.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Takes what it gives from the heap, in the size that is asked for. Asio's own allocator hands out
-// what operations have left, also larger ones, and an idle connection waits for years.
+// Allocates exactly the requested size on the heap. Asio's own allocator reuses the memory of
+// finished operations, which may be larger, and an idle connection may wait for years.
 template <typename T>
 struct ExactAllocator {
   using value_type = T;

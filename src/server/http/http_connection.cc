@@ -35,7 +35,7 @@ using Socket = HttpStream::Socket;
 using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-// With its space, which assigning an empty string keeps.
+// Also frees the capacity, which assigning an empty string keeps.
 void Free(std::string& text) {
   std::string().swap(text);
 }
@@ -44,7 +44,7 @@ Clock::duration Seconds(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// What the log may need of the body of an error.
+// Maximum number of bytes of an error body that the log needs.
 constexpr size_t kMaxErrorBytes = 2048;
 
 class Connection : public HttpConnection, public std::enable_shared_from_this<Connection> {
@@ -101,7 +101,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     socket_.close(ignored);
     const auto self = shared_from_this();
     std::function<void()> on_closed = TakeOnClosed();
-    // Frees what is queued: a running handler may keep this connection alive for a while.
+    // Frees queued data: a running handler may keep this connection alive for a while.
     {
       const MutexLock lock(mutex_);
       out_ = {};
@@ -117,7 +117,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (on_closed) on_closed();
   }
 
-  // --- For writers, on any thread
+  // --- For writers, called on any thread
   // ------------------------------------------------------------------------------------
 
   // Queues bytes to be sent, of which `body_bytes` belong to the body. Ignored unless `exchange` is
@@ -133,7 +133,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     response_bytes_ += body_bytes;
     ended_ = end;
   }
-  // The whole rest of an answer, without a copy. REQUIRES: MayHold(), if it is large.
+  // Queues the whole rest of an answer, without a copy. REQUIRES: MayHold() if it is large.
   void AppendBody(uint64_t exchange, std::string body) {
     const MutexLock lock(mutex_);
     if (gone_ || exchange != exchange_ || ended_) return;
@@ -145,7 +145,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     response_bytes_ += size;
     ended_ = true;
   }
-  // Takes the memory of so many bytes that are appended next. False where they do not fit.
+  // Reserves memory for the bytes to be appended next. False if it is refused.
   bool MayHold(uint64_t bytes) {
     const MutexLock lock(mutex_);
     return unsent_.TryResize(backlog_ + bytes);
@@ -210,7 +210,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
  private:
   enum class State { kHandshake, kIdle, kHead, kBody, kBusy, kLingering };
 
-  // The memory of a TLS connection, taken before the client has said who it is.
+  // The memory of a TLS connection, reserved before the handshake.
   static MemoryLease TakeTlsMemory(const HttpCore& core) {
     MemoryLease lease(core.memory);
     if (core.certificates != nullptr && !lease.TryResize(HttpStream::kTlsBytes))
@@ -226,14 +226,14 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     return std::exchange(on_closed_, nullptr);
   }
 
-  // The I/O thread runs until the connection is gone; a task posted later would stay in its queue
-  // and keep the connection alive for ever: gone_ is false.
+  // REQUIRES: gone_ is false: a task posted after the I/O thread has ended would stay in its queue
+  // and keep the connection alive forever.
   void Post(std::function<void()> task) REQUIRES(mutex_) {
     asio::post(io_->context, std::move(task));
   }
 
-  // All pieces or, if it throws, none: a chunk without its end would hide all that follows it.
-  // gone_ is false.
+  // Appends all pieces or, if it throws, none: a chunk without its end would hide all later ones.
+  // REQUIRES: gone_ is false.
   void AppendLocked(std::initializer_list<std::string_view> pieces) REQUIRES(mutex_) {
     size_t size = 0;
     for (const std::string_view piece : pieces) size += piece.size();
@@ -245,8 +245,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     backlog_ += size;
   }
 
-  // Reserves the memory of bytes that the caller appends to out_ and adds to backlog_, and posts
-  // the flush that sends them. False if they do not fit: the answer is cut. gone_ is false.
+  // Reserves memory for bytes that the caller appends to out_ and adds to backlog_, and posts the
+  // flush that sends them. False if refused: the answer is cut off. REQUIRES: gone_ is false.
   bool TakeUnsent(size_t size) REQUIRES(mutex_) {
     if (!unsent_.TryResize(std::max<uint64_t>(unsent_.bytes(), backlog_ + size))) {
       Post([self = shared_from_this()] { self->Close(); });
@@ -259,8 +259,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     return true;
   }
 
-  // An exception fails this request alone: where memory runs out although it was reserved, or
-  // something unexpected is thrown.
+  // An exception, such as an allocation failure despite the reservation, fails only this request.
   template <typename Work>
   void Guard(Work work) {
     try {
@@ -284,7 +283,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     Close();
   }
 
-  // The time of a head is that of the handshake, too.
+  // The handshake has the time limit of a request's head.
   void ContinueHandshake() {
     error_code error;
     stream_.Handshake(error);
@@ -301,7 +300,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     ArmRead();
   }
 
-  // `work` is called once the socket is ready, unless the connection is closed before.
+  // Calls `work` once the socket is ready, unless the connection is closed before.
   template <typename Work>
   void Wait(Socket::wait_type what, Work work) {
     socket_.async_wait(what, [self = shared_from_this(), work](error_code error) {
@@ -334,9 +333,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (!closed_) ArmRead();
   }
 
-  // The client sends no more; it may still read, or it may have closed the connection: both look
-  // the same until something is sent. What it asked for is answered, and the connection ends after
-  // the last answer. An error, which is what a closed client's system replies with, ends it sooner.
+  // The client sends no more. It may still read or have closed the connection: both look the same
+  // until something is sent. Its requests are answered; then the connection ends. An error, which
+  // is the reply of a closed client's system, ends it sooner.
   void OnEof() {
     saw_eof_ = true;
     if (state_ != State::kBusy) return Close();
@@ -346,8 +345,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     });
   }
 
-  // While nothing is told to a client that has half-closed, an interim response, which clients of
-  // HTTP/1.1 skip, finds out whether it is still there.
+  // Before an answer begins, an interim response, which HTTP/1.1 clients skip, reveals whether a
+  // half-closed client still exists.
   void ProbeHalfClosed(Clock::time_point now) {
     probe_time_ = now + kProbeInterval;
     if (http10_ || state_ != State::kBusy) return;
@@ -374,7 +373,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       in_.erase(0, used);
       if (in_.empty()) Free(in_);
       if (parser.is_header_done() && state_ == State::kHead) {
-        // Before any error of a body, which was read as what the head may not say.
+        // Checked before errors of the body, whose parsing depends on the head.
         if (const auto fault = FindHeadFault(parser.fields(), parser.version()))
           return Refuse(fault->status, fault->message);
       }
@@ -389,7 +388,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
     const bool arrives = state_ == State::kHead || state_ == State::kBody;
     if (!received_.TryResize(in_.size()) && arrives) return RefuseMemory(in_.size());
-    // The parser bounds the head, but not what stands between the chunks of a body.
+    // The parser limits the head, but not the data between the chunks of a body.
     if (state_ == State::kBody && in_.size() > core_->config.max_header_bytes) {
       Refuse(431, fmt::format("A chunk's header or the trailer is larger than {} bytes.",
                               core_->config.max_header_bytes));
@@ -418,7 +417,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     return error ? "" : NameOf(local);
   }
 
-  // False if the request ended here.
+  // Returns false if the request ended here.
   bool OnHead() {
     HttpRequestParser& parser = incoming_->parser;
     if (!parser.known_method()) {
@@ -570,7 +569,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       close = close_after_;
     }
     incoming_.reset();
-    // Requests behind this one are answered too if they came before the client's end.
+    // Pipelined requests are also answered if they came before the client's end of stream.
     if (close || core_->draining || (saw_eof_ && in_.empty())) {
       state_ = State::kLingering;
       deadline_ = Clock::now() + kLinger;
@@ -578,11 +577,11 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
     deadline_ = Clock::now() + Seconds(core_->config.keep_alive_seconds);
     Process();
-    if (saw_eof_ && state_ != State::kBusy) return Close();  // the last request is not complete
+    if (saw_eof_ && state_ != State::kBusy) return Close();  // the last request is incomplete
     if (!closed_) ArmRead();
   }
 
-  // Behind the last answer: what the client still sends is read for a while, so that it sees the
+  // After the last answer, reads for a while what the client still sends, so that it sees the
   // answer and not a reset.
   void EndConnection() {
     error_code error;
@@ -600,15 +599,15 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   Socket& socket_;  // of stream_
   std::string client_;
 
-  // Used by the I/O thread only.
+  // Used only by the I/O thread.
   State state_ = State::kIdle;
   bool closed_ = false, read_armed_ = false, saw_eof_ = false, writing_ = false, http10_ = false;
   std::string in_;
-  MemoryLease received_;                       // in_; the parser has its own for the body
-  std::unique_ptr<IncomingRequest> incoming_;  // null between requests, and while one is answered
-  RecordedRequest recorded_;                   // the current request, or the last
+  MemoryLease received_;                       // for in_; the parser has its own for the body
+  std::unique_ptr<IncomingRequest> incoming_;  // null between requests and while one is answered
+  RecordedRequest recorded_;                   // the current request or the last one
   std::vector<std::string> sending_;
-  size_t sending_index_ = 0, sent_ = 0;  // the next piece, and how far it is sent
+  size_t sending_index_ = 0, sent_ = 0;  // the next piece, and how much of it is sent
   Clock::time_point deadline_ = Clock::time_point::max();
   Clock::time_point write_deadline_ = Clock::time_point::max();
   Clock::time_point probe_time_ = Clock::time_point::max();
@@ -617,9 +616,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   std::atomic<bool> wants_writable_{false};
 
   Mutex mutex_;
-  std::vector<std::string> out_ GUARDED_BY(mutex_);  // pieces that follow those of sending_
-  MemoryLease unsent_ GUARDED_BY(mutex_);            // the backlog
-  uint64_t exchange_ GUARDED_BY(mutex_) = 0;         // 0: none
+  std::vector<std::string> out_ GUARDED_BY(mutex_);  // pieces after those of sending_
+  MemoryLease unsent_ GUARDED_BY(mutex_);            // memory of the backlog
+  uint64_t exchange_ GUARDED_BY(mutex_) = 0;         // 0: no exchange
   uint64_t last_exchange_ GUARDED_BY(mutex_) = 0;
   bool ended_ GUARDED_BY(mutex_) = false;
   bool flush_posted_ GUARDED_BY(mutex_) = false;
@@ -635,8 +634,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
 class Writer : public ResponseWriter {
  public:
-  // `head`: the request without its body. `memory`: of the request; its owner may keep what it made
-  // of the request as long as this.
+  // `head`: the request without its body. `memory`: the request's lease; the owner of this writer
+  // may keep data derived from the request as long as the writer.
   Writer(std::shared_ptr<Connection> connection, uint64_t exchange, const HttpRequest& head,
          bool http10, bool close, std::shared_ptr<MemoryLease> memory)
       : connection_(std::move(connection)),
@@ -660,20 +659,20 @@ class Writer : public ResponseWriter {
           R"({"error":{"message":"The request was dropped.","type":"InternalServerError","param":null,"code":500}})";
       Send(std::move(response));
     } catch (...) {
-      // The client receives nothing until its own timeout, or until the server ends.
+      // The client receives nothing until its own timeout or the server's end.
     }
   }
 
   void Send(HttpResponse response) override {
-    // The handler, which adds to the head, may be gone with the server.
+    // The handler, which adds headers, may have been destroyed with the server.
     if (closed()) return;
-    // Too late for another head, where memory ran out after the first: the stream is cut.
+    // Out of memory after the first head: too late for a second one, so the stream is cut off.
     if (started_) return connection_->Abort(exchange_);
-    // What was made of the request is no longer needed.
+    // Data derived from the request is no longer needed.
     if (memory_ != nullptr) memory_->Shrink(0);
     if (!connection_->MayHold(response.body.size() + kHeadRoom))
       response = Refused(response.body.size());
-    // 304 has no body, and the length of the one that it speaks of is not told.
+    // A 304 has no body; a content-length would denote that of the unsent file.
     const std::string head = Head(
         response,
         response.status == 304 ? "" : fmt::format("content-length: {}\r\n", response.body.size()));
@@ -696,7 +695,7 @@ class Writer : public ResponseWriter {
   }
   void WriteChunk(std::string_view data) override {
     if (data.empty() || head_only_) return;
-    if (!started_) return connection_->Abort(exchange_);  // the head of the stream was lost
+    if (!started_) return connection_->Abort(exchange_);  // the head was not sent
     if (http10_) return connection_->Append(exchange_, data, data.size(), false);
     fmt::memory_buffer size;
     fmt::format_to(fmt::appender(size), "{:x}\r\n", data.size());
@@ -720,7 +719,7 @@ class Writer : public ResponseWriter {
   }
 
  private:
-  // In place of an answer or request of so many bytes that does not fit.
+  // The response if the `bytes` of an answer or of a request do not fit into memory.
   HttpResponse Refused(uint64_t bytes) const {
     const MemoryRefusal refusal = RefusalOf(*connection_->core().memory, bytes);
     HttpResponse response;
@@ -741,9 +740,9 @@ class Writer : public ResponseWriter {
 
   const std::shared_ptr<Connection> connection_;
   const uint64_t exchange_;
-  std::unique_ptr<const HttpRequest> head_;  // until a stream begins
+  std::unique_ptr<const HttpRequest> head_;  // null once a stream has begun
   const bool http10_;
-  const bool head_only_;  // the answer's body is left out
+  const bool head_only_;  // the response has no body
   bool close_;
   bool started_ = false, complete_ = false;
   const std::shared_ptr<MemoryLease> memory_;

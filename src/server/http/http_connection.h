@@ -1,4 +1,5 @@
-// One connection, and what all connections share. Internal to this folder: it includes Asio.
+// One connection, and the data that all connections share. Internal to this folder: it includes
+// Asio.
 #pragma once
 
 #include <atomic>
@@ -33,11 +34,11 @@ class HttpConnection {
   // Closes the connection if a timeout has passed.
   virtual void CheckDeadline(std::chrono::steady_clock::time_point now) = 0;
   virtual void CloseIfIdle() = 0;
-  // Tells the handler of a request in progress that its client has gone.
+  // Also tells the handler of a request in progress that its client has disconnected.
   virtual void Close() = 0;
 };
 
-// One thread, its event loop and its connections, which only that thread uses.
+// One thread, its event loop and the connections that only this thread uses.
 struct HttpIoThread {
   asio::io_context context{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
@@ -47,8 +48,8 @@ struct HttpIoThread {
   std::thread thread;
 };
 
-// What connections share. Writers keep it alive through their connection, even after the server is
-// destroyed.
+// Data shared by all connections. Writers keep it alive through their connection, even after the
+// server is destroyed.
 struct HttpCore {
   ServerConfig config;
   std::shared_ptr<RequestMemory> memory;
@@ -57,12 +58,12 @@ struct HttpCore {
   HttpServer::RecordFunction record;
   std::atomic<int64_t> num_connections{0};
   std::atomic<int64_t> num_exchanges{0};
-  // leaving: answers say that their connection is closed after them.
+  // leaving: answers announce that their connection will be closed.
   std::atomic<bool> leaving{false}, draining{false}, stopped{false};
   std::vector<std::unique_ptr<HttpIoThread>> threads;
 };
 
-// Throws std::bad_alloc where there is no memory for it.
+// Throws std::bad_alloc if memory is refused.
 std::shared_ptr<HttpConnection> MakeHttpConnection(std::shared_ptr<HttpCore> core, HttpIoThread* io,
                                                    HttpStream::Socket socket);
 

@@ -28,9 +28,9 @@ using tcp = asio::ip::tcp;
 using Socket = HttpStream::Socket;
 using Acceptor = asio::basic_socket_acceptor<Socket::protocol_type>;
 
-// How often the deadlines of connections are checked.
+// Interval between checks of the connections' deadlines.
 constexpr auto kTick = std::chrono::milliseconds(250);
-// Connections in the system's queue.
+// Maximum number of connections in the system's queue.
 constexpr int kMaxWaiting = 4096;
 
 class HttpServerImpl : public HttpServer {
@@ -116,8 +116,7 @@ class HttpServerImpl : public HttpServer {
 
   void Stop() override {
     if (core_->stopped.exchange(true)) return;
-    // Posted from the accepting thread, so that the last connection it handed over is started
-    // before.
+    // Posted from the accepting thread, so that the last accepted connection is started before.
     asio::post(core_->threads[0]->context, [this] {
       error_code ignored;
       acceptor_->close(ignored);
@@ -164,7 +163,7 @@ class HttpServerImpl : public HttpServer {
     error = ListenAt(endpoint);
     if (error == asio::error::address_in_use) return PortInUse();
     if (error) return CannotListen(error);
-    // A generic endpoint knows no port.
+    // A generic endpoint has no port() method.
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;
     if (getsockname(acceptor_->native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
@@ -204,7 +203,7 @@ class HttpServerImpl : public HttpServer {
                 "host");
   }
 
-  // Who may write the file may use the server; the file has the rights that the umask leaves.
+  // Whoever may write the file may use the server; its mode is determined by the umask.
   Status BindPath() {
     const std::string& path = core_->config.uds;
     RETURN_IF_ERROR(RemoveStaleSocket(path));
@@ -224,8 +223,7 @@ class HttpServerImpl : public HttpServer {
     return error;
   }
 
-  // Connections guard their own work; an exception that reaches this place ends one handler, and
-  // the others go on.
+  // Connections catch their own exceptions; any other exception ends only one handler.
   static void RunToEnd(asio::io_context& context) {
     while (!RunGuarded("http", "a handler of an I/O thread", [&] { context.run(); })) {
     }
@@ -238,7 +236,7 @@ class HttpServerImpl : public HttpServer {
     acceptor_->async_accept(io->context, [this, io](error_code error, Socket socket) {
       if (error == asio::error::operation_aborted || core_->stopped) return;
       if (error) {
-        // Out of file descriptors: wait for some to come free instead of spinning.
+        // Out of file descriptors: wait until some are free instead of spinning.
         LOG_WARNING("http", "cannot accept a connection: {}", error.message());
         retry_->expires_after(std::chrono::milliseconds(100));
         retry_->async_wait([this](error_code cancelled) {
@@ -253,8 +251,7 @@ class HttpServerImpl : public HttpServer {
 
   void Take(HttpIoThread* io, Socket socket) {
     if (core_->num_connections >= core_->config.max_connections) {
-      if (core_->certificates != nullptr)
-        return;  // a handshake for it would cost more than it says
+      if (core_->certificates != nullptr) return;  // a TLS handshake costs too much for this answer
       static constexpr std::string_view kFull =
           "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: "
           "close\r\n\r\n";
@@ -276,7 +273,7 @@ class HttpServerImpl : public HttpServer {
     });
   }
 
-  // Deadlines are checked a few times a second, and only while there are connections.
+  // Checks deadlines a few times a second, only while there are connections.
   static void Tick(HttpIoThread* io) {
     io->tick.expires_after(kTick);
     io->tick.async_wait([io](error_code error) {
@@ -299,7 +296,7 @@ class HttpServerImpl : public HttpServer {
   std::optional<Acceptor> acceptor_;
   std::optional<asio::steady_timer> retry_;
   std::optional<SocketFile> socket_file_;
-  uint16_t port_ = 0;  // 0 at a unix socket
+  uint16_t port_ = 0;  // 0 for a unix socket
   size_t next_ = 0;
 };
 

@@ -11,41 +11,42 @@
 
 namespace sluice {
 
-// HTTP/1.1 (and 1.0 without keep-alive) over TCP or a unix socket, in TLS where the configuration
-// has a certificate. Every connection lives on one I/O thread; a slow client holds no more than the
+// HTTP/1.1 (and 1.0 without keep-alive) over TCP or a unix socket, with TLS if the configuration
+// has a certificate. Every connection belongs to one I/O thread; a slow client holds only the
 // memory of its connection: at most max_body_bytes of a request, and what its handler writes beyond
 // ResponseWriter::backlogged(). Thread safety: all methods may be called from any thread.
 class HttpServer {
  public:
-  // Called on an I/O thread once an answer has been sent or its client is gone; must not block.
+  // Called on an I/O thread once an answer was sent or its client has disconnected; must not block.
   using RecordFunction = std::function<void(const HttpExchangeRecord&)>;
 
   // Binds and listens; connections wait in the system's queue until Start(). With
   // ServerConfig::listen_when_ready it does not listen: connections are refused until OpenDoor().
-  // kAddressInUse if the port or path is taken, kInvalidArgument if the host is no address of this
-  // machine or a file of TLS cannot be used. `handler` outlives the server. What requests and
-  // answers hold is taken from `memory`.
+  // kAddressInUse if the port or path is taken, kInvalidArgument if the host is not an address of
+  // this machine or a TLS file cannot be used. `handler` outlives the server. The memory of
+  // requests and answers is taken from `memory`.
   static Result<std::unique_ptr<HttpServer>> Listen(const ServerConfig& config,
                                                     std::shared_ptr<RequestMemory> memory,
                                                     HttpHandler* handler, RecordFunction record);
   virtual ~HttpServer() = default;
 
-  virtual uint16_t port() const = 0;  // 0 at a unix socket
+  virtual uint16_t port() const = 0;  // 0 for a unix socket
   virtual void Start() = 0;
-  // Reads the files of TLS again; what cannot be used is logged, and what there was stays.
+  // Reads the TLS files again. If they are unusable, the old ones stay in use; the outcome is
+  // logged.
   virtual void ReloadCertificates() = 0;
-  // The same where they have changed since the last call but one, and no longer change.
+  // Does the same if the files have changed but not since the last call.
   virtual void RefreshCertificates() = 0;
-  // With ServerConfig::listen_when_ready: listens. Nothing after StopAccepting().
+  // With ServerConfig::listen_when_ready: starts to listen. Does nothing after StopAccepting().
   virtual Status OpenDoor() = 0;
-  // Every answer says from now on that its connection is closed after it, and it is. Idle
-  // connections stay open: a request may be on its way there.
+  // From now on every answer announces that its connection will be closed, and it is. Idle
+  // connections stay open: a request may be on its way.
   virtual void BeginLeaving() = 0;
-  // Takes the connections that wait in the system's queue; later ones are refused by the system.
+  // Accepts the connections that wait in the system's queue; the system refuses later ones.
   virtual void StopAccepting() = 0;
-  // Closes idle connections now and busy ones after their answer; new ones are still accepted.
+  // Closes idle connections now and busy ones after their answer; still accepts new ones.
   virtual void BeginDrain() = 0;
-  // Requests whose answer is not completely sent.
+  // Number of requests whose answer is not completely sent.
   virtual int64_t num_exchanges() const = 0;
   virtual int64_t num_connections() const = 0;
   // Closes everything and joins the threads. Called by the destructor.

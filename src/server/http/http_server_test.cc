@@ -1,4 +1,5 @@
-// The connection layer over real sockets on 127.0.0.1, with a handler that does as the path says.
+// The connection layer over real sockets on 127.0.0.1, with a handler whose behavior depends on the
+// path.
 #include "server/http/http_server.h"
 
 #include <atomic>
@@ -36,7 +37,7 @@ class TestHandler : public HttpHandler {
       std::lock_guard lock(mutex);
       if (request.path == "/hold") writer->SetCallbacks([this] { ++closed; }, [] {});
       held = writer;
-      ++handled;  // Who sees it finds the writer.
+      ++handled;  // last: whoever sees the count finds the writer
       return;
     }
     ++handled;
@@ -66,7 +67,7 @@ class TestHandler : public HttpHandler {
     return {{"x-common", "1"}};
   }
 
-  // Writes as long as the client keeps up, `kFlood` bytes at most.
+  // Writes at most `kFlood` bytes, as long as the client keeps up.
   void Flood() {
     std::lock_guard lock(mutex);
     const std::string piece(8192, 'x');
@@ -93,7 +94,7 @@ class HttpServerTest : public ::testing::Test {
     Listen(std::move(config));
     server_->Start();
   }
-  // What clients send before Start() lies in the sockets.
+  // Data that clients send before Start() waits in the sockets.
   void Listen(ServerConfig config) {
     config.host = "127.0.0.1";
     config.port = 0;
@@ -120,7 +121,7 @@ class HttpServerTest : public ::testing::Test {
     }
     return false;
   }
-  // What comes back for these bytes, with the connection closed by the server or after `until`.
+  // The server's reply to these bytes, up to `until` or until the server closes the connection.
   std::string Exchange(const std::string& bytes, const std::string& until = "") {
     RawClient client(server_->port());
     client.Send(bytes);
@@ -272,7 +273,7 @@ TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
   const std::string large = post(600'000, 600'000),
                     answer = "GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
   EXPECT_THAT(Exchange(large), HasSubstr("POST /p 600000"));
-  // What never fits is refused before it is sent.
+  // A body that never fits is refused before it is sent.
   const std::string refusal = Exchange(post(1'800'000, 0));
   EXPECT_THAT(refusal, StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(refusal, HasSubstr("needs 1800000 bytes"));
@@ -283,7 +284,7 @@ TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
   for (const uint64_t held : {500'000, 1'000'000}) {
     slow.push_back(std::make_unique<RawClient>(server_->port()));
     slow.back()->Send(post(500'000, 499'000));
-    // What is sent after it finds its memory taken, and cannot have it refused.
+    // The rest then needs no more memory: it is already reserved and cannot be refused.
     ASSERT_TRUE(Eventually([&] { return memory_->used() >= held; }));
   }
   EXPECT_TRUE(Eventually([&] {
@@ -291,7 +292,7 @@ TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
     return full.starts_with("HTTP/1.1 503") && full.find("retry-after: 1") != std::string::npos;
   }));
   EXPECT_THAT(Exchange(answer), StartsWith("HTTP/1.1 503"));
-  // What is small is served all the same.
+  // Small requests are still served.
   EXPECT_THAT(Exchange(post(1000, 1000)), HasSubstr("POST /p 1000"));
   slow.clear();
   EXPECT_TRUE(Eventually([&] { return memory_->used() == 0; }));
@@ -315,7 +316,7 @@ TEST_F(HttpServerTest, LimitsTheNumberOfConnections) {
 
 TEST_F(HttpServerTest, TimesOutSlowRequests) {
   ServerConfig config;
-  // Long enough that a thread that was not run for a while has read what was sent before.
+  // Long enough that even a delayed thread has read what was sent before.
   config.header_timeout_seconds = 1;
   config.body_timeout_seconds = 0.3;
   config.keep_alive_seconds = 0.3;
@@ -325,7 +326,7 @@ TEST_F(HttpServerTest, TimesOutSlowRequests) {
   head.Send("GET /p HT");
   body.Send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
   idle.Send("GET /p HTTP/1.1\r\nHost: x\r\n\r\n");
-  server_->Start();  // The times begin when all of it has been sent.
+  server_->Start();  // The timeouts begin when everything has been sent.
   EXPECT_EQ(silent.ReadAll(), "");
   EXPECT_TRUE(silent.closed());
   EXPECT_THAT(head.ReadAll(), StartsWith("HTTP/1.1 408 "));
@@ -345,7 +346,7 @@ TEST_F(HttpServerTest, TellsWhenTheClientHasGone) {
   EXPECT_TRUE(Eventually([&] { return handler_.closed == 1; }));
   EXPECT_TRUE(Eventually([&] { return server_->num_exchanges() == 0; }));
   EXPECT_TRUE(handler_.held->closed());
-  handler_.held->Send({});  // Does nothing.
+  handler_.held->Send({});  // has no effect
   std::lock_guard lock(handler_.mutex);
   EXPECT_THAT(statuses_, ::testing::ElementsAre(499)) << "no fault of the server";
 }
@@ -371,7 +372,8 @@ TEST_F(HttpServerTest, AWriterOutlivesTheServerAndDoesNothing) {
   EXPECT_EQ(handler_.headed, 0) << "the handler may be gone by then";
 }
 
-// A server of two threads; what `record` holds lives as long as the server or a connection of it.
+// A server with two threads; `record` holds a token that lives as long as the server or a
+// connection.
 class HttpStopTest : public HttpServerTest {
  protected:
   std::unique_ptr<HttpServer> StartAnother() {
@@ -447,7 +449,7 @@ TEST_F(HttpServerTest, CountsAnAnswerToAHalfClosedClientOnce) {
   client.Send("GET /late HTTP/1.1\r\nHost: x\r\n\r\n");
   ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
   client.HalfClose();
-  // The server's one thread has seen it before it answers what came later.
+  // The server's only thread has seen the half-close before it answers this later request.
   EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
               HasSubstr("GET /p 0"));
   HttpResponse response;
@@ -460,7 +462,7 @@ TEST_F(HttpServerTest, CountsAnAnswerToAHalfClosedClientOnce) {
   EXPECT_THAT(statuses_, ::testing::ElementsAre(200, 200));
 }
 
-// Whether the client half-closes before or after there is somebody to tell: it is answered.
+// The request is answered whether the client half-closes before or after a callback is set.
 TEST_F(HttpServerTest, AnswersAGenerationOfAHalfClosedClient) {
   Start();
   for (const bool streamed : {false, true}) {
@@ -505,7 +507,7 @@ TEST_F(HttpServerTest, AnswersAllPipelinedRequestsOfAHalfClosedClient) {
   EXPECT_TRUE(Eventually([&] { return server_->num_connections() == 0; }));
 }
 
-// What it reads meanwhile is an interim response.
+// Meanwhile the client reads an interim response.
 TEST_F(HttpServerTest, AsksNowAndThenWhetherAHalfClosedClientIsThere) {
   Start();
   RawClient client(server_->port());
@@ -545,7 +547,7 @@ TEST_F(HttpServerTest, HoldsBackASlowReaderAndServesOthers) {
     std::this_thread::sleep_for(50ms);
     return stuck;
   }));
-  // What the sockets hold and the backlog, not the 32 MB on offer.
+  // The capacity of sockets and backlog, not the whole 32 MB.
   EXPECT_LT(handler_.flooded, size_t{16} << 20);
   EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
               HasSubstr("GET /p 0"));
@@ -608,7 +610,7 @@ TEST_F(HttpServerTest, DrainClosesIdleConnectionsAndFinishesBusyOnes) {
   EXPECT_THAT(busy.ReadAll(), HasSubstr("done"));
 }
 
-// What a proxy still sends is answered, on connections that it has and on new ones.
+// Later requests are answered, on existing connections and on new ones.
 TEST_F(HttpServerTest, LeavingAnswersAndClosesAfterEachAnswer) {
   Start();
   RawClient idle(server_->port());
@@ -622,7 +624,7 @@ TEST_F(HttpServerTest, LeavingAnswersAndClosesAfterEachAnswer) {
   EXPECT_THAT(later.ReadAll(), AllOf(HasSubstr("connection: close"), HasSubstr("GET /r 0")));
 }
 
-// Those that wait in the system's queue are taken; later ones are refused, so that a proxy tries
+// Connections in the system's queue are accepted; later ones are refused, so that a proxy tries
 // another server.
 TEST_F(HttpServerTest, RefusesNewConnectionsAfterTheLast) {
   Start();

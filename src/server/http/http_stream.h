@@ -1,4 +1,4 @@
-// The bytes of one connection, plain or in TLS. Internal to this folder: it includes Asio and
+// The bytes of one connection, plain or with TLS. Internal to this folder: it includes Asio and
 // OpenSSL.
 #pragma once
 
@@ -17,20 +17,20 @@
 
 namespace sluice {
 
-// "127.0.0.1:52976"; "unix" for the end of a unix socket.
+// "127.0.0.1:52976"; "unix" for a unix socket.
 std::string NameOf(const boost::asio::generic::stream_protocol::endpoint& endpoint);
 
-// Calls do as much as is possible now and never block: error would_block says that the call is to
-// be repeated, a Write with the same bytes, once the socket is ready for wanted(). Thread safety:
-// one thread at a time.
+// Calls do as much as is possible now and never block. After the error would_block, repeat the call
+// (a Write with the same bytes) once the socket is ready for wanted(). Thread safety: one thread at
+// a time.
 class HttpStream {
  public:
-  // With the executor itself, not any executor, which takes more memory in each connection.
+  // With the concrete executor: asio::any_io_executor takes more memory in each connection.
   using Socket = boost::asio::basic_stream_socket<boost::asio::generic::stream_protocol,
                                                   boost::asio::io_context::executor_type>;
   using error_code = boost::system::error_code;
 
-  // Memory of a connection in TLS, with its buffers.
+  // Approximate memory of a TLS connection, including its buffers.
   static constexpr size_t kTlsBytes = size_t{48} << 10;
 
   // `tls` is null for a plain connection. Throws std::bad_alloc.
@@ -38,21 +38,21 @@ class HttpStream {
 
   Socket& socket() { return socket_; }
   bool tls() const { return tls_ != nullptr; }
-  // What the socket must be ready for before the call that would have blocked is repeated.
+  // The readiness of the socket to wait for before a call that would have blocked is repeated.
   Socket::wait_type wanted() const { return wanted_; }
 
-  // To be called until it succeeds, before anything is read or written. REQUIRES: tls().
+  // Call until it succeeds, before anything is read or written. REQUIRES: tls().
   void Handshake(error_code& error);
-  // After a failed handshake: whether the client speaks plain HTTP. The stream is then plain, so
-  // that the client gets an answer.
+  // After a failed handshake: returns whether the client speaks plain HTTP. If so, the stream
+  // becomes plain, so that the client gets an answer.
   bool BecomePlainForHttp();
-  // For the log: why the last call failed.
+  // Why the last call failed, for the log.
   std::string reason() const;
 
-  // At least a byte, or an error: eof where the client sends no more.
+  // Reads at least a byte, or sets an error: eof if the client sends no more.
   size_t Read(char* data, size_t size, error_code& error);
   size_t Write(std::string_view bytes, error_code& error);
-  // Tells the client that nothing follows.
+  // Tells the client that no more data follows.
   void EndWriting(error_code& error);
 
  private:
@@ -60,13 +60,13 @@ class HttpStream {
     void operator()(SSL* tls) const { SSL_free(tls); }
   };
 
-  // The error of a call of OpenSSL that returned `result`.
+  // Converts the error of an OpenSSL call that returned `result`.
   error_code ErrorOf(int result);
 
   Socket socket_;
   std::unique_ptr<SSL, FreeTls> tls_;
   Socket::wait_type wanted_ = Socket::wait_read;
-  unsigned long failure_ = 0;  // OpenSSL's
+  unsigned long failure_ = 0;  // OpenSSL's error code
 };
 
 }  // namespace sluice

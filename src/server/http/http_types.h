@@ -20,18 +20,18 @@ struct HttpHeader {
 
 struct HttpRequest {
   std::string method;  // "GET"
-  std::string target;  // as it was sent
-  std::string path;    // of the target, percent-decoded, without the query
-  std::string query;   // after the '?', as it was sent
+  std::string target;  // as sent
+  std::string path;    // of the target: percent-decoded, without the query
+  std::string query;   // the part after '?', as sent
   std::vector<HttpHeader> headers;
   std::string body;
-  // What this request holds, its body included; null where nothing limits it. Given back when its
-  // ResponseWriter is destroyed. Used by the thread that works on the request.
+  // The memory that this request holds, including its body; null if memory is not limited. Returned
+  // when its ResponseWriter is destroyed. Used by the thread that works on the request.
   std::shared_ptr<MemoryLease> memory;
   std::string client;  // "127.0.0.1:52976"
   std::string host;    // of the Host header, else the local address
 
-  // The first header of that name (lower case), or null.
+  // The first header with this name (lower case), or null.
   const std::string* Header(std::string_view name) const {
     for (const HttpHeader& header : headers) {
       if (header.name == name) return &header.value;
@@ -42,9 +42,9 @@ struct HttpRequest {
 
 struct HttpResponse {
   int status = 200;
-  std::string content_type = "application/json";  // "" for none
+  std::string content_type = "application/json";  // "": no header
   std::string body;
-  // Besides date, server, content-length, content-type and connection.
+  // In addition to date, server, content-length, content-type and connection.
   std::vector<HttpHeader> headers;
 };
 
@@ -54,35 +54,36 @@ struct AnswerNotes {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;
-  std::string finish_reason;  // those of several choices with a comma between them
+  std::string finish_reason;  // joined with commas if there are several choices
 };
 
 // Answers one request: either Send() once, or StartStream(), any number of WriteChunk() and
-// EndStream(). A writer that is destroyed before either is complete answers 500, or cuts the
-// stream. Thread safety: every method may be called from any thread, one call at a time. Calls
-// after the client has gone do nothing.
+// EndStream(). If destroyed before the answer is complete, answers 500 or cuts off the stream.
+// Thread safety: every method may be called from any thread, one call at a time. Calls after the
+// client has disconnected have no effect.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
 
   virtual void Send(HttpResponse response) = 0;
 
-  // `response.body` is not used.
+  // `response.body` is ignored.
   virtual void StartStream(HttpResponse response) = 0;
   virtual void WriteChunk(std::string_view data) = 0;
   virtual void EndStream() = 0;
 
   // Adds to the access log; called before the answer is complete.
   virtual void Describe(AnswerNotes) {}  // NOLINT(performance-unnecessary-value-param)
-  // Has `change` correct what was described, unless the client has gone. It must not block.
+  // Calls `change` to correct the notes of Describe(), unless the client has disconnected. `change`
+  // must not block.
   virtual void CorrectNotes(const std::function<void(AnswerNotes&)>& /*change*/) {}
 
-  // True while so much is queued that the caller should wait for `on_writable`.
+  // True if so much data is queued that the caller should wait for `on_writable`.
   virtual bool backlogged() const = 0;
   virtual bool closed() const = 0;
 
-  // `on_closed`: the client has disconnected before the answer was complete; called at most once,
-  // and at once if it already has. `on_writable`: see backlogged(). Both are called on an I/O
+  // `on_closed`: the client disconnected before the answer was complete; called at most once,
+  // immediately if it already has. `on_writable`: see backlogged(). Both are called on an I/O
   // thread and must not block.
   virtual void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) = 0;
 };
@@ -91,11 +92,11 @@ class ResponseWriter {
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  // Called before the body is read. A response ends the request, e.g. for a missing key.
+  // Called before the body is read. Returning a response ends the request, e.g. for a missing key.
   virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
   virtual void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) = 0;
-  // The JSON of an error that a connection answers by itself; `target`: of the request, "" if it is
-  // not known yet. OpenAI's shape, unless a handler has another one for it.
+  // The JSON of an error that a connection answers itself; `target`: of the request, "" if still
+  // unknown. In OpenAI's shape, unless overridden.
   virtual std::string ErrorBody(std::string_view target, int status, std::string_view type,
                                 std::string_view message) const;
   // Headers of every answer to this request (CORS, request id).
@@ -110,15 +111,15 @@ struct HttpExchangeRecord {
   uint64_t request_bytes = 0;   // of the body
   uint64_t response_bytes = 0;  // of the body
   double seconds = 0;
-  std::string_view request_id;         // of the request's X-Request-Id; "" for none
-  std::string_view error_body;         // the start of the body of an answer of 400 and above
+  std::string_view request_id;         // from the header X-Request-Id; "" if absent
+  std::string_view error_body;         // start of the body of an answer with status >= 400
   const AnswerNotes* notes = nullptr;  // null without Describe()
 };
 
 const char* HttpReason(int status);
 // "%20" -> " "; a '%' without two hex digits stays.
 std::string PercentDecode(std::string_view text);
-// Bytes that would break a log line or a header are percent-encoded.
+// Percent-encodes bytes that would break a log line or a header.
 std::string PercentEncodeUnsafe(std::string_view text);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// A request that arrives. Internal to this folder: it includes Beast.
+// A request while it is received. Internal to this folder: it includes Beast.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// The path that a request's target asks for, percent-decoded, and the query behind it.
+// The path of a request's target, percent-decoded, and its query.
 inline std::pair<std::string, std::string_view> SplitTarget(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (target.starts_with(scheme)) {
@@ -29,20 +29,20 @@ inline std::pair<std::string, std::string_view> SplitTarget(std::string_view tar
           question == std::string_view::npos ? "" : target.substr(question + 1)};
 }
 
-// What a head takes, about.
+// Approximate memory of a head.
 inline uint64_t HeadBytes(const HttpRequest& head) {
   uint64_t bytes = head.target.size();
   for (const HttpHeader& header : head.headers) bytes += header.name.size() + header.value.size();
   return bytes;
 }
 
-// What is needed of a request until it is dispatched. A stream may be open for hours: it keeps none
-// of this. Thread safety: one thread at a time.
+// Data of a request until it is dispatched. Not kept afterwards, since a stream may be open for
+// hours. Thread safety: one thread at a time.
 struct IncomingRequest {
   explicit IncomingRequest(std::shared_ptr<RequestMemory> memory) : parser(std::move(memory)) {}
 
-  // Fills `head` from what was parsed; `local_name` is called where the request names no host.
-  // REQUIRES: the parser has the head.
+  // Fills `head` from the parser; calls `local_name` if the request names no host. REQUIRES: the
+  // parser has the head.
   template <typename LocalName>
   void TakeHead(const std::string& client, const LocalName& local_name) {
     head.method = parser.method();
@@ -57,12 +57,12 @@ struct IncomingRequest {
 
   HttpRequestParser parser;
   HttpRequest head;                   // without body
-  std::optional<HttpResponse> early;  // the answer, where the head decides it
+  std::optional<HttpResponse> early;  // the answer, if the head determines it
 };
 
-// What the access log tells of a request.
+// A request's fields in the access log.
 struct RecordedRequest {
-  std::string method, target, id;  // no method: nothing is told
+  std::string method, target, id;  // an empty method: nothing is logged
   uint64_t body_bytes = 0;
   std::chrono::steady_clock::time_point start;
 };

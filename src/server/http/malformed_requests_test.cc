@@ -1,5 +1,5 @@
-// Requests that RFC 9110 and RFC 9112 forbid. Each one is refused, its connection is closed, and
-// what stands after it is never read as another request.
+// Requests that RFC 9110 and RFC 9112 forbid. Each is refused, its connection is closed, and the
+// bytes after it are never read as another request.
 #include <atomic>
 #include <string>
 #include <vector>
@@ -20,7 +20,7 @@ struct Malformed {
   int status = 400;
 };
 
-// What stands before the first header field.
+// Malformed request lines.
 std::vector<Malformed> RequestLines() {
   const std::string lines[] = {
       "GET",
@@ -81,7 +81,7 @@ std::vector<Malformed> RequestLines() {
       "get /p HTTP/1.1",
       "Get /p HTTP/1.1",
       "GETX /p HTTP/1.1",
-      "\x16\x03\x01\x02",  // how TLS begins
+      "\x16\x03\x01\x02",  // start of a TLS handshake
       "{}",
   };
   std::vector<Malformed> all;
@@ -356,7 +356,7 @@ TEST_F(MalformedRequestsTest, RefusesChunkedBodies) {
   ExpectRefused(ChunkedBodies());
 }
 
-// What the checks above must not take for malformed.
+// Unusual but valid requests, which the checks above must accept.
 TEST_F(MalformedRequestsTest, TakesWhatIsUnusualAndAllowed) {
   int expected = 0;
   for (const char* head :

@@ -1,4 +1,4 @@
-// A client of one TCP connection to 127.0.0.1 that sends any bytes and reads what comes back.
+// A client with one TCP connection to 127.0.0.1 that sends any bytes and reads the reply.
 #pragma once
 
 #include <arpa/inet.h>
@@ -41,7 +41,7 @@ class RawClient {
     }
   }
   void HalfClose() { shutdown(fd_, SHUT_WR); }
-  // Until `stop` has come, the server closes, or two minutes have passed.
+  // Reads until `stop` is received, the server closes, or two minutes have passed.
   std::string ReadUntil(const std::string& stop) {
     while (stop.empty() || buffer_.find(stop) == std::string::npos) {
       char chunk[4096];

@@ -18,14 +18,14 @@ bool IsKnownCompression(std::string_view coding) {
   return std::find(std::begin(kCodings), std::end(kCodings), coding) != std::end(kCodings);
 }
 
-// `value`: of all Transfer-Encoding fields, joined by commas.
+// `value`: all Transfer-Encoding fields, joined by commas.
 std::optional<HeadFault> TransferEncodingFault(std::string_view value) {
   if (AsciiLower(AsciiTrim(value, " \t")) == "chunked") return std::nullopt;
   bool known = true, chunked_last = false;
   while (true) {
     const size_t comma = value.find(',');
     const std::string coding = AsciiLower(AsciiTrim(value.substr(0, comma), " \t"));
-    // An empty element, or something after the coding that has to be the last one.
+    // An empty element, or a coding after "chunked", which must be last.
     if (coding.empty() || chunked_last) return kBadRequest;
     chunked_last = coding == "chunked";
     known = known && (chunked_last || IsKnownCompression(coding));
@@ -37,7 +37,7 @@ std::optional<HeadFault> TransferEncodingFault(std::string_view value) {
   return HeadFault{415, "Compressed request bodies are not supported."};
 }
 
-// uri-host [":" port] of RFC 3986, which may be empty.
+// Whether `value` is uri-host [":" port] of RFC 3986; it may be empty.
 bool IsHost(std::string_view value) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto of_name = [&](char c) {

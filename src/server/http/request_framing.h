@@ -11,13 +11,13 @@
 namespace sluice {
 
 struct HeadFault {
-  int status;           // 400, 415 or 501; the connection has to be closed after it
+  int status;           // 400, 415 or 501; the connection must be closed after it
   const char* message;  // a sentence, plain ASCII without quotes
 };
 
 // The first violation of RFC 9112, sections 3.2 and 6, among the header fields (names in lower
-// case), or nullopt. `version`: 10 or 11. Checked here is what Beast's parser takes: it reads a
-// Transfer-Encoding that it does not understand as no body at all, and does not look at Host.
+// case), or nullopt. `version`: 10 or 11. Checks what Beast's parser accepts: it treats a request
+// with an unknown Transfer-Encoding as one without a body, and ignores Host.
 std::optional<HeadFault> FindHeadFault(const std::vector<HttpHeader>& fields, int version);
 
 }  // namespace sluice

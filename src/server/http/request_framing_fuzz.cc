@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as the head of a request. Where FindHeadFault finds nothing, the head says
-// in one way alone where the request ends and whom it is for, by a second reading of its fields.
+// Fuzz target: any bytes as the head of a request. If FindHeadFault finds nothing, a second check
+// of the fields must confirm that the head determines the request's end and host unambiguously.
 #include <algorithm>
 #include <string>
 
@@ -51,10 +51,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HttpRequestParser parser;
   parser.header_limit(64 << 10);
   boost::system::error_code error;
-  // What Beast's parser takes, as a connection has it.
+  // The fields that Beast's parser accepts, as in a connection.
   (void)parser.put(boost::asio::buffer(bytes), error);
   if (parser.is_header_done()) CheckHead(parser.fields(), parser.version());
-  // And fields that it would not have let through: a line each.
+  // And fields that the parser would have refused, one per line.
   std::vector<HttpHeader> fields;
   for (std::string_view rest = bytes; !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size());

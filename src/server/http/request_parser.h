@@ -17,15 +17,15 @@
 namespace sluice {
 
 // Beast's grammar with our own storage: a field may be as long as the head (Beast's container
-// throws above 64 KiB), and the body grows with the bytes that arrive, not with the announced
-// length. Thread safety: one thread at a time.
+// throws above 64 KiB), and the body grows with the received bytes, not with the announced length.
+// Thread safety: one thread at a time.
 class HttpRequestParser : public boost::beast::http::basic_parser<true> {
  public:
-  // The body's memory is taken from `memory` before it is allocated; where it does not fit, the
-  // error is errc::not_enough_memory.
+  // Reserves the body's memory from `memory` before it is allocated; if it is refused, the error is
+  // errc::not_enough_memory.
   explicit HttpRequestParser(std::shared_ptr<RequestMemory> memory) : lease_(std::move(memory)) {}
 
-  // More fields than this are refused as a head that is too large.
+  // A head with more fields is refused as too large.
   static constexpr size_t kMaxFields = 1000;
 
   // Beast does not know QUERY.
@@ -35,11 +35,11 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   const std::string& method() const { return method_; }
   const std::string& target() const { return target_; }
   int version() const { return version_; }               // 10 or 11
-  std::vector<HttpHeader>& fields() { return fields_; }  // of the head, in their order
-  // json::kTextPadding bytes after it may be read where it is not empty.
+  std::vector<HttpHeader>& fields() { return fields_; }  // of the head, in order
+  // If it is not empty, json::kTextPadding bytes after it may be read.
   std::string& body() { return body_; }
-  MemoryLease& lease() { return lease_; }  // of the body
-  // The last that was asked for.
+  MemoryLease& lease() { return lease_; }  // for the body
+  // The size of the last reservation that was tried.
   uint64_t wanted_bytes() const { return wanted_bytes_; }
 
  private:
@@ -58,7 +58,7 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   void on_field_impl(boost::beast::http::field, string_view name, string_view value,
                      error_code& error) override {
     error = {};
-    if (is_header_done()) return;  // a trailer must not pass for a field of the head
+    if (is_header_done()) return;  // a trailer must not be taken for a field of the head
     if (fields_.size() >= kMaxFields) {
       error = boost::beast::http::error::header_limit;
       return;
@@ -88,13 +88,13 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
     return part.size();
   }
 
-  // To twice the space, but no further than to the announced end.
+  // Doubles the capacity, but not beyond the announced length.
   bool Grow(size_t size) {
     size_t space = std::max(2 * body_.size(), size);
     if (const auto rest = content_length_remaining())
       space = std::min<size_t>(space, std::max<size_t>(size, body_.size() + *rest));
     space += json::kTextPadding;
-    // While the bytes are copied there are both.
+    // Old and new buffer exist at the same time while the bytes are copied.
     wanted_bytes_ = body_.capacity() + space;
     if (!lease_.TryResize(wanted_bytes_)) return false;
     body_.reserve(space);

@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as HTTP requests on one connection. What is read does not depend on where
-// the network cut them.
+// Fuzz target: any bytes as HTTP requests on one connection. The result must not depend on how the
+// network splits them.
 #include "base/fuzz_input.h"
 #include "server/http/request_parser.h"
 
@@ -7,8 +7,8 @@ namespace {
 
 using namespace sluice;
 
-// What a connection takes of the first request, in words; "" if that is refused or not complete:
-// how early bad bytes are seen does depend on the pieces.
+// A description of the first request as a connection reads it; "" if it is refused or incomplete:
+// how early bad bytes are detected does depend on the pieces.
 std::string Read(std::string_view bytes, size_t piece) {
   namespace http = boost::beast::http;
   HttpRequestParser parser(std::make_shared<RequestMemory>(uint64_t{64} << 20));

@@ -1,4 +1,4 @@
-// Requests that the network cut between any two bytes.
+// Requests that the network splits between any two bytes.
 #include "server/http/request_parser.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-// The body of a request that arrives byte by byte; nullopt for one that is refused or not complete.
+// The body of a request that arrives byte by byte; nullopt if it is refused or incomplete.
 std::optional<std::string> ReadByteByByte(std::string_view request) {
   HttpRequestParser parser(std::make_shared<RequestMemory>(uint64_t{64} << 20));
   parser.eager(true);

@@ -9,8 +9,9 @@
 
 namespace sluice {
 
-// Status line and headers, with the empty line after them: those of the response and `common`.
-// `framing`: lines that say how long the body is. `close`: the connection ends with this answer.
+// Status line and headers, followed by the empty line: headers of the response and `common`.
+// `framing`: lines that determine the length of the body. `close`: the connection ends after this
+// answer.
 std::string ResponseHead(const HttpResponse& response, const std::vector<HttpHeader>& common,
                          std::string_view framing, bool close);
 

@@ -15,7 +15,8 @@
 namespace sluice {
 namespace {
 
-// False also where nobody can be asked, as for a socket that this user may not write.
+// Whether no process listens. False also if this is unknown, e.g. for a socket that this user may
+// not write.
 bool NobodyListens(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_un address{};

@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// Makes room at `path` for a socket: removes one that nobody listens at, which a process that was
-// killed has left. kAddressInUse if somebody listens there, kInvalidArgument if something else is
-// there or the path is too long for a socket.
+// Makes `path` available for a socket: removes a socket on which nobody listens, left by a killed
+// process. kAddressInUse if somebody listens there, kInvalidArgument if something else is there or
+// the path is too long for a socket.
 Status RemoveStaleSocket(const std::string& path);
 
-// The file of a socket that this process has bound. Removes it when destroyed, unless another one
-// has taken its place.
+// The file of a socket that this process has bound. Removed when destroyed, unless another file has
+// taken its place.
 class SocketFile {
  public:
   explicit SocketFile(std::string path);

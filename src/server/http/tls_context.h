@@ -1,5 +1,5 @@
-// What TLS connections share: certificate, key, and which clients are let in. Internal to this
-// folder: it includes OpenSSL.
+// TLS settings shared by connections: certificate, key, and which clients are accepted. Internal to
+// this folder: it includes OpenSSL.
 #pragma once
 
 #include <filesystem>
@@ -17,26 +17,25 @@ namespace sluice {
 
 using TlsContext = std::shared_ptr<SSL_CTX>;
 
-// TLS 1.2 and later, HTTP/1.1 by ALPN, no renegotiation, no session that is kept here. Errors name
-// the option and the file.
+// TLS 1.2 and later, HTTP/1.1 by ALPN, no renegotiation, no session cache. Errors name the option
+// and the file.
 Result<TlsContext> LoadTlsContext(const TlsConfig& config);
 
-// The context of new connections, which is exchanged while the server runs; connections keep theirs
-// to their end. Thread safety: all methods may be called from any thread.
+// The context for new connections, which can be replaced while the server runs; existing
+// connections keep theirs. Thread safety: all methods may be called from any thread.
 class TlsCertificates {
  public:
   static Result<std::unique_ptr<TlsCertificates>> Load(const TlsConfig& config);
 
   TlsContext context() const;
-  // Reads the files again. If they are unusable the old ones stay in use; the outcome is
-  // logged.
+  // Reads the files again. If they are unusable, the old ones stay in use; the outcome is logged.
   void Reload();
-  // Does so if the files have changed and then stayed the same from one call to the next, since
-  // certificate and key are replaced one after the other.
+  // Reloads if the files have changed, but only once they are the same in two consecutive calls,
+  // since certificate and key are replaced one after the other.
   void RefreshIfChanged();
 
  private:
-  // The identity of one file: its time, inode and size; changes with every replacement.
+  // Identifies a version of a file: time, inode and size; changes with every replacement.
   struct Stamp {
     int64_t seconds = 0, nanoseconds = 0;
     uint64_t inode = 0, size = 0;
@@ -50,8 +49,8 @@ class TlsCertificates {
   const TlsConfig config_;
   mutable Mutex mutex_;
   TlsContext context_ GUARDED_BY(mutex_);
-  std::vector<Stamp> loaded_ GUARDED_BY(mutex_);  // as they were before the last attempt to load
-  std::vector<Stamp> seen_ GUARDED_BY(mutex_);    // at the last look
+  std::vector<Stamp> loaded_ GUARDED_BY(mutex_);  // before the last attempt to load
+  std::vector<Stamp> seen_ GUARDED_BY(mutex_);    // at the last check
 };
 
 }  // namespace sluice

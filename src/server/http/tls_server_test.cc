@@ -1,4 +1,4 @@
-// Connections in TLS over real sockets on 127.0.0.1.
+// TLS connections over real sockets on 127.0.0.1.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -27,7 +27,8 @@ using ::testing::StartsWith;
 constexpr char kGet[] = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
 constexpr char kGetAndClose[] = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
-// Says how much came; /large: a megabyte; /flood: 32 of them; /late: when the test says so.
+// Answers with the size of the request; /large: a megabyte; /flood: 32 MB; /late: when the test
+// says so.
 class EchoingHandler : public HttpHandler {
  public:
   std::optional<HttpResponse> CheckHead(const HttpRequest&) override { return std::nullopt; }
@@ -45,7 +46,7 @@ class EchoingHandler : public HttpHandler {
   }
   std::vector<HttpHeader> CommonHeaders(const HttpRequest&, int) override { return {}; }
 
-  std::shared_ptr<ResponseWriter> held;  // seen by who has seen num_held
+  std::shared_ptr<ResponseWriter> held;  // readable by a thread that has seen num_held
   std::atomic<int> num_held{0};
 };
 
@@ -116,7 +117,7 @@ TEST_F(TlsServerTest, LargeBodiesInBothDirections) {
               std::string(3'000'000, 'y'));
   EXPECT_THAT(client.ReadUntil("/b3000000"), HasSubstr("/b3000000"));
   client.Send("GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-  std::this_thread::sleep_for(50ms);  // the answer waits for room
+  std::this_thread::sleep_for(50ms);  // the answer waits for buffer space
   const std::string answer = client.ReadAll();
   EXPECT_EQ(answer.size() - answer.find("\r\n\r\n") - 4, 1'000'000u);
   EXPECT_TRUE(client.ended());

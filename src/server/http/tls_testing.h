@@ -1,4 +1,4 @@
-// Certificates that are made when a test runs, and a client that speaks TLS.
+// Certificates that are generated at test time, and a TLS client.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct CertificateForTest {
   KeyForTest key{EVP_EC_gen("P-256"), EVP_PKEY_free};
   X509ForTest certificate{X509_new(), X509_free};
 
-  // Signed by `issuer`, else by itself.
+  // Signed by `issuer`, or self-signed.
   explicit CertificateForTest(const std::string& name, const CertificateForTest* issuer = nullptr) {
     static long serial = 0;
     X509* x509 = certificate.get();
@@ -47,7 +47,7 @@ struct CertificateForTest {
     const Output out(file);
     PEM_write_bio_X509(out.bio, certificate.get());
   }
-  // With a passphrase where one is given.
+  // Encrypted if there is a passphrase.
   void WriteKey(const std::filesystem::path& file, const char* passphrase = nullptr) const {
     const Output out(file);
     PEM_write_bio_PrivateKey(out.bio, key.get(),
@@ -63,14 +63,14 @@ struct CertificateForTest {
   };
 };
 
-// Does not look at whose certificate the server has. A peer that closes before all is written ends
-// the process by SIGPIPE, unless it is ignored.
+// Does not verify the server's certificate. If the peer closes before everything is written,
+// SIGPIPE ends the process unless it is ignored.
 class TlsClient {
  public:
   struct Options {
     int newest = TLS1_3_VERSION;
     int oldest = TLS1_2_VERSION;
-    std::string protocols = "";  // of ALPN, in the form of the wire
+    std::string protocols = "";  // for ALPN, in wire format
     const CertificateForTest* own = nullptr;
     int receive_buffer = 0;
   };
@@ -99,7 +99,8 @@ class TlsClient {
   TlsClient(const TlsClient&) = delete;
   TlsClient& operator=(const TlsClient&) = delete;
 
-  // With TLS 1.3 also where the server refuses this client's certificate: it says so later.
+  // With TLS 1.3, true even if the server refuses this client's certificate: the refusal comes
+  // later.
   bool connected() const { return connected_; }
   SSL* ssl() { return ssl_; }
   void Send(const std::string& text) {
@@ -107,7 +108,7 @@ class TlsClient {
       if (SSL_write_ex(ssl_, text.data() + sent, text.size() - sent, &size) != 1) return;
     }
   }
-  // Says that nothing follows, and goes on reading.
+  // Announces the end of this client's data; it can still read.
   void HalfClose() { SSL_shutdown(ssl_); }
   std::string ReadUntil(const std::string& stop) {
     std::string text;
@@ -119,7 +120,7 @@ class TlsClient {
     return text;
   }
   std::string ReadAll() { return ReadUntil(""); }
-  // The server has said that nothing follows.
+  // Whether the server has announced the end of its data.
   bool ended() const { return (SSL_get_shutdown(ssl_) & SSL_RECEIVED_SHUTDOWN) != 0; }
   std::string ServerName() const {
     const X509* certificate = SSL_get0_peer_certificate(ssl_);

@@ -1,4 +1,4 @@
-// The files of the page at / and of /docs, which are compiled into the program.
+// The files of the pages at / and /docs, which are compiled into the program.
 #pragma once
 
 #include <span>
@@ -9,15 +9,15 @@ namespace sluice {
 struct WebFile {
   std::string_view name;  // "main.js"
   std::string_view content_type;
-  std::string_view etag;  // of the content, with its quotes
+  std::string_view etag;  // hash of the content, in quotes
   std::string_view content;
 };
 
-// All that lie in src/server/web, sorted by name. tools/embed_web.py writes it while the program is
-// built.
+// All files of src/server/web, sorted by name. Defined in code that tools/embed_web.py generates
+// during the build.
 std::span<const WebFile> WebFiles();
 
-// The one of that name, or null.
+// The file with this name, or null.
 const WebFile* FindWebFile(std::string_view name);
 
 }  // namespace sluice
