@@ -17,23 +17,24 @@ namespace sluice {
 namespace {
 
 constexpr auto kLastLines = std::chrono::seconds(1);
-// Longer targets are cut: one may be as long as a request's head.
+// Longer targets are truncated: one may be as long as a request's head.
 constexpr size_t kMaxTargetBytes = 2048;
 
-// Patience with a reader that takes nothing: only the end of the process ends the wait.
+// How long a write waits for a reader that reads nothing: only the end of the process ends the
+// wait.
 constexpr auto kPatience = std::chrono::hours(24 * 7);
 
-// The most bytes of texts that a client or its error brings.
+// Maximum number of bytes of an id and of an error message.
 constexpr size_t kMaxIdBytes = 128;
 constexpr size_t kMaxReasonBytes = 500;
 
-// Whether lines are uvicorn's.
+// Whether lines have uvicorn's format.
 bool IsUvicorn() {
   return CurrentLogFormat() == LogFormat::kText && CurrentLogStyle() != LogStyle::kSluice;
 }
 
-// Why a request was refused, from the start of an answer's body: the message of an error in any of
-// the API's shapes.
+// Why a request was refused: the error message in the first bytes of a response body, in any of the
+// API's shapes.
 std::string ReasonOf(std::string_view body) {
   std::string reason(body);
   if (const auto value = json::Parse(body)) {
@@ -48,7 +49,7 @@ std::string ReasonOf(std::string_view body) {
   return std::string(Utf8Prefix(reason, kMaxReasonBytes));
 }
 
-// 503: the server loads, drains, is full, or has said itself why it ended.
+// 503 is only a warning: the server loads, drains or is full, or has already logged why it ended.
 LogLevel LevelOf(int status) {
   return status >= 500 && status != 503 ? LogLevel::kError
          : status >= 400                ? LogLevel::kWarning
@@ -92,7 +93,7 @@ AccessLog::~AccessLog() {
 }
 
 std::string AccessLog::Line(const HttpExchangeRecord& record) const {
-  // Before it is cut, for a key may stand at the cut.
+  // Before truncation: a key may stand where the target is cut.
   const std::string target = WithoutSecrets(record.target, *keys_);
   const std::string shown =
       PercentEncodeUnsafe(std::string_view(target).substr(0, kMaxTargetBytes)) +

@@ -22,19 +22,20 @@ class AccessLog {
  public:
   static constexpr size_t kMaxWaiting = 8192;
 
-  // `file` is an open descriptor, which is not closed.
+  // `file` is an open descriptor; it is not closed.
   AccessLog(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys, int file = LogFile());
-  // Writes what is queued, but waits at most a second for a blocked output.
+  // Writes the queued lines, but waits at most a second for a blocked output.
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
 
-  // In the form of the log, with fields of the answer; what is secret in the target is left out:
+  // The line in the log's format, with the fields of the answer and without the secrets of the
+  // target:
   //   2026-11-21T07:11:03.512Z INFO access POST /v1/completions 200 client=127.0.0.1:52976
   //   seconds=0.120301 request_id=cmpl-1 prompt_tokens=5 completion_tokens=7 cached_tokens=0
   //   finish_reason=stop
-  // In the text log of another program as uvicorn writes it, for tools that look for it, with a
-  // second line of why it failed:
+  // In the text log of another program, the line is uvicorn's, for tools that search for it; a
+  // second line gives the reason of a failure:
   //   INFO:     127.0.0.1:52976 - "GET /health HTTP/1.1" 200 OK
   std::string Line(const HttpExchangeRecord& record) const;
 

@@ -1,4 +1,4 @@
-// What a line of the access log costs the threads of the server.
+// What a line of the access log costs the server's threads.
 #include <benchmark/benchmark.h>
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// A line made, queued and written: CPU time of the whole process, its writing thread included.
+// Formats, queues and writes a line: CPU time of the whole process, including the writing thread.
 void BM_AccessLogLine(benchmark::State& state) {
   SetLogFormat(state.range(0) != 0 ? LogFormat::kJson : LogFormat::kText);
   const int null = open("/dev/null", O_WRONLY);

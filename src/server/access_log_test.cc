@@ -30,8 +30,8 @@ HttpExchangeRecord Record(std::string_view path, int status = 200) {
   return record;
 }
 
-// What `work` makes the log write, of which `size` bytes are waited for: the log itself waits no
-// longer than a second for its thread.
+// What the log writes during `work`. Waits until there are `size` bytes: the log itself waits at
+// most a second for its thread.
 template <typename Work>
 std::string Written(const ServerConfig& config, size_t size, Work work) {
   int ends[2];
@@ -53,7 +53,7 @@ std::string Written(const ServerConfig& config, size_t size, Work work) {
   return text;
 }
 
-// The style and the format of the log while a test runs.
+// Sets the style and the format of the log while a test runs.
 class LogForm {
  public:
   explicit LogForm(LogStyle style, LogFormat format = LogFormat::kText) {
@@ -204,7 +204,8 @@ TEST(AccessLogTest, CanBeQuiet) {
   EXPECT_EQ(Written(config, 0, [](AccessLog& log) { log.Add(Record("/v1/models")); }), "");
 }
 
-// Nobody reads the pipe: lines are dropped, and neither who adds them nor the end is held up.
+// Nobody reads the pipe: lines are dropped, and neither the threads that add them nor the
+// destructor block.
 TEST(AccessLogTest, DoesNotBlockOnAFullPipe) {
   std::signal(SIGPIPE, SIG_IGN);
   int ends[2];
@@ -217,7 +218,7 @@ TEST(AccessLogTest, DoesNotBlockOnAFullPipe) {
   char buffer[64];
   ASSERT_GT(read(ends[0], buffer, sizeof buffer), 20);
   EXPECT_TRUE(std::string_view(buffer, 20).starts_with("INFO:     127.0.0.1"));
-  close(ends[0]);  // The other end belongs to the thread that is stuck in it.
+  close(ends[0]);  // The other end belongs to the thread that is blocked writing to it.
 }
 
 }  // namespace

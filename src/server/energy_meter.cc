@@ -24,7 +24,7 @@ std::string WordIn(const std::filesystem::path& path) {
   return word;
 }
 
-// "intel-rapl:0:1" is a part of "intel-rapl:0", whose name goes before its own.
+// "intel-rapl:0:1" is a part of "intel-rapl:0", whose name is the prefix of its name.
 std::string ZoneName(const std::filesystem::path& zone) {
   const std::string folder = zone.filename().string();
   const size_t colon = folder.rfind(':');
@@ -43,7 +43,7 @@ EnergyMeter::EnergyMeter(const std::filesystem::path& folder) {
   for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
        entry.increment(error)) {
     const std::filesystem::path zone = entry->path();
-    // AMD's counters have the same name; those of intel-rapl-mmio are the same energy once more.
+    // AMD's counters have the same name prefix; intel-rapl-mmio would count the same energy twice.
     if (!zone.filename().string().starts_with("intel-rapl:")) continue;
     const std::optional<uint64_t> now = NumberIn(zone / "energy_uj");
     const std::optional<uint64_t> range = NumberIn(zone / "max_energy_range_uj");

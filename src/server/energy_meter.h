@@ -1,4 +1,4 @@
-// The energy that the processors take, as the system counts it (RAPL, /sys/class/powercap).
+// Measures the processors' energy use with the system's counters (RAPL, /sys/class/powercap).
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,25 @@
 
 namespace sluice {
 
-// Measures the whole machine, not this process alone. The system's counters restart at zero after
-// some minutes of full load; Read() must be called more often than that.
-//
-// Thread safety: all methods may be called from any thread.
+// Measures the whole machine, not only this process. The system's counters wrap to zero after some
+// minutes of full load; Read() must be called more often than that.
+// | Thread safety: all methods may be called from any thread.
 class EnergyMeter {
  public:
   struct Domain {
-    std::string name;   // "package-0", "dram" with that of its package before it
+    std::string name;   // "package-0"; "dram" with its package's name as prefix
     double joules = 0;  // since construction
   };
 
   explicit EnergyMeter(const std::filesystem::path& folder = "/sys/class/powercap");
 
-  // Empty where the machine has no counters, or this process may not read them.
+  // Empty if the machine has no counters or this process may not read them.
   std::vector<Domain> Read();
 
  private:
   struct Counter {
     std::filesystem::path file;
-    uint64_t range = 0;  // microjoules; the counter is below it
+    uint64_t range = 0;  // microjoules; the counter stays below
     uint64_t last = 0;
     Domain domain;
   };

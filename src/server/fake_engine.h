@@ -1,5 +1,5 @@
-// An engine for tests: answers with tokens that a test chose, from its own thread, and remembers
-// what it was asked.
+// An engine for tests: answers with the tokens that a test chose, from its own thread, and records
+// the requests.
 #pragma once
 
 #include <atomic>
@@ -19,25 +19,25 @@ namespace sluice {
 
 class FakeEngine : public Engine {
  public:
-  // The tokens of one sequence, and how it ends when they are all out.
+  // The tokens of one sequence, and how it ends after them.
   struct Script {
     std::vector<int32_t> tokens;
     FinishReason finish = FinishReason::kLength;
     std::optional<int32_t> stop_token = std::nullopt;
-    std::optional<Error> error = std::nullopt;  // after the tokens, instead of an end
+    std::optional<Error> error = std::nullopt;  // after the tokens, instead of a finish
   };
   // Chooses the script of a request; called on the submitting thread.
   std::function<Script(const Request&)> script = [](const Request&) {
     return Script{{10, 11, 12}};
   };
-  // The vector of a prompt, where the engine's info says that it pools.
+  // The vector of a prompt, if the engine's info has pooling.
   std::function<std::vector<float>(const Request&)> vector = [](const Request& request) {
     return std::vector<float>{static_cast<float>(request.prompt.size()), 1, 0, -1};
   };
   std::chrono::microseconds step_time{0};
   std::atomic<bool> is_healthy{true};
   std::atomic<const char*> failure_reason{""};
-  std::atomic<bool> is_second_lost{false};  // of several engines
+  std::atomic<bool> is_second_lost{false};  // whether the second of several engines has failed
 
   explicit FakeEngine(int64_t vocab_size = 512, int64_t max_model_len = 512) {
     info_.model.vocab_size = vocab_size;
@@ -49,8 +49,8 @@ class FakeEngine : public Engine {
     thread_ = std::thread([this] { Loop(); });
   }
   ~FakeEngine() override { End(); }
-  // No sink is called any more once it returns. As with the real engine, that comes before the end
-  // of the server.
+  // Once it returns, no sink is called any more. As with the real engine, the engine ends before
+  // the server.
   void End() {
     {
       std::lock_guard lock(mutex_);
@@ -60,8 +60,8 @@ class FakeEngine : public Engine {
     if (thread_.joinable()) thread_.join();
   }
 
-  // While it is held it takes requests and makes no step, so that what was submitted is sure to
-  // run.
+  // While held, the engine accepts requests but makes no step, so that submitted requests are
+  // certain to run.
   void Hold(bool is_held) {
     {
       std::lock_guard lock(mutex_);
@@ -112,7 +112,7 @@ class FakeEngine : public Engine {
   void BeginShutdown() override { shutting_down_ = true; }
   bool ResetPrefixCache() override { return true; }
 
-  // What was submitted, without sinks.
+  // The submitted requests, without sinks.
   std::vector<Request> requests() const {
     std::lock_guard lock(mutex_);
     return requests_;
@@ -158,7 +158,7 @@ class FakeEngine : public Engine {
     }
   }
 
-  // One token for each sequence.
+  // Generates one token for each sequence.
   void Step(RequestHandle handle, Running& running, std::vector<std::function<void()>>& news) {
     const SamplingParams& sampling = running.request.sampling;
     const auto sink = running.request.sink;

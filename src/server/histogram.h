@@ -1,4 +1,4 @@
-// A distribution over fixed bounds, as Prometheus counts it.
+// A distribution over fixed buckets, as in Prometheus.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class Histogram {
   }
 
   const std::vector<double>& bounds() const { return bounds_; }
-  // One per bound, then that of values above all bounds.
+  // One count per bound, then the number of values above all bounds.
   const std::vector<uint64_t>& counts() const { return counts_; }
   double sum() const { return sum_; }
   uint64_t count() const { return count_; }

@@ -1,4 +1,4 @@
-// Resident memory of a server per stream that waits for its next token. To be run in the project's
+// Resident memory of a server per stream that waits for its next token. Must run in the project's
 // folder.
 #include <sys/wait.h>
 
@@ -26,7 +26,7 @@ int64_t AnonymousBytes(pid_t process) {
   return 0;
 }
 
-// Serves until it is killed; tells its port by `file`.
+// Serves until it is killed; writes its port to `file`.
 [[noreturn]] void Serve(int file) {
   PrepareProcessMemory();
   ServerConfig config;

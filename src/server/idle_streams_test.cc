@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-// The benchmark shows 10,000 streams in 40 MB. To each of so few as here, what threads and tables
-// hold adds some hundred bytes.
+// The benchmark measures 10,000 streams in 40 MB. With the few streams of this test, the memory of
+// threads and tables adds some hundred bytes to each.
 constexpr int64_t kBytesPerStream = 4800;
 
 int64_t AllocatedBytes() {
@@ -25,23 +25,24 @@ int64_t AllocatedBytes() {
 
 class IdleStreamsTest : public ServerTest {
  protected:
-  // Bytes of `count` streams that have had a token and wait for the next.
+  // Bytes per stream of `count` streams that have received a token and wait for the next.
   int64_t BytesPerStream(int count, int words) {
     ServerConfig config = DefaultConfig();
     config.max_connections = config.max_pending_requests = 4 * count;
     Start(config, /*attach=*/false);
     EXPECT_TRUE(server_->Attach(&holding_, TestModelText(config, holding_)));
     {
-      IdleStreams first(server_->port(), words);  // what is allocated once
+      IdleStreams first(server_->port(), words);  // for one-time allocations
       first.Open(count / 4);
     }
-    // What threads and tables allocate once, at whatever time, is not in all of three rounds.
+    // One-time allocations of threads and tables may occur at any time, but not in all three
+    // rounds.
     int64_t least = std::numeric_limits<int64_t>::max();
     std::list<IdleStreams> streams;
     for (int round = 0; round < 3; ++round) {
       const int64_t before = AllocatedBytes();
       streams.emplace_back(server_->port(), words).Open(count);
-      // The threads that began the last ones may not have given back what that took.
+      // The threads that started the last streams may not yet have freed temporary memory.
       for (int i = 0; i < 200; ++i) {
         least = std::min(least, (AllocatedBytes() - before) / count);
         if (least <= kBytesPerStream) break;

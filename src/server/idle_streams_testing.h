@@ -23,8 +23,8 @@
 
 namespace sluice {
 
-// Answers each request with one token, at once, and nothing more. Of a request it keeps the sink,
-// so that memory which is measured is that of the server. Thread safety: any.
+// Answers each request immediately with one token and nothing more. Keeps only the sink of a
+// request, so that only the server's memory is measured. Thread safety: any thread.
 class HoldingEngine : public Engine {
  public:
   explicit HoldingEngine(int64_t vocab_size = 512) {
@@ -60,8 +60,9 @@ class HoldingEngine : public Engine {
   std::vector<std::shared_ptr<RequestSink>> sinks_ GUARDED_BY(mutex_);
 };
 
-// The client's end of streams of chats, each as the openai package asks for one, with `words` words
-// in the message. They have had their first token when Open() returns. Thread safety: one thread.
+// The client side of chat streams, each requested as by the openai package, with `words` words in
+// the message. When Open() returns, they have received their first token. Thread safety: one
+// thread.
 class IdleStreams {
  public:
   explicit IdleStreams(uint16_t port, int words = 12) : port_(port) {
@@ -113,7 +114,7 @@ class IdleStreams {
           static_cast<ssize_t>(request_.size()));
     return file;
   }
-  // The first event of a chat has its role, the second its first token.
+  // The first event of a chat contains its role, the second its first token.
   static void AwaitToken(int file) {
     std::string all;
     while (CountEvents(all) < 2) {

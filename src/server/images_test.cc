@@ -1,4 +1,4 @@
-// Images in requests: from content parts to what the engine is given.
+// Images in requests: from content parts to the engine's input.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using Object = json::Value::Object;
 
-// The token of the test model that stands for a part of an image.
+// The test model's token that stands for a part of an image.
 constexpr int32_t kImageToken = 511;
 constexpr std::string_view kImageTokenText = "<|finetune_right_pad_id|>";
 
@@ -35,8 +35,8 @@ std::string UrlPart(const std::string& url) {
 
 class ImagesTest : public ServerTest {
  protected:
-  // A server of a model that sees: an image has 4 tokens of 8 x 8 pixels, at least one and at most
-  // eight.
+  // Starts a server with an image processor: a token covers 8 x 8 pixels, and an image has one to
+  // eight tokens.
   void StartSeeing(ServerConfig config = DefaultConfig(), int64_t max_rows = 1000) {
     config.media.cache_bytes = 1 << 20;
     engine_.mutable_info().takes_images = true;
@@ -64,7 +64,7 @@ class ImagesTest : public ServerTest {
             R"({{"model":"abacus","max_tokens":3,"messages":[{{"role":"user","content":[{}]}}]}})",
             parts));
   }
-  // The message of a 400, and its param.
+  // The message of a 400 and its `param`.
   static std::string Refusal(const ServerAnswer& answer) {
     EXPECT_EQ(answer.status, 400) << answer.body;
     const json::Value body = answer.json();
@@ -98,7 +98,7 @@ TEST_F(ImagesTest, SeveralImagesKeepTheirOrder) {
             200);
   const Request request = engine_.requests().at(0);
   ASSERT_EQ(request.images.size(), 3);
-  EXPECT_EQ(request.images[0].image, request.images[2].image);  // kept from the first
+  EXPECT_EQ(request.images[0].image, request.images[2].image);  // the third reuses the first
   EXPECT_NE(request.images[0].image->hash, request.images[1].image->hash);
   EXPECT_LT(request.images[0].position, request.images[1].position);
   EXPECT_LT(request.images[1].position, request.images[2].position);
@@ -185,7 +185,7 @@ TEST_F(ImagesTest, ImagesThatTheEngineCannotHoldAreRefused) {
 }
 
 TEST_F(ImagesTest, ImagesComeByUrlFromHostsThatAreNamed) {
-  // One answer with an image, over a socket of its own.
+  // Serves a single response with an image on a socket of its own.
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

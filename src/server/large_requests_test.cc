@@ -1,4 +1,4 @@
-// What one request can make the server hold or do: no more than it is large itself.
+// One request must not make the server hold memory or do work out of proportion to its size.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,7 +26,7 @@ class LargeRequestsTest : public ServerTest {
     EXPECT_EQ(answer.status, 400);
     EXPECT_THAT(answer.body.substr(0, 1000), HasSubstr(words));
   }
-  // Names that are compared for a body with so many more names.
+  // Number of name comparisons for a body with `names` additional names.
   uint64_t WorkOf(const std::string& path, const std::string& begin, int names,
                   const std::string& end) {
     std::string body = begin;
@@ -71,7 +71,7 @@ TEST_F(LargeRequestsTest, ListsOfTokensAreKeptOnce) {
   const SamplingParams& second = requests[1].sampling;
   EXPECT_THAT(first.stop_token_ids, ::testing::ElementsAre(5));
   EXPECT_THAT(*first.allowed_token_ids, ::testing::ElementsAre(5, 9));
-  // If several spellings are given, the last counts, as in Python's dict.
+  // If a key is given in several spellings, the last counts, as in Python's dict.
   EXPECT_THAT(first.logit_bias, ::testing::ElementsAre(::testing::Pair(7, 3.0f)));
   EXPECT_EQ(first.stop_token_ids.data(), second.stop_token_ids.data());
   EXPECT_EQ(first.allowed_token_ids->data(), second.allowed_token_ids->data());
@@ -90,7 +90,7 @@ TEST_F(LargeRequestsTest, DocumentsAreNotMultipliedWithoutABound) {
   ExpectRefused("/v1/chat/completions/batch", body(1000, 70000), "for 1000 conversations");
 }
 
-// Each is compared with a few known names; looked up one by one, with all others.
+// Each name is compared with a few known names, not with all the others.
 TEST_F(LargeRequestsTest, ManyNamesCostWorkInProportion) {
   Start();
   const std::string hi = R"({"role":"user","content":"beads")";
@@ -116,7 +116,7 @@ TEST_F(LargeRequestsTest, WholeAnswersAreBounded) {
   EXPECT_EQ(answer.status, 400);
   EXPECT_THAT(answer.body, HasSubstr("The answer is larger than the 100000 bytes"));
   EXPECT_EQ(Complete(more + "true").status, 200);
-  // What each choice of a chat repeats of the request.
+  // Data of the request that each choice of a chat repeats.
   for (const char* stream : {"false", "true"}) {
     EXPECT_EQ(Chat(std::string(R"("return_token_ids":true,"n":2,"stream":)") + stream).status, 200);
     EXPECT_EQ(Chat(std::string(R"("return_token_ids":true,"n":2000,"stream":)") + stream).status,
@@ -131,7 +131,7 @@ TEST_F(LargeRequestsTest, RefusalsAreShort) {
   EXPECT_EQ(key.status, 400);
   EXPECT_THAT(key.body, HasSubstr("kkk...\""));
   EXPECT_LT(key.body.size(), 40'000u);
-  // In the middle of no character.
+  // A quoted text is never cut within a character.
   std::string words;
   for (int i = 0; i < 100'000; ++i) words += "\u00E9\u6F22";
   const ServerAnswer word = Complete(R"("bad_words":[")" + words + R"(",""])");
@@ -149,7 +149,7 @@ TEST_F(LargeRequestsTest, WhatRequestsHoldIsTakenFromTheirMemory) {
     return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
   };
   EXPECT_EQ(metric("sluice:request_memory_bytes"), 8'000'000);
-  // The body fits, but not what is made of it.
+  // The body fits, but not the data derived from it.
   for (const char* path : {"/tokenize", "/v1/completions"}) {
     const ServerAnswer large =
         Ask("POST", path, R"({"prompt":")" + std::string(2'000'000, 'x') + "\"}");
@@ -159,7 +159,7 @@ TEST_F(LargeRequestsTest, WhatRequestsHoldIsTakenFromTheirMemory) {
   const ServerAnswer values =
       Ask("POST", "/v1/completions", R"({"prompt":"a","x":[)" + Repeat("1", 100'000) + "]}");
   EXPECT_EQ(values.status, 413) << values.body;
-  // Each of its sequences is state.
+  // Each of the sequences has state.
   const ServerAnswer wide = Complete(R"("n":10000)");
   EXPECT_EQ(wide.status, 413) << wide.body;
   EXPECT_EQ(metric("sluice:request_memory_refusals_total"), 4);

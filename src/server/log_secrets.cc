@@ -46,7 +46,7 @@ std::string WithoutSecrets(std::string_view target, const ApiKeys& keys) {
     }
     begin = end;
   }
-  // A key with a '?', '&' or '=' in it.
+  // A key may contain '?', '&' or '='.
   return HoldsKey(shown, keys) ? fmt::format("/{}", kHidden) : shown;
 }
 

@@ -1,4 +1,4 @@
-// How images of requests are read, resolved from options; fixed once the server runs.
+// Options about reading the images of requests; constant once the server runs.
 #pragma once
 
 #include <array>
@@ -10,23 +10,23 @@
 namespace sluice {
 
 struct MediaConfig {
-  // Hosts, time and size of images by URL.
+  // Hosts, timeouts and sizes of images that are fetched by URL.
   MediaFetchConfig fetch;
-  std::string local_path;  // the folder of file:// URLs; empty: none
+  std::string local_path;  // the folder of file:// URLs; empty: none are allowed
   // JSON objects, or empty.
   std::string limits;               // --limit-mm-per-prompt
   std::string io_settings;          // --media-io-kwargs
   std::string processor_overrides;  // --mm-processor-kwargs
   std::string model_folder;         // with the processor's files; empty: that of the tokenizer
-  int64_t cache_bytes =
-      0;  // of processed images that are kept; at most a quarter of the memory of requests
-  bool text_only = false;  // --language-model-only
+  int64_t cache_bytes = 0;  // for processed images; at most a quarter of the memory of requests
+  bool text_only = false;   // --language-model-only
 };
 
-// --limit-mm-per-prompt: {"image": 4} or {"image": {"count": 4}}. kInvalidArgument for others.
+// Parses --limit-mm-per-prompt: {"image": 4} or {"image": {"count": 4}}. kInvalidArgument for other
+// values.
 Result<int64_t> MaxImagesOf(const std::string& limits);
-// --media-io-kwargs: {"image": {"rgba_background_color": [255, 255, 255]}}. kInvalidArgument for
-// other settings of images.
+// Parses --media-io-kwargs: {"image": {"rgba_background_color": [255, 255, 255]}}. kInvalidArgument
+// for other image settings.
 Result<std::array<uint8_t, 3>> BackgroundOf(const std::string& settings);
 
 }  // namespace sluice

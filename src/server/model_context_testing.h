@@ -1,4 +1,4 @@
-// For tests: the model that most tests of the server are about.
+// For tests: the model that most tests of the server use.
 #pragma once
 
 #include <memory>

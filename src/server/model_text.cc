@@ -63,7 +63,7 @@ Result<SamplingDefaults> ResolveDefaults(const ServerConfig& config,
   return defaults;
 }
 
-// The parsers that are configured; where one is not, the log says which the chat template asks for.
+// Finds the configured parsers; if one is not configured, logs which one fits the chat template.
 Status FindParsers(const ServerConfig& config, ModelText& text) {
   const ChatTemplate* chat_template = text.templates.Select(/*has_tools=*/true);
   const std::string_view source =
@@ -100,8 +100,8 @@ Status FindParsers(const ServerConfig& config, ModelText& text) {
   return CheckParsersAgree(text.tool_parser, text.reasoning_parser);
 }
 
-// The processor of images, of a model that has one. A model whose processor cannot be used serves
-// text; a wrong --mm-processor-kwargs ends the start.
+// Creates the image processor if the model has one. If the processor cannot be used, the model
+// serves text; a wrong --mm-processor-kwargs is an error.
 Status LoadImageProcessor(const MediaConfig& config, const std::filesystem::path& model_folder,
                           ModelText& text) {
   ASSIGN_OR_RETURN(text.max_images, MaxImagesOf(config.limits));

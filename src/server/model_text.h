@@ -20,18 +20,18 @@
 
 namespace sluice {
 
-// Values for what a request does not set.
+// Values of fields that a request does not set.
 struct SamplingDefaults {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
-  std::optional<int64_t> max_new_tokens;  // of the model's generation_config.json
+  std::optional<int64_t> max_new_tokens;  // from the model's generation_config.json
   // From --override-generation-config: the limit for every request.
   std::optional<int64_t> max_new_tokens_limit;
 };
 
 struct ModelText {
-  // Reads tokenizer and templates of `model_folder`. Errors: what cannot be used, options that
-  // contradict it, and a tokenizer of more tokens than the `vocab_size` of the model.
+  // Reads tokenizer and templates of `model_folder`. Errors: a file that cannot be used,
+  // contradictory options, and a tokenizer with more tokens than `vocab_size`.
   static Result<ModelText> Load(const ServerConfig& config,
                                 const std::filesystem::path& model_folder, int64_t vocab_size,
                                 const GenerationConfig& generation);
@@ -48,9 +48,9 @@ struct ModelText {
   const ReasoningParser* reasoning_parser = nullptr;  // null: reasoning stays in the text
   SamplingDefaults defaults;
   std::unique_ptr<const ImageProcessor> image_processor;   // null: images are refused
-  std::string no_images;                                   // why, where that is known
-  int64_t max_images = 999;                                // of one prompt
-  std::array<uint8_t, 3> image_background{255, 255, 255};  // under pixels that are not opaque
+  std::string no_images;                                   // why images are refused, if known
+  int64_t max_images = 999;                                // per prompt
+  std::array<uint8_t, 3> image_background{255, 255, 255};  // behind transparent pixels
 };
 
 }  // namespace sluice

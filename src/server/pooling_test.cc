@@ -1,4 +1,4 @@
-// The routes of a server whose model pools: embeddings, classes, scores, rankings.
+// The routes of a server with a pooling model: embeddings, classes, scores, rankings.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ class PoolingRoutesTest : public ServerTest {
   }
 };
 
-// As Cohere's and Jina's clients send documents.
+// Clients of Cohere and Jina send documents in this form.
 TEST_F(PoolingRoutesTest, TextsMayBeObjectsWithAText) {
   StartPooling(Classifying(PoolingActivation::kNone), 1);
   engine_.vector = [](const Request& request) {
@@ -170,7 +170,7 @@ TEST_F(PoolingRoutesTest, LongTextsAreRefusedOrCut) {
   EXPECT_THAT(engine_.requests().back().prompt, ElementsAre(1, 2));
 }
 
-// Models whose library cuts texts still refuse token ids that are too long.
+// If the model's library truncates texts, token ids that are too long are still refused.
 TEST_F(PoolingRoutesTest, LongTextsAreCutWhereTheModelsLibraryCutsThem) {
   std::string text = "beads";
   for (int i = 1; i < 600; ++i) text += " beads";
@@ -237,7 +237,7 @@ TEST_F(PoolingRoutesTest, ScoresOfAClassifier) {
 
 TEST_F(PoolingRoutesTest, RankingsComeBestFirst) {
   StartPooling(Embedding());
-  // The cosine of (n, 1) with others grows with the likeness of their lengths.
+  // The cosine of (n, 1) with others grows with the similarity of their lengths.
   const char* body =
       R"({"query":"the","documents":["the abacus counts the beads on its wires","the"],"top_n":5})";
   for (const char* path : {"/rerank", "/v1/rerank", "/v2/rerank"}) {

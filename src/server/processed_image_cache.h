@@ -1,4 +1,4 @@
-// Images that were processed before, by the bytes of their files: those of a history come again
+// Caches processed images by the bytes of their files: the images of a conversation are sent again
 // with every turn.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// Keeps the images that were used last, within a number of bytes. Thread safety: all methods may be
+// Keeps the most recently used images, up to a number of bytes. Thread safety: all methods may be
 // called from any thread.
 class ProcessedImageCache {
  public:
@@ -26,9 +26,9 @@ class ProcessedImageCache {
   // The key of a file's bytes.
   static Key KeyOf(std::string_view bytes);
 
-  // Empty where there is none.
+  // Empty if there is none.
   ImageParts Find(const Key& key);
-  // Forgets others where there is no room; keeps nothing that is larger than the cache.
+  // Evicts other images if necessary; does not keep an image larger than the cache.
   void Keep(const Key& key, ImageParts parts);
 
   int64_t bytes() const;
@@ -42,7 +42,7 @@ class ProcessedImageCache {
 
   const int64_t capacity_;
   mutable Mutex mutex_;
-  std::list<Entry> entries_ GUARDED_BY(mutex_);  // the last used first
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
   std::map<Key, std::list<Entry>::iterator> places_ GUARDED_BY(mutex_);
   int64_t bytes_ GUARDED_BY(mutex_) = 0;
 };

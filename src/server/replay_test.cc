@@ -1,5 +1,5 @@
-// Two properties over every format of calls, cut at every token, on all APIs: an answer that is put
-// together from its stream is the whole answer, and each is accepted as history.
+// Two properties of every format of calls, cut at every token, in all APIs: an answer assembled
+// from its stream equals the whole answer, and each is accepted as history.
 #include <algorithm>
 #include <optional>
 #include <random>
@@ -22,8 +22,8 @@ using JsonArray = json::Value::Array;
 
 constexpr int32_t kEndToken = 510;  // <|eot_id|>
 
-// Three ways in which published templates write the arguments of a call, each of which fails, or
-// writes something else, on some kinds of arguments.
+// Three ways in which published templates render the arguments of a call. Each fails, or renders
+// them differently, for some kinds of arguments.
 constexpr const char* kCallTemplates[] = {
     "{{ c.function.arguments | tojson }}",
     "{% for k, v in c.function.arguments | items %}<{{ k }}>{{ v }}</{{ k }}>{% endfor %}",
@@ -39,7 +39,7 @@ std::string ConversationTemplate(std::string_view call) {
       call);
 }
 
-// A member that a client adds pieces to.
+// Appends `piece` to a member, as clients do.
 void Grow(json::Value& object, std::string_view name, const json::Value* piece) {
   if (piece == nullptr || piece->is_null()) return;
   const json::Value* before = object.Find(name);
@@ -56,7 +56,7 @@ std::string TextOrNone(const json::Value& object, std::string_view name) {
   return IsText(value) ? value->as_string() : "";
 }
 
-// What a choice of a chat says: "" and null are one.
+// The content of a chat's choice as text; "" and null are equal.
 std::string Said(const json::Value& message) {
   std::string said = fmt::format("content {} reasoning {}", TextOrNone(message, "content"),
                                  TextOrNone(message, "reasoning"));
@@ -70,12 +70,12 @@ std::string Said(const json::Value& message) {
 
 struct Assembled {
   json::Value message{JsonObject{{"role", "assistant"}, {"content", nullptr}}};
-  std::string finish;    // with the stop reason
-  std::string logprobs;  // JSON of the elements
+  std::string finish;    // includes the stop reason
+  std::string logprobs;  // JSON of the list's elements
   std::string usage;
 };
 
-// As clients put the chunks of a chat together.
+// Assembles the chunks of a chat as clients do.
 Assembled AssembleChat(const ServerAnswer& answer) {
   Assembled whole;
   JsonArray calls;
@@ -114,7 +114,7 @@ Assembled AssembleChat(const ServerAnswer& answer) {
   return whole;
 }
 
-// Items of a response, without what differs from one answer to the next.
+// The items of a response, without the parts that differ between answers.
 std::string Items(const json::Value& output) {
   std::string items;
   for (const json::Value& item : output.as_array()) {
@@ -126,13 +126,13 @@ std::string Items(const json::Value& output) {
   return items;
 }
 
-// The input of a call as clients read it: an object, whatever came.
+// The input of a call as clients read it: always an object.
 json::Value InputOf(const std::string& text) {
   const Result<json::Value> input = json::Parse(text);
   return input && input->is_object() ? *input : json::Value(JsonObject{});
 }
 
-// The blocks of a stream of /v1/messages, and what ends it.
+// The blocks of a stream of /v1/messages, and how it ends.
 std::pair<JsonArray, std::string> AssembleBlocks(const ServerAnswer& answer) {
   JsonArray blocks;
   std::string end, input;
@@ -174,8 +174,8 @@ std::vector<std::string> AllToolParsers() {
 
 class ReplayTest : public ServerTest, public ::testing::WithParamInterface<std::string> {
  protected:
-  // Recorded texts with calls in the parser's format, the first ones in random order; its example
-  // if there are none.
+  // At most `most` recorded texts with calls in the parser's format, in random order; the parser's
+  // example if there are none.
   std::vector<std::string> Texts(size_t most) {
     std::vector<std::string> texts;
     const std::string file =
@@ -194,7 +194,7 @@ class ReplayTest : public ServerTest, public ::testing::WithParamInterface<std::
     return texts;
   }
 
-  // One byte of some texts is wrong.
+  // Changes one byte in about half of the texts.
   std::string Mutated(std::string text) {
     if (random_() % 2 == 0) return text;
     char& byte = text[random_() % text.size()];
@@ -308,7 +308,7 @@ class ReplayTest : public ServerTest, public ::testing::WithParamInterface<std::
         done.push_back(*event.Find("item"));
     }
     EXPECT_EQ(json::Value(done), At(last, {"output"}));
-    // What is stored tells the same once more.
+    // Replaying the stored response gives the same result.
     const std::vector<json::Value> replay =
         Ask("GET", "/v1/responses/" + At(whole, {"id"}).as_string() + "?stream=true").events();
     EXPECT_EQ(At(replay.back(), {"type"}), At(events.back(), {"type"}));
@@ -402,8 +402,7 @@ class CompletionReplayTest : public ServerTest {
   std::mt19937 random_{23};
 };
 
-// Logprobs of a completion: the same in a stream, and each token's text stands where its offset
-// says.
+// Logprobs of a completion: they are the same in a stream, and each token's text is at its offset.
 TEST_F(CompletionReplayTest, OffsetsPointIntoTheText) {
   Start();
   const std::vector<std::string> prompts = {R"("The abacus")", R"("caf\u00e9 \ud83e\uddee.")",
@@ -415,8 +414,8 @@ TEST_F(CompletionReplayTest, OffsetsPointIntoTheText) {
   for (int round = 0; round < 150; ++round) {
     tokens.clear();
     const bool shows_special = random_() % 3 == 0;
-    // Words, single bytes of which some make no character, and special tokens: not after bytes
-    // where they are hidden, as bytes on both sides of a hidden token are one text.
+    // Words, single bytes (some of which are not characters), and special tokens. No special token
+    // follows a byte while they are hidden: bytes on both sides of a hidden token form one text.
     for (size_t i = random_() % 12; i > 0; --i) {
       const bool hides = !shows_special && !tokens.empty() && tokens.back() < 256;
       const auto kind = hides ? 7 : random_() % 8;
@@ -467,7 +466,7 @@ TEST_F(CompletionReplayTest, OffsetsPointIntoTheText) {
       EXPECT_EQ(CountCharacters(before), static_cast<size_t>(offset)) << "beyond the text";
       const std::string_view rest = std::string_view(text).substr(before.size());
       const std::string& token = shown[i].as_string();
-      // A stop string, or a limit within a character, ends the text within a token.
+      // A stop string, or a limit within a character, may end the text within a token.
       const bool is_special = token.find("<|") != std::string::npos;
       if (!ids && !is_special) {
         EXPECT_TRUE(rest.starts_with(token) || token.starts_with(rest))

@@ -1,4 +1,4 @@
-// The memory that requests may hold: bodies, parsed JSON, prompts, answers that are not sent.
+// The memory that requests may hold: bodies, parsed JSON, prompts, unsent answers.
 #pragma once
 
 #include <atomic>
@@ -10,31 +10,31 @@
 namespace sluice {
 
 // A budget of bytes: allocations whose size a client determines take a lease first. A large lease
-// never takes the last eighth, so that small requests are served while large ones hold all they
-// may. Thread safety: all methods may be called from any thread.
+// never takes the last eighth, so that small requests are served while large ones hold their
+// maximum. Thread safety: all methods may be called from any thread.
 class RequestMemory {
  public:
   // Leases up to this size are always granted: the number of connections bounds them.
   static constexpr uint64_t kTiny = uint64_t{4} << 10;
-  // Larger ones are large.
+  // A larger lease counts as large.
   static constexpr uint64_t kSmall = uint64_t{64} << 10;
 
   explicit RequestMemory(uint64_t capacity) : capacity_(capacity) {}
 
-  // Until it is called, nothing is too large for ever: the plan of the engine decides.
+  // Sets the capacity that the engine has planned. Before, no size counts as too large.
   void SetPlanned(uint64_t capacity) {
     capacity_ = capacity;
     planned_ = true;
   }
 
   uint64_t capacity() const { return capacity_; }
-  // The most that one lease can be.
+  // Maximum size of a large lease.
   uint64_t largest() const { return Allowed(kSmall + 1); }
   uint64_t used() const { return used_; }
   uint64_t num_refused() const { return num_refused_; }
-  // A lease of so many bytes is refused whatever else is held.
+  // Whether a lease of this size is always refused, regardless of other leases.
   bool IsTooLarge(uint64_t bytes) const { return planned_ && bytes > kTiny && bytes > largest(); }
-  // Bytes of large leases that have been given back since the last call.
+  // Number of bytes of large leases that were returned since the last call.
   uint64_t TakeReturned() { return returned_.exchange(0); }
 
  private:
@@ -43,7 +43,7 @@ class RequestMemory {
   uint64_t Allowed(uint64_t bytes) const {
     return bytes <= kSmall ? capacity_.load() : capacity_ - capacity_ / 8;
   }
-  // From a lease of `from` bytes to one of `to`.
+  // Resizes a lease from `from` to `to` bytes.
   bool Change(uint64_t from, uint64_t to);
 
   std::atomic<uint64_t> capacity_;
@@ -53,13 +53,13 @@ class RequestMemory {
 
 // The response to a request whose lease was refused.
 struct MemoryRefusal {
-  int status;           // 413 where it is too large, else 503
+  int status;           // 413 if the request is too large, else 503
   std::string message;  // a sentence without quotes
 };
 MemoryRefusal RefusalOf(const RequestMemory& memory, uint64_t bytes);
 
-// What one holder has taken of a RequestMemory; given back when it is destroyed. Thread safety: one
-// thread at a time.
+// The bytes that one holder has taken from a RequestMemory; returned on destruction. Thread safety:
+// one thread at a time.
 class MemoryLease {
  public:
   explicit MemoryLease(std::shared_ptr<RequestMemory> memory) : memory_(std::move(memory)) {}
@@ -70,13 +70,14 @@ class MemoryLease {
 
   uint64_t bytes() const { return bytes_; }
   const RequestMemory& memory() const { return *memory_; }
-  // To `bytes` in all; smaller always succeeds. False, and as it was, where they do not fit now.
+  // Resizes to `bytes` in total; shrinking always succeeds. Returns false, and changes nothing, if
+  // they do not fit now.
   [[nodiscard]] bool TryResize(uint64_t bytes) {
     if (!memory_->Change(bytes_, bytes)) return false;
     bytes_ = bytes;
     return true;
   }
-  // To at most `bytes`.
+  // Shrinks to at most `bytes`.
   void Shrink(uint64_t bytes) {
     if (bytes >= bytes_) return;
     memory_->Change(bytes_, bytes);

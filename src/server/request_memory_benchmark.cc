@@ -1,5 +1,5 @@
-// What counting costs a step of 256 streams: each takes the memory of an event and gives it back
-// once that is sent.
+// The cost of counting memory in a step of 256 streams: each takes the memory of an event and
+// returns it once the event is sent.
 #include <memory>
 #include <vector>
 
@@ -27,7 +27,7 @@ void CountAStepsEvents(benchmark::State& state) {
   }
 }
 
-// Threads: those that write answers, each with streams of its own, of the one budget.
+// Number of threads that write answers, each with its own streams, but one common budget.
 BENCHMARK(CountAStepsEvents)->Threads(1)->Threads(2)->Unit(benchmark::kMicrosecond);
 
 }  // namespace

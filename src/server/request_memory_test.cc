@@ -21,7 +21,7 @@ TEST(RequestMemoryTest, LeasesFitOrAreRefused) {
     EXPECT_TRUE(second.TryResize(2 * kMiB));
     EXPECT_EQ(memory->used(), 7 * kMiB);
     EXPECT_EQ(memory->num_refused(), 1u);
-    // The last eighth is for what is small.
+    // The last eighth is reserved for small leases.
     MemoryLease large(memory), small(memory);
     EXPECT_FALSE(large.TryResize(RequestMemory::kSmall + 1));
     EXPECT_TRUE(small.TryResize(RequestMemory::kSmall));

@@ -1,4 +1,4 @@
-// /v1/responses over sockets: answers, streams, and what is stored of them.
+// /v1/responses over sockets: answers, streams, and stored responses.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,7 +24,7 @@ class ResponsesTest : public ServerTest {
   static std::string StatusOf(const json::Value& response) {
     return At(response, {"status"}).as_string();
   }
-  // The types of the events; a type that is repeated counts once.
+  // The types of the events; consecutive equal types count once.
   static std::vector<std::string> Types(const Answer& answer) {
     std::vector<std::string> types;
     for (const json::Value& event : answer.events()) {
@@ -40,7 +40,7 @@ class ResponsesTest : public ServerTest {
     return fmt::format("{} {} {}", answer.status, At(body, {"error", "type"}).as_string(),
                        param.is_string() ? param.as_string() : "null");
   }
-  // The tokens that the engine got.
+  // The tokens that the engine received.
   std::string PromptOf(size_t request) {
     return fmt::format("{}", fmt::join(engine_.requests().at(request).prompt, " "));
   }
@@ -60,7 +60,7 @@ TEST_F(ResponsesTest, AnswersText) {
             "top_logprobs truncation usage user presence_penalty frequency_penalty "
             "kv_transfer_params ec_transfer_params input_messages output_messages ");
   EXPECT_THAT(IdOf(body), ::testing::StartsWith("resp_"));
-  EXPECT_EQ(StatusOf(body), "incomplete");  // the engine's script ends by its length
+  EXPECT_EQ(StatusOf(body), "incomplete");  // the engine's script ends with finish reason length
   EXPECT_EQ(At(body, {"incomplete_details", "reason"}), json::Value("max_output_tokens"));
   EXPECT_EQ(At(body, {"instructions"}), json::Value("Count"));
   EXPECT_EQ(At(body, {"metadata", "k"}), json::Value("v"));
@@ -112,7 +112,7 @@ TEST_F(ResponsesTest, StoresAndForgets) {
   EXPECT_EQ(At(items, {"data", "0", "content", "0", "text"}), json::Value("beads"));
   EXPECT_EQ(At(items, {"first_id"}), At(items, {"data", "0", "id"}));
   EXPECT_EQ(At(items, {"has_more"}), json::Value(false));
-  // A stream of it tells the same.
+  // A stream of the stored response has the same result.
   const Answer replay = Ask("GET", path + "?stream=true");
   EXPECT_EQ(Types(replay).front(), "created");
   EXPECT_EQ(At(replay.events().back(), {"response"}), made);
@@ -151,13 +151,13 @@ TEST_F(ResponsesTest, PagesInputItems) {
 TEST_F(ResponsesTest, ContinuesAConversation) {
   Start();
   const json::Value first = Create(R"("input":"a","instructions":"Be brief.")").json();
-  // The same as the whole conversation, without the instructions of before.
+  // Equivalent to the whole conversation, without the earlier instructions.
   const std::string told = json::Write(json::Value(TextOf(first)));
   Create(R"("input":"b","previous_response_id":")" + IdOf(first) + '"');
   Create(R"("input":[{"role":"user","content":"a"},{"role":"assistant","content":)" + told +
          R"(},{"role":"user","content":"b"}])");
   EXPECT_EQ(PromptOf(1), PromptOf(2));
-  // An item of the answer by its id.
+  // References an item of the answer by its id.
   const std::string item = At(first, {"output", "0", "id"}).as_string();
   Create(R"("input":[{"role":"user","content":"a"},{"type":"item_reference","id":")" + item +
          R"("},{"role":"user","content":"b"}])");
@@ -179,7 +179,7 @@ TEST_F(ResponsesTest, RunsInTheBackground) {
             "400 BadRequestError previous_response_id");
   EXPECT_EQ(ErrorOf(Create(R"("input":"b","background":true,"request_id":")" + IdOf(queued) + '"')),
             "400 BadRequestError request_id");
-  TestSocket follower(server_->port());  // from before there is anything to tell
+  TestSocket follower(server_->port());  // connects before there are any events
   follower.Send(Head("GET", path + "?stream=true", "", 0));
   engine_.Hold(false);
   const Answer followed = Parse(follower.ReadAll());
@@ -194,7 +194,7 @@ TEST_F(ResponsesTest, RunsInTheBackground) {
   EXPECT_EQ(Ask("GET", path + "?stream=true&starting_after=4").events().size(),
             followed.events().size() - 5);
   EXPECT_EQ(ErrorOf(Ask("POST", path + "/cancel")), "400 invalid_request_error response_id");
-  // The stream of one in the background is that of any other.
+  // A background stream is the same as any other.
   const Answer stream = Create(R"("input":"beads","background":true,"stream":true)");
   EXPECT_EQ(Types(stream), Types(followed));
 }
@@ -210,7 +210,7 @@ TEST_F(ResponsesTest, CancelsWhatRunsInTheBackground) {
   engine_.Hold(false);
   EXPECT_EQ(StatusOf(Ask("GET", path).json()), "cancelled");
   EXPECT_EQ(Types(Ask("GET", path + "?stream=true")).back(), "cancelled");
-  // Removed while it runs, it ends too.
+  // A running response that is removed ends, too.
   engine_.Hold(true);
   const std::string other =
       "/v1/responses/" + IdOf(Create(R"("input":"beads","background":true)").json());
@@ -267,7 +267,7 @@ TEST_F(ResponsesTest, IsThereAfterARestart) {
   EXPECT_EQ(Ask("GET", path + "/input_items", "", one).body, items);
   EXPECT_EQ(Create(R"("input":"b","previous_response_id":")" + IdOf(made) + '"', one).status, 200);
   EXPECT_EQ(Ask("DELETE", path, "", one).status, 200);
-  // What runs when the server drains finishes, and is stored before the server ends.
+  // A response that runs during a drain finishes and is stored before the server ends.
   engine_.Hold(true);
   const std::string background =
       "/v1/responses/" + IdOf(Create(R"("input":"b","background":true)", one).json());
@@ -281,7 +281,7 @@ TEST_F(ResponsesTest, IsThereAfterARestart) {
   Start(config);
   EXPECT_EQ(Ask("GET", path, "", one).status, 404);
   const json::Value finished = Ask("GET", background, "", one).json();
-  EXPECT_EQ(StatusOf(finished), "incomplete");  // by its length
+  EXPECT_EQ(StatusOf(finished), "incomplete");  // finish reason length
   const Answer replay = Ask("GET", background + "?stream=true", "", one);
   EXPECT_EQ(At(replay.events().back(), {"response"}), finished);
   const Result<std::unique_ptr<Server>> second = Server::Create(config);
@@ -317,9 +317,9 @@ TEST_F(ResponsesTest, AnIdOfAnotherKeyIsRefused) {
     EXPECT_THAT(refused.body, HasSubstr("leave it out")) << more;
   }
   EXPECT_EQ(Ask("GET", "/v1/responses/" + IdOf(made), "", one).json(), made);
-  EXPECT_EQ(Create(same, one).status, 200);  // its own is replaced
+  EXPECT_EQ(Create(same, one).status, 200);  // replaces the same owner's response
   EXPECT_NE(Ask("GET", "/v1/responses/" + IdOf(made), "", one).json(), made);
-  // One that runs, and is not stored yet.
+  // An id of a running response that is not stored yet.
   engine_.Hold(true);
   const std::string body = R"({"input":"a","request_id":"mine"})";
   TestSocket running(server_->port());
@@ -352,7 +352,7 @@ TEST_F(ResponsesTest, WhatIsRefusedTakesNobodysPlace) {
   EXPECT_THAT(refused.body, Not(HasSubstr("try again")));
   EXPECT_EQ(Ask("GET", kept, "", one).status, 200);
   EXPECT_TRUE(Eventually([&] { return engine_.num_unfinished() == 0; }));
-  // Many of another key take the place of its own ones.
+  // Many responses of another key replace only responses of that key.
   for (int i = 0; i < 100; ++i) EXPECT_EQ(Create(R"("input":"a")", two).status, 200);
   EXPECT_EQ(Ask("GET", kept, "", one).status, 200);
 }
@@ -368,12 +368,12 @@ TEST_F(ResponsesTest, UnderTheNameVllmNothingIsStoredUnlessAsked) {
             "400 invalid_request_error background");
   EXPECT_EQ(Ask("DELETE", path).body, R"({"detail":"Method Not Allowed"})");
   EXPECT_EQ(Ask("GET", path + "/input_items").body, R"({"detail":"Not Found"})");
-  // Tools that only OpenAI runs are taken and never called, as there.
+  // As in vLLM, tools that only OpenAI's servers run are accepted and never called.
   EXPECT_EQ(Create(R"("input":"a","tools":[{"type":"code_interpreter","container":"x"}])").status,
             200);
 }
 
-// The members and tools of a turn of Codex, whose history has items of all kinds.
+// The fields and tools of a turn of Codex, whose history has items of all kinds.
 TEST_F(ResponsesTest, AnswersWhatCodexSends) {
   Start();
   const Answer answer = Create(
@@ -404,7 +404,7 @@ TEST_F(ResponsesTest, AnswersWhatCodexSends) {
                           "output_item.done", "incomplete"));
 }
 
-// The item that was cut, and no other, is incomplete.
+// Only the item that was cut off is incomplete.
 TEST_F(ResponsesTest, ACutAnswerIsIncompleteEverywhere) {
   ServerConfig config = DefaultConfig();
   config.reasoning_parser = "qwen3";
@@ -522,7 +522,7 @@ TEST_F(ResponsesTest, RefusesByName) {
   for (const auto& [fields, error] : cases) EXPECT_EQ(ErrorOf(Create(fields)), error) << fields;
   EXPECT_THAT(Create(R"("input":[{"role":"user","content":5}])").body,
               HasSubstr("body.input.0.content: expected a string or a list"));
-  // What Codex offers besides functions is no error.
+  // Codex's tools that are not functions are accepted.
   EXPECT_EQ(Create(R"("input":"a","tools":[{"type":"local_shell"},{"type":"web_search"},)"
                    R"({"type":"custom","name":"apply_patch","format":{"type":"grammar"}}])")
                 .status,

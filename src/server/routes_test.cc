@@ -1,4 +1,4 @@
-// Routes besides the two that everybody uses, and what the dialects change.
+// Routes other than completions and chats, and the differences between dialects.
 #include <chrono>
 #include <set>
 #include <thread>
@@ -41,7 +41,7 @@ class RoutesTest : public ServerTest {
     config.api_keys = {"sk-bead-0001"};
     return config;
   }
-  // Waits until so many requests have come and not ended, held ones among them.
+  // Waits until `count` requests are pending, including held ones.
   bool LoadBecomes(int count) {
     return Eventually([&] {
       return Ask("GET", "/load").body == R"({"server_load":)" + std::to_string(count) + "}";
@@ -54,7 +54,7 @@ class RoutesTest : public ServerTest {
     EXPECT_EQ(Keys(body), "detail ") << path;
     return At(body, {"detail"}).as_string();
   }
-  // A request whose answer is read by another thread.
+  // A request whose answer another thread reads.
   struct Waiting {
     std::thread thread;
     Answer answer;
@@ -71,7 +71,7 @@ TEST_F(RoutesTest, WhatIsNotServedIsNamed) {
   EXPECT_THAT(Detail("POST", "/sleep"), HasSubstr("VLLM_SERVER_DEV_MODE=1"));
   EXPECT_THAT(Detail("GET", "/tokenizer_info"), HasSubstr("--enable-tokenizer-info-endpoint"));
   EXPECT_EQ(Detail("GET", "/nope"), "Not Found");
-  // vLLM has no such route; the program's own name has.
+  // vLLM has no such route; the server under its own name has.
   EXPECT_EQ(Detail("GET", "/v1/models/abacus"), "Not Found");
 }
 
@@ -159,7 +159,7 @@ TEST_F(RoutesTest, OpenApiTellsOfWhatIsThere) {
   EXPECT_EQ(paths.Find("/sleep"), nullptr);
   EXPECT_EQ(paths.Find("/generative_scoring"), nullptr);
   const json::Value& schemas = At(document, {"components", "schemas"});
-  // Every reference leads somewhere.
+  // Every reference has a target.
   const std::string text = json::Write(document);
   static constexpr std::string_view kPrefix = "#/components/schemas/";
   size_t count = 0;
@@ -261,7 +261,7 @@ TEST_F(RoutesTest, Messages) {
   EXPECT_EQ(cold.status, 405);
 }
 
-// Errors from before the route is called have the shape of Anthropic's API, too.
+// Errors that occur before the route is called have the shape of Anthropic's API, too.
 TEST_F(RoutesTest, MessagesAreRefusedInTheirShape) {
   ServerConfig config = DefaultConfig();
   config.api_keys = {"one"};
@@ -286,7 +286,7 @@ TEST_F(RoutesTest, MessagesAreRefusedInTheirShape) {
   EXPECT_EQ(Ask("POST", path, body, key).status, 200);
   EXPECT_EQ(error_of(Ask("POST", path + "/count_tokens?beta=true", body, key)),
             "429 rate_limit_error");
-  // Other paths keep theirs.
+  // Errors of other paths keep their shape.
   EXPECT_EQ(Ask("POST", "/v1/messagesx", "{}").body, R"({"error":"Unauthorized"})");
   EXPECT_EQ(Ask("POST", "/v1/messagesx", "{}", key).body, R"({"detail":"Not Found"})");
 }
@@ -299,7 +299,7 @@ TEST_F(RoutesTest, MessagesUnderTheNameVllmAreRefusedByItsFramework) {
   EXPECT_EQ(Ask("POST", "/v1/messages", "{}").body, R"({"error":"Unauthorized"})");
   const std::string key = "x-api-key: one\r\n";
   EXPECT_EQ(Ask("GET", "/v1/messages", "", key).body, R"({"detail":"Method Not Allowed"})");
-  // What is wrong with a field has OpenAI's shape there.
+  // There, an error about a field has OpenAI's shape.
   const Answer field = Ask("POST", "/v1/messages", R"({"model":"abacus","messages":[]})", key);
   EXPECT_EQ(At(field.json(), {"error", "param"}), json::Value("body.max_tokens")) << field.body;
 }
@@ -311,7 +311,7 @@ TEST_F(RoutesTest, PauseHoldsRequestsBackAndResumeLetsThemGo) {
   Waiting waiting;
   AskLater(waiting, "\"max_tokens\":2");
   EXPECT_TRUE(LoadBecomes(1));
-  std::this_thread::sleep_for(50ms);  // In which one that is not held would reach the engine.
+  std::this_thread::sleep_for(50ms);  // enough for a request that is not held to reach the engine
   EXPECT_EQ(engine_.requests().size(), 0u);
   EXPECT_EQ(Ask("POST", "/resume").body, R"({"status":"resumed"})");
   waiting.thread.join();
@@ -329,7 +329,7 @@ TEST_F(RoutesTest, ADrainAnswersWhatPauseHoldsBack) {
   Waiting waiting;
   AskLater(waiting, "\"max_tokens\":2");
   EXPECT_TRUE(LoadBecomes(1));
-  std::this_thread::sleep_for(50ms);  // In which it comes to be held.
+  std::this_thread::sleep_for(50ms);  // time for the request to be held
   server_->BeginDrain();
   waiting.thread.join();
   running.join();
@@ -347,7 +347,7 @@ TEST_F(RoutesTest, HeldRequestsOfClientsThatLeaveAreForgotten) {
   gone.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
             body);
   EXPECT_TRUE(LoadBecomes(1));
-  std::this_thread::sleep_for(50ms);  // In which it comes to be held; it is forgotten either way.
+  std::this_thread::sleep_for(50ms);  // time for the request to be held; it is forgotten either way
   gone.Close();
   EXPECT_TRUE(LoadBecomes(0));
   Ask("POST", "/resume");
@@ -393,7 +393,7 @@ TEST_F(RoutesTest, AbortEndsWhatRunsAndWhatIsHeld) {
     ASSERT_TRUE(held ? LoadBecomes(1) : Eventually([&] { return engine_.num_steps() > 3; }));
     EXPECT_EQ(Ask("POST", "/abort_requests", R"({"request_ids":["other"]})").body,
               R"({"status":"aborted","aborted":0})");
-    // One that has come is not yet held while its prompt is read.
+    // A request that has arrived is not held until its prompt is read.
     EXPECT_TRUE(Eventually([&] {
       return Ask("POST", "/abort_requests", R"({"request_ids":["x1"]})").body ==
              R"({"status":"aborted","aborted":1})";
@@ -551,7 +551,7 @@ TEST_F(RoutesTest, BeamSearch) {
                                       HasSubstr(R"("param":"response_format")")));
 }
 
-// A call that has to be made is a constraint, too.
+// A required call is a constraint, too.
 TEST_F(RoutesTest, BeamSearchWithToolsIsRefused) {
   ServerConfig config = DefaultConfig();
   config.tool_call_parser = "hermes";

@@ -23,7 +23,7 @@ namespace sluice {
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
-// How often the server looks after its memory and its statistics.
+// Interval between upkeep of the server's memory and statistics.
 constexpr auto kUpkeep = std::chrono::milliseconds(1000);
 // How long a drained server waits for clients that read slowly.
 constexpr auto kLastBytes = std::chrono::seconds(5);
@@ -102,11 +102,11 @@ class ServerImpl : public Server {
       }
       if (!draining_) continue;
       if (engine_ != nullptr && engine_->num_unfinished() > 0) {
-        idle_since.reset();  // Perhaps for a request that arrived while the drain began.
+        idle_since.reset();  // perhaps for a request that arrived while the drain began
         continue;
       }
       if (!idle_since) idle_since = now;
-      // Answers that no client waits for are pending without an exchange.
+      // Background responses are pending without an exchange.
       const bool is_answered = http_->num_exchanges() == 0 && dispatcher_.num_pending() == 0;
       if (is_answered || now > *idle_since + kLastBytes) break;
     }
@@ -146,15 +146,15 @@ class ServerImpl : public Server {
   }
 
  private:
-  // Ends all connections and their work; the engine is not used after it.
+  // Ends all connections and their work; the engine is not used afterwards.
   void Close() {
-    const MutexLock lock(close_mutex_);  // A second caller returns when all is closed.
+    const MutexLock lock(close_mutex_);  // a second caller returns when everything is closed
     dispatcher_.BeginDrain();
     if (http_) http_->Stop();
     dispatcher_.Stop();
   }
 
-  // What large requests held goes back to the system, which the allocator keeps otherwise.
+  // Returns the memory of large requests, which the allocator would keep, to the system.
   void ReturnMemory() {
     if (RefillMemoryReserve()) LOG_WARNING("server", "memory ran out: requests have failed");
     if (memory_->TakeReturned() > 0) ReturnFreeMemory();

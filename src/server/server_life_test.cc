@@ -1,4 +1,4 @@
-// The server as it starts, fills up, drains and ends.
+// The server's start, full load, drain and end.
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST_F(ServerLifeTest, IsReadyWhenARequestWouldBeAnswered) {
   EXPECT_EQ(Ask("GET", "/metrics").body.find("/ready"), std::string::npos);
 }
 
-// So that a proxy sends its requests elsewhere, and what it still sends is not lost.
+// A proxy sends its requests elsewhere, and those that it still sends here are not lost.
 TEST_F(ServerLifeTest, ServesRequestsWhileItLeaves) {
   Start();
   server_->BeginLeaving();
@@ -143,8 +143,8 @@ TEST_F(ServerLifeTest, ATemplateThatTakesLongEndsWithTheDrain) {
   config.trust_request_chat_template = true;
   config.enable_server_load_tracking = true;
   Start(config);
-  // The content allows the template more steps: so many that it would run into the limit long
-  // after the drain has begun.
+  // With so much content, the template may run so many steps that it reaches its limit long after
+  // the drain has begun.
   const std::string body =
       R"({"messages":[{"role":"user","content":")" + std::string(size_t{4} << 20, 'a') +
       R"("}],"chat_template":"{{ messages[0].role }}{% for i in range(100000) %})"
@@ -153,7 +153,7 @@ TEST_F(ServerLifeTest, ATemplateThatTakesLongEndsWithTheDrain) {
   busy.Send(
       Head("POST", "/v1/chat/completions", "Content-Type: application/json\r\n", body.size()) +
       body);
-  // It has been accepted.
+  // The request has been accepted.
   ASSERT_TRUE(Eventually(
       [&] { return Ask("GET", "/load").body.find("\"server_load\":1") != std::string::npos; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -161,7 +161,7 @@ TEST_F(ServerLifeTest, ATemplateThatTakesLongEndsWithTheDrain) {
   EXPECT_THAT(busy.ReadAll(), HasSubstr("The server is shutting down."));
 }
 
-// Its steps are requests of their own to the engine.
+// Each step of the search submits new requests to the engine.
 TEST_F(ServerLifeTest, ABeamSearchThatHasBegunEndsDuringTheDrain) {
   engine_.script = [](const Request&) { return FakeEngine::Script{{82}}; };
   engine_.Hold(true);
@@ -181,7 +181,8 @@ TEST_F(ServerLifeTest, ABeamSearchThatHasBegunEndsDuringTheDrain) {
   running.join();
 }
 
-// Once Run() has returned the engine may go: whoever closes, all is closed by then.
+// Once Run() has returned, the engine may be destroyed: everything is closed by then, whichever
+// thread closes it.
 TEST_F(ServerLifeTest, StopsWhileItBeginsToRun) {
   for (int i = 0; i < 30; ++i) {
     Start();

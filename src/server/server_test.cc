@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 using Answer = ServerAnswer;
 using Socket = TestSocket;
 
-// What a real model answered: " wis", a broken character, " tu", another, " he", ...
+// Tokens that a model generated: " wis", a broken character, " tu", another, " he", ...
 const std::vector<int32_t> kTokens = {342, 82, 226, 334, 232, 421, 198, 458, 54, 243, 458};
 
 TEST_F(ServerTest, Completion) {
@@ -58,7 +58,7 @@ TEST_F(ServerTest, Completion) {
   EXPECT_EQ(request.sampling.max_tokens, 4);
 }
 
-// config.json may name another one: vLLM stops at both.
+// config.json may name another end token: vLLM stops at both.
 TEST_F(ServerTest, TheTokenizersEndTokenEndsAnswers) {
   engine_.mutable_info().end_tokens = {7};
   Start();
@@ -177,7 +177,7 @@ TEST_F(ServerTest, StopStringEndsTheSequence) {
   std::vector<int32_t> tokens;
   for (int i = 0; i < 200; ++i) tokens.insert(tokens.end(), kTokens.begin(), kTokens.end());
   engine_.script = [tokens](const Request&) { return FakeEngine::Script{tokens}; };
-  engine_.step_time = 50ms;  // All 400 would take twenty seconds.
+  engine_.step_time = 50ms;  // all 400 would take 20 seconds
   Start();
   const json::Value body =
       Complete("\"max_tokens\":400,\"stop\":[\"tu\"],\"return_token_ids\":true").json();
@@ -278,7 +278,7 @@ TEST_F(ServerTest, ChecksValuesAgainstTheModel) {
   Start();
   const struct {
     const char* fields;
-    const char* param;  // null: null
+    const char* param;  // null: `param` is null
     const char* words;
   } cases[] = {
       {"\"temperature\":-1", "temperature",
@@ -396,7 +396,7 @@ TEST_F(ServerTest, MergesForASlowReaderAndLosesNothing) {
     return FakeEngine::Script{std::vector<int32_t>(kCount, 82)};
   };
   Start();
-  // 40 sequences x 450 events x 230 bytes are far more than the sockets hold.
+  // 40 sequences x 450 events x 230 bytes are much more than the sockets' buffers.
   const std::string body = R"({"prompt":"a","max_tokens":450,"n":40,"stream":true})";
   Socket slow(server_->port());
   slow.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
@@ -414,7 +414,7 @@ TEST_F(ServerTest, MergesForASlowReaderAndLosesNothing) {
   EXPECT_TRUE(all.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"));
 }
 
-// The answer to GET without its body; where there is no GET there is no HEAD.
+// HEAD is answered as GET without the body; routes without GET have no HEAD.
 TEST_F(ServerTest, HeadIsGetWithoutABody) {
   ServerConfig config = DefaultConfig();
   config.dev_mode = true;
@@ -487,7 +487,7 @@ TEST_F(ServerTest, Routes) {
   EXPECT_EQ(Ask("GET", "/v1/models/abacus").status, 200);
   EXPECT_EQ(Ask("GET", "/v1/models/nope").status, 404);
   EXPECT_EQ(Ask("POST", "/invocations", R"({"prompt":"a","max_tokens":1})").status, 200);
-  // A request is counted after its answer is sent.
+  // A request is counted only after its answer is sent.
   EXPECT_TRUE(Eventually([&] {
     return Ask("GET", "/metrics")
                .body.find(
@@ -626,7 +626,7 @@ TEST_F(ServerTest, TokenizeAndDetokenize) {
   EXPECT_THAT(Ask("POST", "/tokenize", "{}").body, HasSubstr(R"("param":"body.prompt")"));
   EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[506,"510",65]})").body,
             R"({"prompt":"<|begin_of_text|><|eot_id|>b"})");
-  // Words that vLLM takes for booleans, and booleans that it takes for integers, are taken.
+  // As in vLLM, some words are accepted as booleans, and booleans as integers.
   EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"a","return_token_strs":"no"})").body,
             R"({"count":2,"max_model_len":512,"tokens":[506,64],"token_strs":null})");
   EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[true]})").body,

@@ -1,4 +1,4 @@
-// The page at / and what browsers are told about it.
+// The page at /, and its response headers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,7 +113,7 @@ TEST_F(WebTest, BehindAPrefix) {
   Start(config);
   EXPECT_EQ(Ask("GET", "/llm/", "", kBrowser).status, 200);
   EXPECT_EQ(Ask("GET", "/llm/web/main.js").status, 200);
-  // Nothing in the pages begins at the root of the address.
+  // No link in the pages begins at the root of the server.
   for (const std::string& page : {Ask("GET", "/", "", kBrowser).body, Ask("GET", "/docs").body}) {
     EXPECT_THAT(page,
                 AllOf(Not(HasSubstr("src=\"/")), Not(HasSubstr("href=\"/")), HasSubstr("src=\"")));
