@@ -12,7 +12,8 @@ namespace sluice {
 
 // Measures the whole machine, not only this process. The system's counters wrap to zero after some
 // minutes of full load; Read() must be called more often than that.
-// | Thread safety: all methods may be called from any thread.
+//
+// Thread safety: all methods may be called from any thread.
 class EnergyMeter {
  public:
   struct Domain {

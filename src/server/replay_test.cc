@@ -414,8 +414,8 @@ TEST_F(CompletionReplayTest, OffsetsPointIntoTheText) {
   for (int round = 0; round < 150; ++round) {
     tokens.clear();
     const bool shows_special = random_() % 3 == 0;
-    // Words, single bytes (some of which are not characters), and special tokens. No special token
-    // follows a byte while they are hidden: bytes on both sides of a hidden token form one text.
+    // Words, single bytes (some of which are not characters), and special tokens. While special
+    // tokens are hidden, none follows a byte: the bytes around a hidden token would form one text.
     for (size_t i = random_() % 12; i > 0; --i) {
       const bool hides = !shows_special && !tokens.empty() && tokens.back() < 256;
       const auto kind = hides ? 7 : random_() % 8;

@@ -126,7 +126,7 @@ class ConversationBuilder {
       return;
     AppendParagraph(messages_.back(), std::exchange(pending_, ""));
   }
-  // If no user turn is adjacent.
+  // Makes the pending system text a user turn if none is adjacent.
   void MakePendingATurn() {
     GivePendingToLastTurn();
     if (!pending_.empty())
@@ -188,7 +188,7 @@ class ConversationBuilder {
     messages_.push_back(std::move(message));
   }
 
-  // A required string of a block.
+  // Reads a required string of a block.
   std::string TextOf(const json::Value& block, std::string_view name, const std::string& place) {
     std::string text;
     FieldReader(block, "body." + place, reader_.errors()).Read(name, text, kNeeded);

@@ -85,7 +85,7 @@ TEST(MessagesRequestTest, CallsAndTheirResults) {
                R"({"type":"tool_use","id":"t1","name":"f","input":{"a":[1,{"b":"\""}]}}]})"),
       R"([{"role":"assistant","content":"Looking.","tool_calls":[{"id":"t1","type":"function",)"
       R"("function":{"name":"f","arguments":"{\"a\":[1,{\"b\":\"\\\"\"}]}"}}]}])");
-  // An input that is not an object, null, and none.
+  // Inputs that are not an object, null, or absent.
   for (const auto& [input, arguments] :
        {std::pair(R"(,"input":"{\"a")", R"("{\"a")"), std::pair(R"(,"input":null)", R"("")"),
         std::pair("", R"("")")}) {

@@ -32,7 +32,7 @@ tl::unexpected<ApiError> NotAnObject(const json::Value& body);
 
 // The member `name`; null if it is absent or null, or if `object` is not an object.
 const json::Value* Given(const json::Value& object, std::string_view name);
-// The text of the member `name`; "" if it is absent or no string.
+// The text of the member `name`; "" if it is absent or not a string.
 std::string TextAt(const json::Value& object, std::string_view name);
 
 // A value as shown in error messages: scalars as JSON, long strings truncated, lists and objects as

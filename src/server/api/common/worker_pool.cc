@@ -77,7 +77,7 @@ void WorkerPool::Work() {
     if (is_long) ++num_long_;
     lock.Unlock();
     RunGuarded("server", "a task of a request", task.work);
-    task.work = nullptr;  // Destroys what the task holds without the lock.
+    task.work = nullptr;  // Destroys the task's captures without holding the lock.
     lock.Lock();
     if (is_long) {
       --num_long_;

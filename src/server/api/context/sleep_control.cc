@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// An answered request may take a moment to leave the engine: retry this often.
+// An answered request may take a moment to leave the engine, so sleeping is retried.
 constexpr int kTriesToSleep = 500;
 constexpr std::chrono::milliseconds kTimeBetweenTriesToSleep(10);
 

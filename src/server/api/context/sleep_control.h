@@ -51,7 +51,7 @@ class SleepControl : public std::enable_shared_from_this<SleepControl> {
   WorkerPool* const pool_;
   // Held while memory is freed or allocated.
   Mutex memory_mutex_;
-  // Held while `sleeping_`, its metric and `active_`, which must agree, change.
+  // Held while `sleeping_`, its metric and `active_` change: they must agree.
   Mutex mutex_;
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> until_request_{false};

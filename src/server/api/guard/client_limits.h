@@ -20,7 +20,8 @@ namespace sluice {
 // a constant rate. A request takes one from the bucket of requests when it is admitted. Tokens are
 // taken when they are known: prompt tokens when encoded, others as they are generated. The bucket
 // of tokens may become negative; no request is admitted until it is positive again.
-// | Memory: the clients with requests and at most `kMaxIdleClients` others; beyond that the least
+//
+// Memory: the clients with requests and at most `kMaxIdleClients` others; beyond that the least
 // recently used are forgotten, which makes their buckets full. A minute of idleness has the same
 // effect, unless a bucket is negative. Thread safety: all methods may be called from any thread.
 class ClientLimits : public std::enable_shared_from_this<ClientLimits> {

@@ -22,13 +22,12 @@ struct ConversationFields {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool add_special_tokens = false;
-  bool own_places =
-      false;  // parts say where they stood in the request of another API (kPlaceOfPart)
+  bool own_places = false;  // parts have kPlaceOfPart, their place in another API's request
 };
 
 // A conversation as the text of a prompt.
 struct RenderedConversation {
-  std::string text;  // with all that stands for the images
+  std::string text;  // includes the expanded placeholders of images
   std::vector<ImageParts> images;
 };
 
@@ -51,7 +50,7 @@ ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
                                                    const ConversationFields& conversation,
                                                    const json::Value& messages);
 
-// Its tokens, as PromptFromText, and where its images are in them.
+// Tokenizes the conversation as PromptFromText does, and finds its images among the tokens.
 ApiResult<Prompt> PromptFromConversation(RenderedConversation conversation, bool add_special_tokens,
                                          const SamplingFields& fields, const ModelContext& model);
 

@@ -1,15 +1,19 @@
 // The SQLite file with the responses that survive a restart, in its own folder.
-// | It is read only at the start; afterwards reads are served by ResponseStore, whose contents it
+//
+// It is read only at the start; afterwards reads are served by ResponseStore, whose contents it
 // mirrors. A change is one transaction in a write-ahead log. It is in the file when the call
 // returns, so that a killed process loses nothing; a power failure may lose the changes of the last
 // seconds, never older ones. Calls wait for the disk and are made on worker threads.
-// | The file is accessible only to its owner, has a version, and is locked as long as the object
+//
+// The file is accessible only to its owner, has a version, and is locked as long as the object
 // lives: a second server is refused. Checksums of the rows detect changes of their contents.
-// | The file is not trusted. Its schema must equal the text in this program; triggers and views do
+//
+// The file is not trusted. Its schema must equal the text in this program; triggers and views do
 // not run, and SQLite checks every page before a row is read. The maximum number of steps of these
 // checks depends only on the size of the file. A reader of the file has the secret and can test
 // guesses of API keys against the owners stored in it.
-// | Thread safety: one call at a time.
+//
+// Thread safety: one call at a time.
 #pragma once
 
 #include <cstdint>

@@ -272,7 +272,7 @@ bool ResponseStore::MakeRoom(const std::string& owner, uint64_t bytes, size_t co
            is_kept(*share.next))
       ++share.next;
     if (share.owner == nullptr || share.next == share.owner->entries.end()) {
-      // Every other owner would hold less than this one.
+      // The other owners with removable responses hold less than this one would.
       if (share.is_own) return false;
       continue;
     }

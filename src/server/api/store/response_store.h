@@ -22,14 +22,16 @@ namespace sluice {
 
 // When the store is full, complete responses are removed: the oldest of the owner that holds most,
 // by bytes or by number. So an owner that holds less than an equal share loses nothing to others. A
-// response is refused if there is no room although its owner has given up all others and still
-// holds more than the owners that could give some up; nothing is removed for a refused response.
-// | With a file (KeepIn) each change is written before the call returns, so that a client that has
+// response is refused if its owner, without its other complete responses, would still hold more
+// than every owner that has complete ones to give up; nothing is removed for a refused response.
+//
+// With a file (KeepIn) each change is written before the call returns, so that a client that has
 // its answer finds it again after a crash; events of a stream are not written. Find never waits for
 // the disk. If a write fails (a full disk), the response stays in memory, and a warning is logged
 // at most once a minute; failed removals from the file are repeated with the next change.
-// | Thread safety: all methods may be called from any thread; those that change the contents wait
-// for the disk and for each other.
+//
+// Thread safety: all methods may be called from any thread; those that change the contents wait for
+// the disk and for each other.
 class ResponseStore {
  public:
   static constexpr size_t kMaxResponses = 65536;
