@@ -1,8 +1,8 @@
-// One streamed answer: from the server's events to a message.
+// Streams one answer: turns the server's events into a message.
 import {stream} from "./api.js";
 
-// Fills `message` as the answer comes and calls `onchange` after each event. Ends when the answer does; an abort
-// through `signal` is an end like others.
+// Fills `message` as events arrive and calls `onchange` after each of them. Returns when the answer ends; an abort
+// through `signal` is not an error.
 export async function streamAnswer(body, message, signal, onchange) {
   const begin = performance.now();
   let first = null;
@@ -22,7 +22,7 @@ export async function streamAnswer(body, message, signal, onchange) {
   onchange();
 }
 
-// Whether the event brought something to read.
+// Adds the event to the message. Returns whether it had text or calls.
 function take(choice, message) {
   const delta = choice.delta ?? {};
   const reasoning = delta.reasoning_content ?? delta.reasoning;

@@ -1,5 +1,5 @@
-// Calls to the server that the page came from. All addresses are relative to the page's own, so that it
-// works behind a proxy's prefix.
+// Calls to the server of this page. All addresses are relative to the page's own, so that they work behind a proxy's
+// prefix.
 import {readEvents} from "./events.js";
 import {askForKey} from "./key.js";
 import {kept} from "./kept.js";
@@ -13,19 +13,19 @@ export class ApiError extends Error {
   }
 }
 
-// Both shapes of errors: {"error": {"message": ...}} and {"detail": ...}.
+// The message of either shape of errors: {"error": {"message": ...}} or {"detail": ...}.
 function messageOf(status, text) {
   try {
     const body = JSON.parse(text);
     const said = body.error?.message ?? body.message ?? body.detail ?? body.error;
     if (typeof said === "string") return said;
   } catch {
-    // No JSON: a proxy's page, or nothing.
+    // Not JSON: a proxy's page, or an empty body.
   }
   return `The server answered ${status}.`;
 }
 
-// The response, if it is a success. Asks for a key where the server wants one.
+// Returns the response if it is a success. Asks the user for a key if the server requires one.
 export async function call(path, {body, signal, method} = {}) {
   for (;;) {
     const key = kept.key();
@@ -42,14 +42,14 @@ export async function call(path, {body, signal, method} = {}) {
     if (response.ok) return response;
     const text = await response.text();
     if (response.status !== 401) throw new ApiError(response.status, messageOf(response.status, text));
-    // Another call may have got a key meanwhile.
+    // Another call may have obtained a key meanwhile.
     if (kept.key() === key && !(await askForKey(Boolean(key)))) {
       throw new ApiError(401, "This server needs an API key.");
     }
   }
 }
 
-// The events of a streamed answer, parsed; ends at [DONE]. An error event throws.
+// The parsed events of a streamed answer; ends at [DONE]. Throws on an error event.
 export async function* stream(path, body, signal) {
   const response = await call(path, {body, signal});
   for await (const data of readEvents(response.body)) {

@@ -1,7 +1,7 @@
-// Images that go with the next message: chosen, pasted or dropped.
+// Images for the next message: chosen, pasted or dropped.
 import {announce, el, toast} from "./dom.js";
 
-// What one request may hold (--max-request-bytes), less what base64 adds.
+// Maximum size of a request (--max-request-bytes), reduced by base64's overhead.
 const maxBytes = 40_000_000;
 
 function readImage(file) {
@@ -14,8 +14,7 @@ function readImage(file) {
 }
 
 export class Attachments {
-  // `place`: where they are shown. `zone`: what takes dropped images. `field`: what takes pasted ones. `chooser`: the
-  // input of files.
+  // `place`: shows the images. `zone`: accepts dropped images. `field`: accepts pasted ones. `chooser`: the file input.
   constructor(place, {zone, field, chooser}) {
     this.place = place;
     this.urls = [];  // data: URLs
@@ -39,7 +38,7 @@ export class Attachments {
     });
   }
 
-  // The images, which are gone from here then.
+  // Returns the images and removes them from here.
   take() {
     const urls = this.urls;
     this.urls = [];

@@ -1,15 +1,15 @@
-// The conversation that is shown, and the answers that are being streamed into it and into others.
+// The visible conversation, and the answers that are streamed into it and into others.
 import {streamAnswer} from "./answer.js";
 import {announce, byId} from "./dom.js";
 import {MessageView} from "./message_view.js";
 import {requestBody} from "./request.js";
 
-// Within so many pixels of the end the page follows the text.
+// The page follows the text while it is scrolled to within this many pixels of the end.
 const followRange = 48;
 const saveInterval = 3000;
 
 export class Chat {
-  // `model()`: the name that is selected; `onchange`: something happened that the list of conversations shows.
+  // `model()`: name of the selected model. `onchange`: called when the list of conversations must be updated.
   constructor(conversations, {model, onchange}) {
     this.conversations = conversations;
     this.model = model;
@@ -35,7 +35,7 @@ export class Chat {
     this.onchange();
   }
 
-  // Shows this place of the conversation, and stays there.
+  // Scrolls to this position and stops following the text.
   scrollTo(top) {
     this.isFollowing = false;
     this.scroller.scrollTop = top;
@@ -84,7 +84,7 @@ export class Chat {
     },
   };
 
-  // Goes on from before the message at `index`.
+  // Removes the messages from `index` on, then calls `then`.
   async #restart(index, then) {
     const {conversation} = this;
     const run = this.running.get(conversation);
@@ -130,7 +130,7 @@ export class Chat {
     this.onchange();
   }
 
-  // At most once a frame, however many tokens came.
+  // Renders at most once per frame, however many tokens arrived.
   #schedule() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = null;
@@ -149,7 +149,7 @@ export class Chat {
     }
     const last = this.views.length - 1;
     this.views.forEach((view, i) => {
-      // Only what is new or was the last can have changed.
+      // Only new messages and the previously last one can have changed.
       if (i >= firstNew - 1) view.update(this.isRunning && i === last, i === last);
     });
     if (this.isFollowing) this.scroller.scrollTop = this.scroller.scrollHeight;

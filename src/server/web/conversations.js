@@ -1,7 +1,7 @@
-// Conversations, kept in the browser within bounds: the oldest go first.
+// Conversations, stored in the browser up to limits: the oldest are removed first.
 import {kept} from "./kept.js";
 
-// Browsers keep five million characters for an address; other pages may be at the same one.
+// Browsers store five million characters per origin; other pages may have the same origin.
 const maxCharacters = 3_500_000;
 const maxConversations = 200;
 const prefix = "sluice.conversation.";
@@ -11,13 +11,13 @@ const newId = () => Date.now().toString(36) + Math.random().toString(36).slice(2
 export class Conversations {
   constructor() {
     this.all = [];  // newest first
-    this.onDropped = () => {};  // called where something could not be kept
+    this.onDropped = () => {};  // called if something could not be stored
     for (const name of kept.names()) {
       if (!name.startsWith(prefix)) continue;
       try {
         this.all.push(checked(JSON.parse(kept.get(name))));
       } catch {
-        kept.set(name, null);  // not what this page wrote
+        kept.set(name, null);  // not written by this page
       }
     }
     this.#sort();
@@ -27,13 +27,13 @@ export class Conversations {
     return this.all.find((conversation) => conversation.id === id);
   }
 
-  // Not kept before its first message.
+  // A conversation is not stored before its first message.
   create(settings) {
     return {id: newId(), title: "New conversation", updated: Date.now(), settings, messages: []};
   }
 
   save(conversation) {
-    // Two in a millisecond have an order, too.
+    // Conversations saved within one millisecond are ordered, too.
     conversation.updated = Math.max(Date.now(), (this.all[0]?.updated ?? 0) + 1);
     const first = conversation.messages.find((message) => message.role === "user");
     if (first) conversation.title = (first.content || "An image").trim().replace(/\s+/g, " ").slice(0, 80) || conversation.title;

@@ -1,8 +1,8 @@
-// /docs: a form for each route that sends the request and shows what comes back.
+// /docs: a form for each route, which sends the request and shows the response.
 import {byId, el} from "./dom.js";
 import {exampleOf} from "./example.js";
 
-// The page is at BASE/docs; what it loads is below BASE/docs/.
+// The page is at BASE/docs; its files are below BASE/docs/.
 const base = new URL("..", import.meta.url);
 const shownCharacters = 100_000;
 
@@ -92,7 +92,7 @@ async function send(form, method, path, body, answer) {
   }
 }
 
-// Streams are shown as they come, JSON in lines.
+// Streams are shown as they arrive, JSON is indented.
 async function show(response, type, text) {
   if (response.body && type.startsWith("text/event-stream")) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -106,7 +106,7 @@ async function show(response, type, text) {
     try {
       content = JSON.stringify(JSON.parse(content), null, 2);
     } catch {
-      // Shown as it came.
+      // Not JSON: shown unchanged.
     }
   }
   text.data = content.length > shownCharacters ? `${content.slice(0, shownCharacters)}\n… (${content.length} characters)` : content;

@@ -1,4 +1,4 @@
-// Elements without markup: every text becomes a text node.
+// Creates elements without parsing markup: every text becomes a text node.
 
 const asProperty = new Set(["hidden", "disabled", "checked", "value", "open", "tabIndex"]);
 
@@ -26,14 +26,14 @@ export function svg(tag, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-// Says something to who hears the page; calls that follow at once replace each other.
+// Announces text to screen readers; a call replaces the text of the previous one.
 export function announce(text) {
   byId("announcer").textContent = text;
 }
 
 let toastTimer;
 
-// A line at the bottom for some seconds, with one thing to do about it.
+// Shows a line at the bottom for some seconds, optionally with a button.
 export function toast(text, action, onaction) {
   const place = byId("toast");
   place.replaceChildren(el("span", {}, text));
@@ -48,7 +48,7 @@ export function toast(text, action, onaction) {
   toastTimer = setTimeout(() => { place.hidden = true; }, 6000);
 }
 
-// Browsers have a clipboard for pages only where the address is https or this machine's own.
+// Browsers provide a clipboard only for https pages and localhost.
 async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const field = el("textarea", {class: "off-screen", value: text, "aria-hidden": "true"});
@@ -62,7 +62,7 @@ async function copy(text) {
   if (!copied) throw new Error("the browser did not copy");
 }
 
-// `text`: a function that gives what is to be copied.
+// `text`: a function that returns the text to copy.
 export function copyButton(text, label = "Copy") {
   const button = el("button", {type: "button", class: "quiet copy", onclick: async () => {
     try {

@@ -1,4 +1,4 @@
-// Server-sent events of a fetch() response: the text of each event's data, as it comes.
+// Server-sent events of a fetch() response: yields the text of each event's data as it arrives.
 
 export async function* readEvents(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
@@ -8,7 +8,7 @@ export async function* readEvents(stream) {
       const {value, done} = await reader.read();
       if (done) return;
       rest += value;
-      // A CR at the end may be the first half of a line's end.
+      // A CR at the end may be the first half of a CRLF.
       const usable = rest.endsWith("\r") ? rest.length - 1 : rest.length;
       const blocks = rest.slice(0, usable).replaceAll("\r\n", "\n").split("\n\n");
       rest = blocks.pop() + rest.slice(usable);
@@ -22,7 +22,7 @@ export async function* readEvents(stream) {
   }
 }
 
-// Null where the block is a comment or has no data.
+// Null if the block is a comment or has no data.
 function dataOf(block) {
   const lines = block.split("\n").filter((line) => line.startsWith("data:"));
   if (lines.length === 0) return null;

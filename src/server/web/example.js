@@ -1,4 +1,4 @@
-// A body to begin with, from a schema of openapi.json.
+// Makes an example of a request body from a schema of openapi.json.
 
 const question = "Tom has 3 apples and buys 5 more. How many apples does he have now?";
 
@@ -11,7 +11,7 @@ const known = {
 };
 const optional = ["max_tokens"];
 
-// The properties and the required ones of a schema, with what it is made of.
+// The properties and required names of a schema, including those of the schemas it is composed of.
 function membersOf(schema, document, depth = 0) {
   if (!schema || depth > 8) return {properties: {}, required: []};
   if (schema.$ref) return membersOf(document.components.schemas[schema.$ref.split("/").pop()], document, depth + 1);

@@ -1,4 +1,4 @@
-// Colours for code: comments, strings, numbers and the words that many languages share. A hint for the eye, no parser.
+// Colours code: comments, strings, numbers and keywords that many languages share. A visual hint, not a parser.
 import {el} from "./dom.js";
 
 const maxCharacters = 20_000;
@@ -31,7 +31,7 @@ function classOf(comment, string, other) {
   return words.has(other) ? "word" : null;
 }
 
-// Nodes for the code.
+// The nodes of the highlighted code.
 export function highlight(text, language) {
   const name = language.toLowerCase();
   if (text.length > maxCharacters || plainLanguages.has(name)) return [text];

@@ -1,4 +1,4 @@
-// What the browser keeps for this page, or holds until the page is closed where it keeps nothing.
+// Values stored in the browser for this page, or in memory if the browser stores nothing.
 
 const held = new Map();
 
@@ -10,7 +10,7 @@ function read(storage, name) {
   }
 }
 
-// False where the browser does not take it.
+// Returns false if the browser refuses to store the value.
 function write(storage, name, value) {
   try {
     if (value === null) storage().removeItem(name);
@@ -24,7 +24,7 @@ function write(storage, name, value) {
   }
 }
 
-// Getting at a storage throws where the browser forbids it.
+// Functions, because accessing a storage throws if the browser forbids it.
 const local = () => localStorage;
 const session = () => sessionStorage;
 const keyName = "sluice.key";
@@ -39,7 +39,7 @@ export const kept = {
       return [];
     }
   },
-  // Where this tab was when it was last left; null where that is not known.
+  // The last conversation, scroll position and draft of this tab; null if unknown.
   place() {
     try {
       return JSON.parse(read(session, "sluice.place"));
@@ -49,7 +49,7 @@ export const kept = {
   },
   setPlace: (place) => write(session, "sluice.place", JSON.stringify(place)),
   key: () => read(session, keyName) || read(local, keyName),
-  // For this tab, or for longer.
+  // `longer`: store the key beyond this tab's session.
   setKey(value, longer) {
     write(local, keyName, longer ? value : null);
     write(session, keyName, longer ? null : value);

@@ -2,9 +2,9 @@
 import {byId} from "./dom.js";
 import {kept} from "./kept.js";
 
-let asked = null;  // the question that is open: who comes meanwhile waits for the same answer
+let asked = null;  // promise of the open dialog; further calls wait for the same answer
 
-// Resolves to whether there is a new key. `refused`: there was one, and the server did not take it.
+// Resolves to whether there is a new key. `refused`: the server rejected the previous key.
 export function askForKey(refused) {
   asked ??= ask(refused).finally(() => { asked = null; });
   return asked;

@@ -1,4 +1,4 @@
-// Puts the page together.
+// Connects the parts of the page.
 import {ApiError, base, call} from "./api.js";
 import {Attachments} from "./attachments.js";
 import {Chat} from "./chat.js";
@@ -16,7 +16,7 @@ const examples = [
   "Explain what a hash table is, with a short example in Python.",
   "Write a haiku about water.",
 ];
-// Between two looks at whether the model is there.
+// Interval between requests for the models while the server is not ready.
 const retryMs = 1000;
 const wideSide = matchMedia("(min-width: 1100px)");
 
@@ -106,7 +106,7 @@ byId("examples").append(...examples.map((text) => el("li", {}, el("button", {typ
   prompt.focus();
 }}, text))));
 
-// --- The parts that may be hidden
+// --- Panels that can be hidden
 
 const sidePanel = byId("side");
 const showSide = byId("show-side");
@@ -166,7 +166,7 @@ function showCode(tab) {
   if (!chat.conversation) return;
   const text = byId("code-text");
   try {
-    // Without an answer that ends it: what would be asked.
+    // Without the answer at the end: the code shows the request for it.
     const messages = [...chat.conversation.messages];
     if (messages.at(-1)?.role === "assistant") messages.pop();
     if (messages.length === 0) messages.push({role: "user", content: prompt.value || examples[0]});
@@ -229,7 +229,7 @@ async function loadModels() {
   picker.title = models[0]?.max_model_len ? `Context of ${models[0].max_model_len.toLocaleString("en")} tokens` : "";
   setState("ready", "ready");
   refresh();
-  // Under the name of trtllm-serve /metrics is something else, which is gone once it was read.
+  // With trtllm-serve's dialect, /metrics is a different endpoint, whose records are removed when read.
   engine.start(models[0]?.owned_by === "tensorrt_llm" ? "prometheus/metrics" : "metrics");
 }
 picker.addEventListener("change", () => kept.set("sluice.model", picker.value));
@@ -238,7 +238,7 @@ addEventListener("pagehide", () => {
   kept.setPlace({id: chat.conversation.id, top: chat.isFollowing ? null : chat.scroller.scrollTop, draft: prompt.value});
 });
 
-// A reload returns to the conversation, to the line that was read, and to what was typed.
+// After a reload, restores the conversation, the scroll position and the draft.
 function restore() {
   const place = kept.place();
   const conversation = place && conversations.find(place.id);

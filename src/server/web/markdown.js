@@ -1,26 +1,26 @@
-// Markdown to elements, for text that a stranger may have written: every piece of it becomes a text node, and
-// nothing is loaded from anywhere. Time is linear in the text but for a small factor.
+// Renders Markdown of untrusted origin to elements: all text becomes text nodes, and nothing is loaded from anywhere.
+// The time is nearly linear in the length of the text.
 import {blocksOf} from "./markdown_blocks.js";
 import {appendInline} from "./markdown_inline.js";
 import {copyButton, el} from "./dom.js";
 import {highlight} from "./highlight.js";
 import {mathElement} from "./math.js";
 
-// Shows a text that grows. What is complete is made once; only the last block is made again.
+// Shows a growing text. Complete blocks are rendered once; only the last block is rendered again.
 export class MarkdownView {
   #root;
   #text = "";
   #done = 0;       // characters whose blocks are complete
   #open = [];      // the elements of the last block
-  #fence = null;   // the last block, where it is code: its text grows in place
+  #fence = null;   // text node of the last block if it is code, which grows in place
   #language = "";  // of that code
-  #outline = newOutline();  // of what is complete
+  #outline = newOutline();  // headings of the complete blocks
 
   constructor(root) {
     this.#root = root;
   }
 
-  // `isComplete`: nothing follows.
+  // `isComplete`: no more text follows.
   set(text, isComplete) {
     if (!text.startsWith(this.#text)) this.#reset();
     if (text === this.#text && !isComplete) return;
@@ -81,7 +81,8 @@ function inline(tag, text, attributes) {
   return element;
 }
 
-// Headings of an answer stand below that of its message (2), and none skips a level, whatever the answer has.
+// Headings of an answer are below its message's heading (level 2), and none skips a level, even if the text's headings
+// do.
 const newOutline = () => ({level: 2});
 
 function headingTag(level, outline) {
@@ -107,7 +108,7 @@ function elementsOf(block, depth, outline) {
 function listElement(block, inside) {
   const items = block.items.map(({text, checked}) => {
     const content = inside(text);
-    // An item of one paragraph has the space of a line.
+    // An item that begins with a paragraph shows its text without a <p>, hence without its margins.
     const isLine = content[0]?.tagName === "P";
     const children = isLine ? [...content[0].childNodes, ...content.slice(1)] : content;
     if (checked === null) return el("li", {}, ...children);

@@ -1,11 +1,11 @@
 // The blocks of a Markdown text: [{kind, begin, ...}], `begin` in characters from the start of the text.
 
-// Deeper quotes and lists stay text.
+// Deeper quotes and lists remain text.
 const maxDepth = 6;
-// A longer paragraph is cut, so that what grows at its end costs little.
+// A longer paragraph is split, so that appending to it costs little.
 const maxParagraph = 8192;
 
-// A longer formula stays text. Formulas hold no empty line.
+// A longer formula remains text. Formulas contain no empty line.
 const maxFormulaLines = 100;
 
 const fenceLine = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*$/;
@@ -60,8 +60,8 @@ function fence(lines, at) {
 
 const formulaMarks = {"$$": "$$", "\\[": "\\]"};
 
-// A formula of its own lines, which may look like those of lists and headings. While its end has not come it is one
-// paragraph.
+// A formula on lines of its own, which may look like lists and headings. It is a single paragraph until its end
+// arrives.
 function formula(lines, at) {
   const first = lines[at].text.trimStart();
   const close = formulaMarks[first.slice(0, 2)];

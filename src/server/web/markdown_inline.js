@@ -1,19 +1,19 @@
-// The text of a line or paragraph: code, emphasis, links.
+// Renders the text of a line or paragraph: code, emphasis, links.
 import {el} from "./dom.js";
 import {mathElement, maxFormula} from "./math.js";
 
 const maxDepth = 8;
 const maxLink = 2048;
-// Brackets are left out: a formula may begin with them, whose end has not come or is missing.
+// Without brackets: they may begin a formula whose end has not arrived or is missing.
 const escapable = /[!-'*-/:-@\\^-`{-~]/;
 const wordCharacter = /[\p{L}\p{N}]/u;
 const space = /\s/;
-// Where something may begin.
+// Characters at which markup may begin.
 const special = /[\\`*_~[!<\n$]|https?:\/\//g;
 
 export function appendInline(parent, text, depth = 0) {
   if (depth > maxDepth) return parent.append(text);
-  const missing = new Set();  // marks that do not occur again
+  const missing = new Set();  // marks without a further occurrence in the text
   let plain = "";
   const flush = () => {
     if (plain) parent.append(plain);
@@ -43,13 +43,13 @@ export function appendInline(parent, text, depth = 0) {
   flush();
 }
 
-// Not words between two prices.
+// False for words between two prices.
 const isLikeFormula = (text) => !text.includes("\n") && (!space.test(text) || /[\\^_{}=+<>*/|-]/.test(text));
 
 const formulaMarks = [["$$", "$$", true], ["\\[", "\\]", true], ["\\(", "\\)", false], ["$", "$", false]];
 
-// \(a\), \[a\], $a$ and $$a$$. A dollar is a mark only where it can be no price: nothing but the formula stands beside
-// it on the inside, and no digit follows its end.
+// \(a\), \[a\], $a$ and $$a$$. A dollar sign delimits a formula only if it cannot belong to a price: no space on its
+// inner side, and no digit after the closing one.
 function formula(text, at, missing) {
   for (const [open, close, isDisplay] of formulaMarks) {
     if (!text.startsWith(open, at)) continue;
@@ -86,7 +86,7 @@ function runLength(text, at) {
   return end - at;
 }
 
-// `mark` from `from` on, not as part of a longer run; -1 where there is none.
+// The index of the next `mark` that is not part of a longer run; -1 if there is none.
 function findMark(text, mark, from) {
   for (let at = text.indexOf(mark, from); at >= 0;) {
     const length = runLength(text, at);
@@ -142,7 +142,7 @@ function emphasisOf(text, at, run, missing, depth) {
   return null;
 }
 
-// Null unless it leads to another page or to mail.
+// The address if it leads to another page or to mail; otherwise null.
 function safeAddress(text) {
   try {
     const url = new URL(text);
@@ -154,7 +154,7 @@ function safeAddress(text) {
 
 const linkTo = (href) => el("a", {href, target: "_blank", rel: "noopener noreferrer nofollow"});
 
-// Pictures become links: to load one would tell its server who reads this.
+// Pictures become links: loading one would reveal the reader to its server.
 function link(text, at, depth) {
   const begin = text[at] === "!" && text[at + 1] === "[" ? at + 1 : at;
   if (text[begin] !== "[") return null;

@@ -1,10 +1,10 @@
-// Formulas of LaTeX as MathML, which browsers show by themselves. What is not known is shown as it was written:
-// no character of a formula is lost. Time is linear in the formula.
+// Converts LaTeX formulas to MathML, which browsers render natively. Unknown commands are shown as written: no
+// character of a formula is lost. The time is linear in the length of the formula.
 import {accents, accentsBelow, alphabets, bigOperators, delimiters, functions, integrals, letters, limits, operators, spaces} from "./math_symbols.js";
 
 const mathNamespace = "http://www.w3.org/1998/Math/MathML";
 export const maxFormula = 8192;
-// Deeper groups are shown as they were written.
+// Deeper groups are shown as written.
 const maxDepth = 40;
 
 const tokenForm = /\\(?:[A-Za-z]+\*?|[^])|\d+(?:[.,]\d+)*|\s+|[^]/gu;
@@ -16,7 +16,7 @@ const centred = new Set(["gather", "gathered", "equation", "multline"]);
 const ignored = new Set(["displaystyle", "textstyle", "scriptstyle", "limits", "nolimits", "nonumber", "notag", "middle", "mathstrut", "strut"]);
 const sizes = /^(?:big|Big|bigg|Bigg)[lrm]?$/;
 
-// Trees are [tag, attributes, ...children], children trees or texts.
+// Parses a formula to trees [tag, attributes, ...children]; children are trees or strings.
 class Reader {
   constructor(source, isDisplay) {
     this.tokens = source.match(tokenForm) ?? [];
@@ -33,7 +33,7 @@ class Reader {
     while (this.next !== undefined && /^\s/.test(this.next)) ++this.at;
   }
 
-  // Up to a token for which `ends` holds, which is not taken.
+  // Reads until a token for which `ends` is true; that token is not consumed.
   sequence(ends) {
     const items = [];
     for (this.skipSpace(); this.next !== undefined && !ends(this.next); this.skipSpace()) {
@@ -69,7 +69,7 @@ class Reader {
     return above ? [high, {}, base, above] : base;
   }
 
-  // What a command or ^ acts on: a group or one token.
+  // The argument of a command or of ^: a group or one token.
   argument() {
     this.skipSpace();
     if (this.next === undefined || this.next === "}" || this.next === "&") return row([]);
@@ -89,7 +89,7 @@ class Reader {
     return isClosed ? row(items) : row([["mo", {}, "{"], ...items]);
   }
 
-  // The text of a group, as it was written.
+  // The source text of a group.
   verbatim() {
     this.skipSpace();
     if (this.next !== "{") return this.next === undefined ? "" : this.tokens[this.at++];
@@ -204,7 +204,7 @@ class Reader {
     const name = this.verbatim();
     const base = name.replace(/\*$/, "");
     if (!(base in brackets) && !rows.has(base) && !centred.has(base)) return ["mtext", {}, `\\begin{${name}}`];
-    if (base === "array" || base === "alignat") this.verbatim();  // how the columns are aligned
+    if (base === "array" || base === "alignat") this.verbatim();  // the alignment of the columns
     const lines = [[]];
     while (this.next !== undefined && this.next !== "\\end") {
       const items = this.sequence((token) => token === "&" || token === "\\\\" || token === "\\end" || token === "\\hline");
@@ -225,7 +225,8 @@ class Reader {
   }
 }
 
-// `hasBounds`: its scripts stand below and above it in a display; `always`: within a line, too.
+// Sets whether scripts are placed below and above the tree in a display (`hasBounds`), and also within a line
+// (`always`).
 function bounded(tree, always, hasBounds = true) {
   if (hasBounds) Object.defineProperties(tree, {hasBounds: {value: true}, always: {value: always}});
   return tree;
@@ -256,13 +257,13 @@ function negated(tree) {
   return text === null ? tree : [tag, attributes, known[text] ?? `${text}\u0338`];
 }
 
-// The tree of a formula, without its marks.
+// The tree of a formula without its delimiters.
 export function treeOf(source, isDisplay) {
   const reader = new Reader(source, isDisplay);
   const items = [];
   while (reader.next !== undefined) {
     items.push(...reader.sequence((token) => token === "}" || token === "\\right" || token === "\\end" || token === "&"));
-    if (reader.next !== undefined) items.push(["mtext", {}, reader.tokens[reader.at++]]);  // what nothing has opened
+    if (reader.next !== undefined) items.push(["mtext", {}, reader.tokens[reader.at++]]);  // an unmatched closing token
   }
   return row(items);
 }
@@ -276,7 +277,7 @@ function build(tree) {
   return element;
 }
 
-// The element of a formula; `written`: with its marks, which is what is copied.
+// The element of a formula. `written`: the source with its delimiters, which is what is copied.
 export function mathElement(source, isDisplay, written) {
   const semantics = ["semantics", {}, ["mrow", {}, treeOf(source, isDisplay)],
                      ["annotation", {encoding: "application/x-tex"}, source.trim()]];

@@ -1,4 +1,4 @@
-// What commands of LaTeX stand for: characters of Unicode, by their class in MathML.
+// Unicode characters of LaTeX commands, grouped by their class in MathML.
 
 const pairs = (text) => Object.fromEntries(text.trim().split(/\s+/).map((pair) => {
   const cut = pair.indexOf("=");
@@ -25,12 +25,12 @@ export const operators = pairs(`
   downarrow=↓ updownarrow=↕ rightleftharpoons=⇌ rightharpoonup=⇀ nearrow=↗ searrow=↘ coloneqq=≔ triangleq=≜
   lt=< gt=> vert=| Vert=‖ backslash=\\ bmod=mod models=⊨ lesssim=≲ gtrsim=≳ trianglelefteq=⊴ wr=≀ amalg=⨿ diamond=⋄`);
 
-// Those whose bounds stand below and above them in a display.
+// Operators whose bounds are placed below and above them in a display.
 export const bigOperators = pairs(`
   sum=∑ prod=∏ coprod=∐ bigcap=⋂ bigcup=⋃ bigwedge=⋀ bigvee=⋁ bigoplus=⨁ bigotimes=⨂ bigsqcup=⨆`);
 export const integrals = pairs("int=∫ iint=∬ iiint=∭ oint=∮ oiint=∯");
 
-// Names that are written upright; those of the second list have bounds below.
+// Function names in upright type; those of `limits` have their bounds below.
 export const functions = new Set(`arccos arcsin arctan arg cos cosh cot coth csc deg dim exp hom ker lg ln log sec sin sinh tan tanh
   sgn`.split(/\s+/));
 export const limits = new Set("lim limsup liminf max min sup inf det gcd Pr argmax argmin".split(" "));
@@ -48,7 +48,7 @@ export const accentsBelow = pairs("underline=_ underbrace=⏟");
 export const spaces = {",": "0.17", ":": "0.22", ">": "0.22", ";": "0.28", "!": "-0.17", " ": "0.25", thinspace: "0.17",
                        enspace: "0.5", quad: "1", qquad: "2", hspace: "0.5"};
 
-// The first letters of alphabets, and letters that Unicode has elsewhere.
+// Maps letters and digits to an alphabet, given by its first characters; `others`: letters outside its range.
 const alphabet = (upper, lower, digit, others = {}) => (character) => {
   if (others[character]) return others[character];
   const code = character.codePointAt(0);

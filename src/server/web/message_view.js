@@ -21,7 +21,7 @@ export class MessageView {
     else this.#showText();
   }
 
-  // Shows what the message has become. `isRunning`: more is coming; `isLast`: nothing follows it.
+  // Shows the current state of the message. `isRunning`: more text will arrive; `isLast`: no message follows.
   update(isRunning, isLast) {
     const {message} = this;
     if (message.role !== "assistant") return;
@@ -60,7 +60,7 @@ export class MessageView {
     }
   }
 
-  // Puts a field in place of the text; what is sent replaces all that follows.
+  // Replaces the text by a field; sending it replaces all later messages.
   edit() {
     const {message} = this;
     const field = el("textarea", {value: message.content, rows: Math.min(12, message.content.split("\n").length + 1),
@@ -113,7 +113,7 @@ export class MessageView {
     this.tools.replaceChildren(...cards);
   }
 
-  // What the tools gave back is for the user to say: this page runs none.
+  // The user enters the tools' results: this page runs no tools.
   #resultsForm(calls) {
     const fields = calls.map((call) => el("textarea", {rows: 2, required: true, placeholder: "What the tool returned",
                                                        "aria-label": `Result of ${call.name}`}));
@@ -129,6 +129,6 @@ function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {
-    return text;  // it is still coming
+    return text;  // incomplete: more is arriving
   }
 }

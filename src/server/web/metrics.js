@@ -1,9 +1,9 @@
-// Prometheus' text format, and what two readings of it tell of the time between them.
+// Parses Prometheus' text format, and computes changes between two readings.
 
 const sampleLine = /^([A-Za-z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
 const bound = /(?:^|,)le="([^"]+)"/;
 
-// {values: Map name -> sum over its labels, buckets: Map name -> [[upper bound, count so far]]}
+// {values: Map name -> sum over all labels, buckets: Map name -> [[upper bound, cumulative count]]}
 export function parseMetrics(text) {
   const values = new Map();
   const buckets = new Map();
@@ -38,20 +38,20 @@ export function labelOf(text, name, label) {
 
 export const valueOf = (reading, name) => reading.values.get(name) ?? 0;
 
-// What a counter gained; null where the server has begun anew between them.
+// The increase of a counter; null if the server was restarted between the readings.
 export function gained(before, after, name) {
   const difference = valueOf(after, name) - valueOf(before, name);
   return difference < 0 ? null : difference;
 }
 
-// The mean of what a histogram gained; null where it gained nothing.
+// The mean of a histogram's observations between two readings; null if there were none.
 export function meanBetween(before, after, name) {
   const count = gained(before, after, `${name}_count`);
   const sum = gained(before, after, `${name}_sum`);
   return count && sum !== null ? sum / count : null;
 }
 
-// A quantile of what a histogram gained, linear within its bucket; null where it gained nothing.
+// A quantile of a histogram's observations between two readings, linear within its bucket; null if there were none.
 export function quantileBetween(before, after, name, quantile) {
   const late = [...(after.buckets.get(name) ?? [])].sort((a, b) => a[0] - b[0]);
   const early = before.buckets.get(name) ?? new Map();

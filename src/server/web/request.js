@@ -1,7 +1,7 @@
-// The request of a conversation, and the same as a command and a program.
+// Makes the request of a conversation, and the same request as a curl command and a Python program.
 
-// The fields of the settings panel. All but the prompt are left out of a request where they are empty, which
-// leaves them to the server.
+// The fields of the settings panel. Empty ones, except the prompt, are omitted from a request, so that the server's
+// defaults apply.
 export const numberFields = [
   {name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.1},
   {name: "top_p", label: "Top p", min: 0.01, max: 1, step: 0.01},
@@ -13,13 +13,13 @@ export const numberFields = [
   {name: "frequency_penalty", label: "Frequency penalty", min: -2, max: 2, step: 0.1},
 ];
 
-// Those that the openai package has no parameter for.
+// Fields that are not parameters of the openai package.
 const notOfOpenAi = new Set(["top_k", "min_p"]);
 const knownToOpenAi = new Set(["model", "messages", "stream", "stream_options", "stop", "tools", "tool_choice",
                                "response_format", "n", "logprobs", "top_logprobs", "logit_bias", "user",
                                "parallel_tool_calls", "reasoning_effort"]);
 
-// Throws where it is not a JSON object.
+// Throws if it is not a JSON object.
 export function parseExtra(text) {
   if (!text?.trim()) return {};
   const extra = JSON.parse(text);
@@ -44,7 +44,7 @@ function wireMessage(message) {
 export function requestBody(model, settings, messages) {
   const body = {model, messages: []};
   if (settings.system?.trim()) body.messages.push({role: "system", content: settings.system});
-  // An answer that failed before its first token is none.
+  // An answer that failed before its first token is omitted.
   const said = messages.filter((message) => message.role !== "assistant" || message.content || message.toolCalls?.length);
   body.messages.push(...said.map(wireMessage));
   for (const {name} of numberFields) {

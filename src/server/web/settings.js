@@ -1,11 +1,11 @@
-// The panel of what a conversation's requests say besides its messages.
+// The panel with a conversation's request settings.
 import {el} from "./dom.js";
 import {kept} from "./kept.js";
 import {numberFields, parseExtra} from "./request.js";
 
 const keptName = "sluice.settings";
 
-// What new conversations begin with: the settings that were changed last.
+// Settings of new conversations: those that were changed last.
 export function lastSettings() {
   try {
     return JSON.parse(kept.get(keptName)) ?? {};
@@ -15,7 +15,7 @@ export function lastSettings() {
 }
 
 export class SettingsPanel {
-  // `onchange` is called with the settings of the conversation that is shown.
+  // `onchange` is called with the settings of the visible conversation.
   constructor(form, onchange) {
     this.form = form;
     this.settings = {};
@@ -48,7 +48,7 @@ export class SettingsPanel {
     this.#checkExtra();
   }
 
-  // Whether the request can be made of what stands there.
+  // Whether the fields form a valid request.
   get isValid() {
     return this.problem.hidden && this.form.checkValidity();
   }

@@ -1,11 +1,11 @@
-// A small picture of figures over time.
+// Draws a small chart of values over time.
 import {svg} from "./dom.js";
 
 const width = 120;
 const height = 32;
 
 export class Sparkline {
-  // `limit`: the value at the top, where it is fixed. `lines`: how many figures are drawn.
+  // `limit`: the value at the top, if it is fixed. `lines`: number of lines.
   constructor({slots, limit = null, lines = 1}) {
     this.slots = slots;
     this.limit = limit;
@@ -15,7 +15,8 @@ export class Sparkline {
                     svg("line", {class: "base", x1: 0, y1: height, x2: width, y2: height}), this.areas, ...[...this.paths].reverse());
   }
 
-  // `series`: for each line its figures, the newest last; null: none at that time. `description`: in words.
+  // `series`: the values of each line, newest last; null: no value at that time. `description`: text for screen
+  // readers.
   draw(series, description) {
     const known = series.flat().filter((value) => value !== null);
     const top = this.limit ?? Math.max(1e-9, ...known) * 1.08;
@@ -39,7 +40,7 @@ function runsOf(points) {
   return runs.filter((run) => run.length > 0);
 }
 
-// A point alone is drawn as a dot.
+// A single point is drawn as a dot.
 const lineOf = (points) => runsOf(points).map((run) => `M${run.map(pair).join("L")}${run.length === 1 ? "h.01" : ""}`).join("");
 
 const areaOf = (points) => runsOf(points).map((run) => (

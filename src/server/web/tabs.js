@@ -1,6 +1,6 @@
 // Tabs: one is selected; arrow keys go from one to the next.
 
-// `onselect` hears the tab that is selected, now and later.
+// `onselect` is called with the selected tab: once now, then after each selection.
 export function makeTabs(tabs, onselect) {
   const select = (tab, focus) => {
     for (const other of tabs) {

@@ -1,7 +1,7 @@
-// Before anything is painted: the colours that were chosen, where they are not the system's.
+// Before the first paint, applies the chosen colours unless they are the system's.
 try {
   const theme = localStorage.getItem("sluice.theme");
   if (theme) document.documentElement.dataset.theme = theme;
 } catch {
-  // The browser keeps nothing for this page: it has the system's colours.
+  // The browser stores nothing for this page: the system's colours apply.
 }
