@@ -1,4 +1,4 @@
-// What a line of the access log costs the server's threads.
+// CPU time that a line of the access log costs the server's threads.
 #include <benchmark/benchmark.h>
 
 #include <fcntl.h>

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a client received, and the number of pending requests when its answer was complete.
+// The answer that a client received, and the number of pending requests when it was complete.
 struct HeardAnswer {
   int status = 0;
   std::string body;

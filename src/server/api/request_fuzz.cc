@@ -1,5 +1,5 @@
 // Fuzz target: any bytes as the body of a completion, of a chat, of a message and of a response.
-// Bodies are accepted or refused with 4xx and a JSON body.
+// What is refused is refused with 4xx and an answer that is JSON.
 #include "base/fuzz_input.h"
 #include "server/api/anthropic/messages_request.h"
 #include "server/api/common/request_body.h"
@@ -21,7 +21,7 @@ void CheckError(const ApiError& error) {
   }
 }
 
-// Checks the conversion of a request's items to messages, and the tools that the answer shows.
+// The items of a request as messages, and what the answer says of its tools.
 void CheckResponses(const json::Value& body, const ServerConfig& config) {
   const auto request = ReadResponsesRequest(body, config);
   if (!request) return CheckError(request.error());

@@ -1,10 +1,10 @@
-// Runs the fuzz target on mutated requests: no body may crash or hang the program.
+// The fuzz target over mutated requests: nothing that a body says may crash or hang the program.
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 
-// Includes the target's source, so that both run the same code.
+// The target itself, so that both run the same code.
 #include "server/api/request_fuzz.cc"  // NOLINT(bugprone-suspicious-include)
 
 namespace {
@@ -36,7 +36,7 @@ int Try(const std::string& body) {
 }
 
 TEST(RequestFuzzTest, MutatedBodies) {
-  // Pieces of JSON, so that mutations are often still JSON.
+  // Pieces of JSON, so that what comes out is often still JSON.
   static constexpr const char* kPieces[] = {"null",      "[]", "{}", "5",  "\"\"", "true", ",",
                                             "\"type\":", "[",  "}",  "\"", "-1",   "1e9",  "\"x\""};
   std::mt19937 random(1);
@@ -46,7 +46,7 @@ TEST(RequestFuzzTest, MutatedBodies) {
       std::string body = seed;
       for (unsigned edits = 1 + random() % 3; edits > 0 && !body.empty(); --edits) {
         const size_t at = random() % body.size();
-        // Replaces whole values as often as bytes.
+        // Whole values are replaced as often as bytes.
         const size_t end = random() % 2 == 0 ? at + random() % 3 : body.find_first_of(",}]", at);
         body.replace(at, end == std::string::npos ? 1 : end - at,
                      kPieces[random() % std::size(kPieces)]);

@@ -81,7 +81,8 @@ class SlowClient : public ResponseWriter {
   std::function<void()> on_closed_, on_writable_;
 };
 
-// What the client received. Read it after `over` is set, or while nothing is in progress.
+// The events that the client received. Read it after `over` is set, or while nothing is in
+// progress.
 struct Heard {
   std::vector<std::vector<int32_t>> deltas;  // tokens of each update
   std::vector<int32_t> tokens;

@@ -31,7 +31,7 @@ class PendingTokens {
   PendingTokens(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
 
   std::string Push(const Tokenizer& tokenizer, int32_t token);
-  // What Push(token) would return now; changes nothing.
+  // The text that Push(token) would return now; changes nothing.
   std::string TextOf(const Tokenizer& tokenizer, int32_t token) const;
 
  private:

@@ -39,7 +39,7 @@ std::string RandomAnswer(const Constraint& constraint, std::mt19937& random) {
   return "";
 }
 
-// What a grammar allows, its parser can read.
+// A parser reads every call that its grammar allows.
 TEST(ParsingPlanTest, CallsUnderAGrammarAreReadByItsParser) {
   const auto schema = json::Parse(
       R"({"type":"object","properties":{"a":{"type":"integer","minimum":0,"maximum":99},"b":{"type":"boolean"}},)"

@@ -1,5 +1,5 @@
-// What a constraint guarantees for an answer holds with every reasoning parser, for open and closed
-// thoughts in the prompt, and wherever the answer is cut.
+// The form that a constraint guarantees for an answer holds with every reasoning parser, for open
+// and closed thoughts in the prompt, and wherever the answer is cut.
 #include <algorithm>
 #include <random>
 #include <set>

@@ -75,7 +75,7 @@ struct FinishEvent {
   struct Repetition {};  // the request's repetition_detection matched
   int choice = 0;
   FinishReason reason = FinishReason::kStop;
-  // What ended the choice, if the request specified it: a stop string or a stop token.
+  // The cause of the end, if the request specified it: a stop string or a stop token.
   std::variant<std::monostate, std::string, int32_t, Repetition> cause = {};
   bool called_tools = false;             // the choice has called a tool
   std::vector<WeightSpan> weights = {};  // of all its tokens, in order
