@@ -1,4 +1,4 @@
-// What an engine is asked for as to LoRA adapters.
+// The LoRA options of an engine.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace sluice {
 
-// An adapter as it is asked for.
+// A LoRA adapter as configured or requested.
 struct AdapterSource {
-  std::string name;  // by which requests ask for it
+  std::string name;  // the name in requests
   std::filesystem::path path;
-  std::string base;  // the name of the model that it is shown under; "": the server's
+  std::string base;  // name of the base model in the list of models; "": the server's
 
   bool operator==(const AdapterSource&) const = default;
 };
 
 struct AdapterSettings {
   bool enabled = false;
-  std::vector<AdapterSource> modules;    // that the server starts with
-  int64_t max_loras = 1;                 // in a step
-  std::optional<int64_t> max_cpu_loras;  // in memory
+  std::vector<AdapterSource> modules;    // loaded at startup
+  int64_t max_loras = 1;                 // maximum number in a step
+  std::optional<int64_t> max_cpu_loras;  // maximum number in memory
   int64_t max_rank = 16;
-  std::optional<ElementType> dtype;  // BF16 or F16, which is held as BF16; none: that of products
+  std::optional<ElementType> dtype;  // BF16 or F16 (stored as BF16); nullopt: the type of products
   std::vector<std::string> target_modules;  // as LoraOptions::target_modules
-  // As LoraOptions::replaced_modules, beside those that `modules` replace.
+  // As LoraOptions::replaced_modules, in addition to those that `modules` replace.
   std::vector<std::string> modules_to_save;
 
   bool operator==(const AdapterSettings&) const = default;

@@ -47,7 +47,7 @@ int Adapters::State::TakeSlot(Entry& entry) {
   int best = -1;
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].uses > 0 || slots[i].is_filling) continue;
-    // Empty ones first, then the one that was unused for the longest.
+    // Prefers empty slots, then the least recently used one.
     if (best < 0 || AgeOf(slots[i]) < AgeOf(slots[static_cast<size_t>(best)]))
       best = static_cast<int>(i);
   }
@@ -127,8 +127,8 @@ Status Adapters::Add(const AdapterSource& source, bool replace) {
   }
   const uint64_t id = state_->next_id++;
   *entry = {.source = source, .id = id};
-  // Loaded at once where there is room, so that the first request need not wait, and so that
-  // numbers which are not finite are found now.
+  // Load immediately if a slot is free: the first request need not wait, and non-finite weights are
+  // found now.
   const int slot = state_->TakeSlot(*entry);
   Status filled = slot < 0 ? Status() : Fill(slot, adapter, lock);
   if (!filled) {
@@ -156,7 +156,7 @@ Status Adapters::Remove(std::string_view name) {
     if (entry == nullptr) return UnknownAdapter(name);
     if (entry->slot >= 0) state_->slots[static_cast<size_t>(entry->slot)].owner = 0;
     state_->entries.erase(state_->entries.begin() + (entry - state_->entries.data()));
-    state_->changed.NotifyAll();  // Those that wait for it.
+    state_->changed.NotifyAll();  // Wakes those that wait for this adapter.
   }
   LOG_INFO("engine", "LoRA adapter '{}' was removed", name);
   return {};
@@ -187,7 +187,7 @@ Result<std::shared_ptr<const AdapterUse>> Adapters::Acquire(std::string_view nam
       if (slot < 0) break;
       const std::filesystem::path path = entry->source.path;
       RETURN_IF_ERROR(Fill(slot, path, lock));
-      continue;  // It may have been removed or replaced meanwhile.
+      continue;  // The adapter may have been removed or replaced meanwhile.
     }
     if (!state_->slots[static_cast<size_t>(entry->slot)].is_filling) {
       use = std::make_shared<const AdapterUse>(state_, entry->source.name);
@@ -211,7 +211,7 @@ void Adapters::WhenReady(const std::shared_ptr<const AdapterUse>& use,
     const MutexLock lock(state_->mutex);
     if (use->error_) status = tl::unexpected(*use->error_);
     if (use->slot_ < 0 && !use->error_) {
-      // Compared without taking a reference, the last of which may not end under the lock.
+      // Compare without taking a reference: releasing the last one under the lock would deadlock.
       const auto waiter =
           std::find_if(state_->waiters.begin(), state_->waiters.end(), [&](const Waiter& waiter) {
             return !waiter.use.owner_before(use) && !use.owner_before(waiter.use);
@@ -245,7 +245,7 @@ bool Adapters::ServeOne(MutexLock& lock) {
       const std::filesystem::path path = entry->source.path;
       const Status filled = Fill(slot, path, lock);
       if (filled) return true;
-      // Another one of the name may have come meanwhile; all read the same file.
+      // Another waiter for the same name may have come first meanwhile; all read the same file.
       const auto failed = std::find_if(state_->waiters.begin(), state_->waiters.end(),
                                        [&](const Waiter& other) { return other.name == name; });
       if (failed != state_->waiters.end()) Tell(failed, filled, lock);
@@ -266,7 +266,7 @@ void Adapters::Tell(std::list<Waiter>::iterator waiter, const Status& status, Mu
   state_->waiters.erase(waiter);
   const MutexUnlock unlock(state_->mutex, lock);
   if (use != nullptr && then) then(status);
-  use.reset();  // It may be the last one, whose destructor takes the lock.
+  use.reset();  // This may be the last reference; its destructor takes the lock.
 }
 
 std::map<std::string, Adapters::Counts> Adapters::counts() const {

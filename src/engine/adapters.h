@@ -22,46 +22,46 @@ namespace sluice {
 
 class AdapterUse;
 
-// Names that are known at a time.
+// Maximum number of known names.
 inline constexpr size_t kMostAdapters = 10000;
 
-// Names and paths are kept for all adapters, factors for as many as the model has slots: an adapter
-// without one is read again when a request asks for it, into the slot that was unused for the
-// longest. An adapter that requests use stays in its slot, also when it is removed or replaced;
-// where they use all slots, requests for others wait, in the order in which they came. Requests for
-// an adapter that is in a slot do not wait after them.
+// Keeps names and paths of all adapters, but weights only of as many as the model has slots. An
+// adapter without a slot is read again when a request asks for it, into the least recently used
+// free slot. An adapter in use stays in its slot, even if it is removed or replaced. If all slots
+// are in use, requests for other adapters wait in order of arrival. Requests for an adapter that is
+// in a slot do not wait for them.
 //
-// Thread safety: all methods may be called from any thread; files are read on the caller's, or, for
-// requests that have waited, on a thread of its own. Ownership: of the slots together with the
-// models; uses may outlive it.
+// Thread safety: all methods may be called from any thread; files are read on the caller's thread
+// or, for requests that had to wait, on a thread of this class. Ownership: shares the slots with
+// the models; an AdapterUse may outlive it.
 class Adapters {
  public:
-  // What requests use, by name: requests that wait to be computed, and the others.
+  // The requests that use an adapter: those that wait to be computed, and the others.
   struct Counts {
     int64_t waiting = 0, running = 0;
   };
 
-  // `max_loras` is what the metric shows.
+  // `max_loras`: for the metric only.
   Adapters(std::shared_ptr<LoraStore> slots, int64_t max_loras);
   ~Adapters();
 
-  // Reads the adapter and makes it known. Errors of LoraAdapter::Open and LoraSlots::Fill;
-  // kInvalidArgument where the name is known, unless `replace`, which keeps requests that run with
-  // the old one, and where kMostAdapters are known.
+  // Reads and registers the adapter. Errors of LoraAdapter::Open and LoraSlots::Fill;
+  // kInvalidArgument if the name is known and `replace` is false, or if kMostAdapters are known.
+  // With `replace`, running requests keep the old adapter.
   Status Add(const AdapterSource& source, bool replace);
-  // kNotFound for a name that is not known.
+  // kNotFound if the name is unknown.
   Status Remove(std::string_view name);
   bool Has(std::string_view name) const;
-  // In the order in which they were added.
+  // In the order of addition.
   std::vector<AdapterSource> List() const;
 
-  // An adapter to be used by a request, whose factors stay in their slot meanwhile. Where no slot
-  // is free it is not ready yet. kNotFound for a name that is not known; errors of Add where it
-  // must be read again.
+  // Makes a request use the adapter: its weights stay in their slot until the use is destroyed. If
+  // no slot is free, the use is not ready yet. kNotFound if the name is unknown; errors of Add if
+  // the adapter must be read again.
   Result<std::shared_ptr<const AdapterUse>> Acquire(std::string_view name);
-  // Calls `then` once the use is ready, with an error where its adapter was removed or cannot be
-  // read: now, or later on the thread of the adapters, which it should not keep for long. Never
-  // where the use is destroyed before.
+  // Calls `then` once the use is ready, or with an error if its adapter was removed or cannot be
+  // read: either immediately, or later on this class's thread, which `then` must not block for
+  // long. Never calls it if the use is destroyed first.
   void WhenReady(const std::shared_ptr<const AdapterUse>& use,
                  std::function<void(const Status&)> then);
 
@@ -77,7 +77,7 @@ class Adapters {
     int slot = -1;  // -1: not in memory
   };
   struct Slot {
-    uint64_t owner = 0;  // Entry::id; 0: none, or one that is gone
+    uint64_t owner = 0;  // Entry::id; 0: none; may be the id of a removed entry
     uint64_t serial = 0;
     int64_t uses = 0;
     uint64_t last_use = 0;
@@ -86,16 +86,16 @@ class Adapters {
   static std::pair<bool, uint64_t> AgeOf(const Slot& slot) {
     return {slot.owner != 0, slot.last_use};
   }
-  // A use without a slot.
+  // A use that waits for a slot.
   struct Waiter {
     std::weak_ptr<const AdapterUse> use;
     std::string name;
     std::function<void(const Status&)> then;  // null until WhenReady
   };
-  // What uses refer to.
+  // State that uses share.
   struct State {
     Mutex mutex;
-    CondVar changed;  // a slot was filled or is not used any more, or there is a waiter
+    CondVar changed;  // a slot was filled or became unused, or a waiter was added
     bool is_stopping GUARDED_BY(mutex) = false;
     std::list<Waiter> waiters GUARDED_BY(mutex);
     std::vector<Entry> entries GUARDED_BY(mutex);
@@ -106,34 +106,34 @@ class Adapters {
     uint64_t clock GUARDED_BY(mutex) = 1;
 
     Entry* Find(std::string_view name) REQUIRES(mutex);
-    // A slot that no request uses, emptied for `entry`, which has it from now on: it is to be
-    // filled. -1 if there is none.
+    // Empties a slot that no request uses and assigns it to `entry`; the caller must fill it. -1 if
+    // there is none.
     int TakeSlot(Entry& entry) REQUIRES(mutex);
-    // The slot's content is there, or, where `failed`, it has none.
+    // Marks the slot as filled or, if `failed`, as empty.
     void EndFilling(int slot, bool failed) REQUIRES(mutex);
-    // A request uses the slot.
+    // Counts a use of the entry's slot.
     void Use(const Entry& entry, const AdapterUse& use) REQUIRES(mutex);
   };
 
-  // Fills the slot, which TakeSlot gave, without the lock.
+  // Fills the slot that TakeSlot returned; releases the lock meanwhile.
   Status Fill(int slot, const LoraAdapter& adapter, MutexLock& lock) REQUIRES(state_->mutex);
   Status Fill(int slot, const std::filesystem::path& path, MutexLock& lock) REQUIRES(state_->mutex);
-  // The thread of the waiters.
+  // The main function of `thread_`.
   void ServeWaiters();
-  // Does something for one of them; false where nothing can be done now.
+  // Serves one waiter; false if none can be served now.
   bool ServeOne(MutexLock& lock) REQUIRES(state_->mutex);
-  // Takes the waiter from the list and tells it. Without the lock meanwhile.
+  // Removes the waiter from the list and reports `status` to it; releases the lock meanwhile.
   void Tell(std::list<Waiter>::iterator waiter, const Status& status, MutexLock& lock)
       REQUIRES(state_->mutex);
 
   const std::shared_ptr<LoraStore> slots_;
   const int64_t max_loras_;
   const std::shared_ptr<State> state_ = std::make_shared<State>();
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: uses all members above
 };
 
-// An adapter that a request uses, or waits for: its slot keeps its content until this is destroyed.
-// Thread safety: all methods may be called from any thread.
+// A request's use of an adapter, or its wait for one. The slot keeps its content until this is
+// destroyed. Thread safety: all methods may be called from any thread.
 class AdapterUse {
  public:
   AdapterUse(std::shared_ptr<Adapters::State> state, std::string name)
@@ -144,11 +144,11 @@ class AdapterUse {
 
   const std::string& name() const { return name_; }
   bool is_ready() const;
-  // REQUIRES: it is ready, and the caller knows it by Adapters::WhenReady or is_ready().
+  // REQUIRES: ready, as reported by Adapters::WhenReady or is_ready().
   int slot() const { return slot_; }
-  // The serial number of the slot's content; never used again. REQUIRES: as slot().
+  // Serial number of the slot's content; never reused. REQUIRES: as slot().
   uint64_t serial() const { return serial_; }
-  // Its request waits no longer.
+  // Counts its request as running.
   void MarkRunning() const;
 
  private:
@@ -156,10 +156,10 @@ class AdapterUse {
 
   const std::shared_ptr<Adapters::State> state_;
   const std::string name_;
-  // Guarded by the state's mutex; slot and serial are set once.
-  mutable int slot_ = -1;  // -1: it is not ready
+  // Guarded by the state's mutex; slot and serial are set only once.
+  mutable int slot_ = -1;  // -1: not ready
   mutable uint64_t serial_ = 0;
-  mutable std::optional<Error> error_;  // why it never will be
+  mutable std::optional<Error> error_;  // why it will never be ready
   mutable bool is_running_ = false;
 };
 

@@ -1,4 +1,4 @@
-// The seeds of requests that bring none.
+// Seeds of requests that specify none.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ inline uint64_t RandomSeed() {
   return (uint64_t{random()} << 32) | random();
 }
 
-// The seed of the request with this number, from the engine's seed.
+// The seed of request `number`, derived from the engine's seed.
 inline uint64_t DefaultSeed(uint64_t base_seed, uint64_t number) {
   const auto mix = [](uint64_t value) {  // splitmix64
     value += 0x9E3779B97F4A7C15;

@@ -1,4 +1,4 @@
-// What the engine's plan says of a draft model, or of a drafting head.
+// The part of the engine's plan for a draft model or drafting head.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,26 @@ namespace sluice {
 
 struct DraftPlan {
   ModelConfig model;
-  ModelOptions options;       // for loading it
-  kernels::KvLayout layout;   // of its cache
-  int64_t num_blocks = 0;     // of the draft of each engine
-  int64_t max_sequences = 0;  // in a step
+  ModelOptions options;       // for loading the model
+  kernels::KvLayout layout;   // of the draft's cache
+  int64_t num_blocks = 0;     // per engine
+  int64_t max_sequences = 0;  // per step
   bool keeps_prefixes = true;
   bool adaptive = true;
-  double cost_ratio = 0.1;  // of a pass to a step of the target, by the bytes that they read
+  double cost_ratio = 0.1;  // bytes read by a pass / bytes read by a step of the target
 
-  // For a head: the F32 hidden rows that a step of each engine hands on.
+  // For a head: F32 hidden rows that a step of each engine hands to the head.
   int64_t handed_rows = 0;
   HandedRows Handed() const { return is_head() ? head().takes : HandedRows(); }
   int64_t HandedNumbers() const { return is_head() ? handed_rows * head().target_width() : 0; }
 
   int64_t weight_bytes = 0;
-  int64_t workspace_bytes = 0;  // of all engines, as the cache's
+  int64_t workspace_bytes = 0;  // of all engines, like kv_bytes
   int64_t kv_bytes = 0;
 
   bool is_head() const { return options.drafter != nullptr; }
   const DrafterSpec& head() const { return *options.drafter; }  // REQUIRES: is_head()
-  // The groups of its cache: one, so that a sequence has one table.
+  // The groups of the draft's cache: a single group, so that a sequence has one table.
   KvGroups kv_groups() const { return KvGroups::Uniform(model.spec); }
   int64_t kv_bytes_per_block() const {
     return KvCache::BytesPerBlock(layout, kv_groups().layers_per_group);

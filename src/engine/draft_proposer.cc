@@ -55,7 +55,7 @@ DraftProposer::DraftProposer(const DraftPlan& plan, Model& model, ThreadPool& po
 }
 
 DraftProposer::~DraftProposer() {
-  model_.PrepareLogits({});  // Their memory is freed before the model.
+  model_.PrepareLogits({});  // Frees the memory of the logits before the model.
 }
 
 void DraftProposer::Follow(Job& job) {
@@ -74,7 +74,7 @@ void DraftProposer::Follow(Job& job) {
       state.num_computed = found * block_size;
     }
   } else {
-    // As far as what was proposed became the sequence's.
+    // Keep the proposed tokens that the sequence accepted.
     const std::span<const int32_t> proposed =
         std::span(state.tokens).subspan(static_cast<size_t>(state.num_confirmed));
     const std::span<const int32_t> added = tokens.subspan(static_cast<size_t>(state.num_confirmed));
@@ -85,7 +85,7 @@ void DraftProposer::Follow(Job& job) {
     state.tokens.insert(state.tokens.end(), added.begin() + equal, added.end());
   }
   state.num_confirmed = static_cast<int64_t>(tokens.size());
-  // The last token's row says what follows: it is computed in any case.
+  // The last token's row is always computed: its logits predict the next token.
   state.num_computed = std::min(state.num_computed, state.num_confirmed - 1);
   if (index_ == nullptr) return;
   while ((state.cursor.num_blocks + 1) * block_size <= state.num_computed) {
@@ -99,7 +99,7 @@ bool DraftProposer::TakeBlocks(Job& job, int64_t& length) {
   BlockList& list = job.state->blocks[0];
   const int64_t block_size = plan_.layout.block_size;
   const int64_t room = (list.size() + blocks_.num_available()) * block_size;
-  // The last of the proposed tokens is not computed.
+  // The last proposed token is not computed.
   length = std::min(length, room - job.state->num_confirmed + 1);
   if (length < 1) return false;
   const int64_t needed = BlocksForTokens(job.state->num_confirmed + length - 1, block_size);
@@ -122,7 +122,7 @@ void DraftProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
                            .left = job.left});
   }
   policy_.Choose(num_sequences, candidates_);
-  // Those that are about to propose come before those that catch up.
+  // Sequences that are about to propose come before those that lag behind.
   int64_t rows = plan_.options.max_rows;
   for (const bool are_behind : {false, true}) {
     for (size_t i = 0; i < jobs.size(); ++i) {
@@ -187,7 +187,8 @@ void DraftProposer::RunPass() {
   active_.clear();
   for (size_t i = 0; i < drawing_.size(); ++i) {
     Active active = drawing_[i];
-    if (!samples_[i].error.empty()) continue;  // what the target says of it counts
+    if (!samples_[i].error.empty())
+      continue;  // ends its proposal; only an error of the target fails the request
     DraftSequence& state = *active.job->state;
     state.tokens.push_back(samples_[i].token);
     active.job->proposal->push_back(samples_[i].token);

@@ -1,4 +1,4 @@
-// Proposes the tokens that a smaller model of the same vocabulary continues with.
+// Proposes draft tokens, using a smaller model of the same vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@
 
 namespace sluice {
 
-// The draft draws as the request does, with the same random number, but without the request's
-// constraint: where both models agree on the probabilities they draw the same token. It has its own
-// KV cache and its own index of prefixes, and knows nothing of the scheduler: a sequence is behind
-// after its prompt, after a preemption, and while nothing was proposed for it; before tokens are
-// proposed for it again the draft computes what it lacks, kMostCaughtUp tokens in a step of the
-// engine. Where its cache is full, or a sequence is longer than it can be, nothing is proposed.
+// The draft samples as the request does, with the same random number, but without the request's
+// constraint: where both models agree on the probabilities, they draw the same token. It has its
+// own KV cache and its own prefix index, independent of the scheduler. It lags behind a sequence
+// after the prompt, after a preemption, and while nothing was proposed. Before it proposes again,
+// it computes the missing tokens, kMostCaughtUp per step of the engine. If its cache is full or the
+// sequence is too long for it, nothing is proposed.
 //
 // Thread safety: one thread at a time. Everything but the tables of a sequence is allocated by
 // Create. Ownership: owns cache and arrays; model and pool outlive it.
 class DraftProposer final : public Drafter {
  public:
-  // Tokens that are caught up before a step, at most.
+  // Maximum number of missing tokens that are computed before a step.
   static constexpr int64_t kMostCaughtUp = 512;
 
   static Result<std::unique_ptr<DraftProposer>> Create(const DraftPlan& plan, Model& model,
@@ -40,7 +40,7 @@ class DraftProposer final : public Drafter {
   DraftProposer& operator=(const DraftProposer&) = delete;
   ~DraftProposer() override;
 
-  // What it takes besides model and cache.
+  // Bytes that it allocates besides model and cache.
   static int64_t Bytes(const DraftPlan& plan, int64_t vocab_size, int num_threads);
 
   void Propose(int64_t num_sequences, std::span<Job> jobs) override;
@@ -53,20 +53,20 @@ class DraftProposer final : public Drafter {
   struct Active {
     Job* job = nullptr;
     SequenceSampling* sampling = nullptr;
-    int64_t length = 0;  // to be proposed; 0: it is only caught up
-    int64_t end = 0;     // tokens that are computed in the next pass
+    int64_t length = 0;  // tokens to propose; 0: only computes missing tokens
+    int64_t end = 0;     // tokens that are computed after the next pass
   };
 
   DraftProposer(const DraftPlan& plan, Model& model, ThreadPool& pool, KvCache cache,
                 Buffer logits);
 
-  // Makes the state that of the sequence as it is now.
+  // Updates job.state to the sequence's current tokens.
   void Follow(Job& job);
-  // Takes blocks for the job's tokens and `length` more, or for as many as there are. False if
-  // there are too few for its tokens.
+  // Takes blocks for the job's tokens and `length` more; lowers `length` if there are too few
+  // blocks. Returns false if there are too few even for the job's tokens.
   bool TakeBlocks(Job& job, int64_t& length);
-  // Computes the tokens up to `end` of each of `active_`, draws the next of those that propose, and
-  // keeps those that propose more.
+  // Computes the tokens up to `end` of each sequence in `active_` and samples the next token of
+  // those that propose. Sequences with more tokens to propose stay in it.
   void RunPass();
 
   const DraftPlan plan_;
@@ -74,7 +74,7 @@ class DraftProposer final : public Drafter {
   ThreadPool& threads_;
   KvCache cache_;
   BlockPool blocks_;
-  std::unique_ptr<PrefixIndex> index_;  // null: no prefixes are kept
+  std::unique_ptr<PrefixIndex> index_;  // null: prefix caching is off
   Sampler sampler_;
   Buffer logits_;  // [max_sequences, vocab_size] F32
   std::vector<DraftPolicy::Candidate> candidates_;

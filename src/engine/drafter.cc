@@ -3,7 +3,7 @@
 namespace sluice {
 namespace {
 
-// A pass of no more rows takes as long as one of a row for each sequence.
+// Up to this many rows, a pass takes as long as with one row per sequence.
 constexpr size_t kFewRows = 32;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the engine asks of a model that proposes tokens: a draft model (draft_proposer.h) or a
+// The engine's interface to a model that proposes tokens: a draft model (draft_proposer.h) or a
 // drafting head (head_proposer.h).
 #pragma once
 
@@ -18,21 +18,23 @@
 
 namespace sluice {
 
-// What a drafter has of one sequence. Destroying it gives its blocks back: before the drafter's
-// end.
+// A drafter's state of one sequence. Its destructor returns the blocks: destroy it before the
+// drafter.
 struct DraftSequence {
-  // The sequence's tokens, and those that were proposed last.
+  // The sequence's tokens, followed by those that were proposed last.
   std::vector<int32_t> tokens;
-  int64_t num_confirmed = 0;  // of those, the sequence's
-  // Leading tokens whose keys and values are in `blocks`; of a head, rows (head_proposer.h).
+  int64_t num_confirmed = 0;  // how many of `tokens` belong to the sequence
+  // Number of leading tokens (for a head: rows, see head_proposer.h) whose keys and values are in
+  // `blocks`.
   int64_t num_computed = 0;
   BlockTables blocks;
   PrefixCursor cursor;
   std::optional<SamplingParams> params;  // the request's, without logprobs
   DraftAcceptance acceptance;
 
-  // For a head: the target's hidden rows that it has not computed yet, from position `hidden_first`
-  // on; the positions before, which it never will; and the salt of its prefixes.
+  // For a head: the target's hidden rows that the head has not computed yet, beginning at position
+  // `hidden_first`; the number of earlier positions that it will never compute; the salt of its
+  // prefixes.
   std::vector<float> hidden;
   int64_t hidden_first = 0;
   int64_t num_skipped = 0;
@@ -49,38 +51,39 @@ class Drafter {
     TokenHistory history;
     const SequenceSampling* sampling = nullptr;
     std::string_view cache_salt;
-    int64_t most = 0;  // tokens that may be proposed
-    int64_t left = 0;  // that the sequence may still get
+    int64_t most = 0;  // maximum number of tokens to propose
+    int64_t left = 0;  // tokens that the sequence may still get
     DraftSequence* state = nullptr;
     std::vector<int32_t>* proposal = nullptr;  // out
   };
-  // Before a step that decodes `num_sequences`, the jobs' among them. REQUIRES: no more than
-  // DraftPlan::max_sequences jobs; a sequence's tokens change only at their end.
+  // Proposes tokens for `jobs` before a step that decodes `num_sequences` sequences, which include
+  // those of `jobs`. REQUIRES: at most DraftPlan::max_sequences jobs; a sequence's tokens change
+  // only at their end.
   virtual void Propose(int64_t num_sequences, std::span<Job> jobs) = 0;
 
-  // Hidden rows of a sequence that a step has computed, for drafters that continue them.
+  // Hidden rows of a sequence that a step computed, for drafting heads.
   struct Hidden {
-    std::span<const int32_t> tokens;  // the sequence, with what the step has sampled
+    std::span<const int32_t> tokens;  // the sequence, including tokens that the step sampled
     std::string_view cache_salt;
     const SequenceSampling* sampling = nullptr;
     int64_t left = 0;   // tokens that the sequence may still get
-    int64_t first = 0;  // position
+    int64_t first = 0;  // position of the first row
     int64_t count = 0;
-    const float* rows = nullptr;  // [count, its width]
+    const float* rows = nullptr;  // [count, HandedRows::Width]
     DraftSequence* state = nullptr;
   };
   virtual void Take(int64_t /*num_sequences*/, std::span<const Hidden> /*hidden*/) {}
 
-  // What a step found of a proposal.
+  // Records how many proposed tokens a step accepted.
   void Learn(int num_proposed, int num_accepted, DraftSequence& state) {
     policy_.LearnAcceptance(num_proposed, num_accepted, state.acceptance);
   }
-  // What the step took, which did nothing but decode.
+  // Records the time of a step that only decoded.
   void LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds) {
     policy_.LearnStep(num_sequences, num_proposed, seconds);
   }
 
-  // Forgets the prefixes that no sequence holds.
+  // Drops cached prefixes that no sequence holds.
   virtual void ResetPrefixCache() = 0;
 
   // For tests.
@@ -92,12 +95,12 @@ class Drafter {
   explicit Drafter(const DraftPolicy& policy) : policy_(policy) {}
 
   static double SecondsSince(Clock::time_point start);
-  // A request's parameters as a drafter draws with them.
+  // A request's parameters, for sampling by a drafter.
   static SamplingParams WithoutLogprobs(SamplingParams params);
-  // What the job's next tokens are drawn with: as the request draws, without its constraint.
-  // REQUIRES: its state has parameters, and outlives the result.
+  // The job's sampling parameters without its constraint. REQUIRES: job.state has parameters and
+  // outlives the result.
   static SequenceSampling SamplingOf(const Job& job);
-  // A pass that began at `start` has computed so many rows.
+  // Records the time of a pass of `num_rows` rows that began at `start`.
   void LearnPass(Clock::time_point start, size_t num_rows);
 
   DraftPolicy policy_;

@@ -1,4 +1,4 @@
-// Models that pool: vectors of texts in place of tokens.
+// Steps of pooling models: vectors of texts instead of tokens.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -13,7 +13,8 @@ void EngineCore::Pool(const Flight& flight) {
     if (!slice.is_wanted) continue;
     ActiveSequence& sequence = slice.active();
     ActiveRequest& request = *sequence.request;
-    // Row by row in the order of their positions: the sum does not depend on how they came.
+    // Sum rows in the order of their positions: the sum does not depend on the chunks of the
+    // prompt.
     std::vector<double>& pooled = sequence.pooled;
     const auto [begin, end] = WantedRows(slice, 0);
     for (int64_t row = 0; row < end - begin; ++row) {

@@ -1,4 +1,4 @@
-// The part of a step that samples, and the sequences that it holds for their constraints.
+// Samples the tokens of a step, and holds sequences whose constraints are not ready.
 #include <memory>
 #include <span>
 
@@ -51,7 +51,7 @@ void EngineCore::LearnProposed(ActiveSequence& sequence, int64_t num_proposed,
 }
 
 void EngineCore::Sample(const Flight& flight, StepStats& stats) {
-  // Tokens that sequences sample one after the other in this step.
+  // A sequence can sample several tokens in this step, one per round.
   for (int64_t round = 0; !sampling_.empty(); ++round) {
     if (round > 0) SampleRound(flight, round);
     const Clock::time_point now = Clock::now();
@@ -64,7 +64,8 @@ void EngineCore::Sample(const Flight& flight, StepStats& stats) {
         if (!sequence.finish) Hold(sequence);
         continue;
       }
-      // Its KV counts once the row after it is sampled from: till then it may be computed again.
+      // The draft token of the previous round matched: its KV counts as computed now that the row
+      // after it is sampled. Until then it may be computed again.
       if (round > 0 && !sequence.finish) scheduler_.AcceptProposed(sequence);
       const int32_t token = jobs_[i].token;
       const bool appended = AppendToken(sequence, jobs_[i], now, sampling.update);
@@ -90,7 +91,8 @@ void EngineCore::Sample(const Flight& flight, StepStats& stats) {
 void EngineCore::Hold(ActiveSequence& sequence) {
   const std::shared_ptr<SequenceMatcher>& matcher = sequence.sampling.matcher;
   sequence.is_held = true;
-  if (matcher->is_away()) return;  // it was preempted meanwhile
+  if (matcher->is_away())
+    return;  // it is in the queue already: the sequence was preempted meanwhile
   const std::span<const int32_t> tokens = sequence.tokens;
   matchers_.Submit(matcher, tokens.subspan(static_cast<size_t>(sequence.num_prompt_tokens)),
                    sequence.client);
@@ -109,7 +111,7 @@ bool EngineCore::ReleaseHeld() {
 }
 
 void EngineCore::LearnSecondsPerToken(double seconds) {
-  constexpr double kWeight = 0.1;  // of a step among those before
+  constexpr double kWeight = 0.1;  // weight of a step in the moving average
   seconds_per_token_ += (seconds_per_token_ > 0 ? kWeight : 1) * (seconds - seconds_per_token_);
 }
 

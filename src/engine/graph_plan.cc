@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 std::vector<int64_t> ChosenSizes(int64_t largest, bool pads) {
-  constexpr int64_t kEachUpTo = 32;  // without padding
+  constexpr int64_t kEachUpTo = 32;  // without padding, every size up to this one
   std::vector<int64_t> sizes;
   if (pads) {
     for (int64_t size = 1; size <= largest; size *= 2) {
@@ -46,7 +46,7 @@ RecordedSteps PlanGraphs(const GraphConfig& config, int64_t max_sequences,
     sizes->erase(std::unique(sizes->begin(), sizes->end()), sizes->end());
   }
   if (!beyond.empty()) {
-    // What steps of more sequences than the largest that is left are padded to.
+    // Steps with more sequences than the largest remaining size are padded to max_sequences.
     if (config.pads && (steps.sequences.empty() || steps.sequences.back() < max_sequences))
       steps.sequences.push_back(max_sequences);
     notes.push_back(fmt::format(

@@ -1,4 +1,4 @@
-// Which steps a device records and replays.
+// Plans for which steps a device captures CUDA graphs.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,21 @@
 
 namespace sluice {
 
-// What is asked for, in numbers of sequences that go on by a token each.
+// Graph options; sizes are numbers of sequences that decode one token each.
 struct GraphConfig {
   bool records = false;
-  std::vector<int64_t> sizes;      // in any order; empty: chosen
-  std::optional<int64_t> largest;  // of those that are chosen; none: kLargestGraph
-  bool pads = true;                // steps of other numbers, to the next
+  std::vector<int64_t> sizes;      // in any order; empty: chosen automatically
+  std::optional<int64_t> largest;  // largest size chosen automatically; nullopt: kLargestGraph
+  bool pads = true;                // pad steps to the next size
 
   bool operator==(const GraphConfig&) const = default;
 };
 inline constexpr int64_t kLargestGraph = 512;
 
-// Sizes in ascending order, each once, of at most `max_sequences`. Those that are chosen: powers of
-// two, from 8 on with two between one and the next, and the largest; without padding all up to 32,
-// then powers of two. `notes` gets a line where sizes that were asked for are left out.
+// Graph sizes in ascending order, without duplicates, at most `max_sequences`. Chosen sizes are
+// powers of two, from 8 on also 5/4 and 3/2 of each, and the largest; without padding, all sizes up
+// to 32, larger powers of two, and the largest. Adds a line to `notes` if configured sizes are left
+// out.
 RecordedSteps PlanGraphs(const GraphConfig& config, int64_t max_sequences,
                          std::vector<std::string>& notes);
 

@@ -1,4 +1,4 @@
-// Proposes the tokens that a drafting head (models/drafter_spec.h) continues with.
+// Proposes draft tokens, using a drafting head (models/drafter_spec.h).
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@
 
 namespace sluice {
 
-// Row p of a sequence is of its token p + 1 and of the target's hidden row of token p. A step hands
-// the hidden rows that it computed (Take). Few of them are kept until tokens are proposed: the pass
-// that proposes the first token computes them; those of a prompt are computed at once, if that
-// pays. A further token takes the head's own hidden row; what such rows leave in the cache is
-// overwritten, once the target's are there.
+// Row p of a sequence is computed from its token p + 1 and the target's hidden row of token p.
+// After each step the engine passes the hidden rows to Take(). A few of them are kept until tokens
+// are proposed: the pass that proposes the first token computes them. Rows of a prompt are computed
+// immediately if that pays. Each further proposed token uses the head's own hidden row instead; its
+// keys and values are overwritten once the target's row is known.
 //
-// The head draws as the request does, as a draft model (draft_proposer.h). It has its own KV cache
-// and its own index of prefixes, of the tokens from the second one on: a block holds what follows
-// from the tokens up to and including its own. Where hidden rows are missing (of a prefix that the
-// target found and the head did not, or of tokens that came while nothing was proposed), the head
-// goes on without them: it sees fewer tokens, at the positions that they have.
+// The head samples as the request does, like a draft model (draft_proposer.h). It has its own KV
+// cache and its own prefix index over the tokens from the second on: a block depends on all tokens
+// up to and including its own. Hidden rows may be missing: of a prefix that only the target found
+// in its cache, or of tokens that came while nothing was proposed. The head then skips them: it
+// attends to fewer tokens, at their positions.
 //
 // Thread safety: one thread at a time. Ownership: owns cache and arrays; model and pool outlive it.
 class HeadProposer final : public Drafter {
  public:
-  // Rows in a pass, at least.
+  // Lower bound of the maximum number of rows in a pass.
   static constexpr int64_t kMostRows = 512;
-  // Hidden rows that are kept of a sequence from step to step.
+  // Maximum number of hidden rows of a sequence that are kept between steps.
   static constexpr int64_t kMostKept = kMaxSpeculativeTokens + 8;
 
   static Result<std::unique_ptr<HeadProposer>> Create(const DraftPlan& plan, Model& model,
@@ -46,7 +46,7 @@ class HeadProposer final : public Drafter {
   HeadProposer& operator=(const HeadProposer&) = delete;
   ~HeadProposer() override;
 
-  // What it takes besides model and cache.
+  // Bytes that it allocates besides model and cache.
   static int64_t Bytes(const DraftPlan& plan, int num_threads);
 
   void Propose(int64_t num_sequences, std::span<Job> jobs) override;
@@ -60,12 +60,12 @@ class HeadProposer final : public Drafter {
   struct Active {
     Job* job = nullptr;
     SequenceSampling* sampling = nullptr;
-    int64_t length = 0;  // to be proposed
+    int64_t length = 0;  // number of tokens to propose
   };
-  // F32 numbers.
+  // All F32.
   struct Arrays {
     Buffer logits;  // [max_sequences, num_outputs]
-    Buffer wide;    // [max_sequences, vocab_size]: those of tokens without a logit are -infinity
+    Buffer wide;    // [max_sequences, vocab_size]: -infinity for tokens without a logit
     Buffer hidden;  // [max_rows, target_width]
     Buffer handed;  // [max_sequences, hidden_size]
   };
@@ -75,40 +75,43 @@ class HeadProposer final : public Drafter {
   int64_t NumHidden(const DraftSequence& state) const {
     return std::ssize(state.hidden) / target_width_;
   }
-  // The position of the row that it computes next.
+  // Position of the next row to compute.
   static int64_t NextOf(const DraftSequence& state) {
     return state.num_computed + state.num_skipped;
   }
-  // For a sequence that is new to the head: finds its longest prefix.
+  // If the sequence is new to the head, finds its longest cached prefix.
   void Begin(std::span<const int32_t> tokens, std::string_view cache_salt,
              const SequenceSampling& sampling, DraftSequence& state);
-  // Appends rows [begin, count) to those that are kept.
+  // Appends rows [begin, count) to the kept ones.
   void Keep(const Hidden& hidden, int64_t begin, DraftSequence& state) const;
-  // The kept rows begin with the one that is computed next.
+  // Drops kept rows that are already computed, and counts missing rows before the first kept one as
+  // skipped.
   void SkipMissing(DraftSequence& state) const;
-  // Takes blocks for so many further rows.
+  // Takes blocks for `rows` more rows; false if there are too few.
   bool TakeBlocks(DraftSequence& state, int64_t rows);
-  // Computes the rows of a prompt but for the last one, and keeps that. False if it did not.
+  // Computes all rows of a prompt except the last, which it keeps. Returns false if it computed
+  // nothing.
   bool CatchUp(const Hidden& hidden);
-  // Adds rows of a sequence to the step: those that are kept, or of the last token proposed.
+  // Adds rows of a sequence to the step: either the kept ones, or that of the last proposed token.
   void AddRows(std::span<const int32_t> tokens, int64_t first, int64_t count, int64_t context,
                const float* rows, int64_t width, DraftSequence& state);
   void ClearStep();
-  // Computes the step. `wants`: the last row of each sequence.
+  // Computes the step. `wants`: whether logits of the last row of each sequence are wanted.
   void Forward(bool takes_target, bool wants);
   void Insert(std::span<const int32_t> tokens, DraftSequence& state);
-  // Draws the next token of each of `active_`, and keeps those that propose more.
+  // Samples the next token of each sequence in `active_`; those with more tokens to propose stay in
+  // it.
   void Draw();
   void Break(std::span<Job> jobs);
 
   const DraftPlan plan_;
   Model& model_;
   ThreadPool& threads_;
-  const std::vector<int32_t> target_ids_;  // by logit; empty: the same
+  const std::vector<int32_t> target_ids_;  // token id of each logit; empty: the same numbers
   const int64_t vocab_size_, num_outputs_, target_width_, hidden_size_;
   KvCache cache_;
   BlockPool blocks_;
-  std::unique_ptr<PrefixIndex> index_;  // null: no prefixes are kept
+  std::unique_ptr<PrefixIndex> index_;  // null: prefix caching is off
   Sampler sampler_;
   Arrays arrays_;
   std::vector<DraftPolicy::Candidate> candidates_;

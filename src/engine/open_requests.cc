@@ -101,7 +101,7 @@ int64_t OpenRequests::size() const {
 }
 
 void OpenRequests::FailAt(int engine, const Error& error) {
-  // Let go of without the mutex, which the end of a sink takes.
+  // Release the references without the mutex: a sink's destructor takes it.
   std::vector<std::shared_ptr<RoutedSink>> failed;
   {
     const MutexLock lock(mutex_);

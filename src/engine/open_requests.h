@@ -1,4 +1,4 @@
-// The requests that several engines are computing, and what is left of them.
+// Tracks the requests that several engines are computing.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace sluice {
 
 class OpenRequests;
 
-// Stands between an engine and the sink of a request: tells the router what is finished, and can
+// Sits between an engine and a request's sink: reports finished tokens to the router, and can end
+// the request if the engine does not.
 // end the request where the engine does not.
 class RoutedSink final : public RequestSink {
  public:
@@ -29,14 +30,14 @@ class RoutedSink final : public RequestSink {
   void OnError(Error error) override;
   bool OnStats(const RequestStats& stats, EngineObserver* observer) override;
 
-  // Fails the request; what the engine still tells is dropped. Nothing if it has ended.
+  // Fails the request and drops later updates from the engine. No effect if it has ended.
   void Fail(Error error);
 
   int engine() const { return route_.engine; }
 
  private:
-  // So many tokens of the answers are there; of those that are expected, one of each sequence that
-  // has not ended stays.
+  // Reports up to `tokens` output tokens to the router as finished; keeps one expected token for
+  // each sequence that has not ended.
   void FinishOutput(int64_t tokens, bool is_end) REQUIRES(mutex_);
   void FinishPrompt() REQUIRES(mutex_);
   void End() REQUIRES(mutex_);
@@ -51,18 +52,18 @@ class RoutedSink final : public RequestSink {
   int64_t prompt_left_ GUARDED_BY(mutex_);
   int64_t output_left_ GUARDED_BY(mutex_);
   int64_t sequences_left_ GUARDED_BY(mutex_);
-  bool is_told_ GUARDED_BY(mutex_) = false;  // the inner sink has its end
+  bool is_told_ GUARDED_BY(mutex_) = false;  // the inner sink got its end from Fail()
   bool has_ended_ GUARDED_BY(mutex_) = false;
 };
 
-// Thread safety: all methods may be called from any thread. Memory: as many entries as the engines
-// have requests, which they bound. Ownership: outlives the sinks.
+// Thread safety: all methods may be called from any thread. Memory: one entry per open request, a
+// number that the engines limit. Ownership: outlives the sinks.
 class OpenRequests {
  public:
   void Add(const std::shared_ptr<RoutedSink>& sink);
   void Remove(const RoutedSink* sink);
   int64_t size() const;
-  // Fails those of an engine.
+  // Fails all requests of `engine`.
   void FailAt(int engine, const Error& error);
 
  private:

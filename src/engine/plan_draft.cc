@@ -84,7 +84,7 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
   options.max_rows =
       std::max(draft.is_head() ? HeadProposer::kMostRows : DraftProposer::kMostCaughtUp,
                draft.max_sequences);
-  // Without chunks a step holds a whole context.
+  // Large enough for a whole step: without chunked prefill it can hold a whole prompt.
   if (draft.is_head()) draft.handed_rows = plan.scheduler.max_num_batched_tokens;
   options.max_slices = options.max_logit_rows = draft.max_sequences;
   options.max_context = std::min({plan.max_model_len, draft.model.max_position_embeddings,
@@ -119,7 +119,7 @@ void PlanDraftCache(int64_t& budget, EnginePlan& plan) {
   const double share = static_cast<double>(of_draft) / static_cast<double>(of_draft + of_target);
   const int64_t most =
       draft.max_sequences * BlocksForTokens(draft.options.max_context, plan.config.block_size);
-  // The number that is asked for is the target's.
+  // num_blocks_override is the number of the target's blocks; the draft gets as many.
   const int64_t part = plan.config.num_blocks_override.value_or(
       static_cast<int64_t>(share * static_cast<double>(budget)) / of_draft);
   draft.num_blocks = std::clamp<int64_t>(part, 1, most);

@@ -52,7 +52,7 @@ Status PlanStates(int64_t& budget, EnginePlan& plan) {
         "and {} are there for them; raise --state-cache-memory",
         MemoryText(bytes), MemoryText(for_snapshots)));
   }
-  // The states after each proposed token, until it is known which were right.
+  // Slots for the state after each draft token, until it is known which tokens are accepted.
   int64_t proposed = 0;
   if (config.speculates()) {
     const int64_t rest = budget - (scheduler.max_num_seqs + snapshots) * bytes;

@@ -1,18 +1,18 @@
-// Plans the memory of what sequences keep beside their KV blocks: the states of recurrent layers.
+// Plans the memory for the states of recurrent layers, which sequences keep besides KV blocks.
 #pragma once
 
 #include "engine/engine_plan.h"
 
 namespace sluice {
 
-// kUnsupported where a part of the plan does not go together with such states.
+// kUnsupported if part of the plan cannot be combined with such states.
 Status CheckStates(const EnginePlan& plan);
 
-// Takes their slots from `budget`, the bytes that the caches of one engine may take: one for each
-// sequence that runs at a time, in at most half of the budget, or max_num_seqs is lowered; and with
-// prefix caching slots for snapshots, EngineConfig::state_cache_bytes of them, or by default four a
-// sequence in at most a quarter of the budget. kResourceExhausted where not even one sequence fits.
-// Nothing to do where sequences keep none.
+// Subtracts the state slots of one engine from `budget`, the bytes for its caches. One slot for
+// each running sequence, in at most half of the budget; if that is too little, lowers max_num_seqs.
+// With prefix caching also slots for snapshots: EngineConfig::state_cache_bytes, by default four
+// per sequence in at most a quarter of the budget. kResourceExhausted if not even one sequence
+// fits. Does nothing if the model has no states.
 Status PlanStates(int64_t& budget, EnginePlan& plan);
 
 }  // namespace sluice

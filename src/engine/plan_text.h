@@ -1,4 +1,4 @@
-// How the plan of an engine tells sizes.
+// Formats sizes in an engine's plan.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ Result<ModelTask> ResolveTask(const PoolingOptions& options, const ModelConfig& 
   return ModelTask::kGenerate;
 }
 
-// The activation that sentence-transformers' or transformers' settings name for scores.
+// The activation for scores according to the sentence-transformers or transformers settings.
 Result<PoolingActivation> ScoreActivation(const JsonFields& config, int64_t num_scores) {
   ASSIGN_OR_RETURN(const json::Value* inner, config.Object("sentence_transformers"));
   std::optional<std::string> name;
@@ -62,7 +62,7 @@ Result<PoolingActivation> ScoreActivation(const JsonFields& config, int64_t num_
   return PoolingActivation::kSoftmax;
 }
 
-// The texts of id2label, by number.
+// Label names of id2label, by class number.
 std::vector<std::string> Labels(const json::Value& config, int64_t num_scores) {
   std::vector<std::string> labels;
   const json::Value* map = config.Find("id2label");
@@ -82,7 +82,7 @@ Status ReadMatryoshka(const JsonFields& fields, PoolingConfig& config) {
   return {};
 }
 
-// Settings of --pooler-config, in vLLM's present and former names.
+// Applies --pooler-config, with vLLM's current and former names.
 Status ApplyPooler(const json::Value& pooler, PoolingConfig& config) {
   if (pooler.is_null()) return {};
   const JsonFields fields(pooler, "--pooler-config: ");

@@ -1,4 +1,4 @@
-// How the engine of a pooling model makes a vector of each prompt, decided at start.
+// How the engine of a pooling model turns a prompt into a vector.
 #pragma once
 
 #include <cstdint>
@@ -15,48 +15,47 @@
 
 namespace sluice {
 
-// What becomes of a pooled vector before it is sent, unless a request asks for it as it is.
+// Applied to a pooled vector before it is returned, unless the request turns it off.
 enum class PoolingActivation { kNone, kNormalize, kSigmoid, kSoftmax };
 
 struct PoolingConfig {
   ModelTask task = ModelTask::kEmbed;  // or kClassify
   PoolingMethod method = PoolingMethod::kLast;
-  std::vector<DenseModule> dense;  // layers between the pooled vector and the activation
+  std::vector<DenseModule> dense;  // dense layers between pooling and activation
   PoolingActivation activation = PoolingActivation::kNormalize;
-  std::optional<int64_t> max_tokens;  // that the files of sentence-transformers allow
-  // Texts that are too long are cut, not refused, unless a request says otherwise: as by
-  // sentence-transformers, whose files the folder holds.
+  std::optional<int64_t> max_tokens;  // limit from the sentence-transformers files
+  // Texts that are too long are truncated, not rejected, unless the request says otherwise. Set if
+  // the folder has sentence-transformers files, as that library truncates.
   bool truncates = false;
   bool lower_case = false;
-  std::string prompt;                          // in front of every text
+  std::string prompt;                          // prepended to every text
   std::map<std::string, std::string> prompts;  // by the purpose of a text
-  // Embeddings keep their meaning when they are cut short: to these lengths, or to any where none
-  // is named.
+  // Whether embeddings may be shortened: to a length in `dimensions`, or to any if it is empty.
   bool is_matryoshka = false;
   std::vector<int64_t> dimensions;
   std::vector<std::string> labels;  // of the classes; may be empty
-  // Two texts are compared with the special tokens between them that the tokenizer puts there.
+  // Whether two texts to compare are joined with the tokenizer's special tokens between them.
   bool separates_texts = false;
-  int64_t num_token_types = 1;  // that the model tells apart; 0: it has none
+  int64_t num_token_types = 1;  // token types that the model distinguishes; 0: it has none
 };
 
 enum class RunnerChoice { kAuto, kGenerate, kPooling };
 enum class ConvertChoice { kAuto, kNone, kEmbed, kClassify };
 
-// What is asked for.
+// The pooling options as given.
 struct PoolingOptions {
   RunnerChoice runner = RunnerChoice::kAuto;
   ConvertChoice convert = ConvertChoice::kAuto;
-  json::Value pooler;                      // --pooler-config; null: none
+  json::Value pooler;                      // --pooler-config; null: not given
   std::vector<int32_t> classifier_tokens;  // SetTask
 
   bool operator==(const PoolingOptions&) const = default;
 };
 
-// The pooling of the model in `folder`; nullopt where it generates. Gives `model` the head of the
-// task. By default a model pools that has no head to generate with, or files of
-// sentence-transformers, or that `convert` names a task for. kInvalidArgument for options that
-// contradict each other; kUnsupported names a setting of the pooler that is not implemented.
+// The pooling of the model in `folder`; nullopt if it generates text. Sets the task's head in
+// `model`. By default, a model pools if it has no language-model head, if it has
+// sentence-transformers files, or if `convert` names a pooling task. kInvalidArgument if options
+// contradict each other; kUnsupported names a pooler setting that is not implemented.
 Result<std::optional<PoolingConfig>> ResolvePooling(const PoolingOptions& options,
                                                     const std::filesystem::path& folder,
                                                     ModelConfig& model);

@@ -1,5 +1,4 @@
-// What several engines hold of prompts, as far as that can be known from outside: which prompts
-// each was given.
+// Estimates which prefixes each of several engines has cached, from the prompts that it was given.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +8,32 @@
 
 namespace sluice {
 
-// For each engine a table of the blocks of prompts that it was given last, about as many as its
-// cache has; a block stands for all that comes before it, too. A block is known by a keyed hash of
-// 64 bits: should two collide, a request goes to an engine that has less of its prefix than was
-// thought. Thread safety: one thread at a time, but for Chain. Allocates nothing after construction
-// but what Chain returns.
+// For each engine, a table of the last prompt blocks that it was given, about as many as its cache
+// has. A block's keyed 64-bit hash covers all preceding blocks, too. On a collision, a request goes
+// to an engine that has less of its prefix than expected. Thread safety: one thread at a time,
+// except Chain. Only the constructor and Chain allocate.
 class PrefixRoutes {
  public:
-  // `num_blocks`: of each engine's cache; 0: nothing is remembered.
+  // `num_blocks`: of each engine's cache; 0: remember nothing.
   PrefixRoutes(int num_engines, int block_size, int64_t num_blocks);
 
-  // The hashes of the full blocks of `tokens`, of prompts of equal salt. From any thread.
+  // Hashes of the full blocks of `tokens`; they depend on the salt, too. May be called from any
+  // thread.
   std::vector<uint64_t> Chain(std::span<const int32_t> tokens, std::string_view salt) const;
 
-  // How many tokens at the start of the chain the engine has been given before.
+  // Number of tokens at the start of `chain` that the engine was given before.
   int64_t Find(int engine, std::span<const uint64_t> chain) const;
-  // The engine is given all of it.
+  // Records that the engine is given all blocks of `chain`.
   void Add(int engine, std::span<const uint64_t> chain);
-  // The caches are empty.
+  // Call when the engines' caches were emptied.
   void Clear();
 
  private:
-  // Blocks that may stand in one place of a table; the one that was given first makes room.
+  // Entries of a bucket; a new block replaces the oldest entry.
   static constexpr size_t kWays = 8;
   struct Entry {
     uint64_t hash = 0;
-    uint64_t given = 0;  // when, in blocks; 0: none
+    uint64_t given = 0;  // clock_ when last given; 0: empty
   };
   using Bucket = Entry[kWays];
 
@@ -42,7 +41,7 @@ class PrefixRoutes {
 
   const int block_size_;
   const uint64_t secret_;
-  size_t num_buckets_ = 0;      // of each engine: a power of two, or 0
+  size_t num_buckets_ = 0;      // per engine: a power of two, or 0
   std::vector<Entry> entries_;  // [engines, num_buckets_, kWays]
   uint64_t clock_ = 0;
 };

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// What a rank tells of its own plan.
+// What a rank tells the others about its own plan.
 struct PlanOfRank {
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;
@@ -23,7 +23,7 @@ struct PlanOfRank {
   int64_t num_blocks = 0;
   int64_t num_state_slots = 0;
   ErrorCode code = ErrorCode::kInternal;
-  std::array<char, 600> problem{};  // "" where there is a plan
+  std::array<char, 600> problem{};  // "" if planning succeeded
   std::array<char, 64> param{};
 };
 
@@ -32,7 +32,7 @@ void CopyText(std::string_view text, std::array<char, n>& to) {
   std::memcpy(to.data(), text.data(), std::min(text.size(), n - 1));
 }
 
-// A rank's part of its machine.
+// A rank's share of its machine.
 MemoryLimits PartOf(MemoryLimits memory, int ranks_here) {
   memory.total_bytes /= ranks_here;
   memory.available_bytes /= ranks_here;
@@ -42,7 +42,7 @@ MemoryLimits PartOf(MemoryLimits memory, int ranks_here) {
 Result<EnginePlan> PlanOwnShare(const ProcessRanks& ranks, EngineConfig config,
                                 const ModelConfig& model,
                                 const std::optional<PoolingConfig>& pooling) {
-  // Within a process there is one rank.
+  // Each process has a single rank.
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
   config.process_stages = ranks.num_stages;
   config.exact_ranks = false;

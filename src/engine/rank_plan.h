@@ -13,27 +13,27 @@ namespace sluice {
 
 struct RankPlan {
   int tensor_size = 1;                      // ranks that share each layer
-  int num_stages = 1;                       // that divide the layers
+  int num_stages = 1;                       // groups of consecutive layers
   std::vector<RankThreads> threads = {{}};  // by rank
-  std::string note;                         // where the options ask for several: what became of it
-  bool fewer = false;                       // there are not so many as the options ask for
+  std::string note;                         // if several ranks were requested: what was planned
+  bool fewer = false;                       // fewer ranks than requested
 
   int num_ranks() const { return tensor_size * num_stages; }
   int num_threads() const;
 };
 
-// Answers have the same bits for every number of ranks, so the machine decides: as many ranks share
-// a layer as are asked for, but not more than there are NUMA nodes, and layers are not divided;
-// with `exact_ranks` all as asked. Where there are several nodes, each rank has the cores of one.
-// The ranks divide `num_threads`, and have one each at least. On devices (`device_name` is not "")
-// there are as many ranks as are asked for, with a device each.
+// Plans ranks and their threads. Without `exact_ranks`: tensor_size is the requested size, but at
+// most the number of NUMA nodes, and there is one stage; answers have the same bits for any number
+// of ranks. With `exact_ranks`: the sizes as requested. With several NUMA nodes and ranks, each
+// rank gets the cores of one node. `num_threads` is divided among the ranks, at least one each. On
+// devices (`device_name` is not ""): the sizes as requested, one device per rank.
 //
-// kInvalidArgument for sizes that are out of range.
+// kInvalidArgument if a size is out of range.
 Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology, int num_threads,
                            const std::string& device_name);
 
-// The threads, by rank, of one of several engines that divide those of `ranks`; a rank has one at
-// least. No other engine has more than the last one.
+// The threads, by rank, of one of several engines, which divide the threads of `ranks`; at least
+// one per rank. The last engine has the most.
 std::vector<RankThreads> ThreadsOfEngine(const RankPlan& ranks, int engine, int num_engines);
 
 }  // namespace sluice

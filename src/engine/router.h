@@ -11,40 +11,40 @@
 
 namespace sluice {
 
-// The engine that would be done first: the one with the fewest tokens left to compute, the prompt
-// counted without what its cache is likely to have of it. So a request goes where its prefix is
-// unless that engine has more to do than the prefix saves. Between equals the engines take turns.
-//
-// Of an answer, at most kExpectedTokens count, since most end long before max_tokens.
-//
+// Chooses the engine that would finish first: the one with the fewest tokens left to compute,
+// without those of the prompt that its cache probably has. So a request goes to the engine that has
+// its prefix, unless that engine has more other work than the prefix saves. Engines with equal work
+// take turns.
+// At most kExpectedTokens tokens of an answer are counted, since most answers end long before
+// max_tokens.
 // Thread safety: all methods may be called from any thread.
 class Router {
  public:
   static constexpr int64_t kExpectedTokens = 256;
 
-  // As PrefixRoutes; `num_blocks` is 0 where engines have no prefix cache.
+  // As PrefixRoutes; `num_blocks` is 0 if the engines have no prefix cache.
   Router(int num_engines, int block_size, int64_t num_blocks);
 
   struct Route {
     int engine = 0;
-    int64_t prompt_tokens = 0;  // that it is expected to compute
+    int64_t prompt_tokens = 0;  // prompt tokens to compute, estimated
     int64_t output_tokens = 0;
     int64_t tokens() const { return prompt_tokens + output_tokens; }
   };
-  // Chooses among the engines that may be chosen, and counts the request there as unfinished.
-  // REQUIRES: there is one.
+  // Chooses among the engines in `may_be_chosen`, and counts the request there as unfinished.
+  // REQUIRES: at least one may be chosen.
   Route Choose(const Request& request, std::span<const bool> may_be_chosen);
-  // So many of its tokens are finished, or will not be computed.
+  // `tokens` of the engine's tokens are finished, or will not be computed.
   void Finish(int engine, int64_t tokens);
   int64_t unfinished_tokens(int engine) const;
-  // The engines' caches are empty.
+  // Call when the engines' caches were emptied.
   void ForgetPrefixes();
 
  private:
   mutable Mutex mutex_;
-  PrefixRoutes prefixes_;                               // guarded but for Chain()
+  PrefixRoutes prefixes_;                               // guarded, except Chain()
   std::vector<int64_t> unfinished_ GUARDED_BY(mutex_);  // tokens, by engine
-  int next_ GUARDED_BY(mutex_) = 0;                     // whose turn it is
+  int next_ GUARDED_BY(mutex_) = 0;                     // the engine whose turn it is
 };
 
 }  // namespace sluice

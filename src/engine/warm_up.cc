@@ -17,16 +17,16 @@ namespace {
 
 struct StepShape {
   int64_t slices = 1;
-  int64_t tokens = 1;   // of each
-  int64_t context = 0;  // of each
-  bool draws = true;    // a token for each slice; else its logits
+  int64_t tokens = 1;   // of each slice
+  int64_t context = 0;  // tokens of each slice that are already in the cache
+  bool draws = true;    // draws a token for each slice; else returns its logits
 };
 
-// One up to the limits: products run by other kernels from 17, 33, and 65 rows on.
+// Shapes from one row up to the limits: products use other kernels from 17, 33 and 65 rows on.
 std::vector<StepShape> ShapesWithin(const WarmUpLimits& limits, bool is_encoder) {
   const int64_t most = std::min(limits.max_rows, limits.max_slices);
   std::vector<StepShape> shapes = {{.tokens = 1}};
-  // Encoders see whole texts alone.
+  // Encoders compute only whole texts.
   if (!is_encoder) shapes.push_back({.context = limits.max_context - 1});
   for (const int64_t slices : {17, 33, 64})
     if (slices <= most) shapes.push_back({.slices = slices});
@@ -36,13 +36,13 @@ std::vector<StepShape> ShapesWithin(const WarmUpLimits& limits, bool is_encoder)
   return shapes;
 }
 
-// Memory of one step after the other.
+// Buffers of a step, reused by the next.
 struct StepMemory {
   std::vector<int32_t> tokens, positions, logit_rows, table;
   std::vector<kernels::AttentionSlice> slices;
   std::vector<TokenDraw> draws;
-  std::vector<int32_t> adapters;  // of a model that serves some: those in the first slot
-  std::vector<StateSlot> states;  // of a cache that has slots: one for each slice
+  std::vector<int32_t> adapters;  // if the model serves adapters: the one in the first slot
+  std::vector<StateSlot> states;  // if the cache has state slots: one for each slice
   std::vector<float> logits;
 };
 

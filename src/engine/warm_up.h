@@ -1,4 +1,4 @@
-// Steps of a model on a device before the first request.
+// Warm-up steps of a device model before the first request.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 namespace sluice {
 
 struct WarmUpLimits {
-  int64_t max_rows = 256;   // of a warm-up step; at most ModelOptions's
+  int64_t max_rows = 256;   // of a warm-up step; at most the limit in ModelOptions
   int64_t max_slices = 64;  // likewise
   int64_t max_context = 4096;
 };
 
 // Runs steps of the kinds that requests cause: prompts, one token of few and of many sequences, a
-// long context, tokens drawn and logits kept. A driver loads a kernel's code, and allocates the
-// memory that it needs, at the kernel's first launch: here instead of during the first request.
-// Afterwards the content of the first block of `cache` is undefined. kInternal, with what the model
-// says, where a step fails: then no request would succeed.
+// long context, tokens drawn and logits kept. At a kernel's first launch, a driver loads its code
+// and allocates its memory: this way not during the first request. The content of the first block
+// of `cache` is undefined afterwards. kInternal, with the model's message, if a step fails: then no
+// request would succeed.
 Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits& limits);
 
 }  // namespace sluice
