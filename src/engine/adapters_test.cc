@@ -1,4 +1,5 @@
-// LoRA adapters in an engine: the CPU promise holds with them, and memory has as many as planned.
+// LoRA adapters in an engine: answers are still bit-identical in every batch, and no more adapters
+// are in memory than planned.
 #include "engine/adapters.h"
 
 #include <chrono>
@@ -53,7 +54,7 @@ struct Answer {
   bool operator==(const Answer&) const = default;
 };
 
-// One of each pair asks the base.
+// A prompt and the adapter to ask; "": the base model.
 struct Question {
   std::vector<int32_t> prompt;
   std::string adapter;
@@ -64,7 +65,7 @@ std::vector<Question> Questions() {
   const char* const adapters[] = {"", "qwen3-linear", "qwen3-stabilized"};
   for (int i = 0; i < 9; ++i) {
     Question question{{}, adapters[i % 3]};
-    // Three in a row have the same prompt, which is of several blocks.
+    // Each group of three has the same prompt, of several blocks.
     for (int k = 0; k < 40 + 9 * (i / 3); ++k)
       question.prompt.push_back((i / 3 * 101 + k * k * 17 + 3) % 500);
     all.push_back(std::move(question));
@@ -137,7 +138,7 @@ TEST(AdapterPromiseTest, AnswersDoNotDependOnCompanyChunksCacheThreadsOrPreempti
   EXPECT_GT(preempted.preemptions, 0);
 }
 
-// Ranks hold parts of the adapters, engines share them; what is loaded at run time reaches all.
+// Ranks hold parts of the adapters, and engines share them; adapters loaded at run time reach all.
 TEST(AdapterPromiseTest, AnswersDoNotDependOnRanksOrEngines) {
   const EngineConfig alone = Config({"qwen3-linear", "qwen3-stabilized"});
   const std::vector<Answer> expected = Answers(*Make(alone), /*at_once=*/false);
@@ -176,7 +177,8 @@ TEST(AdapterPromiseTest, TheBaseAnswersAsWithoutAdapters) {
   }
 }
 
-// A prefix is found by requests of the same adapter alone, and only while its content is the same.
+// Only requests of the same adapter share a prefix, and only while the adapter's content is the
+// same.
 TEST(AdaptersTest, PrefixesAreSharedWithinAnAdapter) {
   const auto engine = Make(Config({"qwen3-linear", "qwen3-stabilized"}));
   const std::vector<int32_t> prompt = Questions()[0].prompt;
@@ -219,7 +221,7 @@ TEST(AdaptersTest, MoreAdaptersThanSlots) {
   EXPECT_TRUE((*waiting)->is_ready());
 }
 
-// Waiters for one adapter get its slot together, later ones after them, in order.
+// All waiters for one adapter get its slot together; waiters for other adapters follow, in order.
 TEST(AdaptersTest, WaitersGetTheSlotInOrder) {
   EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
   config.adapters.max_cpu_loras = 1;
@@ -246,7 +248,7 @@ TEST(AdaptersTest, WaitersGetTheSlotInOrder) {
   };
   wait_for("qwen3-stabilized", 0);
   wait_for("qwen3-stabilized", 1);
-  // One that left does not take the slot.
+  // A waiter that left does not take the slot.
   adapters.WhenReady(*adapters.Acquire("qwen3-stabilized"),
                      [](const Status&) { FAIL() << "its use is gone"; });
   use = nullptr;
@@ -299,7 +301,7 @@ TEST(AdaptersTest, WhatRequestsUseStaysWhenItIsRemoved) {
   EXPECT_EQ(adapters.List()[0], again);
 }
 
-// Many threads ask for one adapter while others are added: each gets its content.
+// Many threads ask for one adapter while others are added: each gets the right content.
 TEST(AdaptersTest, ManyThreadsAskAtOnce) {
   EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
   config.adapters.max_cpu_loras = 1;
@@ -311,7 +313,7 @@ TEST(AdaptersTest, ManyThreadsAskAtOnce) {
         const auto use =
             engine->adapters()->Acquire(i % 2 == 0 ? "qwen3-linear" : "qwen3-stabilized");
         ASSERT_TRUE(use) << use.error().message;
-        if (k % 5 == 0) continue;  // It leaves, whether it is ready or not.
+        if (k % 5 == 0) continue;  // Drop the use, whether or not it is ready.
         std::promise<bool> ready;
         engine->adapters()->WhenReady(*use,
                                       [&](const Status& status) { ready.set_value(bool(status)); });
@@ -321,7 +323,7 @@ TEST(AdaptersTest, ManyThreadsAskAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // Who tells a waiter may hold its use a moment longer than the waiter itself.
+  // The thread that notifies a waiter may hold the use slightly longer than the waiter.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!engine->adapters()->counts().empty() && std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();

@@ -1,6 +1,5 @@
-// The promise for models some of whose layers see only a chunk or a window: answers do not depend
-// on the cut of the prompt, on what the prefix cache holds or on preemptions, while blocks that
-// nobody sees any more serve others.
+// Models with layers that see only a chunk or a window: answers do not depend on the cut of the
+// prompt, on the prefix cache or on preemptions, and blocks that no layer sees are reused.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -17,10 +16,10 @@ using testing::GreedyFor;
 
 const std::vector<AttentionSpan> kGroupings[] = {
     {{}, {.chunk = 16}},                             // whole blocks
-    {{}, {.chunk = 10}, {.chunk = 10}},              // chunks begin inside of blocks
+    {{}, {.chunk = 10}, {.chunk = 10}},              // chunks that begin inside blocks
     {{}, {.window = 7}},                             // a window
-    {{}, {.chunk = 8}, {.window = 13}, {}, {}},      // everything at once
-    {{}, {.window = 1}, {.chunk = 24, .window = 5}}  // what few models do
+    {{}, {.chunk = 8}, {.window = 13}, {}, {}},      // both, in several groups
+    {{}, {.window = 1}, {.chunk = 24, .window = 5}}  // both in one group, which few models have
 };
 
 class EngineGroups : public ::testing::TestWithParam<size_t> {
@@ -45,7 +44,7 @@ TEST_P(EngineGroups, AnswersAreThoseOfTheModelInAnyCut) {
   }
 }
 
-// Prefixes of every length, before and after the bounds of chunks.
+// Prefixes of every length, on both sides of chunk boundaries.
 TEST_P(EngineGroups, PrefixesAreReusedAcrossChunks) {
   FakeEngine fake({.num_blocks = 4096, .groups = Groups()});
   const std::vector<int32_t> longest = Prompt(5, 96);
@@ -57,12 +56,12 @@ TEST_P(EngineGroups, PrefixesAreReusedAcrossChunks) {
     const auto sink = fake.Ask(prompt, GreedyFor(12));
     EXPECT_EQ(sink->tokens(), FakeModel::Greedy(prompt, 12)) << shared;
     ASSERT_TRUE(fake.WaitForIdle());
-    // All blocks are still there: the whole of the shared part is found.
+    // No block was evicted: the whole shared part is found.
     EXPECT_GE(fake.observer.prefix_hits - hits, static_cast<int64_t>(shared) / 4 * 4) << shared;
   }
 }
 
-// So few blocks that companions are evicted and sequences preempted all the time.
+// So few blocks that companions are evicted and sequences are preempted often.
 TEST_P(EngineGroups, ACrowdGetsTheAnswersOfOneAlone) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   FakeEngine::Options options{.num_blocks = 0,
@@ -74,7 +73,7 @@ TEST_P(EngineGroups, ACrowdGetsTheAnswersOfOneAlone) {
     options.num_blocks += MostBlocks(group, options.max_model_len, 24, options.block_size);
   options.num_blocks += 8;
   FakeEngine fake(options);
-  fake.model->hang = true;  // until all have come
+  fake.model->hang = true;  // until all requests have been submitted
   std::vector<std::pair<std::vector<int32_t>, std::shared_ptr<CollectingSink>>> asked;
   for (int i = 0; i < 60; ++i) {
     std::vector<int32_t> prompt = Prompt(static_cast<int>(random() % 3), 1 + random() % 80);

@@ -1,5 +1,5 @@
-// Tokens that the model draws are those of the sampler, whatever is done to the logits before and
-// is wanted of them besides.
+// Tokens that the model draws are those that the sampler draws, for every sampling parameter and
+// logprobs.
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
@@ -20,7 +20,8 @@ struct DrawnQuestion {
   std::shared_ptr<const Constraint> constraint = {};
 };
 
-// Each kind alone, and several together; of a vocabulary of at least 64 tokens.
+// Each kind of sampling parameter alone, and several together; for vocabularies of at least 64
+// tokens.
 std::vector<DrawnQuestion> EveryKind() {
   std::vector<DrawnQuestion> all;
   const auto add = [&](const char* name, const auto& change) {
@@ -76,7 +77,7 @@ std::vector<DrawnQuestion> EveryKind() {
   return all;
 }
 
-// All at once.
+// Submits all questions at once.
 std::vector<std::shared_ptr<CollectingSink>> Ask(Engine& engine,
                                                  std::vector<DrawnQuestion> questions) {
   std::vector<std::shared_ptr<CollectingSink>> sinks;
@@ -95,7 +96,7 @@ std::vector<std::shared_ptr<CollectingSink>> Ask(Engine& engine,
   return sinks;
 }
 
-// Compares as many of the largest as both have.
+// Compares only as many top logprobs as both answers have.
 void ExpectSameAnswers(const CollectingSink& got, const CollectingSink& expected) {
   EXPECT_EQ(got.tokens(), expected.tokens());
   const std::vector<TokenLogprobs>& a = got.sequences[0].logprobs;
@@ -133,8 +134,8 @@ TEST(EngineDraws, ModelsThatDrawTokensGiveTheSameAnswers) {
   EXPECT_EQ(device.model->num_drawn, num_tokens) << "not one by the host";
 }
 
-// Rows that want more logprobs than there is room for, or two biases of a token, which would be
-// rounded as one, are drawn by the host, and the others are not.
+// The host draws rows that want more logprobs than there is room for, or that have two biases of
+// one token (the sum would be rounded differently). The model still draws the others.
 TEST(EngineDraws, WhatTheModelCannotTellIsLeftToTheHost) {
   std::vector<DrawnQuestion> questions(3);
   for (DrawnQuestion& question : questions) {
@@ -168,8 +169,8 @@ TEST(EngineDraws, ADrawWithoutATokenFailsItsRequestAlone) {
   EXPECT_EQ(engine.Ask({5, 6}, GreedyFor(4))->tokens(), FakeModel::Greedy({5, 6}, 4));
 }
 
-// On an emulated device, alone and in flight. Logprobs of more tokens than a draw tells of bring
-// the row to the host's sampler, whose answers are the ones to give.
+// On an emulated device, with one step or several in flight. Rows that want more logprobs than a
+// draw returns go to the host's sampler, whose answers are the reference.
 TEST(EngineDraws, AnEmulatedDeviceDrawsAsTheHostDoes) {
   for (const bool async : {false, true}) {
     EngineConfig config;

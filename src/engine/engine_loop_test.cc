@@ -1,4 +1,4 @@
-// The engine's thread, and threads that ask of it whatever they like whenever they like.
+// The engine's thread, with other threads that call it at random times.
 #include "engine/engine_loop.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ TEST(EngineLoop, SequencesAreLimitedToo) {
   EXPECT_TRUE(fake.WaitForIdle());
 }
 
-// Whoever sees, after BeginShutdown, that nothing is unfinished may end everything.
+// If nothing is unfinished after BeginShutdown, no request can come later: the caller may exit.
 TEST(EngineLoop, C9NothingIsTakenInOnceShutdownHasBegun) {
   for (int round = 0; round < 10; ++round) {
     FakeEngine fake({.num_blocks = 4096, .max_model_len = 1000, .loop = {.drain_seconds = 300}});
@@ -82,7 +82,7 @@ TEST(EngineLoop, C9NothingIsTakenInOnceShutdownHasBegun) {
   }
 }
 
-// A client that stops, leaves and asks for more from within the news.
+// A client that stops, leaves and submits further requests from within its callbacks.
 class RestlessSink final : public RequestSink {
  public:
   enum class Habit { kPatient, kStops, kLeaves };
@@ -130,7 +130,7 @@ class RestlessSink final : public RequestSink {
     }
   }
 
-  std::atomic<RequestHandle> handle{0};  // unknown to the first news
+  std::atomic<RequestHandle> handle{0};  // not yet known at the first update
   std::atomic<bool> has_left{false};
   std::atomic<int> num_ended{0};
 
@@ -143,7 +143,7 @@ class RestlessSink final : public RequestSink {
   const Habit habit_;
   const size_t patience_;
   const std::vector<int32_t> expected_;
-  std::vector<Sequence> sequences_;  // of the engine's thread
+  std::vector<Sequence> sequences_;  // used by the engine's thread only
   bool has_prompt_ = false;          // likewise
 };
 
@@ -206,7 +206,7 @@ TEST_P(RestlessClients, EachHearsOfOneEndAndNothingIsLeft) {
       EXPECT_TRUE(fake.WaitForIdle());
       EXPECT_TRUE(fake.engine->healthy());
       EXPECT_TRUE(fake.engine->ResetPrefixCache());
-      fake.engine.reset();  // Its last news are told.
+      fake.engine.reset();  // Delivers the last updates.
     }
     int64_t num_taken = 0;
     for (const auto& of_client : sinks) {

@@ -1,6 +1,6 @@
-// For tests: the engine against a model of itself. Crowds of random requests with clients that
-// leave, texts that stop, steps that fail and too few blocks. Whatever happens, everybody's tokens
-// are those of the request alone, everybody hears of exactly one end, and nothing is left behind.
+// For tests: compares the engine with a simple reference under random load: many requests, clients
+// that leave, stop strings, failing steps and too few blocks. Every request must get the tokens
+// that it gets alone and exactly one end, and nothing may be left over.
 #pragma once
 
 #include <algorithm>
@@ -21,20 +21,20 @@ inline bool Same(const TokenLogprobs& a, const TokenLogprobs& b) {
   return a.token == b.token && a.logprob == b.logprob && a.rank == b.rank && a.top == b.top;
 }
 
-// What a sequence says where nobody disturbs it.
+// What a sequence returns if it runs undisturbed.
 struct Expected {
   std::vector<int32_t> tokens;
   std::vector<TokenLogprobs> logprobs;
-  std::optional<FinishReason> finish;  // none: it fails after its tokens
+  std::optional<FinishReason> finish;  // nullopt: the sequence fails after its tokens
   std::optional<int32_t> stop_token;
 };
 
-// One sequence after the other, with neither scheduler nor cache.
+// Computes one sequence at a time, without scheduler and cache.
 class Reference {
  public:
   explicit Reference(int64_t max_model_len) : max_model_len_(max_model_len) {}
 
-  size_t period = 0;  // of the model
+  size_t period = 0;  // of the model's answers
 
   Expected Sequence(const Request& request, uint64_t seed) {
     const SamplingParams& params = request.sampling;
@@ -75,7 +75,7 @@ class Reference {
     return expected;
   }
 
-  // Empty where there are none to be had.
+  // Empty if the request fails before they are complete.
   std::vector<std::optional<TokenLogprobs>> Prompt(const Request& request) {
     std::vector<std::optional<TokenLogprobs>> logprobs(request.prompt.size());
     for (size_t i = 1; i < request.prompt.size(); ++i) {
@@ -95,7 +95,7 @@ class Reference {
   Sampler sampler_{FakeModel::kVocab, 1};
 };
 
-// Adds up what the observer hears.
+// Sums the statistics that the observer receives.
 struct Account final : EngineObserver {
   void OnStep(const StepStats& stats) override {
     generated += stats.generated_tokens;
@@ -128,14 +128,14 @@ struct Account final : EngineObserver {
           prompt = 0;
 };
 
-// What all sinks heard.
+// What all sinks received.
 struct Told {
-  int64_t tokens = 0;            // in all
+  int64_t tokens = 0;            // total
   int64_t updates = 0;           // with tokens
-  bool is_step_failing = false;  // a step may fail whoever is in it
+  bool is_step_failing = false;  // the current step may fail for any of its sequences
 };
 
-// A request and all that was said of it; checks each word as it comes.
+// A request and everything its sink received; checks each update as it arrives.
 struct Asked {
   Request request;
   std::vector<Expected> expected;  // by sequence
@@ -148,7 +148,7 @@ struct Asked {
   };
   std::vector<Sequence> sequences;
   bool has_prompt = false, was_aborted = false, has_failed = false;
-  int num_ends = 0;  // that the engine's owner was told of
+  int num_ends = 0;  // reported to the engine's owner
 
   int num_open() const {
     if (was_aborted || has_failed) return 0;
@@ -197,7 +197,7 @@ class CheckingSink final : public RequestSink {
     EXPECT_LE(told_.tokens, account_.generated) << "told before it was counted";
     if (!update.finish) return;
     sequence.has_ended = true;
-    if (*update.finish == FinishReason::kAbort) return;  // the end of the engine
+    if (*update.finish == FinishReason::kAbort) return;  // the engine is shutting down
     EXPECT_EQ(update.finish, sequence.was_stopped ? FinishReason::kStop : expected.finish);
     if (!sequence.was_stopped) {
       EXPECT_EQ(sequence.num_tokens, expected.tokens.size());
@@ -234,8 +234,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   }
   bool OneIn(unsigned count) { return random_() % count == 0; }
 
-  // For an engine whose model has several ranks: the first rank's model, over `model_`; whether
-  // ranks may get lost, and whether some have.
+  // For an engine whose model has several ranks: the first rank's model, on top of `model_`;
+  // whether ranks may be lost; whether some were.
   virtual Model& ServedModel() { return *model_; }
   virtual bool may_lose_ranks() const { return false; }
   virtual bool has_lost_ranks() { return false; }
@@ -298,8 +298,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
         [this] { ++num_failed_steps_; }, draft_.get());
   }
 
-  // Its cache may be too small for the sequences, its rows for their prompts, and it may think
-  // otherwise than the model.
+  // The draft may have too small a cache or too few rows, and may predict other tokens than the
+  // model.
   void OpenDraft() {
     if (!plan_.config.draft.is_given()) return;
     plan_.draft = FakeDraftPlan(plan_, Pick(1, 100), OneIn(2) ? kMaxModelLen : Pick(2, 60));
@@ -308,7 +308,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     draft_->period = OneIn(4) ? 0 : model_->period;
   }
 
-  // Stages that compute a step each, or a device that keeps what it draws.
+  // Several pipeline stages, each with a step in flight, or a device that keeps the tokens it
+  // draws.
   virtual void OpenFlights(SchedulerLimits& limits) {
     if (OneIn(3)) {
       limits.steps_in_flight = limits.num_stages = Pick(2, 4);
@@ -329,10 +330,10 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     if (OneIn(6)) params.logprobs = static_cast<int32_t>(Pick(0, 3));
     if (OneIn(6)) params.min_tokens = Pick(1, 8);
     if (OneIn(6)) params.logit_bias = {{FakeModel::kEos, 15.0f}};
-    // Some of the siblings say in the end what fails them, or the step.
+    // Some sequences sample a token that fails them (NaN) or the step (poison).
     if (OneIn(20)) params.logit_bias = {{FakeModel::kNanToken, 13.0f}};
-    // A past answer with poison would be proposed to others, and a draft may draw it where the
-    // model does not.
+    // Poison in an answer could be proposed to other sequences, or drawn by a draft model where the
+    // model does not draw it.
     if (OneIn(60) && has_poison_ && !plan_.config.draft.is_given() &&
         plan_.config.speculation.method != SpeculationConfig::Method::kSuffix)
       params.logit_bias = {{FakeModel::kPoison, 13.0f}};
@@ -348,7 +349,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     asked_.push_back(std::make_unique<Asked>());
     Asked& asked = *asked_.back();
     Request& request = asked.request;
-    // Few kinds of prompts, so that there are prefixes to share.
+    // Only a few kinds of prompts, so that prefixes are shared.
     const auto first = static_cast<int32_t>(Pick(0, 2));
     for (int64_t i = Pick(1, 40); i > 0; --i)
       request.prompt.push_back((first + static_cast<int32_t>(i * i)) % 50);
@@ -386,7 +387,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
         MakeActiveRequest(asked_.size(), request, limits, kRandomEndTokens, seed, siblings_wait));
   }
 
-  // One that has not ended; null: none was met.
+  // A random request that has not ended; null if none was found.
   Asked* AnyOpen(RequestHandle& handle) {
     if (asked_.empty()) return nullptr;
     const auto from = static_cast<int64_t>(asked_.size()) - 12;
@@ -400,7 +401,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     RequestHandle handle = 0;
     Asked* asked = AnyOpen(handle);
     if (asked != nullptr) asked->was_aborted = true;
-    core_->Abort(handle);  // of one that has ended, nothing happens
+    core_->Abort(handle);  // has no effect on a request that has ended
   }
 
   void StopOne() {
@@ -408,7 +409,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     Asked* asked = AnyOpen(handle);
     if (asked == nullptr) return;
     const size_t index = random_() % asked->sequences.size();
-    // Prompt logprobs come from the first sequence.
+    // Only the first sequence receives prompt logprobs.
     if (asked->request.sampling.prompt_logprobs && !asked->has_prompt) return;
     Asked::Sequence& sequence = asked->sequences[index];
     const bool was_open = !sequence.has_ended;
@@ -421,7 +422,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     const int64_t steps_before = model_->steps - core_->num_in_flight();
     const bool were_lost = has_lost_ranks();
     told_.is_step_failing = may_lose_ranks();
-    // The model throws where it meets poison; only then may it fail those who did nothing.
+    // The model throws on poison; only then may requests fail through no fault of their own.
     for (const ScheduledSequence* sequence : core_->scheduler().running()) MayFail(*sequence);
     core_->scheduler().ForEachWaiting([this](const auto& sequence) { MayFail(sequence); });
     told_.is_step_failing = told_.is_step_failing || model_->fails_in_flight();
@@ -433,7 +434,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     EXPECT_TRUE(ok || told_.is_step_failing);
     EXPECT_EQ(std::exchange(num_failed_steps_, 0), ok ? 0 : 1);
     told_.is_step_failing = false;
-    // The gauges are of now, whatever became of the step.
+    // The gauges show the current state, even after a failed step.
     EXPECT_EQ(account_.last.running, core_->scheduler().num_running());
     EXPECT_EQ(account_.last.waiting, core_->scheduler().num_waiting());
     EXPECT_EQ(account_.last.used_blocks, core_->pool().num_held());
@@ -468,10 +469,10 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     EXPECT_EQ(account_.generated_of_finished, told_.tokens);
     EXPECT_EQ(account_.preemptions_of_finished, account_.preemptions);
     EXPECT_EQ(account_.generated_of_sequences, account_.generated_of_finished);
-    // Those that ended before their first token have computed a part of their prompts.
+    // Requests that ended before their first token computed only a part of their prompts.
     EXPECT_GE(account_.prompt, account_.prompt_of_answered);
     EXPECT_LE(account_.prompt, account_.prompt_of_finished);
-    int64_t spoke = 0;  // sequences
+    int64_t spoke = 0;  // sequences with tokens
     for (const auto& asked : asked_) {
       EXPECT_EQ(asked->num_ends, 1);
       EXPECT_EQ(asked->num_open(), 0) << "somebody waits for ever";
@@ -505,7 +506,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   std::mt19937 random_;
   Reference reference_;
   bool caches_ = true;
-  bool has_poison_ = true;  // a group of ranks ends with the step that throws
+  bool has_poison_ = true;  // false for ranks: a step that throws ends the group
   int num_failed_steps_ = 0;
   Account account_;
   Told told_;

@@ -1,7 +1,7 @@
-// The engine's contract where several ranks compute its steps, over a simulated network: steps and
-// results travel as between processes, late, to ranks that stall, die or are cut off. While the
-// group lives, everybody's tokens are those of one rank; when it ends, everybody hears of one end,
-// whose reason names a rank that is lost, and every rank ends.
+// The engine's contract if several ranks compute its steps, over a simulated network: steps and
+// results are messages as between processes, delayed, and ranks stall, die or are cut off. While
+// the group lives, every request gets the tokens that a single rank computes. When it ends, every
+// request gets one end, whose reason names a lost rank, and every rank ends.
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -22,13 +22,13 @@ using testing::RandomEngine;
 using testing::RankDied;
 using testing::WireFaults;
 
-// The words of the vocabulary that a rank has.
+// A rank's part of the vocabulary.
 RowRange WordsOf(const Communicator& all) {
   return CutRows(FakeModel::kVocab, all.rank(), all.size());
 }
 
-// What a rank that shares layers has of a FakeModel: it keeps what it is told of all tokens, and
-// gives its words of the logits.
+// A tensor parallel rank's share of a FakeModel: it stores the state of all tokens, but returns
+// only its part of the logits.
 class FakeShare final : public Model {
  public:
   FakeShare(Communicator& all, FakeModel& model)
@@ -57,8 +57,8 @@ class FakeShare final : public Model {
   std::vector<float> whole_;
 };
 
-// What a rank that is a stage has: it adds its words to the logits that it hands on. The first
-// stage has them when it finishes the step.
+// A pipeline stage of a FakeModel: it adds its part of the logits to those that it sends on. The
+// first stage has all of them when it finishes the step.
 class FakeStage final : public Model {
  public:
   FakeStage(Communicator& all, FakeModel& model)
@@ -74,7 +74,7 @@ class FakeStage final : public Model {
     all_.AwaitPosted(Next(), all_.size() - 1);
     const size_t size = input.logit_rows.size() * FakeModel::kVocab;
     begun.results = results;
-    begun.handed.assign(size + 1, 0);  // a message, whether there are rows or not
+    begun.handed.assign(size + 1, 0);  // sent even if there are no rows
     if (all_.rank() > 0) Receive(begun, all_.rank() - 1);
     whole_.assign(size, 0);
     model_.Forward(pool, input, cache, whole_.data());
@@ -111,14 +111,14 @@ class FakeStage final : public Model {
   std::vector<float> whole_;
 };
 
-// Rank 0's model, and the other ranks as threads.
+// Rank 0's model, with the other ranks as threads.
 class FakeRanks final : public Model {
  public:
   struct Limits {
     StepLimits step;
     std::vector<AttentionSpan> groups;
     size_t period = 0;
-    int steps_in_flight = 1;  // more: ranks are stages
+    int steps_in_flight = 1;  // more than 1: ranks are pipeline stages
     std::chrono::seconds deadline{1};
   };
 
@@ -218,7 +218,7 @@ class RandomRanks : public RandomEngine {
     limits.period = model_->period;
     limits.steps_in_flight = model_->most_in_flight;
     model_->most_in_flight = 1;
-    // Shorter and longer than it takes until a watch calls a silent rank lost.
+    // Shorter or longer than the time after which the watch declares a silent rank lost.
     limits.deadline = deadline_ = std::chrono::seconds(OneIn(2) ? 1 : 10);
     ranks_ = std::make_unique<FakeRanks>(size, random_(), std::chrono::milliseconds(Pick(0, 20)),
                                          faults_, limits, *model_);

@@ -1,4 +1,4 @@
-// The engine over a fake model: what the contract promises to those who submit requests.
+// The engine with a fake model: its contract with callers.
 #include "engine/engine.h"
 
 #include <algorithm>
@@ -53,8 +53,8 @@ TEST(Engine, PrefixHitGivesTheSameAnswer) {
   EXPECT_EQ(fake.Ask(Prompt(1, 100), GreedyFor(1))->prompt->cached_tokens, 0);
 }
 
-// C1, C4, C7 and the promise: a crowd on few blocks, with preemptions, shared prefixes and clients
-// that leave.
+// C1, C4, C7 and bit-identical answers: many requests on few blocks, with preemptions, shared
+// prefixes and clients that leave.
 TEST(Engine, CrowdGetsTheAnswersOfOneAlone) {
   FakeEngine fake({.num_blocks = 140,
                    .max_num_seqs = 16,
@@ -68,7 +68,7 @@ TEST(Engine, CrowdGetsTheAnswersOfOneAlone) {
     std::shared_ptr<CollectingSink> sink;
     RequestHandle handle;
   };
-  fake.model->hang = true;  // until all have come
+  fake.model->hang = true;  // until all requests have been submitted
   std::mt19937 random(3);
   std::vector<Asked> all;
   for (unsigned i = 0; i < 120; ++i) {
@@ -107,7 +107,7 @@ TEST(Engine, C7AnAbortedRequestIsGoneAfterOneStep) {
   EXPECT_FALSE(sink->error);
 }
 
-// /metrics and the accounts of a benchmark are read by whoever has just got an answer.
+// A client may read /metrics, or a benchmark its counts, immediately after an answer.
 TEST(Engine, TokensAreCountedBeforeTheSinkHearsOfThem) {
   class Sink final : public RequestSink {
    public:
@@ -136,7 +136,8 @@ TEST(Engine, TokensAreCountedBeforeTheSinkHearsOfThem) {
   EXPECT_TRUE(fake.Eventually([&] { return sink->ended.load(); }));
 }
 
-// Statistics of its own request, unlike the observer's; also after the client has left.
+// A sink gets the statistics of its own request, even after the client has left; an observer those
+// of all.
 TEST(Engine, ASinkIsToldTheStatisticsOfItsRequestOnce) {
   class Sink final : public RequestSink {
    public:
@@ -216,7 +217,7 @@ TEST(Engine, EndTokensStopTokensAndMinTokens) {
   EXPECT_EQ(sink->sequences[0].finish, FinishReason::kLength);
 }
 
-// The tokenizer's end-of-sequence token may be another than that of config.json.
+// The tokenizer's end-of-sequence token may differ from that of config.json.
 TEST(Engine, EndTokensOfARequestEndIt) {
   FakeEngine fake({});
   const std::vector<int32_t> prompt = Prompt(1, 10);
@@ -241,13 +242,13 @@ TEST(Engine, EndTokensOfARequestEndIt) {
   params.ignore_eos = true;
   EXPECT_EQ(ask(params)->tokens(), answer);
   params = GreedyFor(10);
-  params.min_tokens = 10;  // it is not drawn before
+  params.min_tokens = 10;  // the end token cannot be drawn earlier
   const auto masked = ask(params);
   EXPECT_EQ(masked->tokens().size(), 10u);
   EXPECT_EQ(std::count(masked->tokens().begin(), masked->tokens().end(), answer[3]), 0);
 }
 
-// A list of stop tokens may be as long as the vocabulary, and a request have thousands of
+// The list of stop tokens may be as long as the vocabulary, and a request may have thousands of
 // sequences.
 TEST(Engine, SequencesShareTheListOfTheirEndTokens) {
   Request request;
@@ -322,7 +323,7 @@ TEST(Engine, PromptLogprobsAreCompleteInAnyChunks) {
   std::vector<PromptResult> results;
   for (const int64_t rows : {1, 7, 200}) {
     FakeEngine fake({.max_num_batched_tokens = 200, .max_prompt_logit_rows = rows, .loop = {}});
-    fake.Ask(Prompt(4, 50), GreedyFor(2));  // so that there is something in the prefix cache
+    fake.Ask(Prompt(4, 50), GreedyFor(2));  // fills the prefix cache
     const auto sink = fake.Ask(Prompt(4, 50), params, 2);
     ASSERT_TRUE(sink->prompt);
     EXPECT_EQ(sink->prompt->cached_tokens, 0) << "all rows are computed";
@@ -363,7 +364,7 @@ TEST(Engine, C8ALostDeviceFailsItsRequestsAndNoneIsTakenAfterwards) {
   EXPECT_TRUE(fake.Ask(poisoned, GreedyFor(4))->error);
   EXPECT_TRUE(fake.WaitForIdle());
   EXPECT_TRUE(fake.engine->healthy()) << "a step that failed is not the device's end";
-  // Whoever hears of the failure finds the engine out of order.
+  // A client that sees the failure also sees that the engine is unhealthy.
   class Sink final : public RequestSink {
    public:
     explicit Sink(const Engine& engine) : engine_(engine) {}
@@ -407,7 +408,7 @@ TEST(Engine, C8ALostRankFailsAllRequestsAndIsNamedAtOnce) {
   EXPECT_TRUE(fake.engine->healthy());
   EXPECT_EQ(fake.engine->failure(), "");
   fake.model->lost = true;
-  // Also while nothing is computed.
+  // Reported even if nothing is being computed.
   EXPECT_FALSE(fake.engine->healthy());
   EXPECT_EQ(fake.engine->failure(), "rank 1 (process 7 on node3) has ended");
   fake.model->allowed_steps = 1000;
@@ -423,7 +424,7 @@ TEST(Engine, C8ALostRankFailsAllRequestsAndIsNamedAtOnce) {
 
 TEST(Engine, C8NanFailsThatRequestAlone) {
   FakeEngine fake({});
-  fake.model->hang = true;  // so that both are in one step
+  fake.model->hang = true;  // so that both requests are in one step
   const auto neighbour = std::make_shared<CollectingSink>();
   const auto bad = std::make_shared<CollectingSink>();
   ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(100), neighbour));
@@ -469,7 +470,7 @@ TEST(Engine, C9DrainLetsRunningRequestsFinish) {
   EXPECT_TRUE(fake.WaitForIdle());
 }
 
-// Each step of a beam search is a request of its own.
+// Each step of a beam search is a separate request.
 TEST(Engine, C9AnAnswerThatHasBegunMayContinueDuringTheDrain) {
   FakeEngine fake({.loop = {.drain_seconds = 300}});
   const auto submit = [&](bool continues, const std::shared_ptr<CollectingSink>& sink) {
@@ -520,7 +521,8 @@ TEST(Engine, DestructionEndsWhatRuns) {
   const auto sink = std::make_shared<CollectingSink>();
   {
     FakeEngine fake({.num_blocks = 1024, .max_model_len = 4000});
-    fake.model->delay = std::chrono::milliseconds(20);  // All 3900 would take more than a minute.
+    fake.model->delay =
+        std::chrono::milliseconds(20);  // All 3900 tokens would take more than a minute.
     ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(3900), sink));
     ASSERT_TRUE(sink->WaitForTokens(1));
   }
@@ -575,8 +577,7 @@ TEST(Engine, RefusesWhatItCannotTake) {
   EXPECT_TRUE(fake.WaitForIdle());
 }
 
-// The figure of the plan's measure "host work below 0.3 ms a step at 32 sequences"; printed, not
-// asserted.
+// Measures the goal "host work below 0.3 ms a step at 32 sequences"; printed, not asserted.
 TEST(Engine, HostWorkOfAStepOf32Sequences) {
   FakeEngine fake(
       {.num_blocks = 4096, .max_model_len = 2048, .max_num_batched_tokens = 2048, .loop = {}});
@@ -604,7 +605,8 @@ TEST(Engine, IdleUsesNoCpu) {
     return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
            1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   };
-  // On a busy machine the threads may fall asleep late; those that never do show in every window.
+  // On a busy machine threads may go to sleep late; threads that never sleep use CPU in every
+  // window.
   double used = 1;
   for (int window = 0; window < 20 && used >= 0.02; ++window) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

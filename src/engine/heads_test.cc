@@ -1,5 +1,5 @@
-// What an engine with a drafting head proposes is what the reference proposes, token by token; and
-// heads that an engine cannot use.
+// An engine with a drafting head proposes the same tokens as the reference; heads that an engine
+// cannot use are rejected or ignored.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ std::string HeadData(const std::string& name) {
 
 struct HeadPair {
   const char* target;
-  const char* head;  // "": layers of the target's own checkpoint
+  const char* head;  // "": layers in the target's own checkpoint
 };
 
 EngineConfig ConfigOfHead(const HeadPair& pair) {
@@ -46,8 +46,8 @@ EngineConfig ConfigOfHead(const HeadPair& pair) {
   return config;
 }
 
-// Steps that verified, tokens that they verified, and those that were right, if the proposals are
-// the golden ones.
+// Number of steps with draft tokens, of draft tokens, and of accepted ones, if the engine proposes
+// the golden drafts.
 struct HeadCounts {
   int64_t drafts = 0, tokens = 0, accepted = 0;
   friend bool operator==(const HeadCounts&, const HeadCounts&) = default;
@@ -55,7 +55,8 @@ struct HeadCounts {
 
 HeadCounts GoldenCounts(const DraftCase& golden) {
   HeadCounts counts;
-  // The first token follows from the prompt; one place is left for the token behind the proposed.
+  // The prompt's step samples the first token. A step samples one token after the draft tokens, so
+  // one place must be left for it.
   const auto length = std::ssize(golden.answer);
   for (int64_t known = 1; known < length;) {
     const auto& drafts = golden.drafts[static_cast<size_t>(known - 1)];
@@ -87,7 +88,7 @@ TEST_P(HeadEngine, ProposesWhatTheReferenceProposes) {
     const auto engine = Engine::Create(config, hooks);
     ASSERT_TRUE(engine) << engine.error().message;
     HeadCounts before;
-    for (int round = 0; round < 2; ++round) {  // then with a prefix
+    for (int round = 0; round < 2; ++round) {  // the second time with a cached prefix
       for (const DraftCase& golden : testing::ReadDrafts(folder + "/drafts.json")) {
         Request request;
         request.prompt = golden.prompt;
@@ -125,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Answers are the same without a head: what cannot be used is left out, and said.
+// Answers are the same as without a head; a head that cannot be used is left out, with a note.
 TEST(Heads, WhatIsNotSupportedIsLeftOut) {
   for (const HeadPair pair :
        {HeadPair{"llama-bf16", ""}, HeadPair{"tiny-eagle3-target", "llama-bf16"},

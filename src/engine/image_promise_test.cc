@@ -1,5 +1,6 @@
-// Requests with images: the same bits whatever the batch, chunks, prefix cache, threads, ranks and
-// preemptions; the answers of transformers; and what is refused.
+// Requests with images: answers are bit-identical for every batch, chunk size, prefix cache state,
+// and number of threads and ranks, and after preemptions; they match transformers; invalid ones are
+// rejected.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -33,7 +34,7 @@ Request RequestOf(const VisionCase& golden, int64_t max_tokens) {
   return request;
 }
 
-// The golden cases, and the same prompts with other images.
+// The golden cases, each also with other images.
 std::vector<VisionCase> ImageQuestions(const char* name) {
   std::vector<VisionCase> cases = testing::ReadVisionGolden(DataFolder(name));
   for (size_t i = 0, count = cases.size(); i < count; ++i) {
@@ -135,7 +136,7 @@ TEST_P(ImagePromise, HoldsHoweverTheWorkIsCut) {
 TEST(ImagePromiseTest, APreemptedRequestGoesOn) {
   const std::vector<ImageAnswer> alone = ImageAnswers("tiny-qwen2.5-vl", {.at_once = false});
   CountingObserver preempted;
-  // On a machine that is busy a request may have ended before the next one comes.
+  // On a busy machine a request may end before the next one is submitted.
   for (int round = 0; round < 20 && preempted.preemptions == 0; ++round) {
     EXPECT_EQ(ImageAnswers("tiny-qwen2.5-vl",
                            {.max_num_batched_tokens = 16, .prefix_caching = true, .num_blocks = 9},

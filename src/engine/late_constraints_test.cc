@@ -1,5 +1,5 @@
-// Constraints that take longer than a step has time for: they delay no other request and change no
-// answer.
+// Constraints whose masks take too long for a step: they neither delay other requests nor change
+// answers.
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -51,7 +51,7 @@ TEST(LateConstraintsTest, OthersDoNotWaitForThem) {
   ASSERT_TRUE(quick->WaitForEnd());
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  // Inside the steps its masks would take 6 * 8 * 0.05 s on two threads.
+  // Computed inside the steps, the masks would take 6 * 8 * 0.05 s on two threads.
   EXPECT_LT(seconds, 0.5);
   {
     const std::lock_guard lock(slow->mutex);
@@ -103,7 +103,7 @@ TEST(LateConstraintsTest, ARequestThatLeavesIsForgotten) {
   EXPECT_EQ(engine.engine->num_unfinished(), 0);
 }
 
-// The fake time of its masks is beyond what a request may take.
+// The simulated time of its masks exceeds a request's limit.
 TEST(LateConstraintsTest, ARequestThatHasUsedUpItsTimeFails) {
   class Endless final : public Constraint {
    public:

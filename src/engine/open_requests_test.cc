@@ -12,7 +12,7 @@ namespace {
 
 using testing::CollectingSink;
 
-// Requests that end in one thread while those of an engine fail in another: nothing is left.
+// Requests end in one thread while requests of an engine fail in another: none is left over.
 TEST(OpenRequests, EndWhileOthersFail) {
   Router router(2, 4, 0);
   OpenRequests open;

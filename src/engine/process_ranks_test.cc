@@ -1,4 +1,4 @@
-// Ranks that are processes, here threads that meet in a local group.
+// Ranks as processes; here they are threads in a local group.
 #include "engine/process_ranks.h"
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The time of operators, counted while an engine computes.
+// Times of operators, measured while an engine computes.
 #include <map>
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@ namespace {
 
 using testing::CollectingSink;
 
-// Calls of each operator after an answer of `num_tokens` tokens, and the answer.
+// Number of calls of each operator during an answer of `num_tokens` tokens, and the answer.
 struct Profile {
   std::map<std::string, int64_t> calls;
   std::vector<int32_t> tokens;
@@ -59,7 +59,7 @@ TEST(ProfileOps, CountsEachOperatorOfEachStep) {
   const Profile with = ProfileOf(/*profile_ops=*/true, 1, 5);
   EXPECT_EQ(with.tokens, without.tokens);
   EXPECT_EQ(CallsOf(with, "Embed "), 5);
-  EXPECT_EQ(CallsOf(with, "Attend "), 2 * 5);  // layers
+  EXPECT_EQ(CallsOf(with, "Attend "), 2 * 5);  // layers * steps
   EXPECT_GT(CallsOf(with, "Project "), 5 * CallsOf(with, "Embed "));
 }
 

@@ -13,7 +13,7 @@ using testing::FakeModel;
 using testing::GreedyFor;
 using ::testing::HasSubstr;
 
-// Engines over fake models, behind one.
+// A ReplicaEngine over engines with fake models.
 struct Replicas {
   explicit Replicas(int count, const testing::FakeEngine::Options& options = {},
                     uint64_t seed = 1) {
@@ -56,7 +56,7 @@ struct Replicas {
     return fakes.front()->Eventually(condition);
   }
 
-  std::vector<std::unique_ptr<testing::FakeEngine>> fakes;  // the observers
+  std::vector<std::unique_ptr<testing::FakeEngine>> fakes;  // they own the observers
   std::vector<FakeModel*> models;
   std::vector<Engine*> inner;
   std::vector<RequestHandle> handles;
@@ -179,7 +179,7 @@ TEST(ReplicaEngine, TheRequestsOfOneThatHangsFail) {
   for (int32_t i = 0; i < 4; ++i) replicas.Ask({i}, GreedyFor(2));
   EXPECT_EQ(replicas.models[0]->steps, 0);
   EXPECT_FALSE(replicas.engine->ResetPrefixCache()) << "it does not wait for the one that hangs";
-  // It was only slow: nobody hears of what it computes, and it takes requests again.
+  // It was only slow: its late results are dropped, and it accepts requests again.
   replicas.models[0]->hang = false;
   EXPECT_TRUE(replicas.Eventually([&] { return replicas.inner[0]->num_unfinished() == 0; }));
   EXPECT_EQ(stuck->num_updates, 0);

@@ -1,4 +1,5 @@
-// Answers with proposed tokens are those without, from a model that shows every error of the cache.
+// Answers with draft tokens equal those without; the fake model's answers reveal any error in the
+// cache.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ DraftConfig Draft(int num_tokens) {
   DraftConfig config;
   config.folder = "draft";
   config.num_tokens = num_tokens;
-  config.adaptive = false;  // times of tests say nothing
+  config.adaptive = false;  // measured times in tests mean nothing
   return config;
 }
 
@@ -42,13 +43,14 @@ struct SpeculativeAnswer {
   bool operator==(const SpeculativeAnswer&) const = default;
 };
 
-// What is asked at once, and the engine that answered.
+// Answers of `engine` to all `kinds`, submitted at once.
 std::vector<SpeculativeAnswer> AnswersOf(FakeEngine& engine,
                                          const std::vector<SamplingParams>& kinds,
                                          size_t period_of_draft = kPeriod) {
   engine.model->period = kPeriod;
   if (engine.draft != nullptr) engine.draft->period = period_of_draft;
-  engine.model->allowed_steps = engine.model->steps.load();  // all have come before one ends
+  engine.model->allowed_steps =
+      engine.model->steps.load();  // until all requests have been submitted
   std::vector<std::shared_ptr<CollectingSink>> sinks;
   for (const SamplingParams& params : kinds) {
     sinks.push_back(std::make_shared<CollectingSink>(2));
@@ -72,7 +74,7 @@ std::vector<SpeculativeAnswer> AnswersOf(FakeEngine& engine,
   return answers;
 }
 
-// Each with its seed, as a request of its own.
+// Different sampling parameters; each is for a request of its own, with its own seed.
 std::vector<SamplingParams> KindsOfSampling() {
   std::vector<SamplingParams> kinds(12, GreedyFor(60));
   for (size_t i = 1; i < kinds.size(); ++i) {
@@ -101,7 +103,7 @@ TEST(Speculation, AnswersOfEveryKindAreTheSame) {
     for (const bool draws : {false, true}) {
       FakeEngine engine({.speculation = Ngram(num_tokens)});
       engine.model->draws = draws;
-      // One after the other, so that there is room for proposals.
+      // One at a time, so that there is room for draft tokens.
       std::vector<SpeculativeAnswer> answers;
       for (const SamplingParams& kind : KindsOfSampling()) {
         for (SpeculativeAnswer& answer : AnswersOf(engine, {kind}))
@@ -122,22 +124,22 @@ TEST(Speculation, TakesFewerSteps) {
   const auto expected = AnswersOf(plain, {GreedyFor(200)});
   EXPECT_EQ(AnswersOf(engine, {GreedyFor(200)}), expected);
   EXPECT_LT(2 * engine.observer.steps, plain.observer.steps);
-  // A step's tokens of a sequence come together.
+  // A sequence's tokens of a step arrive together.
   EXPECT_LT(2 * engine.observer.inter_tokens, plain.observer.inter_tokens);
 }
 
 TEST(Speculation, ManySequencesLeaveNoRoom) {
   FakeEngine engine({.speculation = Ngram(4)});
   FakeEngine plain({});
-  const std::vector<SamplingParams> many(16, GreedyFor(20));  // of two sequences each
+  const std::vector<SamplingParams> many(16, GreedyFor(20));  // each with two sequences
   EXPECT_EQ(AnswersOf(engine, many), AnswersOf(plain, many));
 }
 
-// A draft that is the model itself draws the same tokens, whatever they are drawn with: an error in
-// its cache or in what it thinks the sequence is would make some of them wrong.
+// A draft model with the target's weights draws the same tokens for all sampling parameters. An
+// error in its cache, or in its copy of the sequence, would make some draft tokens wrong.
 TEST(Speculation, ADraftModelOfTheSameWeightsIsAlwaysRight) {
   std::vector<SamplingParams> kinds = KindsOfSampling();
-  kinds.erase(kinds.begin() + 9);  // ends before all that is proposed is verified
+  kinds.erase(kinds.begin() + 9);  // it ends before all draft tokens are verified
   kinds.erase(kinds.begin() + 7);
   for (const bool prefix_caching : {false, true}) {
     FakeEngine plain({.prefix_caching = prefix_caching});
@@ -176,7 +178,8 @@ TEST(Speculation, ADraftModelMayBeWrong) {
   EXPECT_LT(2 * engine.observer.accepted_tokens, engine.observer.draft_tokens);
 }
 
-// A prompt that the draft has seen is not computed again; one that is new is, in several steps.
+// A prefix that the draft has cached is not computed again; a new prompt is computed in several
+// steps.
 TEST(Speculation, ADraftModelCatchesUp) {
   FakeEngine engine({.max_num_batched_tokens = 400, .draft = Draft(4)});
   std::vector<int32_t> prompt(203);
@@ -192,8 +195,8 @@ TEST(Speculation, ADraftModelCatchesUp) {
   EXPECT_LT(engine.draft->largest_step, 8);
 }
 
-// Heads of several sizes, windows, and layers that read the keys of others: the draft's cache is
-// laid out as any other of its model.
+// Layers with different head sizes, windows, and layers that read the keys of others: the draft's
+// cache has the same layout as any other cache of this model.
 TEST(Speculation, ADraftModelMayHaveLayersThatDiffer) {
   EngineConfig config;
   config.model_folder = SourcePath("tests/data/checkpoints/tiny-gemma4-shared");
@@ -247,7 +250,7 @@ TEST(Speculation, ADraftModelThatFailsIsNotAskedAgain) {
   EXPECT_EQ(engine.draft->steps, 1);
 }
 
-// It proposes for the sequences of the step that begins: no others, and none in flight.
+// The draft model proposes only for the sequences of the step that begins, not for those in flight.
 TEST(Speculation, ADraftModelProposesWhileStepsAreInFlight) {
   FakeEngine plain({.prefix_caching = false});
   FakeEngine engine({.prefix_caching = false, .num_stages = 3, .draft = Draft(3)});
@@ -262,7 +265,7 @@ TEST(Speculation, ADraftModelProposesWhileStepsAreInFlight) {
 TEST(Speculation, ADraftModelMayBeWrongWhileStepsAreInFlight) {
   FakeEngine plain({}), engine({.num_stages = 3, .draft = Draft(4)});
   const std::vector<SamplingParams> kinds = KindsOfSampling();
-  for (size_t i = 0; i < kinds.size(); i += 3) {  // few enough that there is room for proposals
+  for (size_t i = 0; i < kinds.size(); i += 3) {  // few enough to leave room for draft tokens
     const std::vector<SamplingParams> some(kinds.begin() + static_cast<ptrdiff_t>(i),
                                            kinds.begin() + static_cast<ptrdiff_t>(i) + 3);
     EXPECT_EQ(AnswersOf(engine, some, /*period_of_draft=*/0), AnswersOf(plain, some)) << i;
@@ -285,7 +288,7 @@ TEST(Speculation, ADraftModelSurvivesPreemptions) {
   EXPECT_GT(engine.observer.accepted_tokens, 0);
 }
 
-// Blocks that only proposals want are left to those who wait.
+// Draft tokens take no blocks that waiting sequences need.
 TEST(Speculation, PreemptsNobody) {
   const FakeEngine::Options few = {.num_blocks = 48, .max_model_len = 96};
   FakeEngine::Options speculating = few;
@@ -297,7 +300,7 @@ TEST(Speculation, PreemptsNobody) {
   EXPECT_GT(engine.observer.accepted_tokens, 0);
 }
 
-// What was accepted is found by the next request as if it had been decoded.
+// The next request finds accepted tokens in the prefix cache as if they had been decoded.
 TEST(Speculation, FillsThePrefixCache) {
   const auto hits = [](FakeEngine& engine) {
     engine.model->period = kPeriod;
@@ -337,7 +340,8 @@ TEST(Speculation, PastAnswersArePrivateWithASalt) {
     }
     return engine.observer.drafts - before;
   };
-  // This model never repeats itself in one answer.
+  // This model never repeats itself within an answer, so drafts come from earlier answers of the
+  // same salt.
   EXPECT_GT(drafts_of_second(""), 0);
   EXPECT_EQ(drafts_of_second("mine"), 0);
 }

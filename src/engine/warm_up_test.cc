@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kBlockSize = 4;
 
-// Remembers what it was asked for.
+// Records the steps that it computes.
 class RecordingModel final : public Model {
  public:
   explicit RecordingModel(bool draws) : Model(testing::FakeModel::Config()), draws_(draws) {}
@@ -89,8 +89,8 @@ TEST(WarmUp, TheSmallestLimitsAreKept) {
 
 class WarmUpOnADevice : public ::testing::TestWithParam<const char*> {};
 
-// A model with groups of the cache, experts and FP8 inputs; and an encoder. Heavy, so that the
-// thread sanitizer leaves it out: it cannot follow the emulator, which changes stacks.
+// A model with several cache groups, experts and FP8 inputs, and an encoder. "Heavy" in the name
+// excludes it from the thread sanitizer, which cannot follow the emulator's switches of stacks.
 TEST_P(WarmUpOnADevice, HeavyRuns) {
   const std::filesystem::path folder =
       std::filesystem::path(SourcePath("tests/data/checkpoints")) / GetParam();
