@@ -13,18 +13,18 @@ inline int64_t BlocksForTokens(int64_t tokens, int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
 
-// The most blocks that a sequence of `tokens` tokens holds at a time in a group of this span, where
-// a step computes at most `step_tokens` of them.
+// The maximum number of blocks that a sequence of `tokens` tokens holds at a time in a group of
+// this span, if each step computes at most `step_tokens` of them.
 inline int64_t MostBlocks(const AttentionSpan& span, int64_t tokens, int64_t step_tokens,
                           int64_t block_size) {
   const int64_t all = BlocksForTokens(tokens, block_size);
   if (span.sees_all()) return all;
-  // Positions from what the first token of a step sees to the last one of the step.
+  // Positions from the first one that a step's first token sees to the step's last token.
   const int64_t back = span.chunk == 0    ? span.window
                        : span.window == 0 ? span.chunk
                                           : std::min(span.chunk, span.window);
   const int64_t positions = back - 1 + step_tokens;
-  // They begin with a block where chunks do, and anywhere in one otherwise.
+  // The positions begin at a block border if chunks do; otherwise anywhere in a block.
   const bool aligned = span.window == 0 && span.chunk % block_size == 0;
   return std::min(all, aligned ? BlocksForTokens(positions, block_size)
                                : BlocksForTokens(positions - 1, block_size) + 1);

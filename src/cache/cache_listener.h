@@ -1,4 +1,4 @@
-// Who hears which blocks the prefix cache gains and loses.
+// Receives which blocks the prefix cache gains and loses.
 #pragma once
 
 #include <cstdint>
@@ -10,38 +10,37 @@
 
 namespace sluice {
 
-// What was told to subscribers so far.
+// Counts of event batches.
 struct CacheEventCounts {
-  uint64_t published = 0;  // batches
-  // Batches that found the listener's queue full; what they told is told again later.
+  uint64_t published = 0;  // sent batches
+  // Batches dropped because the listener's queue was full; their content is reported again later.
   uint64_t dropped = 0;
-  // Batches that at least one subscriber did not get because it reads too slowly.
+  // Batches that at least one subscriber missed because it reads too slowly.
   uint64_t missed = 0;
 };
 
-// A block is named by the block of group 0 at its place, its *anchor*: in all groups, blocks at one
-// place hold the same tokens. Blocks are told after their parents.
-//
-// Thread safety: called by the engine's thread only, and must not block; counts() by any thread.
+// A block is named by the block of group 0 at the same place, its *anchor*: in all groups, blocks
+// at one place hold the same tokens. A block is reported after its parent.
 class CacheListener {
  public:
   virtual ~CacheListener() = default;
 
-  // The cache is empty, with blocks [0, num_blocks). Called before anything else, and again when
-  // the cache was replaced.
+  // The cache is empty and has blocks [0, num_blocks). Called first, and again when the cache was
+  // replaced.
   virtual void OnStart(int64_t num_blocks, int block_size,
                        std::span<const AttentionSpan> groups) = 0;
-  // `group` now holds the `tokens` (one block), which follow those of `parent` (kNoBlock: nothing).
-  // `salt`: of the sequence, as CacheSalt() makes it.
+  // `group` now holds the block with these tokens, which follow those of `parent` (kNoBlock: it is
+  // the first block). `salt`: of the sequence, made by MakeCacheSalt().
   virtual void OnStored(int64_t group, BlockId anchor, BlockId parent,
                         std::span<const int32_t> tokens, std::string_view salt) = 0;
   virtual void OnRemoved(int64_t group, BlockId anchor) = 0;
   // Everything was removed.
   virtual void OnCleared() = 0;
 
-  // Whether what was told before was lost: the caller then tells everything (PrefixIndex::Tell).
+  // Whether earlier events were lost: the caller then reports the whole content
+  // (PrefixIndex::Tell).
   virtual bool wants_everything() const = 0;
-  // A step, or a command, has ended: what was told since the last call is one batch.
+  // A step or a command has ended: events since the last call form one batch.
   virtual void EndBatch() = 0;
 
   virtual CacheEventCounts counts() const = 0;

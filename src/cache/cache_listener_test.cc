@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 
 constexpr int kListenedBlock = 4;
 
-// Keeps what a listener is told: of each group, the anchors and what they hold.
+// Records the events: for each group, the anchors and their content.
 class TellTale : public CacheListener {
  public:
   struct Held {
@@ -54,7 +54,7 @@ class TellTale : public CacheListener {
   int num_cleared = 0;
 };
 
-// Sequences of random prefixes come and go; what the listener was told is what Tell() tells.
+// Sequences with random prefixes come and go; the recorded content must equal what Tell() reports.
 TEST(CacheListener, HearsWhatTheIndexHolds) {
   for (const uint32_t seed : {1u, 2u, 3u}) {
     std::mt19937 random(seed);
@@ -103,7 +103,8 @@ TEST(CacheListener, HearsWhatTheIndexHolds) {
     TellTale told;
     index.Tell(told);
     for (auto& [key, held] : heard.content) {
-      // Tell() tells each block's salt, the others that of the sequence that stored it.
+      // Tell() reports each block's salt; OnStored events carry the salt of the sequence that
+      // stored the block.
       EXPECT_EQ(told.content.at(key), held);
     }
     EXPECT_EQ(told.content.size(), heard.content.size());

@@ -1,5 +1,5 @@
-// What keeps the prefixes of requests apart that may not share blocks: the client's own salt and
-// the adapter.
+// The salt that separates the prefixes of requests that must not share blocks: made from the
+// client's salt and the adapter.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ struct CacheSaltParts {
   uint64_t serial = 0;            // of the adapter's content
 };
 
-// Different parts make different salts; the parts of an empty salt are empty.
+// Different parts give different salts; "" if all parts are empty.
 std::string MakeCacheSalt(const CacheSaltParts& parts);
-// Views `salt`. REQUIRES: MakeCacheSalt has made it.
+// Returns views into `salt`. REQUIRES: made by MakeCacheSalt.
 CacheSaltParts ReadCacheSalt(std::string_view salt);
 
 }  // namespace sluice

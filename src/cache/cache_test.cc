@@ -18,7 +18,7 @@ std::vector<int32_t> Tokens(int first, int count) {
   return tokens;
 }
 
-// Asked for the first time.
+// Count for a sequence that was not looked up before.
 PrefixIndex::Found Count(PrefixIndex& index, const std::vector<int32_t>& tokens, int64_t max_blocks,
                          std::string_view salt) {
   PrefixLookup lookup;
@@ -76,7 +76,7 @@ TEST(BlockPool, SharedBlockIsHeldUntilTheLastReferenceGoes) {
 TEST(PrefixIndex, FindsFullBlocksOnlyAndNoMoreThanAsked) {
   BlockPool pool(8);
   PrefixIndex index(pool, kBlock);
-  Filled first = Fill(pool, index, Tokens(0, 11));  // two full blocks
+  Filled first = Fill(pool, index, Tokens(0, 11));  // two full blocks and 3 tokens
   EXPECT_EQ(index.num_indexed(), 2);
   EXPECT_EQ(Count(index, Tokens(0, 12), 3, "").blocks, 2);
   EXPECT_EQ(Count(index, Tokens(0, 12), 1, "").blocks, 1);
@@ -103,7 +103,7 @@ TEST(PrefixIndex, AskingAgainVisitsOnlyWhatHasChanged) {
     EXPECT_EQ(anew.unheld, unheld);
   };
   constexpr int64_t kFew = 12;
-  Fill(pool, index, first_blocks(200));  // released at once: cached
+  Fill(pool, index, first_blocks(200));  // released immediately: cached
   expect(200, 200, 200 + kFew);
   expect(200, 200, kFew);
   Filled held = Fill(pool, index, first_blocks(100));
@@ -164,8 +164,8 @@ TEST(PrefixIndex, EqualBlocksComputedTwiceAreKeptOnce) {
 TEST(PrefixIndex, EvictsTheLongestUnusedAndTheTailOfASequenceFirst) {
   BlockPool pool(4);
   PrefixIndex index(pool, kBlock);
-  Fill(pool, index, Tokens(0, 8));    // released at once: cached
-  Fill(pool, index, Tokens(100, 8));  // likewise, used later
+  Fill(pool, index, Tokens(0, 8));    // released immediately: cached
+  Fill(pool, index, Tokens(100, 8));  // likewise, more recently
   EXPECT_EQ(pool.num_cached(), 4);
   BlockList list;
   ASSERT_TRUE(pool.Take(1, list));
@@ -180,7 +180,7 @@ TEST(PrefixIndex, AHitMakesABlockRecentAndHeld) {
   PrefixIndex index(pool, kBlock);
   Fill(pool, index, Tokens(0, 8));
   Fill(pool, index, Tokens(100, 8));
-  Fill(pool, index, Tokens(0, 8));  // hit: now the most recent
+  Fill(pool, index, Tokens(0, 8));  // hit: now the most recently used
   BlockList list;
   ASSERT_TRUE(pool.Take(2, list));
   EXPECT_EQ(Count(index, Tokens(0, 8), 2, "").blocks, 2);
@@ -248,7 +248,8 @@ TEST(AttentionSpan, MostBlocksCoverEveryStepAndNoMore) {
 
 constexpr AttentionSpan kChunksOfThreeBlocks[] = {{}, {.chunk = 12}};
 
-// What a prefix of each length needs of a group with chunks, and what happens when that is gone.
+// Which blocks of a group with chunks a prefix of each length needs, and the effect of their
+// eviction.
 TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
   BlockPool pool(32);
   PrefixIndex index(pool, kBlock, kChunksOfThreeBlocks);
@@ -264,7 +265,7 @@ TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
     EXPECT_EQ(tables[1].num_absent(), blocks / 3 * 3) << "none of the chunks before";
     for (int64_t i = blocks / 3 * 3; i < blocks; ++i) EXPECT_EQ(tables[1][i], all.blocks[1][i]);
   }
-  // The local blocks of the second chunk's middle are taken for other content.
+  // The local blocks in the middle of the second chunk are taken for other content.
   all.blocks[1].DropFront(5);
   BlockList other;
   ASSERT_TRUE(pool.Take(32 - 16 + 1, other));
@@ -284,7 +285,7 @@ TEST(PrefixIndex, APrefixNeedsTheLastWindow) {
   Filled all = Fill(pool, index, Tokens(0, 24), "", 3);
   BlockTables tables(3);
   PrefixCursor cursor = index.Start("");
-  // The next token, 20, sees from 15 on.
+  // The next token, 20, sees positions from 15 on.
   PrefixLookup lookup;
   ASSERT_EQ(index.Match(Tokens(0, 24), 5, "", lookup, cursor, tables), 5);
   EXPECT_EQ(tables[1].num_absent(), 3);
@@ -295,7 +296,7 @@ TEST(PrefixIndex, APrefixNeedsTheLastWindow) {
   EXPECT_EQ(Count(index, Tokens(0, 24), 5, "").unheld, 5 + 2 + 5);
 }
 
-// What stood beside a block of group 0 is of no use without it.
+// Blocks of other groups are useless without the block of group 0 at their place.
 TEST(PrefixIndex, CompanionsGoWithTheirBlock) {
   BlockPool pool(8);
   PrefixIndex index(pool, kBlock, kChunksOfThreeBlocks);
@@ -311,8 +312,8 @@ TEST(PrefixIndex, CompanionsGoWithTheirBlock) {
   EXPECT_EQ(pool.num_free(), 7);
 }
 
-// One owner's flood takes nothing from another that has less than half of what is cached, which a
-// running sequence's blocks are not.
+// An owner with many new blocks takes nothing from one that has less than half of the cached
+// blocks. Blocks of running sequences do not count.
 TEST(PrefixIndex, AFloodLeavesOthersTheirShare) {
   BlockPool pool(16);
   PrefixIndex index(pool, kBlock);
@@ -320,21 +321,22 @@ TEST(PrefixIndex, AFloodLeavesOthersTheirShare) {
   Fill(pool, index, tokens, "", 1, /*owner=*/1);
   for (int i = 0; i < 10; ++i) Fill(pool, index, Tokens(1000 * (i + 1), 5 * kBlock), "", 1, 2);
   EXPECT_EQ(Count(index, tokens, 6, "").blocks, 5);
-  // One that has its share takes its own that were unused for the longest.
+  // An owner that has its share evicts its own least recently used blocks.
   for (int i = 0; i < 3; ++i) Fill(pool, index, Tokens(100'000 * (i + 1), 5 * kBlock), "", 1, 1);
   EXPECT_EQ(Count(index, tokens, 6, "").blocks, 0);
   EXPECT_TRUE(pool.CheckInvariant());
   EXPECT_TRUE(index.CheckInvariant());
 }
 
-// What others continue from stays until they are gone, whoever used it last.
+// A block is evicted only after the blocks that continue it, whoever used it last.
 TEST(PrefixIndex, ABlockIsEvictedAfterThoseThatFollowIt) {
   BlockPool pool(8);
   PrefixIndex index(pool, kBlock);
   const std::vector<int32_t> shared = Tokens(1, 4 * kBlock);
   Fill(pool, index, shared, "", 1, /*owner=*/1);
   Fill(pool, index, std::vector<int32_t>(shared.begin(), shared.begin() + 2 * kBlock), "", 1, 2);
-  Fill(pool, index, Tokens(1000, 3 * kBlock), "", 1, 2);  // 1: two blocks, 2: two shared and three
+  Fill(pool, index, Tokens(1000, 3 * kBlock), "", 1,
+       2);  // owner 1: two blocks; owner 2: two shared blocks and three others
   Fill(pool, index, Tokens(2000, 2 * kBlock), "", 1, 3);
   EXPECT_TRUE(index.CheckInvariant());
   EXPECT_EQ(Count(index, shared, 4, "").blocks, 4);

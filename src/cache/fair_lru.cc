@@ -29,7 +29,7 @@ void FairLru::Remove(int32_t id) {
 }
 
 FairLru::Owner& FairLru::Largest() {
-  // One that still has its share is good enough.
+  // The last result is good enough if it still has its share.
   if (largest_ != nullptr && largest_->count > 0 && HasItsShare(*largest_)) return *largest_;
   largest_ = nullptr;
   for (auto& [name, owner] : owners_) {

@@ -1,4 +1,4 @@
-// What may be evicted, by age and by whom it belongs to.
+// Chooses what to evict, by age and by owner.
 #pragma once
 
 #include <cstddef>
@@ -10,28 +10,28 @@
 
 namespace sluice {
 
-// Ids in [0, count), each of which may be in it once, with an owner. What is evicted next is the
-// longest unused id, unless its owner holds less than an equal share (all ids in it, divided by the
-// owners that have any): then it is the longest unused one of the owner that holds the most. So an
-// owner who fills the cache takes nothing from those who hold less than their share. With one owner
-// it is a plain list of the least recently used.
+// A set of ids from [0, count), each with an owner. The id to evict next is the least recently used
+// one, unless its owner holds less than an equal share (all ids in the set, divided by the number
+// of owners that have any). Then it is the least recently used id of the owner that holds the most.
+// So an owner who fills the cache takes nothing from owners with less than their share. With a
+// single owner this is a plain LRU list.
 //
-// All operations take constant time, but Victim, which looks at each owner where the longest unused
-// id is spared. Allocates for an owner that is new. Thread safety: none.
+// All operations take constant time, except Victim, which looks at each owner if the least recently
+// used id is spared. Allocates for a new owner. Thread safety: none.
 class FairLru {
  public:
   explicit FairLru(int64_t count)
       : by_age_(count), by_owner_(count), owner_of_(static_cast<size_t>(count)) {}
 
   int64_t size() const { return size_; }
-  int32_t oldest() const { return all_.first; }  // IdLists::kNone: it is empty
+  int32_t oldest() const { return all_.first; }  // IdLists::kNone if empty
 
-  // As the one used last.
+  // Adds `id` as the most recently used one.
   void PushBack(int32_t id, uint64_t owner);
   void Remove(int32_t id);
 
-  // The id to evict; stays where it is. `may_go(id)`: whether it may be evicted before others that
-  // were unused for longer; the oldest always may. REQUIRES: not empty.
+  // Returns the id to evict and leaves it in the set. `may_go(id)`: whether it may be evicted
+  // before less recently used ones; the oldest always may. REQUIRES: not empty.
   template <typename MayGo>
   int32_t Victim(const MayGo& may_go) {
     const Owner& owner = *owner_of_[static_cast<size_t>(all_.first)];
@@ -43,7 +43,7 @@ class FairLru {
     return all_.first;
   }
 
-  // The number of ids, or -1 where the lists disagree, or `belongs` is false of one.
+  // The number of ids, or -1 if the lists disagree or `belongs` is false for an id.
   template <typename Belongs>
   int64_t Length(const Belongs& belongs) const {
     int64_t of_owners = 0, num_owners = 0;
@@ -64,7 +64,7 @@ class FairLru {
     IdLists::List ids;
     int64_t count = 0;
   };
-  // Ids of an owner that Victim looks at, and owners without ids that are kept for later.
+  // Maximum number of an owner's ids that Victim looks at, and of owners without ids that are kept.
   static constexpr int kMostLookedAt = 16;
   static constexpr size_t kMostIdleOwners = 1024;
 
@@ -75,10 +75,10 @@ class FairLru {
   IdLists by_age_, by_owner_;
   IdLists::List all_;
   int64_t size_ = 0;
-  std::vector<Owner*> owner_of_;  // by id, of those that are in it
+  std::vector<Owner*> owner_of_;  // by id, of the ids in the set
   std::unordered_map<uint64_t, Owner> owners_;
-  int64_t num_owners_ = 0;    // that have ids
-  Owner* largest_ = nullptr;  // as of the last look
+  int64_t num_owners_ = 0;    // owners that have ids
+  Owner* largest_ = nullptr;  // may be out of date; null: unknown
 };
 
 }  // namespace sluice

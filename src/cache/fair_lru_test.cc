@@ -28,14 +28,14 @@ TEST(FairLru, AnOwnerBelowItsShareIsSpared) {
   for (const int32_t id : {2, 3, 4, 5}) lru.PushBack(id, 2);
   EXPECT_EQ(lru.Victim(kAnyMayGo), 2);
   EXPECT_EQ(lru.Victim([](int32_t id) { return id > 3; }), 4);
-  // Where none of the largest may go, the oldest does.
+  // If no id of the largest owner may be evicted, the oldest id is.
   EXPECT_EQ(lru.Victim([](int32_t) { return false; }), 0);
   lru.Remove(2);
   lru.Remove(3);
   EXPECT_EQ(lru.Victim(kAnyMayGo), 0);
 }
 
-// Against the definition, with more owners than are remembered.
+// Compares with the definition, with more owners than are remembered.
 TEST(FairLru, RandomUseKeepsToTheRule) {
   constexpr int32_t kCount = 64;
   std::mt19937 random(3);
@@ -60,7 +60,7 @@ TEST(FairLru, RandomUseKeepsToTheRule) {
     const int32_t victim = lru.Victim(kAnyMayGo);
     const auto chosen = std::ranges::find(expected, victim, &std::pair<int32_t, uint64_t>::first);
     ASSERT_NE(chosen, expected.end());
-    // Its owner holds an equal share or more, and none of that owner's is older.
+    // Its owner holds at least an equal share, and that owner has no older id.
     EXPECT_GE(counts[chosen->second] * counts.size(), expected.size());
     for (auto older = expected.begin(); older != chosen; ++older)
       EXPECT_NE(older->second, chosen->second);

@@ -39,7 +39,7 @@ class IdLists {
   // The id after `id` in its list; kNone after the last one.
   int32_t Next(int32_t id) const { return links_[static_cast<size_t>(id)].next; }
 
-  // The ids of the list; -1 if its links disagree, or `belongs` is false of one.
+  // The number of ids in the list; -1 if its links disagree or `belongs` is false for an id.
   template <typename Belongs>
   int64_t Length(const List& list, const Belongs& belongs) const {
     int64_t count = 0;

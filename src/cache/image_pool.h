@@ -1,4 +1,4 @@
-// Which images have their rows in memory: ids and counts only.
+// Tracks which images have their rows in memory; handles only ids and counts.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@
 
 namespace sluice {
 
-// Names an image's content: equal ids, equal content, as long as the pool lives. Above 0.
+// Identifies an image's content: equal ids mean equal content during the pool's lifetime. Positive.
 using ImageId = int32_t;
 using ImageHash = std::array<uint64_t, 2>;
 
-// Hashes the content of images with a key that is random in each process, so that nobody can make
-// one image that is taken for another. Thread safety: const.
+// Hashes the content of images with a random key per process, so that nobody can construct an image
+// with the same hash as another. Thread safety: const.
 class ImageHasher {
  public:
   ImageHasher();
-  // Hashes the values of an image, and what else tells images apart.
+  // Hashes the values of an image, its shape and the salt.
   ImageHash HashOf(std::span<const float> values, const ImageHash& shape,
                    std::string_view salt) const;
 
@@ -31,39 +31,40 @@ class ImageHasher {
   std::vector<unsigned char> secret_;
 };
 
-// Room for rows that a tower made of images. An image is known by its hash: requests that hold the
-// same one share its id and its rows, which stay after them until others need their room, the
-// longest unused first. Ids of images without rows are remembered for a while, so that a prefix
-// that was computed with one is found when it comes again.
+// Room for the embedding rows that a vision tower computes for images. Requests with the same image
+// (the same hash) share its id and its rows. The rows stay after the requests until others need the
+// room; the least recently used are evicted first. Ids of images without rows are remembered for a
+// while, so that prefixes computed with an image are found again.
 //
-// Images of the step that is planned are used from Use() until EndStep(), and are not evicted
+// Images of the step being planned are in use from Use() until EndStep() and are not evicted
 // meanwhile. Thread safety: used by the engine's thread only.
 class ImagePool {
  public:
-  // The most ids without rows that are remembered.
+  // Maximum number of remembered ids without rows.
   static constexpr size_t kMostForgotten = 4096;
 
   explicit ImagePool(int64_t num_rows);
 
-  // The image's id, held once more. REQUIRES: `rows` is the same for equal hashes.
+  // Returns the image's id and adds a reference to it. REQUIRES: `rows` is the same for equal
+  // hashes.
   ImageId Hold(const ImageHash& hash, int64_t rows);
   // Undoes Hold.
   void Release(ImageId image);
 
   int64_t num_rows() const { return static_cast<int64_t>(rows_total_); }
-  // Rows that images of the step do not use.
+  // Number of rows that are free or belong to images that the step does not use.
   int64_t num_unused() const { return num_rows() - used_; }
   // Whether the rows are there.
   bool HasRows(ImageId image) const { return !EntryOf(image).places.empty(); }
   bool IsUsed(ImageId image) const { return EntryOf(image).is_used; }
 
-  // The step uses the image; where its rows are not there, room for them is taken, of others if
-  // need be, and they are to be made: returns true. REQUIRES: num_unused() is enough, unless the
-  // step uses it already.
+  // Marks the image as used by the step. If it has no rows, takes room for them, evicting other
+  // images if necessary, and returns true: the caller must compute them. REQUIRES: num_unused() is
+  // enough, unless the step uses the image already.
   bool Use(ImageId image);
-  // Where the rows are, in [0, num_rows).
+  // The places of its rows, in [0, num_rows).
   std::span<const int32_t> PlacesOf(ImageId image) const { return EntryOf(image).places; }
-  // The rows were not made.
+  // Frees the image's rows: they were not computed.
   void Drop(ImageId image);
   void EndStep();
 
@@ -84,7 +85,7 @@ class ImagePool {
   Entry& EntryOf(ImageId image);
   const Entry& EntryOf(ImageId image) const;
   void Evict(ImageId image);
-  // One without holders and rows is remembered, as long as there is room.
+  // Remembers an image without holders and rows; drops the oldest such image if there are too many.
   void Forget(ImageId image);
 
   int64_t rows_total_;
@@ -93,8 +94,8 @@ class ImagePool {
   ImageId next_ = 1;
   std::unordered_map<ImageId, Entry> entries_;
   std::map<ImageHash, ImageId> ids_;
-  std::list<ImageId> with_rows_;  // the longest unused first
-  std::list<ImageId> forgotten_;  // neither held nor with rows, the oldest first
+  std::list<ImageId> with_rows_;  // least recently used first
+  std::list<ImageId> forgotten_;  // without holders and rows, oldest first
   std::vector<ImageId> of_step_;
 };
 

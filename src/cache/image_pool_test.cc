@@ -24,7 +24,7 @@ TEST(ImagePoolTest, RowsStayUntilOthersNeedTheRoom) {
   places.insert(pool.PlacesOf(b).begin(), pool.PlacesOf(b).end());
   EXPECT_EQ(places.size(), 9u) << "apart";
   pool.EndStep();
-  // `b` is used again, so that `a` is the longest unused.
+  // `b` is used again, so `a` is the least recently used.
   EXPECT_FALSE(pool.Use(b));
   pool.EndStep();
   const ImageId c = pool.Hold(NumberHash(3), 3);

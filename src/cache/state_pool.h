@@ -1,5 +1,5 @@
-// The slots for what sequences keep beside their KV blocks (the states of recurrent layers), as
-// ids: which sequences hold some, and which hold snapshots that a prefix can be continued from.
+// Slots for the states of recurrent layers, which sequences keep besides KV blocks; handles only
+// ids. A slot belongs to a sequence, or holds a snapshot from which a prefix can be continued.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr StateId kNoState = -1;
 
 class StatePool;
 
-// A slot that a sequence holds. Ownership: move-only; releases the slot when destroyed.
+// A slot held by a sequence. Ownership: move-only; releases the slot when destroyed.
 class HeldState {
  public:
   HeldState() = default;
@@ -47,11 +47,11 @@ class HeldState {
 
 // Every slot is held, kept (a snapshot, which the prefix index can find) or free. All operations
 // take constant time. Thread safety: used by the engine's thread only. Ownership: outlives its
-// HeldStates. Invariant: num_free() + num_held() + num_kept() == num_slots(). Allocates for owners
-// that are new.
+// HeldStates. Invariant: num_free() + num_held() + num_kept() == num_slots(). Allocates for a new
+// owner.
 class StatePool {
  public:
-  // Called when the slot of a snapshot is taken for something else.
+  // Called when the slot of a snapshot is reused.
   class Evictor {
    public:
     virtual ~Evictor() = default;
@@ -69,22 +69,22 @@ class StatePool {
   int64_t num_free() const { return num_free_; }
   int64_t num_kept() const { return kept_.size(); }
   int64_t num_held() const { return num_slots() - num_free_ - num_kept(); }
-  // What Take() could return one after the other.
+  // Number of slots that Take() can return in sequence.
   int64_t num_available() const { return num_free_ + num_kept(); }
 
-  // A slot of undefined content, or, where no other is left, that of a snapshot, which is evicted:
-  // the longest unused one, but none of an owner that has less than an equal share of them
-  // (fair_lru.h). Holds none if all are held.
+  // Takes a free slot; its content is undefined. If there is none, evicts the least recently used
+  // snapshot, but spares owners with less than an equal share (fair_lru.h). Returns an empty
+  // HeldState if all are held.
   [[nodiscard]] HeldState Take();
-  // The slot becomes a snapshot of `owner`, the last one used.
+  // Makes the slot a snapshot of `owner`, the most recently used one.
   StateId Keep(HeldState held, uint64_t owner);
-  // A snapshot becomes the last one used, and `owner`'s.
+  // Makes a snapshot the most recently used one and `owner`'s.
   void Touch(StateId slot, uint64_t owner);
-  // A snapshot's slot becomes free, or is held.
+  // Frees a snapshot's slot, or returns it as held.
   void Drop(StateId slot);
   [[nodiscard]] HeldState TakeKept(StateId slot);
 
-  // Checks that counts, lists and slots agree; the message says which do not.
+  // Checks that counts, lists and slots agree; the error names the mismatch.
   Status CheckInvariant() const;
 
  private:
@@ -93,13 +93,13 @@ class StatePool {
   enum class Where : uint8_t { kFree, kKept, kHeld };
 
   void Release(StateId slot);
-  // From the list of kept slots.
+  // Removes a slot from the kept ones.
   void Remove(StateId slot);
   Where& at(StateId slot) { return slots_[static_cast<size_t>(slot)]; }
 
   std::vector<Where> slots_;
   IdLists lists_;
-  IdLists::List free_;  // the last one released last
+  IdLists::List free_;  // most recently released last
   FairLru kept_;
   int64_t num_free_ = 0;
   Evictor* evictor_ = nullptr;
