@@ -1,5 +1,5 @@
-# The toolchain of the preset `arm`: a build for aarch64 Linux on another machine, by Debian's cross compiler, against the
-# libraries that tools/arm_sysroot.sh unpacks. What runs on the way (ctest, tests/run.py) runs under qemu-user.
+# The toolchain of the preset `arm`: cross-compiles for aarch64 Linux with Debian's cross compiler and the libraries
+# that tools/arm_sysroot.sh unpacks. Programs that run during build and tests (ctest, tests/run.py) run under qemu-user.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
@@ -19,5 +19,5 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
 set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
 
-# A CPU with every extension that this emulator knows; QEMU_CPU names another.
+# Emulates a CPU with every extension that QEMU knows; the environment variable QEMU_CPU selects another.
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${CMAKE_SYSROOT})

@@ -1,10 +1,10 @@
-# The CUDA toolkit, where SLUICE_CUDA asks for it: nvcc for the kernels, its headers, and the runtime as a static
-# library, so that the program itself needs no library of CUDA to start.
+# The CUDA toolkit, if SLUICE_CUDA is on: nvcc for the kernels, the headers, and the runtime as a static library, so
+# that the program starts without any CUDA library.
 set(SLUICE_CUDA_NEEDED 12.8)
 
 if(NOT CMAKE_CUDA_COMPILER)
-  # In the order in which people mean it: CUDACXX, what PATH shows, the toolkit's own variables, its usual folder, and
-  # what tools/cuda_toolkit.sh made.
+  # In order of precedence: CUDACXX, PATH, the toolkit's own variables, its usual folder, the folder that
+  # tools/cuda_toolkit.sh makes.
   find_program(SLUICE_NVCC nvcc
     HINTS "$ENV{CUDACXX}" ENV PATH "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin"
     PATHS /usr/local/cuda/bin ${CMAKE_SOURCE_DIR}/.venv-cuda/toolkit/bin NO_DEFAULT_PATH)
@@ -25,7 +25,7 @@ if(nvcc_failed OR nvcc_found VERSION_LESS SLUICE_CUDA_NEEDED)
           "${SLUICE_CUDA_NEEDED} or later. Name another nvcc with CUDACXX and remove ${CMAKE_BINARY_DIR}.")
 endif()
 
-# No kernel needs what one chip alone has (as 90a would), so code for 10.0 runs on 10.3, and for 12.0 on 12.1.
+# No kernel needs features specific to one chip (as 90a would be), so code for 10.0 runs on 10.3, and for 12.0 on 12.1.
 set(default_architectures "80;89;90;100;110;120")
 if(nvcc_found VERSION_LESS 13.0)
   list(REMOVE_ITEM default_architectures 110)
@@ -33,13 +33,13 @@ endif()
 set(SLUICE_CUDA_ARCHITECTURES "${default_architectures}" CACHE STRING
     "GPU architectures to compile kernels for, as nvcc names them; one of them halves the time of a build")
 
-# CMake 3.25 does not know all of them: the flags are given below instead.
+# CMake 3.25 does not know all of these architectures, so the flags are given explicitly below.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
 if(NOT CMAKE_CUDA_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER} CACHE STRING "")
 endif()
 enable_language(CUDA)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # nor nvcc's C++20
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc's C++20 flag either
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 endif()
 set(CMAKE_CUDA_STANDARD 20)
@@ -53,7 +53,7 @@ target_link_libraries(sluice_cuda_runtime INTERFACE ${SLUICE_CUDART_STATIC} Thre
 string(REPLACE ";" " " architectures "${SLUICE_CUDA_ARCHITECTURES}")
 target_compile_definitions(sluice_cuda_runtime INTERFACE SLUICE_CUDA SLUICE_CUDA_ARCHITECTURES="${architectures}")
 
-# Machine code for each architecture and no PTX: what a GPU runs was compiled here, never by its driver.
+# Machine code for each architecture and no PTX, so that the driver never compiles kernels.
 set(SLUICE_CUDA_FLAGS -Xcompiler=-Wall,-Wextra -Werror=all-warnings)
 foreach(architecture ${SLUICE_CUDA_ARCHITECTURES})
   list(APPEND SLUICE_CUDA_FLAGS -gencode=arch=compute_${architecture},code=sm_${architecture})

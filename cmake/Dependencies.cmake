@@ -1,4 +1,4 @@
-# Libraries from Debian 12 (packages.txt); why each one is used stands in docs/dependencies.md.
+# Libraries from Debian 12 (packages.txt); docs/dependencies.md says why each one is used.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)

@@ -3,12 +3,13 @@
 #
 # Declares the library of one folder of src/. `*.cc` of the folder and its sub-folders make the static library
 # sluice_NAME; `*_test.cc` make the program NAME_test, run by ctest under the folder's name; `*_benchmark.cc` make
-# NAME_benchmark (not built by default); with SLUICE_FUZZ, each `X_fuzz.cc` makes X_fuzz. CUDA_SOURCES are sources that
-# need CUDA's headers: without SLUICE_CUDA they are left out. Those and the sources under CUDA_AWARE, and no others, see the
-# macro SLUICE_CUDA. Sources of the library in the sub-folders APART are left to the caller.
+# NAME_benchmark (not built by default); with SLUICE_FUZZ, each `X_fuzz.cc` makes X_fuzz. CUDA_SOURCES need CUDA's
+# headers and are left out without SLUICE_CUDA. Only CUDA_SOURCES and CUDA_AWARE sources see the macro SLUICE_CUDA.
+# Library sources in the sub-folders APART are left to the caller.
 #
-# The library's sources are compiled SLUICE_UNITY_BATCH at a time, tests eight at a time (SLUICE_UNITY), since most of the compiler's time
-# goes into headers that all of them include. So names in anonymous namespaces are unique within a folder.
+# The library's sources are compiled SLUICE_UNITY_BATCH at a time, tests eight at a time (SLUICE_UNITY): most of the
+# compile time goes into headers that all of them include. So names in anonymous namespaces must be unique within a
+# folder.
 function(sluice_folder name)
   cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES;CUDA_AWARE;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
@@ -42,9 +43,9 @@ function(sluice_folder name)
     add_library(${library} STATIC ${sources})
     target_link_libraries(${library} PUBLIC sluice_flags ${ARG_DEPS} PRIVATE sluice_hardening)
     set_target_properties(${library} PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE ${SLUICE_UNITY_BATCH})
-    # These are replaced object by object where a CUDA build is linked over a plain one (src/cli).
+    # Where a CUDA build is linked over a plain one (src/cli), their object files are replaced one by one.
     set_source_files_properties(${ARG_CUDA_SOURCES} ${ARG_CUDA_AWARE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-    # The less a folder computes, the less is its code worth of the compiler's time.
+    # Folders that compute little are optimised less, which saves compile time.
     if(name MATCHES "^(chat|checkpoint|cli|eval|hub|options|planner|recipe|selftest)$")
       target_compile_options(${library} PRIVATE $<$<CONFIG:Release>:-O1>)
     elseif(NOT name MATCHES "^(kernels|sampler|tensor|tokenizer)$")
@@ -60,11 +61,11 @@ function(sluice_folder name)
   if(tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${library} ${ARG_TEST_DEPS} sluice_source_path GTest::gmock GTest::gtest GTest::gtest_main)
-    if(NOT name STREQUAL "kernels") # some of whose tests see names of CUDA as macros
+    if(NOT name STREQUAL "kernels")  # some of its tests see names of CUDA as macros
       set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
     endif()
-    # Tests are compiled to be there soon, and half of the work of a build is theirs. Those of some folders compute much
-    # themselves, which takes long without any optimisation under a sanitizer.
+    # Tests are optimised little, to compile fast: they are half of a build's work. Under a sanitizer most get no
+    # optimisation, except in folders whose tests compute much themselves.
     if(SLUICE_SANITIZE AND NOT name MATCHES "^(kernels|models|tensor|sampler)$")
       target_compile_options(${name}_test PRIVATE -O0)
     else()

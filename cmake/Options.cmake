@@ -12,20 +12,20 @@ string(REGEX MATCH "aarch64|arm64" SLUICE_AARCH64 "${CMAKE_SYSTEM_PROCESSOR}")
 
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
-# GCC 12 sees overlapping copies in std::string's operator+ where there are none (its bug 105651), and uninitialised
-# values in std::variant and std::optional once it has inlined much.
+# False alarms of GCC 12: overlapping copies in std::string's operator+ (its bug 105651), and uninitialised values in
+# std::variant and std::optional after much inlining.
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized>)
 if(SLUICE_UNITY)
-  # A source that another includes looks like a header, in which types with parts of an anonymous namespace are suspect.
+  # GCC takes a source file that another includes for a header and warns of types with parts of an anonymous namespace.
   target_compile_options(sluice_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-  # GCC spends a twentieth of its time collecting garbage, which in a process that soon ends is memory well kept: in KiB.
+  # In KiB. GCC spends a twentieth of its time on garbage collection, which does not pay in a process that soon ends.
   target_compile_options(sluice_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1048576>)
 endif()
 if(SLUICE_WERROR)
   target_compile_options(sluice_flags INTERFACE -Werror)
 endif()
-# Products and sums stay separate operations unless a kernel asks for a fused one: the arithmetic of an
-# output element must not depend on how the compiler vectorised the loop around it.
+# No contraction of products and sums unless a kernel asks for a fused operation: the arithmetic of an output element
+# must not depend on how the compiler vectorised the loop around it.
 target_compile_options(sluice_flags INTERFACE -ffp-contract=off)
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer
@@ -33,7 +33,7 @@ if(SLUICE_SANITIZE)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
 if(SLUICE_FUZZ)
-  # GCC's warnings are the ones that count; Clang knows others by other names.
+  # Only GCC's warnings matter here; Clang has other names for some.
   target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link -Wno-unknown-warning-option)
   add_custom_target(fuzzers)
 endif()

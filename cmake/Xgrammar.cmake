@@ -1,5 +1,6 @@
-# xgrammar, the engine behind src/constraints, as a static library: its C++ without its Python parts. Its source archive is
-# fetched once for all builds of this checkout (tools/xgrammar_source.sh). Only the folder src/constraints links to it.
+# xgrammar, the library that implements src/constraints, as a static library: its C++ without its Python parts. The
+# source archive is fetched once for all builds of this checkout (tools/xgrammar_source.sh). Only src/constraints links
+# to it.
 file(STRINGS ${CMAKE_SOURCE_DIR}/cmake/requirements-xgrammar.txt pinned REGEX "^xgrammar==")
 string(REGEX REPLACE "^xgrammar==([^ ]+).*" "\\1" xgrammar_version "${pinned}")
 set(SLUICE_XGRAMMAR_SOURCE ${CMAKE_SOURCE_DIR}/build/sources/xgrammar-${xgrammar_version} CACHE PATH
@@ -11,10 +12,11 @@ if(failed)
 endif()
 
 file(GLOB_RECURSE xgrammar_sources ${SLUICE_XGRAMMAR_SOURCE}/cpp/*.cc)
-# Without the bindings of Python and the logging that src/constraints/xgrammar_logging.h stands in for.
+# Without the Python bindings, and without the logging, which src/constraints/xgrammar_logging.h replaces.
 list(FILTER xgrammar_sources EXCLUDE REGEX "/cpp/(tvm_ffi/.*|support/logging\\.cc)$")
-# Most of its time to compile is in what reads a constraint, once; what runs in every step stays at -O2. Under a sanitizer
-# the readers have no optimisation at all, which takes a third off. Both are compiled in batches (SLUICE_UNITY).
+# Most of its compile time goes into the readers, which parse a constraint once; code that runs in every step stays at
+# -O2. Under a sanitizer the readers are not optimised, which saves a third. Both are compiled in batches
+# (SLUICE_UNITY).
 set(readers ${xgrammar_sources})
 list(FILTER readers INCLUDE REGEX "/cpp/(converter_ext/.*|json_schema_converter|lark_converter|structural_tag|grammar_parser|regex_converter)\\.cc$")
 list(REMOVE_ITEM xgrammar_sources ${readers})
@@ -26,7 +28,7 @@ else()
   target_compile_options(xgrammar_readers PRIVATE $<$<CONFIG:Release>:-O1>)
 endif()
 target_compile_options(xgrammar PRIVATE $<$<CONFIG:Release>:-O2>)
-# It has a name that json_schema_converter.cc has, too.
+# It defines a name that json_schema_converter.cc defines, too.
 set_source_files_properties(${SLUICE_XGRAMMAR_SOURCE}/cpp/converter_ext/minimax_m3.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 foreach(library xgrammar xgrammar_readers)
   target_include_directories(${library} SYSTEM PUBLIC ${SLUICE_XGRAMMAR_SOURCE}/include
@@ -36,10 +38,10 @@ foreach(library xgrammar xgrammar_readers)
   target_compile_definitions(${library} PUBLIC XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
   set_target_properties(${library} PROPERTIES CXX_STANDARD 17 EXPORT_COMPILE_COMMANDS OFF
                         UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 30)
-  # It reads what strangers send.
+  # It parses untrusted input.
   target_link_libraries(${library} PRIVATE sluice_hardening)
   target_compile_options(${library} PRIVATE -w -include ${CMAKE_SOURCE_DIR}/src/constraints/xgrammar_logging.h)
-  # Its address arithmetic is not ours to mend: the sanitizer of undefined behaviour leaves it out.
+  # Its address arithmetic is not ours to fix, so the undefined behaviour sanitizer is off here.
   if(SLUICE_SANITIZE MATCHES "address")
     target_compile_options(${library} PRIVATE -fsanitize=address -fno-omit-frame-pointer)
   elseif(SLUICE_SANITIZE)
