@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Counts the instructions of the inner loops that multiply, in the kernels compiled for aarch64: a table in Markdown.
+"""Counts the instructions of the inner loops with multiplications, in the kernels compiled for aarch64: a table in Markdown.
 
-Usage: tools/arm_loops.py [FOLDER]    a build of the preset arm, by default build/arm. Exits with 1 where a set of kernels has no loop.
-Where no Arm machine measures anything, this is what can be said of speed: multiply-adds for each instruction that a core must issue.
-Waits for memory and for results are not in it.
+Usage: tools/arm_loops.py [FOLDER]    a build of the preset arm, by default build/arm. Exits with 1 if a set of kernels has no such loop.
+Without an Arm machine to measure on, this is the only figure of speed: multiply-adds per instruction that a core must issue. It does not
+include waits for memory and for results.
 """
 import pathlib
 import re
@@ -12,13 +12,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OBJDUMP = "aarch64-linux-gnu-objdump"
-SETS = {"neon": "fmla", "neon_dotprod": "sdot", "neon_bf16": "bfmmla"}  # and what each must have loops of
+SETS = {"neon": "fmla", "neon_dotprod": "sdot", "neon_bf16": "bfmmla"}  # set of kernels: an instruction that its loops must have
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
 BRANCH = re.compile(r"b\..*|b|bl|blr|br|ret|cbn?z|tbn?z")
-# Multiply-adds of one instruction on whole registers of 128 bits.
+# Multiply-adds of one instruction on full 128-bit registers.
 PRODUCTS = {"fmla": 4, "bfdot": 8, "sdot": 16, "bfmmla": 16, "smmla": 32}
-MIN_PRODUCTS = 4  # of a loop that counts
+MIN_PRODUCTS = 4  # minimum number in a loop; smaller loops are ignored
 
 
 def functions(listing):
@@ -33,7 +33,7 @@ def functions(listing):
 
 
 def inner_loops(instructions):
-    """The loops without any other branch in them, as lists of instructions."""
+    """The loops that contain no other branch, as lists of instructions."""
     place = {address: i for i, (address, _, _) in enumerate(instructions)}
     last_branch = -1
     for i, (address, mnemonic, operands) in enumerate(instructions):
@@ -46,7 +46,7 @@ def inner_loops(instructions):
 
 
 def loops_of(path):
-    """(kind of product, multiply-adds, instructions, those that load, stores of vectors to the stack) of each loop that multiplies."""
+    """Per loop that multiplies: (kind of product, multiply-adds, instructions, loads, stores of vectors to the stack)."""
     listing = subprocess.run([OBJDUMP, "--disassemble", "--no-show-raw-insn", path], check=True, capture_output=True, text=True).stdout
     for instructions in functions(listing):
         for body in inner_loops(instructions):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The benchmark that a recipe for large models prescribes, on the bundled model: 2,560 prompts of 1,024 tokens, 1,024 tokens each, 512 at a time.
+"""Runs a recipe's benchmark for large models on the bundled model: 2,560 prompts of 1,024 tokens, 1,024 output tokens each, concurrency 512.
 
 Usage: tools/bench_recipe.py [--concurrency N] [--prompts N] [--input-len N] [--output-len N] [--serve-options WORD ...]
-Prints the table and the server's memory at five times; exits with 1 where a request failed or the server's memory grew in the second half
+Prints the table and the server's memory at five times; exits with 1 if a request failed or the server's memory grew in the second half
 of the run. Takes tens of minutes on two cores.
 
-The cache is just large enough for all streams: the system counts its pages once they are written, and they all are in the first half.
+The KV cache is just large enough for all streams: the system counts a page once it is written, so all pages count in the first half.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 READY_S = 120
-# What a flat curve may differ by: pages of the sockets and of the allocator.
+# Tolerated growth of memory: pages of sockets and of the allocator.
 SLACK_BYTES = 32 << 20
 
 
@@ -46,7 +46,7 @@ def cpu_seconds(pid):
 
 
 class Memory(threading.Thread):
-    """Samples a process's memory every second until it is told to stop."""
+    """Samples a process's memory every second until stopped."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Finds comments that do not begin with who does what: "Of ...", "Whatever ...", "Those of ...".
+"""Finds comments that begin with "Of ...", "Whatever ..." or "Those of ..." instead of a subject and a verb.
 
-Usage: tools/check_comments.py     for each of them its file and line; exits with 1 where there are any
+Usage: tools/check_comments.py     prints file and line of each; exits with 1 if there are any
 """
 import pathlib
 import re
@@ -15,7 +15,7 @@ UNCLEAR = re.compile(r"(Of|Whatever|Those of)\b")
 def main():
     found = 0
     for path in sorted(path for path in (ROOT / "src").rglob("*") if path.suffix in (".h", ".cc", ".cu")):
-        before = False  # whether the line before is a comment
+        before = False  # whether the previous line is a comment
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
             comment = COMMENT.match(line)
             if comment and not before and UNCLEAR.match(comment[1] or ""):

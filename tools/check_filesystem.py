@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Refuses calls of std::filesystem that throw, outside src/cli and tests: a path comes from a request or a disk, and a failure is a
-Result. The overloads that take a std::error_code do not throw (but for a lack of memory). Prints each place; exits with 1 if there is one.
+"""Finds calls of std::filesystem functions that throw, outside src/cli and tests: paths come from requests and disks, so failures must
+be Results. Overloads that take a std::error_code do not throw (except for lack of memory). Prints each place; exits with 1 if there is one.
 
 Usage: tools/check_filesystem.py
 """
@@ -9,7 +9,7 @@ import re
 import sys
 
 SRC = pathlib.Path(__file__).resolve().parents[1] / "src"
-# Functions and the number of arguments that their overloads with an error code have at least; 2 if not named here.
+# Function: minimum number of arguments of its overloads with an error code; 2 if not listed.
 ARGUMENTS = {"current_path": 1, "temp_directory_path": 1,
              **dict.fromkeys(["copy", "copy_file", "copy_symlink", "create_directory_symlink", "create_hard_link", "create_symlink", "equivalent",
                               "permissions", "rename", "resize_file"], 3)}
@@ -18,12 +18,12 @@ FUNCTIONS = [*ARGUMENTS, "absolute", "canonical", "create_directories", "create_
              "is_socket", "is_symlink", "last_write_time", "proximate", "read_symlink", "recursive_directory_iterator", "relative", "remove",
              "remove_all", "space", "status", "symlink_status", "weakly_canonical"]
 CALL = re.compile(r"\b(?:std::filesystem|fs)::(%s)(?:\s+\w+)?\s*[({]" % "|".join(FUNCTIONS))
-# Its ++ throws.
+# A range-based for loop over a directory: the iterator's ++ throws.
 RANGE = re.compile(r"for \([^;()]*:\s*(?:std::filesystem|fs)::(?:recursive_)?directory_iterator\b")
 
 
 def arguments(text, begin):
-    """How many arguments the call has whose bracket opens before `begin`."""
+    """Number of arguments of the call whose opening bracket is directly before `begin`."""
     depth, commas, any_text = 1, 0, False
     for place in range(begin, len(text)):
         character = text[place]
@@ -39,7 +39,7 @@ def arguments(text, begin):
 def problems(text):
     for found in CALL.finditer(text):
         given = arguments(text, found.end())
-        if given < ARGUMENTS.get(found[1], 2) and not (found[1].endswith("iterator") and given == 0):  # the end of a folder
+        if given < ARGUMENTS.get(found[1], 2) and not (found[1].endswith("iterator") and given == 0):  # an end iterator
             yield found.start(), "%s throws: pass a std::error_code" % found[1]
     for found in RANGE.finditer(text):
         yield found.start(), "a range-for over a directory throws: use increment(error)"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the include arrows: which folder of src/ may include which. Prints every arrow that is not in the table.
+"""Checks the include arrows: which folder of src/ may include which. Prints every include that is not in the table.
 
-The table is that of docs/architecture.md; a folder may always include itself. Also: files that are too long, and types of
-one name in two headers (the linker would take one's functions for the other's).
+The table is the one in docs/architecture.md; a folder may always include itself. Also reports files that are too long, and types with
+the same name in two headers (the linker would take one's functions for the other's).
 """
 import pathlib
 import re
@@ -45,7 +45,7 @@ ARROWS = {
     "recipe": ["options", "planner", "base"],
 }
 ARROWS["cli"] = list(ARROWS)
-# The rooms of src/server/api, as sub-folders. What is in none of them (the dispatcher and the routes) may include all.
+# The rooms: sub-folders of src/server/api. Files outside them (the dispatcher and the routes) may include all.
 API = "server/api/"
 API_ROOMS = {
     "common": [],
@@ -59,14 +59,14 @@ API_ROOMS = {
     "responses": ["openai", "answer", "request", "store", "common"],
     "pooling": ["answer", "request", "context", "common"],
 }
-# Files that one folder keeps to itself.
+# Files that only their own folder may include.
 PRIVATE = re.compile(r"/internal/|_internal\.h$")
 MAX_LINES = 1000
 WATCHED_LINES = 800
 
 
 def api_room(path):
-    """The room of a path from src/; none where it is not of the API, or in no room."""
+    """The room of a path from src/; None if it is not in the API or in no room."""
     room = path[len(API):].split("/")[0] if path.startswith(API) else ""
     return room if room in API_ROOMS else None
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Says which of transformers' decoders load: the last part of docs/models.md, which `make docs` writes.
+"""Reports which decoders of transformers can be loaded: the last part of docs/models.md, which `make docs` writes.
 
     tools/decoder_types.py [build/release/bin/sluice]
 
-Each configuration of tests/data/configs/decoder_types.json, which tools/checkpoints/make_decoder_types.py wrote, is described by `sluice
-inspect`: what it can plan the memory of loads; of each other it names the operators that are missing.
+Runs `sluice inspect` on each configuration of tests/data/configs/decoder_types.json, which tools/checkpoints/make_decoder_types.py wrote.
+If it can plan the memory, the decoder can be loaded; otherwise it names the missing operators.
 """
 import json
 import pathlib
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 
 def inspect(program, config):
-    """What is missing; None where nothing is."""
+    """What is missing; None if nothing is."""
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
         run = subprocess.run([program, "inspect", folder, "--json"], capture_output=True, text=True, check=False)
@@ -30,7 +30,7 @@ def inspect(program, config):
     if missing:
         return "; ".join(missing)
     refusal = report["refusal"].removeprefix(f"{folder}/config.json: ")
-    # Where only the name is not known, no operator that `inspect` knows of is missing.
+    # The error is about the name alone: no missing operator is known.
     return "a file of its own" if re.match(r"architecture \S+ (with model_type \S+ )?is not supported", refusal) else refusal
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes a text file as C++: the definition of a function of the namespace sluice that returns the text as std::string_view.
+"""Writes a text file as C++: a definition of a function in namespace sluice that returns the text as std::string_view.
 
 Usage: tools/embed_text.py OUTPUT.cc HEADER FUNCTION FILE
-HEADER, below src/, declares FUNCTION.
+HEADER, relative to src/, declares FUNCTION.
 """
 import pathlib
 import sys

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Proves and measures a device, part by part, and prints one table: all at once in under nine minutes, or with --run in three runs
-of under ten: selftest, once more under compute-sanitizer (memcheck, racecheck, synccheck); kernel-bench, once more under ncu; and the
-load of the recipes. What of NVIDIA's tools is not in PATH is said, and not counted as passed.
+"""Tests and measures a device, part by part, and prints one table: everything in under nine minutes, or with --run in three runs
+of under ten minutes each: selftest, repeated under compute-sanitizer (memcheck, racecheck, synccheck); kernel-bench, repeated under ncu;
+and the load of the recipes. If a tool of NVIDIA is not in PATH, the table says so, and its parts do not count as passed.
 
-Every part runs in a process of its own with a budget of seconds: one that crashes, or that has to be cut, takes nothing
-of the others with it, and the device starts afresh. A part that finds no time left is not begun. Each part leaves a JSON
-file in the output folder, and is not run again while that is there, whole, and of the same device and model (--again
-runs all). report.json and table.txt hold everything that is known, after every part.
+Every part runs in a process of its own, with a limit in seconds. A part that crashes or runs out of time does not affect the others:
+the device starts afresh. A part is not begun if no time is left. Each part leaves a JSON file in the output folder. It is not run
+again while that file is complete and for the same device and model (--again runs all parts). report.json and table.txt hold all
+results so far, and are written after every part.
 
-The program: SLUICE_BIN (a folder), else the folder of a distribution that this script lies in or --dist names, else
-build/cuda/bin. Random weights, random prompts. With 1 and 8 requests at once, one wave of them; with more, requests follow each other,
-and what the server's counters say of 30 seconds is the figure, once as many answers were finished as requests run at once.
+The program: SLUICE_BIN (a folder), else the distribution's folder that contains this script or that --dist names, else
+build/cuda/bin. Random weights, random prompts. With concurrency 1 and 8: a single wave of requests. With more, a new request follows
+each finished one; the result is the server's token count over 30 seconds, once as many answers were finished as requests run at once.
 """
 import argparse
 import contextlib
@@ -35,11 +35,11 @@ TOTAL_S = 530
 READY_S = 90
 STOP_S = 20
 LIST_S = 30
-# Where driver libraries are on machines whose loader is not told.
+# Folders of driver libraries on machines whose loader does not know them.
 DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current")
 
-# Output tokens a second on one H200: what is aimed for, and what reading weights and cache at 4.3 TB/s and arithmetic at
-# 1,400 TFLOP/s allow when prompts and answers take turns (docs/benchmarking.md).
+# Output tokens per second on one H200: the target, and the bound from reading weights and cache at 4.3 TB/s and from
+# arithmetic at 1,400 TFLOP/s when prefills and decodes take turns (docs/benchmarking.md).
 LADDER = [
     # name, prompt tokens, answer tokens, concurrency, seconds of its window (None: one wave), budget in seconds, target, bound
     ("ladder-1024-1", 1024, 128, 1, None, 20, 50, 60),
@@ -48,10 +48,11 @@ LADDER = [
     ("ladder-1024-256", 1024, 1024, 256, 30, 130, 3942, 4517),
     ("ladder-8192-64", 8192, 1024, 64, 30, 160, 575, 653),
 ]
-# Lengths of a load with a window vary by so much to both sides, so that prompts and answers mix; requests of it per place.
+# In loads with a window, lengths vary by this fraction in both directions, so that prefills and decodes mix. Number of
+# requests, per unit of concurrency.
 LENGTH_RANGE = 0.5
 REQUESTS_PER_PLACE = 16
-# Room for the cache: 256 sequences of 2,048 tokens, and 64 of 9,216, do not fit one H200 whole (docs/cuda.md).
+# Room for the cache: one H200 has too little for all 256 sequences of 2,048 tokens, or 64 of 9,216 (docs/cuda.md).
 LADDER_OPTIONS = "--gpu-memory-utilization 0.96"
 SHORT_LADDER = [
     ("ladder-16-1", 16, 6, 1, None, 40, None, None),
@@ -59,36 +60,36 @@ SHORT_LADDER = [
 ]
 SHORT_SELFTEST = ["instructions", "memory", "draws"]
 READY_TARGET_S = 20
-NO_DEVICE = 3  # the exit code
+NO_DEVICE = 3  # exit code of the program if there is no device
 STATUS_WIDTH = 120
-# Of all parts of a command together, and of each.
+# Time limits in seconds: for all parts of a command together, and for each.
 SELFTEST_S, SELFTEST_PART_S = 110, 45
 BENCH_S, BENCH_PART_S = 100, 30
-# Of a run of one kind alone.
+# For a run of one kind alone.
 RUN_S = 570
 SANITIZERS = ["memcheck", "racecheck", "synccheck"]
 SANITIZED_S = 60
 PROFILED_S = 60
 PROFILED_KERNELS = "regex:Linear|Attention|RmsNorm|SiluMul"
 PROFILED_LAUNCHES = 6
-# With less left of its budget no part is begun.
+# A part is not begun with less time left than this.
 LEAST_S = 15
-# Of the output folder's disk: logs and rows take a few of them.
+# Minimum free space on the output folder's disk: logs and rows take a few MiB.
 LEAST_FREE_MIB = 16
 
 LIBC = ctypes.CDLL(None)
-# Of the server, whatever proxy the environment names.
+# For requests to the server, whatever proxy the environment names.
 DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def say(text):
-    """To whoever watches; the report goes on where nobody does any more."""
+    """Prints a progress line; the report continues if nobody reads it."""
     with contextlib.suppress(OSError):
         print(text, flush=True)
 
 
 def find_bin(dist):
-    """The folder of the program. One that was named holds it, or nothing is run."""
+    """The folder of the program. If one is named but lacks the program, nothing is run."""
     named = os.environ.get("SLUICE_BIN") or (dist and os.path.join(dist, "bin"))
     for place in [named] if named else [ROOT / "bin", ROOT / "build" / "cuda" / "bin"]:
         if os.path.exists(os.path.join(place, "sluice")):
@@ -98,7 +99,7 @@ def find_bin(dist):
 
 
 def make_out(name):
-    """The output folder, if it can be written."""
+    """The output folder, if it is writable."""
     out = pathlib.Path(name)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -115,7 +116,7 @@ def make_out(name):
 
 
 def environment():
-    """Of the programs that are run: the driver is found where it usually is, if the loader does not know it."""
+    """The environment of the programs: adds the driver's usual folders if the loader does not find it."""
     variables = dict(os.environ)
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -127,15 +128,15 @@ def environment():
 
 
 def bind_to_parent():
-    """Of a child, before its program: a group of its own, to be ended with all that it starts; and nothing keeps the device
-    after a report that was killed."""
+    """Runs in a child before its program: makes a process group, which is ended with all its processes, and ends the child
+    if the report is killed, so that nothing keeps the device."""
     os.setpgid(0, 0)
     PR_SET_PDEATHSIG = 1
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 class Stopped(Exception):
-    """The report itself was told to end."""
+    """The report itself was told to stop."""
 
 
 class Report:
@@ -161,7 +162,7 @@ class Report:
         return self.out / (name + ".log")
 
     def save(self, name, text):
-        """A file of the output folder, whole or not at all. What a full disk does not take is in the table all the same."""
+        """Writes a file to the output folder, complete or not at all. If the disk is full, the table still has the result."""
         unfinished = self.out / (name + ".partial")
         try:
             unfinished.write_text(text, encoding="utf-8")
@@ -179,7 +180,7 @@ class Report:
         return "" if self.options.short else LADDER_OPTIONS
 
     def setting(self, name):
-        """What a part's result is of: with another one it is run anew."""
+        """The settings that a part's result depends on: if they change, the part is run again."""
         of = {"device": self.options.device}
         if not name.startswith(("selftest-", "kernel-bench-")):
             model = self.options.model and str(pathlib.Path(self.options.model).resolve())
@@ -187,7 +188,7 @@ class Report:
         return of
 
     def found_parts(self):
-        """What earlier calls finished; what all parts of a command say stands under its name."""
+        """Results of earlier calls; the summary of a command's parts is stored under the command's name."""
         parts = {}
         for path in sorted(self.out.glob("*.json")):
             try:
@@ -204,8 +205,8 @@ class Report:
         return parts
 
     def part(self, name, budget, body, end=None):
-        """Runs a part unless its result is there; `body` gets the seconds it may take and returns a dictionary. `end`: of what
-        several parts may take together."""
+        """Runs a part unless its result is there. `body` gets its time limit in seconds and returns a dictionary. `end`:
+        the time at which a group of parts must be done."""
         if self.parts.get(name, {}).get("reused"):
             say("== %s: there already (--again runs it anew)" % name)
             return
@@ -221,7 +222,7 @@ class Report:
             except Stopped:
                 self.parts[name] = {"status": "cut", "why": "the report was told to end", "seconds": round(time.monotonic() - start, 2)}
                 raise
-            except Exception as error:  # whatever one part runs into, the others are still worth their time
+            except Exception as error:  # an exception in one part must not stop the others
                 result = {"status": "failed", "why": "%s: %s" % (type(error).__name__, error)}
             result.setdefault("seconds", round(time.monotonic() - start, 2))
             if result["status"] != "done":
@@ -237,7 +238,7 @@ class Report:
         return process
 
     def end_process(self, process, first=signal.SIGTERM, seconds=STOP_S):
-        """One that does not even end when it is killed, waiting in the driver, is left alone."""
+        """A process that survives SIGKILL, waiting in the driver, is left alone."""
         for number, patience in ((first, seconds), (signal.SIGKILL, 5)):
             if process.poll() is None:
                 try:
@@ -248,8 +249,8 @@ class Report:
         self.children.remove(process)
 
     def run(self, words, seconds, log, under=()):
-        """Runs the program, `under` another that gets it as its last words, with its output kept: its exit code, or None where it
-        was cut."""
+        """Runs the program, or `under`, a tool that gets the program as its last arguments, and keeps the output. Returns
+        the exit code, or None if it ran out of time."""
         with open(self.log_path(log), "w") as out:
             process = self.begin_process([*under, self.bin / words[0], *words[1:]], out)
             try:
@@ -266,7 +267,7 @@ class Report:
     # selftest and kernel-bench
 
     def listed(self, command):
-        """The names of a command's parts."""
+        """Names of a command's parts."""
         code = self.run(["sluice", command, "--list"], LIST_S, command + "-list")
         lines = self.log_path(command + "-list").read_text(errors="replace").splitlines()
         if code != 0 or not lines:
@@ -274,13 +275,13 @@ class Report:
         return [line.split()[0] for line in lines if line.strip()]
 
     def rows_of(self, command, name, seconds, tool=None, under=(), more=()):
-        """`tool`: the name of the program `under` which it runs."""
+        """Runs a part of a command. `tool`: the name of the program `under`, if any."""
         label = "-".join([command, *([tool] if tool else []), name])
         path = self.out / (label + "-rows.json")
         path.unlink(missing_ok=True)
         words = ["sluice", command, "--device", self.options.device, "--part", name, "--json", path, *more]
         code = self.run(words, seconds, label, under)
-        found = {}  # of a process that was cut, the rows that it had by then
+        found = {}  # if the process was stopped: the rows that it wrote until then
         with contextlib.suppress(OSError, ValueError):
             found = json.loads(path.read_text(encoding="utf-8"))
         rows = found.get("rows", [])
@@ -291,7 +292,7 @@ class Report:
             ended = "exit code %d" % code if code >= 0 else "ended by signal %d" % -code
             return dict(result, status="failed", why="%s; %s" % (ended, self.last_line(label)))
         if rows and not found.get("lost") and all(row.get("result") == "skipped" for row in rows):
-            # Without the vendor's library products are slower, and nobody would have looked at them.
+            # On a device, products are slower without the vendor's library: report it as missing, not as skipped.
             status = "skipped" if self.emulated or name != "library" else "missing"
             return dict(result, status=status, why=rows[0]["message"])
         if code != 0:
@@ -301,7 +302,7 @@ class Report:
         return result
 
     def all_parts(self, command, names, budget, part_budget):
-        """Runs a command part by part; what all of them say stands under the command's name."""
+        """Runs a command part by part; stores the summary under the command's name."""
         begin = time.monotonic()
         for name in names:
             label = command + "-" + name
@@ -310,10 +311,10 @@ class Report:
             self.parts[command] = dict(self.summary(known), seconds=round(time.monotonic() - begin, 2))
             self.write()
             if self.parts[label].get("code") == NO_DEVICE:
-                break  # the others would say the same
+                break  # the others would report the same
 
     def summary(self, parts):
-        """Of a command's parts by name."""
+        """Sums up a command's parts, given by name."""
         rows, seen = [], set()
         for part in parts.values():
             for row in part.get("rows", []):  # every run of kernel-bench measures the limits first
@@ -331,7 +332,7 @@ class Report:
         return result
 
     def under_tool(self, command, tool, names, budget, under, more=()):
-        """Parts of a command once more, under a program of NVIDIA's."""
+        """Runs parts of a command again under a tool of NVIDIA."""
         if shutil.which(under[0], path=self.environment.get("PATH")) is None:
             self.parts["%s-%s" % (command, tool)] = {"status": "missing", "why": "%s is not in PATH" % under[0]}
             return
@@ -342,7 +343,7 @@ class Report:
                       lambda seconds, n=name, w=words: self.rows_of(command, n, seconds, tool, w, more))
 
     def names_of(self, command, few=None):
-        """What listed() says, or nothing where that fails, which try_all_parts tells."""
+        """The names from listed(); none if that fails, which try_all_parts reports."""
         try:
             return few or self.listed(command)
         except OSError:
@@ -358,7 +359,7 @@ class Report:
     # the server
 
     def model_folder(self):
-        """Llama 3.3 70B's configuration with a small tokenizer, or the model that was named."""
+        """The named model, or Llama 3.3 70B's configuration with a small tokenizer."""
         if self.options.model:
             return pathlib.Path(self.options.model).resolve()
         folder = self.out / "model"
@@ -369,7 +370,7 @@ class Report:
         return folder
 
     def ready(self):
-        """The port is the system's choice, which the log tells."""
+        """Whether the server is ready; reads its port, which the system chose, from the log."""
         if self.url is None:
             found = re.search(r"serving .* at (http://\S+), ready in", self.log_path(self.server_log()).read_text(errors="replace"))
             if not found:
@@ -413,7 +414,7 @@ class Report:
         self.server = None
 
     def counter(self, name):
-        """Of the server's own."""
+        """The value of one of the server's counters."""
         with DIRECTLY.open(self.url + "/metrics", timeout=5) as reply:
             text = reply.read().decode()
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("vllm:" + name))
@@ -432,7 +433,7 @@ class Report:
                 "--save-result", "--result-dir", self.out, "--result-filename", name + "-bench.json"]
 
     def in_window(self, name, prompt, answer, concurrency, window, seconds):
-        """Of a load in a steady state: the tokens that the server counts in a window of seconds."""
+        """Throughput under a steady load: the tokens that the server counts in a window of seconds."""
         begin, finished = time.monotonic(), self.counter("request_success_total")
         preempted = self.counter("num_preemptions_total")
         words = self.load_words(name, prompt, answer, concurrency, window)
@@ -448,7 +449,7 @@ class Report:
                 time.sleep(0.02 if self.options.short else 0.25)
             before, start = self.counter("generation_tokens_total"), time.monotonic()
             tokens, elapsed = 0, window
-            while tokens == 0 and time.monotonic() - begin + window <= seconds:  # a window without any says nothing of the rate
+            while tokens == 0 and time.monotonic() - begin + window <= seconds:  # a window without tokens gives no rate
                 time.sleep(window)
                 tokens, elapsed = self.counter("generation_tokens_total") - before, time.monotonic() - start
             running = self.counter("num_requests_running")
@@ -476,7 +477,7 @@ class Report:
             return {"status": "failed", "why": "the server ended: " + self.last_line(self.server_log())}
         if code is None:
             result = {"status": "cut", "why": "cut after %d s" % elapsed}
-            with contextlib.suppress(OSError):  # it does not answer
+            with contextlib.suppress(OSError):  # the server does not answer
                 tokens = self.counter("generation_tokens_total") - tokens_before
                 result.update(output_tokens_per_second=round(tokens / elapsed, 2),
                               why=result["why"] + "; by the server's counter, prompts included in the time")
@@ -498,7 +499,7 @@ class Report:
         return [row for row in rows if re.search(kernel_like, row["kernel"]) and re.search(shape_like, row["shape"]) and (row["achieved"] or 0) > 0]
 
     def share_of_limit(self, rows):
-        """The smallest share of the measured limit, in percent."""
+        """The smallest percentage of the measured limit."""
         shares = [100 * row["achieved"] / row["limit"] for row in rows if row.get("limit")]
         return min(shares) if shares else None
 
@@ -546,7 +547,7 @@ class Report:
         return lines
 
     def library(self):
-        """The version of the vendor's library, as the programs' logs name it."""
+        """The version of the vendor's library, from the programs' logs."""
         for path in sorted(self.out.glob("*.log")):
             found = re.search(r"cuBLASLt (\d+\.\d+\.\d+)", path.read_text(errors="replace"))
             if found:
@@ -577,7 +578,7 @@ class Report:
         self.save("table.txt", self.table_text())
 
     def log_clocks(self):
-        """Clocks, power and temperature beside all that is measured, where nvidia-smi is; it only reads."""
+        """Logs clocks, power and temperature during all measurements if there is nvidia-smi, which only reads them."""
         if self.emulated or shutil.which("nvidia-smi", path=self.environment.get("PATH")) is None:
             return
         with open(self.out / "clocks.csv", "a") as out:
@@ -629,9 +630,9 @@ class Report:
             whole = True
         except Stopped:
             say("\ntold to end: what is missing is run by the next call")
-        except Exception:  # what was measured until then is still to be seen
+        except Exception:  # results so far must still be shown
             say(traceback.format_exc())
-        ignore_signals()  # once is enough, and nothing keeps the device or the table back
+        ignore_signals()  # ignore further signals, so that the device is released and the table printed
         for child in list(self.children):
             self.end_process(child)
         self.write()
@@ -677,7 +678,7 @@ def main():
         options.budget = TOTAL_S if options.run == "all" else RUN_S
     report = Report(options)
     for number in SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, stop)
     sys.exit(report.all())
 

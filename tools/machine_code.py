@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the machine code of the CUDA kernels with what each was planned for: registers, stack, spills, blocks that run together,
-and the instructions that it was written for. Needs CUDA's cuobjdump and nvdisasm, and c++filt.
+"""Compares the machine code of the CUDA kernels with the plan of each: registers, stack, spills, concurrent blocks, and the
+instructions that it must contain. Needs CUDA's cuobjdump and nvdisasm, and c++filt.
 
 Usage: tools/machine_code.py check FOLDER [--tools FOLDER]    FOLDER: of a build with CUDA, with the objects *.cu.o
        tools/machine_code.py page FOLDER [--tools FOLDER]     writes docs/cuda-machine-code.md
-`check` prints what is wrong, one a line, and exits with 1; also where a kernel of an architecture is not in the page as it is. The page
-is of all architectures that kernels are compiled for: `page` wants a build of all of them.
+`check` prints each fault on a line and exits with 1 if there is one. It is also a fault if the page is out of date for a kernel. The page
+covers all architectures that kernels are compiled for, so `page` needs a build for all of them.
 """
 import argparse
 import collections
@@ -21,12 +21,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cuda-machine-code.md"
 CUDA_CMAKE = ROOT / "cmake" / "Cuda.cmake"
 
-# Of a multiprocessor, by compute capability (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+# Limits of a multiprocessor, by compute capability (CUDA C++ Programming Guide, "Technical Specifications per Compute
+# Capability").
 REGISTERS = 65536
-REGISTERS_AT_ONCE = 256  # that a warp is given
+REGISTERS_AT_ONCE = 256  # registers are allocated to a warp in multiples of this
 MOST_THREADS = {80: 2048, 89: 1536, 90: 2048, 100: 2048, 103: 2048, 110: 1536, 120: 1536, 121: 1536}
-WITH_E4M3_MMA = {89, 120, 121}  # in machine code; elsewhere products of F16 take its place
-# CUDA's sine and cosine of large numbers keep the digits of 2 / pi there.
+WITH_E4M3_MMA = {89, 120, 121}  # have this instruction; other architectures convert to F16 and use its products
+# Stack bytes of CUDA's sine and cosine, for the digits of 2 / pi that large arguments need.
 SINE_STACK = 64
 
 # Parameters of linear_tile.h (Tile) and linear_formats.h (Format).
@@ -44,21 +45,21 @@ class Kernel:
     opcodes: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # "LDG.E.128": 12
 
     def has(self, opcode):
-        """Whether an instruction's name begins so, its parts in this order: "LDG.128" finds LDG.E.128."""
+        """Whether there is an instruction whose name begins with these parts in this order: "LDG.128" finds LDG.E.128."""
         pattern = re.compile(r"\.(?:.*\.)?".join(map(re.escape, opcode.split("."))) + r"(\.|$)")
         return any(pattern.match(name) for name in self.opcodes)
 
 
 @dataclasses.dataclass
 class Plan:
-    threads: int  # of a block
-    blocks: int  # that are to run on a multiprocessor at once, as far as registers and threads go
+    threads: int  # per block
+    blocks: int  # minimum number that run on a multiprocessor at once, as limited by registers and threads
     instructions: list
-    stack: int = 0  # bytes that it may have
+    stack: int = 0  # maximum bytes
 
 
 def rows_plan(threads, *instructions):
-    """Kernels that go over rows: they wait for memory, so half of a multiprocessor's threads are there at once."""
+    """Plan of a kernel that processes rows. It waits for memory, so half of a multiprocessor's threads must fit at once."""
     return Plan(threads, 1024 // threads, list(instructions))
 
 
@@ -75,12 +76,12 @@ def attention_plan(architecture, arguments):
     return Plan(128, blocks, ["LDGSTS.128", "LDSM", "HMMA"])
 
 
-# For each kernel what it was planned for. A kernel without a plan, and a plan without a kernel, are errors.
+# The plan of each kernel. A kernel without a plan, and a plan without a kernel, are errors.
 PLANS = {
     "LinearTileKernel": linear_plan,
     "AttentionKernel": attention_plan,
-    "MergeKernel": lambda *_: Plan(128, 4, ["LDG.64"]),  # a thread reads some partial results at once
-    # A thread holds up to so many vectors of its row in registers; 0: none.
+    "MergeKernel": lambda *_: Plan(128, 4, ["LDG.64"]),  # a thread loads several partial results at once
+    # arguments[0]: maximum number of vectors of a row that a thread keeps in registers; 0: none.
     "RmsNormKernel": lambda _, arguments: Plan(512, 2 if arguments[0] < 4 else 1, ["LDG.128", "STG.128"]),
     "LayerNormKernel": lambda *_: Plan(512, 2, ["LDG.128", "STG.128"]),
     "ActivateKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
@@ -93,7 +94,7 @@ PLANS = {
     "CapLogitsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "GatherRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "CombineExpertsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
-    # Four rows by four ranks, or by eight columns a thread, are sums in registers.
+    # The sums of four rows by four ranks, or by eight columns per thread, are in registers.
     "LoraShrinkKernel": lambda *_: Plan(256, 2, ["LDG.128", "SHFL"]),
     "LoraLookupKernel": lambda *_: rows_plan(64),
     "LoraExpandKernel": lambda *_: Plan(64, 12, ["LDG.128", "STG.128"]),
@@ -112,7 +113,7 @@ PLANS = {
     "SampleRowsKernel": lambda *_: Plan(1024, 1, []),
     "RandomCodesKernel": lambda *_: rows_plan(256),
     "RandomScalesKernel": lambda *_: rows_plan(256),
-    # One instruction each, for the self-test.
+    # For the self-test: kernels with one instruction each.
     "MmaBf16Kernel": lambda *_: Plan(32, 1, ["HMMA"]),
     "MmaF16Kernel": lambda *_: Plan(32, 1, ["HMMA"]),
     "MmaE4m3Kernel": lambda arch, _: Plan(32, 1, ["QMMA"] if arch in WITH_E4M3_MMA else ["HMMA"] if arch >= 90 else []),
@@ -127,14 +128,14 @@ PLANS = {
 
 
 def argument(text):
-    text = re.sub(r"^\([^)]*\)", "", text.strip())  # of an enumeration
+    text = re.sub(r"^\([^)]*\)", "", text.strip())  # a value's enumeration type
     if text in ("true", "false"):
         return text == "true"
     return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
 def split_name(name):
-    """("LinearTileKernel", [2, 64, True])"""
+    """Splits a kernel's name: ("LinearTileKernel", [2, 64, True])."""
     base, _, rest = name.partition("<")
     return base, [argument(text) for text in rest.rstrip(">").split(",")] if rest else []
 
@@ -152,7 +153,7 @@ def display_name(name):
 
 
 def short_names(mangled):
-    """By mangled name the kernel's, without namespaces, result and parameters."""
+    """Kernel names without namespaces, result and parameters, by mangled name."""
     out = subprocess.run(["c++filt"], input="\n".join(mangled), stdout=subprocess.PIPE, text=True, check=True).stdout
     short = {}
     for name, plain in zip(mangled, out.splitlines()):
@@ -162,7 +163,7 @@ def short_names(mangled):
 
 
 def parse(usage, code):
-    """Kernels of what `cuobjdump -res-usage` and `cuobjdump -sass` print."""
+    """Kernels from the output of `cuobjdump -res-usage` and `cuobjdump -sass`."""
     kernels, architecture, name = {}, 0, ""
     for line in usage.splitlines():
         if found := re.match(r"arch = sm_(\d+)", line):
@@ -197,7 +198,7 @@ def read(folder, tools):
 
 
 def blocks_together(kernel, threads):
-    """Blocks for which a multiprocessor has registers and places of threads."""
+    """Number of blocks for which a multiprocessor has enough registers and threads."""
     warp_registers = -(-kernel.registers * 32 // REGISTERS_AT_ONCE) * REGISTERS_AT_ONCE
     return min(REGISTERS // (warp_registers * -(-threads // 32)), MOST_THREADS[kernel.architecture] // threads)
 
@@ -242,7 +243,7 @@ def cell_of(kernel):
 
 
 def instructions_of(kernels):
-    """Of one kernel, for all architectures: those of most, then of the others."""
+    """Planned instructions of a kernel on all architectures: first those of most architectures, then the exceptions."""
     by = collections.defaultdict(list)
     for kernel in kernels:
         by[" ".join(plan_of(kernel).instructions)].append(label(kernel.architecture))
@@ -251,7 +252,7 @@ def instructions_of(kernels):
 
 
 def with_plans(kernels):
-    """By the name that the page shows, sorted."""
+    """Kernels with a plan, by the name on the page, sorted."""
     by = collections.defaultdict(list)
     for kernel in sorted(kernels, key=lambda kernel: (display_name(kernel.name), kernel.architecture)):
         if split_name(kernel.name)[0] in PLANS:
@@ -269,7 +270,7 @@ fewer). Below a compute capability: a thread's registers, and for how many block
 
 
 def nvcc_version(folder):
-    """Of the compiler that the build in `folder` was configured for: "13.0"."""
+    """Version of the compiler that the build in `folder` was configured for: "13.0"."""
     for found in folder.glob("CMakeFiles/*/CMakeCUDACompiler.cmake"):
         if version := re.search(r'^set\(CMAKE_CUDA_COMPILER_VERSION "(\d+\.\d+)', found.read_text(), re.M):
             return version.group(1)
@@ -277,7 +278,7 @@ def nvcc_version(folder):
 
 
 def all_architectures():
-    """That kernels are compiled for, by cmake/Cuda.cmake."""
+    """Architectures that kernels are compiled for, from cmake/Cuda.cmake."""
     return [int(word) for word in re.search(r'set\(default_architectures "([\d;]+)"\)', CUDA_CMAKE.read_text()).group(1).split(";")]
 
 
@@ -293,9 +294,9 @@ def page(kernels, version):
 
 
 def stale(kernels, text):
-    """Architectures of which the page tells something else."""
+    """Architectures for which the page is out of date."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
-    told = collections.defaultdict(dict)  # by architecture and kernel
+    told = collections.defaultdict(dict)  # the page's cells, by architecture and kernel
     for row in rows[2:]:
         for name, cell in zip(rows[0][3:-1], row[3:]):
             if cell:

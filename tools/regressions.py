@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What got slower, for a maintainer before a release: instructions of the host's hot paths, counted by callgrind, and times of
-kernels over that of the BF16 kernel of the same size, against the figures in benchmarks/regressions.json.
+"""Finds what got slower, for a maintainer before a release: instructions of the host's hot paths, counted by callgrind, and times of
+kernels relative to the BF16 kernel of the same size, compared with the figures in benchmarks/regressions.json.
 
 Usage: tools/regressions.py [--write] [--build build/release] [--only instructions|kernels] [NAME...]
 
-Instructions of a run are those of 2n runs less those of n: they do not depend on the machine's load, but on its compiler and
-libraries, which is why the file says where they are from. Ratios of kernels are of one instruction set each; they ask for idle
-cores: the least of several repetitions, taken in random order, of either. Exit status 1: a figure is more than its tolerance
-above the stored one. --write stores what was measured.
+The instructions of a case are those of 2n runs minus those of n. They do not depend on the machine's load, but on its compiler and
+libraries, which the file therefore names. Ratios of kernels are for one instruction set each and need idle cores: each time is the
+minimum of several repetitions in random order. Exit status 1: a figure exceeds the stored one by more than its tolerance.
+--write stores the measured figures.
 """
 import argparse
 import json
@@ -20,14 +20,14 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILE = os.path.join(ROOT, "benchmarks", "regressions.json")
-# How often a case runs, at least: so that the difference is large beside what varies.
+# Number of runs of each case, large enough that its instructions outweigh variations.
 CASES = {"scheduler-step": 50, "sample-greedy": 3, "sample-top-p": 3, "encode": 5, "stream-token": 500, "read-request": 20}
 TOLERANCE = {"instructions": 0.03, "kernels": 0.15}
-# For each format's kernel, its BF16 counterpart.
+# A format's kernel; PLAIN is its BF16 counterpart.
 KERNEL = re.compile(r"linear_(\w+)_2048x8192/(M\d+)/(\w+)")
 PLAIN = "linear_2048x8192/%s/%s"
 ROWS = ("M1", "M32", "M512")
-# Measured beside the machine's best, whose users are on other machines.
+# Measured in addition to this machine's best instruction set, for users with other machines.
 OTHER_ISAS = ("avx2_vnni", "avx512_vnni")
 
 
@@ -52,7 +52,7 @@ def count_instructions(program, wanted):
 
 
 def measure_kernels(program, repetitions, wanted):
-    """By name: the least time of the kernel over the least time of BF16's."""
+    """By name: the kernel's minimum time / the BF16 kernel's minimum time."""
     names = subprocess.run([program, "--benchmark_list_tests"], capture_output=True, text=True, check=True).stdout.split()
     names = [name[:-len("/real_time")] if name.endswith("/real_time") else name for name in names]
     isas = [name.rsplit("/", 1)[1] for name in names if name.startswith("linear_2048x8192/")]
@@ -79,7 +79,7 @@ def measure_kernels(program, repetitions, wanted):
 
 
 def compare(kind, figures, stored):
-    """Prints a line each. Returns the names of those that got worse."""
+    """Prints one line per figure. Returns the names of those that got worse."""
     worse = []
     for name, figure in figures.items():
         known = stored.get(name)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The cases of docs/security.md: which tests cover them, and how these last ended.
+"""The cases of docs/security.md: which tests cover them, and how those tests ended last.
 
-Usage: tools/security_cases.py page [--check]        writes the tables of docs/security.md; --check fails where they are not up to date
+Usage: tools/security_cases.py page [--check]        writes the tables of docs/security.md; --check fails if they are out of date
        tools/security_cases.py list                  the tests as JSON: {"pytest": [...], "gtest": {PROGRAM: [...]}}
        tools/security_cases.py record SECONDS REPORT...
-                                                     keeps the results of these reports (pytest's XML, GoogleTest's JSON) in
+                                                     stores the results of these reports (pytest's XML, GoogleTest's JSON) in
                                                      tests/robustness/last_run.json
 
 A case is covered by the functions of tests/e2e, tests/robustness and tests/distributed that have its id in their names (test_p04_v82_json covers P04
-and V82), and by the unit tests that tests/robustness/plan.json names. A case without tests has a reason there.
+and V82), and by the unit tests that tests/robustness/plan.json names. For a case without tests the plan gives a reason.
 """
 import datetime
 import json
@@ -31,7 +31,7 @@ GTEST = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.M)
 
 
 def functions():
-    """(file, function, ids) of those that name a case."""
+    """(file, function, ids) of each test function with a case in its name."""
     for folder in ("e2e", "robustness", "distributed"):
         for path in sorted((ROOT / "tests" / folder).glob("test_*.py")):
             for name in FUNCTION.findall(path.read_text()):
@@ -41,13 +41,13 @@ def functions():
 
 
 def unit_tests():
-    """PROGRAM Suite.Name of all there are, as their sources name them."""
+    """"PROGRAM Suite.Name" of all unit tests, from their sources."""
     return {"%s_test %s.%s" % (path.relative_to(ROOT / "src").parts[0], suite, name)
             for path in (ROOT / "src").rglob("*_test.cc") for suite, name in GTEST.findall(path.read_text())}
 
 
 def cases():
-    """The plan, with the tests of each case; faults of the plan end the program."""
+    """The plan, with the tests of each case. Exits if the plan has faults."""
     plan = json.loads((ROBUSTNESS / "plan.json").read_text())
     by_id = {case["id"]: case for case in plan}
     there, faults = unit_tests(), []
@@ -85,7 +85,7 @@ def outcomes_of(report):
         for suite in json.loads(pathlib.Path(report).read_text())["testsuites"]:
             for case in suite["testsuite"]:
                 ran = case["result"] == "COMPLETED"
-                # A suite with parameters is PREFIX/Suite, and its tests Name/PARAMETER.
+                # A parameterised suite is PREFIX/Suite, and its tests are Name/PARAMETER.
                 yield ("%s.%s" % (suite["name"].rsplit("/", 1)[-1], case["name"].split("/")[0]),
                        "failed" if "failures" in case else "passed" if ran else "skipped")
     else:
@@ -95,7 +95,7 @@ def outcomes_of(report):
 
 
 def record(seconds, reports):
-    """A test with parameters has passed where it has passed with each."""
+    """Stores the results. A test with parameters failed if it failed with one of them, and passed if it passed with one."""
     found = {}
     for report in reports:
         for name, outcome in outcomes_of(report):

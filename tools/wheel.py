@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes two wheels in build/dist of the folder that tools/dist.sh made there for a kind of processor: `make wheel`.
+"""Makes two wheels in build/dist from the folder that tools/dist.sh made there for a processor architecture: `make wheel`.
 
 Usage: tools/wheel.py [x86_64|aarch64]    by default this machine's
 
 sluice: the program, its libraries, the bundled model, licences, and the command `sluice`. sluice-vllm-names: the commands `vllm` and
-`trtllm-serve` and the modules of those names; `pip install sluice[vllm]` asks for it. The same folder gives the same bytes.
+`trtllm-serve` and the modules with those names; `pip install sluice[vllm]` requires it. The same folder gives the same bytes.
 """
 import base64
 import hashlib
@@ -19,7 +19,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DIST = ROOT / "build" / "dist"
 PLATFORM = "manylinux_2_36_%s"
-# What that platform promises to be there, of glibc and the loader (PEP 600); everything else has to be in the wheel.
+# The libraries of glibc and the loader that this platform guarantees (PEP 600); all others must be in the wheel.
 SYSTEM = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2"}
 SUMMARY = "Serves large language models behind the OpenAI API: a native program, without Python in it"
 
@@ -64,7 +64,7 @@ class Wheel:
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             lines.append('%s,sha256=%s,%d' % (name, digest, len(data)))
         self.add(record, "".join(line + "\n" for line in [*sorted(lines), record + ",,"]).encode())
-        # dist-info last, as wheels have it, so that metadata is found from the end.
+        # dist-info last, as is usual for wheels, so that metadata is found from the end.
         order = sorted(self.files, key=lambda name: (name.startswith(self.stem + ".dist-info/"), name == record, name))
         new = self.path.with_suffix(".new")
         with zipfile.ZipFile(new, "w") as archive:
@@ -80,7 +80,7 @@ class Wheel:
 
 
 def check_libraries(folder, tag):
-    """Nothing is needed from outside the wheel but what its tag promises."""
+    """Checks that the program needs only libraries that are in the wheel or guaranteed by its tag."""
     for path in [folder / "bin" / "sluice", *sorted((folder / "lib").glob("*.so*"))]:
         out = subprocess.run(["objdump", "-p", path], check=True, capture_output=True, text=True).stdout
         for name in re.findall(r"^ +NEEDED +(\S+)$", out, re.M):
@@ -115,7 +115,7 @@ def main(words):
     wheel.add_folder(folder / "models", "sluice/models")
     wheel.add_folder(folder / "licenses", wheel.stem + ".dist-info/licenses")
     wheel.info("licenses/LICENSE", (folder / "LICENSE").read_bytes())
-    # Where shells and man look for them in a prefix.
+    # Where shells and man look in an installation prefix.
     wheel.add_folder(folder / "share", wheel.stem + ".data/data/share")
     wheel.info("METADATA", metadata("sluice", version, "Summary: " + SUMMARY, "License-File: LICENSE", "Provides-Extra: vllm",
                                     "Requires-Dist: sluice-vllm-names==%s; extra == 'vllm'" % version,
