@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/data/chat_templates/cases_extra.jsonl: small templates and what transformers' environment renders of them.
+"""Makes tests/data/chat_templates/cases_extra.jsonl: small templates and their output in transformers' Jinja environment.
 
     python3 -m venv venv && venv/bin/pip install jinja2==3.1.6 transformers==5.23.0
     venv/bin/python tools/chat_templates/make_cases.py
 
-Each row is {"template": source, "variables": {...}} with "expected" text or "error" {"type", "message"}. Snippets are
-tried one by one, so that a difference points at one construct.
+Each row is {"template": source, "variables": {...}} with "expected" text or "error" {"type", "message"}. Each snippet is
+rendered separately, so that a difference points at one construct.
 """
 import datetime
 import json
@@ -62,7 +62,7 @@ def run(source, variables):
     except jinja2.exceptions.TemplateError as error:
         name = "TemplateError" if type(error) is jinja2.exceptions.TemplateError else type(error).__name__
         row["error"] = {"type": name, "message": str(error)}
-    except Exception as error:  # Python's own errors travel through templates unchanged.
+    except Exception as error:  # Python's own exceptions pass through templates unchanged.
         row["error"] = {"type": type(error).__name__, "message": str(error)}
     return row
 
@@ -74,7 +74,7 @@ def main():
     with open(out, "w") as file:
         file.write(json.dumps({"variables": VARIABLES}) + "\n")
         for snippet in snippets:
-            # One snippet a line, or a block over several lines that begins with a line "%block".
+            # One snippet per line, or a multi-line block that begins with a line "%block".
             lines = [snippet[len("%block\n"):]] if snippet.startswith("%block\n") else snippet.split("\n")
             for source in filter(None, lines):
                 file.write(json.dumps(run(source, VARIABLES)) + "\n")

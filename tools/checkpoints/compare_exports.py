@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds what `sluice quantize` writes against the exports of the tools themselves, tensor for tensor.
+"""Compares the output of `sluice quantize` with the exports of the original tools, tensor for tensor.
 
     compare_exports.py SLUICE SAMPLES        # SAMPLES: folder with llama-bf16, llama-modelopt-fp8, ...; needs NumPy
 
-For every pair of a BF16 checkpoint and a tool's export of it: the share of tensors that are equal byte for byte, by kind. Scales of
-inputs, keys and values depend on the calibration text, which is not the tools'; only their presence is compared.
+For every pair of a BF16 checkpoint and a tool's export of it: prints the fraction of tensors that are equal byte for byte, by kind. Scales
+of inputs, keys and values depend on the calibration text, which differs from the tools'; only their presence is compared.
 """
 import collections
 import json

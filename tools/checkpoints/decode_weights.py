@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Decodes every weight of a quantized checkpoint with NumPy and writes a check sum of each: the oracle of the schemes' tests.
+"""Decodes every weight of a quantized checkpoint with NumPy and writes a checksum of each: the reference for tests of the schemes.
 
     decode_weights.py CHECKPOINT > tests/data/schemes/NAME.json        # needs NumPy
 
-What is read: one model.safetensors, or shards. How a weight is coded is told by the names and types of its tensors alone, not by
-the configuration, and tables of all codes are used instead of arithmetic on bits. A value is code * scale * second scale in
-float32, in that order. A sum is the CRC-32 of the little-endian float32 values of the matrix [out, in]; experts in one tensor
+Reads one model.safetensors, or shards. Independent of the program: a weight's format is derived from the names and types of its tensors,
+not from the configuration, and codes are decoded with tables, not with bit arithmetic. A value is code * scale * second scale in
+float32, in that order. A checksum is the CRC-32 of the little-endian float32 values of the matrix [out, in]; experts in one tensor
 have one each, "module#expert".
 """
 import json
@@ -63,7 +63,7 @@ def floats(tensor):
 
 
 def decode(codes, scale, second, divides):
-    """codes: a tensor [out, in], or [out, in / 2] of bytes of two; scale: a tensor or None."""
+    """Decodes a matrix. codes: a tensor [out, in], or [out, in / 2] bytes of two codes each; scale: a tensor or None."""
     if codes[0] != "U8" and scale is None:
         return floats(codes)
     if codes[0] == "U8":
@@ -92,7 +92,7 @@ def check_sum(values):
 
 
 def turned(tensor, expert):
-    """One expert of [experts, in, out] as [out, in]; two numbers in a byte stay together, they are neighbours along the input."""
+    """One expert of [experts, in, out] as [out, in]. The two codes of a byte stay together: they are adjacent along the input."""
     dtype, shape, data = tensor
     width = {"F32": "<u4", "BF16": "<u2", "F16": "<u2"}.get(dtype, np.uint8)
     part = np.ascontiguousarray(np.frombuffer(data, width).reshape(shape)[expert].T)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes small random LoRA adapters in peft's layout for checkpoints of the tests, with golden logits by peft in float32.
+"""Makes small random LoRA adapters in peft's layout for test checkpoints, with golden logits from peft in float32.
 
     v/bin/pip install torch transformers peft
     v/bin/python tools/checkpoints/make_adapters.py tests/data/checkpoints tests/data/adapters [NAME...]
 
-adapter_config.json and adapter_model.safetensors are what peft's save_pretrained writes, the numbers rounded to BF16.
-golden.json: the logits with the adapter beside its base, golden_merged.json: after merge_and_unload(). Weights of a quantized base
+adapter_config.json and adapter_model.safetensors are written by peft's save_pretrained, with values rounded to BF16.
+golden.json: logits with the adapter beside its base; golden_merged.json: logits after merge_and_unload(). Weights of a quantized base
 are decoded by decode_weights.py.
 """
 import json
@@ -25,14 +25,14 @@ from make_variants import golden_case  # noqa: E402
 
 PROMPT_LENGTHS = (1, 7, 40)
 
-# The base, and what LoraConfig is given.
+# The base, and the arguments of LoraConfig.
 ADAPTERS = {
-    # Every linear layer, with ranks and alphas of their own for some.
+    # Every linear layer, some with their own ranks and alphas.
     "qwen3-linear": ("qwen3-bf16", {
         "r": 4, "lora_alpha": 6, "target_modules": "all-linear", "rank_pattern": {"v_proj": 3, "layers.1.mlp.down_proj": 7},
         "alpha_pattern": {r"layers\.0\.self_attn\.q_proj": 20, "gate_proj": 1},
     }),
-    # A regular expression; alpha / sqrt(r).
+    # target_modules as a regular expression; scaled by alpha / sqrt(r).
     "qwen3-stabilized": ("qwen3-bf16", {
         "r": 8, "lora_alpha": 4, "use_rslora": True, "target_modules": r".*\.(q_proj|k_proj|up_proj)",
     }),
@@ -40,21 +40,21 @@ ADAPTERS = {
     "llama-vocabulary": ("llama-bf16", {
         "r": 5, "lora_alpha": 5, "target_modules": ["embed_tokens", "lm_head", "o_proj"],
     }),
-    # A scaled embedding whose table is the head, too.
+    # A scaled embedding that is tied to the head.
     "gemma3-linear": ("tiny-gemma3", {
         "r": 3, "lora_alpha": 6, "target_modules": ["embed_tokens", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
     }),
-    # Every linear layer, with those of embeddings in layers, and the embedding.
+    # Every linear layer, including those of per-layer embeddings, and the embedding.
     "gemma4-linear": ("tiny-gemma4-shared", {
         "r": 3, "lora_alpha": 6, "target_modules": ["embed_tokens", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
                                                     "per_layer_model_projection", "per_layer_input_gate", "per_layer_projection"],
     }),
-    # Keys that are values too, and experts beside the MLP.
+    # Attention whose keys are also its values, and experts beside the MLP.
     "gemma4-experts": ("tiny-gemma4-experts", {
         "r": 3, "lora_alpha": 6, "target_modules": ["q_proj", "k_proj", "o_proj", "gate_proj", "down_proj"],
         "target_parameters": ["experts.gate_up_proj", "experts.down_proj"],
     }),
-    # Projections that the checkpoint holds in one module.
+    # Projections that the checkpoint stores as one fused module.
     "phi3-fused": ("tiny-phi3-partial", {
         "r": 4, "lora_alpha": 8, "target_modules": ["qkv_proj", "gate_up_proj", "o_proj", "down_proj"],
     }),
@@ -62,43 +62,43 @@ ADAPTERS = {
     "qwen3-moe-attention": ("tiny-qwen3-moe-mixed", {
         "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "o_proj"],
     }),
-    # The gate behind a shared expert, and the tensor that chooses experts.
+    # The gate of a shared expert, and the router's tensor.
     "qwen2-moe-gates": ("tiny-qwen2-moe", {
         "r": 3, "lora_alpha": 6, "target_modules": ["o_proj", "up_proj", "shared_expert_gate"], "target_parameters": ["mlp.gate.weight"],
     }),
-    # A linear layer that chooses experts.
+    # A router that is a linear layer.
     "gemma4-router": ("tiny-gemma4-experts", {
         "r": 3, "lora_alpha": 6, "target_modules": "all-linear",
     }),
-    # The experts, in tensors of all.
+    # Experts stored as tensors of all experts.
     "qwen3-moe-experts": ("tiny-qwen3-moe-mixed", {
         "r": 3, "lora_alpha": 6, "target_modules": ["q_proj"], "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
     }),
-    # Experts whose rows of gate and up alternate, with tensors stored the other way round.
+    # Experts with alternating rows of gate and up, stored transposed.
     "gpt-oss-experts": ("tiny-gpt-oss", {
         "r": 4, "lora_alpha": 4, "target_modules": ["v_proj"], "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
     }),
-    # Tables and norms of its own, beside a base whose table is the head, too.
+    # The adapter's own tables and norms; in the base, embedding and head are tied.
     "gemma2-saved": ("tiny-gemma2", {
         "r": 3, "lora_alpha": 6, "target_modules": ["q_proj", "up_proj"], "modules_to_save": ["embed_tokens", "lm_head", "norm"],
     }),
-    # Every bias, and a linear layer that has one.
+    # All biases, and a whole linear layer with a bias.
     "llama-saved": ("tiny-llama-bias", {
         "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "down_proj"], "bias": "all", "modules_to_save": ["o_proj", "gate_proj"],
     }),
-    # What chooses experts, the gate behind a shared one, and biases of attention.
+    # The router, the gate of a shared expert, and attention biases.
     "qwen2-moe-saved": ("tiny-qwen2-moe", {
         "r": 3, "lora_alpha": 6, "target_modules": ["o_proj", "v_proj"], "bias": "all", "modules_to_save": ["gate", "k_proj"],
     }),
-    # Norms over the whole width of queries and keys.
+    # Norms over the full width of queries and keys.
     "olmo2-saved": ("tiny-olmo2", {
         "r": 3, "lora_alpha": 6, "target_modules": ["v_proj"], "modules_to_save": ["q_norm", "k_norm", "post_feedforward_layernorm", "lm_head"],
     }),
-    # Norms of latent attention, and the product after one.
+    # Norms of latent attention, and the projection after one.
     "deepseek-saved": ("tiny-deepseek-v3", {
         "r": 3, "lora_alpha": 6, "target_modules": ["o_proj", "q_a_proj"], "modules_to_save": ["q_a_layernorm", "kv_a_layernorm", "q_b_proj"],
     }),
-    # A base of FP8 weights.
+    # A base with FP8 weights.
     "qwen3-fp8": ("qwen3-modelopt-fp8", {
         "r": 4, "lora_alpha": 8, "target_modules": "all-linear",
     }),
@@ -106,7 +106,7 @@ ADAPTERS = {
 
 
 def decoded(folder):
-    """The checkpoint's weights in float32."""
+    """The checkpoint's weights as float32."""
     tensors = load(folder)
     state = {}
     for name, tensor in tensors.items():
@@ -144,10 +144,10 @@ def make(name, checkpoints, folder):
     with torch.no_grad():
         for key, value in model.named_parameters():
             if "lora_" not in key:
-                if value.requires_grad:  # of modules_to_save, and biases
+                if value.requires_grad:  # modules_to_save and biases
                     value.add_(torch.randn_like(value) * (0.1 * value.abs().mean() + 0.01))
                 continue
-            # So large that the adapter matters as much as the base.
+            # So large that the adapter affects the logits as much as the base.
             is_table = "lora_embedding_A" in key
             fan_in = 1 if is_table else value.shape[1]
             value.normal_(std=(0.5 if is_table else 1.0) / fan_in**0.5)
@@ -159,19 +159,20 @@ def make(name, checkpoints, folder):
     config = json.loads(config_path.read_text())
     config["base_model_name_or_path"] = base_name
     if isinstance(config["target_modules"], list):
-        config["target_modules"].sort()  # peft keeps a set
+        config["target_modules"].sort()  # peft keeps a set, without a fixed order
     config_path.write_text(json.dumps(config, indent=2) + "\n")
     model = PeftModel.from_pretrained(base_model(checkpoints / base_name), folder).float().eval()
     generator = torch.Generator().manual_seed(seed)
     prompts = [torch.randint(3, min(vocab_size, 500), (length,), generator=generator).tolist() for length in PROMPT_LENGTHS]
     write_golden(model, prompts, folder / "golden.json")
-    # Merging an adapter of a table that is the head, too, would change both.
+    # If embedding and head are tied, merging an adapter of one would change both.
     tables = [*settings["target_modules"], *settings.get("modules_to_save", [])]
     if not (base.config.tie_word_embeddings and "embed_tokens" in tables):
         write_golden(model.merge_and_unload(), prompts, folder / "golden_merged.json")
 
 
-# Adapters of experts whose tensors are those of another one, a module for each expert, as of models that have such modules.
+# Adapters with a module for each expert, for models with such modules; split from an adapter with tensors of all
+# experts.
 SPLIT = {"qwen3-moe-each": "qwen3-moe-experts"}
 
 
@@ -182,7 +183,7 @@ def split(source, folder):
         if not module.removesuffix(".base_layer").endswith(".experts"):
             tensors[name] = tensor
             continue
-        is_down = module.endswith(".experts")  # the outer of two wrappers
+        is_down = module.endswith(".experts")  # peft nests two wrappers: the outer one is down_proj's
         config = json.loads((source / "adapter_config.json").read_text())
         rank = config["r"]
         experts = (tensor.shape[0] if factor == "A.weight" else tensor.shape[1]) // rank

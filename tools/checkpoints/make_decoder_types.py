@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the configurations that transformers' decoders have by default, as it saves them.
+"""Writes the default configurations of transformers' decoders, as transformers saves them.
 
     make_decoder_types.py tests/data/configs/decoder_types.json
 
-Needs transformers. Those are the types of AutoModelForCausalLM that are no encoders with a head (what AutoModelForMaskedLM has, too), no
-decoders of an encoder and no assistants of another model. tools/decoder_types.py says which of them load.
+Needs transformers. Covers the types of AutoModelForCausalLM except encoders with a head (also in AutoModelForMaskedLM), decoders of
+encoder-decoder models, and assistants of another model. tools/decoder_types.py reports which of them can be loaded.
 """
 import json
 import pathlib
@@ -14,12 +14,12 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
-# Fields of all models that say nothing of what is computed.
+# Fields common to all models that do not affect the computation.
 LEFT_OUT = {"_name_or_path", "transformers_version", "use_cache", "initializer_range", "attention_dropout", "id2label", "label2id",
             "return_dict", "output_hidden_states", "output_attentions", "chunk_size_feed_forward", "problem_type", "dtype", "architectures",
             "pretraining_tp", "output_router_logits", "router_aux_loss_coef"}
 DECODERS_OF_ENCODERS = ("musicgen", "musicgen_melody", "trocr", "whisper", "moshi", "git", "blt", "prophetnet")
-# What the defaults leave out, or set such that no model comes of it: as published checkpoints have it.
+# As in published checkpoints: fields that the defaults leave out or set to unusable values.
 PUBLISHED = {
     "arcee": {"vocab_size": 128004},
     "bamba": {"attn_layer_indices": [9, 18, 27]},

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Makes tiny models with drafting heads, and what the heads propose in float32.
+"""Makes tiny models with drafting heads, and the heads' proposals in float32.
 
     make_drafters.py tests/data/checkpoints [name ...]
 
 Needs torch, transformers and safetensors. The heads are trained on greedy answers of their models, so that some proposals are
-right. drafts.json: greedy answers, and for every length of the text the three tokens that a head proposes, one after the
-other, each by a pass over all rows; of the last length the logits of each.
+correct. drafts.json: greedy answers and, for every length of the text, the three tokens that a head proposes one after another,
+each by a pass over all rows; for the last length also the logits of each.
 
-A row is of the token after its own position and of the model's hidden row there; further rows take the head's own hidden row.
-Sources: the technical report of DeepSeek V3, section 2.2, and vLLM's llama_eagle3.py, deepseek_mtp.py, glm4_moe_mtp.py, mimo_mtp.py and
-qwen3_next_mtp.py; the layers themselves are transformers'.
+A head's row is computed from the token after its own position and the model's hidden row at that position; rows of proposed tokens use
+the head's own hidden row. Sources: the technical report of DeepSeek V3, section 2.2, and vLLM's llama_eagle3.py, deepseek_mtp.py,
+glm4_moe_mtp.py, mimo_mtp.py and qwen3_next_mtp.py; the layers themselves are from transformers.
 """
 import copy
 import json
@@ -38,7 +38,7 @@ BASE = {**COMMON, "tie_word_embeddings": False}
 TARGETS = {
     "tiny-eagle3-target": {**BASE, **TINY, "model_type": "llama", "architectures": ["LlamaForCausalLM"], "intermediate_size": 48,
                            "num_hidden_layers": 8, "rope_theta": 10000.0},
-    # One layer more than config.json says is the one that proposes.
+    # The drafting head is one layer more than num_hidden_layers counts.
     "tiny-mtp-deepseek": {**BASE, **LATENT, "model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "q_lora_rank": 20,
                           "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 2,
                           "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "rope_theta": 10000.0,
@@ -57,13 +57,13 @@ TARGETS = {
 }
 EAGLE3 = {
     "tiny-eagle3": {"target": "tiny-eagle3-target", "outputs": 96},
-    # As speculators writes it.
+    # In speculators' format.
     "tiny-eagle3-speculators": {"target": "tiny-eagle3-target", "outputs": 80, "layers": [1, 3, 6], "norm_before_residual": True},
 }
 
 
 class Target:
-    """A model of transformers, and the hidden rows of a text."""
+    """A transformers model that also returns the hidden rows of a text."""
 
     def __init__(self, name):
         self.settings = TARGETS[name]
@@ -97,7 +97,7 @@ class Target:
         inner.norm.register_forward_hook(lambda _, args, output: setattr(self, "normed", output))
 
     def run(self, tokens):
-        """Logits, the inputs of the layers, and the rows behind the final norm, of texts [texts, length]."""
+        """Logits, the inputs of the layers, and the rows after the final norm, for texts [texts, length]."""
         logits = self.model(tokens, use_cache=False).logits
         return logits, list(self.inputs), self.normed
 
@@ -111,7 +111,7 @@ class Target:
 
 
 def round_weights(module):
-    # Not the frequencies of rope, which no checkpoint stores.
+    # Except RoPE frequencies, which no checkpoint stores.
     buffers = [buffer for name, buffer in module.named_buffers() if "inv_freq" not in name]
     for parameter in [*module.parameters(), *buffers]:
         if parameter.is_floating_point():
@@ -129,7 +129,7 @@ def causal(length):
 class Head(torch.nn.Module):
     def __init__(self, target):
         super().__init__()
-        self.target = [target]  # no part of the module
+        self.target = [target]  # in a list, so that it does not become a submodule
         self.eps = target.settings["rms_norm_eps"]
         self.size = target.settings["hidden_size"]
 
@@ -143,7 +143,7 @@ class Head(torch.nn.Module):
         return logits.argmax(-1)
 
     def propose(self, tokens, rows, count):
-        """The next tokens of one text, of which `rows` are the model's hidden rows, and the logits of each."""
+        """The next `count` tokens of one text, and the logits of each. `rows`: the model's hidden rows of the text."""
         hidden = self.begin(rows)[:, : len(tokens) - 1]
         follows, drafts, all_logits = tokens[1:], [], []
         for _ in range(count):
@@ -159,7 +159,7 @@ class Head(torch.nn.Module):
 
 
 class Mtp(Head):
-    """[norm(embedding), norm(hidden)], or the other way round, projected; a layer; a norm; the model's head."""
+    """[norm(embedding), norm(hidden)], or in the other order, projected; a layer; a norm; the model's head."""
 
     def __init__(self, target, hidden_first=False, keeps_norm=False, offset=0.0):
         super().__init__(target)
@@ -191,7 +191,7 @@ class Mtp(Head):
 
 
 class Eagle3(Head):
-    """A projection of three hidden rows; a layer of Llama whose attention reads [norm(embedding), norm(hidden)]."""
+    """A projection of three hidden rows; a Llama layer whose attention reads [norm(embedding), norm(hidden)]."""
 
     def __init__(self, target, settings, ids):
         super().__init__(target)
@@ -247,7 +247,7 @@ class Eagle3(Head):
 
 
 def train(head, texts, first):
-    """On the answers of the texts, which begin at `first`."""
+    """Trains the head on the answers in the texts, which begin at position `first`."""
     target = head.target[0]
     with torch.no_grad():
         rows = head.rows_of(*target.run(texts)[1:])
@@ -263,7 +263,7 @@ def train(head, texts, first):
     optimizer = torch.optim.Adam(parameters, lr=3e-3)
     for _ in range(TRAINING_STEPS):
         logits, own = head(texts[:, 1:], head.begin(rows)[:, :-1])
-        again, _ = head(texts[:, 2:], own[:, :-1])  # a second step, after its own rows
+        again, _ = head(texts[:, 2:], own[:, :-1])  # a second pass, with the head's own rows
         loss = torch.nn.functional.cross_entropy(logits[:, :-1][known], labels[known])
         loss = loss + 0.5 * torch.nn.functional.cross_entropy(again[:, :-1][known[:, 1:]], labels[:, 1:][known[:, 1:]])
         optimizer.zero_grad()
@@ -297,7 +297,7 @@ def texts_of(target):
 
 
 def stored(state):
-    """Experts one by one, as checkpoints are published."""
+    """Splits experts into one tensor each, as in published checkpoints."""
     tensors = {}
     for name, value in state.items():
         value = value.to(torch.bfloat16).contiguous()
@@ -335,12 +335,12 @@ def make_mtp(name, folder):
     state |= {layer + key: value for key, value in head.block.state_dict().items()}
     for own, value in zip(names, (head.projection, head.token_norm, head.hidden_norm, head.norm)):
         state[outer + own + ".weight"] = value.data
-    if layer == last:  # copies, as published
+    if layer == last:  # published checkpoints contain copies of these
         state[last + "embed_tokens.weight"] = state["model.embed_tokens.weight"]
         state[last + "shared_head.head.weight"] = state["lm_head.weight"]
     tensors = {key: value.clone() for key, value in stored(state).items()}
     write(folder, tensors, {**target.settings, "torch_dtype": "bfloat16"}, golden(head))
-    if kind == "mimo":  # no other checkpoint has its architecture
+    if kind == "mimo":  # no other test checkpoint has this architecture
         prompts = [torch.randint(3, BASE["vocab_size"], (length,), generator=target.generator).tolist() for length in PROMPT_LENGTHS]
         cases = [golden_case(target.model, prompt) for prompt in prompts]
         (folder / "golden.json").write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")

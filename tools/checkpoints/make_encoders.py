@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Writes small random encoders with their tokenizers under tests/data/checkpoints, and what transformers and
-sentence-transformers make of texts in float32: `texts.json` beside each.
+"""Writes small random encoders with their tokenizers under tests/data/checkpoints, and the outputs of transformers and
+sentence-transformers for texts in float32: `texts.json` beside each.
 
     v/bin/pip install torch transformers sentence-transformers
     v/bin/python tools/checkpoints/make_encoders.py tests/data/checkpoints
 
-tiny-bert-dense: the files that two Dense modules add to tiny-bert, and what they make of its texts; `... tests/data/checkpoints dense` writes
-these alone. tiny-bert: BERT, WordPiece, folders of sentence-transformers (mean, normalized). tiny-xlmr-score: an XLM-R cross-encoder,
-Unigram. tiny-bert-classes: BERT with three classes. tiny-bert-score: a BERT cross-encoder, which knows its texts by token types.
-tiny-nomic: Nomic's rotary BERT, with the published names of tensors and settings. tiny-gte-score: a cross-encoder of GTE's kind, likewise.
-tiny-modernbert: ModernBERT as a masked language model is published, with the older names of settings. tiny-modernbert-score: a classifier of its
-kind, by the mean or the first hidden state, with biases.
+tiny-bert-dense: the files that two Dense modules add to tiny-bert, and the resulting vectors; `... tests/data/checkpoints dense` writes
+only these. tiny-bert: BERT, WordPiece, folders of sentence-transformers (mean, normalized). tiny-xlmr-score: an XLM-R cross-encoder,
+Unigram. tiny-bert-classes: BERT with three classes. tiny-bert-score: a BERT cross-encoder, which distinguishes its texts by token types.
+tiny-nomic: Nomic's rotary BERT, with the published names of tensors and settings. tiny-gte-score: a cross-encoder like GTE's, also with
+published names. tiny-modernbert: ModernBERT as published (a masked language model), with the older names of settings.
+tiny-modernbert-score: a ModernBERT classifier, on the mean or the first hidden state, with biases.
 """
 import json
 import pathlib
@@ -71,13 +71,13 @@ def unigram():
 
 
 def save(folder, model, tokenizer, **names):
-    for parameter in model.parameters():  # Far from the tiny numbers of an initialization.
+    for parameter in model.parameters():  # Far from the tiny values of an initialization.
         parameter.data += torch.randn_like(parameter) * 0.15
     model = model.to(torch.bfloat16)
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
     (folder / "tokenizer_config.json").write_text(json.dumps(dict(names, tokenizer_class="PreTrainedTokenizerFast"), indent=1) + "\n")
-    # Read again, for frequencies were rounded with the weights.
+    # Load again: RoPE frequencies were rounded together with the weights.
     return type(model).from_pretrained(folder, dtype=torch.float32).eval()
 
 
@@ -130,7 +130,7 @@ def modern_bert(root):
 
 
 def dense(root):
-    """Two Dense modules behind the pooling of tiny-bert: wider with a bias and Tanh in float32, narrower without either in bfloat16."""
+    """Two Dense modules after tiny-bert's pooling: a wider one with bias and Tanh in float32, a narrower one without them in bfloat16."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import Dense, Normalize
 

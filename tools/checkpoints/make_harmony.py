@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes tests/data/agents/harmony: a tiny gpt-oss that speaks fixed answers in the harmony format, with a tokenizer and a chat template.
+"""Writes tests/data/agents/harmony: a tiny gpt-oss that gives fixed answers in the harmony format, with a tokenizer and a chat template.
 
     v/bin/pip install torch safetensors
     v/bin/python tools/checkpoints/make_harmony.py tests/data/agents/harmony
 
-Nobody trained it. A token depends on the three before it: words of `scripts.json` are split into tokens of which each stands in one place alone,
-and behind special tokens the last one before them says where the answer goes on. The template ends a prompt with the token of a script: the one that the
-first word of the last message names, `answer` behind the result of a tool, else `plain`. These tokens are only ever generated, never encoded.
+The weights are constructed, not trained. The next token depends on the last three. Words of `scripts.json` are split into tokens that
+occur in only one place, so a token determines the next one; after a special token, the last token before it does. The template ends a
+prompt with the start token of a script: the script that the first word of the last message names, `answer` after the result of a tool,
+else `plain`. The words' tokens are only generated, never encoded from text.
 """
 import itertools
 import json
@@ -48,7 +49,7 @@ TEMPLATE = """\
 
 
 def letters_of_bytes():
-    """The letters that byte-level tokenizers write for the 256 bytes."""
+    """The characters that byte-level tokenizers use for the 256 bytes."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {b: chr(b) for b in kept}
     for b in range(256):
@@ -57,7 +58,7 @@ def letters_of_bytes():
 
 
 def cut(word, taken):
-    """The word in as few tokens as there are which are in no other place. The last letters of "assistant" are none: they end prompts."""
+    """Splits the word into as few tokens as possible that occur in no other place. Avoids the last letters of "assistant": they end prompts."""
     for count in range(1, 4):
         for ends in itertools.combinations(range(1, len(word)), count - 1):
             parts = [word[begin:end] for begin, end in zip((0, *ends), (*ends, len(word)))]
@@ -79,7 +80,7 @@ def main(folder):
                 row += [piece] if piece in SPECIAL else cut(piece, taken)
         rows.append(row)
     vocab = {letter: i for i, letter in enumerate(letters.values())}
-    names = {}  # of the tokens of scripts: their ids
+    names = {}  # ids of the tokens in scripts
     for token in sorted(taken):
         written = "".join(letters[b] for b in token.encode())
         names[token] = vocab.setdefault(written, len(vocab))
@@ -87,9 +88,10 @@ def main(folder):
     names.update({token: len(vocab) + i for i, token in enumerate(added)})
     size = len(vocab) + len(added)
 
-    # A residual has a place for each token of a script, and behind them one for each that tells what follows a special one.
+    # A residual has one place per token of a script, followed by one per token that decides what follows a special
+    # token.
     spoken = sorted({token for row in rows for token in row})
-    # Of each step of a row: the token that says what follows.
+    # Per step of a script: the token that determines the next one.
     followers = {}
     for row in rows:
         for token, following in zip(row, row[1:]):
@@ -100,7 +102,7 @@ def main(folder):
             back = 0
             while len(followers[row[i - back]]) > 1:
                 back += 1
-            # A special token between, which always has the same follower, tells nothing.
+            # Skip special tokens in between: they always have the same follower and so carry no information.
             while back > 0 and row[i - back] in SPECIAL:
                 back += 1
             assert back < 3

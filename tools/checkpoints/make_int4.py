@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tiny checkpoints in INT4 as published tools write them, with golden logits by transformers in float32.
+"""Makes tiny INT4 checkpoints in the formats of published tools, with golden logits from transformers in float32.
 
     make_int4.py tests/data/checkpoints [name ...]
 
-Needs torch, transformers, datasets, llmcompressor and compressed-tensors; the names with "gptq" need gptqmodel and those with "awq"
-autoawq, whose own code packs the weights and, for the golden logits, unpacks them. Each is seeded by its name. Calibrated ones may
-differ from one version of a tool to the next.
+Needs torch, transformers, datasets, llmcompressor and compressed-tensors. Names with "gptq" need gptqmodel and those with "awq"
+autoawq, whose own code packs the weights and, for the golden logits, unpacks them. The seed of each is its name. Calibrated
+checkpoints may differ between versions of a tool.
 """
 import json
 import pathlib
@@ -54,7 +54,7 @@ def source_model(settings, generator):
 
 
 def linears(state):
-    """The weights that the tools quantize: of layers, but not routers. Experts one by one."""
+    """The weights that the tools quantize: those of layers except routers. Splits experts into one matrix each."""
     for name, weight in list(state.items()):
         if name.endswith("experts.gate_up_proj") or name.endswith("experts.down_proj"):
             prefix = name.rsplit(".", 1)[0]
@@ -71,7 +71,7 @@ def linears(state):
 
 
 def fused(state, settings):
-    """The experts in one tensor, as transformers holds them."""
+    """Joins the experts into one tensor, as transformers stores them."""
     if "num_experts" not in settings:
         return state
     state = dict(state)
@@ -85,7 +85,7 @@ def fused(state, settings):
 
 
 def parameters(weight, group_size, symmetric):
-    """Scales and zero points of plain rounding: [out, groups]."""
+    """Scales and zero points for round-to-nearest: [out, groups]."""
     out, inputs = weight.shape
     groups = weight.float().reshape(out, -1, inputs if group_size == -1 else group_size)
     if symmetric:
@@ -110,7 +110,7 @@ def by_llmcompressor(model, settings, args, folder, generator):
                    "num_calibration_samples": 16, "max_seq_length": 64}
         recipe = GPTQModifier(config_groups=groups, ignore=["lm_head"])
     with tempfile.TemporaryDirectory() as scratch:
-        # From a folder: the tool looks the configuration up there.
+        # Load from a folder: the tool reads the configuration there.
         model.save_pretrained(scratch)
         model = AutoModelForCausalLM.from_pretrained(scratch, dtype=torch.bfloat16)
         oneshot(model=model, recipe=recipe, **options)
@@ -122,7 +122,7 @@ def by_llmcompressor(model, settings, args, folder, generator):
 
 
 def order_of(inputs, is_other):
-    """The inputs in the order of the groups. Layers that are multiplied together have one."""
+    """The order in which inputs are grouped; the same for layers with the same input."""
     return torch.randperm(inputs, generator=torch.Generator().manual_seed(inputs)) if is_other else torch.arange(inputs)
 
 
@@ -186,7 +186,7 @@ def by_gptq(model, settings, args, folder, generator):
         layer = TorchLinear(bits=4, group_size=size, sym=args["sym"], desc_act=args["desc_act"], in_features=inputs,
                                  out_features=out, bias=False, pack_dtype=torch.int32, register_buffers=True)
         layer.pack_original(linear, scales, zeros, g_idx=index)
-        # The tool unpacks to float16; these are the same values before they are rounded to that.
+        # The tool unpacks to float16; these are the same values before that rounding.
         assert torch.allclose(layer.dequantize_weight().T.float(), linear.weight.data, rtol=2**-10, atol=1e-7)
         unpacked[name] = linear.weight.data
         if args["checkpoint_format"] == "gptq":

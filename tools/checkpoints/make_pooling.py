@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes FOLDER/pooling.json: what transformers in float32 makes of prompts as embeddings, and of decoders as scores.
+"""Writes FOLDER/pooling.json: embeddings of prompts from transformers in float32 and, for decoders, scores.
 
     v/bin/pip install torch transformers
     v/bin/python tools/checkpoints/make_pooling.py FOLDER...
 
-`last`, `cls`, `mean`: hidden states behind the last norm, pooled and not normalized. `no_yes`: the logits of the tokens 10 and 20
-behind the last token.
+`last`, `cls`, `mean`: hidden states after the last norm, pooled and not normalized. `no_yes`: the logits of the tokens 10 and 20
+after the last token.
 """
 import json
 import pathlib

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/data/activations/rounded_rows.json: rows of numbers and what they are after rounding to each activation format.
+"""Writes tests/data/activations/rounded_rows.json: rows of numbers and their values after rounding to each activation format.
 
     make_rounded_rows.py tests/data/activations/rounded_rows.json        # needs NumPy
 
-Every rounding looks for the nearest entry of a table of all numbers of the format, which the program's own arithmetic does not
-do. Divisions and products are those of float32. Numbers are written as the eight hexadecimal digits of their float32 bits.
+Independent of the program's arithmetic: rounding searches a table of all numbers of the format for the nearest one.
+Divisions and products are in float32. Numbers are written as the eight hexadecimal digits of their float32 bits.
 """
 import json
 import sys
@@ -28,7 +28,7 @@ E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def nearest(x, table):
-    """The entry of the table nearest to |x|, the even code where two are as near, with the sign of x."""
+    """The entry of the table nearest to |x|, with the sign of x; on a tie, the one with the even code."""
     distance = np.abs(np.abs(np.asarray(x, np.float64))[..., None] - table)
     best = distance.argmin(-1)
     second = np.minimum(best + 1, len(table) - 1)
@@ -92,14 +92,14 @@ def int8(row):
 def rows():
     random = np.random.default_rng(7)
     made = [random.standard_normal(COLS) * 10.0**power for power in (-3, 0, 0, 2)]
-    made.append(random.standard_normal(COLS) * np.exp(2 * random.standard_normal(COLS)))  # a few large ones
+    made.append(random.standard_normal(COLS) * np.exp(2 * random.standard_normal(COLS)))  # a few large numbers
     made.append(np.zeros(COLS))
     made.append(random.standard_normal(COLS) * 1e-41)
     ties = np.concatenate([(E4M3[:-1] + E4M3[1:]) / 2, [7.0, -7.0, 448, -448, 449, -1000, 464, 1e9, 0.0, -0.0, 2.0**-10, -3 * 2.0**-10]])
     made.append(np.resize(ties, COLS))
     halves = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6, 0.2500001, 1.2499999, -0.25, -2.5, -5, -0.0, 7, -6.5])
     made.append(np.resize(halves, COLS))
-    # The largest number of a group at the edges of the powers of two.
+    # The largest number of each group is near a rounding border of the MXFP4 scale.
     made.append(np.concatenate([random.uniform(-1, 1, 32) * top for top in (1.7499999, 1.75, 3.5, 7.9, 0.4374)]))
     for i, top in enumerate((1.7499999, 1.75, 3.5, 7.9, 0.4374)):
         made[-1][32 * i] = top
@@ -108,7 +108,7 @@ def rows():
     mixed[64:96] *= 1e-30
     mixed[96:112] *= 1e4
     made.append(mixed)
-    made.append(random.integers(-254, 255, COLS) / 2)  # halves of integers, for INT8
+    made.append(random.integers(-254, 255, COLS) / 2)  # multiples of 1/2, for INT8
     made[-1][0] = 127
     return [row.astype(F32) for row in made]
 

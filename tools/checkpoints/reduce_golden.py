@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Cuts a golden.json with full rows of logits down to what the tests compare: the 20 most likely tokens of each row.
+"""Reduces a golden.json with full rows of logits to what the tests compare: the 20 most likely tokens of each row.
 
     reduce_golden.py full/golden.json tests/data/checkpoints/<name>/golden.json
 
 In: {"cases": [{"prompt": [ids], "positions": [..], "logits": [[one row a position]], "greedy": [ids], "margin": [..]}]}.
-Out: the same cases with "top_ids" and "top_logprobs" (descending) in place of "logits".
+Out: the same cases with "top_ids" and "top_logprobs" (descending) instead of "logits".
 """
 import json
 import math

@@ -5,9 +5,9 @@ source archive of jsonschema on PyPI, for json_schema_suite_test.
     pip download --no-binary jsonschema --no-deps jsonschema==4.26.0 && tar xf jsonschema-4.26.0.tar.gz
     tools/json_schema/make_cases.py jsonschema-4.26.0/json/tests/draft2020-12 tests/data/json_schema/suite.jsonl
 
-A row is a schema with its valid and invalid instances as texts: compact, numbers as RFC 8785 writes them, properties in the
-order in which the schema names them. Where JSON Schema's default differs from what is generated (README.md), the default is
-stated in the schema.
+A row is a schema with its valid and invalid instances as texts: compact, numbers as in RFC 8785, properties in the
+schema's order. Where JSON Schema's default differs from the program's (README.md), the schema states the default
+explicitly.
 """
 import json
 import pathlib
@@ -22,12 +22,12 @@ MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSch
 
 
 def whole(pattern):
-    """The regex of all of a string that has a match of this one in it."""
+    """A regex for the whole of every string in which this pattern matches."""
     return ("" if pattern.startswith("^") else "^.*") + pattern + ("" if pattern.endswith("$") else ".*$")
 
 
 def stated(schema, leaves_over):
-    """The same schema with its defaults in words. leaves_over: unevaluated... is somewhere, to which they would matter."""
+    """The schema with its defaults made explicit. leaves_over: an unevaluated... keyword is present, which defaults would affect."""
     if not isinstance(schema, dict):
         return schema
     new = {}
@@ -55,7 +55,7 @@ def stated(schema, leaves_over):
 
 
 def named(schema, names):
-    """Names of properties, in order."""
+    """Collects the names of properties, in order."""
     if isinstance(schema, dict):
         for name, value in schema.items():
             if name == "const" and isinstance(value, dict):
@@ -88,7 +88,7 @@ def rows(folder):
         is_format = path.parent.name == "format"
         keyword = "format: " + path.stem if is_format else path.stem
         if keyword == "format":
-            continue  # what it says of every format is that it is no more than a remark
+            continue  # its cases only say that a format is an annotation
         for case in json.loads(path.read_text()):
             schema = case["schema"]
             words = json.dumps(schema)

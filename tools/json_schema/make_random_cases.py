@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes random schemas, of keywords as make_cases.py knows them, with instances that jsonschema finds valid or not, for
-json_schema_suite_test. An instance is a text, or several that differ in the order of properties: if it is valid, one is to be
-allowed, else none.
+"""Writes random schemas, with the keywords of make_cases.py, and instances that jsonschema finds valid or invalid, for
+json_schema_suite_test. An instance is a text, or several that differ in the order of properties: if the instance is valid,
+one of the texts must be accepted, else none.
 
     python3 -m venv v && v/bin/pip install jsonschema==4.26.0
     v/bin/python tools/json_schema/make_random_cases.py tests/data/json_schema/random.jsonl [SEED] [ROWS]
@@ -113,7 +113,7 @@ class Generator:
         return schema
 
     def instances(self, schema):
-        """Some that are near what is wanted: values out of the schema, put together."""
+        """Some almost valid instances: values from the schema, combined."""
         seen = []
 
         def walk(node):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes FOLDER/cases.jsonl for each FOLDER with a tokenizer.json: random texts and what Hugging Face `tokenizers` makes of
-them, for sample_cases_test.
+"""Writes FOLDER/cases.jsonl for each FOLDER with a tokenizer.json: random texts and the results of Hugging Face `tokenizers`,
+for sample_cases_test.
 
     v/bin/python tools/tokenizers/make_cases.py FOLDER... [--seed N] [--rows N]
 """
@@ -16,7 +16,7 @@ from tokenizers.decoders import DecodeStream
 
 
 def texts(r, rows):
-    """Code, prose of its comments, and hostile mixtures of characters."""
+    """Code, prose from its comments, and hostile mixtures of characters."""
     sources = sorted(pathlib.Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
     for i in range(rows):
         if i % 3 == 0:
@@ -43,7 +43,7 @@ def stream(t, r, ids):
     decoder = DecodeStream(ids=ids[:prefix], skip_special_tokens=skip)
     try:
         chunks = [decoder.step(t, i) for i in ids[prefix:]]
-    except Exception:  # "Invalid prefix": the library's own limit.
+    except Exception:  # "Invalid prefix": a limit of the library.
         chunks = None
     return {"kind": "stream", "skip_special_tokens": skip, "ids": ids, "prefix_len": prefix, "chunks": chunks,
             "full": t.decode(ids, skip_special_tokens=skip)}
@@ -64,7 +64,7 @@ def main():
                 one = row(t, text, specials, r)
                 out.write(json.dumps(one) + "\n")
                 ids = one["plain"]["ids"][:40]
-                if r.random() < 0.5:  # As a model may sample them: characters cut anywhere, any token next to any other.
+                if r.random() < 0.5:  # As a model may sample them: incomplete characters, any token after any other.
                     ids = [r.choice(ids) if r.random() < 0.5 and ids else r.randrange(t.get_vocab_size()) for _ in range(30)]
                 out.write(json.dumps(stream(t, r, ids)) + "\n")
 

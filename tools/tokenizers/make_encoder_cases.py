@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/tokenizers/encoder_steps.jsonl: the steps of WordPiece and Unigram tokenizers, and small whole ones with
-pairs of texts, with what Hugging Face `tokenizers` makes of random Unicode. In the form of make_step_cases.py.
+"""Writes tests/data/tokenizers/encoder_steps.jsonl: the steps of WordPiece and Unigram tokenizers, and small complete tokenizers with
+pairs of texts, with the results of Hugging Face `tokenizers` for random Unicode. Same format as make_step_cases.py.
 
     v/bin/python tools/tokenizers/make_encoder_cases.py tests/data/tokenizers/encoder_steps.jsonl [SEED] [TEXTS A STEP]
 """
@@ -13,7 +13,7 @@ import sys
 from make_step_cases import POOL, TOKENS, added, empty, metaspace, sequence
 from tokenizers import Tokenizer
 
-# More of what normalizers tell apart: controls, marks in clusters, ideographs of all blocks, jamo.
+# More characters that normalizers treat differently: controls, marks in clusters, ideographs of all blocks, jamo.
 MORE = [chr(c) for c in (0x1, 0x7F, 0xAD, 0x61C, 0x600, 0x180E, 0x200D, 0x2060, 0x340, 0x483, 0x903, 0xE31, 0x20DD, 0x1D165,
                          0x3400, 0x9FFF, 0xF900, 0x2F800, 0x2B740, 0x2B820, 0x1160, 0xD7B0, 0xFF76, 0xFF9E, 0x2126, 0xFB2A,
                          0x1E9B, 0xE000, 0x378, 0x2065)] + ["e\u0301", "a\u0323\u0301", "\r\n\u0301", "A\u030A", "\u0600a\u0301"]
@@ -29,7 +29,7 @@ def text(r, most=24):
 
 
 def double_array(keys):
-    """Bytes to places, as sentencepiece lays them out: a unit's children are at its place ^ offset ^ byte."""
+    """A double array from byte strings to values, in sentencepiece's layout: a unit's children are at its place ^ offset ^ byte."""
     trie = {}
     for key, value in keys.items():
         node = trie
@@ -45,7 +45,7 @@ def double_array(keys):
             base += 0x100
         used.update(base ^ child for child in children)
         offset = at ^ base
-        # Offsets of more than 21 bits leave out their lowest eight.
+        # An offset of more than 21 bits is stored without its lowest eight bits.
         units[at] = label | (offset << 10 if offset < 1 << 21 else (offset >> 8) << 10 | 1 << 9) | (1 << 8 if None in node else 0)
         for byte, child in node.items():
             if byte is None:
@@ -108,7 +108,7 @@ def unigram(r):
         word = "".join(r.choice(letters[:9] + ["▁"]) for _ in range(r.randint(2, 6)))
         if word not in tokens:
             tokens.append(word)
-    # Scores of few values, so that ways tie.
+    # Few different scores, so that segmentations tie.
     return {"type": "Unigram", "unk_id": 3, "byte_fallback": falls_back,
             "vocab": [[t, 0.0 if i < 4 else -r.choice((2.0, 3.0, 4.5, round(r.random() * 12, 4)))] for i, t in enumerate(tokens)]}
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/data/tokenizers/old_steps.jsonl: small whole tokenizers as old files spell them, with what Hugging Face `tokenizers`
-makes of random texts: BPE with prefixes and suffixes of words (CLIP, GPT), models without a type (T5), added tokens whose ids are taken.
-In the form of make_step_cases.py.
+"""Writes tests/data/tokenizers/old_steps.jsonl: small complete tokenizers in the form of old files, with the results of Hugging Face
+`tokenizers` for random texts: BPE with prefixes and suffixes of words (CLIP, GPT), models without a type (T5), added tokens whose ids
+are taken. Same format as make_step_cases.py.
 
     v/bin/python tools/tokenizers/make_old_cases.py tests/data/tokenizers/old_steps.jsonl [SEED] [TEXTS A TOKENIZER]
 """
@@ -14,7 +14,7 @@ from make_step_cases import BYTE_LEVEL, POOL, TOKENS, empty, metaspace, sequence
 from tokenizers import Tokenizer, pre_tokenizers
 
 LETTERS = list("abcdehlor,.'0é中")
-# As of CLIP, without the vocabulary.
+# CLIP's tokenizer, without the vocabulary.
 CLIP_SPLIT = {"type": "Split", "pattern": {"Regex": r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"},
               "behavior": "Removed", "invert": True}
 CLIP_NORMALIZER = sequence("normalizers", {"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
@@ -22,7 +22,7 @@ CLIP_NORMALIZER = sequence("normalizers", {"type": "NFC"}, {"type": "Replace", "
 
 
 def affixed(r, prefix, suffix, letters, **options):
-    """A random vocabulary whose merges respect prefix and suffix."""
+    """A random vocabulary with merges that are consistent with prefix and suffix."""
     symbols = [p + c + s for c in letters for p in {"", prefix} for s in {"", suffix} if r.random() < 0.95]
     if options.get("byte_fallback"):
         symbols += ["<0x%02X>" % b for b in range(256)]
@@ -52,7 +52,7 @@ def untyped(model):
 
 
 def odd_tokens(r, vocab):
-    """Added tokens with ids that others have, or far ones."""
+    """Added tokens with ids that are taken or far beyond the vocabulary."""
     contents = r.sample(["<x>", "<y>", "<z>", "<w>", r.choice(list(vocab)), "hello"], r.randint(2, 5))
     flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
     return [dict({"id": r.choice([0, len(vocab), len(vocab), len(vocab) + 1, len(vocab) + 50]), "content": c},

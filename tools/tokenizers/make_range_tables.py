@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/range_data.cc: the sets of code points that BertNormalizer and Precompiled tell apart, as Hugging Face
-`tokenizers` answers.
+"""Writes src/tokenizer/range_data.cc: the sets of code points that BertNormalizer and Precompiled treat specially, measured with
+Hugging Face `tokenizers`.
 
     v/bin/python tools/tokenizers/make_range_tables.py
 """
@@ -26,7 +26,7 @@ def ranges(members):
 
 
 def charsmap(key, value):
-    """The map of one ASCII letter, as sentencepiece compiles it: a double array and the replacements."""
+    """A map of one ASCII letter, in sentencepiece's format: a double array and the replacements."""
     units = [0] * 512
     units[0] = 1 << 10  # its children are at 1 ^ their byte
     leaf = 256
@@ -55,7 +55,7 @@ def main():
              '#include "tokenizer/range_data.h"', "", "#include <iterator>", "", "namespace sluice::range_data {"]
     lines += table("kRemoved", "by clean_text", [c for c in CODE_POINTS if clean.normalize_str("b" + chr(c)) == "b"])
     lines += table("kMarks", "by strip_accents", [c for c in CODE_POINTS if marks.normalize_str("b" + chr(c)) == "b"])
-    # A cluster is replaced as a whole where its beginning has a replacement.
+    # A whole cluster is replaced if its first character has a replacement.
     lines += table("kExtends", "of clusters", [c for c in CODE_POINTS if cluster.normalize_str("a" + chr(c)) == "x"])
     lines += ["", "}  // namespace sluice::range_data", ""]
     OUT.write_text("\n".join(lines))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/tokenizers/steps.jsonl: single steps and small whole tokenizers with what Hugging Face `tokenizers` makes
-of random texts.
+"""Writes tests/data/tokenizers/steps.jsonl: single steps and small complete tokenizers with the results of Hugging Face
+`tokenizers` for random texts.
 
     python3 -m venv v && v/bin/pip install tokenizers==0.23.3
     v/bin/python tools/tokenizers/make_step_cases.py tests/data/tokenizers/steps.jsonl [SEED] [TEXTS A STEP]
@@ -26,7 +26,7 @@ def text(r, pool=POOL):
 
 
 def empty(**parts):
-    """A tokenizer.json around the given parts."""
+    """A complete tokenizer.json with the given parts."""
     whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
              "pre_tokenizer": None, "post_processor": None, "decoder": None,
              "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
@@ -99,7 +99,7 @@ TOKENS = ["▁the", "▁", "a", "aa", "Ġdog", "Ċ", "é", "<0x41>", "<0xE4>", "
 
 
 def model(r, **options):
-    """A random vocabulary over a few characters, with merges of what is there."""
+    """A random vocabulary over a few characters, with merges of existing symbols."""
     symbols = list("abcdehlor, ▁.<>0") + ["<unk>"]
     if options.get("byte_fallback"):
         symbols += ["<0x%02X>" % b for b in range(256)]
@@ -114,7 +114,7 @@ def model(r, **options):
         symbols.append("".join(pair))
     if r.random() < 0.5:
         extra = [s for s in ("hello", "abc", "▁a,", "0.0") if s not in symbols]
-        symbols += extra  # Not to be reached by merges.
+        symbols += extra  # Merges do not produce these.
     out = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
            "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
            "vocab": {s: i for i, s in enumerate(symbols)},
@@ -124,7 +124,7 @@ def model(r, **options):
 
 
 def added(r, vocab, contents):
-    """Added tokens with the ids that the library gives them: the vocabulary's own, else the next free one."""
+    """Added tokens with the ids that the library gives them: the vocabulary's own, else the next free ones."""
     out = []
     fresh = len(vocab)
     for c in contents:
@@ -191,7 +191,7 @@ def main(path, seed=1, count=6):
     while n < count * 5:
         spec = whole(r)
         texts = [text(r, pool) for _ in range(count * 2)]
-        # In a process of its own: some of these tokenizers make the library panic, loop or run out of memory.
+        # In a separate process: some of these tokenizers make the library panic, loop or run out of memory.
         receive, send = multiprocessing.Pipe(False)
         process = multiprocessing.Process(target=answers, args=(spec, texts, send))
         process.start()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes small images of every kind that src/media decodes, and what Pillow makes of them.
+"""Writes small images of every kind that src/media decodes, and how Pillow decodes them.
 
 Usage: make_images.py FILE. Needs pillow 13 and numpy. Writes a JSON line for each image: its name, its bytes in
-base64, its size after EXIF, and the SHA-256 of its RGB bytes with alpha laid on white; or `error` where Pillow refuses it.
+base64, its size after EXIF rotation, and the SHA-256 of its RGB bytes with alpha blended over white; or `error` if Pillow rejects it.
 """
 import base64
 import hashlib
@@ -22,7 +22,7 @@ NUMPY = numpy.random.default_rng(7)
 
 
 def smooth(width, height, channels):
-    """Waves with a little noise: neither flat nor only noise, so that filters and codecs have work."""
+    """Waves with a little noise: neither flat nor pure noise, so that filters and codecs have work to do."""
     y, x = numpy.mgrid[0:height, 0:width]
     planes = [127 + 90 * numpy.sin(x / (3 + c) + c) * numpy.cos(y / (4 + c)) for c in range(channels)]
     noise = NUMPY.integers(-30, 30, (height, width, channels))
@@ -53,7 +53,7 @@ def exif(orientation):
 
 
 def png(width, height, depth, kind, rows, chunks=b"", interlaced=False):
-    """A PNG of raw rows, for depths and colors that Pillow does not write. Rows are unfiltered."""
+    """A PNG of raw rows, unfiltered, for depths and colors that Pillow does not write."""
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     head = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, int(interlaced))
@@ -66,7 +66,7 @@ def chunk(name, data):
 
 
 def interlaced_rows(pixels):
-    """The rows of Adam7's seven passes of an array [height, width, bytes]."""
+    """The rows of Adam7's seven passes over an array [height, width, bytes]."""
     rows = []
     for top, left, down, across in ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)):
         part = pixels[top::down, left::across]
@@ -139,7 +139,7 @@ def files():
     whole = encoded(picture("P", 60, 40), "GIF")
     yield "cut.gif", whole[:len(whole) // 2]
     small = bytearray(encoded(picture("P", 10, 8), "GIF", transparency=2))
-    small[6:10] = struct.pack("<HH", 14, 11)  # a canvas that is larger than the frame
+    small[6:10] = struct.pack("<HH", 14, 11)  # the canvas is larger than the frame
     yield "canvas.gif", bytes(small)
     yield "plain.bmp", encoded(picture("RGB", 13, 9), "BMP")
     yield "palette.bmp", encoded(picture("P", 13, 9), "BMP")
@@ -173,7 +173,7 @@ def decoded(data):
             image = Image.new("RGB", clear.size, (255, 255, 255))
             image.paste(clear, mask=clear.split()[3])
         image = image.convert("RGB")
-    except Exception as e:  # noqa: BLE001 - whatever Pillow raises is its refusal
+    except Exception as e:  # any exception of Pillow is a rejection
         return {"error": type(e).__name__}
     return {"size": list(image.size), "rgb_sha256": hashlib.sha256(image.tobytes()).hexdigest()}
 
