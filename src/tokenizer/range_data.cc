@@ -1,13 +1,13 @@
 // clang-format off
 // Made by tools/tokenizers/make_range_tables.py from the answers of Hugging Face tokenizers
-// 0.23.3; not to be edited. What each table holds stands in range_data.h.
+// 0.23.3; do not edit. range_data.h describes the tables.
 #include "tokenizer/range_data.h"
 
 #include <iterator>
 
 namespace sluice::range_data {
 
-// by clean_text
+// removed by BertNormalizer's clean_text
 const char32_t kRemoved[][2] = {
     {0x1, 0x8}, {0xB, 0xC}, {0xE, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD},
     {0x600, 0x605}, {0x61C, 0x61C}, {0x6DD, 0x6DD}, {0x70F, 0x70F}, {0x180E, 0x180E},
@@ -17,7 +17,7 @@ const char32_t kRemoved[][2] = {
 };
 const size_t kRemovedSize = std::size(kRemoved);
 
-// by strip_accents
+// removed by BertNormalizer's strip_accents
 const char32_t kMarks[][2] = {
     {0x300, 0x36F}, {0x483, 0x487}, {0x591, 0x5BD}, {0x5BF, 0x5BF}, {0x5C1, 0x5C2},
     {0x5C4, 0x5C5}, {0x5C7, 0x5C7}, {0x610, 0x61A}, {0x64B, 0x65F}, {0x670, 0x670},
@@ -76,7 +76,7 @@ const char32_t kMarks[][2] = {
 };
 const size_t kMarksSize = std::size(kMarks);
 
-// of clusters
+// joined to the previous character by Precompiled
 const char32_t kExtends[][2] = {
     {0x300, 0x36F}, {0x483, 0x489}, {0x591, 0x5BD}, {0x5BF, 0x5BF}, {0x5C1, 0x5C2},
     {0x5C4, 0x5C5}, {0x5C7, 0x5C7}, {0x610, 0x61A}, {0x64B, 0x65F}, {0x670, 0x670},

@@ -1,6 +1,6 @@
 // clang-format off
 // Made by tools/tokenizers/make_unicode_tables.py from the answers of Hugging Face tokenizers
-// 0.23.3; not to be edited. What each table holds stands in unicode_data.h.
+// 0.23.3; do not edit. unicode_data.h describes the tables.
 #include "tokenizer/unicode_data.h"
 
 namespace sluice::unicode_data {
@@ -1238,7 +1238,7 @@ const uint32_t kCanonical[] = {
 };
 const size_t kCanonicalSize = 5464;
 
-// the same, compatibility, where it differs
+// code point << 5 | length, then the full compatibility decomposition, if it differs
 const uint32_t kCompatible[] = {
     0x1401, 0x20, 0x1502, 0x20, 0x308, 0x1541, 0x61, 0x15E2, 0x20, 0x304, 0x1641, 0x32, 0x1661, 0x33,
     0x1682, 0x20, 0x301, 0x16A1, 0x3BC, 0x1702, 0x20, 0x327, 0x1721, 0x31, 0x1741, 0x6F, 0x1783,

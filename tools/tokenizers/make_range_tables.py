@@ -51,12 +51,12 @@ def main():
     cluster = Precompiled(base64.b64decode(charsmap(ord("a"), b"x")))
     assert cluster.normalize_str("ab") == "xb"
     lines = ["// clang-format off", "// Made by tools/tokenizers/make_range_tables.py from the answers of Hugging Face tokenizers",
-             "// %s; not to be edited. What each table holds stands in range_data.h." % tokenizers.__version__,
+             "// %s; do not edit. range_data.h describes the tables." % tokenizers.__version__,
              '#include "tokenizer/range_data.h"', "", "#include <iterator>", "", "namespace sluice::range_data {"]
-    lines += table("kRemoved", "by clean_text", [c for c in CODE_POINTS if clean.normalize_str("b" + chr(c)) == "b"])
-    lines += table("kMarks", "by strip_accents", [c for c in CODE_POINTS if marks.normalize_str("b" + chr(c)) == "b"])
+    lines += table("kRemoved", "removed by BertNormalizer's clean_text", [c for c in CODE_POINTS if clean.normalize_str("b" + chr(c)) == "b"])
+    lines += table("kMarks", "removed by BertNormalizer's strip_accents", [c for c in CODE_POINTS if marks.normalize_str("b" + chr(c)) == "b"])
     # A whole cluster is replaced if its first character has a replacement.
-    lines += table("kExtends", "of clusters", [c for c in CODE_POINTS if cluster.normalize_str("a" + chr(c)) == "x"])
+    lines += table("kExtends", "joined to the previous character by Precompiled", [c for c in CODE_POINTS if cluster.normalize_str("a" + chr(c)) == "x"])
     lines += ["", "}  // namespace sluice::range_data", ""]
     OUT.write_text("\n".join(lines))
 

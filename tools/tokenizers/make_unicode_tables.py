@@ -155,12 +155,12 @@ def main(path):
 
     with open(path, "w") as out:
         out.write("// clang-format off\n// Made by tools/tokenizers/make_unicode_tables.py from the answers of Hugging Face "
-                  "tokenizers\n// %s; not to be edited. What each table holds stands in unicode_data.h.\n"
+                  "tokenizers\n// %s; do not edit. unicode_data.h describes the tables.\n"
                   '#include "tokenizer/unicode_data.h"\n\nnamespace sluice::unicode_data {\n\n' % tokenizers.__version__)
         out.write(array("kProperties", "first code point << 11 | properties", properties) + "\n")
         out.write(array("kLowercase", "code point << 3 | length, then the lower case", lower) + "\n")
         out.write(array("kCanonical", "code point << 5 | length, then the full canonical decomposition", canonical) + "\n")
-        out.write(array("kCompatible", "the same, compatibility, where it differs", compatible) + "\n")
+        out.write(array("kCompatible", "code point << 5 | length, then the full compatibility decomposition, if it differs", compatible) + "\n")
         out.write(array("kCompositions", "first, second, composite", pairs) + "\n")
         out.write(array("kCombiningClasses", "first code point << 8 | class", combining) + "\n")
         for name, values in scripts:
