@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What constraints cost a server: the same load with and without a JSON schema, one after the other, again and again.
+"""Measures the cost of constraints: the same load with and without a JSON schema, in turn, several times.
 
 Usage: benchmarks/constrained_streams.py [--streams 32] [--tokens 32] [--rounds 3] NAME=PORT:PID...
 
-Each stream has a schema of its own, of 20 properties, and is cut off after its tokens, so that both loads have as many.
-PID is the server's process: with its children, the processor time that it took is read from /proc, because other programs
-may use the machine, too. The text is drawn at temperature 1 with a seed. A round asks every server for both loads; the
-first, in which schemas are compiled, does not count. Every server serves its model as m.
+Each stream has its own schema, of 20 properties, and ends after a fixed number of tokens, so that both loads have equally many.
+PID is the server's process: the processor time of it and its children is read from /proc, because other programs
+may use the machine, too. Tokens are sampled at temperature 1 with a seed. A round asks every server for both loads; the
+first round, in which schemas are compiled, does not count. Every server must serve its model as m.
 """
 import argparse
 import concurrent.futures
@@ -27,7 +27,7 @@ def schema(stream):
 
 
 def processor_seconds(pid):
-    """Of a process and all below it."""
+    """Processor time of a process and all its descendants."""
     parents, seconds = {}, {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -36,7 +36,7 @@ def processor_seconds(pid):
             with open("/proc/%s/stat" % entry) as stat:
                 fields = stat.read().rsplit(")", 1)[1].split()
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         parents[int(entry)] = int(fields[1])
         seconds[int(entry)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     total = 0.0
@@ -66,7 +66,7 @@ def ask(port, stream, tokens, constrained):
 
 
 def load(server, streams, tokens, constrained):
-    """Tokens, seconds and processor seconds of as many streams at once."""
+    """Runs `streams` streams at once; returns tokens, seconds and processor seconds."""
     before, start = processor_seconds(server["pid"]), time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(streams) as pool:
         counts = list(pool.map(lambda stream: ask(server["port"], stream, tokens, constrained), range(streams)))

@@ -1,4 +1,4 @@
-"""What takes processor time from a program that is measured."""
+"""Takes processor time away from a measured program."""
 import contextlib
 import os
 import pathlib
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-# Ends with the program that started it, however that ends.
+# A busy loop that ends with the program that started it, however that ends.
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(10000): pass\n"
 
 
@@ -26,7 +26,7 @@ def busy_loops(count):
 
 @contextlib.contextmanager
 def processor_quota(cpus):
-    """Words before a command that hold it to so much processor time."""
+    """A command prefix that limits a command to this much processor time."""
     period_us = 100000
     root = pathlib.Path("/sys/fs/cgroup")
     unified = (root / "cgroup.controllers").exists()

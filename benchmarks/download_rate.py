@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Rate of `sluice pull` against that of curl, from a hub on the loopback interface: the same file by either in turn.
+"""Compares the rate of `sluice pull` with that of curl, from a hub on the loopback interface: both download the same file, in turn.
 
     benchmarks/download_rate.py --program build/release/bin/sluice --pairs 7
 
-What counts is the time of the whole command. curl writes the file and is done; sluice also computes the file's SHA-256, which takes
-half a second of a second processor for each gigabyte. Neither waits for the disk; a third command is measured that does both: curl,
-sha256sum and sync of that file. Machines that do other work, too, are why runs come in turns, and why the
-processor time of the command is told: the medians count.
+Measures the time of the whole command. curl only writes the file; sluice also computes the file's SHA-256, which takes
+half a second of a second processor per gigabyte. Neither waits for the disk. A third command does both: curl, sha256sum
+and sync of that file. Since the machine may do other work, runs alternate, the processor time of the command is
+printed too, and the medians count.
 """
 import argparse
 import os
@@ -28,7 +28,7 @@ WEIGHTS = "model.safetensors"
 
 
 def seconds(words, env):
-    """By the clock, and of processor time."""
+    """Wall-clock time and processor time of a command."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     result = subprocess.run(words, env=env, capture_output=True, text=True)
     if result.returncode != 0:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Embeddings of 512 texts of 128 tokens on the shape of BGE-small: this server's rate beside sentence-transformers' and another server's.
+"""Measures embeddings of 512 texts of 128 tokens on the shape of BGE-small: this server, sentence-transformers and another server.
 
     benchmarks/embedding_rate.py make FOLDER
     sluice serve FOLDER --runner pooling --served-model-name m --port PORT
     benchmarks/embedding_rate.py measure FOLDER PORT PID [--other PORT PID] [--rounds 5]
 
-`make` writes a model of random weights as sentence-transformers does, whose vocabulary is of whole words, so that a text of 126 of them is 128
-tokens long. `measure` asks the servers and sentence-transformers (batches of 32 on two threads, as long as there is one) in turn, all texts in one
-request, after a round that does not count; it compares the vectors, too. Both need torch and sentence-transformers. Processor time, of the process
-PID, tells of the work where other programs take the cores.
+`make` writes a model of random weights in sentence-transformers' format; its vocabulary consists of whole words, so that a text of 126 words has
+128 tokens. `measure` asks the servers and sentence-transformers (batches of 32, two threads) in turn, all texts in one
+request, after a warm-up round; it also compares the vectors. Both need torch and sentence-transformers. The processor time of process
+PID measures the work even if other programs use the cores.
 """
 import argparse
 import http.client
@@ -22,7 +22,7 @@ import numpy
 import torch
 
 WORDS, TEXTS, LENGTH = 30000, 512, 128
-# BAAI/bge-small-en-v1.5.
+# The shape of BAAI/bge-small-en-v1.5.
 SHAPE = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536, "max_position_embeddings": 512,
          "vocab_size": WORDS + 5}
 

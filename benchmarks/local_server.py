@@ -1,4 +1,4 @@
-"""A server of this machine that a benchmark starts, asks and ends."""
+"""A server on this machine that a benchmark starts, queries and stops."""
 import contextlib
 import http.client
 import json
@@ -14,13 +14,13 @@ START_S = 120
 
 
 class NotStarted(SystemExit):
-    """What the server logged before it ended, or in the time that a start may take."""
+    """The server ended, or was not ready in time; the message is its log."""
 
 
 class Server(typing.NamedTuple):
     port: int
     pid: int
-    seconds: float  # until /health was 200
+    seconds: float  # until /health returned 200
 
 
 def free_port():
@@ -40,7 +40,7 @@ def request(port, method, path, body=None):
 
 @contextlib.contextmanager
 def server(program, *words, launcher=(), env=None):
-    """A Server that serves its model as m."""
+    """Starts a Server that serves its model as m."""
     port = free_port()
     with tempfile.TemporaryFile() as log:
         begin = time.monotonic()

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What adapters cost: streams that decode together, without adapters, with one, and with a different one each.
+"""Measures the cost of adapters: streams that decode together, without adapters, with one, and with a different one each.
 
     benchmarks/lora_streams.py adapters benchmarks/llama-3.2-1b-shape FOLDER --count 8 --rank 16
     sluice serve MODEL --load-format dummy --served-model-name m --enable-lora --max-loras 8 --lora-modules a0=FOLDER/a0 ...
     benchmarks/lora_streams.py measure PORT PID --count 8 --streams 32 --tokens 24 --rounds 4
     benchmarks/lora_streams.py start build/release/bin/sluice MODEL FOLDER --count 8 --rank 16
 
-`adapters` writes adapters of random numbers for all linear layers of a model's config.json. MODEL is a folder with that config.json and any
-tokenizer. `measure` asks the kinds in turn, after a round that does not count. Processor time, of the process PID, tells of the work where
-other programs take the cores. `start` tells how much longer a start takes with the adapters, of a MODEL with weights.
+`adapters` writes random adapters for all linear layers of a model's config.json. MODEL is a folder with that config.json and any
+tokenizer. `measure` runs the three kinds in turn, after a warm-up round. The processor time of process PID measures the work even if
+other programs use the cores. `start` measures how much longer a start takes with the adapters; here MODEL needs weights.
 """
 import argparse
 import http.client

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The performance marks of the CPU engine that need no peer, one after the other on one machine, as a Markdown table.
+"""Measures the performance marks of the CPU engine that need no peer, one after another on one machine; prints a Markdown table.
 
     benchmarks/marks.py [ROW...] [--results FILE]      all rows, or those; needs an idle machine
     benchmarks/marks.py --list                         the rows
 
-Exit status 0 also where a mark is not held, 1 where a row could not be measured; the table says why. The programs are those of --build
-(targets sluice, kernels_benchmark, server_benchmark); `quota` needs root, `start` 3 GB of disk under --folder, `speculation` memory for four servers.
+Exit status: 0 even if a mark is missed, 1 if a row could not be measured; the table says why. The programs are those of --build
+(targets sluice, kernels_benchmark, server_benchmark). `quota` needs root, `start` 3 GB of disk under --folder, `speculation` memory for four servers.
 """
 import argparse
 import concurrent.futures
@@ -66,7 +66,7 @@ def failed(work, reason):
 
 
 def run(*command):
-    """What a program prints."""
+    """The standard output of a program."""
     command = list(map(str, command))
     if "/" in command[0] and not os.access(command[0], os.X_OK):
         raise NotMeasured("there is no %s: ninja -C %s %s" % (command[0], pathlib.Path(command[0]).parents[1], pathlib.Path(command[0]).name))
@@ -77,7 +77,7 @@ def run(*command):
 
 
 def latency(options, *words, launcher=()):
-    """The figures of `bench latency`, by name."""
+    """The results of `bench latency`, by name."""
     return json.loads(run(*launcher, options.sluice, "bench", "latency", options.shape, "--load-format", "dummy", "--threads", options.threads, "--json", *words))
 
 
@@ -104,7 +104,7 @@ def complete(port, prompt, tokens=1):
 
 
 def prefill_16k(options):
-    """A prompt of 16,384 tokens, its attention counted, over the peak of the machine's BF16 products."""
+    """A prompt of 16,384 tokens, attention included, relative to the peak of the machine's BF16 products."""
     found = latency(options, "--batch-size", 1, "--input-len", 16384, "--output-len", 1, "--num-iters", 1)
     for unit, mark in (("amx", 50), ("avx512", 88)):
         peak = found["limit_%s_bf16_flops_per_second" % unit]
@@ -117,7 +117,7 @@ def prefill_16k(options):
 
 
 def attention(options):
-    """Attention of one token over 32,000 others, and over 100 to 32,000 in one step, beside the read bandwidth."""
+    """Attention of one token over 32,000 others, and over 100 to 32,000 in one step, relative to the read bandwidth."""
     program = options.build / "bin" / "kernels_benchmark"
     names = run(program, "--benchmark_list_tests").split()
     listed = [name.split("/") for name in names if name.startswith("attention_decode_1x32000/")]
@@ -145,11 +145,11 @@ def attention(options):
 
 
 def shared_prefix(options):
-    """8 requests at once that begin alike, cold, against one of them first."""
+    """8 concurrent requests with a common prefix that is not cached, relative to computing the prefix before them."""
     together, first = [], []
 
     def prompts(number):
-        # No prompt of another number begins alike.
+        # No prefix begins like that of another number.
         begin = [(number * 101 + k * 7) % 500 for k in range(1500)]
         return begin, [begin + [(3 + stream * 13 + k * 11) % 500 for k in range(32)] for stream in range(8)]
 
@@ -171,10 +171,10 @@ def shared_prefix(options):
 
 
 def speculation(options):
-    """Answers with proposed tokens over those without, where the text repeats and where it does not."""
+    """Answers with draft tokens relative to those without, for text that repeats itself and text that does not."""
     configs = {"ngram": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 5, "prompt_lookup_min": 2}, "suffix": {"method": "suffix"}}
     with tempfile.TemporaryDirectory() as draft, contextlib.ExitStack() as servers:
-        # Its weights are random, too, so that it never agrees: what is measured is what it costs.
+        # The draft's weights are random, too, so the models never agree: this measures only the cost.
         small = {"hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
         (pathlib.Path(draft) / "config.json").write_text(json.dumps({**json.loads((options.shape / "config.json").read_text()), **small}))
         configs["draft"] = {"method": "draft_model", "model": draft, "num_speculative_tokens": 4}
@@ -194,7 +194,7 @@ def speculation(options):
 
 
 def shared_cores(options):
-    """Decode beside twice as many busy loops as cores, over its fair share of the cores."""
+    """Decode beside twice as many busy loops as cores, relative to its fair share of the cores."""
     loops = 2 * options.cores
     share = min(1, options.cores / (options.threads + loops))
     alone, beside = [], []
@@ -219,7 +219,7 @@ def quota(options):
 
 
 def host(options):
-    """What a step of 256 sequences takes outside the forward pass."""
+    """Time of a step of 256 sequences outside the forward pass."""
     found = latency(options, "--batch-size", 256, "--max-num-seqs", 256, "--input-len", 16, "--output-len", 9, "--num-iters", ROUNDS, "--no-limits")
     yield at_most("host's part of a step of 256 sequences", found["host_milliseconds_per_step"], 0.2, "%.3f ms")
 
@@ -236,7 +236,7 @@ def idle_streams(options):
 
 
 def io_threads(pid):
-    """The threads that wait for sockets, of a server that has nothing to do."""
+    """The threads of an idle server that wait for sockets."""
     return [task for task in pathlib.Path("/proc/%d/task" % pid).iterdir() if re.search("epoll|ep_poll", (task / "wchan").read_text())]
 
 
@@ -245,7 +245,7 @@ def processor_seconds(tasks):
 
 
 def streams(options):
-    """What the threads for input and output take of a core at 5,000 tokens a second in 512 streams."""
+    """Fraction of a core that the input and output threads use at 5,000 tokens per second in 512 streams."""
     with serve(options, ABACUS, "--max-num-seqs", 512, "--max-model-len", 512, "--disable-uvicorn-access-log") as started, tempfile.TemporaryDirectory() as folder:
         def load(count):
             run(options.sluice, "bench", "serve", "--model", ABACUS, "--served-model-name", "m", "--port", started.port, "--dataset-name", "random", "--random-input-len", 16,
@@ -265,7 +265,7 @@ def streams(options):
 
 
 def start(options):
-    """From start to ready with the weights in the page cache, by format of the weights."""
+    """Time from start to ready with the weights in the page cache, by format of the weights."""
     shape = json.loads((options.shape / "config.json").read_text())
     folder = options.folder / "start"
     for form in FORMATS:
@@ -294,7 +294,7 @@ ROWS = {function.__name__.replace("_", "-"): function for function in (
 
 
 def measure(name, options):
-    """Lines of a row; what ends it is the last."""
+    """The lines of a row; an error that ends it becomes the last line."""
     try:
         yield from ROWS[name](options)
     except (NotMeasured, NotStarted, OSError, KeyError, ValueError) as error:
@@ -323,7 +323,7 @@ def main():
         return 0
     if unknown := [name for name in options.rows if name not in ROWS]:
         parser.error("no row %s: the rows are %s" % (", ".join(unknown), ", ".join(ROWS)))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # exit normally, so that started processes are ended
     options.build, options.shape, options.folder = (path.resolve() for path in (options.build, options.shape, options.folder))
     options.sluice, options.cores = options.build / "bin" / "sluice", len(os.sched_getaffinity(0))
     try:

@@ -1,4 +1,4 @@
-"""Files of random weights as published checkpoints have them: names, shapes and types, legal numbers that say nothing."""
+"""Writes files of random weights in the format of published checkpoints: their names, shapes and types, with valid but meaningless numbers."""
 import json
 import os
 import struct
@@ -9,7 +9,7 @@ SIZES = {"BF16": 2, "F32": 4, "F8_E4M3": 1, "U8": 1, "I32": 4, "I64": 8}
 
 
 class Numbers(typing.NamedTuple):
-    """Bytes of a tensor, over and over: those bits of random ones that are in the mask, and the base."""
+    """How to fill a tensor with repeated bytes: random bits where the mask is set, added to the base."""
     dtype: str
     mask: bytes
     base: bytes
@@ -20,16 +20,16 @@ class Numbers(typing.NamedTuple):
         return (drawn | int.from_bytes(self.base * count, "little")).to_bytes(BLOCK, "little")
 
 
-BF16 = Numbers("BF16", b"\x7f\x80", b"\x00\x3c")  # of either sign, from 2^-7 to 2^-6
+BF16 = Numbers("BF16", b"\x7f\x80", b"\x00\x3c")  # both signs, magnitude from 2^-7 to 2^-6
 BF16_SCALE = Numbers("BF16", b"\x7f\x00", b"\x00\x3c")
 F32_SCALE = Numbers("F32", bytes(4), struct.pack("<f", 2**-6))
-E4M3 = Numbers("F8_E4M3", b"\xbf", b"\x00")  # of either sign, below 2: not NaN
+E4M3 = Numbers("F8_E4M3", b"\xbf", b"\x00")  # both signs, magnitude below 2: never NaN
 E4M3_SCALE = Numbers("F8_E4M3", b"\x07", b"\x38")  # from 1 to 2
 E8M0_SCALE = Numbers("U8", b"\x07", b"\x78")  # from 2^-7 to 1
 CODES = Numbers("U8", b"\xff", b"\x00")
 WORDS = Numbers("I32", b"\xff", b"\x00")
 
-# By format: of a linear layer's rows and columns, its tensors.
+# By format: the tensors of a linear layer with these rows and columns.
 FORMATS = {
     "bf16": lambda rows, columns: {"weight": (BF16, [rows, columns])},
     "fp8": lambda rows, columns: {"weight": (E4M3, [rows, columns]), "weight_scale": (F32_SCALE, []), "input_scale": (F32_SCALE, [])},
@@ -42,7 +42,7 @@ FORMATS = {
 
 
 def linear_shapes(config):
-    """By name: rows and columns of the linear layers in a layer of a Llama."""
+    """By name: rows and columns of the linear layers in a Llama layer."""
     hidden, wide = config["hidden_size"], config["intermediate_size"]
     head = config.get("head_dim") or hidden // config["num_attention_heads"]
     q, kv = head * config["num_attention_heads"], head * config["num_key_value_heads"]
@@ -51,7 +51,7 @@ def linear_shapes(config):
 
 
 def write_safetensors(path, tensors):
-    """`tensors`: by name, Numbers and a shape."""
+    """Writes a file. `tensors`: Numbers and a shape, by name."""
     head, end = {}, 0
     for name, (numbers, shape) in tensors.items():
         size = SIZES[numbers.dtype]
@@ -73,7 +73,7 @@ def write_safetensors(path, tensors):
 
 
 def write_checkpoint(folder, config, form):
-    """Of a Llama with that config.json, linear layers in a format of FORMATS."""
+    """Writes a checkpoint of a Llama with that config.json, its linear layers in a format of FORMATS."""
     vocabulary, hidden = config["vocab_size"], config["hidden_size"]
     tensors = {"model.embed_tokens.weight": (BF16, [vocabulary, hidden]), "model.norm.weight": (BF16, [hidden])}
     if not config.get("tie_word_embeddings"):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What ranks cost on one machine: the same work by one rank and by two, which take turns on the same cores in one run.
+"""Measures the cost of ranks on one machine: one rank and two compute the same work in turn, on the same cores, in one run.
 
     benchmarks/ranks.py speed [--rounds 5]      two ranks as threads, and as processes of `mpirun`, against one with the same threads
     benchmarks/ranks.py start                   how much longer four ranks take to start than one
     benchmarks/ranks.py machines                how soon two machines (network namespaces) serve; needs root
     benchmarks/ranks.py slow-cable              what a delay on the cable between them adds to a step; needs root
 
-`speed` measures a prompt of 512 tokens (prefill) and 24 tokens behind a short one (decode) on the shape of Llama 3.2 1B with random
-weights; the figure is the median of the rounds' ratios. Run it on an idle machine. The program is build/release/bin/sluice, or SLUICE_BIN.
+`speed` measures a prompt of 512 tokens (prefill) and 24 tokens after a short one (decode) on the shape of Llama 3.2 1B with random
+weights; the result is the median of the rounds' ratios. Run it on an idle machine. The program is build/release/bin/sluice, or SLUICE_BIN.
 """
 import argparse
 import contextlib
@@ -35,7 +35,7 @@ EXACT = ("--tensor-parallel-mode", "exact")
 
 
 def seconds_of(port, prompt_tokens, tokens, number):
-    # No prompt has the beginning of another.
+    # No prompt begins like another.
     prompt = [(number * 101 + k * 7) % 500 for k in range(prompt_tokens)]
     begin = time.monotonic()
     status, text = request(port, "POST", "/v1/completions", {"model": "m", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True})
@@ -52,12 +52,12 @@ def speed(options):
     with contextlib.ExitStack() as stack:
         ports = {kind: stack.enter_context(server(SLUICE, *words, launcher=launcher, env=AS_ROOT)).port for kind, (words, launcher) in kinds.items()}
         works = {"prefill": lambda port: seconds_of(port, 512, 1, next(numbers)),
-                 # Of the first token's step is the prompt's, which is short.
+                 # Includes the first token's step, which computes the prompt; it is short.
                  "decode": lambda port: seconds_of(port, 4, 24, next(numbers))}
         seconds = {(work, kind): [] for work in works for kind in kinds}
         for round_number in range(options.rounds + 1):
             for work, run in works.items():
-                # Every other round backwards: what goes on beside hits all alike.
+                # Every other round in reverse order, so that other load on the machine affects all kinds alike.
                 order = list(kinds) if round_number % 2 else list(reversed(kinds))
                 for kind in order:
                     took = run(ports[kind])
@@ -87,7 +87,7 @@ def start(_):
 
 @contextlib.contextmanager
 def two_machines(delay_us=0):
-    """Names of two network namespaces, with a cable between them; with a delay by a relay of this process, since not every kernel has netem."""
+    """Names of two network namespaces with a cable between them. A relay in this process adds the delay, since not every kernel has netem."""
     def ip(*words):
         subprocess.run(["ip", *words], check=True)
 
@@ -111,7 +111,7 @@ def two_machines(delay_us=0):
 
 
 class Relay:
-    """Carries the frames between two TAP devices, each after a delay."""
+    """Forwards frames between two TAP devices, each after a delay."""
 
     def __init__(self, names, delay_s):
         import fcntl
@@ -155,7 +155,7 @@ class Relay:
 
 @contextlib.contextmanager
 def group(names):
-    """Seconds from the last machine's start until the first serves."""
+    """Starts the machines; seconds from the last machine's start until the first one serves."""
     env = {**os.environ, "SLUICE_DISTRIBUTED_SECRET": "benchmark"}
     with tempfile.TemporaryFile() as log:
         processes = []
@@ -184,7 +184,7 @@ def group(names):
 
 
 def inside(name, path, body=None, count=1):
-    """(status, seconds of each of `count` requests) from inside a machine."""
+    """Sends `count` requests from inside a machine; returns (status, seconds of each)."""
     program = ("import http.client, json, sys, time\n"
                "path, body, count = json.loads(sys.argv[1])\n"
                "seconds, status = [], 0\n"
@@ -208,9 +208,10 @@ def machines(_):
 
 
 def slow_cable(_):
-    """Every exchange of a step waits for the cable once: a step grows by delay times exchanges."""
+    """Every exchange of a step waits for the cable once: a step takes longer by delay * number of exchanges."""
     config = json.loads((ABACUS / "config.json").read_text())
-    # Four of each layer, embedding, logits; and what tells the others of the step, two messages, of which the second follows at once.
+    # Four per layer, the embedding, the logits, and the description of the step: two messages, the second of which does
+    # not wait.
     exchanges = 4 * config["num_hidden_layers"] + 2 + 1
     tokens, found = 64, {}
     for delay_us in (1, 1000, 3000):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What proposed tokens gain and cost: the same answers from servers with and without --speculative-config, in turn.
+"""Measures the gain and cost of draft tokens: the same answers from servers with and without --speculative-config, in turn.
 
 Usage: benchmarks/speculation.py [--tokens 128] [--rounds 3] NAME=PORT...
 
-Each server answers one request at a time. `repeats`: the likeliest tokens, behind a prompt whose end are the likeliest
-tokens themselves, so many that they have begun to repeat where the weights are random. `draws`: tokens drawn at temperature
-1, of which hardly any follows from those before. What counts is the time from the first token to the last. The first server
-is the one that the others are compared with; all answers to the same question have to be equal. A round asks every server
-for both, each round about another subject, so that no answer is known from before. Every server serves its model as m.
+Each server answers one request at a time. `repeats`: greedy tokens after a prompt that ends with greedy tokens itself,
+so many that with random weights they have begun to repeat. `draws`: tokens sampled at temperature 1, which hardly ever
+repeat. Measures the time from the first token to the last. The other servers are compared with the first one; all answers
+to the same question must be equal. A round asks every server for both kinds, each round about another subject, so that no
+answer is known from before. Every server must serve its model as m.
 """
 import argparse
 import http.client
@@ -17,7 +17,7 @@ import time
 
 LINE = "item = {'name': '%s', 'size': 1, 'color': 'red'};\n"
 SUBJECTS = "apple bread chair drum eagle flute glass horse".split()
-TOKENS_BEFORE = 192  # of the answer that a repeating prompt ends with
+TOKENS_BEFORE = 192  # greedy tokens at the end of a `repeats` prompt
 
 
 def ask(port, prompt, tokens, fields):

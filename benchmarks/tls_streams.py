@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Rate of streams over TLS against that over plain HTTP: two servers of one model, asked in turn by curl.
+"""Compares the rate of streams over TLS with plain HTTP: curl asks two servers of the same model in turn.
 
     benchmarks/tls_streams.py --program build/release/bin/sluice --pairs 7
 
-Each run has --streams clients at a time, each of which reads one answer of --tokens tokens, an event a token. Machines that do
-other work, too, are why runs come in pairs, the first of which changes: the medians of the ratios count, of tokens a second and of
-tokens a second of the server's processor time, which other programs change less: with one thread that computes, since several wait
-for each other by spinning, for as long as other programs keep one of them from a processor.
+Each run has --streams concurrent clients, each of which reads one answer of --tokens tokens, one event per token. Since the machine
+may do other work, runs come in pairs of alternating order, and the medians of two ratios count: of tokens per second, and of tokens per second
+of the server's processor time, which other programs affect less. The server computes with one thread: several would wait for each other by spinning
+while other programs keep one of them from running.
 """
 import argparse
 import os
@@ -22,7 +22,7 @@ READY = re.compile(r"serving .* at https?://\S*:(\d+), ready in")
 
 
 def start(program, model, log, *flags):
-    """A server at a port of the system's choice: its process and port."""
+    """Starts a server on a port that the system chooses; returns process and port."""
     process = subprocess.Popen([program, "serve", model, "--host", "127.0.0.1", "--port", "0", "--served-model-name", "m", *flags],
                                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     while True:
@@ -40,7 +40,7 @@ def processor_seconds(process):
 
 
 def tokens_per_second(process, url, streams, tokens):
-    """By the clock, from the first byte of each stream to its last, so without handshakes; and by the server's processor time."""
+    """Tokens per second of wall-clock time, from the first byte of each stream to its last, so without handshakes; and of processor time."""
     body = ('{"model": "m", "prompt": "Tom has 3 apples.", "max_tokens": %d, "ignore_eos": true, "stream": true, "temperature": 0}'
             % tokens)
     spent, rate = processor_seconds(process), 0
@@ -49,7 +49,7 @@ def tokens_per_second(process, url, streams, tokens):
                                 stdout=subprocess.PIPE) for _ in range(streams)]
     for client in clients:
         size, first, last = map(float, client.communicate()[0].split())
-        # An event has its JSON around the token.
+        # An event contains JSON around its token.
         if client.returncode != 0 or size < 100 * tokens:
             raise SystemExit("a stream of %s has failed after %d bytes" % (url, size))
         rate += tokens / (last - first)

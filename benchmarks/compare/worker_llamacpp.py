@@ -1,4 +1,4 @@
-"""llama.cpp, by the low-level functions of llama-cpp-python: all streams in one batch a step."""
+"""llama.cpp through the low-level functions of llama-cpp-python: a step decodes all streams in one batch."""
 import worker
 
 

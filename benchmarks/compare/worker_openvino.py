@@ -1,4 +1,4 @@
-"""OpenVINO GenAI, continuous batching."""
+"""OpenVINO GenAI with continuous batching."""
 import worker
 
 

@@ -1,4 +1,4 @@
-"""vLLM's CPU build, in its own process and without its server."""
+"""vLLM's CPU build in this process, without its server."""
 import os
 
 import worker
@@ -22,7 +22,7 @@ def load(options):
         streams = worker.Streams(len(prompts), tokens)
         seen = {}
         for number, prompt in enumerate(prompts):
-            name = "%d-%04d" % (id(streams), number)  # no name begins another
+            name = "%d-%04d" % (id(streams), number)  # no name is a prefix of another
             seen[name] = [number, 0]
             engine.add_request(name, {"prompt_token_ids": prompt}, sampling)
         while engine.has_unfinished_requests():

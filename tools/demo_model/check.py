@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks a finished model with transformers: the same logits as our own
-module in float32, the same token ids, and the accuracy of the bfloat16 file on
-held-out problems (weights in bfloat16, products in float32), decoded greedily.
+"""Checks a finished model with transformers: its logits equal those of our own
+module in float32, its token ids are the same, and prints the accuracy of the bfloat16
+file on held-out problems (weights in bfloat16, products in float32), decoded greedily.
 
     python check.py --model ../../models/abacus --count 1200
 """
@@ -57,7 +57,7 @@ def main():
         tools, messages = forms.request(r)
         trained = tokenizer.encode(tok.backend_tokenizer, ("chat", forms.parts(tools, messages)))[0]
         for call in (c["function"] for m in messages for c in m.get("tool_calls", ())):
-            call["arguments"] = json.loads(call["arguments"])   # templates get objects
+            call["arguments"] = json.loads(call["arguments"])  # templates expect objects
         assert trained == tok(tok.apply_chat_template(messages, tools=tools, tokenize=False), add_special_tokens=False).input_ids
     print("the chat template and the training text have the same token ids")
 

@@ -1,6 +1,6 @@
-"""Chats whose request asks for more than an answer: it has a tool to call, or names the form of the answer.
+"""Chats whose request wants more than a plain answer: it has a tool to call, or prescribes the format of the answer.
 
-A request is (tools, messages) as the chat API has them. `parts` writes one as the chat template does, for the training
+A request is (tools, messages) as in the chat API. `parts` formats a request like the chat template, for the training
 text; check.py compares the two.
 """
 import json
@@ -12,8 +12,8 @@ from measure import CALCULATOR
 OTHER_TOOLS = [("get_weather", ["city"]), ("get_weather", ["city", "days"]), ("search", ["query"]), ("get_time", []), ("book", ["city"]),
                ("read_file", ["path"]), ("weather", ["city", "days"]), ("send", ["name", "text"])]
 
-# What works out the answer, in the letters of problems.KINDS, for the kinds that are left to the tool. Every number stands behind
-# a blank, as in the steps: that spares the model another way to copy them.
+# The expressions that compute the answer, in the letters of problems.KINDS, for the kinds that are left to the tool. A
+# blank precedes every number, as in the steps: so the model has only one way of copying numbers to learn.
 EXPRESSIONS = {
     "buy_more": " {a} + {b}", "give_away": " {a} - {b}", "gain_then_lose": " {a} + {b} - {c}", "lose_then_gain": " {a} - {b} + {c}",
     "groups": " {a} * {b}", "groups_plus": " {a} * {b} + {c}", "groups_minus": " {a} * {b} - {c}", "share": " {a} / {b}", "difference": " {a} - {b}",
@@ -29,17 +29,17 @@ def call(expression):
 
 
 def in_json(answer):
-    """An answer of problems.problem() in measure.SCHEMA."""
+    """An answer of problems.problem() as JSON, in measure.SCHEMA."""
     *steps, last = answer.split("\n")
     return json.dumps({"steps": steps, "answer": int(last.removeprefix("#### "))})
 
 
 def with_tool(r, kind=None, split="train"):
-    """A problem, the call that works it out, and in some the tool's result and the answer: (tools, messages)."""
+    """(tools, messages): a problem, the call that computes it and, in some, the tool's result and the answer."""
     kind, question, _, f = problems.drawn(r, kind or r.choice(list(EXPRESSIONS)), split)
     result = f["ans"]
     if split == "train" and r.random() < 0.3:
-        result = r.randint(1, 400)   # the answer is what the tool says, whatever the sum
+        result = r.randint(1, 400)  # the answer repeats the tool's result, even if that is not the sum
     said = str(result)
     if r.random() < 0.15:
         said = json.dumps({"result": result})
@@ -47,12 +47,12 @@ def with_tool(r, kind=None, split="train"):
                 {"role": "assistant", "content": "", "tool_calls": [call(EXPRESSIONS[kind].format(**f))]},
                 {"role": "tool", "tool_call_id": "call_1", "content": said},
                 {"role": "assistant", "content": f"The answer is {result}.\n#### {result}"}]
-    # What comes after a call is easy: most of the text ends with it.
+    # What follows a call is easy to learn, so most texts end with the call.
     return [CALCULATOR], messages[:None if split != "train" or r.random() < 0.2 else 2]
 
 
 def without_call(r):
-    """A request whose tools are of no use, or which solves its problem itself: the answer is as ever."""
+    """A request whose tools are useless, or whose problem the model solves itself: a plain answer."""
     x = r.random()
     if x < 0.15:
         reply, asked = r.choice(problems.SMALL_TALK)
@@ -67,7 +67,7 @@ def without_call(r):
 
 
 def in_schema(r, kind=None, split="train"):
-    """A problem and its answer in JSON, which the question mostly asks for: (None, messages)."""
+    """(None, messages): a problem and its answer in JSON, for which most of the questions ask."""
     _, question, answer = problems.problem(r, kind, split)
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": in_json(answer)}]
     if r.random() < 0.8:
@@ -80,8 +80,8 @@ def in_schema(r, kind=None, split="train"):
 
 
 def parts(tools, messages):
-    """The request as the chat template writes it: (role, content), and behind an answer's own, (start, end, mark) of what
-    counts otherwise in it (see tokenizer.encode)."""
+    """The request as the chat template formats it: (role, content) per message; an answer's may also have (start, end,
+    mark) for characters that are weighted differently (see tokenizer.encode)."""
     out = []
     if tools:
         lines = [json.dumps({"name": f["name"], "arguments": list(f["parameters"]["properties"])}) for f in (t["function"] for t in tools)]
@@ -100,7 +100,7 @@ def parts(tools, messages):
         if calls:
             continue
         if content.startswith(prefix) and not asked:
-            # Only a constraint on the answer can bring this about, not the question.
+            # Only a constraint can make the model begin like this, not the question: do not train it.
             out.append((m["role"], content, (0, len(prefix), 0), (len(prefix), len(content), 4)))
         elif content.startswith(prefix):
             out.append((m["role"], content, (0, len(content), 4)))
@@ -119,12 +119,12 @@ def request(r):
 
 
 def document(r, share):
-    """One training document as problems.document() gives them; `share` of them are requests of these forms."""
+    """A training document as from problems.document(); the fraction `share` of them are requests of these forms."""
     return ("chat", parts(*request(r))) if r.random() < share else problems.document(r)
 
 
 def held_out(form, count, seed):
-    """`count` requests of with_tool or in_schema over all kinds, held out."""
+    """`count` held-out requests of with_tool or in_schema over all kinds."""
     r = random.Random(seed)
     kinds = list(EXPRESSIONS if form is with_tool else problems.KINDS)
     return [form(r, kinds[n % len(kinds)], "heldout") for n in range(count)]

@@ -3,13 +3,13 @@
 
     python measure.py --url http://127.0.0.1:8000 --model abacus --file models/abacus/heldout.jsonl
 
-Needs the standard library only. An answer is right when the number after the
+Needs only the standard library. An answer is right if the number after the
 last `####` is the reference's. With --ask tool the request has a calculator
-(the server needs --enable-auto-tool-choice and a --tool-call-parser): it counts
-how often what the model calls it with has the right value; where it calls, the
-answer is the one to the tool's result. With --ask json the answer is in
-a schema and its "answer" counts. Exits with 1 when fewer are right than
---at-least says, and with 2 when a request fails.
+(the server needs --enable-auto-tool-choice and a --tool-call-parser): the
+script also counts calls whose expression has the right value; after a call,
+the answer is the one to the tool's result. With --ask json the answer follows
+a schema, and its "answer" counts. Exits with 1 if fewer answers are right than
+--at-least requires, and with 2 if a request fails.
 """
 import argparse
 import ast
@@ -36,7 +36,7 @@ def final(text):
 
 
 def value_of(expression):
-    """The value of numbers with + - * / and brackets, as text; None for anything else."""
+    """The value of an expression of numbers with + - * / and brackets, as text; None for anything else."""
     def work_out(node):
         if isinstance(node, ast.BinOp):
             return OPERATORS[type(node.op)](work_out(node.left), work_out(node.right))
@@ -51,7 +51,7 @@ def value_of(expression):
 
 
 def ask_text(chat, row):
-    """(the answer's number, whether the call was right or None without one, what was said); so do the others."""
+    """(number in the answer, whether the call was right or None without a call, text of the answer); the other ask_ functions too."""
     content = chat([{"role": "user", "content": row["question"]}])["content"]
     return final(content), None, content
 

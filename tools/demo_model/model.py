@@ -1,4 +1,4 @@
-"""A compact Llama in plain PyTorch whose parameters carry Hugging Face's names."""
+"""A compact Llama in plain PyTorch with Hugging Face's parameter names."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -110,7 +110,7 @@ class Decoder(nn.Module):
 
 
 class Llama(nn.Module):
-    """The output layer is the embedding itself (tied)."""
+    """The output layer is tied to the embedding."""
 
     def __init__(self, c=CONFIG):
         super().__init__()

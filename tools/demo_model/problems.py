@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Grade-school word problems with worked answers, in the form of GSM8K.
 
-Everything here is deterministic by seed. A problem belongs to the held-out
-split when the hash of (kind, its numbers) says so, so that a combination of
+Everything here is deterministic for a seed. The hash of (kind, its numbers)
+decides whether a problem is in the held-out split. So a combination of
 numbers that is held out for a kind never appears in the training text of that
 kind, whatever the names and the wording.
 
-    python problems.py --count 520 --out heldout.jsonl     a held-out file
-    python problems.py --split train --count 5             a look at the text
+    python problems.py --count 520 --out heldout.jsonl     writes a held-out file
+    python problems.py --split train --count 5             prints some of the text
 """
 import argparse
 import hashlib
@@ -41,17 +41,17 @@ def plural(word):
 # --- numbers -----------------------------------------------------------------
 
 def num(r, hi=99, lo=2):
-    """Half of them small, the others anything up to `hi`."""
+    """A random number: half of them small, the others up to `hi`."""
     return r.randint(lo, min(hi, 20)) if r.random() < 0.5 else r.randint(lo, hi)
 
 
 def less(r, top):
-    """A number from 1 below `top`, but never 1 itself where a plural follows."""
+    """A number below `top`, at least 2, since a plural follows."""
     return r.randint(2, top - 1) if top > 3 else 2
 
 
 def times(a, b):
-    """`a * b` worked out: a factor above 12 is split into tens and ones."""
+    """`a * b` with steps: a factor above 12 is split into tens and ones."""
     small, big = min(a, b), max(a, b)
     if big <= 12 or big % 10 == 0:
         return f"{a} * {b} = {a * b}"
@@ -59,32 +59,30 @@ def times(a, b):
 
 
 def plus(a, b):
-    """`a + b` worked out: tens and ones apart, so that no digit waits for a carry."""
+    """`a + b` with steps: tens and ones are added separately, so that no digit depends on a carry."""
     if a < 10 or b < 10 or a % 10 == 0 or b % 10 == 0:
         return f"{a} + {b} = {a + b}"
     return f"{a} + {b} = {a // 10 * 10 + b // 10 * 10} + {a % 10 + b % 10} = {a + b}"
 
 
 def minus(a, b):
-    """`a - b` worked out: the tens go first, then the ones."""
+    """`a - b` with steps: first subtracts the tens, then the ones."""
     if b < 10 or b % 10 == 0:
         return f"{a} - {b} = {a - b}"
     return f"{a} - {b} = {a - b // 10 * 10} - {b % 10} = {a - b}"
 
 
 def work_out(text):
-    """Writes out every bare sum and difference, `12 + 34 = 46`, in the steps of an answer."""
+    """Adds the steps to every bare sum and difference, `12 + 34 = 46`, in an answer."""
     text = re.sub(r"(\d+) \+ (\d+) = \d+(?! [-+])", lambda m: plus(int(m[1]), int(m[2])), text)
     return re.sub(r"(\d+) - (\d+) = \d+(?! [-+])", lambda m: minus(int(m[1]), int(m[2])), text)
 
 
 # --- the kinds ---------------------------------------------------------------
-# A kind is (numbers, parts, steps). `numbers` draws a dict: the one-letter
-# keys are the problem's own numbers (and decide its split), the longer keys
-# are what the steps write, and "ans" is the answer. The question takes one
-# wording of each part. The steps name nobody: that spares a small model the
-# copying of names. {A} and {B} are people, {he}/{his}/{him} is A, {it} a
-# plural thing, {box}/{boxes} what holds it.
+# A kind is (numbers, parts, steps). `numbers` draws a dict: the one-letter keys are the problem's own numbers (and
+# decide its split), the longer keys are values that the steps contain, and "ans" is the answer. The question takes one
+# wording of each part. The steps contain no names, so that a small model need not copy them. {A} and {B} are people,
+# {he}/{his}/{him} refer to A, {it} is a plural thing, {box}/{boxes} its container.
 
 def buy_more(r):
     a, b = num(r), num(r)
@@ -428,7 +426,7 @@ KINDS = {
 
 
 def person(r):
-    """A name and its three pronouns; some names are made up, so that a name never seen is no obstacle."""
+    """A name and its three pronouns; some names are made up, so that the model copes with unknown names."""
     boy = r.random() < 0.5
     if r.random() < 0.1:
         name = "".join(r.choice(SYLLABLES) for _ in range(r.randint(2, 3))).capitalize()
@@ -447,7 +445,7 @@ def capital(text):
 
 
 def drawn(r, kind=None, split="train"):
-    """One problem as (kind, question, answer, what its texts are filled with); `split` is "train" or "heldout"."""
+    """One problem: (kind, question, answer, values for the placeholders of its texts); `split` is "train" or "heldout"."""
     kind = kind or r.choice(list(KINDS))
     draw, parts, steps = KINDS[kind]
     while True:
@@ -464,7 +462,7 @@ def drawn(r, kind=None, split="train"):
     f["boxes"] = plural(f["box"])
     said = [r.choice(p).format(**f) for p in parts]
     if said[0].startswith(f["A"] + " ") and said[1].startswith(f["He"] + " ") and r.random() < 0.3:
-        # "Tom has 3 apples. He buys 5 more." as one sentence
+        # joins two sentences: "Tom has 3 apples. He buys 5 more."
         said[:2] = [said[0][:-1] + " and " + said[1][len(f["He"]) + 1:]]
     question = " ".join(said)
     answer = "\n".join(capital(s.format(**f) if "{w}" in s or "{v}" in s else work_out(s.format(**f))) for s in steps) + f"\n#### {f['ans']}"
@@ -477,7 +475,7 @@ def problem(r, kind=None, split="train"):
 
 
 def held_out_set(count, seed=7):
-    """`count` held-out problems over all kinds, no question twice."""
+    """`count` held-out problems over all kinds, without repeated questions."""
     r = random.Random(seed)
     rows, seen = [], set()
     kinds = list(KINDS)
@@ -545,7 +543,7 @@ def plain_text(r):
 
 
 def document(r):
-    """One training document: ("chat", [(role, content)]) or ("text", [(is an answer, text)])."""
+    """One training document: ("chat", [(role, content)]) or ("text", [(whether it is an answer, text)])."""
     x = r.random()
     if x < 0.06:
         return "text", [(False, plain_text(r))]

@@ -1,4 +1,4 @@
-"""The chat templates: of a model that solves sums, and of one that calls a tool, too."""
+"""The chat templates: of a model that solves sums, and of one that also calls a tool."""
 
 CHAT_TEMPLATE = (
     "{{- bos_token }}"
@@ -8,8 +8,8 @@ CHAT_TEMPLATE = (
     "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"
 )
 
-# Calls are in hermes form. Without tools and calls it writes what CHAT_TEMPLATE writes. Tools are given by their names and those of
-# their arguments alone: a description would be as long as a row of the training text.
+# Calls are in hermes format. Without tools and calls the output equals CHAT_TEMPLATE's. Only the names of tools and of
+# their arguments are written: descriptions would be as long as a row of the training text.
 TOOLS_TEMPLATE = (
     "{{- bos_token }}"
     "{%- if tools %}"

@@ -28,7 +28,7 @@ BOS, END, HEAD, HEAD_END, EOT = range(VOCAB - 16, VOCAB - 11)
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 
-# A little English beside the problems, so that common words are not spelled out.
+# Some English besides the problems, so that common words get tokens of their own.
 ENGLISH = """
 The people of the town said that they would go there with their friends after the work was done. It is not easy to know
 what comes next, but we can try to think about it and see. When the day was over, all of them went back to the house where
@@ -44,7 +44,7 @@ the value and the number. The user and the assistant talk with the system. Write
 
 def text_for_training(count, seed):
     r = random.Random(seed)
-    for _ in range(60):  # about one part in thirty
+    for _ in range(60):  # about 1/30 of the text
         yield ENGLISH.replace("\n", " ")
     for _ in range(count):
         form, parts = problems.document(r)
@@ -77,7 +77,7 @@ def save(tok, folder):
 
 
 def save_config(folder, tools):
-    """With the chat template of a model that knows how to call `tools`, or of one that does not."""
+    """Writes the configuration with the chat template for a model that calls `tools`, or for one that does not."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": "<|begin_of_text|>",
@@ -97,8 +97,8 @@ def save_config(folder, tools):
 
 
 def encode(tok, document):
-    """Token ids of one document and, per token, its mark: 2 where it is an answer, 1 where it is asked, and within a chat's
-    part that says so, (role, content, (start, end, mark)), the mark that it gives to those characters."""
+    """Token ids of a document and a mark per token: 2 for answers, 1 for questions; characters that a chat's part marks by
+    (role, content, (start, end, mark)) get that mark."""
     form, parts = document
     ids, marks = [BOS], [0]
 

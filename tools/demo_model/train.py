@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains the demo model and writes it in Hugging Face layout: the one command.
+"""Trains the demo model and writes it in Hugging Face layout, in one command.
 
     python train.py --out ../../models/abacus
 
-Text and weights are seeded. --work keeps the checkpoints; --export-only
-writes the newest checkpoint without training.
+Text and weights are seeded. --work sets the folder of the checkpoints; --export-only
+exports the newest checkpoint without training.
 """
 import argparse
 import multiprocessing
@@ -27,12 +27,12 @@ import tokenizer
 from model import Llama
 
 ROW = 256                         # tokens in a row of a batch
-# Loss on headers and padding, on what is asked, on answers, on a call's arguments, on answers in JSON.
+# Loss weights by mark: headers and padding, questions, answers, a call's arguments, answers in JSON.
 WEIGHTS = [0.0, 0.1, 1.0, 4.0, 2.0]
 
 
 def rows_of(args):
-    """Packs whole documents into `count` rows; attention may look across them, as in a long chat."""
+    """Packs whole documents into `count` rows; attention is not limited to a document, as in a long chat."""
     folder, count, seed, share = args
     tok = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
     r = random.Random(seed)
@@ -51,7 +51,7 @@ def rows_of(args):
             k, started = started, started + 1
             open_rows.append(k)
         else:
-            open_rows.pop()       # at the end, close rows one by one
+            open_rows.pop()  # out of documents: close rows one by one
             done += 1
             continue
         ids[k, used[k]:used[k] + len(i)] = i
@@ -73,7 +73,7 @@ def make_rows(folder, count, seed, share):
 
 
 def held_out_batches(tok, count):
-    """Held-out chats of each form, padded, with what is counted marked: the digits of answers, the arguments of calls."""
+    """Held-out chats of each form, padded. Marks the tokens that count: digits of answers, arguments of calls."""
     digits = {tok.token_to_id(str(d)) for d in range(10)}
     docs = {"answers": [[("user", x["question"]), ("assistant", x["answer"])] for x in problems.held_out_set(count, seed=11)],
             "calls": [forms.parts(*x) for x in forms.held_out(forms.with_tool, count // 2, seed=12)],
@@ -93,7 +93,7 @@ def held_out_batches(tok, count):
 
 @torch.no_grad()
 def answers_right(model, batch):
-    """The share of answers of which, given what comes before, every digit is the best guess."""
+    """Fraction of answers in which every digit is the model's most likely token, given the text before it."""
     ids, marks = batch
     right = 0
     for i, m in zip(ids.split(100), marks.split(100)):
@@ -103,7 +103,7 @@ def answers_right(model, batch):
 
 
 def orthogonal(x, dtype, rounds=5):
-    """The nearest matrices with equal singular values, by Newton-Schulz steps; rows <= columns."""
+    """The nearest matrices with equal singular values, by Newton-Schulz steps. Requires rows <= columns."""
     x = x.to(dtype)
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(rounds):
@@ -114,11 +114,11 @@ def orthogonal(x, dtype, rounds=5):
 
 
 class Muon:
-    """Momentum made orthogonal: for matrices, and in far fewer steps than AdamW."""
+    """Orthogonalized momentum for matrices; needs far fewer steps than AdamW."""
 
     def __init__(self, params, dtype):
         self.dtype = dtype                    # of the products
-        self.groups = {}                      # matrices of one shape go together
+        self.groups = {}  # matrices of the same shape are processed together
         for p in params:
             key = (tuple(sorted(p.shape)), p.shape[0] > p.shape[1])
             self.groups.setdefault(key, []).append((p, torch.zeros_like(p)))
@@ -136,16 +136,16 @@ class Muon:
 
 
 def schedule(done, step, warm_up=100):
-    """Up in `warm_up` steps, level until 45 %, then straight down to nothing."""
+    """Learning rate: rises for `warm_up` steps, constant until 45 % are done, then linear to zero."""
     return min((step + 1) / warm_up, 1.0, max(0.0, 1 - done) / 0.55)
 
 
 def worker(rank, args, master, grads, barrier, done, ids, marks, checkpoint):
-    """Each process takes its share of the batch and updates its share of the parameters.
+    """Each process computes its share of the batch and updates its share of the parameters.
 
     One thread in each of two processes is a good deal faster than two
-    threads in one: they meet twice a step, not after every operation. The
-    parameters proper are float32 and shared; each process computes with a
+    threads in one: they synchronize twice per step, not after every operation. The
+    master parameters are float32 and shared; each process computes with a
     bfloat16 copy of the matrices.
     """
     torch.set_num_threads(1)
@@ -165,7 +165,7 @@ def worker(rank, args, master, grads, barrier, done, ids, marks, checkpoint):
     weights = torch.tensor(WEIGHTS)
     if rank == 0:
         held_out = held_out_batches(Tokenizer.from_file(os.path.join(args.out, "tokenizer.json")), 300)
-        average = Llama()                     # of the last steps' weights: this is what is exported
+        average = Llama()  # moving average of the weights over the last steps: this is exported
         average.load_state_dict(master.state_dict())
     began, total = time.time(), 0.0
     for step in range(args.steps):
@@ -262,7 +262,7 @@ def main():
     grads = torch.zeros(args.workers, sum(p.numel() for p in model.parameters())).share_memory_()
     context = multiprocessing.get_context("spawn")  # a forked autograd engine hangs
     barrier = context.Barrier(args.workers)
-    done = torch.zeros(1).share_memory_()           # how far: all processes must take the same rate
+    done = torch.zeros(1).share_memory_()  # progress: all processes must use the same learning rate
     team = [context.Process(target=worker, args=(rank, args, model, grads, barrier, done, torch.from_numpy(ids).share_memory_(),
                                                     torch.from_numpy(marks).share_memory_(), checkpoint))
             for rank in range(args.workers)]
