@@ -1,4 +1,4 @@
-"""What the anthropic SDK gets of /v1/messages: one JSON object on stdout. Run by run_clients.py."""
+"""Prints what the anthropic SDK receives from /v1/messages, as a JSON object on stdout. Run by run_clients.py."""
 import json
 import sys
 
@@ -22,7 +22,7 @@ def call_of(message):
 def error_of(call):
     try:
         call()
-    except Exception as problem:  # its type is what is asked for
+    except Exception as problem:  # the test checks its type
         return type(problem).__name__
 
 

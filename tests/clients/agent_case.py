@@ -1,4 +1,4 @@
-"""What the clients ask the scripted model of tests/data/agents/hermes: the first word of a message chooses its script."""
+"""The questions for the scripted model of tests/data/agents/hermes: the first word of a message selects its script."""
 import pydantic
 
 ASK_TEXT, ASK_CALL, ASK_JSON = "plain words", "one call", "json please"

@@ -1,4 +1,4 @@
-"""What instructor gets of schemas and streams: one JSON object on stdout. Run by run_clients.py."""
+"""Prints what instructor receives for schemas and streams, as a JSON object on stdout. Run by run_clients.py."""
 import json
 import sys
 

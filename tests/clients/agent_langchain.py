@@ -1,4 +1,4 @@
-"""What langchain-openai gets of tools, schemas and streams: one JSON object on stdout. Run by run_clients.py."""
+"""Prints what langchain-openai receives for tools, schemas and streams, as a JSON object on stdout. Run by run_clients.py."""
 import functools
 import json
 import operator

@@ -1,4 +1,4 @@
-"""What the openai SDK gets of tools, schemas and streams: one JSON object on stdout. Run by run_clients.py."""
+"""Prints what the openai SDK receives for tools, schemas and streams, as a JSON object on stdout. Run by run_clients.py."""
 import json
 import sys
 

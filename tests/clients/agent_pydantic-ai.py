@@ -1,4 +1,4 @@
-"""What pydantic-ai gets of tools, schemas and streams: one JSON object on stdout. Run by run_clients.py."""
+"""Prints what pydantic-ai receives for tools, schemas and streams, as a JSON object on stdout. Run by run_clients.py."""
 import asyncio
 import json
 import sys

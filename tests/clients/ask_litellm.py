@@ -1,4 +1,4 @@
-"""What litellm gets from a server: one JSON object on stdout. Run by run_clients.py."""
+"""Prints what litellm receives from a server, as a JSON object on stdout. Run by run_clients.py."""
 import json
 import sys
 
@@ -19,7 +19,7 @@ def complete(**more):
 def error_of(call):
     try:
         call()
-    except Exception as problem:  # its type is what is asked for
+    except Exception as problem:  # the test checks its type
         return {"types": [kind.__name__ for kind in type(problem).__mro__], "message": str(problem)}
 
 

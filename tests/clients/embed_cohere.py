@@ -1,4 +1,4 @@
-"""What cohere's SDK gets from a server that embeds: one JSON object on stdout. Run by run_clients.py."""
+"""Prints what cohere's SDK receives from an embedding server, as a JSON object on stdout. Run by run_clients.py."""
 import json
 import sys
 
@@ -11,7 +11,7 @@ answer = second.embed(model=model, texts=texts, input_type="document", embedding
 try:
     second.embed(model=unknown, texts=texts, input_type="document")
     error = None
-except Exception as problem:  # its type is what is asked for
+except Exception as problem:  # the test checks its type
     error = type(problem).__name__
 print(json.dumps({
     "vectors": answer.embeddings.float_,

@@ -1,4 +1,4 @@
-"""What langchain-openai's embeddings get from a server: one JSON object on stdout. Run by run_clients.py."""
+"""Prints what langchain-openai's embeddings receive from a server, as a JSON object on stdout. Run by run_clients.py."""
 import json
 import sys
 
@@ -8,13 +8,13 @@ base_url, model, unknown, query, *texts = sys.argv[1:]
 
 
 def embeddings(name=model):
-    # Without a check of the length it sends texts; with it, token ids of OpenAI's vocabulary.
+    # With the length check it would send token ids of OpenAI's vocabulary instead of texts.
     return langchain_openai.OpenAIEmbeddings(model=name, base_url=base_url, api_key="EMPTY", check_embedding_ctx_length=False, max_retries=0)
 
 
 try:
     embeddings(unknown).embed_query(query)
     error = None
-except Exception as problem:  # its type is what is asked for
+except Exception as problem:  # the test checks its type
     error = type(problem).__name__
 print(json.dumps({"vectors": embeddings().embed_documents(texts), "query": embeddings().embed_query(query), "error": error}))

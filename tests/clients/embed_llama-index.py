@@ -1,4 +1,4 @@
-"""What llama-index's embeddings get from a server: one JSON object on stdout. Run by run_clients.py."""
+"""Prints what llama-index's embeddings receive from a server, as a JSON object on stdout. Run by run_clients.py."""
 import json
 import sys
 
@@ -14,6 +14,6 @@ def embeddings(name=model):
 try:
     embeddings(unknown).get_query_embedding(query)
     error = None
-except Exception as problem:  # its type is what is asked for
+except Exception as problem:  # the test checks its type
     error = type(problem).__name__
 print(json.dumps({"vectors": embeddings().get_text_embedding_batch(texts), "query": embeddings().get_query_embedding(query), "error": error}))

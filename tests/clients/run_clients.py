@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Real client programs against a real server; the last line is `N passed, N failed`.
+"""Runs real client programs against a real server; the last line is `N passed, N failed`.
 
 Usage: tests/clients/run_clients.py [anthropic | cohere | instructor | langchain | litellm | llama-index | llm | inspect | openai | pydantic-ai | aider]...
 
-Each client has a virtual environment of its own, .venv-clients/NAME, made at its first run from
-tests/requirements-clients/NAME.txt: that fetches hundreds of megabytes, so this is no part of `make test`. What the clients
-say is compared with what the server answers to plain HTTP, for a sum that the bundled model solves. What they get of tools,
-schemas and streams is compared with the scripts of a tiny model that knows nothing else. What they get of embeddings is compared
-with plain HTTP. SLUICE_BIN names a folder of programs
-other than build/release/bin.
+Each client has its own virtual environment, .venv-clients/NAME, made at its first run from
+tests/requirements-clients/NAME.txt. That downloads hundreds of megabytes, so this is not part of `make test`. Answers that the
+clients receive are compared with those to plain HTTP, for a sum that the bundled model solves. Tools, schemas and streams are
+compared with the scripts of a tiny model that knows nothing else. Embeddings are compared with plain HTTP. SLUICE_BIN names a
+folder of programs other than build/release/bin.
 """
 import json
 import os
@@ -30,7 +29,7 @@ UNKNOWN = "no-such-model"
 QUESTION = "Tom has 3 apples and buys 4 more. How many apples does he have now?"
 ANSWER = "There are 3 + 4 = 7 apples.\n#### 7"
 PROMPT = "Question: %s\nAnswer:" % QUESTION
-# What the scripted model says (agent_case.py has what it is asked).
+# The scripted model's answers; the questions are in agent_case.py.
 SCRIPTED = DATA / "agents" / "hermes"
 TEXT = "Nothing needs a tool here; forty-two is the answer."
 ANSWER_WITH_TOOL = "It is 7 degrees in Oslo, and the sum is 12.5."
@@ -38,7 +37,7 @@ CALL = ["get_weather", {"city": "Oslo"}]
 VERDICT = {"verdict": "yes", "score": 0.75}
 SAID = {"text": TEXT, "streamed text": TEXT, "call": CALL, "streamed call": CALL, "answer": ANSWER_WITH_TOOL,
         "streamed answer": ANSWER_WITH_TOOL, "schema": VERDICT, "streamed schema": VERDICT}
-# What a client tells beside that.
+# What some clients receive in addition.
 SAID_MORE = {"openai": {"response, text": TEXT, "response, streamed text": TEXT, "response, call": CALL, "response, streamed call": CALL,
                         "response, last event": "response.completed", "response, answer": ANSWER_WITH_TOOL, "response, schema": VERDICT,
                         "response, fetched": True, "response, input items": ["one call"], "response, deleted": "NotFoundError"},
@@ -58,13 +57,13 @@ class Bench:
         self.url = server.url + "/v1"
 
     def solve(self):
-        """What the server says to plain HTTP."""
+        """Asks the questions over plain HTTP, for comparison."""
         chat = {"messages": [{"role": "user", "content": QUESTION}]}
         self.chat, self.chat_usage = self.ask("/v1/chat/completions", chat, lambda choice: choice["message"]["content"])
         self.text, self.text_usage = self.ask("/v1/completions", {"prompt": PROMPT}, lambda choice: choice["text"])
 
     def ask(self, path, body, text_of):
-        """Text and [prompt tokens, completion tokens] over plain HTTP."""
+        """(text, [prompt tokens, completion tokens]) over plain HTTP."""
         status, answer = self.server.post(path, {"model": MODEL, "temperature": 0, "max_tokens": 60, **body})
         assert status == 200, answer
         return text_of(answer["choices"][0]), [answer["usage"][key] for key in ("prompt_tokens", "completion_tokens")]
@@ -79,8 +78,8 @@ class Bench:
         self.check(what, seen == expected, {"seen": seen, "expected": expected})
 
     def run(self, program, *words, code=0, **environment):
-        """Runs a program of the client's virtual environment; (stdout, stderr)."""
-        # What it keeps goes with the scratch folder, and it finds no settings of its user.
+        """Runs a program of the client's virtual environment; returns (stdout, stderr)."""
+        # Files that it writes are deleted with the scratch folder; it finds no user settings.
         settings = {"HOME": str(self.folder), "NO_PROXY": "127.0.0.1", "OPENAI_API_KEY": "EMPTY",
                     "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HF_HUB_OFFLINE": "1", **environment}
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "XDG_", "INSPECT_", "AIDER_", "LLM_"))}
@@ -93,7 +92,7 @@ class Bench:
 
 
 def library(bench):
-    """A client that is a library: ask_NAME.py says what it got."""
+    """Checks a client library: ask_NAME.py prints what it received."""
     out, _ = bench.run("python", HERE / ("ask_%s.py" % bench.client), bench.url, MODEL, QUESTION, PROMPT, UNKNOWN)
     got = json.loads(out.splitlines()[-1])
     bench.same("chat", got["chat"], bench.chat)
@@ -114,7 +113,7 @@ def llm(bench):
     rows = ((MODEL, MODEL, False), (MODEL + "-text", MODEL, True), (UNKNOWN, UNKNOWN, False))
     models = [{"model_id": row[0], "model_name": row[1], "completion": row[2], "api_base": bench.url, "api_key_name": "openai"}
               for row in rows]
-    (bench.folder / "extra-openai-models.yaml").write_text(json.dumps(models))  # which YAML includes
+    (bench.folder / "extra-openai-models.yaml").write_text(json.dumps(models))  # JSON is also YAML
     ask = lambda *words, **kw: bench.run("llm", *words, LLM_USER_PATH=str(bench.folder), **kw)
     usage = "Token usage: %d input, %d output" % tuple(bench.chat_usage)
     for what, flags in (("chat", ["--no-stream"]), ("streamed chat", [])):
@@ -129,7 +128,7 @@ def llm(bench):
 
 
 def inspect(bench):
-    shutil.copy(HERE / "sums_task.py", bench.folder)  # inspect takes relative paths alone
+    shutil.copy(HERE / "sums_task.py", bench.folder)  # inspect accepts only relative paths
 
     def evaluate(model, *flags):
         with tempfile.TemporaryDirectory(dir=bench.folder) as logs:
@@ -156,7 +155,7 @@ def inspect(bench):
 
 
 def aider(bench):
-    """Its own instructions stand before the question, so the small model errs; what it says must be the same either way."""
+    """aider puts its own instructions before the question, so the small model errs; both ways must give the same answer."""
     settings = bench.folder / "settings.yml"
     settings.write_text(json.dumps([{"name": "openai/" + MODEL, "extra_params": {"max_tokens": 60}}]))
 
@@ -182,13 +181,13 @@ def aider(bench):
 
 
 def examples(client):
-    """The examples of docs/agents.md."""
+    """The Python examples for a client in docs/agents.md."""
     part = re.search(r"\n### %s\n(.*?)(?=\n##)" % re.escape(client), (ROOT / "docs" / "agents.md").read_text(), re.S)
     return re.findall(r"```python\n(.*?)```", part[1], re.S)
 
 
 def agent(bench):
-    """A library with tools, schemas and streams: agent_NAME.py says what it got. Its examples run to their end."""
+    """Checks a library with tools, schemas and streams: agent_NAME.py prints what it received. Its examples must run to their end."""
     for number, code in enumerate(examples(bench.client), 1):
         out, _ = bench.run("python", "-c", code.replace("http://127.0.0.1:8000", bench.server.url).replace("my-model", MODEL))
         bench.check("example %d of docs/agents.md" % number, out.strip())
@@ -202,7 +201,7 @@ def agent(bench):
 
 
 def embedder(bench):
-    """A library that embeds: embed_NAME.py says what it got."""
+    """Checks an embedding library: embed_NAME.py prints what it received."""
     query, texts = "beads", ["hello world", "beads on wires", "a"]
     out, _ = bench.run("python", HERE / ("embed_%s.py" % bench.client), bench.url, MODEL, UNKNOWN, query, *texts)
     got = json.loads(out.splitlines()[-1])
@@ -233,11 +232,11 @@ CLIENTS = sorted({*SOLVERS, *AGENTS, *EMBEDDERS})
 
 
 def ask_all(bench, clients):
-    """`clients`: [(name, function)]."""
+    """Runs all clients: [(name, function)]."""
     for bench.client, ask in clients:
         try:
             ask(bench)
-        except Exception as problem:  # the other clients are still of interest
+        except Exception as problem:  # continue with the other clients
             bench.check("runs to its end", False, problem)
 
 

@@ -1,4 +1,4 @@
-"""A task for inspect: sums that the bundled model solves."""
+"""A task for inspect: sums that the bundled model can solve."""
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
 from inspect_ai.scorer import includes

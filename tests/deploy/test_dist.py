@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Unpacks what `make dist` made in a root that holds glibc's libraries and nothing else, and uses it there.
+"""Unpacks the archives of `make dist` in a root folder that contains only glibc's libraries, and uses them there.
 
-Usage: test_dist.py FOLDER [MACHINE]    its archives for that kind of processor, by default this one's. Needs root, for chroot:
-`make test-dist`. No shell, no /dev, no environment, and of /proc what the loader needs to know where a program lies: what runs there
-runs on every Linux with that glibc. Of aarch64 on another machine, glibc is that of build/arm-sysroot, and qemu starts the program.
+Usage: test_dist.py FOLDER [MACHINE]    its archives for that processor architecture, by default this machine's. Needs root, for chroot:
+`make test-dist`. There is no shell, no /dev and no environment, and of /proc only what the loader needs to find a program's path. What runs
+there runs on every Linux with that glibc. For aarch64 on another machine, glibc comes from build/arm-sysroot, and qemu runs the program.
 """
 import contextlib
 import json
@@ -17,17 +17,17 @@ import tempfile
 import time
 import urllib.request
 
-# Of glibc: the loader, and what programs link to.
+# The parts of glibc: libraries that programs link to, and the loaders.
 GLIBC = ["libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2"]
 LOADERS = {"x86_64": "lib64/ld-linux-x86-64.so.2", "aarch64": "lib/ld-linux-aarch64.so.1"}
 ARM_SYSROOT = pathlib.Path(__file__).resolve().parents[2] / "build" / "arm-sysroot"
-# One file, which needs nothing from the root that it is copied to.
+# A static binary: it needs nothing from the root folder that it is copied to.
 EMULATOR = pathlib.Path("/usr/bin/qemu-aarch64-static")
 TIMEOUT_S = 300
 
 
 def make_root(folder, machine):
-    """glibc where the loader looks for it, and what starts programs of another kind of processor, if this is one."""
+    """Copies glibc to where the loader looks for it, and the emulator if the architecture is not this machine's."""
     emulated = machine != platform.machine()
     top = ARM_SYSROOT if emulated else pathlib.Path("/")
     for name in [LOADERS[machine], *("lib/%s-linux-gnu/%s" % (machine, name) for name in GLIBC)]:
@@ -111,7 +111,7 @@ def use(checks, archive, machine):
         folder = pathlib.Path(scratch) / "root"
         emulated = make_root(folder, machine)
         stack.enter_context(proc_in(folder))
-        place = folder / "somewhere else"  # it is relocatable
+        place = folder / "somewhere else"  # the distribution is relocatable
         place.mkdir()
         subprocess.run(["tar", "--extract", "--file", archive.resolve(), "--directory", place], check=True)
         (name,) = [entry.name for entry in place.iterdir()]

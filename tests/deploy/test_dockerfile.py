@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Executes deploy/Dockerfile's steps in plain Debian roots made by debootstrap, then uses what they made.
+"""Executes the steps of deploy/Dockerfile in plain Debian root folders made by debootstrap, then uses the result.
 
-For machines without a container engine. Needs root, debootstrap and a Debian mirror, and takes as long as a whole build:
+For machines without a container engine. Needs root, debootstrap and a Debian mirror, and takes as long as a full build:
 `make test-deploy`. A stage is a folder; its RUN steps run there under chroot with the variables and the working folder
-that the file sets. SLUICE_DEBIAN_ROOT may name a root that debootstrap has already made; it is copied, never changed.
+that the file sets. SLUICE_DEBIAN_ROOT may name a root folder that debootstrap has already made; it is copied, never changed.
 """
 import contextlib
 import json
@@ -21,13 +21,13 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
-# Empty: the mirror that debootstrap itself takes.
+# Empty: debootstrap's default mirror.
 MIRROR = os.environ.get("SLUICE_DEBIAN_MIRROR", "")
 SUITES = {"debian:12": "bookworm", "debian:12-slim": "bookworm"}
 
 
 def instructions(text):
-    """(word, rest) of each instruction, continued lines joined, comments left out."""
+    """(word, rest) of each instruction, with continuation lines joined, without comments."""
     joined = ""
     for line in text.splitlines():
         if line.lstrip().startswith("#"):
@@ -58,12 +58,12 @@ class Stage:
         return other
 
     def inside(self, path):
-        """A path of the image as one of this machine."""
+        """The path on this machine of a path in the image."""
         return self.folder / (pathlib.PurePosixPath(self.workdir) / path).relative_to("/")
 
     @contextlib.contextmanager
     def mounted(self):
-        """With /proc and /sys; the device files that matter are debootstrap's own."""
+        """Mounts /proc and /sys; debootstrap has made the necessary device files."""
         done = []
         try:
             for kind, name in (("proc", "proc"), ("sysfs", "sys")):
@@ -90,7 +90,7 @@ class Builder:
         self.stages = {}
 
     def base(self):
-        """A plain root, made once."""
+        """A plain root folder, made only once."""
         made = os.environ.get("SLUICE_DEBIAN_ROOT")
         if made:
             return Stage(pathlib.Path(made))
@@ -108,7 +108,7 @@ class Builder:
             assert words[0] in SUITES, "the test knows no base image %s" % words[0]
             source = self.base()
         stage = source.copy_to(self.folder / name)
-        # Engines write both.
+        # Container engines write both of these files.
         shutil.copy("/etc/resolv.conf", stage.folder / "etc" / "resolv.conf")
         (stage.folder / "etc" / "hosts").write_text("127.0.0.1 localhost\n")
         self.stages[name] = stage
@@ -168,7 +168,7 @@ def output(stage, *words):
 
 
 def answers(stage, *words, ready_s=120):
-    """Runs the image with these arguments as an engine would; its completion of a sum."""
+    """Runs the image with these arguments, as a container engine would; returns the completion of a sum."""
     port = free_port()
     argv = stage.argv([*stage.entrypoint, *(words or stage.command), "--port", str(port)])
     with stage.mounted():
@@ -197,7 +197,7 @@ def check(stages):
         text = answers(stages[name], *words)
         assert "#### 7" in text, "%s answered %r" % (name, text)
         passed += 1
-    # As recipes call them inside a container.
+    # The commands of recipes inside a container.
     plain = stages["sluice"]
     assert re.search(r"\d+\.\d+", output(plain, "vllm", "--version"))
     assert "--random-input-len" in output(plain, "python", "-m", "tensorrt_llm.serve.scripts.benchmark_serving", "--help")
@@ -215,7 +215,7 @@ def main():
     try:
         passed = check(Builder(folder).execute(DOCKERFILE.read_text()))
     finally:
-        # Never into something that is still mounted.
+        # Never delete anything that is still mounted.
         subprocess.run(["rm", "-rf", "--one-file-system", folder])
     print("%d passed, 0 failed" % passed)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Takes what `make dist wheel deb` made from nothing to a first answer, in Debian roots that have no compiler.
+"""Installs the results of `make dist wheel deb` in Debian root folders without a compiler, and asks for a first answer.
 
-Usage: test_packages.py FOLDER [MACHINE]    `make test-dist`. Needs root, debootstrap (or SLUICE_DEBIAN_ROOT, a root that it has made) and
-a Debian mirror; for packages of another kind of processor than this one's none of them: their files and bytes are looked at, and what they
-install is started under qemu. Each root is brought to what the documents ask for, then the clock starts: the package is installed, a server started with a model
-id that only a hub on the loopback interface knows, and asked; the answer has to be there within a minute. Packing twice, not compiling
-twice, is what is held to give the same bytes.
+Usage: test_packages.py FOLDER [MACHINE]    `make test-dist`. Needs root, debootstrap (or SLUICE_DEBIAN_ROOT, a root folder that it has made)
+and a Debian mirror. Packages for another processor architecture need none of these: their files and bytes are checked, and the installed
+programs are started under qemu. Each root folder gets the documented prerequisites, then the clock starts: the package is installed, and a
+server is started with a model id that only a hub on the loopback interface knows, and asked. The answer must arrive within a minute. Also
+checks that packing twice gives the same bytes, but not compiling twice.
 """
 import base64
 import contextlib
@@ -35,7 +35,7 @@ from test_dockerfile import Builder, free_port  # noqa: E402
 
 FIRST_ANSWER_S = 60
 MODEL = "acme/abacus"
-# What packs, for this machine and for another one.
+# The scripts that make the packages, for this machine and for Arm.
 TOOLS = "tools/dist.sh", "tools/wheel.py", "tools/deb.sh"
 ARM_TOOLS = "tools/dist.sh arm", "tools/wheel.py aarch64", "tools/deb.sh arm"
 ARM_EMULATOR = "qemu-aarch64", "-L", ARM_SYSROOT
@@ -46,7 +46,7 @@ def run(*words, **kw):
 
 
 def check_bytes(checks, dist, tools):
-    """Packed again, under another mask and time zone, they are the same."""
+    """Packing again, with another umask and time zone, must give the same bytes."""
     before = (dist / "SHA256SUMS").read_text()
     result = run("sha256sum", "--check", "SHA256SUMS", cwd=dist)
     checks.check("SHA256SUMS is that of the files", result.returncode == 0, result.stdout)
@@ -58,7 +58,7 @@ def check_bytes(checks, dist, tools):
 
 
 def check_licenses(checks, folder, *database):
-    """Every library that is shipped belongs to a package whose licence is there."""
+    """Every library in the package belongs to a Debian package whose licence is included."""
     listed = (folder / "licenses" / "THIRD_PARTY.txt").read_text()
     named = re.findall(r"\S+\.txt", listed)
     checks.check("THIRD_PARTY.txt names texts that are there", len(named) > 10 and all((folder / "licenses" / n).stat().st_size > 40 for n in named), named)
@@ -127,7 +127,7 @@ def serving_files(folder):
 
 
 def first_answer(stage, program, hub):
-    """Seconds to the answer of a server of MODEL that has just been started, and the answer."""
+    """Starts a server of MODEL; returns (seconds until its first answer, the answer)."""
     began, port = time.time(), free_port()
     stage.environment.update(HF_ENDPOINT=hub.url, NO_PROXY="127.0.0.1")
     log = stage.folder / "tmp" / "log"
@@ -152,7 +152,7 @@ def first_answer(stage, program, hub):
 
 
 def check_root(checks, name, stage, hub, prepare, install, program):
-    """`prepare` is what a machine has to have; `install` is what counts."""
+    """`prepare` installs the prerequisites; only `install` is timed."""
     began = time.time()
     stage.run(prepare)
     print("        %s: made ready in %.1f s" % (name, time.time() - began), flush=True)
@@ -193,7 +193,7 @@ def check_roots(checks, dist, folder):
 
 
 def check_arm(checks, dist, folder):
-    """What pip and dpkg would put there on an Arm machine, started under qemu."""
+    """Installs what pip and dpkg would on an Arm machine, and starts it under qemu."""
     (wheel,) = dist.glob("sluice-*-manylinux_2_36_aarch64.whl")
     venv, place = folder / "venv", folder / "wheel"
     run(sys.executable, "-m", "venv", venv)
@@ -243,7 +243,7 @@ def main(words):
             check_wheels(checks, dist, folder)
             check_roots(checks, dist, folder)
     finally:
-        # Never into something that is still mounted.
+        # Never delete anything that is still mounted.
         subprocess.run(["rm", "-rf", "--one-file-system", folder])
     print("%d passed, %d failed" % (checks.passed, checks.failed))
     return 1 if checks.failed else 0

@@ -1,7 +1,7 @@
-"""Copies of sources with one mistake each, and the tests that must notice: what a rank does wrong shows in the bits.
+"""Mutants: sources with one mistake each, and the tests that must fail with it. A rank's mistake changes bits of the answers.
 
-A mutant is compiled beside the build, from the command of its source (or of the file that includes it, where sources are compiled
-together), and linked in front of the libraries of a test program."""
+A mutant is compiled with the command of its source (or of the file that includes it, where sources are compiled together), and linked
+before the libraries of a test program. The build itself is not changed."""
 import dataclasses
 import json
 import os
@@ -12,29 +12,29 @@ import subprocess
 from serving import ROOT
 
 BUILD = ROOT / "build" / "release"
-# A rank that waits for what never comes is noticed by this.
+# A rank that waits forever is noticed by this time limit.
 LIMIT_S = 240
 
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
     name: str
-    source: str  # below src
-    text: str  # which stands there once
-    mistake: str  # in its place
+    source: str  # path below src
+    text: str  # original text, which occurs once
+    mistake: str  # its replacement
     program: str
-    tests: str  # a filter of gtest
+    tests: str  # a gtest filter
 
 
 BIT_EQUAL = "ParallelModelTest.EveryInstructionSetIsBitEqual:ParallelModelTest.LongSteps*"
 DEVICES = "*DeviceRanksTest.*"
 MUTANTS = [
-    # A missing barrier: a rank goes on before all have read what it showed, or have shown theirs.
+    # A missing barrier: a rank continues before all ranks have read its data, or have provided theirs.
     Mutant("no_barrier_before_a_gather", "parallel/local_group.cc", 'Arrive("a gather", Patience::kStep);', "", "parallel_test",
            "LocalGroupTest.*"),
     Mutant("no_barrier_behind_a_gather", "parallel/local_group.cc", 'Arrive("the end of a gather", Patience::kStep);', "", "parallel_test",
            "LocalGroupTest.*"),
-    # A swapped offset: rows, heads or columns of another rank.
+    # A wrong offset: rows, heads or columns of another rank.
     Mutant("pieces_in_another_order", "parallel/local_group.cc", "CopyColumns(Peer(from, widths[from] * rows), widths[from], begin, end,",
            "const size_t other = widths.size() - 1 - from;\n CopyColumns(widths[other] == widths[from] ? Peer(other, widths[from] * rows) : "
            "Peer(from, widths[from] * rows), widths[from], begin, end,", "models_test", BIT_EQUAL),
@@ -59,10 +59,10 @@ MUTANTS = [
            "ParallelModelTest.StepsInFlight*"),
     Mutant("embeddings_of_another_ranks_columns", "models/layers/layer_embedding.cc", "width + own.begin,", "width,", "models_test",
            "ParallelModelTest.LongSteps*"),
-    # A split that depends on the size of the shard: of a sum over inputs, on a device.
+    # On a device: a split of the sum over inputs that depends on the size of the shard.
     Mutant("a_split_of_the_shard", "models/device/device_weights.cc", "weights.whole_n = whole_rows;", "weights.whole_n = weights.n;",
            "models_test", "DeviceRanksWeightsTest.*"),
-    # A norm of what one rank has.
+    # A norm over only one rank's part.
     Mutant("a_norm_of_the_shard", "models/layers/attention.cc", "if (whole && step.ranks != nullptr)", "if (whole && step.ranks == nullptr)",
            "models_test", "ParallelModelTest.EveryFamily*"),
 ]
@@ -79,7 +79,7 @@ class Workshop:
         self.folder, self.edges = folder, edges()
 
     def compile_edge(self, source):
-        """(the edge that compiles the source, the file that it compiles)."""
+        """(compile command of the source, file that it compiles)."""
         for edge in self.edges:
             if edge["file"] == str(source) and edge["output"].endswith(".o"):
                 return edge, source
@@ -90,7 +90,7 @@ class Workshop:
         raise AssertionError("nothing compiles %s" % source)
 
     def build(self, mutant):
-        """The test program with the mistake in it."""
+        """Builds the test program with the mistake."""
         source = ROOT / "src" / mutant.source
         text = source.read_text()
         assert text.count(mutant.text) == 1, "%s: expected %r once in %s" % (mutant.name, mutant.text, mutant.source)
@@ -111,7 +111,7 @@ class Workshop:
         program = folder / mutant.program
         words = shlex.split(link["command"].removeprefix(": && ").split(" && ")[0])
         place = words.index("-o")
-        # In front of the libraries: theirs is not taken then.
+        # Before the libraries: the linker then ignores their version.
         words[place:place + 2] = [str(made), "-o", str(program)]
         self.run(words)
         return program
@@ -122,7 +122,7 @@ class Workshop:
 
 
 def run_tests(program, tests):
-    """(exit code, what it said); a program that hangs is ended, and has failed."""
+    """(exit code, output); a program that hangs is killed and counts as failed."""
     try:
         done = subprocess.run([program, "--gtest_filter=" + tests, "--gtest_brief=1"], cwd=ROOT, capture_output=True, text=True,
                               timeout=LIMIT_S, env={**os.environ, "SLUICE_LOG_LEVEL": "error"})

@@ -1,4 +1,4 @@
-"""Ranks on several machines, which are network namespaces here: how they meet, and what happens when one is lost. Needs root."""
+"""Ranks on several machines (here network namespaces): how they meet, and what happens when one is lost. Needs root."""
 import contextlib
 import itertools
 import json
@@ -27,12 +27,12 @@ class Machine:
         self.name, self.address = name, address
 
     def start(self, *words, log, env=None):
-        """A process of this machine, which has nothing of the caller's network."""
+        """Starts a process on this machine, which has no access to the caller's network."""
         return subprocess.Popen(["ip", "netns", "exec", self.name, *map(str, words)], stdin=subprocess.DEVNULL, stdout=log,
                                 stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
 
     def curl(self, path, port=8000):
-        """(status, text) of a request from inside; 0 where nobody answers."""
+        """(status, text) of a request from inside the machine; status 0 if nobody answers."""
         program = ("import sys, urllib.request, urllib.error\n"
                    "try: r = urllib.request.urlopen(sys.argv[1], timeout=2); print(r.status, r.read().decode())\n"
                    "except urllib.error.HTTPError as e: print(e.code, e.read().decode())\n"
@@ -45,7 +45,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def machines():
-    """Two, with a cable between them."""
+    """Two machines with a cable between them."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     own = "slc%d" % (os.getpid() % 100000)
@@ -66,10 +66,10 @@ def machines():
 
 
 class Group:
-    """Both machines of a model, from their start."""
+    """The processes of a model on its machines, from their start."""
 
     def __init__(self, machines, folder, flags=(), secrets=("a", "a"), wait=True, commands=None, env=None, first=None, number=0):
-        """`first` and `number`: the first machine, and the place in the group of machines[0], where this is not all of them."""
+        """`first` and `number`: the group's first machine, and the place of machines[0] in the group, if `machines` is only a part of it."""
         self.logs = [folder / ("log-%d-%d" % (next(numbers), i)) for i in range(len(machines))]
         self.machines = machines
         self.processes = []
@@ -155,7 +155,7 @@ while time.monotonic() < end:
 
 
 def test_m04_v07_silent_strangers_do_not_keep_a_group_from_forming(machines, tmp_path):
-    """Twenty connections, from the address of the other machine and from another one, that say nothing: before it comes and all the while."""
+    """Twenty silent connections, from the other machine and from another address, before the group forms and while it does."""
     flags = ("--distributed-timeout-seconds", 60)
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(open(tmp_path / "strangers", "w"))
@@ -177,7 +177,7 @@ def test_m04_v07_silent_strangers_do_not_keep_a_group_from_forming(machines, tmp
 
 
 def test_m05_only_the_given_addresses_listen(machines, tmp_path):
-    """Each machine has a second address, at which nothing answers but the server, where --host says so."""
+    """Each machine has a second address. Nothing listens there, except the server if --host says so."""
     for i, machine in enumerate(machines):
         sh("ip", "-n", machine.name, "addr", "add", "10.66.%d.1/32" % i, "dev", "lo")
     try:
@@ -237,8 +237,8 @@ for port in map(int, sys.argv[2:]):
 
 
 def test_m04_v07_nonsense_on_the_channels_of_open_mpi(machines, tmp_path):
-    """A stranger in the group's network connects to each port of mpirun, its daemon and the ranks, and sends random bytes: the group goes
-    on, with the same answers."""
+    """A stranger in the group's network connects to each port of mpirun, its daemon and the ranks, and sends random bytes.
+    The group continues with the same answers."""
     prompt = "Anna has 12 pens and buys 7."
     with group(machines, tmp_path) as two:
         expected = ask(machines[0], prompt)
@@ -259,7 +259,7 @@ def test_m01_m02_a_machine_that_is_lost_ends_the_group(machines, tmp_path, victi
     with group(machines, tmp_path) as two:
         below = {name: pid for pid in family(two.processes[1].pid)
                  for name in [open("/proc/%d/comm" % pid).read().strip()]}
-        # `ip netns exec` has become the program itself.
+        # `ip netns exec` has replaced itself by the program.
         os.kill(two.processes[1].pid if victim == "worker" else below["orted"], signal.SIGKILL)
         since = time.monotonic()
         wait_until(lambda: machines[0].curl("/health")[0] != 200, two.log, TOLD_S)
@@ -311,7 +311,7 @@ def test_m03_settings_that_do_not_fit_are_refused(machines, tmp_path):
 
 
 def test_f09_a_slow_cable_slows_the_step_by_its_exchanges():
-    """A relay of frames is the cable, since not every kernel has netem; it waits a little longer than it is told to."""
+    """A relay of frames acts as the cable, since not every kernel has netem; its delay is slightly longer than requested."""
     script = ROOT / "benchmarks" / "ranks.py"
     done = subprocess.run([sys.executable, script, "slow-cable"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -349,7 +349,7 @@ def test_the_leader_worker_set_serves(machines, tmp_path):
         commands.append(["env", "LWS_WORKER_INDEX=%d" % index, "sh", "-c", script])
     env = {"LWS_GROUP_SIZE": str(template["size"]), "LWS_LEADER_ADDRESS": machines[0].address}
     with group(machines, tmp_path, commands=commands, env=env) as two:
-        # A pod that goes takes the group along, which is then made anew.
+        # A pod that ends takes down the group, which is then started again.
         two.processes[1].kill()
         codes = two.codes()
         assert codes[0] != 0

@@ -1,4 +1,4 @@
-"""The tests of ranks notice mistakes: each of some known ones, in a copy of its source, fails them."""
+"""The tests of ranks notice mistakes: each mutant, a source with a known mistake, makes them fail."""
 import pytest
 from mutants import BUILD, MUTANTS, Workshop, run_tests
 

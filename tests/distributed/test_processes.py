@@ -1,4 +1,4 @@
-"""Ranks as processes on one machine: equal answers, and what happens when one is lost or unlike."""
+"""Ranks as processes on one machine: equal answers, and what happens when a rank is lost or differs from the others."""
 import contextlib
 import json
 import os
@@ -28,10 +28,10 @@ from ranks import (
 from serving import ABACUS, DATA, ROOT, command, serving, wait_until
 
 CHECKPOINTS = DATA / "checkpoints"
-# Prompts are tokens here: whose words they are is no matter.
+# Prompts are token ids here, so any tokenizer will do.
 SMALL = ("--tokenizer", CHECKPOINTS / "llama-bf16", "--max-model-len", 512, "--max-num-batched-tokens", 64, "--max-num-seqs", 8)
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-# A refusal, from the start of the command.
+# Maximum time from the start of a command to its error.
 REFUSED_S = 30
 
 
@@ -44,7 +44,7 @@ def two_ranks(*flags):
 
 
 def refused(*words, code=None, env=None, argv=None):
-    """What a command says that must not come to serve."""
+    """The error output of a command that must fail before it serves."""
     start = time.monotonic()
     result = subprocess.run(argv or command("serve", *words), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120,
                             env={**os.environ, **(env or {})})
@@ -144,7 +144,7 @@ def test_m01_a_stopped_rank_is_noticed_by_its_silence(busy):
 
 
 def test_m01_m07_a_rank_that_takes_too_long_is_named():
-    # Longer than the deadline of a step, and shorter than the silence of one that is lost.
+    # Longer than the time limit of a step, and shorter than the silence after which a rank counts as lost.
     with two_ranks("--distributed-timeout-seconds", 1) as server:
         rank = ranks_of(server)[1]
         stream = Stream(server)
@@ -220,7 +220,7 @@ def test_missing_mpi_is_refused(tmp_path):
 
 
 def write_llama(folder):
-    """A checkpoint of some 80 MB: numbers of either sign, small enough to compute with. Its bytes."""
+    """Writes a checkpoint of about 80 MB: numbers of both signs, small enough to compute with. Returns the number of bytes."""
     config = json.loads((CHECKPOINTS / "llama-bf16" / "config.json").read_text())
     hidden, wide, words, layers, heads, head = 512, 2048, 16384, 6, 8, 64
     config.update(hidden_size=hidden, intermediate_size=wide, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=4,
@@ -251,8 +251,8 @@ def write_llama(folder):
 
 
 def test_a_rank_reads_its_rows_alone(tmp_path):
-    """From the disk, as /proc says, of files that are in no cache, one of its own for each rank, at the same path: its half, and what
-    the system reads ahead."""
+    """Each rank reads from the disk (according to /proc) only its half and what the system reads ahead. Each rank has its
+    own uncached files, at the same path."""
     folders = [tmp_path / str(rank) for rank in range(2)]
     folders[0].mkdir()
     size = write_llama(folders[0])
@@ -285,7 +285,7 @@ def test_a_rank_reads_its_rows_alone(tmp_path):
 
 
 def test_r06_shared_memory_that_is_too_small_is_refused():
-    # A namespace of mounts of its own, in which /dev/shm has the 64 KiB of a careless container.
+    # A mount namespace in which /dev/shm has only 64 KiB, as in a badly configured container.
     small = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh"]
     said = refused(argv=[*small, *command("serve", ABACUS, "-tp", 2, "--port", 0, *MPI)])
     assert "/dev/shm has 64 KiB free, and 2 ranks on this machine exchange through 8192 KiB" in said and "--shm-size" in said
@@ -295,7 +295,7 @@ def test_r06_shared_memory_that_is_too_small_is_refused():
 
 
 def test_a_rank_without_memory_is_named():
-    # Each rank has 1.2 GB of weights; the limit of rank 1 is less.
+    # Each rank has 1.2 GB of weights; rank 1's memory limit is lower.
     words = command("serve", ROOT / "benchmarks" / "llama-3.2-1b-shape", "--load-format", "dummy", "--tokenizer", CHECKPOINTS / "llama-bf16", "-tp", 2,
                     "--max-model-len", 256, "--kv-cache-memory-bytes", "16M", "--port", 0)
     small = ["sh", "-c", 'ulimit -d 800000; exec "$@"', "sh"]
@@ -304,7 +304,7 @@ def test_a_rank_without_memory_is_named():
 
 
 def under_mpirun(*commands):
-    """Ranks whose commands differ."""
+    """Starts ranks with different commands; returns the error output."""
     argv = ["mpirun", "--oversubscribe", "--bind-to", "none", "-q"]
     for words in commands:
         argv += [*([":"] if len(argv) > 5 else []), "-n", "1", *command("serve", *words, "--port", 0)]
