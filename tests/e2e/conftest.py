@@ -4,7 +4,7 @@ import pytest
 
 from serving import ABACUS, serving
 
-# Under nohup it is ignored, in what is started from here too.
+# nohup ignores SIGHUP, and processes that the tests start inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
@@ -14,6 +14,6 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def abacus():
-    """One server with the bundled model, for all tests that need no flags of their own."""
+    """One server with the bundled model, for all tests that need no special flags."""
     with serving(ABACUS, "--max-model-len", 4096, "--max-num-seqs", 64, "--enable-server-load-tracking") as server:
         yield server

@@ -1,6 +1,6 @@
-"""A Hugging Face hub on the loopback interface, as huggingface_hub sees one, with faults on demand.
+"""A Hugging Face hub on the loopback interface, as huggingface_hub sees it, with faults on demand.
 
-Two servers: the hub itself, and the store of large files, at another host name and port, where redirects lead.
+Two servers: the hub itself, and the store of large files, at another host name and port, to which the hub redirects.
 """
 import contextlib
 import hashlib
@@ -14,15 +14,15 @@ import time
 import urllib.parse
 
 PART = 1 << 16
-QUICK_PART = 1 << 20  # where no fault is to happen
+QUICK_PART = 1 << 20  # if no fault is to happen
 
 
 class Repository:
-    """Files by name; the commit follows from them."""
+    """Files by name; they determine the commit."""
 
     def __init__(self, files, gated=False):
         self.files, self.gated, self.etags = dict(files), gated, {}
-        self.revisions = {"main"}  # names of the one commit
+        self.revisions = {"main"}  # names of the only commit
         names = sorted(self.files)
         self.commit = hashlib.sha1(b"".join(n.encode() + hashlib.sha1(self.files[n]).digest() for n in names)).hexdigest()
 
@@ -44,18 +44,18 @@ class Hub:
         self.requests = []  # (method, "hub" or "store", path, range, authorization)
         self.served = 0  # bytes of large files
         # Faults.
-        self.cut_every = 0  # the connection breaks in the middle of a part each time so many bytes were sent
-        self.bytes_per_second = 0  # of one connection
-        self.corrupt = 0  # answers of the store that have a wrong byte
+        self.cut_every = 0  # breaks the connection in the middle of a part, each time this many bytes were sent
+        self.bytes_per_second = 0  # per connection
+        self.corrupt = 0  # number of the store's answers with a wrong byte
         self.no_ranges = False  # the store sends whole files
-        self.other_size = 0  # the store's files are that much longer
+        self.other_size = 0  # the store's files are longer by this many bytes
         self.html = False  # the store answers with a page
-        self.expired = 0  # answers of the store that refuse the address
-        self.refusals = []  # (status, headers) of the next answers of the hub
+        self.expired = 0  # number of the store's answers that reject the URL as expired
+        self.refusals = []  # (status, headers) of the hub's next answers
         self.not_a_hub = False
-        self.etags = {}  # name -> what HEAD says instead
-        self.linked_sizes = {}  # name -> the size of a large file that HEAD says instead
-        self.most_served = 1 << 62  # then the store is silent
+        self.etags = {}  # name -> the ETag in answers to HEAD, instead of the real one
+        self.linked_sizes = {}  # name -> the size of a large file in answers to HEAD, instead of the real one
+        self.most_served = 1 << 62  # after this many bytes the store is silent
         self.trickle = None  # "hub" or "store": sends one byte ten times a second
         self.store_paths = 0
         self.redirect_to = None
@@ -99,7 +99,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         hub = self.server.hub
         parts = urllib.parse.urlsplit(self.path)
-        path = urllib.parse.unquote(parts.path.replace("%2F", "\0"))  # of a revision such as refs/pr/1
+        path = urllib.parse.unquote(parts.path.replace("%2F", "\0"))  # a revision such as refs/pr/1 contains slashes
         with hub.lock:
             hub.requests.append((self.command, self.where, path, self.headers.get("Range"), self.headers.get("Authorization")))
             refusal = hub.refusals.pop(0) if hub.refusals and self.where == "hub" else None
@@ -140,7 +140,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if repository.is_large(file[3]):
             hub.store_paths += 1
             location = hub.redirect_to or "%s://localhost:%d/%s/%s?signature=%d" % (hub.scheme, hub.store_port, name, file[3], hub.store_paths)
-            # What leads to the hub's chunk store, for those who use it.
+            # The headers that lead to the hub's chunk store, for clients that use it.
             chunks = {"X-Xet-Hash": hashlib.sha256(file[3].encode()).hexdigest(),
                       "Link": '<%s/api/models/%s/xet-read-token/%s>; rel="xet-auth"' % (hub.url, name, repository.commit)}
             return self.answer(302, b"", {**common, **chunks, "X-Linked-Etag": etag, "X-Linked-Size": hub.linked_sizes.get(file[3], len(repository.files[file[3]])), "Location": location})
@@ -208,7 +208,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), handler)
 
     def finish_request(self, request, client_address):
-        """In a thread of its own, so that a client which is silent during the handshake holds no other."""
+        """Runs in a thread, so that a client which is silent during the handshake blocks no other."""
         if self.tls:
             try:
                 request = self.tls.wrap_socket(request, server_side=True)
@@ -219,7 +219,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def serving_hub(repositories, certificate=None, key=None):
-    """A Hub whose `url` is to be HF_ENDPOINT; over TLS with a certificate, the path of a file."""
+    """A Hub, for use with HF_ENDPOINT=hub.url; over TLS if `certificate`, the path of a file, is given."""
     hub, tls = Hub(repositories), None
     if certificate:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

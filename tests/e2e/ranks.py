@@ -1,4 +1,4 @@
-"""Servers whose model is computed by several processes, and the processes that belong to them."""
+"""Servers whose model is computed by several processes, and finding those processes."""
 import contextlib
 import ipaddress
 import json
@@ -9,7 +9,8 @@ import time
 
 from serving import wait_until
 
-# From the loss of a rank to the last open request's error: 5 s by what the docs say, more where the machine is busy with other tests.
+# Maximum time from the loss of a rank to the last open request's error: 5 s according to the docs, more if the machine
+# is busy with other tests.
 TOLD_S = 30
 MPI = ("--distributed-executor-backend", "mpi")
 PROMPTS = ["Anna has 12 pens and buys 7.", "Tom has 3 apples. ", "A box holds 24 eggs, 5 break."]
@@ -24,7 +25,7 @@ def children(pid):
 
 
 def family(pid):
-    """All processes below it."""
+    """All descendants of a process."""
     return [process for child in children(pid) for process in (child, *family(child))]
 
 
@@ -36,7 +37,7 @@ def name_of(pid):
 
 
 def ranks_of(server):
-    """The processes that compute, by rank."""
+    """The processes of the ranks, in order of ranks."""
     def rank(pid):
         environment = pathlib.Path("/proc/%d/environ" % pid).read_bytes().split(b"\0")
         return int(next(line for line in environment if line.startswith(b"OMPI_COMM_WORLD_RANK=")).split(b"=")[1])
@@ -45,7 +46,7 @@ def ranks_of(server):
 
 
 def listening(pids):
-    """{(address, port, name of the program)} of what listens in these processes, in the network that each sees."""
+    """{(address, port, name of the program)} of all listening sockets of these processes, in each one's network."""
     found = set()
     for pid in pids:
         inodes = set()
@@ -63,18 +64,18 @@ def listening(pids):
 
 
 def address_of(digits):
-    """An address as /proc/net/tcp and tcp6 write it: words of the machine's order."""
+    """An address from /proc/net/tcp or tcp6, where it is written as words in the machine's byte order."""
     raw = b"".join(bytes.fromhex(digits[i:i + 8])[::-1] for i in range(0, len(digits), 8))
     return str(ipaddress.ip_address(raw))
 
 
 def shown_of(pid):
-    """What others on the machine can read of a process: its command line and its environment."""
+    """What others on the machine can read about a process: its command line and its environment."""
     return b"".join(pathlib.Path("/proc/%d/%s" % (pid, file)).read_bytes() for file in ("cmdline", "environ"))
 
 
 def alive(pids):
-    """Those that still run; a process that nobody has waited for does not."""
+    """The processes that still run; zombies do not count."""
     def state(pid):
         try:
             return pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[0]
@@ -90,7 +91,7 @@ def none_left(pids):
 
 
 def answers(server, prompts=None):
-    """Greedy and drawn answers with their logprobs, all at once: one bit of a changed sum shows."""
+    """Greedy and sampled answers with their logprobs, all requested at once: a single changed bit shows."""
     found = {}
 
     def ask(key, prompt, fields):
@@ -110,7 +111,7 @@ def answers(server, prompts=None):
 
 
 class Stream:
-    """An open answer of many tokens, read as it comes; of a server with a context of 4096."""
+    """An open answer of many tokens, read as it arrives. Needs a server with a context of 4096."""
 
     def __init__(self, server, tokens=3900):
         self.text, self.ended_after_s = b"", None
@@ -130,7 +131,7 @@ class Stream:
         connection.close()
 
     def error(self):
-        """Waits for its end; what the last event but [DONE] says."""
+        """Waits for the end; returns the error of the last event before [DONE]."""
         self.thread.join(60)
         assert not self.thread.is_alive()
         events = [line for line in self.text.decode().splitlines() if line.startswith("data: {")]
@@ -138,7 +139,7 @@ class Stream:
 
 
 def expect_told(server, stream, since, *words):
-    """Within seconds the stream has ended with an error, /health is 503 with the reason or the server is gone, and its exit code is no 0."""
+    """Checks that soon the stream has ended with an error, and /health is 503 with the reason, or the server has ended with a nonzero exit code."""
     reasons = []
 
     def health():

@@ -16,7 +16,7 @@ def connect(server, receive_buffer=None):
 
 
 def post(path, body, *fields):
-    """The bytes of a request with a body of that length; `fields`: more header lines."""
+    """A request with this body, as bytes; `fields`: more header lines."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = ["POST %s HTTP/1.1" % path, "Host: x", "Content-Type: application/json", "Content-Length: %d" % len(data), *fields]
     return "\r\n".join(head).encode() + b"\r\n\r\n" + data
@@ -28,7 +28,7 @@ def chunked(path, pieces, *fields):
 
 
 def read_all(client):
-    """What comes until the server closes; a reset ends it too."""
+    """All bytes until the server closes or resets the connection."""
     parts = []
     try:
         while part := client.recv(1 << 16):
@@ -39,7 +39,7 @@ def read_all(client):
 
 
 def get(client, path):
-    """The status of one request on a connection that stays open; reads its answer to the end."""
+    """Sends a request on a connection that stays open, reads the whole answer, and returns its status."""
     client.sendall(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode())
     reply = http.client.HTTPResponse(client)
     reply.begin()
@@ -48,14 +48,14 @@ def get(client, path):
 
 
 def send_and_read(server, data, half_close=False):
-    """The whole answer to bytes that end with the connection: closed by the server, or by half of it here."""
+    """The whole answer to `data`; the server closes the connection, or this side half-closes it."""
     with connect(server) as client:
         try:
             client.sendall(data)
             if half_close:
                 client.shutdown(socket.SHUT_WR)
         except ConnectionError:
-            pass  # it refused before all was sent
+            pass  # the server rejected the request before all was sent
         return read_all(client)
 
 

@@ -1,4 +1,4 @@
-"""A place to follow a recipe in: a folder, a model cache, stand-ins for what this machine lacks, a network of its own."""
+"""An environment to follow a recipe in: a folder, a model cache, stand-ins for missing programs, a separate network."""
 import contextlib
 import json
 import os
@@ -15,9 +15,9 @@ from serving import ABACUS, BIN, DATA, PATIENCE_S, ROOT
 RECIPES = DATA / "recipes"
 FENCE = re.compile(r"^[ ]*```")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-# What a recipe sees of the caller's shell: its other variables (PORT, MODEL) would be read by the scripts.
+# The variables that a recipe inherits from the caller's shell; others (PORT, MODEL) could affect its scripts.
 INHERITED = {"HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SLUICE_CPU_ISA"}
-# Brings the loopback of a new network up without any tool.
+# Brings up the loopback interface of a new network without any tool.
 LOOPBACK_UP = """import fcntl, socket, struct
 s = socket.socket(); name = b"lo"
 flags, = struct.unpack_from("16xh", fcntl.ioctl(s, 0x8913, struct.pack("16sh14x", name, 0)))
@@ -25,12 +25,12 @@ fcntl.ioctl(s, 0x8914, struct.pack("16sh14x", name, flags | 1))"""
 
 
 def group_runs(group):
-    """Whether a process of this group runs. Dead ones of which nobody takes notice, as in a container without an init, do not count."""
+    """Whether a process of this group runs. Zombies, which nobody reaps in a container without an init, do not count."""
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, its_group = path.read_text(errors="replace").rsplit(")", 1)[1].split()[:3]
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         if int(its_group) == group and state not in "ZX":
             return True
     return False
@@ -41,14 +41,14 @@ class Block:
         self.line, self.language, self.text = line, language, text
 
     def code(self):
-        """Its lines but comments and empty ones."""
+        """The block's lines without comments and empty lines."""
         return [line.strip() for line in self.text.splitlines() if line.strip() and not line.strip().startswith("#")]
 
     def is_options(self):
         return bool(self.code()) and self.code()[0].startswith("--")
 
     def is_shell(self):
-        """Commands, told from output and files by their first word."""
+        """Whether the block consists of commands, judging by its first word; others are output or files."""
         if self.language not in ("", "bash", "shell", "sh"):
             return False
         first = (self.code() or [""])[0]
@@ -57,7 +57,7 @@ class Block:
 
 
 def blocks(number):
-    """The code blocks of a recipe, in their order."""
+    """The code blocks of a recipe, in order."""
     path = next(RECIPES.glob("%03d-*.md" % number))
     found, opened = [], None
     for line_number, line in enumerate(path.read_text().splitlines(), 1):
@@ -102,7 +102,7 @@ class Place:
         (repo / "refs" / "main").write_text(COMMIT)
         snapshot = repo / "snapshots" / COMMIT
         snapshot.mkdir()
-        # Checkpoints of the test data without a tokenizer were made with that of this one.
+        # Test checkpoints without a tokenizer were made with this one.
         folders = [checkpoint] if (checkpoint / "tokenizer.json").exists() else [checkpoint, DATA / "checkpoints" / "llama-bf16"]
         for folder in folders:
             for path in folder.iterdir():
@@ -116,7 +116,7 @@ class Place:
         path.chmod(0o755)
 
     def add_lm_eval(self, num_questions=40):
-        """The real lm_eval, with gsm8k made of the bundled model's sums: the published data set is on the network."""
+        """The real lm_eval, with the bundled model's sums as gsm8k: the published data set is on the network."""
         rows = (ABACUS / "heldout.jsonl").read_text().splitlines(keepends=True)[:num_questions]
         (self.folder / "sums.jsonl").write_text("".join(rows))
         tasks = self.folder / "tasks"
@@ -127,7 +127,7 @@ class Place:
         self.stand_in("lm_eval", 'exec %s "$@" --include_path %s' % (ROOT / ".venv-lm-eval" / "bin" / "lm_eval", tasks))
 
     def own_network(self):
-        """The words that run a command in a network of its own, so that a recipe's ports are free; none where that is not allowed."""
+        """A command prefix for a separate network, so that a recipe's ports are free; empty if that is not allowed."""
         for user in ([], ["--user", "--map-root-user"]):
             keeper = subprocess.Popen(["unshare", "--net", *user, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                       stderr=subprocess.DEVNULL)
@@ -152,7 +152,7 @@ class Place:
                               text=True, timeout=timeout, stdin=subprocess.DEVNULL)
 
     def run(self, script, timeout=PATIENCE_S):
-        """What a block that must succeed prints."""
+        """The output of a block that must succeed."""
         result = self.shell(script, timeout)
         assert result.returncode == 0, "exit %d\n%s\n%s" % (result.returncode, result.stdout[-2000:], result.stderr[-2000:])
         return result.stdout
@@ -165,21 +165,21 @@ class Place:
 
     @contextlib.contextmanager
     def launched(self, script, url):
-        """Runs a launch block as it stands, `&` and all, until the server says that it is ready; ends what it started."""
+        """Runs a launch block unchanged, `&` and all, until the server reports that it is ready; stops the server at the end."""
         with open(self.log, "w") as log:
             process = subprocess.Popen([*self.inside, "bash", "-c", script], cwd=self.folder, env=self.environment, stdout=log,
                                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             end = time.monotonic() + PATIENCE_S
             while "Application startup complete" not in self.log.read_text(errors="replace"):
-                # A server in the background ends without its block noticing.
+                # The block does not notice when a server in the background ends.
                 stopped = process.poll() not in (None, 0) or re.search(r"^error: ", self.log.read_text(errors="replace"), re.M)
                 assert not stopped and time.monotonic() < end, self.log.read_text()[-3000:]
                 time.sleep(0.05)
             assert self.run("curl -s -o /dev/null -w '%%{http_code}' %s/health" % url) == "200"
             yield
         finally:
-            # The block's shell may be gone while the server that it left runs on in its group.
+            # The block's shell may have ended while the server still runs in its process group.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             end = time.monotonic() + 60
@@ -200,7 +200,7 @@ def place(folder, models, compute_capability="10.0"):
 
 
 def smaller(script, **numbers):
-    """The same bench with other sizes."""
+    """The same benchmark with other sizes."""
     for flag, number in numbers.items():
         script, count = re.subn(r"(--%s[ =])\S+" % flag.replace("_", "-"), r"\g<1>%d" % number, script)
         assert count, flag
@@ -208,12 +208,13 @@ def smaller(script, **numbers):
 
 
 def example(number, word):
-    """An answer that a recipe prints."""
+    """The example answer in a recipe that contains `word`."""
     return next(json.loads(b.text) for b in blocks(number) if b.text.lstrip().startswith('{"') and word in b.text)
 
 
 def missing(want, got, path="$"):
-    """Where a key of `want` is missing from `got`, or has a value of another kind; None if nowhere. Newer versions fill in what was null."""
+    """The path of a key of `want` that is missing in `got` or has another type; None if there is none. null in `want` matches anything:
+    newer versions fill it in."""
     if isinstance(want, dict):
         if not isinstance(got, dict):
             return path
@@ -228,13 +229,13 @@ def missing(want, got, path="$"):
 
 
 def table_lines(text):
-    """The rules and labels of a bench's table, in order and without case: versions spell "Total Token" both ways."""
+    """The rules and labels of a benchmark's table, in order and in lower case: the spelling of "Total Token" differs between versions."""
     table = re.search(r"^=+ Serving Benchmark Result =+$.*?^=+$", text, re.S | re.M)
     lines = [line.rstrip() for line in (table[0] if table else "").splitlines()]
     return [(line if re.fullmatch(r"[-=].*[-=]", line) else line.split(":")[0] + ":").lower() for line in lines]
 
 
 def lacks(want, got):
-    """The first line of `want` that `got` does not have in order; None if it has all."""
+    """The first line of `want` that `got` does not contain in order; None if it contains all."""
     rest = iter(got)
     return next((line for line in want if line not in rest), None)

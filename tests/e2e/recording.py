@@ -1,4 +1,4 @@
-"""A server that answers by a script and keeps what it was asked."""
+"""A server that answers by a script and records the requests."""
 import contextlib
 import http.server
 import json
@@ -27,7 +27,7 @@ class Recorded(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        # A client that was told to end does not wait for it.
+        # A client that was stopped does not wait for the answer.
         with contextlib.suppress(OSError):
             self.wfile.write(data)
 
@@ -37,14 +37,15 @@ class Recorded(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
-    # As many as the clients of a test; of more at once some would have to try again, a second later.
+    # As many as a test has clients; with more at once, some would have to retry a second later.
     request_queue_size = 128
 
 
 @contextlib.contextmanager
 def recording(script):
-    """`script(number, body)` gets the number of the request and what was posted, and returns (status, content type, text) or status 0
-    to close the connection without a word; it may wait. The requests are `seen`: (path, headers, body)."""
+    """Runs a server. `script(number, body)` gets the number of the request and its body, and returns (status, content type,
+    text), or status 0 to close the connection without an answer; it may block. `seen` holds the requests: (path, headers,
+    body)."""
     server = Server(("127.0.0.1", 0), Recorded)
     server.lock = threading.Lock()
     server.seen, server.script, server.port = [], script, server.server_address[1]

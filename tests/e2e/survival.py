@@ -1,9 +1,9 @@
-"""What must be as before after hostile input: the survival check of docs/security.md."""
+"""The survival check of docs/security.md: what must be unchanged after hostile input."""
 import pathlib
 
 from serving import wait_until
 
-# Answers of the bundled model, greedy, with logprobs: one bit of a changed sum shows.
+# Greedy answers of the bundled model with logprobs: a single changed bit shows.
 PROBES = ["Anna has 12 pens and buys 7.", "Tom has 3 apples. ", "A box holds 24 eggs, 5 break."]
 MORE_MEMORY_FACTOR = 1.05
 MORE_MEMORY_BYTES = 64 << 20
@@ -15,16 +15,16 @@ def resident_bytes(pid):
 
 
 def counts(pid):
-    """(open files, threads)"""
+    """(open files, threads) of a process."""
     return tuple(len(list(pathlib.Path("/proc/%d/%s" % (pid, folder)).iterdir())) for folder in ("fd", "task"))
 
 
 class Survival:
-    """Of a server that is idle now. Thread-compatible: one test at a time."""
+    """Records the state of a server that is idle now, for comparison. One test at a time."""
 
     def __init__(self, server, headers=None):
         self.server, self.headers = server, headers
-        for _ in range(3):  # what is allocated at the first requests is no leak
+        for _ in range(3):  # allocations of the first requests are not leaks
             self.answers = [self.ask(prompt) for prompt in PROBES]
         self.settle()
         self.resident = resident_bytes(server.process.pid)
@@ -37,7 +37,7 @@ class Survival:
         return answer["choices"][0]["text"], answer["choices"][0]["logprobs"]["token_logprobs"]
 
     def settle(self):
-        """Waits until nothing runs or waits, and no block is held."""
+        """Waits until no request runs or waits, and no block is held."""
         names = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
         found = {}
 
@@ -56,7 +56,7 @@ class Survival:
         limit = self.resident * MORE_MEMORY_FACTOR + MORE_MEMORY_BYTES
         wait_until(lambda: resident_bytes(pid) <= limit,
                    lambda: "%d MiB resident, %d before" % (resident_bytes(pid) >> 20, self.resident >> 20), SECONDS)
-        # Connections that were kept alive go after their time.
+        # Idle kept-alive connections are closed after a timeout.
         wait_until(lambda: all(now <= before for now, before in zip(counts(pid), self.counts)),
                    lambda: "files and threads: %s, %s before" % (counts(pid), self.counts), SECONDS)
         log = self.server.log()

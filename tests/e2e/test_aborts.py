@@ -1,4 +1,4 @@
-"""Clients that leave mid-stream leave nothing behind and disturb nobody."""
+"""Clients that disconnect mid-stream leave no work behind and do not disturb others."""
 import json
 import socket
 

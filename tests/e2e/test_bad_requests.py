@@ -1,4 +1,4 @@
-"""Bad requests get a 4xx in the OpenAI error shape; the server stays up and neighbours are untouched."""
+"""Bad requests get a 4xx in OpenAI's error format; the server stays up, and other requests are unaffected."""
 import json
 import socket
 
@@ -65,7 +65,7 @@ def test_refused(server, case):
     status, answer = server.post(path, body)
     assert status in statuses, answer
     if case in ("deeply nested", "invalid UTF-8", "unknown route"):
-        assert isinstance(answer["detail"], str)  # as vllm serve: refused before there is a request
+        assert isinstance(answer["detail"], str)  # as in vllm serve, for errors before the request is parsed
         return
     error = answer["error"]
     assert isinstance(error["message"], str) and error["message"]

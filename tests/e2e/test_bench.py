@@ -40,7 +40,7 @@ def bench(server, *words, program="vllm", env=None, **kw):
 
 
 def saved(tmp_path, server, *words, code=0, **kw):
-    """The JSON that a run writes."""
+    """The JSON that a run saves."""
     result = bench(server, *words, "--save-result", "--result-dir", tmp_path, "--result-filename", "r.json", **kw)
     assert result.returncode == code, result.stdout + result.stderr
     return json.loads((tmp_path / "r.json").read_text())
@@ -95,7 +95,7 @@ def test_a_line_is_appended_whole_or_not_at_all(abacus, tmp_path):
     limit = len(before) + 100
 
     def little_room():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails then, as on a full disk
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing then fails, as on a full disk
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     result = bench(abacus, *words, preexec_fn=little_room)
@@ -153,7 +153,7 @@ def test_what_is_sent():
         assert body["model"] == "other" and body["max_completion_tokens"] == 8 and body["top_logprobs"] == 2
         server.seen.clear()
         assert bench(server.port, *RANDOM, "--num-prompts", 1, "--random-ids", "--tokenize-on-client", "--non-streaming",
-                     "--no-test-input", program="trtllm-serve").returncode == 1  # a stream is no whole answer
+                     "--no-test-input", program="trtllm-serve").returncode == 1  # a stream instead of a whole answer
         assert len(server.seen[0][2]["prompt"]) == 32 and server.seen[0][2]["temperature"] == 0 and server.seen[0][2]["stream"] is False
 
 
@@ -163,7 +163,7 @@ def test_counts_are_the_servers_or_those_of_its_text(tmp_path):
     lines = "".join(json.dumps({"text": "Tom has 3", "add_special_tokens": False}) + "\n")
     ids = json.loads(run("tokenize", "--model", ABACUS, input=lines).stdout)["ids"]
     assert r["output_lens"] == [len(ids)] and r["generated_texts"] == ["Tom has 3"]
-    assert len(r["itls"][0]) == 3 and len(set(r["itls"][0])) == 1  # of five tokens two came with the first event
+    assert len(r["itls"][0]) == 3 and len(set(r["itls"][0])) == 1  # two of the five tokens came with the first event
 
 
 def test_data_from_files(abacus, tmp_path):
@@ -208,7 +208,7 @@ def test_failing_servers(abacus, tmp_path):
     result = bench(abacus, "--dataset-name", "random", "--random-input-len", 5000, "--num-prompts", 2)
     assert result.returncode == 1 and value_of("Failed requests:", result.stdout) == 2
     assert "Error 0: the server answered 400: " in result.stdout and "maximum context length" in result.stdout
-    # A kept connection that is closed is tried once more on a new one.
+    # If a kept-alive connection is closed, the request is sent once more on a new one.
     answers = [(500, "application/json", '{"error": {"message": "broken"}}'), (0, "", ""), (0, "", ""), stream(token("a"), {"error": {"message": "halfway"}}),
                stream(), (200, "text/event-stream", "data: {no json\n\n"), stream(token("a"), token("b"))]
     with recording(lambda i, body: answers[i]) as server:
@@ -223,7 +223,7 @@ def test_interrupted_run_prints_what_it_has():
     asked, interrupted = threading.Event(), threading.Event()
 
     def script(i, body):
-        """The fourth request waits for the interruption; one at a time, so that three have ended then."""
+        """The fourth request waits for the interruption; with one request at a time, three have ended then."""
         if i == 3:
             asked.set()
             interrupted.wait(PATIENCE_S)
@@ -283,7 +283,7 @@ def test_every_flag_of_vllms_tool_is_known():
 
 
 def test_model_ids_of_the_cache_with_a_slash_at_the_end(tmp_path):
-    """A recipe's model, its tokenizer in the Hugging Face cache, under both names of the program and of the benchmark."""
+    """A recipe's model with its tokenizer in the Hugging Face cache, under both names of the program and of the benchmark."""
     repo = tmp_path / "hub" / "models--org--Some-Model-FP8"
     (repo / "refs").mkdir(parents=True)
     (repo / "refs" / "main").write_text("0123456789abcdef0123456789abcdef01234567")

@@ -1,4 +1,4 @@
-"""What a maintainer measures with: the comparison's page, the list of regressions, the table of marks."""
+"""A maintainer's tools for measuring: the page of the comparison, the list of regressions, the table of marks."""
 import importlib.util
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The bundled model calls the tool that a request has, answers from its result, and answers in a schema: what a client needs to be tried with."""
+"""The bundled model calls a request's tool, answers from its result, and answers in a schema: enough to try a client with."""
 import json
 import re
 import subprocess
@@ -30,7 +30,7 @@ def chat(server, messages, **fields):
 
 
 def streamed(server, messages, **fields):
-    """(content, names, arguments, finish reason) of a stream."""
+    """(content, names, arguments, finish reason) of a streamed answer."""
     body = {"model": "m", "messages": messages, "temperature": 0, "max_tokens": 200, "stream": True, **fields}
     status, _, raw = server.request("POST", "/v1/chat/completions", body)
     assert status == 200, raw

@@ -1,4 +1,4 @@
-"""`sluice chat` at a terminal: a pseudo-terminal that types keys as people and terminals send them."""
+"""`sluice chat` at a terminal: a pseudo-terminal sends keys as people and terminals do."""
 import contextlib
 import fcntl
 import json
@@ -17,7 +17,7 @@ from serving import ABACUS, PATIENCE_S, command, end, run, wait_until
 
 UP, LEFT, CTRL_A, CTRL_C, CTRL_D = "\x1b[A", "\x1b[D", "\x01", "\x03", "\x04"
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
-READY = "\x1b[?2004h"  # the terminal is asked to mark what is pasted: a line is read
+READY = "\x1b[?2004h"  # asks the terminal to mark pasted text: the program reads a line
 
 
 class Terminal:
@@ -27,12 +27,12 @@ class Terminal:
         self.thread.start()
 
     def read(self):
-        with contextlib.suppress(OSError):  # the other side is closed
+        with contextlib.suppress(OSError):  # the other side has closed
             while data := os.read(self.ours, 4096):
                 self.seen += data
 
     def text(self):
-        """What has come since the last line was typed."""
+        """The output since the last line was typed."""
         return self.seen[self.mark:].decode(errors="replace")
 
     def plain(self):
@@ -46,7 +46,7 @@ class Terminal:
         assert self.process.poll() is None, self.text()
 
     def line(self, keys, begun=False):
-        """Types a line, or the rest of one; what comes until the next prompt."""
+        """Types a line, or the rest of one; returns the output until the next prompt."""
         if not begun:
             self.prompted()
         self.mark = len(self.seen)
@@ -59,7 +59,7 @@ class Terminal:
 
     def leave(self):
         self.prompted()
-        # A key that arrives just while the terminal changes its mode is lost; a person presses it again.
+        # A key that arrives exactly when the terminal changes its mode is lost; a person would press it again.
         for _ in range(6):
             self.keys(CTRL_D)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -70,7 +70,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def chatting(server, home, *flags, **environment):
-    """With a server, or where it is None with the bundled model."""
+    """A Terminal that chats with the server, or with the bundled model if `server` is None."""
     target = ["--url", server.url] if server else [ABACUS]
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
@@ -245,7 +245,7 @@ MARKDOWN = "# Fruit\n\nTwo **ripe** ones:\n- `apple`\n- [pear](https://pear.exam
 
 
 def saying(text, size=3):
-    """A server that answers with this text, in pieces that are no tokens."""
+    """A server that answers with this text, in pieces that are not tokens."""
     pieces = [{"choices": [{"index": 0, "delta": {"content": text[at:at + size]}, "finish_reason": None}]} for at in range(0, len(text), size)]
     return recording(lambda i, body: stream(*pieces))
 

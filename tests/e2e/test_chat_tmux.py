@@ -1,4 +1,4 @@
-"""`sluice chat` in tmux: what stands on the screen after keys, pastes and a change of the window's size."""
+"""`sluice chat` in tmux: the screen's content after keys, pastes and a change of the window's size."""
 import os
 import shlex
 import subprocess

@@ -1,4 +1,4 @@
-"""One client kit: chat, complete, ps, bench, eval and run-batch reach a server by http, https and unix sockets, with the same options."""
+"""All client commands (chat, complete, ps, bench, eval, run-batch) reach a server by http, https and unix sockets, with the same options."""
 import contextlib
 import json
 import pathlib
@@ -15,21 +15,21 @@ KEY = "sk-bead-0001"
 
 @pytest.fixture
 def folder():
-    """Its path is short: that of a socket may have 107 bytes."""
+    """A folder with a short path: the path of a socket may have at most 107 bytes."""
     with tempfile.TemporaryDirectory() as path:
         yield pathlib.Path(path)
 
 
 @contextlib.contextmanager
 def secure(folder, *flags):
-    """A server that speaks HTTPS, knows a key, and asks for the certificate of clients; its address."""
+    """(address, certificate file) of a server with HTTPS and an API key."""
     certificate, key = make_certificate(folder, "server")
     with starting("--ssl-certfile", certificate, "--ssl-keyfile", key, "--api-key", KEY, *flags) as (process, log):
         yield "https://127.0.0.1:%d" % wait_until_ready(process, log), certificate
 
 
 def commands(url, folder):
-    """What each command is called with, and words of its output."""
+    """The arguments of each command, and a check of its output."""
     (folder / "q.jsonl").write_text(json.dumps({"question": QUESTION, "answer": "#### 7"}) + "\n")
     (folder / "batch.jsonl").write_text(json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {
         "model": "m", "messages": [{"role": "user", "content": QUESTION}], "temperature": 0, "max_tokens": 40}}) + "\n")
@@ -52,7 +52,7 @@ def test_every_command_speaks_https(folder):
             for words, is_right in commands(url, folder):
                 done = run(*words, *flags)
                 assert done.returncode == 0 and is_right(done.stdout), (words, flags, done.stdout, done.stderr)
-        # The key of the environment, and the trust of the environment.
+        # Key and trusted certificate from the environment.
         for words, is_right in commands(url, folder):
             done = run(*words, env={"OPENAI_API_KEY": KEY, "SSL_CERT_FILE": str(certificate)})
             assert done.returncode == 0 and is_right(done.stdout), (words, done.stdout, done.stderr)
@@ -65,7 +65,7 @@ def test_what_is_not_to_be_trusted_is_refused(folder):
                             (("--key", folder / "x"), "--cert")]:
             done = run("chat", "--url", url, "--api-key", KEY, "-q", "x", *words)
             assert done.returncode in (2, 5) and said in done.stderr, (words, done.stderr)
-        # By another name than the certificate has.
+        # A name that is not in the certificate.
         done = run("chat", "--url", url.replace("127.0.0.1", "localhost"), "--api-key", KEY, "--cacert", certificate, "-q", "x")
         assert done.returncode == 5 and "not trusted" in done.stderr, done.stderr
         done = run("chat", "--url", url, "--cacert", certificate, "-q", "x")
@@ -128,13 +128,13 @@ def test_the_key_of_a_file(folder):
                                  "--prefix-repetition-num-prefixes", 2, "--prefix-repetition-output-len", 4),
     ("--dataset-name", "sonnet", "--sonnet-input-len", 700, "--sonnet-prefix-len", 400, "--sonnet-output-len", 4)])
 def test_bench_counts_with_the_servers_tokenizer(abacus, words):
-    """The name of the model is no folder and in no cache: the prompts have the lengths asked for all the same, by the server's count."""
+    """The model's name is neither a folder nor in a cache: prompts still have the requested lengths, as counted by the server."""
     done = run("bench", "serve", "--url", abacus.url, "--num-prompts", 6, "--random-output-len", 4, "--model", "m", *words, env={"HF_HOME": "/nonexistent"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the server's /tokenize counts" in done.stdout
     lines = {line.split(":")[0]: float(line.split(":")[1]) for line in done.stdout.splitlines() if line.startswith("Total input tokens")}
     total = lines["Total input tokens"]
-    # The data set of prefixes does not count what the tokenizer adds to each prompt.
+    # The prefix_repetition data set does not count tokens that the tokenizer adds to each prompt.
     exact = {6 * 24, 6 * 25} if "prefix_repetition" in words else {6 * 24}
     assert total in exact if "sonnet" not in words else 6 * 400 < total <= 6 * 700, done.stdout
 

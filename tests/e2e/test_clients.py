@@ -1,4 +1,4 @@
-"""Requests as known clients send them, and the routes around them."""
+"""Requests exactly as known clients send them, and the routes that they use."""
 import json
 import os
 import subprocess
@@ -29,7 +29,7 @@ def test_lm_eval_generate(abacus):
 
 
 def test_lm_eval_loglikelihood(abacus):
-    """The score of a given text: exactly one token follows the echo, and the best logprob is found by equality."""
+    """The score of a given text: exactly one token follows the echo, and the test finds the best logprob by equality."""
     ids = json.loads(abacus.request("POST", "/tokenize", {"model": "m", "prompt": "Tom has 3 apples."})[2])["tokens"]
     status, answer = abacus.post("/v1/completions", {"model": "m", "prompt": [ids], "temperature": 0, "max_tokens": 1, "logprobs": 1,
                                                      "seed": 1234, "echo": True})
@@ -128,7 +128,7 @@ def test_inspect_and_version():
 
 
 def test_output_that_cannot_be_written():
-    """Little is found out at the end, much while it is written."""
+    """Short output fails when it is flushed at the end, long output while it is written."""
     for words in (("version", "--json"), ("explain-options",)):
         with open("/dev/full", "w") as full:
             result = subprocess.run(command(*words), stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
@@ -143,7 +143,7 @@ def test_accuracy_of_the_bundled_model(abacus):
 
 
 def test_the_demo_begins_with_a_right_answer(tmp_path):
-    """What a new user sees first is a sum that the model solves; then the recipe's curl is answered, a tool called, a schema filled."""
+    """A new user first sees a sum that the model solves; then the recipe's curl is answered, a tool called, and a schema filled in."""
     result = subprocess.run([ROOT / "tools" / "demo.sh"], capture_output=True, text=True, timeout=PATIENCE_S,
                             env={**os.environ, "SLUICE_BIN": str(BIN), "TMPDIR": str(tmp_path)})
     assert result.returncode == 0, result.stdout + result.stderr

@@ -1,4 +1,4 @@
-"""`sluice completion` in the shells themselves, and the manual page under the eyes of man."""
+"""`sluice completion` in real shells, and the manual page checked by man."""
 import os
 import shlex
 import subprocess
@@ -33,7 +33,7 @@ def shell(words, place):
 
 
 def bash(place, *words):
-    """What bash offers for the last of the words."""
+    """The completions that bash offers for the last word."""
     script = "source <(sluice completion bash); COMP_WORDS=(%s); COMP_CWORD=%d; _sluice sluice; printf '%%s\\n' \"${COMPREPLY[@]}\"" % (
         shlex.join(["sluice", *words]), len(words))
     return shell(["bash", "--norc", "-c", script], place).splitlines()
@@ -72,7 +72,7 @@ def test_bash_offers_files_folders_and_models(place):
 def test_zsh_reads_its_script(place):
     (place / "_sluice").write_text(run("completion", "zsh").stdout)
     shell(["zsh", "-f", "-n", str(place / "_sluice")], place)
-    # Loaded by compinit it is the completion of sluice.
+    # compinit registers it as the completion of sluice.
     script = "fpath=(%s $fpath); autoload -Uz compinit; compinit -u -D; print $_comps[sluice]" % shlex.quote(str(place))
     assert shell(["zsh", "-f", "-c", script], place).strip() == "_sluice"
 

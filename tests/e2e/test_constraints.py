@@ -1,4 +1,4 @@
-"""Answers that have to look like something: what is asked for comes out, at no cost to the others, and what is wrong is a 400."""
+"""Constrained answers: they have the required form, do not slow down others, and a wrong constraint is a 400."""
 import json
 import re
 import threading
@@ -28,7 +28,7 @@ def is_person(text):
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 1.5, "seed": 5}, {"temperature": 1, "top_p": 0.9, "seed": 7, "n": 3}])
 def test_a_schema(abacus, sampling):
-    # White space may go on for ever in a model that likes it.
+    # frequency_penalty: the model could otherwise produce white space forever.
     choices = chat(abacus, response_format=FORMAT, frequency_penalty=1, **sampling)
     done = [c for c in choices if c["finish_reason"] == "stop"]
     assert done, choices

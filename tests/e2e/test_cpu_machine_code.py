@@ -1,6 +1,6 @@
-"""What the compiler made of the kernels' inner loops: no vector that they change may wait on the stack.
+"""Checks the machine code of the kernels' inner loops: no vector that a loop changes may be stored on the stack.
 
-Whether a compiler keeps the sums of a tile in registers depends on details that no test of results sees, and costs up to
+Whether a compiler keeps the sums of a tile in registers depends on details that tests of results cannot see, and costs up to
 half of the speed.
 """
 import re
@@ -15,9 +15,9 @@ OBJECTS = sorted((BIN.parent / "src/kernels/CMakeFiles").glob("sluice_kernels_*.
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:\{e?vex\} )?(\S+)\s*(.*)$")
 PRODUCT = re.compile(r"vpdpbusd|vdpbf16ps|vpmaddwd|vfn?m(add|sub)")
-# Into a slot of the frame: no other register takes part in its address, as one does in those of arrays.
+# A store to a slot of the stack frame: the address has no index register, unlike stores to arrays.
 STORE = re.compile(r"%([xyz])mm\d+,-?(?:0x[0-9a-f]+)?\((%rsp|%rbp)\)(?:\{%k\d\})?")
-MIN_PRODUCTS = 4  # of a loop that counts
+MIN_PRODUCTS = 4  # minimum number in a loop; smaller loops are ignored
 
 
 def functions(listing):
@@ -33,10 +33,10 @@ def functions(listing):
 
 
 def inner_loops(instructions):
-    """The loops without any other jump in them but out of them, as ranges of instructions: what a tile does for each of
-    its inputs, as long as nothing is out of the ordinary. The third: whether there is a way out."""
+    """Loops that contain no jumps except jumps out of them, as (begin, end, whether there is a way out): what a tile does
+    for each of its inputs in the normal case."""
     place = {address: i for i, (address, _, _) in enumerate(instructions)}
-    jumps = []  # where each is and where it leads, if that is known
+    jumps = []  # place and target of each jump; None if the target is unknown
     for i, (_, mnemonic, operands) in enumerate(instructions):
         if mnemonic.startswith(("j", "call")):
             match = re.match(r"([0-9a-f]+)\b", operands)
@@ -53,20 +53,20 @@ def inner_loops(instructions):
 
 
 def spills(listing):
-    """How many loops were looked at, and those that put vectors on the stack: function, how often, the first time.
+    """(number of loops checked, [(function, number of stores, first store)] of loops that store vectors on the stack).
 
-    Constants that are only read from there cost next to nothing.
+    Constants that are only read from there cost almost nothing.
     """
     seen, found = 0, []
     for name, instructions in functions(listing).items():
-        # Elsewhere rbp is a register as any other.
+        # In functions without a frame, rbp is an ordinary register.
         has_frame = any(m == "mov" and o == "%rsp,%rbp" for _, m, o in instructions)
         for begin, end, has_way_out in inner_loops(instructions):
             body = instructions[begin:end + 1]
             products = [o for _, m, o in body if PRODUCT.match(m)]
             if len(products) < MIN_PRODUCTS:
                 continue
-            # A loop that is left early may be one over tiles, too, which moves other things than sums.
+            # A loop with an early exit may be a loop over tiles, which moves other vectors than sums.
             widths = set(re.findall(r"%([xyz])mm", " ".join(products))) if has_way_out else set("xyz")
             seen += 1
             stores = [f"{m} {o}" for _, m, o in body
@@ -96,10 +96,10 @@ def test_finds_the_spills_of_a_listing():
     with_access = "  2c:\t{}\n  30:"
     for access in ("vmovdqa64 %zmm9,0x180(%rsp)", "vmovaps %ymm9,(%rsp)"):
         assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, [("Tile", 1, access)]), access
-    # A constant that is read, an array on the stack, and a register that happens to be rbp.
+    # Not spills: a constant that is read, an array on the stack, and rbp as an ordinary register.
     for access in ("vpxord 0x40(%rsp),%zmm5,%zmm5", "vmovaps %zmm5,0x40(%rsp,%rax,4)", "vmovdqu64 %zmm5,0x40(%rbp)"):
         assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, []), access
-    # A way out of the loop, and back into it, is not a loop's end.
+    # A jump out of the loop and back does not end the loop.
     left = CLEAN.replace("  28:", "  26:\tjne    48 <Tile+0x48>\n  28:").replace("  40:\tret", "  40:\tret\n  48:\tjmp    30 <Tile+0x30>")
     assert spills(left) == (1, [])
     assert spills(left.replace("  28:", "  27:\tvmovaps %zmm9,(%rsp)\n  28:"))[1]
@@ -120,6 +120,6 @@ def test_inner_loops_keep_their_vectors_in_registers():
         looked_at[isa] = looked_at.get(isa, 0) + seen
         found += [f"{isa} {path.name} {name}: {count}, the first {first}" for name, count, first in spilled]
     assert not found, "\n".join(found)
-    # Were the names of the instructions or of the files to change, nothing would be looked at.
+    # If names of instructions or files change, the test would otherwise check nothing.
     for isa in ("avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16"):
         assert looked_at.get(isa, 0) >= 10, looked_at

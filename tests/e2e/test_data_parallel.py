@@ -1,4 +1,4 @@
-"""Several engines behind one front door: the answers of one, who gets what, what /metrics tells of each."""
+"""Several engines behind one server: answers equal those of one engine, routing of requests, and /metrics per engine."""
 import concurrent.futures
 import re
 

@@ -1,4 +1,4 @@
-"""The unit of systemd, the compose file and the manifest of Kubernetes in deploy/."""
+"""The systemd unit, the compose file and the Kubernetes manifest in deploy/."""
 import re
 import subprocess
 
@@ -27,7 +27,7 @@ def test_the_compose_file_has_options_that_there_are():
 
 
 def test_the_manifest_of_kubernetes_starts_a_server_and_asks_it_the_right_questions(tmp_path):
-    """Its arguments, with the model and folders of this machine, start a server; its probes name routes that are there without a key."""
+    """Its arguments, with this machine's model and folders, start a server; its probes name routes that exist and need no key."""
     yaml = pytest.importorskip("yaml")
     kinds = {item["kind"]: item for item in yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "sluice.yaml").read_text())}
     pod = kinds["Deployment"]["spec"]["template"]
@@ -52,7 +52,7 @@ def known_flags():
 
 
 def containers(document):
-    """All that a document of Kubernetes starts."""
+    """All containers that a Kubernetes document starts."""
     if isinstance(document, dict):
         yield from document.get("containers") or []
         for value in document.values():

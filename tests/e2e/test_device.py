@@ -1,4 +1,4 @@
-"""A server whose model lives on a device: the kernels of GPUs, run by the emulator."""
+"""A server whose model is on a device: the GPU kernels, run by the emulator."""
 import math
 
 import pytest
@@ -6,12 +6,12 @@ import pytest
 from serving import ABACUS, at_once, run, serving
 
 FLAGS = ["--max-model-len", 512, "--max-num-seqs", 8, "--max-num-batched-tokens", 64, "--block-size", 16]
-# Sums, of which the model is sure: rounding decides no token.
+# Sums, whose tokens the model predicts with certainty: rounding changes none of them.
 PROMPTS = ["<|start_header_id|>user<|end_header_id|>\n\n%s<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" % question for question in (
     "Tom has 13 apples. He buys 24 more and then gives 8 to Anna. How many apples does he have left?",
     "Mia has 56 marbles. She loses 13 and then finds 22. How many marbles does she have now?",
     "Noah has 12 pens. He buys 17 more and then gives 5 to Grace. How many pens does he have left?")]
-# Both compute in bfloat16, and round in other places.
+# Both compute in bfloat16 but round at different places.
 LOGPROB_TOLERANCE = 0.06
 
 
@@ -47,7 +47,7 @@ def test_a_crowd_changes_nothing(device, alone):
 
 @pytest.mark.slow
 def test_tokens_drawn_on_the_device_are_those_that_the_sampler_draws(device):
-    """Logprobs keep a row on the host; without them the device draws."""
+    """The host samples rows with logprobs; without them the device samples."""
     for prompt in PROMPTS:
         fields = {"temperature": 0.8, "top_p": 0.9, "seed": 11}
         drawn = device.complete(prompt, max_tokens=20, ignore_eos=True, **fields)["text"]
@@ -60,7 +60,7 @@ def test_the_memory_plan_is_the_devices(device):
 
 @pytest.mark.parametrize("ranks", [["-tp", 3], ["-tp", 2, "-pp", 2]])
 def test_several_devices_answer_as_one(alone, device, ranks):
-    """Tokens and logprobs of one device, and what that draws."""
+    """The same tokens and logprobs as one device, and the same sampled tokens."""
     with serving(ABACUS, "--device", "emulated", *FLAGS, *ranks) as several:
         assert at_once([lambda p=p: ask(several, p) for p in PROMPTS]) == alone
         fields = {"temperature": 0.8, "top_p": 0.9, "seed": 11, "max_tokens": 10, "ignore_eos": True}
@@ -92,11 +92,11 @@ GRAPHS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("program", GRAPHS)
 def test_steps_that_are_replayed_answer_as_those_that_are_launched(device, alone, program):
-    """Alone, and up to three at a time, so that some steps are padded."""
+    """One request, and up to three at a time, so that some steps are padded."""
     with serving(ABACUS, "--device", "emulated", *FLAGS, *GRAPHS[program], program=program) as server:
         assert "1, 3 sequences or, padded, fewer" in server.log()
         assert [ask(server, prompt) for prompt in PROMPTS] == alone
-        assert server.metric("sluice:replayed_steps_total") >= 3 * 19  # the first of 20 tokens is the prompt's
+        assert server.metric("sluice:replayed_steps_total") >= 3 * 19  # the first of 20 tokens comes with the prompt's step
         assert at_once([lambda p=p: ask(server, p) for p in PROMPTS]) == alone
         fields = {"temperature": 0.8, "top_p": 0.9, "seed": 11, "max_tokens": 10, "ignore_eos": True}
         assert server.complete(PROMPTS[0], **fields)["text"] == device.complete(PROMPTS[0], **fields)["text"]

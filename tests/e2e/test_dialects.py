@@ -1,4 +1,4 @@
-"""The program under the names vllm and trtllm-serve: command lines, start-up lines, batch files, the recipes' launches."""
+"""The program under the names vllm and trtllm-serve: command lines, startup lines, batch files, the launches of recipes."""
 import contextlib
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from serving import ABACUS, BIN, DATA, PATIENCE_S, end, run, serving, wait_until_ready
 
-# The launches of the recipes, as they are printed there but for the port (which a test must choose).
+# The launches of the recipes, unchanged except for the port (which the test must choose).
 LLAMA33 = """\
 FUSION_FLAG='{"pass_config":{"enable_fi_allreduce_fusion":true,"enable_noop":true},"custom_ops":["+quant_fp8","+rms_norm"],"full_cuda_graph":true}'
 ASYNC_SCHEDULING_FLAG="--async-scheduling"
@@ -96,7 +96,7 @@ exec vllm serve nvidia/Some-Model-FP4 \\
 
 
 def in_cache(folder, name, source):
-    """A Hugging Face cache in which `name` is `source`."""
+    """Makes a Hugging Face cache in which `name` is `source`."""
     repo = folder / "hub" / ("models--" + name.replace("/", "--"))
     (repo / "refs").mkdir(parents=True)
     (repo / "refs" / "main").write_text("0" * 40)
@@ -106,7 +106,7 @@ def in_cache(folder, name, source):
 
 @contextlib.contextmanager
 def launched(script, folder):
-    """Runs a launch block, at a port of the system's choice; yields its log and that port once it serves."""
+    """Runs a launch block on a port that the system chooses; yields the log and the port once it serves."""
     log = folder / "server.log"
     env = {**os.environ, "HF_HOME": str(folder), "PATH": "%s:%s" % (BIN, os.environ["PATH"])}
     with open(log, "w") as out:
@@ -134,7 +134,7 @@ def test_launches_of_the_recipes(tmp_path, script, words):
         with urllib.request.urlopen("http://127.0.0.1:%d/v1/models" % port, timeout=PATIENCE_S) as answer:
             names = [card["id"] for card in json.load(answer)["data"]]
         assert "nvidia/Some-Model-FP4" in names
-        if script is AMD:  # clients copy the name with its slash
+        if script is AMD:  # clients copy the name with its trailing slash
             assert "nvidia/Some-Model-FP4/" in names
     text = log.read_text()
     for word in words:
@@ -207,7 +207,7 @@ def test_devices():
 
 
 def test_options_of_the_newest_release(tmp_path):
-    """What vLLM 0.33 has since 0.32, and Mistral's own launch of a folder that has Hugging Face's files."""
+    """Options of vLLM 0.33 that 0.32 did not have, and Mistral's own launch command for a folder with Hugging Face files."""
     flags = ["--monokernel", "--watchdog-config", '{"timeout": 60, "dump_dir": "/tmp/dumps"}', "--sleep-mode-backend", "cumem", "--enable-sleep-mode",
              "--reasoning-effort-map", '{"medium": "low"}', "--tokenizer-mode", "mistral", "--config-format", "mistral", "--load-format", "mistral",
              "--cpu-offload-gb", "4", "--kv-offloading-size", "0"]

@@ -1,4 +1,4 @@
-"""Models from a hub: what is fetched, what is kept when something breaks, what is told, and that huggingface_hub finds and leaves the same cache."""
+"""Models from a hub: downloads, recovery after faults, messages, and a cache that huggingface_hub can share."""
 import contextlib
 import fcntl
 import hashlib
@@ -31,7 +31,7 @@ def small_model(size=300_000, **more):
 
 
 class Place:
-    """A cache, and the environment that leads to the hub and to it."""
+    """A cache, and an environment that refers to it and to the hub."""
 
     def __init__(self, hub, folder):
         self.hub, self.home, self.cache = hub, folder, folder / "hub"
@@ -41,7 +41,7 @@ class Place:
         return run("pull", name, *words, env={**self.env, **env})
 
     def pulled(self, name="a/b", *words, **env):
-        """The folder that a pull prints."""
+        """The folder that a successful pull prints."""
         result = self.pull(name, *words, **env)
         assert result.returncode == 0, result.stderr
         return pathlib.Path(result.stdout.splitlines()[-1])
@@ -97,7 +97,7 @@ def test_what_is_fetched_and_how_it_lies(hub, place):
 
 @contextlib.contextmanager
 def served_from_the_hub(tmp_path, env, *words):
-    """A server that has told of its download before it was ready."""
+    """A server that reported its download before it was ready."""
     with open(tmp_path / "log", "w") as log:
         process = subprocess.Popen(command("serve", *words, "--host", "127.0.0.1", "--port", free_port(), "--max-model-len", "512"),
                                    stdout=log, stderr=log, env={**os.environ, **env})
@@ -143,11 +143,11 @@ def test_a_draft_model_is_fetched_as_the_model_is(tmp_path):
     config = json.dumps({"method": "draft_model", "model": "acme/draft", "num_speculative_tokens": 2})
     with serving_hub({"acme/draft": Repository(folder_files(ABACUS))}) as hub:
         place = Place(hub, tmp_path)
-        # What does not go with a draft model is refused before anything is fetched.
+        # Options that a draft model does not support are rejected before anything is downloaded.
         ended = run("serve", ABACUS, "--port", free_port(), "-tp", 2, "--distributed-executor-backend", "mpi",
                     "--speculative-config", config, env=place.env)
         assert ended.returncode != 0 and "ranks that are processes" in ended.stderr and not hub.requests, ended.stderr
-        # As is one whose name does not tell the method, before its weights are.
+        # If the name does not reveal the method, they are rejected before the weights are downloaded.
         unnamed = json.dumps({"model": "acme/draft", "num_speculative_tokens": 2})
         ended = run("serve", ABACUS, "--port", free_port(), "-tp", 2, "--distributed-executor-backend", "mpi",
                     "--speculative-config", unnamed, env=place.env)
@@ -232,7 +232,7 @@ def test_b10_v14_faults_that_end_it(hub, place, fault, count, says):
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["hub", "store"])
 def test_b10_a_hub_that_trickles_holds_nothing_up(hub, place, where):
-    """Ten bytes a second are fewer than the floor: five tries of HF_HUB_DOWNLOAD_TIMEOUT, and it is over."""
+    """Ten bytes per second are below the minimum rate: after five attempts of HF_HUB_DOWNLOAD_TIMEOUT the pull fails."""
     hub.trickle = where
     start = time.monotonic()
     place.refused("too slow", "1024 bytes/sec", HF_HUB_DOWNLOAD_TIMEOUT="1")
@@ -263,7 +263,7 @@ def test_refusals_say_what_to_do(hub, place, tmp_path):
 
 
 def test_revisions(hub, place):
-    """A branch, a commit, and a proposed change, whose name has slashes."""
+    """A branch, a commit, and a pull request, whose name contains slashes."""
     repository = hub.repositories["a/b"]
     repository.revisions |= {"v1.0", "refs/pr/7"}
     folders = {place.pulled("a/b", "--revision", revision) for revision in ("v1.0", "refs/pr/7", repository.commit)}
@@ -286,7 +286,7 @@ def test_progress_is_a_bar_on_a_terminal(hub, place):
     process = subprocess.Popen(command("pull", "a/b"), env={**os.environ, **place.env}, stdin=terminal, stdout=terminal, stderr=terminal)
     os.close(terminal)
     text = b""
-    with contextlib.suppress(OSError):  # nobody has it open any more
+    with contextlib.suppress(OSError):  # no process has it open any more
         while part := os.read(main, 4096):
             text += part
     os.close(main)
@@ -319,7 +319,7 @@ def marks_of(place):
 
 
 def as_if_the_power_failed(place, damage):
-    """Of what no flush was seen to finish: the machine started anew, and the disk has not got all of it. How many files that were."""
+    """Simulates a power failure: the machine was restarted, and files not yet flushed may be damaged. Returns their number."""
     marks = marks_of(place)
     for mark in marks:
         mark.write_text("0c5e46c2-8dc6-4b71-9b5f-3a4a2c1e7f10")
@@ -327,12 +327,12 @@ def as_if_the_power_failed(place, damage):
             size = blob.stat().st_size
             with open(blob, "r+b") as file:
                 file.truncate(size // 2)
-                file.truncate(size)  # with zeros
+                file.truncate(size)  # fills up with zeros
     return len(marks)
 
 
 def test_b10_what_the_disk_may_have_lost_is_checked(hub, place):
-    """A pull does not wait for the disk with its last file: the next start does, or computes the digest when the machine was started anew."""
+    """A pull does not wait until its last file is flushed to disk. The next start does, or computes the digest if the machine was restarted."""
     files = hub.repositories["a/b"].files
     folder = place.pulled()
     assert [mark.stem for mark in marks_of(place)] == [hub.repositories["a/b"].etag(WEIGHTS)], "of the last file alone"
@@ -359,7 +359,7 @@ def test_b10_what_the_disk_may_have_lost_is_checked(hub, place):
 
 
 def test_b10_marks_in_a_cache_that_cannot_be_written(hub, place):
-    """What is whole is served, each time after a check."""
+    """Complete files are served, after a check each time."""
     folder = place.pulled()
     assert as_if_the_power_failed(place, damage=False) == 1
     mount = "mount --bind %s %s && mount -o remount,ro,bind %s && exec \"$@\"" % ((place.cache,) * 3)
@@ -406,7 +406,7 @@ def test_list_and_rm(hub, place):
 
 
 def hugging_face(place, code):
-    """Runs Python with huggingface_hub; what it prints."""
+    """Runs Python code with huggingface_hub; returns what it prints."""
     result = subprocess.run([sys.executable, "-c", "from huggingface_hub import *\n" + code], capture_output=True, text=True,
                             env={**os.environ, **place.env, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"})
     assert result.returncode == 0, result.stderr

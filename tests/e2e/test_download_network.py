@@ -1,4 +1,4 @@
-"""The ways to a hub: proxies, certificates of authorities of one's own, and what a hub offers that is not used."""
+"""Network paths to a hub: proxies, private certificate authorities, and offers of a hub that are not used."""
 import base64
 import contextlib
 import http.server
@@ -18,7 +18,7 @@ from serving import free_port
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """Passes requests on: those for an address (http) and tunnels (https)."""
+    """Forwards requests for an address (http) and tunnels (https)."""
 
     protocol_version = "HTTP/1.1"
 
@@ -92,8 +92,8 @@ def openssl(*words):
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
-    """A folder with the certificate of an authority, ca.crt, and of two hubs that it knows: here, and elsewhere by name; and one of the
-    first that ended yesterday, expired.crt."""
+    """A folder with a certificate authority, ca.crt, and certificates of two hubs: `here`, and `elsewhere` with another
+    name. expired.crt is a certificate of `here` that ended yesterday."""
     folder = tmp_path_factory.mktemp("authority")
     openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "ca.key", "-out", folder / "ca.crt", "-days", "2", "-subj", "/CN=house")
     for name, names, days in (("here", "IP:127.0.0.1,DNS:localhost", {"here": 2, "expired": -1}), ("elsewhere", "DNS:hub.example", {"elsewhere": 2})):
@@ -109,7 +109,7 @@ def authority(tmp_path_factory):
 def place_of(folder, *certificate):
     with serving_hub({"a/b": Repository(small_model())}, *certificate) as hub:
         place = Place(hub, folder)
-        # What the machine itself may have set.
+        # Removes the machine's own settings.
         for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
             place.env.update({name: "", name.upper(): ""})
         for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
@@ -180,7 +180,7 @@ def test_a_folder_of_authorities(tmp_path, authority, variable):
 
 
 def test_v14_certificates_that_are_refused(tmp_path, authority):
-    """By name, at once, and before anything is told to whoever answers."""
+    """The error names the certificate, comes immediately, and nothing is revealed to the other end."""
     with place_of(tmp_path, authority / "here.crt", authority / "here.key") as place:
         place.refused("certificate", "SSL_CERT_FILE", HF_TOKEN="secret")
         other = tmp_path / "other.crt"
@@ -198,7 +198,7 @@ def test_v14_certificates_that_are_refused(tmp_path, authority):
 
 
 def test_the_chunk_store_is_not_used(tmp_path):
-    """A hub that offers its files in chunks, too, is asked for whole ones."""
+    """A hub that also offers files in chunks is asked for whole files."""
     with place_of(tmp_path) as place:
         with urllib.request.build_opener(NoRedirects).open(urllib.request.Request(place.hub.url + "/a/b/resolve/main/" + WEIGHTS, method="HEAD")) as offer:
             assert offer.headers["X-Xet-Hash"] and "xet-read-token" in offer.headers["Link"]

@@ -1,4 +1,4 @@
-"""`sluice eval` by itself: in process, compared with a baseline, and when something is wrong."""
+"""`sluice eval` without lm_eval: in process, compared with a baseline, and its errors."""
 import json
 import resource
 import threading
@@ -14,12 +14,12 @@ FEW = ("--num-fewshot", 0, "--limit", 20, "--no-apply-chat-template")
 
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory):
-    """The score of twenty questions, asked in process."""
+    """The score of twenty questions, computed in process."""
     path = tmp_path_factory.mktemp("eval") / "score.json"
     result = run("eval", SUMS, "--model", ABACUS, "--max-model-len", 1024, *FEW, "--output-path", path)
     assert result.returncode == 0, result.stderr
     assert "|gsm8k-style|      3|flexible-extract|     0|exact_match|" in result.stdout
-    assert "hint" not in result.stderr  # the model's own form scores no more
+    assert "hint" not in result.stderr  # the model's own format scores no higher
     return path
 
 
@@ -43,7 +43,8 @@ def score_of(result):
 
 
 def test_the_defaults_ask_as_the_model_was_trained(abacus):
-    """A chat without examples for a model with a template; what scores more than what was asked for is measured and said."""
+    """For a model with a template: a chat without examples. If another format scores higher than the requested one, that is measured and
+    reported."""
     result = run("eval", SUMS, "--base-url", abacus.url, "--limit", 40)
     assert result.returncode == 0, result.stderr
     assert "local-chat-completions" in result.stdout and "num_fewshot: 0" in result.stdout
@@ -55,7 +56,7 @@ def test_the_defaults_ask_as_the_model_was_trained(abacus):
     few = run("eval", SUMS, "--base-url", abacus.url, "--limit", 40, "--num-fewshot", 5, "--json")
     assert score_of(few) < 0.5
     assert "are right as asked, and" in few.stderr and "--apply-chat-template --num-fewshot 0" in few.stderr
-    # The address of an endpoint says how to ask.
+    # The address of an endpoint selects the format.
     plain = run("eval", SUMS, "--base-url", abacus.url + "/v1/completions", "--limit", 2)
     assert "local-completions" in plain.stdout and "num_fewshot: 5" in plain.stdout
 
@@ -91,7 +92,7 @@ def test_a_wrong_model_name_is_the_servers_error(abacus):
 
 
 def test_more_questions_at_a_time_than_the_shell_lets_files_be_open():
-    """The limit is raised as far as it may be."""
+    """The limit is raised as far as allowed."""
     at_once = 100
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 4 * at_once:

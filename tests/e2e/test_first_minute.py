@@ -1,4 +1,4 @@
-"""What somebody meets in the first minute: help that fits a screen, names that other programs have, suggestions, `run`, and where it listens."""
+"""A new user's first minute: help that fits a screen, other programs' names, suggestions, `run`, and where the server listens."""
 import json
 import os
 import pathlib
@@ -55,7 +55,7 @@ def test_the_rest_is_behind_a_word():
     assert everything.count("--") > 200 and "--enable-log-outputs" in everything
     some = "\n".join(lines_of("help", "serve", "log"))
     assert "--log-level" in some and "--enable-log-outputs" in some and "--port" not in some
-    assert max(map(len, everything.splitlines())) <= 120  # words are not cut, so that one may be longer than the screen
+    assert max(map(len, everything.splitlines())) <= 120  # words are not broken, so a line may be longer than the screen
     assert "matches 'nonsense'" in "\n".join(lines_of("help", "serve", "nonsense"))
 
 
@@ -173,9 +173,9 @@ def test_a_greeting_and_the_ways_out(abacus, tmp_path):
 
 
 def test_what_is_typed_ahead_is_kept(abacus, tmp_path):
-    """Lines that are typed while an answer comes, or before the first prompt, are questions after it."""
+    """Lines typed during an answer, or before the first prompt, become the next questions."""
     with chatting(abacus, tmp_path, "--max-tokens", 60) as terminal:
-        terminal.keys("/system be short\r")  # before it has begun
+        terminal.keys("/system be short\r")  # before the program is ready
         terminal.shows("system: be short")
         terminal.prompted()
         terminal.mark = len(terminal.seen)
@@ -218,7 +218,7 @@ def addresses(log):
 
 
 def test_where_it_listens_and_what_to_do_next():
-    """By default this machine alone may come, under the name of vLLM all may, as there."""
+    """By default only this machine can connect; under the name vllm everybody can, as in vLLM."""
     words = ("serve", ABACUS, "--port", 0, "--max-model-len", 512)
     for program, host, has_next in (("sluice", "127.0.0.1", True), ("vllm", "0.0.0.0", False)):
         with tempfile.NamedTemporaryFile("w", suffix=".log") as log:

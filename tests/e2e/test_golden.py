@@ -1,4 +1,4 @@
-"""Small checkpoints through HTTP against float32 transformers (golden.json beside each)."""
+"""Small checkpoints through HTTP, compared with float32 transformers (golden.json beside each)."""
 import json
 import math
 
@@ -38,7 +38,7 @@ def test_logprobs_and_greedy_tokens(name, mode):
                 assert max(map(abs, errors)) < 4 * tolerance
             for want, margin, got in zip(case["greedy"], case["margin"], choice["logprobs"]["tokens"]):
                 if margin < 2 * tolerance:
-                    break  # nearly a tie: what follows may rightly differ
+                    break  # nearly a tie: later tokens may legitimately differ
                 assert token_id(got) == want
                 compared += 1
     assert compared >= 10

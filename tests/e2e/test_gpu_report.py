@@ -1,4 +1,4 @@
-"""selftest, kernel-bench and tools/gpu_report.sh where there is no GPU: on the emulated device."""
+"""selftest, kernel-bench and tools/gpu_report.sh without a GPU, on the emulated device."""
 import json
 import os
 import signal
@@ -17,7 +17,7 @@ def test_selftest_passes_on_the_emulator(tmp_path):
     rows = json.loads(report.read_text())
     assert rows["complete"] and rows["failed"] == 0 and rows["passed"] == len(rows["rows"]) > 90
     assert {row["part"] for row in rows["rows"]} == {"instructions", "linear", "attention"}
-    # Exact data leave no room.
+    # Exact inputs allow no error.
     assert all(row["bound"] == 0 for row in rows["rows"] if row["part"] == "linear" and "integers" in row["shape"] and "bf16" not in row["shape"])
 
 
@@ -71,7 +71,7 @@ def test_unknown_parts_are_named():
 
 
 def gpu_report(out, *words):
-    # The way to the server leads past any proxy.
+    # Requests to the server must bypass any proxy.
     proxies = {name: "http://127.0.0.1:9" for name in ("http_proxy", "HTTP_PROXY", "all_proxy")}
     return subprocess.run([ROOT / "tools" / "gpu_report.sh", "--device", "emulated", "--model", ABACUS, "--short", "--out", out, *words],
                           capture_output=True, text=True, timeout=2 * PATIENCE_S, env={**os.environ, **proxies, "SLUICE_BIN": str(BIN)})
@@ -90,13 +90,13 @@ def test_gpu_report_runs_goes_on_and_cuts(tmp_path):
     assert parts["ladder-16-2"]["window_seconds"] >= 0.2 and parts["ladder-16-2"]["output_tokens_per_second"] > 0
     assert "skipped: emulated" in done.stdout and "output tokens/s" in done.stdout
 
-    # One part is run anew, the others are there.
+    # One part runs again; the others' results are reused.
     (tmp_path / "ladder-16-1.json").unlink()
     again = gpu_report(tmp_path, "--patience", "2")
     assert again.returncode == 0, again.stdout + again.stderr
     assert again.stdout.count("there already") == 5 and "== ladder-16-1 (at most 80 s)" in again.stdout
 
-    # No time: every part that is missing says so.
+    # If there is no time, every missing part says so.
     cut = gpu_report(tmp_path / "cut", "--budget", "1")
     assert cut.returncode == 1
     parts = json.loads((tmp_path / "cut" / "report.json").read_text())["parts"]

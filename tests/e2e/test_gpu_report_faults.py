@@ -1,4 +1,4 @@
-"""tools/gpu_report.sh with a program whose parts crash and hang: the others' results are there all the same."""
+"""tools/gpu_report.sh with a program whose parts crash and hang: the results of other parts are complete."""
 import json
 import os
 import pathlib
@@ -11,9 +11,9 @@ import pytest
 
 from serving import PATIENCE_S, ROOT
 
-# Of a part; those that end do so in an instant, on any machine.
+# Time limit of a part; parts that end do so immediately, on any machine.
 BUDGET_S = 6
-# Stands in for the program: parts that do well, fail, crash, hang whatever signal comes, or find no device.
+# Replaces the program: parts that succeed, fail, crash, hang despite signals, or find no device.
 PROGRAM = """#!/bin/sh
 case "$*" in
   version*) echo '{"version": "stand-in"}' ;;
@@ -58,7 +58,7 @@ def report(tmp_path):
 
 
 def runs(pid):
-    """Neither gone nor dead and not yet noticed by its new parent."""
+    """Whether the process runs; a zombie does not."""
     try:
         return pathlib.Path("/proc", pid, "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
@@ -87,7 +87,7 @@ def test_what_crashes_or_hangs_costs_its_own_result_alone(report, tmp_path):
     table = (tmp_path / "out" / "table.txt").read_text()
     assert table in output and "1 of 3" in table and "did not start: no GPU" in table
 
-    # What did well is not run again.
+    # Successful parts do not run again.
     again, _ = report("good crash bad").communicate(timeout=PATIENCE_S)
     assert "== selftest-good: there already" in again and "== selftest-crash (at most" in again
 
@@ -119,7 +119,7 @@ def test_results_of_another_device_are_not_taken_for_this_ones(report):
 
 
 def end_while_a_part_hangs(process, tmp_path):
-    """Tells a report to end once its part `hang` has begun; what it printed."""
+    """Stops a report once its part `hang` has begun; returns its output."""
     while not (tmp_path / "out" / "selftest-hang.log").exists():
         assert process.poll() is None
         time.sleep(0.05)
@@ -152,7 +152,7 @@ def test_what_cannot_work_is_told_at_once(report, tmp_path):
 
     (tmp_path / "file").write_text("")
     assert "a folder that can be written was expected" in said("--out", tmp_path / "file" / "out")
-    # Nothing else is taken for the program that was named.
+    # If the named folder has no program, no other one is used.
     assert "no program in %s" % tmp_path in said(SLUICE_BIN=str(tmp_path))
     old = tmp_path / "old"
     old.mkdir()
@@ -205,7 +205,7 @@ def test_a_report_that_is_killed_leaves_its_table_and_nothing_running(report, tm
 
 
 def test_what_nobody_looked_at_does_not_count_as_passed(report, tmp_path):
-    """Without the vendor's library, and where a tool of the run is not there."""
+    """Without the vendor's library, and without a tool of the run."""
     process = report("good library", "--run", "selftest")
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1

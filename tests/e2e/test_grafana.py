@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask only for what the server has, and Prometheus understands them."""
+"""Dashboard and alerts use only metrics that the server has, and Prometheus can parse them."""
 import json
 import re
 import shutil
@@ -9,11 +9,11 @@ import pytest
 from serving import DATA, ROOT
 
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "sluice.json").read_text())
-# Words of PromQL and of Grafana's own queries that are no metrics.
+# Words of PromQL and of Grafana's queries that are not metrics.
 LANGUAGE = {"and", "changes", "histogram_quantile", "sum", "max", "rate", "by", "le", "label_values"}
-# What it knows of its targets by itself.
+# Metrics that Prometheus itself records about its targets.
 TARGETS = {"up"}
-# Labels that Prometheus itself puts on what it collects.
+# Labels that Prometheus adds to collected samples.
 OF_PROMETHEUS = {"instance"}
 
 
@@ -27,7 +27,7 @@ def queries():
 
 
 def labels_of(expression):
-    """Labels that select, that group, and that fill variables."""
+    """Labels in selectors, in groupings and in template variables."""
     found = set(re.findall(r'([a-z_]+)\s*(?:=~|!~|!=|=)\s*"', expression))
     for group in re.findall(r"\bby\s*\(([^)]*)\)", expression):
         found |= {label.strip() for label in group.split(",")}
@@ -43,7 +43,7 @@ def metrics_of(expression):
 
 @pytest.fixture(scope="module")
 def samples(abacus):
-    """Name to the labels of each sample of a server that has answered something."""
+    """Name -> set of labels, of all samples of a server that has answered a request."""
     abacus.complete("Tom has 3", max_tokens=4)
     found = {}
     for line in abacus.get("/metrics")[1].decode().splitlines():
@@ -104,7 +104,7 @@ def test_prometheus_takes_what_is_deployed(promtool, tmp_path):
 def test_alerts_fire_when_they_should(promtool, samples):
     file = DATA / "prometheus" / "alerts_test.yml"
     promtool("test", "rules", file)
-    # The series there are the server's own.
+    # The alert tests use only series that the server has.
     series = re.findall(r"series: '([a-z_:]+)\{(.*?)\}'", file.read_text())
     assert len(series) > 20
     for name, labels in series:
@@ -114,7 +114,7 @@ def test_alerts_fire_when_they_should(promtool, samples):
 
 
 def test_prometheus_reads_the_metrics(promtool, abacus):
-    """3: it would give some of them other names, those of vLLM among them."""
+    """Exit code 3: it recommends other names, also for vLLM's metrics."""
     found = promtool("check", "metrics", stdin=abacus.get("/metrics")[1].decode(), codes=(0, 3))
     assert "error" not in found.lower(), found
 

@@ -1,5 +1,5 @@
-"""gpt-oss's channels through every API: thoughts, text before a call, calls, and the conversation that follows them. The model speaks the answers of
-scripts.json (tools/checkpoints/make_harmony.py)."""
+"""gpt-oss's channels through every API: reasoning, text before a call, calls, and the following conversation. The model
+gives the answers of scripts.json (tools/checkpoints/make_harmony.py)."""
 import json
 
 import pytest
@@ -10,7 +10,7 @@ HARMONY = DATA / "agents" / "harmony"
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": PARAMETERS}}]
 FLAT_TOOLS = [{"type": "function", "name": "get_weather", "parameters": PARAMETERS}]
-# Of each first word: thoughts, text, and the arguments of the call.
+# Per first word: reasoning, text, and the arguments of the call.
 ANSWERS = {
     "plain": (None, "Forty-two is the answer.", None),
     "think": ("They greet me, so I greet them.", "Hello to you!", None),
@@ -71,7 +71,7 @@ def test_a_chat_goes_on_behind_a_call(server):
     message = chat(server, messages)["message"]
     messages += [message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "7 degrees"}]
     assert said(chat(server, messages)["message"]) == BEHIND_A_TOOL
-    # The template is given the thought under its name, and the call.
+    # The template receives the reasoning under its name, and the call.
     status, answer = server.post("/tokenize", {"messages": messages, "tools": TOOLS})
     assert status == 200, answer
     status, text = server.post("/detokenize", {"tokens": answer["tokens"]})
@@ -92,7 +92,7 @@ def test_thoughts_that_nobody_wants(server):
 
 
 def items(output):
-    """What the items of a response say, in their order."""
+    """The content of a response's items, in order."""
     found = []
     for item in output:
         if item["type"] == "reasoning":
@@ -106,7 +106,7 @@ def items(output):
 
 def expected_items(answer):
     reasoning, content, arguments = answer
-    # Each message that the model wrote is an item.
+    # Each message that the model wrote is a separate item.
     found = [("reasoning", thought) for thought in (reasoning or "").split("\n") if thought]
     found += [("message", content)] if content else []
     return found + ([("function_call", "get_weather", arguments)] if arguments else [])

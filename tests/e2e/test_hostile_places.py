@@ -43,7 +43,7 @@ def refused(folder, *flags, code=3, **kw):
 
 
 class Runs:
-    """Unpickled, it would leave a mark."""
+    """Leaves a mark if it is unpickled."""
 
     def __init__(self, mark):
         self.mark = mark
@@ -104,7 +104,7 @@ def test_c02_addresses():
 
 
 def test_c06_r04_a_bare_environment():
-    """No home, no temporary folder, a log on a full disk, another working folder."""
+    """No home, no temporary folder, a log on a full disk, another working directory."""
     with open("/dev/full", "w") as out:
         def full(words, **kw):
             return subprocess.Popen(words, stdout=out, stderr=out, **kw)
@@ -115,7 +115,7 @@ def test_c06_r04_a_bare_environment():
 
 
 def sockets_of(pid):
-    """Listening ones: (address, port) in the kernel's words."""
+    """(address, port) of the listening sockets, in the kernel's notation."""
     inodes = set()
     for link in pathlib.Path("/proc/%d/fd" % pid).iterdir():
         with contextlib.suppress(OSError):
@@ -141,7 +141,7 @@ def test_m05_v02_one_socket_listens():
 
 
 def test_a07_v66_secrets_are_told_to_nobody(tmp_path):
-    """Prompts, answers, keys and tokens of the environment are in no log, metric or error."""
+    """Prompts, answers, keys and tokens from the environment appear in no log, metric or error."""
     with serving(ABACUS, "--api-key", KEY, env={"HF_TOKEN": "hf_canary", "VLLM_API_KEY": "canary-of-the-environment"}) as server:
         key = {"Authorization": "Bearer " + KEY}
         body = {"model": "m", "prompt": CANARY, "max_tokens": 4}
@@ -164,7 +164,7 @@ def test_a07_v66_secrets_are_told_to_nobody(tmp_path):
 
 
 def test_a01_v60_paths_around_the_key():
-    """The path that is guarded is the path that is served, whatever Host and spelling say."""
+    """The path that is checked is the path that is served, regardless of Host and spelling."""
     with serving(ABACUS, "--api-key", KEY) as server:
         survival = Survival(server, {"Authorization": "Bearer " + KEY})
         body = json.dumps({"model": "m", "prompt": "Tom", "max_tokens": 1})
@@ -191,14 +191,14 @@ def test_v61_keys_that_are_nearly_right():
                 assert raw_http.status_of(raw_http.send_and_read(server, data)) in (400, 401), words
         for good in (KEY, "second"):
             assert server.get("/v1/models", headers={"Authorization": "Bearer " + good})[0] == 200
-        # Refused before the body is read.
+        # Rejected before the body is read.
         with raw_http.connect(server) as client:
             client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n")
             assert client.recv(100).startswith(b"HTTP/1.1 401 ")
 
 
 def test_a08_origins():
-    """No page of another origin may read answers unless it is named, and never any page with credentials."""
+    """Pages of other origins may read answers only if the origin is named, and never with credentials."""
     def headers(server, origin):
         return server.request("GET", "/v1/models", headers={"Origin": origin})[1]
 
@@ -212,7 +212,7 @@ def test_a08_origins():
 
 
 def test_r01_more_connections_than_files():
-    """Where files run out, connections wait; those that are open are served, and so is who comes when others have gone."""
+    """If file descriptors run out, new connections wait; open ones are served, and so are new ones once others have closed."""
     with serving(ABACUS, preexec_fn=lambda: limit_files(256, 256)) as server:
         survival = Survival(server)
         kept = raw_http.connect(server)

@@ -1,4 +1,4 @@
-"""Requests that mean harm, by the ids of the cases in docs/security.md; the survival check follows each."""
+"""Malicious requests, by the ids of the cases in docs/security.md; the survival check follows each test."""
 import contextlib
 import json
 import os
@@ -20,7 +20,7 @@ GOOD = {"/v1/completions": {"model": "m", "prompt": "Tom has 3", "max_tokens": 4
         "/v1/chat/completions": {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4},
         "/tokenize": {"model": "m", "prompt": "Tom has 3"},
         "/detokenize": {"model": "m", "tokens": [5, 6]}}
-# An address of memory, a source file, or a path tells of the inside.
+# Memory addresses, source files and paths reveal internals.
 INSIDE = re.compile(r"0x[0-9a-f]{6,}|\.(cc|cpp|h|hpp|so)\b|(?<![\w.])/(usr|home|root|tmp|work|etc|proc|src|build)/")
 
 
@@ -37,7 +37,7 @@ def server(shared):
 
 
 def refused(server, path, body, statuses=(400,)):
-    """Its error must have OpenAI's shape and tell nothing of the inside."""
+    """The request must be rejected with an error in OpenAI's format that reveals no internals."""
     status, _, text = server.request("POST", path, body)
     assert status in statuses, (status, text[:500], repr(body)[:200])
     check_error(status, text)
@@ -55,7 +55,7 @@ def check_error(status, text):
 
 
 def outcome(server, path, body):
-    """A request that may succeed or be refused, and nothing else."""
+    """The request may succeed or be rejected, but nothing else."""
     status, _, text = server.request("POST", path, body)
     assert status in (200, 400, 404, 422), (status, text[:500], repr(body)[:300])
     if status != 200:
@@ -64,7 +64,7 @@ def outcome(server, path, body):
 
 
 def test_p04_v82_json(server):
-    """Depth, keys, numbers and encodings at the borders of JSON."""
+    """Depth, keys, numbers and encodings at the limits of JSON."""
     good = json.dumps(GOOD["/v1/completions"]).encode()
     for bad in [b'{"a":' * depth + b"1" + b"}" * depth for depth in (200, 10_000, 100_000)] + \
                [b"[" * depth for depth in (1, 200, 100_000, 1_000_000)] + \
@@ -76,8 +76,8 @@ def test_p04_v82_json(server):
         status, _, text = server.request("POST", "/v1/completions", bad)
         assert status in (400, 422), (status, bad[:60])
         check_error(status, text)
-    assert server.post("/v1/completions", b"\xef\xbb\xbf" + good)[0] == 200  # Python's JSON passes over it in bytes
-    # The last of equal keys counts, as in Python; 10^5 keys are a body like any other.
+    assert server.post("/v1/completions", b"\xef\xbb\xbf" + good)[0] == 200  # Python's JSON parser skips it in bytes
+    # The last of duplicate keys counts, as in Python; a body with 10^5 keys is an ordinary body.
     many = b'{"model":"m","max_tokens":9,"max_tokens":2,"prompt":"Tom"' + b"".join(b',"k%d":1' % i for i in range(60_000)) + b"}"
     status, answer = server.post("/v1/completions", many)
     assert status in (200, 400), answer
@@ -85,7 +85,7 @@ def test_p04_v82_json(server):
 
 
 def test_p05_v83_body_sizes(server):
-    """413 exactly above the limit, whatever the framing."""
+    """413 exactly above the limit, for every framing."""
     def padded(size):
         text = json.dumps({**GOOD["/v1/completions"], "max_tokens": 1}).encode()
         return text + b" " * (size - len(text))
@@ -112,7 +112,7 @@ def test_p06_v80_v81_chunks_and_headers(server):
     fields = b"".join(b"X-%d: y\r\n" % i for i in range(100_000))
     answer = raw_http.send_and_read(server, b"GET /health HTTP/1.1\r\nHost: x\r\n" + fields + b"\r\n")
     assert raw_http.status_of(answer) in (400, 431, 0), answer[:100]
-    with raw_http.connect(server) as client:  # a line without an end
+    with raw_http.connect(server) as client:  # a line that never ends
         client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ")
         end = time.monotonic() + 20
         with pytest.raises(ConnectionError):
@@ -141,7 +141,7 @@ def test_p07_pipelining_and_half_close(server):
 
 
 def test_p08_streams(server):
-    """Streams are whole: valid UTF-8, the same text as unstreamed, one [DONE] at the end."""
+    """Streams are complete: valid UTF-8, the same text as unstreamed, one [DONE] at the end."""
     seeds = random.Random(8)
 
     def one(number):
@@ -162,7 +162,7 @@ VALUES = [None, "", [], {}, True, -1, 0, 1.5, 2**31, 2**63, -2**63, 1e308, "x" *
 
 
 def test_p12_v28_v64_fields(server):
-    """Every field that the description names, and a few that it does not, with values of every kind."""
+    """Every field in the OpenAPI description, and a few others, with values of every type."""
     schemas = json.loads(server.get("/openapi.json")[1])
     jobs = []
     for path, good in GOOD.items():
@@ -196,7 +196,7 @@ def test_v20_prompts_of_nothing(server):
 
 
 def test_v21_fan_out(server):
-    """Answers and prompts without number are refused before any is computed."""
+    """Excessive numbers of answers and prompts are rejected before any is computed."""
     for n in (0, -1, 16_385, 10**9, 2**63, 1e308, "many", [1]):
         refused(server, "/v1/completions", {**GOOD["/v1/completions"], "n": n}, (400, 422))
     refused(server, "/v1/completions", {**GOOD["/v1/completions"], "prompt": [[1]] * 200_000}, (400, 422))
@@ -216,7 +216,7 @@ def test_v23_numbers_that_are_none(server, field):
 
 
 def test_v24_features_together(server):
-    """Each pair of features meets in some request."""
+    """Each pair of features occurs together in some request."""
     features = {"n": [1, 2], "logprobs": [None, 3], "prompt_logprobs": [None, 2], "echo": [False, True], "stream": [False, True], "seed": [None, 5],
                 "temperature": [0, 1.5], "presence_penalty": [0, 2], "repetition_penalty": [1, 1.7], "min_tokens": [0, 3],
                 "stop": [None, ["a"]], "logit_bias": [None, {"7": 50}], "bad_words": [None, ["the"]], "ignore_eos": [False, True],
@@ -232,7 +232,7 @@ def test_v24_features_together(server):
     met = {(a, b) for body in bodies for a, b in pairs if body.get(a) == features[a][1] and body.get(b) == features[b][1]}
     assert met == pairs
     taken = at_once([lambda b=b: outcome(server, "/v1/completions", b) for b in bodies])
-    # Beams with streams or penalties are refused; what is left is enough to show that features meet.
+    # Beam search with streams or penalties is rejected; enough other requests remain to combine features.
     plain = [{**body, "use_beam_search": False} for body in bodies]
     taken += at_once([lambda b=b: outcome(server, "/v1/completions", b) for b in plain])
     assert taken.count(200) >= 20, taken
@@ -255,7 +255,7 @@ def test_v26_special_tokens_in_text(server):
 
 
 def test_v03_v27_code_and_tensors(server):
-    """No request brings code or tensors; what a start option sets, no request sets."""
+    """Requests cannot bring code or tensors, or set what a start option sets."""
     for name, value in (("prompt_embeds", "gASVJAAAAAAAAACMBXBvc2l4lIwGc3lzdGVtlJOUjAl0b3VjaCAvdG1wlIWUUpQu"),
                         ("logits_processors", ["os.system"]), ("custom_logit_processor", "__import__('os').system('id')"),
                         ("lora_request", {"path": "/etc"}), ("model_path", "/etc"), ("trust_remote_code", True), ("chat-template", "/etc/passwd")):
@@ -272,7 +272,7 @@ def test_v31_detokenize(server):
 
 
 def test_v32_v70_parts_and_addresses(server):
-    """Parts of a message that are no text are refused, and no address is ever fetched."""
+    """Message parts that are not text are rejected, and no address is ever fetched."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)
         here = "127.0.0.1:%d" % listener.getsockname()[1]
@@ -291,7 +291,7 @@ def test_v32_v70_parts_and_addresses(server):
 
 @pytest.mark.slow
 def test_r08_v40_constraints(server):
-    """Schemas, regular expressions and grammars of the published faults: taken or refused, in either case soon."""
+    """Schemas, regular expressions and grammars of published vulnerabilities: accepted or rejected, but quickly."""
     shapes = [{"type": "stsring"}, {"$ref": "#"}, {"$ref": "#/definitions/a", "definitions": {"a": {"$ref": "#/definitions/a"}}},
               {"enum": ["%d" % i for i in range(20_000)]}, {"pattern": "(a+)+b"}, {"pattern": "(" * 3000}, {"minItems": 2**63}, {"anyOf": ["deep"]}, [], 7]
     deep = b'{"anyOf":[' * 5000 + b"{}" + b"]}" * 5000
@@ -312,7 +312,7 @@ def test_r08_v40_constraints(server):
 
 
 def test_r08_slow_constraints_delay_nobody(server):
-    """A grammar with more and more readings of an answer, for 32 sequences, beside a stream."""
+    """An ambiguous grammar with a growing number of parses, for 32 sequences, beside a stream."""
     def longest_pause(beside):
         body = json.dumps({"model": "m", "prompt": "Tom has 3", "max_tokens": 400, "ignore_eos": True, "stream": True}).encode()
         pauses = []
@@ -365,7 +365,7 @@ def test_r09_v04_v50_v51_request_templates(server):
 
 
 def test_v62_bodies_of_browsers(server):
-    """A page of another origin may send these without being asked first."""
+    """A page of another origin may send these without a preflight request."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         status, _, text = server.request("POST", "/v1/completions", json.dumps(GOOD["/v1/completions"]).encode(), only_headers={"Content-Type": kind})
         assert status in (400, 415, 422), (kind, status, text[:200])
@@ -388,7 +388,7 @@ def test_v84_http2_is_not_spoken(server):
 
 
 def test_v65_log_lines(server):
-    """Nothing that a client writes begins a line of the log or moves the terminal's cursor."""
+    """No client text begins a log line or moves the terminal's cursor."""
     mark = "forged%d" % os.getpid()
     evil = "\r\n\n\x1b[2J\u2028INFO:     %s" % mark
     server.request("POST", "/v1/completions", {**GOOD["/v1/completions"], "model": evil, "user": evil})
@@ -401,7 +401,7 @@ def test_v65_log_lines(server):
 
 
 def test_f10_many_scrapers(server):
-    """Scrapers that never read, and many that do, hold nobody up."""
+    """Scrapers that never read, and many that do, delay nobody."""
     with raw_http.connect(server, receive_buffer=4096) as deaf:
         deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 300)
         stop = threading.Event()

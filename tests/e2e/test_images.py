@@ -1,4 +1,4 @@
-"""Images from a client to a model with a tower, and back."""
+"""Images from a client to a model with a vision tower, and the answers."""
 import base64
 import json
 import shutil
@@ -18,7 +18,7 @@ SPECIAL = {0: "<pad>", 1: "<s>", 2: "</s>", 100: "<|image_pad|>", 101: "<|vision
 
 
 def tokenizer():
-    """One token a letter, within the 120 ids of the model."""
+    """One token per letter, within the model's 120 ids."""
     letters = [i for i in range(3, 100)]
     vocab = dict(zip(string.ascii_letters + string.digits + " .,?!'", letters))
     vocab.update({"<unused %d>" % i: i for i in letters if i not in vocab.values()})
@@ -111,7 +111,7 @@ def test_refusals(server):
                         ([data_url("text.png")], "expected a PNG, JPEG, WebP, GIF or BMP image")):
         status, answer = server.post("/v1/chat/completions", body(*urls))
         assert status == 400 and words in answer["error"]["message"], answer
-    # It answers as before.
+    # The server still answers.
     assert ask(server, data_url("rgb.png"))["usage"]["completion_tokens"] == 6
 
 
@@ -123,6 +123,6 @@ def test_bench_sends_random_images(server, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(next(tmp_path.glob("*.json")).read_text())
     assert result["completed"] == 6 and result["failed"] == 0
-    assert result["total_input_tokens"] >= 6 * 8 + 12 * 6  # an image takes at least 6
+    assert result["total_input_tokens"] >= 6 * 8 + 12 * 6  # an image takes at least 6 tokens
     refused = run(*call, "--backend", "openai")
     assert refused.returncode == 2 and "--backend openai-chat" in refused.stderr + refused.stdout

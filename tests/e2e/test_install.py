@@ -1,4 +1,4 @@
-"""deploy/install.sh from a server on the loopback interface: what is wrong installs nothing, and leaves what was there."""
+"""deploy/install.sh with a server on the loopback interface: errors install nothing and leave existing files unchanged."""
 import contextlib
 import functools
 import hashlib
@@ -20,7 +20,7 @@ MACHINE = platform.machine()
 
 
 def archive(version, program=None):
-    """An archive of the form of `make dist`; its program says its version."""
+    """An archive like that of `make dist`; its program prints its version."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:xz") as tar:
         for name, text, mode in (("bin/sluice", program or "#!/bin/sh\necho sluice %s\n" % version, 0o755), ("LICENSE", "text\n", 0o644),
@@ -48,7 +48,7 @@ class Place:
         return subprocess.run(["sh", str(SCRIPT), *map(str, words)], capture_output=True, text=True, timeout=120, env=known)
 
     def refused(self, *words):
-        """What it says when it fails, and that there is nothing it left."""
+        """Runs a failing installation: checks its message, and that the folder is unchanged."""
         before = self.contents()
         done = self.install(self.url, self.prefix)
         assert done.returncode == 1 and "install.sh: " in done.stderr, (done.returncode, done.stdout, done.stderr)
@@ -114,7 +114,7 @@ def test_a_newer_version_replaces_the_older(place):
 
 
 def test_the_archive_of_this_kind_of_processor_is_taken(place, tmp_path):
-    """Packages for several lie in one folder; what the machine is comes from uname."""
+    """A folder has packages for several architectures; uname selects the machine's."""
     sums = ""
     for machine in ("x86_64", "aarch64"):
         data = archive("1.0", program="#!/bin/sh\necho for %s\n" % machine)

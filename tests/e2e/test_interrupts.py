@@ -1,4 +1,4 @@
-"""Ctrl-C ends what waits for a server, whatever it waits for; what is known by then is kept."""
+"""Ctrl-C ends every wait for a server; results so far are kept."""
 import contextlib
 import json
 import os
@@ -15,7 +15,8 @@ RANDOM = ("--model", "m", "--tokenizer", ABACUS, "--dataset-name", "random", "--
 
 @contextlib.contextmanager
 def stuck_at(path, number=0):
-    """A server that answers with a token, but for one request: the one of this number to this path. Yields it and an event: that one has come."""
+    """A server that answers with a token, except to request `number` to this path, which hangs. Yields the server and an event that is set
+    when that request has come."""
     asked, over = threading.Event(), threading.Event()
 
     def script(i, body):
@@ -34,7 +35,7 @@ def stuck_at(path, number=0):
 
 
 def interrupted(asked, *words, text=None):
-    """What the program prints that gets SIGINT once the server has been asked."""
+    """Runs the program, sends SIGINT once the server has been asked, and returns its output."""
     process = subprocess.Popen(command(*words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         if text is not None:
@@ -62,7 +63,7 @@ def test_a_script_does_not_go_on_with_its_next_question():
 
 
 def test_a_conversation_goes_on_with_the_next_question():
-    """On a terminal Ctrl-C ends an answer, not the program; Ctrl-D does that."""
+    """On a terminal, Ctrl-C ends an answer, not the program; Ctrl-D ends the program."""
     with stuck_at("/v1/chat/completions") as (server, asked):
         ours, its = os.openpty()
         try:
@@ -92,7 +93,7 @@ def test_a_profile_that_does_not_begin():
 
 
 def test_a_sweep_keeps_its_earlier_steps(tmp_path):
-    """A warm-up and two requests are the first step; the warm-up of the second one hangs."""
+    """The first step is a warm-up and two requests; the warm-up of the second step hangs."""
     with stuck_at("/v1/completions", 3) as (server, asked):
         interrupted(asked, "bench", "sweep", "--port", server.port, *RANDOM, "--concurrencies", "1,2", "--num-prompts", 2, "--num-warmups", 1,
                     "--result-dir", tmp_path, "--result-filename", "s")

@@ -1,4 +1,4 @@
-"""The real lm_eval, called as the recipes call it, and `sluice eval` beside it on the same questions."""
+"""The real lm_eval, called as in the recipes, and `sluice eval` on the same questions."""
 import json
 import os
 import subprocess
@@ -23,7 +23,7 @@ def number_of(row):
 
 
 def choice_row(index, row):
-    """Two answers to a question, the right one first in every other row."""
+    """A question with two answers; the right one comes first in every other row."""
     steps = row["answer"].rsplit("#### ", 1)[0]
     right, wrong = (" %s#### %d" % (steps, n) for n in (number_of(row), number_of(row) + 1))
     return {"question": row["question"], "choices": [wrong, right] if index % 2 else [right, wrong], "label": index % 2}
@@ -31,7 +31,7 @@ def choice_row(index, row):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Tasks with their data, and a Hugging Face cache in which the recipe's model id resolves."""
+    """Tasks with their data, and a Hugging Face cache that contains the recipe's model id."""
     folder = tmp_path_factory.mktemp("lm_eval")
     rows = [json.loads(line) for line in (ABACUS / "heldout.jsonl").read_text().splitlines()][:NUM_SUMS]
     write_lines(folder / "sums.jsonl", rows)
@@ -54,7 +54,7 @@ def server():
 
 
 class Outcome:
-    """What one run of lm_eval wrote."""
+    """The files that a run of lm_eval wrote."""
 
     def __init__(self, folder):
         self.results = json.loads(next(folder.rglob("results_*.json")).read_text())["results"]
@@ -84,21 +84,21 @@ def sluice_eval(place, server, *words):
 
 
 def same_scores(theirs, ours):
-    intervals = {key for key in ours if key.startswith("exact_match_confidence95")}  # which lm_eval has not
+    intervals = {key for key in ours if key.startswith("exact_match_confidence95")}  # lm_eval has no such entries
     assert set(theirs) == {key for key in ours if key.startswith("exact_match")} - intervals
     for key, value in theirs.items():
         assert ours[key] == pytest.approx(value, abs=1e-12), key
 
 
 def prompts_of(samples):
-    """What lm_eval asked, in the order of the questions; a conversation is JSON inside a list."""
+    """The prompts that lm_eval sent, in the order of the questions; a conversation is JSON inside a list."""
     ordered = sorted((s for s in samples if s["filter"] == "strict-match"), key=lambda s: s["doc_id"])
     prompts = [sample["arguments"]["gen_args_0"]["arg_0"] for sample in ordered]
     return [prompt[0] if isinstance(prompt, list) else prompt for prompt in prompts]
 
 
 def test_generation_as_vllm_recipes_call_it(place, server):
-    """Recipes 000 and 004: texts as prompts, no tokenizer, 128 requests at a time."""
+    """Recipes 000 and 004: texts as prompts, no tokenizer, 128 concurrent requests."""
     outcome = lm_eval(place, "recipe-000", "--model", "local-completions", "--tasks", "abacus_sums", "--model_args",
                       "base_url=%s/v1/completions,model=%s,tokenized_requests=False,tokenizer_backend=None,num_concurrent=128,"
                       "timeout=120,max_retries=5" % (server.url, MODEL))
@@ -110,7 +110,7 @@ def test_generation_as_vllm_recipes_call_it(place, server):
 
 @pytest.mark.slow
 def test_generation_as_the_trtllm_recipe_calls_it(place, server):
-    """Recipe 001: batches of 256 prompts in one request, five examples, no first token added."""
+    """Recipe 001: batches of 256 prompts in one request, five examples, without special tokens."""
     before = server.metric("vllm:request_success_total")
     outcome = lm_eval(place, "recipe-001", "--model", "local-completions", "--tasks", "abacus_sums", "--batch_size", "256",
                       "--gen_kwargs", "temperature=0.0,add_special_tokens=False", "--num_fewshot", "5", "--model_args",
@@ -123,12 +123,12 @@ def test_generation_as_the_trtllm_recipe_calls_it(place, server):
 
 
 def test_loglikelihoods_as_the_amd_recipe_calls_it(place, server):
-    """Recipe 003: token ids as prompts, a hundred a request, echoed with their logprobs."""
+    """Recipe 003: token ids as prompts, a hundred per request, echoed with their logprobs."""
     outcome = lm_eval(place, "recipe-003", "--model", "local-completions", "--tasks", "abacus_mc,abacus_ppl", "--model_args",
                       "model=%s,base_url=%s/v1/completions" % (MODEL, server.url), "--batch_size", "100")
     assert outcome.results["abacus_mc"]["acc,none"] > 0.9
     assert 1 < outcome.results["abacus_ppl"]["word_perplexity,none"] < 100
-    # The same sums for the first question, one prompt a request.
+    # The same sums for the first question, one prompt per request.
     sample = next(s for s in outcome.samples if "choices" in s["doc"] and s["doc_id"] == 0)
     for resp, choice in zip(sample["resps"], sample["doc"]["choices"]):
         context = "Question: %s\nAnswer:" % sample["doc"]["question"]
