@@ -1,5 +1,5 @@
-"""The log: one form for all of it, as text and as JSON; under the name vllm the lines that tools read out of vLLM's log, and
-the options that turn them off."""
+"""The log: one format for all lines, as text and as JSON; under the name vllm the lines that tools parse from vLLM's log,
+and the options that turn them off."""
 import json
 import re
 import socket
@@ -23,7 +23,7 @@ def test_log_lines():
     with serving(CHECKPOINT, *COMMON, "--enable-log-requests", "--enable-log-outputs", "--max-log-len", 10,
                  "--disable-access-log-for-endpoints", "/health", program="vllm", env={"VLLM_LOG_STATS_INTERVAL": "1"}) as server:
         ask(server)
-        # A line may be written after what it tells of was answered.
+        # A line may be written after the answer that it reports.
         for line in (STATISTICS, re.compile(r'^INFO:     127\.0\.0\.1:\d+ - "POST /v1/completions HTTP/1\.1" 200 OK$', re.M),
                      re.compile(r'^INFO:     127\.0\.0\.1:\d+ - "POST /v1/completions HTTP/1\.1" 404 Not Found$', re.M),
                      re.compile("Generated response")):
@@ -39,7 +39,7 @@ def test_lines_can_be_turned_off():
     for flags in (("--uvicorn-log-level", "warning", "--disable-log-requests"), ("--disable-uvicorn-access-log", "--disable-log-stats")):
         with serving(CHECKPOINT, *COMMON, *flags, program="vllm") as server:
             ask(server)
-            # What is still to be written is there when the server has ended.
+            # All pending lines are written once the server has ended.
             assert server.stop() == 0
             log = server.log()
         assert '"POST /v1/completions' not in log and "Received request" not in log
@@ -74,7 +74,7 @@ def test_one_form_with_level_time_and_source():
 
 
 def test_a_client_that_leaves():
-    """Its line tells the tokens that were generated for it."""
+    """Its log line reports the tokens that were generated for it."""
     with serving(ABACUS, "--max-model-len", 4096) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as client:
             body = json.dumps({"model": "m", "prompt": "The abacus counts", "max_tokens": 4000, "ignore_eos": True, "stream": True})

@@ -1,4 +1,5 @@
-"""Servers with LoRA adapters against peft in float32 (tests/data/adapters): by name, at run time, by folder, and what is refused."""
+"""Servers with LoRA adapters, compared with peft in float32 (tests/data/adapters): selected by name, loaded at run time, from a folder; and
+errors."""
 import json
 import shutil
 import signal
@@ -12,7 +13,7 @@ QWEN3 = DATA / "checkpoints" / "qwen3-bf16"
 ADAPTERS = DATA / "adapters"
 LINEAR, STABILIZED = ADAPTERS / "qwen3-linear", ADAPTERS / "qwen3-stabilized"
 COMMON = ["--dtype", "float32", "--max-model-len", 256, "--max-num-seqs", 16, "--enable-lora"]
-# No step holds the longer prompts.
+# The longer prompts do not fit into one step.
 CHUNKS = ["--max-num-batched-tokens", 24]
 RUNTIME = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
 
@@ -22,7 +23,7 @@ def golden(folder):
 
 
 def ask(server, model, prompt, **fields):
-    """(tokens, their logprobs, the model that the answer names)."""
+    """(tokens, their logprobs, the model named in the answer)."""
     body = {"model": model, "prompt": prompt, "max_tokens": 8, "temperature": 0, "logprobs": 1, "ignore_eos": True,
             "return_token_ids": True, **fields}
     status, answer = server.post("/v1/completions", body)
@@ -32,7 +33,7 @@ def ask(server, model, prompt, **fields):
 
 
 def check_golden(server, model, folder):
-    """Greedy tokens up to the first whose lead is small, and the first token's logprob."""
+    """Compares greedy tokens, up to the first with a small margin, and the first token's logprob."""
     for case in golden(folder):
         tokens, logprobs, named = ask(server, model, case["prompt"])
         assert named == model
@@ -54,7 +55,7 @@ def test_two_adapters_and_the_base_at_once():
         check_golden(server, "m", QWEN3)
         check_golden(server, "linear", LINEAR)
         check_golden(server, "stable", STABILIZED)
-        # The same bits alone and in company.
+        # The same bits alone and with concurrent requests.
         prompts = [case["prompt"] for case in golden(LINEAR)]
         jobs = [(model, prompt) for prompt in prompts for model in ("m", "linear", "stable")]
         alone = [ask(server, *job) for job in jobs]
@@ -67,7 +68,7 @@ def test_two_adapters_and_the_base_at_once():
         assert (stable["id"], stable["parent"]) == ("stable", "m")
         assert refusal(*server.post("/v1/completions", {"model": "x", "prompt": "a"})) == (
             404, "NotFoundError", "The model `x` does not exist. This server has: m. LoRA adapters: linear, stable.")
-        # The other kinds of answer.
+        # The other kinds of answers.
         status, answer = server.post("/v1/chat/completions", {"model": "linear", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2})
         assert (status, answer["model"]) == (200, "linear")
         status, _, raw = server.request("POST", "/v1/completions", {"model": "stable", "prompt": [7, 8], "max_tokens": 2, "stream": True})
@@ -78,7 +79,7 @@ def test_two_adapters_and_the_base_at_once():
         assert status == 200
         idle = 'vllm:lora_requests_info{max_lora="2",running_lora_adapters="",waiting_lora_adapters=""} '
         wait_until(lambda: idle in server.get("/metrics")[1].decode(), "adapters in use when no request is")
-        # Without the variable there is no such route.
+        # The route exists only if the variable is set.
         status, answer = server.post("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": str(LINEAR)})
         assert status == 404 and "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in answer["detail"]
 
@@ -124,13 +125,13 @@ def test_load_and_unload_at_run_time(tmp_path):
         assert refused("", LINEAR) == (400, "InvalidUserInput", "Both 'lora_name' and 'lora_path' must be provided.")
         assert refused("b", tmp_path / "none") == (
             404, "NotFoundError", "Loading lora b failed: No adapter found for %s" % (tmp_path / "none"))
-        # More than are in memory at a time.
+        # More adapters than fit into memory.
         assert [load(name, LINEAR)[0] for name in "bcd"] == [200] * 3
         for name in "bcd":
             check_golden(server, name, LINEAR)
         check_golden(server, "a", STABILIZED)
         assert [card["id"] for card in json.loads(server.get("/v1/models")[1])["data"]] == list("mabcd")
-        # What is wrong with an adapter is the client's fault, and no other stream's.
+        # A broken adapter is a client error, and does not affect other streams.
         prompt = golden(LINEAR)[2]["prompt"]
         expected = ask(server, "a", prompt)
         cut = shutil.copytree(STABILIZED, tmp_path / "cut")
@@ -155,7 +156,7 @@ def test_load_and_unload_at_run_time(tmp_path):
 
 
 def test_requests_wait_for_a_slot():
-    """There is room for one adapter: requests for two take turns, and the base goes on meanwhile."""
+    """There is room for one adapter: requests for two take turns, while requests for the base model continue."""
     modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
     with serving(QWEN3, *COMMON, "--max-loras", 2, "--lora-modules", *modules) as server:
         prompts = [case["prompt"] for case in golden(LINEAR)]
@@ -165,7 +166,7 @@ def test_requests_wait_for_a_slot():
         for name, folder in (("linear", LINEAR), ("stable", STABILIZED)):
             assert server.request("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})[0] == 200
         assert at_once([lambda job=job: ask(server, *job) for job in jobs * 3]) == expected * 3
-        # Of a stream that waits while another one uses the slot.
+        # A stream that waits while another adapter uses the slot.
         def stream(model):
             body = {"model": model, "prompt": prompts[1], "max_tokens": 100, "stream": True, "ignore_eos": True}
             status, _, raw = server.request("POST", "/v1/completions", body)
@@ -176,7 +177,7 @@ def test_requests_wait_for_a_slot():
 
 
 def tells_of_its_drain(server):
-    """A connection that the server has accepted, and that has asked for nothing when it begins to drain, is closed."""
+    """Whether /health is 503. A connection that sent no request before the drain began is closed instead."""
     try:
         return server.get("/health")[0] == 503
     except ConnectionError:
@@ -185,7 +186,7 @@ def tells_of_its_drain(server):
 
 @pytest.mark.parametrize("fields", [{}, {"use_beam_search": True, "n": 2}], ids=["sampled", "beams"])
 def test_a_drain_finishes_requests_that_wait_for_a_slot(fields):
-    """They were accepted, and count among the unfinished ones."""
+    """They were accepted, so they count as unfinished."""
     modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
     with serving(QWEN3, *COMMON, "--max-loras", 1, "--max-cpu-loras", 1, "--max-num-queued-reqs", 2, "--shutdown-timeout", PATIENCE_S,
                  "--lora-modules", *modules) as server:
@@ -237,7 +238,7 @@ DEVICE = ["--device", "emulated", "--enable-lora", "--max-lora-rank", 8, "--max-
 
 
 def check_near_golden(server, model, folder):
-    """The first token's logprob; in bfloat16, which rounds more than the golden files."""
+    """Compares the first token's logprob in bfloat16, which rounds more than the golden files."""
     for case in golden(folder):
         _, logprobs, named = ask(server, model, case["prompt"], max_tokens=1)
         assert named == model
@@ -245,7 +246,7 @@ def check_near_golden(server, model, folder):
 
 
 def test_adapters_on_a_device():
-    """At start and at run time, more than there is room for, in company, and over several devices."""
+    """Loaded at start and at run time, more than fit, with concurrent requests, and on several devices."""
     modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
     jobs = [(model, case["prompt"][-12:]) for case in golden(LINEAR) for model in ("m", "linear", "stable")]
     with serving(QWEN3, *DEVICE, "--lora-modules", *modules) as server:
@@ -271,7 +272,7 @@ def test_adapters_on_a_device():
 
 
 def test_a_slot_of_a_device_is_filled_while_steps_overlap():
-    """Requests for two adapters take turns in one slot, and a step may be in flight when one ends."""
+    """Requests for two adapters take turns in one slot; a step may still be in flight when a request ends."""
     modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
     jobs = [(model, [prompt]) for prompt in (5, 6) for model in ("m", "linear", "stable")]
     with serving(QWEN3, *DEVICE, "--max-loras", 2, "--lora-modules", *modules) as server:
@@ -310,7 +311,7 @@ def test_refused_at_start(flags, words):
 
 
 def test_paths_too_long_for_a_file_are_refused(tmp_path):
-    """The folder can be looked at, and the longer names of its files cannot."""
+    """The path of the folder is short enough for the system, but the paths of its files are not."""
     shutil.copytree(LINEAR, tmp_path / "a")
     with serving(QWEN3, *COMMON, env=RUNTIME) as server:
         statuses = []

@@ -1,4 +1,4 @@
-"""tools/machine_code.py by what cuobjdump prints: each kind of departure from a kernel's plan is found."""
+"""tools/machine_code.py with sample output of cuobjdump: it finds each kind of deviation from a kernel's plan."""
 import importlib.util
 
 import pytest

@@ -1,4 +1,4 @@
-"""What a process with little memory does with large requests: it refuses them, and lives."""
+"""A process with little memory rejects large requests and survives."""
 import http.client
 import json
 import re
@@ -18,7 +18,7 @@ def limit_to(mebibytes):
 
 
 def status_of(server, path, text):
-    """The status of the answer; None where the server closes the connection before it has read all."""
+    """The status of the answer; None if the server closes the connection before it has read the whole request."""
     try:
         return server.request("POST", path, text)[0]
     except (OSError, http.client.HTTPException):
@@ -26,7 +26,7 @@ def status_of(server, path, text):
 
 
 def resident(server):
-    """(now, most so far) in bytes."""
+    """Resident memory in bytes: (now, peak)."""
     status = open("/proc/%d/status" % server.process.pid).read()
     return tuple(int(re.search(name + r":\s+(\d+) kB", status)[1]) << 10 for name in ("VmRSS", "VmHWM"))
 
@@ -62,7 +62,7 @@ def test_r02_unfinished_bodies_are_refused_before_they_fill_the_process():
                     s.settimeout(1)
                     answers.append(s.recv(100))
                 except OSError:
-                    pass  # Refused, or not: it waits for the last byte.
+                    pass  # Either the request was rejected, or the server waits for the last byte.
 
         clients = [threading.Thread(target=send) for _ in range(14)]
         for client in clients:

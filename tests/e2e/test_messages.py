@@ -1,4 +1,4 @@
-"""/v1/messages as Anthropic's clients use it, with a model that speaks fixed scripts: the first word of a message chooses one."""
+"""/v1/messages as Anthropic's clients use it, with a model that gives scripted answers: the first word of a message selects the script."""
 import json
 
 import pytest
@@ -8,7 +8,7 @@ from serving import DATA, serving
 SCRIPTED = DATA / "agents" / "hermes"
 ROWS = [json.loads(line) for line in (DATA / "agents" / "messages.jsonl").read_text().splitlines()]
 KEY = "sk-bead-0001"
-# Claude Code's: the order of its fields, blocks with marks for a cache, many tools, a query, headers of betas.
+# Requests like Claude Code's: order of fields, blocks with cache marks, many tools, a query string, beta headers.
 HEADERS = {"x-api-key": KEY, "anthropic-version": "2023-06-01", "anthropic-beta": "claude-code-20250219,interleaved-thinking-2025-05-14",
            "x-app": "cli", "user-agent": "claude-cli/2.1.154 (external, cli)", "accept": "application/json"}
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -22,7 +22,7 @@ def server():
 
 
 def meaning(answer):
-    """What an answer says, without ids."""
+    """The content of an answer, without ids."""
     error = answer.get("error")
     if error:
         return {key: error.get(key) for key in ("type", "param", "code")}
@@ -36,7 +36,7 @@ def ask(server, body, path="/v1/messages", headers=HEADERS):
 
 
 def events_of(text):
-    """[(name, data)] of a stream."""
+    """[(name, data)] of a stream's events."""
     blocks = [block.split("\n", 1) for block in text.decode().split("\n\n") if block]
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
 
@@ -85,11 +85,11 @@ def test_a_turn_of_claude_code(server):
     whole = json.loads(text)
     assert (status, whole["stop_reason"]) == (200, "end_turn"), text
     assert whole["content"] == [{"type": "text", "text": "It is 7 degrees in Oslo, and the sum is 12.5."}]
-    # What it counts is what it reads, and the value that changes with every request is no part of it.
+    # The counted tokens equal the tokens read; the value that changes with every request does not count.
     counted = {k: v for k, v in claude_code(list(history)).items() if k in ("model", "messages", "system", "tools", "thinking")}
     status, text = ask(server, counted, "/v1/messages/count_tokens?beta=true")
     assert (status, json.loads(text)["input_tokens"]) == (200, whole["usage"]["input_tokens"]), text
-    # A reminder behind the result changes the end of the prompt only.
+    # A reminder after the result changes only the end of the prompt.
     status, text = ask(server, claude_code([*history, {"role": "system", "content": "Be brief."}], stream=False))
     assert status == 200 and json.loads(text)["usage"]["input_tokens"] > whole["usage"]["input_tokens"], text
 
@@ -106,7 +106,7 @@ def test_keys(server):
     json_type = {"Content-Type": "application/json"}
     for headers, status in (({}, 401), ({"x-api-key": "wrong"}, 401), ({"x-api-key": KEY}, 200), ({"Authorization": "Bearer " + KEY}, 200)):
         assert server.request("POST", "/v1/messages", body, only_headers={**json_type, **headers})[0] == status, headers
-    # What clients ask before they ask anything.
+    # Requests that clients send before their first question.
     assert server.request("HEAD", "/")[0] < 500
     status, _, models = server.request("GET", "/v1/models?limit=1000", headers=HEADERS)
     models = json.loads(models)

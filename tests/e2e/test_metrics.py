@@ -1,4 +1,4 @@
-"""/metrics against the families that vLLM has, and what the recipes look for in it."""
+"""/metrics, compared with vLLM's metric families and with what the recipes read from it."""
 import http.client
 import json
 import re
@@ -7,7 +7,7 @@ from random import Random
 
 from serving import ABACUS, DATA, serving, wait_until
 
-# Arithmetic about GPUs that vLLM shows with --enable-mfu-metrics; nothing here computes on one.
+# Estimates for GPUs that vLLM shows with --enable-mfu-metrics; this server has no such estimates.
 ABSENT = {"vllm:estimated_flops_per_gpu_total", "vllm:estimated_read_bytes_per_gpu_total", "vllm:estimated_write_bytes_per_gpu_total"}
 OLD_NAMES = {"vllm:gpu_cache_usage_perc", "vllm:gpu_prefix_cache_queries_total", "vllm:gpu_prefix_cache_hits_total",
              "vllm:time_per_output_token_seconds", "vllm:num_requests_swapped"}
@@ -44,7 +44,7 @@ def test_families_are_those_of_vllm(abacus):
 
 
 def test_requests_count(abacus):
-    """An answer is counted before it is sent, so that who has it finds it there."""
+    """An answer is counted before it is sent: a client that has the answer also finds it in /metrics."""
     wait_until(lambda: not abacus.metric("vllm:num_requests_running"), "requests of earlier tests still run")
     before = {name: abacus.metric(name) for name in ("vllm:request_success_total", "vllm:generation_tokens_total", "vllm:prompt_tokens_total")}
     abacus.complete("Anna has 3 apples", max_tokens=5, ignore_eos=True)
@@ -54,7 +54,7 @@ def test_requests_count(abacus):
     assert abacus.metric("vllm:num_requests_running") == 0
 
 
-# Each is fed once by every sequence, however it ends.
+# Every sequence adds one to each of these, however it ends.
 PER_SEQUENCE = ["vllm:request_success_total"] + ["vllm:%s_count" % name for name in (
     "request_prompt_tokens", "request_generation_tokens", "request_num_preemptions", "request_params_max_tokens",
     "request_time_per_output_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds", "request_inference_time_seconds",
@@ -69,7 +69,7 @@ def by_reason(server):
 
 
 class Sent:
-    """What a client asked for, and what it was told."""
+    """What the clients requested and received."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -77,7 +77,7 @@ class Sent:
         self.requests = self.prompt_tokens = self.output_tokens = 0
 
     def add(self, reasons, prompts, prompt_tokens, output_tokens):
-        """`prompt_tokens`: of each of the request's sequences together."""
+        """`prompt_tokens`: sum over the request's sequences."""
         with self.lock:
             self.requests += prompts
             self.prompt_tokens += prompt_tokens
@@ -130,7 +130,7 @@ def one_request(server, random, sent):
 
 
 def test_counts_agree_with_what_was_sent():
-    """Random requests at once, on too few blocks for all: whole, streamed, of several prompts and answers, left, refused."""
+    """Random concurrent requests, with too few blocks for all: whole, streamed, with several prompts and answers, aborted, rejected."""
     with serving(ABACUS, "--max-model-len", 2100, "--num-gpu-blocks-override", 140, "--max-num-seqs", 64, "--block-size", 16) as server:
         sent = Sent()
 
@@ -142,7 +142,7 @@ def test_counts_agree_with_what_was_sent():
         threads = [threading.Thread(target=client, args=(seed,)) for seed in range(6)]
         for thread in threads:
             thread.start()
-        # Alone too much for the blocks.
+        # Needs more blocks than there are, even alone.
         status, answer = server.post("/v1/completions", {"prompt": "beads", "n": 8, "max_tokens": 400, "temperature": 0.9, "ignore_eos": True})
         assert status == 200, answer
         sent.add(["length"] * 8, 1, 8 * answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"])

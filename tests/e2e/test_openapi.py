@@ -1,12 +1,12 @@
-"""/openapi.json describes what is there: schemathesis makes requests of it and looks at what comes back."""
+"""/openapi.json describes the server: schemathesis makes requests from it and checks the answers."""
 import json
 import subprocess
 
 from serving import ABACUS, PATIENCE_S, ROOT, serving
 
 SCHEMATHESIS = ROOT / ".venv-schemathesis" / "bin" / "schemathesis"
-# Two checks do not fit: vLLM's API takes numbers and booleans in strings, which the schemas do not say; and limits between fields
-# (min_tokens and max_tokens, ids and the vocabulary) are no matter of a schema.
+# Two checks do not apply: vLLM's API accepts numbers and booleans in strings, which the schemas do not state; and
+# schemas cannot express limits between fields (min_tokens and max_tokens, ids and the vocabulary).
 LEFT_OUT = "negative_data_rejection,positive_data_acceptance"
 
 
@@ -18,7 +18,7 @@ def test_p01_schemathesis(tmp_path):
             capture_output=True, text=True, timeout=2 * PATIENCE_S, cwd=tmp_path)
         assert outcome.returncode == 0, outcome.stdout[-5000:] + outcome.stderr[-2000:]
         assert server.get("/health")[0] == 200
-        # Whatever came in, nobody was answered with a fault of the server.
+        # No request caused a server error.
         assert 'status="5xx"' not in server.get("/metrics")[1].decode()
 
 

@@ -1,4 +1,4 @@
-"""`sluice parse`: texts of models in, reasoning, content and tool calls out."""
+"""`sluice parse`: extracts reasoning, content and tool calls from model output."""
 import json
 
 import serving

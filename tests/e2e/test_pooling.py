@@ -1,5 +1,5 @@
-"""Servers of models that pool: embeddings, classes and scores against transformers in float32 (pooling.json and texts.json
-beside small checkpoints)."""
+"""Servers of pooling models: embeddings, classes and scores, compared with transformers in float32 (pooling.json and
+texts.json beside small checkpoints)."""
 import base64
 import json
 import math
@@ -14,7 +14,7 @@ from serving import DATA, at_once, run, serving
 CHECKPOINTS = DATA / "checkpoints"
 QWEN3 = CHECKPOINTS / "qwen3-bf16"
 COMMON = ["--dtype", "float32", "--max-model-len", 256, "--max-num-seqs", 8]
-# No step holds the longer prompts.
+# The longer prompts do not fit into one step.
 CHUNKS = ["--max-num-batched-tokens", 24]
 
 
@@ -47,7 +47,7 @@ def test_decoders_embed(method):
         together = embed(server, [case["ids"] for case in cases])
         for case, vector in zip(cases, together):
             assert_near(vector, normalized(case[method]))
-        # The same bits alone, in company, and with a prefix in the cache.
+        # The same bits alone, with concurrent requests, and with a cached prefix.
         for case, vector in zip(cases, together):
             assert embed(server, case["ids"]) == [vector]
         again = at_once([lambda ids=case["ids"]: embed(server, ids)[0] for case in cases * 2])
@@ -107,7 +107,7 @@ def test_an_emulated_device_embeds_texts_with_encoders(name, method, flags):
 
 @pytest.mark.parametrize("name, logit", [("tiny-bert-score", "logit"), ("tiny-modernbert-score", "mean")])
 def test_an_emulated_device_scores_pairs_with_encoders(name, logit):
-    """Token types, and the mean of all rows, which the host takes."""
+    """Token types, and the mean of all rows, which the host computes."""
     cases = [case for case in json.loads((CHECKPOINTS / name / "texts.json").read_text()) if not case.get("truncate")]
     with serving(CHECKPOINTS / name, "--device", "emulated", "--max-num-batched-tokens", 128) as server:
         first, second = zip(*[case["pair"] for case in cases])
@@ -173,13 +173,14 @@ def test_folders_of_sentence_transformers():
             assert_near(vector, case["embedding"])
             assert embed(server, case["text"]) == [vector]
             assert embed(server, case["ids"]) == [vector]
-        # A text that is too long is cut, as by sentence-transformers, unless the request says otherwise; token ids are not.
+        # Text that is too long is truncated, as in sentence-transformers, unless the request says otherwise; token ids
+        # are not.
         assert embed(server, "a " * 100) == embed(server, "a " * 62)
         status, answer = server.post("/v2/embed", {"texts": ["a " * 100], "truncate": "NONE"})
         assert status == 400 and "64 tokens" in answer["error"]["message"]
         status, answer = server.post("/v1/embeddings", {"input": [5] * 100})
         assert status == 400 and "64 tokens" in answer["error"]["message"]
-        # The special tokens stay where a text is cut.
+        # Truncation keeps the special tokens.
         cut = embed(server, "a " * 100, truncate_prompt_tokens=10)
         assert cut == embed(server, "a " * 8)
         status, answer = server.post("/v1/completions", {"prompt": "a"})
@@ -189,7 +190,7 @@ def test_folders_of_sentence_transformers():
 
 
 def test_the_limit_of_a_tokenizer_counts_where_no_other_is_given(tmp_path):
-    """As sentence-transformers 6 stores it."""
+    """In sentence-transformers 6's format."""
     folder = shutil.copytree(CHECKPOINTS / "tiny-bert", tmp_path / "model")
     (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
     config = json.loads((folder / "tokenizer_config.json").read_text())
@@ -201,7 +202,7 @@ def test_the_limit_of_a_tokenizer_counts_where_no_other_is_given(tmp_path):
 
 
 def dense_folder(path):
-    """tiny-bert with the Dense modules that tiny-bert-dense adds."""
+    """tiny-bert with the Dense modules of tiny-bert-dense."""
     folder = shutil.copytree(CHECKPOINTS / "tiny-bert", path / "model")
     return shutil.copytree(CHECKPOINTS / "tiny-bert-dense", folder, dirs_exist_ok=True)
 
@@ -214,7 +215,7 @@ def test_dense_modules_of_sentence_transformers(tmp_path):
         for case, vector in zip(cases, together):
             assert_near(vector, case["embedding"])
             assert embed(server, case["text"]) == [vector]
-        # Numbers of the last module, not of the hidden states.
+        # Dimensions of the last module, not of the hidden states.
         assert_near(embed(server, cases[0]["text"], dimensions=16)[0], normalized(cases[0]["embedding"][:16]))
         status, answer = server.post("/v1/embeddings", {"input": "a", "dimensions": 25})
         assert status == 400 and "from 1 to 24" in answer["error"]["message"]
@@ -298,7 +299,7 @@ def test_an_encoder_with_windows_to_either_side(kind):
 
 
 def test_an_encoder_whose_file_has_no_head(tmp_path):
-    """As ModernBertModel is saved: without "model." in front of its tensors."""
+    """As ModernBertModel is saved: tensor names without "model."."""
     folder = shutil.copytree(CHECKPOINTS / "tiny-modernbert", tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["ModernBertModel"]}))
@@ -375,7 +376,7 @@ def test_a_cross_encoder_that_knows_its_texts_by_token_types():
             assert status == 200, answer
             assert answer["usage"]["prompt_tokens"] == len(case["ids"])
             assert abs(answer["data"][0]["score"] - 1 / (1 + math.exp(-case["logit"]))) < 1e-4, case
-        # Together in one step as alone.
+        # In one step together, the scores are the same as alone.
         whole = [case for case in cases if not case["truncate"]]
         status, answer = server.post("/score", {"text_1": [case["pair"][0] for case in whole], "text_2": [case["pair"][1] for case in whole]})
         assert status == 200, answer
@@ -399,7 +400,7 @@ def test_a_tokenizer_that_gives_no_types_gives_all_tokens_the_same(tmp_path):
             alone = server.post("/classify", {"input": [case["ids"]]})[1]["data"][0]["probs"][0]
             assert abs(answer["data"][0]["score"] - alone) < 1e-6
             moved = max(moved, abs(alone - 1 / (1 + math.exp(-case["logit"]))))
-    assert moved > 1e-3  # the types of the second text count
+    assert moved > 1e-3  # the token types of the second text matter
 
 
 def test_embeddings_in_the_shape_of_cohere():
@@ -415,7 +416,7 @@ def test_embeddings_in_the_shape_of_cohere():
             assert list(struct.unpack("<64f", base64.b64decode(answer["embeddings"]["base64"][i]))) == pytest.approx(vector, abs=1e-7)
             bits = [int("".join("1" if x >= 0 else "0" for x in vector[k:k + 8]), 2) for k in range(0, 64, 8)]
             assert answer["embeddings"]["ubinary"][i] == bits and answer["embeddings"]["binary"][i] == [bit - 128 for bit in bits]
-        # The purpose of a text puts its prompt in front.
+        # input_type selects the prompt that is prepended.
         status, answer = server.post("/v2/embed", {"texts": ["beads"], "input_type": "query"})
         assert status == 200 and answer["embeddings"] == {"float": [embed(server, "query: beads")[0]]}
         for body, says in (({"texts": ["a"], "input_type": "search"}, "Supported values: document, query"), ({"texts": []}, "non-empty"),
@@ -431,20 +432,20 @@ def test_embeddings_in_the_shape_of_cohere():
 def test_the_prompt_of_a_purpose_is_put_into_lower_case_too(tmp_path):
     folder = shutil.copytree(CHECKPOINTS / "tiny-bert", tmp_path / "model")
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    tokenizer["normalizer"]["lowercase"] = False  # so that only sentence_bert_config.json asks for it
+    tokenizer["normalizer"]["lowercase"] = False  # so that only sentence_bert_config.json requests it
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "Query: "}}')
     with serving(folder, "--dtype", "float32") as server:
         body = {"texts": ["Beads"], "input_type": "query", "embedding_types": ["float", "float"]}
         status, _, answer = server.request("POST", "/v2/embed", body)
         assert status == 200 and json.loads(answer)["embeddings"] == {"float": embed(server, "query: beads")}
-        assert answer.count(b'"float":') == 1  # a type that is named twice comes once
+        assert answer.count(b'"float":') == 1  # a type requested twice appears only once
 
 
 def test_the_openai_client():
     with serving(QWEN3, "--runner", "pooling", "--hf-overrides", '{"is_matryoshka": true}', *COMMON) as server:
         client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
-        answer = client.embeddings.create(model="m", input=["beads", "wires"])  # It asks for base64.
+        answer = client.embeddings.create(model="m", input=["beads", "wires"])  # The SDK requests base64.
         assert [entry.index for entry in answer.data] == [0, 1] and answer.usage.total_tokens > 1
         plain = client.embeddings.create(model="m", input="beads", encoding_format="float").data[0].embedding
         assert_near(answer.data[0].embedding, plain, 1e-7)
@@ -467,7 +468,7 @@ def test_run_batch(tmp_path):
 
 @pytest.mark.parametrize("name, other_task", [("tiny-bert", "/classify"), ("tiny-bert-score", "/v1/embeddings")])
 def test_run_batch_scores_and_ranks(name, other_task, tmp_path):
-    """Lines are answered as the routes of a server answer them, of a model that embeds and of one that scores pairs."""
+    """Lines get the same answers as from a server's routes, with an embedding model and with a model that scores pairs."""
     documents = ["the abacus", "a wire", "beads"]
     score, rank = {"text_1": "beads", "text_2": documents}, {"query": "beads", "documents": documents, "top_n": 2}
     asked = [(url, {"model": "m", **score}) for url in ("/score", "/v1/score")] + [(url, {"model": "m", **rank}) for url in ("/rerank", "/v1/rerank", "/v2/rerank")]

@@ -1,4 +1,4 @@
-"""What the program is started with: descriptors that are closed, limits of files and threads, a reader that goes away."""
+"""The environment of the program's start: closed file descriptors, limits of files and threads, a reader that goes away."""
 import os
 import pathlib
 import resource
@@ -13,7 +13,7 @@ PRINTING = [("version",), ("--version",), ("help",), ("serve", "--help"), ("expl
 
 
 def with_shell(redirections, *words):
-    """The exit code under a shell that closes or leads elsewhere what the words say."""
+    """Runs the program under a shell with these redirections."""
     return subprocess.run(["sh", "-c", 'exec "$@" ' + redirections, "sh", *command(*words)], capture_output=True, text=True, timeout=PATIENCE_S)
 
 
@@ -34,7 +34,7 @@ def test_f12_a_reader_that_goes_away_is_told_by_the_code_alone():
     done = subprocess.run(command("help", "serve"), stdout=writing, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
-    # An answer for nobody is not generated to its end.
+    # Generation stops when nobody reads the answer.
     words = command("complete", ABACUS, "-q", "Tom has 3", "--max-tokens", 4000, "--temperature", 0)
     pipe = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     pipe.stdout.close()
@@ -43,7 +43,7 @@ def test_f12_a_reader_that_goes_away_is_told_by_the_code_alone():
 
 
 def test_f12_a_server_keeps_closed_descriptors_closed_to_its_sockets():
-    """No socket, event or model file becomes standard input, output or error."""
+    """No socket, event or model file gets the descriptor of standard input, output or error."""
     def closed(words, **kw):
         return subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words], **{key: value for key, value in kw.items() if key != "stdin"})
 
@@ -77,7 +77,7 @@ def test_f12_a_limit_of_file_sizes_is_an_error_and_no_signal(tmp_path):
 
 
 def test_r05_a_limit_of_threads_is_named_with_its_value():
-    """Root has no limit of its own; the user that the others are has one of 30 threads."""
+    """Root is not limited; the other user may have 30 threads."""
     if os.geteuid() != 0:
         pytest.skip("another user to become needs root")
     nobody = 65534

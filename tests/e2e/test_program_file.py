@@ -1,4 +1,4 @@
-"""What the program's file says of itself: where its libraries come from, how it is hardened, and nothing of where it was built."""
+"""The program's file: where its libraries come from, its hardening, and no trace of the build folder."""
 import re
 import subprocess
 
@@ -7,7 +7,7 @@ import pytest
 from serving import BIN, ROOT
 
 PROGRAM = BIN / "sluice"
-# What a function begins with that may be jumped to, or that signs the address it returns to.
+# First instruction of a function that may be an indirect jump's target, or that signs its return address.
 LANDING = {"X86-64": bytes.fromhex("f30f1efa"), "AArch64": bytes.fromhex("3f2303d5")}
 
 
@@ -51,12 +51,12 @@ def test_marks_where_it_may_be_jumped_to():
     machine = re.search(r"Machine:.*?(X86-64|AArch64)", readelf("--file-header"))
     if not machine:
         pytest.skip("another processor")
-    # Those of the C library's own start-up code are a handful.
+    # The C library's own startup code contains only a few.
     assert PROGRAM.read_bytes().count(LANDING[machine.group(1)]) > 1000
 
 
 def test_claims_of_landing_pads_and_shadow_stacks_what_its_note_marks():
-    """The note (IBT and SHSTK, or BTI) is what a kernel and a C library go by: they enforce for all of a program, or nothing."""
+    """Kernel and C library go by this note (IBT and SHSTK, or BTI): they enforce it for the whole program, or not at all."""
     notes, page = readelf("--notes"), (ROOT / "docs" / "security.md").read_text()
     marked = re.search(r"(?:x86|AArch64) feature: .*(?:IBT, SHSTK|BTI)", notes)
     assert bool(marked) != ("Not in effect: checks of where\nindirect jumps land, and shadow stacks." in page), notes

@@ -1,4 +1,4 @@
-"""The CPU promise: same tokens and bit-equal logprobs whatever else runs and however the prompt was cut."""
+"""The promise of CPUs: same tokens and bit-equal logprobs, regardless of other requests and of how the prompt was cut."""
 import random
 
 import pytest
@@ -40,7 +40,7 @@ def test_same_answers(alone, how):
 
 
 def test_l07_same_answers_after_preemption():
-    """Eight prompts of one request have room together until they have grown: some are preempted and computed again."""
+    """Eight prompts of one request fit at first; as they grow, some are preempted and computed again."""
     prompts = ["Ann has %d pears. " % (10 + i) * 10 for i in range(8)]
     body = {"model": "m", "max_tokens": 64, "logprobs": 5, "ignore_eos": True, "temperature": 0.8, "seed": 11}
 

@@ -1,5 +1,6 @@
-"""A form that is asked for is kept, whatever the model would say, with reasoning parsers of every kind: an answer that stops has the form, one that is
-cut at max_tokens begins one, and none of it is handed out as reasoning. The model speaks the answers of scripts.json; under a grammar it is random."""
+"""A requested format is kept, whatever the model prefers, with reasoning parsers of every kind: a complete answer has the
+format, one that is cut at max_tokens begins like it, and no part of it is returned as reasoning. The model gives the
+answers of scripts.json; under a grammar it is random."""
 
 import pytest
 
@@ -23,7 +24,8 @@ FORMS = {
     "tag": ({"response_format": {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": SCHEMA}}}, JSONS),
 }
 WORDS = ("plain", "think", "one")
-# The chat template of the model says nothing of thoughts; these open one, or close it where thinking is off.
+# The model's own chat template knows no reasoning; these templates open a reasoning block, or close it if thinking is
+# off.
 OPENED = "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}"
 
 
@@ -47,7 +49,7 @@ def server(request, tmp_path_factory):
 
 
 def outside(text):
-    """Without the white space that JSON may have between its parts; the forms have none that matters but in PHRASES and CHOICES."""
+    """Removes white space, which JSON allows between its parts; in the other formats it matters only in PHRASES and CHOICES."""
     return "".join(text.split())
 
 
@@ -142,14 +144,14 @@ def test_thinking_that_is_switched_off_and_an_answer_that_goes_on(server):
 
 
 def test_a_thought_that_is_named_in_the_prompt_is_not_open(server):
-    """The user's words are not the model's."""
+    """A <think> mark in the user's words does not open the model's reasoning."""
     fields, texts = FORMS["choice"]
     choice = chat(server, "plain words about <think> marks", 60, {**fields, "chat_template_kwargs": {"enable_thinking": False}})["choices"][0]
     assert choice["message"]["content"] in texts and not choice["message"]["reasoning"], choice
 
 
 def test_the_final_channel_has_the_form():
-    """gpt-oss, which says everything in channels: the form is that of the final one."""
+    """gpt-oss, which writes everything in channels: the format applies to the final one."""
     with serving(DATA / "agents" / "harmony", "--reasoning-parser", "openai_gptoss") as one:
         for fields, texts in FORMS.values():
             for word in ("plain it", "think it", "call it", "tell it", "twice it"):

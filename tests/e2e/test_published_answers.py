@@ -1,4 +1,4 @@
-"""The answers that the recipes print, compared field by field with ours to the same requests; values aside."""
+"""Compares the answers printed in the recipes, field by field, with ours to the same requests; values are ignored."""
 import json
 import re
 
@@ -10,7 +10,7 @@ RECIPES = sorted((DATA / "recipes").glob("*.md"))
 
 
 def published(path):
-    """(request body, answer) of each completion that the recipe prints behind its curl."""
+    """(request body, answer) of each completion that the recipe prints after its curl command."""
     text = path.read_text()
     for answer in re.finditer(r'^\{"id":"cmpl-.*\}$', text, re.MULTILINE):
         request = re.findall(r"curl \S+/v1/completions .*?-d '(\{.*?\})'", text[:answer.start()], re.DOTALL)[-1]
@@ -21,7 +21,7 @@ PUBLISHED = [(path.name[:3], *pair) for path in RECIPES for pair in published(pa
 
 
 def differences(theirs, ours, exact, at="$"):
-    """What a client of `theirs` would miss in `ours`. A field that they leave null may hold a value here, unless `exact`."""
+    """What a client of `theirs` would miss in `ours`. A field that is null in `theirs` may have a value here, unless `exact`."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         found = ["%s.%s is missing" % (at, key) for key in theirs if key not in ours]
         if exact and list(theirs) != list(ours):

@@ -1,4 +1,4 @@
-"""sluice quantize and sluice diff as a user calls them, and the result served."""
+"""`sluice quantize` and `sluice diff` as a user runs them, and serving the result."""
 import json
 
 import pytest

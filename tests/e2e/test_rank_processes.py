@@ -1,4 +1,4 @@
-"""Ranks that are processes, in short; tests/distributed has the rest."""
+"""A short test of ranks as processes; tests/distributed has the others."""
 import json
 import socket
 
@@ -55,7 +55,7 @@ def test_m05_processes_listen_at_the_loopback_alone(host):
 
 
 def test_m04_strangers_at_the_launcher_change_nothing(abacus):
-    """Whoever connects to mpirun's own ports from this machine and talks nonsense, or nothing."""
+    """Strangers on this machine connect to mpirun's own ports and send nonsense, or nothing."""
     expected = answers(abacus)
     with serving(ABACUS, *FLAGS, *MPI) as server:
         places = [(address, port) for address, port, name in listening(family(server.process.pid)) if name == "mpirun"]
@@ -75,7 +75,7 @@ def test_m04_strangers_at_the_launcher_change_nothing(abacus):
 
 
 def test_a07_secrets_are_not_shown_by_ranks():
-    """Keys and tokens of the command line and of the environment: in none of the processes below, and of use to rank 0 all the same."""
+    """Keys and tokens from the command line and the environment: no child process shows them, but rank 0 still uses them."""
     env = {"HF_TOKEN": "canary-of-the-hub", "VLLM_API_KEY": "canary-of-the-environment", "SLUICE_DISTRIBUTED_SECRET": "canary-of-the-group"}
     with serving(ABACUS, *FLAGS, *MPI, "--api-key", "canary-one", "canary-two", "--hf-token=canary-three", env=env) as server:
         for pid in family(server.process.pid):

@@ -1,4 +1,4 @@
-"""README.md's examples as they stand there, against a server as it is started there."""
+"""README.md's examples, unchanged, with a server started as it says."""
 import os
 import re
 import subprocess
@@ -18,7 +18,7 @@ def blocks(language):
 
 @pytest.fixture(scope="module", params=["models/abacus", "org/something-else"])
 def named(request):
-    """However the model is named."""
+    """A server for each way to name the model."""
     with serving(ABACUS, "--max-model-len", 1024, name=request.param) as server:
         yield server
 
@@ -54,7 +54,7 @@ def test_the_chat(named):
 
 
 def test_the_variables_of_open_webui_lead_to_the_api(named):
-    """Open WebUI itself is 1 GB of packages; what it asks with these variables is the list of models, and then a chat."""
+    """Open WebUI itself is 1 GB of packages; with these variables it requests the list of models, and then a chat."""
     (url, key) = re.search(r"`OPENAI_API_BASE_URL=(\S+) OPENAI_API_KEY=(\S+) open-webui serve`", README).groups()
     done = subprocess.run(["curl", "--fail", "--silent", here(url, named) + "/models", "--oauth2-bearer", key], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and '"object":"list"' in done.stdout.replace(" ", ""), done.stdout

@@ -1,7 +1,7 @@
-"""The published recipes, block by block as they stand.
+"""The published recipes, block by block, unchanged.
 
-What a test changes in a block is what names the sizes of a bench, which would take hours here, and in recipe 004 the model
-that its requests ask for, which is not the one that it launches. docs/recipes.md lists the blocks that are not run.
+Exceptions: tests reduce the sizes of a benchmark, which would take hours here, and in recipe 004 change the model that its requests
+name, which differs from the one that it launches. docs/recipes.md lists the blocks that are not run.
 """
 import json
 import re
@@ -25,7 +25,7 @@ SUMS = ABACUS / "heldout.jsonl"
 ENGINE = "needs a container engine"
 NETWORK = "needs the network"
 GPU = "needs a GPU's driver"
-# Shell blocks that no test runs, by recipe and line, and why.
+# Shell blocks that no test runs, by recipe and line, with the reason.
 NOT_RUN = {
     0: {43: NETWORK, 69: ENGINE},
     1: {36: ENGINE, 224: ENGINE, 253: "line 234 with the model of another launch", 304: "only options, for the command before it"},
@@ -44,7 +44,7 @@ RUN = {
 
 @pytest.fixture(scope="module")
 def quantized(tmp_path_factory):
-    """The bundled model in the layouts of the recipes' checkpoints, with scales for the cache."""
+    """The bundled model in the formats of the recipes' checkpoints, with scales for the cache."""
     folder = tmp_path_factory.mktemp("quantized")
     text = folder / "text.jsonl"
     rows = [json.loads(line) for line in SUMS.read_text().splitlines()[:40]]
@@ -75,7 +75,7 @@ def test_every_shell_block_is_run_or_listed(number):
 
 
 def bench(place, number, script, like):
-    """Runs a bench; its table has every line of the printed one, in order."""
+    """Runs a benchmark; its table must contain every line of the printed one, in order."""
     output = place.run(script)
     want = table_lines(block_at(number, like).text)
     assert want and lacks(want, table_lines(output)) is None, output
@@ -84,7 +84,7 @@ def bench(place, number, script, like):
 
 
 def scores(output):
-    """The values of lm_eval's table."""
+    """The scores in lm_eval's table."""
     found = re.findall(r"\|(flexible-extract|strict-match) *\| *5\|exact_match\|↑ *\| *([0-9.]+)\|", output)
     assert len(found) == 2, output
     return {name: float(value) for name, value in found}
@@ -104,14 +104,14 @@ def test_000(tmp_path, quantized):
                   245)
             result = json.loads((tmp_path / "vllm_benchmark_serving_results.json").read_text())
             assert result["completed"] == 96 and result["total_output_tokens"] == 96 * 24
-        # What FlashInfer was asked for by variables is said to have no effect.
+        # The log reports that the variables for FlashInfer have no effect.
         assert "VLLM_ATTENTION_BACKEND" in p.log.read_text()
 
 
 def test_000_on_hopper(tmp_path, quantized):
     with place(tmp_path, {"nvidia/Llama-3.3-70B-Instruct-FP8": quantized("modelopt-fp8")}, "9.0") as p:
         with p.launched(block_at(0, 82).text, "http://127.0.0.1:8080"):
-            # The recipe's request names the model of the other branch.
+            # The recipe's request names the model of its other branch.
             answer = json.loads(p.run(block_at(0, 170).text))
             assert answer["error"]["code"] == 404 and "Llama-3.3-70B-Instruct-FP4" in answer["error"]["message"]
             answer = json.loads(p.run(block_at(0, 170).text.replace("-FP4", "-FP8")))
@@ -130,7 +130,7 @@ def test_001(tmp_path, quantized):
             assert missing(printed, answer) is None
             assert list(answer["choices"][0]) == list(printed["choices"][0])
             scores(p.run(block_at(1, 234).text))
-            # As it stands the here-document loses its variables, and the script's loop has nothing to go through.
+            # Unchanged, the here-document expands its variables too early, and the script's loop is empty.
             p.run(block_at(1, 272).text)
             assert p.run(block_at(1, 314).text) == ""
             script = block_at(1, 272).text.replace("<<EOF", "<<'EOF'")
@@ -144,7 +144,7 @@ def test_001(tmp_path, quantized):
 
 @pytest.fixture(scope="module")
 def spark_words():
-    """The words of the service's command."""
+    """The arguments of the service's command."""
     text = block_at(2, 130).text
     words = re.findall(r'^\s+- "?([^"\n]+)"?$', text[text.index("command:"):text.index("volumes:")], re.M)
     assert words[:3] == ["vllm", "serve", "nvidia/Llama-3.3-70B-Instruct-FP8"]
@@ -159,7 +159,7 @@ def test_002(tmp_path, spark_words, quantized):
             assert json.loads(p.run(block_at(2, 416).text)) == {"status": "ok"}
             answer = json.loads(p.run(block_at(2, 303).text))
             assert answer["choices"][0]["message"]["role"] == "assistant" and answer["model"] == model
-            # The document of the long request, in place of the brackets that stand for it.
+            # The document of the long request replaces its placeholder in brackets.
             long = block_at(2, 320).text.replace("[... 50K tokens of paper text ...]", "words " * 3000).replace("2048", "8")
             for _ in range(2):
                 assert p.run(long).rstrip().endswith("data: [DONE]")
@@ -171,20 +171,20 @@ def test_002(tmp_path, spark_words, quantized):
             assert "cache_usage_perc{" in p.run(block_at(2, 660).text)
             assert "num_requests_running{" in p.run(block_at(2, 691).text)
             assert p.run(block_at(2, 702).text) == "x\n"
-            # The Python examples; the last one reads a file of the reader.
+            # The Python examples; the last one reads a file that the reader must supply.
             (tmp_path / "large_document.txt").write_text("def f(): pass\n" * 200)
             for line in (337, 360, 385):
                 assert p.python(block_at(2, line).text.replace("max_tokens=2048", "max_tokens=32").replace("3072", "32"))
 
 
 def test_002_options_that_it_recommends(tmp_path):
-    """Each is taken by a server that starts with it."""
+    """A server starts with each of them."""
     fragments = [block for block in blocks(2) if block.is_options()]
     assert {block.line for block in fragments} <= RUN[2]
     with place(tmp_path, {"nvidia/Llama-3.3-70B-Instruct-FP8": ABACUS}) as p:
         for block in fragments:
             words = " ".join(line.split("#")[0].strip() for line in block.code())
-            # Blocks for the longest context that it names, in place of a share of this machine's memory.
+            # Blocks for the longest context in the recipe, instead of a fraction of this machine's memory.
             with p.launched("vllm serve nvidia/Llama-3.3-70B-Instruct-FP8 --num-gpu-blocks-override 6200 --max-model-len 65536 " + words,
                             "http://127.0.0.1:8000"):
                 pass
@@ -197,7 +197,7 @@ def test_002_options_that_it_recommends(tmp_path):
 def test_003(tmp_path, line, model, layout, quantized):
     with place(tmp_path, {model: quantized(layout)}) as p:
         with p.launched(block_at(3, line).text, "http://127.0.0.1:8000"):
-            # $model is the reader's to set: the launched name, with its slash where the launch has one.
+            # The reader must set $model: to the launched name, with its slash if the launch has one.
             served = re.search(r"vllm serve (\S+)", block_at(3, line).text)[1]
             setting = 'model="%s"\n' % served
             script = setting + block_at(3, 233).text
@@ -208,7 +208,7 @@ def test_003(tmp_path, line, model, layout, quantized):
             bench(p, 3, script, 270)
             if layout == "quark-fp8":
                 p.add_lm_eval()
-                # A tokenizer is looked up by this name too, which may not end in a slash.
+                # The name is also used to find a tokenizer, which does not allow a slash at the end.
                 scores(p.run('model="%s"\n' % model + block_at(3, 196).text))
 
 
@@ -224,7 +224,7 @@ def test_004(tmp_path, capability, model, checkpoint):
             asked = re.compile(r"nvidia/Llama-4-Scout-17B-16E-Instruct-FP[48]")
             answer = json.loads(p.run(block_at(4, 161).text))
             assert answer["error"]["code"] == 404 and asked.search(answer["error"]["message"]), answer
-            assert model in answer["error"]["message"]  # the name that would do
+            assert model in answer["error"]["message"]  # suggests the right name
             answer = json.loads(p.run(asked.sub(model, block_at(4, 161).text)))
             assert missing(example(4, "cmpl-"), answer) is None
             bench(p, 4, smaller(asked.sub(model, block_at(4, 206).text), random_input_len=96, random_output_len=16, num_prompts=32,
@@ -256,7 +256,7 @@ def test_the_scripts_follow_them(tmp_path, name, sizes):
 def test_a_script_does_not_take_another_server_for_its_own(tmp_path):
     with place(tmp_path, {}) as p:
         (tmp_path / "health").write_text("")
-        # At a port of the system's choice, which it says.
+        # On a port that the system chooses and the program prints.
         result = p.shell("python -u -m http.server 0 --bind 127.0.0.1 >said 2>log & server=$!\n"
                          "until port=$(grep -o 'port [0-9]*' said); do sleep 0.05; done\n"
                          "PORT=${port#port } MODEL=%s %s/recipes/000-vllm-llama33-70b-nvidia.sh; code=$?; kill $server; exit $code"

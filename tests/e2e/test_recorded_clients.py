@@ -1,10 +1,10 @@
-"""What thirteen clients send is answered with what they read."""
+"""Recorded requests of thirteen clients get answers with the fields that those clients read."""
 import json
 
 from serving import DATA, events
 
 REQUESTS = [json.loads(line) for line in (DATA / "clients" / "requests.jsonl").read_text().splitlines()]
-# Asked for by a client that goes on without; the message says why there is nothing.
+# Requests that fail, after which the client continues; the error explains why there is no answer.
 NOT_SERVED = {"/v1/embeddings": 400, "/server_info": 404, "/tokenizer_info": 404}
 
 
@@ -32,7 +32,7 @@ def check_answer(row, status, headers, text):
         assert [c["index"] for c in answer["choices"]] == list(range(len(prompts) if several else 1))
         assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]
         if body.get("echo") and several and not isinstance(prompts[0], str):
-            # lm_eval slices these lists by the ids it sent: one entry an id and one for the token that was generated.
+            # lm_eval slices these lists by the ids that it sent: one entry per id and one for the generated token.
             for prompt, choice in zip(prompts, answer["choices"]):
                 logprobs = choice["logprobs"]
                 assert len(logprobs["token_logprobs"]) == len(logprobs["top_logprobs"]) == len(prompt) + body["max_tokens"]

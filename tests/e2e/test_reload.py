@@ -1,4 +1,4 @@
-"""SIGHUP: what a server reads again while it runs, and that it never ends of it."""
+"""SIGHUP: what a running server reloads; it never ends the server."""
 import contextlib
 import fcntl
 import os
@@ -31,14 +31,14 @@ def status(server, key):
 
 
 def reload_and_hear(server, words):
-    """Sends SIGHUP; waits until the log has `words` once more than before."""
+    """Sends SIGHUP; waits until `words` appear in the log once more than before."""
     before = server.log().count(words)
     server.process.send_signal(signal.SIGHUP)
     wait_until(lambda: server.log().count(words) > before, server.log)
 
 
 def test_a03_keys_that_change_while_it_serves(tmp_path):
-    """A new key is taken and an old one is not, within a second, a stream goes on, and nothing that is asked meanwhile fails."""
+    """Within a second a new key is accepted and an old one rejected; a stream continues, and no request fails meanwhile."""
     keys = tmp_path / "keys"
     keys.write_text("sk-old-0001\nsk-both-0001\n")
     keys.chmod(0o600)
@@ -94,7 +94,7 @@ def test_keys_of_a_file_are_checked_at_start(tmp_path):
 def test_f06_the_log_level_of_a_file(tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text("log-level: warning\n")
-    # At this level no line tells that it serves.
+    # At this log level no line reports that the server is ready.
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         process = subprocess.Popen(command("serve", LLAMA, "--host", "127.0.0.1", "--uds", tmp_path / "s", "--config", config, *COMMON),
                                    stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -131,7 +131,7 @@ def test_f06_a_hangup_while_it_drains():
 
 
 def test_f06_hangups_while_it_starts():
-    """From the first line of its log on, they end nothing."""
+    """From the first log line on, SIGHUP ends nothing."""
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         process = subprocess.Popen(command("serve", ABACUS, "--host", "127.0.0.1", "--port", 0, *COMMON), stdout=log, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL)
@@ -158,8 +158,8 @@ def test_f06_hangups_while_it_starts():
 
 @contextlib.contextmanager
 def telling_its_help(*words, program):
-    """The program while it writes its help, of which a pipe holds a part: past its start, far from serving, and held up there. Yields the
-    process and a function that reads the rest."""
+    """The program while it writes its help to a pipe that is too small for it: blocked there, past its start and far from
+    serving. Yields the process and a function that reads the rest."""
     reader, writer = os.pipe()
     with open(reader, "rb", buffering=0) as pipe:
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
@@ -187,7 +187,7 @@ def test_a_hangup_ends_other_commands():
 
 
 def test_f06_nohup():
-    """A hangup that is ignored stays ignored."""
+    """If SIGHUP is ignored at start, it stays ignored."""
     with serving(LLAMA, *COMMON, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as server:
         server.process.send_signal(signal.SIGHUP)
         assert server.complete("Tom", max_tokens=2) is not None

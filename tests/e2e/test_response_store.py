@@ -1,4 +1,4 @@
-"""Responses that are kept on disk: what is there after a server was killed, and after one has drained."""
+"""Responses stored on disk: what is left after a server was killed, and after one has drained."""
 import contextlib
 import json
 import signal
@@ -8,7 +8,7 @@ from serving import ABACUS, run, serving, wait_until
 
 FLAGS = ("--max-model-len", 8192, "--max-num-seqs", 4)
 LONG = {"input": "3 + 4 =", "background": True, "max_output_tokens": 500, "ignore_eos": True, "min_tokens": 500}
-# More than any machine generates while a test runs.
+# More tokens than any machine generates during a test.
 ENDLESS = {**LONG, "max_output_tokens": 8000, "min_tokens": 8000}
 
 
@@ -24,7 +24,7 @@ def get(server, response_id, part=""):
 
 
 def stored(folder):
-    """The JSON of the responses in the file, which no server has open, by id."""
+    """The stored responses as JSON, by id; no server may have the file open."""
     with contextlib.closing(sqlite3.connect("file:%s?mode=ro" % (folder / "responses.sqlite"), uri=True)) as file:
         return {row[0]: json.loads(row[1]) for row in file.execute("SELECT id, body FROM responses")}
 
@@ -55,7 +55,7 @@ def test_killed(tmp_path):
 
 
 def test_drained(tmp_path):
-    # What was accepted when SIGTERM comes may finish in the time of the drain; what does not is cancelled.
+    # Responses accepted before SIGTERM may finish during the drain; the others are cancelled.
     with serving(ABACUS, *FLAGS, "--response-store", tmp_path) as server:
         finished = create(server, **LONG)
         assert server.stop() == 0

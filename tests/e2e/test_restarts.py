@@ -1,4 +1,4 @@
-"""Two servers behind nginx and HAProxy, as deploy/ configures them, restarted in turn under streaming clients."""
+"""Two servers behind nginx and HAProxy, configured as in deploy/, restarted in turn while clients stream."""
 import collections
 import contextlib
 import http.client
@@ -76,7 +76,7 @@ class Node:
 
 
 def ask(number, port, stop, seen, words):
-    """One kept-alive connection to the proxy, one streamed chat after the other."""
+    """Sends streamed chats to the proxy, one after another, on a kept-alive connection."""
     connection, k = None, 0
     while not stop.is_set():
         k += 1
@@ -119,13 +119,13 @@ def test_rolling_restarts_lose_nothing(tmp_path, make):
             return False
 
         wait_until(answers, "the proxy does not listen")
-        time.sleep(1)  # of HAProxy's checks
+        time.sleep(1)  # for HAProxy's health checks
         for thread in threads:
             thread.start()
         wait_until(lambda: seen["whole"] >= CLIENTS, lambda: str(words[:3]))
         for k in range(RESTARTS):
             nodes[k % 2].restart()
-            time.sleep(3.5)  # nginx asks a server that has refused a connection again after 3 s
+            time.sleep(3.5)  # nginx retries a server that refused a connection after 3 s
     finally:
         stop.set()
         for thread in threads:
@@ -152,7 +152,7 @@ def test_a_second_signal_skips_the_delay():
 
 
 def test_a_server_that_loads_refuses_connections(tmp_path):
-    """With --listen-when-ready, for a proxy without checks; the first connection that is taken is served."""
+    """With --listen-when-ready, for a proxy without health checks: the first accepted connection is served."""
     port, log = free_port(), tmp_path / "log"
     with open(log, "w") as file:
         process = subprocess.Popen(command("serve", ABACUS, "--served-model-name", "m", "--host", "127.0.0.1", "--port", port, "--max-model-len", 512,

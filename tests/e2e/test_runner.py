@@ -1,4 +1,4 @@
-"""tests/run.py where programs hang, leave something behind, or cannot be downloaded."""
+"""tests/run.py with programs that hang or leave processes behind, and with downloads that fail."""
 import importlib.util
 import re
 import time
@@ -22,7 +22,7 @@ def runner(monkeypatch):
 
 @pytest.fixture
 def gtest(runner, tmp_path, capfd):
-    """Runs a script in the place of a test program; what was counted and what was said."""
+    """Runs a script instead of a test program; returns the counts and the output."""
     def go(script, timeout=PATIENCE_S):
         program = tmp_path / "program"
         program.write_text("#!/bin/sh\nreport=${1#--gtest_output=json:}\n" + script)

@@ -1,4 +1,4 @@
-"""What a server does not do for everybody, and what it does not take from a model of unknown origin."""
+"""What a server refuses to strangers, and what it refuses from an untrusted model."""
 import contextlib
 import http.client
 import json
@@ -54,7 +54,7 @@ def test_a01_a_key_is_needed_for_what_computes_or_changes(program):
             assert server.get(path)[0] == 200, path
         for path in ("/v1/completions", "/invocations", "/tokenize", "/detokenize"):
             assert server.request("POST", path, GUARDED[path], headers=RIGHT)[0] == 200, path
-        # A key in the address is none, and nobody reads it in the log.
+        # A key in the URL is not accepted, and does not appear in the log.
         for path in ("/v1/models?api_key=" + KEY, "/tokenize?x=sk%2Dbead-0001&y=1", "/" + KEY, "/health?token=other"):
             server.get(path)
         wait_until(lambda: "token=***" in server.log(), server.log)
@@ -74,7 +74,7 @@ def test_all_but_health_can_be_protected():
 
 
 def test_f11_a_log_that_nobody_reads_holds_nothing_up():
-    """Neither answers nor the end: SIGTERM's drain takes its time and no more."""
+    """It delays neither answers nor the end: SIGTERM's drain takes no longer than it should."""
     reading, writing = os.pipe()
 
     def unread(words, **kw):
@@ -84,7 +84,7 @@ def test_f11_a_log_that_nobody_reads_holds_nothing_up():
         with serving_unheard(LLAMA, *COMMON, "--shutdown-timeout", 1, output=unread) as server:
             client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
             with contextlib.closing(client):
-                for _ in range(400):  # more than a pipe takes
+                for _ in range(400):  # more than fits into a pipe
                     client.request("GET", "/" + "n" * 400)
                     answer = client.getresponse()
                     assert answer.read() and answer.status == 404

@@ -1,4 +1,4 @@
-"""Proposed tokens: more than one a step, and never others."""
+"""Draft tokens: a step may give more than one token, and the answers do not change."""
 import json
 import re
 import shutil
@@ -31,7 +31,7 @@ def answers(server):
 
 
 def events(server):
-    """The texts of a stream, event by event."""
+    """The texts of a stream, per event."""
     status, _, body = server.request("POST", "/v1/completions", {"model": "m", "prompt": PROMPTS[0], "max_tokens": 60, "ignore_eos": True,
                                                               "temperature": 0, "stream": True})
     assert status == 200, body
@@ -87,7 +87,7 @@ def drafts(server):
 
 
 def test_a_draft_of_the_same_weights_is_always_right(expected):
-    """But where the answer ends first, or a constraint says otherwise."""
+    """Except where the answer ends first, or a constraint requires another token."""
     with serving(ABACUS, "--speculative-config", draft(ABACUS, adaptive=False)) as server:
         assert answers(server) == expected
         proposed, accepted = drafts(server)
@@ -96,7 +96,7 @@ def test_a_draft_of_the_same_weights_is_always_right(expected):
 
 
 def test_a_draft_that_is_asked_only_where_it_pays_changes_nothing(expected):
-    """How often it is asked depends on what the machine does beside: the policy's own tests look at that."""
+    """How often the draft is used depends on the machine's load; unit tests of the policy check that."""
     with serving(ABACUS, "--spec-model", ABACUS, "--spec-tokens", "4") as server:
         assert answers(server) == expected
 
@@ -171,7 +171,7 @@ def token_ids(server):
 
 @pytest.mark.parametrize("model, config", [
     ("tiny-eagle3-target", {"method": "eagle3", "model": str(DATA / "checkpoints" / "tiny-eagle3")}),
-    ("tiny-eagle3-target", {"model": str(DATA / "checkpoints" / "tiny-eagle3-speculators")}),  # its config.json says what it is
+    ("tiny-eagle3-target", {"model": str(DATA / "checkpoints" / "tiny-eagle3-speculators")}),  # its config.json names the method
     ("tiny-mtp-deepseek", {"method": "deepseek_mtp"}),
 ])
 def test_drafting_heads_change_nothing(model, config, tmp_path):

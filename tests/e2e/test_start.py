@@ -1,4 +1,4 @@
-"""What start-up refuses, in one sentence and with its exit code, and how the program ends."""
+"""Errors at start, each one sentence with its exit code, and how the program ends."""
 import contextlib
 import json
 import resource
@@ -43,7 +43,7 @@ def refused(code, *words, says=(), **kw):
 
 
 def rewrite_header(folder, change):
-    """Applies `change` to the header (a dict) of the folder's tensors."""
+    """Applies `change` to the header (a dict) of the folder's safetensors file."""
     path = folder / "model.safetensors"
     raw = path.read_bytes()
     size = struct.unpack("<Q", raw[:8])[0]
@@ -137,7 +137,7 @@ def test_what_is_small_is_read_before_the_weights(copy):
     refused(3, copy, says=["model.safetensors"])
     refused(2, copy, "--chat-template", "{% if %}", says=["--chat-template"])
     refused(2, copy, "--override-generation-config", '{"top_k": "a"}', says=["top_k"])
-    # Passed over: the weights are what is wrong.
+    # An unreadable file is ignored: only the weights are reported.
     (copy / "generation_config.json").write_text('{\n "top_k": nul}')
     refused(3, copy, says=["model.safetensors"])
     (copy / "generation_config.json").write_text('{"top_k": "a"}')
@@ -187,7 +187,7 @@ def test_c02_port_taken():
 
 @contextlib.contextmanager
 def streaming(server, key="none", **fields):
-    """A stream of which the first bytes have come, so that it runs."""
+    """A running stream: its first bytes have arrived."""
     body = json.dumps({"model": "m", "prompt": "Tom has 3 apples.", "ignore_eos": True, "stream": True, **fields})
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as client:
         client.sendall(("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -197,7 +197,7 @@ def streaming(server, key="none", **fields):
 
 
 def test_f05_drain():
-    """The running answer is finished, new work is refused, exit 0."""
+    """The running answer is finished, new requests are rejected, exit code 0."""
     with serving(ABACUS, "--max-model-len", 4096, "--shutdown-timeout", PATIENCE_S) as server:
         with streaming(server, max_tokens=1500, stream_options={"include_usage": True}) as client:
             server.process.send_signal(signal.SIGTERM)
@@ -206,14 +206,14 @@ def test_f05_drain():
                 status, _ = server.get("/health")
                 assert status == 503
             except OSError:
-                pass  # it no longer listens
+                pass  # it does not listen any more
             rest = b"".join(iter(lambda: client.recv(1 << 16), b""))
         assert b'"completion_tokens":1500' in rest and b"data: [DONE]" in rest, rest[-1000:]
         assert server.process.wait(PATIENCE_S) == 0
 
 
 def test_f06_second_signal_ends_at_once():
-    # More work than any machine does before the second signal; the drain would wait for it, and end with 0.
+    # More work than any machine can do before the second signal; a full drain would end with 0.
     with serving(ABACUS, "--max-model-len", 8192, "--num-gpu-blocks-override", 16384, "--shutdown-timeout", PATIENCE_S) as server:
         with streaming(server, max_tokens=8000, n=32, temperature=1):
             server.process.send_signal(signal.SIGTERM)
@@ -230,7 +230,7 @@ def test_health_while_loading_and_words_when_ready(tmp_path):
 
 
 def test_r01_more_connections_than_the_shell_lets_files_be_open():
-    """The limit is raised as far as it may be."""
+    """The limit is raised as far as allowed."""
     with serving(LLAMA, preexec_fn=lambda: limit_files(64)) as server:
         with contextlib.ExitStack() as clients:
             for _ in range(100):
@@ -247,7 +247,7 @@ def test_links():
 
 
 def test_f11_closed_output():
-    """Nobody reads the log: the server does not die of it."""
+    """The server survives if nobody reads its log."""
     def closed(words, **kw):
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw)
         process.stderr.readline()
@@ -261,7 +261,7 @@ def test_f11_closed_output():
 
 
 def test_check_says_whether_a_server_would_start(tmp_path):
-    """As nginx -t: the plan and exit code 0, or what is wrong with its code; nothing listens meanwhile or afterwards."""
+    """Like nginx -t: prints the plan with exit code 0, or the error with its code; nothing ever listens."""
     port = free_port()
     good = run("serve", ABACUS, "--check", "--host", "127.0.0.1", "--port", port, "--max-model-len", 512)
     assert good.returncode == 0, good.stderr
@@ -303,7 +303,7 @@ def test_a_batch_of_which_everything_fails_has_failed(tmp_path):
 
 @pytest.mark.parametrize("kibibytes", [50_000, 60_000, 80_000, 100_000, 120_000])
 def test_a_limit_of_memory_is_named_as_such(kibibytes):
-    """ulimit -v: whatever finds no room first, the message is about memory, and about no limit of threads alone."""
+    """ulimit -v: whatever allocation fails first, the error mentions memory, and not only a limit of threads."""
     done = run("serve", ABACUS, "--port", 0, "--max-model-len", 512, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (kibibytes << 10,) * 2))
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode in (1, 3, 4), done
@@ -311,13 +311,13 @@ def test_a_limit_of_memory_is_named_as_such(kibibytes):
 
 
 def on_a_disk(folder, options, *words):
-    """Runs the program where `folder` is a file system of its own, mounted with these options."""
+    """Runs the program in a mount namespace where `folder` is a file system with these mount options."""
     script = 'mount -t tmpfs -o "$0" none "$1" && shift && exec "$@"'
     return subprocess.run(["unshare", "-rm", "sh", "-c", script, options, str(folder), *command(*words)], capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_where_a_file_cannot_be_written_the_code_says_why(tmp_path):
-    """4 for a full disk, 3 for one that may not be written, 2 for a place that is none."""
+    """4 for a full disk, 3 for a read-only one, 2 for a place that does not exist."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("this machine lets nobody mount")
     disk = tmp_path / "disk"
@@ -330,6 +330,6 @@ def test_where_a_file_cannot_be_written_the_code_says_why(tmp_path):
                           (("quantize", ABACUS, "--to", "fp8-dynamic"), "")):
         for options, code, said in (("size=4k", 4, "No space left"), ("ro", 3, "Read-only"), ("size=4k", 2, "No such file")):
             if code == 2 and words[0] == "quantize":
-                continue  # it makes the folders
+                continue  # it creates the folders
             done = on_a_disk(disk, options, *words, disk / ("none/x" if code == 2 else "x"))
             assert done.returncode == code and said in done.stderr and option in done.stderr, (words[0], options, done.returncode, done.stderr)

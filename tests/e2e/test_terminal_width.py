@@ -1,4 +1,5 @@
-"""The terminal at 80 and at 40 columns: no line of progress wraps or leaves letters, and nothing is coloured where it is no terminal."""
+"""Terminals of 80 and 40 columns: progress lines neither wrap nor leave characters behind, and there are no colours if the output is not a
+terminal."""
 import contextlib
 import json
 import re
@@ -14,7 +15,7 @@ QUESTION = "Tom has 3 apples. He buys 4 more. How many apples does he have now?"
 
 @contextlib.contextmanager
 def screen(folder, columns, rows, *words):
-    """tmux of that size, in which the words run after a line that a progress must not touch."""
+    """A tmux screen of that size, in which the command runs after a line that its progress display must not overwrite."""
     folder.mkdir(exist_ok=True)
     one = Screen(folder, [], "bash", "--norc", "-c", "sleep 1; echo before; %s; echo after; sleep 1000" % " ".join(words), columns=columns, rows=rows)
     try:
@@ -28,7 +29,7 @@ def quoted(*words):
 
 
 def progress_of(folder, columns, *words):
-    """What stands between the two lines once the command has ended."""
+    """The lines on the screen between "before" and "after", once the command has ended."""
     with screen(folder, columns, 80, quoted(*words)) as one:
         wait_until(lambda: "\nafter" in "\n" + one.text(), one.text, 300)
         lines = one.text().split("\n")
@@ -63,7 +64,7 @@ def test_help_and_greeting_in_40_columns(tmp_path, abacus):
         wait_until(lambda: one.text().endswith("\n>"), one.text, 60)
 
 
-# Each ends by itself, with messages, warnings or errors.
+# Commands that end by themselves, with messages, warnings or errors.
 PRINTING = [("help",), ("serve", "-h"), ("serve", "/no/such"), ("doctor",), ("inspect", ABACUS), ("list",), ("version",), ("explain-options", "port"),
             ("chat", ABACUS, QUESTION, "--max-tokens", 4), ("nonsense",), ("recipe", "lint", "/no/such")]
 

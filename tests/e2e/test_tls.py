@@ -1,4 +1,4 @@
-"""TLS and unix sockets as their users meet them: openssl makes the certificates, curl and openssl s_client connect."""
+"""TLS and unix sockets as users see them: openssl makes the certificates, curl and openssl s_client connect."""
 import contextlib
 import os
 import pathlib
@@ -20,7 +20,7 @@ def folder():
 
 
 def make_certificate(folder, name, *words):
-    """A certificate for 127.0.0.1, signed by itself: the files of certificate and key."""
+    """Makes a self-signed certificate for 127.0.0.1; returns the files of certificate and key."""
     certificate, key = folder / (name + ".crt"), folder / (name + ".key")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
                     "-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1", *words], check=True, capture_output=True)
@@ -29,7 +29,7 @@ def make_certificate(folder, name, *words):
 
 @contextlib.contextmanager
 def starting(*flags):
-    """A process of the bundled model's server, and the file of its log."""
+    """Starts a server of the bundled model; yields the process and its log file."""
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         process = subprocess.Popen(command("serve", ABACUS, "--host", "127.0.0.1", "--port", 0, "--served-model-name", "m",
                                            "--max-model-len", 1024, *flags),
@@ -51,8 +51,8 @@ def s_client(port, *words):
 
 
 def test_a04_a05_tls(folder):
-    """curl trusts the certificate and is answered, streams included; old versions are refused; a new certificate is served
-    without a restart while a stream goes on, and a bad one is not taken."""
+    """curl trusts the certificate and gets answers, including streams; old TLS versions are rejected; a new certificate is
+    used without a restart while a stream continues, and a bad one is ignored."""
     certificate, key = make_certificate(folder, "first")
     second_certificate, second_key = make_certificate(folder, "second")
     with starting("--ssl-certfile", certificate, "--ssl-keyfile", key, "--enable-ssl-refresh") as (process, log):
@@ -61,7 +61,7 @@ def test_a04_a05_tls(folder):
         assert "serving m at " + url in pathlib.Path(log).read_text()
         answer = curl("--cacert", certificate, "--json", QUESTION, url + "/v1/completions")
         assert '"choices"' in answer.stdout, answer
-        assert curl(url + "/health").returncode == 60  # not to be trusted without its certificate
+        assert curl(url + "/health").returncode == 60  # rejected without the certificate
         assert "speaks HTTPS" in curl("http://127.0.0.1:%d/health" % port).stdout
 
         for old in ("-tls1", "-tls1_1"):
@@ -99,7 +99,7 @@ def test_a06_certificates_of_clients(folder):
         assert curl("--cacert", certificate, "--cert", known, "--key", known_key, "--fail", url).returncode == 0
         assert curl("--cacert", certificate, "--cert", stranger, "--key", stranger_key, url).returncode != 0
         assert curl("--cacert", certificate, "--cert", expired, "--key", stranger_key, url).returncode != 0
-        # In 1.3 a client may see the end of the connection before it sees the reason.
+        # In TLS 1.3 a client may see the connection end before it sees the reason.
         said = s_client(int(url.split(":")[2].split("/")[0]), "-tls1_2", "-cert", str(expired), "-key", str(stranger_key)).stderr
         assert "alert certificate expired" in said, said
         assert curl("--cacert", certificate, url).returncode != 0
@@ -120,7 +120,7 @@ def test_c04_bad_certificates_and_keys(folder):
 
 
 def test_unix_socket(folder):
-    """The file is there while the server is, also behind one that was killed."""
+    """The socket's file exists while the server runs, and replaces the file of a killed server."""
     path = folder / "s.sock"
 
     def reachable():

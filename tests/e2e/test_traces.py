@@ -1,4 +1,4 @@
-"""Spans of requests, read by OpenTelemetry's own classes from what a collector receives."""
+"""Trace spans of requests: OpenTelemetry's own classes decode what a collector receives."""
 import contextlib
 import http.server
 import socket
@@ -88,7 +88,8 @@ def test_a_span_of_each_request():
             assert seconds["time_to_first_token"] <= seconds["e2e"]
             assert abs(seconds["e2e"] - (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9) < 1e-3
 
-            # One without a caller begins a trace; one that its caller does not sample has no span; each prompt has one.
+            # A request without a caller begins a trace; one that its caller does not sample has no span; each prompt
+            # has a span.
             not_sampled = {"traceparent": "00-%s-%s-00" % (TRACE, CALLER)}
             assert server.post("/v1/completions", {**body, "n": 1}, headers=not_sampled)[0] == 200
             assert server.post("/v1/completions", {**body, "n": 1, "prompt": ["Tom", "Ann"]})[0] == 200
@@ -101,19 +102,19 @@ def test_a_span_of_each_request():
             assert not any(span.parent_span_id for span in rest)
             ids = {span.trace_id for span in rest}
             assert len(ids) == 2 and bytes.fromhex(TRACE) not in ids
-            # A client that leaves has its span, too.
+            # A request whose client leaves has a span, too.
             with streaming(server, max_tokens=200):
                 pass
             wait_until(lambda: len(collector.spans()) == 5, server.log)
             assert server.metric("sluice:trace_spans_sent_total") == 5 and server.metric("sluice:trace_spans_dropped_total") == 0
             assert server.post("/v1/completions", {**body, "n": 1})[0] == 200
             assert server.stop() == 0
-        # The last one is sent at the end.
+        # The last span is sent when the server ends.
         assert len(collector.spans()) == 6
 
 
 def test_a_dead_collector_holds_nothing_up():
-    """One that refuses connections, and one that takes them and says nothing: answers are as quick, and so is the end."""
+    """A collector that refuses connections, and one that accepts them but is silent: neither delays answers or the server's end."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

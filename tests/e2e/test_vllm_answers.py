@@ -1,4 +1,4 @@
-"""Recorded requests get what the real vLLM answered: status, structure, errors, and in float32 the same text and logprobs."""
+"""Recorded requests get the same answers as from the real vLLM: status, structure, errors, and in float32 the same text and logprobs."""
 import json
 
 import pytest
@@ -11,14 +11,14 @@ SERVERS = {
     "base": COMMON,
     "keys": (*COMMON, "--api-key", "sk-bead-0001", "sk-bead-0002", "--enable-tokenizer-info-endpoint", "--enable-request-id-headers"),
 }
-# vLLM has them with models that pool alone; here they say what to do instead (test_pooling.py).
+# vLLM has these routes only for pooling models; here their errors name the alternative (test_pooling.py).
 POOLING = {"/v1/embeddings", "/pooling", "/classify", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank"}
-# Null or a value, as the moment has it.
+# Fields that may be null or have a value.
 EITHER = {"stop_reason", "finish_reason", "logprobs"}
-# Members of a model's card that clients of other servers read.
+# Fields of a model's card that clients of other servers read.
 OF_A_CARD = {"type", "display_name", "created_at", "capabilities"}
-# Where vLLM is not followed (docs/compatibility.md): the length of the prompt is named, not a max_tokens of 0; HEAD is answered
-# where GET is; an id outside the vocabulary is no text; an image that cannot be read is named.
+# Deliberate differences from vLLM (docs/compatibility.md): the error names the prompt's length, not a max_tokens of 0;
+# HEAD is answered where GET is; an id outside the vocabulary has no text; the error names an unreadable image.
 JUDGED = {"chat.messages.content_image", "cmpl.prompt.ids512.max1", "route.HEAD.health", "route.HEAD.v1_models", "route.HEAD.version",
           "route.POST.detokenize.oov", "greedy.ids2", "greedy.ids300"}
 ROWS = [row for row in map(json.loads, (DATA / "vllm_answers" / "recorded.jsonl").read_text().splitlines()) if row["id"] not in JUDGED]
@@ -29,7 +29,7 @@ def kind(value):
 
 
 def differences(want, got, place="answer"):
-    """Where the structure differs: keys, kinds of values. Objects whose keys are tokens are compared by text() and numbers()."""
+    """Differences in structure: keys and types of values. Objects keyed by tokens are compared by texts() and numbers()."""
     if isinstance(want, dict) and isinstance(got, dict):
         if place.endswith(("top_logprobs[]", "prompt_logprobs[]", "logit_bias")):
             return
@@ -49,7 +49,7 @@ def differences(want, got, place="answer"):
 
 
 def texts(parts):
-    """The whole text of every choice of a body or of the events of a stream."""
+    """The whole text of every choice in a body, or in the events of a stream."""
     result = {}
     for part in parts:
         for choice in part.get("choices") or []:
@@ -61,7 +61,7 @@ def texts(parts):
 
 
 def numbers(parts):
-    """The logprobs of all choices, one after the other."""
+    """The logprobs of all choices, concatenated."""
     result = []
     for part in parts:
         for choice in part.get("choices") or []:
@@ -72,7 +72,7 @@ def numbers(parts):
 
 
 def compare(row, status, text):
-    """What is wrong with an answer, '' if nothing is."""
+    """What is wrong with an answer; '' if nothing is."""
     if status != row["status"]:
         return "status %d, not %d: %s" % (status, row["status"], text[:200])
     if "events" in row:

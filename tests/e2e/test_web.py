@@ -1,4 +1,4 @@
-"""The page at / as it is served: what it says to browsers, and that it needs nothing else. tests/web looks at it in a browser."""
+"""The web page at /: its headers, and that it loads nothing from elsewhere. tests/web tests it in a browser."""
 import pathlib
 import re
 
@@ -13,7 +13,7 @@ POLICY = {"default-src": "'none'", "script-src": "'self'", "style-src": "'self'"
 
 
 def loaded_by(name, text):
-    """What a file loads, by its address in the file."""
+    """The addresses that a file loads, as written in it."""
     if name.endswith(".html"):
         return re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"]+)"', text)
     return re.findall(r'^(?:import|export)[^;]*?from "([^"]+)"|^import "([^"]+)"|\bimport\(|@import|\burl\(', text, re.M)
@@ -39,7 +39,7 @@ def test_the_page_and_all_that_it_loads(abacus):
         total += len(text)
         names += [next(filter(None, found), None) if isinstance(found, tuple) else found for found in loaded_by(name, text.decode())]
     assert len(seen) > 15 and total < MAX_BYTES, (sorted(seen), total)
-    # Nothing lies there that no page loads.
+    # The folder has no file that no page loads.
     assert {path.name for path in WEB.iterdir() if path.suffix in (".js", ".css")} - seen == {"docs.js", "docs.css", "example.js"}
 
 
