@@ -3,17 +3,17 @@
 
 Usage: tests/run.py [--ahead=SUITE] test | more | all | slow | sanitizers | fast | SUITE...
 suites: lint unit e2e asan-core tsan-core cuda arm-compile unit-slow e2e-slow asan tsan robustness web distributed arm races machine-code ptx
-`test` is e2e and unit, `more` is lint, asan-core, tsan-core, cuda and arm-compile, `all` is both. `--ahead` builds what a suite of a later call needs while e2e runs.
-`slow`, no part of `all`, is what unit and e2e leave out for its time: tests named `Heavy`, and those marked slow.
-`sanitizers`, no part of `all`, is asan and tsan: most test programs; asan-core and tsan-core are those of what reads foreign bytes, and of base.
+`test` is e2e and unit, `more` is lint, asan-core, tsan-core, cuda and arm-compile, `all` is both. `--ahead` builds for a later call's suite while e2e runs.
+`slow`, not in `all`, runs the tests that unit and e2e leave out because they take long: tests named `Heavy`, and tests marked slow.
+`sanitizers`, not in `all`, is asan and tsan: most test programs. asan-core and tsan-core are only those of parsers of untrusted input, and of base.
 `fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
-`web`, no part of `all`, looks at the page in a browser. `distributed`, no part of `all`, runs ranks as processes, also on several (pretended) machines; needs root.
-`robustness`, no part of `all`, runs the tests of the cases in docs/security.md, and keeps their results for that page.
-`races`, no part of `all`, looks for data races of all kernels, of which `tsan` checks some; tens of minutes.
-`machine-code`, no part of `all`, compiles the CUDA kernels for all architectures and looks at what the compiler made of them; minutes.
-`ptx`, no part of `all`, runs the checks of the kernels with all shapes on the PTX that nvcc makes of them, of which `cuda` runs some; minutes.
-`arm`, no part of `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without the newer instructions; slow.
-Exits with 1 where a test failed or a suite ran nothing.
+`web`, not in `all`, tests the web page in a browser. `distributed`, not in `all`, runs ranks as processes, also on several (simulated) machines; needs root.
+`robustness`, not in `all`, runs the tests of the cases in docs/security.md, and stores their results for that page.
+`races`, not in `all`, looks for data races in all kernels (`tsan` checks some of them); tens of minutes.
+`machine-code`, not in `all`, compiles the CUDA kernels for all architectures and checks the machine code; minutes.
+`ptx`, not in `all`, runs the kernels' checks with all shapes on nvcc's PTX (`cuda` runs some of them); minutes.
+`arm`, not in `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without newer instructions; slow.
+Exits with 1 if a test failed or a suite ran nothing.
 """
 import concurrent.futures
 import contextlib
@@ -34,7 +34,7 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
-# Virtual environments and the lists of what is in them. Clients that pin much have one of their own.
+# Virtual environments and their lists of packages. Clients with many pinned packages have their own.
 VENVS = {VENV: ROOT / "tests" / "requirements.txt",
          ROOT / ".venv-lm-eval": ROOT / "tests" / "requirements-lm-eval.txt",
          ROOT / ".venv-schemathesis": ROOT / "tests" / "requirements-schemathesis.txt"}
@@ -43,53 +43,54 @@ CUDA_VENV = ROOT / ".venv-cuobjdump"
 CUDA_ARCHITECTURE = "90"
 CUDA_FOLDER = "cuda-test"
 ARM_COMPILER = "aarch64-linux-gnu-g++"
-# Only what hangs takes so long: a program, and all of e2e, of which one test may take this long.
+# Only hanging programs take this long: a test program, all of e2e, a single test of e2e.
 PROGRAM_TIMEOUT_S = 1800
 E2E_TIMEOUT_S = 5400
 E2E_TEST_S = 1200
-# Of end-to-end tests that fail, which share the machine with builds, so many may run again by themselves.
+# Maximum number of failed end-to-end tests that run again, alone; the first run shares the machine with builds.
 MOST_AGAIN = 3
-# A program under qemu, which shares the machine with other work.
+# For a program under qemu, which shares the machine with other work.
 EMULATED_TIMEOUT_S = 4 * PROGRAM_TIMEOUT_S
-# How often a build says how far it is.
+# Interval of a build's progress messages.
 BUILD_NEWS_S = 15
-# Of what a suite said that failed, so many characters are repeated at the end.
+# Number of characters of a failed suite's output that are repeated at the end.
 LAST_WORDS = 2000
-# Between the tries of a download.
+# Pauses between attempts of a download.
 PAUSES_S = [10, 60]
-# Folders whose threads are worth the price of the thread sanitizer.
+# Folders with enough threads to be worth the cost of the thread sanitizer.
 TSAN_FOLDERS = ["base", "engine", "server"]
-# Those whose programs are built and run soon: what parses what strangers write, and what all threads stand on.
+# Folders whose programs build and run quickly: parsers of untrusted input, and base, which all threads use.
 ASAN_CORE = ["base", "chat", "checkpoint", "constraints", "media", "parsers", "tokenizer", "vision"]
 TSAN_CORE = ["base"]
-# The races of kernels, and the parts of their checks that are part of `all`.
+# The program that checks kernels for races, and the parts that `all` includes.
 RACES = "kernel_races"
 RACES_CORE = ["instructions", "linear", "grouped_linear", "attention", "lora"]
-# Of the build for aarch64: folders whose tests qemu runs, and the CPUs that it stands in for, each with its kernels, the best
-# last, and the kernels' tests that are run on it. qemu has no limits of its own on memory, and starts no program of aarch64 from
-# another, which death tests need.
+# For aarch64: folders whose tests run under qemu; and emulated CPUs, each with its kernels (the best last) and the
+# kernel tests to run. qemu has no memory limits of its own, and an aarch64 program cannot start another one, which
+# death tests need.
 ARM_FOLDERS = ["base", "checkpoint", "engine", "hardware", "kernels", "models", "tensor"]
 ARM_FILTER = "*:-*Heavy*:*DeathTest*"
-# What is emulated of CUDA has no code of its own for aarch64, and takes qemu hours.
+# The CUDA emulation has no code specific to aarch64, and takes qemu hours.
 ARM_KERNELS_FILTER = ARM_FILTER + ":*KernelChecks*:SeededOrders*:DeviceLinear*:ExpertProducts*"
-# Of the engine's promise the tests with adapters, which ask for the base as well: those of each model take qemu more than twenty minutes. That of
-# every format and family is held by models.
+# For the engine's promise, only the tests with adapters, which also ask the base model: the tests of each model take
+# qemu more than twenty minutes. The tests of `models` cover every format and family.
 ARM_FILTERS = {"engine": "AdapterPromiseTest.*", "models": ARM_FILTER + ":*Device*"}
 ARM_CPUS = {"max": ("reference neon neon_dotprod neon_bf16", ARM_KERNELS_FILTER),
             "neoverse-n1": ("reference neon neon_dotprod", "DispatchTest.*:Isa/LinearTest*neon_dotprod"),
             "cortex-a72": ("reference neon", "DispatchTest.*:Isa/LinearTest*neon:Isa/SamplingTest*neon")}
-# What has code of its own for aarch64, which every change compiles.
+# Targets with code specific to aarch64, which every change compiles.
 ARM_COMPILED = ["sluice_kernels_neon", "sluice_kernels_neon_dotprod", "sluice_kernels_neon_bf16", "hardware_test"]
-# The bundled model's answers, and small checkpoints against transformers.
+# The bundled model's answers, and small checkpoints compared with transformers.
 ARM_E2E = ["tests/e2e/test_calculator.py", "tests/e2e/test_golden.py", "-k", "not held_out"]
-# Folders that the address sanitizer leaves out for time: what they are made of has tests of its own, and they read
-# nothing that strangers write but through those.
+# Folders that the address sanitizer leaves out to save time: their parts have tests elsewhere, and they read untrusted
+# input only through those parts.
 NOT_ASAN_FOLDERS = ["cli", "selftest"]
-# Tests that take long: a suite of their own.
+# Tests that take long; they have a suite of their own.
 SLOW_FILTER = "*Heavy*"
 NOT_SLOW_FILTER = "*:-" + SLOW_FILTER
-# Under a sanitizer these take minutes and add no path through a parser; emulated kernels read and write the same places in other orders of warps and
-# with other instructions, and grouped products are made of linear's tiles. Replayed answers of every parser are read by the parsers' own tests, too.
+# Tests that take minutes under a sanitizer and add no path through a parser: emulated kernels access the same memory in
+# other orders of warps and with other instructions, and grouped products use linear's tiles. The parsers' own tests
+# also read the replayed answers.
 SANITIZER_FILTER = os.environ.get("SLUICE_SANITIZER_FILTER", "*:-*Heavy*:Parsers/ReplayTest.*:*Kernel*/grouped_linear:*PassInSeededOrders*:*PassWithoutE4m3*")
 
 
@@ -97,7 +98,7 @@ class Tally:
     def __init__(self):
         self.passed = self.failed = 0
         self.empty = []
-        self.faults = []  # of each suite that failed, its name and what it said
+        self.faults = []  # (name, output) of each suite that failed
         self.lock = threading.Lock()
 
     def add(self, suite, passed, failed, seconds, detail=""):
@@ -118,7 +119,7 @@ def run(argv, **kw):
 
 
 def retried(argv):
-    """Runs a command that downloads; ends the run where it fails again and again."""
+    """Runs a command that downloads; exits if it fails repeatedly."""
     for pause in [*PAUSES_S, None]:
         result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode == 0:
@@ -132,19 +133,19 @@ def retried(argv):
 
 
 def threads_of(pid):
-    """Where its threads are: running, or waiting for what."""
+    """The state of each thread: running, or what it waits for."""
     lines = []
     for task in sorted(pathlib.Path("/proc", str(pid), "task").glob("*")):
         try:
             state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
             lines.append("thread %s %s %s in %s" % (task.name, (task / "comm").read_text().strip(), state, (task / "wchan").read_text()))
         except OSError:
-            pass  # it has ended
+            pass  # the thread has ended
     return lines
 
 
 def processes_in(folder):
-    """Those whose TMPDIR it is: a program, and whatever it started, in whatever session."""
+    """Processes with this TMPDIR: a program and all that it started, in any session."""
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -156,8 +157,8 @@ def processes_in(folder):
 
 
 def run_in(folder, argv, timeout, environment):
-    """Exit code and output of a program whose TMPDIR is `folder`. Nothing that it started outlives it."""
-    # Not a pipe, which what it leaves behind would keep open.
+    """Exit code and output of a program with TMPDIR=`folder`. Processes that it left behind are killed."""
+    # Not a pipe: processes left behind would keep it open.
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen([str(word) for word in argv], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                                    env={**os.environ, **environment, "TMPDIR": str(folder)})
@@ -170,7 +171,7 @@ def run_in(folder, argv, timeout, environment):
         finally:
             process.kill()
             process.wait()
-            for _ in range(10):  # one may be starting another
+            for _ in range(10):  # a process may be starting another one
                 for pid, words in processes_in(folder):
                     notes.append("ended what was left: %d %s" % (pid, words))
                     with contextlib.suppress(ProcessLookupError):
@@ -181,7 +182,7 @@ def run_in(folder, argv, timeout, environment):
 
 
 def without_passed(output):
-    """What GoogleTest prints, but for the tests that passed: what is left tells of those that failed and of the one that was running."""
+    """GoogleTest's output without tests that passed: failed tests remain, and the one that was running."""
     kept, last = [], []
     for line in output.splitlines():
         if line.startswith("[ RUN "):
@@ -195,8 +196,8 @@ def without_passed(output):
 
 
 class BuildsAhead:
-    """Builds what later suites want while tests run that leave much of the processors idle, which it gives way to. Who needs a build
-    waits for these and then makes it as ever: nothing is said here, of errors neither."""
+    """Builds what later suites need while tests run that leave much of the processors idle; these builds have low priority.
+    A suite that needs a build waits for them and then builds as usual. Nothing is printed here, not even errors."""
 
     def __init__(self):
         self.wanted = []  # presets and their targets
@@ -228,7 +229,7 @@ def configure(preset, name, options=()):
 
 
 def build(preset, targets=(), name=None, options=()):
-    """Configures where needed and builds; the build's own errors are the message."""
+    """Configures if necessary and builds; on failure, the build's own output is the message."""
     builds_ahead.wait()
     name = name or preset
     folder = configure(preset, name, options)
@@ -255,30 +256,30 @@ def build(preset, targets=(), name=None, options=()):
 
 
 def unit_programs(folder, only=None):
-    """Names and commands of the test programs that ctest knows, or of those named; the others may not have been built."""
+    """Names and commands of the test programs that ctest knows, or only those named; the others may not have been built."""
     out = run(["ctest", "--test-dir", folder, "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout
     return [(t["name"], t["command"]) for t in json.loads(out)["tests"] if only is None or t["name"] in only]
 
 
 def run_gtest(tally, suite, command, test_filter="*", environment=None, kept=None, timeout=None):
-    """`command`: the program, behind what emulates its processor if that is another one; `kept`: where its report is copied to."""
+    """`command`: the program, after its emulator if there is one; `kept`: where to copy its report."""
     start = time.time()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         report = pathlib.Path(scratch) / "report.json"
-        # Temporary files of its own: two suites may run at a time, and nothing is found that an earlier one left.
+        # A temporary folder per run: two suites may run at once, and files of earlier runs must not be found.
         own_folder = pathlib.Path(scratch) / "tmp"
         own_folder.mkdir()
         code, output = run_in(own_folder, [*command, "--gtest_output=json:%s" % report, "--gtest_filter=%s" % test_filter],
                               timeout or PROGRAM_TIMEOUT_S, {"TEST_TMPDIR": str(own_folder) + "/", **(environment or {})})
         passed = failed = 0
-        with contextlib.suppress(OSError, ValueError):  # it is not there, or was cut short with the program
+        with contextlib.suppress(OSError, ValueError):  # the report is missing, or incomplete because the program died
             cases = [c for s in json.loads(report.read_text())["testsuites"] for c in s["testsuite"]]
             failed = sum("failures" in c for c in cases)
             passed = sum("failures" not in c and c["result"] == "COMPLETED" for c in cases)
             if kept:
                 shutil.copy(report, kept)
     if code and not failed:
-        failed = 1  # it crashed, or a sanitizer spoke
+        failed = 1  # it crashed, or a sanitizer reported an error
     tally.add(suite, passed, failed, time.time() - start, without_passed(output)[-4000:] if failed else "")
     return failed == 0 < passed
 
@@ -287,7 +288,7 @@ def run_units(tally, label, folder, only=None, test_filter="*", environment=None
     programs = unit_programs(folder, only)
     if not programs:
         tally.empty.append(label)
-    # Most programs use one core: two at a time.
+    # Most programs use one core, so run two at a time.
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for _ in pool.map(lambda p: run_gtest(tally, "%s %s" % (label, p[0]), p[1], test_filter, environment), programs):
             pass
@@ -305,7 +306,7 @@ def unit_slow(tally):
 
 
 def fast(tally):
-    """The unit test programs that are not byte for byte those that last passed; whoever links what changed is among them."""
+    """Runs the unit test programs that differ from those that last passed, byte for byte: all that link changed code."""
     folder = build("release")
     passed = folder / "passed"
     passed.mkdir(exist_ok=True)
@@ -335,7 +336,7 @@ def lint(tally):
 
 
 def run_lint(tally, words):
-    """Each of lint's checks counts as a test."""
+    """Each check of lint counts as a test."""
     make_venv(LINT_VENV, ROOT / "tests" / "requirements-lint.txt")
     start = time.time()
     result = run(["tools/lint.py", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -378,17 +379,17 @@ def asan(tally):
 def tsan(tally):
     folder = build("tsan", programs_of([*TSAN_FOLDERS, RACES]))
     run_tsan(tally, "tsan", TSAN_FOLDERS)
-    # It counts what the sanitizer reports.
+    # Counts the sanitizer's reports.
     run_units(tally, "tsan", folder, [RACES], "Races.*:%s" % ":".join("*/" + part for part in RACES_CORE))
 
 
 def races(tally):
-    """All checks of the kernels, their threads fibers of the thread sanitizer."""
+    """All checks of the kernels, with their threads as fibers of the thread sanitizer."""
     run_units(tally, "races", build("tsan", [RACES + "_test"]), [RACES], environment={"RACES": "all"})
 
 
 def make_venv(folder, requirements):
-    """A virtual environment with exactly the pinned packages, made once for each version of the list."""
+    """Makes a virtual environment with exactly the pinned packages, once for each version of the list."""
     stamp = folder / "requirements.txt"
     if stamp.exists() and stamp.read_bytes() == requirements.read_bytes():
         return
@@ -406,7 +407,7 @@ def make_venvs():
 
 
 def pytest_counts(report):
-    """Tests, those that failed and those that were skipped, of a JUnit file."""
+    """Numbers of tests, failed tests and skipped tests in a JUnit file."""
     total = bad = skipped = 0
     if report.exists():
         for node in xml.etree.ElementTree.parse(report).getroot().iter("testsuite"):
@@ -417,8 +418,9 @@ def pytest_counts(report):
 
 
 def run_pytest(tally, suite, report, words, environment=None, tries=1):
-    """Runs tests in the virtual environment of the end-to-end tests; `report` becomes their JUnit file. More than one of `tries`: up to
-    MOST_AGAIN tests that fail run again, by themselves; what their first run said is printed all the same, as it may be a rare fault."""
+    """Runs tests in the virtual environment of the end-to-end tests; their JUnit file is written to `report`. If `tries` is
+    more than one, up to MOST_AGAIN failed tests run again, alone; the output of their first run is still printed, as it may
+    show a rare fault."""
     make_venvs()
     start = time.time()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as kept:
@@ -444,7 +446,7 @@ def run_pytest(tally, suite, report, words, environment=None, tries=1):
 
 def e2e(tally):
     build("release", ["sluice"])
-    builds_ahead.begin()  # beside the downloads, too
+    builds_ahead.begin()  # also during downloads
     make_venvs()
     with tempfile.TemporaryDirectory() as scratch:
         run_pytest(tally, "e2e", pathlib.Path(scratch) / "report.xml", ["tests/e2e", "-m", "not slow"], tries=2)
@@ -463,7 +465,7 @@ def web(tally):
 
 
 def distributed(tally):
-    # The test programs are those that copies of sources with mistakes are linked with.
+    # Mutants are linked with these test programs' libraries.
     build("release", ["sluice", "models_test", "parallel_test"])
     with tempfile.TemporaryDirectory() as scratch:
         run_pytest(tally, "distributed", pathlib.Path(scratch) / "report.xml", ["tests/distributed"])
@@ -487,13 +489,13 @@ def robustness(tally):
 
 
 def nvcc(folder):
-    """The compiler of a build for CUDA."""
+    """The compiler of a CUDA build."""
     found = next(folder.glob("CMakeFiles/*/CMakeCUDACompiler.cmake")).read_text()
     return pathlib.Path(re.search(r'^set\(CMAKE_CUDA_COMPILER "(.*)"\)$', found, re.M).group(1))
 
 
 def cuobjdump(folder):
-    """The toolkit's, or one from its wheel; nvdisasm stands beside it."""
+    """The toolkit's cuobjdump, or that of its wheel; nvdisasm is in the same folder."""
     beside = nvcc(folder).resolve().parent
     if (beside / "cuobjdump").exists() and (beside / "nvdisasm").exists():
         return beside / "cuobjdump"
@@ -502,7 +504,7 @@ def cuobjdump(folder):
 
 
 def cuda_for_arm(folder):
-    """Compiles the sources of the host's part that know of CUDA for an Arm host, with the options of a build: their names, what is wrong."""
+    """Compiles the host's CUDA-aware sources for an Arm host, with the options of a build; returns (names, faults)."""
     names, faults = [], []
     if not shutil.which(ARM_COMPILER):
         return names, ["%s is not there" % ARM_COMPILER]
@@ -512,7 +514,7 @@ def cuda_for_arm(folder):
         if "-DSLUICE_CUDA" not in words or source.suffix != ".cc" or ROOT / "src" not in source.parents:
             continue
         kept = [word for word in words if re.match(r"-(D|W|std=)|-I%s" % re.escape(str(ROOT)), word)]
-        # CUDA's headers are the same for both; those of Debian's packages come behind the cross compiler's own.
+        # CUDA's headers are the same for both; headers of Debian's packages come after the cross compiler's own.
         system = [words[i + 1] for i, word in enumerate(words) if word == "-isystem"]
         result = run([ARM_COMPILER, "-fsyntax-only", *kept, *["-isystem" + path for path in system], "-idirafter", "/usr/include", source],
                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -523,12 +525,12 @@ def cuda_for_arm(folder):
 
 
 def cuda_options(release):
-    """Of the build with CUDA, for one architecture, whose host part is that of `release`."""
+    """Options of the CUDA build: one architecture, and the host part taken from the build `release`."""
     return ["-DSLUICE_CUDA_ARCHITECTURES=%s" % CUDA_ARCHITECTURE, "-DSLUICE_PLAIN_BUILD=%s" % release]
 
 
 def cuda(tally):
-    """Compiles the CUDA part for one architecture, and looks at the program that holds it: it needs no GPU to start."""
+    """Compiles the CUDA part for one architecture, and checks the program that contains it, which starts without a GPU."""
     release = build("release", ["sluice"])
     run(["tools/cuda_toolkit.sh"], check=True)
     folder = build("cuda", ["sluice_over_plain", "cuda_device_test"], CUDA_FOLDER, cuda_options(release))
@@ -581,7 +583,7 @@ def cuda(tally):
 
 
 def machine_code(tally):
-    """The machine code of all kernels for all architectures; `cuda` looks at that of one."""
+    """The machine code of all kernels for all architectures; `cuda` checks one architecture."""
     run(["tools/cuda_toolkit.sh"], check=True)
     folder = build("cuda", ["sluice_cuda_kernels"], CUDA_FOLDER + "-all")
     start = time.time()
@@ -592,13 +594,13 @@ def machine_code(tally):
 
 
 def check_ptx(tally, suite, *words):
-    """Checks of the kernels on the PTX that nvcc makes of them, in an interpreter."""
+    """Runs the kernels' checks on nvcc's PTX, in an interpreter."""
     folder = build("release", ["ptx_test"])
     compiler = nvcc(ROOT / "build" / CUDA_FOLDER)
     start = time.time()
     with tempfile.TemporaryDirectory() as scratch:
         def compiled(kernel):
-            # As the emulator's source is compiled: no product is fused with a sum where the source does not say so.
+            # Compiled like the emulator's source: no product and sum are fused unless the source says so.
             return run([compiler, "-ptx", "-std=c++20", "-fmad=false", "-arch=compute_%s" % CUDA_ARCHITECTURE, "-I%s" % (ROOT / "src"), kernel,
                         "-o", "%s/%s.ptx" % (scratch, kernel.stem)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         kernels = sorted((ROOT / "src" / "kernels" / "cuda").glob("*.cu"), key=lambda kernel: -kernel.stat().st_size)
@@ -632,7 +634,7 @@ def arm_compile(tally):
 
 
 def arm(tally):
-    """The same bits whatever the batch are held by the programs of models and engine; through HTTP that takes qemu half an hour."""
+    """Bit-identical answers are tested by the programs of models and engine; through HTTP this would take qemu half an hour."""
     folder = build("arm", ["sluice", *[name + "_test" for name in ARM_FOLDERS]])
     emulator = unit_programs(folder, ARM_FOLDERS)[0][1][:-1]
     program = folder / "bin" / "sluice"
@@ -662,10 +664,10 @@ def arm(tally):
 SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan-core": asan_core, "tsan-core": tsan_core, "cuda": cuda, "arm-compile": arm_compile,
           "unit-slow": unit_slow, "e2e-slow": e2e_slow, "asan": asan, "tsan": tsan, "robustness": robustness, "web": web, "distributed": distributed,
           "arm": arm, "races": races, "machine-code": machine_code, "ptx": ptx}
-# Suites whose builds are made while e2e runs, with the preset and its targets.
+# Suites whose builds are made while e2e runs, with preset and targets.
 BUILT_AHEAD = {"unit": lambda: ("release", ["all"]), "asan-core": lambda: ("asan", programs_of(ASAN_CORE)),
                "tsan-core": lambda: ("tsan", programs_of(TSAN_CORE))}
-# `test` is what a change needs before anybody looks at it; `more` is what it needs before it is merged, too.
+# `test` is what a change needs before review; `more` is also needed before merging.
 GROUPS = {"test": ["e2e", "unit"], "more": ["lint", "asan-core", "tsan-core", "cuda", "arm-compile"],
           "slow": ["unit-slow", "e2e-slow"], "sanitizers": ["asan", "tsan"]}
 GROUPS["all"] = GROUPS["test"] + GROUPS["more"]
@@ -684,7 +686,7 @@ def main(words):
     builds_ahead.wanted = [wanted() for suite, wanted in BUILT_AHEAD.items() if suite in names or suite in ahead]
     for name in names:
         SUITES[name](tally)
-    # Once more, for who sees the end of a long log only.
+    # Repeated for readers who see only the end of a long log.
     for suite, detail in tally.faults:
         print("failed: %s\n%s" % (suite, detail[-LAST_WORDS:]))
     for suite in tally.empty:

@@ -1,4 +1,4 @@
-"""Models that were damaged on the way, and configurations that lie, by the ids of the cases in docs/security.md."""
+"""Damaged model files and false configurations, by the ids of the cases in docs/security.md."""
 import json
 import math
 import os
@@ -27,14 +27,14 @@ def folder(tmp_path):
 
 
 def start(folder, *flags):
-    """Exit code and words of a start that ends: where all is well, at a port that is taken."""
+    """Runs a short completion; returns (exit code, error output)."""
     result = run("complete", folder, "-q", "Tom", "--max-tokens", 1, "--max-model-len", 64, "--num-gpu-blocks-override", 8, *flags, timeout=60)
     assert result.returncode >= 0, (result.returncode, result.stderr[-2000:])
     return result.returncode, result.stderr
 
 
 def test_b07_bytes_that_flip_and_files_that_end(folder):
-    """In the header: refused or read as it stands. In the data: another number, but no crash."""
+    """Damage in the header: an error, or read as it is. In the data: another number, but no crash."""
     path = folder / "model.safetensors"
     whole = path.read_bytes()
     header_size = 8 + struct.unpack("<Q", whole[:8])[0]
@@ -58,7 +58,7 @@ def test_b07_bytes_that_flip_and_files_that_end(folder):
 
 @pytest.mark.parametrize("where", ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"])
 def test_b03_b04_v12_files_of_the_wrong_kind(folder, where):
-    """Folders, pipes, loops, nothing, and text of other kinds in place of each file of a model: an error that names it."""
+    """Folders, pipes, links to themselves, missing files, and text of other kinds instead of each file of a model: the error names the file."""
     path = folder / where
     contents = path.read_bytes()
     for bad in (b"", b"\0" * 4096, b"[]", b"5", b"{", b"[" * 100_000, contents[:len(contents) // 2], b"\xff" * 100, b'{"a":' * 50_000):
@@ -77,7 +77,7 @@ def test_b03_b04_v12_files_of_the_wrong_kind(folder, where):
 
 
 def test_b04_numbers_of_the_configuration(folder):
-    """0, negative, enormous, of another type: the field is named, and no size that wraps is believed."""
+    """0, negative, huge, of another type: the error names the field, and sizes that overflow are rejected."""
     config = json.loads((folder / "config.json").read_text())
     sizes = {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size", "intermediate_size"}
     numbers = {name for name, value in config.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
@@ -102,8 +102,8 @@ def rows_of_serve():
 
 
 def test_c01_options_with_bad_values():
-    """Every option of `serve` by its type: what is no value of it ends with 2 (3 to 5 where only the model or the machine says so),
-    soon, and names the option."""
+    """Every option of `serve` with values that are invalid for its type: the program soon ends with 2 (or 3 to 5 if only
+    the model or the machine can tell), and the error names the option."""
     cases = []
     for name, kind in rows_of_serve():
         if kind == "integer":
@@ -125,7 +125,7 @@ def test_c01_options_with_bad_values():
     def one(case):
         name, kind, value = case
         begin = time.monotonic()
-        # Where the value is taken it ends with 6, at the port.
+        # A value that is accepted leads to exit code 6: the port is taken.
         flags = [] if name == "--port" else ["--port", deaf_port()]
         result = subprocess.run(command("serve", LLAMA, "--host", "127.0.0.1", *flags, name + "=" + value), capture_output=True, text=True, timeout=60)
         return case, result.returncode, result.stderr, time.monotonic() - begin

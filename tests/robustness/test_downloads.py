@@ -1,4 +1,4 @@
-"""Downloads whose process is killed again and again, and whose disk refuses to keep what was written."""
+"""Downloads whose process is killed repeatedly, and whose disk does not keep written data."""
 import errno
 import os
 import random
@@ -16,12 +16,12 @@ MEGABYTES = 1000
 
 
 def test_b10_a_gigabyte_after_twenty_kills(tmp_path):
-    """The store falls silent somewhere, the process is killed there, and so on; in the end there is no byte that is wrong or came twice."""
+    """The store stops sending at some byte, the process is killed there, and so on; in the end no byte is wrong or was downloaded twice."""
     source = random.Random(15)
     files = {**small_model(), WEIGHTS: b"".join(source.randbytes(1_000_000) for _ in range(MEGABYTES))}
     with serving_hub({"a/b": Repository(files)}) as hub:
         place = Place(hub, tmp_path)
-        place.env["HF_HUB_DOWNLOAD_TIMEOUT"] = "600"  # silence is no reason to connect anew here
+        place.env["HF_HUB_DOWNLOAD_TIMEOUT"] = "600"  # a silent connection must not be retried here
         incomplete = place.repository() / "blobs" / (hub.repositories["a/b"].etag(WEIGHTS) + ".incomplete")
         size = 0
         for _ in range(KILLS):
@@ -45,7 +45,7 @@ def test_b10_a_gigabyte_after_twenty_kills(tmp_path):
 
 
 def test_b10_f02_a_disk_that_does_not_keep_what_was_written(fault_shim, tmp_path):
-    """Each sync fails once: nothing that the disk may not have is without a mark or in a reference, and the next attempt brings it there."""
+    """Each sync fails once: files that may not be on the disk have a mark and no reference, and the next attempt completes them."""
     nth = 0
     while True:
         nth += 1
@@ -75,7 +75,7 @@ def unmarked(place):
 
 
 def test_b10_f02_power_that_fails_at_each_flush(fault_shim, tmp_path):
-    """The process ends at each sync in turn, and what has a mark then is damaged: the next start takes nothing half for whole."""
+    """The process ends at each sync in turn, and files that then have a mark are damaged: the next start takes no incomplete file for complete."""
     nth = damaged = 0
     while True:
         nth += 1

@@ -1,5 +1,5 @@
-"""Calls of the system that fail: memory, files, threads, sockets, clocks. Which of them fail comes from numbers that are
-fixed here, so that a run can be repeated."""
+"""System calls that fail: memory, files, threads, sockets, clocks. Fixed numbers determine which calls fail, so that a run
+can be repeated."""
 import contextlib
 import errno
 import os
@@ -25,21 +25,21 @@ from serving import (
     serving,
 )
 
-# What the program may end with: see `sluice help exit-codes`. A signal is negative.
+# Valid exit codes: see `sluice help exit-codes`. A signal is negative.
 EXIT_CODES = range(0, 8)
 COMPLETE = ("complete", ABACUS, "-q", "Tom has 3", "--max-tokens", 2, "--temperature", 0, "--num-gpu-blocks-override", 64,
             "--max-model-len", 256)
 
 
 class Switch:
-    """A file that fault_shim.cc maps: faults on or off, which, and how many calls it has counted."""
+    """A file that fault_shim.cc maps: faults on or off, which calls, and how many calls were counted."""
 
     def __init__(self, path, on):
         self.path = path
         path.write_bytes((b"1" if on else b"0") + bytes(55))
 
     def arm(self, call, thread, nth):
-        """From now on call number `nth` of a thread of that name fails."""
+        """Makes the nth of the following calls of a thread with this name fail."""
         self.set(False)
         with open(self.path, "r+b") as f:
             f.write(struct.pack("<8sQQ16s16s", b"0", 0, nth, thread.encode(), call.encode()))
@@ -64,7 +64,7 @@ def outcome(environment):
 @pytest.mark.parametrize("call, error", [("open", errno.EIO), ("open", errno.EMFILE), ("read", errno.EIO), ("read", errno.EINTR),
                                          ("mmap", errno.ENOMEM), ("fstat", errno.EIO)])
 def test_f02_each_call_at_start_fails_once(fault_shim, tmp_path, call, error):
-    """The program ends with a sentence and a code of its own, or does without; its answer is never another."""
+    """The program ends with an error and its exit code, or works without the call; its answer never changes."""
     want = outcome({})
     assert want[0] == 0
     switch = Switch(tmp_path / "switch", True)
@@ -75,7 +75,8 @@ def test_f02_each_call_at_start_fails_once(fault_shim, tmp_path, call, error):
     refusals = 0
     for nth in range(1, min(calls, 25) + 1):
         code, output = outcome({**environment, "FAULT_NTH": str(nth)})
-        # Known: where the engine's own thread is refused its scratch memory at start, a check ends the process, by name.
+        # Known exception: if the engine's thread cannot allocate its scratch memory at start, a CHECK ends the process
+        # with a message.
         by_name = call == "mmap" and code == -signal.SIGABRT and "cannot allocate" in output and "CHECK" in output
         assert code in EXIT_CODES or by_name, (call, nth, code, output[-1000:])
         if by_name:
@@ -89,7 +90,8 @@ def test_f02_each_call_at_start_fails_once(fault_shim, tmp_path, call, error):
 
 
 def test_f01_allocations_fail_while_a_model_is_read(fault_shim, tmp_path):
-    """Of those after the first JSON has been read, a hundred by a seed: each ends it with a sentence, or is done without."""
+    """A hundred of the allocations after the first JSON was read, chosen by a seed: each failure ends the program with an error, or has no
+    effect."""
     switch = Switch(tmp_path / "switch", True)
     environment = {**fault_shim, "FAULT_CALL": "new", "FAULT_SWITCH": str(switch.path)}
 
@@ -97,7 +99,7 @@ def test_f01_allocations_fail_while_a_model_is_read(fault_shim, tmp_path):
         result = run(*words, env={**environment, "FAULT_NTH": str(nth)}, timeout=60)
         return result.returncode, result.stderr
 
-    # What libraries allocate at their first use, some where nothing may be thrown, is over then.
+    # Allocations at the first use of libraries, some in code that must not throw, are over by then.
     (tmp_path / "config.json").write_text("{}")
     assert ends(2**62, "inspect", tmp_path)[0] in EXIT_CODES
     first = switch.count()
@@ -113,7 +115,7 @@ def test_f01_allocations_fail_while_a_model_is_read(fault_shim, tmp_path):
 
 
 def test_r05_threads_are_refused(fault_shim):
-    """Whichever thread the system refuses at start, the program says so and ends."""
+    """Whichever thread the system refuses at start, the program reports it and ends."""
     for nth in range(1, 8):
         environment = {**fault_shim, "FAULT_CALL": "pthread_create", "FAULT_NTH": str(nth), "FAULT_ERRNO": str(errno.EAGAIN)}
         result = subprocess.run(["timeout", "10", *command("serve", ABACUS, "--host", "127.0.0.1", "--port", 0, "--threads", 2)],
@@ -125,7 +127,7 @@ def test_r05_threads_are_refused(fault_shim):
 @pytest.mark.parametrize("call, fault", [("send", {"FAULT_SHORT": "1"}), ("recv", {"FAULT_SHORT": "1"}),
                                          ("epoll_wait", {"FAULT_ERRNO": str(errno.EINTR)}), ("accept", {"FAULT_ERRNO": str(errno.EMFILE)})])
 def test_f02_sockets_that_stutter(fault_shim, tmp_path, call, fault):
-    """A fifth of the calls are short or have to be made again; nothing is lost and no answer is another."""
+    """A fifth of the calls transfer less or must be repeated; nothing is lost, and no answer changes."""
     switch = Switch(tmp_path / "switch", False)
     with serving(ABACUS, "--max-model-len", 1024, env={**fault_shim, "FAULT_CALL": call, "FAULT_SEED": "7", "FAULT_PER_MILLE": "200",
                                                        "FAULT_SWITCH": str(switch.path), **fault}) as server:
@@ -149,7 +151,7 @@ def test_f02_sockets_that_stutter(fault_shim, tmp_path, call, fault):
 @pytest.mark.parametrize("error", [errno.ECONNRESET, errno.EPIPE])
 @pytest.mark.parametrize("call", ["send", "recv"])
 def test_f02_sockets_that_break(fault_shim, tmp_path, call, error):
-    """One call in five ends its connection; the server stays, and leaves nothing behind."""
+    """One call in five breaks its connection; the server stays up and leaks nothing."""
     switch = Switch(tmp_path / "switch", False)
     with serving(ABACUS, "--max-model-len", 1024, env={**fault_shim, "FAULT_CALL": call, "FAULT_SEED": "3", "FAULT_PER_MILLE": "200",
                                                        "FAULT_ERRNO": str(error), "FAULT_SWITCH": str(switch.path)}) as server:
@@ -175,7 +177,7 @@ def test_f02_sockets_that_break(fault_shim, tmp_path, call, error):
 
 
 def test_f08_the_wall_clock_jumps(fault_shim, tmp_path):
-    """A day forth and back at every look: no deadline fires, nothing hangs, and times of the metrics stay sane."""
+    """The clock jumps a day forward or back at every reading: no deadline fires, nothing hangs, and times in the metrics stay plausible."""
     switch = Switch(tmp_path / "switch", False)
     with serving(ABACUS, "--max-model-len", 1024, env={**fault_shim, "FAULT_CLOCK": "86400", "FAULT_SWITCH": str(switch.path)}) as server:
         survival = Survival(server)
@@ -183,7 +185,7 @@ def test_f08_the_wall_clock_jumps(fault_shim, tmp_path):
         start = time.monotonic()
         created = {server.post("/v1/completions", {"model": "m", "prompt": "Tom", "max_tokens": 8})[1]["created"] for _ in range(20)}
         assert max(created) - min(created) > 80_000, "the shim is not in front of the C library"
-        with raw_http.connect(server) as client:  # kept alive over jumps
+        with raw_http.connect(server) as client:  # kept alive while the clock jumps
             for _ in range(20):
                 assert raw_http.get(client, "/health") == 200
         assert 0 < server.metric("vllm:e2e_request_latency_seconds_sum") < 10 * (time.monotonic() - start) + 600
@@ -191,7 +193,7 @@ def test_f08_the_wall_clock_jumps(fault_shim, tmp_path):
         assert server.stop() == 0
 
 
-# In front of the C library: each page of a database takes 20 ms.
+# Loaded before the C library: reading a page of a database takes 20 ms.
 SLOW_PAGES = """
 #include <dlfcn.h>
 #include <unistd.h>
@@ -231,13 +233,13 @@ def test_a10_a_signal_ends_the_start_while_stored_responses_are_read(tmp_path):
 
 
 def test_f08_m01_ranks_do_not_mind_a_clock_that_jumps(fault_shim, tmp_path):
-    """Processes watch each other's silence, and wait for each other in steps: by a clock that does not jump."""
+    """Processes watch each other for silence, and wait for each other in steps, by a clock that does not jump."""
     switch = Switch(tmp_path / "switch", False)
     env = {**fault_shim, "FAULT_CLOCK": "86400", "FAULT_SWITCH": str(switch.path)}
     with serving(ABACUS, "--max-model-len", 1024, "-tp", 2, *MPI, env=env) as server:
         expected = answers(server)
         switch.set(True)
-        end = time.monotonic() + 8  # longer than the silence of a rank that is lost
+        end = time.monotonic() + 8  # longer than the silence after which a rank counts as lost
         created = set()
         while time.monotonic() < end:
             assert answers(server) == expected

@@ -1,5 +1,5 @@
-"""Crowds, slow peers, starvation, by the ids of the cases in docs/security.md. Numbers are the plan's, cut to what two cores do in
-seconds; what is random comes from seeds."""
+"""Many clients, slow peers, starvation, by the ids of the cases in docs/security.md. The plan's numbers are reduced to what
+two cores do in seconds; random choices come from seeds."""
 import contextlib
 import json
 import os
@@ -38,7 +38,7 @@ def reset(client):
 
 
 def leave(server, body, seeds, most_bytes):
-    """Goes away after some bytes of the answer, or before any."""
+    """Disconnects after some bytes of the answer, or before any."""
     client = raw_http.connect(server)
     client.sendall(raw_http.post("/v1/completions", body))
     want, got = seeds.randrange(most_bytes), 0
@@ -84,7 +84,7 @@ def test_l03_a_storm_of_resets():
 
 
 def test_l04_more_than_it_can_do():
-    """Ten times as many as it takes: each gets the right answer or a 503 at once, and none waits for nothing."""
+    """Ten times as many requests as the server accepts: each gets the right answer or an immediate 503, and none hangs."""
     with survivor("--max-num-queued-reqs", 16, "--max-num-seqs", 8) as survival:
         body = {"model": "m", "prompt": PROMPT, "max_tokens": 60, "temperature": 0, "ignore_eos": True}
         want = survival.server.complete(PROMPT, max_tokens=60, ignore_eos=True)["text"]
@@ -124,7 +124,7 @@ def test_l05_connections_that_say_nothing():
 
 
 def test_l08_a_greedy_neighbour():
-    """Several answers with logprobs, and long prompts, beside a plain question: it gets its answer, and soon."""
+    """Several answers with logprobs, and long prompts, beside a short question, which still gets its answer soon."""
     with survivor("--max-num-seqs", 16, "--max-num-batched-tokens", 256) as survival:
         stop = threading.Event()
 
@@ -149,7 +149,7 @@ def test_l08_a_greedy_neighbour():
 
 
 def test_p02_requests_with_flipped_bytes():
-    """Valid requests with a few bytes changed, cut out, doubled: each is answered or closed, and none hangs."""
+    """Valid requests with a few bytes changed, removed or doubled: each gets an answer or a closed connection, and none hangs."""
     valid = [raw_http.post(path, body, "Connection: close") for path, body in (
         ("/v1/completions", {"model": "m", "prompt": "Tom", "max_tokens": 2, "logit_bias": {"5": 1}, "stop": ["a"]}),
         ("/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}),
@@ -226,7 +226,7 @@ def test_p10_bodies_that_never_end():
 
 
 def test_p11_readers_that_do_not_read():
-    """Their answers are held back, then dropped with them; others are not slowed and memory is not filled."""
+    """Their answers are held back, then dropped with the connection; other clients are not slowed down, and memory is bounded."""
     with survivor("--timeout-write", 5, "--max-num-seqs", 128, "--max-num-queued-reqs", 300) as survival:
         body = {**STREAM, "prompt": "Tom", "max_tokens": 600, "logprobs": 5}
         slow = [raw_http.connect(survival.server, receive_buffer=2048) for _ in range(30)]
@@ -235,7 +235,7 @@ def test_p11_readers_that_do_not_read():
         want = survival.ask(PROMPT)
         for _ in range(5):
             assert survival.ask(PROMPT) == want
-        # Their answers end or are cut while they are still connected: what the kernel buffers for them counts as read.
+        # Their requests end while they are still connected: bytes that the kernel buffers count as read.
         wait_until(lambda: not survival.server.metric("vllm:num_requests_running"), "answers that nobody reads still run")
         assert resident_bytes(survival.server.process.pid) < survival.resident + (30 * 320 << 10) + (16 << 20)
         for client in slow:
@@ -257,7 +257,7 @@ def test_r03_other_programs_take_the_processor():
 
 
 def test_r07_names_without_number():
-    """What clients invent fills neither memory nor metrics."""
+    """Names that clients invent fill neither memory nor metrics."""
     with survivor(model=LLAMA) as survival:
         server = survival.server
         series = len(server.get("/metrics")[1].splitlines())
@@ -295,7 +295,7 @@ def test_r11_everything_as_large_as_it_may_be():
 
 
 def test_f07_stopped_and_continued():
-    """A process that was stopped for a while goes on with the same answer."""
+    """A process that was stopped for a while continues with the same answer."""
     with survivor() as survival:
         server = survival.server
         body = {"model": "m", "prompt": "Tom has 3 apples.", "max_tokens": 300, "temperature": 0, "ignore_eos": True}
@@ -312,7 +312,7 @@ def test_f07_stopped_and_continued():
 
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_f05_streams_end_whole_in_a_drain(pieces):
-    """SIGTERM under load: what has begun is finished, exit 0."""
+    """SIGTERM under load: running answers are finished, exit code 0."""
     with serving(ABACUS, "--max-model-len", 1024, "--shutdown-timeout", PATIENCE_S, "--stream-interval", pieces) as server:
         body = {**STREAM, "max_tokens": 300, "stream_options": {"include_usage": True}}
         clients = [raw_http.connect(server) for _ in range(20)]

@@ -1,5 +1,5 @@
-"""Each allocation and each call of the system of each thread that serves fails once, by itself: its request may fail, nothing else is
-harmed, and no answer is another."""
+"""Each allocation and each system call of each serving thread fails once: its request may fail, but nothing else is
+affected, and no answer changes."""
 import errno
 import http.client
 import itertools
@@ -19,7 +19,7 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type":
                                                                          "required": ["a"]}}}
 CHAT = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 8}
 COMPLETION = {"prompt": PROMPT, "temperature": 0, "max_tokens": 8, "ignore_eos": True}
-# A request of each kind that has code of its own on the way.
+# A request of each kind that has code of its own.
 REQUESTS = {
     "chat": ("/v1/chat/completions", {**CHAT, "logprobs": True, "top_logprobs": 2}),
     "stream": ("/v1/chat/completions", {**CHAT, "stream": True, "stream_options": {"include_usage": True}}),
@@ -31,21 +31,21 @@ REQUESTS = {
     "messages": ("/v1/messages", {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8, "temperature": 0, "stream": True}),
     "tokenize": ("/tokenize", {"prompt": PROMPT}),
 }
-# The threads, and how many allocations at least are tried on each: fewer mean that the test has lost sight of it.
+# The threads, with the minimum number of allocations to test in each; fewer mean that the test has missed some.
 THREADS = {"worker": 1000, "http": 100, "engine": 300, "access-log": 5, "constraints": 100}
 ADAPTER = DATA / "adapters" / "qwen3-linear"
 SERIAL = itertools.count()
 PATIENCE_S = 20
-# Longer than spans wait to be sent together.
+# Longer than the interval at which spans are sent.
 SPANS_S = 1.5
-# Where one request has more places for a fault than this, every n-th is tried.
+# If a request has more places for a fault than this, only every n-th is tested.
 MOST_FAULTS = 150
 
 
 def ask(server, kind):
-    """(status, what is said) or None where the connection was cut."""
+    """(status, content of the answer), or None if the connection was cut."""
     path, body = REQUESTS[kind]
-    if kind == "schema":  # another limit: it is compiled anew
+    if kind == "schema":  # a new limit, so that the schema is compiled again
         body = json.loads(json.dumps(body))
         body["response_format"]["json_schema"]["schema"]["properties"]["a"]["maximum"] = 10**9 + next(SERIAL)
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
@@ -62,7 +62,7 @@ def ask(server, kind):
 
 
 def said(kind, text):
-    """The answer without what differs from request to request; None for a stream that ended with an error or early."""
+    """The answer without parts that differ between requests; None for a stream that ended early or with an error."""
     if not REQUESTS[kind][1].get("stream"):
         answer = json.loads(text)
         return json.dumps([answer.get(key) for key in ("choices", "output", "tokens")], sort_keys=True) if "error" not in answer else None
@@ -75,13 +75,13 @@ def said(kind, text):
 
 
 def same(kind, got, want):
-    if kind in ("tools", "responses"):  # ids are drawn
+    if kind in ("tools", "responses"):  # ids are random
         return got is not None
     return got == want
 
 
 def try_all(server, switch, call, thread):
-    """Faults tried, and those at which the request failed."""
+    """(number of faults tried, number of failed requests)."""
     tried = failed = 0
     for kind in REQUESTS:
         want = ask(server, kind)
@@ -115,7 +115,7 @@ def test_f01_each_allocation_of_a_serving_thread_fails_once(fault_shim, tmp_path
     with serving(ABACUS, "--max-model-len", 512, "--threads", 1, "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
                  env={**fault_shim, "FAULT_SWITCH": str(switch.path)}) as server:
         for kind in REQUESTS:
-            ask(server, kind)  # what is made at a first use
+            ask(server, kind)  # allocations of a first use
         survival = Survival(server)
         tried, failed = try_all(server, switch, "new", thread)
         print("%s: %d allocations failed, %d requests with them" % (thread, tried, failed))
@@ -125,7 +125,7 @@ def test_f01_each_allocation_of_a_serving_thread_fails_once(fault_shim, tmp_path
 
 
 def load_and_ask(server):
-    """An adapter is loaded, asked and unloaded: statuses of the first two (0: the connection was cut), and the tokens."""
+    """Loads an adapter, asks it and unloads it. Returns the statuses of the first two (0: connection cut), and the tokens."""
     def post(path, body):
         try:
             status, _, text = server.request("POST", path, body, timeout=PATIENCE_S)
@@ -143,7 +143,7 @@ def load_and_ask(server):
 
 @pytest.mark.parametrize("thread", ["worker", "kv-events", "spans"])
 def test_f01_each_allocation_of_a_thread_beside_it_fails_once(fault_shim, tmp_path, thread):
-    """Threads that load adapters and that tell others what happened: what they lose is lost to nobody else."""
+    """Threads that load adapters, and threads that publish events: their failures affect nobody else."""
     switch = Switch(tmp_path / "switch", False)
     flags = ["--dtype", "float32", "--max-model-len", 512, "--threads", 1, "--enable-lora", "--num-gpu-blocks-override", 40,
              "--kv-events-config", json.dumps({"enable_kv_cache_events": True, "endpoint": "tcp://127.0.0.1:0"})]
@@ -162,10 +162,10 @@ def test_f01_each_allocation_of_a_thread_beside_it_fails_once(fault_shim, tmp_pa
         for nth in range(1, count + 1, max(1, count // MOST_FAULTS)):
             switch.arm("new", thread, nth)
             got = load_and_ask(server)
-            if thread == "spans":  # they are sent a while after the request, sometimes with fewer allocations
+            if thread == "spans":  # they are sent some time after the request, sometimes with fewer allocations
                 time.sleep(SPANS_S)
             switch.set(False)
-            server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "x"})  # where the first try failed
+            server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "x"})  # in case the first attempt failed
             where = "allocation %d of %d on %s: %s" % (nth, count, thread, got)
             assert server.process.poll() is None, where + ": the server ended: " + server.log()[-3000:]
             if got != want:

@@ -1,4 +1,4 @@
-"""Headless Chromium, driven by the DevTools protocol over pipes: no package beside the standard library."""
+"""Headless Chromium, driven by the DevTools protocol over pipes; needs only the standard library."""
 import base64
 import contextlib
 import itertools
@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 
-# Only what hangs takes so long.
+# Only hanging operations take this long.
 PATIENCE_S = 60
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
          "--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio", "--hide-scrollbars",
@@ -23,7 +23,7 @@ class PageError(AssertionError):
 
 
 class Browser:
-    """Messages end with a NUL byte; answers are told from events by their id."""
+    """Messages end with a NUL byte; an id distinguishes answers from events."""
 
     def __init__(self, process, to_browser, from_browser):
         self.process = process
@@ -63,7 +63,7 @@ class Browser:
 
     @contextlib.contextmanager
     def page(self, width=1280, height=800, dark=False, script=None):
-        """A page in a profile of its own, empty yet. `script` runs before those of the pages that it opens."""
+        """An empty page in its own profile. `script` runs before the scripts of the pages that it opens."""
         context = self.command("Target.createBrowserContext")["browserContextId"]
         target = self.command("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -86,8 +86,8 @@ class Page:
     def __init__(self, browser, session):
         self._browser = browser
         self._session = session
-        self.errors = []    # what the console would show in red
-        self.requests = []  # addresses
+        self.errors = []  # errors in the console
+        self.requests = []  # requested addresses
 
     def hear(self, message):
         if message.get("sessionId") != self._session:
@@ -109,7 +109,7 @@ class Page:
         self.wait("document.readyState === 'complete' && location.href === %s" % json.dumps(url))
 
     def run(self, expression):
-        """The value of a JavaScript expression, awaited."""
+        """The value of a JavaScript expression; promises are awaited."""
         answer = self.command("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
@@ -134,7 +134,7 @@ class Page:
         return self.run("document.querySelectorAll(%s).length" % json.dumps(selector))
 
     def click(self, selector):
-        """With the mouse, at the element's middle: it must be there to be hit."""
+        """Clicks with the mouse at the element's centre, which must be visible."""
         box = self.run("""(() => {
             const all = [...document.querySelectorAll(%s)];
             const found = all.at(-1);
@@ -148,7 +148,7 @@ class Page:
             self.command("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **box)
 
     def press(self, key, modifiers=0):
-        """Alt is 1, Control 2, Shift 8."""
+        """Presses a key. Modifiers: Alt is 1, Control 2, Shift 8."""
         codes = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowUp": (38, ""), "ArrowRight": (39, ""), "n": (78, "")}
         code, text = codes[key]
         common = {"key": key, "code": "KeyN" if key == "n" else key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
@@ -175,7 +175,8 @@ def chromium():
     from_browser, of_browser = os.pipe()
 
     def place_pipes():
-        # Chromium reads commands from 3 and writes to 4; the ends may lie there already.
+        # Chromium reads commands from descriptor 3 and writes to 4; duplicate the ends first, as they may already be 3
+        # or 4.
         reader, writer = os.dup(for_browser), os.dup(of_browser)
         os.dup2(reader, 3)
         os.dup2(writer, 4)

@@ -1,4 +1,4 @@
-"""The chat of the page at /, used as its users do, in Chromium."""
+"""The chat of the web page, used in Chromium as its users do."""
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ from serving import ABACUS, serving, wait_until
 SCRIPTED = (pathlib.Path(__file__).parent / "scripted.js").read_text()
 KEY = "sk-bead-0001"
 QUESTION = "Tom has 3 apples and buys 5 more. How many apples does he have now?"
-# An answer that does not end by itself soon.
+# An answer that does not end soon by itself.
 LONG = {"extra": json.dumps({"ignore_eos": True, "min_tokens": 3900}), "max_tokens": "3900"}
 DONE = "document.querySelectorAll('.message.assistant .figures').length"
 
@@ -27,7 +27,7 @@ def ask(page, text):
 
 
 def choose(page, **settings):
-    """Fills the panel of settings."""
+    """Fills in the settings panel."""
     page.click("#tab-settings")
     for name, value in settings.items():
         page.click("#settings [name=%s]" % name)
@@ -136,7 +136,7 @@ def test_a_reload_returns_to_the_place(browser, server):
 
 
 def test_headings_are_in_order(browser, server):
-    """None skips a level, whatever an answer begins with."""
+    """Heading levels are never skipped, whatever heading an answer begins with."""
     script = SCRIPTED.replace("const hostile =", "const outline = '### Third\\n\\n###### Sixth\\n\\n# First'; const hostile =").replace(
         'content.startsWith("hostile") ? hostile', 'content.startsWith("outline") ? outline : content.startsWith("hostile") ? hostile')
     levels = "[...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))"
@@ -188,7 +188,7 @@ def test_the_key_is_asked_for(browser):
         assert "= 8" in page.text(".message.assistant .text")
         page.click("#show-code")
         assert "$SLUICE_API_KEY" in page.text("#code-text") and KEY not in page.text("#code-text")
-        # It ends with the tab, unless one wants it kept.
+        # The key is forgotten with the tab, unless the user wants it kept.
         assert page.run("sessionStorage['sluice.key']") == KEY and page.run("localStorage['sluice.key'] ?? null") is None
     with serving(ABACUS, "--max-model-len", 512, "--api-key", KEY) as server, browser.page() as page:
         page.open(server.url + "/")
@@ -268,7 +268,7 @@ def test_markdown(browser, server):
         assert page.count(text + ".code-word") > 3 and page.text(text + "figcaption span") == "python"
         code = page.run("document.querySelector('.message.assistant pre code').textContent")
         compile(code, "shown", "exec")
-        # A text that comes in pieces ends as one that comes at once, wherever it is cut.
+        # A text that arrives in pieces gives the same result as a whole text, wherever it is cut.
         differ = page.run("""(async () => {
             const {MarkdownView} = await import(new URL("web/markdown.js", document.baseURI));
             const text = `# Title\\n\\nOne **two**\\nthree\\n\\n- a\\n- b\\n\\n  more\\n\\n1. x\\n2. [x] y\\n\\n~~~js\\nlet a = "1";\\n~~~\\n\\n` +
@@ -289,7 +289,7 @@ def test_markdown(browser, server):
 
 
 def pasted(page):
-    """What the clipboard has."""
+    """The clipboard's content."""
     page.click("#prompt")
     page.run("document.querySelector('#prompt').value = ''")
     page.command("Input.dispatchKeyEvent", type="keyDown", key="v", code="KeyV", windowsVirtualKeyCode=86, modifiers=2, commands=["paste"])
@@ -298,7 +298,7 @@ def pasted(page):
 
 
 def test_copy(browser, server):
-    """The code of an answer, all of it as Markdown, and the request; also where browsers have no clipboard for pages."""
+    """Copies an answer's code, a whole answer as Markdown, and the request; also in browsers that give pages no clipboard."""
     no_clipboard = "Object.defineProperty(navigator, 'clipboard', {value: undefined});"
     for script in (SCRIPTED, SCRIPTED + no_clipboard):
         with browser.page(script=script) as page:
@@ -358,7 +358,7 @@ def test_under_the_name_of_trtllm_serve(browser):
 
 
 def test_images_are_attached(browser, server):
-    """The bundled model reads text alone: the page shows the image and what the server says of it."""
+    """The bundled model reads only text: the page shows the image and the server's error."""
     with browser.page() as page:
         open_page(page, server)
         page.run("""(() => {

@@ -1,11 +1,11 @@
-"""Formulas of answers on the page at /: LaTeX becomes MathML, and no character of what is no formula is lost."""
+"""Formulas in answers on the web page: LaTeX becomes MathML, and text that is no formula stays unchanged."""
 import json
 
 import pytest
 
 from test_chat import DONE, SCRIPTED, ask, open_page
 
-# A formula without its marks, and the tags and texts that it becomes.
+# A formula without its delimiters, and the MathML elements that it becomes.
 FORMULAS = [
     ("a", "<mi>a</mi>"),
     ("x^2_1", "<msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup>"),
@@ -19,14 +19,14 @@ FORMULAS = [
     (r"\mathbb{R}^n \ni \hat x", "<mrow><msup><mi>ℝ</mi><mi>n</mi></msup><mo>∋</mo><mover><mi>x</mi><mo>^</mo></mover></mrow>"),
     (r"f'(x) \ne \text{none}", "<mrow><msup><mi>f</mi><mo>′</mo></msup><mo>(</mo><mi>x</mi><mo>)</mo><mo>≠</mo><mtext>none</mtext></mrow>"),
     (r"\left\{x\right.", "<mrow><mo>{</mo><mi>x</mi><mrow></mrow></mrow>"),
-    # What is unknown or not closed stays as it is.
+    # Unknown or unclosed parts stay as they are.
     (r"\unknown{x}", r"<mrow><mtext>\unknown</mtext><mi>x</mi></mrow>"),
     ("a}b", "<mrow><mi>a</mi><mtext>}</mtext><mi>b</mi></mrow>"),
     ("{a", "<mrow><mo>{</mo><mi>a</mi></mrow>"),
     ("<b>&amp;", "<mrow><mo>&lt;</mo><mi>b</mi><mo>&gt;</mo><mtext>&amp;</mtext><mi>a</mi><mi>m</mi><mi>p</mi><mo>;</mo></mrow>"),
 ]
 
-# A Markdown text, how many formulas it has, and its text with the formulas in the form of their marks.
+# A Markdown text, the number of its formulas, and its text with the formulas as written.
 TEXTS = [
     (r"so \(a\) and \(b_1\).", 2, r"so \(a\) and \(b_1\)."),
     ("so $a$ and $$b$$.", 2, "so $a$ and $$b$$."),

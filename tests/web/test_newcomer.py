@@ -1,6 +1,6 @@
-"""A newcomer's first minutes: README.md's commands as they stand there, typed into a terminal of 80 columns and 24 lines, and the page in Chromium.
+"""A newcomer's first minutes: README.md's commands, typed into a terminal of 80 columns and 24 lines, and the page in Chromium.
 
-Only the port is another one, since 8000 may be taken here."""
+The commands are unchanged except for the port, since 8000 may be in use here."""
 import os
 import re
 import shlex
@@ -28,7 +28,7 @@ def block_with(words):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder that looks as the project does to who follows README.md."""
+    """A folder that looks like the project's to a reader of README.md."""
     folder = tmp_path_factory.mktemp("newcomer")
     (folder / "build" / "release").mkdir(parents=True)
     (folder / "build" / "release" / "bin").symlink_to(BIN)
@@ -52,7 +52,7 @@ class Shell(Screen):
         wait_until(lambda: all(word in self.joined() for word in words), self.joined, 120)
 
     def joined(self):
-        """All that was printed, with lines that the window has wrapped as they were."""
+        """All printed text, with lines joined that the window has wrapped."""
         return self.tmux("capture-pane", "-p", "-J", "-S", "-", "-t", "chat").rstrip()
 
     def close(self):
@@ -128,7 +128,7 @@ def test_the_commands_that_it_names_are_there(place):
 
 
 def test_a_stranger_knows_after_ten_lines():
-    """What it is, for whom, what works, what does not; how to try it follows at once."""
+    """The first lines say what it is, for whom, what works and what does not; how to try it follows immediately."""
     head = "\n".join(README.splitlines()[:13])
     for words in ("serves large language models", "For whom", "What works today", "What does not", "unproven"):
         assert words in head, words

@@ -1,4 +1,4 @@
-"""The page at / beside its chat: the live view, colours, keyboard and screen readers, /docs, and how fast it is."""
+"""The web page apart from its chat: the live view, colours, keyboard and screen readers, /docs, and its speed."""
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ from serving import ABACUS, ROOT, serving
 from test_chat import DONE, KEY, LONG, QUESTION, SCRIPTED, ask, choose, open_page
 
 CARDS = ["Requests", "Tokens", "KV cache", "First token", "Between tokens", "Steps", "Memory"]
-# Where the pictures of docs/web.md are written, if at all.
+# The folder for the pictures of docs/web.md, if they are to be written.
 PICTURES = os.environ.get("WEB_SCREENSHOTS")
 
 
@@ -39,7 +39,7 @@ def test_the_live_view(browser, server):
         assert "MiB" in card(page, "Memory") and "% used" in card(page, "KV cache")
         page.press("Escape")
         page.wait("document.querySelector(\".card[aria-label='Requests'] .value\").innerText === '0'")
-        # Nobody looks: nothing is asked.
+        # The page requests nothing while nobody looks at it.
         page.command("Emulation.setFocusEmulationEnabled", enabled=False)
 
 
@@ -98,7 +98,7 @@ def test_colours(browser, server):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_contrast(browser, server, dark):
-    """Text against what lies behind it: at least 4.5 to 1."""
+    """Contrast of text and background: at least 4.5 to 1."""
     with browser.page(dark=dark, script=SCRIPTED) as page:
         open_page(page, server)
         ask(page, "table")
@@ -197,7 +197,7 @@ def test_the_docs_try_requests(browser, server):
         assert "3 + 5 = 8" in page.text(form + ".answer pre")
         if PICTURES:
             picture(page, "docs.webp")
-        # Each form begins with a body that the server reads.
+        # Each form begins with a body that the server accepts.
         for path in ("/v1/completions", "/v1/responses", "/v1/messages", "/tokenize", "/detokenize"):
             page.run("document.querySelector('[data-path=\"%s\"] summary').click()" % path)
             page.wait("document.querySelector('[data-path=\"%s\"] textarea') !== null" % path)
@@ -274,13 +274,13 @@ def test_frames_while_four_answers_stream(browser, server):
         work = (after["TaskDuration"] - before["TaskDuration"]) / len(gaps) * 1000
         print("\n%d streams, %d characters shown: %.1f frames/s, 95 %% of gaps below %.1f ms, %.2f ms of the main thread a frame" % (
             running, characters, len(gaps) / seconds, gaps[int(len(gaps) * 0.95)], work))
-        # The processors may have other work; what the page itself needs leaves room in a frame of 16.7 ms.
+        # The processors may have other work; the page's own work must leave room in a frame of 16.7 ms.
         assert running >= 3 and work < 8 and len(gaps) / seconds > 20
         page.press("Escape")
 
 
 def test_pictures(browser, server):
-    """Those of docs/web.md, where WEB_SCREENSHOTS names a folder; the answer is scripted, all else is as it is."""
+    """Writes the pictures of docs/web.md if WEB_SCREENSHOTS names a folder; only the answer is scripted."""
     if not PICTURES:
         pytest.skip("WEB_SCREENSHOTS is not set")
     for name, dark in (("chat.webp", False), ("chat-dark.webp", True)):
@@ -288,7 +288,7 @@ def test_pictures(browser, server):
             open_page(page, server)
             ask(page, "Explain what a hash table is, with a short example in Python.")
             page.wait(DONE + " === 1")
-            for i in range(40):  # so that there is something to see
+            for i in range(40):  # so that the charts show something
                 server.complete("Tom has %d apples and buys 5 more." % i, max_tokens=40 + 30 * (i % 5))
                 time.sleep(0.4)
             page.run("document.querySelector('#scroller').scrollTop = 0")
