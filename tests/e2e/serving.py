@@ -1,4 +1,4 @@
-"""A server that ends with the test, and plain HTTP to talk to it."""
+"""A server that ends with the test, and plain HTTP requests to it."""
 import contextlib
 import functools
 import http.client
@@ -18,20 +18,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN") or ROOT / "build" / "release" / "bin").resolve()
 DATA = ROOT / "tests" / "data"
 ABACUS = ROOT / "models" / "abacus"
-# More than anything here needs on a slow and busy machine: only what hangs takes so long.
+# More than anything here needs on a slow and busy machine: only hanging operations take this long.
 PATIENCE_S = 300
 READY = re.compile(r"serving .* at https?://\S*:(\d+), ready in")
-# What the caller's shell sets for the program, its dialects and the libraries of its clients is no matter of a test; forced
-# kernels are, by SLUICE_CPU_ISA.
+# Tests must not depend on the variables that the caller's shell sets for the program, its dialects and its clients'
+# libraries. SLUICE_CPU_ISA, which forces kernels, is kept.
 FOREIGN = re.compile(r"(SLUICE|VLLM|TRTLLM|TLLM|HF|HUGGING_FACE|TRANSFORMERS|OPENAI|HIP|CUDA|NCCL)_.*|.*_proxy", re.I)
 for variable in [name for name in os.environ if FOREIGN.fullmatch(name) and name not in ("SLUICE_BIN", "SLUICE_CPU_ISA")]:
     del os.environ[variable]
-# No test asks a hub but one of its own.
+# Tests use only hubs that they start themselves.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def free_port(count=1):
-    """The first of so many ports in a row that were free a moment ago: who binds it must be ready to find it taken."""
+    """The first of `count` consecutive ports that were free a moment ago: another process may still take it before it is bound."""
     while True:
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             first = stack.enter_context(socket.socket())
@@ -50,12 +50,12 @@ def deaf_socket():
 
 
 def deaf_port():
-    """A port at which nobody answers: it is taken as long as the tests run, and not listened at."""
+    """A port at which nobody answers: bound while the tests run, but nothing listens."""
     return deaf_socket().getsockname()[1]
 
 
 def wait_until(condition, what, seconds=PATIENCE_S):
-    """The first true value of `condition`; `what`: the words of the failure, or a callable that gives them."""
+    """Waits for `condition`; returns its first true value. `what`: the error message, or a callable that returns it."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -74,7 +74,7 @@ class Server:
         return pathlib.Path(self.log_path).read_text(errors="replace")
 
     def request(self, method, path, body=None, headers=None, timeout=PATIENCE_S, only_headers=None):
-        """(status, headers, bytes). A body that is no bytes is sent as JSON; `only_headers` leaves its Content-Type out."""
+        """(status, headers, bytes). A body that is not bytes or text is sent as JSON; `only_headers` omits its Content-Type."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
@@ -102,7 +102,7 @@ class Server:
         return answer["choices"][0]
 
     def metric(self, name):
-        """The sum of a metric's samples; None if there is none."""
+        """The sum of a metric's samples; None if it has none."""
         values = [float(line.rsplit(" ", 1)[1]) for line in self.get("/metrics")[1].decode().splitlines()
                   if line.startswith((name + "{", name + " "))]
         return sum(values) if values else None
@@ -117,13 +117,13 @@ def command(*words, program="sluice"):
 
 
 def run(*words, program="sluice", timeout=PATIENCE_S, env=None, **kw):
-    """Runs the program to its end."""
+    """Runs the program until it ends."""
     return subprocess.run(command(*words, program=program), capture_output=True, text=True, timeout=timeout,
                           env={**os.environ, **(env or {})}, **kw)
 
 
 def wait_until_ready(process, log):
-    """Waits until a server says in its log that it serves; its port."""
+    """Waits until a server's log reports that it is ready; returns the port."""
     def port():
         found = READY.search(pathlib.Path(log).read_text(errors="replace"))
         assert found or process.poll() is None, "the server ended at start: " + pathlib.Path(log).read_text(errors="replace")
@@ -133,7 +133,7 @@ def wait_until_ready(process, log):
 
 
 def end(process):
-    """Ends a process; one that does not listen is killed."""
+    """Ends a process; kills it if it does not react."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -145,8 +145,8 @@ def end(process):
 
 @contextlib.contextmanager
 def serving(model, *flags, program="sluice", name="m", env=None, preexec_fn=None):
-    """Starts `serve model flags` under the served name `name` at a port of the system's choice; yields when /health is 200;
-    ends it by its own process."""
+    """Starts `serve model flags` under the served name `name` on a port that the system chooses; yields a Server when
+    /health is 200, and ends it afterwards."""
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         process = subprocess.Popen(command("serve", model, "--host", "127.0.0.1", "--port", 0, "--served-model-name", name,
                                            *flags, program=program),
@@ -163,7 +163,7 @@ def serving(model, *flags, program="sluice", name="m", env=None, preexec_fn=None
 
 @contextlib.contextmanager
 def serving_unheard(model, *flags, output, env=None, cwd=None):
-    """A server under the name "m" whose log nobody reads: `output(words, **kw)` starts the process with its outputs as they shall be."""
+    """A server named "m" whose log nobody reads: `output(words, **kw)` starts the process and decides what its outputs are."""
     def start():
         port = free_port()
         words = command("serve", model, "--host", "127.0.0.1", "--port", port, "--served-model-name", "m", *flags)
@@ -186,18 +186,18 @@ def serving_unheard(model, *flags, output, env=None, cwd=None):
 
 
 def limit_files(soft, hard=None):
-    """For preexec_fn: the process may open so many files."""
+    """For preexec_fn: limits the number of files that the process may open."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard or resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 def at_once(jobs):
-    """Runs callables in threads of their own; their results in order. The first exception is raised."""
+    """Runs callables in threads; returns their results in order. Raises the first exception."""
     results = [None] * len(jobs)
 
     def work(i):
         try:
             results[i] = (jobs[i](), None)
-        except BaseException as problem:  # handed to the caller
+        except BaseException as problem:  # raised in the caller's thread
             results[i] = (None, problem)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(len(jobs))]
@@ -212,6 +212,6 @@ def at_once(jobs):
 
 
 def events(raw):
-    """The data of each server-sent event, parsed but for [DONE]."""
+    """The data of each server-sent event, parsed as JSON except [DONE]."""
     data = [part[len("data:"):].strip() for part in raw.decode().split("\n\n") if part.startswith("data:")]
     return [d if d == "[DONE]" else json.loads(d) for d in data]
