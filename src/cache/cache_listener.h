@@ -21,6 +21,9 @@ struct CacheEventCounts {
 
 // A block is named by the block of group 0 at the same place, its *anchor*: in all groups, blocks
 // at one place hold the same tokens. A block is reported after its parent.
+//
+// Thread safety: called only by the engine's thread, except counts(), which any thread may call.
+// Must not block.
 class CacheListener {
  public:
   virtual ~CacheListener() = default;

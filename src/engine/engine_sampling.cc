@@ -91,8 +91,7 @@ void EngineCore::Sample(const Flight& flight, StepStats& stats) {
 void EngineCore::Hold(ActiveSequence& sequence) {
   const std::shared_ptr<SequenceMatcher>& matcher = sequence.sampling.matcher;
   sequence.is_held = true;
-  if (matcher->is_away())
-    return;  // it is in the queue already: the sequence was preempted meanwhile
+  if (matcher->is_away()) return;  // already in the queue, as the sequence was preempted
   const std::span<const int32_t> tokens = sequence.tokens;
   matchers_.Submit(matcher, tokens.subspan(static_cast<size_t>(sequence.num_prompt_tokens)),
                    sequence.client);

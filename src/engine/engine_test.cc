@@ -521,8 +521,7 @@ TEST(Engine, DestructionEndsWhatRuns) {
   const auto sink = std::make_shared<CollectingSink>();
   {
     FakeEngine fake({.num_blocks = 1024, .max_model_len = 4000});
-    fake.model->delay =
-        std::chrono::milliseconds(20);  // All 3900 tokens would take more than a minute.
+    fake.model->delay = std::chrono::milliseconds(20);  // 3900 tokens: more than a minute
     ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(3900), sink));
     ASSERT_TRUE(sink->WaitForTokens(1));
   }

@@ -17,7 +17,6 @@ class OpenRequests;
 
 // Sits between an engine and a request's sink: reports finished tokens to the router, and can end
 // the request if the engine does not.
-// end the request where the engine does not.
 class RoutedSink final : public RequestSink {
  public:
   RoutedSink(OpenRequests& open, Router& router, const Router::Route& route,

@@ -119,7 +119,7 @@ void PlanDraftCache(int64_t& budget, EnginePlan& plan) {
   const double share = static_cast<double>(of_draft) / static_cast<double>(of_draft + of_target);
   const int64_t most =
       draft.max_sequences * BlocksForTokens(draft.options.max_context, plan.config.block_size);
-  // num_blocks_override is the number of the target's blocks; the draft gets as many.
+  // num_blocks_override is for the target; the draft gets as many in addition, if it can use them.
   const int64_t part = plan.config.num_blocks_override.value_or(
       static_cast<int64_t>(share * static_cast<double>(budget)) / of_draft);
   draft.num_blocks = std::clamp<int64_t>(part, 1, most);

@@ -49,8 +49,8 @@ std::vector<SpeculativeAnswer> AnswersOf(FakeEngine& engine,
                                          size_t period_of_draft = kPeriod) {
   engine.model->period = kPeriod;
   if (engine.draft != nullptr) engine.draft->period = period_of_draft;
-  engine.model->allowed_steps =
-      engine.model->steps.load();  // until all requests have been submitted
+  // Steps wait until all requests have been submitted.
+  engine.model->allowed_steps = engine.model->steps.load();
   std::vector<std::shared_ptr<CollectingSink>> sinks;
   for (const SamplingParams& params : kinds) {
     sinks.push_back(std::make_shared<CollectingSink>(2));
