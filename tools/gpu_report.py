@@ -238,7 +238,7 @@ class Report:
         return process
 
     def end_process(self, process, first=signal.SIGTERM, seconds=STOP_S):
-        """A process that survives SIGKILL, waiting in the driver, is left alone."""
+        """Ends a process and its group. One that survives SIGKILL, waiting in the driver, is left alone."""
         for number, patience in ((first, seconds), (signal.SIGKILL, 5)):
             if process.poll() is None:
                 try:

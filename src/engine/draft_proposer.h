@@ -27,8 +27,8 @@ namespace sluice {
 // it computes the missing tokens, kMostCaughtUp per step of the engine. If its cache is full or the
 // sequence is too long for it, nothing is proposed.
 //
-// Thread safety: one thread at a time. Everything but the tables of a sequence is allocated by
-// Create. Ownership: owns cache and arrays; model and pool outlive it.
+// Thread safety: one thread at a time. Create allocates everything except the tables of
+// sequences. Ownership: owns cache and arrays; model and pool outlive it.
 class DraftProposer final : public Drafter {
  public:
   // Maximum number of missing tokens that are computed before a step.

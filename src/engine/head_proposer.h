@@ -89,8 +89,8 @@ class HeadProposer final : public Drafter {
   void SkipMissing(DraftSequence& state) const;
   // Takes blocks for `rows` more rows; false if there are too few.
   bool TakeBlocks(DraftSequence& state, int64_t rows);
-  // Computes all rows of a prompt except the last, which it keeps. Returns false if it computed
-  // nothing.
+  // Computes all rows of a prompt except the last, which it keeps. Returns false, and keeps nothing
+  // of `hidden`, if there are too few blocks for the rows kept before.
   bool CatchUp(const Hidden& hidden);
   // Adds rows of a sequence to the step: either the kept ones, or that of the last proposed token.
   void AddRows(std::span<const int32_t> tokens, int64_t first, int64_t count, int64_t context,

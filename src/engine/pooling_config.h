@@ -47,7 +47,7 @@ struct PoolingOptions {
   RunnerChoice runner = RunnerChoice::kAuto;
   ConvertChoice convert = ConvertChoice::kAuto;
   json::Value pooler;                      // --pooler-config; null: not given
-  std::vector<int32_t> classifier_tokens;  // SetTask
+  std::vector<int32_t> classifier_tokens;  // see SetTask
 
   bool operator==(const PoolingOptions&) const = default;
 };

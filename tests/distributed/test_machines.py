@@ -155,7 +155,7 @@ while time.monotonic() < end:
 
 
 def test_m04_v07_silent_strangers_do_not_keep_a_group_from_forming(machines, tmp_path):
-    """Twenty silent connections, from the other machine and from another address, before the group forms and while it does."""
+    """Twenty connections from each machine that send nothing, or half of a proof, before the group forms and while it does."""
     flags = ("--distributed-timeout-seconds", 60)
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(open(tmp_path / "strangers", "w"))

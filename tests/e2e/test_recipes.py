@@ -208,7 +208,7 @@ def test_003(tmp_path, line, model, layout, quantized):
             bench(p, 3, script, 270)
             if layout == "quark-fp8":
                 p.add_lm_eval()
-                # The name is also used to find a tokenizer, which does not allow a slash at the end.
+                # lm_eval also looks up the tokenizer by this name, which must not end in a slash.
                 scores(p.run('model="%s"\n' % model + block_at(3, 196).text))
 
 

@@ -125,7 +125,7 @@ def test_rolling_restarts_lose_nothing(tmp_path, make):
         wait_until(lambda: seen["whole"] >= CLIENTS, lambda: str(words[:3]))
         for k in range(RESTARTS):
             nodes[k % 2].restart()
-            time.sleep(3.5)  # nginx retries a server that refused a connection after 3 s
+            time.sleep(3.5)  # 3 s after a refused connection nginx tries the server again
     finally:
         stop.set()
         for thread in threads:
