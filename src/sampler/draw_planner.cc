@@ -59,7 +59,7 @@ void DrawPlanner::Plan(ThreadPool& pool, std::span<DrawJob> jobs) {
     if (!params.logprobs) continue;
     const int64_t num_top =
         *params.logprobs < 0 ? vocab_size_ : std::min<int64_t>(*params.logprobs, vocab_size_);
-    job.is_possible = most_top_ > 0 && num_top <= most_top_;
+    job.is_possible = most_top_ > 0 && num_top <= most_top_ && params.logprob_token_ids.empty();
     job.extras.logprobs =
         IsRaw(params.logprobs_mode) ? kernels::LogprobsOf::kRaw : kernels::LogprobsOf::kDrawn;
     job.extras.num_top = job.is_possible ? static_cast<int32_t>(num_top) : 0;

@@ -95,6 +95,10 @@ TEST(DrawPlanner, RowsForWhichThereIsNoRoomAreNotPossible) {
   EXPECT_TRUE(planned.jobs[1].is_possible);
   EXPECT_TRUE(planned.jobs[2].is_possible);
   EXPECT_FALSE(planned.jobs[3].is_possible) << "six logprobs";
+  SamplingParams listed;
+  listed.logprobs = 1;
+  listed.logprob_token_ids = std::vector<int32_t>{7};
+  EXPECT_FALSE(Planned({listed}).jobs[0].is_possible) << "logprobs of a list";
   EXPECT_FALSE(planned.jobs[4].is_possible) << "no room";
   const Planned one({allowed, allowed, plain}, 7);
   EXPECT_TRUE(one.jobs[0].is_possible);

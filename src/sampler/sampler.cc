@@ -36,9 +36,10 @@ bool Follows(SampleJob& job, SequenceMatcher::Answer answer) {
   return answer == SequenceMatcher::Answer::kYes;
 }
 
-// Fills logprobs or, if `normalize` is false, the logits themselves.
-void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top, bool normalize,
-                  TokenLogprobs& out) {
+// Fills logprobs or, if `normalize` is false, the logits themselves: of the `num_top` best tokens,
+// or of `listed` ones if there are any.
+void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top,
+                  std::span<const int32_t> listed, bool normalize, TokenLogprobs& out) {
   float offset_high = 0;
   float offset_low = 0;
   if (normalize) {
@@ -51,7 +52,12 @@ void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top,
   out.token = token;
   out.logprob = logprob(logit);
   out.rank = kernels::CountGreater(logits, logit) + 1;
-  kernels::TopK(logits, num_top < 0 ? static_cast<int>(logits.size()) : num_top, out.top);
+  if (listed.empty()) {
+    kernels::TopK(logits, num_top < 0 ? static_cast<int>(logits.size()) : num_top, out.top);
+  } else {
+    out.top.clear();
+    for (const int32_t id : listed) out.top.emplace_back(id, logits[static_cast<size_t>(id)]);
+  }
   for (auto& entry : out.top) entry.second = logprob(entry.second);
 }
 
@@ -189,15 +195,15 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
     MakeDrawn(logits, params, scratch.draw.weights, scratch.processed);
     logits = scratch.processed;
   }
-  FillLogprobs(logits, job.token, *params.logprobs, IsNormalized(params.logprobs_mode),
-               job.logprobs);
+  FillLogprobs(logits, job.token, *params.logprobs, params.logprob_token_ids,
+               IsNormalized(params.logprobs_mode), job.logprobs);
 }
 
 void Sampler::PromptLogprobs(ThreadPool& pool, std::span<PromptLogprobJob> jobs) {
   kernels::ForEachUnit(pool, static_cast<int64_t>(jobs.size()), [&](int64_t index, int) {
     PromptLogprobJob& job = jobs[static_cast<size_t>(index)];
     job.error = kernels::HasNan(job.logits) ? kNotANumber : std::string_view();
-    if (job.error.empty()) FillLogprobs(job.logits, job.token, job.num_top, true, job.logprobs);
+    if (job.error.empty()) FillLogprobs(job.logits, job.token, job.num_top, {}, true, job.logprobs);
   });
 }
 

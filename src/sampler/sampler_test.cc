@@ -488,6 +488,22 @@ TEST(Sampler, LogprobsAreThoseOfTheRawLogits) {
   EXPECT_TRUE(Row({1, 3, 2}).Sample(params).logprobs.top.empty());
 }
 
+TEST(Sampler, LogprobsOfListedTokens) {
+  SamplingParams params = Greedy();
+  params.logprobs = 2;
+  params.logprob_token_ids = std::vector<int32_t>{2, 0};
+  const SampleJob job = Row({1, 3, 2, 4}).Sample(params);
+  SamplingParams all = Greedy();
+  all.logprobs = -1;
+  const SampleJob expected = Row({1, 3, 2, 4}).Sample(all);
+  EXPECT_EQ(job.token, 3);
+  EXPECT_EQ(job.logprobs.logprob, expected.logprobs.logprob);
+  EXPECT_EQ(job.logprobs.rank, 1);
+  using Entries = std::vector<std::pair<int32_t, float>>;
+  EXPECT_EQ(job.logprobs.top, (Entries{expected.logprobs.top[2], expected.logprobs.top[3]}))
+      << "in the order of the list, with the bits of the same tokens among the best";
+}
+
 TEST(Sampler, LogprobsOfWhatWasDrawnFrom) {
   SamplingParams params = Greedy();
   params.logprobs = 3;

@@ -24,6 +24,9 @@ constexpr bool IsNormalized(LogprobsMode mode) {
   return mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kProcessedLogprobs;
 }
 
+// The largest number of tokens in SamplingParams::logprob_token_ids.
+inline constexpr size_t kMostLogprobTokens = 128;
+
 // A smaller positive temperature is raised to this value, as in vLLM: divided by a smaller one,
 // logits exceed the range of float.
 inline constexpr double kSmallestTemperature = 0.01;
@@ -49,6 +52,9 @@ struct SamplingParams {
   // Number of best tokens to return logprobs for, beside the chosen one; -1: the whole vocabulary.
   // Prompt logprobs always use the raw logits.
   std::optional<int32_t> logprobs;
+  // Distinct tokens whose logprobs are returned instead of the best ones, in this order; may be
+  // empty.
+  SharedList<int32_t> logprob_token_ids;
   LogprobsMode logprobs_mode = LogprobsMode::kRawLogprobs;
   std::optional<int32_t> prompt_logprobs;
 };

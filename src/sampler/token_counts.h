@@ -18,6 +18,8 @@ class TokenCounts {
 
   // Counts tokens appended to `tokens` (prompt, then output) since the last call.
   void Update(std::span<const int32_t> tokens, int64_t num_prompt_tokens);
+  // Skips the first `num_tokens`, which are placeholders. REQUIRES: nothing was counted yet.
+  void Skip(size_t num_tokens) { num_counted_ = num_tokens; }
   // One entry per distinct token, in order of first appearance.
   std::span<const Entry> entries() const { return entries_; }
 

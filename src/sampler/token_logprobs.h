@@ -1,4 +1,4 @@
-// The logprobs of a token and of the best alternatives at its position.
+// The logprobs of a token and of alternatives at its position.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,10 @@ namespace sluice {
 struct TokenLogprobs {
   int32_t token = 0;
   float logprob = 0;
-  int32_t rank = 0;                            // 1: the most likely
-  std::vector<std::pair<int32_t, float>> top;  // the best ones, descending; as many as requested
+  int32_t rank = 0;  // 1: the most likely
+  // The best ones, descending, as many as requested; or those of
+  // SamplingParams::logprob_token_ids.
+  std::vector<std::pair<int32_t, float>> top;
 };
 
 }  // namespace sluice
