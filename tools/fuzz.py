@@ -50,6 +50,14 @@ def safetensors():
             ] + files("checkpoints/*/*.index.json")
 
 
+def torch_files():
+    """Tensors as torch.save writes them."""
+    sys.path.insert(0, str(ROOT / "tests/e2e"))
+    import torch_files as files
+    return [base64.b64decode(file) for file in (files.saved([[1.0, 2.0, 3.0]]), files.saved(bytes(12), "HalfStorage", [2, 3]),
+                                                files.saved(bytes(12), "BFloat16Storage", [1, 2, 3]))]
+
+
 def hub_answers():
     sha = "0123456789abcdef0123456789abcdef01234567"
     info = {"id": "a/b", "sha": sha, "siblings": [{"rfilename": name} for name in ("config.json", "model-00001-of-00002.safetensors", "../x")]}
@@ -183,6 +191,7 @@ def images(kind):
 SEEDS = {
     "json_fuzz": json_files,
     "safetensors_fuzz": safetensors,
+    "torch_file_fuzz": torch_files,
     "scheme_fuzz": json_files,
     "model_config_fuzz": json_files,
     "lora_config_fuzz": lambda: files("adapters/*/adapter_config.json"),

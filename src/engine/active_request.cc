@@ -60,6 +60,12 @@ Status CheckSampling(const SamplingParams& params, int64_t vocab_size) {
   for (const auto& word : params.bad_words)
     RETURN_IF_ERROR(CheckIds(word, vocab_size, "bad_words"));
   RETURN_IF_ERROR(CheckIds(params.stop_token_ids, vocab_size, "stop_token_ids"));
+  RETURN_IF_ERROR(CheckIds(params.logprob_token_ids, vocab_size, "logprob_token_ids"));
+  if (params.logprob_token_ids.size() > kMostLogprobTokens) {
+    return Invalid("logprob_token_ids",
+                   fmt::format("logprob_token_ids holds {} ids, at most {} are taken",
+                               params.logprob_token_ids.size(), kMostLogprobTokens));
+  }
   if (params.logprobs && *params.logprobs < -1) {
     return Invalid("logprobs",
                    fmt::format("logprobs must be 0 or more, or -1, got {}.", *params.logprobs));
@@ -123,6 +129,24 @@ Status CheckImages(const Request& request, const RequestLimits& limits) {
   return {};
 }
 
+Status CheckRows(const Request& request, const RequestLimits& limits) {
+  constexpr const char* kParam = "prompt_embeds";
+  if (request.rows == nullptr) return {};
+  if (limits.row_width == 0)
+    return Invalid(kParam, "prompts are not taken as embeddings: " + limits.no_rows);
+  const PromptRows& rows = *request.rows;
+  if (rows.width != limits.row_width || rows.rows() != std::ssize(request.prompt) ||
+      rows.rows() * rows.width != std::ssize(rows.values)) {
+    return Invalid(kParam,
+                   fmt::format("expected rows of {} numbers for {} tokens, found {} of {}",
+                               limits.row_width, request.prompt.size(), rows.rows(), rows.width));
+  }
+  if (!request.images.empty()) return Invalid("images", "images are not taken beside embeddings");
+  if (request.sampling.prompt_logprobs)
+    return Invalid("prompt_logprobs", "prompt_logprobs is not compatible with prompt embeds.");
+  return {};
+}
+
 }  // namespace
 
 Status CheckRequest(const Request& request, const RequestLimits& limits) {
@@ -143,6 +167,7 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
   }
   RETURN_IF_ERROR(CheckIds(request.prompt, limits.vocab_size, "prompt"));
   RETURN_IF_ERROR(CheckImages(request, limits));
+  RETURN_IF_ERROR(CheckRows(request, limits));
   RETURN_IF_ERROR(CheckSampling(request.sampling, limits.vocab_size));
   RETURN_IF_ERROR(CheckIds(request.end_tokens, limits.vocab_size, "end_tokens"));
   if (request.num_sequences < 1 || request.num_sequences > kMaxSequences) {
@@ -182,14 +207,14 @@ std::string CacheSaltOf(const Request& request) {
 }
 
 // What is known of the images beside their place in the pool.
-void PrepareImages(const RequestLimits::Images& limits, ActiveRequest& active) {
+void PrepareImages(const RequestLimits::Images& limits, const ImageHasher& hasher,
+                   ActiveRequest& active) {
   const Request& request = active.request;
   std::vector<PlacedImage> placed;
   for (const ImageInput& input : request.images) {
     const ProcessedImage& image = *input.image;
     placed.push_back({input.position, &image});
-    active.image_hashes.push_back(
-        limits.hasher->HashOf(image.values, image.hash, request.cache_salt));
+    active.image_hashes.push_back(hasher.HashOf(image.values, image.hash, request.cache_salt));
     if (!limits.tower->sees_both_ways) continue;
     // Rows that follow each other see each other.
     for (size_t i = 0; i < image.is_embedding.size(); ++i) {
@@ -201,6 +226,19 @@ void PrepareImages(const RequestLimits::Images& limits, ActiveRequest& active) {
   }
   if (limits.has_axes)
     active.rope = RopePositions(std::ssize(request.prompt), placed, limits.tower->merge);
+}
+
+void PrepareRows(const ImageHasher& hasher, ActiveRequest& active) {
+  const PromptRows& rows = *active.request.rows;
+  const std::span<const float> values = rows.values;
+  for (int64_t first = 0; first < rows.rows(); first += kPromptPart) {
+    const int64_t count = std::min(kPromptPart, rows.rows() - first);
+    const auto part = values.subspan(static_cast<size_t>(first * rows.width),
+                                     static_cast<size_t>(count * rows.width));
+    active.row_hashes.push_back(
+        hasher.HashOf(part, {static_cast<uint64_t>(count), static_cast<uint64_t>(rows.width)},
+                      active.request.cache_salt));
+  }
 }
 
 }  // namespace
@@ -216,7 +254,8 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
   const SamplingParams& params = asked.sampling;
   const int64_t length = static_cast<int64_t>(asked.prompt.size());
   if (params.prompt_logprobs) active->prompt.logprobs.resize(asked.prompt.size());
-  if (!asked.images.empty()) PrepareImages(*limits.images, *active);
+  if (!asked.images.empty()) PrepareImages(*limits.images, *limits.hasher, *active);
+  if (asked.rows != nullptr) PrepareRows(*limits.hasher, *active);
   active->num_unfinished = asked.num_sequences;
   active->end_tokens.assign(model_end_tokens.begin(), model_end_tokens.end());
   active->end_tokens.insert(active->end_tokens.end(), asked.end_tokens.begin(),
@@ -247,6 +286,7 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
     sequence->sampling.seed =
         (params.seed ? static_cast<uint64_t>(*params.seed) : seed) + static_cast<uint64_t>(i);
     sequence->sampling.end_tokens = end_tokens;
+    if (asked.rows != nullptr) sequence->sampling.counts.Skip(asked.prompt.size());
     if (asked.constraint != nullptr) {
       sequence->sampling.matcher =
           std::make_shared<SequenceMatcher>(asked.constraint->NewMatcher(), constraint_budget);

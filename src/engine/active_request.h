@@ -63,11 +63,17 @@ struct ActiveRequest {
   RopePositions rope;
   std::vector<kernels::SeenSpan> spans;
   bool holds_images = false;  // in the engine's ImagePool
+  // Likewise of the rows that are its prompt, kPromptPart a part; the ids while the engine has it.
+  std::vector<ImageHash> row_hashes;
+  std::vector<ImageId> row_ids;
   PromptResult prompt;
   bool prompt_sent = false;
   int64_t num_generated = 0;
   std::optional<Clock::time_point> first_scheduled, first_token, last_token;
 };
+
+// Rows of a prompt (Request::rows) that the prefix index knows by one id.
+inline constexpr int64_t kPromptPart = 128;
 
 // What CheckRequest compares a request with.
 struct RequestLimits {
@@ -81,11 +87,15 @@ struct RequestLimits {
     int64_t max_rows = 0;        // of an image
     int64_t max_whole = 0;       // tokens of an image that see each other
     int64_t max_logit_rows = 0;  // of those where the logprobs of the prompt are asked for
-    const ImageHasher* hasher = nullptr;
-    bool has_axes = false;  // rope turns with rows and columns
+    bool has_axes = false;       // rope turns with rows and columns
   };
   std::optional<Images> images = std::nullopt;
   std::string no_images = {};
+  // Likewise where prompts may be rows (EngineInfo::prompt_row_width).
+  int64_t row_width = 0;
+  std::string no_rows = {};
+  // Hashes the content of images and rows. Not null where there are any.
+  const ImageHasher* hasher = nullptr;
 };
 
 // kInvalidArgument, naming the field: an empty prompt or one that leaves no room for a token, ids

@@ -44,7 +44,10 @@ struct EngineInfo {
   // Whether prompts may hold images (Request::images), and if not, why, for messages.
   bool takes_images = false;
   std::string no_images = "the model has no image tower";
-  int64_t max_image_rows = 0;       // rows of a tower that one image may have
+  int64_t max_image_rows = 0;  // rows of a tower that one image may have
+  // Numbers of a row of a prompt (Request::rows); 0: none are taken, and why, for messages.
+  int64_t prompt_row_width = 0;
+  std::string no_prompt_rows;
   std::vector<int32_t> end_tokens;  // end-of-sequence tokens of both, inside the vocabulary, sorted
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;
@@ -177,6 +180,8 @@ class Engine {
   // with the keys and values of all their tokens computed again, and the prefix cache is empty.
   // WakeUp() loads from that folder from now on. kInvalidArgument where nothing is staged.
   virtual Status CommitWeights() { return NotReloadable(); }
+  // The folder of the checkpoint that computes; "" where the engine does not tell.
+  virtual std::filesystem::path weights_folder() const { return {}; }
   // Forgets what was staged.
   virtual void DropStagedWeights() {}
 

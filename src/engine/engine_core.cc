@@ -121,10 +121,10 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   positions_.reserve(rows);
   slices_.reserve(sequences * plan.scheduler.groups.size());
   second_texts_.reserve(sequences);
+  image_inputs_.reserve(rows);
   if (states_ != nullptr) state_slots_.reserve(sequences);
   if (tower_ != nullptr) {
     tower_->PrepareThread(pool);
-    image_inputs_.reserve(rows);
     rope_positions_.reserve(rows * RopePositions::kAxes);
     image_targets_.reserve(static_cast<size_t>(plan.image_rows));
   }
@@ -166,6 +166,7 @@ void EngineCore::Add(std::unique_ptr<ActiveRequest> request) {
   TellTime(Clock::now());
   const std::string failure = ReasonOfFailure([&] {
     if (!added.request.images.empty()) HoldImages(added);
+    if (added.request.rows != nullptr) HoldRows(added);
     for (const auto& sequence : added.sequences) {
       if (sequence->sampling.matcher != nullptr)
         sequence->sampling.matcher->UseStepBudget(&step_budget_);
@@ -747,6 +748,7 @@ void EngineCore::FinishRequest(ActiveRequest& request, FinishReason reason) {
   }
   scheduler_.Remove(removed_);
   if (request.holds_images) ReleaseImages(request);
+  ReleaseRows(request);
   request.num_unfinished = 0;
   RunGuarded("engine", "to count a request", [&] {
     const RequestStats stats = StatsOf(request, reason);

@@ -166,6 +166,9 @@ class EngineCore {
   // The images of a request are held in the pool, and its sequences know them.
   void HoldImages(ActiveRequest& request);
   void ReleaseImages(ActiveRequest& request);
+  // Likewise for a prompt of rows: its parts have ids, by which the prefix index knows them.
+  void HoldRows(ActiveRequest& request);
+  void ReleaseRows(ActiveRequest& request);
   // Makes the rows that the step reads and that are not there. Throws what the tower throws.
   void EncodeImages(const StepPlan& plan);
   // The step has read its images. What it was to make is not there if it `failed`.
@@ -245,6 +248,7 @@ class EngineCore {
   std::unique_ptr<PrefixIndex> index_;
   ImageTower* const tower_;            // null: prompts hold no images
   std::unique_ptr<ImagePool> images_;  // likewise
+  ImagePool row_ids_{kPromptPart};     // of parts of prompts (Request::rows); it has no rows itself
   Buffer image_memory_;                // F32 [plan.image_rows, row width of the tower]
   // At most one of them; without any nothing is proposed.
   std::unique_ptr<Proposer> proposer_;
@@ -278,7 +282,7 @@ class EngineCore {
   std::vector<int32_t> tokens_, positions_;      // [max_num_batched_tokens]
   std::vector<kernels::AttentionSlice> slices_;  // [groups, max_num_seqs]
   std::vector<int32_t> second_texts_;            // [max_num_seqs]
-  std::vector<ImageRow> image_inputs_;           // [max_num_batched_tokens], of a tower
+  std::vector<ImageRow> image_inputs_;           // [max_num_batched_tokens]
   std::vector<int32_t> rope_positions_;          // [axes, max_num_batched_tokens], likewise
   std::vector<float*> image_targets_;            // [plan.image_rows]
   std::vector<StateSlot> state_slots_;           // [max_num_seqs], where sequences keep states

@@ -119,6 +119,8 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   info.takes_images = plan.tower.has_value();
   info.no_images = plan.no_images;
   info.max_image_rows = info.takes_images ? plan.image_rows : 0;
+  info.prompt_row_width = plan.no_prompt_rows.empty() ? model.spec.hidden_size : 0;
+  info.no_prompt_rows = plan.no_prompt_rows;
   info.end_tokens = EndTokens(model, generation);
   info.max_model_len = plan.max_model_len;
   info.max_num_seqs = plan.scheduler.max_num_seqs;
@@ -521,6 +523,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
   ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
   plan.no_images = "rows of images do not go to ranks that are processes yet";
+  plan.no_prompt_rows = "rows do not go to ranks that are processes yet";
   EngineInfo info = InfoOf(plan, model, generation, nullptr);
   info.tensor_ranks = hooks.processes->tensor_size;
   info.pipeline_stages = hooks.processes->num_stages;

@@ -1,4 +1,5 @@
-// Images in EngineCore: which the pool holds, which a step makes, and which rows its tokens read.
+// Images in EngineCore: which the pool holds, which a step makes, and which rows its tokens read;
+// and prompts that are rows themselves.
 #include <algorithm>
 
 #include "base/check.h"
@@ -40,6 +41,26 @@ void EngineCore::ReleaseImages(ActiveRequest& request) {
     images_->Release(image.id);
 }
 
+void EngineCore::HoldRows(ActiveRequest& request) {
+  // Apart from the ids of images.
+  constexpr int32_t kFirst = 1 << 30;
+  const int64_t rows = request.request.rows->rows();
+  std::vector<int32_t> keys;
+  keys.reserve(static_cast<size_t>(rows));
+  request.row_ids.reserve(request.row_hashes.size());
+  for (const ImageHash& hash : request.row_hashes) {
+    const int64_t count = std::min(kPromptPart, rows - std::ssize(keys));
+    request.row_ids.push_back(row_ids_.Hold(hash, count));
+    keys.insert(keys.end(), static_cast<size_t>(count), -kFirst - request.row_ids.back());
+  }
+  for (const auto& sequence : request.sequences) sequence->keys = keys;
+}
+
+void EngineCore::ReleaseRows(ActiveRequest& request) {
+  for (const ImageId part : request.row_ids) row_ids_.Release(part);
+  request.row_ids.clear();
+}
+
 float* EngineCore::ImageRowAt(int32_t place) {
   return image_memory_.As<float>().data() + place * tower_->spec().row_width();
 }
@@ -67,6 +88,12 @@ void EngineCore::AddRowsOf(const PlannedSlice& slice, int64_t first_row) {
   const std::vector<ImageInput>& inputs = sequence.request->request.images;
   const int32_t token = model_->config().spec.image_token;
   const int64_t end = slice.first + slice.num_tokens;
+  if (const PromptRows* const rows = sequence.request->request.rows.get(); rows != nullptr) {
+    for (int64_t position = slice.first; position < std::min(end, rows->rows()); ++position) {
+      image_inputs_.push_back({static_cast<int32_t>(first_row + position - slice.first),
+                               rows->values.data() + position * rows->width});
+    }
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ScheduledSequence::Image& image = sequence.images[i];
     if (image.end <= slice.first || image.begin >= end) continue;

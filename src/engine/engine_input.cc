@@ -57,7 +57,7 @@ StepInput EngineCore::BuildInput(const StepPlan& plan, Flight& flight) {
   input.maxima = flight.maxima;
   if (handed_.size_bytes() > 0) input.handed = handed_.As<float>();
   if (states_ != nullptr) AddStates(plan, input);
-  if (images_ != nullptr) AddImages(plan, input);
+  AddImages(plan, input);
   return input;
 }
 

@@ -110,6 +110,9 @@ RequestLimits EngineLoop::Limits() const {
   RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
   if (info_.pooling) limits.pooling = info_.pooling->method;
   limits.no_images = info_.no_images;
+  limits.row_width = info_.prompt_row_width;
+  limits.no_rows = info_.no_prompt_rows;
+  limits.hasher = &image_hasher_;
   if (parts_.tower == nullptr) return limits;
   const SchedulerLimits& step = plan_.scheduler;
   limits.images =
@@ -118,7 +121,6 @@ RequestLimits EngineLoop::Limits() const {
                             .max_rows = plan_.image_rows,
                             .max_whole = step.max_num_batched_tokens - step.max_num_seqs,
                             .max_logit_rows = step.max_prompt_logit_rows,
-                            .hasher = &image_hasher_,
                             .has_axes = !info_.model.spec.rope_axes.empty()};
   return limits;
 }

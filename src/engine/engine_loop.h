@@ -78,6 +78,7 @@ class EngineLoop final : public Engine {
   Status StageWeights(const std::filesystem::path& folder) override;
   Status CommitWeights() override;
   void DropStagedWeights() override;
+  std::filesystem::path weights_folder() const override;
   CacheEventCounts cache_event_counts() const override {
     return parts_.listener == nullptr ? CacheEventCounts() : parts_.listener->counts();
   }
@@ -151,12 +152,11 @@ class EngineLoop final : public Engine {
   // Held while parts_.model is replaced, which the engine's thread alone does.
   mutable Mutex model_mutex_;
 
-  Mutex staging_mutex_;
+  mutable Mutex staging_mutex_;
   std::unique_ptr<Model> staged_ GUARDED_BY(staging_mutex_);
   std::filesystem::path staged_folder_ GUARDED_BY(staging_mutex_);
-  // Used on the engine's thread: the weights' folder, and how often they were replaced.
-  std::filesystem::path folder_;
-  int64_t num_replaced_ = 0;
+  std::filesystem::path folder_ GUARDED_BY(staging_mutex_);  // of the weights
+  int64_t num_replaced_ = 0;  // of the engine's thread: how often they were replaced
 
   mutable Mutex mutex_;
   CondVar wake_;

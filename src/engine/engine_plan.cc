@@ -717,6 +717,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   RETURN_IF_ERROR(PlanEngines(plan));
   RETURN_IF_ERROR(PlanStep(model, plan));
   PlanImages(tower, plan);
+  PlanPromptRows(model, plan);
   PlanRecording(plan);
   if (draft != nullptr && !plan.pooling)
     RETURN_IF_ERROR(PlanDraft(model, *draft, std::move(head), plan));

@@ -57,6 +57,8 @@ struct EnginePlan {
   TowerOptions tower_options;
   std::string no_images;
   int64_t image_rows = 0;
+  // Why prompts are not taken as rows (Request::rows); "": they are.
+  std::string no_prompt_rows;
 
   int64_t weight_bytes = 0;
   int64_t token_weight_bytes = 0;  // as in ModelMemory

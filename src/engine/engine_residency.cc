@@ -89,7 +89,7 @@ Status EngineLoop::FallAsleep(bool drops_files) {
   model.reset();
   parts_.device_pool.reset();
   malloc_trim(0);
-  if (drops_files) DropFilePages(folder_);
+  if (drops_files) DropFilePages(weights_folder());
   LOG_INFO("engine", "asleep: weights and KV cache are given back");
   return {};
 }
@@ -109,7 +109,7 @@ Status EngineLoop::LoadParts(bool weights, bool cache) {
   made.pool = std::move(parts_.pool);
   made.devices = std::move(parts_.devices);
   Status loaded;
-  if (weights && !before.weights) loaded = loader_->load_weights(folder_, made);
+  if (weights && !before.weights) loaded = loader_->load_weights(weights_folder(), made);
   const bool has_weights = before.weights || (weights && loaded);
   if (loaded && cache && !before.cache && made.cache == nullptr) loaded = loader_->load_cache(made);
   parts_.pool = std::move(made.pool);
@@ -142,6 +142,11 @@ void EngineLoop::TakeParts(Parts& made) {
   if (parts_.draft != nullptr) parts_.draft->PrepareThread(*parts_.pool);
   const MutexLock lock(model_mutex_);
   parts_.model = std::move(made.model);
+}
+
+std::filesystem::path EngineLoop::weights_folder() const {
+  const MutexLock lock(staging_mutex_);
+  return folder_;
 }
 
 Status EngineLoop::StageWeights(const std::filesystem::path& folder) {
@@ -188,7 +193,10 @@ Status EngineLoop::UseStaged() {
     const MutexLock lock(model_mutex_);
     next.swap(parts_.model);
   }
-  folder_ = folder;
+  {
+    const MutexLock lock(staging_mutex_);
+    folder_ = folder;
+  }
   next.reset();
   malloc_trim(0);
   LOG_INFO("engine", "weights of {} compute from now on", folder.string());

@@ -89,6 +89,23 @@ void PlanImages(const ResolvedTower& resolved, EnginePlan& plan) {
   step.max_prompt_logit_rows = std::max(step.max_prompt_logit_rows, resolved.whole_rows);
 }
 
+void PlanPromptRows(const ModelConfig& model, EnginePlan& plan) {
+  const DecoderSpec& spec = model.spec;
+  std::string& reason = plan.no_prompt_rows;
+  if (plan.pooling)
+    reason = "the model pools";
+  else if (plan.on_device())
+    reason = "they are computed on the CPU yet; serve with --device cpu";
+  else if (plan.ranks.num_stages > 1)
+    reason = "rows do not go to pipeline stages yet; leave them out";
+  else if (spec.layer_embeddings.width > 0)
+    reason = "layers of this model read the ids of the tokens, too";
+  else if (spec.embedding_scale != 1 || spec.norms_embedding)
+    reason = "this model scales its embeddings, and rows do not say whether theirs are";
+  else if (spec.image_levels > 0)
+    reason = "several layers of this model read rows of images, and given rows have one alone";
+}
+
 void PlanTowerBytes(const ModelConfig& model, int num_threads, EnginePlan& plan) {
   if (!plan.tower) return;
   const TowerSpec& spec = *plan.tower;

@@ -16,6 +16,10 @@ ResolvedTower ResolveTower(const EngineConfig& config, const ModelConfig& model)
 // its tokens see each other. REQUIRES: ranks and the limits of a step are planned.
 void PlanImages(const ResolvedTower& resolved, EnginePlan& plan);
 
+// Decides whether prompts are taken as rows (Request::rows). REQUIRES: as for PlanImages, which was
+// called.
+void PlanPromptRows(const ModelConfig& model, EnginePlan& plan);
+
 // Adds the bytes of the tower to those of the model. REQUIRES: plan.max_model_len is known.
 void PlanTowerBytes(const ModelConfig& model, int num_threads, EnginePlan& plan);
 

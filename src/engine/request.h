@@ -78,11 +78,24 @@ struct ImageInput {
   std::shared_ptr<const ProcessedImage> image;
 };
 
+// What a prompt is in place of tokens: a row for each, as the decoder's first layer reads it.
+// F32 [rows, width], finite numbers. Immutable after it was made.
+struct PromptRows {
+  int64_t width = 0;
+  std::vector<float> values;
+
+  int64_t rows() const { return width == 0 ? 0 : std::ssize(values) / width; }
+};
+
 struct Request {
   std::string id;               // for the log
   std::vector<int32_t> prompt;  // >= 1 tokens, inside the vocabulary
   // Images of models that take them (EngineInfo::takes_images): ascending, not overlapping.
   std::vector<ImageInput> images;
+  // Rows in place of the embeddings of the whole prompt, whose tokens are placeholders then and
+  // count for no penalty; null: none. Of engines that take them (EngineInfo::prompt_row_width),
+  // without images and prompt_logprobs.
+  std::shared_ptr<const PromptRows> rows;
   // Where a prompt holds two texts that the model tells apart by token types: the second's first
   // token. Within PoolingConfig::num_token_types.
   std::optional<int32_t> second_text;

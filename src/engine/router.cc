@@ -12,9 +12,10 @@ Router::Router(int num_engines, int block_size, int64_t num_blocks)
       unfinished_(static_cast<size_t>(num_engines)) {}
 
 Router::Route Router::Choose(const Request& request, std::span<const bool> may_be_chosen) {
-  const std::vector<uint64_t> chain = request.use_prefix_cache
-                                          ? prefixes_.Chain(request.prompt, request.cache_salt)
-                                          : std::vector<uint64_t>();
+  // The tokens of a prompt of rows say nothing about it.
+  const bool has_prefix = request.use_prefix_cache && request.rows == nullptr;
+  const std::vector<uint64_t> chain =
+      has_prefix ? prefixes_.Chain(request.prompt, request.cache_salt) : std::vector<uint64_t>();
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
   const MutexLock lock(mutex_);
   const int num_engines = static_cast<int>(unfinished_.size());

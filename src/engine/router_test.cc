@@ -100,6 +100,19 @@ TEST(Router, PrefixesAreThoseOfEqualSaltsAndOfRequestsThatUseTheCache) {
   EXPECT_EQ(engine_of("a", true), 2) << "it is its turn";
 }
 
+TEST(Router, PromptsOfRowsHaveNoPrefix) {
+  Router router(3, kBlock, 64);
+  Request request = RequestOf(std::vector<int32_t>(40, 0));
+  request.rows = std::make_shared<const PromptRows>(
+      PromptRows{.width = 1, .values = std::vector<float>(40, 1.0f)});
+  for (const int engine : {0, 1, 2}) {
+    const Router::Route route = router.Choose(request, kAll);
+    EXPECT_EQ(route.engine, engine) << "placeholders tell nothing of what is cached";
+    EXPECT_EQ(route.prompt_tokens, 40);
+    router.Finish(route.engine, route.tokens());
+  }
+}
+
 TEST(Router, OneThatMayNotBeChosenIsNot) {
   Router router(3, kBlock, 64);
   const Router::Route first = router.Choose(RequestOf(Count(0, 40)), kAll);
