@@ -446,6 +446,40 @@ void AddLimits(const options::Settings& settings, ServerConfig& config) {
   config.max_bad_words = static_cast<int>(*settings.Integer("max-num-bad-words"));
 }
 
+// What --weight-transfer-config says of bodies with tensors.
+Status CheckUploads(const json::Value& object, std::string_view backend) {
+  const auto refuse = [](std::string_view what) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("--weight-transfer-config: {}", what),
+                "weight-transfer-config");
+  };
+  for (const auto& [key, value] : object.as_object()) {
+    if (key == "backend") continue;
+    if (key != "folder" && key != "max_bytes")
+      return refuse(
+          fmt::format("the key \"{}\" is not known: backend, folder, max_bytes are", key));
+    if (backend != "http") return refuse(fmt::format("\"{}\" goes with the backend http", key));
+    if (key == "folder" && !(value.is_string() && value.as_string().starts_with('/')))
+      return refuse("expected an absolute path as \"folder\"");
+    if (key == "max_bytes" && !(value.is_integer() && value.as_integer() > 0))
+      return refuse("expected a number of bytes above 0 as \"max_bytes\"");
+  }
+  return {};
+}
+
+void AddUploads(const options::Settings& settings, ServerConfig& config) {
+  const Result<json::Value> object = json::Parse(settings.TextOr("weight-transfer-config"));
+  if (!object || !object->is_object()) return;
+  const json::Value* const backend = object->Find("backend");
+  config.takes_weight_uploads =
+      backend != nullptr && backend->is_string() && backend->as_string() == "http";
+  if (const json::Value* const folder = object->Find("folder");
+      folder != nullptr && folder->is_string())
+    config.weight_upload_folder = folder->as_string();
+  if (const json::Value* const bytes = object->Find("max_bytes");
+      bytes != nullptr && bytes->is_integer())
+    config.max_weight_upload_bytes = static_cast<uint64_t>(bytes->as_integer());
+}
+
 }  // namespace
 
 Status AddServeOptions(const options::Settings& settings, EngineConfig& config) {
@@ -457,11 +491,11 @@ Status AddServeOptions(const options::Settings& settings, EngineConfig& config) 
   const json::Value* const backend = object.Find("backend");
   const std::string name =
       backend != nullptr && backend->is_string() ? backend->as_string() : "nccl";
-  if (name == "disk") return {};
+  if (name == "disk" || name == "http") return CheckUploads(object, name);
   return Fail(ErrorCode::kUnsupported,
               fmt::format("--weight-transfer-config: the backend {} sends tensors between devices, "
                           "which this server cannot receive; say {{\"backend\": \"disk\"}} and "
-                          "send folders",
+                          "send folders, or {{\"backend\": \"http\"}} and send safetensors",
                           name),
               "weight-transfer-config");
 }
@@ -502,6 +536,7 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.enable_server_load_tracking = settings.Flag("enable-server-load-tracking");
   config.enable_tokenizer_info_endpoint = settings.Flag("enable-tokenizer-info-endpoint");
   config.enable_scale_out = settings.Flag("enable-scale-out");
+  config.enable_prompt_embeds = settings.Flag("enable-prompt-embeds");
   config.enable_docs = !settings.Flag("disable-fastapi-docs");
   config.enable_web = !settings.Flag("disable-web");
   config.runtime_lora = settings.Flag("allow-runtime-lora-updating");
@@ -515,6 +550,7 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.sleep_idle_seconds = *settings.Number("sleep-idle-seconds");
   config.refuses_while_asleep = settings.TextOr("sleep-requests") == "refuse";
   config.enable_weight_updates = settings.Given("weight-transfer-config");
+  if (config.enable_weight_updates) AddUploads(settings, config);
   config.sse_keep_alive_seconds = *settings.Number("sse-keep-alive-interval");
   config.stream_interval = static_cast<int>(*settings.Integer("stream-interval"));
   config.fingerprint_mode = settings.TextOr("fingerprint-mode");

@@ -182,6 +182,8 @@ void AddAnswerRows(std::vector<Option>& table) {
   rows.Flag("enable-server-load-tracking", "Let GET /load count unfinished requests.");
   rows.Flag("enable-tokenizer-info-endpoint", "Answer GET /tokenizer_info.");
   rows.Flag("enable-scale-out", "Answer POST /inference/v1/generate: tokens in, tokens out.");
+  rows.Flag("enable-prompt-embeds",
+            "Take prompt_embeds in /v1/completions: embeddings in place of tokens, on a CPU.");
   rows.Flag("disable-fastapi-docs", "Do not serve /docs, /redoc and /openapi.json.");
   rows.Flag("disable-web", "Do not serve the page at / (docs/web.md).");
   rows.Flag("enable-per-request-metrics",
@@ -195,7 +197,8 @@ void AddAnswerRows(std::vector<Option>& table) {
               {.needs = "enable-sleep-mode"});
   rows.Json("weight-transfer-config", "",
             "Let a trainer replace the weights: {\"backend\": \"disk\"}, the folder of a "
-            "checkpoint for each update. Others are refused.");
+            "checkpoint for each update, or {\"backend\": \"http\"}, also safetensors in bodies, "
+            "with \"folder\" and \"max_bytes\" for them. Others are refused.");
   rows.Number("sse-keep-alive-interval", "0",
               "Seconds of silence after which a stream sends a comment; 0: never.",
               {.range = {0, 86400}});

@@ -91,9 +91,16 @@ struct ServerConfig {
   bool enable_server_load_tracking = false;
   bool enable_tokenizer_info_endpoint = false;
   bool enable_scale_out = false;  // /inference/v1/generate
-  bool enable_docs = true;        // /docs, /redoc and /openapi.json
-  bool enable_web = true;         // the page at /
-  bool runtime_lora = false;      // /v1/load_lora_adapter and /v1/unload_lora_adapter
+  // What --weight-transfer-config says of the backend http: whether trainers may send tensors, where
+  // they are kept ("": the system's temporary folder), and of how many bytes (0: twice as many as
+  // the weights have).
+  bool takes_weight_uploads = false;
+  std::string weight_upload_folder;
+  uint64_t max_weight_upload_bytes = 0;
+  bool enable_prompt_embeds = false;  // prompts of completions may be embeddings
+  bool enable_docs = true;            // /docs, /redoc and /openapi.json
+  bool enable_web = true;             // the page at /
+  bool runtime_lora = false;          // /v1/load_lora_adapter and /v1/unload_lora_adapter
   // Whose folders are adapters that requests may name; empty: none. Only with `runtime_lora`.
   std::string lora_resolver_folder;
   bool dev_mode = false;  // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...

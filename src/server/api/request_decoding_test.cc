@@ -163,7 +163,9 @@ TEST(CompletionRequestTest, NamesWhatIsWrong) {
       {R"({"prompt":[-1]})", "Bad Request", "body.prompt.0", "found -1"},
       {R"({"prompt":[[[1]]]})", "Bad Request", "body.prompt.0", "body.prompt.0.0"},
       {R"({"prompt":"a","prompt_embeds":"AAAA"})", "BadRequestError", "prompt_embeds",
-       "embeddings"},
+       "You must set `--enable-prompt-embeds`"},
+      {R"({"prompt_embeds":[]})", "BadRequestError", "prompt", "Either prompt or prompt_embeds"},
+      {R"({"prompt_embeds":5})", "Bad Request", "body.prompt_embeds", "a string, or a list"},
       {R"({"prompt":"a","suffix":""})", "BadRequestError", "suffix", "suffix"},
       {R"({"prompt":"a","logprobs":"2"})", "BadRequestError", "logprobs",
        "`logprobs` must be an integer."},
@@ -247,6 +249,14 @@ TEST(CompletionRequestTest, NamesWhatIsWrong) {
        "Streaming is not currently supported with beam search"},
       {R"({"prompt":"a","logprob_token_ids":[1]})", "BadRequestError", "logprob_token_ids",
        "must be set"},
+      {R"({"prompt":"a","logprobs":1,"logprob_token_ids":[]})", "BadRequestError",
+       "logprob_token_ids", "must not be an empty list"},
+      {R"({"prompt":"a","logprobs":1,"logprob_token_ids":[1],"use_beam_search":true})",
+       "BadRequestError", "logprob_token_ids", "beam search"},
+      {R"({"prompt":"a","logprobs":1,"logprob_token_ids":[1],"echo":true,"max_tokens":0})",
+       "BadRequestError", "logprob_token_ids", "no output tokens"},
+      {R"({"prompt":"a","logprobs":1,"logprob_token_ids":[1.5]})", "Bad Request",
+       "body.logprob_token_ids.0", "an integer"},
       {R"({"prompt":"a","vllm_xargs":{"a":{"b":1}}})", "Bad Request", "body.vllm_xargs.a",
        "an object with 1 member"},
       {R"({"prompt":"a","watermarking":{"a":1}})", "Bad Request", "body.watermarking",
@@ -283,6 +293,28 @@ TEST(CompletionRequestTest, Takes) {
       decode(R"({"prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true}})");
   EXPECT_FALSE(usage.sampling.include_usage);
   EXPECT_FALSE(usage.sampling.continuous_usage_stats);
+}
+
+TEST(CompletionRequestTest, TakesEmbeddingsWhereTheServerDoes) {
+  ServerConfig config;
+  config.enable_prompt_embeds = true;
+  const auto decode = [&](const json::Value& body) { return ReadCompletionRequest(body, config); };
+  const json::Value one = Parse(R"({"prompt_embeds":"AAAA"})");
+  const json::Value both = Parse(R"({"prompt":["a"],"prompt_embeds":["AAAA","BBBB"]})");
+  EXPECT_EQ(decode(one)->rows, std::vector<std::string_view>{"AAAA"});
+  EXPECT_TRUE(decode(one)->texts.empty());
+  EXPECT_EQ(decode(both)->rows.size(), 2u);
+  EXPECT_EQ(decode(both)->texts.size(), 1u);
+  const Refusal cases[] = {
+      {R"({"prompt_embeds":"A","echo":true})", "BadRequestError", "echo", "Echo is unsupported"},
+      {R"({"prompt_embeds":"A","prompt_logprobs":1})", "BadRequestError", "prompt_logprobs",
+       "not compatible"},
+      {R"({"prompt_embeds":"A","use_beam_search":true})", "BadRequestError", "use_beam_search",
+       "not supported"},
+      {R"({"prompt_embeds":"A","truncate_prompt_tokens":1})", "BadRequestError",
+       "truncate_prompt_tokens", "not supported"},
+  };
+  for (const Refusal& test : cases) ExpectRefused(decode(Parse(test.body)), test);
 }
 
 TEST(CompletionRequestTest, RefusesAPatternOfWhiteSpaceByName) {

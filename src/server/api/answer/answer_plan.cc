@@ -65,6 +65,7 @@ size_t KeptBytes(const AnswerPlan& plan) {
     bytes += 2 * tokens + n * (tokens + kSequence) + prompt.text.size();
     for (const ImageInput& input : prompt.images)
       bytes += static_cast<size_t>(input.image->bytes());
+    if (prompt.rows != nullptr) bytes += prompt.rows->values.size() * sizeof(float);
   }
   return bytes;
 }
@@ -172,6 +173,7 @@ ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
   options.return_token_ids = fields.return_token_ids;
   options.tokens_as_ids = fields.return_tokens_as_token_ids;
   options.logprobs = plan.sampling.logprobs;
+  options.lists_logprobs = !plan.sampling.logprob_token_ids.empty();
   options.prompt_logprobs = plan.sampling.prompt_logprobs;
 
   GenerationRequest& generation = plan.generation;

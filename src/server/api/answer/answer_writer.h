@@ -58,6 +58,8 @@ struct AnswerOptions {
   bool return_prompt_text = false;
   bool tokens_as_ids = false;       // logprobs name tokens as "token_id:N"
   std::optional<int32_t> logprobs;  // how many alternatives of a token are shown
+  // They are those of a list, beside the token itself, whatever the shape's own count.
+  bool lists_logprobs = false;
   std::optional<int32_t> prompt_logprobs;
   bool hide_text = false;      // shows token ids in place of text
   bool parsed = false;         // reasoning and tool calls are told from the text

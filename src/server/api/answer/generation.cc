@@ -138,6 +138,7 @@ class GenerationImpl : public Generation {
       request.id = asked->id;
       request.prompt = std::move(asked->prompts[prompt].tokens);
       request.images = std::move(asked->prompts[prompt].images);
+      request.rows = std::move(asked->prompts[prompt].rows);
       request.sampling = std::move(asked->sampling[prompt]);
       request.end_tokens = model_->end_tokens;
       request.num_sequences = n_;

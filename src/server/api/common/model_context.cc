@@ -97,6 +97,8 @@ std::shared_ptr<const ModelContext> ModelContext::Make(const ServerConfig& confi
   context->names = config.served_model_names;
   if (context->names.empty()) context->names.push_back(config.model_argument);
   context->max_model_len = info.max_model_len;
+  if (config.enable_prompt_embeds && info.prompt_row_width == 0)
+    LOG_WARNING("server", "--enable-prompt-embeds has no effect: {}", info.no_prompt_rows);
   context->end_tokens = info.end_tokens;
   if (const auto eos = tokenizer.eos_token()) {
     if (const auto id = tokenizer.TokenToId(*eos)) context->end_tokens.push_back(*id);

@@ -53,6 +53,37 @@ void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
   request.ids.push_back(std::move(ids));
 }
 
+// A string or a list of strings.
+void ReadRows(FieldReader& reader, CompletionRequest& request) {
+  const json::Value* const rows = reader.Raw("prompt_embeds");
+  if (rows == nullptr) return;
+  if (rows->is_string()) {
+    request.rows.push_back(rows->as_string());
+  } else if (rows->is_array() && std::ranges::all_of(rows->as_array(), &json::Value::is_string)) {
+    for (const json::Value& tensor : rows->as_array()) request.rows.push_back(tensor.as_string());
+  } else {
+    reader.Add("prompt_embeds", "a string, or a list of strings", *rows);
+  }
+}
+
+// What goes with prompts that are embeddings.
+ApiStatus CheckRows(const CompletionRequest& request, const ServerConfig& config) {
+  if (request.rows.empty()) return {};
+  if (!config.enable_prompt_embeds) {
+    return BadParameter("You must set `--enable-prompt-embeds` to input `prompt_embeds`.",
+                        "prompt_embeds");
+  }
+  const SamplingFields& sampling = request.sampling;
+  if (request.echo) return BadParameter("Echo is unsupported with prompt embeds.", "echo");
+  if (sampling.prompt_logprobs)
+    return BadParameter("prompt_logprobs is not compatible with prompt embeds.", "prompt_logprobs");
+  if (sampling.use_beam_search)
+    return Unsupported("beam search behind embeddings", "use_beam_search");
+  if (sampling.truncate_prompt_tokens)
+    return Unsupported("a limit on the tokens of embeddings", "truncate_prompt_tokens");
+  return {};
+}
+
 }  // namespace
 
 ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
@@ -60,7 +91,8 @@ ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
   if (!body.is_object()) return NotAnObject(body);
   const json::Value* prompt = body.Find("prompt");
   const json::Value* embeds = body.Find("prompt_embeds");
-  const bool has_embeds = embeds != nullptr && !embeds->is_null();
+  const bool has_embeds = embeds != nullptr && !embeds->is_null() &&
+                          !(embeds->is_array() && embeds->as_array().empty());
   const bool has_prompt = prompt != nullptr && !prompt->is_null() &&
                           !(prompt->is_string() && prompt->as_string().empty());
   if (!has_prompt && !has_embeds) {
@@ -71,7 +103,8 @@ ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
   CompletionRequest request;
-  ReadPrompt(reader, request);
+  if (has_prompt) ReadPrompt(reader, request);
+  ReadRows(reader, request);
   request.sampling = ReadSamplingFields(reader, config);
   reader.Read("echo", request.echo, {.nullable = true});
   reader.Read("add_special_tokens", request.add_special_tokens);
@@ -79,14 +112,16 @@ ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
   if (config.dialect != ApiDialect::kVllm)
     reader.Read("detokenize", request.detokenize, {.nullable = true});
   reader.Read("logprobs", request.sampling.logprobs);
+  reader.Read("logprob_token_ids", request.sampling.logprob_token_ids);
   request.sampling.max_tokens = 16;
   reader.Read("max_tokens", request.sampling.max_tokens);
   if (!errors.empty()) return ValidationFailed(errors);
 
   API_RETURN_IF_ERROR(RefuseUnsupported(body, config, EndpointKind::kCompletion));
+  API_RETURN_IF_ERROR(CheckRows(request, config));
   API_ASSIGN_OR_RETURN(request.sampling.constraint,
                        ReadConstraint(body, config, EndpointKind::kCompletion));
-  const size_t count = request.texts.size() + request.ids.size();
+  const size_t count = request.rows.size() + request.texts.size() + request.ids.size();
   if (count == 0) return BadRequest("You must pass at least one prompt");
   if (count > static_cast<size_t>(config.max_completion_prompts)) {
     return BadParameter(fmt::format("at most {} prompts fit into one request, got {}",

@@ -36,13 +36,15 @@ class GenerateWriter : public OpenAiWriter {
       AppendTokenLogprob(out, logprobs.token, logprobs.logprob, logprobs.rank);
       out += R"(,"top_logprobs":[)";
       const int32_t wanted = *options_.logprobs;  // -1: all
-      const auto shown = ChosenAndTop(
-          logprobs,
-          static_cast<size_t>(wanted < 0 ? std::ssize(logprobs.top) + 1 : std::max(1, wanted)));
+      const auto shown =
+          ChosenAndTop(logprobs, static_cast<size_t>(wanted < 0 || options_.lists_logprobs
+                                                         ? std::ssize(logprobs.top) + 1
+                                                         : std::max(1, wanted)));
       for (size_t i = 0; i < shown.size(); ++i) {
         if (i > 0) out.push_back(',');
         const bool is_chosen = shown[i].first == logprobs.token;
-        const int64_t place = RankOf(logprobs, shown[i].first);
+        // That of a listed token is not known.
+        const int64_t place = options_.lists_logprobs ? 0 : RankOf(logprobs, shown[i].first);
         AppendTokenLogprob(out, shown[i].first, shown[i].second, is_chosen ? logprobs.rank : place);
         out.push_back('}');
       }

@@ -228,9 +228,9 @@ void OpenAiWriter::AppendList(std::string& out, Choice& choice) const {
     out += "null";
     return;
   }
-  AppendLogprobList(
-      out, LogprobStyle{*options_.model->tokenizer, *options_.logprobs, options_.tokens_as_ids},
-      choice.logprobs, choice.pending);
+  const int32_t count = *options_.logprobs + (options_.lists_logprobs ? 1 : 0);
+  AppendLogprobList(out, LogprobStyle{*options_.model->tokenizer, count, options_.tokens_as_ids},
+                    choice.logprobs, choice.pending);
   choice.logprobs.clear();
   choice.offsets.clear();
 }

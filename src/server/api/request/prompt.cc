@@ -1,10 +1,15 @@
 #include "server/api/request/prompt.h"
-#include "base/utf8.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "base/base64.h"
+#include "base/utf8.h"
+#include "checkpoint/torch_file.h"
 #include "server/api/common/python_text.h"
 
 namespace sluice {
@@ -149,6 +154,40 @@ ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingF
     }
     prompt.tokens.push_back(static_cast<int32_t>(ids[i]));
   }
+  return prompt;
+}
+
+ApiResult<Prompt> PromptFromRows(std::string_view base64, const ModelContext& model) {
+  constexpr std::string_view kField = "prompt_embeds";
+  const EngineInfo& info = model.engine->info();
+  const int64_t width = info.prompt_row_width;
+  if (width == 0)
+    return BadParameter("`prompt_embeds` are not taken: " + info.no_prompt_rows, kField);
+  Result<std::string> file = DecodeBase64(base64);
+  if (!file) return BadParameter("`prompt_embeds` is not base64: " + file.error().message, kField);
+  Result<TorchTensor> tensor = ReadTorchTensor(*file, model.max_model_len * width);
+  if (!tensor && tensor.error().param == kTooManyValues) {
+    return BadParameter(fmt::format("This model's maximum context length is {} tokens of {} "
+                                    "numbers each. However, {}. Please reduce the number of rows.",
+                                    model.max_model_len, width, tensor.error().message),
+                        kField);
+  }
+  if (!tensor) return BadParameter("`prompt_embeds`: " + tensor.error().message, kField);
+  std::vector<int64_t>& shape = tensor->shape;
+  if (shape.size() == 3 && shape[0] == 1) shape.erase(shape.begin());
+  if (shape.size() != 2 || shape[1] != width) {
+    return BadParameter(fmt::format("`prompt_embeds` must be a tensor of shape [tokens, {}]; got "
+                                    "[{}]",
+                                    width, fmt::join(tensor->shape, ", ")),
+                        kField);
+  }
+  API_RETURN_IF_ERROR(CheckLength(static_cast<size_t>(shape[0]), model));
+  if (!std::ranges::all_of(tensor->values, [](float value) { return std::isfinite(value); }))
+    return BadParameter("`prompt_embeds` holds numbers that are not finite", kField);
+  Prompt prompt;
+  prompt.tokens.assign(static_cast<size_t>(shape[0]), 0);
+  prompt.rows = std::make_shared<const PromptRows>(
+      PromptRows{.width = width, .values = std::move(tensor->values)});
   return prompt;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;  // as given or rendered; "" for a prompt of token ids
   std::vector<ImageInput> images;
+  std::shared_ptr<const PromptRows> rows;  // in place of the tokens; null: none
 };
 
 // 400 for a text that cannot fit into the model's context by its number of characters.
@@ -36,6 +38,12 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
 // Errors: 400 for ids outside the vocabulary, and for a prompt that is empty or too long.
 ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields,
                                 const ModelContext& model);
+
+// A tensor [tokens, width] or [1, tokens, width] that torch.save wrote, in base64: the rows that
+// the decoder reads in place of the embeddings of tokens, which are placeholders. Errors: 400 for
+// what is no such tensor, of another width, too long, or not finite, and for a model that takes
+// none.
+ApiResult<Prompt> PromptFromRows(std::string_view base64, const ModelContext& model);
 
 // Two texts in one prompt, with the special tokens that the tokenizer puts around both. Where the
 // request truncates, the longer of the two texts is cut first, as by transformers. Errors: as for

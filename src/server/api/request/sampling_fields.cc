@@ -20,6 +20,30 @@ ApiStatus CheckLogprobCount(const json::Value& body, std::string_view name, int6
                       Describe(*value));
 }
 
+// What vLLM asks of the list before it reads it.
+ApiStatus CheckLogprobTokens(const json::Value& body, bool is_chat) {
+  constexpr std::string_view kField = "logprob_token_ids";
+  const json::Value* const list = Given(body, kField);
+  if (list == nullptr || !list->is_array()) return {};
+  if (list->as_array().empty())
+    return BadParameter("`logprob_token_ids` must not be an empty list.", kField);
+  if (IsTruthy(body.Find("use_beam_search")))
+    return BadParameter("`logprob_token_ids` is not supported with beam search.", kField);
+  const json::Value* const max_tokens = body.Find("max_tokens");
+  if (!is_chat && IsTruthy(body.Find("echo")) && max_tokens != nullptr &&
+      max_tokens->is_integer() && max_tokens->as_integer() == 0) {
+    return BadParameter(
+        "`logprob_token_ids` is not supported when `echo=True` and `max_tokens=0` because no "
+        "output tokens are generated.",
+        kField);
+  }
+  const json::Value* const logprobs = Given(body, "logprobs");
+  if (is_chat ? IsTruthy(logprobs) : logprobs != nullptr) return {};
+  return BadParameter(fmt::format("when using `logprob_token_ids`, `logprobs` must be set{}.",
+                                  is_chat ? " to true" : ""),
+                      kField);
+}
+
 // A string or a list of at most `most` strings.
 void ReadStop(FieldReader& reader, size_t most, std::vector<std::string>& stop) {
   const json::Value* value = reader.Raw("stop");
@@ -96,14 +120,7 @@ ApiStatus CheckRawFields(const json::Value& body, EndpointKind kind) {
     return BadParameter("when using `top_logprobs`, `logprobs` must be set to true.",
                         "top_logprobs");
   }
-  if (IsTruthy(body.Find("logprob_token_ids"))) {
-    const json::Value* value = body.Find("logprobs");
-    if (is_chat ? !IsTruthy(value) : value == nullptr || value->is_null()) {
-      return BadParameter(fmt::format("when using `logprob_token_ids`, `logprobs` must be set{}.",
-                                      is_chat ? " to true" : ""),
-                          "logprob_token_ids");
-    }
-  }
+  API_RETURN_IF_ERROR(CheckLogprobTokens(body, is_chat));
   if (IsTruthy(body.Find("stream_options")) && !IsTruthy(body.Find("stream"))) {
     return BadParameter("Stream options can only be defined when `stream=True`.", "stream_options");
   }

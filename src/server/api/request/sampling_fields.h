@@ -31,6 +31,7 @@ struct SamplingFields {
   std::string max_tokens_name = "max_tokens";  // the field that it came from
   std::optional<int64_t> logprobs;             // -1: the whole vocabulary
   std::optional<int64_t> prompt_logprobs;
+  std::optional<std::vector<int64_t>> logprob_token_ids;  // in place of the best of `logprobs`
   std::vector<std::pair<std::string, double>> logit_bias;
   std::optional<std::vector<int64_t>> allowed_token_ids;
   std::vector<std::string> bad_words;
@@ -59,8 +60,8 @@ struct SamplingFields {
 // object. Errors: 400.
 ApiStatus CheckRawFields(const json::Value& body, EndpointKind kind);
 
-// Reads all but max_tokens and logprobs, whose meaning differs between completions and chat, and
-// the constraint (constraint_fields.h).
+// Reads all but max_tokens and logprobs with what belongs to them, whose meaning differs between
+// completions and chat, and the constraint (constraint_fields.h).
 SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& config);
 
 }  // namespace sluice

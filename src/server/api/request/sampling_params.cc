@@ -164,7 +164,10 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   } else {
     params.temperature = std::max(params.temperature, kSmallestTemperature);
   }
-  if (fields.logprobs) {
+  // ResolveTokenRules tells how many tokens a list has.
+  if (fields.logprobs && fields.logprob_token_ids) {
+    params.logprobs = 0;
+  } else if (fields.logprobs) {
     API_ASSIGN_OR_RETURN(params.logprobs,
                          ResolveLogprobs(*fields.logprobs, "sample", "logprobs", model));
   }

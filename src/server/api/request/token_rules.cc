@@ -120,6 +120,29 @@ ApiStatus ResolveAllowedIds(const SamplingFields& fields, const ModelContext& mo
   return {};
 }
 
+// In their order, each once. More logprobs than of the best are not told by that: --max-logprobs
+// does not bound them.
+ApiStatus ResolveLogprobTokens(const SamplingFields& fields, const ModelContext& model,
+                               SamplingParams& params) {
+  constexpr std::string_view kField = "logprob_token_ids";
+  if (!fields.logprob_token_ids || !params.logprobs) return {};
+  const std::vector<int64_t>& ids = *fields.logprob_token_ids;
+  if (ids.size() > kMostLogprobTokens) {
+    return BadParameter(fmt::format("logprob_token_ids holds {} ids, at most {} are taken",
+                                    ids.size(), kMostLogprobTokens),
+                        kField, std::to_string(ids.size()));
+  }
+  API_RETURN_IF_ERROR(CheckIds(ids, kField, model.vocab_size));
+  std::vector<int32_t> distinct;
+  for (const int64_t id : ids) {
+    if (std::ranges::find(distinct, id) == distinct.end())
+      distinct.push_back(static_cast<int32_t>(id));
+  }
+  params.logprobs = static_cast<int32_t>(distinct.size());
+  params.logprob_token_ids = std::move(distinct);
+  return {};
+}
+
 }  // namespace
 
 ApiStatus ResolveTokenRules(const SamplingFields& fields, const ModelContext& model,
@@ -128,6 +151,7 @@ ApiStatus ResolveTokenRules(const SamplingFields& fields, const ModelContext& mo
   params.stop_token_ids = DistinctIds(fields.stop_token_ids);
   API_RETURN_IF_ERROR(ResolveLogitBias(fields, model, params));
   API_RETURN_IF_ERROR(ResolveAllowedIds(fields, model, params));
+  API_RETURN_IF_ERROR(ResolveLogprobTokens(fields, model, params));
   return ResolveBadWords(fields, model, params);
 }
 

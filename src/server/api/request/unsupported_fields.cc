@@ -23,9 +23,7 @@ struct UnsupportedField {
 };
 
 constexpr UnsupportedField kUnsupported[] = {
-    {"prompt_embeds", "a prompt given as embeddings", Scope::kCompletion, When::kNotNull},
     {"suffix", "text behind the completion", Scope::kCompletion, When::kNotNull},
-    {"logprob_token_ids", "logprobs of chosen token ids", Scope::kAll, When::kNotNull},
     {"watermarking", "watermarking", Scope::kAll, When::kTruthy},
     {"return_assistant_tokens_mask", "a mask of the assistant's tokens", Scope::kChat,
      When::kTruthy},

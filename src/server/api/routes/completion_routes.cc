@@ -7,6 +7,18 @@
 #include "server/api/openai/generate.h"
 
 namespace sluice {
+namespace {
+
+// The i-th prompt, which is asked for once: first those of embeddings.
+ApiResult<Prompt> PromptOf(CompletionRequest& request, size_t i, const ModelContext& model) {
+  const SamplingFields& fields = request.sampling;
+  if (i < request.rows.size()) return PromptFromRows(request.rows[i], model);
+  i -= request.rows.size();
+  if (request.texts.empty()) return PromptFromIds(request.ids[i], fields, model);
+  return PromptFromText(std::move(request.texts[i]), request.add_special_tokens, fields, model);
+}
+
+}  // namespace
 
 ApiStatus AnswerCompletion(const RouteCall& call, const json::Value& body) {
   const ServerConfig& config = call.api.config;
@@ -17,7 +29,8 @@ ApiStatus AnswerCompletion(const RouteCall& call, const json::Value& body) {
   if (drop_output) fields.max_tokens = 1;
   if (request.echo && !fields.prompt_logprobs) fields.prompt_logprobs = fields.logprobs;
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "cmpl-", fields));
-  const size_t num_prompts = request.texts.size() + request.ids.size();
+  const size_t num_rows = request.rows.size();
+  const size_t num_prompts = num_rows + request.texts.size() + request.ids.size();
   if (num_prompts * static_cast<size_t>(fields.n) > static_cast<size_t>(config.max_n)) {
     return BadParameter(fmt::format("{} prompts with n={} are more than {} answers", num_prompts,
                                     fields.n, config.max_n),
@@ -31,11 +44,7 @@ ApiStatus AnswerCompletion(const RouteCall& call, const json::Value& body) {
 
   std::string logged;
   for (size_t i = 0; i < num_prompts; ++i) {
-    API_ASSIGN_OR_RETURN(
-        Prompt prompt, request.texts.empty()
-                           ? PromptFromIds(request.ids[i], fields, *call.model)
-                           : PromptFromText(std::move(request.texts[i]), request.add_special_tokens,
-                                            fields, *call.model));
+    API_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(request, i, *call.model));
     if (config.log_requests && i == 0) logged = prompt.text;
     AnswerOptions::Prompt shown;
     if (request.echo && !options.return_token_ids) {

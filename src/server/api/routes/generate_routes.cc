@@ -43,6 +43,8 @@ ApiStatus Generate(const RouteCall& call, const json::Value& body) {
     return BadParameter("expected tokens or text", "output_mode", json::Write(*mode));
   API_ASSIGN_OR_RETURN(const json::Value completion, CompletionOf(body));
   API_ASSIGN_OR_RETURN(CompletionRequest request, ReadCompletionRequest(completion, config));
+  if (!request.rows.empty())
+    return BadParameter("prompts of this route are token ids alone", "prompt_embeds");
   SamplingFields& fields = request.sampling;
   const json::Value* const most = completion.Find("max_tokens");
   // What the context leaves.
