@@ -23,6 +23,7 @@
   ROUTES(CohereRoutes)             \
   ROUTES(ClassifyRoutes)           \
   ROUTES(ScoreRoutes)              \
+  ROUTES(DecisionRoutes)           \
   ROUTES(TokenizeRoutes)           \
   ROUTES(HealthGenerateRoutes)     \
   ROUTES(GenerateRoutes)           \

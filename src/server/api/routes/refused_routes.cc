@@ -20,10 +20,6 @@ struct RefusedRoute {
 constexpr const char* kNoScaleOut =
     "Scale-out endpoints are not part of this server; use /v1/completions or /v1/chat/completions.";
 
-constexpr const char* kNoDecisions =
-    "The model does not support the Decisions API; use /v1/chat/completions with a choice or a "
-    "JSON schema.";
-
 constexpr RefusedRoute kRefusals[] = {
     {"/v1/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
     {"/v1/chat/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
@@ -33,8 +29,6 @@ constexpr RefusedRoute kRefusals[] = {
     {"/v1/chat/completions/derender", "POST", 403, "PermissionDeniedError", kNoScaleOut},
     {"/inference/v1/generate", "POST", 403, "PermissionDeniedError",
      "/inference/v1/generate is answered with --enable-scale-out only.", RouteGate::kNoScaleOut},
-    {"/v1/decisions", "POST", 501, "NotImplementedError", kNoDecisions},
-    {"/v1/systemone", "POST", 501, "NotImplementedError", kNoDecisions},
     {"/generative_scoring", "POST", 400, "BadRequestError",
      "/generative_scoring is not served; use /v1/completions with echo and logprobs."},
     {"/scale_elastic_ep", "POST", 400, "Bad Request",
