@@ -44,14 +44,28 @@ void AppendTraces(MetricsText& out, const SpanExporter* exporter) {
               "refused them.");
 }
 
-// Nothing where the machine has no counters that may be read.
-void AppendEnergy(MetricsText& out, EnergyMeter& meter) {
+// Nothing where the machine has no counters that may be read. Returns the joules of its processors,
+// with all their parts.
+double AppendEnergy(MetricsText& out, EnergyMeter& meter) {
+  double joules = 0;
   out.Family("sluice:energy_joules_total", "counter",
              "Energy that the machine's processors and their parts have taken since the start.");
   for (const EnergyMeter::Domain& domain : meter.Read()) {
     out.Sample("sluice:energy_joules_total", fmt::format("domain=\"{}\"", EscapeLabel(domain.name)),
                domain.joules);
+    // The parts of a package are counted with it.
+    if (domain.name.starts_with("package-") && domain.name.find('/') == std::string::npos)
+      joules += domain.joules;
   }
+  return joules;
+}
+
+void AppendEnergyPerToken(MetricsText& out, double joules, uint64_t tokens) {
+  constexpr std::string_view kName = "sluice:energy_joules_per_token";
+  out.Family(kName, "gauge",
+             "Energy of the machine's processors since the start for each token that was "
+             "generated, idle times included.");
+  if (joules > 0 && tokens > 0) out.Sample(kName, "", joules / static_cast<double>(tokens));
 }
 
 // Zeros where nothing is published.
@@ -132,8 +146,12 @@ double CacheUsage(const ThroughputCounts& counts) {
 
 }  // namespace
 
-Metrics::Metrics(std::shared_ptr<const RequestMemory> memory)
-    : start_time_(Now()), memory_(std::move(memory)), http_seconds_(kHttpBounds) {}
+Metrics::Metrics(std::shared_ptr<const RequestMemory> memory,
+                 const std::filesystem::path& power_folder)
+    : start_time_(Now()),
+      memory_(std::move(memory)),
+      energy_(power_folder),
+      http_seconds_(kHttpBounds) {}
 
 EngineObserver* Metrics::Of(int engine) {
   const MutexLock lock(mutex_);
@@ -392,8 +410,9 @@ std::string Metrics::Text(bool idle, std::span<const EngineState> states, const 
   if (memory_ != nullptr) AppendRequestMemory(out, *memory_);
   AppendTraces(out, exporter_.get());
   AppendCacheEvents(out, cache_events);
-  AppendEnergy(out, energy_);
+  const double joules = AppendEnergy(out, energy_);
   const MutexLock lock(mutex_);
+  AppendEnergyPerToken(out, joules, AllCounts().generation);
   if (has_model_) {
     AppendAdapters(out, adapters);
     AppendEngines(out, idle, states);

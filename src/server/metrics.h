@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <span>
@@ -28,7 +29,9 @@ namespace sluice {
 // each but Text() holds one mutex for well under a microsecond.
 class Metrics {
  public:
-  explicit Metrics(std::shared_ptr<const RequestMemory> memory = nullptr);
+  // `power_folder`: as of EnergyMeter.
+  explicit Metrics(std::shared_ptr<const RequestMemory> memory = nullptr,
+                   const std::filesystem::path& power_folder = "/sys/class/powercap");
 
   // Reports the exporter's counters. Called before there are other threads.
   void SetExporter(std::shared_ptr<const SpanExporter> exporter) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "checkpoint/checkpoint_testing.h"
 
 namespace sluice {
 namespace {
@@ -33,6 +34,30 @@ TEST(HistogramTest, CountsUpToAndIncludingTheBound) {
   EXPECT_EQ(histogram.counts(), (std::vector<uint64_t>{2, 1, 1, 1}));
   EXPECT_EQ(histogram.count(), 5u);
   EXPECT_DOUBLE_EQ(histogram.sum(), 14);
+}
+
+TEST(MetricsTest, TellsJoulesATokenWhereTheMachineCountsThem) {
+  const testing::TemporaryFolder folder;
+  const auto count = [&](const char* zone, const char* name, uint64_t microjoules) {
+    testing::WriteFile(folder.path() / zone / "name", name);
+    testing::WriteFile(folder.path() / zone / "max_energy_range_uj", "100000000");
+    testing::WriteFile(folder.path() / zone / "energy_uj", std::to_string(microjoules));
+  };
+  count("intel-rapl:0", "package-0", 0);
+  count("intel-rapl:0:0", "dram", 0);
+  count("intel-rapl:1", "package-1", 0);
+  Metrics metrics(nullptr, folder.path());
+  metrics.SetModel("m", Info());
+  count("intel-rapl:0", "package-0", 6000000);
+  count("intel-rapl:0:0", "dram", 2000000);
+  count("intel-rapl:1", "package-1", 3000000);
+  EXPECT_THAT(metrics.Text(true), Not(HasSubstr("\nsluice:energy_joules_per_token ")))
+      << "no token yet";
+  StepStats step;
+  step.generated_tokens = 3;
+  metrics.Of(0)->OnStep(step);
+  EXPECT_THAT(metrics.Text(true), AllOf(HasSubstr("\nsluice:energy_joules_per_token 3"),
+                                        HasSubstr("{domain=\"package-0/dram\"} 2")));
 }
 
 TEST(MetricsTest, ShowsVllmsNames) {

@@ -1,6 +1,8 @@
 """Weights that a trainer replaces: atomically, with the bits of a server that starts with them."""
+import hashlib
 import json
 import shutil
+import socket
 import struct
 import threading
 
@@ -12,6 +14,33 @@ DEV = {"VLLM_SERVER_DEV_MODE": "1"}
 DISK = ["--weight-transfer-config", '{"backend": "disk"}']
 PROMPT = "Tom has 3 apples and buys 4 more. How many apples has Tom?"
 ASKED = {"logprobs": 4, "max_tokens": 24, "ignore_eos": True}
+
+
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+def http(folder=None, **more):
+    return ["--weight-transfer-config", json.dumps({"backend": "http", **({"folder": str(folder)} if folder else {}), **more})]
+
+
+def pieces(folder, count):
+    """The tensors of a checkpoint in so many safetensors files."""
+    data = (folder / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    names = sorted(name for name in header if name != "__metadata__")
+    for first in range(count):
+        part, content = {}, b""
+        for name in names[first::count]:
+            begin, end = header[name]["data_offsets"]
+            part[name] = {**header[name], "data_offsets": [len(content), len(content) + end - begin]}
+            content += data[8 + size + begin:8 + size + end]
+        text = json.dumps(part).encode()
+        yield struct.pack("<Q", len(text)) + text + content
+
+
+def send(server, piece, **headers):
+    return server.post("/update_weights", piece, headers={**BYTES, **headers})
 
 
 def scores(server):
@@ -210,3 +239,72 @@ def test_tokens_in_and_out_tell_whose_they_are(steps):
         assert [token for chunk in chunks for token in chunk["choices"][0]["token_ids"]] == generate()["choices"][0]["token_ids"]
     with serving(ABACUS) as server:
         assert server.post("/inference/v1/generate", {"token_ids": [1], "sampling_params": {}})[0] == 403
+
+
+def test_weights_are_sent_in_pieces(steps, tmp_path):
+    """Safetensors files in bodies: the bits of a server that starts with them, also after it slept; nothing is left on the disk."""
+    with serving(ABACUS, *http(tmp_path), "--enable-sleep-mode", env=DEV) as server:
+        for number, (folder, expected) in enumerate(steps * 2):
+            assert server.post("/start_weight_update", None)[0] == 200
+            for piece in pieces(folder, 3):
+                status, answer = send(server, piece, **{"X-Content-SHA256": hashlib.sha256(piece).hexdigest()})
+                assert status == 200 and answer["tensors"] > 1 and answer["bytes"] == len(piece), answer
+            assert server.post("/finish_weight_update", {"weight_version": "step-%d" % number})[0] == 200
+            assert scores(server) == expected
+            assert len(list(tmp_path.iterdir())) == 1, "the pieces of the weights before are gone"
+        info = json.loads(server.get("/weight_info?tensors=true")[1])
+        header = json.loads((steps[1][0] / "model.safetensors").read_bytes()[8:].split(b"}}", 1)[0] + b"}}")
+        assert info["weight_version"] == "step-3" and {tensor["name"]: (tensor["dtype"], tensor["shape"]) for tensor in info["tensors"]} == {
+            name: (entry["dtype"], entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+        assert json.loads(server.get("/weight_info")[1]) == {"weight_version": "step-3"}
+        server.post("/sleep", None)
+        server.post("/wake_up", None)
+        assert scores(server) == steps[1][1], "the pieces are read again"
+        update(server, steps[0][0])  # a folder
+        assert scores(server) == steps[0][1] and not list(tmp_path.iterdir())
+        server.post("/start_weight_update", None)
+        send(server, next(pieces(steps[1][0], 3)))
+    assert not list(tmp_path.iterdir()), "a server that ends takes what was open with it"
+
+
+def test_an_upload_that_is_cut_leaves_the_old_weights(steps, tmp_path):
+    folder, expected = steps[0]
+    with serving(ABACUS, *http(tmp_path), env=DEV) as server:
+        before = scores(server)
+        sent = list(pieces(folder, 2))
+        assert send(server, sent[0])[0] == 400, "no update is open"
+        server.post("/start_weight_update", None)
+        assert send(server, sent[0])[0] == 200
+        # The connection breaks in the middle of the second.
+        with socket.create_connection(("127.0.0.1", server.port)) as broken:
+            broken.sendall(b"POST /update_weights HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
+                           % len(sent[1]) + sent[1][:len(sent[1]) // 2])
+        status, error = server.post("/finish_weight_update", None)
+        assert status == 400 and "the old weights stay" in error["error"]["message"], error
+        assert scores(server) == before and not list(tmp_path.iterdir())
+        server.post("/start_weight_update", None)
+        assert send(server, sent[0])[0] == 200
+        for piece, headers, words in ((sent[1][:-1], {}, "no whole safetensors file"), (b"", {}, "no whole safetensors file"),
+                                      (sent[1], {"X-Content-SHA256": "0" * 64}, "SHA-256")):
+            status, error = send(server, piece, **headers)
+            assert status == 400 and words in error["error"]["message"], error
+            assert scores(server) == before
+        assert server.post("/update_weights", {"update_info": {"path": str(folder)}})[0] == 400, "a folder beside pieces"
+        assert send(server, sent[1])[0] == 200, "a piece may be sent again"
+        assert scores(server) == before, "nothing changes before the end of an update"
+        assert server.post("/finish_weight_update", None)[0] == 200
+        assert scores(server) == expected
+    with serving(ABACUS, *http(tmp_path, max_bytes=len(sent[0]) + 1), env=DEV) as server:
+        server.post("/start_weight_update", None)
+        assert send(server, sent[0])[0] == 200
+        status, error = send(server, sent[1])
+        assert status == 413 and "max_bytes" in error["error"]["message"], error
+        assert scores(server) == before
+    with serving(ABACUS, *DISK, env=DEV) as server:
+        server.post("/start_weight_update", None)
+        status, error = send(server, sent[0])
+        assert status == 400 and "http" in error["error"]["message"]
+    for value in ({"backend": "http", "folder": "relative"}, {"backend": "http", "max_bytes": 0}, {"backend": "http", "url": "x"},
+                  {"backend": "disk", "folder": "/tmp"}):
+        refused = run("serve", ABACUS, "--port", 0, "--weight-transfer-config", json.dumps(value))
+        assert refused.returncode == 2 and "--weight-transfer-config" in refused.stderr, refused.stderr

@@ -64,7 +64,8 @@ struct ApiContext {
   // Bytes of the model's files while they download; a total of 0: no download runs.
   std::atomic<int64_t> download_done{0};
   std::atomic<int64_t> download_total{0};
-  const std::shared_ptr<WeightUpdates> weights = std::make_shared<WeightUpdates>();
+  const std::shared_ptr<WeightUpdates> weights = std::make_shared<WeightUpdates>(
+      UploadSettings{config.weight_upload_folder, config.max_weight_upload_bytes});
   MediaFetcher fetcher;  // of images by URL
   WorkerPool pool;       // stopped before the context is destroyed
   const std::shared_ptr<SleepControl> sleep =

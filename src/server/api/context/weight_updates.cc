@@ -1,13 +1,27 @@
 #include "server/api/context/weight_updates.h"
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <openssl/sha.h>
 
+#include "base/ascii.h"
+#include "checkpoint/checkpoint.h"
 namespace sluice {
 namespace {
+
+// What names and shapes of tensors add to their bytes, at most.
+constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;
+
+std::string Sha256Of(std::string_view bytes) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  return fmt::format("{:02x}", fmt::join(digest, ""));
+}
 
 ApiStatus CheckFolder(const std::string& folder) {
   const std::filesystem::path path(folder);
@@ -27,6 +41,7 @@ ApiStatus CheckFolder(const std::string& folder) {
 void WeightUpdates::Start(Engine& engine) {
   const MutexLock lock(update_mutex_);
   engine.DropStagedWeights();
+  open_.reset();
   is_started_ = true;
   is_loaded_ = false;
 }
@@ -36,7 +51,48 @@ ApiStatus WeightUpdates::Load(Engine& engine, const std::string& folder) {
   if (!is_started_) return BadRequest("No update is open; POST /start_weight_update first.");
   if (is_loaded_)
     return BadRequest("An update takes one folder; POST /finish_weight_update or start anew.");
+  if (open_ != nullptr)
+    return BadRequest("This update has pieces; POST /finish_weight_update or start anew.");
   API_RETURN_IF_ERROR(CheckFolder(folder));
+  API_RETURN_IF_ERROR(Stage(engine, folder));
+  is_loaded_ = true;
+  return {};
+}
+
+ApiResult<int64_t> WeightUpdates::Add(Engine& engine, std::string_view piece,
+                                      std::string_view sha256) {
+  if (!sha256.empty() && AsciiLower(sha256) != Sha256Of(piece)) {
+    return BadParameter(
+        fmt::format("the body's SHA-256 is {}, which the header does not say; send the piece again",
+                    Sha256Of(piece)),
+        "X-Content-SHA256", std::string(sha256.substr(0, 64)));
+  }
+  const MutexLock lock(update_mutex_);
+  if (!is_started_) return BadRequest("No update is open; POST /start_weight_update first.");
+  if (is_loaded_)
+    return BadRequest("This update has a folder; POST /finish_weight_update or start anew.");
+  const auto refuse = [](const Error& error, int full) {
+    ApiError refusal = FromError(error);
+    refusal.status = error.code == ErrorCode::kResourceExhausted ? full : 400;
+    if (refusal.status == 400) refusal.type = "BadRequestError";
+    return tl::unexpected<ApiError>(std::move(refusal));
+  };
+  if (open_ == nullptr) {
+    uint64_t most = uploads_.most_bytes;
+    if (most == 0) {
+      const Result<Checkpoint> present = Checkpoint::Open(engine.weights_folder());
+      most = present ? 2 * static_cast<uint64_t>(present->total_bytes()) + kMostHeaderBytes : 0;
+    }
+    Result<std::unique_ptr<WeightUpload>> made = WeightUpload::Make(uploads_.parent, most);
+    if (!made) return refuse(made.error(), 507);
+    open_ = *std::move(made);
+  }
+  const Result<int64_t> added = open_->Add(piece);
+  if (added) return *added;
+  return refuse(added.error(), added.error().param == WeightUpload::kTooLarge ? 413 : 507);
+}
+
+ApiStatus WeightUpdates::Stage(Engine& engine, const std::filesystem::path& folder) {
   if (const Status staged = engine.StageWeights(folder); !staged) {
     is_started_ = false;
     ApiError error = FromError(staged.error());
@@ -46,13 +102,22 @@ ApiStatus WeightUpdates::Load(Engine& engine, const std::string& folder) {
     error.message = fmt::format("the old weights stay: {}", error.message);
     return tl::unexpected<ApiError>(std::move(error));
   }
-  is_loaded_ = true;
   return {};
 }
 
 ApiStatus WeightUpdates::Finish(Engine& engine, const std::string& version) {
   const MutexLock lock(update_mutex_);
   if (!is_started_) return BadRequest("No update is open; POST /start_weight_update first.");
+  if (open_ != nullptr && !is_loaded_) {
+    if (const Status sealed = open_->Seal(); !sealed)
+      return tl::unexpected<ApiError>(FromError(sealed.error()));
+    const ApiStatus staged = Stage(engine, open_->folder());
+    if (!staged) {
+      open_.reset();
+      return staged;
+    }
+    is_loaded_ = true;
+  }
   if (!is_loaded_) {
     is_started_ = false;
     return BadRequest("Nothing was loaded in this update, which ends: the old weights stay.");
@@ -64,6 +129,7 @@ ApiStatus WeightUpdates::Finish(Engine& engine, const std::string& version) {
     return tl::unexpected<ApiError>(FromError(committed.error()));
   }
   is_started_ = is_loaded_ = false;
+  used_ = std::move(open_);
   return {};
 }
 

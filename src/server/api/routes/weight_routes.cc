@@ -1,8 +1,17 @@
-// The routes by which a trainer replaces the weights: vLLM's, with the backend "disk".
+// The routes by which a trainer replaces the weights: vLLM's, with the backends "disk" and "http".
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/append_format.h"
+#include "base/ascii.h"
+#include "checkpoint/checkpoint.h"
 #include "server/api/common/field_reader.h"
+#include "server/api/common/query.h"
 #include "server/api/common/request_body.h"
 #include "server/api/context/route_table.h"
 
@@ -51,15 +60,42 @@ ApiStatus StartUpdate(const RouteCall& call) {
   return SendMessage(call, "Weight update started");
 }
 
+// The body is a safetensors file with some of the tensors.
+ApiStatus TakePiece(const RouteCall& call) {
+  if (!call.api.config.takes_weight_uploads) {
+    return BadParameter(
+        "tensors in bodies need --weight-transfer-config '{\"backend\": \"http\"}'; send the "
+        "folder "
+        "of a checkpoint as {\"update_info\": {\"path\": ...}}",
+        "Content-Type");
+  }
+  const std::string* const sha256 = call.request.Header("x-content-sha256");
+  API_ASSIGN_OR_RETURN(const int64_t tensors,
+                       call.api.weights->Add(*call.model->engine, call.request.body,
+                                             sha256 == nullptr ? std::string_view() : *sha256));
+  call.client->Send(
+      JsonResponse(fmt::format(R"({{"message":"Weights updated","tensors":{},"bytes":{}}})",
+                               tensors, call.request.body.size())));
+  return {};
+}
+
+bool IsPiece(const HttpRequest& request) {
+  const std::string* const type = request.Header("content-type");
+  return type != nullptr && AsciiLower(*type).starts_with("application/octet-stream");
+}
+
 ApiStatus UpdateWeights(const RouteCall& call) {
+  if (IsPiece(call.request)) return TakePiece(call);
   API_ASSIGN_OR_RETURN(const json::Value body, ObjectBody(call));
   const json::Value* const info = body.Find("update_info");
   if (info == nullptr || !info->is_object())
     return BadParameter("expected an object", "update_info");
   const json::Value* const path = info->Find("path");
   if (path == nullptr || !path->is_string()) {
-    return BadParameter("expected the folder of a checkpoint as \"path\"; tensors are not sent",
-                        "update_info.path");
+    return BadParameter(
+        "expected the folder of a checkpoint as \"path\"; tensors are sent as bodies of the type "
+        "application/octet-stream, with the backend http",
+        "update_info.path");
   }
   API_RETURN_IF_ERROR(call.api.weights->Load(*call.model->engine, path->as_string()));
   return SendMessage(call, "Weights updated");
@@ -82,9 +118,33 @@ ApiStatus UpdateVersion(const RouteCall& call) {
   return {};
 }
 
+// The tensors of the checkpoint, as the headers of its files tell them.
+ApiStatus AppendTensors(std::string& out, const std::filesystem::path& folder) {
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(folder);
+  if (!checkpoint) return tl::unexpected<ApiError>(FromError(checkpoint.error()));
+  out += R"(,"path":)";
+  json::AppendString(out, folder.string());
+  AppendFormat(out, R"(,"total_bytes":{},"tensors":[)", checkpoint->total_bytes());
+  bool first = true;
+  for (const auto& [name, tensor] : checkpoint->tensors()) {
+    if (!std::exchange(first, false)) out.push_back(',');
+    out += R"({"name":)";
+    json::AppendString(out, tensor.info->name);
+    AppendFormat(out, R"(,"dtype":"{}","shape":[{}]}})", ElementTypeName(tensor.info->type),
+                 fmt::join(tensor.info->shape, ","));
+  }
+  out.push_back(']');
+  return {};
+}
+
+// vLLM's answer, and with ?tensors=true what the version consists of.
 ApiStatus WeightInfo(const RouteCall& call) {
+  API_ASSIGN_OR_RETURN(const std::string tensors,
+                       QueryChoice(call.request, "tensors", {"false", "true"}));
   std::string answer = R"({"weight_version":)";
   json::AppendString(answer, call.api.weights->version());
+  if (tensors == "true")
+    API_RETURN_IF_ERROR(AppendTensors(answer, call.model->engine->weights_folder()));
   call.client->Send(JsonResponse(answer + "}"));
   return {};
 }
@@ -101,12 +161,14 @@ std::vector<Route> WeightRoutes() {
       OnWorker("/start_weight_update", {"POST"}, kGate, StartUpdate,
                "Begins an update; one that is open ends, and changes nothing."),
       OnWorker("/update_weights", {"POST"}, kGate, UpdateWeights,
-               "Loads a checkpoint's folder beside the weights that compute."),
+               "Loads a checkpoint's folder beside the weights that compute, or keeps a piece of "
+               "one: a safetensors file as application/octet-stream."),
       OnWorker("/finish_weight_update", {"POST"}, kGate, FinishUpdate,
                "From the next step on, the new weights compute."),
       OnWorker("/update_weight_version", {"POST"}, kGate, UpdateVersion,
                "Names the weights that compute."),
-      OnIoThread("/weight_info", {"GET"}, kGate, WeightInfo, "The name of the weights."),
+      OnWorker("/weight_info", {"GET"}, kGate, WeightInfo,
+               "The name of the weights; with ?tensors=true also their tensors."),
   };
 }
 
