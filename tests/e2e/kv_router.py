@@ -143,6 +143,12 @@ class Router:
                 assert topic.decode() == self.topic
                 self.take(int.from_bytes(number, "big"), payload)
 
+    def skip(self):
+        """Takes what has come in the meantime and was told by a replay."""
+        while self.socket.poll(0):
+            _, number, payload = self.socket.recv_multipart()
+            self.take(int.from_bytes(number, "big"), payload)
+
     def hit(self, tokens, block_size, salt=""):
         """How many tokens of a prompt the server has: the last one is always computed."""
         blocks = 0
