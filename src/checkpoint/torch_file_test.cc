@@ -29,14 +29,16 @@ std::string Zip(const NamedParts& parts, uint16_t method = 0) {
   for (const auto& [name, content] : parts) {
     const auto at = static_cast<uint32_t>(file.size());
     const auto size = static_cast<uint32_t>(content.size());
-    const std::string common = Little<uint16_t>(20) + Little<uint16_t>(0) +
-                               Little<uint16_t>(method) + Little<uint32_t>(0) +
-                               Little<uint32_t>(0) + Little(size) + Little(size) +
-                               Little(static_cast<uint16_t>(name.size()));
+    std::string common;
+    for (const std::string& field : {Little<uint16_t>(20), Little<uint16_t>(0), Little(method),
+                                     Little<uint32_t>(0), Little<uint32_t>(0), Little(size),
+                                     Little(size), Little(static_cast<uint16_t>(name.size()))})
+      common.append(field);
     // torch aligns numbers by a field of padding.
-    file += "PK\3\4" + common + Little<uint16_t>(3) + name + "pad" + content;
-    list += "PK\1\2" + Little<uint16_t>(20) + common + Little<uint16_t>(0) + Little<uint16_t>(0) +
-            Little<uint16_t>(0) + Little<uint16_t>(0) + Little<uint32_t>(0) + Little(at) + name;
+    file.append("PK\3\4").append(common).append(Little<uint16_t>(3)).append(name);
+    file.append("pad").append(content);
+    list.append("PK\1\2").append(Little<uint16_t>(20)).append(common);
+    list.append(std::string(12, '\0')).append(Little(at)).append(name);
   }
   const auto begin = static_cast<uint32_t>(file.size());
   const auto count = static_cast<uint16_t>(parts.size());
