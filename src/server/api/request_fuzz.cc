@@ -1,10 +1,11 @@
-// Fuzz target: any bytes as the body of a completion, of a chat, of a message and of a response.
+// Fuzz target: any bytes as the body of a completion, a chat, a message, a response and a decision.
 // What is refused is refused with 4xx and an answer that is JSON.
 #include "base/fuzz_input.h"
 #include "server/api/anthropic/messages_request.h"
 #include "server/api/common/request_body.h"
 #include "server/api/openai/chat_request.h"
 #include "server/api/openai/completion_request.h"
+#include "server/api/openai/decision_request.h"
 #include "server/api/responses/response_items.h"
 #include "server/api/responses/responses_request.h"
 
@@ -38,6 +39,16 @@ void CheckResponses(const json::Value& body, const ServerConfig& config) {
     fuzz::Require(flat == FlatName(tool.space, tool.name));
 }
 
+// Each option has a label, and the question a text.
+void CheckDecision(const ApiResult<DecisionRequest>& request) {
+  if (!request) return CheckError(request.error());
+  fuzz::Require(!request->questions.empty());
+  for (const DecisionQuestion& question : request->questions) {
+    fuzz::Require(LabelsOf(question).size() == question.options.size());
+    fuzz::Require(question.options.size() >= 1 && !TextOf(question).empty());
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -54,6 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto completion = ReadCompletionRequest(*body, config); !completion)
     CheckError(completion.error());
   if (const auto chat = ReadChatRequest(*body, config, true); !chat) CheckError(chat.error());
+  CheckDecision(ReadSystemOneRequest(*body));
+  CheckDecision(ReadDecisionRequest(*body));
   for (const auto endpoint : {MessagesEndpoint::kMessages, MessagesEndpoint::kCountTokens}) {
     const auto chat = ChatBodyOf(*body, config, endpoint);
     if (!chat) {

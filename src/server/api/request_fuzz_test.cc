@@ -29,6 +29,16 @@ constexpr const char* kSeeds[] = {
     R"json("t","content":[{"type":"text","text":"7"}]}]}],"tools":[{"name":"f","input_schema":{}}],)json"
     R"json("tool_choice":{"type":"tool","name":"f"},"thinking":{"type":"disabled"},)json"
     R"json("stop_sequences":["x"],"output_config":{"effort":"low"}})json",
+    R"json({"model":"m","state":{"a":[1,2.5,null,"\u00e9"]},"instructions":"i","questions":{)json"
+    R"json("a":{"type":"choice","instructions":"q","criteria":{"x":"d","y":null}},"b":{"type":)json"
+    R"json("noul","criteria":{"true":"t","false":null}},"c":{"type":"score","criteria":["l",)json"
+    R"json("h"]}},"chat_template_kwargs":{},"cache_salt":"s","priority":1})json",
+    R"json({"model":"m","input":[{"role":"system","content":"s"},{"type":"message","role":"user",)json"
+    R"json("content":[{"type":"input_text","text":"a"},{"type":"input_json","data":{"k":[]}}]}],)json"
+    R"json("questions":[{"type":"predicate","name":"p","instructions":"q"},{"type":"choice",)json"
+    R"json("instructions":[{"type":"input_text","text":"q"}],"choices":[{"value":true},{"value":)json"
+    R"json("true","description":"d"}]},{"type":"score","instructions":"q","levels":[{"label":"l"},)json"
+    R"json({"label":"h","description":"d"}]}],"prompt_cache_key":"k"})json",
 };
 
 int Try(const std::string& body) {

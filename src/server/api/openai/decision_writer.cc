@@ -17,6 +17,9 @@ namespace {
 
 using Type = DecisionQuestion::Type;
 
+// JSON has no infinities, and odds of them are no numbers.
+constexpr double kLeastRead = -9999;
+
 class DecisionWriter final : public AnswerWriter {
  public:
   DecisionWriter(std::shared_ptr<const DecisionRequest> request, AnswerOptions options,
@@ -28,7 +31,9 @@ class DecisionWriter final : public AnswerWriter {
 
   void Write(AnswerStep step) override {
     for (AnswerEvent& event : step) {
-      if (const auto* const tokens = std::get_if<TokensEvent>(&event)) {
+      if (const auto* const prompt = std::get_if<PromptEvent>(&event)) {
+        cached_tokens_ += prompt->result.cached_tokens;
+      } else if (const auto* const tokens = std::get_if<TokensEvent>(&event)) {
         Take(*tokens);
       } else if (const auto* const usage = std::get_if<UsageEvent>(&event)) {
         Send(*usage);
@@ -44,7 +49,7 @@ class DecisionWriter final : public AnswerWriter {
     if (event.logprobs.empty() || !read.logprobs.empty()) return;
     const TokenLogprobs& token = event.logprobs.front();
     for (const auto& [id, logprob] : token.top) {
-      read.logprobs.push_back(static_cast<double>(logprob));
+      read.logprobs.push_back(std::max(static_cast<double>(logprob), kLeastRead));
       read.argmax_is_label = read.argmax_is_label || id == token.token;
     }
   }
@@ -181,11 +186,12 @@ class DecisionWriter final : public AnswerWriter {
       AppendDecision(out, request_->questions[i], odds[i]);
     }
     AppendFormat(out,
-                 R"(],"usage":{{"input_tokens":{},"input_tokens_details":{{"cached_tokens":0,)"
+                 R"(],"usage":{{"input_tokens":{},"input_tokens_details":{{"cached_tokens":{},)"
                  R"("cache_write_tokens":0}},"output_tokens":{},"output_tokens_details":)"
                  R"({{"reasoning_tokens":0}},"total_tokens":{}}}}})",
-                 usage.prompt_tokens, usage.completion_tokens,
-                 usage.prompt_tokens + usage.completion_tokens);
+                 usage.prompt_tokens,
+                 options_.model->config.enable_prompt_tokens_details ? cached_tokens_ : 0,
+                 usage.completion_tokens, usage.prompt_tokens + usage.completion_tokens);
     return out;
   }
 
@@ -193,11 +199,10 @@ class DecisionWriter final : public AnswerWriter {
     std::vector<DecisionOdds> odds;
     for (size_t i = 0; i < reads_.size(); ++i) {
       if (reads_[i].logprobs.empty()) {
-        ApiError error;
-        error.status = 500;
-        error.type = "InternalServerError";
-        error.message = "a question was not read";
-        return client_->Send(ErrorResponse(error, options_.model->config.dialect));
+        return client_->Send(
+            ErrorResponse(ServiceUnavailable("the request was aborted before all questions were "
+                                             "read; ask again"),
+                          options_.model->config.dialect));
       }
       odds.push_back(OddsOf(reads_[i], request_->questions[i].options.size()));
     }
@@ -209,6 +214,7 @@ class DecisionWriter final : public AnswerWriter {
   const AnswerOptions options_;
   const std::shared_ptr<ResponseWriter> client_;
   std::vector<DecisionRead> reads_;  // by question
+  int64_t cached_tokens_ = 0;        // of all questions
 };
 
 }  // namespace
