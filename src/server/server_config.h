@@ -91,9 +91,9 @@ struct ServerConfig {
   bool enable_server_load_tracking = false;
   bool enable_tokenizer_info_endpoint = false;
   bool enable_scale_out = false;  // /inference/v1/generate
-  // What --weight-transfer-config says of the backend http: whether trainers may send tensors, where
-  // they are kept ("": the system's temporary folder), and of how many bytes (0: twice as many as
-  // the weights have).
+  // Whether trainers may send tensors (--weight-transfer-config with the backend http), where they
+  // are kept ("": the system's temporary folder), and their largest total size (0: twice the bytes
+  // of the weights in use).
   bool takes_weight_uploads = false;
   std::string weight_upload_folder;
   uint64_t max_weight_upload_bytes = 0;
