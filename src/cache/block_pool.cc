@@ -59,11 +59,7 @@ bool BlockPool::Take(int64_t count, BlockList& list) {
       lists_.Remove(free_, block);
       --num_free_;
     } else {
-      block = cached_.Victim(
-          [this](BlockId id) { return evictor_ == nullptr || evictor_->MayEvict(id); });
-      cached_.Remove(block);
-      at(block).keep = false;
-      if (evictor_ != nullptr) evictor_->OnEvict(block);
+      block = Evict();
     }
     State& state = at(block);
     state.where = Where::kHeld;
@@ -71,6 +67,29 @@ bool BlockPool::Take(int64_t count, BlockList& list) {
     ++num_held_;
     list.ids_.push_back(block);
   }
+  return true;
+}
+
+std::optional<BlockId> BlockPool::NextEvicted() {
+  if (num_cached() == 0) return std::nullopt;
+  return cached_.Victim(
+      [this](BlockId id) { return evictor_ == nullptr || evictor_->MayEvict(id); });
+}
+
+BlockId BlockPool::Evict() {
+  const BlockId block = *NextEvicted();
+  cached_.Remove(block);
+  at(block).keep = false;
+  if (evictor_ != nullptr) evictor_->OnEvict(block);
+  return block;
+}
+
+bool BlockPool::EvictOne() {
+  if (num_cached() == 0) return false;
+  const BlockId block = Evict();
+  at(block).where = Where::kFree;
+  ++num_free_;
+  lists_.PushFront(free_, block);
   return true;
 }
 

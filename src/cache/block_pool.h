@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -103,6 +104,10 @@ class BlockPool {
   // Appends `count` blocks of undefined content to `list`. False, and nothing changed, if fewer are
   // available.
   [[nodiscard]] bool Take(int64_t count, BlockList& list);
+  // The cached block that Take() would evict first becomes free. False if none is cached.
+  bool EvictOne();
+  // That block; none if none is cached.
+  std::optional<BlockId> NextEvicted();
   // Appends one more reference to a held or cached block.
   void Share(BlockId block, BlockList& list);
   // Entry `index` of `list` becomes another reference to `block`; its old reference is released.
@@ -128,6 +133,7 @@ class BlockPool {
     bool keep = false;
   };
 
+  BlockId Evict();
   void Release(BlockId block, uint64_t owner);
   void AddReference(BlockId block);
   State& at(BlockId block) { return states_[static_cast<size_t>(block)]; }

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/check.h"
+#include "cache/block_tiers.h"
 
 namespace sluice {
 namespace {
@@ -79,7 +80,8 @@ BlockId PrefixIndex::Find(const PrefixHash& hash, BlockId parent, std::span<cons
 
 void PrefixIndex::FindChain(std::span<const int32_t> tokens, int64_t max_blocks,
                             std::string_view salt, PrefixLookup& lookup) {
-  auto& [hashes, chain] = lookup;
+  std::vector<PrefixHash>& hashes = lookup.hashes;
+  std::vector<PrefixLookup::Link>& chain = lookup.chain;
   // A block that is still indexed under its serial has kept its content, and so have its parents.
   const auto is_evicted = [this](const PrefixLookup::Link& link) {
     ++num_visits_;
@@ -101,8 +103,9 @@ void PrefixIndex::FindChain(std::span<const int32_t> tokens, int64_t max_blocks,
   }
 }
 
-int64_t PrefixIndex::CountUsable(const PrefixLookup& lookup, int64_t max_blocks, bool needs_state) {
-  int64_t usable = std::min(static_cast<int64_t>(lookup.chain.size()), max_blocks);
+template <typename Has>
+int64_t PrefixIndex::LongestUsable(const PrefixLookup& lookup, int64_t usable, bool needs_state,
+                                   const Has& has) {
   const auto skip_to_state = [&] {
     while (
         needs_state && usable > 0 &&
@@ -120,7 +123,7 @@ int64_t PrefixIndex::CountUsable(const PrefixLookup& lookup, int64_t max_blocks,
     const int64_t needed = FirstNeeded(group, usable);
     while (present > needed) {
       ++num_visits_;
-      if (CompanionOf(lookup.chain[static_cast<size_t>(present - 1)].block, group) < 0) break;
+      if (!has(present - 1, group)) break;
       --present;
     }
     if (present <= needed) {
@@ -132,6 +135,42 @@ int64_t PrefixIndex::CountUsable(const PrefixLookup& lookup, int64_t max_blocks,
     }
   }
   return usable;
+}
+
+int64_t PrefixIndex::CountUsable(const PrefixLookup& lookup, int64_t max_blocks, bool needs_state) {
+  const int64_t most = std::min(static_cast<int64_t>(lookup.chain.size()), max_blocks);
+  return LongestUsable(lookup, most, needs_state, [&](int64_t place, int64_t group) {
+    return CompanionOf(lookup.chain[static_cast<size_t>(place)].block, group) >= 0;
+  });
+}
+
+std::vector<PrefixIndex::Absent> PrefixIndex::FindAbsent(std::span<const int32_t> tokens,
+                                                         int64_t max_blocks, std::string_view salt,
+                                                         PrefixLookup& lookup) {
+  const int64_t most = std::min(max_blocks, std::ssize(tokens) / block_size_);
+  const int64_t in_pool = std::min(std::ssize(lookup.chain), most);
+  const int64_t found = CountUsable(lookup, most, /*needs_state=*/false);
+  int64_t end = in_pool;
+  while (end < most && tiers_->Has(KeyAt(tokens, end, salt, lookup), 0)) ++end;
+  const auto is_companion_here = [&](int64_t place, int64_t group) {
+    return place < in_pool &&
+           CompanionOf(lookup.chain[static_cast<size_t>(place)].block, group) >= 0;
+  };
+  const int64_t usable =
+      LongestUsable(lookup, end, /*needs_state=*/false, [&](int64_t place, int64_t group) {
+        return is_companion_here(place, group) ||
+               tiers_->Has(KeyAt(tokens, place, salt, lookup), group);
+      });
+  std::vector<Absent> absent;
+  if (usable <= found) return absent;
+  for (int64_t place = 0; place < usable; ++place) {
+    if (place >= in_pool) absent.push_back({place, 0});
+    for (int64_t group = 1; group < num_groups(); ++group) {
+      if (place >= FirstNeeded(group, usable) && !is_companion_here(place, group))
+        absent.push_back({place, group});
+    }
+  }
+  return absent;
 }
 
 int64_t PrefixIndex::Match(std::span<const int32_t> tokens, int64_t max_blocks,
@@ -184,38 +223,50 @@ void PrefixIndex::Insert(std::span<const int32_t> tokens, std::string_view salt,
   BlockId block = Find(hash, cursor.last_block, tokens, salt);
   if (block < 0) {
     block = own;
-    Entry& entry = entries_[static_cast<size_t>(own)];
-    CHECK(!entry.indexed(), "block {} is indexed already", own);
-    BlockId& bucket = buckets_[Bucket(hash)];
-    entry = {.hash = hash,
-             .parent = cursor.last_block,
-             .next_in_bucket = bucket,
-             .serial = next_serial_++};
-    if (entry.parent >= 0) ++entries_[static_cast<size_t>(entry.parent)].num_children;
-    bucket = own;
-    std::copy(tokens.begin(), tokens.end(), tokens_.begin() + int64_t{own} * block_size_);
-    if (cursor.last_block < 0 && !salt.empty()) salts_.emplace(own, salt);
-    pool_.Keep(own);
-    ++num_indexed_;
-    if (listener_ != nullptr) listener_->OnStored(0, own, cursor.last_block, tokens, salt);
+    AddBlock(own, hash, cursor.last_block, tokens, salt);
   } else if (block != own) {
     pool_.Replace(tables[0], place, block);
   }
   for (int64_t group = 1; group < num_groups(); ++group) {
     const BlockId mine = tables[group][place];
-    BlockId& companion = CompanionOf(block, group);
+    const BlockId companion = CompanionOf(block, group);
     if (companion < 0) {
-      CHECK(anchors_[static_cast<size_t>(mine)] < 0, "block {} is a companion already", mine);
-      companion = mine;
-      anchors_[static_cast<size_t>(mine)] = block;
-      pool_.Keep(mine);
-      ++num_indexed_;
-      if (listener_ != nullptr) listener_->OnStored(group, block, cursor.last_block, tokens, salt);
+      AddCompanion(mine, group, block, tokens, salt);
     } else if (companion != mine) {
       pool_.Replace(tables[group], place, companion);
     }
   }
   cursor = {place + 1, block, hash};
+}
+
+void PrefixIndex::AddBlock(BlockId block, const PrefixHash& hash, BlockId parent,
+                           std::span<const int32_t> tokens, std::string_view salt) {
+  Entry& entry = entries_[static_cast<size_t>(block)];
+  CHECK(!entry.indexed(), "block {} is indexed already", block);
+  BlockId& bucket = buckets_[Bucket(hash)];
+  entry = {.hash = hash, .parent = parent, .next_in_bucket = bucket, .serial = next_serial_++};
+  if (parent >= 0) ++entries_[static_cast<size_t>(parent)].num_children;
+  bucket = block;
+  std::copy(tokens.begin(), tokens.end(), tokens_.begin() + int64_t{block} * block_size_);
+  if (parent < 0 && !salt.empty()) salts_.emplace(block, salt);
+  if (tiers_ != nullptr) {
+    keys_[static_cast<size_t>(block)] =
+        NextTierKey(parent < 0 ? FirstTierKey(salt) : keys_[static_cast<size_t>(parent)], tokens);
+  }
+  pool_.Keep(block);
+  ++num_indexed_;
+  if (listener_ != nullptr) listener_->OnStored(0, block, parent, tokens, salt);
+}
+
+void PrefixIndex::AddCompanion(BlockId companion, int64_t group, BlockId anchor,
+                               std::span<const int32_t> tokens, std::string_view salt) {
+  CHECK(anchors_[static_cast<size_t>(companion)] < 0, "block {} is a companion already", companion);
+  CompanionOf(anchor, group) = companion;
+  anchors_[static_cast<size_t>(companion)] = anchor;
+  pool_.Keep(companion);
+  ++num_indexed_;
+  if (listener_ == nullptr) return;
+  listener_->OnStored(group, anchor, entries_[static_cast<size_t>(anchor)].parent, tokens, salt);
 }
 
 void PrefixIndex::SetState(BlockId block, HeldState held, bool is_passing, uint64_t owner) {
@@ -260,7 +311,9 @@ PrefixCursor PrefixIndex::LastState(const PrefixCursor& cursor, std::string_view
   return Start(salt);
 }
 
-bool PrefixIndex::Reset() {
+bool PrefixIndex::Reset(bool keeps_disk) {
+  if (tiers_ != nullptr) tiers_->Clear(keeps_disk);
+  is_resetting_ = true;
   const auto is_indexed = [this](size_t i) { return entries_[i].indexed() || anchors_[i] >= 0; };
   const auto is_held = [this](size_t i) { return pool_.references(static_cast<BlockId>(i)) > 0; };
   bool all = true;
@@ -273,6 +326,7 @@ bool PrefixIndex::Reset() {
     pool_.Forget(static_cast<BlockId>(i));
   }
   listener_ = listener;
+  is_resetting_ = false;
   if (all && listener_ != nullptr) listener_->OnCleared();
   return all;
 }
@@ -304,6 +358,7 @@ void PrefixIndex::Tell(CacheListener& listener) const {
 }
 
 void PrefixIndex::OnEvict(BlockId block) {
+  if (tiers_ != nullptr && !is_resetting_) Store(block);
   if (anchors_[static_cast<size_t>(block)] >= 0)
     RemoveCompanion(block);
   else

@@ -1,7 +1,9 @@
 // Finds the blocks that already hold the beginning of a token sequence.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,8 +16,11 @@
 #include "cache/block_tables.h"
 #include "cache/cache_listener.h"
 #include "cache/state_pool.h"
+#include "cache/tier_key.h"
 
 namespace sluice {
+
+class BlockTiers;
 
 // 128 bits of a keyed hash over everything up to and including a block.
 struct PrefixHash {
@@ -40,6 +45,13 @@ struct PrefixLookup {
   };
   std::vector<PrefixHash> hashes;  // of the leading full blocks, as far as they were needed
   std::vector<Link> chain;         // the blocks of group 0 that held them when asked last
+  // Where blocks leave the pool and come back:
+  std::vector<TierKey> keys;        // of the leading full blocks, as far as they were needed
+  int64_t num_restored = 0;         // blocks that came back for it, of all groups
+  int64_t num_restored_places = 0;  // likewise of group 0
+  // The next block is here by then, while some are awaited.
+  std::optional<std::chrono::steady_clock::time_point> restores_until;
+  bool gave_up = false;  // waiting for them
 };
 
 // A trie of full blocks of group 0, flattened into a hash table: a block is found by the keyed hash
@@ -55,6 +67,9 @@ struct PrefixLookup {
 // Where sequences keep states besides, a block may have a snapshot: the states after its last
 // token. A prefix is then found as far as a block with one.
 //
+// With tiers (block_tiers.h), a block that is evicted is kept there, and comes back for a sequence
+// that is about to be admitted.
+//
 // Thread safety: used by the engine's thread only. Ownership: refers to the pool, holds no
 // references to blocks. Invariant: the parent of an indexed block of group 0 is indexed, and held
 // where the block is (a sequence that holds a block holds its parents, and releases the tail
@@ -67,6 +82,11 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   PrefixIndex(BlockPool& pool, int block_size, std::span<const AttentionSpan> groups = {},
               StatePool* states = nullptr, CacheListener* listener = nullptr);
   ~PrefixIndex() override;
+
+  // Null: evicted blocks are lost. REQUIRES: nothing is indexed, and sequences keep no states. The
+  // tiers outlive the index.
+  void UseTiers(BlockTiers* tiers);
+  bool has_tiers() const { return tiers_ != nullptr; }
 
   int block_size() const { return block_size_; }
   int64_t num_indexed() const { return num_indexed_; }  // blocks of all groups
@@ -94,6 +114,22 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   // Blocks that Count and Match have visited since construction: a measure of their work.
   int64_t num_visits() const { return num_visits_; }
 
+  // With tiers, both are asked before a sequence is admitted. False: so many blocks have been moved
+  // in this step, or the next one has yet to come from the disk; ask again in the next step.
+  //
+  // Restore brings back what would make Count() return more, as cached blocks of `owner`, in place
+  // of the longest unused ones. Each lookup brings each block of its tokens back once.
+  bool Restore(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
+               PrefixLookup& lookup, uint64_t owner);
+  // Evicts until `count` blocks are free, but none of the `found` blocks that Count() has returned.
+  // REQUIRES: as many are available.
+  bool MakeRoom(const PrefixLookup& lookup, int64_t found, int64_t count, uint64_t owner);
+  // A step is planned: blocks may be moved again.
+  void BeginStep();
+  // At the end: what is cached goes to the disk of the tiers, the last used first, as far as that
+  // takes it within so many seconds. Nothing is indexed then. REQUIRES: no sequence holds blocks.
+  void SaveToDisk(double max_seconds);
+
   // Adds the blocks of entry `cursor.num_blocks` of each table, which now hold the KV of `tokens`
   // (one full block), and advances the cursor. Where an equal block is indexed already, the table
   // is changed to that one. REQUIRES: the entries are not absent.
@@ -115,8 +151,9 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   // The last place before `cursor` with a snapshot, or the start.
   PrefixCursor LastState(const PrefixCursor& cursor, std::string_view salt) const;
 
-  // Removes all blocks that no sequence holds. Returns false if some were held; those stay.
-  bool Reset();
+  // Removes all blocks that no sequence holds; those of the tiers, too, but with `keeps_disk` those
+  // on disk. Returns false if some were held; those stay.
+  bool Reset(bool keeps_disk = false);
 
   // Tells `listener` all that is indexed, parents first, after OnCleared().
   void Tell(CacheListener& listener) const;
@@ -163,9 +200,40 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   // Brings lookup.chain up to date.
   void FindChain(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
                  PrefixLookup& lookup);
-  // How many blocks of the chain can be used: the other groups have what the next token needs, and
-  // the last one has a snapshot, if `needs_state`.
+  // The longest prefix, of at most `usable` blocks, of which the other groups have what the next
+  // token needs, and of which the last block has a snapshot, if `needs_state`. `has`: whether a
+  // group has something at a place.
+  template <typename Has>
+  int64_t LongestUsable(const PrefixLookup& lookup, int64_t usable, bool needs_state,
+                        const Has& has);
+  // Likewise of the chain.
   int64_t CountUsable(const PrefixLookup& lookup, int64_t max_blocks, bool needs_state);
+  // The key of a block of the tokens.
+  const TierKey& KeyAt(std::span<const int32_t> tokens, int64_t place, std::string_view salt,
+                       PrefixLookup& lookup) const;
+  // A block at a place that is to come back.
+  struct Absent {
+    int64_t place = 0;
+    int64_t group = 0;
+  };
+  // What would make more of the tokens usable than are, in the order of places; empty: nothing.
+  std::vector<Absent> FindAbsent(std::span<const int32_t> tokens, int64_t max_blocks,
+                                 std::string_view salt, PrefixLookup& lookup);
+  // References to the first blocks of the chain, and what other groups need with them.
+  std::vector<BlockList> HoldFound(const PrefixLookup& lookup, int64_t found, uint64_t owner);
+  // Brings one block back. False if it has gone meanwhile, or the pool has no block left.
+  bool RestoreOne(std::span<const int32_t> tokens, const Absent& absent, std::string_view salt,
+                  PrefixLookup& lookup, BlockList& held);
+  // Calls `visit` with the key, group and id of an indexed block, and of those that go with it.
+  template <typename Visit>
+  void ForEachGone(BlockId block, const Visit& visit) const;
+  // Gives the content of a block that is evicted to the tiers.
+  void Store(BlockId block);
+  // Puts blocks that are not indexed into the index.
+  void AddBlock(BlockId block, const PrefixHash& hash, BlockId parent,
+                std::span<const int32_t> tokens, std::string_view salt);
+  void AddCompanion(BlockId companion, int64_t group, BlockId anchor,
+                    std::span<const int32_t> tokens, std::string_view salt);
   void Remove(BlockId block);           // of group 0, and its companions
   void RemoveCompanion(BlockId block);  // of another group
   size_t Bucket(const PrefixHash& hash) const { return hash.low & (buckets_.size() - 1); }
@@ -179,6 +247,7 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   BlockPool& pool_;
   StatePool* const states_;
   CacheListener* listener_;
+  BlockTiers* tiers_ = nullptr;
   const int block_size_;
   const std::vector<AttentionSpan> groups_;
   std::vector<unsigned char> secret_;
@@ -188,10 +257,12 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   std::vector<BlockId> state_blocks_;  // by slot: the block whose snapshot it holds
   std::vector<int32_t> tokens_;        // [num_blocks, block_size]
   std::vector<BlockId> buckets_;       // a power of two
+  std::vector<TierKey> keys_;          // by block of group 0, where there are tiers
   std::unordered_map<BlockId, std::string> salts_;  // of first blocks with a salt
   int64_t num_indexed_ = 0;
   uint64_t next_serial_ = 1;
   int64_t num_visits_ = 0;
+  bool is_resetting_ = false;          // what is evicted is not kept
   std::vector<int64_t> present_from_;  // scratch of CountUsable, by group
 };
 

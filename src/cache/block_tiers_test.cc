@@ -1,0 +1,465 @@
+#include "cache/block_tiers.h"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "cache/cache_salt.h"
+#include "cache/prefix_index.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kTierBlock = 4;
+constexpr int64_t kTierBytes = 24;
+
+// A pool whose blocks hold 24 bytes each.
+class FakeBytes final : public BlockBytes {
+ public:
+  using Block = std::array<uint64_t, 3>;
+  explicit FakeBytes(int64_t num_blocks) : blocks(static_cast<size_t>(num_blocks)) {}
+  int64_t bytes_per_block() const override { return kTierBytes; }
+  void Read(BlockId block, std::byte* bytes) const override {
+    std::memcpy(bytes, blocks[static_cast<size_t>(block)].data(), kTierBytes);
+  }
+  void Write(BlockId block, const std::byte* bytes) override {
+    std::memcpy(blocks[static_cast<size_t>(block)].data(), bytes, kTierBytes);
+  }
+  std::vector<Block> blocks;
+};
+
+std::shared_ptr<ByteBlocks> Memory(int64_t count) {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(
+      static_cast<size_t>(count * ByteBlocks::Padded(kTierBytes)));
+  return ByteBlocks::Divide(*bytes, bytes, kTierBytes);
+}
+
+// A folder that is there until the test ends.
+class Folder {
+ public:
+  Folder() {
+    std::string name = ::testing::TempDir() + "tiers-XXXXXX";
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TierIdentity Identity(int number) {
+  return IdentityOfText(std::to_string(number));
+}
+
+TierName Name(int number) {
+  return {.digest = IdentityOfText("name " + std::to_string(number)), .group = 2};
+}
+
+HeldBytes BytesOf(ByteBlocks& memory, int number) {
+  HeldBytes bytes = memory.Take();
+  std::memset(bytes.get(), number, kTierBytes);
+  return bytes;
+}
+
+DiskTier::Options OptionsIn(const Folder& folder) {
+  return {.folder = folder.path(),
+          .block_bytes = kTierBytes,
+          .max_bytes = 1 << 20,
+          .max_queued = 64,
+          .max_loaded = 8};
+}
+
+std::shared_ptr<DiskTier> OpenDisk(const DiskTier::Options& options, int identity = 1) {
+  auto disk = DiskTier::Open(options, Identity(identity), Memory(64));
+  EXPECT_TRUE(disk) << disk.error().message;
+  return disk ? *disk : nullptr;
+}
+
+void WaitFor(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!condition() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(condition());
+}
+
+// The first byte of a block on disk; -1 if it is not found.
+int ReadBack(DiskTier& disk, int number) {
+  disk.Request(Name(number), true);
+  while (disk.StateOf(Name(number)) == DiskTier::State::kComing) disk.WaitForOne(1);
+  const HeldBytes bytes = disk.Take(Name(number));
+  return bytes == nullptr ? -1 : static_cast<int>(*bytes);
+}
+
+std::filesystem::path FileOf(const Folder& folder, int number, int identity = 1) {
+  return folder.path() / TierHex(Identity(identity)) / TierFileName(Name(number));
+}
+
+TEST(TierKey, NamesAChainByAllItsTokensAndItsSalt) {
+  const std::vector<int32_t> a = {1, 2, 3, 4}, b = {5, 6, 7, 8}, image = {1, -7, 2, 3};
+  const TierKey first = NextTierKey(FirstTierKey(""), a);
+  EXPECT_EQ(first.digest, NextTierKey(FirstTierKey(""), a).digest);
+  EXPECT_NE(first.digest, NextTierKey(FirstTierKey("tenant"), a).digest);
+  EXPECT_NE(NextTierKey(first, b).digest, NextTierKey(FirstTierKey(""), b).digest);
+  EXPECT_TRUE(NextTierKey(first, b).is_durable);
+  EXPECT_FALSE(NextTierKey(NextTierKey(first, image), b).is_durable) << "ids of images";
+  const std::string adapter = MakeCacheSalt({.client = "", .adapter = "a", .serial = 1});
+  EXPECT_FALSE(NextTierKey(FirstTierKey(adapter), a).is_durable) << "serials of adapters";
+  std::vector<int32_t> large(1000);
+  EXPECT_NE(NextTierKey(first, large).digest, first.digest);
+}
+
+TEST(TierFile, NamesAreReadAsTheyAreWritten) {
+  const std::string name = TierFileName(Name(1));
+  EXPECT_EQ(ReadTierFileName(name), Name(1));
+  for (const std::string& other : {name + "x", name.substr(1), std::string("lock"), std::string(),
+                                   "g" + name.substr(1), name.substr(0, 64) + "-02.kv"}) {
+    EXPECT_FALSE(ReadTierFileName(other)) << other;
+  }
+}
+
+TEST(RamTier, GivesUpTheLongestUnused) {
+  const auto memory = Memory(3);
+  RamTier ram(3);
+  for (int i = 0; i < 3; ++i) ram.Add({.name = Name(i), .bytes = BytesOf(*memory, i)});
+  EXPECT_EQ(memory->num_free(), 0);
+  EXPECT_TRUE(ram.Touch(Name(0)));
+  EXPECT_EQ(ram.TakeOldest()->name, Name(1));
+  EXPECT_EQ(static_cast<int>(*ram.Take(Name(2))), 2);
+  EXPECT_EQ(ram.Take(Name(2)), nullptr);
+  EXPECT_EQ(ram.size(), 1);
+  EXPECT_EQ(memory->num_free(), 2);
+  ram.Add({.name = Name(3), .bytes = BytesOf(*memory, 3)});
+  EXPECT_EQ(ram.TakeNewest()->name, Name(3));
+  ram.Clear();
+  EXPECT_FALSE(ram.TakeOldest());
+  EXPECT_FALSE(ram.TakeNewest());
+  EXPECT_EQ(memory->num_free(), 3);
+}
+
+TEST(DiskTier, IsFoundAgainAfterARestart) {
+  const Folder folder;
+  const auto memory = Memory(64);
+  {
+    const auto disk = OpenDisk(OptionsIn(folder));
+    for (int i = 0; i < 5; ++i) disk->Write(Name(i), BytesOf(*memory, i));
+    EXPECT_EQ(ReadBack(*disk, 3), 3) << "written or not";
+    EXPECT_FALSE(DiskTier::Open(OptionsIn(folder), Identity(1), Memory(1))) << "it is locked";
+  }
+  EXPECT_EQ(memory->num_free(), 64);
+  const auto disk = OpenDisk(OptionsIn(folder));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(ReadBack(*disk, i), i);
+  EXPECT_EQ(ReadBack(*disk, 5), -1);
+  EXPECT_FALSE(disk->Request(Name(5), true));
+  disk->Clear();
+  EXPECT_EQ(ReadBack(*disk, 3), -1);
+  WaitFor([&] { return !std::filesystem::exists(FileOf(folder, 3)); });
+}
+
+TEST(DiskTier, DamagedCutAndForeignFilesAreMissesAndRemoved) {
+  const Folder folder;
+  const auto memory = Memory(64);
+  {
+    const auto disk = OpenDisk(OptionsIn(folder));
+    for (int i = 0; i < 6; ++i) disk->Write(Name(i), BytesOf(*memory, i));
+  }
+  const auto change = [&](int number, int64_t place) {
+    std::fstream file(FileOf(folder, number), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(place);
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(place);
+    file.put(byte);
+  };
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(FileOf(folder, 0)));
+  EXPECT_EQ(size, TierFileBytes(kTierBytes));
+  change(0, size - 1);  // a byte of the block
+  change(1, 8);         // the version
+  change(2, 20);        // the identity
+  std::filesystem::resize_file(FileOf(folder, 3), static_cast<uintmax_t>(size - 1));
+  std::filesystem::copy_file(FileOf(folder, 5), FileOf(folder, 4),
+                             std::filesystem::copy_options::overwrite_existing);
+  const auto disk = OpenDisk(OptionsIn(folder));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(ReadBack(*disk, i), -1) << i;
+  EXPECT_EQ(ReadBack(*disk, 5), 5);
+  EXPECT_EQ(disk->counts().damaged, 5u);
+  for (int i = 0; i < 5; ++i) WaitFor([&] { return !std::filesystem::exists(FileOf(folder, i)); });
+  // Every byte counts.
+  for (int64_t place = 0; place < size; ++place) {
+    change(5, place);
+    std::array<std::byte, kTierBytes> bytes;
+    EXPECT_FALSE(ReadTierFile(FileOf(folder, 5).parent_path(), Identity(1), Name(5), bytes))
+        << place;
+    change(5, place);
+  }
+}
+
+TEST(DiskTier, IdentitiesDoNotMeet) {
+  const Folder folder;
+  const auto memory = Memory(64);
+  const auto disk = OpenDisk(OptionsIn(folder));
+  disk->Write(Name(1), BytesOf(*memory, 1));
+  EXPECT_EQ(ReadBack(*disk, 1), 1);
+  WaitFor([&] { return disk->counts().written == 1; });
+  ASSERT_TRUE(disk->Use(Identity(2)));
+  EXPECT_EQ(ReadBack(*disk, 1), -1);
+  disk->Write(Name(1), BytesOf(*memory, 9));
+  EXPECT_EQ(ReadBack(*disk, 1), 9);
+  WaitFor([&] { return disk->counts().written == 2; });
+  ASSERT_TRUE(disk->Use(Identity(1)));
+  EXPECT_EQ(ReadBack(*disk, 1), 1);
+  disk->Rest();
+  disk->Write(Name(2), BytesOf(*memory, 2));
+  EXPECT_EQ(ReadBack(*disk, 1), -1);
+  EXPECT_EQ(ReadBack(*disk, 2), -1);
+}
+
+TEST(DiskTier, TakesNoMoreThanItMay) {
+  const Folder folder;
+  const auto memory = Memory(64);
+  DiskTier::Options options = OptionsIn(folder);
+  {
+    const auto other = OpenDisk(options, 2);
+    for (int i = 0; i < 3; ++i) other->Write(Name(i), BytesOf(*memory, i));
+  }
+  options.max_bytes = 4 * 4096;
+  {
+    const auto disk = OpenDisk(options);
+    for (int i = 0; i < 4; ++i) disk->Write(Name(i), BytesOf(*memory, i));
+    WaitFor([&] { return disk->counts().written == 4; });
+    EXPECT_EQ(disk->counts().used_bytes, 4 * 4096);
+    for (int i = 0; i < 3; ++i) {
+      WaitFor([&] { return !std::filesystem::exists(FileOf(folder, i, 2)); });
+    }
+    EXPECT_EQ(ReadBack(*disk, 0), 0);
+    disk->Write(Name(4), BytesOf(*memory, 4));
+    WaitFor([&] { return disk->counts().written == 5; });
+    EXPECT_EQ(ReadBack(*disk, 0), 0) << "it was used";
+    EXPECT_EQ(ReadBack(*disk, 1), -1) << "the longest unused";
+    EXPECT_EQ(disk->counts().used_bytes, 4 * 4096);
+  }
+  options.max_bytes = 2 * 4096;
+  EXPECT_EQ(OpenDisk(options)->counts().used_bytes, 2 * 4096) << "also at the start";
+}
+
+TEST(DiskTier, WritesNoFasterThanItMay) {
+  const Folder folder;
+  const auto memory = Memory(64);
+  DiskTier::Options options = OptionsIn(folder);
+  options.write_bytes_per_second = 1;
+  options.max_queued = 2;
+  const auto disk = OpenDisk(options);
+  disk->Write(Name(0), BytesOf(*memory, 0));
+  WaitFor([&] { return disk->counts().written == 1; });
+  for (int i = 1; i < 6; ++i) disk->Write(Name(i), BytesOf(*memory, i));
+  EXPECT_EQ(disk->counts().dropped, 3u) << "the oldest";
+  EXPECT_EQ(ReadBack(*disk, 1), -1);
+  EXPECT_EQ(ReadBack(*disk, 5), 5) << "from the queue";
+  EXPECT_EQ(disk->counts().written, 1u);
+}
+
+TEST(DiskTier, AFullDiskEndsWritingAlone) {
+  const Folder folder;
+  const auto memory = Memory(64);
+  const auto disk = OpenDisk(OptionsIn(folder));
+  disk->Write(Name(0), BytesOf(*memory, 7));
+  WaitFor([&] { return disk->counts().written == 1; });
+  // As a full disk does, so much of a file is written, and no more.
+  const auto before = signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{.rlim_cur = 100, .rlim_max = limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  disk->Write(Name(1), BytesOf(*memory, 1));
+  WaitFor([&] { return !disk->counts().writes; });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  (void)signal(SIGXFSZ, before);
+  EXPECT_EQ(ReadBack(*disk, 1), -1);
+  disk->Write(Name(2), BytesOf(*memory, 2));
+  EXPECT_EQ(ReadBack(*disk, 2), -1);
+  EXPECT_EQ(ReadBack(*disk, 0), 7);
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(FileOf(folder, 0).parent_path()))
+    files += entry.path().extension() == ".kv" || entry.path().filename() != "lock";
+  EXPECT_EQ(files, 1);
+}
+
+TEST(DiskTier, AFolderThatCannotBeWrittenIsRefused) {
+  const Folder folder;
+  std::ofstream(folder.path() / "file") << "x";
+  DiskTier::Options options = OptionsIn(folder);
+  options.folder = folder.path() / "file" / "kv";
+  const auto disk = DiskTier::Open(options, Identity(1), Memory(1));
+  ASSERT_FALSE(disk);
+  EXPECT_NE(disk.error().message.find("file/kv"), std::string::npos) << disk.error().message;
+}
+
+// What sequences and tiers do with a pool whose blocks hold a hash of all tokens up to their end.
+class Machine {
+ public:
+  Machine(int64_t num_blocks, std::vector<AttentionSpan> groups, int64_t ram_blocks,
+          std::shared_ptr<DiskTier> disk, int64_t step_blocks)
+      : pool(num_blocks),
+        bytes(num_blocks),
+        index(pool, kTierBlock, groups),
+        num_groups(static_cast<int64_t>(groups.size())),
+        tiers(bytes, Memory(ram_blocks + 64), ram_blocks, std::move(disk), counters,
+              step_blocks * kTierBytes) {
+    index.UseTiers(&tiers);
+  }
+
+  static FakeBytes::Block Content(std::span<const int32_t> tokens, int64_t group) {
+    uint64_t hash = 1469598103934665603u + static_cast<uint64_t>(group);
+    for (const int32_t token : tokens)
+      hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211u;
+    return {hash, hash * 31, tokens.size()};
+  }
+
+  // Finds what is there of a sequence, checks its bytes and computes the rest. The number of blocks
+  // that were found; `steps`: how often it had to wait for blocks to be moved.
+  int64_t Run(const std::vector<int32_t>& tokens, std::string_view salt = "",
+              int64_t* steps = nullptr) {
+    const auto full = static_cast<int64_t>(tokens.size()) / kTierBlock;
+    PrefixLookup lookup;
+    index.BeginStep();
+    const auto next_step = [&] {
+      if (steps != nullptr) ++*steps;
+      tiers.WaitForDisk();
+      index.BeginStep();
+    };
+    while (!index.Restore(tokens, full, salt, lookup, 0)) next_step();
+    const PrefixIndex::Found found = index.Count(tokens, full, salt, lookup);
+    const int64_t missing = num_groups * (full - found.blocks);
+    while (!index.MakeRoom(lookup, found.blocks, missing, 0)) next_step();
+    BlockTables tables(num_groups);
+    PrefixCursor cursor = index.Start(salt);
+    EXPECT_EQ(index.Match(tokens, full, salt, lookup, cursor, tables), found.blocks);
+    for (int64_t group = 0; group < num_groups; ++group) {
+      for (int64_t i = tables[group].num_absent(); i < found.blocks; ++i) {
+        EXPECT_EQ(At(tables[group][i]), Content(Until(tokens, i), group)) << i << " of " << group;
+      }
+      EXPECT_TRUE(pool.Take(full - tables[group].size(), tables[group]));
+      for (int64_t i = found.blocks; i < full; ++i)
+        At(tables[group][i]) = Content(Until(tokens, i), group);
+    }
+    while (cursor.num_blocks < full) {
+      const auto first = static_cast<size_t>(cursor.num_blocks * kTierBlock);
+      index.Insert(std::span(tokens).subspan(first, kTierBlock), salt, cursor, tables);
+    }
+    tables.Clear();
+    return found.blocks;
+  }
+
+  FakeBytes::Block& At(BlockId block) { return bytes.blocks[static_cast<size_t>(block)]; }
+  static std::span<const int32_t> Until(const std::vector<int32_t>& tokens, int64_t block) {
+    return std::span(tokens).first(static_cast<size_t>((block + 1) * kTierBlock));
+  }
+
+  BlockPool pool;
+  FakeBytes bytes;
+  PrefixIndex index;
+  const int64_t num_groups;
+  TierCounters counters;
+  BlockTiers tiers;
+};
+
+std::vector<int32_t> TierTokens(int first, int count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+TEST(BlockTiers, BlocksThatLeftThePoolComeBack) {
+  Machine machine(8, {{}}, 100, nullptr, 1000);
+  EXPECT_EQ(machine.Run(TierTokens(0, 32)), 0);
+  EXPECT_EQ(machine.Run(TierTokens(100, 32)), 0);
+  EXPECT_EQ(machine.counters.ram_stored, 8u);
+  EXPECT_EQ(machine.Run(TierTokens(0, 32)), 8);
+  EXPECT_EQ(machine.counters.ram_loaded, 8u);
+  EXPECT_EQ(machine.Run(TierTokens(0, 32), "tenant"), 0);
+  EXPECT_EQ(machine.Run(TierTokens(0, 16)), 4) << "a part of it";
+  EXPECT_TRUE(machine.index.Reset());
+  EXPECT_EQ(machine.Run(TierTokens(0, 32)), 0);
+  EXPECT_EQ(machine.Run(TierTokens(0, 32), "tenant"), 0);
+}
+
+TEST(BlockTiers, AStepMovesABoundedNumberOfBlocks) {
+  Machine machine(8, {{}}, 100, nullptr, 4);
+  EXPECT_EQ(machine.Run(TierTokens(0, 32)), 0);
+  int64_t steps = 0;
+  EXPECT_EQ(machine.Run(TierTokens(100, 32), "", &steps), 0);
+  EXPECT_EQ(steps, 1) << "eight blocks leave, four in a step";
+  steps = 0;
+  EXPECT_EQ(machine.Run(TierTokens(0, 32), "", &steps), 8);
+  EXPECT_EQ(steps, 3) << "eight come, for which eight leave";
+}
+
+TEST(BlockTiers, WithoutMemoryBlocksGoToTheDisk) {
+  const Folder folder;
+  {
+    Machine machine(8, {{}}, 0, OpenDisk(OptionsIn(folder)), 1000);
+    EXPECT_EQ(machine.Run(TierTokens(0, 32)), 0);
+    EXPECT_EQ(machine.Run(TierTokens(100, 32)), 0);
+    EXPECT_EQ(machine.Run(TierTokens(0, 32)), 8);
+  }
+  Machine machine(8, {{}}, 0, OpenDisk(OptionsIn(folder)), 1000);
+  EXPECT_EQ(machine.Run(TierTokens(0, 32)), 8) << "also after a restart";
+  EXPECT_EQ(machine.counters.disk_loaded, 8u);
+}
+
+TEST(BlockTiers, WhatIsInMemoryAtTheEndGoesToTheDisk) {
+  const Folder folder;
+  {
+    Machine machine(8, {{}, {.window = 5}}, 100, OpenDisk(OptionsIn(folder)), 1000);
+    EXPECT_EQ(machine.Run(TierTokens(0, 16)), 0);
+    EXPECT_EQ(machine.Run(TierTokens(100, 16)), 0);
+    EXPECT_GT(machine.counters.ram_stored, 0u);
+    machine.index.SaveToDisk(30);
+    EXPECT_EQ(machine.pool.num_free(), 8);
+    EXPECT_TRUE(machine.index.CheckInvariant());
+  }
+  Machine machine(8, {{}, {.window = 5}}, 100, OpenDisk(OptionsIn(folder)), 1000);
+  EXPECT_EQ(machine.Run(TierTokens(0, 16)), 4);
+  EXPECT_EQ(machine.Run(TierTokens(100, 16)), 4);
+}
+
+// What is found holds the bytes of its tokens, however blocks come and go.
+TEST(BlockTiers, RandomSequencesFindTheirOwnBytes) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 6; ++round) {
+    const Folder folder;
+    const std::vector<AttentionSpan> groups =
+        round % 3 == 0   ? std::vector<AttentionSpan>{{}}
+        : round % 3 == 1 ? std::vector<AttentionSpan>{{}, {.window = 10}}
+                         : std::vector<AttentionSpan>{{}, {.chunk = 16}, {.window = 5}};
+    const auto num_groups = static_cast<int64_t>(groups.size());
+    DiskTier::Options options = OptionsIn(folder);
+    options.max_bytes = 60 * 4096;
+    Machine machine(24 * num_groups, groups, round % 2 == 0 ? 30 : 0,
+                    round < 2 ? nullptr : OpenDisk(options), 1 + round * 5);
+    if (round < 2 && round % 2 == 1) continue;
+    int64_t found = 0;
+    for (int i = 0; i < 300; ++i) {
+      std::vector<int32_t> tokens = TierTokens(1000 * static_cast<int>(random() % 6),
+                                               4 * (4 + static_cast<int>(random() % 16)));
+      if (random() % 2 == 0) tokens[tokens.size() / 2] = -5;
+      found += machine.Run(tokens, random() % 4 == 0 ? "tenant" : "");
+      ASSERT_TRUE(machine.index.CheckInvariant()) << machine.index.CheckInvariant().error().message;
+      ASSERT_TRUE(machine.pool.CheckInvariant()) << machine.pool.CheckInvariant().error().message;
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_GT(found, 300);
+    EXPECT_GT(machine.counters.ram_loaded + machine.counters.disk_loaded, 100u) << round;
+  }
+}
+
+}  // namespace
+}  // namespace sluice

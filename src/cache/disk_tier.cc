@@ -1,0 +1,453 @@
+#include "cache/disk_tier.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/firewall.h"
+#include "base/log.h"
+#include "base/mutex_unlock.h"
+#include "base/write_error.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kLockName = "lock";
+// What is queued when the process ends is written within this.
+constexpr auto kLastWrites = std::chrono::seconds(2);
+
+Clock::duration Seconds(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+struct Found {
+  std::filesystem::path path;
+  std::string file;
+  int64_t bytes = 0;
+  int64_t used_at = 0;  // nanoseconds
+};
+
+// The regular files of a folder, the longest unused first; those that cannot be looked at are
+// passed over.
+std::vector<Found> ListFiles(const std::filesystem::path& folder) {
+  std::vector<Found> files;
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
+       entry.increment(error)) {
+    struct stat info {};
+    if (::lstat(entry->path().c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    files.push_back(
+        {.path = entry->path(),
+         .file = entry->path().filename().string(),
+         .bytes = info.st_size,
+         .used_at = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec});
+  }
+  std::ranges::sort(files, [](const Found& a, const Found& b) {
+    return a.used_at != b.used_at ? a.used_at < b.used_at : a.file < b.file;
+  });
+  return files;
+}
+
+// The lock of a folder of an identity; none if another process has it. An error of the system
+// otherwise.
+Result<std::optional<OwnedFd>> LockFolder(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kLockName;
+  OwnedFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) {
+    const int number = errno;
+    return Fail(WriteErrorCode(number, ErrorCode::kInternal),
+                fmt::format("{}: {}", path.string(), std::generic_category().message(number)));
+  }
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return std::optional<OwnedFd>();
+  return std::optional<OwnedFd>(std::move(file));
+}
+
+bool IsIdentityFolder(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  struct stat info {};
+  return name.size() == 64 && name.find_first_not_of("0123456789abcdef") == std::string::npos &&
+         ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+DiskTier::DiskTier(const Options& options, std::shared_ptr<ByteBlocks> memory)
+    : options_(options), memory_(std::move(memory)) {}
+
+Result<std::shared_ptr<DiskTier>> DiskTier::Open(const Options& options,
+                                                 const TierIdentity& identity,
+                                                 std::shared_ptr<ByteBlocks> memory) {
+  std::shared_ptr<DiskTier> tier(new DiskTier(options, std::move(memory)));
+  RETURN_IF_ERROR(tier->Use(identity));
+  DiskTier* const self = tier.get();
+  tier->thread_ = StartThread("kv-disk", [self] { self->Run(); });
+  return tier;
+}
+
+DiskTier::~DiskTier() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    write_until_ = Clock::now() + kLastWrites;
+  }
+  wake_.NotifyAll();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::filesystem::path DiskTier::FolderOf(const TierIdentity& identity) const {
+  return options_.folder / TierHex(identity);
+}
+
+Status DiskTier::Use(const TierIdentity& identity) {
+  const MutexLock lock(mutex_);
+  if (!own_.empty() && identity == identity_) return {};
+  Leave();
+  return Scan(identity);
+}
+
+void DiskTier::Rest() {
+  const MutexLock lock(mutex_);
+  Leave();
+}
+
+void DiskTier::Leave() {
+  ++generation_;
+  files_.clear();
+  places_.clear();
+  leftovers_.clear();
+  writes_.clear();
+  queued_.clear();
+  reads_.clear();
+  loads_.clear();
+  used_bytes_ = 0;
+  own_.clear();
+  lock_file_ = OwnedFd();
+  loaded_.NotifyAll();
+}
+
+Status DiskTier::Scan(const TierIdentity& identity) {
+  const std::filesystem::path own = FolderOf(identity);
+  std::error_code error;
+  std::filesystem::create_directories(own, error);
+  if (error) {
+    return Fail(WriteErrorCode(error.value(), ErrorCode::kInvalidArgument),
+                fmt::format("{}: {}", own.string(), error.message()));
+  }
+  ASSIGN_OR_RETURN(std::optional<OwnedFd> own_lock, LockFolder(own));
+  if (!own_lock) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("{} is used by another process; give each server a folder of its own",
+                            own.string()));
+  }
+  lock_file_ = *std::move(own_lock);
+  identity_ = identity;
+  own_ = own;
+  for (const Found& found : ListFiles(own)) {
+    if (found.file == kLockName) continue;
+    const auto name = ReadTierFileName(found.file);
+    if (!name || found.bytes != TierFileBytes(options_.block_bytes)) {
+      // Unfinished, cut, or not ours.
+      ++counts_.damaged;
+      doomed_.push_back(found.path);
+      continue;
+    }
+    const int64_t bytes = TierDiskBytes(options_.block_bytes);
+    places_.emplace(*name, files_.insert(files_.end(), {*name, bytes}));
+    used_bytes_ += bytes;
+  }
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator entry(options_.folder, error); !error && entry != end;
+       entry.increment(error)) {
+    const std::filesystem::path& other = entry->path();
+    if (other == own || !IsIdentityFolder(other)) continue;
+    const auto other_lock = LockFolder(other);
+    if (!other_lock || !*other_lock) continue;  // another server counts them
+    for (const Found& found : ListFiles(other)) {
+      if (found.file == kLockName) continue;
+      const int64_t bytes = TierDiskBytes(found.bytes);
+      leftovers_.push_back({found.path, bytes});
+      used_bytes_ += bytes;
+    }
+  }
+  MakeRoom(0);
+  return {};
+}
+
+bool DiskTier::Has(const TierName& name) const {
+  const MutexLock lock(mutex_);
+  return places_.contains(name) || queued_.contains(name);
+}
+
+void DiskTier::Write(const TierName& name, HeldBytes bytes) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto found = places_.find(name); found != places_.end()) {
+      files_.splice(files_.end(), files_, found->second);
+      return;
+    }
+    if (!counts_.writes || own_.empty() || queued_.contains(name)) return;
+    if (static_cast<int64_t>(writes_.size()) >= options_.max_queued) {
+      queued_.erase(writes_.front().name);
+      writes_.pop_front();
+      ++counts_.dropped;
+    }
+    queued_.emplace(name, 0);
+    writes_.push_back({name, std::move(bytes)});
+  }
+  wake_.NotifyOne();
+}
+
+bool DiskTier::WaitForRoom(Time deadline) {
+  MutexLock lock(mutex_);
+  while (counts_.writes && !own_.empty()) {
+    if (std::ssize(writes_) < options_.max_queued) return true;
+    if (!written_.WaitUntil(lock, deadline)) return false;
+  }
+  return false;
+}
+
+bool DiskTier::MakeRoomToLoad() {
+  if (std::ssize(loads_) < options_.max_loaded) return true;
+  auto oldest = loads_.end();
+  for (auto load = loads_.begin(); load != loads_.end(); ++load) {
+    const bool is_older = oldest == loads_.end() || load->second.since < oldest->second.since;
+    if (load->second.bytes != nullptr && is_older) oldest = load;
+  }
+  if (oldest == loads_.end()) return false;
+  loads_.erase(oldest);
+  return true;
+}
+
+bool DiskTier::Request(const TierName& name, bool now) {
+  {
+    const MutexLock lock(mutex_);
+    if (loads_.contains(name)) return true;
+    if (now ? !MakeRoomToLoad() : std::ssize(loads_) >= options_.max_loaded) return false;
+    // It is still in memory.
+    for (const Job& job : writes_) {
+      if (job.name == name) {
+        loads_.emplace(name, Load{.bytes = job.bytes, .since = Clock::now()});
+        return true;
+      }
+    }
+    if (!places_.contains(name)) return false;
+    loads_.emplace(name, Load{.bytes = nullptr, .since = Clock::now()});
+    reads_.push_back(name);
+  }
+  wake_.NotifyOne();
+  return true;
+}
+
+DiskTier::State DiskTier::StateOf(const TierName& name) const {
+  const MutexLock lock(mutex_);
+  if (const auto load = loads_.find(name); load != loads_.end())
+    return load->second.bytes == nullptr ? State::kComing : State::kLoaded;
+  return places_.contains(name) || queued_.contains(name) ? State::kOnDisk : State::kAbsent;
+}
+
+HeldBytes DiskTier::Take(const TierName& name) {
+  const MutexLock lock(mutex_);
+  const auto load = loads_.find(name);
+  if (load == loads_.end() || load->second.bytes == nullptr) return nullptr;
+  HeldBytes bytes = std::move(load->second.bytes);
+  loads_.erase(load);
+  return bytes;
+}
+
+void DiskTier::WaitForOne(double max_seconds) {
+  MutexLock lock(mutex_);
+  const auto is_coming = [this]() REQUIRES(mutex_) {
+    return std::ranges::any_of(loads_,
+                               [](const auto& load) { return load.second.bytes == nullptr; });
+  };
+  const uint64_t before = counts_.read + counts_.damaged;
+  const auto deadline = Clock::now() + Seconds(max_seconds);
+  while (is_coming() && counts_.read + counts_.damaged == before) {
+    if (!loaded_.WaitUntil(lock, deadline)) return;
+  }
+}
+
+void DiskTier::Clear() {
+  {
+    const MutexLock lock(mutex_);
+    ++generation_;
+    for (const File& file : files_) {
+      doomed_.push_back(own_ / TierFileName(file.name));
+      used_bytes_ -= file.bytes;
+    }
+    files_.clear();
+    places_.clear();
+    writes_.clear();
+    queued_.clear();
+    reads_.clear();
+    loads_.clear();
+  }
+  loaded_.NotifyAll();
+  wake_.NotifyOne();
+}
+
+DiskTierCounts DiskTier::counts() const {
+  const MutexLock lock(mutex_);
+  DiskTierCounts counts = counts_;
+  counts.used_bytes = used_bytes_;
+  return counts;
+}
+
+void DiskTier::Run() {
+  MutexLock lock(mutex_);
+  while (true) {
+    const auto now = Clock::now();
+    const bool is_done = writes_.empty() && doomed_.empty();
+    if (stopping_ && (is_done || now >= write_until_)) return;
+    if (!reads_.empty() && !stopping_) {
+      ReadNext(lock);
+    } else if (!doomed_.empty()) {
+      RemoveNext(lock);
+    } else if (!writes_.empty() && (stopping_ || now >= next_write_)) {
+      WriteNext(lock);
+    } else if (!writes_.empty()) {
+      wake_.WaitUntil(lock, next_write_);
+    } else {
+      wake_.Wait(lock);
+    }
+  }
+}
+
+void DiskTier::RemoveNext(MutexLock& lock) {
+  const std::filesystem::path path = std::move(doomed_.front());
+  doomed_.pop_front();
+  const MutexUnlock unlock(mutex_, lock);
+  ::unlink(path.c_str());
+}
+
+void DiskTier::MakeRoom(int64_t bytes) {
+  const auto is_full = [&]() REQUIRES(mutex_) {
+    return used_bytes_ + bytes > options_.max_bytes || std::ssize(files_) >= kMostFiles;
+  };
+  while (is_full() && !leftovers_.empty()) {
+    used_bytes_ -= leftovers_.front().bytes;
+    doomed_.push_back(std::move(leftovers_.front().path));
+    leftovers_.pop_front();
+  }
+  while (is_full() && !files_.empty()) {
+    doomed_.push_back(own_ / TierFileName(files_.front().name));
+    used_bytes_ -= files_.front().bytes;
+    places_.erase(files_.front().name);
+    files_.pop_front();
+  }
+}
+
+void DiskTier::Forget(const TierName& name) {
+  const auto found = places_.find(name);
+  if (found == places_.end()) return;
+  used_bytes_ -= found->second->bytes;
+  files_.erase(found->second);
+  places_.erase(found);
+}
+
+void DiskTier::EndWrites(const std::string& reason) {
+  counts_.writes = false;
+  written_.NotifyAll();
+  writes_.clear();
+  queued_.clear();
+  LOG_ERROR("cache",
+            "blocks are not written to disk any more, as a write failed ({}); what is there is "
+            "still read, and serving goes on. Make room, and start the server again",
+            reason);
+}
+
+void DiskTier::WriteNext(MutexLock& lock) {
+  const int64_t bytes = TierDiskBytes(options_.block_bytes);
+  MakeRoom(bytes);
+  if (!doomed_.empty()) return;  // their room is needed first
+  const Job job = writes_.front();
+  if (places_.contains(job.name)) {
+    queued_.erase(job.name);
+    writes_.pop_front();
+    return;
+  }
+  const uint64_t generation = generation_;
+  const std::filesystem::path folder = own_;
+  const TierIdentity identity = identity_;
+  if (bytes > options_.max_bytes) {
+    queued_.erase(job.name);
+    writes_.pop_front();
+    ++counts_.dropped;
+    return;
+  }
+  Status written;
+  {
+    const MutexUnlock unlock(mutex_, lock);
+    written = CatchToResult([&] {
+      return WriteTierFile(folder, identity, job.name,
+                           {job.bytes.get(), static_cast<size_t>(options_.block_bytes)});
+    });
+  }
+  if (options_.write_bytes_per_second > 0) {
+    next_write_ =
+        std::max(next_write_, Clock::now()) +
+        Seconds(static_cast<double>(bytes) / static_cast<double>(options_.write_bytes_per_second));
+  }
+  if (generation != generation_) {
+    // Dropped meanwhile, and so is the file.
+    if (written) doomed_.push_back(folder / TierFileName(job.name));
+    return;
+  }
+  if (!written) return EndWrites(written.error().message);
+  written_.NotifyAll();
+  queued_.erase(job.name);
+  // The queue may have dropped it meanwhile.
+  if (!writes_.empty() && writes_.front().name == job.name) writes_.pop_front();
+  ++counts_.written;
+  used_bytes_ += bytes;
+  places_.emplace(job.name, files_.insert(files_.end(), {job.name, bytes}));
+}
+
+void DiskTier::ReadNext(MutexLock& lock) {
+  const TierName name = reads_.front();
+  reads_.pop_front();
+  const uint64_t generation = generation_;
+  const std::filesystem::path folder = own_;
+  const TierIdentity identity = identity_;
+  HeldBytes bytes = memory_->Take();
+  Status read = Fail(ErrorCode::kUnavailable, "no memory is free");
+  if (bytes != nullptr) {
+    const MutexUnlock unlock(mutex_, lock);
+    read = CatchToResult([&] {
+      return ReadTierFile(folder, identity, name,
+                          {bytes.get(), static_cast<size_t>(options_.block_bytes)});
+    });
+  }
+  if (generation != generation_) return;
+  const auto load = loads_.find(name);
+  if (read) {
+    ++counts_.read;
+    if (load != loads_.end()) load->second = {.bytes = std::move(bytes), .since = Clock::now()};
+    if (const auto found = places_.find(name); found != places_.end())
+      files_.splice(files_.end(), files_, found->second);
+  } else {
+    if (load != loads_.end()) loads_.erase(load);
+    if (read.error().code == ErrorCode::kInvalidData) {
+      ++counts_.damaged;
+      LOG_WARNING("cache", "a block on disk is not used, and is removed: {}", read.error().message);
+      doomed_.push_back(folder / TierFileName(name));
+    }
+    if (read.error().code != ErrorCode::kUnavailable) Forget(name);
+  }
+  loaded_.NotifyAll();
+}
+
+}  // namespace sluice

@@ -1,0 +1,162 @@
+// The prefix index and its tiers: what leaves the pool is kept there, and comes back.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "cache/block_tiers.h"
+#include "cache/prefix_index.h"
+
+namespace sluice {
+
+void PrefixIndex::UseTiers(BlockTiers* tiers) {
+  CHECK(num_indexed_ == 0 && states_ == nullptr);
+  tiers_ = tiers;
+  keys_.resize(tiers == nullptr ? 0 : entries_.size());
+}
+
+void PrefixIndex::BeginStep() {
+  if (tiers_ != nullptr) tiers_->BeginStep();
+}
+
+template <typename Visit>
+void PrefixIndex::ForEachGone(BlockId block, const Visit& visit) const {
+  const BlockId anchor = anchors_[static_cast<size_t>(block)];
+  const BlockId named = anchor >= 0 ? anchor : block;
+  const TierKey& key = keys_[static_cast<size_t>(named)];
+  if (anchor < 0) visit(key, 0, block);
+  for (int64_t group = 1; group < num_groups(); ++group) {
+    const BlockId companion = CompanionOf(named, group);
+    if (companion >= 0 && (anchor < 0 || companion == block)) visit(key, group, companion);
+  }
+}
+
+void PrefixIndex::Store(BlockId block) {
+  ForEachGone(block, [this](const TierKey& key, int64_t group, BlockId gone) {
+    tiers_->Store(key, group, gone);
+  });
+}
+
+void PrefixIndex::SaveToDisk(double max_seconds) {
+  if (tiers_ == nullptr) return;
+  std::vector<BlockTiers::Named> blocks;
+  // The order of eviction is that of use; the bytes stay where they are.
+  is_resetting_ = true;
+  while (const auto next = pool_.NextEvicted()) {
+    ForEachGone(*next, [&](const TierKey& key, int64_t group, BlockId gone) {
+      blocks.push_back({key, group, gone});
+    });
+    pool_.EvictOne();
+  }
+  is_resetting_ = false;
+  std::ranges::reverse(blocks);
+  tiers_->Save(blocks, max_seconds);
+}
+
+const TierKey& PrefixIndex::KeyAt(std::span<const int32_t> tokens, int64_t place,
+                                  std::string_view salt, PrefixLookup& lookup) const {
+  const auto length = static_cast<size_t>(block_size_);
+  while (std::ssize(lookup.keys) <= place) {
+    const std::span<const int32_t> block = tokens.subspan(lookup.keys.size() * length, length);
+    lookup.keys.push_back(
+        NextTierKey(lookup.keys.empty() ? FirstTierKey(salt) : lookup.keys.back(), block));
+  }
+  return lookup.keys[static_cast<size_t>(place)];
+}
+
+std::vector<BlockList> PrefixIndex::HoldFound(const PrefixLookup& lookup, int64_t found,
+                                              uint64_t owner) {
+  std::vector<BlockList> held(groups_.size());
+  for (int64_t group = num_groups() - 1; group >= 0; --group) {
+    BlockList& list = held[static_cast<size_t>(group)];
+    list.set_owner(owner);
+    for (int64_t place = group == 0 ? 0 : FirstNeeded(group, found); place < found; ++place) {
+      const BlockId anchor = lookup.chain[static_cast<size_t>(place)].block;
+      const BlockId block = group == 0 ? anchor : CompanionOf(anchor, group);
+      if (block >= 0) pool_.Share(block, list);
+    }
+  }
+  return held;
+}
+
+bool PrefixIndex::RestoreOne(std::span<const int32_t> tokens, const Absent& absent,
+                             std::string_view salt, PrefixLookup& lookup, BlockList& held) {
+  const auto [place, group] = absent;
+  if (!pool_.Take(1, held)) return false;
+  const BlockId block = held[held.size() - 1];
+  if (!tiers_->Load(KeyAt(tokens, place, salt, lookup), group, block)) {
+    held.PopBack();
+    return false;
+  }
+  const auto length = static_cast<size_t>(block_size_);
+  const auto own = tokens.subspan(static_cast<size_t>(place) * length, length);
+  if (group == 0) {
+    CHECK_EQ(place, std::ssize(lookup.chain));
+    const BlockId parent = place == 0 ? kNoBlock : lookup.chain.back().block;
+    AddBlock(block, lookup.hashes[static_cast<size_t>(place)], parent, own, salt);
+    lookup.chain.push_back({block, entries_[static_cast<size_t>(block)].serial});
+    ++lookup.num_restored_places;
+  } else {
+    AddCompanion(block, group, lookup.chain[static_cast<size_t>(place)].block, own, salt);
+  }
+  ++lookup.num_restored;
+  return true;
+}
+
+bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
+                          std::string_view salt, PrefixLookup& lookup, uint64_t owner) {
+  using Clock = std::chrono::steady_clock;
+  if (tiers_ == nullptr || max_blocks <= 0) return true;
+  if (lookup.num_restored >= max_blocks * num_groups()) return true;
+  if (lookup.gave_up) return true;
+  const auto now = Clock::now();
+  const auto until = std::exchange(lookup.restores_until, std::nullopt);
+  if (until && now > *until) {
+    lookup.gave_up = true;
+    return true;
+  }
+  FindChain(tokens, max_blocks, salt, lookup);
+  const std::vector<Absent> absent = FindAbsent(tokens, max_blocks, salt, lookup);
+  if (absent.empty()) return true;
+  const auto prepare = [&](const Absent& one, bool is_next) {
+    return tiers_->Prepare(KeyAt(tokens, one.place, salt, lookup), one.group, is_next);
+  };
+  for (size_t i = 0; i < absent.size() && i < BlockTiers::kReadAhead; ++i)
+    prepare(absent[i], i == 0);
+  bool moved = false;
+  const auto wait = [&] {
+    lookup.restores_until =
+        moved ? now + BlockTiers::kMostWait : until.value_or(now + BlockTiers::kMostWait);
+    return false;
+  };
+  // None of those that were found may go in favour of those that come.
+  std::vector<BlockList> held = HoldFound(lookup, std::ssize(lookup.chain), owner);
+  for (size_t i = 0; i < absent.size(); ++i) {
+    if (tiers_->num_left() < (pool_.num_free() > 0 ? 1 : 2)) return wait();
+    const BlockTiers::State state = prepare(absent[i], true);
+    if (state == BlockTiers::State::kComing) return wait();
+    const auto& [place, group] = absent[i];
+    if (group == 0 && std::ssize(lookup.hashes) == place) {
+      const auto length = static_cast<size_t>(block_size_);
+      lookup.hashes.push_back(Extend(place == 0 ? Start(salt).hash : lookup.hashes.back(),
+                                     tokens.subspan(static_cast<size_t>(place) * length, length)));
+    }
+    if (state == BlockTiers::State::kAbsent ||
+        !RestoreOne(tokens, absent[i], salt, lookup, held[static_cast<size_t>(group)]))
+      return true;
+    moved = true;
+    if (i + BlockTiers::kReadAhead < absent.size())
+      prepare(absent[i + BlockTiers::kReadAhead], false);
+  }
+  return true;
+}
+
+bool PrefixIndex::MakeRoom(const PrefixLookup& lookup, int64_t found, int64_t count,
+                           uint64_t owner) {
+  if (tiers_ == nullptr || pool_.num_free() >= count) return true;
+  const std::vector<BlockList> held = HoldFound(lookup, found, owner);
+  while (pool_.num_free() < count && tiers_->num_left() > 0 && pool_.EvictOne()) {
+  }
+  return pool_.num_free() >= count || pool_.num_cached() == 0;
+}
+
+}  // namespace sluice
