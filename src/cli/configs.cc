@@ -345,6 +345,11 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.state_cache_bytes = settings.Integer("state-cache-memory");
   config.state_snapshot_interval = *settings.Integer("mamba-block-size");
   config.request_memory_bytes = settings.Integer("request-memory-bytes");
+  config.offload.ram_bytes =
+      std::llround(settings.Number("kv-offloading-size").value_or(0) * 1024 * 1024 * 1024);
+  config.offload.folder = settings.TextOr("kv-offloading-path");
+  config.offload.disk_bytes = *settings.Integer("kv-offloading-disk-size");
+  config.offload.disk_bytes_per_second = *settings.Integer("kv-offloading-write-rate");
   config.num_threads = static_cast<int>(*settings.Integer("threads"));
   config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
   config.device = ValueOf(settings, "device", kDevices);

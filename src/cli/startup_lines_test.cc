@@ -56,8 +56,9 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
       ElementsAre(
           "-dcp 2 has no effect: ranks divide rows of weights (-tp) and layers (-pp) alone; "
           "answers do not depend on it",
-          "--swap-space 4 has no effect: the cache is kept in memory only; a preempted "
-          "sequence is computed again (retired before 0.32.0: omit it)"));
+          "--swap-space 4 has no effect: --kv-offloading-size and --kv-offloading-path say where "
+          "blocks are kept that have left the cache; preempted sequences find theirs there "
+          "(retired before 0.32.0: omit it)"));
   EXPECT_THAT(EffectBlock(EffectsOf(Read({"m"}, Dialect::kVllm))), IsEmpty());
 }
 

@@ -14,6 +14,7 @@
 #include "base/op_times.h"
 #include "base/result.h"
 #include "cache/cache_listener.h"
+#include "cache/tier_counts.h"
 #include "checkpoint/generation_config.h"
 #include "device/device.h"
 #include "engine/observer.h"
@@ -187,6 +188,8 @@ class Engine {
 
   // Over all engines.
   virtual CacheEventCounts cache_event_counts() const { return {}; }
+  // What became of blocks that have left the prefix cache's pool, over all engines.
+  virtual TierCounts tier_counts() const { return {}; }
 
  private:
   static Status NotReloadable() {

@@ -11,6 +11,7 @@
 #include "checkpoint/scheme.h"
 #include "engine/adapter_settings.h"
 #include "engine/graph_plan.h"
+#include "engine/offload_config.h"
 #include "engine/pooling_config.h"
 #include "engine/request.h"
 #include "kernels/dispatch.h"
@@ -105,6 +106,7 @@ struct EngineConfig {
   // prompts end, part or go on.
   std::optional<int64_t> state_cache_bytes;
   int64_t state_snapshot_interval = 1024;
+  OffloadConfig offload;
   // What requests may hold beside the engine, in the memory of the machine; none: half of what the
   // plan leaves, at most 1 GiB.
   std::optional<int64_t> request_memory_bytes;

@@ -227,9 +227,18 @@ void EngineCore::AbortAll() {
   while (num_in_flight_ > 0) EndStep();
 }
 
-bool EngineCore::ResetPrefixCache() {
+bool EngineCore::ResetPrefixCache(bool keeps_disk) {
   if (drafter_ != nullptr) drafter_->ResetPrefixCache();
-  return index_ == nullptr || index_->Reset();
+  return index_ == nullptr || index_->Reset(keeps_disk);
+}
+
+void EngineCore::UseTiers(BlockTiers* tiers) {
+  tiers_ = index_ == nullptr ? nullptr : tiers;
+  if (tiers_ != nullptr) index_->UseTiers(tiers_);
+}
+
+void EngineCore::SaveCache(double max_seconds) {
+  if (tiers_ != nullptr && !has_work() && blocks_.num_held() == 0) index_->SaveToDisk(max_seconds);
 }
 
 void EngineCore::ReplaceModel(Model& next) {
@@ -241,7 +250,8 @@ void EngineCore::ReplaceModel(Model& next) {
   }
   scheduler_.PreemptAll();
   ForgetFinished();
-  if (index_ != nullptr) CHECK(index_->Reset(), "a block is held, but nothing runs");
+  if (index_ != nullptr)
+    CHECK(index_->Reset(/*keeps_disk=*/true), "a block is held, but nothing runs");
   model_->PrepareLogits({});
   model_ = &next;
   model_->PrepareLogits(logits_.As<float>());
@@ -267,6 +277,10 @@ bool EngineCore::Step() {
     matchers_.WaitForOne(kMostSeconds);
     return true;
   }
+  if (moves_blocks_) {
+    tiers_->WaitForDisk();
+    return true;
+  }
   FailUnschedulable();
   return false;
 }
@@ -283,6 +297,9 @@ EngineCore::Begun EngineCore::BeginStep() {
   planned_.preemptions += static_cast<int64_t>(plan.preempted.size());
   planned_.prefix_queries += plan.prefix_queries;
   planned_.prefix_hits += plan.prefix_hits;
+  planned_.tier_queries += plan.tier_queries;
+  planned_.tier_hits += plan.tier_hits;
+  moves_blocks_ = plan.moves_blocks;
   for (ScheduledSequence* preempted : plan.preempted) {
     auto& sequence = static_cast<ActiveSequence&>(*preempted);
     ForgetProposals(sequence);
@@ -653,6 +670,8 @@ void EngineCore::Report(StepStats stats) {
     stats.preemptions = planned.preemptions;
     stats.prefix_queries = planned.prefix_queries;
     stats.prefix_hits = planned.prefix_hits;
+    stats.tier_queries = planned.tier_queries;
+    stats.tier_hits = planned.tier_hits;
     stats.replayed = model_->num_replayed() - std::exchange(num_replayed_, model_->num_replayed());
     stats.running = scheduler_.num_running();
     stats.waiting = scheduler_.num_waiting();

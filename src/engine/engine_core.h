@@ -10,6 +10,7 @@
 
 #include "base/thread_pool.h"
 #include "cache/block_pool.h"
+#include "cache/block_tiers.h"
 #include "cache/prefix_index.h"
 #include "constraints/matcher_queue.h"
 #include "engine/active_request.h"
@@ -74,7 +75,13 @@ class EngineCore {
   void StopSequence(RequestHandle handle, int sequence);
   // Ends every sequence as kAbort and tells the sinks; then waits for the steps in flight.
   void AbortAll();
-  bool ResetPrefixCache();
+  // With `keeps_disk`, blocks on disk stay.
+  bool ResetPrefixCache(bool keeps_disk = false);
+  // Where evicted blocks of the prefix cache go. To be called before the first request; the tiers
+  // outlive the core.
+  void UseTiers(BlockTiers* tiers);
+  // At the end: PrefixIndex::SaveToDisk, if nothing runs.
+  void SaveCache(double max_seconds);
   // Steps from now on are computed by `next`, of the same configuration, which outlives the core.
   // Steps in flight are dropped, the prefix cache is emptied, and running sequences compute their
   // tokens again.
@@ -246,6 +253,8 @@ class EngineCore {
   std::unique_ptr<StatePool> states_;  // null where sequences keep none
   CacheListener* const listener_;      // null: nobody hears of the prefix cache
   std::unique_ptr<PrefixIndex> index_;
+  BlockTiers* tiers_ = nullptr;        // null: evicted blocks are lost
+  bool moves_blocks_ = false;          // StepPlan::moves_blocks of the last plan
   ImageTower* const tower_;            // null: prompts hold no images
   std::unique_ptr<ImagePool> images_;  // likewise
   ImagePool row_ids_{kPromptPart};     // of parts of prompts (Request::rows); it has no rows itself

@@ -10,6 +10,7 @@
 #include "device/device_pool.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_plan.h"
+#include "engine/kv_tiers.h"
 #include "engine/plan_draft.h"
 #include "engine/plan_tower.h"
 #include "engine/process_ranks.h"
@@ -485,6 +486,8 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
     mine.adapters = adapters;
     mine.dense = dense;
   }
+  ASSIGN_OR_RETURN(const std::shared_ptr<DiskTier> disk, OpenDiskTier(plan, model));
+  for (EngineLoop::Parts& mine : parts) mine.disk = disk;
   std::vector<std::unique_ptr<Engine>> engines;
   for (int i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(engines.emplace_back(),
@@ -510,6 +513,12 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                 "ranks that are processes make one engine: leave data_parallel_size out, and run "
                 "several servers behind a balancer",
                 "data_parallel_size");
+  }
+  if (config.offload.is_given()) {
+    return Fail(ErrorCode::kUnsupported,
+                "ranks that are processes each have a part of every block, and parts are not moved "
+                "yet: leave --kv-offloading-size and --kv-offloading-path out",
+                "kv-offloading-size");
   }
   if (config.draft.is_given()) {
     return Fail(ErrorCode::kUnsupported,
@@ -649,6 +658,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   if (parts.cache == nullptr) RETURN_IF_ERROR(AllocateCache(plan, model_config, layout, parts));
   RETURN_IF_ERROR(LoadTower(plan, model_config, *parts.pool, parts.tower));
   ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
+  ASSIGN_OR_RETURN(parts.disk, OpenDiskTier(plan, model_config));
   if (device != nullptr) RETURN_IF_ERROR(WarmUpDevices(plan, parts));
   std::optional<EngineLoop::Loader> loader;
   if (parts.adapters == nullptr && parts.tower == nullptr)

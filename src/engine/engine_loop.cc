@@ -13,6 +13,9 @@ namespace {
 // So many failed steps in a row are not due to one request.
 constexpr int kFailedStepsUnhealthy = 3;
 
+// Blocks are written to the disk at the end for so long; engines share the time.
+constexpr double kSaveSeconds = 10;
+
 int64_t Now() {
   return Clock::now().time_since_epoch().count();
 }
@@ -48,12 +51,16 @@ EngineLoop::EngineLoop(Parts parts, EngineInfo info, EnginePlan plan, EngineObse
 }
 
 Status EngineLoop::MakeCore() {
+  if (plan_.config.offload.is_given()) {
+    ASSIGN_OR_RETURN(tiers_, KvTiers::Create(plan_, *parts_.cache, parts_.disk, tier_counters_));
+  }
   ASSIGN_OR_RETURN(core_, EngineCore::Create(
                               plan_, *parts_.model, *parts_.cache, *parts_.pool, observer_,
                               [this](const ActiveRequest& request) { OnEnd(request); },
                               [this] { OnFailedStep(); }, parts_.draft.get(), parts_.dense.get(),
                               parts_.tower.get(), parts_.listener.get()));
   core_->set_weights(num_replaced_);
+  if (tiers_ != nullptr) core_->UseTiers(&tiers_->tiers());
   return {};
 }
 
@@ -323,6 +330,9 @@ void EngineLoop::Run() {
       CheckIdle();
     }
   }
+  if (core_ == nullptr || parts_.disk == nullptr || is_state_lost_) return;
+  RunGuarded("engine", "to save the cache",
+             [&] { core_->SaveCache(kSaveSeconds / plan_.num_engines); });
 }
 
 }  // namespace sluice

@@ -20,6 +20,7 @@
 #include "engine/engine.h"
 #include "engine/engine_core.h"
 #include "engine/engine_plan.h"
+#include "engine/kv_tiers.h"
 #include "models/dense_layers.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
@@ -32,6 +33,7 @@ class EngineLoop final : public Engine {
  public:
   struct Parts {
     std::unique_ptr<CacheListener> listener;       // of the prefix cache; null: nobody listens
+    std::shared_ptr<DiskTier> disk;                // of several engines one; null: none
     std::vector<std::unique_ptr<Device>> devices;  // by rank; none: the CPU
     std::unique_ptr<DevicePool> device_pool;       // memory of the one device
     std::unique_ptr<ThreadPool> pool;
@@ -82,6 +84,9 @@ class EngineLoop final : public Engine {
   CacheEventCounts cache_event_counts() const override {
     return parts_.listener == nullptr ? CacheEventCounts() : parts_.listener->counts();
   }
+  TierCounts tier_counts() const override {
+    return TierCountsOf(plan_, tier_counters_, parts_.disk.get());
+  }
 
  private:
   struct AddCommand {
@@ -120,6 +125,8 @@ class EngineLoop final : public Engine {
   // Makes `made` weights and cache where they are.
   void TakeParts(Parts& made);
   Status UseStaged();
+  // Blocks on disk are of the weights in `folder` from now on.
+  void UseDiskOf(const std::filesystem::path& folder);
   Status ModelAlive() const;
   bool has_work() const { return core_ != nullptr && core_->has_work(); }
   // Counts a request as unfinished, or refuses it.
@@ -144,7 +151,10 @@ class EngineLoop final : public Engine {
   const EnginePlan plan_;
   EngineObserver* const observer_;
   const std::optional<Loader> loader_;
-  // Used on the engine's thread; null while weights or cache are not there.
+  TierCounters tier_counters_;
+  // Used on the engine's thread; null while weights or cache are not there, and the former where
+  // evicted blocks are lost.
+  std::unique_ptr<KvTiers> tiers_;
   std::unique_ptr<EngineCore> core_;
   uint64_t base_seed_ = 0;
   const ImageHasher image_hasher_;

@@ -10,6 +10,7 @@
 #include "cache/block_counts.h"
 #include "checkpoint/scheme.h"
 #include "engine/engine.h"
+#include "engine/kv_tiers.h"
 #include "engine/plan_draft.h"
 #include "engine/plan_states.h"
 #include "engine/plan_text.h"
@@ -736,6 +737,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   if (plan.max_model_len < 2)
     return Invalid("max_model_len", "max_model_len must be at least 2: a prompt and an answer");
   RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
+  RETURN_IF_ERROR(PlanTiers(plan));
   RETURN_IF_ERROR(PlanCache(model, plan_model, host, plan));
   return plan;
 }

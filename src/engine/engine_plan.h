@@ -66,6 +66,7 @@ struct EnginePlan {
   int64_t dense_bytes = 0;         // of the layers after pooling, part of the weights; beside a
                                    // device with their workspace, in the memory of the machine
   int64_t adapter_bytes = 0;       // of the slots of LoRA adapters
+  int64_t tier_bytes = 0;          // of what has left the cache, of all engines
   int64_t graph_bytes = 0;         // about, of recorded steps; the driver allocates it
   int64_t kv_bytes = 0;
   int64_t state_bytes = 0;           // of the slots of all engines
@@ -86,7 +87,7 @@ struct EnginePlan {
   int64_t kv_tokens() const;
   // What is taken besides the cache.
   int64_t fixed_bytes() const {
-    return weight_bytes + workspace_bytes + adapter_bytes + graph_bytes +
+    return weight_bytes + workspace_bytes + adapter_bytes + graph_bytes + tier_bytes +
            (draft ? draft->weight_bytes + draft->workspace_bytes : 0);
   }
   int64_t total_bytes() const {

@@ -74,10 +74,11 @@ Status EngineLoop::FallAsleep(bool drops_files) {
   }
   DropStagedWeights();
   if (core_ != nullptr) {
-    core_->ResetPrefixCache();
+    core_->ResetPrefixCache(/*keeps_disk=*/true);
     core_->TellCacheEvents();
   }
   core_.reset();
+  tiers_.reset();
   parts_.cache.reset();
   parts_.draft.reset();
   parts_.dense.reset();
@@ -118,6 +119,7 @@ Status EngineLoop::LoadParts(bool weights, bool cache) {
   TakeParts(made);
   Residency after{.weights = true, .cache = parts_.cache != nullptr};
   if (after.complete()) {
+    UseDiskOf(folder_);
     if (Status core = MakeCore(); !core) {
       parts_.cache.reset();
       after.cache = false;
@@ -130,6 +132,16 @@ Status EngineLoop::LoadParts(bool weights, bool cache) {
   }
   if (after.complete()) LOG_INFO("engine", "awake");
   return loaded;
+}
+
+void EngineLoop::UseDiskOf(const std::filesystem::path& folder) {
+  if (parts_.disk == nullptr) return;
+  const auto identity = TierIdentityOf(plan_, info_.model, folder);
+  const Status used = identity ? parts_.disk->Use(*identity) : tl::unexpected(identity.error());
+  if (used) return;
+  LOG_ERROR("engine", "blocks of the weights in {} are neither kept on disk nor found there: {}",
+            folder.string(), used.error().message);
+  parts_.disk->Rest();
 }
 
 void EngineLoop::TakeParts(Parts& made) {
@@ -185,6 +197,7 @@ Status EngineLoop::UseStaged() {
   if (next == nullptr) return Fail(ErrorCode::kInvalidArgument, "no weights are staged");
   next->PrepareThread(*parts_.pool);
   ++num_replaced_;
+  UseDiskOf(folder);
   if (core_ != nullptr) {
     core_->ReplaceModel(*next);
     core_->set_weights(num_replaced_);

@@ -473,6 +473,7 @@ class CountingObserver final : public EngineObserver {
     prompt_tokens += stats.prompt_tokens;
     generated_tokens += stats.generated_tokens;
     prefix_hits += stats.prefix_hits;
+    tier_hits += stats.tier_hits;
     drafts += stats.drafts;
     draft_tokens += stats.draft_tokens;
     most_in_flight = std::max<int64_t>(most_in_flight, stats.in_flight);
@@ -495,9 +496,9 @@ class CountingObserver final : public EngineObserver {
   }
 
   std::atomic<int64_t> used_blocks{0}, running{0}, waiting{0}, preemptions{0}, prompt_tokens{0},
-      generated_tokens{0}, prefix_hits{0}, drafts{0}, draft_tokens{0}, accepted_tokens{0}, steps{0},
-      first_tokens{0}, inter_tokens{0}, finished{0}, last_reason{-1}, most_in_flight{0},
-      replayed{0};
+      generated_tokens{0}, prefix_hits{0}, tier_hits{0}, drafts{0}, draft_tokens{0},
+      accepted_tokens{0}, steps{0}, first_tokens{0}, inter_tokens{0}, finished{0}, last_reason{-1},
+      most_in_flight{0}, replayed{0};
   std::atomic<double> host_seconds{0};
 };
 

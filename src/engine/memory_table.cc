@@ -54,6 +54,15 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
   lines.push_back(
       line("KV cache", plan.kv_bytes,
            of_each + what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));
+  if (plan.tier_bytes > 0) {
+    const OffloadConfig& offload = plan.config.offload;
+    std::string tiers = fmt::format("{} of blocks beyond it", MemoryText(offload.ram_bytes));
+    if (offload.has_disk()) {
+      tiers += fmt::format(", and what goes to the disk and comes from it: up to {} in {}",
+                           MemoryText(offload.disk_bytes), offload.folder.string());
+    }
+    lines.push_back(line("KV tiers", plan.tier_bytes, tiers));
+  }
   if (plan.num_state_slots > 0) {
     const int64_t running = plan.scheduler.max_num_seqs;
     lines.push_back(

@@ -32,8 +32,11 @@ struct StepStats {
   int64_t preemptions = 0;
   int64_t prefix_queries = 0;  // tokens asked of the prefix index
   int64_t prefix_hits = 0;     // tokens found there
-  int64_t drafts = 0;          // sequences of which proposed tokens were verified
-  int64_t draft_tokens = 0;    // of those
+  // Tokens asked of the tiers beyond the cache, and found there: these are among prefix_hits.
+  int64_t tier_queries = 0;
+  int64_t tier_hits = 0;
+  int64_t drafts = 0;        // sequences of which proposed tokens were verified
+  int64_t draft_tokens = 0;  // of those
   // Accepted ones, by their place in what was proposed.
   std::array<int16_t, kMaxSpeculativeTokens> accepted_tokens = {};
   int64_t replayed = 0;      // steps since the last report that a device replayed as graphs

@@ -1,6 +1,6 @@
 // The CPU promise: a greedy or seeded answer, with bit-equal logprobs, does not depend on what else
-// runs, on the chunks of the prompt, on the prefix cache, on the number of threads, of ranks and of
-// engines, on preemptions or on proposed tokens.
+// runs, on the chunks of the prompt, on the prefix cache and its tiers, on the number of threads,
+// of ranks and of engines, on preemptions or on proposed tokens.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -62,6 +62,7 @@ struct Subject {
   int64_t few_blocks;  // of all layers: enough for one sequence and a little more
   int most_stages = 2;
   const char* head = "";  // an EAGLE-3 head's folder; "": layers of the checkpoint's own
+  bool keeps_states = false;
 };
 
 // Keeps the engine's thread until it is opened: what is submitted meanwhile runs together.
@@ -96,6 +97,8 @@ class Promise : public ::testing::TestWithParam<Subject> {
     int tensor_ranks = 1;
     int stages = 1;
     int engines = 1;
+    int64_t ram_tier = 0;  // bytes
+    bool disk_tier = false;
   };
 
   static std::string Folder() { return SourcePath("tests/data/checkpoints/") + GetParam().folder; }
@@ -114,6 +117,9 @@ class Promise : public ::testing::TestWithParam<Subject> {
     config.enable_prefix_caching = run.prefix_caching;
     config.num_blocks_override = run.num_blocks;
     config.kv_cache_bytes = int64_t{64} << 20;
+    config.offload.ram_bytes = run.ram_tier;
+    const testing::TemporaryFolder disk;
+    if (run.disk_tier) config.offload.folder = disk.path();
     if (run.proposes) {
       // A second round finds its answers in those of the first.
       config.speculation.method = SpeculationConfig::Method::kSuffix;
@@ -272,21 +278,47 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
                      .engines = 3}),
             alone)
       << "three engines of two ranks, few blocks";
+  if (GetParam().keeps_states) return;
+  CountingObserver from_ram, from_disk;
+  EXPECT_EQ(Answers({.num_threads = 2,
+                     .max_num_batched_tokens = 64,
+                     .max_num_seqs = 4,
+                     .prefix_caching = true,
+                     .num_blocks = 2 * GetParam().few_blocks,
+                     .rounds = 2,
+                     .ram_tier = int64_t{64} << 20},
+                    &from_ram),
+            alone)
+      << "few blocks, which come back from memory";
+  EXPECT_GT(from_ram.tier_hits, 500);
+  EXPECT_EQ(Answers({.max_num_seqs = 4,
+                     .prefix_caching = true,
+                     .num_blocks = 2 * GetParam().few_blocks,
+                     .rounds = 2,
+                     .engines = 2,
+                     .ram_tier = int64_t{64} << 10,
+                     .disk_tier = true},
+                    &from_disk),
+            alone)
+      << "few blocks of two engines, which come back from memory and disk";
+  EXPECT_GT(from_disk.tier_hits, 100);
 }
 
 // The last ones have layers that see a chunk or a window, and so groups of blocks; Llama 4 has
 // experts and an FP8 cache besides.
-INSTANTIATE_TEST_SUITE_P(
-    Models, Promise,
-    ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
-                      Subject{"llama4-quark-fp8", 10, 3}, Subject{"tiny-qwen2-window", 10},
-                      Subject{"tiny-deepseek-v3", 20}, Subject{"tiny-deepseek-v32", 20},
-                      Subject{"tiny-lfm2", 20}, Subject{"tiny-qwen3-next", 20}),
-    [](const auto& info) {
-      std::string name = info.param.folder;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Models, Promise,
+                         ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
+                                           Subject{"llama4-quark-fp8", 10, 3},
+                                           Subject{"tiny-qwen2-window", 10},
+                                           Subject{"tiny-deepseek-v3", 20},
+                                           Subject{"tiny-deepseek-v32", 20},
+                                           Subject{"tiny-lfm2", 20, 2, "", true},
+                                           Subject{"tiny-qwen3-next", 20, 2, "", true}),
+                         [](const auto& info) {
+                           std::string name = info.param.folder;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 class HeadPromise : public Promise {};
 

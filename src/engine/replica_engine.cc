@@ -160,6 +160,20 @@ CacheEventCounts ReplicaEngine::cache_event_counts() const {
   return all;
 }
 
+TierCounts ReplicaEngine::tier_counts() const {
+  TierCounts all = members_.front().engine->tier_counts();  // the disk is one of all
+  for (size_t i = 1; i < members_.size(); ++i) {
+    const TierCounts counts = members_[i].engine->tier_counts();
+    all.ram_stored += counts.ram_stored;
+    all.ram_loaded += counts.ram_loaded;
+    all.disk_loaded += counts.disk_loaded;
+    all.dropped += counts.dropped;
+    all.ram_bytes += counts.ram_bytes;
+    all.ram_capacity += counts.ram_capacity;
+  }
+  return all;
+}
+
 bool ReplicaEngine::ResetPrefixCache() {
   bool done = true;
   for (const Member& member : members_) {

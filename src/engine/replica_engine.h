@@ -52,6 +52,7 @@ class ReplicaEngine final : public Engine {
   bool ResetPrefixCache() override;
   Status SetFrozen(bool frozen) override;
   CacheEventCounts cache_event_counts() const override;
+  TierCounts tier_counts() const override;
   // Which all engines serve, from slots that they have together.
   Adapters* adapters() override { return members_.front().engine->adapters(); }
 

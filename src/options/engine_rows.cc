@@ -39,6 +39,30 @@ void AddMemoryRows(std::vector<Option>& table) {
   rows.Flag("enable-prefix-caching",
             "Keep the KV cache of finished prompts and reuse it for prompts with the same prefix.",
             {.default_value = "true"});
+  rows.Number(
+      "kv-offloading-size", "",
+      "GiB of memory, of all engines together, for blocks that the KV cache has no room for "
+      "any more: they come back where a prompt begins with them.",
+      {.range = {0, 1e6}});
+  rows.Choice("kv-offloading-backend", "native", "native|lmcache",
+              "Who keeps those blocks: this program.",
+              {.words = "native",
+               .effect = Effect::kRefused,
+               .reason = "LMCache is a program of its own, which this one does not talk to; leave "
+                         "the option out"});
+  rows.Text("kv-offloading-path", "",
+            "Folder for blocks that memory has no room for any more, as files; another server of "
+            "the same model finds them after a restart.",
+            {.value = ValueKind::kFolder});
+  rows.Size(
+      "kv-offloading-disk-size", "32GiB",
+      "Most that the files of --kv-offloading-path take: the longest unused ones are removed.",
+      {.range = {1, 1e15}, .needs = "kv-offloading-path"});
+  rows.Size(
+      "kv-offloading-write-rate", "256MiB",
+      "Most bytes a second that are written there; 0: as fast as the disk. What is too much is "
+      "not kept.",
+      {.range = {0, 1e15}, .needs = "kv-offloading-path"});
   rows.Json("kv-events-config", "",
             "Publish which blocks the prefix cache gains and loses, for routers: JSON with "
             "enable_kv_cache_events, endpoint (tcp://*:5557), replay_endpoint, topic, hwm, "

@@ -225,6 +225,9 @@ const StepPlan& Scheduler::Plan() {
   plan_.slices.clear();
   plan_.preempted.clear();
   plan_.num_tokens = plan_.num_logit_rows = plan_.prefix_queries = plan_.prefix_hits = 0;
+  plan_.tier_queries = plan_.tier_hits = 0;
+  plan_.moves_blocks = false;
+  if (index_ != nullptr) index_->BeginStep();
   plan_.snapshots.clear();
   plan_.state_copies.clear();
   plan_.new_images.clear();
@@ -561,18 +564,44 @@ bool Scheduler::Admit(Share& share, Budget& budget) {
   return true;
 }
 
+bool Scheduler::HasRoomFor(const ScheduledSequence& sequence, const PrefixIndex::Found& found,
+                           int64_t& missing) {
+  const auto num_tokens = static_cast<int64_t>(sequence.tokens.size());
+  missing = 0;
+  for (int64_t group = 0; group < num_groups(); ++group)
+    missing += TableEnd(group, num_tokens, found.blocks * limits_.block_size) - found.blocks;
+  lacks_blocks_ = missing + num_running() * num_groups() > pool_.num_available() - found.unheld;
+  return !lacks_blocks_;
+}
+
+bool Scheduler::MoveBlocks(ScheduledSequence& sequence, PrefixIndex::Found& found) {
+  int64_t missing = 0;
+  if (!HasRoomFor(sequence, found, missing)) return false;
+  if (index_ == nullptr || !index_->has_tiers()) return true;
+  const uint64_t owner = sequence.share->client;
+  if (sequence.read_prefix_cache && !sequence.wants_all_rows) {
+    const int64_t most = (std::ssize(sequence.tokens) - 1) / limits_.block_size;
+    const bool restored =
+        index_->Restore(KeysOf(sequence), most, sequence.cache_salt, sequence.lookup, owner);
+    if (!restored) {
+      plan_.moves_blocks = true;
+      return false;
+    }
+    found = FindPrefix(sequence);
+    if (!HasRoomFor(sequence, found, missing)) return false;
+  }
+  plan_.moves_blocks = !index_->MakeRoom(sequence.lookup, found.blocks, missing, owner);
+  return !plan_.moves_blocks;
+}
+
 bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   const int64_t num_tokens = static_cast<int64_t>(sequence.tokens.size());
   const bool reads = index_ != nullptr && sequence.read_prefix_cache && !sequence.wants_all_rows;
   // The last token is always computed, since its logits are needed.
   const int64_t most_blocks = (num_tokens - 1) / limits_.block_size;
-  const PrefixIndex::Found found = FindPrefix(sequence);
+  PrefixIndex::Found found = FindPrefix(sequence);
+  if (!MoveBlocks(sequence, found)) return false;
   const int64_t computed = found.blocks * limits_.block_size;
-  int64_t missing = 0;
-  for (int64_t group = 0; group < num_groups(); ++group)
-    missing += TableEnd(group, num_tokens, computed) - found.blocks;
-  lacks_blocks_ = missing + num_running() * num_groups() > pool_.num_available() - found.unheld;
-  if (lacks_blocks_) return false;
   sequence.planned = 0;
   const int64_t chunk = Chunk(sequence, computed, budget);
   if (chunk <= 0) return false;
@@ -586,6 +615,12 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
     CHECK_EQ(index_->Match(KeysOf(sequence), most_blocks, sequence.cache_salt, sequence.lookup,
                            sequence.cursor, sequence.blocks),
              found.blocks);
+    if (!sequence.admitted_before && index_->has_tiers()) {
+      const int64_t restored =
+          std::min(found.blocks, sequence.lookup.num_restored_places) * limits_.block_size;
+      plan_.tier_hits += restored;
+      plan_.tier_queries += num_tokens - (computed - restored);
+    }
     sequence.lookup = {};
   }
   if (states_ != nullptr) {

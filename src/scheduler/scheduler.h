@@ -86,6 +86,13 @@ struct StepPlan {
   // and of those found in the cache.
   int64_t prefix_queries = 0;
   int64_t prefix_hits = 0;
+  // Tokens that the pool did not have and that were asked of the tiers, and how many of them came
+  // back from there. The latter also count in prefix_hits.
+  int64_t tier_queries = 0;
+  int64_t tier_hits = 0;
+  // Whether a sequence was not admitted because blocks still have to be moved for it
+  // (prefix_index.h).
+  bool moves_blocks = false;
   // If sequences keep states: copies, in this order; snapshots, by slice and rows.
   std::vector<StateCopy> state_copies;
   std::vector<StateSnapshot> snapshots;
@@ -231,6 +238,13 @@ class Scheduler {
   // nothing changed, if the sequence must wait.
   bool Admit(Share& share, Budget& budget);
   bool TryAdmit(ScheduledSequence& sequence, Budget& budget);
+  // Whether there are blocks for all tokens of a sequence whose prefix is `found`, and one more block
+  // a group for each running sequence. `missing`: receives the number of blocks that it takes.
+  bool HasRoomFor(const ScheduledSequence& sequence, const PrefixIndex::Found& found,
+                  int64_t& missing);
+  // Lets the index bring blocks back for the sequence and make room for the rest; updates `found`.
+  // Returns false while that goes on, and if there is no room.
+  bool MoveBlocks(ScheduledSequence& sequence, PrefixIndex::Found& found);
   // Releases the sequence's blocks and states.
   static void ReleaseAll(ScheduledSequence& sequence);
   // Number of next tokens of a prefill that fit the budget; 0: none.

@@ -70,6 +70,8 @@ void EngineMetrics::OnStep(const StepStats& stats) {
   replayed_steps += static_cast<uint64_t>(stats.replayed);
   prefix_queries += static_cast<uint64_t>(stats.prefix_queries);
   prefix_hits += static_cast<uint64_t>(stats.prefix_hits);
+  tier_queries += static_cast<uint64_t>(stats.tier_queries);
+  tier_hits += static_cast<uint64_t>(stats.tier_hits);
   drafts += static_cast<uint64_t>(stats.drafts);
   draft_tokens += static_cast<uint64_t>(stats.draft_tokens);
   if (stats.drafts > 0) {
@@ -163,16 +165,25 @@ void AppendSpeculation(EngineFamilies& families, int num_proposed) {
 
 void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
   const EngineFamilies::Value prefix_hits = CountOf(&EngineMetrics::prefix_hits);
+  const EngineFamilies::Value tier_hits = CountOf(&EngineMetrics::tier_hits);
+  const EngineFamilies::Value pool_hits = [](const EngineMetrics& engine) {
+    return MetricValue(engine.prefix_hits - engine.tier_hits);
+  };
   const EngineFamilies::Value computed = CountOf(&EngineMetrics::prompt_tokens);
   for (const char* prefix : {"vllm:", "vllm:gpu_"}) {
     families.Counter(fmt::format("{}prefix_cache_queries", prefix),
                      "Prefix cache queries, in terms of number of queried tokens.",
                      CountOf(&EngineMetrics::prefix_queries));
     families.Counter(fmt::format("{}prefix_cache_hits", prefix),
-                     "Prefix cache hits, in terms of number of cached tokens.", prefix_hits);
+                     "Prefix cache hits, in terms of number of cached tokens.", pool_hits);
   }
-  for (const char* name : {"external_prefix_cache_queries", "external_prefix_cache_hits",
-                           "mm_cache_queries", "mm_cache_hits"}) {
+  families.Counter(
+      "vllm:external_prefix_cache_queries",
+      "Queries of the tiers beyond the KV cache, in terms of number of queried tokens.",
+      CountOf(&EngineMetrics::tier_queries));
+  families.Counter("vllm:external_prefix_cache_hits",
+                   "Hits there, in terms of number of cached tokens.", tier_hits);
+  for (const char* name : {"mm_cache_queries", "mm_cache_hits"}) {
     families.Counter(fmt::format("vllm:{}", name),
                      "A cache that this server does not have; always 0.", Zero());
   }
@@ -187,13 +198,13 @@ void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
   families.Several("vllm:prompt_tokens_by_source_total", "counter",
                    "Number of prompt tokens by source.", "source",
                    {{"local_compute", computed},
-                    {"local_cache_hit", prefix_hits},
-                    {"external_kv_transfer", Zero()}});
+                    {"local_cache_hit", pool_hits},
+                    {"external_kv_transfer", tier_hits}});
   families.Counter("vllm:prompt_tokens_cached",
                    "Number of cached prompt tokens (local + external).", prefix_hits);
   families.Several("vllm:prompt_tokens_cached_by_source_total", "counter",
                    "Number of cached prompt tokens by where they were.", "source",
-                   {{"local", prefix_hits}, {"external", Zero()}});
+                   {{"local", pool_hits}, {"external", tier_hits}});
   families.Counter("vllm:generation_tokens", "Number of generation tokens processed.",
                    CountOf(&EngineMetrics::generation_tokens));
   AppendSpeculation(families, num_proposed);

@@ -34,7 +34,9 @@ struct EngineMetrics {
   uint64_t preemptions = 0;
   uint64_t replayed_steps = 0;
   uint64_t prefix_queries = 0;
-  uint64_t prefix_hits = 0;
+  uint64_t prefix_hits = 0;  // those of the tiers included
+  uint64_t tier_queries = 0;
+  uint64_t tier_hits = 0;
   uint64_t drafts = 0;
   uint64_t draft_tokens = 0;
   // By their place in what was proposed.

@@ -79,6 +79,34 @@ void AppendCacheEvents(MetricsText& out, const CacheEventCounts& counts) {
               "Batches that a subscriber missed because it reads too slowly.");
 }
 
+// Nothing without tiers.
+void AppendTiers(MetricsText& out, const TierCounts& counts) {
+  if (!counts.has_ram && !counts.has_disk) return;
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  const auto family = [&](const char* name, const char* type, const char* help, auto ram,
+                          auto disk) {
+    out.Family(name, type, help);
+    if (counts.has_ram) out.Sample(name, "tier=\"ram\"", number(ram));
+    if (counts.has_disk) out.Sample(name, "tier=\"disk\"", number(disk));
+  };
+  family("sluice:kv_tier_stored_blocks_total", "counter",
+         "Blocks that left the KV cache and were kept.", counts.ram_stored, counts.disk.written);
+  family("sluice:kv_tier_loaded_blocks_total", "counter", "Blocks that came back to the KV cache.",
+         counts.ram_loaded, counts.disk_loaded);
+  family("sluice:kv_tier_used_bytes", "gauge", "Bytes of the blocks that a tier has.",
+         counts.ram_bytes, counts.disk.used_bytes);
+  family("sluice:kv_tier_capacity_bytes", "gauge", "Bytes that a tier may have.",
+         counts.ram_capacity, counts.disk_capacity);
+  out.Counter("sluice:kv_tier_lost_blocks", "", number(counts.dropped + counts.disk.dropped),
+              "Blocks that left all tiers: no disk took them, or it writes more slowly than they "
+              "came.");
+  if (!counts.has_disk) return;
+  out.Counter("sluice:kv_tier_damaged_files", "", number(counts.disk.damaged),
+              "Files of blocks that were not whole, damaged or foreign, and were removed.");
+  out.Gauge("sluice:kv_tier_disk_writes", "", number(counts.disk.writes),
+            "1 while blocks are written to disk; 0 once that has failed.");
+}
+
 // As vLLM: the names are labels, the value is the time.
 void AppendAdapters(MetricsText& out, const Adapters* adapters) {
   constexpr std::string_view kName = "vllm:lora_requests_info";
@@ -404,12 +432,13 @@ void Metrics::AddOpLines(std::vector<std::string>& lines) {
 }
 
 std::string Metrics::Text(bool idle, std::span<const EngineState> states, const Adapters* adapters,
-                          const CacheEventCounts& cache_events) const {
+                          const CacheEventCounts& cache_events, const TierCounts& tiers) const {
   MetricsText out;
   AppendProcess(out, start_time_);
   if (memory_ != nullptr) AppendRequestMemory(out, *memory_);
   AppendTraces(out, exporter_.get());
   AppendCacheEvents(out, cache_events);
+  AppendTiers(out, tiers);
   const double joules = AppendEnergy(out, energy_);
   const MutexLock lock(mutex_);
   AppendEnergyPerToken(out, joules, AllCounts().generation);

@@ -62,8 +62,8 @@ class Metrics {
   // (requests that are aborted after it make no further step).
   // `adapters` may be null: none are served.
   std::string Text(bool idle, std::span<const EngineState> states = {},
-                   const Adapters* adapters = nullptr,
-                   const CacheEventCounts& cache_events = {}) const;
+                   const Adapters* adapters = nullptr, const CacheEventCounts& cache_events = {},
+                   const TierCounts& tiers = {}) const;
 
   // trtllm-serve's /metrics: the steps since the last call, at most kMaxIterations of them, as a
   // JSON array; [] unless --enable_iter_perf_stats or its YAML key asked for them.

@@ -96,6 +96,33 @@ def test_a_loop_of_training_scores_as_fresh_servers(steps):
         assert scores(server) == first
 
 
+def test_blocks_that_left_the_cache_are_of_the_old_weights(steps, tmp_path):
+    """In memory and on disk: neither comes back, until the weights do of which the files are."""
+    flags = ["--kv-offloading-size", 0.0002, "--kv-offloading-path", tmp_path, "--num-gpu-blocks-override", 24, "--max-model-len", 256]
+    prompt = [3 + i % 50 for i in range(160)]
+
+    def ask(server):
+        tokens = [server.complete(prompt, logprobs=2, max_tokens=4, ignore_eos=True)]
+        for other in range(4):  # the prompt leaves the cache
+            server.complete([4 + (i * (other + 2)) % 50 for i in range(200)], max_tokens=1)
+        return tokens
+
+    folder, _ = steps[0]
+    with serving(folder, *flags[4:]) as fresh:
+        expected = ask(fresh)
+    with serving(ABACUS, *DISK, *flags, env=DEV) as server:
+        before = ask(server)
+        assert ask(server) == before != expected
+        back = server.metric("vllm:external_prefix_cache_hits_total")
+        assert back > 0
+        update(server, folder)
+        assert ask(server) == expected
+        assert server.metric("vllm:external_prefix_cache_hits_total") == back
+        assert ask(server) == expected
+        update(server, ABACUS)
+        assert ask(server) == before
+
+
 def test_what_runs_goes_on_with_the_new_weights(steps):
     """A request that was kept in the middle: its tokens so far stay, the next ones are those of the new weights."""
     folder, _ = steps[0]

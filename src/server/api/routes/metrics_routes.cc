@@ -13,7 +13,9 @@ ApiStatus Prometheus(const RouteCall& call) {
       call.model != nullptr ? call.model->engine->states() : std::vector<EngineState>();
   const CacheEventCounts events =
       call.model == nullptr ? CacheEventCounts() : call.model->engine->cache_event_counts();
-  HttpResponse response = JsonResponse(call.api.metrics->Text(is_idle, states, adapters, events));
+  const TierCounts tiers = call.model == nullptr ? TierCounts() : call.model->engine->tier_counts();
+  HttpResponse response =
+      JsonResponse(call.api.metrics->Text(is_idle, states, adapters, events, tiers));
   // As vLLM labels the same text: with the newer version for a plain GET.
   const bool newer = call.request.method == "GET" && !call.request.path.ends_with('/');
   response.content_type =

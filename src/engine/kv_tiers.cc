@@ -1,0 +1,303 @@
+#include "engine/kv_tiers.h"
+
+#include <elf.h>
+#include <link.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/plan_text.h"
+#include "hardware/memory.h"
+#include "kernels/dispatch.h"
+#include "tensor/buffer.h"
+
+namespace sluice {
+namespace {
+
+// Blocks on the way to the disk and from it: each way so much, but some blocks in any case.
+constexpr int64_t kWayBytes = int64_t{64} << 20;
+constexpr int64_t kLeastOnWay = 16;
+
+int64_t BlocksOnWay(const EnginePlan& plan) {
+  return std::max(kLeastOnWay, kWayBytes / plan.kv_bytes_per_block);
+}
+
+int64_t RamBlocks(const EnginePlan& plan) {  // of each engine
+  return plan.config.offload.ram_bytes / plan.num_engines /
+         ByteBlocks::Padded(plan.kv_bytes_per_block);
+}
+
+// What each engine has: those of the tier, and what it has given to the disk.
+int64_t PiecesOf(const EnginePlan& plan) {
+  return RamBlocks(plan) + (plan.config.offload.has_disk() ? BlocksOnWay(plan) : 0);
+}
+
+Result<std::shared_ptr<ByteBlocks>> Allocate(const EnginePlan& plan, int64_t count) {
+  const int64_t bytes = count * ByteBlocks::Padded(plan.kv_bytes_per_block);
+  ASSIGN_OR_RETURN(Buffer buffer,
+                   Buffer::Allocate(static_cast<size_t>(bytes), "the KV blocks beyond the cache"));
+  const auto owner = std::make_shared<const Buffer>(std::move(buffer));
+  return ByteBlocks::Divide({owner->data(), owner->size_bytes()}, owner, plan.kv_bytes_per_block);
+}
+
+Status Refuse(const EnginePlan& plan, const std::string& why) {
+  const char* const option =
+      plan.config.offload.ram_bytes > 0 ? "kv-offloading-size" : "kv-offloading-path";
+  return Fail(ErrorCode::kUnsupported, fmt::format("--{}: {}", option, why), option);
+}
+
+// Another build, another text: what the linker wrote into this program or, without that, its file's
+// size and time of modification.
+std::string BuildId() {
+  std::string id;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& header = info->dlpi_phdr[i];
+          if (header.p_type != PT_NOTE) continue;
+          const char* next = std::bit_cast<const char*>(info->dlpi_addr + header.p_vaddr);
+          const char* const end = next + header.p_memsz;
+          while (next + sizeof(ElfW(Nhdr)) <= end) {
+            ElfW(Nhdr) note;
+            std::memcpy(&note, next, sizeof(note));
+            const char* const name = next + sizeof(note);
+            const char* const description = name + (note.n_namesz + 3) / 4 * 4;
+            if (note.n_type == NT_GNU_BUILD_ID)
+              static_cast<std::string*>(data)->assign(description, note.n_descsz);
+            next = description + (note.n_descsz + 3) / 4 * 4;
+          }
+        }
+        return 1;  // the first is the program itself
+      },
+      &id);
+  if (!id.empty()) return TierHex({reinterpret_cast<const uint8_t*>(id.data()), id.size()});
+  struct stat info {};
+  ::stat("/proc/self/exe", &info);
+  return fmt::format("{} {}.{}", info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+}
+
+bool HoldsWeights(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  return extension == ".safetensors" || extension == ".gguf" || extension == ".json" ||
+         extension == ".bin";
+}
+
+// The beginning of a file, with the names and places of its tensors, and some of the rest.
+void AppendSamples(const std::filesystem::path& path, int64_t size, std::string& text) {
+  constexpr int64_t kHead = int64_t{1} << 20;
+  constexpr int64_t kSample = 4096;
+  constexpr int64_t kSamples = 64;
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes;
+  const auto append = [&](int64_t offset, int64_t count) {
+    bytes.assign(static_cast<size_t>(count), '\0');
+    file.clear();
+    file.seekg(offset);
+    file.read(bytes.data(), count);
+    bytes.resize(static_cast<size_t>(file.gcount()));
+    text += bytes;
+  };
+  append(0, std::min(size, kHead));
+  for (int64_t i = 0; i < kSamples && size > kHead; ++i)
+    append(kHead + (size - kHead) / kSamples * i, kSample);
+}
+
+}  // namespace
+
+Status PlanTiers(EnginePlan& plan) {
+  const OffloadConfig& offload = plan.config.offload;
+  if (!offload.is_given()) return {};
+  if (plan.on_device())
+    return Refuse(plan, "blocks of a device's memory are not moved yet; say --device cpu");
+  if (plan.ranks.num_ranks() > 1) {
+    return Refuse(plan,
+                  "each rank has a part of every block, and parts are not moved yet; leave "
+                  "--tensor-parallel-size and --pipeline-parallel-size out");
+  }
+  if (plan.state_bytes_per_slot > 0) {
+    return Refuse(plan,
+                  "the states of this model's recurrent layers are not moved yet, and blocks are "
+                  "of no use without them; leave the option out");
+  }
+  if (!plan.config.enable_prefix_caching) {
+    return Refuse(plan,
+                  "blocks come back by their prefix; leave --no-enable-prefix-caching out, or this "
+                  "option where the model is an encoder");
+  }
+  if (offload.ram_bytes > 0 && RamBlocks(plan) == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--kv-offloading-size: {} do not hold a block of {} in each of {} "
+                            "engines; raise it",
+                            MemoryText(offload.ram_bytes), MemoryText(plan.kv_bytes_per_block),
+                            plan.num_engines),
+                "kv-offloading-size");
+  }
+  const int64_t pieces =
+      plan.num_engines * PiecesOf(plan) + (offload.has_disk() ? BlocksOnWay(plan) : 0);
+  plan.tier_bytes = pieces * ByteBlocks::Padded(plan.kv_bytes_per_block);
+  if (plan.fixed_bytes() < plan.memory.available_bytes) return {};
+  return Fail(
+      ErrorCode::kResourceExhausted,
+      fmt::format("--kv-offloading-size: the tiers of the KV cache take {}, but beside "
+                  "weights and workspace {} of memory are free{}; lower it",
+                  MemoryText(plan.tier_bytes),
+                  MemoryText(std::max<int64_t>(
+                      0, plan.memory.available_bytes - plan.fixed_bytes() + plan.tier_bytes)),
+                  LimitNote(plan.memory)),
+      "kv-offloading-size");
+}
+
+Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& model,
+                                    const std::filesystem::path& folder) {
+  const ModelOptions options = ModelOptionsOf(plan);
+  std::string text = fmt::format(
+      "build {}\nisa {}\nmodel {} {}\ndtype {} kv {} activations {}\nblock {} {} groups {} {}\n",
+      BuildId(), kernels::IsaName(kernels::CurrentIsa()), model.architecture,
+      json::Write(model.raw), DtypeName(plan.dtype), DtypeName(plan.kv_type),
+      static_cast<int>(options.activation_format), plan.config.block_size, plan.kv_bytes_per_block,
+      plan.kv_groups.num_groups(), plan.kv_groups.layers_per_group);
+  text += fmt::format("overrides {}\nquantization {} {}\ndummy {} {}\n",
+                      json::Write(plan.config.config_overrides),
+                      plan.config.load_quantization.weights, plan.config.load_quantization.head,
+                      plan.config.dummy_weights, plan.config.dummy_weights ? plan.config.seed : 0);
+  // DecoderSpec::FitRope.
+  text += fmt::format("long rope {}\n", !model.spec.long_rope_table.empty() &&
+                                            plan.max_model_len > model.spec.short_context);
+  for (const AttentionSpan& span : plan.kv_groups.spans)
+    text += fmt::format("span {} {}\n", span.chunk, span.window);
+  for (const KvGroups::Place& place : plan.kv_groups.places)
+    text += fmt::format("layer {} {}\n", place.group, place.slot);
+  std::vector<std::filesystem::path> files;
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
+       entry.increment(error)) {
+    if (HoldsWeights(entry->path())) files.push_back(entry->path());
+  }
+  if (error) {
+    return Fail(ErrorCode::kNotFound, fmt::format("{}: {}", folder.string(), error.message()));
+  }
+  std::ranges::sort(files);
+  for (const std::filesystem::path& path : files) {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0) continue;
+    text += fmt::format("file {} {} {}.{}\n", path.filename().string(), info.st_size,
+                        info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+    AppendSamples(path, info.st_size, text);
+  }
+  return IdentityOfText(text);
+}
+
+Result<std::shared_ptr<DiskTier>> OpenDiskTier(const EnginePlan& plan, const ModelConfig& model) {
+  const OffloadConfig& offload = plan.config.offload;
+  if (!offload.has_disk()) return nullptr;
+  ASSIGN_OR_RETURN(const TierIdentity identity,
+                   TierIdentityOf(plan, model, plan.config.model_folder));
+  ASSIGN_OR_RETURN(auto memory, Allocate(plan, BlocksOnWay(plan)));
+  auto disk = DiskTier::Open({.folder = offload.folder,
+                              .block_bytes = plan.kv_bytes_per_block,
+                              .max_bytes = offload.disk_bytes,
+                              .write_bytes_per_second = offload.disk_bytes_per_second,
+                              .max_queued = BlocksOnWay(plan),
+                              .max_loaded = BlocksOnWay(plan)},
+                             identity, std::move(memory));
+  if (disk) {
+    LOG_INFO("engine", "KV blocks on disk: {} of at most {} in {}",
+             MemoryText((*disk)->counts().used_bytes), MemoryText(offload.disk_bytes),
+             offload.folder.string());
+    return disk;
+  }
+  Error failed = std::move(disk).error();
+  failed.param = "kv-offloading-path";
+  return tl::unexpected(std::move(failed).In("--kv-offloading-path"));
+}
+
+class KvTiers::Bytes final : public BlockBytes {
+ public:
+  explicit Bytes(const KvCache& cache) {
+    for (const kernels::KvCacheView& slot : cache.slots()) {
+      const int bits = BitsPerElement(slot.layout.type);
+      Add(slot.k, slot.layout.BlockElements() * bits / 8);
+      Add(slot.v, slot.layout.ValueBlockElements() * bits / 8);
+    }
+  }
+
+  int64_t bytes_per_block() const override { return bytes_; }
+  void Read(BlockId block, std::byte* bytes) const override {
+    for (const Array& array : arrays_) {
+      std::memcpy(bytes, array.first + block * array.stride, static_cast<size_t>(array.stride));
+      bytes += array.stride;
+    }
+  }
+  void Write(BlockId block, const std::byte* bytes) override {
+    for (const Array& array : arrays_) {
+      std::memcpy(array.first + block * array.stride, bytes, static_cast<size_t>(array.stride));
+      bytes += array.stride;
+    }
+  }
+
+ private:
+  // One of K or V: blocks lie next to each other.
+  struct Array {
+    std::byte* first = nullptr;
+    int64_t stride = 0;
+  };
+  void Add(void* first, int64_t stride) {
+    if (stride > 0) arrays_.push_back({static_cast<std::byte*>(first), stride});
+    bytes_ += stride;
+  }
+
+  std::vector<Array> arrays_;
+  int64_t bytes_ = 0;
+};
+
+KvTiers::KvTiers() = default;
+KvTiers::~KvTiers() = default;
+
+Result<std::unique_ptr<KvTiers>> KvTiers::Create(const EnginePlan& plan, const KvCache& cache,
+                                                 std::shared_ptr<DiskTier> disk,
+                                                 TierCounters& counters) {
+  std::unique_ptr<KvTiers> made(new KvTiers());
+  made->bytes_ = std::make_unique<Bytes>(cache);
+  if (made->bytes_->bytes_per_block() != plan.kv_bytes_per_block) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("a block has {} bytes, and {} in the plan",
+                            made->bytes_->bytes_per_block(), plan.kv_bytes_per_block));
+  }
+  ASSIGN_OR_RETURN(auto memory, Allocate(plan, PiecesOf(plan)));
+  made->tiers_ = std::make_unique<BlockTiers>(*made->bytes_, std::move(memory), RamBlocks(plan),
+                                              std::move(disk), counters);
+  return made;
+}
+
+TierCounts TierCountsOf(const EnginePlan& plan, const TierCounters& counters,
+                        const DiskTier* disk) {
+  TierCounts counts;
+  const OffloadConfig& offload = plan.config.offload;
+  counts.has_ram = offload.ram_bytes > 0;
+  counts.has_disk = disk != nullptr;
+  counts.bytes_per_block = plan.kv_bytes_per_block;
+  counts.ram_stored = counters.ram_stored;
+  counts.ram_loaded = counters.ram_loaded;
+  counts.disk_loaded = counters.disk_loaded;
+  counts.dropped = counters.dropped;
+  counts.ram_bytes = counters.ram_blocks * plan.kv_bytes_per_block;
+  counts.ram_capacity = offload.ram_bytes / plan.num_engines;
+  if (disk == nullptr) return counts;
+  counts.disk_capacity = offload.disk_bytes;
+  counts.disk = disk->counts();
+  return counts;
+}
+
+}  // namespace sluice
