@@ -8,20 +8,6 @@
 namespace sluice {
 namespace {
 
-struct CropRegion {
-  int left, top, width, height;
-};
-
-Image CropOf(const Image& image, const CropRegion& region) {
-  Image out{region.width, region.height, {}};
-  out.rgb.reserve(3 * static_cast<size_t>(region.width) * region.height);
-  for (int y = 0; y < region.height; ++y) {
-    const uint8_t* from = image.row(region.top + y) + 3 * static_cast<size_t>(region.left);
-    out.rgb.insert(out.rgb.end(), from, from + 3 * static_cast<size_t>(region.width));
-  }
-  return out;
-}
-
 class Gemma3Processor : public ImageProcessor {
  public:
   struct Settings {
@@ -45,8 +31,8 @@ class Gemma3Processor : public ImageProcessor {
   Result<ImageParts> Process(const Image& image) const override {
     ImageParts parts;
     parts.push_back(std::make_shared<const ProcessedImage>(Part(image)));
-    for (const CropRegion& region : Crops(image.width, image.height))
-      parts.push_back(std::make_shared<const ProcessedImage>(Part(CropOf(image, region))));
+    for (const ImageRegion& region : Crops(image.width, image.height))
+      parts.push_back(std::make_shared<const ProcessedImage>(Part(CropImage(image, region))));
     return parts;
   }
 
@@ -83,7 +69,7 @@ class Gemma3Processor : public ImageProcessor {
   }
 
   // Along the longer side; none where the image is not long enough or a crop would be too small.
-  std::vector<CropRegion> Crops(int width, int height) const {
+  std::vector<ImageRegion> Crops(int width, int height) const {
     if (!settings_.pan_and_scan) return {};
     const bool across = width >= height;
     const int longer = std::max(width, height);
@@ -95,13 +81,13 @@ class Gemma3Processor : public ImageProcessor {
     count = std::min(settings_.max_crops, std::max(2, count));
     const int length = (longer + count - 1) / count;
     if (std::min(length, shorter) < settings_.min_crop_size) return {};
-    std::vector<CropRegion> regions;
+    std::vector<ImageRegion> regions;
     for (int i = 0; i < count; ++i) {
       const int from = length * i;
       const int part = std::min(length, longer - from);
       if (part < 1) break;
-      regions.push_back(across ? CropRegion{from, 0, part, height}
-                               : CropRegion{0, from, width, part});
+      regions.push_back(across ? ImageRegion{from, 0, part, height}
+                               : ImageRegion{0, from, width, part});
     }
     return regions;
   }

@@ -27,6 +27,10 @@ constexpr FamilyRow kFamilies[] = {
     {"llama4", CreateLlama4Processor},
     {"gemma3", CreateGemma3Processor},
     {"gemma4", CreateGemma4Processor},
+    {"idefics3", CreateIdefics3Processor},
+    {"internvl", CreateInternVlProcessor},
+    {"lfm2_vl", CreateLfm2VlProcessor},
+    {"llava", CreateLlavaProcessor},
     {"mistral3", CreatePixtralProcessor},
     {"pixtral", CreatePixtralProcessor},
     {"qwen2_vl", CreateSmart<SmartResizeRule::kQwen>},
@@ -38,7 +42,9 @@ constexpr FamilyRow kFamilies[] = {
     {"dots_ocr", CreateSmart<SmartResizeRule::kQwen>},
     {"glm_ocr", CreateSmart<SmartResizeRule::kGlm>},
     {"glm4v", CreateSmart<SmartResizeRule::kGlm>},
+    {"glm4v_moe", CreateSmart<SmartResizeRule::kGlm>},
     {"glm46v", CreateSmart<SmartResizeRule::kGlm>},
+    {"smolvlm", CreateIdefics3Processor},
     {"paddleocr_vl", CreateSmart<SmartResizeRule::kPaddle>},
 };
 

@@ -61,6 +61,7 @@ Result<ProcessorSettings> ProcessorSettings::Read(const ProcessorInputs& inputs,
   ProcessorSettings settings;
   settings.merged_ = inputs.image_processor.is_object() ? inputs.image_processor
                                                         : json::Value(json::Value::Object{});
+  settings.overrides_ = inputs.overrides;
   if (inputs.overrides.is_object()) RETURN_IF_ERROR(Lay(inputs.overrides, known, settings.merged_));
   ASSIGN_OR_RETURN(const std::optional<bool> resize, settings.fields().Bool("do_resize"));
   if (resize == false)
@@ -74,14 +75,31 @@ Result<int> ProcessorSettings::Size(std::string_view name, int otherwise) const 
   return static_cast<int>(given.value_or(otherwise));
 }
 
+bool ProcessorSettings::IsOverridden(std::string_view name) const {
+  if (!overrides_.is_object()) return false;
+  const json::Value* nested = overrides_.Find("images_kwargs");
+  return overrides_.Find(name) != nullptr ||
+         (nested != nullptr && nested->is_object() && nested->Find(name) != nullptr);
+}
+
+Result<std::string> ProcessorSettings::Kind(std::string_view otherwise) const {
+  ASSIGN_OR_RETURN(const std::optional<std::string> given, fields().String("image_processor_type"));
+  std::string_view kind = given ? std::string_view(*given) : otherwise;
+  for (const std::string_view suffix : {"Fast", "Pil"}) {
+    if (kind.ends_with(suffix)) kind.remove_suffix(suffix.size());
+  }
+  return std::string(kind);
+}
+
 Result<ResizeFilter> ProcessorSettings::Filter(ResizeFilter otherwise) const {
   ASSIGN_OR_RETURN(const std::optional<int64_t> given, fields().Integer("resample", 0, 100));
   if (!given) return otherwise;
+  if (*given == 1) return ResizeFilter::kLanczos;
   if (*given == 2) return ResizeFilter::kBilinear;
   if (*given == 3) return ResizeFilter::kBicubic;
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("resample {} in preprocessor_config.json: images are resized with 2 "
-                          "(bilinear) or 3 (bicubic)",
+              fmt::format("resample {} in preprocessor_config.json: images are resized with 1 "
+                          "(Lanczos), 2 (bilinear) or 3 (bicubic)",
                           *given));
 }
 

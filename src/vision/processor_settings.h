@@ -28,13 +28,17 @@ class ProcessorSettings {
 
   // An integer >= 1; `otherwise` if it is not given.
   Result<int> Size(std::string_view name, int otherwise) const;
+  // Whether --mm-processor-kwargs has a setting.
+  bool IsOverridden(std::string_view name) const;
+  // `image_processor_type` without what tells implementations of one class apart.
+  Result<std::string> Kind(std::string_view otherwise) const;
   // `resample` of the file; kUnsupported for a filter that is not in resize.h.
   Result<ResizeFilter> Filter(ResizeFilter otherwise) const;
   // do_rescale, rescale_factor, do_normalize, image_mean, image_std over what the family has.
   Result<PixelTable::Settings> Pixels(PixelTable::Settings otherwise) const;
 
  private:
-  json::Value merged_;
+  json::Value merged_, overrides_;
 };
 
 // A token of the vocabulary.
@@ -67,6 +71,11 @@ inline constexpr int64_t kMaxProcessedPixels = int64_t{1} << 28;
 Result<std::unique_ptr<ImageProcessor>> CreateLlama4Processor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateGemma3Processor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateGemma4Processor(const ProcessorInputs& inputs);
+Result<std::unique_ptr<ImageProcessor>> CreateIdefics3Processor(const ProcessorInputs& inputs);
+Result<std::unique_ptr<ImageProcessor>> CreateInternVlProcessor(const ProcessorInputs& inputs);
+Result<std::unique_ptr<ImageProcessor>> CreateLfm2VlProcessor(const ProcessorInputs& inputs);
+// That of its tower: a square for CLIP and SigLIP, or Pixtral's.
+Result<std::unique_ptr<ImageProcessor>> CreateLlavaProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreatePixtralProcessor(const ProcessorInputs& inputs);
 // Qwen2-VL and its kin: which rule decides the size, and how patches are laid out.
 enum class SmartResizeRule { kQwen, kGlm, kPaddle };

@@ -88,7 +88,7 @@ void ExpectAsRow(const ImageParts& parts, const json::Value& row) {
   for (const auto& part : parts)
     values.insert(values.end(), part->values.begin(), part->values.end());
   std::vector<int64_t> shape = parts.front()->shape;
-  if (parts.size() > 1) shape[0] = static_cast<int64_t>(parts.size());
+  for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i]->shape[0];
   EXPECT_EQ(shape, Integers(*row.Find("shape")));
   EXPECT_EQ(Sha256OfFloats(values), row.Find("sha256")->as_string());
   const ProcessedImage& image = *parts.front();
@@ -97,6 +97,9 @@ void ExpectAsRow(const ImageParts& parts, const json::Value& row) {
   }
   if (const json::Value* tiles = row.Find("tiles")) {
     EXPECT_EQ(std::vector<int64_t>(image.tiles.begin(), image.tiles.end()), Integers(*tiles));
+  }
+  if (const json::Value* units = row.Find("units")) {
+    EXPECT_EQ(shape[0], units->as_integer());
   }
   if (const json::Value* tokens = row.Find("soft_tokens")) {
     EXPECT_EQ(image.num_embeddings, tokens->as_integer());
@@ -190,6 +193,53 @@ TEST(ImageProcessorTest, Gemma3PutsTextAroundImagesAndCrops) {
                                              one + " " + one + " " + one);
 }
 
+TEST(ImageProcessorTest, SquaresHaveATokenForEachPatch) {
+  const auto clip = SmallProcessor("clip");  // 28 x 28 pixels, patches of 7
+  EXPECT_EQ(clip->Expansion(clip->Process(Gray(9, 40)).value()), Repeated("<5>", 16));
+  EXPECT_EQ(clip->Process(Gray(9, 40)).value()[0]->grid, (std::array<int, 3>{1, 4, 4}));
+  // The middle of a long image is computed alone.
+  EXPECT_LT(clip->MemoryBytes(1, 100000).value_or(0), 100 << 20);
+  EXPECT_TRUE(clip->Process(Gray(1, 100000)));
+}
+
+TEST(ImageProcessorTest, InternVlHasTheWholeImageBehindItsTiles) {
+  const auto processor = SmallProcessor("internvl");  // tiles of 28 x 28 pixels, of 4 tokens
+  EXPECT_EQ(processor->Expansion(processor->Process(Gray(56, 28)).value()),
+            "<img>" + Repeated("<5>", 12) + "</img>");
+  EXPECT_EQ(processor->Expansion(processor->Process(Gray(28, 28)).value()),
+            "<img>" + Repeated("<5>", 4) + "</img>");
+}
+
+TEST(ImageProcessorTest, Idefics3NamesRowsAndColumnsOfTiles) {
+  const auto processor = SmallProcessor("idefics3");  // tiles of 28 x 28 pixels, of 4 tokens
+  const std::string fake = "<fake_token_around_image>", tile = Repeated("<5>", 4);
+  std::string expected;
+  for (const int row : {1, 2}) {
+    for (const int column : {1, 2, 3})
+      expected += fmt::format("{}<row_{}_col_{}>{}", fake, row, column, tile);
+    expected += "\n";
+  }
+  expected += "\n" + fake + "<global-img>" + tile + fake;
+  const ImageParts parts = processor->Process(Gray(40, 20)).value();
+  EXPECT_EQ(parts.size(), 7);
+  EXPECT_EQ(processor->Expansion(parts), expected);
+  const auto whole = SmallProcessor("idefics3, whole");
+  EXPECT_EQ(whole->Expansion(whole->Process(Gray(40, 20)).value()),
+            fake + "<global-img>" + tile + fake);
+}
+
+TEST(ImageProcessorTest, Lfm2VlMarksTilesOfLargeImages) {
+  const auto processor = SmallProcessor("lfm2-vl");  // tiles of 32 x 32 pixels, of 16 tokens
+  EXPECT_EQ(processor->Expansion(processor->Process(Gray(32, 16)).value()),
+            "<|image_start|>" + Repeated("<5>", 8) + "<|image_end|>");
+  const ImageParts parts = processor->Process(Gray(80, 40)).value();
+  const std::string tile = Repeated("<5>", 16);
+  EXPECT_EQ(processor->Expansion(parts), "<|image_start|><|img_row_1_col_1|>" + tile +
+                                             "<|img_row_1_col_2|>" + tile + "<|img_thumbnail|>" +
+                                             Repeated("<5>", parts.back()->num_embeddings) +
+                                             "<|image_end|>");
+}
+
 TEST(ImageProcessorTest, HashTellsImagesApart) {
   const auto processor = SmallProcessor("qwen3-vl");
   Image image = Gray(64, 64);
@@ -206,7 +256,7 @@ TEST(ImageProcessorTest, RefusesByName) {
   EXPECT_NE(ImageProcessor::Create(inputs).error().message.find("max_pixel is no setting"),
             std::string::npos);
   inputs = InputsOf(*processors.Find("qwen3-vl"));
-  inputs.image_processor.Set("resample", 1);
+  inputs.image_processor.Set("resample", 4);
   EXPECT_EQ(ImageProcessor::Create(inputs).error().code, ErrorCode::kUnsupported);
   inputs.config.Set("model_type", "eyes");
   EXPECT_EQ(ImageProcessor::Create(inputs).error().message,

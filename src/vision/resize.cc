@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,16 @@ struct FilterTaps {
   std::vector<int16_t> weights;
 };
 
+double Sinc(double x) {
+  if (x == 0.0) return 1.0;
+  x *= std::numbers::pi;
+  return std::sin(x) / x;
+}
+
 double FilterAt(ResizeFilter filter, double x) {
   x = std::abs(x);
   if (filter == ResizeFilter::kBilinear) return x < 1.0 ? 1.0 - x : 0.0;
+  if (filter == ResizeFilter::kLanczos) return x < 3.0 ? Sinc(x) * Sinc(x / 3.0) : 0.0;
   constexpr double kA = -0.5;
   if (x < 1.0) return ((kA + 2.0) * x - (kA + 3.0)) * x * x + 1.0;
   if (x < 2.0) return ((kA * x - 5.0 * kA) * x + 8.0 * kA) * x - 4.0 * kA;
@@ -38,30 +46,46 @@ int PrecisionFor(double largest) {
   return precision;
 }
 
-FilterTaps TapsOf(int from, int to, ResizeFilter filter) {
+int SizeOf(ResizeFilter filter) {
+  switch (filter) {
+    case ResizeFilter::kBilinear: return 2;
+    case ResizeFilter::kBicubic: return 4;
+    case ResizeFilter::kLanczos: break;
+  }
+  return 6;
+}
+
+// Holds the outputs [first, first + count_of) alone; the precision is that of all `to`.
+FilterTaps TapsOf(int from, int to, int first, int count_of, ResizeFilter filter) {
   const double scale = static_cast<double>(from) / to;
-  const int filter_size = filter == ResizeFilter::kBilinear ? 2 : 4;
+  const int filter_size = SizeOf(filter);
   const double support = scale >= 1.0 ? filter_size * 0.5 * scale : filter_size * 0.5;
   const double inverse = scale >= 1.0 ? 1.0 / scale : 1.0;
   FilterTaps taps;
   taps.stride = static_cast<int>(std::ceil(static_cast<float>(support))) * 2 + 1;
-  std::vector<double> exact(static_cast<size_t>(to) * taps.stride, 0.0);
+  std::vector<double> exact(static_cast<size_t>(count_of) * taps.stride, 0.0);
+  std::vector<double> others(static_cast<size_t>(taps.stride));
+  double largest = 0.0;
   for (int i = 0; i < to; ++i) {
+    const bool is_wanted = i >= first && i < first + count_of;
     const double center = scale * (i + 0.5);
     const int start = std::max(static_cast<int>(center - support + 0.5), 0);
     const int count = std::clamp(std::min(static_cast<int>(center + support + 0.5), from) - start,
                                  0, taps.stride);
-    double* weights = exact.data() + static_cast<size_t>(i) * taps.stride;
+    double* weights =
+        is_wanted ? exact.data() + static_cast<size_t>(i - first) * taps.stride : others.data();
     double total = 0.0;
     for (int j = 0; j < count; ++j) {
       weights[j] = FilterAt(filter, (j + start - center + 0.5) * inverse);
       total += weights[j];
     }
     for (int j = 0; j < count && total != 0.0; ++j) weights[j] /= total;
+    for (int j = 0; j < count; ++j) largest = std::max(largest, weights[j]);
+    if (!is_wanted) continue;
     taps.starts.push_back(start);
     taps.counts.push_back(count);
   }
-  taps.precision = PrecisionFor(*std::ranges::max_element(exact));
+  taps.precision = PrecisionFor(largest);
   taps.weights.reserve(exact.size());
   for (double weight : exact) {
     const double scaled = weight * (1 << taps.precision);
@@ -122,19 +146,52 @@ Image Blank(int width, int height) {
 }  // namespace
 
 Image ResizeImage(const Image& image, int width, int height, ResizeFilter filter) {
-  CHECK(width >= 1 && height >= 1);
-  if (width == image.width && height == image.height) return image;
+  return ResizeRegion(image, width, height, filter, {0, 0, width, height});
+}
+
+Image ResizeRegion(const Image& image, int width, int height, ResizeFilter filter,
+                   const ImageRegion& region) {
+  CHECK(width >= 1 && height >= 1 && region.width >= 1 && region.height >= 1);
+  CHECK(region.left >= 0 && region.left + region.width <= width);
+  CHECK(region.top >= 0 && region.top + region.height <= height);
   Image across;
-  const Image* narrowed = &image;
-  if (width != image.width) {
-    across = Blank(width, image.height);
-    ResizeAcross(image, TapsOf(image.width, width, filter), across);
-    if (height == image.height) return across;
-    narrowed = &across;
+  if (width == image.width) {
+    across = CropImage(image, {region.left, 0, region.width, image.height});
+  } else {
+    across = Blank(region.width, image.height);
+    ResizeAcross(image, TapsOf(image.width, width, region.left, region.width, filter), across);
   }
-  Image resized = Blank(width, height);
-  ResizeDown(*narrowed, TapsOf(image.height, height, filter), resized);
+  if (height == image.height && region.height == height) return across;
+  if (height == image.height)
+    return CropImage(across, {0, region.top, region.width, region.height});
+  Image resized = Blank(region.width, region.height);
+  ResizeDown(across, TapsOf(image.height, height, region.top, region.height, filter), resized);
   return resized;
+}
+
+Image CropImage(const Image& image, const ImageRegion& region) {
+  if (region.width == image.width && region.height == image.height) return image;
+  Image out{region.width, region.height, {}};
+  out.rgb.reserve(3 * static_cast<size_t>(region.width) * region.height);
+  for (int y = 0; y < region.height; ++y) {
+    const uint8_t* from = image.row(region.top + y) + 3 * static_cast<size_t>(region.left);
+    out.rgb.insert(out.rgb.end(), from, from + 3 * static_cast<size_t>(region.width));
+  }
+  return out;
+}
+
+Image PadImage(const Image& image, int width, int height, int left, int top,
+               const std::array<uint8_t, 3>& color) {
+  CHECK(left >= 0 && top >= 0 && left + image.width <= width && top + image.height <= height);
+  Image out = Blank(width, height);
+  if (color != std::array<uint8_t, 3>{}) {
+    for (size_t i = 0; i < out.rgb.size(); ++i) out.rgb[i] = color[i % 3];
+  }
+  for (int y = 0; y < image.height; ++y) {
+    std::copy_n(image.row(y), 3 * static_cast<size_t>(image.width),
+                out.rgb.data() + 3 * (static_cast<size_t>(top + y) * width + left));
+  }
+  return out;
 }
 
 int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height) {

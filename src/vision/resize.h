@@ -8,6 +8,7 @@
 // bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "media/image.h"
@@ -17,10 +18,27 @@ namespace sluice {
 enum class ResizeFilter {
   kBilinear,  // triangle, support 1
   kBicubic,   // a = -0.5, support 2
+  kLanczos,   // sinc(x) sinc(x / 3), support 3
+};
+
+// In pixels.
+struct ImageRegion {
+  int left = 0, top = 0, width = 0, height = 0;
 };
 
 // REQUIRES: width and height >= 1. An image that has this size already is copied.
 Image ResizeImage(const Image& image, int width, int height, ResizeFilter filter);
+
+// The bytes that a region of ResizeImage's result has. REQUIRES: it is inside that result.
+Image ResizeRegion(const Image& image, int width, int height, ResizeFilter filter,
+                   const ImageRegion& region);
+
+// REQUIRES: the region is inside the image.
+Image CropImage(const Image& image, const ImageRegion& region);
+
+// The image at (left, top) of a larger one of one color. REQUIRES: it is inside.
+Image PadImage(const Image& image, int width, int height, int left, int top,
+               const std::array<uint8_t, 3>& color);
 
 // The most bytes that ResizeImage() allocates, its result included.
 int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height);

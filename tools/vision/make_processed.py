@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 CLIP = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
 # name: (class, model_type, preprocessor_config.json, processor_config.json, overrides)
-BILINEAR, BICUBIC = {"resample": 2}, {"resample": 3}
+LANCZOS, BILINEAR, BICUBIC = {"resample": 1}, {"resample": 2}, {"resample": 3}
 QWEN = {"patch_size": 14, "temporal_patch_size": 2, "merge_size": 2}
 PROCESSORS = {
     "llama4": ("Llama4ImageProcessor", "llama4", {"size": {"height": 56, "width": 56}, "max_patches": 16, **BILINEAR, **HALF}, {"patch_size": 14}, {}),
@@ -44,7 +44,36 @@ PROCESSORS = {
                 {"patch_size": 4}, {}),
     "mistral3": ("PixtralImageProcessor", "mistral3", {"size": {"longest_edge": 45}, "patch_size": 7, **BICUBIC, **CLIP},
                  {"patch_size": 7, "spatial_merge_size": 2}, {}),
+    "qwen2-vl": ("Qwen2VLImageProcessor", "qwen2_vl", {"min_pixels": 1000, "max_pixels": 5000, **QWEN, **CLIP}, {}, {}),
+    "glm4v": ("Glm4vImageProcessor", "glm4v", {"size": {"shortest_edge": 2000, "longest_edge": 8000}, **QWEN, **CLIP}, {}, {}),
+    "clip": ("CLIPImageProcessor", "llava", {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}, **BICUBIC, **CLIP},
+             {"patch_size": 7, "num_additional_image_tokens": 1, "vision_feature_select_strategy": "default"}, {}),
+    "clip, a crop larger than the image": ("CLIPImageProcessor", "llava", {"size": 21, "crop_size": 28, **BICUBIC, **CLIP}, {"patch_size": 7}, {}),
+    "clip without a crop": ("CLIPImageProcessor", "llava", {"size": {"height": 28, "width": 35}, "do_center_crop": False, **BILINEAR, **CLIP},
+                            {"patch_size": 7}, {}),
+    "llava, padded": ("LlavaImageProcessor", "llava", {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}, "do_pad": True,
+                                                       **BICUBIC, **CLIP}, {"patch_size": 7}, {}),
+    "siglip": ("SiglipImageProcessor", "llava", {"size": {"height": 32, "width": 32}, **BICUBIC, **HALF}, {"patch_size": 8}, {}),
+    "internvl": ("GotOcr2ImageProcessor", "internvl", {"size": {"height": 28, "width": 28}, **BICUBIC, **CLIP}, {"image_seq_length": 4},
+                 {"crop_to_patches": True}),
+    "internvl, few tiles": ("GotOcr2ImageProcessor", "internvl", {"size": {"height": 28, "width": 28}, "min_patches": 2, "max_patches": 4,
+                                                                  **BICUBIC, **CLIP}, {"image_seq_length": 4}, {"crop_to_patches": True}),
+    "internvl, whole": ("GotOcr2ImageProcessor", "internvl", {"size": {"height": 28, "width": 28}, **BICUBIC, **CLIP}, {"image_seq_length": 4},
+                        {"crop_to_patches": False}),
+    "idefics3": ("Idefics3ImageProcessor", "idefics3", {"size": {"longest_edge": 80}, "max_image_size": {"longest_edge": 28}, **LANCZOS, **HALF},
+                 {"image_seq_len": 4}, {}),
+    "smolvlm": ("SmolVLMImageProcessor", "smolvlm", {"size": {"longest_edge": 48}, "max_image_size": {"longest_edge": 24}, **BICUBIC, **HALF},
+                {"image_seq_len": 4}, {}),
+    "idefics3, whole": ("Idefics3ImageProcessor", "idefics3", {"size": {"longest_edge": 50}, "max_image_size": {"longest_edge": 28},
+                                                               "do_image_splitting": False, **LANCZOS, **HALF}, {"image_seq_len": 4}, {}),
+    "lfm2-vl": ("Lfm2VlImageProcessor", "lfm2_vl", {"downsample_factor": 2, "encoder_patch_size": 4, "tile_size": 32, "min_tiles": 2, "max_tiles": 6,
+                                                    "min_image_tokens": 4, "max_image_tokens": 16, **BILINEAR, **HALF}, {}, {}),
+    "lfm2-vl, whole": ("Lfm2VlImageProcessor", "lfm2_vl", {"downsample_factor": 2, "encoder_patch_size": 4, "tile_size": 32,
+                                                           "do_image_splitting": False, "min_image_tokens": 4, "max_image_tokens": 16, **BILINEAR,
+                                                           **HALF}, {}, {}),
 }
+# Those whose model asks them for rows and columns of tiles.
+TILED = ("Idefics3ImageProcessor", "SmolVLMImageProcessor", "Lfm2VlImageProcessor")
 IMAGES = ["rgb.png", "turned_6.jpg", "progressive.jpg", "gray.jpg", "lossy.webp", "interlaced.gif", "b565.bmp"]
 # More shapes, cut out of or enlarged from the first image: (width, height).
 SHAPES = [(1, 1), (211, 3), (3, 205), (600, 3), (97, 61), (64, 128)]
@@ -70,6 +99,8 @@ def row(processor, kind, settings, extra, call, image):
     arguments = dict(call)
     if kind == "PixtralImageProcessor":
         arguments["patch_size"] = extra["patch_size"] * extra.get("spatial_merge_size", 1)
+    if kind in TILED:
+        arguments["return_row_col_info"] = True
     try:
         out = processor(images=image, return_tensors="pt", **arguments)
     except Exception as e:  # noqa: BLE001 - whatever the processor raises is its refusal
@@ -77,14 +108,18 @@ def row(processor, kind, settings, extra, call, image):
     values = out["pixel_values"].to(torch.float32)
     if kind == "Gemma4ImageProcessor":
         values = values[0, :int((out["image_position_ids"][0, :, 0] >= 0).sum())]
-    if kind == "PixtralImageProcessor":
+    if kind == "PixtralImageProcessor" or "max_image_size" in settings:
         values = values[0]
+    if kind == "Lfm2VlImageProcessor":  # tiles have other shapes than the whole image: one after the other, without padding
+        values = torch.cat([part[:int(shape.prod())] for part, shape in zip(values, out["spatial_shapes"])])
     found = {"shape": list(values.shape), "sha256": hashlib.sha256(values.contiguous().numpy().tobytes()).hexdigest()}
     if "image_grid_thw" in out:
         found["grid"] = out["image_grid_thw"][0].tolist()
         found["soft_tokens"] = int(out["image_grid_thw"].prod()) // settings["merge_size"] ** 2
     elif "aspect_ratios" in out:
         found["tiles"] = [int(v) for v in out["aspect_ratios"][0]]
+    elif "num_patches" in out:
+        found["units"] = int(out["num_patches"][0])
     elif "num_soft_tokens_per_image" in out:
         found["soft_tokens"] = int(out["num_soft_tokens_per_image"][0])
     return found
@@ -96,7 +131,8 @@ def main():
     rows, processors = [], {}
     for name, (kind, model_type, settings, extra, call) in PROCESSORS.items():
         processor = getattr(transformers, kind)(**settings)
-        processors[name] = {"model_type": model_type, "preprocessor_config": settings, "processor_config": extra, "overrides": call}
+        processors[name] = {"model_type": model_type, "preprocessor_config": {"image_processor_type": kind, **settings},
+                            "processor_config": extra, "overrides": call}
         for image_name, image in pictures(images):
             rows.append({"processor": name, "image": image_name, **row(processor, kind, settings, extra, call, image)})
     lines = ",\n".join("%s: %s" % (json.dumps(k), json.dumps(v)) for k, v in processors.items())
