@@ -108,6 +108,8 @@ std::string CanonicalName(std::string_view name) {
   constexpr std::string_view kInnerModel = "model.language_model.";
   if (name.starts_with(kInnerModel))
     return std::string(kModel) + std::string(name.substr(kInnerModel.size()));
+  constexpr std::string_view kText = "model.text_model.";  // Idefics 3
+  if (name.starts_with(kText)) return std::string(kModel) + std::string(name.substr(kText.size()));
   if (name.starts_with(kInner)) {
     const std::string_view rest = name.substr(kInner.size());
     if (rest.starts_with(kModel) || rest == "model" || rest.starts_with("lm_head"))
@@ -119,6 +121,7 @@ std::string CanonicalName(std::string_view name) {
       {"vision_tower.vision_model.", "vision_tower."},
       {"model.vision_tower.", "vision_tower."},
       {"model.multi_modal_projector.", "multi_modal_projector."},
+      {"model.connector.", "connector."},
       {"model.embed_vision.", "embed_vision."},
       {"model.vision_model.", "vision_model."},
       {"model.visual.", "visual."},

@@ -17,6 +17,7 @@ float ActivationOf(const ActivationRule& rule, float z) {
     case ActivationKind::kSilu: return z / (1.0f + std::exp(-z));
     case ActivationKind::kGeluTanh:
       return z / (1.0f + std::exp(z * (-1.5957691216f - 0.0713548163f * (z * z))));
+    case ActivationKind::kQuickGelu: return z / (1.0f + std::exp(-1.702f * z));
     case ActivationKind::kRelu: return z < 0 ? 0.0f : z;
     case ActivationKind::kRelu2: return z < 0 ? 0.0f : z * z;
     case ActivationKind::kXielu: break;

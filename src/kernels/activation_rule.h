@@ -4,12 +4,13 @@
 namespace sluice::kernels {
 
 enum class ActivationKind {
-  kSilu,      // z / (1 + exp(-z))
-  kGeluTanh,  // as in kernels/gelu_mul.h
-  kRelu,      // max(z, 0)
-  kRelu2,     // max(z, 0)^2
-  // z > 0: alpha_p z^2 + beta z; else alpha_n (exp(min(z, eps)) - 1 - z) + beta z. Source:
-  // transformers' XIELUActivation.
+  kSilu,       // z / (1 + exp(-z))
+  kGeluTanh,   // as in kernels/gelu_mul.h
+  kQuickGelu,  // z / (1 + exp(-1.702 z)): CLIP's
+  kRelu,       // max(z, 0)
+  kRelu2,      // its square
+  // alpha_p z^2 + beta z above zero, else alpha_n (exp(min(z, eps)) - 1 - z) + beta z.
+  // Source: transformers' XIELUActivation.
   kXielu,
 };
 

@@ -15,6 +15,7 @@ double Expected(const ActivationRule& rule, double z) {
     case ActivationKind::kSilu: return z / (1 + std::exp(-z));
     case ActivationKind::kGeluTanh:
       return z / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
+    case ActivationKind::kQuickGelu: return z / (1 + std::exp(-1.702 * z));
     case ActivationKind::kRelu: return std::max(z, 0.0);
     case ActivationKind::kRelu2: return std::max(z, 0.0) * std::max(z, 0.0);
     case ActivationKind::kXielu: break;
@@ -24,11 +25,9 @@ double Expected(const ActivationRule& rule, double z) {
 }
 
 constexpr ActivationRule kRules[] = {
-    {ActivationKind::kSilu},
-    {ActivationKind::kGeluTanh},
-    {ActivationKind::kRelu},
-    {ActivationKind::kRelu2},
-    {ActivationKind::kXielu, 0, 0.8f, 0.7f, 0.5f, -1e-6f},
+    {ActivationKind::kSilu},       {ActivationKind::kGeluTanh},
+    {ActivationKind::kQuickGelu},  {ActivationKind::kRelu},
+    {ActivationKind::kRelu2},      {ActivationKind::kXielu, 0, 0.8f, 0.7f, 0.5f, -1e-6f},
     {ActivationKind::kSilu, 1.5f},
 };
 

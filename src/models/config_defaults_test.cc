@@ -150,7 +150,7 @@ TEST(PublishedConfigTest, IsReadAsByTransformersOrRefusedByName) {
     EXPECT_EQ(parsed.error().code, ErrorCode::kUnsupported) << name;
     EXPECT_THAT(parsed.error().message, HasSubstr(refused->as_string())) << name;
   }
-  EXPECT_EQ(read, 21);
+  EXPECT_EQ(read, 23);
 }
 
 }  // namespace

@@ -341,6 +341,22 @@ Result<const ConfigDefaults*> DefaultsFor(const ModelFamily& family, const json:
   return &family.text_defaults(type.value_or(""));
 }
 
+// The family whose decoder it is: `family` itself, or another one that text_config names.
+Result<const ModelFamily*> DecoderFamily(const ModelFamily& family, const json::Value& decoder) {
+  if (family.text_types.empty()) return &family;
+  ASSIGN_OR_RETURN(const auto given, JsonFields(decoder, "text_config.").String("model_type"));
+  const std::string_view type = given ? std::string_view(*given) : family.text_types.front();
+  const bool is_known = std::ranges::find(family.text_types, type) != family.text_types.end();
+  for (const ModelFamily* one : ModelFamilies()) {
+    if (is_known && one->model_type == type && !one->defaults.is_nested) return one;
+  }
+  return Unsupported(
+      fmt::format("text_config.model_type '{}' is not supported by {}; supported are {}",
+                  ShortName(std::string(type)), family.architecture,
+                  fmt::join(family.text_types, ", ")),
+      "text_config.model_type");
+}
+
 // `decoder` with what its fields' other names give, and with the defaults that scalings of rope
 // start from and that families read again.
 Result<json::Value> WithRopeDefaults(json::Value decoder, const ConfigDefaults& defaults) {
@@ -405,15 +421,20 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
     if (given == nullptr && !family->defaults.may_be_flat) return outer.Missing("text_config");
     if (given == nullptr) given = &value;
   }
-  ASSIGN_OR_RETURN(const ConfigDefaults* own_defaults, DefaultsFor(*family, *given));
-  const ConfigDefaults& defaults = *own_defaults;
+  ASSIGN_OR_RETURN(const ModelFamily* of_decoder, DecoderFamily(*family, *given));
+  ASSIGN_OR_RETURN(const ConfigDefaults* own_defaults, DefaultsFor(*of_decoder, *given));
+  ConfigDefaults defaults = *own_defaults;
+  if (of_decoder != family) {
+    defaults.is_nested = true;
+    defaults.tie_word_embeddings |= family->defaults.tie_word_embeddings;
+  }
   ASSIGN_OR_RETURN(const json::Value decoder, WithRopeDefaults(*given, defaults));
   const JsonFields fields(decoder, defaults.is_nested ? "text_config." : "");
   ModelConfig config;
   config.raw = value;
   config.architecture = ArchitectureOf(outer, *family);
   config.model_type = family->model_type;
-  ASSIGN_OR_RETURN(config.activation, ReadActivation(fields, *family));
+  ASSIGN_OR_RETURN(config.activation, ReadActivation(fields, *of_decoder));
   RETURN_IF_ERROR(ReadDimensions(fields, defaults, config));
   ASSIGN_OR_RETURN(const auto eps, fields.Number(defaults.norm_eps_field, 0, 1));
   config.rms_norm_eps = eps.value_or(defaults.rms_norm_eps);
@@ -435,7 +456,7 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
   RETURN_IF_ERROR(read_flag("mlp_bias", config.mlp_bias));
   config.spec = DescribePlainDecoder(config);
   if (defaults.has_layer_norms) config.spec.norm.kind = NormSpec::Kind::kLayer;
-  RETURN_IF_ERROR(family->read(fields, config));
+  RETURN_IF_ERROR(of_decoder->read(fields, config));
   ApplyAttentionFactor(config);
   if (!defaults.positions_are_scaled)
     config.max_position_embeddings = ScaledPositions(config.rope, config.max_position_embeddings);

@@ -88,6 +88,10 @@ struct ModelFamily {
   std::string_view second_type = {};
   // Another name of the architecture, in files that were published with code of their own.
   std::string_view published_architecture = {};
+  // Not empty: the decoder is that of a family without text_config whose model_type text_config
+  // names, one of these; the first where it names none. `read` is null then, and of `defaults` only
+  // tie_word_embeddings counts beside what says where the fields stand.
+  std::span<const std::string_view> text_types = {};
 };
 
 #define SLUICE_MODEL_FAMILIES(FAMILY) \
@@ -121,9 +125,12 @@ struct ModelFamily {
   FAMILY(kGemma4Unified)              \
   FAMILY(kGlm)                        \
   FAMILY(kGlm4)                       \
+  FAMILY(kGlm4v)                      \
+  FAMILY(kGlm4vMoe)                   \
   FAMILY(kGlm4Moe)                    \
   FAMILY(kGlm4MoeLite)                \
   FAMILY(kGlmMoeDsa)                  \
+  FAMILY(kGlmOcr)                     \
   FAMILY(kGptNeoX)                    \
   FAMILY(kGptOss)                     \
   FAMILY(kGranite)                    \
@@ -137,17 +144,21 @@ struct ModelFamily {
   FAMILY(kHunYuanMoeV1)               \
   FAMILY(kHyperClovaX)                \
   FAMILY(kHyV3)                       \
+  FAMILY(kIdefics3)                   \
   FAMILY(kInternLm3)                  \
+  FAMILY(kInternVl)                   \
   FAMILY(kIQuestCoder)                \
   FAMILY(kJais2)                      \
   FAMILY(kKimiK25)                    \
   FAMILY(kKimiLinear)                 \
   FAMILY(kLfm2)                       \
   FAMILY(kLfm2Moe)                    \
+  FAMILY(kLfm2Vl)                     \
   FAMILY(kLfm3)                       \
   FAMILY(kLlama)                      \
   FAMILY(kLlama4)                     \
   FAMILY(kLlama4Text)                 \
+  FAMILY(kLlava)                      \
   FAMILY(kMellum)                     \
   FAMILY(kMimo)                       \
   FAMILY(kMiniCpm3)                   \
@@ -172,6 +183,7 @@ struct ModelFamily {
   FAMILY(kPhimoe)                     \
   FAMILY(kQwen2)                      \
   FAMILY(kQwen25Vl)                   \
+  FAMILY(kQwen2Vl)                    \
   FAMILY(kQwen2Moe)                   \
   FAMILY(kQwen3)                      \
   FAMILY(kQwen3Moe)                   \
@@ -186,6 +198,7 @@ struct ModelFamily {
   FAMILY(kSarvamMla)                  \
   FAMILY(kSeedOss)                    \
   FAMILY(kSmolLm3)                    \
+  FAMILY(kSmolVlm)                    \
   FAMILY(kSolarOpen)                  \
   FAMILY(kStableLm)                   \
   FAMILY(kStarcoder2)                 \

@@ -42,7 +42,7 @@ bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
 
 // Parts of a model of text and images that text alone does not pass through.
 bool IsOfImages(std::string_view name) {
-  constexpr std::array<std::string_view, 21> kPrefixes = {"vision_model.",
+  constexpr std::array<std::string_view, 24> kPrefixes = {"vision_model.",
                                                           "visual.",
                                                           "model.visual.",
                                                           "multi_modal_projector.",
@@ -61,6 +61,9 @@ bool IsOfImages(std::string_view name) {
                                                           "model.vision_adapter.",
                                                           "model.vision_projection.",
                                                           "mm_projector.",
+                                                          "connector.",
+                                                          "image_newline",
+                                                          "model.image_newline",
                                                           "mlp_AR.",
                                                           "model.mm_projector."};
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),

@@ -202,7 +202,8 @@ def main():
     for entry in published.values():
         if "derived" in entry:
             config = entry["config"].get("text_config", entry["config"])
-            entry["derived"] = derived(config["model_type"], config)
+            model_type = {"qwen2_vl": "qwen2_vl_text"}.get(config["model_type"], config["model_type"])  # an older, flat file
+            entry["derived"] = derived(model_type, config)
     lines = ",\n".join(json.dumps(name) + ": " + json.dumps(value, separators=(",", ":")) for name, value in published.items())
     (folder / "published.json").write_text("{\n" + lines + "\n}\n")
 

@@ -83,7 +83,8 @@ void CpuWalk::operator()(const program::AddPositions& op) {
     for (int64_t row = begin; row < end; ++row) {
       float* const out = x + row * op.width;
       std::vector<float> sum(static_cast<size_t>(op.width), 0.0f);
-      for (int64_t i = row * op.entries; i < (row + 1) * op.entries; ++i) {
+      const int64_t entries = step.position_entries;
+      for (int64_t i = row * entries; i < (row + 1) * entries; ++i) {
         const float weight = step.position_weights[static_cast<size_t>(i)];
         const int64_t index = step.position_rows[static_cast<size_t>(i)];
         CHECK(index >= 0 && index < num_rows, "position {} of {}", index, num_rows);
@@ -91,7 +92,7 @@ void CpuWalk::operator()(const program::AddPositions& op) {
         for (int64_t k = 0; k < op.width; ++k) sum[static_cast<size_t>(k)] += position[k] * weight;
       }
       if (last != nullptr && row == rows_ - 1) {
-        for (int64_t k = 0; k < op.width; ++k) out[k] += last[k];
+        std::copy_n(last, op.width, out);
       }
       for (int64_t k = 0; k < op.width; ++k) out[k] += sum[static_cast<size_t>(k)];
     }

@@ -29,6 +29,40 @@ Status ReadGlm4(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+// Source: transformers' GlmOcrTextAttention.
+Status ReadGlmOcr(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadGlm4(fields, config));
+  for (LayerSpec& layer : config.spec.layers) layer.attention.qkv_bias = false;
+  return ReadRopeAxes(fields, {8, 12, 12}, /*interleaves=*/false, config);
+}
+
+// Source: transformers' Glm4vTextAttention.
+Status ReadGlm4v(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadGlm4(fields, config));
+  for (LayerSpec& layer : config.spec.layers) layer.attention.qkv_bias = true;
+  return ReadRopeAxes(fields, {8, 12, 12}, /*interleaves=*/false, config);
+}
+
+constexpr ConfigDefaults kGlmOcrDefaults = {.vocab_size = 59392,
+                                            .hidden_size = 1024,
+                                            .intermediate_size = 4096,
+                                            .num_hidden_layers = 16,
+                                            .num_attention_heads = 16,
+                                            .kv_heads = 8,
+                                            .max_position_embeddings = 131072,
+                                            .rms_norm_eps = 1e-5,
+                                            .partial_rotary_factor = 1,
+                                            .is_nested = true};
+constexpr ConfigDefaults kGlm4vDefaults = {.vocab_size = 151552,
+                                           .hidden_size = 4096,
+                                           .intermediate_size = 13696,
+                                           .num_hidden_layers = 40,
+                                           .num_attention_heads = 32,
+                                           .kv_heads = 2,
+                                           .max_position_embeddings = 32768,
+                                           .rms_norm_eps = 1e-5,
+                                           .partial_rotary_factor = 1,
+                                           .is_nested = true};
 constexpr ConfigDefaults kDefaults = {.vocab_size = 151552,
                                       .hidden_size = 4096,
                                       .intermediate_size = 13696,
@@ -61,5 +95,26 @@ const ModelFamily kGlm4 = {"Glm4ForCausalLM",
                             .operators = "as GLM-4; norms before and behind sub-layers",
                             .golden = "tiny-glm4",
                             .error = 7.7e-07}};
+
+const ModelFamily kGlm4v = {
+    "Glm4vForConditionalGeneration",
+    "glm4v",
+    glm4::kGlm4vDefaults,
+    glm4::ReadGlm4v,
+    {.models = "GLM-4.1V 9B, GLM-4.6V Flash",
+     .operators = "as GLM-4-0414; rope by time, row and column; images: RMS norms, a table by "
+                  "cubics and 2-D rope, a convolution that merges",
+     .golden = "tiny-glm4v",
+     .error = 1.7e-06}};
+const ModelFamily kGlmOcr = {
+    "GlmOcrForConditionalGeneration",
+    "glm_ocr",
+    glm4::kGlmOcrDefaults,
+    glm4::ReadGlmOcr,
+    {.models = "GLM-OCR",
+     .operators = "as GLM-4-0414 without biases; rope by time, row and column; images: RMS norms, "
+                  "of heads, too, 2-D rope, a convolution that merges",
+     .golden = "tiny-glm-ocr",
+     .error = 3.3e-06}};
 
 }  // namespace sluice

@@ -98,6 +98,24 @@ constexpr ConfigDefaults kSarvamDefaults = {.vocab_size = 262144,
                                             .partial_rotary_factor = 1,
                                             .eos_token_id = 1,
                                             .aliases = kSarvamAliases};
+// Source: transformers' Glm4vMoeTextConfig and Glm4vMoeTextAttention.
+Status ReadVision(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadLayers(fields, {}, config));
+  for (LayerSpec& layer : config.spec.layers) layer.attention.qk_norm = QkNorm::kNone;
+  return ReadRopeAxes(fields, {8, 12, 12}, /*interleaves=*/false, config);
+}
+
+constexpr ConfigDefaults kVisionDefaults = {.vocab_size = 151424,
+                                            .hidden_size = 4096,
+                                            .intermediate_size = 10944,
+                                            .num_hidden_layers = 46,
+                                            .num_attention_heads = 96,
+                                            .kv_heads = 8,
+                                            .max_position_embeddings = 65536,
+                                            .rms_norm_eps = 1e-5,
+                                            .partial_rotary_factor = 0.5,
+                                            .attention_bias = true,
+                                            .is_nested = true};
 constexpr ConfigDefaults kDefaults = {.vocab_size = 151552,
                                       .hidden_size = 4096,
                                       .intermediate_size = 10944,
@@ -121,6 +139,16 @@ const ModelFamily kGlm4Moe = {"Glm4MoeForCausalLM",
                                             "shared expert",
                                .golden = "tiny-glm4-moe, tiny-glm4-moe-groups",
                                .error = 8.7e-07}};
+const ModelFamily kGlm4vMoe = {
+    "Glm4vMoeForConditionalGeneration",
+    "glm4v_moe",
+    glm4_moe::kVisionDefaults,
+    glm4_moe::ReadVision,
+    {.models = "GLM-4.5V, GLM-4.6V",
+     .operators = "as GLM-4.5 without its draft layer; rope by time, row and column; images as "
+                  "GLM-4.1V",
+     .golden = "tiny-glm4v-moe",
+     .error = 2.9e-06}};
 
 const ModelFamily kSolarOpen = {"SolarOpenForCausalLM",
                                 "solar_open",

@@ -1,5 +1,5 @@
-// Qwen 2 and 2.5, and Qwen2.5-VL, whose rope turns with rows and columns of images: as Llama, with
-// biases on q, k and v, and a sliding window where config.json asks for one.
+// Qwen 2 and 2.5, Qwen2-VL and Qwen2.5-VL, whose rope turns with rows and columns of images: as
+// Llama, with biases on q, k and v, and a sliding window where config.json asks for one.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -38,7 +38,7 @@ Status ReadVl(const JsonFields& fields, ModelConfig& config) {
   return ReadRopeAxes(fields, {16, 24, 24}, /*interleaves=*/false, config);
 }
 
-// Source: transformers' Qwen2_5_VLTextConfig.
+// Source: transformers' Qwen2VLTextConfig and Qwen2_5_VLTextConfig.
 constexpr ConfigDefaults kVlDefaults = {.vocab_size = 152064,
                                         .hidden_size = 8192,
                                         .intermediate_size = 29568,
@@ -56,6 +56,15 @@ constexpr ConfigDefaults kVlDefaults = {.vocab_size = 152064,
 }  // namespace
 }  // namespace qwen2
 
+const ModelFamily kQwen2Vl = {
+    "Qwen2VLForConditionalGeneration",
+    "qwen2_vl",
+    qwen2::kVlDefaults,
+    qwen2::ReadVl,
+    {.models = "Qwen2-VL 2B to 72B",
+     .operators = "as Qwen2; rope by time, row and column; images: layer norms, 2-D rope",
+     .golden = "tiny-qwen2-vl",
+     .error = 8.9e-07}};
 const ModelFamily kQwen25Vl = {
     "Qwen2_5_VLForConditionalGeneration",
     "qwen2_5_vl",

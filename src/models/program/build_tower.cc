@@ -84,12 +84,16 @@ class TowerBuilder {
                          .shift = spec_.shift,
                          .scale = spec_.scale});
     Multiply(weights_.patch, patches, residual_, hidden_, numbers);
+    if (!spec_.patch_norm.empty()) {
+      to_.Emit(NormRows{.x = residual_,
+                        .weight = to_.Vector(weights_.patch_norm.weight, true),
+                        .width = hidden_});
+    }
     if (spec_.positions != TowerSpec::Positions::kNone) {
       to_.Emit(AddPositions{.x = residual_,
                             .table = to_.Vector(weights_.positions, true),
                             .last = to_.Vector(weights_.class_row, spec_.has_class),
-                            .width = hidden_,
-                            .entries = spec_.position_entries()});
+                            .width = hidden_});
     }
     if (!spec_.rope_frequencies.empty()) {
       to_.program().rope_tables = {spec_.rope_frequencies};
@@ -135,8 +139,15 @@ class TowerBuilder {
     }
   }
 
-  void NormDelta(const TowerNorm& norm, bool exists) {
-    if (!exists) return;
+  // Before it is added.
+  void FinishDelta(const TowerNorm& norm, bool has_norm, const std::vector<float>& factor) {
+    if (!spec_.attention_factor.empty()) {
+      to_.Emit(Standardize{.x = delta_,
+                           .bias = to_.Vector(weights_.zeros, true),
+                           .factor = to_.Vector(factor, true),
+                           .width = hidden_});
+    }
+    if (!has_norm) return;
     CHECK(spec_.norm == NormSpec::Kind::kRms, "norms of results are RMS norms");
     to_.Emit(NormRows{.x = delta_, .weight = to_.Vector(norm.weight, true), .width = hidden_});
   }
@@ -184,10 +195,10 @@ class TowerBuilder {
     EmitNorm(layer.attention_norm, /*adds=*/index > 0 && !added_);
     added_ = false;
     Attention(index);
-    NormDelta(layer.attention_after, !spec_.attention_after.empty());
+    FinishDelta(layer.attention_after, !spec_.attention_after.empty(), layer.attention_factor);
     EmitNorm(layer.mlp_norm, /*adds=*/true);
     Mlp(layer);
-    NormDelta(layer.mlp_after, !spec_.mlp_after.empty());
+    FinishDelta(layer.mlp_after, !spec_.mlp_after.empty(), layer.mlp_factor);
     // What reads the residual itself.
     const bool is_last = index + 1 == weights_.layers.size();
     bool has_level = false;
@@ -209,7 +220,7 @@ class TowerBuilder {
     attention.scale = spec_.attention_scale;
     if (!spec_.q_norm.empty()) {
       attention.qk_norm = QkNorm::kBeforeRope;
-      attention.norms_values = true;
+      attention.norms_values = spec_.norms_values;
     }
     const AttentionId id = to_.Attention(attention);
     const BufferId qkv = to_.F32("qkv", Extent::kStep, attention.qkv_width());
@@ -221,7 +232,7 @@ class TowerBuilder {
                         .cos_sin = rope_,
                         .q_norm = to_.Vector(layer.q_norm, !spec_.q_norm.empty()),
                         .k_norm = to_.Vector(layer.k_norm, !spec_.k_norm.empty()),
-                        .v_norm = to_.Vector(layer.v_norm, !spec_.q_norm.empty())});
+                        .v_norm = to_.Vector(layer.v_norm, spec_.norms_values)});
     const ModelOptions& options = to_.options();
     const int64_t scratch_bytes = kernels::AttentionScratchBytes(
         KvLayoutOf(attention, options), attention.num_heads, options.max_rows, options.max_slices,
@@ -238,15 +249,21 @@ class TowerBuilder {
     MultiplyAll({&layer.output}, attended_, delta_, hidden_, width_, Extent::kStep);
   }
 
-  Gate GateOfLayers() const {
-    switch (spec_.activation) {
-      case Activation::kSilu: return spec_.gate.empty() ? Gate::kRule : Gate::kSilu;
-      case Activation::kGeluTanh: return spec_.gate.empty() ? Gate::kRule : Gate::kGeluTanh;
-      default: return spec_.gate.empty() ? Gate::kPlainGelu : Gate::kGeluErf;
+  static Gate GateOf(TowerActivation activation, bool is_gated) {
+    switch (activation) {
+      case TowerActivation::kSilu: return is_gated ? Gate::kSilu : Gate::kRule;
+      case TowerActivation::kGeluTanh: return is_gated ? Gate::kGeluTanh : Gate::kRule;
+      case TowerActivation::kQuickGelu: return Gate::kRule;
+      case TowerActivation::kGelu: break;
     }
+    return is_gated ? Gate::kGeluErf : Gate::kPlainGelu;
   }
-  static kernels::ActivationRule RuleOf(bool is_silu) {
-    return {.kind = is_silu ? kernels::ActivationKind::kSilu : kernels::ActivationKind::kGeluTanh};
+  static kernels::ActivationRule RuleOf(TowerActivation activation) {
+    switch (activation) {
+      case TowerActivation::kGeluTanh: return {.kind = kernels::ActivationKind::kGeluTanh};
+      case TowerActivation::kQuickGelu: return {.kind = kernels::ActivationKind::kQuickGelu};
+      default: return {.kind = kernels::ActivationKind::kSilu};
+    }
   }
 
   void Mlp(const TowerLayerWeights& layer) {
@@ -259,12 +276,12 @@ class TowerBuilder {
     const BufferId activated = Inputs(spec_.clips ? "all_activated" : "activated", extent, width);
     const auto emit = [&] {
       MultiplyAll(PointersTo(layer.up), inputs_, inner, inner_width, hidden_, extent);
-      to_.Emit(GateMul{.gate = GateOfLayers(),
+      to_.Emit(GateMul{.gate = GateOf(spec_.activation, is_gated),
                        .x = inner,
                        .y = activated,
                        .type = in_type_,
                        .width = width,
-                       .rule = RuleOf(spec_.activation == Activation::kSilu),
+                       .rule = RuleOf(spec_.activation),
                        .is_gated = is_gated});
       MultiplyAll({&layer.down}, activated, delta_, hidden_, width, extent);
     };
@@ -341,20 +358,28 @@ class TowerBuilder {
         Multiply(weights.linear, Typed(x), out, step.width, x.width);
         return {.data = out, .width = step.width};
       }
-      default: {
-        const BufferId out =
-            to_.Inputs(Name(fmt::format("activated_{}", index).c_str()), RowsExtent(), x.width);
-        const bool is_gelu = step.kind == StepKind::kGelu;
-        to_.Emit(GateMul{.gate = is_gelu ? Gate::kPlainGelu : Gate::kRule,
-                         .x = x.data,
-                         .y = out,
-                         .type = type_,
-                         .width = x.width,
-                         .rule = RuleOf(step.kind == StepKind::kSilu),
-                         .is_gated = false});
-        return {.data = out, .type = type_, .width = x.width};
+      case StepKind::kGated: {
+        const BufferId both = Step(index, 2 * step.width);
+        Multiply(weights.linear, Typed(x), both, 2 * step.width, x.width);
+        return Activate(step, index, both, step.width, /*is_gated=*/true);
       }
+      case StepKind::kActivate: break;
     }
+    return Activate(step, index, x.data, x.width, /*is_gated=*/false);
+  }
+
+  Current Activate(const ProjectorStep& step, size_t index, BufferId x, int64_t width,
+                   bool is_gated) {
+    const BufferId out =
+        to_.Inputs(Name(fmt::format("activated_{}", index).c_str()), RowsExtent(), width);
+    to_.Emit(GateMul{.gate = GateOf(step.activation, is_gated),
+                     .x = x,
+                     .y = out,
+                     .type = type_,
+                     .width = width,
+                     .rule = RuleOf(step.activation),
+                     .is_gated = is_gated});
+    return {.data = out, .type = type_, .width = width};
   }
 
   void EmitRegroup() {

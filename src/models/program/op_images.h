@@ -49,15 +49,14 @@ struct TakePatches {
   }
 };
 
-// x[row] += sum of weights[row, i] * table[index[row, i]] (TowerStep); and to the last row `last`,
-// if there is such a vector.
+// x[row] += sum of weights[row, i] * table[index[row, i]] (TowerStep); the last row
+// is `last` before, if there is such a vector.
 struct AddPositions {
   static constexpr const char* kName = "AddPositions";
   BufferId x = kNone;      // F32 [rows, width]
   VectorId table = kNone;  // [positions, width]
   VectorId last = kNone;   // [width]
   int64_t width = 0;
-  int64_t entries = 1;  // of a row
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kUpdate);

@@ -1,7 +1,6 @@
 #include "models/tower/image_tower.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -56,26 +55,87 @@ int64_t WidestTowerInput(const TowerSpec& spec) {
   return widest;
 }
 
-// The two rows of a table of `side` between which a place is, and what each counts for.
+// Rows of a table of `side` that a place is made of, and what each counts for.
 struct Taps {
-  std::array<int32_t, 2> rows = {};
-  std::array<float, 2> weights = {};
+  std::vector<int32_t> rows = {};
+  std::vector<float> weights = {};
+
+  void Add(int64_t row, int64_t side, float weight) {
+    rows.push_back(static_cast<int32_t>(std::clamp<int64_t>(row, 0, side - 1)));
+    weights.push_back(weight);
+  }
 };
-Taps TapsOf(int64_t index, int64_t size, int64_t side, bool aligns_corners) {
-  // In F32, as the reference.
-  const auto i = static_cast<float>(index), n = static_cast<float>(size);
-  const auto last = static_cast<float>(side - 1);
-  const float place = aligns_corners ? i * last / std::max(n - 1, 1.0F)
-                                     : (i + 0.5F) * static_cast<float>(side) / n - 0.5F;
+
+Taps LinearTaps(float place, int64_t side) {
   const float floor = std::floor(place);
   Taps taps;
   for (int tap = 0; tap < 2; ++tap) {
-    const auto t = static_cast<size_t>(tap);
-    const auto raw = static_cast<int64_t>(floor) + tap;
-    taps.rows[t] = static_cast<int32_t>(std::clamp<int64_t>(raw, 0, side - 1));
-    taps.weights[t] = std::max(0.0F, 1 - std::abs(place - floor - static_cast<float>(tap)));
+    taps.Add(static_cast<int64_t>(floor) + tap, side,
+             std::max(0.0F, 1 - std::abs(place - floor - static_cast<float>(tap))));
   }
   return taps;
+}
+
+// Source: torch's grid_sample of a place between -1 and 1.
+Taps CubicTaps(float index, float size, int64_t side) {
+  constexpr float kA = -0.75F;
+  const float place = (((index + 0.5F) / size * 2 - 1 + 1) * static_cast<float>(side) - 1) / 2;
+  const float floor = std::floor(place), t = place - floor;
+  const auto near = [](float x) { return ((kA + 2) * x - (kA + 3)) * x * x + 1; };
+  const auto far = [](float x) { return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
+  const auto first = static_cast<int64_t>(floor) - 1;
+  Taps taps;
+  taps.Add(first, side, far(t + 1));
+  taps.Add(first + 1, side, near(t));
+  taps.Add(first + 2, side, near(1 - t));
+  taps.Add(first + 3, side, far(2 - t));
+  return taps;
+}
+
+// As many for each index. Source: transformers' Siglip2VisionEmbeddings.
+Taps AntialiasedTaps(float index, float size, int64_t side) {
+  const float scale = static_cast<float>(side) / size, support = std::max(scale, 1.0F);
+  const float centre = (index + 0.5F) * scale - 0.5F;
+  const int64_t count = std::min(side, 2 * static_cast<int64_t>(std::ceil(support)) + 1);
+  const int64_t first =
+      std::clamp<int64_t>(static_cast<int64_t>(std::floor(centre - support)), 0, side - count);
+  Taps taps;
+  float sum = 0;
+  for (int64_t row = first; row < first + count; ++row) {
+    const float weight = std::max(0.0F, 1 - std::abs(static_cast<float>(row) - centre) / support);
+    taps.Add(row, side, weight);
+    sum += weight;
+  }
+  for (float& weight : taps.weights) weight /= sum;
+  return taps;
+}
+
+// Source: transformers' Idefics3VisionEmbeddings, whose boundaries are rounded from F64.
+Taps BucketTaps(float index, float size, int64_t side) {
+  const float place = std::min(index * (1.0F / size), static_cast<float>(1.0 - 1e-6));
+  const double step = 1.0 / static_cast<double>(side);
+  const auto boundaries = static_cast<int64_t>(std::ceil((1.0 - step) / step));
+  int64_t row = 0;
+  while (row < boundaries && static_cast<float>(step + static_cast<double>(row) * step) <= place)
+    ++row;
+  Taps taps;
+  taps.Add(row, side, 1);
+  return taps;
+}
+
+// In F32, as the references.
+Taps TapsOf(TowerSpec::Positions kind, int64_t index, int64_t size, int64_t side) {
+  using Positions = TowerSpec::Positions;
+  const auto i = static_cast<float>(index), n = static_cast<float>(size);
+  switch (kind) {
+    case Positions::kInterpolated:
+      return LinearTaps(i * static_cast<float>(side - 1) / std::max(n - 1, 1.0F), side);
+    case Positions::kInterpolatedCentres:
+      return LinearTaps((i + 0.5F) * static_cast<float>(side) / n - 0.5F, side);
+    case Positions::kBicubic: return CubicTaps(i, n, side);
+    case Positions::kAntialiased: return AntialiasedTaps(i, n, side);
+    default: return BucketTaps(i, n, side);
+  }
 }
 
 // Images, tiles or crops that are computed one after the other.
@@ -137,12 +197,9 @@ ImageTower::ImageTower(TowerSpec spec, const TowerOptions& options,
       executor_(std::move(executor)),
       cache_(std::move(cache)) {
   const auto rows = static_cast<size_t>(StepRows(spec_, options_));
-  const auto entries = static_cast<size_t>(spec_.position_entries());
   for (std::vector<int32_t>* one :
        {&step_.patch_rows, &step_.patch_cols, &step_.sources, &positions_})
     one->reserve(rows);
-  step_.position_rows.reserve(rows * entries);
-  step_.position_weights.reserve(rows * entries);
   step_.targets.reserve(rows);
   order_.reserve(rows);
   rope_positions_.reserve(2 * rows);
@@ -290,6 +347,14 @@ void ImageTower::LayPositions(int64_t height, int64_t width) {
     step_.position_rows.push_back(static_cast<int32_t>(row));
     step_.position_weights.push_back(weight);
   };
+  // What each row and each column of a square table is made of.
+  std::vector<Taps> down, along;
+  int64_t side = 0;
+  if (spec_.reads_square()) {
+    side = std::lround(std::sqrt(static_cast<double>(spec_.position_shape[0])));
+    for (int64_t y = 0; y < height; ++y) down.push_back(TapsOf(spec_.positions, y, height, side));
+    for (int64_t x = 0; x < width; ++x) along.push_back(TapsOf(spec_.positions, x, width, side));
+  }
   for (size_t i = 0; i < static_cast<size_t>(step_.num_patches); ++i) {
     const int64_t y = step_.patch_rows[i], x = step_.patch_cols[i];
     rope_positions_[i] = static_cast<int32_t>(y) + spec_.rope_first;
@@ -297,24 +362,26 @@ void ImageTower::LayPositions(int64_t height, int64_t width) {
     switch (spec_.positions) {
       case Positions::kNone: break;
       case Positions::kOrdinal: add(y * width + x, 1); break;
+      case Positions::kClassFirst: add(1 + y * width + x, 1); break;
       case Positions::kAxes:
         add(x, 1);
         add(spec_.position_shape[1] + y, 1);
         break;
-      case Positions::kInterpolated:
-      case Positions::kInterpolatedCentres: {
-        const auto side = static_cast<int64_t>(
-            std::lround(std::sqrt(static_cast<double>(spec_.position_shape[0]))));
-        const bool aligns = spec_.positions == Positions::kInterpolated;
-        const Taps down = TapsOf(y, height, side, aligns), along = TapsOf(x, width, side, aligns);
-        for (const size_t r : {0, 1}) {
-          for (const size_t c : {0, 1})
-            add(down.rows[r] * side + along.rows[c], down.weights[r] * along.weights[c]);
+      default: {
+        const Taps& rows_of = down[static_cast<size_t>(y)];
+        const Taps& cols_of = along[static_cast<size_t>(x)];
+        for (size_t r = 0; r < rows_of.rows.size(); ++r) {
+          for (size_t c = 0; c < cols_of.rows.size(); ++c) {
+            add(rows_of.rows[r] * side + cols_of.rows[c], rows_of.weights[r] * cols_of.weights[c]);
+          }
         }
       }
     }
   }
-  if (spec_.has_class && spec_.positions == Positions::kOrdinal) add(step_.num_patches, 1);
+  step_.position_entries = std::ssize(step_.position_rows) / step_.num_patches;
+  if (!spec_.has_class) return;
+  if (spec_.positions == Positions::kOrdinal) add(step_.num_patches, 1);
+  if (spec_.positions == Positions::kClassFirst) add(0, 1);
 }
 
 // Slices of the attention: one of the whole image; where there are windows, that one with empty

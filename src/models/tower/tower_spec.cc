@@ -5,137 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "base/json_fields.h"
-#include "kernels/attention.h"
-#include "models/family_fields.h"
+#include "models/tower/tower_fields.h"
 
 namespace sluice {
 namespace {
-
-using ProjectorKind = ProjectorStep::Kind;
-
-constexpr int64_t kMaxPatchPixels = 256;
-
-// What a family's vision_config leaves out, as transformers' class of configurations has it.
-struct TowerDefaults {
-  int64_t hidden = 0, intermediate = 0, layers = 0, heads = 0, patch = 0;
-  const char* layers_field = "num_hidden_layers";
-  const char* heads_field = "num_attention_heads";
-  const char* activation_field = "hidden_act";
-  const char* activation = "gelu_pytorch_tanh";
-  double theta = 10000;
-};
-
-// A vision_config, and what is around it.
-struct TowerFields {
-  const JsonFields& vision;
-  const JsonFields& outer;
-  const ModelConfig& config;
-};
-
-Result<int64_t> ReadOr(const JsonFields& fields, const char* name, int64_t most, int64_t absent) {
-  ASSIGN_OR_RETURN(const auto given, fields.Integer(name, 1, most));
-  return given.value_or(absent);
-}
-
-Result<Activation> ReadTowerActivation(const JsonFields& fields, const char* name,
-                                       const char* absent) {
-  ASSIGN_OR_RETURN(const auto given, fields.String(name));
-  const std::string word = given.value_or(absent);
-  if (word == "gelu") return Activation::kGelu;
-  if (word == "gelu_pytorch_tanh") return Activation::kGeluTanh;
-  if (word == "silu") return Activation::kSilu;
-  return Fail(ErrorCode::kUnsupported,
-              fmt::format("vision_config.{} '{}' is not supported; supported are gelu, "
-                          "gelu_pytorch_tanh and silu",
-                          name, ShortName(word)),
-              fmt::format("vision_config.{}", name));
-}
-
-Result<double> ReadTowerTheta(const JsonFields& fields, double absent) {
-  ASSIGN_OR_RETURN(const json::Value* block, fields.Object("rope_parameters"));
-  ASSIGN_OR_RETURN(const auto outside, fields.Number("rope_theta", 1, 1e12));
-  if (block == nullptr) return outside.value_or(absent);
-  ASSIGN_OR_RETURN(
-      const auto inside,
-      JsonFields(*block, "vision_config.rope_parameters.").Number("rope_theta", 1, 1e12));
-  return inside.value_or(outside.value_or(absent));
-}
-
-// The dimensions, and names that most towers have.
-Result<TowerSpec> ReadTowerDimensions(const TowerFields& fields, const TowerDefaults& defaults) {
-  TowerSpec spec;
-  const JsonFields& vision = fields.vision;
-  ASSIGN_OR_RETURN(spec.hidden, ReadOr(vision, "hidden_size", kMaxConfigWidth, defaults.hidden));
-  ASSIGN_OR_RETURN(spec.intermediate,
-                   ReadOr(vision, "intermediate_size", kMaxConfigWidth, defaults.intermediate));
-  ASSIGN_OR_RETURN(spec.num_layers,
-                   ReadOr(vision, defaults.layers_field, kMaxConfigLayers, defaults.layers));
-  ASSIGN_OR_RETURN(spec.heads, ReadOr(vision, defaults.heads_field, 4096, defaults.heads));
-  ASSIGN_OR_RETURN(spec.patch, ReadOr(vision, "patch_size", kMaxPatchPixels, defaults.patch));
-  for (const char* name : {"num_channels", "in_channels", "in_chans"}) {
-    ASSIGN_OR_RETURN(const int64_t channels, ReadOr(vision, name, 64, 3));
-    if (channels != 3) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("vision_config.{} {} is not supported, only 3", name, channels),
-                  fmt::format("vision_config.{}", name));
-    }
-  }
-  ASSIGN_OR_RETURN(const auto head_dim, vision.Integer("head_dim", 2, kernels::kMaxHeadDim));
-  if (!head_dim && spec.hidden % spec.heads != 0)
-    return vision.Bad(defaults.heads_field, "a divisor of hidden_size", json::Value(spec.heads));
-  spec.head_dim = head_dim.value_or(spec.hidden / spec.heads);
-  if (spec.head_dim % 4 != 0 || spec.head_dim > kernels::kMaxHeadDim) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("heads of {} numbers in vision_config are not supported: a multiple of "
-                            "4, at most {}",
-                            spec.head_dim, kernels::kMaxHeadDim),
-                "vision_config.head_dim");
-  }
-  ASSIGN_OR_RETURN(spec.activation,
-                   ReadTowerActivation(vision, defaults.activation_field, defaults.activation));
-  spec.out_width = fields.config.hidden_size;
-  spec.whole.assign(static_cast<size_t>(spec.num_layers), true);
-  return spec;
-}
-
-void SetPatch(TowerSpec& spec, std::string module, bool has_bias, bool is_linear = false) {
-  spec.patch_module = std::move(module);
-  spec.patch_bias = has_bias;
-  if (is_linear)
-    spec.patch_shape = {spec.hidden, spec.patch_numbers()};
-  else if (spec.temporal > 1)
-    spec.patch_shape = {spec.hidden, spec.channels, spec.temporal, spec.patch, spec.patch};
-  else
-    spec.patch_shape = {spec.hidden, spec.channels, spec.patch, spec.patch};
-}
-
-// A quarter of a head's numbers has the frequencies of rows (`first` 0) or of columns, another one
-// those of the other: theta^(-2i / half) of half a head.
-Status SetAxialRope(const TowerFields& fields, double theta, int8_t first, TowerSpec& spec) {
-  ASSIGN_OR_RETURN(theta, ReadTowerTheta(fields.vision, theta));
-  const int64_t half = spec.head_dim / 2;
-  const std::vector<float> one =
-      kernels::RopeFrequencies(static_cast<int>(half), theta, std::nullopt);
-  spec.rope_frequencies = one;
-  spec.rope_frequencies.insert(spec.rope_frequencies.end(), one.begin(), one.end());
-  spec.rope_axes.assign(one.size(), first);
-  spec.rope_axes.insert(spec.rope_axes.end(), one.size(), static_cast<int8_t>(1 - first));
-  return {};
-}
-
-// SigLIP's names, and those that were made of it.
-void SetSiglipLayers(const std::string& prefix, TowerSpec& spec) {
-  spec.layer_prefix = prefix;
-  spec.attention_norm = "layer_norm1";
-  spec.mlp_norm = "layer_norm2";
-  spec.q = "self_attn.q_proj";
-  spec.k = "self_attn.k_proj";
-  spec.v = "self_attn.v_proj";
-  spec.output = "self_attn.out_proj";
-  spec.up = "mlp.fc1";
-  spec.down = "mlp.fc2";
-}
 
 // Source: transformers' SiglipVisionModel and Gemma3MultiModalProjector.
 Result<TowerSpec> ReadGemma3Tower(const TowerFields& fields) {
@@ -225,6 +98,7 @@ Result<TowerSpec> ReadGemma4Tower(const TowerFields& fields) {
   spec.output = "self_attn.o_proj";
   spec.q_norm = "self_attn.q_norm";
   spec.k_norm = "self_attn.k_norm";
+  spec.norms_values = true;
   spec.attention_bias = spec.output_bias = spec.mlp_bias = false;
   spec.attention_scale = 1.0F;
   spec.gate = "mlp.gate_proj";
@@ -251,27 +125,30 @@ Result<TowerSpec> ReadGemma4Tower(const TowerFields& fields) {
   return spec;
 }
 
-// Reads what Qwen's towers share: patches, rope, names.
-Result<TowerSpec> ReadQwenTower(const TowerFields& fields, const TowerDefaults& defaults,
-                                bool patch_bias) {
-  ASSIGN_OR_RETURN(TowerSpec spec, ReadTowerDimensions(fields, defaults));
-  ASSIGN_OR_RETURN(spec.temporal, ReadOr(fields.vision, "temporal_patch_size", 16, 2));
-  ASSIGN_OR_RETURN(spec.merge, ReadOr(fields.vision, "spatial_merge_size", 16, 2));
-  ASSIGN_OR_RETURN(const int64_t out,
-                   ReadOr(fields.vision, "out_hidden_size", kMaxConfigWidth, spec.out_width));
-  if (out != spec.out_width) {
-    return fields.vision.Bad("out_hidden_size",
-                             fmt::format("{}, the width of the text part", spec.out_width),
-                             json::Value(out));
-  }
-  spec.input = TowerSpec::Input::kBlockPatches;
-  SetPatch(spec, "visual.patch_embed.proj", patch_bias);
-  RETURN_IF_ERROR(SetAxialRope(fields, defaults.theta, /*first=*/0, spec));
-  spec.layer_prefix = "visual.blocks.";
-  spec.attention_norm = "norm1";
-  spec.mlp_norm = "norm2";
-  spec.qkv = "attn.qkv";
-  spec.output = "attn.proj";
+// Source: transformers' Qwen2VisionTransformerPretrainedModel, whose hidden_size is the decoder's.
+Result<TowerSpec> ReadQwen2Tower(const TowerFields& fields) {
+  ASSIGN_OR_RETURN(const auto ratio, fields.vision.Number("mlp_ratio", 0.01, 64));
+  ASSIGN_OR_RETURN(TowerSpec spec, ReadQwenTower(fields,
+                                                 {.hidden = 1280,
+                                                  .layers = 32,
+                                                  .heads = 16,
+                                                  .patch = 14,
+                                                  .hidden_field = "embed_dim",
+                                                  .layers_field = "depth",
+                                                  .heads_field = "num_heads",
+                                                  .out_field = "hidden_size",
+                                                  .activation = "quick_gelu",
+                                                  .mlp_ratio = ratio.value_or(4)},
+                                                 false));
+  const int64_t merged = spec.hidden * spec.group();
+  spec.up = "mlp.fc1";
+  spec.down = "mlp.fc2";
+  spec.projector = {
+      {.kind = ProjectorKind::kLayerNorm, .module = "visual.merger.ln_q", .eps = 1e-6F},
+      {.kind = ProjectorKind::kConcatenate},
+      {.kind = ProjectorKind::kLinear, .module = "visual.merger.mlp.0", .width = merged},
+      {.kind = ProjectorKind::kActivate},
+      {.kind = ProjectorKind::kLinear, .module = "visual.merger.mlp.2", .width = spec.out_width}};
   return spec;
 }
 
@@ -308,7 +185,7 @@ Result<TowerSpec> ReadQwen25Tower(const TowerFields& fields) {
       {.kind = ProjectorKind::kRmsNorm, .module = "visual.merger.ln_q", .eps = 1e-6F},
       {.kind = ProjectorKind::kConcatenate},
       {.kind = ProjectorKind::kLinear, .module = "visual.merger.mlp.0", .width = merged},
-      {.kind = ProjectorKind::kGelu},
+      {.kind = ProjectorKind::kActivate},
       {.kind = ProjectorKind::kLinear, .module = "visual.merger.mlp.2", .width = spec.out_width}};
   return spec;
 }
@@ -325,7 +202,7 @@ std::vector<ProjectorStep> QwenMerger(const std::string& module, const TowerSpec
       {.kind = ProjectorKind::kLinear,
        .module = module + ".linear_fc1",
        .width = spec.hidden * spec.group()},
-      {.kind = ProjectorKind::kGelu},
+      {.kind = ProjectorKind::kActivate},
       {.kind = ProjectorKind::kLinear, .module = module + ".linear_fc2", .width = spec.out_width}};
 }
 
@@ -375,54 +252,15 @@ Result<TowerSpec> ReadQwen35Tower(const TowerFields& fields) {
   return ReadQwen3Tower(fields, /*has_levels=*/false);
 }
 
-// Source: transformers' PixtralVisionModel and Mistral3MultiModalProjector.
+// Source: transformers' Mistral3MultiModalProjector.
 Result<TowerSpec> ReadMistral3Tower(const TowerFields& fields) {
-  ASSIGN_OR_RETURN(TowerSpec spec, ReadTowerDimensions(fields, {.hidden = 1024,
-                                                                .intermediate = 4096,
-                                                                .layers = 24,
-                                                                .heads = 16,
-                                                                .patch = 16,
-                                                                .activation = "gelu"}));
-  const json::Value* feature = fields.outer.Given("vision_feature_layer");
-  if (feature != nullptr && *feature != json::Value(int64_t{-1})) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("vision_feature_layer {} is not supported, only -1", ShortText(*feature)),
-        "vision_feature_layer");
-  }
+  ASSIGN_OR_RETURN(TowerSpec spec, ReadPixtralLayers(fields));
+  RETURN_IF_ERROR(ExpectField(fields.outer, "vision_feature_layer", json::Value(int64_t{-1})));
   ASSIGN_OR_RETURN(spec.merge, ReadOr(fields.outer, "spatial_merge_size", 16, 2));
   ASSIGN_OR_RETURN(const auto bias, fields.outer.Bool("multimodal_projector_bias"));
-  ASSIGN_OR_RETURN(const Activation activation,
+  ASSIGN_OR_RETURN(const TowerActivation activation,
                    ReadTowerActivation(fields.outer, "projector_hidden_act", "gelu"));
-  spec.norm = NormSpec::Kind::kRms;
-  spec.norm_eps = 1e-5F;
-  SetPatch(spec, "vision_tower.patch_conv", false);
-  // As one head's frequencies, of which rows have the first, third..., columns the others.
-  ASSIGN_OR_RETURN(const double theta, ReadTowerTheta(fields.vision, 10000));
-  const std::vector<float> all =
-      kernels::RopeFrequencies(static_cast<int>(spec.head_dim), theta, std::nullopt);
-  for (const size_t axis : {size_t{0}, size_t{1}}) {
-    for (size_t i = axis; i < all.size(); i += 2) {
-      spec.rope_frequencies.push_back(all[i]);
-      spec.rope_axes.push_back(static_cast<int8_t>(axis));
-    }
-  }
-  spec.first_norm = "vision_tower.ln_pre";
-  spec.layer_prefix = "vision_tower.transformer.layers.";
-  spec.attention_norm = "attention_norm";
-  spec.mlp_norm = "ffn_norm";
-  spec.q = "attention.q_proj";
-  spec.k = "attention.k_proj";
-  spec.v = "attention.v_proj";
-  spec.output = "attention.o_proj";
-  spec.gate = "feed_forward.gate_proj";
-  spec.up = "feed_forward.up_proj";
-  spec.down = "feed_forward.down_proj";
-  spec.attention_bias = spec.output_bias = spec.mlp_bias = false;
   const bool has_bias = bias.value_or(false);
-  const ProjectorKind kind = activation == Activation::kGelu   ? ProjectorKind::kGelu
-                             : activation == Activation::kSilu ? ProjectorKind::kSilu
-                                                               : ProjectorKind::kGeluTanh;
   spec.projector = {{.kind = ProjectorKind::kRmsNorm,
                      .module = "multi_modal_projector.norm",
                      .eps = static_cast<float>(fields.config.rms_norm_eps)},
@@ -435,7 +273,7 @@ Result<TowerSpec> ReadMistral3Tower(const TowerFields& fields) {
                      .module = "multi_modal_projector.linear_1",
                      .width = spec.out_width,
                      .has_bias = has_bias},
-                    {.kind = kind},
+                    {.kind = ProjectorKind::kActivate, .activation = activation},
                     {.kind = ProjectorKind::kLinear,
                      .module = "multi_modal_projector.linear_2",
                      .width = spec.out_width,
@@ -470,7 +308,7 @@ Result<TowerSpec> ReadPaddleTower(const TowerFields& fields) {
       {.kind = ProjectorKind::kLayerNorm, .module = "mlp_AR.pre_norm", .eps = 1e-5F},
       {.kind = ProjectorKind::kConcatenate},
       {.kind = ProjectorKind::kLinear, .module = "mlp_AR.linear_1", .width = merged},
-      {.kind = ProjectorKind::kGelu},
+      {.kind = ProjectorKind::kActivate},
       {.kind = ProjectorKind::kLinear, .module = "mlp_AR.linear_2", .width = spec.out_width}};
   return spec;
 }
@@ -496,7 +334,7 @@ Result<TowerSpec> ReadLlama4Tower(const TowerFields& fields) {
                       json::Value(ratio.value_or(0.5)));
   }
   // Independent of hidden_act.
-  spec.activation = Activation::kGelu;
+  spec.activation = TowerActivation::kGelu;
   spec.norm_eps = 1e-5F;
   SetPatch(spec, "vision_model.patch_embedding.linear", false, /*is_linear=*/true);
   spec.has_class = true;
@@ -524,9 +362,9 @@ Result<TowerSpec> ReadLlama4Tower(const TowerFields& fields) {
        .eps = spec.norm_eps},
       {.kind = ProjectorKind::kConcatenate},
       {.kind = ProjectorKind::kLinear, .module = adapter + "fc1", .width = in, .has_bias = false},
-      {.kind = ProjectorKind::kGelu},
+      {.kind = ProjectorKind::kActivate},
       {.kind = ProjectorKind::kLinear, .module = adapter + "fc2", .width = out, .has_bias = false},
-      {.kind = ProjectorKind::kGelu},
+      {.kind = ProjectorKind::kActivate},
       {.kind = ProjectorKind::kLinear,
        .module = "multi_modal_projector.linear_1",
        .width = spec.out_width,
@@ -541,14 +379,23 @@ struct TowerReader {
 constexpr TowerReader kTowerReaders[] = {
     {"Gemma3ForConditionalGeneration", ReadGemma3Tower},
     {"Gemma4ForConditionalGeneration", ReadGemma4Tower},
+    {"Glm4vForConditionalGeneration", ReadGlm4vTower},
+    {"Glm4vMoeForConditionalGeneration", ReadGlm4vTower},
+    {"GlmOcrForConditionalGeneration", ReadGlmOcrTower},
+    {"Idefics3ForConditionalGeneration", ReadIdefics3Tower},
+    {"InternVLForConditionalGeneration", ReadInternVlTower},
+    {"Lfm2VlForConditionalGeneration", ReadLfm2VlTower},
     {"Llama4ForConditionalGeneration", ReadLlama4Tower},
+    {"LlavaForConditionalGeneration", ReadLlavaTower},
     {"Mistral3ForConditionalGeneration", ReadMistral3Tower},
     {"PaddleOCRVLForConditionalGeneration", ReadPaddleTower},
+    {"Qwen2VLForConditionalGeneration", ReadQwen2Tower},
     {"Qwen2_5_VLForConditionalGeneration", ReadQwen25Tower},
     {"Qwen3VLForConditionalGeneration", ReadQwen3VlTower},
     {"Qwen3VLMoeForConditionalGeneration", ReadQwen3VlTower},
     {"Qwen3_5ForConditionalGeneration", ReadQwen35Tower},
     {"Qwen3_5MoeForConditionalGeneration", ReadQwen35Tower},
+    {"SmolVLMForConditionalGeneration", ReadIdefics3Tower},
 };
 
 }  // namespace

@@ -14,6 +14,13 @@
 
 namespace sluice {
 
+enum class TowerActivation {
+  kGelu,  // by erf
+  kGeluTanh,
+  kQuickGelu,
+  kSilu,
+};
+
 // One step of what is made of the rows after the layers.
 struct ProjectorStep {
   enum class Kind {
@@ -26,16 +33,18 @@ struct ProjectorStep {
     kConcatByNumber,  // the first numbers of all of them, then the second ones...: Mistral 3
     kMean,            // their mean
     kLinear,          // to `width` numbers
-    kGelu,            // by erf
-    kGeluTanh,
-    kSilu,
+    kGated,           // to `width` numbers: those of `gate`, activated, times those of `module`
+    kActivate,
   };
   Kind kind = Kind::kConcatenate;
-  std::string module = {};
+  std::string module = {}, gate = {};
   int64_t width = 0;
+  TowerActivation activation = TowerActivation::kGelu;
   float eps = 0, offset = 0, factor = 1;
   bool has_bias = true;
   bool is_transposed = false;  // `module` is the name of a tensor [in, out]
+  // A kLinear may have the tensor of a convolution: [width, ...]; empty: it is a matrix.
+  std::vector<int64_t> shape = {};
 };
 
 // What a tower makes behind one of its layers: added to the rows of images behind the decoder's
@@ -61,17 +70,22 @@ struct TowerSpec {
   std::string patch_module;
   std::vector<int64_t> patch_shape;  // of its weights, [hidden, ...]
   bool patch_bias = false;
-  int64_t merge = 1;       // patches to a side of a merged row
-  int64_t side = 0;        // patches to a side of an image, which has no other size; 0: any
-  bool has_class = false;  // a row after the patches, which is dropped at last
+  std::string patch_norm = {};  // RMS, before positions are added; "": there is none
+  int64_t merge = 1;            // patches to a side of a merged row
+  int64_t side = 0;             // patches to a side of an image, which has no other size; 0: any
+  bool has_class = false;       // a row after the patches, which is dropped at last
   std::string class_tensor = {};
 
   // --- Positions: a table that is added
   enum class Positions {
     kNone,
-    kOrdinal,              // a row for each patch, row by row, and for the class
+    kOrdinal,              // a row for each patch, row by row, then for the class
+    kClassFirst,           // likewise, the class's before the others
+    kBuckets,              // of a square table, that at a patch's share of the image's sides
     kInterpolated,         // bilinear in a square table, whose corners are the image's
     kInterpolatedCentres,  // likewise between the centres of its rows
+    kAntialiased,          // likewise, as wide as a row of the image is where it is smaller
+    kBicubic,              // cubic (a = -0.75) between the centres of its rows
     kAxes,                 // a table of columns and one of rows
   };
   Positions positions = Positions::kNone;
@@ -99,11 +113,14 @@ struct TowerSpec {
   std::string q = {}, k = {}, v = {};
   std::string output;
   bool attention_bias = true, output_bias = true;
-  std::string q_norm = {}, k_norm = {};  // of heads, before rope; v is normed without weights
+  std::string q_norm = {}, k_norm = {};  // of heads, before rope
+  bool norms_values = false;             // v's heads, without weights
+  // Vectors by which results are multiplied, number by number, before they are added; "": none.
+  std::string attention_factor = {}, mlp_factor = {};
   std::optional<float> attention_scale = {};
   std::string gate = {}, up, down;  // gate "": there is none
   bool mlp_bias = true;
-  Activation activation = Activation::kGelu;
+  TowerActivation activation = TowerActivation::kGelu;
   std::string inner_module = {};  // of linear layers' weights, after their names: ".linear"
   bool clips = false;             // inputs and results of linear layers
 
@@ -120,16 +137,13 @@ struct TowerSpec {
   // The prompt's tokens that stand for rows see all others of their image, before and after.
   bool sees_both_ways = false;
 
+  bool reads_square() const {
+    return positions == Positions::kBuckets || positions == Positions::kInterpolated ||
+           positions == Positions::kInterpolatedCentres || positions == Positions::kAntialiased ||
+           positions == Positions::kBicubic;
+  }
   int64_t patch_numbers() const { return channels * temporal * patch * patch; }
   int64_t group() const { return merge * merge; }
-  int64_t position_entries() const {
-    switch (positions) {
-      case Positions::kNone: return 0;
-      case Positions::kOrdinal: return 1;
-      case Positions::kAxes: return 2;
-      default: return 4;
-    }
-  }
   // Numbers of a row that the tower yields: of the decoder's input, then of each level.
   int64_t row_width() const { return out_width * (1 + std::ssize(levels)); }
 };

@@ -18,7 +18,8 @@ struct TowerStep {
   int64_t patch = 0, height = 0, width = 0;     // of an image: in pixels
   std::vector<int32_t> patch_rows, patch_cols;  // [num_patches]
   std::vector<int32_t> sources;                 // [num_patches]
-  // [rows, entries]: rows of the table of positions, and what each counts for.
+  // [rows, position_entries]: rows of the table of positions, and what each counts for.
+  int64_t position_entries = 0;
   std::vector<int32_t> position_rows;
   std::vector<float> position_weights;
   std::vector<float*> targets;  // [merged rows], where each goes

@@ -15,6 +15,13 @@ class TowerLister {
 
   ParameterList List() && {
     AddPatches();
+    if (!spec_.patch_norm.empty()) {
+      list_.vectors.push_back({.kind = VectorParameter::Kind::kNorm,
+                               .parts = {{spec_.patch_norm + ".weight", spec_.hidden}},
+                               .target = &weights_.patch_norm.weight});
+    }
+    if (!spec_.attention_factor.empty())
+      weights_.zeros.assign(static_cast<size_t>(spec_.hidden), 0.0F);
     if (!spec_.first_norm.empty()) AddNorm(spec_.first_norm, spec_.hidden, weights_.first_norm);
     weights_.layers.resize(static_cast<size_t>(spec_.num_layers));
     for (size_t i = 0; i < weights_.layers.size(); ++i)
@@ -143,7 +150,7 @@ class TowerLister {
                                  .parts = InRopeOrder(name + module + ".weight", 1),
                                  .target = target});
       }
-      layer.v_norm.assign(static_cast<size_t>(spec_.head_dim), 1.0F);
+      if (spec_.norms_values) layer.v_norm.assign(static_cast<size_t>(spec_.head_dim), 1.0F);
     }
     AddLinear({{name + spec_.output, hidden}}, width, spec_.output_bias, layer.output);
     AddLayerNorm(name + spec_.mlp_norm, layer.mlp_norm);
@@ -154,6 +161,10 @@ class TowerLister {
     else
       AddLinears({{{name + spec_.gate, spec_.intermediate}}, up}, hidden, spec_.mlp_bias, layer.up);
     AddLinear({{name + spec_.down, hidden}}, spec_.intermediate, spec_.mlp_bias, layer.down);
+    if (!spec_.attention_factor.empty()) {
+      AddVector(name + spec_.attention_factor, {hidden}, layer.attention_factor);
+      AddVector(name + spec_.mlp_factor, {hidden}, layer.mlp_factor);
+    }
   }
 
   void AddProjector(const std::vector<ProjectorStep>& steps, ProjectorWeights& weights) {
@@ -182,6 +193,7 @@ class TowerLister {
         case StepKind::kConcatenate:
         case StepKind::kConcatByNumber: width *= spec_.group(); break;
         case StepKind::kLinear:
+        case StepKind::kGated:
           AddProjection(step, width, own.linear);
           width = step.width;
           break;
@@ -191,13 +203,18 @@ class TowerLister {
   }
 
   void AddProjection(const ProjectorStep& step, int64_t cols, LinearWeights& weights) {
-    MatrixParameter matrix{.parts = {{step.module, step.width}},
-                           .cols = cols,
-                           .target = &weights.matrix,
-                           .inputs = &weights.inputs};
+    std::vector<ParameterPart> parts;
+    if (!step.gate.empty()) parts.push_back({step.gate, step.width});
+    parts.push_back({step.module, step.width});
+    MatrixParameter matrix{
+        .parts = parts, .cols = cols, .target = &weights.matrix, .inputs = &weights.inputs};
     if (step.is_transposed) {
       matrix.shape = {cols, step.width};
       matrix.is_transposed = true;
+    }
+    if (!step.shape.empty()) {
+      matrix.parts.front().name = step.module + ".weight";
+      matrix.shape = step.shape;
     }
     list_.matrices.push_back(std::move(matrix));
     if (step.has_bias) AddVector(step.module + ".bias", {step.width}, weights.bias);

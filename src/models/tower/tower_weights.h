@@ -24,6 +24,7 @@ struct TowerNorm {
 
 struct TowerLayerWeights {
   TowerNorm attention_norm, attention_after, mlp_norm, mlp_after;
+  std::vector<float> attention_factor, mlp_factor;  // [hidden], or empty
   std::vector<TowerLinear> qkv;               // one, or where they are clipped, of q, of k and of v
   std::vector<float> q_norm, k_norm, v_norm;  // [head_dim], or empty
   TowerLinear output;
@@ -42,7 +43,9 @@ struct TowerWeights {
   LinearWeights patch;           // [hidden, patch_numbers]
   std::vector<float> positions;  // [rows, hidden], or empty
   std::vector<float> class_row;  // [hidden], or empty
+  TowerNorm patch_norm;          // or empty
   TowerNorm first_norm;          // or empty
+  std::vector<float> zeros;      // [hidden], where results have factors
   std::vector<TowerLayerWeights> layers;
   ProjectorWeights projector;
   std::vector<ProjectorWeights> levels;

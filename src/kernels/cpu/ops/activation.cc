@@ -15,7 +15,8 @@ inline Floats ActivationOf(const ActivationRule& rule, Floats z) {
       const Floats cubic = Mul(Set(0.0713548163f), Mul(z, z));
       return Div(z, Add(one, Exp(Mul(z, Sub(Set(-1.5957691216f), cubic)))));
     }
-    // This order of the operands propagates NaN.
+    case ActivationKind::kQuickGelu: return Div(z, Add(one, Exp(Mul(Set(-1.702f), z))));
+    // The order of the operands lets a NaN through.
     case ActivationKind::kRelu: return Max(Zero(), z);
     case ActivationKind::kRelu2: {
       const Floats positive = Max(Zero(), z);

@@ -1,0 +1,270 @@
+// Towers made of CLIP's and SigLIP's layers, and projectors of one or two matrices.
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "models/tower/tower_fields.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kMostPixels = 1 << 16;
+
+// The layer whose results are taken: spec.num_layers is cut down to it. Negative numbers count from
+// the last; 0 is what goes into the first. A list of one is that one.
+Status ReadFeatureLayer(const TowerFields& fields, int64_t absent, TowerSpec& spec) {
+  constexpr const char* kField = "vision_feature_layer";
+  const json::Value* value = fields.outer.Given(kField);
+  if (value != nullptr && value->is_array()) {
+    if (value->as_array().size() != 1) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("{} {} is not supported: results of one layer are taken", kField,
+                              ShortText(*value)),
+                  kField);
+    }
+    value = &value->as_array().front();
+  }
+  if (value != nullptr && !value->is_integer())
+    return fields.outer.Bad(kField, "a layer's number", *value);
+  const int64_t layer = value == nullptr ? absent : value->as_integer();
+  const int64_t taken = layer < 0 ? spec.num_layers + 1 + layer : layer;
+  if (taken < 1 || taken > spec.num_layers) {
+    return fields.outer.Bad(kField, fmt::format("one of the {} layers", spec.num_layers),
+                            json::Value(layer));
+  }
+  spec.num_layers = taken;
+  spec.whole.resize(static_cast<size_t>(taken));
+  return {};
+}
+
+// Whether all rows are taken ("full"), or the first one is left out ("default").
+Result<bool> TakesAllRows(const TowerFields& fields) {
+  constexpr const char* kField = "vision_feature_select_strategy";
+  ASSIGN_OR_RETURN(const auto given, fields.outer.String(kField));
+  if (!given || *given == "default") return false;
+  if (*given == "full") return true;
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{} '{}' is not supported; supported are default and full", kField,
+                          ShortName(*given)),
+              kField);
+}
+
+Status ReadLayerNormEps(const TowerFields& fields, double absent, TowerSpec& spec) {
+  ASSIGN_OR_RETURN(const auto eps, fields.vision.Number("layer_norm_eps", 0, 1));
+  spec.norm_eps = static_cast<float>(eps.value_or(absent));
+  return {};
+}
+
+// Source: transformers' CLIPVisionModel.
+Result<TowerSpec> ReadClipLayers(const TowerFields& fields) {
+  // What LlavaConfig gives the part, not CLIPVisionConfig.
+  ASSIGN_OR_RETURN(TowerSpec spec, ReadTowerDimensions(fields, {.hidden = 1024,
+                                                                .intermediate = 4096,
+                                                                .layers = 24,
+                                                                .heads = 16,
+                                                                .patch = 14,
+                                                                .activation = "quick_gelu"}));
+  ASSIGN_OR_RETURN(const int64_t pixels, ReadSideOr(fields.vision, "image_size", kMostPixels, 336));
+  RETURN_IF_ERROR(ReadLayerNormEps(fields, 1e-5, spec));
+  spec.side = pixels / spec.patch;
+  SetPatch(spec, "vision_tower.embeddings.patch_embedding", false);
+  spec.has_class = true;
+  spec.class_tensor = "vision_tower.embeddings.class_embedding";
+  spec.positions = TowerSpec::Positions::kClassFirst;
+  spec.position_tensor = "vision_tower.embeddings.position_embedding.weight";
+  spec.position_shape = {spec.side * spec.side + 1, spec.hidden};
+  spec.first_norm = "vision_tower.pre_layrnorm";
+  SetSiglipLayers("vision_tower.encoder.layers.", spec);
+  return spec;
+}
+
+// Source: transformers' SiglipVisionModel.
+Result<TowerSpec> ReadSiglipLayers(const TowerFields& fields) {
+  ASSIGN_OR_RETURN(
+      TowerSpec spec,
+      ReadTowerDimensions(
+          fields, {.hidden = 768, .intermediate = 3072, .layers = 12, .heads = 12, .patch = 16}));
+  ASSIGN_OR_RETURN(const int64_t pixels, ReadSideOr(fields.vision, "image_size", kMostPixels, 224));
+  RETURN_IF_ERROR(ReadLayerNormEps(fields, 1e-6, spec));
+  spec.side = pixels / spec.patch;
+  SetPatch(spec, "vision_tower.embeddings.patch_embedding", true);
+  spec.positions = TowerSpec::Positions::kOrdinal;
+  spec.position_tensor = "vision_tower.embeddings.position_embedding.weight";
+  spec.position_shape = {spec.side * spec.side, spec.hidden};
+  SetSiglipLayers("vision_tower.encoder.layers.", spec);
+  return spec;
+}
+
+// Two matrices of multi_modal_projector.
+Status AddTwoMatrices(const TowerFields& fields, int64_t inner, bool has_bias, TowerSpec& spec) {
+  ASSIGN_OR_RETURN(const TowerActivation activation,
+                   ReadTowerActivation(fields.outer, "projector_hidden_act", "gelu"));
+  spec.projector.push_back({.kind = ProjectorKind::kLinear,
+                            .module = "multi_modal_projector.linear_1",
+                            .width = inner,
+                            .has_bias = has_bias});
+  spec.projector.push_back({.kind = ProjectorKind::kActivate, .activation = activation});
+  spec.projector.push_back({.kind = ProjectorKind::kLinear,
+                            .module = "multi_modal_projector.linear_2",
+                            .width = spec.out_width,
+                            .has_bias = has_bias});
+  return {};
+}
+
+}  // namespace
+
+// Source: transformers' LlavaModel, whose tower is one of three.
+Result<TowerSpec> ReadLlavaTower(const TowerFields& fields) {
+  ASSIGN_OR_RETURN(const auto type, fields.vision.String("model_type"));
+  const std::string name = type.value_or("clip_vision_model");
+  ASSIGN_OR_RETURN(const bool all_rows, TakesAllRows(fields));
+  const bool is_clip = name == "clip_vision_model";
+  if (!is_clip && name != "siglip_vision_model" && name != "pixtral") {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("vision_config.model_type '{}' is not supported; supported are "
+                            "clip_vision_model, siglip_vision_model and pixtral",
+                            ShortName(name)),
+                "vision_config.model_type");
+  }
+  if (is_clip == all_rows) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("vision_feature_select_strategy '{}' is not supported with {}, which "
+                            "has {} class row",
+                            all_rows ? "full" : "default", name, is_clip ? "a" : "no"),
+                "vision_feature_select_strategy");
+  }
+  ASSIGN_OR_RETURN(TowerSpec spec, is_clip             ? ReadClipLayers(fields)
+                                   : name == "pixtral" ? ReadPixtralLayers(fields)
+                                                       : ReadSiglipLayers(fields));
+  RETURN_IF_ERROR(ReadFeatureLayer(fields, -2, spec));
+  ASSIGN_OR_RETURN(const auto bias, fields.outer.Bool("multimodal_projector_bias"));
+  // One patch a row; what is behind them is dropped.
+  spec.projector = {{.kind = ProjectorKind::kConcatenate}};
+  RETURN_IF_ERROR(AddTwoMatrices(fields, spec.out_width, bias.value_or(true), spec));
+  return spec;
+}
+
+// Source: transformers' InternVLVisionModel and InternVLMultiModalProjector.
+Result<TowerSpec> ReadInternVlTower(const TowerFields& fields) {
+  const JsonFields& vision = fields.vision;
+  ASSIGN_OR_RETURN(TowerSpec spec, ReadTowerDimensions(fields, {.hidden = 1024,
+                                                                .intermediate = 4096,
+                                                                .layers = 24,
+                                                                .heads = 16,
+                                                                .patch = 14,
+                                                                .activation = "gelu"}));
+  RETURN_IF_ERROR(ExpectField(vision, "use_qk_norm", json::Value(false)));
+  RETURN_IF_ERROR(ExpectField(vision, "use_absolute_position_embeddings", json::Value(true)));
+  RETURN_IF_ERROR(ExpectField(vision, "use_mean_pooling", json::Value(true)));
+  RETURN_IF_ERROR(
+      ExpectField(fields.outer, "vision_feature_select_strategy", json::Value("default")));
+  ASSIGN_OR_RETURN(const auto norm, vision.String("norm_type"));
+  ASSIGN_OR_RETURN(const auto bias, vision.Bool("attention_bias"));
+  ASSIGN_OR_RETURN(const int64_t pixels, ReadSideOr(vision, "image_size", kMostPixels, 448));
+  ASSIGN_OR_RETURN(const auto ratio, fields.outer.Number("downsample_ratio", 0.01, 1));
+  RETURN_IF_ERROR(ReadLayerNormEps(fields, 1e-6, spec));
+  if (norm.value_or("layer_norm") != "layer_norm" && *norm != "rms_norm")
+    return vision.Bad("norm_type", "layer_norm or rms_norm", json::Value(*norm));
+  spec.norm = norm == "rms_norm" ? NormSpec::Kind::kRms : NormSpec::Kind::kLayer;
+  spec.side = pixels / spec.patch;
+  spec.merge = static_cast<int64_t>(1 / ratio.value_or(0.5));
+  if (spec.side % spec.merge != 0) {
+    return fields.outer.Bad("downsample_ratio", fmt::format("one over a divisor of {}", spec.side),
+                            json::Value(ratio.value_or(0.5)));
+  }
+  const std::string tower = "vision_tower.embeddings.";
+  SetPatch(spec, tower + "patch_embeddings.projection", true);
+  spec.has_class = true;
+  spec.class_tensor = tower + "cls_token";
+  spec.positions = TowerSpec::Positions::kClassFirst;
+  spec.position_tensor = tower + "position_embeddings";
+  spec.position_shape = {1, spec.side * spec.side + 1, spec.hidden};
+  spec.layer_prefix = "vision_tower.encoder.layer.";
+  spec.attention_norm = "layernorm_before";
+  spec.mlp_norm = "layernorm_after";
+  spec.q = "attention.q_proj";
+  spec.k = "attention.k_proj";
+  spec.v = "attention.v_proj";
+  spec.output = "attention.projection_layer";
+  spec.attention_bias = bias.value_or(false);
+  spec.attention_factor = "lambda_1";
+  spec.mlp_factor = "lambda_2";
+  spec.up = "mlp.fc1";
+  spec.down = "mlp.fc2";
+  RETURN_IF_ERROR(ReadFeatureLayer(fields, -1, spec));
+  spec.projector = {{.kind = ProjectorKind::kConcatenate},
+                    {.kind = ProjectorKind::kLayerNorm,
+                     .module = "multi_modal_projector.layer_norm",
+                     .eps = 1e-5F}};
+  RETURN_IF_ERROR(AddTwoMatrices(fields, spec.out_width, true, spec));
+  return spec;
+}
+
+// Source: transformers' Idefics3VisionTransformer and Idefics3Connector, SmolVLM's likewise.
+Result<TowerSpec> ReadIdefics3Tower(const TowerFields& fields) {
+  ASSIGN_OR_RETURN(
+      TowerSpec spec,
+      ReadTowerDimensions(
+          fields, {.hidden = 1152, .intermediate = 3072, .layers = 12, .heads = 16, .patch = 32}));
+  ASSIGN_OR_RETURN(const int64_t pixels, ReadSideOr(fields.vision, "image_size", kMostPixels, 224));
+  ASSIGN_OR_RETURN(spec.merge, ReadOr(fields.outer, "scale_factor", 16, 2));
+  RETURN_IF_ERROR(ReadLayerNormEps(fields, 1e-6, spec));
+  spec.side = pixels / spec.patch;
+  if (spec.side % spec.merge != 0) {
+    return fields.outer.Bad("scale_factor", fmt::format("a divisor of {}", spec.side),
+                            json::Value(spec.merge));
+  }
+  SetPatch(spec, "vision_model.embeddings.patch_embedding", true);
+  spec.positions = TowerSpec::Positions::kBuckets;
+  spec.position_tensor = "vision_model.embeddings.position_embedding.weight";
+  spec.position_shape = {spec.side * spec.side, spec.hidden};
+  SetSiglipLayers("vision_model.encoder.layers.", spec);
+  spec.projector = {{.kind = ProjectorKind::kLayerNorm,
+                     .module = "vision_model.post_layernorm",
+                     .eps = spec.norm_eps},
+                    {.kind = ProjectorKind::kConcatenate},
+                    {.kind = ProjectorKind::kLinear,
+                     .module = "connector.modality_projection.proj",
+                     .width = spec.out_width,
+                     .has_bias = false}};
+  return spec;
+}
+
+// Source: transformers' Siglip2VisionModel and Lfm2VlMultiModalProjector.
+Result<TowerSpec> ReadLfm2VlTower(const TowerFields& fields) {
+  ASSIGN_OR_RETURN(
+      TowerSpec spec,
+      ReadTowerDimensions(
+          fields, {.hidden = 768, .intermediate = 3072, .layers = 12, .heads = 12, .patch = 16}));
+  RETURN_IF_ERROR(ExpectField(fields.outer, "vision_feature_layer", json::Value(int64_t{-1})));
+  ASSIGN_OR_RETURN(const int64_t positions, ReadOr(fields.vision, "num_patches", 1 << 24, 256));
+  ASSIGN_OR_RETURN(spec.merge, ReadOr(fields.outer, "downsample_factor", 16, 2));
+  ASSIGN_OR_RETURN(const int64_t inner,
+                   ReadOr(fields.outer, "projector_hidden_size", kMaxConfigWidth, 2560));
+  ASSIGN_OR_RETURN(const auto bias, fields.outer.Bool("projector_bias"));
+  ASSIGN_OR_RETURN(const auto norms, fields.outer.Bool("projector_use_layernorm"));
+  RETURN_IF_ERROR(ReadLayerNormEps(fields, 1e-6, spec));
+  const auto side = static_cast<int64_t>(std::sqrt(static_cast<double>(positions)));
+  if (side * side != positions)
+    return fields.vision.Bad("num_patches", "a square", json::Value(positions));
+  spec.input = TowerSpec::Input::kRasterPatches;
+  SetPatch(spec, "vision_tower.embeddings.patch_embedding", true, /*is_linear=*/true);
+  spec.positions = TowerSpec::Positions::kAntialiased;
+  spec.position_tensor = "vision_tower.embeddings.position_embedding.weight";
+  spec.position_shape = {positions, spec.hidden};
+  SetSiglipLayers("vision_tower.encoder.layers.", spec);
+  spec.projector = {{.kind = ProjectorKind::kLayerNorm,
+                     .module = "vision_tower.post_layernorm",
+                     .eps = spec.norm_eps},
+                    {.kind = ProjectorKind::kConcatenate}};
+  if (norms.value_or(true)) {
+    spec.projector.push_back({.kind = ProjectorKind::kLayerNorm,
+                              .module = "multi_modal_projector.layer_norm",
+                              .eps = 1e-5F});
+  }
+  RETURN_IF_ERROR(AddTwoMatrices(fields, inner, bias.value_or(true), spec));
+  return spec;
+}
+
+}  // namespace sluice
