@@ -122,6 +122,7 @@ std::string CanonicalName(std::string_view name) {
       {"model.vision_tower.", "vision_tower."},
       {"model.multi_modal_projector.", "multi_modal_projector."},
       {"model.connector.", "connector."},
+      {"model.image_newline", "image_newline"},
       {"model.embed_vision.", "embed_vision."},
       {"model.vision_model.", "vision_model."},
       {"model.visual.", "visual."},

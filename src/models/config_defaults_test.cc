@@ -97,7 +97,7 @@ TEST(ConfigDefaultsTest, EveryFieldThatIsMissingHasTheClasssDefault) {
       std::erase_if(without.as_object(),
                     [&, &name = field](const auto& member) { return member.first == name; });
       ExpectDerived(without, Overlaid(*family.Find("derived"), differences),
-                    type + " without " + field);
+                    std::string(type).append(" without ").append(field));
       ++variants;
     }
     if (const json::Value* nothing = family.Find("nothing")) {

@@ -159,6 +159,7 @@ struct ModelFamily {
   FAMILY(kLlama4)                     \
   FAMILY(kLlama4Text)                 \
   FAMILY(kLlava)                      \
+  FAMILY(kLlavaNext)                  \
   FAMILY(kMellum)                     \
   FAMILY(kMimo)                       \
   FAMILY(kMiniCpm3)                   \

@@ -150,7 +150,7 @@ class Idefics3Processor : public ImageProcessor {
   }
 
   const MarkerToken& Place(int row, int column) const {
-    return settings_.places[static_cast<size_t>(row * kMostMarkers + column)];
+    return settings_.places[static_cast<size_t>(row) * kMostMarkers + static_cast<size_t>(column)];
   }
 
   std::shared_ptr<const ProcessedImage> Part(const Image& tile, const MarkerToken& marker,

@@ -146,7 +146,8 @@ class Lfm2VlProcessor : public ImageProcessor {
   }
 
   const MarkerToken& Place(int row, int column) const {
-    return settings_.places[static_cast<size_t>(row * settings_.max_tiles + column)];
+    return settings_
+        .places[static_cast<size_t>(row) * settings_.max_tiles + static_cast<size_t>(column)];
   }
 
   std::shared_ptr<const ProcessedImage> Part(const Image& tile, const MarkerToken* marker,

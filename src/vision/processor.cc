@@ -31,6 +31,7 @@ constexpr FamilyRow kFamilies[] = {
     {"internvl", CreateInternVlProcessor},
     {"lfm2_vl", CreateLfm2VlProcessor},
     {"llava", CreateLlavaProcessor},
+    {"llava_next", CreateLlavaNextProcessor},
     {"mistral3", CreatePixtralProcessor},
     {"pixtral", CreatePixtralProcessor},
     {"qwen2_vl", CreateSmart<SmartResizeRule::kQwen>},

@@ -158,6 +158,7 @@ void FinishImage(ProcessedImage& image) {
   HashInto(state, image.shape.data(), image.shape.size() * sizeof(int64_t));
   HashInto(state, image.grid.data(), sizeof image.grid);
   HashInto(state, image.tiles.data(), sizeof image.tiles);
+  HashInto(state, image.kept.data(), sizeof image.kept);
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
   image.hash = {hash.high64, hash.low64};
 }

@@ -76,6 +76,7 @@ Result<std::unique_ptr<ImageProcessor>> CreateInternVlProcessor(const ProcessorI
 Result<std::unique_ptr<ImageProcessor>> CreateLfm2VlProcessor(const ProcessorInputs& inputs);
 // That of its tower: a square for CLIP and SigLIP, or Pixtral's.
 Result<std::unique_ptr<ImageProcessor>> CreateLlavaProcessor(const ProcessorInputs& inputs);
+Result<std::unique_ptr<ImageProcessor>> CreateLlavaNextProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreatePixtralProcessor(const ProcessorInputs& inputs);
 // Qwen2-VL and its kin: which rule decides the size, and how patches are laid out.
 enum class SmartResizeRule { kQwen, kGlm, kPaddle };

@@ -169,7 +169,7 @@ Status ReadLlavaTokens(const ProcessorInputs& inputs, bool has_class,
   const JsonFields of_tower(*vision, "config.json.vision_config.");
   ASSIGN_OR_RETURN(const std::optional<int64_t> tower_patch,
                    of_tower.Integer("patch_size", 1, 256));
-  out.patch = static_cast<int>(tower_patch.value_or(has_class ? 14 : 16));
+  out.patch = static_cast<int>(tower_patch.value_or(has_class ? 32 : 16));
   if (!inputs.processor.is_object()) return {};
   const JsonFields fields(inputs.processor, "processor_config.json.");
   ASSIGN_OR_RETURN(const std::optional<int64_t> patch, fields.Integer("patch_size", 1, 256));

@@ -159,6 +159,12 @@ VARIANTS = {
                            "vision_config": {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
                                              "num_attention_heads": 2, "head_dim": 8, "image_size": 64, "patch_size": 4, "hidden_act": "silu",
                                              "num_channels": 3, "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0}}},
+    "tiny-llava-next": {"model_type": "llava_next", "architectures": ["LlavaNextForConditionalGeneration"], "image_token_index": IMAGE,
+                        "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]], "tie_word_embeddings": False,
+                        "text_config": {**TEXT, "model_type": "mistral", "sliding_window": None,
+                                        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+                        "vision_config": {**SIGLIP, "model_type": "clip_vision_model", "num_hidden_layers": 3, "image_size": 16,
+                                          "projection_dim": 8}},
     "tiny-internvl": {"model_type": "internvl", "architectures": ["InternVLForConditionalGeneration"], "image_token_id": IMAGE,
                       "image_seq_length": 4, "downsample_ratio": 0.5, "tie_word_embeddings": False,
                       "text_config": {**TEXT, "model_type": "qwen3", "use_sliding_window": False, "sliding_window": None,
@@ -181,7 +187,9 @@ QWEN_LIKE = ("tiny-paddleocr-vl", "tiny-qwen2.5-vl", "tiny-qwen3-vl", "tiny-qwen
              "tiny-glm4v", "tiny-glm4v-moe")
 # Rows and columns of patches of the images of each case.
 SQUARE = [[(4, 4)], [(4, 4), (4, 4)]]
-GRIDS = {"tiny-llava-clip": SQUARE, "tiny-llava-siglip": SQUARE, "tiny-internvl": SQUARE,
+# LLaVA-NeXT, by seed: height and width of an image, rows and columns of its tiles, and what is kept of their patches.
+CANVASES = {11: ((14, 40), (1, 2), (1, 0, 2, 8)), 21: ((20, 31), (2, 2), (1, 0, 6, 8)), 22: ((12, 12), (1, 2), (0, 2, 4, 4))}
+GRIDS = {"tiny-llava-clip": SQUARE, "tiny-llava-siglip": SQUARE, "tiny-llava-next": SQUARE, "tiny-internvl": SQUARE,
          "tiny-idefics3": [[(9, 9), (9, 9), (9, 9)], [(9, 9)]], "tiny-gemma3-vision": [[(6, 6)], [(6, 6), (6, 6)]], "tiny-llama4-vision": [[(4, 4)], [(4, 4), (4, 4)]],
          "tiny-gemma4-vision": [[(6, 9)], [(9, 3), (6, 6)]], "tiny-gemma4-e-vision": [[(6, 9)], [(9, 3), (6, 6)]]}
 OTHER_GRIDS = [[(6, 10)], [(8, 4), (2, 6)]]
@@ -215,6 +223,11 @@ def image_of(name, grid, seed):
         ids, marks = [BEGIN], [0]
         for _ in range(3):
             ids, marks = ids + [IMAGE] * count + [107], marks + [1] * count + [0]
+    elif name == "tiny-llava-next":
+        _, tiles, kept = CANVASES[seed]
+        shape = [tiles[0] * tiles[1] + 1, 3, rows * patch, cols * patch]
+        ids = [IMAGE] * (count + kept[2] * (kept[3] + 1))
+        marks = [1] * len(ids)
     elif name == "tiny-internvl":
         shape = [3, 3, rows * patch, cols * patch]  # two tiles and the whole image
         ids, marks = [BEGIN] + [IMAGE] * count * 3 + [END], [0] + [1] * count * 3 + [0]
@@ -255,6 +268,10 @@ def inputs_of(name, images, prompt):
             for index in range(rows * cols):
                 places[i, index] = torch.tensor([index % cols, index // cols])
         inputs |= {"pixel_values": padded, "image_position_ids": places, "mm_token_type_ids": types}
+    elif name == "tiny-llava-next":
+        most = max(value.shape[0] for value in values)
+        inputs["pixel_values"] = torch.stack([torch.cat([value, torch.zeros(most - value.shape[0], *value.shape[1:])]) for value in values])
+        inputs["image_sizes"] = torch.tensor([list(CANVASES[image[5]][0]) for image in images])
     elif name == "tiny-idefics3":
         inputs["pixel_values"] = torch.cat(values).unsqueeze(0)
     elif name == "tiny-lfm2-vl":
@@ -344,7 +361,9 @@ def make(name, folder):
             values, shape, ids, marks = image_of(name, grid, seed=10 * index + i + 1)
             told.append({"position": len(prompt), "seed": 10 * index + i + 1, "shape": shape, "grid": [1, *grid],
                          "is_embedding": marks})
-            images.append((values, shape, ids, marks, grid))
+            if name == "tiny-llava-next":
+                _, told[-1]["tiles"], told[-1]["kept"] = CANVASES[10 * index + i + 1]
+            images.append((values, shape, ids, marks, grid, 10 * index + i + 1))
             prompt += ids + torch.randint(3, 99, (5 + 4 * i,), generator=generator).tolist()
         with torch.no_grad():
             inputs = inputs_of(name, images, prompt) if images else {"input_ids": torch.tensor([prompt])}

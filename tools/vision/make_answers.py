@@ -46,6 +46,10 @@ FAMILIES = {
     "tiny-llava-siglip": (["<image>"], [], "<image>", "LlavaProcessor", "SiglipImageProcessor",
                           {"size": {"height": 16, "width": 16}, **BICUBIC, **HALF},
                           {"patch_size": 4, "num_additional_image_tokens": 0, "vision_feature_select_strategy": "full"}, {}, {}),
+    "tiny-llava-next": (["<image>"], [], "<image>", "LlavaNextProcessor", "LlavaNextImageProcessor",
+                        {"size": {"shortest_edge": 16}, "crop_size": {"height": 16, "width": 16},
+                         "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]], **BICUBIC, **CLIP},
+                        {"patch_size": 4, "num_additional_image_tokens": 1, "vision_feature_select_strategy": "default"}, {}, {}),
     "tiny-llava-pixtral": (["[IMG]", "[IMG_BREAK]", "[IMG_END]"], [], "[IMG]", "PixtralProcessor", "PixtralImageProcessor",
                            {"size": {"longest_edge": 30}, "patch_size": {"height": 4, "width": 4}, **BICUBIC, **CLIP},
                            {"patch_size": 4, "spatial_merge_size": 1}, {"patch_size": 4},
@@ -88,7 +92,7 @@ def together(name, key, values):
     """One input of all images, padded to the largest."""
     if name == "tiny-idefics3":
         return torch.cat(values, dim=1)
-    if key in ("pixel_values", "pixel_attention_mask") and name in ("tiny-llava-pixtral", "tiny-lfm2-vl"):
+    if key in ("pixel_values", "pixel_attention_mask") and name in ("tiny-llava-next", "tiny-llava-pixtral", "tiny-lfm2-vl"):
         sizes = [max(value.shape[axis] for value in values) for axis in range(1, values[0].dim())]
         padded = [torch.zeros(value.shape[0], *sizes, dtype=value.dtype) for value in values]
         for value, room in zip(values, padded):
@@ -108,7 +112,8 @@ def answer(data, files, name):
     # The class's own methods, of an object that has no tokenizer with a name for each token.
     own = getattr(transformers, kind)
     processor = types.SimpleNamespace(image_processor=images, image_token=tokens[0], **processor_settings, **attributes)
-    for method in ("_get_image_num_tokens", "_build_image_tokens", "_compute_tokens_per_tile", "_compute_tokens_for_image"):
+    for method in ("_get_image_num_tokens", "_build_image_tokens", "_compute_tokens_per_tile", "_compute_tokens_for_image",
+                   "_get_number_of_features", "_get_unpadded_features"):
         if hasattr(own, method):
             setattr(processor, method, types.MethodType(getattr(own, method), processor))
     cases = []
@@ -118,7 +123,7 @@ def answer(data, files, name):
         texts = [own.replace_image_token(processor, one, 0, use_image_special_tokens=True) for one in made]
         prompt = encode("".join(shown.replace(tokens[0], text) for text in texts) + QUESTION, add_special_tokens=False)["input_ids"]
         inputs = {key: together(name, key, [one[key] for one in made]) for key in made[0]
-                  if key not in NO_INPUTS and (key != "image_sizes" or "pixtral" in name)}
+                  if key not in NO_INPUTS and (key != "image_sizes" or "llava" in name)}
         inputs["input_ids"] = torch.tensor([prompt])
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         if "glm" in name or "qwen" in name:

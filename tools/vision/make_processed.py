@@ -12,6 +12,7 @@ import io
 import json
 import pathlib
 import sys
+import types
 
 import torch
 import transformers
@@ -60,6 +61,9 @@ PROCESSORS = {
                                                                   **BICUBIC, **CLIP}, {"image_seq_length": 4}, {"crop_to_patches": True}),
     "internvl, whole": ("GotOcr2ImageProcessor", "internvl", {"size": {"height": 28, "width": 28}, **BICUBIC, **CLIP}, {"image_seq_length": 4},
                         {"crop_to_patches": False}),
+    "llava-next": ("LlavaNextImageProcessor", "llava_next", {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}, **BICUBIC,
+                                                             "image_grid_pinpoints": [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]], **CLIP},
+                   {"patch_size": 7, "num_additional_image_tokens": 1, "vision_feature_select_strategy": "default"}, {}),
     "idefics3": ("Idefics3ImageProcessor", "idefics3", {"size": {"longest_edge": 80}, "max_image_size": {"longest_edge": 28}, **LANCZOS, **HALF},
                  {"image_seq_len": 4}, {}),
     "smolvlm": ("SmolVLMImageProcessor", "smolvlm", {"size": {"longest_edge": 48}, "max_image_size": {"longest_edge": 24}, **BICUBIC, **HALF},
@@ -108,7 +112,7 @@ def row(processor, kind, settings, extra, call, image):
     values = out["pixel_values"].to(torch.float32)
     if kind == "Gemma4ImageProcessor":
         values = values[0, :int((out["image_position_ids"][0, :, 0] >= 0).sum())]
-    if kind == "PixtralImageProcessor" or "max_image_size" in settings:
+    if kind in ("PixtralImageProcessor", "LlavaNextImageProcessor") or "max_image_size" in settings:
         values = values[0]
     if kind == "Lfm2VlImageProcessor":  # tiles have other shapes than the whole image: one after the other, without padding
         values = torch.cat([part[:int(shape.prod())] for part, shape in zip(values, out["spatial_shapes"])])
@@ -118,6 +122,11 @@ def row(processor, kind, settings, extra, call, image):
         found["soft_tokens"] = int(out["image_grid_thw"].prod()) // settings["merge_size"] ** 2
     elif "aspect_ratios" in out:
         found["tiles"] = [int(v) for v in out["aspect_ratios"][0]]
+    elif kind == "LlavaNextImageProcessor":
+        counter = types.SimpleNamespace(image_processor=processor, image_token="x", **extra)
+        for method in ("_get_number_of_features", "_get_unpadded_features"):
+            setattr(counter, method, types.MethodType(getattr(transformers.LlavaNextProcessor, method), counter))
+        found["soft_tokens"] = len(transformers.LlavaNextProcessor.replace_image_token(counter, out, 0))
     elif "num_patches" in out:
         found["units"] = int(out["num_patches"][0])
     elif "num_soft_tokens_per_image" in out:

@@ -152,8 +152,10 @@ void CpuWalk::operator()(const program::StoreImage& op) {
   const TowerStep& step = *step_.tower;
   const float* const x = F32At(op.x, op.width);
   CHECK_EQ(rows_, std::ssize(step.targets));
-  for (int64_t row = 0; row < rows_; ++row)
-    std::copy_n(x + row * op.width, op.width, step.targets[static_cast<size_t>(row)] + op.begin);
+  for (int64_t row = 0; row < rows_; ++row) {
+    float* const target = step.targets[static_cast<size_t>(row)];
+    if (target != nullptr) std::copy_n(x + row * op.width, op.width, target + op.begin);
+  }
 }
 
 }  // namespace sluice

@@ -33,6 +33,9 @@ Status ReadGlm4(const JsonFields& fields, ModelConfig& config) {
 Status ReadGlmOcr(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadGlm4(fields, config));
   for (LayerSpec& layer : config.spec.layers) layer.attention.qkv_bias = false;
+  ASSIGN_OR_RETURN(const auto draft,
+                   fields.Integer("num_nextn_predict_layers", 0, kMaxConfigLayers));
+  config.spec.num_draft_layers = draft.value_or(1);
   return ReadRopeAxes(fields, {8, 12, 12}, /*interleaves=*/false, config);
 }
 

@@ -102,6 +102,9 @@ constexpr ConfigDefaults kSarvamDefaults = {.vocab_size = 262144,
 Status ReadVision(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadLayers(fields, {}, config));
   for (LayerSpec& layer : config.spec.layers) layer.attention.qk_norm = QkNorm::kNone;
+  ASSIGN_OR_RETURN(const auto draft,
+                   fields.Integer("num_nextn_predict_layers", 0, kMaxConfigLayers));
+  config.spec.num_draft_layers = draft.value_or(1);
   return ReadRopeAxes(fields, {8, 12, 12}, /*interleaves=*/false, config);
 }
 

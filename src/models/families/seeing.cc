@@ -34,6 +34,19 @@ const ModelFamily kLlava = {
               .golden = "tiny-llava-clip, tiny-llava-siglip, tiny-llava-pixtral",
               .error = 1.3e-06},
     .text_types = seeing::kLlavaTexts};
+// Source: transformers' LlavaNextConfig.
+const ModelFamily kLlavaNext = {
+    .architecture = "LlavaNextForConditionalGeneration",
+    .model_type = "llava_next",
+    .defaults = seeing::Nested(false),
+    .read = nullptr,
+    .notes = {.models = "LLaVA 1.6 7B to 34B",
+              .operators =
+                  "as LlavaForConditionalGeneration; images in tiles, whose padding is cut "
+                  "off",
+              .golden = "tiny-llava-next",
+              .error = 1e-06},
+    .text_types = seeing::kLlavaTexts};
 // Source: transformers' InternVLConfig.
 const ModelFamily kInternVl = {
     .architecture = "InternVLForConditionalGeneration",

@@ -168,6 +168,7 @@ int64_t MostImageRows(const TowerSpec& spec, const TowerOptions& options) {
   // Llama 4 has up to 16 tiles and the whole image, Gemma 3 up to 4 crops beside it.
   constexpr int64_t kMostUnits = 17;
   const int64_t rows = MostPatches(spec, options) / spec.group();
+  if (!spec.newline_tensor.empty()) return rows * (kMostUnits + 1);  // as many ends of rows
   return spec.side > 0 ? rows * kMostUnits : rows;
 }
 
@@ -291,7 +292,17 @@ Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
       spec.positions == TowerSpec::Positions::kAxes ? spec.position_shape[1] : patches;
   if (std::max(height, width) > positions)
     return WrongImage(fmt::format("an image with a side of more than {} patches", positions));
-  const int64_t rows = units * patches / spec.group();
+  int64_t rows = units * patches / spec.group();
+  if (!spec.newline_tensor.empty()) {
+    const auto [top, left, kept_height, kept_width] = image.kept;
+    const int64_t down = height / spec.merge * image.tiles[0];
+    const int64_t across = width / spec.merge * image.tiles[1];
+    if (std::min({top, left, kept_height, kept_width}) < 0 || top + kept_height > down ||
+        left + kept_width > across || units != int64_t{image.tiles[0]} * image.tiles[1] + 1) {
+      return WrongImage("an image whose tiles do not hold what is kept of them");
+    }
+    rows = patches / spec.group() + int64_t{kept_height} * (kept_width + 1);
+  }
   const auto marked = std::count_if(image.is_embedding.begin(), image.is_embedding.end(),
                                     [](uint8_t mark) { return mark != 0; });
   if (rows != image.num_embeddings || rows != marked) {
@@ -431,10 +442,33 @@ void ImageTower::Encode(ThreadPool& pool, const ProcessedImage& image,
   const int64_t merged = std::ssize(order_);
   for (int64_t unit = 0; unit < units; ++unit) {
     step_.values = image.values.data() + unit * numbers;
-    step_.targets.clear();
-    for (const int32_t place : order_)
-      step_.targets.push_back(rows[static_cast<size_t>(unit * merged + place)]);
+    LayTargets(image, unit, merged, rows);
     Run(pool);
+  }
+  if (spec_.newline_tensor.empty()) return;
+  for (int64_t row = 1; row <= image.kept[2]; ++row) {
+    float* const end = rows[static_cast<size_t>(merged + row * (image.kept[3] + 1) - 1)];
+    std::ranges::copy(weights_->newline, end);
+  }
+}
+
+void ImageTower::LayTargets(const ProcessedImage& image, int64_t unit, int64_t merged,
+                            std::span<float* const> rows) {
+  step_.targets.clear();
+  const bool is_apart = spec_.newline_tensor.empty() || unit == 0;
+  const int64_t side = GridOf(spec_, image).width / spec_.merge;
+  const auto [top, left, kept_height, kept_width] = image.kept;
+  for (const int32_t place : order_) {
+    if (is_apart) {
+      step_.targets.push_back(rows[static_cast<size_t>(unit * merged + place)]);
+      continue;
+    }
+    const int64_t tile = unit - 1;
+    const int64_t y = tile / image.tiles[1] * side + place / side - top;
+    const int64_t x = tile % image.tiles[1] * side + place % side - left;
+    const bool is_kept = y >= 0 && y < kept_height && x >= 0 && x < kept_width;
+    step_.targets.push_back(is_kept ? rows[static_cast<size_t>(merged + y * (kept_width + 1) + x)]
+                                    : nullptr);
   }
 }
 

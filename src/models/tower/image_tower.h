@@ -87,6 +87,9 @@ class ImageTower {
   void Lay(int64_t height, int64_t width);
   void LayPositions(int64_t height, int64_t width);
   void LayWindows();
+  // Where the rows of a unit go: step_.targets. `merged`: rows of a unit.
+  void LayTargets(const ProcessedImage& image, int64_t unit, int64_t merged,
+                  std::span<float* const> rows);
   void Run(ThreadPool& pool);
 
   TowerSpec spec_;

@@ -58,14 +58,13 @@ Status ReadLayerNormEps(const TowerFields& fields, double absent, TowerSpec& spe
 
 // Source: transformers' CLIPVisionModel.
 Result<TowerSpec> ReadClipLayers(const TowerFields& fields) {
-  // What LlavaConfig gives the part, not CLIPVisionConfig.
-  ASSIGN_OR_RETURN(TowerSpec spec, ReadTowerDimensions(fields, {.hidden = 1024,
-                                                                .intermediate = 4096,
-                                                                .layers = 24,
-                                                                .heads = 16,
-                                                                .patch = 14,
+  ASSIGN_OR_RETURN(TowerSpec spec, ReadTowerDimensions(fields, {.hidden = 768,
+                                                                .intermediate = 3072,
+                                                                .layers = 12,
+                                                                .heads = 12,
+                                                                .patch = 32,
                                                                 .activation = "quick_gelu"}));
-  ASSIGN_OR_RETURN(const int64_t pixels, ReadSideOr(fields.vision, "image_size", kMostPixels, 336));
+  ASSIGN_OR_RETURN(const int64_t pixels, ReadSideOr(fields.vision, "image_size", kMostPixels, 224));
   RETURN_IF_ERROR(ReadLayerNormEps(fields, 1e-5, spec));
   spec.side = pixels / spec.patch;
   SetPatch(spec, "vision_tower.embeddings.patch_embedding", false);
@@ -142,6 +141,19 @@ Result<TowerSpec> ReadLlavaTower(const TowerFields& fields) {
   // One patch a row; what is behind them is dropped.
   spec.projector = {{.kind = ProjectorKind::kConcatenate}};
   RETURN_IF_ERROR(AddTwoMatrices(fields, spec.out_width, bias.value_or(true), spec));
+  return spec;
+}
+
+// Source: transformers' LlavaNextModel.
+Result<TowerSpec> ReadLlavaNextTower(const TowerFields& fields) {
+  ASSIGN_OR_RETURN(TowerSpec spec, ReadLlavaTower(fields));
+  if (spec.side == 0) {
+    return Fail(ErrorCode::kUnsupported,
+                "vision_config.model_type 'pixtral' is not supported with LLaVA-NeXT, whose tiles "
+                "are squares",
+                "vision_config.model_type");
+  }
+  spec.newline_tensor = "image_newline";
   return spec;
 }
 

@@ -60,6 +60,7 @@ Result<TowerSpec> ReadQwenTower(const TowerFields& fields, const TowerDefaults& 
 
 // --- Readers, of which ReadTowerSpec has a table
 Result<TowerSpec> ReadLlavaTower(const TowerFields& fields);
+Result<TowerSpec> ReadLlavaNextTower(const TowerFields& fields);
 Result<TowerSpec> ReadInternVlTower(const TowerFields& fields);
 Result<TowerSpec> ReadIdefics3Tower(const TowerFields& fields);
 Result<TowerSpec> ReadLfm2VlTower(const TowerFields& fields);

@@ -221,6 +221,68 @@ TEST(TowerCheckTest, RefusesWhatIsNotItsImage) {
   EXPECT_FALSE(check(bad));
 }
 
+// What a tiny model's config.json is refused for, with one of its fields changed.
+std::string RefusalOf(const char* name, const char* field, const json::Value& value) {
+  json::Value config = *json::Parse(*ReadFile(DataFolder(name) / "config.json"));
+  const std::string path = field;
+  const size_t dot = path.find('.');
+  if (dot == std::string::npos) {
+    config.Set(path, value);
+  } else {
+    json::Value part = *config.Find(path.substr(0, dot));
+    part.Set(path.substr(dot + 1), value);
+    config.Set(path.substr(0, dot), std::move(part));
+  }
+  const auto parsed = ParseModelShape(config);
+  if (!parsed) return parsed.error().message;
+  const auto spec = ReadTowerSpec(*parsed);
+  return spec ? "" : spec.error().message;
+}
+
+TEST(TowerSpecTest, RefusesByNameWhatNoTowerHereComputes) {
+  const auto expect = [](const std::string& message, const char* words) {
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  const json::Value two = json::Value::Array{json::Value(-2), json::Value(-1)};
+  expect(RefusalOf("tiny-llava-clip", "vision_feature_layer", two), "results of one layer");
+  expect(RefusalOf("tiny-llava-clip", "vision_feature_layer", -9), "one of the 3 layers");
+  expect(RefusalOf("tiny-llava-clip", "vision_feature_select_strategy", "full"),
+         "which has a class row");
+  expect(RefusalOf("tiny-llava-siglip", "vision_feature_select_strategy", "default"),
+         "which has no class row");
+  expect(RefusalOf("tiny-llava-clip", "vision_config.model_type", "dinov2"),
+         "supported are clip_vision_model, siglip_vision_model and pixtral");
+  expect(RefusalOf("tiny-llava-clip", "text_config.model_type", "rwkv"),
+         "text_config.model_type 'rwkv' is not supported by LlavaForConditionalGeneration; "
+         "supported are llama, mistral");
+  expect(RefusalOf("tiny-llava-next", "vision_config.model_type", "pixtral"), "class row");
+  expect(RefusalOf("tiny-internvl", "vision_config.use_qk_norm", true), "use_qk_norm true");
+  expect(RefusalOf("tiny-internvl", "downsample_ratio", 0.3), "downsample_ratio");
+  expect(RefusalOf("tiny-idefics3", "scale_factor", 2), "a divisor of 9");
+  expect(RefusalOf("tiny-lfm2-vl", "vision_config.num_patches", 26), "a square");
+  expect(RefusalOf("tiny-qwen2-vl", "vision_config.hidden_size", 60), "the width of the text part");
+  EXPECT_EQ(RefusalOf("tiny-llava-clip", "vision_feature_layer", -1), "");
+}
+
+TEST(TowerCheckTest, RefusesACanvasThatIsNotThere) {
+  VisionRunner runner("tiny-llava-next", ElementType::kF32, 1);
+  const ProcessedImage good =
+      *testing::ReadVisionGolden(DataFolder("tiny-llava-next"))[1].images[0].image;
+  const auto check = [&](const ProcessedImage& image) {
+    return ImageTower::Check(runner.tower().spec(), runner.tower().options(), image).has_value();
+  };
+  EXPECT_TRUE(check(good));
+  for (const std::array<int, 4>& kept :
+       {std::array<int, 4>{3, 0, 2, 8}, {1, 1, 2, 8}, {-1, 0, 2, 8}, {1, 0, 1, 8}, {0, 0, 0, 0}}) {
+    ProcessedImage bad = good;
+    bad.kept = kept;
+    EXPECT_FALSE(check(bad));
+  }
+  ProcessedImage bad = good;
+  bad.tiles = {2, 2};
+  EXPECT_FALSE(check(bad));
+}
+
 TEST(RopePositionsTest, TextGoesOnBehindTheLargestPosition) {
   ProcessedImage image;
   image.grid = {1, 4, 8};

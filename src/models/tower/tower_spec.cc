@@ -387,6 +387,7 @@ constexpr TowerReader kTowerReaders[] = {
     {"Lfm2VlForConditionalGeneration", ReadLfm2VlTower},
     {"Llama4ForConditionalGeneration", ReadLlama4Tower},
     {"LlavaForConditionalGeneration", ReadLlavaTower},
+    {"LlavaNextForConditionalGeneration", ReadLlavaNextTower},
     {"Mistral3ForConditionalGeneration", ReadMistral3Tower},
     {"PaddleOCRVLForConditionalGeneration", ReadPaddleTower},
     {"Qwen2VLForConditionalGeneration", ReadQwen2Tower},

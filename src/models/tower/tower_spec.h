@@ -133,6 +133,8 @@ struct TowerSpec {
   std::vector<ProjectorStep> projector;
   std::vector<TowerLevel> levels;
   int64_t out_width = 0;  // the decoder's
+  // A vector that ends each row of a canvas of tiles (ProcessedImage::kept); "": tiles are apart.
+  std::string newline_tensor = {};
 
   // The prompt's tokens that stand for rows see all others of their image, before and after.
   bool sees_both_ways = false;

@@ -22,7 +22,7 @@ struct TowerStep {
   int64_t position_entries = 0;
   std::vector<int32_t> position_rows;
   std::vector<float> position_weights;
-  std::vector<float*> targets;  // [merged rows], where each goes
+  std::vector<float*> targets;  // [merged rows], where each goes; null: nowhere
 };
 
 }  // namespace sluice

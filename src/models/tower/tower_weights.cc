@@ -27,6 +27,8 @@ class TowerLister {
     for (size_t i = 0; i < weights_.layers.size(); ++i)
       AddLayer(fmt::format("{}{}.", spec_.layer_prefix, i), weights_.layers[i]);
     AddProjector(spec_.projector, weights_.projector);
+    if (!spec_.newline_tensor.empty())
+      AddVector(spec_.newline_tensor, {spec_.out_width}, weights_.newline);
     weights_.levels.resize(spec_.levels.size());
     for (size_t i = 0; i < spec_.levels.size(); ++i)
       AddProjector(spec_.levels[i].projector, weights_.levels[i]);

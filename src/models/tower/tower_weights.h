@@ -46,6 +46,7 @@ struct TowerWeights {
   TowerNorm patch_norm;          // or empty
   TowerNorm first_norm;          // or empty
   std::vector<float> zeros;      // [hidden], where results have factors
+  std::vector<float> newline;    // [out_width], or empty
   std::vector<TowerLayerWeights> layers;
   ProjectorWeights projector;
   std::vector<ProjectorWeights> levels;

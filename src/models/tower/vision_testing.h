@@ -51,6 +51,11 @@ inline VisionImage ReadVisionImage(const json::Value& value, const std::vector<i
   const auto seed = static_cast<uint32_t>(value.Find("seed")->as_integer());
   image.values = VisionPixels(seed, count);
   const std::vector<int64_t> grid = Numbers64(*value.Find("grid"));
+  if (const json::Value* tiles = value.Find("tiles")) {
+    const std::vector<int64_t> sides = Numbers64(*tiles), kept = Numbers64(*value.Find("kept"));
+    for (size_t i = 0; i < 2; ++i) image.tiles[i] = static_cast<int>(sides[i]);
+    for (size_t i = 0; i < 4; ++i) image.kept[i] = static_cast<int>(kept[i]);
+  }
   for (size_t i = 0; i < 3; ++i) image.grid[i] = static_cast<int>(grid[i]);
   for (const int64_t mark : Numbers64(*value.Find("is_embedding"))) {
     image.is_embedding.push_back(static_cast<uint8_t>(mark));
@@ -81,6 +86,7 @@ inline constexpr const char* kVisionCheckpoints[] = {
     "tiny-mistral3-vision", "tiny-paddleocr-vl",  "tiny-qwen2.5-vl",      "tiny-qwen3-vl",
     "tiny-qwen3-vl-moe",    "tiny-qwen3.5-vl",    "tiny-llava-clip",      "tiny-llava-siglip",
     "tiny-llava-pixtral",   "tiny-qwen2-vl",      "tiny-glm-ocr",         "tiny-glm4v",
-    "tiny-glm4v-moe",       "tiny-internvl",      "tiny-idefics3",        "tiny-lfm2-vl"};
+    "tiny-glm4v-moe",       "tiny-internvl",      "tiny-idefics3",        "tiny-lfm2-vl",
+    "tiny-llava-next"};
 
 }  // namespace sluice::testing
