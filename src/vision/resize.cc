@@ -21,6 +21,12 @@ struct FilterTaps {
   std::vector<int16_t> weights;
 };
 
+// Adds a half and cuts the fraction off, as the reference does.
+int CutHalfUp(double x) {
+  x += 0.5;
+  return static_cast<int>(x);
+}
+
 double Sinc(double x) {
   if (x == 0.0) return 1.0;
   x *= std::numbers::pi;
@@ -41,7 +47,7 @@ double FilterAt(ResizeFilter filter, double x) {
 int PrecisionFor(double largest) {
   int precision = 0;
   for (; precision < 22; ++precision) {
-    if (static_cast<int>(0.5 + largest * (1 << (precision + 1))) >= (1 << 15)) break;
+    if (CutHalfUp(largest * (1 << (precision + 1))) >= (1 << 15)) break;
   }
   return precision;
 }
@@ -69,9 +75,9 @@ FilterTaps TapsOf(int from, int to, int first, int count_of, ResizeFilter filter
   for (int i = 0; i < to; ++i) {
     const bool is_wanted = i >= first && i < first + count_of;
     const double center = scale * (i + 0.5);
-    const int start = std::max(static_cast<int>(center - support + 0.5), 0);
-    const int count = std::clamp(std::min(static_cast<int>(center + support + 0.5), from) - start,
-                                 0, taps.stride);
+    const int start = std::max(CutHalfUp(center - support), 0);
+    const int count =
+        std::clamp(std::min(CutHalfUp(center + support), from) - start, 0, taps.stride);
     double* weights =
         is_wanted ? exact.data() + static_cast<size_t>(i - first) * taps.stride : others.data();
     double total = 0.0;
