@@ -23,6 +23,7 @@ from transformers import (
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from further_variants import FURTHER, FURTHER_PUBLISHED, as_published  # noqa: E402
 from reduce_golden import reduce_case  # noqa: E402
 
 COMMON = {"vocab_size": 128, "max_position_embeddings": 4096, "hidden_act": "silu", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
@@ -524,6 +525,7 @@ VARIANTS = {
     # A soft cap of the logits.
     "tiny-gemma3-cap": {**GEMMA3, "num_hidden_layers": 1, "layer_types": ["full_attention"], "final_logit_softcapping": 5.0},
 }
+VARIANTS |= FURTHER
 # Scalings of rope over the weights of a variant, with golden logits in golden_NAME.json: what --hf-overrides changes in
 # its config.json. Few positions are original ones, so that short prompts are beyond them.
 SCALED = "tiny-llama-bias"
@@ -543,7 +545,8 @@ PUBLISHED = ("mixtral", "qwen2_moe", "granitemoehybrid", "glm4_moe", "gpt_oss", 
              "mistral4", "deepseek_v32", "glm_moe_dsa", "lfm2", "lfm2_moe", "qwen3_next", "qwen3_5_text", "olmo_hybrid", "bamba",
              "falcon_h1", "nemotron_h", "minimax_m2", "hunyuan_v1_moe", "hy_v3", "ernie4_5_moe", "exaone_moe", "afmoe", "mellum",
              "granitemoe", "granitemoeshared", "olmoe", "phimoe", "dots1", "step3p7", "muse_glimmer", "exaone", "granitemoe_swa",
-             "flex_olmo", "solar_open", "sarvam_moe", "gpt_neox", "falcon", "kimi_linear", "bailing_hybrid", "sarvam_mla", "flint", "lfm3")
+             "flex_olmo", "solar_open", "sarvam_moe", "gpt_neox", "falcon", "kimi_linear", "bailing_hybrid", "sarvam_mla", "flint", "lfm3",
+             *FURTHER_PUBLISHED)
 # Parts of models of text and images.
 NESTED = ("ministral3", "mistral4")
 DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32}  # the others: torch.bfloat16
@@ -640,6 +643,10 @@ def make(name, folder):
     auto = AutoModelForImageTextToText if "text_config" in settings else AutoModelForCausalLM
     model = (Mistral4ForCausalLM(config) if is_mistral4 else auto.from_config(config)).float().eval()
     randomize(model, generator)
+    if name == "tiny-axk1-unbiased":
+        for key, buffer in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                buffer.data.zero_()
     state = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items()}
     if settings["tie_word_embeddings"]:
         state.pop("lm_head.weight", None)
@@ -649,7 +656,7 @@ def make(name, folder):
     model.tie_weights()
     folder.mkdir(parents=True, exist_ok=True)
     if settings["model_type"] in PUBLISHED:
-        state = published(model, state, settings, dtype)
+        state = as_published(name, published(model, state, settings, dtype))
     if experts:
         state = {key: value for key, value in state.items() if key + "_blocks" not in experts} | experts
     if name == "tiny-phi3-long":  # the table of the longest context, for sequences of all lengths
