@@ -62,7 +62,8 @@ void ChooseExperts(const float* logits, int64_t num_experts, int64_t top_k, cons
                    float softmax_shift, float softmax_sum, int32_t* chosen) {
   std::array<float, kMostBiasedExperts> scores;
   for (int64_t e = 0; e < num_experts; ++e) {
-    const float score = rule.score == RouterScore::kSigmoid
+    const float score = rule.chooses_by_logits ? logits[e]
+                        : rule.score == RouterScore::kSigmoid
                             ? Sigmoid(logits[e])
                             : std::exp(logits[e] - softmax_shift) / softmax_sum;
     scores[static_cast<size_t>(e)] =
@@ -90,6 +91,12 @@ float SparseWeight(const float* logits, int64_t num_experts, int32_t best, int32
 
 void SelectRow(const float* logits, int64_t num_experts, int64_t top_k, const RouterRule& rule,
                int32_t* chosen, float* weights) {
+  std::array<float, kMostBiasedExperts> capped;
+  if (rule.soft_cap > 0) {
+    for (int64_t e = 0; e < num_experts; ++e)
+      capped[static_cast<size_t>(e)] = rule.soft_cap * std::tanh(logits[e] / rule.soft_cap);
+    logits = capped.data();
+  }
   TopK(logits, num_experts, top_k, chosen);
   if (rule.score == RouterScore::kSparseMixer) {
     weights[0] = SparseWeight(logits, num_experts, chosen[0], -1, rule.jitter);
@@ -149,8 +156,10 @@ void Gather(ThreadPool& pool, const Activations& x, std::span<const int32_t> ord
 
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
                    int64_t top_k, const RouterRule& rule, int32_t* chosen, float* weights) {
-  CHECK((rule.choice_bias == nullptr && rule.num_groups == 1) || num_experts <= kMostBiasedExperts,
-        "{} experts are too many for a biased choice, or one in groups", num_experts);
+  CHECK((rule.choice_bias == nullptr && rule.num_groups == 1 && rule.soft_cap == 0) ||
+            num_experts <= kMostBiasedExperts,
+        "{} experts are too many for a biased choice, one in groups, or one of capped logits",
+        num_experts);
   CHECK(rule.group_best == 1 || rule.group_best == 2);
   CHECK(rule.score != RouterScore::kSparseMixer || (top_k == 2 && rule.choice_bias == nullptr));
   CHECK(top_k >= 1 && top_k <= num_experts, "cannot choose {} of {} experts", top_k, num_experts);

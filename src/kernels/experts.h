@@ -32,9 +32,12 @@ struct RouterRule {
   float scale = 1;         // multiplies the weights, last
   // kSparseMixer: a logit l is near the largest logit m if m - l <= 2 * jitter * max(|l|, m).
   float jitter = 0;
+  float soft_cap = 0;  // c: a logit x becomes c * tanh(x / c) before all else; 0: none
+  // The choice bias is added to the logits, whose largest sums are chosen; weights as without.
+  bool chooses_by_logits = false;
 };
 
-constexpr int64_t kMostBiasedExperts = 4096;  // maximum num_experts with a choice_bias or groups
+constexpr int64_t kMostBiasedExperts = 4096;  // with a choice_bias, groups or a soft_cap
 
 // Selects the experts of every row. logits: F32 [rows, num_experts]. chosen and weights: [rows,
 // top_k], in descending order of the logit, or of the biased score if the choice uses one; ties in

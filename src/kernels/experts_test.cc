@@ -89,7 +89,35 @@ TEST(SelectExpertsTest, ABiasChoosesAndAScaleWeighs) {
   EXPECT_NEAR(weights[1], std::exp(2.0) / sum, 1e-6);
 }
 
-// Within twice the jitter, 0.99 is near 1, but 0.97 is not near 0.99.
+// The bias is added to logits, of which sigmoids weigh the chosen ones. By sigmoids the third would
+// be chosen, whose bias is the largest.
+TEST(SelectExpertsTest, ABiasOfLogitsChooses) {
+  ThreadPool pool(1);
+  const std::vector<float> logits = {0.5f, 3.0f, -4.0f, 2.0f};
+  const std::vector<float> bias = {2, -1, 3, 0};
+  std::vector<int32_t> chosen(2);
+  std::vector<float> weights(2);
+  const RouterRule rule = {
+      .score = RouterScore::kSigmoid, .choice_bias = bias.data(), .chooses_by_logits = true};
+  SelectExperts(pool, logits.data(), 1, 4, 2, rule, chosen.data(), weights.data());
+  EXPECT_EQ(chosen, (std::vector<int32_t>{0, 1}));
+  EXPECT_NEAR(weights[0], 1 / (1 + std::exp(-0.5)), 1e-6);
+  EXPECT_NEAR(weights[1], 1 / (1 + std::exp(-3.0)), 1e-6);
+}
+
+TEST(SelectExpertsTest, ASoftCapBoundsWhatIsWeighed) {
+  ThreadPool pool(1);
+  const std::vector<float> logits = {0.5f, 3.0f, -4.0f, 2.0f};
+  std::vector<int32_t> chosen(2);
+  std::vector<float> weights(2);
+  const RouterRule rule = {.score = RouterScore::kSigmoid, .soft_cap = 1.5f};
+  SelectExperts(pool, logits.data(), 1, 4, 2, rule, chosen.data(), weights.data());
+  EXPECT_EQ(chosen, (std::vector<int32_t>{1, 3}));
+  EXPECT_NEAR(weights[0], 1 / (1 + std::exp(-1.5 * std::tanh(2.0))), 1e-6);
+  EXPECT_NEAR(weights[1], 1 / (1 + std::exp(-1.5 * std::tanh(2.0 / 1.5))), 1e-6);
+}
+
+// Within twice the jitter 0.99 is near 1, and 0.97 is not near 0.99.
 TEST(SelectExpertsTest, TheSparseMixerWeighsAmongWhatIsNear) {
   ThreadPool pool(1);
   const std::vector<float> logits = {0.97f, 1.0f, 0.2f, 0.99f, -3.0f, -3.01f, -2.99f, -9.0f};

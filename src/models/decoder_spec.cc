@@ -65,6 +65,7 @@ int64_t DecoderSpec::WidestInput() const {
     const AttentionSpec& attention = layer.attention;
     widest = std::max({widest, attention.output_width(), layer.mlp.intermediate_size,
                        layer.moe ? layer.moe->intermediate_size : 0,
+                       layer.moe && layer.moe->latent ? layer.moe->latent->width : 0,
                        layer.mixer ? layer.mixer->values_width() : 0});
     if (attention.latent) {
       widest =

@@ -29,21 +29,24 @@ enum class Activation {
   kClampedSwiglu,
 };
 
-// The RMS norm of q and k.
+// The norm of q and k, an RMS norm unless it is said otherwise.
 enum class QkNorm {
   kNone,
   kBeforeRope,           // of each head, with weights of its own for q and for k
   kAfterRope,            // the same after rope: Hunyuan
   kAfterRopeUnweighted,  // of each head: Llama 4
   kWholeWidth,           // of all heads of q, and of all of k, together, before rope: OLMo 2
+  kLayerBeforeRope,      // a layer norm of each head, before rope: Persimmon
 };
 
 // q is multiplied by log(floor((position + first) / floor_scale) + 1) * attn_scale + 1: Llama 4 in
-// layers without rope, Ministral 3 in all.
+// layers without rope, Ministral 3 in all. If there is a `power`, by ((position + first) /
+// floor_scale + 1) ^ power: Beam.
 struct TemperatureTuning {
   double floor_scale = 0;
   double attn_scale = 0;
   int first = 1;  // the number of the first position
+  double power = 0;
 };
 
 // What chooses the positions that a row attends to (DSA): each head of queries scores the keys that
@@ -76,8 +79,8 @@ struct LatentSpec {
   int qk_dim() const { return nope_dim + rope_dim; }
 };
 
-// A linear layer of the sub-layer's input, whose sigmoid multiplies what attention makes of the
-// values, before the output projection.
+// A linear layer of the sub-layer's input, whose sigmoid (or softplus) multiplies what attention
+// makes of the values, before the output projection.
 enum class AttentionGate {
   kNone,
   kEachNumber,  // [q_width, hidden]
@@ -94,13 +97,26 @@ struct AttentionSpec {
   std::string qkv_projection = {};
   // Its rows are those of each head of k: of the heads of q that share it, of k, of v.
   bool qkv_by_kv_head = false;
+  // Its rows are those of so many parts, each of which has rows of q, of v, of k: CodeGen. 0: they
+  // are not in parts.
+  int qkv_parts = 0;
   std::string output_projection = "o_proj";
   bool qkv_bias = false;
   bool output_bias = false;
+  float qkv_limit = 0;  // q, k and v are kept within [-limit, limit], before their norms; 0: no
   QkNorm qk_norm = QkNorm::kNone;
   std::string q_norm = "q_norm", k_norm = "k_norm";  // of those with weights
+  // kLayerBeforeRope: whether there are biases, and whether each head has weights of its own.
+  bool qk_norm_biases = false;
+  bool qk_norm_of_heads = false;
   AttentionGate gate = AttentionGate::kNone;
   std::string gate_projection = "gate_proj";
+  bool gate_is_softplus = false;  // of modules
+  // kEachNumber: after the attention's name, the tensor [num_heads] that is added to the gates of
+  // each head; "" where there is none.
+  std::string gate_bias = {};
+  // An RMS norm of what all heads made of the values, before the output projection; "": none.
+  std::string output_norm = {};
   std::optional<float> scale;  // of q . k; nullopt: 1 / sqrt(head_dim)
   bool rope = true;            // false: no position embedding (NoPE)
   int rotary_dim = 0;          // the first elements of a head, which rope rotates; 0: all
@@ -116,7 +132,10 @@ struct AttentionSpec {
   std::string sinks_tensor = "sinks";  // [num_heads], after the attention's name
   bool values_are_keys = false;        // v is k as it is before norm and rope: there is no v_proj
   bool norms_values = false;           // of each head of v, without weights
-  float output_factor = 1;             // of what o_proj gives
+  // The numbers of a head of v, if it has fewer than one of k; the cache holds zeros after them. 0:
+  // as many as k.
+  int narrow_value_dim = 0;
+  float output_factor = 1;  // of what o_proj gives
   // An earlier layer of the same heads and span, whose keys and values this one attends to: it has
   // none of its own; -1: its own.
   int kv_layer = -1;
@@ -129,6 +148,7 @@ struct AttentionSpec {
   int64_t q_width() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_width() const { return int64_t{num_kv_heads} * head_dim; }
   int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
+  int64_t given_v_width() const { return int64_t{num_kv_heads} * given_value_dim(); }
   // Whether the gate is a module of its own.
   bool has_gate_module() const {
     return gate == AttentionGate::kEachNumber || gate == AttentionGate::kEachHead;
@@ -137,8 +157,10 @@ struct AttentionSpec {
   int64_t row_width() const { return gate_width() + qkv_width(); }  // [gate, q, k, v]
   // The size of a value in the cache, which a head attends to.
   int value_dim() const { return latent ? latent->kv_rank : head_dim; }
+  // Numbers of a head of v, as v_proj gives them.
+  int given_value_dim() const { return narrow_value_dim > 0 ? narrow_value_dim : head_dim; }
   // What the output projection reads of a head, and of all.
-  int output_dim() const { return latent ? latent->value_dim : head_dim; }
+  int output_dim() const { return latent ? latent->value_dim : given_value_dim(); }
   int64_t output_width() const { return int64_t{num_heads} * output_dim(); }
   // What the first product makes of a row: with a latent vector q, or what it is made of, then the
   // latent vector and the shared key.
@@ -162,6 +184,7 @@ struct MlpSpec {
   Activation activation = Activation::kSilu;
   float gate_factor = 1, output_factor = 1;  // of what gate and down give
   float limit = 0;                           // ActivationRule::limit
+  std::string inner_norm = {};               // an RMS norm of what down_projection reads; "": none
   // Behind the layer's name: the module of one output whose sigmoid multiplies the MLP's result;
   // "" where there is none. Only beside experts.
   std::string output_gate = {};
@@ -187,6 +210,8 @@ struct MoeSpec {
   bool fused_either = false;
   // Where each projection of all experts is a tensor: of gate and of up, in place of fused_gate_up.
   std::string fused_gate = {}, fused_up = {};
+  // Such tensors are [experts * intermediate_size, hidden_size], that of down, too: DBRX.
+  bool fused_flat = false;
   int64_t num_experts = 0;
   int64_t top_k = 0;
   int64_t intermediate_size = 0;  // of each expert
@@ -196,10 +221,13 @@ struct MoeSpec {
   bool router_bias = false;
   bool has_bias = false;  // of the experts, in tensors of all: "gate_up_proj_bias" [experts, out]
   kernels::RouterScore score = kernels::RouterScore::kSoftmax;
-  float jitter = 0;  // RouterRule::jitter
+  float jitter = 0;    // RouterRule::jitter
+  float soft_cap = 0;  // RouterRule::soft_cap
   // Behind the layer's name: the tensor [experts] that is added to the scores for the choice alone;
   // "" where there is none.
   std::string choice_bias = {};
+  bool may_lack_choice_bias = false;  // then there is none
+  bool chooses_by_logits = false;     // RouterRule::chooses_by_logits
   // Experts are chosen within the best `kept_groups` of `num_groups` groups of neighbours.
   int num_groups = 1;
   int kept_groups = 1;
@@ -216,9 +244,19 @@ struct MoeSpec {
     std::string experts_before, experts_after;
   };
   std::optional<OwnNorms> own_norms = {};
+  // Experts read a vector of `width` that is made of the rows, and what they make of it becomes a
+  // row again; the router and the MLP read the rows. Nemotron 3 Super.
+  struct Latent {
+    int64_t width = 0;
+    std::string down, up;  // modules after the layer's name, [width, hidden] and [hidden, width]
+    bool has_bias = false;
+  };
+  std::optional<Latent> latent = {};
 
   bool is_gated() const { return !gate_projection.empty(); }
   int64_t inner_width() const { return is_gated() ? 2 * intermediate_size : intermediate_size; }
+  // Numbers that an expert reads and gives.
+  int64_t outer_width(int64_t hidden_size) const { return latent ? latent->width : hidden_size; }
 };
 
 // An embedding of each token for each layer, which passes a gate in a sub-layer after the MLP:
@@ -251,6 +289,7 @@ struct MixerSpec {
     kOne,        // in_proj: all
     kByKeyHead,  // in_proj_qkvz, in_proj_ba: those of a key head follow each other
     kByKind,     // in_proj_qkv, in_proj_z, in_proj_b, in_proj_a
+    kOneByKind,  // in_proj: all, those of q, of k, v, z, b and a of all heads follow each other
     kEach,       // q_proj, k_proj, v_proj, g_proj, b_proj, a_proj
   };
   enum class Norm {
@@ -285,6 +324,7 @@ struct MixerSpec {
   int low_rank = 0;
   bool has_sigmoid_gate = false;        // of z, in place of silu
   std::string output_projection = {};   // after the mixer's name; "": out_proj, or o_proj of kEach
+  std::string norm_module = {};         // the same; "": norm, or o_norm of kEach
   float least_step = 0, most_step = 0;  // of Mamba-2; most_step 0: no limit
   // Factors of what in_proj gives: of z, x, B, C and step.
   std::array<float, 5> input_factors = {1, 1, 1, 1, 1};
@@ -316,8 +356,9 @@ struct NormSpec {
 
 // Names of the norms around a sub-layer, after the layer's name; "" where there is none.
 struct NormModules {
-  std::string before;  // of what the sub-layer reads
-  std::string after;   // of its result, before that is added to the residual
+  std::string before;    // of what the sub-layer reads
+  std::string after;     // of its result, before that is added to the residual
+  float eps_factor = 1;  // of DecoderSpec::norm_eps, in the norm before
 };
 
 // Attention, a mixer or both read the same norm, and their results are added; then an MLP or
@@ -367,7 +408,20 @@ struct DecoderSpec {
   float norm_eps = 0;
   std::string final_norm = "model.norm";
   std::optional<float> after_norm_eps = {};  // of norms after sub-layers; nullopt: norm_eps
-  bool norms_embedding = false;              // an RMS norm of the embedding's rows, without weights
+  float final_norm_eps_factor = 1;
+  bool norms_embedding = false;  // an RMS norm of the embedding's rows, without weights
+  // Learnt embeddings of positions, which are added to those of the tokens.
+  struct Positions {
+    std::string module = {};  // a table [first + positions, hidden]; "": there is none
+    int64_t first = 0;        // its row of position 0
+    int64_t rows = 0;
+  };
+  Positions positions = {};
+  // Tensors of linear layers are [in, out], but for the head: GPT-2.
+  bool has_transposed_tensors = false;
+  // Modules of layers that a file may have and that are not computed with: what their names begin
+  // with, from "model." on.
+  std::vector<std::string> unread_modules = {};
   // Angular frequencies, each [rotated / 2]; a layer names the one that it uses.
   std::vector<std::vector<float>> rope_tables;
   // What stands in for the first table where a context may be longer than `short_context`; empty:

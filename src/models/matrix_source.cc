@@ -101,29 +101,53 @@ std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is
   return pieces;
 }
 
+// A tensor of plain numbers and of that shape.
+Status CheckPlain(const StoredTensor& tensor, const std::string& name,
+                  const std::vector<int64_t>& shape) {
+  if (tensor.info->shape != shape) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("tensor '{}' has shape {}, expected {} from config.json", name,
+                            ShapeText(tensor.info->shape), ShapeText(shape)),
+                name);
+  }
+  const ElementType type = tensor.info->type;
+  if (type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16)
+    return {};
+  return Fail(ErrorCode::kInvalidData,
+              fmt::format("tensor '{}' has type {}, expected F32, F16 or BF16", name,
+                          ElementTypeName(type)),
+              name);
+}
+
+// One expert's matrix [rows, cols] in a FusedExpert::flat tensor.
+Result<std::optional<StoredLinear>> FindFlat(const FusedExpert& fused, const std::string& name,
+                                             int64_t rows, int64_t cols,
+                                             const Checkpoint& checkpoint) {
+  const StoredTensor* tensor = checkpoint.Find(name);
+  if (tensor == nullptr) return std::nullopt;
+  const int64_t each = fused.transposed ? cols : rows, width = fused.transposed ? rows : cols;
+  RETURN_IF_ERROR(CheckPlain(*tensor, name, {fused.num_experts * each, width}));
+  const ElementType type = tensor->info->type;
+  const int64_t bytes = each * width * BitsPerElement(type) / 8;
+  StoredLinear linear;
+  linear.matrix = PlainMatrix(tensor->bytes().data() + fused.expert * bytes, type, rows, cols);
+  linear.matrix.transposed = fused.transposed;
+  linear.tensors = {tensor};
+  return linear;
+}
+
 // The tensor of MatrixParameter::shape.
 Result<StoredLinear> FindShaped(const MatrixParameter& matrix, const Checkpoint& checkpoint) {
   const ParameterPart& part = matrix.parts.front();
-  const StoredTensor* tensor = checkpoint.Find(part.name);
+  const std::string name = matrix.linear == nullptr ? part.name : part.name + ".weight";
+  const StoredTensor* tensor = checkpoint.Find(name);
   if (tensor == nullptr) {
-    return Fail(
-        ErrorCode::kInvalidData,
-        fmt::format("tensor '{}' of shape {} is missing", part.name, ShapeText(matrix.shape)),
-        part.name);
-  }
-  if (tensor->info->shape != matrix.shape) {
     return Fail(ErrorCode::kInvalidData,
-                fmt::format("tensor '{}' has shape {}, expected {} from config.json", part.name,
-                            ShapeText(tensor->info->shape), ShapeText(matrix.shape)),
-                part.name);
+                fmt::format("tensor '{}' of shape {} is missing", name, ShapeText(matrix.shape)),
+                name);
   }
+  RETURN_IF_ERROR(CheckPlain(*tensor, name, matrix.shape));
   const ElementType type = tensor->info->type;
-  if (type != ElementType::kF32 && type != ElementType::kF16 && type != ElementType::kBF16) {
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("tensor '{}' has type {}, expected F32, F16 or BF16", part.name,
-                            ElementTypeName(type)),
-                part.name);
-  }
   StoredLinear linear;
   linear.matrix = PlainMatrix(tensor->bytes().data(), type, part.rows, matrix.cols);
   linear.matrix.transposed = matrix.is_transposed;
@@ -166,6 +190,7 @@ Result<std::optional<StoredLinear>> FindExpert(const FusedExpert& fused, const s
                                                int64_t rows, int64_t cols,
                                                const Checkpoint& checkpoint,
                                                const QuantizationScheme& scheme) {
+  if (fused.flat) return FindFlat(fused, module, rows, cols, checkpoint);
   bool transposed = fused.transposed;
   if (fused.either) {
     const StoredTensor* tensor = checkpoint.Find(module);

@@ -51,6 +51,11 @@ class MixerLister {
         return {Part(qkv, rows, Keys(0)), Part(qkv, rows, Keys(keys)),
                 Part(qkv, rows, Values(2 * keys)), Part(Name("in_proj_z"), values, Values(0))};
       }
+      case Projections::kOneByKind: {
+        const int64_t rows = RowsOfOne();
+        return {Part(one, rows, Keys(0)), Part(one, rows, Keys(keys)),
+                Part(one, rows, Values(2 * keys)), Part(one, rows, Values(2 * keys + values))};
+      }
       case Projections::kEach: break;
     }
     std::vector<ParameterPart> parts = {Part(Name("q_proj"), keys, Keys(0)),
@@ -82,6 +87,11 @@ class MixerLister {
       }
       case Projections::kByKind:
         return {Part(Name("in_proj_b"), heads, Heads(0)), Part(Name("in_proj_a"), heads, Heads(0))};
+      case Projections::kOneByKind: {
+        const int64_t rows = RowsOfOne(), first = rows - 2 * heads;
+        return {Part(Name("in_proj"), rows, Heads(first)),
+                Part(Name("in_proj"), rows, Heads(first + heads))};
+      }
       case Projections::kEach: break;
     }
     const ParameterPart rates = Part(Name("b_proj"), heads, Heads(0));
@@ -116,6 +126,11 @@ class MixerLister {
  private:
   static RowRange Of(const RowRange& heads, int64_t width, int64_t first) {
     return {first + heads.begin * width, first + heads.end * width};
+  }
+
+  // Projections::kOneByKind.
+  int64_t RowsOfOne() const {
+    return spec_.conv_channels() + spec_.values_width() + 2 * int64_t{spec_.num_heads};
   }
 
   // Rows [first, first + count) of the `each` rows of each held key head.
@@ -202,7 +217,10 @@ void AddMixer(ParameterList& list, const std::string& name, const MixerSpec& spe
       each_head("dt_bias", weights.step_bias);
     if (spec.kind == MixerKind::kStateSpace) each_head("D", weights.skip);
   }
-  const std::string norm = lister.Name(is_each ? "o_norm.weight" : "norm.weight");
+  const std::string norm = lister.Name(!spec.norm_module.empty() ? spec.norm_module.c_str()
+                                       : is_each                 ? "o_norm"
+                                                                 : "norm") +
+                           ".weight";
   if (spec.norm == MixerSpec::Norm::kOfHeads)
     add({{norm, spec.head_dim}}, weights.norm, VectorParameter::Kind::kNorm);
   if (spec.norm == MixerSpec::Norm::kOfGroups) {

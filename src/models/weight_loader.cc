@@ -33,9 +33,13 @@ bool IsPlainFloat(ElementType type) {
 bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
   if (!spec.LoadsHead() && name.starts_with("lm_head.")) return true;
   if (spec.head.kind == HeadSpec::Kind::kNone && name.starts_with("score.")) return true;
-  constexpr std::array<std::string_view, 5> kSuffixes = {
-      ".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".attention.bias",
-      ".masked_bias"};
+  constexpr std::array<std::string_view, 7> kSuffixes = {".rotary_emb.inv_freq",
+                                                         ".rotary_emb.cos_cached",
+                                                         ".rotary_emb.sin_cached",
+                                                         ".attention.bias",
+                                                         ".attn.bias",
+                                                         ".attn.causal_mask",
+                                                         ".masked_bias"};
   return std::any_of(kSuffixes.begin(), kSuffixes.end(),
                      [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
@@ -202,6 +206,11 @@ std::vector<std::string> TensorsOf(const VectorParameter& vector, const Paramete
   return vector.joined.empty() ? std::vector<std::string>{part.name} : vector.joined;
 }
 
+// Whether zeros stand for a vector's tensor.
+bool IsLackedBy(const Checkpoint& checkpoint, const VectorParameter& vector) {
+  return vector.is_optional && checkpoint.Find(vector.parts.front().name) == nullptr;
+}
+
 // A problem with tensors that stand for one, or "".
 std::string JoinedProblem(const Checkpoint& checkpoint, const VectorParameter& vector) {
   int64_t numbers = 0;
@@ -340,6 +349,7 @@ class Inspection {
     }
     for (const ParameterPart& part : vector.parts) {
       used_.insert(part.name);
+      if (vector.is_optional && checkpoint_.Find(part.name) == nullptr) continue;
       const std::string problem = VectorProblem(checkpoint_, vector, part);
       if (!problem.empty()) Add(problem, part.name);
     }
@@ -550,6 +560,7 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
   MatrixReader reader(list, checkpoint, scheme, compute_type);
   ASSIGN_OR_RETURN(int64_t total, reader.Begin());
   for (const VectorParameter& vector : list.vectors) {
+    if (IsLackedBy(checkpoint, vector)) continue;
     for (const ParameterPart& part : vector.parts)
       total += HeldBytes(part, *checkpoint.Find(TensorsOf(vector, part).front()));
   }
@@ -578,6 +589,10 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
   }
   for (const VectorParameter& vector : list.vectors) {
     vector.target->clear();
+    if (IsLackedBy(checkpoint, vector)) {
+      vector.target->assign(static_cast<size_t>(vector.rows()), 0.0f);
+      continue;
+    }
     vector.target->reserve(static_cast<size_t>(vector.rows()));
     for (const ParameterPart& part : vector.parts) {
       std::vector<const StoredTensor*> tensors;

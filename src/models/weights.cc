@@ -43,6 +43,10 @@ class PartCutter {
   ParameterPart Keys(std::string name, const AttentionSpec& spec) const {
     return Heads(std::move(name), spec.kv_width(), HeadsOf(spec).kv, spec.head_dim);
   }
+  ParameterPart Values(std::string name, const AttentionSpec& spec) const {
+    return Heads(std::move(name), spec.given_v_width(), HeadsOf(spec).kv, spec.given_value_dim());
+  }
+  RowRange KeyHeads(const AttentionSpec& spec) const { return HeadsOf(spec).kv; }
   // A number for each query head.
   ParameterPart EachQuery(std::string name, const AttentionSpec& spec) const {
     return HeadsOf(std::move(name), spec, 1);
@@ -56,6 +60,7 @@ class PartCutter {
   std::vector<ParameterPart> QueriesKeysValues(const std::string& name,
                                                const AttentionSpec& spec) const {
     if (spec.qkv_by_kv_head) return ByKvHead(name, spec);
+    if (spec.qkv_parts > 0) return InParts(name, spec);
     if (place_.tensor_size == 1) return {{name, spec.qkv_width()}};
     const HeadCut heads = HeadsOf(spec);
     const auto within = [&](const RowRange& held, int64_t first) {
@@ -101,6 +106,22 @@ class PartCutter {
     for (int64_t head = heads.q.begin; head < heads.q.end; ++head) add(head / group, head % group);
     for (const int64_t within : {group, group + 1}) {
       for (int64_t head = heads.kv.begin; head < heads.kv.end; ++head) add(head, within);
+    }
+    return parts;
+  }
+  // AttentionSpec::qkv_parts: rows of q, k and v of the heads that are held.
+  std::vector<ParameterPart> InParts(const std::string& name, const AttentionSpec& spec) const {
+    const HeadCut heads = HeadsOf(spec);
+    const int64_t of_part = spec.num_heads / spec.qkv_parts;
+    constexpr int64_t kQuery = 0, kValue = 1, kKey = 2;
+    std::vector<ParameterPart> parts;
+    for (const int64_t kind : {kQuery, kKey, kValue}) {
+      const RowRange& held = kind == kQuery ? heads.q : heads.kv;
+      for (int64_t head = held.begin; head < held.end; ++head) {
+        const int64_t place = (head / of_part * 3 + kind) * of_part + head % of_part;
+        const int64_t first = place * spec.head_dim;
+        parts.push_back({name, spec.qkv_width(), RowRange{first, first + spec.head_dim}});
+      }
     }
     return parts;
   }
@@ -246,6 +267,32 @@ void AddLatentAttention(ParameterList& list, const std::string& prefix, const At
     AddIndexer(list, prefix + ".indexer", latent, decoder.hidden_size, weights);
 }
 
+// Layer norms of `heads`, of which `held` are held where each has its own: a module with a number,
+// or a row of one tensor.
+void AddHeadNorms(ParameterList& list, const std::string& module, const AttentionSpec& spec,
+                  int64_t heads, const RowRange& held, std::vector<float>& weight,
+                  std::vector<float>& bias) {
+  constexpr std::string_view kNumbered = ".norms";
+  const bool is_numbered = module.ends_with(kNumbered);
+  const auto add = [&](const char* tensor, VectorParameter::Kind kind, std::vector<float>& target) {
+    VectorParameter vector{.kind = kind, .parts = {}, .target = &target};
+    const int64_t dim = spec.head_dim;
+    if (!spec.qk_norm_of_heads) {
+      vector.parts = {{fmt::format("{}.{}", module, tensor), dim}};
+    } else if (is_numbered) {
+      for (int64_t head = held.begin; head < held.end; ++head)
+        vector.parts.push_back({fmt::format("{}.{}.{}", module, head, tensor), dim});
+    } else {
+      vector.parts = {{fmt::format("{}.{}", module, tensor), heads * dim,
+                       RowRange{held.begin * dim, held.end * dim}}};
+      vector.width = dim;
+    }
+    list.vectors.push_back(std::move(vector));
+  };
+  add("weight", VectorParameter::Kind::kNorm, weight);
+  if (spec.qk_norm_biases) add("bias", VectorParameter::Kind::kBias, bias);
+}
+
 // `input_width`: of the rows that q, k and v are made of.
 void AddAttention(ParameterList& list, const std::string& prefix, const AttentionSpec& spec,
                   const DecoderSpec& decoder, int64_t input_width, const PartCutter& cut,
@@ -259,7 +306,7 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
       parts = cut.GatesAndQueries(prefix + ".q_proj", spec);
     if (spec.has_own_kv()) parts.push_back(cut.Keys(prefix + ".k_proj", spec));
     if (spec.has_own_kv() && !spec.values_are_keys)
-      parts.push_back(cut.Keys(prefix + ".v_proj", spec));
+      parts.push_back(cut.Values(prefix + ".v_proj", spec));
     AddLinear(list, parts, input_width, spec.qkv_bias, weights.qkv);
   } else {
     AddLinear(list, cut.QueriesKeysValues(fmt::format("{}.{}", prefix, spec.qkv_projection), spec),
@@ -273,6 +320,11 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
   } else if (spec.qk_norm == QkNorm::kWholeWidth) {
     AddNorm(list, q_norm, spec.q_width(), offset, weights.q_norm);
     AddNorm(list, k_norm, spec.kv_width(), offset, weights.k_norm);
+  } else if (spec.qk_norm == QkNorm::kLayerBeforeRope) {
+    AddHeadNorms(list, q_norm, spec, spec.num_heads, cut.QueryHeads(spec), weights.q_norm,
+                 weights.q_norm_bias);
+    AddHeadNorms(list, k_norm, spec, spec.num_kv_heads, cut.KeyHeads(spec), weights.k_norm,
+                 weights.k_norm_bias);
   } else if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) {
     weights.q_norm.assign(static_cast<size_t>(spec.head_dim), 1.0f);
     weights.k_norm = weights.q_norm;
@@ -284,9 +336,18 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
               {spec.gate == AttentionGate::kEachHead ? cut.EachQuery(gate, spec)
                                                      : cut.Queries(gate, spec)},
               hidden_size, /*has_bias=*/false, weights.gate);
+    if (!spec.gate_bias.empty()) {
+      list.vectors.push_back({VectorParameter::Kind::kBias,
+                              {cut.EachQuery(fmt::format("{}.{}", prefix, spec.gate_bias), spec)},
+                              &weights.gate_bias});
+    }
   }
   AddLinear(list, {cut.Rows(fmt::format("{}.{}", prefix, spec.output_projection), hidden_size)},
-            spec.q_width(), spec.output_bias, weights.output);
+            spec.output_width(), spec.output_bias, weights.output);
+  if (!spec.output_norm.empty()) {
+    AddNorm(list, fmt::format("{}.{}", prefix, spec.output_norm), spec.output_width(), offset,
+            weights.output_norm);
+  }
   if (spec.sinks) {
     list.vectors.push_back({VectorParameter::Kind::kBias,
                             {cut.EachQuery(prefix + "." + spec.sinks_tensor, spec)},
@@ -307,7 +368,8 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
 
 void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, int64_t hidden_size,
             const PartCutter& cut, MlpWeights& weights) {
-  const std::string prefix = fmt::format("{}.{}", layer, spec.module);
+  // Modules of some MLPs are the layer's.
+  const std::string prefix = spec.module.empty() ? layer : fmt::format("{}.{}", layer, spec.module);
   std::vector<ParameterPart> gate_up;
   for (const std::string& projection : {spec.gate_projection, spec.up_projection}) {
     if (!projection.empty())
@@ -319,6 +381,10 @@ void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, 
   AddLinear(list, gate_up, hidden_size, spec.has_bias, weights.gate_up);
   AddLinear(list, {cut.Rows(fmt::format("{}.{}", prefix, spec.down_projection), hidden_size)},
             spec.intermediate_size, spec.has_bias, weights.down);
+  if (!spec.inner_norm.empty()) {
+    AddNorm(list, fmt::format("{}.{}", prefix, spec.inner_norm), spec.intermediate_size,
+            /*offset=*/0, weights.inner_norm);
+  }
   if (spec.activation == Activation::kXielu) {
     VectorParameter numbers{
         .kind = VectorParameter::Kind::kNorm, .parts = {}, .target = &weights.activation};
@@ -336,20 +402,23 @@ void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, 
 // tensor `fused` for all.
 void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& spec,
                 const std::vector<ParameterPart>& projections, const std::string& fused,
-                int64_t cols, ExpertWeights& weights) {
+                int64_t cols, const MoeWeights& moe, ExpertWeights& weights) {
   weights.matrices.resize(static_cast<size_t>(spec.num_experts));
   weights.inputs.resize(static_cast<size_t>(spec.num_experts));
   for (int64_t expert = 0; expert < spec.num_experts; ++expert) {
-    MatrixParameter matrix{.parts = projections,
-                           .cols = cols,
-                           .target = &weights.matrices[static_cast<size_t>(expert)],
-                           .inputs = &weights.inputs[static_cast<size_t>(expert)],
-                           .fused = FusedExpert{.module = fmt::format("{}.{}", prefix, fused),
-                                                .expert = expert,
-                                                .num_experts = spec.num_experts,
-                                                .transposed = spec.fused_transposed,
-                                                .either = spec.fused_either},
-                           .experts = &weights};
+    MatrixParameter matrix{
+        .parts = projections,
+        .cols = cols,
+        .target = &weights.matrices[static_cast<size_t>(expert)],
+        .inputs = &weights.inputs[static_cast<size_t>(expert)],
+        .fused = FusedExpert{.module = fmt::format("{}.{}", prefix, fused),
+                             .expert = expert,
+                             .num_experts = spec.num_experts,
+                             .transposed =
+                                 spec.fused_flat ? &weights == &moe.down : spec.fused_transposed,
+                             .either = spec.fused_either,
+                             .flat = spec.fused_flat},
+        .experts = &weights};
     for (ParameterPart& part : matrix.parts) {
       part.name = fmt::format("{}.{}.{}", prefix, expert, part.name);
       if (!part.fused.empty()) part.fused = fmt::format("{}.{}", prefix, part.fused);
@@ -398,6 +467,14 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
   if (!spec.choice_bias.empty()) {
     AddVector(list, fmt::format("{}.{}", layer, spec.choice_bias), spec.num_experts,
               weights.choice_bias);
+    list.vectors.back().is_optional = spec.may_lack_choice_bias;
+  }
+  const int64_t outer = spec.outer_width(hidden_size);
+  if (spec.latent) {
+    AddLinear(list, {{fmt::format("{}.{}", layer, spec.latent->down), outer}}, hidden_size,
+              spec.latent->has_bias, weights.latent_down);
+    AddLinear(list, {cut.Rows(fmt::format("{}.{}", layer, spec.latent->up), hidden_size)}, outer,
+              spec.latent->has_bias, weights.latent_up);
   }
   const std::string prefix = fmt::format("{}.{}", layer, spec.experts_module);
   std::vector<ParameterPart> gate_up = {cut.Rows(spec.up_projection, spec.intermediate_size)};
@@ -408,9 +485,9 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
   }
   if (spec.activation == Activation::kClampedSwiglu)
     gate_up = cut.Alternating(spec.gate_projection, spec.up_projection, spec.intermediate_size);
-  AddExperts(list, prefix, spec, gate_up, spec.fused_gate_up, hidden_size, weights.gate_up);
-  AddExperts(list, prefix, spec, {cut.Rows(spec.down_projection, hidden_size)}, spec.fused_down,
-             spec.intermediate_size, weights.down);
+  AddExperts(list, prefix, spec, gate_up, spec.fused_gate_up, outer, weights, weights.gate_up);
+  AddExperts(list, prefix, spec, {cut.Rows(spec.down_projection, outer)}, spec.fused_down,
+             spec.intermediate_size, weights, weights.down);
 }
 
 // LayerEmbeddingSpec: the table and the projection of all layers.
@@ -439,6 +516,15 @@ void AddLayerEmbedding(ParameterList& list, const std::string& layer, const Deco
             /*has_bias=*/false, weights.projection);
   AddNorm(list, layer + ".post_per_layer_input_norm", spec.hidden_size, spec.norm_weight_offset,
           weights.norm);
+}
+
+// DecoderSpec::has_transposed_tensors.
+void TransposeTensors(ParameterList& list) {
+  for (MatrixParameter& matrix : list.matrices) {
+    if (matrix.linear == nullptr) continue;
+    matrix.shape = {matrix.cols, matrix.parts.front().rows};
+    matrix.is_transposed = true;
+  }
 }
 
 // DrafterSpec: what stands before its layers.
@@ -518,8 +604,17 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
         fmt::format("model.layers.{}.", static_cast<int64_t>(spec.layers.size()) + i));
   }
   // Draft layers of some families are not named as layers.
-  list.unread.insert(list.unread.end(), {"mtp.", "model.mtp_"});
+  list.unread.insert(list.unread.end(), {"mtp.", "model.mtp_", "model.mtp."});
+  list.unread.insert(list.unread.end(), spec.unread_modules.begin(), spec.unread_modules.end());
+  if (spec.has_transposed_tensors) TransposeTensors(list);
   if (!place.is_first_stage()) return list;
+  if (!spec.positions.module.empty()) {
+    const int64_t rows = spec.positions.first + spec.positions.rows;
+    list.vectors.push_back({.kind = VectorParameter::Kind::kBias,
+                            .parts = {{spec.positions.module + ".weight", rows * spec.hidden_size}},
+                            .target = &weights.positions,
+                            .width = spec.hidden_size});
+  }
   if (spec.norms_embedding)
     weights.embedding_norm.assign(static_cast<size_t>(spec.hidden_size), 1.0f);
   AddRowNorm(list, spec.final_norm, spec, spec.final_norm_offset.value_or(spec.norm_weight_offset),

@@ -48,10 +48,15 @@ struct AttentionWeights {
   // [head_dim], with QkNorm::kWholeWidth [q_width] and [kv_width], or empty.
   std::vector<float> q_norm, k_norm;
   std::vector<float> v_norm;  // [head_dim] of ones, where values are normed; or empty
-  LinearWeights gate;         // AttentionSpec::gate, or empty
-  LinearWeights output;       // [hidden, q_width]
-  std::vector<float> sinks;   // [num_heads], or empty
-  KvScales kv_scales;         // of an FP8 cache
+  // QkNorm::kLayerBeforeRope: q_norm and k_norm are [head_dim], or of each head; biases alike, or
+  // empty.
+  std::vector<float> q_norm_bias, k_norm_bias;
+  LinearWeights gate;              // AttentionSpec::gate, or empty
+  std::vector<float> gate_bias;    // [num_heads], or empty
+  std::vector<float> output_norm;  // [all ranks' output_width], or empty
+  LinearWeights output;            // [hidden, q_width]
+  std::vector<float> sinks;        // [num_heads], or empty
+  KvScales kv_scales;              // of an FP8 cache
   // Latent attention, else empty. `qkv` is then [first_width, hidden]: rows of q_a, or of q if
   // there is no q_rank, then of the latent vector and of the shared key; q_norm is [q_rank] and
   // k_norm [kv_rank].
@@ -85,9 +90,10 @@ struct MixerWeights {
 };
 
 struct MlpWeights {
-  LinearWeights gate_up;      // [2 * intermediate, hidden]: rows of gate, then up; or up alone
-  LinearWeights down;         // [hidden, intermediate]
-  LinearWeights output_gate;  // [1, hidden], or empty
+  LinearWeights gate_up;          // [2 * intermediate, hidden]: rows of gate, then up; or up alone
+  LinearWeights down;             // [hidden, intermediate]
+  LinearWeights output_gate;      // [1, hidden], or empty
+  std::vector<float> inner_norm;  // [all ranks' intermediate], or empty
   // Activation::kXielu: alpha_p, alpha_n, beta and eps as stored, or empty.
   std::vector<float> activation;
 };
@@ -97,6 +103,8 @@ struct MoeWeights {
   std::vector<float> choice_bias;  // [experts], or empty
   ExpertWeights gate_up;           // [2 * intermediate, hidden] each, or up alone
   ExpertWeights down;              // [hidden, intermediate] each
+  // MoeSpec::latent, whose width stands for hidden in gate_up and down; or empty.
+  LinearWeights latent_down, latent_up;
   // MoeSpec::own_norms: [hidden] each, and [experts]; or empty.
   std::vector<float> router_norm, mlp_after, experts_before, experts_after, expert_factors;
 };
@@ -137,6 +145,7 @@ struct DecoderWeights {
   std::vector<float> final_norm;       // [hidden]
   std::vector<float> final_norm_bias;  // [hidden] of a layer norm, or empty
   std::vector<float> embedding_norm;   // [hidden] of ones: DecoderSpec::norms_embedding; or empty
+  std::vector<float> positions;        // DecoderSpec::positions: [first + rows, hidden]; or empty
   // LayerEmbeddingSpec, or empty.
   kernels::PackedMatrix layer_embeddings;  // [its vocab, layers * width]
   LinearWeights layer_projection;          // [layers * width, hidden]
@@ -171,6 +180,9 @@ struct FusedExpert {
   int64_t num_experts = 0;
   bool transposed = false;
   bool either = false;
+  // The tensor is [experts * intermediate size, hidden size], in which an expert's matrix has
+  // transposed rows where `transposed`.
+  bool flat = false;
 };
 
 // Some rows of a module's matrix as a matrix of their own, by their values: whatever the module's
@@ -194,8 +206,9 @@ struct MatrixParameter {
   std::optional<FusedExpert> fused = {};
   std::optional<TakenRows> taken = {};
   ExpertWeights* experts = nullptr;  // whose matrix number fused->expert it is
-  // Not empty: the only part is a tensor of this shape, whose sizes but the first are its columns;
-  // or, where it `is_transposed`, [columns, rows].
+  // Not empty: all parts are of a tensor of this shape, whose sizes but the first are its columns;
+  // or, where it `is_transposed`, [columns, rows]. The tensor has the part's name; that of a
+  // `linear` layer is its module's "weight".
   std::vector<int64_t> shape = {};
   bool is_transposed = false;
   // No product of rounded inputs reads it (the embedding, the router): devices hold it as BF16.
@@ -225,6 +238,7 @@ struct VectorParameter {
   // Not empty: the shape of the only part's tensor.
   std::vector<int64_t> shape = {};
   bool allows_infinite = false;  // numbers may be infinite
+  bool is_optional = false;      // zeros stand for a tensor that the checkpoint has not
 
   int64_t rows() const;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/bidirectional_attention.h"
 #include "kernels/rms_norm.h"
@@ -24,17 +25,19 @@ std::span<const kernels::AttentionSlice> CpuWalk::SlicesOf(int64_t layer) const 
   return step_.input.SlicesOf(step_.cache->group(layer));
 }
 
-// q of every row times log(floor((position + first) / floor_scale) + 1) * attn_scale + 1.
-// Source: transformers modeling_llama4.py Llama4TextAttention, in F32.
+// q of every row times TemperatureTuning's factor. Source: transformers' Llama4TextAttention, and
+// compute_attention_scaling of modeling_beam.py, in F32.
 void CpuWalk::TuneTemperature(const AttentionSpec& spec, float* q, int64_t stride) const {
   const auto floor_scale = static_cast<float>(spec.temperature_tuning->floor_scale);
   const auto attn_scale = static_cast<float>(spec.temperature_tuning->attn_scale);
   const auto first = static_cast<float>(spec.temperature_tuning->first);
+  const auto power = static_cast<float>(spec.temperature_tuning->power);
   pool_.ParallelFor(rows_, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const auto position = static_cast<float>(step_.input.positions[static_cast<size_t>(row)]);
       const float factor =
-          std::log1p(std::floor((position + first) / floor_scale)) * attn_scale + 1.0f;
+          power != 0 ? std::exp(power * std::log1p((position + first) / floor_scale))
+                     : std::log1p(std::floor((position + first) / floor_scale)) * attn_scale + 1.0f;
       float* const values = q + row * stride;
       for (int64_t i = 0; i < spec.q_width(); ++i) values[i] *= factor;
     }
@@ -171,11 +174,18 @@ void CpuWalk::operator()(const program::GateAttended& op) {
   const float* const gates = F32At(op.gates, op.num_gates);
   std::byte* const x = At(op.x, op.width * BitsPerElement(op.type) / 8);
   const int64_t of_gate = op.width / op.num_gates;
+  const float* const bias = Vector(op.bias);
+  const int64_t of_bias = bias == nullptr ? 1 : op.num_gates / std::ssize(VectorOf(op.bias));
+  const auto factor_of = [&](float gate, int64_t index) {
+    if (bias != nullptr) gate += bias[index / of_bias];
+    if (!op.is_softplus) return 1.0f / (1.0f + std::exp(-gate));
+    return gate > 20 ? gate : std::log1p(std::exp(gate));
+  };
   constexpr int64_t kGrain = 1024;
   pool_.ParallelFor(rows_ * op.num_gates, std::max<int64_t>(1, kGrain / of_gate),
                     [&](int64_t begin, int64_t end) {
                       for (int64_t gate = begin; gate < end; ++gate) {
-                        const float factor = 1.0f / (1.0f + std::exp(-gates[gate]));
+                        const float factor = factor_of(gates[gate], gate % op.num_gates);
                         for (int64_t i = gate * of_gate; i < (gate + 1) * of_gate; ++i) {
                           if (op.type == ElementType::kF32) {
                             reinterpret_cast<float*>(x)[i] *= factor;
@@ -186,6 +196,71 @@ void CpuWalk::operator()(const program::GateAttended& op) {
                         }
                       }
                     });
+}
+
+void CpuWalk::operator()(const program::LimitRows& op) {
+  float* const x = F32At(op.x);
+  pool_.ParallelFor(rows_, /*grain=*/16, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* const numbers = x + row * op.x.stride;
+      for (int64_t i = 0; i < op.width; ++i)
+        numbers[i] = std::clamp(numbers[i], -op.limit, op.limit);
+    }
+  });
+}
+
+void CpuWalk::operator()(const program::NormHeads& op) {
+  float* const x = F32At(op.x);
+  const float* const weight = Vector(op.weight);
+  const float* const bias = Vector(op.bias);
+  const int64_t width = op.width;
+  pool_.ParallelFor(rows_, /*grain=*/4, [&](int64_t begin, int64_t end) {
+    for (int64_t place = begin * op.heads; place < end * op.heads; ++place) {
+      const int64_t head = place % op.heads;
+      float* const numbers = x + place / op.heads * op.x.stride + head * width;
+      double sum = 0, squares = 0;
+      for (int64_t i = 0; i < width; ++i) sum += numbers[i];
+      const double mean = sum / static_cast<double>(width);
+      for (int64_t i = 0; i < width; ++i) squares += (numbers[i] - mean) * (numbers[i] - mean);
+      const double factor = 1 / std::sqrt(squares / static_cast<double>(width) + program_.norm_eps);
+      const int64_t first = op.has_each ? head * width : 0;
+      for (int64_t i = 0; i < width; ++i) {
+        const auto normed = static_cast<float>((numbers[i] - mean) * factor);
+        numbers[i] = normed * weight[first + i] + (bias == nullptr ? 0.0f : bias[first + i]);
+      }
+    }
+  });
+}
+
+void CpuWalk::operator()(const program::CopyHeads& op) {
+  const int64_t number = BitsPerElement(op.type) / 8;
+  const std::byte* const from = At(op.from, number);
+  std::byte* const to = At(op.to, number);
+  const auto from_bytes = static_cast<size_t>(op.from_width * number);
+  const auto to_bytes = static_cast<size_t>(op.to_width * number);
+  const size_t copied = std::min(from_bytes, to_bytes);
+  pool_.ParallelFor(rows_, /*grain=*/16, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const std::byte* const x = from + row * op.from.stride * number;
+      std::byte* const y = to + row * op.to.stride * number;
+      // From the last head on: where heads become wider in place, none is written over before it
+      // has moved.
+      for (auto head = static_cast<size_t>(op.heads); head-- > 0;) {
+        std::memmove(y + head * to_bytes, x + head * from_bytes, copied);
+        std::memset(y + head * to_bytes + copied, 0, to_bytes - copied);
+      }
+    }
+  });
+}
+
+void CpuWalk::operator()(const program::NormTo& op) {
+  const int64_t bytes = op.width * BitsPerElement(op.type) / 8;
+  const float* const x = F32At(op.x, op.width);
+  std::byte* const out = At(op.out, bytes);
+  ForEachWeight(op.weight, CountOf(op.x), [&](const auto& weight, int64_t begin, int64_t count) {
+    kernels::RmsNorm(pool_, x + begin * op.width, op.width, weight.data(), program_.norm_eps, count,
+                     op.width, out + begin * bytes, op.type);
+  });
 }
 
 }  // namespace sluice

@@ -18,7 +18,9 @@ void CpuWalk::operator()(const program::Route& op) {
                                  .group_best = spec.group_best,
                                  .normalize = spec.normalize,
                                  .scale = spec.weight_scale,
-                                 .jitter = spec.jitter};
+                                 .jitter = spec.jitter,
+                                 .soft_cap = spec.soft_cap,
+                                 .chooses_by_logits = spec.chooses_by_logits};
   kernels::SelectExperts(pool_, logits, rows, spec.num_experts, spec.top_k, rule, chosen, weights);
   if (op.factors == program::kNone) return;
   const std::vector<float>& factors = VectorOf(op.factors);

@@ -83,9 +83,24 @@ void CpuWalk::operator()(const program::Embed& op) {
   }
 }
 
+void CpuWalk::AddPositionsOf(const program::AddEmbeddings& op, float* x) const {
+  const std::vector<float>& table = VectorOf(op.positions);
+  // Requests are no longer than the table; the rows of a step that only measures may be.
+  const int64_t last = std::ssize(table) / op.width - 1;
+  pool_.ParallelFor(rows_, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t place =
+          std::min(step_.input.positions[static_cast<size_t>(row)] + op.first_position, last);
+      const float* const position = table.data() + place * op.width;
+      for (int64_t i = 0; i < op.width; ++i) x[row * op.width + i] += position[i];
+    }
+  });
+}
+
 void CpuWalk::operator()(const program::AddEmbeddings& op) {
   const StepInput& input = step_.input;
   float* const x = F32At(op.x, op.width);
+  if (op.type_table == kNone) return AddPositionsOf(op, x);
   auto* const types = reinterpret_cast<int8_t*>(At(op.types, 1));
   std::fill_n(types, input.tokens.size(), int8_t{0});
   for (size_t i = 0; i < input.second_texts.size(); ++i) {
@@ -159,11 +174,11 @@ void CpuWalk::operator()(const program::Norm& op) {
     float* const x = residual + begin * op.width;
     std::byte* const y = out + begin * out_bytes;
     if (delta != nullptr) {
-      kernels::AddRmsNorm(pool_, x, delta + begin * op.width, weight.data(), program_.norm_eps,
-                          count, op.width, y, op.type);
+      kernels::AddRmsNorm(pool_, x, delta + begin * op.width, weight.data(),
+                          program_.norm_eps * op.eps_factor, count, op.width, y, op.type);
     } else {
-      kernels::RmsNorm(pool_, x, op.width, weight.data(), program_.norm_eps, count, op.width, y,
-                       op.type);
+      kernels::RmsNorm(pool_, x, op.width, weight.data(), program_.norm_eps * op.eps_factor, count,
+                       op.width, y, op.type);
     }
   });
 }

@@ -105,6 +105,10 @@ class CpuWalk {
   void operator()(const program::UpdateState& op);
   void operator()(const program::GateStates& op);
   void operator()(const program::GateAttended& op);
+  void operator()(const program::LimitRows& op);
+  void operator()(const program::NormHeads& op);
+  void operator()(const program::CopyHeads& op);
+  void operator()(const program::NormTo& op);
   void operator()(const program::Route& op);
   void operator()(const program::GateShared& op);
   void operator()(const program::GroupExperts& op);
@@ -182,6 +186,8 @@ class CpuWalk {
   void MakeValues(const program::RopeAppend& op, const AttentionSpec& spec, float* k) const;
   // `stride`: from one row of q to the next.
   void TuneTemperature(const AttentionSpec& spec, float* q, int64_t stride) const;
+  // Embeddings of positions alone.
+  void AddPositionsOf(const program::AddEmbeddings& op, float* x) const;
   void CopyColumnsOf(const float* from, int64_t from_stride, int64_t width, int64_t rows, float* to,
                      int64_t to_stride) const;
 

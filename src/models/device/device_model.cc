@@ -39,6 +39,8 @@ std::string MissingKernel(const DecoderSpec& spec) {
     return "layers that keep a state of each sequence (convolutions, recurrent layers)";
   if (spec.norm.kind != NormSpec::Kind::kRms) return "layer norms";
   if (spec.head_bias) return "a bias of the language model's head";
+  if (!spec.positions.module.empty()) return "learnt embeddings of positions";
+  if (spec.final_norm_eps_factor != 1) return "norms with epsilons of their own";
   if (spec.placeholders[0] >= 0) return "tokens that stand for parts of images";
   for (const LayerSpec& layer : spec.layers) {
     if (layer.attention.latent)
@@ -50,6 +52,13 @@ std::string MissingKernel(const DecoderSpec& spec) {
       return fmt::format("a soft cap of attention scores of heads of more than {} numbers",
                          kWidestCappedHead);
     if (layer.attention.gate != AttentionGate::kNone) return "a gate behind attention";
+    if (layer.attention.qk_norm == QkNorm::kLayerBeforeRope) return "layer norms of heads";
+    if (layer.attention.qkv_limit != 0) return "limits of q, k and v";
+    if (layer.attention.narrow_value_dim != 0) return "values of another width than keys";
+    if (!layer.attention.output_norm.empty() || !layer.mlp.inner_norm.empty())
+      return "norms within sub-layers";
+    if (layer.attention.temperature_tuning && layer.attention.temperature_tuning->power != 0)
+      return "a power of the position in attention's temperature";
     if (layer.attention.qk_norm == QkNorm::kAfterRope)
       return "norms of heads with weights behind rope";
     if (layer.is_parallel) return "attention and MLP side by side";
@@ -76,6 +85,10 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if (layer.moe && layer.moe->score == kernels::RouterScore::kSparseMixer)
       return "a choice of experts by sparsemixer";
     if (layer.moe && layer.moe->num_groups > 1) return "a choice of experts in groups";
+    if (layer.moe && layer.moe->soft_cap != 0) return "a soft cap of the router's logits";
+    if (layer.moe && layer.moe->chooses_by_logits)
+      return "a bias for a choice of experts by logits";
+    if (layer.moe && layer.moe->latent) return "experts that read a vector made of the rows";
     if (layer.moe && layer.moe->has_bias && layer.moe->activation != Activation::kClampedSwiglu)
       return "biases of experts with another gate than a clamped SwiGLU";
     if (layer.moe && !layer.moe->choice_bias.empty() &&

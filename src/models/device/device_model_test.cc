@@ -111,6 +111,23 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
   EXPECT_THAT(
       of_attention([](AttentionSpec& attention) { attention.qk_norm = QkNorm::kAfterRope; }),
       HasSubstr("norms of heads with weights behind rope"));
+  EXPECT_THAT(
+      of_attention([](AttentionSpec& attention) { attention.qk_norm = QkNorm::kLayerBeforeRope; }),
+      HasSubstr("layer norms of heads"));
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.qkv_limit = 8; }),
+              HasSubstr("limits of q, k and v"));
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.narrow_value_dim = 16; }),
+              HasSubstr("values of another width than keys"));
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.output_norm = "norm"; }),
+              HasSubstr("norms within sub-layers"));
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) {
+                attention.temperature_tuning = {.floor_scale = 8, .power = 0.5};
+              }),
+              HasSubstr("a power of the position"));
+  EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.positions.module = "positions"; }),
+              HasSubstr("learnt embeddings of positions"));
+  EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.final_norm_eps_factor = 2; }),
+              HasSubstr("norms with epsilons of their own"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.norm.kind = NormSpec::Kind::kLayer; }),
               HasSubstr("layer norms"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.head_bias = true; }),
@@ -152,6 +169,12 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
       HasSubstr("a choice of experts by sparsemixer"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->num_groups = 2; }),
               HasSubstr("a choice of experts in groups"));
+  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->soft_cap = 2; }),
+              HasSubstr("a soft cap of the router's logits"));
+  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->chooses_by_logits = true; }),
+              HasSubstr("a bias for a choice of experts by logits"));
+  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->latent.emplace().width = 8; }),
+              HasSubstr("experts that read a vector made of the rows"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->activation = Activation::kGelu; }),
               HasSubstr("GELU by erf"));
   EXPECT_THAT(

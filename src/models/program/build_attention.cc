@@ -21,8 +21,10 @@ void DecoderBuilder::BeginMixing(size_t index, int64_t cache_layer) {
   if (ReadsJoined(index)) {
     JoinDrafts(reader, residual_, /*norms_hidden=*/!options_.drafter->norms_residual);
   } else {
-    EmitRowNorm(weights.attention_norms.before, weights.attention_norms.before_bias,
-                !layer.attention_norms.before.empty(), has_delta_, &reader, Normed());
+    Norm* const norm =
+        EmitRowNorm(weights.attention_norms.before, weights.attention_norms.before_bias,
+                    !layer.attention_norms.before.empty(), has_delta_, &reader, Normed());
+    if (norm != nullptr) norm->eps_factor = layer.attention_norms.eps_factor;
   }
   if (layer.attention.exists()) BeginAttention(index, cache_layer);
   if (layer.mixer) BeginMixer(index, cache_layer, reader);
@@ -74,26 +76,28 @@ void DecoderBuilder::BeginAttention(size_t index, int64_t cache_layer) {
   if (spec.has_gate_module() && spec.latent) MakeAttentionGates(index);
   if (spec.latent) return EmitLatentKeys(to_, LatentOf(index, cache_layer));
   const BufferId qkv = to_.Wide("qkv", Extent::kStep, spec.row_width());
-  const int64_t num_kv = !spec.has_own_kv() ? 0 : spec.values_are_keys ? 1 : 2;
-  const int64_t n = spec.gate_width() + spec.q_width() + num_kv * spec.kv_width();
+  int64_t n = spec.gate_width() + spec.q_width();
+  if (spec.has_own_kv()) n += spec.kv_width();
+  if (spec.has_own_kv() && !spec.values_are_keys) n += spec.given_v_width();
   const bool is_joined = ReadsJoined(index);
   Project& product = to_.Multiply(own.qkv, is_joined ? Joined2() : Normed(), qkv, n,
                                   is_joined ? 2 * hidden_ : hidden_);
   product.y_type = to_.wide();
   product.y_stride = to_.is_device() ? n : spec.row_width();
   if (spec.has_gate_module()) MakeAttentionGates(index);
-  RopeAppend append{
-      .attention = to_.Attention(spec),
-      .cache_layer = cache_layer,
-      .model_layer = first_layer_ + static_cast<int64_t>(index),
-      .x = qkv,
-      .cos_sin = spec.rope ? RopeTableOf(spec.rope_table) : kNone,
-      .q_norm = to_.Vector(own.q_norm, spec.qk_norm != QkNorm::kNone),
-      .k_norm = to_.Vector(own.k_norm, spec.qk_norm != QkNorm::kNone && spec.has_own_kv()),
-      .v_norm = to_.Vector(own.v_norm, spec.norms_values),
-      .k_scale = own.kv_scales.k,
-      .v_scale = own.kv_scales.v,
-      .x_type = to_.wide()};
+  PrepareHeads(spec, own, qkv, n);
+  const bool has_rms = spec.qk_norm != QkNorm::kNone && spec.qk_norm != QkNorm::kLayerBeforeRope;
+  RopeAppend append{.attention = to_.Attention(spec),
+                    .cache_layer = cache_layer,
+                    .model_layer = first_layer_ + static_cast<int64_t>(index),
+                    .x = qkv,
+                    .cos_sin = spec.rope ? RopeTableOf(spec.rope_table) : kNone,
+                    .q_norm = to_.Vector(own.q_norm, has_rms),
+                    .k_norm = to_.Vector(own.k_norm, has_rms && spec.has_own_kv()),
+                    .v_norm = to_.Vector(own.v_norm, spec.norms_values),
+                    .k_scale = own.kv_scales.k,
+                    .v_scale = own.kv_scales.v,
+                    .x_type = to_.wide()};
   if (to_.is_device()) {
     append.q = to_.Array("q", Extent::kStep, spec.q_width() * 2);
     if (spec.qk_norm == QkNorm::kWholeWidth) AddSquares(index, append);
@@ -117,23 +121,60 @@ void DecoderBuilder::BeginAttention(size_t index, int64_t cache_layer) {
                        .width = 2 * keys->width});
 }
 
+void DecoderBuilder::PrepareHeads(const AttentionSpec& spec, const AttentionWeights& weights,
+                                  BufferId qkv, int64_t given) {
+  const int64_t stride = spec.row_width(), q = spec.gate_width(), k = q + spec.q_width();
+  const auto from = [&](int64_t begin) {
+    return Columns{.buffer = qkv, .begin = begin, .stride = stride};
+  };
+  if (spec.qkv_limit != 0)
+    to_.Emit(LimitRows{.x = from(q), .width = given - q, .limit = spec.qkv_limit});
+  if (spec.narrow_value_dim > 0) {
+    const Columns v = from(k + spec.kv_width());
+    to_.Emit(CopyHeads{.from = v,
+                       .to = v,
+                       .heads = spec.num_kv_heads,
+                       .from_width = spec.narrow_value_dim,
+                       .to_width = spec.head_dim});
+  }
+  if (spec.qk_norm != QkNorm::kLayerBeforeRope) return;
+  const auto norm = [&](const Columns& x, int64_t heads, const std::vector<float>& weight,
+                        const std::vector<float>& bias) {
+    to_.Emit(NormHeads{.x = x,
+                       .heads = heads,
+                       .width = spec.head_dim,
+                       .weight = to_.Vector(weight, true),
+                       .bias = to_.Vector(bias, spec.qk_norm_biases),
+                       .has_each = spec.qk_norm_of_heads});
+  };
+  norm(from(q), spec.num_heads, weights.q_norm, weights.q_norm_bias);
+  norm(from(k), spec.num_kv_heads, weights.k_norm, weights.k_norm_bias);
+}
+
 void DecoderBuilder::MakeAttentionGates(size_t index) {
   const LayerSpec& layer = share_.layers[index];
   const LayerWeights& weights = weights_.layers[index];
   const AttentionWeights& own = weights.attention;
   if (to_.InputType(own.gate.inputs) != to_.InputType(own.qkv.inputs)) {
-    EmitRowNorm(weights.attention_norms.before, weights.attention_norms.before_bias,
-                !layer.attention_norms.before.empty(), /*adds=*/false, &own.gate, Normed());
+    Norm* const norm =
+        EmitRowNorm(weights.attention_norms.before, weights.attention_norms.before_bias,
+                    !layer.attention_norms.before.empty(), /*adds=*/false, &own.gate, Normed());
+    if (norm != nullptr) norm->eps_factor = layer.attention_norms.eps_factor;
   }
   const int64_t count = NumGates(layer.attention);
   to_.Multiply(own.gate, Normed(), AttentionGates(count), count, hidden_);
 }
 
-void DecoderBuilder::EmitAttentionGate(const AttentionSpec& spec, BufferId rows, ElementType type,
-                                       int64_t width) {
+void DecoderBuilder::EmitAttentionGate(const AttentionSpec& spec, const AttentionWeights& weights,
+                                       BufferId rows, ElementType type, int64_t width) {
   const int64_t count = NumGates(spec);
-  to_.Emit(GateAttended{
-      .x = rows, .type = type, .gates = AttentionGates(count), .width = width, .num_gates = count});
+  to_.Emit(GateAttended{.x = rows,
+                        .type = type,
+                        .gates = AttentionGates(count),
+                        .width = width,
+                        .num_gates = count,
+                        .is_softplus = spec.gate_is_softplus,
+                        .bias = to_.Vector(weights.gate_bias, !spec.gate_bias.empty())});
 }
 
 BufferId DecoderBuilder::AttentionGates(int64_t count) {
@@ -163,16 +204,23 @@ LatentLayer DecoderBuilder::LatentOf(size_t index, int64_t cache_layer) {
 }
 
 ElementType DecoderBuilder::AttendedType(size_t index) const {
+  // A norm reads it.
+  if (!share_.layers[index].attention.output_norm.empty()) return ElementType::kF32;
   return to_.InputType(weights_.layers[index].attention.output.inputs);
 }
 
 BufferId DecoderBuilder::Attended(size_t index) {
+  if (!share_.layers[index].attention.output_norm.empty())
+    return to_.F32("attended_before_norm", Extent::kStep, AttendedWidth(index));
   return to_.Inputs("attended", Extent::kStep, AttendedWidth(index));
 }
 
 BufferId DecoderBuilder::OwnAttended(size_t index) {
   if (!is_shared_) return Attended(index);
-  return to_.Inputs("own_attended", Extent::kStep, share_.layers[index].attention.output_width());
+  const AttentionSpec& spec = share_.layers[index].attention;
+  if (!spec.output_norm.empty())
+    return to_.F32("own_attended_before_norm", Extent::kStep, spec.output_width());
+  return to_.Inputs("own_attended", Extent::kStep, spec.output_width());
 }
 
 BufferId DecoderBuilder::LastAttended(int64_t bytes) {
@@ -189,7 +237,7 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
     const BufferId latent = EmitLatentAttention(to_, LatentOf(index, cache_layer), type);
     const int64_t width = spec.num_heads * int64_t{spec.latent->kv_rank};
     // A factor of a head is one of what its values are made of, too.
-    if (spec.has_gate_module()) EmitAttentionGate(spec, latent, ElementType::kF32, width);
+    if (spec.has_gate_module()) EmitAttentionGate(spec, weights, latent, ElementType::kF32, width);
     return {latent, width * 4};
   }
   const int64_t scratch_bytes =
@@ -197,11 +245,14 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
                       : kernels::AttentionScratchBytes(KvLayoutOf(spec, options_), spec.num_heads,
                                                        options_.max_rows, options_.max_slices,
                                                        options_.max_context, num_threads_);
+  const bool is_narrow = spec.narrow_value_dim > 0;
+  const BufferId out =
+      is_narrow ? to_.Inputs("wide_attended", Extent::kStep, spec.q_width()) : OwnAttended(index);
   to_.Emit(program::Attend{.attention = to_.Attention(spec),
                            .cache_layer = cache_layer,
                            .q = to_.is_device() ? to_.Array("q", Extent::kStep, spec.q_width() * 2)
                                                 : to_.F32("qkv", Extent::kStep, spec.row_width()),
-                           .out = OwnAttended(index),
+                           .out = out,
                            .type = type,
                            .allows_bf16 = type == ElementType::kBF16,
                            .scratch = to_.Array("attention_scratch", Extent::kOnce, scratch_bytes),
@@ -209,8 +260,17 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
                            .sinks = to_.Vector(weights.sinks, spec.sinks),
                            .k_scale = weights.kv_scales.k,
                            .v_scale = weights.kv_scales.v});
-  if (spec.has_gate_module()) EmitAttentionGate(spec, OwnAttended(index), type, spec.q_width());
-  return {OwnAttended(index), spec.q_width() * BitsPerElement(type) / 8};
+  if (is_narrow) {
+    to_.Emit(CopyHeads{.from = {.buffer = out, .stride = spec.q_width()},
+                       .to = {.buffer = OwnAttended(index), .stride = spec.output_width()},
+                       .type = type,
+                       .heads = spec.num_heads,
+                       .from_width = spec.head_dim,
+                       .to_width = spec.narrow_value_dim});
+  }
+  if (spec.has_gate_module())
+    EmitAttentionGate(spec, weights, OwnAttended(index), type, spec.output_width());
+  return {OwnAttended(index), spec.output_width() * BitsPerElement(type) / 8};
 }
 
 void DecoderBuilder::EndAttention(size_t index, int64_t cache_layer, const Left& left) {
@@ -231,6 +291,14 @@ void DecoderBuilder::EndAttention(size_t index, int64_t cache_layer, const Left&
                     .joined = Joined(all_width * 2)});
   }
   RowsIn rows{.data = attended};
+  if (!spec.output_norm.empty()) {
+    rows.data = to_.Inputs("attended", Extent::kStep, all_width);
+    to_.Emit(NormTo{.x = attended,
+                    .weight = to_.Vector(weights.output_norm, true),
+                    .out = rows.data,
+                    .type = to_.InputType(weights.output.inputs),
+                    .width = all_width});
+  }
   if (to_.is_device()) {
     rows.scales = to_.F32("attended_scales", Extent::kStep, 1);
     rows.narrow = to_.Array("attended_f8", Extent::kStep, all_width);

@@ -224,10 +224,16 @@ void DecoderBuilder::HandOnInput(int64_t layer) {
   }
 }
 
+Norm* DecoderBuilder::EmitFinalNorm(bool adds, const RowsIn& normed, ElementType type) {
+  Norm* const norm =
+      EmitRowNorm(weights_.final_norm, weights_.final_norm_bias, true, adds, nullptr, normed, type);
+  if (norm != nullptr) norm->eps_factor = spec_.final_norm_eps_factor;
+  return norm;
+}
+
 void DecoderBuilder::HandOnNormed() {
   const BufferId normed = to_.F32("handed", Extent::kStep, hidden_);
-  EmitRowNorm(weights_.final_norm, weights_.final_norm_bias, true, has_delta_, nullptr,
-              {.data = normed}, ElementType::kF32);
+  EmitFinalNorm(has_delta_, {.data = normed}, ElementType::kF32);
   to_.Emit(HandRows{.x = normed, .width = hidden_, .stride = hidden_});
 }
 
@@ -302,6 +308,12 @@ void DecoderBuilder::EmbedTokens() {
                  .placeholders = spec_.placeholders,
                  .lora = weights_.embedding_lora,
                  .lora_scratch = to_.LoraScratch(Extent::kStep)});
+  if (!spec_.positions.module.empty()) {
+    to_.Emit(AddEmbeddings{.x = residual_,
+                           .positions = to_.Vector(weights_.positions, true),
+                           .width = hidden_,
+                           .first_position = spec_.positions.first});
+  }
   if (spec_.norms_embedding) {
     to_.Emit(NormRows{
         .x = residual_, .weight = to_.Vector(weights_.embedding_norm, true), .width = hidden_});
@@ -473,7 +485,7 @@ void DecoderBuilder::MakeResults() {
     to_.Emit(CopyResults{.x = normed, .width = hidden_});
     return;
   }
-  EmitRowNorm(weights_.final_norm, weights_.final_norm_bias, true, adds, nullptr, {.data = normed});
+  EmitFinalNorm(adds, {.data = normed}, ElementType::kF32);
   if (spec_.head.kind == HeadSpec::Kind::kNone) {
     to_.Emit(CopyResults{.x = normed, .width = hidden_});
   } else {
@@ -488,8 +500,7 @@ void DecoderBuilder::HandOnDrafts() {
   BufferId rows = residual_;
   if (options_.drafter->keeps_norm) {
     rows = to_.F32("handed", Extent::kWanted, hidden_);
-    EmitRowNorm(weights_.final_norm, weights_.final_norm_bias, true, /*adds=*/false, nullptr,
-                {.data = rows}, ElementType::kF32);
+    EmitFinalNorm(/*adds=*/false, {.data = rows}, ElementType::kF32);
   }
   to_.Emit(HandRows{.x = rows, .width = hidden_, .stride = hidden_});
 }
@@ -502,8 +513,7 @@ void DecoderBuilder::MakeLogits(bool adds) {
                                ? options_.compute_type
                                : ElementType::kF32;
   const RowsIn normed = to_.Rows("last_normed", Extent::kWanted, hidden_);
-  Norm* const norm =
-      EmitRowNorm(weights_.final_norm, weights_.final_norm_bias, true, adds, nullptr, normed, type);
+  Norm* const norm = EmitFinalNorm(adds, normed, type);
   if (to_.is_device() && !spec_.tied_head) norm->reader = ReaderOf(head);
   const BufferId results = LogitsOfAll();
   const BufferId own = is_shared_ ? to_.F32("own_logits", Extent::kWanted, words) : results;

@@ -51,6 +51,7 @@ void DecoderBuilder::RunMlp(size_t index) {
   Norm* const norm = EmitRowNorm(weights.mlp_norms.before, weights.mlp_norms.before_bias,
                                  !layer.mlp_norms.before.empty(), has_delta_ && !layer.is_parallel,
                                  has_mlp ? &weights.mlp.gate_up : nullptr, Normed());
+  if (norm != nullptr) norm->eps_factor = layer.mlp_norms.eps_factor;
   if (to_.is_device() && layer.moe && !layer.moe->own_norms) norm->out_f32 = RouterRows();
   if (layer.is_parallel && has_delta_) to_.Emit(Add{.x = residual_, .y = delta_, .width = hidden_});
   has_delta_ = true;
@@ -65,7 +66,10 @@ void DecoderBuilder::RunMlp(size_t index) {
       DenseMlp(index);
       GateShared(index);
     }
-    Experts(index, has_mlp, own_delta_);
+    if (layer.moe->latent)
+      LatentExperts(index, has_mlp);
+    else
+      Experts(index, has_mlp, own_delta_);
     GatherDelta();
   }
   if (layer.moe && layer.moe->own_norms && to_.is_device()) return;
@@ -77,14 +81,15 @@ BufferId DecoderBuilder::RouterRows() {
 }
 
 RowsIn DecoderBuilder::EmitGate(GateMul gate, const Reader& reader, std::string_view name,
-                                Extent extent, int64_t all) {
+                                Extent extent, int64_t all, bool is_normed) {
   const bool later = is_shared_ && to_.is_device() && to_.device().rounds_whole_rows;
-  const RowsIn whole = to_.Rows(name, extent, all);
+  const RowsIn whole =
+      is_normed ? RowsIn{.data = to_.F32(name, extent, all)} : to_.Rows(name, extent, all);
   gate.y = whole.data;
   if (is_shared_) {
     const std::string own_name = fmt::format("own_{}", name);
-    gate.y =
-        later ? to_.F32(own_name, extent, gate.width) : to_.Inputs(own_name, extent, gate.width);
+    gate.y = later || is_normed ? to_.F32(own_name, extent, gate.width)
+                                : to_.Inputs(own_name, extent, gate.width);
   }
   gate.reader = reader;
   gate.scales = whole.scales;
@@ -110,7 +115,9 @@ void DecoderBuilder::DenseMlp(size_t index) {
   const BufferId gate_up = to_.Wide("gate_up", Extent::kPart, spec.inner_width());
   GateMul gate = GateOf(spec.activation, spec.is_gated(), spec.limit);
   gate.x = gate_up;
-  gate.type = to_.InputType(weights.down.inputs);
+  const ElementType down_type = to_.InputType(weights.down.inputs);
+  const bool has_norm = !spec.inner_norm.empty();
+  gate.type = has_norm ? ElementType::kF32 : down_type;
   gate.width = own;
   gate.numbers = to_.Vector(weights.activation, spec.activation == Activation::kXielu);
   to_.InParts(to_.program().limits.part, 1, [&] {
@@ -120,8 +127,18 @@ void DecoderBuilder::DenseMlp(size_t index) {
       to_.Emit(Scale{
           .x = gate_up, .width = own, .stride = spec.inner_width(), .factor = spec.gate_factor});
     }
-    const RowsIn activated =
-        EmitGate(gate, ReaderOf(weights.down), "activated", Extent::kPart, all);
+    RowsIn activated =
+        EmitGate(gate, ReaderOf(weights.down), has_norm ? "activated_before_norm" : "activated",
+                 Extent::kPart, all, has_norm);
+    if (has_norm) {
+      const RowsIn normed = to_.Rows("activated", Extent::kPart, all);
+      to_.Emit(NormTo{.x = activated.data,
+                      .weight = to_.Vector(weights.inner_norm, true),
+                      .out = normed.data,
+                      .type = down_type,
+                      .width = all});
+      activated = normed;
+    }
     to_.Multiply(weights.down, activated, own_delta_, own_hidden_, all);
   });
   ScaleDelta(own_delta_, spec.output_factor);
@@ -160,8 +177,33 @@ void DecoderBuilder::GateShared(size_t index) {
                                .lora_scratch = to_.LoraScratch(Extent::kStep)});
 }
 
+void DecoderBuilder::LatentExperts(size_t index, bool adds) {
+  const int64_t width = share_.layers[index].moe->latent->width;
+  const MoeWeights& weights = weights_.layers[index].moe;
+  // Layers of models with experts read F32, whatever rounds it later.
+  for (const LinearWeights* one : {&weights.latent_down, &weights.latent_up})
+    CHECK(to_.is_device() || to_.InputType(one->inputs) == ElementType::kF32);
+  to_.Multiply(weights.latent_down, Normed(), ExpertRows(index), width, hidden_);
+  const int64_t own = OwnRows(width).size();
+  const BufferId sum = to_.F32("latent_sum", Extent::kStep, width);
+  const BufferId own_sum = is_shared_ ? to_.F32("own_latent_sum", Extent::kStep, own) : sum;
+  Experts(index, /*adds=*/false, own_sum);
+  EmitGather(width, ElementType::kF32, own_sum, sum);
+  const BufferId delta = adds ? to_.F32("expert_delta", Extent::kStep, own_hidden_) : own_delta_;
+  to_.Multiply(weights.latent_up, {.data = sum}, delta, own_hidden_, width);
+  if (adds) to_.Emit(Add{.x = own_delta_, .y = delta, .width = own_hidden_});
+}
+
+BufferId DecoderBuilder::ExpertRows(size_t index) {
+  const MoeSpec& spec = *share_.layers[index].moe;
+  return spec.latent ? to_.F32("latent_of_experts", Extent::kStep, spec.latent->width)
+                     : RouterRows();
+}
+
 void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
   const MoeSpec& spec = *share_.layers[index].moe;
+  const int64_t outer = spec.outer_width(hidden_);
+  const int64_t own_outer = spec.latent ? OwnRows(outer).size() : own_hidden_;
   const MoeWeights& weights = weights_.layers[index].moe;
   const int64_t own = spec.intermediate_size, all = Whole(index).moe->intermediate_size;
   const MoeId moe = to_.Moe(spec);
@@ -169,10 +211,10 @@ void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
   const BufferId place = to_.F32("place", Extent::kPairs, 1);
   const BufferId row_begin = to_.F32("row_begin", Extent::kOnce, spec.num_experts + 1);
   // F32, or on a device what the products take.
-  const RowsIn gathered = to_.Rows("gathered", Extent::kPairs, hidden_);
+  const RowsIn gathered = to_.Rows("gathered", Extent::kPairs, outer);
   const int64_t inner = spec.inner_width();
   const BufferId gate_up = to_.Wide("expert_gate_up", Extent::kPairs, inner);
-  const BufferId results = to_.F32("expert_results", Extent::kPairs, own_hidden_);
+  const BufferId results = to_.F32("expert_results", Extent::kPairs, own_outer);
   const ExpertsId gate_up_id = to_.Experts(weights.gate_up), down_id = to_.Experts(weights.down);
   const auto multiply = [&](const ExpertWeights& matrices, const RowsIn& x, BufferId y, int64_t n,
                             int64_t k) -> ProjectExperts& {
@@ -185,17 +227,17 @@ void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
   };
   to_.InParts(to_.program().limits.pairs / spec.top_k, spec.top_k, [&] {
     to_.Emit(GroupExperts{.moe = moe,
-                          .x = RouterRows(),
+                          .x = ExpertRows(index),
                           .chosen = Chosen(spec),
                           .weights = ExpertWeightsOf(spec),
                           .order = order,
                           .place = place,
                           .row_begin = row_begin,
                           .out = gathered.data,
-                          .width = hidden_,
+                          .width = outer,
                           .reader = {.experts = gate_up_id},
                           .scales = gathered.scales});
-    multiply(weights.gate_up, gathered, gate_up, inner, hidden_).y_type = to_.wide();
+    multiply(weights.gate_up, gathered, gate_up, inner, outer).y_type = to_.wide();
     GateMul gate = GateOf(spec.activation, spec.is_gated(), spec.limit);
     gate.x = gate_up;
     gate.type = to_.is_device() ? ElementType::kBF16 : ElementType::kF32;
@@ -207,7 +249,7 @@ void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
                            .weights = ExpertWeightsOf(spec),
                            .sum = sum,
                            .adds = adds,
-                           .width = own_hidden_};
+                           .width = own_outer};
     if (to_.is_device()) {
       gate.biased = gate_up_id;
       gate.order = order;
@@ -218,7 +260,7 @@ void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
     }
     const RowsIn activated =
         EmitGate(gate, {.experts = down_id}, "expert_activated", Extent::kPairs, all);
-    multiply(weights.down, activated, results, own_hidden_, all);
+    multiply(weights.down, activated, results, own_outer, all);
     to_.Emit(combine);
   });
 }

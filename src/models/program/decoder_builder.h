@@ -46,6 +46,7 @@ class DecoderBuilder {
   Norm* EmitRowNorm(const std::vector<float>& weight, const std::vector<float>& bias, bool exists,
                     bool adds, const LinearWeights* reader, const RowsIn& normed,
                     std::optional<ElementType> type = {});
+  Norm* EmitFinalNorm(bool adds, const RowsIn& normed, ElementType type);
   // What ranks have of rows as the rows of a matrix, completed in `all`.
   void EmitGather(int64_t count, ElementType type, BufferId own, BufferId all);
   void GatherDelta() { EmitGather(hidden_, ElementType::kF32, own_delta_, delta_); }
@@ -108,7 +109,12 @@ class DecoderBuilder {
   }
   BufferId AttentionGates(int64_t count);
   // What attention made of the values, times the gates of its heads or numbers.
-  void EmitAttentionGate(const AttentionSpec& spec, BufferId rows, ElementType type, int64_t width);
+  void EmitAttentionGate(const AttentionSpec& spec, const AttentionWeights& weights, BufferId rows,
+                         ElementType type, int64_t width);
+  // What is done to q, k and v before RopeAppend, of rows of which the first `given` numbers are
+  // made: limits, layer norms of heads, zeros after the values.
+  void PrepareHeads(const AttentionSpec& spec, const AttentionWeights& weights, BufferId qkv,
+                    int64_t given);
 
   // There are fewer heads of k than of q, if anything.
   void AddSquares(size_t index, RopeAppend& append);
@@ -167,9 +173,10 @@ class DecoderBuilder {
   // Rows in F32, by which experts are chosen.
   BufferId RouterRows();
 
-  // The gate of `x`, to rows that `reader` takes: those of all ranks.
+  // The gate of `x`, to rows that `reader` takes: those of all ranks. `is_normed`: to rows of F32,
+  // which a norm reads.
   RowsIn EmitGate(GateMul gate, const Reader& reader, std::string_view name, Extent extent,
-                  int64_t all);
+                  int64_t all, bool is_normed = false);
 
   // From `normed` to this rank's columns of `delta`.
   void DenseMlp(size_t index);
@@ -184,6 +191,9 @@ class DecoderBuilder {
 
   // The chosen experts of all rows, to this rank's columns of `sum`.
   void Experts(size_t index, bool adds, BufferId sum);
+  BufferId ExpertRows(size_t index);  // what they read
+  // MoeSpec::latent: to this rank's columns of `delta`, or added to those of the MLP.
+  void LatentExperts(size_t index, bool adds);
 
   // MoeSpec::own_norms. The MLP reads `normed` as the norm before it left it.
   void MoeWithOwnNorms(size_t index);

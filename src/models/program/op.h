@@ -83,7 +83,7 @@ struct MixTable {
   }
 };
 
-// Adds the embeddings of positions and of types, where there are such: encoders.
+// Adds the embeddings of positions and of types, where there are such.
 struct AddEmbeddings {
   static constexpr const char* kName = "AddEmbeddings";
   BufferId x = kNone;      // F32 [rows, width]
@@ -158,6 +158,7 @@ struct Norm {
   BufferId out_f32 = kNone;  // the same in F32, where a router reads it, too
   VectorId sum_factor = kNone;
   float delta_factor = 1;
+  float eps_factor = 1;  // of Program::norm_eps, on the CPU
   template <typename Use>
   void Operands(Use&& use) const {
     use(residual, delta == kNone ? Access::kRead : Access::kUpdate);
@@ -613,10 +614,10 @@ using Op =
     std::variant<SkipUnless, Parts, Embed, MixTable, AddEmbeddings, RopeTable, Receive, Send,
                  Progress, Norm, LayerNorm, NormRows, Scale, Add, Mix, CopyColumns, TakeHidden,
                  JoinNorms, HandRows, KeepRows, Gather, Convert, Project, GateMul, RopeAppend,
-                 AppendReceived, Attend, GateAttended, LatentAppend, ChoosePositions, AbsorbQueries,
-                 ExpandValues, Convolve, UpdateState, GateStates, Route, GateShared, GroupExperts,
-                 ProjectExperts, CombineExperts, FinishLogits, CopyResults, Score, MeanTexts,
-                 Classify, PlaceImages, AddImages, TakePatches, AddPositions, Regroup, MergePatches,
-                 Clamp, Standardize, StoreImage>;
+                 AppendReceived, Attend, GateAttended, LimitRows, NormHeads, CopyHeads, NormTo,
+                 LatentAppend, ChoosePositions, AbsorbQueries, ExpandValues, Convolve, UpdateState,
+                 GateStates, Route, GateShared, GroupExperts, ProjectExperts, CombineExperts,
+                 FinishLogits, CopyResults, Score, MeanTexts, Classify, PlaceImages, AddImages,
+                 TakePatches, AddPositions, Regroup, MergePatches, Clamp, Standardize, StoreImage>;
 
 }  // namespace sluice::program

@@ -223,18 +223,76 @@ struct GateStates {
   }
 };
 
-// x times the sigmoids of as many gates as a row has, each of which serves the same count of
-// neighbours.
+// x times the sigmoids, or softpluses, of as many gates as a row has, each of which serves the same
+// count of neighbours.
 struct GateAttended {
   static constexpr const char* kName = "GateAttended";
   BufferId x = kNone;  // `type` [rows, width]
   ElementType type = ElementType::kF32;
   BufferId gates = kNone;  // F32 [rows, num_gates]
   int64_t width = 0, num_gates = 0;
+  bool is_softplus = false;
+  VectorId bias = kNone;  // added to the gates before, each number to as many neighbours
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kUpdate);
     use(gates, Access::kRead);
+  }
+};
+
+// --- Heads, before and after attention ----------------------------------------------------------
+
+// Numbers of x, kept within [-limit, limit].
+struct LimitRows {
+  static constexpr const char* kName = "LimitRows";
+  Columns x = {};  // F32
+  int64_t width = 0;
+  float limit = 0;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(x.buffer, Access::kUpdate);
+  }
+};
+
+// Layer norms of heads [rows, heads, width], in place.
+struct NormHeads {
+  static constexpr const char* kName = "NormHeads";
+  Columns x = {};  // F32
+  int64_t heads = 0, width = 0;
+  VectorId weight = kNone, bias = kNone;  // [width], or [heads, width] where `has_each`
+  bool has_each = false;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(x.buffer, Access::kUpdate);
+  }
+};
+
+// Heads [rows, heads, from_width] of `from` as [rows, heads, to_width] of `to`: cut off, or
+// followed by zeros. Both may begin at the same number if heads become wider.
+struct CopyHeads {
+  static constexpr const char* kName = "CopyHeads";
+  Columns from = {}, to = {};  // `type`
+  ElementType type = ElementType::kF32;
+  int64_t heads = 0, from_width = 0, to_width = 0;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    if (from.buffer != to.buffer) use(from.buffer, Access::kRead);
+    use(to.buffer, Access::kUpdate);
+  }
+};
+
+// out = the RMS norm of x, as a product reads it.
+struct NormTo {
+  static constexpr const char* kName = "NormTo";
+  BufferId x = kNone;  // F32 [rows, width]
+  VectorId weight = kNone;
+  BufferId out = kNone;  // `type` [rows, width]
+  ElementType type = ElementType::kF32;
+  int64_t width = 0;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(x, Access::kRead);
+    use(out, Access::kWrite);
   }
 };
 

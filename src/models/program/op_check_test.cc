@@ -341,6 +341,104 @@ void CheckGateAttended(OpBench& bench) {
   }
 }
 
+// Softplus, and a bias of two neighbours.
+void CheckSoftplusGates(OpBench& bench) {
+  constexpr int64_t kWidth = 12, kGates = 6;
+  const BufferId x = bench.Numbers("x", kWidth);
+  const BufferId gates = bench.Numbers("gates", kGates);
+  const auto bias = bench.Vector(kGates / 2);
+  bench.program().ops = {program::GateAttended{.x = x,
+                                               .gates = gates,
+                                               .width = kWidth,
+                                               .num_gates = kGates,
+                                               .is_softplus = true,
+                                               .bias = bias}};
+  bench.Run();
+  bench.Expect(x, kWidth, [&](int64_t row, int64_t col) {
+    const int64_t gate = col * kGates / kWidth;
+    const double sum = double{bench.Before(gates)[static_cast<size_t>(row * kGates + gate)]} +
+                       bench.VectorOf(bias)[static_cast<size_t>(gate / 2)];
+    return bench.Before(x)[static_cast<size_t>(row * kWidth + col)] * std::log1p(std::exp(sum));
+  });
+}
+
+// Limits, then layer norms of heads, with weights of each and of all.
+void CheckHeads(OpBench& bench) {
+  constexpr int64_t kHeads = 3, kWidth = 8, kStride = kHeads * kWidth + 2;
+  for (const bool has_each : {false, true}) {
+    const BufferId x = bench.Numbers("x", kStride);
+    const auto weight = bench.Vector(has_each ? kHeads * kWidth : kWidth);
+    const auto bias = has_each ? program::kNone : bench.Vector(kWidth);
+    const program::Columns columns{.buffer = x, .begin = 1, .stride = kStride};
+    bench.program().ops = {
+        program::LimitRows{.x = columns, .width = kHeads * kWidth, .limit = 0.75F},
+        program::NormHeads{.x = columns,
+                           .heads = kHeads,
+                           .width = kWidth,
+                           .weight = weight,
+                           .bias = bias,
+                           .has_each = has_each}};
+    bench.Run();
+    bench.Expect(x, kStride, [&](int64_t row, int64_t col) {
+      const float* const numbers = bench.Before(x).data() + row * kStride;
+      if (col == 0 || col == kStride - 1) return double{numbers[col]};
+      const int64_t first = (col - 1) / kWidth * kWidth + 1;
+      const auto limited = [&](int64_t i) { return std::clamp(double{numbers[i]}, -0.75, 0.75); };
+      double mean = 0, variance = 0;
+      for (int64_t i = first; i < first + kWidth; ++i) mean += limited(i) / kWidth;
+      for (int64_t i = first; i < first + kWidth; ++i)
+        variance += (limited(i) - mean) * (limited(i) - mean) / kWidth;
+      const auto place = static_cast<size_t>(has_each ? col - 1 : (col - 1) % kWidth);
+      return (limited(col) - mean) / std::sqrt(variance + 1e-5) * bench.VectorOf(weight)[place] +
+             (has_each ? 0 : bench.VectorOf(bias)[place]);
+    });
+  }
+}
+
+// Heads that become wider where they are, and then narrower elsewhere.
+void CheckCopyHeads(OpBench& bench) {
+  constexpr int64_t kHeads = 3, kNarrow = 4, kWide = 6, kStride = 1 + kHeads * kWide;
+  const BufferId x = bench.Numbers("x", kStride);
+  const BufferId y = bench.Room("y", kHeads * (kNarrow - 1));
+  const program::Columns columns{.buffer = x, .begin = 1, .stride = kStride};
+  bench.program().ops = {program::CopyHeads{.from = columns,
+                                            .to = columns,
+                                            .heads = kHeads,
+                                            .from_width = kNarrow,
+                                            .to_width = kWide},
+                         program::CopyHeads{.from = columns,
+                                            .to = {.buffer = y, .stride = kHeads * (kNarrow - 1)},
+                                            .heads = kHeads,
+                                            .from_width = kWide,
+                                            .to_width = kNarrow - 1}};
+  bench.Run();
+  const auto given = [&](int64_t row, int64_t head, int64_t i) {
+    return double{bench.Before(x)[static_cast<size_t>(row * kStride + 1 + head * kNarrow + i)]};
+  };
+  bench.Expect(x, kStride, [&](int64_t row, int64_t col) {
+    if (col == 0) return double{bench.Before(x)[static_cast<size_t>(row * kStride)]};
+    const int64_t i = (col - 1) % kWide;
+    return i < kNarrow ? given(row, (col - 1) / kWide, i) : 0.0;
+  });
+  bench.Expect(y, kHeads * (kNarrow - 1), [&](int64_t row, int64_t col) {
+    return given(row, col / (kNarrow - 1), col % (kNarrow - 1));
+  });
+}
+
+void CheckNormTo(OpBench& bench) {
+  constexpr int64_t kWidth = 24;
+  const BufferId x = bench.Numbers("x", kWidth);
+  const BufferId out = bench.Room("out", kWidth);
+  const auto weight = bench.Vector(kWidth);
+  bench.program().ops = {program::NormTo{.x = x, .weight = weight, .out = out, .width = kWidth}};
+  bench.Run();
+  bench.Expect(out, kWidth, [&](int64_t row, int64_t col) {
+    return bench.VectorOf(weight)[static_cast<size_t>(col)] *
+           bench.Before(x)[static_cast<size_t>(row * kWidth + col)] /
+           std::sqrt(MeanSquare(bench.Before(x), row * kWidth, kWidth) + 1e-5);
+  });
+}
+
 void CheckResults(OpBench& bench) {
   constexpr int64_t kWidth = 33;
   const BufferId x = bench.Numbers("x", kWidth);
@@ -657,6 +755,10 @@ const OpCheck kOpChecks[] = {
     {{program::GateMul::kName}, CheckGates},
     {{program::GateMul::kName}, CheckXielu},
     {{program::GateAttended::kName}, CheckGateAttended},
+    {{program::GateAttended::kName}, CheckSoftplusGates},
+    {{program::LimitRows::kName, program::NormHeads::kName}, CheckHeads},
+    {{program::CopyHeads::kName}, CheckCopyHeads},
+    {{program::NormTo::kName}, CheckNormTo},
     {{program::FinishLogits::kName}, CheckResults},
     {{program::RopeTable::kName}, CheckRopeTable},
     {{program::Parts::kName}, CheckParts},
