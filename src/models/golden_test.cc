@@ -216,6 +216,27 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, DefaultModeTest,
                                            "tiny-nemotron-h-moe", "tiny-kimi-linear",
                                            "tiny-bailing-hybrid"),
                          TestName);
+// tools/checkpoints/further_variants.py.
+INSTANTIATE_TEST_SUITE_P(
+    Further, Float32ModeTest,
+    ::testing::Values("tiny-laguna", "tiny-laguna-numbers", "tiny-kolibri", "tiny-cohere2-moe",
+                      "tiny-cohere2-moe-sum", "tiny-cohere-heads", "tiny-gptj", "tiny-codegen",
+                      "tiny-nanochat", "tiny-lara-mini", "tiny-axk1", "tiny-axk1-unbiased",
+                      "tiny-nemotron-h-latent", "tiny-gpt2", "tiny-gpt-bigcode",
+                      "tiny-gpt-bigcode-heads", "tiny-gpt-neo", "tiny-opt", "tiny-biogpt",
+                      "tiny-mimo-v2-flash", "tiny-beam", "tiny-persimmon", "tiny-stablelm-heads",
+                      "tiny-olmo-limit", "tiny-dbrx", "tiny-bitnet", "tiny-aria",
+                      "tiny-apertus-1p5", "tiny-gemma4-unified"),
+    TestName);
+INSTANTIATE_TEST_SUITE_P(
+    Further, DefaultModeTest,
+    ::testing::Values("tiny-laguna", "tiny-laguna-numbers", "tiny-kolibri", "tiny-cohere2-moe-sum",
+                      "tiny-cohere-heads", "tiny-gptj", "tiny-codegen", "tiny-nanochat",
+                      "tiny-axk1-unbiased", "tiny-nemotron-h-latent", "tiny-gpt2",
+                      "tiny-gpt-bigcode", "tiny-gpt-neo", "tiny-opt", "tiny-biogpt",
+                      "tiny-mimo-v2-flash", "tiny-beam", "tiny-persimmon", "tiny-stablelm-heads",
+                      "tiny-olmo-limit", "tiny-dbrx", "tiny-bitnet", "tiny-aria"),
+    TestName);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Int8Test, ::testing::Values("qwen3-llmc-int8-w8a8"),
                          TestName);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, CheckpointActivationsTest,

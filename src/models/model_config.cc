@@ -36,6 +36,7 @@ tl::unexpected<Error> Unsupported(std::string message, std::string field) {
 
 // The generating architecture that `name` is a variant of, which differs in its head alone.
 std::string GeneratingName(std::string_view name) {
+  if (name.ends_with("LMHeadModel")) return std::string(name);  // an older name of such: GPT-2
   for (const std::string_view suffix : {"ForSequenceClassification", "Model"})
     if (name.ends_with(suffix))
       return std::string(name.substr(0, name.size() - suffix.size())) + "ForCausalLM";
@@ -163,7 +164,8 @@ Result<int64_t> ReadRotaryDim(const JsonFields& fields, const ConfigDefaults& de
   std::optional<double> given = config.rope.partial_rotary_factor;
   if (defaults.takes_rotary_dim && !given) {
     ASSIGN_OR_RETURN(const auto rotated, fields.Integer("rotary_dim", 2, config.head_dim));
-    if (rotated) given = static_cast<double>(*rotated) / static_cast<double>(config.head_dim);
+    const int64_t width = rotated.value_or(defaults.default_rotary_dim);
+    if (width > 0) given = static_cast<double>(width) / static_cast<double>(config.head_dim);
   }
   if (!defaults.partial_rotary_factor) {
     // As transformers: without a scaling these families rotate whole heads all the same.

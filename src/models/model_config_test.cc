@@ -287,8 +287,8 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
     const char* name;
   } kCases[] = {
       {R"({"architectures": ["RwkvForCausalLM"], "model_type": "rwkv"})",
-       "RwkvForCausalLM is not supported; supported are AfmoeForCausalLM, ApertusForCausalLM"},
-      {R"({"architectures": null, "model_type": "gpt2"})", "gpt2"},
+       "RwkvForCausalLM is not supported; supported are AXK1ForCausalLM, AfmoeForCausalLM"},
+      {R"({"architectures": null, "model_type": "bloom"})", "bloom"},
       {R"({"model_type": "qwen3"})", "qwen3"},
       {R"({"hidden_act": "tanh"})", "hidden_act 'tanh'"},
       {R"({"hidden_act": "xielu"})", "hidden_act 'xielu'"},

@@ -192,6 +192,13 @@ TEST(FormatsPromiseTest, CutsThreadsAndCompanionsDoNotMatter) {
       {"tiny-qwen3-w4a16-actorder", ElementType::kF32, ElementType::kF32, Rounding::kAuto},
       {"tiny-qwen3-moe-w4a16", ElementType::kBF16, ElementType::kF16, Rounding::kAuto},
       {"qwen3-llmc-int8-w8a8", ElementType::kF32, ElementType::kF32, Rounding::kBf16},
+      {"tiny-laguna", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-nemotron-h-latent", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-mimo-v2-flash", ElementType::kBF16, ElementType::kF16, Rounding::kAuto},
+      {"tiny-gpt2", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-bitnet", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-beam", ElementType::kF32, ElementType::kF32, Rounding::kAuto},
+      {"tiny-cohere-heads", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
   };
   std::vector<int32_t> tokens = RandomTokens(90, 5), others = RandomTokens(70, 6);
   for (std::vector<int32_t>* ids : {&tokens, &others}) {

@@ -40,7 +40,8 @@ struct ConfigDefaults {
   int64_t original_max_position_embeddings = 0;
   // The part of a head that rope rotates; nullopt: the whole head, whatever config.json says.
   std::optional<double> partial_rotary_factor = {};
-  bool takes_rotary_dim = false;  // which may stand for it
+  bool takes_rotary_dim = false;   // which may stand for it
+  int64_t default_rotary_dim = 0;  // not 0: what stands for it where neither is given
   std::optional<int32_t> bos_token_id = {};
   std::optional<int32_t> eos_token_id = {};
   bool tie_word_embeddings = false;
@@ -97,12 +98,21 @@ struct ModelFamily {
 #define SLUICE_MODEL_FAMILIES(FAMILY) \
   FAMILY(kAfmoe)                      \
   FAMILY(kApertus)                    \
+  FAMILY(kApertus15)                  \
   FAMILY(kArcee)                      \
+  FAMILY(kAriaText)                   \
+  FAMILY(kAxk1)                       \
   FAMILY(kBailingHybrid)              \
   FAMILY(kBamba)                      \
+  FAMILY(kBeam)                       \
+  FAMILY(kBioGpt)                     \
+  FAMILY(kBitNet)                     \
+  FAMILY(kCodeGen)                    \
   FAMILY(kCohere)                     \
   FAMILY(kCohere2)                    \
+  FAMILY(kCohere2Moe)                 \
   FAMILY(kCwm)                        \
+  FAMILY(kDbrx)                       \
   FAMILY(kDeepseekV2)                 \
   FAMILY(kDeepseekV3)                 \
   FAMILY(kDeepseekV32)                \
@@ -123,6 +133,7 @@ struct ModelFamily {
   FAMILY(kGemma4)                     \
   FAMILY(kGemma4Nested)               \
   FAMILY(kGemma4Unified)              \
+  FAMILY(kGemma4UnifiedText)          \
   FAMILY(kGlm)                        \
   FAMILY(kGlm4)                       \
   FAMILY(kGlm4v)                      \
@@ -131,6 +142,10 @@ struct ModelFamily {
   FAMILY(kGlm4MoeLite)                \
   FAMILY(kGlmMoeDsa)                  \
   FAMILY(kGlmOcr)                     \
+  FAMILY(kGpt2)                       \
+  FAMILY(kGptBigCode)                 \
+  FAMILY(kGptJ)                       \
+  FAMILY(kGptNeo)                     \
   FAMILY(kGptNeoX)                    \
   FAMILY(kGptOss)                     \
   FAMILY(kGranite)                    \
@@ -151,6 +166,9 @@ struct ModelFamily {
   FAMILY(kJais2)                      \
   FAMILY(kKimiK25)                    \
   FAMILY(kKimiLinear)                 \
+  FAMILY(kKolibri)                    \
+  FAMILY(kLaguna)                     \
+  FAMILY(kLaraMini)                   \
   FAMILY(kLfm2)                       \
   FAMILY(kLfm2Moe)                    \
   FAMILY(kLfm2Vl)                     \
@@ -162,6 +180,7 @@ struct ModelFamily {
   FAMILY(kLlavaNext)                  \
   FAMILY(kMellum)                     \
   FAMILY(kMimo)                       \
+  FAMILY(kMimoV2Flash)                \
   FAMILY(kMiniCpm3)                   \
   FAMILY(kMiniMaxM2)                  \
   FAMILY(kMinistral)                  \
@@ -171,6 +190,7 @@ struct ModelFamily {
   FAMILY(kMistral4)                   \
   FAMILY(kMixtral)                    \
   FAMILY(kMuseGlimmer)                \
+  FAMILY(kNanoChat)                   \
   FAMILY(kNemotron)                   \
   FAMILY(kNemotronH)                  \
   FAMILY(kOlmo)                       \
@@ -178,7 +198,9 @@ struct ModelFamily {
   FAMILY(kOlmo3)                      \
   FAMILY(kOlmoe)                      \
   FAMILY(kOlmoHybrid)                 \
+  FAMILY(kOpt)                        \
   FAMILY(kPaddleOcrVl)                \
+  FAMILY(kPersimmon)                  \
   FAMILY(kPhi)                        \
   FAMILY(kPhi3)                       \
   FAMILY(kPhimoe)                     \

@@ -31,8 +31,6 @@ constexpr auto kSigns = std::to_array<Sign>({
     {"alibi", "positions by ALiBi"},
     {"relative_attention", "attention to relative positions"},
     {"relative_attention_num_buckets", "attention to relative positions"},
-    {"clip_qkv", "limits of q, k and v"},
-    {"qk_layernorm", "layer norms of heads"},
     {"mrope_section", "rope of several dimensions"},
     {"is_encoder_decoder", "an encoder"},
     {"num_zero_experts", "experts that compute nothing"},
@@ -54,8 +52,6 @@ constexpr auto kSigns = std::to_array<Sign>({
     {"position_bias_num_buckets", "attention to relative positions"},
     {"max_2d_position_embeddings", "positions in two dimensions"},
     {"rotary_value", "rope on values"},
-    {"attention_value_scale", "a factor on values"},
-    {"moe_router_logit_softcapping", "a soft cap of the router's logits"},
     {"H_cycles", "layers that are run several times"},
     {"add_cross_attention", "attention to another sequence"},
     {"cross_attention_layers", "attention to another sequence"},
@@ -103,27 +99,19 @@ struct TypeSign {
 };
 
 constexpr auto kTypes = std::to_array<TypeSign>({
-    {"bert-generation", "learned positions"},
-    {"biogpt", "learned positions"},
-    {"bitnet", "norms within sub-layers"},
+    {"bert-generation", "norms of sums behind sub-layers"},
     {"bloom", "positions by ALiBi"},
-    {"codegen", "q, k and v in an order of its own"},
     {"ctrl", "positions by sines"},
-    {"dbrx", "limits of q, k and v"},
     {"deberta", "attention to relative positions"},
     {"deberta-v2", "attention to relative positions"},
     {"esmc", "RMS norms of all heads in an encoder"},
     {"eurobert", "RMS norms in an encoder"},
-    {"gpt2", "learned positions"},
-    {"gpt_bigcode", "learned positions"},
-    {"gpt_neo", "learned positions"},
     {"jetmoe", "experts in attention"},
     {"jina_bert_v3", "adapters of its own"},
     {"jina_embeddings_v3", "adapters of its own"},
     {"longcat_flash", "two attentions in a layer"},
     {"mpt", "positions by ALiBi"},
-    {"openai-gpt", "learned positions"},
-    {"opt", "learned positions"},
+    {"openai-gpt", "norms of sums behind sub-layers"},
     {"roberta-prelayernorm", "norms before sub-layers in an encoder"},
     {"roformer", "rope in an encoder with biases"},
     {"rwkv", "recurrent layers"},
@@ -249,8 +237,8 @@ void FindSizes(const json::Value& decoder, Findings& findings) {
   };
   // Latent attention, which is told by itself, has other widths, too.
   const double keys = number("head_dim"), values = number("v_head_dim");
-  if (keys != 0 && values != 0 && keys != values && number("kv_lora_rank") == 0) {
-    findings.Add("values of another width than keys", "v_head_dim",
+  if (keys != 0 && values > keys && number("kv_lora_rank") == 0) {
+    findings.Add("values wider than keys", "v_head_dim",
                  fmt::format("{} beside head_dim {}", values, keys));
   }
   for (const char* field : {"embedding_size", "input_embedding_size"}) {

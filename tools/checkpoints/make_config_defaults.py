@@ -105,13 +105,46 @@ FAMILIES |= {
     "sarvam_mla": {**SILU, **MOE, **LATENT, "first_k_dense_replace": 2},
     "youtu": {**SILU, **{key: LATENT[key] for key in LATENT if key.endswith(("_dim", "_rank", "_heads"))}},
 }
+NO_HEADS = ("head_dim", "num_key_value_heads")
+NO_ROPE = (*NO_HEADS, "intermediate_size", "rope_theta")
+FAMILIES |= {
+    "laguna": {**SILU, **WINDOW, **MOE, "num_experts": 8, "shared_expert_intermediate_size": 40,
+               "layer_types": ["sliding_attention", "full_attention"] * 2},
+    "kolibri1": {**SILU, **WINDOW, **MOE, "num_experts": 8, "shared_expert_intermediate_size": 40, "norm_topk_prob": True},
+    "cohere2_moe": {**SILU, **WINDOW, "num_experts": 8, "num_experts_per_tok": 3, "num_shared_experts": 2, "sliding_window_pattern": 3,
+                    "first_k_dense_replace": 2, "prefix_dense_sliding_window_pattern": 2, "prefix_dense_intermediate_size": 48},
+    "lara_mini": {**SILU, **WINDOW, **MOE, "num_experts": 8, "shared_expert_intermediate_size": 40, "linear_num_value_heads": 32,
+                  "layer_types": ["linear_attention", "sliding_attention", "full_attention", "sliding_attention"]},
+    "axk1": {**SILU, **MOE, **LATENT, "first_k_dense_replace": 2},
+    "mimo_v2_flash": {**SILU, **WINDOW, **MOE, "n_routed_experts": 8, "v_head_dim": 12, "attention_value_scale": 0.5},
+    "beam": {**SILU, **WINDOW, **MOE, "num_experts": 8, "n_group": 2, "topk_group": 1, "routed_scaling_factor": 2.0},
+    "apertus1p5_text": {"hidden_act": "xielu"}, "gemma4_unified_text": {**GELU, **WINDOW, "global_head_dim": 32},
+    "nanochat": {"hidden_act": "relu2", "final_logit_softcapping": 3.0}, "bitnet": {"hidden_act": "relu2"},
+    "aria_text": {**SILU, "moe_num_experts": 6, "moe_topk": 3, "moe_num_shared_experts": 1},
+    "persimmon": {"hidden_act": "relu2", "partial_rotary_factor": 0.25, "qk_layernorm": False},
+    "gptj": {"activation_function": "gelu_new", "rotary_dim": 8, "n_inner": 80, "tie_word_embeddings": False},
+    "codegen": {"activation_function": "gelu_new", "rotary_dim": 8, "n_inner": 80, "tie_word_embeddings": False},
+    "gpt2": {"activation_function": "gelu_new", "n_inner": 80}, "gpt_bigcode": {"activation_function": "gelu_new", "n_inner": 80},
+    "gpt_neo": {"activation_function": "gelu_new", "window_size": 32, "attention_types": [[["global", "local"], 2]]},
+    "opt": {"activation_function": "relu", "ffn_dim": 80}, "biogpt": {"hidden_act": "gelu", "scale_embedding": False},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0}, "tie_word_embeddings": False,
+             "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 8, "moe_top_k": 3}},
+}
 # What their classes do not have.
 UNKNOWN = {**{name: ("max_position_embeddings", "rope_theta") for name in ("kimi_linear",)}, "bailing_hybrid": ("max_position_embeddings",), "falcon": ("head_dim", "num_key_value_heads", "intermediate_size"), "gpt_neox": ("head_dim", "num_key_value_heads", "rope_theta"),
-           "olmo": ("rms_norm_eps",)}
+           "olmo": ("rms_norm_eps",),
+           **{name: NO_ROPE for name in ("gptj", "codegen", "gpt2", "gpt_bigcode")},
+           **{name: (*NO_ROPE, "rms_norm_eps") for name in ("opt", "biogpt")},
+           "gpt_neo": (*NO_HEADS, "rope_theta"), "persimmon": NO_HEADS, "dbrx": (*NO_HEADS, "intermediate_size", "rms_norm_eps"),
+           "aria_text": (), "bitnet": (), "kolibri1": ("intermediate_size",), "lara_mini": ("intermediate_size",),
+           **{name: ("rope_theta",) for name in ("laguna", "mimo_v2_flash", "beam")}}
+# Classes that have no such field, whose norms have this epsilon.
+FIXED_EPSILON = {name: 1e-5 for name in ("olmo", "opt", "biogpt", "dbrx")}
 # What the epsilon of norms is called, where that is not rms_norm_eps.
 EPSILON = {"cohere": "layer_norm_eps", "cohere2": "layer_norm_eps", "starcoder2": "norm_epsilon", "jais2": "layer_norm_eps",
            "nemotron": "norm_eps", "exaone": "layer_norm_epsilon", "gpt_neox": "layer_norm_eps", "falcon": "layer_norm_epsilon",
-           "phi": "layer_norm_eps", "stablelm": "layer_norm_eps",
+           "phi": "layer_norm_eps", "stablelm": "layer_norm_eps", "persimmon": "layer_norm_eps", "cohere2_moe": "layer_norm_eps",
+           **{name: "layer_norm_epsilon" for name in ("gptj", "codegen", "gpt2", "gpt_bigcode", "gpt_neo")},
            "lfm2": "norm_eps", "lfm2_moe": "norm_eps", "lfm3": "norm_eps", "nemotron_h": "layer_norm_epsilon"}
 # Without them the models have layers of another kind, or as many as the others do not say.
 LEFT_OUT = {"granitemoehybrid": ("layer_types", "num_hidden_layers", "mamba_n_heads"), "mellum": ("num_hidden_layers",),
@@ -129,13 +162,20 @@ LEFT_OUT = {"granitemoehybrid": ("layer_types", "num_hidden_layers", "mamba_n_he
             "lfm2": ("layer_types", "num_hidden_layers", "block_auto_adjust_ff_dim"), "bamba": ("attn_layer_indices",),
             "qwen3_next": ("layer_types", "num_hidden_layers", "num_experts_per_tok"),
             "mistral4": (*NOT_ALONE, "qk_nope_head_dim"), "minicpm3": NOT_ALONE, "sarvam_mla": NOT_ALONE, "youtu": NOT_ALONE,
-            "flint": ("num_hidden_layers",), "lfm3": ("layer_types", "num_hidden_layers")}
+            "flint": ("num_hidden_layers",), "lfm3": ("layer_types", "num_hidden_layers"),
+            "laguna": ("num_hidden_layers",), "kolibri1": ("num_hidden_layers",), "lara_mini": ("layer_types", "num_hidden_layers"),
+            "axk1": NOT_ALONE, "mimo_v2_flash": ("num_hidden_layers", "v_head_dim"),
+            # Groups that hold one expert, a part of wider heads, layers of no kind.
+            "beam": ("n_group", "topk_group", "num_experts", "num_experts_per_tok", "num_hidden_layers"), "bitnet": ("num_key_value_heads",), "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
+            "gpt_neo": ("num_hidden_layers", "attention_types"), "dbrx": ("num_attention_heads",)}
 
 
 def windows(config):
     """The window or chunk of each layer, 0 for none."""
     kinds = getattr(config, "layer_types", None)
     window = getattr(config, "sliding_window", None) or 0
+    if config.model_type == "gpt_neo":
+        return [config.window_size if kind == "local" else 0 for kind in config.attention_layers]
     if not kinds:
         return [window] * config.num_hidden_layers
     size = {"sliding_attention": window, "chunked_attention": getattr(config, "attention_chunk_size", 0)}
@@ -146,24 +186,33 @@ def falcon_keys(config):
     return config.num_kv_heads if config.new_decoder_architecture or not config.multi_query else 1
 
 
+def inner_width(model_type, config):
+    if model_type == "dbrx":
+        return config.ffn_config.ffn_hidden_size
+    names = {"falcon": "ffn_hidden_size", "opt": "ffn_dim", **{name: "n_inner" for name in ("gptj", "codegen", "gpt2", "gpt_bigcode")}}
+    return getattr(config, names.get(model_type, "intermediate_size")) or 4 * config.hidden_size
+
+
 def derived(model_type, fields):
     fields = {key: value for key, value in fields.items() if key not in ("model_type", "architectures", "transformers_version")}
     config = AutoConfig.for_model(model_type, **json.loads(json.dumps(fields)))
     heads = config.num_attention_heads
     rope = getattr(config, "rope_parameters", None) or {}  # Nemotron-H has none
-    rope = rope.get("full_attention", rope)
+    rope = rope.get("full_attention", rope) or {}  # Beam has none there
     eos = config.eos_token_id
-    head_dim = fields.get("head_dim", 256) if model_type == "gemma4_text" else getattr(config, "head_dim", None)
+    is_gemma4 = model_type in ("gemma4_text", "gemma4_unified_text")
+    head_dim = fields.get("head_dim", 256) if is_gemma4 else getattr(config, "head_dim", None)
     values = {name: getattr(config, name) for name in ("vocab_size", "hidden_size", "num_hidden_layers", "max_position_embeddings",
                                                        "tie_word_embeddings", "bos_token_id")}
-    values["rms_norm_eps"] = 1e-5 if model_type == "olmo" else getattr(config, EPSILON.get(model_type, "rms_norm_eps"))
+    values["rms_norm_eps"] = FIXED_EPSILON.get(model_type) or getattr(config, EPSILON.get(model_type, "rms_norm_eps"))
     values.update(num_attention_heads=heads, num_key_value_heads=fields.get("num_key_value_heads") or
-                  (4 if model_type == "gemma4_text" else falcon_keys(config) if model_type == "falcon" else
+                  (4 if is_gemma4 else falcon_keys(config) if model_type == "falcon" else
                    getattr(config, "num_key_value_heads", None) or heads),
                   head_dim=head_dim or config.hidden_size // heads, eos_token_id=eos,
                   **{name: rope[name] for name in ("rope_theta", "rope_type") if rope}, windows=windows(config))
-    if model_type not in ("llama4_text", "granitemoehybrid", "solar_open", "qwen3_5_moe_text"):  # whose layers have a width of another name
-        values["intermediate_size"] = config.ffn_hidden_size if model_type == "falcon" else config.intermediate_size
+    # Others have layers with a width of another name, or none but those of experts.
+    if model_type not in ("llama4_text", "granitemoehybrid", "solar_open", "qwen3_5_moe_text", "kolibri1", "lara_mini"):
+        values["intermediate_size"] = inner_width(model_type, config)
     experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
     if experts and hasattr(config, "num_experts_per_tok"):
         width = getattr(config, "moe_intermediate_size", None) or config.intermediate_size

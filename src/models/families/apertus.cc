@@ -1,4 +1,6 @@
 // Apertus: a norm of each head of q and k, an MLP without a gate, xIELU with numbers of each layer.
+#include <fmt/format.h>
+
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -19,6 +21,18 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+// Source: transformers' Apertus1p5TextForCausalLM.
+Status Read15(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto words, fields.Integer("output_vocab_size", 1, config.vocab_size));
+  if (words.value_or(config.vocab_size) != config.vocab_size) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("output_vocab_size {} is not supported; supported is vocab_size {}",
+                            *words, config.vocab_size),
+                "output_vocab_size");
+  }
+  return Read(fields, config);
+}
+
 constexpr ConfigDefaults kDefaults = {
     .vocab_size = 131072,
     .hidden_size = 4096,
@@ -34,6 +48,12 @@ constexpr ConfigDefaults kDefaults = {
     .eos_token_id = 2,
     .activation = Activation::kXielu};
 
+constexpr ConfigDefaults Defaults15() {
+  ConfigDefaults defaults = kDefaults;
+  defaults.vocab_size = 266752;
+  return defaults;
+}
+
 }  // namespace
 }  // namespace apertus
 
@@ -45,5 +65,14 @@ const ModelFamily kApertus = {"ApertusForCausalLM",
                                .operators = "norms of heads; an MLP without a gate, xIELU",
                                .golden = "tiny-apertus",
                                .error = 5.9e-07}};
+
+const ModelFamily kApertus15 = {"Apertus1p5TextForCausalLM",
+                                "apertus1p5_text",
+                                apertus::Defaults15(),
+                                apertus::Read15,
+                                {.models = "the text models of Apertus 1.5",
+                                 .operators = "as Apertus",
+                                 .golden = "tiny-apertus-1p5",
+                                 .error = 5.6e-07}};
 
 }  // namespace sluice

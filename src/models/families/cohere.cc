@@ -1,6 +1,7 @@
 // Command R and A: layer norms without biases, attention and MLP side by side, interleaved rope,
 // scaled logits; in Command R7B and A most layers see a window, the others have no rope.
 #include "models/family_fields.h"
+#include "models/latent_fields.h"
 #include "models/registry.h"
 
 namespace sluice {
@@ -22,7 +23,12 @@ Status DescribeLayers(const JsonFields& fields, ModelConfig& config) {
 // Source: transformers' CohereConfig and CohereDecoderLayer.
 Status ReadCohere(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
-  RETURN_IF_ERROR(RefuseField(fields, "use_qk_norm", "layer norms of heads"));
+  ASSIGN_OR_RETURN(const auto norms_heads, fields.Bool("use_qk_norm"));
+  for (LayerSpec& layer : config.spec.layers) {
+    if (!norms_heads.value_or(false)) continue;
+    layer.attention.qk_norm = QkNorm::kLayerBeforeRope;
+    layer.attention.qk_norm_of_heads = true;
+  }
   return DescribeLayers(fields, config);
 }
 
@@ -37,12 +43,92 @@ Status ReadCohere2(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-constexpr ConfigDefaults DefaultsOf(double theta) {
+// Which layers see a window: of the first, without experts, by another pattern than of the others.
+Result<std::vector<bool>> ReadMoeWindows(const JsonFields& fields, int64_t dense, int64_t prefix,
+                                         ModelConfig& config) {
+  ASSIGN_OR_RETURN(std::vector<bool> slides,
+                   ReadWindowLayers(fields, {.pattern_field = ""}, config));
+  if (fields.Given("layer_types") != nullptr) return slides;
+  ASSIGN_OR_RETURN(const auto pattern,
+                   fields.Integer("sliding_window_pattern", 1, kMaxConfigLayers));
+  ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const bool is_full =
+        i < dense ? (i + 1) % prefix == 0 : (i - dense + 1) % pattern.value_or(4) == 0;
+    const auto index = static_cast<size_t>(i);
+    slides[index] = !is_full;
+    config.spec.layers[index].attention.span.window =
+        is_full ? 0 : static_cast<int32_t>(window.value_or(4096));
+  }
+  return slides;
+}
+
+// Source: transformers' Cohere2MoeConfig, Cohere2MoeTopKRouter and Cohere2MoeSparseMoeBlock.
+Result<MoeSpec> ReadMoe(const JsonFields& fields, bool averages, const ModelConfig& config) {
+  MoeSpec moe = {.router_module = "mlp.gate",
+                 .experts_module = "mlp.experts",
+                 .activation = config.activation};
+  RETURN_IF_ERROR(ReadExpertCounts(fields, {.num_experts = 8, .top_k = 2}, moe));
+  moe.intermediate_size = config.intermediate_size;
+  constexpr const char* kScore = "expert_selection_fn";
+  RETURN_IF_ERROR(CheckMethod(fields, kScore, {"softmax", "sigmoid"}));
+  ASSIGN_OR_RETURN(const auto score, fields.String(kScore));
+  ASSIGN_OR_RETURN(const auto normalize, fields.Bool("norm_topk_prob"));
+  const bool is_sigmoid = score == "sigmoid";
+  moe.score = is_sigmoid ? kernels::RouterScore::kSigmoid : kernels::RouterScore::kSoftmax;
+  // A softmax of the chosen ones alone is that of all, normalized.
+  moe.normalize = !is_sigmoid || normalize.value_or(true);
+  if (averages) moe.weight_scale = 0.5F;
+  return moe;
+}
+
+Status ReadCohere2Moe(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto first, fields.Integer("first_k_dense_replace", 0, kMaxConfigLayers));
+  const int64_t dense = first.value_or(0);
+  ASSIGN_OR_RETURN(const auto prefix,
+                   fields.Integer("prefix_dense_sliding_window_pattern", 1, kMaxConfigLayers));
+  ASSIGN_OR_RETURN(const auto dense_width,
+                   fields.Integer("prefix_dense_intermediate_size", 1, kMaxConfigWidth));
+  ASSIGN_OR_RETURN(const auto rms_eps, fields.Number("rms_norm_eps", 0, 1));
+  ASSIGN_OR_RETURN(const std::vector<bool> slides,
+                   ReadMoeWindows(fields, dense, prefix.value_or(1), config));
+  ASSIGN_OR_RETURN(const std::vector<bool> sparse, ReadMlpLayerTypes(fields, config, dense));
+  constexpr const char* kStrategy = "shared_expert_combination_strategy";
+  RETURN_IF_ERROR(CheckMethod(fields, kStrategy, {"average", "sum"}));
+  ASSIGN_OR_RETURN(const auto strategy, fields.String(kStrategy));
+  ASSIGN_OR_RETURN(const auto shared, fields.Integer("num_shared_experts", 0, kMaxConfigExperts));
+  const bool averages = shared.value_or(0) > 0 && strategy != "sum";
+  ASSIGN_OR_RETURN(const MoeSpec moe, ReadMoe(fields, averages, config));
+  RETURN_IF_ERROR(DescribeLayers(fields, config));
+  if (rms_eps) {
+    config.spec.norm.kind = NormSpec::Kind::kRms;
+    config.spec.norm_eps = static_cast<float>(*rms_eps);
+  }
+  const bool has_windows =
+      fields.Given("sliding_window") != nullptr || !fields.Has("sliding_window");
+  for (size_t i = 0; i < slides.size(); ++i) {
+    LayerSpec& layer = config.spec.layers[i];
+    const bool is_forced = !sparse[i] && prefix.value_or(1) == 1;
+    layer.attention.rope = (slides[i] && has_windows) || is_forced;
+    if (!sparse[i]) {
+      layer.mlp.intermediate_size = dense_width.value_or(config.intermediate_size);
+      continue;
+    }
+    layer.mlp.module = "mlp.shared_experts";
+    layer.mlp.intermediate_size = config.intermediate_size * shared.value_or(0);
+    if (averages) layer.mlp.output_factor = 0.5F;
+    layer.moe = moe;
+  }
+  return {};
+}
+
+constexpr ConfigDefaults DefaultsOf(double theta, int64_t head_dim = 0) {
   return {.vocab_size = 256000,
           .hidden_size = 8192,
           .intermediate_size = 22528,
           .num_hidden_layers = 40,
           .num_attention_heads = 64,
+          .head_dim = head_dim,
           .max_position_embeddings = 8192,
           .rms_norm_eps = 1e-5,
           .norm_eps_field = "layer_norm_eps",
@@ -60,10 +146,11 @@ const ModelFamily kCohere = {"CohereForCausalLM",
                              "cohere",
                              cohere::DefaultsOf(500000),
                              cohere::ReadCohere,
-                             {.models = "Command R 35B, Aya 23 and Expanse",
-                              .operators = "layer norms without biases; attention and MLP side by "
-                                           "side; interleaved rope; scaled logits",
-                              .golden = "tiny-cohere",
+                             {.models = "Command R 35B, R+ 104B, Aya 23 and Expanse",
+                              .operators = "layer norms without biases, in R+ of heads, too; "
+                                           "attention and MLP side by side; interleaved rope; "
+                                           "scaled logits",
+                              .golden = "tiny-cohere, tiny-cohere-heads",
                               .error = 7.6e-07}};
 const ModelFamily kCohere2 = {"Cohere2ForCausalLM",
                               "cohere2",
@@ -73,5 +160,15 @@ const ModelFamily kCohere2 = {"Cohere2ForCausalLM",
                                .operators = "as Cohere; windows, and no rope in the other layers",
                                .golden = "tiny-cohere2",
                                .error = 1.1e-06}};
+const ModelFamily kCohere2Moe = {
+    "Cohere2MoeForCausalLM",
+    "cohere2_moe",
+    cohere::DefaultsOf(10000, 128),
+    cohere::ReadCohere2Moe,
+    {.models = "Command A+ (05-2026)",
+     .operators = "as Cohere 2, with RMS norms, where asked for; experts by softmax or sigmoids, "
+                  "beside or averaged with shared ones",
+     .golden = "tiny-cohere2-moe, tiny-cohere2-moe-sum",
+     .error = 4.2e-07}};
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 // chosen in groups, beside one or two that every token passes. V3 (R1, V3.1, Kimi K2): by sigmoids
 // with a bias for the choice alone, whose scaled weights add up to a constant. V2: by a softmax.
 // Youtu has no experts.
+#include <fmt/format.h>
+
 #include "models/family_fields.h"
 #include "models/latent_fields.h"
 #include "models/registry.h"
@@ -76,6 +78,40 @@ Status ReadSarvam(const JsonFields& fields, ModelConfig& config) {
                             config);
 }
 
+// A.X K1: DeepSeek V3's layers with a norm behind experts. Published files have such a norm in
+// layers without experts, too, and no bias for the choice. Source: transformers' AXK1Config and
+// AXK1MoE.
+Status ReadAxk1(const JsonFields& fields, ModelConfig& config) {
+  if (fields.Has("q_lora_rank") && fields.Given("q_lora_rank") == nullptr) {
+    return Fail(ErrorCode::kUnsupported,
+                "q_lora_rank null is not supported by this architecture, whose q has a rank",
+                "q_lora_rank");
+  }
+  RETURN_IF_ERROR(ReadLatentAttention(
+      fields, {.q_rank = 1536, .kv_rank = 512, .nope_dim = 128, .value_dim = 128}, config));
+  RETURN_IF_ERROR(ReadSigmoidExperts(fields,
+                                     {.num_experts = 192,
+                                      .top_k = 8,
+                                      .intermediate_size = 2048,
+                                      .weight_scale = 2.5,
+                                      .groups = 8,
+                                      .kept_groups = 4,
+                                      .dense = 1,
+                                      .draft_layers = 0},
+                                     config));
+  constexpr const char* kNorm = "post_mlp_layernorm";
+  for (size_t i = 0; i < config.spec.layers.size(); ++i) {
+    LayerSpec& layer = config.spec.layers[i];
+    if (!layer.moe) {
+      config.spec.unread_modules.push_back(fmt::format("model.layers.{}.{}.", i, kNorm));
+      continue;
+    }
+    layer.mlp_norms.after = kNorm;
+    layer.moe->may_lack_choice_bias = true;
+  }
+  return {};
+}
+
 // Source: transformers' YoutuConfig and modular_youtu.py.
 Status ReadYoutu(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadLatentAttention(
@@ -127,6 +163,16 @@ constexpr ConfigDefaults kSarvamDefaults = {.vocab_size = 262144,
                                             .eos_token_id = 1,
                                             .rope_head_dim = 64,
                                             .aliases = kSarvamAliases};
+constexpr ConfigDefaults kAxk1Defaults = {.vocab_size = 163840,
+                                          .hidden_size = 7168,
+                                          .intermediate_size = 18432,
+                                          .num_hidden_layers = 61,
+                                          .num_attention_heads = 64,
+                                          .kv_heads = 64,
+                                          .max_position_embeddings = 32768,
+                                          .bos_token_id = 163691,
+                                          .eos_token_id = 163691,
+                                          .rope_head_dim = 64};
 constexpr ConfigDefaults kYoutuDefaults = {.vocab_size = 128256,
                                            .hidden_size = 2048,
                                            .intermediate_size = 6144,
@@ -199,6 +245,16 @@ const ModelFamily kSarvamMla = {"DeepseekV3ForCausalLM",
                                 nullptr,
                                 {},
                                 "SarvamMLAForCausalLM"};
+
+const ModelFamily kAxk1 = {
+    "AXK1ForCausalLM",
+    "axk1",
+    deepseek::kAxk1Defaults,
+    deepseek::ReadAxk1,
+    {.models = "A.X K1 519B-A33B",
+     .operators = "as DeepSeek V3, with norms behind experts, and without a bias for the choice",
+     .golden = "tiny-axk1, tiny-axk1-unbiased",
+     .error = 8.8e-07}};
 
 const ModelFamily kYoutu = {
     "YoutuForCausalLM",

@@ -315,4 +315,13 @@ const ModelFamily kGemma4Unified = {
     gemma4::ReadUnified,
     {.models = "Gemma 4 12B", .operators = "the text part: as Gemma4ForCausalLM"}};
 
+const ModelFamily kGemma4UnifiedText = {"Gemma4UnifiedForCausalLM",
+                                        "gemma4_unified_text",
+                                        gemma4::DefaultsOf(false, 262144),
+                                        gemma4::ReadUnified,
+                                        {.models = "the text model of Gemma 4 12B",
+                                         .operators = "as Gemma4ForCausalLM",
+                                         .golden = "tiny-gemma4-unified",
+                                         .error = 7.5e-07}};
+
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// GPT-NeoX and Pythia, Falcon, Phi 1 to 2 and StableLM: layer norms, attention and MLP side by
-// side, rope on a part of each head, MLPs without a gate.
+// GPT-NeoX and Pythia, Falcon, Persimmon, Phi 1 to 2 and StableLM: layer norms, attention and MLP
+// side by side in most, rope on a part of each head, MLPs without a gate.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -84,10 +84,32 @@ Status ReadFalcon(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+// The same layer norm of each head of q, and of k.
+void NormHeads(AttentionSpec& attention) {
+  attention.qk_norm = QkNorm::kLayerBeforeRope;
+  attention.q_norm = "q_layernorm";
+  attention.k_norm = "k_layernorm";
+  attention.qk_norm_biases = true;
+}
+
+// Source: transformers' PersimmonConfig, PersimmonAttention and PersimmonDecoderLayer.
+Status ReadPersimmon(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadFullAttention(fields, config));
+  ASSIGN_OR_RETURN(const auto norms_heads, fields.Bool("qk_layernorm"));
+  config.spec.norm.has_biases = true;
+  config.num_key_value_heads = config.num_attention_heads;
+  for (LayerSpec& layer : config.spec.layers) {
+    NameModules("self_attn", /*has_bias=*/true, layer);
+    if (norms_heads.value_or(true)) NormHeads(layer.attention);
+    layer.attention.num_kv_heads = layer.attention.num_heads;
+  }
+  return {};
+}
+
 // Source: transformers' PhiConfig, PhiAttention and PhiDecoderLayer.
 Status ReadPhi(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
-  RETURN_IF_ERROR(RefuseField(fields, "qk_layernorm", "layer norms of heads"));
+  ASSIGN_OR_RETURN(const auto norms_heads, fields.Bool("qk_layernorm"));
   config.spec.norm.has_biases = true;
   if (config.spec.tied_head) {
     return Fail(ErrorCode::kUnsupported,
@@ -97,6 +119,7 @@ Status ReadPhi(const JsonFields& fields, ModelConfig& config) {
   config.spec.head_bias = true;
   for (LayerSpec& layer : config.spec.layers) {
     layer.attention.output_projection = "dense";
+    if (norms_heads.value_or(false)) NormHeads(layer.attention);
     layer.attention.qkv_bias = layer.attention.output_bias = true;
     layer.mlp.gate_projection = "";
     layer.mlp.up_projection = "fc1";
@@ -111,11 +134,17 @@ Status ReadPhi(const JsonFields& fields, ModelConfig& config) {
 // Source: transformers' StableLmConfig and StableLmDecoderLayer.
 Status ReadStableLm(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
-  RETURN_IF_ERROR(RefuseField(fields, "qk_layernorm", "layer norms of heads"));
+  ASSIGN_OR_RETURN(const auto norms_heads, fields.Bool("qk_layernorm"));
   ASSIGN_OR_RETURN(const auto is_parallel, fields.Bool("use_parallel_residual"));
   ASSIGN_OR_RETURN(const auto bias, fields.Bool("use_qkv_bias"));
   config.spec.norm.has_biases = true;
   for (LayerSpec& layer : config.spec.layers) {
+    if (norms_heads.value_or(false)) {
+      layer.attention.qk_norm = QkNorm::kLayerBeforeRope;
+      layer.attention.q_norm = "q_layernorm.norms";
+      layer.attention.k_norm = "k_layernorm.norms";
+      layer.attention.qk_norm_of_heads = true;
+    }
     layer.attention.qkv_bias = bias.value_or(false);
     layer.attention.output_bias = false;
     layer.mlp.has_bias = false;
@@ -170,6 +199,19 @@ constexpr ConfigDefaults kPhiDefaults = {.vocab_size = 51200,
                                          .bos_token_id = 1,
                                          .eos_token_id = 2,
                                          .activation = Activation::kGeluTanh};
+constexpr ConfigDefaults kPersimmonDefaults = {.vocab_size = 262144,
+                                               .hidden_size = 4096,
+                                               .intermediate_size = 16384,
+                                               .num_hidden_layers = 36,
+                                               .num_attention_heads = 64,
+                                               .max_position_embeddings = 16384,
+                                               .rms_norm_eps = 1e-5,
+                                               .norm_eps_field = "layer_norm_eps",
+                                               .has_layer_norms = true,
+                                               .partial_rotary_factor = 0.5,
+                                               .bos_token_id = 1,
+                                               .eos_token_id = 2,
+                                               .activation = Activation::kRelu2};
 constexpr FieldAlias kStableLmAliases[] = {{"rope_pct", "partial_rotary_factor"}};
 constexpr ConfigDefaults kStableLmDefaults = {.vocab_size = 50304,
                                               .hidden_size = 2560,
@@ -209,6 +251,17 @@ const ModelFamily kFalcon = {
                   "without a gate, GELU",
      .golden = "tiny-falcon, tiny-falcon-old",
      .error = 6.5e-07}};
+const ModelFamily kPersimmon = {
+    "PersimmonForCausalLM",
+    "persimmon",
+    gpt_neox::kPersimmonDefaults,
+    gpt_neox::ReadPersimmon,
+    {.models = "Persimmon 8B",
+     .operators =
+         "layer norms, of heads, too; q, k and v in one tensor; rope on half of a head; an "
+         "MLP without a gate, squared ReLU",
+     .golden = "tiny-persimmon",
+     .error = 6.3e-07}};
 const ModelFamily kPhi = {"PhiForCausalLM",
                           "phi",
                           gpt_neox::kPhiDefaults,
@@ -219,14 +272,15 @@ const ModelFamily kPhi = {"PhiForCausalLM",
                                         "a gate, GELU",
                            .golden = "tiny-phi",
                            .error = 4.9e-07}};
-const ModelFamily kStableLm = {"StableLmForCausalLM",
-                               "stablelm",
-                               gpt_neox::kStableLmDefaults,
-                               gpt_neox::ReadStableLm,
-                               {.models = "StableLM 3B, StableLM 2 1.6B, StableCode",
-                                .operators = "layer norms; rope on a part of a head; attention and "
-                                             "MLP side by side, where asked for",
-                                .golden = "tiny-stablelm, tiny-stablelm-parallel",
-                                .error = 6.5e-07}};
+const ModelFamily kStableLm = {
+    "StableLmForCausalLM",
+    "stablelm",
+    gpt_neox::kStableLmDefaults,
+    gpt_neox::ReadStableLm,
+    {.models = "StableLM 3B, StableLM 2 1.6B, StableCode",
+     .operators = "layer norms; rope on a part of a head; attention and "
+                  "MLP side by side, where asked for",
+     .golden = "tiny-stablelm, tiny-stablelm-parallel, tiny-stablelm-heads",
+     .error = 6.5e-07}};
 
 }  // namespace sluice

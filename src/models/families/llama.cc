@@ -56,6 +56,39 @@ Status ReadArcee(const JsonFields& fields, ModelConfig& config) {
   return ReadFullAttention(fields, config);
 }
 
+// Norms within sub-layers. Source: transformers' BitNetAttention and BitNetMLP.
+Status ReadBitNet(const JsonFields& fields, ModelConfig& config) {
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.attention.output_norm = "attn_sub_norm";
+    layer.mlp.inner_norm = "ffn_sub_norm";
+    layer.mlp.has_bias = false;
+  }
+  return ReadFullAttention(fields, config);
+}
+
+// Experts in two tensors, which are turned, beside shared ones. Source: transformers'
+// AriaTextConfig, AriaTextTopKRouter and AriaExperts.
+Status ReadAria(const JsonFields& fields, ModelConfig& config) {
+  MoeSpec moe = {.router_module = "mlp.router",
+                 .experts_module = "mlp.experts",
+                 .fused_gate_up = "fc1.weight",
+                 .fused_down = "fc2.weight",
+                 .fused_transposed = true,
+                 .score = kernels::RouterScore::kSoftmax,
+                 .normalize = true};
+  RETURN_IF_ERROR(
+      ReadExpertCounts(fields, {.num_experts = 8, .top_k = 2, .top_k_field = "moe_topk"}, moe));
+  moe.intermediate_size = config.intermediate_size;
+  ASSIGN_OR_RETURN(const auto shared,
+                   fields.Integer("moe_num_shared_experts", 0, kMaxConfigExperts));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.mlp.module = "mlp.shared_experts";
+    layer.mlp.intermediate_size = config.intermediate_size * shared.value_or(2);
+    layer.moe = moe;
+  }
+  return ReadFullAttention(fields, config);
+}
+
 // Source: transformers' LlamaConfig.
 constexpr ConfigDefaults kDefaults = {.vocab_size = 32000,
                                       .hidden_size = 4096,
@@ -116,6 +149,28 @@ constexpr ConfigDefaults kIQuestDefaults = {.vocab_size = 76800,
                                             .rms_norm_eps = 1e-5,
                                             .bos_token_id = 1,
                                             .eos_token_id = 2};
+constexpr ConfigDefaults kBitNetDefaults = {.vocab_size = 128256,
+                                            .hidden_size = 2560,
+                                            .intermediate_size = 6912,
+                                            .num_hidden_layers = 30,
+                                            .num_attention_heads = 20,
+                                            .kv_heads = 5,
+                                            .max_position_embeddings = 2048,
+                                            .rms_norm_eps = 1e-5,
+                                            .rope_theta = 500000,
+                                            .bos_token_id = 128000,
+                                            .eos_token_id = 128001,
+                                            .activation = Activation::kRelu2};
+constexpr FieldAlias kAriaAliases[] = {{"moe_num_experts", "num_experts"}};
+constexpr ConfigDefaults kAriaDefaults = {.vocab_size = 32000,
+                                          .hidden_size = 4096,
+                                          .intermediate_size = 4096,
+                                          .num_hidden_layers = 32,
+                                          .num_attention_heads = 32,
+                                          .max_position_embeddings = 2048,
+                                          .bos_token_id = 1,
+                                          .eos_token_id = 2,
+                                          .aliases = kAriaAliases};
 constexpr FieldAlias kExaoneAliases[] = {{"num_layers", "num_hidden_layers"},
                                          {"layer_norm_epsilon", "rms_norm_eps"},
                                          {"activation_function", "hidden_act"}};
@@ -214,5 +269,22 @@ const ModelFamily kExaone = {"LlamaForCausalLM",
                              nullptr,
                              "",
                              "ExaoneForCausalLM"};
+
+const ModelFamily kBitNet = {"BitNetForCausalLM",
+                             "bitnet",
+                             llama::kBitNetDefaults,
+                             llama::ReadBitNet,
+                             {.models = "BitNet b1.58 2B, with weights as plain numbers",
+                              .operators = "norms within sub-layers; squared ReLU",
+                              .golden = "tiny-bitnet",
+                              .error = 1.4e-06}};
+const ModelFamily kAriaText = {"AriaTextForCausalLM",
+                               "aria_text",
+                               llama::kAriaDefaults,
+                               llama::ReadAria,
+                               {.models = "the text part of Aria, saved alone",
+                                .operators = "experts by softmax, normalized, beside shared ones",
+                                .golden = "tiny-aria",
+                                .error = 1.1e-06}};
 
 }  // namespace sluice

@@ -102,19 +102,20 @@ Result<MixerSpec> ReadMixer(const JsonFields& fields, const ModelConfig& config)
 }
 
 // Source: transformers' NemotronHMoE and NemotronHTopkRouter.
-Result<MoeSpec> ReadExperts(const JsonFields& fields) {
+Result<MoeSpec> ReadExperts(const JsonFields& fields, bool has_bias) {
   ASSIGN_OR_RETURN(const auto latent, fields.Integer("moe_latent_size", 1, kMaxConfigWidth));
-  if (latent) {
-    return Fail(ErrorCode::kUnsupported,
-                "moe_latent_size is not supported: experts that read a projection of the rows",
-                "moe_latent_size");
-  }
   MoeSpec moe = {.router_module = "mixer.gate",
                  .experts_module = "mixer.experts",
                  .gate_projection = "",
                  .fused_gate_up = "up_proj",
                  .activation = Activation::kRelu2,
                  .choice_bias = "mixer.gate.e_score_correction_bias"};
+  if (latent) {
+    moe.latent = {.width = *latent,
+                  .down = "mixer.fc1_latent_proj",
+                  .up = "mixer.fc2_latent_proj",
+                  .has_bias = has_bias};
+  }
   RETURN_IF_ERROR(ReadExpertCounts(fields, {.num_experts = 8, .top_k = 2}, moe));
   RETURN_IF_ERROR(ReadSigmoidRouter(fields, {.width = 7688}, moe));
   return moe;
@@ -123,7 +124,7 @@ Result<MoeSpec> ReadExperts(const JsonFields& fields) {
 Status Read(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const std::vector<Block> blocks, ReadBlocks(fields));
   ASSIGN_OR_RETURN(const MixerSpec mixer, ReadMixer(fields, config));
-  ASSIGN_OR_RETURN(const MoeSpec moe, ReadExperts(fields));
+  ASSIGN_OR_RETURN(const MoeSpec moe, ReadExperts(fields, config.mlp_bias));
   ASSIGN_OR_RETURN(const auto shared,
                    fields.Integer("moe_shared_expert_intermediate_size", 1, kMaxConfigWidth));
   ASSIGN_OR_RETURN(const auto activation, fields.String("mlp_hidden_act"));
@@ -178,10 +179,11 @@ const ModelFamily kNemotronH = {
     "nemotron_h",
     nemotron_h::kDefaults,
     nemotron_h::Read,
-    {.models = "Nemotron-H 4B to 56B, Nemotron Nano 9B v2, 12B v2, Nemotron 3 Nano 30B-A3B",
+    {.models = "Nemotron-H 4B to 56B, Nemotron Nano 9B v2, 12B v2, Nemotron 3 Nano 30B-A3B, Super "
+               "120B-A12B",
      .operators = "layers of one sub-layer each: Mamba-2, attention without rope, the square of a "
-                  "ReLU without a gate, experts of that kind",
-     .golden = "tiny-nemotron-h, tiny-nemotron-h-moe",
+                  "ReLU without a gate, experts of that kind, which may read narrower vectors",
+     .golden = "tiny-nemotron-h, tiny-nemotron-h-moe, tiny-nemotron-h-latent",
      .error = 4.6e-06}};
 
 }  // namespace sluice

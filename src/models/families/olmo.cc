@@ -45,10 +45,17 @@ Status ReadOlmo3(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+Status ReadLimit(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto limit, fields.Number("clip_qkv", 1e-6, 1e6));
+  for (LayerSpec& layer : config.spec.layers)
+    layer.attention.qkv_limit = static_cast<float>(limit.value_or(0));
+  return {};
+}
+
 // Layer norms of nothing but the row. Source: transformers' OlmoConfig and OlmoLayerNorm.
 Status ReadOlmo(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
-  RETURN_IF_ERROR(RefuseField(fields, "clip_qkv", "limits of q, k and v"));
+  RETURN_IF_ERROR(ReadLimit(fields, config));
   config.spec.norm.has_weights = false;
   for (LayerSpec& layer : config.spec.layers) layer.mlp.has_bias = false;
   return {};
@@ -57,7 +64,7 @@ Status ReadOlmo(const JsonFields& fields, ModelConfig& config) {
 // Source: transformers' OlmoeConfig, OlmoeAttention and OlmoeTopKRouter.
 Status ReadOlmoe(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
-  RETURN_IF_ERROR(RefuseField(fields, "clip_qkv", "limits of q, k and v"));
+  RETURN_IF_ERROR(RefuseField(fields, "clip_qkv", "limits of normed q and k, and of v"));
   MoeSpec moe = {.router_module = "mlp.gate",
                  .experts_module = "mlp.experts",
                  .intermediate_size = config.intermediate_size,
@@ -138,7 +145,7 @@ const ModelFamily kOlmo = {"OlmoForCausalLM",
                            olmo::ReadOlmo,
                            {.models = "OLMo 1B, 7B",
                             .operators = "layer norms without weights",
-                            .golden = "tiny-olmo",
+                            .golden = "tiny-olmo, tiny-olmo-limit",
                             .error = 6.7e-07}};
 const ModelFamily kFlexOlmo = {"FlexOlmoForCausalLM",
                                "flex_olmo",
