@@ -1,5 +1,6 @@
 // What config.json leaves out, against what transformers' classes of configurations derive:
 // tests/data/configs, made by tools/checkpoints/make_config_defaults.py.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,7 +98,7 @@ TEST(ConfigDefaultsTest, EveryFieldThatIsMissingHasTheClasssDefault) {
       std::erase_if(without.as_object(),
                     [&, &name = field](const auto& member) { return member.first == name; });
       ExpectDerived(without, Overlaid(*family.Find("derived"), differences),
-                    std::string(type).append(" without ").append(field));
+                    fmt::format("{} without {}", type, field));
       ++variants;
     }
     if (const json::Value* nothing = family.Find("nothing")) {

@@ -8,6 +8,7 @@
 #include "base/json_testing.h"
 #include "models/checkpoint_copy_testing.h"
 #include "models/model_config.h"
+#include "models/model_task.h"
 
 namespace sluice {
 namespace {
@@ -213,6 +214,7 @@ TEST(BeamTest, EpsilonsGrowWithTheDepth) {
 TEST(Gpt2Test, PositionsAreLearnt) {
   const ModelConfig config = ParsedOf("GPT2LMHeadModel", R"({"max_position_embeddings": 64,
       "scale_attn_by_inverse_layer_idx": true})");
+  EXPECT_EQ(NativeTask(config), ModelTask::kGenerate);
   EXPECT_EQ(config.spec.positions.rows, 64);
   EXPECT_EQ(config.max_position_embeddings, 64);
   EXPECT_THAT(RopesOf(config), ElementsAre(0, 0, 0, 0));
@@ -275,6 +277,11 @@ TEST(LatentExpertsTest, ReadAWidthOfTheirOwn) {
   const ModelConfig config = ParsedOf("NemotronHForCausalLM", R"({"moe_latent_size": 16,
       "layers_block_type": ["mamba", "moe", "attention", "moe"], "mamba_num_heads": 8})");
   EXPECT_EQ(config.spec.layers[1].moe->outer_width(128), 16);
+  const ModelConfig biased = ParsedOf("NemotronHForCausalLM", R"({"moe_latent_size": 16,
+      "layers_block_type": ["mamba", "moe", "attention", "moe"], "mamba_num_heads": 8,
+      "attention_bias": true, "mlp_bias": true})");
+  EXPECT_FALSE(biased.spec.layers[2].attention.qkv_bias);
+  EXPECT_TRUE(biased.spec.layers[1].moe->latent->has_bias);
   EXPECT_THAT(FailureOf("NemotronHForCausalLM", R"({"moe_latent_size": 0, "mamba_num_heads": 8,
       "layers_block_type": ["mamba", "moe", "attention", "moe"]})"),
               HasSubstr("moe_latent_size"));

@@ -226,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "tiny-gpt-bigcode-heads", "tiny-gpt-neo", "tiny-opt", "tiny-biogpt",
                       "tiny-mimo-v2-flash", "tiny-beam", "tiny-persimmon", "tiny-stablelm-heads",
                       "tiny-olmo-limit", "tiny-dbrx", "tiny-bitnet", "tiny-aria",
-                      "tiny-apertus-1p5", "tiny-gemma4-unified"),
+                      "tiny-apertus-1p5", "tiny-gemma4-unified", "tiny-phi-heads"),
     TestName);
 INSTANTIATE_TEST_SUITE_P(
     Further, DefaultModeTest,

@@ -117,6 +117,9 @@ KvGroups KvGroups::Uniform(const DecoderSpec& spec) {
 }
 
 KvGroups KvGroups::For(const DecoderSpec& spec, int64_t max_context) {
+  // Snapshots of states stand beside the blocks of one group. Layers with a window keep all
+  // positions then, and see those of the window.
+  if (spec.KeepsStates()) return Uniform(spec);
   std::vector<AttentionSpan> spans;
   for (const LayerSpec& layer : spec.layers) {
     if (layer.attention.has_own_kv()) spans.push_back(layer.attention.span);

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "models/model_config.h"
+#include "models/model_testing.h"
+
 namespace sluice {
 namespace {
 
@@ -157,6 +160,18 @@ TEST(KvCache, LayersOfOtherHeadsAndLayersThatShareKeys) {
   EXPECT_EQ(narrow.BlockStride(), layout.BlockElements()) << "a block is of any group";
   EXPECT_EQ(cache->layer(2).layout.BlockStride(), layout.BlockElements());
   EXPECT_EQ(KvGroups::Uniform(spec).layers_per_group, 3);
+}
+
+// Layers with a window beside those that keep a state: no positions are given up.
+TEST(KvGroups, ModelsThatKeepStatesHaveOne) {
+  for (const char* name : {"tiny-lfm3", "tiny-lara-mini"}) {
+    const auto config = LoadModelConfig(testing::DataFolder(name));
+    ASSERT_TRUE(config) << config.error().message;
+    const KvGroups groups = KvGroups::For(config->spec, 4096);
+    EXPECT_EQ(groups.num_groups(), 1) << name;
+    EXPECT_TRUE(groups.spans.front().sees_all()) << name;
+    EXPECT_EQ(groups.layers_per_group, config->spec.NumKvLayers()) << name;
+  }
 }
 
 TEST(KvCache, LayersWithoutAttentionHaveNoKeysButAState) {

@@ -62,7 +62,8 @@ ModelTask NativeTask(const ModelConfig& config) {
   const std::string_view name = config.architecture;
   if (name.ends_with("ForSequenceClassification")) return ModelTask::kClassify;
   if (IsEncoder(name)) return ModelTask::kEmbed;
-  return name.ends_with("Model") ? ModelTask::kEmbed : ModelTask::kGenerate;
+  const bool is_bare = name.ends_with("Model") && !name.ends_with("LMHeadModel");
+  return is_bare ? ModelTask::kEmbed : ModelTask::kGenerate;
 }
 
 Status SetTask(ModelTask task, const std::vector<int32_t>& classifier_tokens, ModelConfig& config) {

@@ -99,19 +99,23 @@ struct TypeSign {
 };
 
 constexpr auto kTypes = std::to_array<TypeSign>({
+    {"axk2", "norms with gates"},
     {"bert-generation", "norms of sums behind sub-layers"},
     {"bloom", "positions by ALiBi"},
     {"ctrl", "positions by sines"},
     {"deberta", "attention to relative positions"},
     {"deberta-v2", "attention to relative positions"},
+    {"dots3_note_text", "latent attention with a norm of the shared key"},
     {"esmc", "RMS norms of all heads in an encoder"},
     {"eurobert", "RMS norms in an encoder"},
     {"jetmoe", "experts in attention"},
     {"jina_bert_v3", "adapters of its own"},
     {"jina_embeddings_v3", "adapters of its own"},
     {"longcat_flash", "two attentions in a layer"},
+    {"modernbert-decoder", "a head of two layers"},
     {"mpt", "positions by ALiBi"},
     {"openai-gpt", "norms of sums behind sub-layers"},
+    {"qwen4_exp_text", "embeddings of several tokens together"},
     {"roberta-prelayernorm", "norms before sub-layers in an encoder"},
     {"roformer", "rope in an encoder with biases"},
     {"rwkv", "recurrent layers"},

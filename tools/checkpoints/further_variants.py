@@ -106,6 +106,10 @@ FURTHER = {
                             "num_key_value_heads": 2, "model_type": "stablelm", "architectures": ["StableLmForCausalLM"],
                             "intermediate_size": 48, "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "qk_layernorm": True,
                             "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    "tiny-phi-heads": {**TOKENS, "max_position_embeddings": 4096, "hidden_act": "gelu_new", "hidden_size": 32, "num_attention_heads": 4,
+                       "num_key_value_heads": 2, "model_type": "phi", "architectures": ["PhiForCausalLM"], "intermediate_size": 48,
+                       "num_hidden_layers": 1, "layer_norm_eps": 1e-5, "qk_layernorm": True, "partial_rotary_factor": 0.5,
+                       "rope_theta": 10000.0, "tie_word_embeddings": False},
     # A limit that bites.
     "tiny-olmo-limit": {**{key: value for key, value in COMMON.items() if key != "rms_norm_eps"}, "model_type": "olmo",
                         "architectures": ["OlmoForCausalLM"], "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -173,7 +173,11 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
               HasSubstr("a soft cap of the router's logits"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->chooses_by_logits = true; }),
               HasSubstr("a bias for a choice of experts by logits"));
-  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->latent.emplace().width = 8; }),
+  EXPECT_THAT(of_experts([](LayerSpec& layer) {
+                MoeSpec::Latent latent;
+                latent.width = 8;
+                layer.moe->latent = latent;
+              }),
               HasSubstr("experts that read a vector made of the rows"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->activation = Activation::kGelu; }),
               HasSubstr("GELU by erf"));

@@ -270,7 +270,7 @@ const ModelFamily kPhi = {"PhiForCausalLM",
                            .operators = "layer norms; attention and MLP side by side; biases, of "
                                         "the head, too; rope on a part of a head; an MLP without "
                                         "a gate, GELU",
-                           .golden = "tiny-phi",
+                           .golden = "tiny-phi, tiny-phi-heads",
                            .error = 4.9e-07}};
 const ModelFamily kStableLm = {
     "StableLmForCausalLM",

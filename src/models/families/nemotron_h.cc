@@ -138,6 +138,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   plain.attention_norms.before = plain.mlp_norms.before = "";
   plain.attention.module = plain.mlp.module = "mixer";
   plain.attention.rope = false;
+  plain.attention.qkv_bias = plain.attention.output_bias = false;  // whatever attention_bias says
   plain.mlp.gate_projection = "";
   plain.mlp.activation = Activation::kRelu2;
   config.num_hidden_layers = static_cast<int64_t>(blocks.size());
