@@ -28,6 +28,8 @@ Result<Found> ReadFiles(const Settings& settings, uint32_t commands, Dialect dia
   return found;
 }
 
+}  // namespace
+
 // The rule for refused options: the default and the words that the row accepts are no errors.
 Status CheckRefused(const Settings& settings) {
   for (const Assignment* given : settings.given()) {
@@ -48,8 +50,6 @@ Status CheckRefused(const Settings& settings) {
   }
   return {};
 }
-
-}  // namespace
 
 Result<Settings> ReadFilesAgain(const Settings& settings, uint32_t commands) {
   std::vector<Assignment> all;

@@ -64,6 +64,9 @@ Result<Resolved> Resolve(const std::vector<std::string>& words,
                          const std::map<std::string, std::string>& environment, uint32_t commands,
                          Dialect dialect);
 
+// kUnsupported for a value that its option refuses. Resolve() has checked what it returns.
+Status CheckRefused(const Settings& settings);
+
 // `settings` with its files (--config, and --set) read again; flags and variables are what they
 // were.
 Result<Settings> ReadFilesAgain(const Settings& settings, uint32_t commands);

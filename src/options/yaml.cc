@@ -1,16 +1,11 @@
-#include <yaml-cpp/yaml.h>
-
-#include <set>
-
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/suggest.h"
 #include "options/dotted.h"
-#include "options/names.h"
 #include "options/sources.h"
 #include "options/values.h"
+#include "options/yaml_reader.h"
 #include "options/yaml_values.h"
 
 namespace sluice::options {
@@ -63,165 +58,153 @@ Result<json::Value> ToJson(const YAML::Node& node, int depth, int& room) {
   return node.IsNull() ? json::Value() : ScalarToJson(node);
 }
 
-Result<json::Value> ToJson(const YAML::Node& node) {
+Result<std::vector<std::string>> CheckOrEmpty(const Option& option,
+                                              std::vector<std::string> words) {
+  if (words.empty()) return words;
+  return CheckWords(option, std::move(words));
+}
+
+Result<std::vector<std::string>> WordsOf(const Option& option, const YAML::Node& value) {
+  if (value.IsNull()) return std::vector<std::string>{};
+  if (value.IsScalar()) return std::vector<std::string>{value.Scalar()};
+  if (value.IsSequence() && option.type == Type::kStrings) {
+    std::vector<std::string> words;
+    for (const YAML::Node& item : value) {
+      if (!item.IsScalar()) return Fail(ErrorCode::kInvalidArgument, "expected a list of texts");
+      words.push_back(item.Scalar());
+    }
+    return words;
+  }
+  ASSIGN_OR_RETURN(const json::Value object, YamlToJson(value));
+  return std::vector<std::string>{json::Write(object)};
+}
+
+}  // namespace
+
+Result<json::Value> YamlToJson(const YAML::Node& node) {
   int room = kMaxValues;
   return ToJson(node, 0, room);
 }
 
-std::string PlaceOf(const std::filesystem::path& path, const YAML::Mark& mark) {
+std::string YamlFile::Place(const YAML::Mark& mark) const {
   return mark.line < 0 ? path.string() : fmt::format("{}:{}", path.string(), mark.line + 1);
 }
 
-tl::unexpected<Error> BadPlace(const std::filesystem::path& path, const YAML::Mark& mark,
-                               std::string_view message) {
-  const std::string place = PlaceOf(path, mark);
+tl::unexpected<Error> YamlFile::Bad(const YAML::Mark& mark, std::string_view message) const {
+  const std::string place = Place(mark);
   return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", place, message), place);
 }
 
-// The mapping at the top, or null for an empty file.
-Result<YAML::Node> LoadMapping(const std::filesystem::path& path) {
+Result<YAML::Node> YamlFile::Load() const {
   const std::string extension = path.extension();
   if (extension != ".yaml" && extension != ".yml") {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--config {}: expected a .yaml or .yml file", path.string()), "config");
+                fmt::format("--{} {}: expected a .yaml or .yml file", option, path.string()),
+                std::string(option));
   }
   auto text = ReadFile(path, kMaxFileBytes);
-  if (!text)
-    return Fail(ErrorCode::kInvalidArgument, "--config: " + text.error().message, "config");
+  if (!text) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("--{}: {}", option, text.error().message),
+                std::string(option));
+  }
   YAML::Node root;
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(*text);
     // Options in the others would be ignored silently.
     if (documents.size() > 1)
-      return BadPlace(path, documents[1].Mark(), "expected one document, found another behind ---");
+      return Bad(documents[1].Mark(), "expected one document, found another behind ---");
     if (documents.empty()) return YAML::Node();
     root = documents.front();
   } catch (const YAML::Exception& error) {
-    return BadPlace(path, error.mark, error.msg);
+    return Bad(error.mark, error.msg);
   }
-  if (!root.IsNull() && !root.IsMap())
-    return BadPlace(path, root.Mark(), "expected a mapping of option names to values");
+  if (!root.IsNull() && !root.IsMap()) return Bad(root.Mark(), fmt::format("expected {}", content));
   return root;
 }
 
-class File {
- public:
-  File(std::filesystem::path path, uint32_t commands, Dialect dialect)
-      : path_(std::move(path)), names_(commands, dialect) {}
+Result<std::vector<Assignment>> YamlOptions::Read(const YAML::Node& mapping) {
+  seen_.clear();
+  result_.clear();
+  if (mapping.IsNull()) return std::vector<Assignment>{};
+  for (const auto& item : mapping) RETURN_IF_ERROR(ReadKey(item.first, item.second));
+  return std::move(result_);
+}
 
-  Result<std::vector<Assignment>> Read() {
-    ASSIGN_OR_RETURN(const YAML::Node root, LoadMapping(path_));
-    if (root.IsNull()) return std::vector<Assignment>{};
-    for (const auto& item : root) RETURN_IF_ERROR(ReadKey(item.first, item.second));
-    return std::move(result_);
+Status YamlOptions::ReadKey(const YAML::Node& key_node, const YAML::Node& value) {
+  if (!key_node.IsScalar())
+    return file_.Bad(key_node.Mark(), "a key must be the name of an option");
+  const size_t dot = key_node.Scalar().find('.');
+  const std::string key = Fold(key_node.Scalar().substr(0, dot));
+  const auto spelling = names_.Lookup("--" + key, /*abbreviations=*/false);
+  if (!spelling || key == "config") {
+    std::vector<std::string> known;
+    for (const std::string& flag : names_.all()) {
+      if (flag.starts_with("--")) known.push_back(flag.substr(2));
+    }
+    return file_.Bad(key_node.Mark(),
+                     fmt::format("unknown key '{}'{}", key_node.Scalar(), DidYouMean(key, known)));
   }
-
- private:
-  tl::unexpected<Error> Bad(const YAML::Mark& mark, std::string_view message) const {
-    return BadPlace(path_, mark, message);
+  const Option& option = *spelling->option;
+  if (dot != std::string::npos)
+    return ReadDottedKey(option, key_node, key_node.Scalar().substr(dot + 1), value);
+  if (!seen_.insert(option.name).second) {
+    return file_.Bad(key_node.Mark(), fmt::format("'{}' is given twice", key_node.Scalar()));
   }
-  std::string Place(const YAML::Mark& mark) const { return PlaceOf(path_, mark); }
-
-  Status ReadKey(const YAML::Node& key_node, const YAML::Node& value) {
-    if (!key_node.IsScalar()) return Bad(key_node.Mark(), "a key must be the name of an option");
-    const size_t dot = key_node.Scalar().find('.');
-    const std::string key = Fold(key_node.Scalar().substr(0, dot));
-    const auto spelling = names_.Lookup("--" + key, /*abbreviations=*/false);
-    if (!spelling || key == "config") {
-      std::vector<std::string> known;
-      for (const std::string& flag : names_.all()) {
-        if (flag.starts_with("--")) known.push_back(flag.substr(2));
-      }
-      return Bad(key_node.Mark(),
-                 fmt::format("unknown key '{}'{}", key_node.Scalar(), DidYouMean(key, known)));
-    }
-    const Option& option = *spelling->option;
-    if (dot != std::string::npos)
-      return ReadDottedKey(option, key_node, key_node.Scalar().substr(dot + 1), value);
-    if (!seen_.insert(option.name).second) {
-      return Bad(key_node.Mark(), fmt::format("'{}' is given twice", key_node.Scalar()));
-    }
-    auto words = WordsOf(option, value);
-    if (words && spelling->negated) {
-      if (auto flag = ParseFlag(words->front())) words->front() = *flag ? "false" : "true";
-    }
-    if (words) words = CheckOrEmpty(option, *std::move(words));
-    if (!words)
-      return Bad(key_node.Mark(), fmt::format("{}: {}", key_node.Scalar(), words.error().message));
-    result_.push_back({&option, *std::move(words), Source::kYaml, Place(key_node.Mark())});
-    return {};
+  auto words = WordsOf(option, value);
+  if (words && !words->empty() && spelling->negated) {
+    if (auto flag = ParseFlag(words->front())) words->front() = *flag ? "false" : "true";
   }
+  if (words) words = CheckOrEmpty(option, *std::move(words));
+  if (!words)
+    return file_.Bad(key_node.Mark(),
+                     fmt::format("{}: {}", key_node.Scalar(), words.error().message));
+  result_.push_back({&option, *std::move(words), Source::kYaml, file_.Place(key_node.Mark())});
+  return {};
+}
 
-  // One key of a JSON option; further ones join it.
-  Status ReadDottedKey(const Option& option, const YAML::Node& key_node, const std::string& path,
-                       const YAML::Node& value) {
-    if (option.type != Type::kJson) {
-      return Bad(key_node.Mark(), fmt::format("'{}': {} takes no keys after a dot",
-                                              key_node.Scalar(), FlagName(option)));
-    }
-    auto json_value = ToJson(value);
-    if (!json_value)
-      return Bad(key_node.Mark(),
-                 fmt::format("{}: {}", key_node.Scalar(), json_value.error().message));
-    json::Value object{json::Value::Object{}};
-    Assignment* place = nullptr;
-    for (Assignment& assignment : result_) {
-      if (assignment.option == &option) place = &assignment;
-    }
-    if (place != nullptr) {
-      if (auto before = json::Parse(place->words.front())) object = *std::move(before);
-    }
-    if (const Status set = SetDotted(object, path, *std::move(json_value)); !set)
-      return Bad(key_node.Mark(), set.error().message);
-    Assignment joined{&option, {json::Write(object)}, Source::kYaml, Place(key_node.Mark())};
-    if (place != nullptr) {
-      *place = std::move(joined);
-    } else {
-      result_.push_back(std::move(joined));
-    }
-    return {};
+Status YamlOptions::ReadDottedKey(const Option& option, const YAML::Node& key_node,
+                                  const std::string& path, const YAML::Node& value) {
+  if (option.type != Type::kJson) {
+    return file_.Bad(key_node.Mark(), fmt::format("'{}': {} takes no keys after a dot",
+                                                  key_node.Scalar(), FlagName(option)));
   }
-
-  static Result<std::vector<std::string>> CheckOrEmpty(const Option& option,
-                                                       std::vector<std::string> words) {
-    if (words.empty()) return words;
-    return CheckWords(option, std::move(words));
+  auto json_value = YamlToJson(value);
+  if (!json_value)
+    return file_.Bad(key_node.Mark(),
+                     fmt::format("{}: {}", key_node.Scalar(), json_value.error().message));
+  json::Value object{json::Value::Object{}};
+  Assignment* place = nullptr;
+  for (Assignment& assignment : result_) {
+    if (assignment.option == &option) place = &assignment;
   }
-
-  static Result<std::vector<std::string>> WordsOf(const Option& option, const YAML::Node& value) {
-    if (value.IsNull()) return std::vector<std::string>{};
-    if (value.IsScalar()) return std::vector<std::string>{value.Scalar()};
-    if (value.IsSequence() && option.type == Type::kStrings) {
-      std::vector<std::string> words;
-      for (const YAML::Node& item : value) {
-        if (!item.IsScalar()) return Fail(ErrorCode::kInvalidArgument, "expected a list of texts");
-        words.push_back(item.Scalar());
-      }
-      return words;
-    }
-    ASSIGN_OR_RETURN(const json::Value object, ToJson(value));
-    return std::vector<std::string>{json::Write(object)};
+  if (place != nullptr) {
+    if (auto before = json::Parse(place->words.front())) object = *std::move(before);
   }
+  if (const Status set = SetDotted(object, path, *std::move(json_value)); !set)
+    return file_.Bad(key_node.Mark(), set.error().message);
+  Assignment joined{&option, {json::Write(object)}, Source::kYaml, file_.Place(key_node.Mark())};
+  if (place != nullptr) {
+    *place = std::move(joined);
+  } else {
+    result_.push_back(std::move(joined));
+  }
+  return {};
+}
 
-  const std::filesystem::path path_;
-  const Names names_;
-  std::set<std::string_view> seen_;
-  std::vector<Assignment> result_;
-};
-
-}  // namespace
-
-Result<json::Value> ReadYamlObject(const std::filesystem::path& file) {
-  ASSIGN_OR_RETURN(const YAML::Node root, LoadMapping(file));
+Result<json::Value> ReadYamlObject(const std::filesystem::path& path) {
+  const YamlFile file{.path = path};
+  ASSIGN_OR_RETURN(const YAML::Node root, file.Load());
   if (root.IsNull()) return json::Value(json::Value::Object{});
-  auto object = ToJson(root);
-  if (!object) return BadPlace(file, root.Mark(), object.error().message);
+  auto object = YamlToJson(root);
+  if (!object) return file.Bad(root.Mark(), object.error().message);
   return object;
 }
 
-Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, uint32_t commands,
+Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& path, uint32_t commands,
                                          Dialect dialect) {
-  return File(file, commands, dialect).Read();
+  const YamlFile file{.path = path};
+  ASSIGN_OR_RETURN(const YAML::Node root, file.Load());
+  return YamlOptions(file, commands, dialect).Read(root);
 }
 
 }  // namespace sluice::options

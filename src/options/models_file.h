@@ -1,0 +1,39 @@
+// The file of --models: several models that one server serves.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "options/settings.h"
+
+namespace sluice::options {
+
+// An entry of the file.
+struct ModelEntry {
+  std::string name;  // by which requests ask for it
+  std::string path;  // a folder, a model id, or the address of its page
+  std::vector<Assignment> options;
+  bool is_pinned = false;  // loaded at the start, and stays
+  int64_t priority = 0;    // those of a higher one are loaded first and leave last
+  std::string place;       // "models.yaml:3"
+};
+
+inline constexpr size_t kMostModels = 256;
+
+// Reads
+//   models:
+//   - name: small
+//     path: org/name
+//     options: {max-model-len: 4096}
+//     pinned: true
+//     priority: 1
+// kInvalidArgument names file and line for YAML that cannot be read, unknown and doubled keys,
+// values of another type, an entry without name or path, a name that two have, and a file without
+// models.
+Result<std::vector<ModelEntry>> ReadModelsFile(const std::filesystem::path& file, uint32_t commands,
+                                               Dialect dialect);
+
+}  // namespace sluice::options

@@ -1,0 +1,59 @@
+// How YAML files of options are read: parts that the readers of several kinds of files share.
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <yaml-cpp/yaml.h>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "options/names.h"
+#include "options/settings.h"
+
+namespace sluice::options {
+
+// A file and the option that names it, for messages.
+struct YamlFile {
+  std::filesystem::path path;
+  std::string_view option = "config";
+  std::string_view content = "a mapping of option names to values";  // at its top
+
+  // "models.yaml:3"
+  std::string Place(const YAML::Mark& mark) const;
+  tl::unexpected<Error> Bad(const YAML::Mark& mark, std::string_view message) const;
+  // The mapping at the top, or null for an empty file. kInvalidArgument for a file that cannot be
+  // read, is too large, or is no YAML of one document.
+  Result<YAML::Node> Load() const;
+};
+
+// Plain scalars have the type that they look like, quoted ones are text. Bounded in depth and in
+// what aliases expand to.
+Result<json::Value> YamlToJson(const YAML::Node& node);
+
+// Reads mappings of names of options to values.
+class YamlOptions {
+ public:
+  // `file` outlives it.
+  YamlOptions(const YamlFile& file, uint32_t commands, Dialect dialect)
+      : file_(file), names_(commands, dialect) {}
+
+  // The options of `mapping`, a map or null.
+  Result<std::vector<Assignment>> Read(const YAML::Node& mapping);
+
+ private:
+  Status ReadKey(const YAML::Node& key_node, const YAML::Node& value);
+  // One key of a JSON option; further ones join it.
+  Status ReadDottedKey(const Option& option, const YAML::Node& key_node, const std::string& path,
+                       const YAML::Node& value);
+
+  const YamlFile& file_;
+  const Names names_;
+  std::set<std::string_view> seen_;
+  std::vector<Assignment> result_;
+};
+
+}  // namespace sluice::options
