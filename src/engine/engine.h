@@ -105,6 +105,8 @@ class Engine {
     std::function<Result<std::unique_ptr<CacheListener>>(int64_t rank)> listener_of;
     // Called with each line of the memory plan, before anything is allocated.
     std::function<void(const std::string& line)> print_plan;
+    // Called with the bytes that the plan takes in all, of the memory that it divides.
+    std::function<void(int64_t bytes)> planned_bytes;
     std::function<void(int64_t done_bytes, int64_t total_bytes)> load_progress;
     // The processes that compute the model, of which this is rank 0; null: this one alone. Used
     // until the engine is created; its communicator as long as the engine lives.

@@ -110,6 +110,10 @@ struct EngineConfig {
   // What requests may hold beside the engine, in the memory of the machine; none: half of what the
   // plan leaves, at most 1 GiB.
   std::optional<int64_t> request_memory_bytes;
+  // The memory that the plan divides, in place of what is free; none: that. Engines that take turns
+  // in it, or are there together: a cache without a size of its own takes its part of a quarter.
+  std::optional<int64_t> memory_budget_bytes;
+  int memory_sharers = 1;
 
   // Machine.
   DeviceChoice device = DeviceChoice::kAuto;

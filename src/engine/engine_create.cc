@@ -426,6 +426,7 @@ Status CheckReloadable(const EngineConfig& config, bool are_processes) {
 }
 
 void TellPlan(const EnginePlan& plan, const Engine::Hooks& hooks) {
+  if (hooks.planned_bytes) hooks.planned_bytes(plan.taken_bytes());
   if (!hooks.print_plan) return;
   for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
   for (const std::string& line : plan.warnings) LOG_WARNING("engine", "{}", line);
@@ -593,6 +594,10 @@ Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devi
       return PlanDeviceRanks(model, options, device->info(), config.tensor_parallel_size,
                              config.pipeline_parallel_size);
     };
+  }
+  if (config.memory_budget_bytes) {
+    memory.total_bytes = std::min(memory.total_bytes, *config.memory_budget_bytes);
+    memory.available_bytes = memory.total_bytes;
   }
   const auto make_plan = [&](const EngineConfig& asked) -> Result<EnginePlan> {
     ASSIGN_OR_RETURN(const ReadDraft draft, ReadDraftConfig(asked, prepared.model));

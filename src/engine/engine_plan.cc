@@ -487,7 +487,9 @@ int64_t KvBudget(const EnginePlan& plan) {
     if (config.utilization_of_rest) {
       return part(config.memory_utilization.value_or(kDeviceUtilizationOfRest), free_bytes - fixed);
     }
-    return std::min(free_bytes, part(UtilizationOfAll(config), plan.memory.total_bytes)) - fixed;
+    const int64_t rest_of_device =
+        std::min(free_bytes, part(UtilizationOfAll(config), plan.memory.total_bytes)) - fixed;
+    return config.memory_utilization ? rest_of_device : rest_of_device / config.memory_sharers;
   }
   if (config.memory_utilization) {
     const auto allowed = static_cast<int64_t>(*config.memory_utilization *
@@ -495,7 +497,7 @@ int64_t KvBudget(const EnginePlan& plan) {
     return std::min(rest, allowed - plan.fixed_bytes());
   }
   // Something is left for the rest of the process and of the machine.
-  return std::min(plan.memory.available_bytes / 4, rest - rest / 8);
+  return std::min(plan.memory.available_bytes / 4 / config.memory_sharers, rest - rest / 8);
 }
 
 // What an engine's KV cache of `budget` bytes lies beside.

@@ -110,6 +110,7 @@ using PlanModelFunction =
 //   The cache takes what EngineConfig says, but never more than max_num_seqs sequences of
 //     max_model_len can fill, nor than is free. On a device, whose memory `memory` then describes,
 //     the fraction that is asked for must be free; computing and the cache's 16 bits are bfloat16.
+//   A memory budget of EngineConfig takes the place of what is free.
 //   Requests get what EngineConfig says, or half of what is left, between a sixteenth of what is
 //     free (at most 64 MiB) and 1 GiB. `host`: the machine beside a device.
 //   max_model_len is what the checkpoint allows or, where that is more than the cache holds, the

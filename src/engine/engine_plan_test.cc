@@ -94,6 +94,33 @@ TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) 
   EXPECT_THAT(Plan(config).error().message, HasSubstr("--no-enable-prefix-caching"));
 }
 
+TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) {
+  EngineConfig config;
+  const auto without = Plan(config);
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_EQ(without->tier_bytes, 0);
+  config.offload.ram_bytes = 500 * kMiB;
+  const auto ram = Plan(config);
+  ASSERT_TRUE(ram) << ram.error().message;
+  EXPECT_EQ(ram->tier_bytes, 500 * kMiB);
+  EXPECT_EQ(ram->fixed_bytes(), without->fixed_bytes() + 500 * kMiB);
+  EXPECT_THAT(MemoryTable(*ram), ::testing::Contains(HasSubstr("KV tiers")));
+  config.offload.folder = "/somewhere";
+  const auto both = Plan(config);
+  ASSERT_TRUE(both) << both.error().message;
+  EXPECT_EQ(both->tier_bytes, (500 + 64 + 64) * kMiB) << "on the way to the disk and from it";
+  EXPECT_THAT(MemoryTable(*both), ::testing::Contains(HasSubstr("/somewhere")));
+  config.offload.ram_bytes = 5000 * kMiB;
+  EXPECT_THAT(Plan(config).error().message,
+              AllOf(HasSubstr("--kv-offloading-size"), HasSubstr("lower it")));
+  config.offload.ram_bytes = 1;
+  EXPECT_THAT(Plan(config).error().message, HasSubstr("do not hold a block"));
+  config.offload.ram_bytes = 500 * kMiB;
+  EXPECT_THAT(PlanWithStates(config).error().message, HasSubstr("recurrent layers"));
+  config.enable_prefix_caching = false;
+  EXPECT_THAT(Plan(config).error().message, HasSubstr("--no-enable-prefix-caching"));
+}
+
 TEST(EnginePlanStates, RunningSequencesGetHalfAndSnapshotsAQuarter) {
   const auto plan = PlanWithStates({});
   ASSERT_TRUE(plan) << plan.error().message;
