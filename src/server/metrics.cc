@@ -108,7 +108,7 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
 }
 
 // As vLLM: the names are labels, the value is the time.
-void AppendAdapters(MetricsText& out, const Adapters* adapters) {
+void AppendAdapters(MetricsText& out, const Adapters* adapters, std::string_view label = "") {
   constexpr std::string_view kName = "vllm:lora_requests_info";
   out.Family(kName, "gauge", "Running stats on lora requests; nothing without --enable-lora.");
   if (adapters == nullptr) return;
@@ -123,8 +123,8 @@ void AppendAdapters(MetricsText& out, const Adapters* adapters) {
   }
   out.Sample(
       kName,
-      fmt::format("max_lora=\"{}\",running_lora_adapters=\"{}\",waiting_lora_adapters=\"{}\"",
-                  adapters->max_loras(), EscapeLabel(running), EscapeLabel(waiting)),
+      fmt::format("{}max_lora=\"{}\",running_lora_adapters=\"{}\",waiting_lora_adapters=\"{}\"",
+                  label, adapters->max_loras(), EscapeLabel(running), EscapeLabel(waiting)),
       Now());
 }
 
@@ -192,11 +192,20 @@ EngineObserver* Metrics::Of(int engine) {
 void Metrics::SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config) {
   Of(info.num_engines - 1);
   const MutexLock lock(mutex_);
+  const bool goes_on =
+      has_model_ && model_name == model_name_ && info.max_model_len == info_.max_model_len;
   config_ = config;
   model_name_ = std::move(model_name);
   info_ = info;
-  for (size_t i = 0; i < engines_.size(); ++i)
+  last_op_times_.clear();
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    if (goes_on && !engines_[i].labels.empty()) {
+      engines_[i].last = StepStats();
+      engines_[i].last.total_blocks = info.num_blocks;
+      continue;
+    }
     engines_[i].SetModel(info.first_engine + static_cast<int>(i), model_name_, info);
+  }
   has_model_ = true;
 }
 
@@ -481,6 +490,16 @@ std::string Metrics::Text(bool idle, std::span<const EngineState> states, const 
           histogram);
     }
   }
+  return out.Take();
+}
+
+std::string Metrics::ModelText(bool idle, std::span<const EngineState> states,
+                               const Adapters* adapters) const {
+  MetricsText out;
+  const MutexLock lock(mutex_);
+  if (!has_model_) return "";
+  AppendAdapters(out, adapters, fmt::format("model_name=\"{}\",", EscapeLabel(model_name_)));
+  AppendEngines(out, idle, states);
   return out.Take();
 }
 

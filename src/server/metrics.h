@@ -39,7 +39,7 @@ class Metrics {
   }
 
   // Before, only metrics of the process and of HTTP are shown. vllm:cache_config_info shows options
-  // from `config`.
+  // from `config`. A model that is loaded again goes on where its counters were.
   void SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config = {});
 
   // What the i-th engine reports to; as long as this lives. Its label is EngineInfo::first_engine +
@@ -64,6 +64,11 @@ class Metrics {
   std::string Text(bool idle, std::span<const EngineState> states = {},
                    const Adapters* adapters = nullptr, const CacheEventCounts& cache_events = {},
                    const TierCounts& tiers = {}) const;
+
+  // The part of Text() that is about the model: families that other models of the same server have,
+  // too, each sample with its name. "" before SetModel().
+  std::string ModelText(bool idle, std::span<const EngineState> states = {},
+                        const Adapters* adapters = nullptr) const;
 
   // trtllm-serve's /metrics: the steps since the last call, at most kMaxIterations of them, as a
   // JSON array; [] unless --enable_iter_perf_stats or its YAML key asked for them.

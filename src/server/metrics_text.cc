@@ -1,6 +1,9 @@
 #include "server/metrics_text.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -54,6 +57,41 @@ void MetricsText::Buckets(const std::string& name, std::string_view labels,
   }
   Sample(name + "_count", labels, static_cast<double>(histogram.count()));
   Sample(name + "_sum", labels, histogram.sum());
+}
+
+std::string MergeMetrics(const std::vector<std::string>& texts) {
+  struct MergedFamily {
+    const std::string* text = nullptr;  // whose HELP and TYPE it has
+    std::string head;
+    std::string samples;
+  };
+  std::vector<MergedFamily> families;
+  std::map<std::string, size_t, std::less<>> places;  // by name
+  for (const std::string& text : texts) {
+    size_t current = families.size();
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+      const std::string_view line = std::string_view(text).substr(at, end - at);
+      at = end;
+      constexpr std::string_view kHelp = "# HELP ", kComment = "#";
+      if (line.starts_with(kHelp)) {
+        const std::string_view rest = line.substr(kHelp.size());
+        const std::string name(rest.substr(0, rest.find_first_of(" \n")));
+        current = places.try_emplace(name, families.size()).first->second;
+        if (current == families.size()) families.push_back({&text, "", ""});
+      }
+      if (current == families.size()) families.push_back({&text, "", ""});  // it has no name
+      MergedFamily& family = families[current];
+      if (!line.starts_with(kComment)) {
+        family.samples += line;
+      } else if (family.text == &text) {
+        family.head += line;
+      }
+    }
+  }
+  std::string merged;
+  for (const MergedFamily& family : families) merged += family.head + family.samples;
+  return merged;
 }
 
 }  // namespace sluice

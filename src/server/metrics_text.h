@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "server/histogram.h"
 
@@ -40,5 +41,9 @@ class MetricsText {
  private:
   std::string out_;
 };
+
+// The families of several texts, each once, with the samples of all: its first HELP and TYPE count.
+// REQUIRES: no two texts have a sample with the same labels.
+std::string MergeMetrics(const std::vector<std::string>& texts);
 
 }  // namespace sluice

@@ -90,8 +90,9 @@ ApiStatus Guarded(const Route& route, Work work) {
 }  // namespace
 
 Dispatcher::Dispatcher(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys,
-                       std::shared_ptr<SpanExporter> exporter, Metrics* metrics)
-    : api_(config, std::move(keys), std::move(exporter), metrics),
+                       std::shared_ptr<SpanExporter> exporter, Metrics* metrics,
+                       std::shared_ptr<ResponseStore> responses)
+    : api_(config, std::move(keys), std::move(exporter), metrics, std::move(responses)),
       cors_(config),
       keep_alive_(config.sse_keep_alive_seconds, api_.active),
       idle_sleep_(config.enable_sleep_mode ? config.sleep_idle_seconds : 0, api_.active, api_.sleep,
@@ -100,6 +101,12 @@ Dispatcher::Dispatcher(const ServerConfig& config, std::shared_ptr<const ApiKeys
 Status Dispatcher::OpenResponses() {
   if (api_.config.response_store.empty()) return {};
   return api_.responses->KeepIn(api_.config.response_store);
+}
+
+std::weak_ptr<const ModelContext> Dispatcher::Detach() {
+  const std::shared_ptr<const ModelContext> model = api_.model();
+  api_.set_model(nullptr);
+  return model;
 }
 
 void Dispatcher::BeginLeaving() {
@@ -138,6 +145,10 @@ std::optional<HttpResponse> Dispatcher::CheckHead(const HttpRequest& head) {
   if (Cors::IsPreflight(head) ||
       IsAuthorized(head, path, FindRoute(path, api_.config), api_.config, *api_.keys))
     return std::nullopt;
+  return Unauthorized(path);
+}
+
+HttpResponse Dispatcher::Unauthorized(std::string_view path) const {
   HttpResponse response;
   response.status = 401;
   response.body = R"({"error":"Unauthorized"})";
@@ -249,7 +260,8 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
   const std::string_view path = WithoutRoot(request.path);
   std::shared_ptr<const ModelContext> model = api_.model();
   if (api_.draining) return client->Send(ErrorOf(path, ServiceUnavailable(kServerIsShuttingDown)));
-  if (model == nullptr) return client->Send(ErrorOf(path, ModelIsLoading()));
+  if (model == nullptr && !route.without_model)
+    return client->Send(ErrorOf(path, ModelIsLoading()));
   if (api_.config.refuses_while_asleep && route.with_body != nullptr && api_.sleep->sleeping() &&
       !api_.sleep->sleeps_until_request()) {
     return client->Send(ErrorOf(

@@ -19,15 +19,22 @@ namespace sluice {
 // Thread safety: all methods may be called from any thread.
 class Dispatcher : public HttpHandler {
  public:
-  // `metrics` outlives it; `exporter` may be null.
+  // `metrics` outlives it; `exporter` may be null. `responses`: what several dispatchers of one
+  // server share; null: it has its own.
   Dispatcher(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys,
-             std::shared_ptr<SpanExporter> exporter, Metrics* metrics);
+             std::shared_ptr<SpanExporter> exporter, Metrics* metrics,
+             std::shared_ptr<ResponseStore> responses = nullptr);
   ~Dispatcher() override { Stop(); }
 
   // Loads the responses of --response-store. Before Attach().
   Status OpenResponses();
   // Enables the routes that use the model; before, they answer 503.
   void Attach(std::shared_ptr<const ModelContext> model) { api_.set_model(std::move(model)); }
+  // As before Attach(). The engine may be destroyed once what is returned has expired: requests may
+  // still hold the model.
+  std::weak_ptr<const ModelContext> Detach();
+  // Null where none is attached.
+  std::shared_ptr<const ModelContext> model() const { return api_.model(); }
   // Progress of the model's download, which /health reports while the model is loading; a total of
   // 0 ends it.
   void SetDownload(int64_t done_bytes, int64_t total_bytes) {
@@ -43,6 +50,12 @@ class Dispatcher : public HttpHandler {
 
   // Requests accepted and not completely answered.
   int64_t num_pending() const { return api_.pending->load(); }
+  const std::shared_ptr<ResponseStore>& responses() const { return api_.responses; }
+  // `path` as it is without --root-path.
+  std::string_view WithoutRoot(std::string_view path) const;
+  // 401, and `error`, in the shape of the API that `path` belongs to.
+  HttpResponse Unauthorized(std::string_view path) const;
+  HttpResponse ErrorOf(std::string_view path, const ApiError& error) const;
   // The path of the matching route, for the metrics; "none" if there is none.
   std::string_view RouteOf(std::string_view path) const;
 
@@ -53,15 +66,12 @@ class Dispatcher : public HttpHandler {
   std::vector<HttpHeader> CommonHeaders(const HttpRequest& request, int status) override;
 
  private:
-  std::string_view WithoutRoot(std::string_view path) const;
   // 415 for a body in a coding, such as gzip, that is not undone here.
   std::optional<HttpResponse> RefuseEncodedBody(const HttpRequest& request,
                                                 std::string_view path) const;
   HttpResponse NotFound(const HttpRequest& request, std::string_view path) const;
   void HandleOnWorker(const Route& route, HttpRequest request,
                       std::shared_ptr<ResponseWriter> client);
-  // The error in the shape of the API that `path` belongs to.
-  HttpResponse ErrorOf(std::string_view path, const ApiError& error) const;
 
   ApiContext api_;
   const Cors cors_;

@@ -27,12 +27,17 @@ namespace sluice {
 // Thread safety: all members may be used from any thread.
 struct ApiContext {
   // `metrics` outlives it.
+  // `response_store`: of several models; null: it makes its own.
   ApiContext(const ServerConfig& server_config, std::shared_ptr<const ApiKeys> api_keys,
-             std::shared_ptr<SpanExporter> span_exporter, Metrics* server_metrics)
+             std::shared_ptr<SpanExporter> span_exporter, Metrics* server_metrics,
+             std::shared_ptr<ResponseStore> response_store)
       : config(server_config),
         keys(std::move(api_keys)),
         exporter(std::move(span_exporter)),
         metrics(server_metrics),
+        responses(response_store != nullptr
+                      ? std::move(response_store)
+                      : std::make_shared<ResponseStore>(config.response_store_bytes)),
         fetcher(server_config.media.fetch),
         pool(server_config.worker_threads) {}
 
@@ -54,8 +59,7 @@ struct ApiContext {
   const std::shared_ptr<ClientLimits> limits =
       std::make_shared<ClientLimits>(ClientLimitsOf(config));
   const std::shared_ptr<ActiveRequests> active = std::make_shared<ActiveRequests>();
-  const std::shared_ptr<ResponseStore> responses =
-      std::make_shared<ResponseStore>(config.response_store_bytes);
+  const std::shared_ptr<ResponseStore> responses;
   UnknownFields unknown_fields;
   // Requests accepted and not completely answered.
   const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);

@@ -166,6 +166,11 @@ Route WithBody(std::string_view path, BodyHandler* handler, std::string_view sum
           .with_body = handler};
 }
 
+Route WithoutModel(Route route) {
+  route.without_model = true;
+  return route;
+}
+
 Route WithAccess(RouteAccess access, Route route) {
   route.access = access;
   return route;

@@ -48,7 +48,8 @@ struct RouteCall {
   HttpRequest& request;
   std::string_view path;  // without --root-path
   std::shared_ptr<ResponseWriter> client;
-  std::shared_ptr<const ModelContext> model;  // null only on the I/O thread, while it is loaded
+  // Null while it is loaded, on the I/O thread and for routes that need none.
+  std::shared_ptr<const ModelContext> model;
   // The ticket for the client's limits; null on the I/O thread and for routes without computation.
   std::shared_ptr<ClientLimits::Ticket> ticket = nullptr;
   // The images of the body that had URLs; null: none had.
@@ -68,6 +69,8 @@ struct Route {
   std::string_view summary;   // one line; empty: not described in /openapi.json
   std::string_view request;   // the schema of the body; empty: no body
   std::string_view response;  // the schema of the answer; "text" or "html"; empty: any JSON
+  // on_worker: it is answered while there is no model, too.
+  bool without_model = false;
   // Exactly one of these.
   Handler* on_io_thread = nullptr;
   Handler* on_worker = nullptr;
@@ -86,6 +89,8 @@ Route OnWorker(std::string_view path, Methods methods, RouteGate gate, Handler* 
 Route WithBody(std::string_view path, BodyHandler* handler, std::string_view summary,
                std::string_view request, std::string_view response);
 
+// `route`, which is answered without a model, too.
+Route WithoutModel(Route route);
 // `route` with another access than kKey.
 Route WithAccess(RouteAccess access, Route route);
 // `route` under another condition than kAlways.

@@ -395,13 +395,15 @@ std::vector<Route> ResponsesRoutes() {
   return {
       WithBody("/v1/responses", CreateResponse, "Answer text or a conversation of items.",
                "ResponsesRequest", "Response"),
-      OnWorker("/v1/responses/{response_id}/cancel", {"POST"}, RouteGate::kAlways, CancelResponse,
-               "End a response that is generated in the background.", "Response"),
-      OnWorker("/v1/responses/{response_id}/input_items", {"GET"}, RouteGate::kNotVllm,
-               GetInputItems, "The items that a stored response answers."),
-      OnWorker(kOne, {"GET", "DELETE"}, RouteGate::kNotVllm, GetOrDelete,
-               "A stored response, or its removal."),
-      OnWorker(kOne, {"GET"}, RouteGate::kVllm, GetResponse, "A stored response.", "Response"),
+      WithoutModel(OnWorker("/v1/responses/{response_id}/cancel", {"POST"}, RouteGate::kAlways,
+                            CancelResponse, "End a response that is generated in the background.",
+                            "Response")),
+      WithoutModel(OnWorker("/v1/responses/{response_id}/input_items", {"GET"}, RouteGate::kNotVllm,
+                            GetInputItems, "The items that a stored response answers.")),
+      WithoutModel(OnWorker(kOne, {"GET", "DELETE"}, RouteGate::kNotVllm, GetOrDelete,
+                            "A stored response, or its removal.")),
+      WithoutModel(
+          OnWorker(kOne, {"GET"}, RouteGate::kVllm, GetResponse, "A stored response.", "Response")),
   };
 }
 

@@ -1,0 +1,38 @@
+// Cards of models, as GET /v1/models lists them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/common/model_context.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+// A model, or an adapter of one.
+struct ModelCard {
+  std::string name;
+  std::string root;                      // as the user gave it; of an adapter: its folder
+  std::optional<std::string> parent;     // of an adapter
+  std::optional<int64_t> max_model_len;  // where it is known; of a model
+  int64_t created = 0;                   // Unix time
+  bool has_chat = false;
+  bool calls_tools = false;
+  std::string more;  // further members: `,"key":value`
+};
+
+// The cards of the model's names.
+std::vector<ModelCard> CardsOf(const ModelContext& model);
+// The cards of its adapters.
+std::vector<ModelCard> AdapterCardsOf(const ModelContext& model);
+
+// `for_anthropic`: in the shape that Anthropic's client reads, which has another "type".
+void AppendModelCard(std::string& out, const ModelCard& card, ApiDialect dialect,
+                     bool for_anthropic);
+// The whole answer.
+std::string ModelList(const std::vector<ModelCard>& cards, ApiDialect dialect, bool for_anthropic);
+
+}  // namespace sluice
