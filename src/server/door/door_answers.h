@@ -1,0 +1,26 @@
+// What a door answers about all its models.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/api/common/model_card.h"
+#include "server/door/model_slots.h"
+#include "server/http/http_types.h"
+
+namespace sluice {
+
+// The cards of a model and of its adapters, with its state:
+//   "status":{"value":"loading","progress":0.25,"pinned":false,...}
+std::vector<ModelCard> DoorCards(const ModelFacts& facts, int64_t created);
+
+// The answers of /health and /ready. `is_ready`: pinned models have been tried.
+enum class DoorPhase { kServing, kLeaving, kDraining };
+HttpResponse DoorHealth(const std::vector<ModelFacts>& models, bool is_ready, DoorPhase phase);
+HttpResponse DoorReadiness(const std::vector<ModelFacts>& models, bool is_ready, DoorPhase phase);
+
+// The text of /metrics: of the process and of HTTP, of each model, and of the door.
+std::string DoorMetrics(const Metrics& front, const std::vector<ModelFacts>& models,
+                        int64_t budget_bytes);
+
+}  // namespace sluice

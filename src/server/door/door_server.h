@@ -1,0 +1,44 @@
+// One HTTP server for several models, each with an engine, a tokenizer and an API of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "server/door/door_model.h"
+
+namespace sluice {
+
+// A request goes to the model that its body, or the query of its address, calls by name, as
+// ModelSlots says; routes that need no model are answered without one. GET /v1/models, /health,
+// /ready and /metrics are about all of them.
+//
+// Life cycle: Create binds the port; Run loads the pinned models and blocks until a drain has
+// ended. Thread safety: all methods may be called from any thread.
+class DoorServer {
+ public:
+  // Errors as of Server::Create, and those of the models' API keys. REQUIRES: names differ.
+  static Result<std::unique_ptr<DoorServer>> Create(DoorConfig config,
+                                                    std::vector<DoorModel> models);
+  virtual ~DoorServer() = default;
+
+  virtual uint16_t port() const = 0;
+  // Begins to load the pinned models.
+  virtual void Start() = 0;
+  // Whether each pinned model is loaded, or has failed.
+  virtual bool IsReady() const = 0;
+  // A model is being loaded, which nothing ends early.
+  virtual bool IsLoading() const = 0;
+
+  // These are those of Server.
+  virtual Status OpenDoor() = 0;  // with listen_when_ready
+  virtual void Reload() = 0;
+  virtual int Run() = 0;
+  virtual void BeginLeaving() = 0;
+  virtual void StopAccepting() = 0;
+  virtual void BeginDrain() = 0;
+  virtual void Stop() = 0;
+};
+
+}  // namespace sluice
