@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +13,6 @@
 
 #include <fmt/format.h>
 
-#include "base/log_format.h"
 #include "base/mutex.h"
 #include "base/process_memory.h"
 #include "cli/command.h"
@@ -26,12 +24,13 @@
 #include "cli/rank_facts.h"
 #include "cli/rank_process.h"
 #include "cli/reload.h"
+#include "cli/serve_lines.h"
+#include "cli/serve_models.h"
 #include "cli/serve_rank.h"
 #include "cli/serving.h"
 #include "cli/signals.h"
 #include "cli/startup_lines.h"
 #include "client/stream_client.h"
-#include "client/url.h"
 #include "parallel/mpi_library.h"
 
 namespace sluice::cli {
@@ -53,11 +52,6 @@ std::string Grouped(int64_t number) {
   for (int64_t place = std::ssize(digits) - 3; place > 0; place -= 3)
     digits.insert(static_cast<size_t>(place), ",");
   return digits;
-}
-
-std::string AddressOf(const ServerConfig& config, uint16_t port) {
-  if (!config.uds.empty()) return "unix:" + config.uds;
-  return fmt::format("{}://{}:{}", config.tls.enabled() ? "https" : "http", config.host, port);
 }
 
 // The lines of vLLM's log that tools look for.
@@ -94,50 +88,6 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
   const std::string name =
       config.served_model_names.empty() ? config.model_argument : config.served_model_names[0];
   LOG_INFO("serve", "serving {} at {}, ready in {:.1f} s", name, AddressOf(config, port), seconds);
-}
-
-// What a person does next.
-void LogNextStep(const ServerConfig& config, uint16_t port) {
-  if (!config.uds.empty()) {
-    std::error_code ignored;
-    LOG_INFO("serve", "talk to it: sluice chat --url unix://{}",
-             std::filesystem::absolute(config.uds, ignored).string());
-    return;
-  }
-  const bool any = config.host.empty() || config.host == "0.0.0.0" || config.host == "::";
-  const std::string url = ServerText(
-      {.host = any ? "127.0.0.1" : config.host, .port = port, .tls = config.tls.enabled()});
-  if (config.enable_web) {
-    LOG_INFO("serve", "open {}/ in a browser, or talk to it: sluice chat --url {}", url, url);
-  } else {
-    LOG_INFO("serve", "talk to it: sluice chat --url {}", url);
-  }
-}
-
-// Lines that scripts wait for, at every log level. Under the names of other programs they are
-// uvicorn's, in its form and where it writes them.
-void Say(options::Dialect dialect, std::initializer_list<std::string> lines) {
-  const bool is_uvicorn =
-      dialect != options::Dialect::kSluice && CurrentLogFormat() == LogFormat::kText;
-  for (const std::string& line : lines) {
-    if (is_uvicorn) {
-      PrintErrorOrDrop(fmt::format("INFO:     {}\n", line));
-    } else {
-      LogAlways("serve", line);
-    }
-  }
-}
-
-void SayReady(options::Dialect dialect) {
-  if (dialect == options::Dialect::kSluice) return Say(dialect, {"Application startup complete."});
-  Say(dialect, {fmt::format("Started server process [{}]", getpid()),
-                "Waiting for application startup.", "Application startup complete."});
-}
-
-void SayEnded(options::Dialect dialect) {
-  if (dialect == options::Dialect::kSluice) return;
-  Say(dialect, {"Waiting for application shutdown.", "Application shutdown complete.",
-                fmt::format("Finished server process [{}]", getpid())});
 }
 
 // As trtllm-serve: a folder is called by its last name, and requests may name any model.
@@ -476,6 +426,7 @@ Result<int> RunServe(const options::Settings& settings) {
   BlockSignals(kWatched);
   PrepareProcessMemory();
   UseLogStyleOf(settings.dialect());
+  if (settings.Given("models")) return RunServeModels(settings, start);
   ASSIGN_OR_RETURN(const RankLaunch ranks, PlanLaunch(settings));
   if (settings.Flag("check")) return CheckServing(settings);
   if (ranks.launches || (!ranks.is_rank && IsOnSeveralNodes(settings)))

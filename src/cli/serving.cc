@@ -15,9 +15,6 @@
 
 namespace sluice::cli {
 
-namespace {
-
-// What is small and may be wrong is read before what is large.
 Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engine,
                            const ModelArgument& model) {
   ASSIGN_OR_RETURN(const ModelConfig described,
@@ -30,7 +27,6 @@ Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engin
   return ModelText::Load(config, model.tokenizer_folder, described.vocab_size, generation);
 }
 
-// The ids of the tokens that a classifier is made of.
 Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, const ModelText& text) {
   ASSIGN_OR_RETURN(const ModelConfig described,
                    LoadModelConfig(engine.model_folder, engine.config_overrides));
@@ -47,8 +43,6 @@ Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, cons
   }
   return ids;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Serving>> Serving::Bind(ServerConfig config) {
   auto serving = std::make_unique<Serving>();

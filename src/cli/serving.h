@@ -1,15 +1,18 @@
 // A server and its engine in this process, in the order in which they must start and stop.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/configs.h"
 #include "engine/engine.h"
 #include "engine/process_ranks.h"
 #include "events/event_settings.h"
+#include "server/model_text.h"
 #include "server/server.h"
 
 namespace sluice::cli {
@@ -17,6 +20,12 @@ namespace sluice::cli {
 // Where the plan and the progress of a load are shown.
 // kProgress: on a terminal the progress alone.
 enum class LoadReport { kNowhere, kProgress, kTerminal, kLog };
+
+// The model's text, which is small and may be wrong: read before what is large.
+Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engine,
+                           const ModelArgument& model);
+// The ids of the tokens that a classifier is made of.
+Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, const ModelText& text);
 
 class Serving {
  public:

@@ -115,6 +115,26 @@ void AddHttpRows(std::vector<Option>& table) {
                {.range = {1, 256}});
 }
 
+void AddDoorRows(std::vector<Option>& table) {
+  Rows rows(table, "Several models", kServe);
+  rows.Text("models", "",
+            "YAML file of several models to serve at this address: models: a list of name, path, "
+            "options, pinned and priority. A request loads the model that it names; other options "
+            "of the command line are defaults for all of them.",
+            {.value = ValueKind::kFile});
+  rows.Size("models-memory", "",
+            "Memory that the loaded models of --models may take together; default: nine tenths of "
+            "what is free at the start. To load another, the one that was idle longest is put out.",
+            {.range = {1048576, 1e13}, .needs = "models"});
+  rows.Number("models-wait", "600",
+              "Seconds that a request waits for its model of --models to be loaded; then it is "
+              "answered 503.",
+              {.range = {0.1, 86400}, .needs = "models"});
+  rows.Integer("models-max-waiting", "256",
+               "Most requests that wait for each model of --models; further ones are answered 503.",
+               {.range = {1, 1e6}, .needs = "models"});
+}
+
 void AddTlsRows(std::vector<Option>& table) {
   Rows rows(table, "TLS", kServe);
   rows.Text("ssl-certfile", "",
@@ -295,6 +315,7 @@ void AddTrtllmRows(std::vector<Option>& table) {
 
 void AddServerRows(std::vector<Option>& table) {
   AddHttpRows(table);
+  AddDoorRows(table);
   AddTlsRows(table);
   AddAnswerRows(table);
   AddLogRows(table);

@@ -1,0 +1,309 @@
+#include "cli/door_models.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "cli/adapter_settings.h"
+#include "cli/check_settings.h"
+#include "cli/configs.h"
+#include "cli/serving.h"
+#include "cli/startup_lines.h"
+#include "device/device.h"
+#include "engine/plan_text.h"
+#include "events/event_publisher.h"
+#include "hardware/memory.h"
+#include "hub/resolve.h"
+#include "options/sources.h"
+#include "options/values.h"
+
+namespace sluice::cli {
+namespace {
+
+using options::Assignment;
+using options::ModelEntry;
+using options::Settings;
+
+// These are about the port, connections, logs and the process.
+constexpr std::string_view kServerOptions =
+    "host|port|uds|api-key-file|protect-all|root-path|allowed-origins|allowed-methods|"
+    "allowed-headers|allow-credentials|max-request-bytes|request-memory-bytes|"
+    "h11-max-incomplete-event-size|max-connections|response-store-bytes|response-store|"
+    "timeout-keep-alive|timeout-header|timeout-body|timeout-write|check|listen-when-ready|"
+    "drain-delay|shutdown-timeout|api-server-count|ssl-certfile|ssl-keyfile|ssl-ca-certs|"
+    "ssl-cert-reqs|ssl-ciphers|enable-ssl-refresh|enable-request-id-headers|"
+    "enable-server-load-tracking|enable-tokenizer-info-endpoint|enable-scale-out|"
+    "disable-fastapi-docs|disable-web|dev-mode|allow-runtime-lora-updating|uvicorn-log-level|"
+    "disable-uvicorn-access-log|disable-access-log-for-endpoints|disable-log-stats|"
+    "log-stats-interval|log-level|log-format|otlp-traces-endpoint|fail-on-environ-validation|"
+    "config|set|models|models-memory|models-wait|models-max-waiting";
+// The server has them, whether they are given for all models or for one, from somewhere else.
+struct Refused {
+  std::string_view option;
+  std::string_view why;
+};
+constexpr Refused kRefusedOptions[] = {
+    {"model", "the entry's path says which model it is"},
+    {"served-model-name", "the entry's name is what requests call the model"},
+    {"enable-sleep-mode", "models are put out when others need their memory"},
+    {"sleep-idle-seconds", "models are put out when others need their memory"},
+    {"weight-transfer-config",
+     "new weights would need memory beside the old ones, which is not "
+     "planned; serve this model alone"},
+    {"nnodes", "each model of several is computed by this process alone"},
+    {"distributed-executor-backend", "each model of several is computed by this process alone"},
+    {"data-parallel-rank", "each model of several is computed by this process alone"},
+    {"lora-resolver-cache-dir",
+     "names of adapters lead to their model, and those in a folder are not known; name them with "
+     "lora-modules"},
+};
+// For one model each.
+constexpr std::string_view kModelsOwnOptions =
+    "lora-modules|tokenizer|tokenizer-revision|revision|"
+    "kv-events-config|speculative-config";
+
+bool IsOneOf(std::string_view words, std::string_view word) {
+  const std::vector<std::string_view> all = options::Split(words, '|');
+  return std::ranges::find(all, word) != all.end();
+}
+
+tl::unexpected<Error> BadEntry(const ModelEntry& entry, std::string_view place,
+                               std::string_view message) {
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: model '{}': {}", place, entry.name, message), "models");
+}
+
+Result<EngineConfig> EngineConfigOf(const Settings& settings, const ModelArgument& model,
+                                    const DownloadHooks& hooks, const DoorMemory& memory,
+                                    size_t num_models) {
+  ASSIGN_OR_RETURN(EngineConfig config, MakeEngineConfig(settings, model, hooks));
+  config.loop.drain_seconds = *settings.Number("shutdown-timeout");
+  config.memory_budget_bytes = memory.budget_bytes;
+  config.memory_sharers = static_cast<int>(num_models);
+  // Its images take it; what requests hold is planned for all models.
+  config.request_memory_bytes = std::min(int64_t{64} << 20, memory.budget_bytes / 64);
+  return config;
+}
+
+class EntryLoader final : public ModelLoader {
+ public:
+  EntryLoader(Settings settings, ServerConfig config, const DoorMemory& memory, size_t num_models)
+      : settings_(std::move(settings)),
+        config_(std::move(config)),
+        memory_(memory),
+        num_models_(num_models) {}
+
+  Result<int64_t> Plan(const Progress& downloaded) override {
+    const DownloadHooks hooks{.before = nullptr,
+                              .on_progress = [&downloaded](const FetchProgress& progress) {
+                                downloaded(progress.done, progress.total);
+                              }};
+    ASSIGN_OR_RETURN(model_, ResolveModelArgument(settings_, hooks));
+    ASSIGN_OR_RETURN(engine_, EngineConfigOf(settings_, model_, hooks, memory_, num_models_));
+    int64_t bytes = 0;
+    Engine::Hooks plan;
+    plan.planned_bytes = [&bytes](int64_t planned) { bytes = planned; };
+    RETURN_IF_ERROR(Engine::Check(engine_, plan));
+    return bytes;
+  }
+
+  Result<LoadedModel> Load(std::function<EngineObserver*(int i)> observer_of,
+                           Progress loaded) override {
+    EngineConfig config = engine_;
+    ASSIGN_OR_RETURN(ModelText text, LoadText(config_, config, model_));
+    ASSIGN_OR_RETURN(config.pooling.classifier_tokens, ClassifierTokenIds(config, text));
+    Engine::Hooks hooks;
+    hooks.observer_of = std::move(observer_of);
+    hooks.load_progress = std::move(loaded);
+    hooks.print_plan = [this](const std::string& line) {
+      LOG_INFO("memory", "{}: {}", config_.served_model_names.front(), line);
+    };
+    ASSIGN_OR_RETURN(const std::optional<CacheEventSettings> events, CacheEventsOf(settings_));
+    if (events) {
+      hooks.listener_of = [events](int64_t rank) -> Result<std::unique_ptr<CacheListener>> {
+        return CacheEventPublisher::Start(*events, rank);
+      };
+    }
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Create(config, std::move(hooks)));
+    return LoadedModel{std::move(engine), std::move(text)};
+  }
+
+ private:
+  const Settings settings_;
+  const ServerConfig config_;
+  const DoorMemory memory_;
+  const size_t num_models_;
+  ModelArgument model_;  // of the last Plan()
+  EngineConfig engine_;
+};
+
+// A folder that is not there is said at the start; what is in it, when it is loaded.
+Status CheckPath(const ModelEntry& entry) {
+  const auto place = FindModelPlace({.argument = entry.path}, HubEnvironment::OfProcess());
+  if (!place) return BadEntry(entry, entry.place, "path: " + place.error().message);
+  return {};
+}
+
+bool ComputesOnDevice(const Settings& settings) {
+  const std::string device = settings.TextOr("device");
+  if (device == "cpu") return false;
+  if (device != "auto") return true;
+  return BuiltWithCuda() && ListCudaDevices().has_value();
+}
+
+}  // namespace
+
+Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& entry) {
+  std::vector<Assignment> all;
+  for (const Assignment& given : settings.assignments()) {
+    const std::string_view name = given.option->name;
+    if (name != "models" && name != "api-key") all.push_back(given);
+    // Keys of the server are those of models without keys of their own, and are not joined to them.
+    const bool has_keys = std::ranges::any_of(
+        entry.options, [](const Assignment& own) { return own.option->name == "api-key"; });
+    if (name == "api-key" && !has_keys) all.push_back(given);
+  }
+  for (Assignment own : entry.options) {
+    const std::string_view name = own.option->name;
+    if (IsOneOf(kServerOptions, name)) {
+      return BadEntry(entry, own.origin,
+                      fmt::format("options: {} belongs to the server, not to a model; give it on "
+                                  "the command line or in the file of --config",
+                                  name));
+    }
+    for (const Refused& refused : kRefusedOptions) {
+      if (refused.option == name)
+        return BadEntry(entry, own.origin, fmt::format("options: {}: {}", name, refused.why));
+    }
+    own.source = options::Source::kYamlOverFlags;
+    all.push_back(std::move(own));
+  }
+  Assignment served{.option = &options::Find("served-model-name"),
+                    .words = {entry.name},
+                    .source = options::Source::kYamlOverFlags,
+                    .origin = entry.place};
+  all.push_back(std::move(served));
+  Settings of_entry(all, {entry.path}, settings.dialect());
+  for (const auto& check : {options::CheckRefused, CheckSettings}) {
+    if (const Status status = check(of_entry); !status)
+      return BadEntry(entry, entry.place, "options: " + status.error().message);
+  }
+  return of_entry;
+}
+
+Result<DoorMemory> DoorMemoryOf(const Settings& settings) {
+  const MemoryLimits limits = ReadMemoryLimits();
+  const auto given = settings.Integer("models-memory");
+  if (given && *given > limits.total_bytes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--models-memory: expected at most the {} of this machine{}, found {}",
+                            MemoryText(limits.total_bytes), LimitNote(limits), MemoryText(*given)),
+                "models-memory");
+  }
+  if (given && *given > limits.available_bytes) {
+    LOG_WARNING("memory", "--models-memory: {} are more than the {} that are free now",
+                MemoryText(*given), MemoryText(limits.available_bytes));
+  }
+  const int64_t all = given.value_or(limits.available_bytes / 10 * 9);
+  DoorMemory memory;
+  memory.request_bytes =
+      settings.Integer("request-memory-bytes").value_or(std::min(int64_t{1} << 30, all / 8));
+  memory.budget_bytes = all - memory.request_bytes;
+  if (memory.budget_bytes > 0) return memory;
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("--request-memory-bytes takes all of the {} of --models-memory; lower it",
+                          MemoryText(all)),
+              "request-memory-bytes");
+}
+
+Result<std::vector<DoorModel>> DoorModelsOf(const Settings& settings,
+                                            const std::vector<ModelEntry>& entries,
+                                            const DoorMemory& memory) {
+  for (const Assignment* given : settings.given()) {
+    const std::string_view name = given->option->name;
+    for (const Refused& refused : kRefusedOptions) {
+      if (refused.option == name && name != "model") {
+        return Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{} does not go with --models: {}", given->origin, refused.why),
+                    std::string(name));
+      }
+    }
+    if (IsOneOf(kModelsOwnOptions, name)) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is of one model; give it in the options of its entry in the file "
+                              "of --models",
+                              given->origin),
+                  std::string(name));
+    }
+  }
+  std::map<std::string, std::string> names;  // to whose they are
+  for (const ModelEntry& entry : entries) names[entry.name] = entry.name;
+  std::vector<DoorModel> models;
+  for (const ModelEntry& entry : entries) {
+    ASSIGN_OR_RETURN(Settings of_entry, SettingsOfEntry(settings, entry));
+    RETURN_IF_ERROR(CheckPath(entry));
+    for (const std::string& line : UnansweredLines(EffectsOf(of_entry)))
+      LOG_WARNING("options", "{}: {}", entry.name, line);
+    if (ComputesOnDevice(of_entry) && !settings.Given("models-memory")) {
+      return BadEntry(entry, entry.place,
+                      "it computes on a device: say with --models-memory how much of the device's "
+                      "memory models may take together");
+    }
+    DoorModel model;
+    model.name = entry.name;
+    model.is_pinned = entry.is_pinned;
+    model.priority = entry.priority;
+    const auto adapters = AdaptersOf(of_entry);
+    if (!adapters) return BadEntry(entry, entry.place, adapters.error().message);
+    for (const AdapterSource& adapter : adapters->modules) {
+      const auto [taken, is_new] = names.try_emplace(adapter.name, entry.name);
+      if (!is_new) {
+        return BadEntry(entry, entry.place,
+                        fmt::format("lora-modules: '{}' is also a name of model '{}'", adapter.name,
+                                    taken->second));
+      }
+      model.adapters.push_back(adapter.name);
+    }
+    const ModelArgument named = NamedModel(of_entry);
+    model.config = MakeServerConfig(of_entry, named);
+    AddServeOptions(of_entry, model.config);
+    model.config.skip_model_name_validation = false;
+    model.loader =
+        std::make_unique<EntryLoader>(std::move(of_entry), model.config, memory, entries.size());
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+Status CheckDoorModels(const Settings& settings, const std::vector<ModelEntry>& entries,
+                       const DoorMemory& memory) {
+  for (const ModelEntry& entry : entries) {
+    const auto check = [&]() -> Status {
+      ASSIGN_OR_RETURN(const Settings of_entry, SettingsOfEntry(settings, entry));
+      ASSIGN_OR_RETURN(const ModelArgument model,
+                       ResolveModelArgument(of_entry, ModelPart::kAllButWeights));
+      ASSIGN_OR_RETURN(const EngineConfig config,
+                       EngineConfigOf(of_entry, model, {}, memory, entries.size()));
+      Engine::Hooks hooks;
+      hooks.planned_bytes = [&](int64_t bytes) {
+        fmt::print("{}: takes {} of {}\n", entry.name, MemoryText(bytes),
+                   MemoryText(memory.budget_bytes));
+      };
+      return Engine::Check(config, hooks);
+    };
+    if (const Status status = check(); !status)
+      return tl::unexpected<Error>(Error(status.error()).In("model '" + entry.name + "'"));
+  }
+  return {};
+}
+
+}  // namespace sluice::cli
