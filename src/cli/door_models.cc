@@ -38,6 +38,7 @@ constexpr std::string_view kServerOptions =
     "host|port|uds|api-key-file|protect-all|root-path|allowed-origins|allowed-methods|"
     "allowed-headers|allow-credentials|max-request-bytes|request-memory-bytes|"
     "h11-max-incomplete-event-size|max-connections|response-store-bytes|response-store|"
+    "limit-requests-per-minute|limit-tokens-per-minute|limit-concurrent-requests|"
     "timeout-keep-alive|timeout-header|timeout-body|timeout-write|check|listen-when-ready|"
     "drain-delay|shutdown-timeout|api-server-count|ssl-certfile|ssl-keyfile|ssl-ca-certs|"
     "ssl-cert-reqs|ssl-ciphers|enable-ssl-refresh|enable-request-id-headers|"

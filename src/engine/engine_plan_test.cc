@@ -67,31 +67,15 @@ Result<EnginePlan> PlanWithStates(const EngineConfig& config,
                     });
 }
 
-TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) {
+TEST(EnginePlan, SharersDivideTheCacheThatNobodyAskedFor) {
   EngineConfig config;
-  const auto without = Plan(config);
-  ASSERT_TRUE(without) << without.error().message;
-  EXPECT_EQ(without->tier_bytes, 0);
-  config.offload.ram_bytes = 500 * kMiB;
-  const auto ram = Plan(config);
-  ASSERT_TRUE(ram) << ram.error().message;
-  EXPECT_EQ(ram->tier_bytes, 500 * kMiB);
-  EXPECT_EQ(ram->fixed_bytes(), without->fixed_bytes() + 500 * kMiB);
-  EXPECT_THAT(MemoryTable(*ram), ::testing::Contains(HasSubstr("KV tiers")));
-  config.offload.folder = "/somewhere";
-  const auto both = Plan(config);
-  ASSERT_TRUE(both) << both.error().message;
-  EXPECT_EQ(both->tier_bytes, (500 + 64 + 64) * kMiB) << "on the way to the disk and from it";
-  EXPECT_THAT(MemoryTable(*both), ::testing::Contains(HasSubstr("/somewhere")));
-  config.offload.ram_bytes = 5000 * kMiB;
-  EXPECT_THAT(Plan(config).error().message,
-              AllOf(HasSubstr("--kv-offloading-size"), HasSubstr("lower it")));
-  config.offload.ram_bytes = 1;
-  EXPECT_THAT(Plan(config).error().message, HasSubstr("do not hold a block"));
-  config.offload.ram_bytes = 500 * kMiB;
-  EXPECT_THAT(PlanWithStates(config).error().message, HasSubstr("recurrent layers"));
-  config.enable_prefix_caching = false;
-  EXPECT_THAT(Plan(config).error().message, HasSubstr("--no-enable-prefix-caching"));
+  const auto alone = Plan(config);
+  config.memory_sharers = 4;
+  const auto shared = Plan(config);
+  ASSERT_TRUE(alone && shared);
+  EXPECT_EQ(shared->num_blocks, alone->num_blocks / 4);
+  config.kv_cache_bytes = 64 * kMiB;
+  EXPECT_EQ(Plan(config)->kv_bytes, 64 * kMiB);
 }
 
 TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) {

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "checkpoint/checkpoint_testing.h"
+#include "server/metrics_text.h"
 
 namespace sluice {
 namespace {
@@ -156,6 +157,34 @@ TEST(MetricsTest, CountsEverySequenceOnceHoweverItEnds) {
   };
   EXPECT_EQ(sum("request_generation_tokens"), generated);
   EXPECT_EQ(sum("request_prompt_tokens"), prompts);
+}
+
+TEST(MetricsTest, TextsOfSeveralModelsBecomeOne) {
+  Metrics first, second;
+  first.SetModel("first", Info());
+  second.SetModel("second", Info());
+  first.Of(0)->OnInterToken(0.5);
+  const std::string merged = MergeMetrics(
+      {"# HELP a A.\n# TYPE a gauge\na 1\n", first.ModelText(true), second.ModelText(true)});
+  EXPECT_THAT(merged, HasSubstr("# HELP a A.\n# TYPE a gauge\na 1\n"));
+  EXPECT_THAT(merged,
+              HasSubstr("vllm:num_requests_running{engine=\"0\",model_name=\"first\"} 0.0\n"
+                        "vllm:num_requests_running{engine=\"0\",model_name=\"second\"} 0.0\n"));
+  const std::string head = "# TYPE vllm:num_requests_running gauge\n";
+  ASSERT_THAT(merged, HasSubstr(head));
+  EXPECT_EQ(merged.find(head), merged.rfind(head));
+  EXPECT_EQ(Metrics().ModelText(true), "");
+}
+
+TEST(MetricsTest, AModelThatIsLoadedAgainGoesOnCounting) {
+  Metrics metrics;
+  metrics.SetModel("m", Info());
+  metrics.Of(0)->OnInterToken(0.5);
+  const std::string count =
+      "vllm:inter_token_latency_seconds_count{engine=\"0\",model_name=\"m\"} 1.0";
+  ASSERT_THAT(metrics.Text(true), HasSubstr(count));
+  metrics.SetModel("m", Info());
+  EXPECT_THAT(metrics.Text(true), HasSubstr(count));
 }
 
 TEST(MetricsTest, CountsHttpByHandler) {

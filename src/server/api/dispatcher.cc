@@ -91,8 +91,8 @@ ApiStatus Guarded(const Route& route, Work work) {
 
 Dispatcher::Dispatcher(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys,
                        std::shared_ptr<SpanExporter> exporter, Metrics* metrics,
-                       std::shared_ptr<ResponseStore> responses)
-    : api_(config, std::move(keys), std::move(exporter), metrics, std::move(responses)),
+                       SharedByModels shared)
+    : api_(config, std::move(keys), std::move(exporter), metrics, std::move(shared)),
       cors_(config),
       keep_alive_(config.sse_keep_alive_seconds, api_.active),
       idle_sleep_(config.enable_sleep_mode ? config.sleep_idle_seconds : 0, api_.active, api_.sleep,
@@ -179,7 +179,7 @@ std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, in
   if (status != 401 && api_.limits->any()) {
     const Route* route = FindRoute(WithoutRoot(request.path), api_.config);
     if (route != nullptr && route->with_body != nullptr)
-      api_.limits->AppendHeaders(api_.identity.Of(request), headers);
+      api_.limits->AppendHeaders(api_.identity->Of(request), headers);
   }
   if (api_.config.enable_request_id_headers) {
     const std::string* given = request.Header("x-request-id");
@@ -277,7 +277,7 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
   }
   std::shared_ptr<ClientLimits::Ticket> ticket;
   if (route.with_body != nullptr && api_.limits->any()) {
-    auto entered = api_.limits->Enter(api_.identity.Of(request));
+    auto entered = api_.limits->Enter(api_.identity->Of(request));
     if (!entered) {
       --*api_.pending;
       return client->Send(ErrorOf(path, entered.error()));

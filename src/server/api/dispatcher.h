@@ -19,11 +19,10 @@ namespace sluice {
 // Thread safety: all methods may be called from any thread.
 class Dispatcher : public HttpHandler {
  public:
-  // `metrics` outlives it; `exporter` may be null. `responses`: what several dispatchers of one
-  // server share; null: it has its own.
+  // `metrics` outlives it; `exporter` may be null. `shared`: what several dispatchers of one
+  // server have in common.
   Dispatcher(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys,
-             std::shared_ptr<SpanExporter> exporter, Metrics* metrics,
-             std::shared_ptr<ResponseStore> responses = nullptr);
+             std::shared_ptr<SpanExporter> exporter, Metrics* metrics, SharedByModels shared = {});
   ~Dispatcher() override { Stop(); }
 
   // Loads the responses of --response-store. Before Attach().
@@ -50,7 +49,8 @@ class Dispatcher : public HttpHandler {
 
   // Requests accepted and not completely answered.
   int64_t num_pending() const { return api_.pending->load(); }
-  const std::shared_ptr<ResponseStore>& responses() const { return api_.responses; }
+  // What it gives others to share; its API keys outlive them.
+  SharedByModels shared() const { return {api_.responses, api_.limits, api_.identity}; }
   // `path` as it is without --root-path.
   std::string_view WithoutRoot(std::string_view path) const;
   // 401, and `error`, in the shape of the API that `path` belongs to.

@@ -199,7 +199,9 @@ std::deque<ModelSlots::Waiting> ModelSlots::TakeAdmitted(Slot& slot) {
 void ModelSlots::HandOver(Slot& slot, std::deque<Waiting> admitted) {
   for (Waiting& waiting : admitted) {
     if (waiting.client->closed()) continue;
-    slot.dispatcher->Handle(std::move(waiting.request), std::move(waiting.client));
+    RunGuarded("models", "to hand over a request", [&] {
+      slot.dispatcher->Handle(std::move(waiting.request), std::move(waiting.client));
+    });
   }
 }
 
@@ -232,11 +234,19 @@ void ModelSlots::Notify() {
 }
 
 void ModelSlots::Keep() {
-  MutexLock lock(mutex_);
-  while (!stopping_) {
+  bool goes_on = true;
+  while (goes_on) {
+    if (!RunGuarded("models", "to look after waiting requests", [&] { goes_on = LookAtSlots(); }))
+      std::this_thread::sleep_for(kLookForClients);
+  }
+}
+
+bool ModelSlots::LookAtSlots() {
+  std::vector<std::pair<std::deque<Waiting>, ApiError>> expired;
+  {
+    MutexLock lock(mutex_);
     changed_ = false;
     std::optional<Clock::time_point> next;
-    std::vector<std::pair<std::deque<Waiting>, ApiError>> expired;
     for (const auto& slot : slots_) {
       if (std::deque<Waiting> waiting = TakeExpired(*slot); !waiting.empty())
         expired.emplace_back(std::move(waiting), WaitedTooLong(*slot));
@@ -249,19 +259,17 @@ void ModelSlots::Keep() {
       const auto again = std::min(slot->waiting.front().deadline, Clock::now() + kLookForClients);
       next = std::min(next.value_or(again), again);
     }
-    if (!expired.empty()) {
-      lock.Unlock();
-      for (const auto& [waiting, error] : expired) Refuse(waiting, error);
-      expired.clear();
-      lock.Lock();
+    if (expired.empty() && !changed_ && !stopping_) {
+      if (next) {
+        wake_.WaitUntil(lock, *next);
+      } else {
+        wake_.Wait(lock);
+      }
     }
-    if (changed_ || stopping_) continue;
-    if (next) {
-      wake_.WaitUntil(lock, *next);
-    } else {
-      wake_.Wait(lock);
-    }
+    if (stopping_) return false;
   }
+  for (const auto& [waiting, error] : expired) Refuse(waiting, error);
+  return true;
 }
 
 void ModelSlots::StartLoad(Slot& slot) {
@@ -283,6 +291,13 @@ void ModelSlots::StartLoad(Slot& slot) {
 }
 
 void ModelSlots::RunLoad(Slot& slot) {
+  RunGuarded("models", "a load", [&] { LoadAndTell(slot); });
+  const MutexLock lock(mutex_);
+  slot.thread_is_over = true;
+  Notify();
+}
+
+void ModelSlots::LoadAndTell(Slot& slot) {
   const Status status = CatchToResult([&] { return LoadSlot(slot); });
   std::deque<Waiting> refused;
   Admitted reopened;
@@ -303,9 +318,6 @@ void ModelSlots::RunLoad(Slot& slot) {
   }
   if (!status) Refuse(refused, LoadFailed(slot.model.name, status.error(), config_.retry_seconds));
   HandOver(std::move(reopened));
-  const MutexLock lock(mutex_);
-  slot.thread_is_over = true;
-  Notify();
 }
 
 Status ModelSlots::LoadSlot(Slot& slot) {
@@ -488,8 +500,8 @@ Status ModelSlots::Fill(Slot& slot) {
   const int64_t request_bytes = info.request_memory_bytes - ImageCacheBytes(config, info, *context);
   std::unique_ptr<Dispatcher> made;
   if (slot.dispatcher == nullptr) {
-    made = std::make_unique<Dispatcher>(config, slot.keys, exporter_, &slot.metrics,
-                                        front_->responses());
+    made =
+        std::make_unique<Dispatcher>(config, slot.keys, exporter_, &slot.metrics, front_->shared());
   }
   std::deque<Waiting> admitted;
   {

@@ -66,7 +66,7 @@ struct ModelFacts {
 // Thread safety: all methods may be called from any thread.
 class ModelSlots {
  public:
-  // `front` outlives it: how errors are written, and whose stored responses the models share.
+  // `front` outlives it: how errors are written, and what the models share.
   ModelSlots(const DoorConfig& config, std::vector<DoorModel> models,
              std::vector<std::shared_ptr<ApiKeys>> keys, const Dispatcher* front,
              std::shared_ptr<SpanExporter> exporter, std::shared_ptr<RequestMemory> memory);
@@ -126,10 +126,14 @@ class ModelSlots {
   // Wakes the keeper and the loads that wait for room.
   void Notify() REQUIRES(mutex_);
   void Keep();
+  // Answers those that have waited too long, starts loads, and waits for a reason to look again.
+  // False at the end.
+  bool LookAtSlots();
   void StartLoad(Slot& slot) REQUIRES(mutex_);
 
   // On the thread of a load.
   void RunLoad(Slot& slot);
+  void LoadAndTell(Slot& slot);
   Status LoadSlot(Slot& slot);
   // True once the slot's bytes are reserved; false where nobody waits for it any more.
   Result<bool> MakeRoom(Slot& slot, int64_t bytes);

@@ -186,7 +186,7 @@ ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
   generation.stream_interval = fields.stream_interval;
   API_ASSIGN_OR_RETURN(generation.priority, PriorityOf(call.request, fields, call.api.config));
   API_ASSIGN_OR_RETURN(generation.engine, EngineOf(call.request, call.model->engine->info()));
-  generation.client = call.api.identity.Of(call.request);
+  generation.client = call.api.identity->Of(call.request);
   generation.ticket = call.ticket;
   generation.cache_salt = fields.cache_salt;
   generation.repetition = fields.repetition;

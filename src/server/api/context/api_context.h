@@ -24,19 +24,30 @@
 
 namespace sluice {
 
+// What the APIs of several models of one server have in common; each is null in one that has its
+// own.
+struct SharedByModels {
+  std::shared_ptr<ResponseStore> responses = nullptr;
+  std::shared_ptr<ClientLimits> limits = nullptr;
+  std::shared_ptr<const ClientIdentity> identity = nullptr;
+};
+
 // Thread safety: all members may be used from any thread.
 struct ApiContext {
   // `metrics` outlives it.
-  // `response_store`: of several models; null: it makes its own.
   ApiContext(const ServerConfig& server_config, std::shared_ptr<const ApiKeys> api_keys,
              std::shared_ptr<SpanExporter> span_exporter, Metrics* server_metrics,
-             std::shared_ptr<ResponseStore> response_store)
+             SharedByModels shared)
       : config(server_config),
         keys(std::move(api_keys)),
         exporter(std::move(span_exporter)),
         metrics(server_metrics),
-        responses(response_store != nullptr
-                      ? std::move(response_store)
+        identity(shared.identity != nullptr ? std::move(shared.identity)
+                                            : std::make_shared<const ClientIdentity>(*keys)),
+        limits(shared.limits != nullptr ? std::move(shared.limits)
+                                        : std::make_shared<ClientLimits>(ClientLimitsOf(config))),
+        responses(shared.responses != nullptr
+                      ? std::move(shared.responses)
                       : std::make_shared<ResponseStore>(config.response_store_bytes)),
         fetcher(server_config.media.fetch),
         pool(server_config.worker_threads) {}
@@ -55,9 +66,8 @@ struct ApiContext {
   const std::shared_ptr<const ApiKeys> keys;
   const std::shared_ptr<SpanExporter> exporter;  // null: nothing is traced
   Metrics* const metrics;
-  const ClientIdentity identity{*keys};
-  const std::shared_ptr<ClientLimits> limits =
-      std::make_shared<ClientLimits>(ClientLimitsOf(config));
+  const std::shared_ptr<const ClientIdentity> identity;
+  const std::shared_ptr<ClientLimits> limits;
   const std::shared_ptr<ActiveRequests> active = std::make_shared<ActiveRequests>();
   const std::shared_ptr<ResponseStore> responses;
   UnknownFields unknown_fields;

@@ -21,7 +21,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
         active_(call.api.active),
         dialect_(call.api.config.dialect),
         ticket_(call.ticket),
-        client_id_(call.api.identity.Of(call.request)),
+        client_id_(call.api.identity->Of(call.request)),
         job_(std::move(job)),
         client_(call.client),
         answer_(std::move(answer)),
