@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "engine/engine.h"
+#include "server/door/door_answers.h"
 #include "server/metrics.h"
 
 namespace sluice::cli {
@@ -74,9 +75,19 @@ std::string MetricsMarkdown() {
       "are "
       "listed.\n\n"
       "| name | type | labels | meaning |\n|---|---|---|---|\n";
-  for (const Family& family : Families(metrics.Text(/*idle=*/true))) {
-    text += fmt::format("| `{}` | {} | {} | {} |\n", family.name, family.type, family.labels,
-                        family.help);
+  const auto row = [](const Family& family) {
+    return fmt::format("| `{}` | {} | {} | {} |\n", family.name, family.type, family.labels,
+                       family.help);
+  };
+  for (const Family& family : Families(metrics.Text(/*idle=*/true))) text += row(family);
+  text += "\nWith `--models`, also:\n\n| name | type | labels | meaning |\n|---|---|---|---|\n";
+  DoorModel model;
+  model.name = "MODEL";
+  ModelFacts facts;
+  facts.model = &model;
+  facts.metrics = &metrics;
+  for (const Family& family : Families(DoorMetrics(Metrics(), {facts}, 0))) {
+    if (family.name.starts_with("sluice:model")) text += row(family);
   }
   return text;
 }

@@ -38,13 +38,22 @@ Result<int> RunServed(const options::Settings& settings) {
     fmt::print("{}\n", json::Write(*models));
     return 0;
   }
+  // A server of several models tells their states.
+  const auto state_of = [](const json::Value& model) {
+    const json::Value* const status = model.Find("status");
+    return status != nullptr && status->is_object() ? FieldText(*status, "value") : "";
+  };
+  const bool has_states = std::ranges::any_of(
+      models->as_array(), [&](const json::Value& model) { return !state_of(model).empty(); });
   size_t width = 5;
   for (const json::Value& model : models->as_array())
     width = std::max(width, FieldText(model, "id").size());
-  fmt::print("{:<{}}  {:>10}  {}\n", "MODEL", width, "TOKENS", "AT");
+  fmt::print("{:<{}}  {:>10}  {}{}\n", "MODEL", width, "TOKENS", has_states ? "STATE     " : "",
+             "AT");
   for (const json::Value& model : models->as_array()) {
-    fmt::print("{:<{}}  {:>10}  {}\n", FieldText(model, "id"), width,
-               FieldText(model, "max_model_len"), ServerText(remote.url));
+    fmt::print("{:<{}}  {:>10}  {}{}\n", FieldText(model, "id"), width,
+               FieldText(model, "max_model_len"),
+               has_states ? fmt::format("{:<10}", state_of(model)) : "", ServerText(remote.url));
   }
   return 0;
 }

@@ -1,5 +1,6 @@
 """Several models behind one door: each is loaded when a request asks for it, and they share one budget of memory."""
 import contextlib
+import http.client
 import json
 import os
 import shutil
@@ -9,7 +10,19 @@ import threading
 
 import pytest
 
-from serving import ABACUS, DATA, Server, at_once, command, end, events, run, serving, wait_until, wait_until_ready
+from serving import (
+    ABACUS,
+    DATA,
+    Server,
+    at_once,
+    command,
+    end,
+    events,
+    run,
+    serving,
+    wait_until,
+    wait_until_ready,
+)
 
 CHECKPOINTS = DATA / "checkpoints"
 # Each takes about 110 MiB: two fit.
@@ -173,24 +186,43 @@ def test_every_route_finds_its_model(tmp_path):
         assert server.get("/")[0] in (200, 404) and server.get("/version")[0] == 200 and server.get("/nothing")[0] == 404
 
 
+def test_models_of_every_kind_come_back(tmp_path):
+    """With adapters, with engines that divide the requests, with ranks: all leave, and answer the same afterwards."""
+    models = {"base": {**THREE["qwen"], "options": {"enable-lora": True, "lora-modules": ["linear=%s" % (DATA / "adapters" / "qwen3-linear")]}},
+              "engines": {**THREE["abacus"], "options": {"data-parallel-size": 2}},
+              "ranks": {**THREE["llama"], "options": {"tensor-parallel-size": 2}}}
+    with door(tmp_path, models) as server:
+        assert list(states(server)) == ["base", "linear", "engines", "ranks"]
+        names = ["linear", "engines", "base", "ranks"]
+        first = {name: complete(server, name) for name in names}
+        assert first["linear"] != first["base"]
+        for name in reversed(names):
+            assert complete(server, name) == first[name], name
+        loads = counts(server, "sluice:model_loads_total")
+        assert min(loads.values()) >= 1 and sum(loads.values()) > 3
+        assert sum(counts(server, "sluice:model_memory_bytes").values()) <= 268 << 20
+        listed = run("ps", "--url", server.url)
+        assert "STATE" in listed.stdout and "unloaded" in listed.stdout, listed.stdout
+
+
 def test_waiting_is_bounded(tmp_path):
     """A model whose memory a long answer holds: others that need it wait so many at a time, and so long."""
     models = {name: {**entry, "options": {"kv-cache-memory-bytes": "160MiB", "max-model-len": 60_000}} for name, entry in THREE.items() if name != "qwen"}
     models["abacus"]["priority"] = 1
-    with door(tmp_path, models, "--models-wait", 1, "--models-max-waiting", 2) as server:
-        complete(server, "abacus")
+    with door(tmp_path, models, "--models-wait", 3, "--models-max-waiting", 2) as server:
+        short = {"prompt": "a", "max_tokens": 1}
+        wait_until(lambda: server.post("/v1/completions", {"model": "abacus", **short})[0] == 200, "loaded on a slow machine, too")
         over = threading.Event()
         with long_stream(server, "abacus", over):
             answers = at_once([lambda: server.request("POST", "/v1/completions", {"model": "llama", "prompt": "a"})] * 4)
             assert [status for status, _, _ in answers] == [503] * 4 and all("retry-after" in headers for _, headers, _ in answers)
             assert sorted(b"is the limit" in text for _, _, text in answers) == [False, False, True, True]
-        wait_until(lambda: server.request("POST", "/v1/completions", {"model": "llama", "prompt": "a", "max_tokens": 1})[0] == 200, "llama's turn")
+        wait_until(lambda: server.request("POST", "/v1/completions", {"model": "llama", **short})[0] == 200, "llama's turn")
 
 
 @contextlib.contextmanager
 def long_stream(server, model, over):
     """A stream that goes on while the block runs."""
-    import http.client
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     body = {"model": model, "prompt": "a", "stream": True, "max_tokens": 50_000, "ignore_eos": True}
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})

@@ -2,6 +2,7 @@
 import {call} from "./api.js";
 import {el} from "./dom.js";
 import {gained, labelOf, meanBetween, parseMetrics, quantileBetween, valueOf} from "./metrics.js";
+import {ModelsView} from "./models.js";
 import {Sparkline} from "./sparkline.js";
 
 const intervalMs = 1000;
@@ -138,6 +139,7 @@ export class EngineView {
     this.readings = [];
     this.cards = cards.map((card) => new Card(card));
     this.foot = el("p", {class: "note"});
+    this.models = new ModelsView(root, (size) => bytes(size).join(" "));
     root.append(...this.cards.map((card) => card.root), this.foot);
     this.timer = null;
     document.addEventListener("visibilitychange", () => this.#schedule(0));
@@ -179,6 +181,7 @@ export class EngineView {
                       recent: this.readings.find((reading) => seconds - reading.seconds <= recentS),
                       seconds: isComparable ? seconds - before.seconds : 1};
     for (const card of this.cards) card.take(readings);
+    this.models.take(text);
     this.#showFoot(text, now);
   }
 
