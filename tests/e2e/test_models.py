@@ -139,18 +139,43 @@ def test_a_model_that_fails_harms_no_other(tmp_path):
     weights = (broken / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(weights[:len(weights) // 2])
     huge = {"path": str(ABACUS), "options": {"kv-cache-memory-bytes": "1GiB"}}
-    with door(tmp_path, {"good": THREE["abacus"], "broken": {"path": str(broken)}, "huge": huge}) as server:
+    models = {"good": THREE["abacus"], "broken": {"path": str(broken)}, "huge": huge, "absent": {"path": "nobody/has-this"}}
+    with door(tmp_path, models) as server:
         good = complete(server, "good")
         errors = at_once([lambda: complete(server, "broken", expected=500)] * 3)
         assert all("model.safetensors" in error["message"] and "`broken`" in error["message"] for error in errors)
         status, headers, text = server.request("POST", "/v1/completions", {"model": "huge", "prompt": "a"})
         assert status == 503 and "retry-after" in headers and b"memory" in text
-        assert states(server) == {"good": "loaded", "broken": "failed", "huge": "failed"}
+        assert "`absent` cannot be loaded" in complete(server, "absent", expected=503)["message"]
+        assert states(server) == {"good": "loaded", "broken": "failed", "huge": "failed", "absent": "failed"}
         assert complete(server, "good") == good
         status, text = server.get("/health")
         assert status == 200 and json.loads(text)["status"] == "degraded"
-        assert server.metric("sluice:model_load_failures_total") == 2
+        assert server.metric("sluice:model_load_failures_total") == 3
         assert server.stop() == 0
+
+
+@pytest.mark.slow
+def test_memory_is_given_back(tmp_path):
+    """Two models that do not fit together: the process is never larger than with one."""
+    models = {}
+    for name in "ab":
+        shutil.copytree(ABACUS, tmp_path / name)
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        config.update(hidden_size=1024, intermediate_size=4096, num_hidden_layers=12, num_attention_heads=16, num_key_value_heads=8, head_dim=64)
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+        models[name] = {"path": str(tmp_path / name), "options": {"load-format": "dummy", "kv-cache-memory-bytes": "64MiB"}}
+    with door(tmp_path, models, "--models-memory", "900MiB") as server:
+        sizes = []
+        for name in "abab":
+            complete(server, name)
+            sizes.append(resident_kib(server))
+        assert sizes[0] > 300_000 and max(sizes) < 1.15 * sizes[0], sizes
+
+
+def resident_kib(server):
+    with open("/proc/%d/status" % server.process.pid) as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 
 
 def test_pinned_models_stay(tmp_path):
