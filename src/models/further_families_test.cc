@@ -14,9 +14,11 @@ namespace sluice {
 namespace {
 
 using testing::CheckpointCopy;
+using testing::DataFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::Json;
+using testing::SmallOptions;
 
 json::Value ConfigOf(std::string_view architecture, std::string_view changes) {
   json::Value config = Json(R"({"vocab_size": 512, "hidden_size": 128, "intermediate_size": 64,
@@ -308,6 +310,18 @@ TEST(FurtherTensorsTest, WhatIsMissingIsNamed) {
               HasSubstr("'model.layers.1.post_mlp_layernorm.weight' of shape [32] is missing"));
   // The one tensor that may be missing, as published files have it.
   EXPECT_EQ(without("tiny-axk1", "model.layers.1.mlp.gate.e_score_correction_bias"), "loaded");
+}
+
+// GPT-2's matrices are turned, which nothing rounds while they are loaded.
+TEST(FurtherTensorsTest, TurnedMatricesAreNotRounded) {
+  const std::filesystem::path folder = DataFolder("tiny-gpt2");
+  const auto config = LoadModelConfig(folder, {}, {.weights = "fp8", .head = ""});
+  ASSERT_TRUE(config) << config.error().message;
+  ThreadPool pool(1);
+  const auto model =
+      LoadModel(pool, folder, *config, SmallOptions(ElementType::kBF16, ElementType::kBF16));
+  ASSERT_FALSE(model);
+  EXPECT_THAT(model.error().message, HasSubstr("holds a matrix whose rows are inputs"));
 }
 
 TEST(FurtherTensorsTest, OtherShapesAreNamed) {

@@ -137,9 +137,18 @@ Result<std::optional<StoredLinear>> FindFlat(const FusedExpert& fused, const std
 }
 
 // The tensor of MatrixParameter::shape.
-Result<StoredLinear> FindShaped(const MatrixParameter& matrix, const Checkpoint& checkpoint) {
+Result<StoredLinear> FindShaped(const MatrixParameter& matrix, const Checkpoint& checkpoint,
+                                const QuantizationScheme& scheme) {
   const ParameterPart& part = matrix.parts.front();
   const std::string name = matrix.linear == nullptr ? part.name : part.name + ".weight";
+  if (matrix.linear != nullptr && !IsPlain(scheme.PlannedFormat(part.name))) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("tensor '{}' holds a matrix whose rows are inputs, which is read as "
+                            "plain numbers alone, not as {}; use a checkpoint that is not "
+                            "quantized, and leave --quantization out",
+                            name, scheme.Name()),
+                name);
+  }
   const StoredTensor* tensor = checkpoint.Find(name);
   if (tensor == nullptr) {
     return Fail(ErrorCode::kInvalidData,
@@ -238,7 +247,7 @@ Result<MatrixSource> FindMatrix(const MatrixParameter& matrix, const Checkpoint&
       ASSIGN_OR_RETURN(StoredLinear found,
                        matrix.shape.empty()
                            ? scheme.Find(checkpoint, part.name, part.rows, matrix.cols)
-                           : FindShaped(matrix, checkpoint));
+                           : FindShaped(matrix, checkpoint, scheme));
       source.parts.push_back(std::move(found));
     }
   }
