@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/process_memory.h"
 #include "cli/command.h"

@@ -212,19 +212,20 @@ def test_every_route_finds_its_model(tmp_path):
 
 
 def test_models_of_every_kind_come_back(tmp_path):
-    """With adapters, with engines that divide the requests, with ranks: all leave, and answer the same afterwards."""
+    """With adapters, with engines that divide the requests, with ranks, on a device: all leave, and answer the same afterwards."""
     models = {"base": {**THREE["qwen"], "options": {"enable-lora": True, "lora-modules": ["linear=%s" % (DATA / "adapters" / "qwen3-linear")]}},
               "engines": {**THREE["abacus"], "options": {"data-parallel-size": 2}},
-              "ranks": {**THREE["llama"], "options": {"tensor-parallel-size": 2}}}
+              "ranks": {**THREE["llama"], "options": {"tensor-parallel-size": 2}},
+              "device": {**THREE["llama"], "options": {"device": "emulated"}}}
     with door(tmp_path, models) as server:
-        assert list(states(server)) == ["base", "linear", "engines", "ranks"]
-        names = ["linear", "engines", "base", "ranks"]
+        assert list(states(server)) == ["base", "linear", "engines", "ranks", "device"]
+        names = ["linear", "engines", "base", "ranks", "device"]
         first = {name: complete(server, name) for name in names}
         assert first["linear"] != first["base"]
         for name in reversed(names):
             assert complete(server, name) == first[name], name
         loads = counts(server, "sluice:model_loads_total")
-        assert min(loads.values()) >= 1 and sum(loads.values()) > 3
+        assert min(loads.values()) >= 1 and sum(loads.values()) > 4
         assert sum(counts(server, "sluice:model_memory_bytes").values()) <= 268 << 20
         listed = run("ps", "--url", server.url)
         assert "STATE" in listed.stdout and "unloaded" in listed.stdout, listed.stdout

@@ -79,7 +79,7 @@ bool DeferImages(ApiContext& api, const std::shared_ptr<WorkerRequest>& work,
 
 // Returns what the client is to get, if it is an error.
 template <typename Work>
-ApiStatus Guarded(const Route& route, Work work) {
+ApiStatus Guarded(const Route& route, const Work& work) {
   try {
     return work();
   } catch (...) {

@@ -206,9 +206,8 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
     std::optional<std::string> name = QueryValue(request, "model");
     const bool may_have_model = route->on_io_thread == nullptr && !route->without_model;
     if (!may_have_model && !name) return front_.Handle(std::move(request), std::move(client));
-    if (name) return Forward(*route, std::move(request), std::move(client), *std::move(name));
-    if (request.body.size() <= kSmallBody)
-      return ForwardByBody(*route, std::move(request), std::move(client));
+    if (name) return Forward(*route, std::move(request), std::move(client), *name);
+    if (request.body.size() <= kSmallBody) return ForwardByBody(*route, std::move(request), client);
     const auto held = std::make_shared<HttpRequest>(std::move(request));
     pool_.Submit([this, route, held, client] { ForwardByBody(*route, std::move(*held), client); },
                  held->body.size());
@@ -285,7 +284,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
   void ForwardByBody(const Route& route, HttpRequest request,
                      const std::shared_ptr<ResponseWriter>& client) {
     std::optional<std::string> name = FindModelField(request.body);
-    if (name && !name->empty()) return Forward(route, std::move(request), client, *std::move(name));
+    if (name && !name->empty()) return Forward(route, std::move(request), client, *name);
     const std::string_view path = front_.WithoutRoot(request.path);
     if (route.with_body != nullptr && !name) {
       if (const auto body = ParseRequestBody(request); !body)
