@@ -44,7 +44,7 @@ class Gemma3Processor : public ImageProcessor {
   }
 
   std::string Expansion(const ImageParts& parts) const override {
-    const std::string one =
+    std::string one =
         "\n\n" + TextOfTokens(*parts.front(), {settings_.soft, settings_.begin, settings_.end}) +
         "\n\n";
     if (parts.size() == 1) return one;

@@ -165,6 +165,15 @@ VARIANTS = {
                                         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
                         "vision_config": {**SIGLIP, "model_type": "clip_vision_model", "num_hidden_layers": 3, "image_size": 16,
                                           "projection_dim": 8}},
+    "tiny-granite-vision": {"model_type": "llava_next", "architectures": ["LlavaNextForConditionalGeneration"], "image_token_index": IMAGE,
+                            "image_grid_pinpoints": [[17, 34], [34, 17], [34, 34]], "tie_word_embeddings": True,
+                            "vision_feature_layer": [-4, -2, -1], "vision_feature_select_strategy": "full",
+                            "text_config": {**{k: v for k, v in TEXT.items() if k != "head_dim"}, "model_type": "granite", "hidden_size": 64,
+                                            "embedding_multiplier": 2.0, "logits_scaling": 1.0, "residual_multiplier": 0.5,
+                                            "attention_multiplier": 0.25, "tie_word_embeddings": True,
+                                            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+                            "vision_config": {**SIGLIP, "model_type": "siglip_vision_model", "num_hidden_layers": 4, "image_size": 17,
+                                              "vision_use_head": False}},
     "tiny-internvl": {"model_type": "internvl", "architectures": ["InternVLForConditionalGeneration"], "image_token_id": IMAGE,
                       "image_seq_length": 4, "downsample_ratio": 0.5, "tie_word_embeddings": False,
                       "text_config": {**TEXT, "model_type": "qwen3", "use_sliding_window": False, "sliding_window": None,
@@ -189,7 +198,7 @@ QWEN_LIKE = ("tiny-paddleocr-vl", "tiny-qwen2.5-vl", "tiny-qwen3-vl", "tiny-qwen
 SQUARE = [[(4, 4)], [(4, 4), (4, 4)]]
 # LLaVA-NeXT, by seed: height and width of an image, rows and columns of its tiles, and what is kept of their patches.
 CANVASES = {11: ((14, 40), (1, 2), (1, 0, 2, 8)), 21: ((20, 31), (2, 2), (1, 0, 6, 8)), 22: ((12, 12), (1, 2), (0, 2, 4, 4))}
-GRIDS = {"tiny-llava-clip": SQUARE, "tiny-llava-siglip": SQUARE, "tiny-llava-next": SQUARE, "tiny-internvl": SQUARE,
+GRIDS = {"tiny-llava-clip": SQUARE, "tiny-llava-siglip": SQUARE, "tiny-llava-next": SQUARE, "tiny-granite-vision": SQUARE, "tiny-internvl": SQUARE,
          "tiny-idefics3": [[(9, 9), (9, 9), (9, 9)], [(9, 9)]], "tiny-gemma3-vision": [[(6, 6)], [(6, 6), (6, 6)]], "tiny-llama4-vision": [[(4, 4)], [(4, 4), (4, 4)]],
          "tiny-gemma4-vision": [[(6, 9)], [(9, 3), (6, 6)]], "tiny-gemma4-e-vision": [[(6, 9)], [(9, 3), (6, 6)]]}
 OTHER_GRIDS = [[(6, 10)], [(8, 4), (2, 6)]]
@@ -210,7 +219,7 @@ def image_of(name, grid, seed):
     """Pixel values, their shape in the golden file, and the ids of the prompt with the marks of rows."""
     rows, cols = grid
     patch = 4
-    merge = {"tiny-gemma4-vision": 3, "tiny-gemma4-e-vision": 3, "tiny-idefics3": 3}.get(name, 1 if "llava" in name else 2)
+    merge = {"tiny-gemma4-vision": 3, "tiny-gemma4-e-vision": 3, "tiny-idefics3": 3}.get(name, 1 if "llava" in name or "granite" in name else 2)
     count = rows * cols // merge**2
     if name in QWEN_LIKE:
         shape = [rows * cols, 3, patch, patch] if name == "tiny-paddleocr-vl" else [rows * cols, 3 * 2 * patch**2]
@@ -223,9 +232,10 @@ def image_of(name, grid, seed):
         ids, marks = [BEGIN], [0]
         for _ in range(3):
             ids, marks = ids + [IMAGE] * count + [107], marks + [1] * count + [0]
-    elif name == "tiny-llava-next":
+    elif name in ("tiny-llava-next", "tiny-granite-vision"):
         _, tiles, kept = CANVASES[seed]
-        shape = [tiles[0] * tiles[1] + 1, 3, rows * patch, cols * patch]
+        more = 1 if "granite" in name else 0  # pixels beyond the last patches
+        shape = [tiles[0] * tiles[1] + 1, 3, rows * patch + more, cols * patch + more]
         ids = [IMAGE] * (count + kept[2] * (kept[3] + 1))
         marks = [1] * len(ids)
     elif name == "tiny-internvl":
@@ -268,7 +278,7 @@ def inputs_of(name, images, prompt):
             for index in range(rows * cols):
                 places[i, index] = torch.tensor([index % cols, index // cols])
         inputs |= {"pixel_values": padded, "image_position_ids": places, "mm_token_type_ids": types}
-    elif name == "tiny-llava-next":
+    elif name in ("tiny-llava-next", "tiny-granite-vision"):
         most = max(value.shape[0] for value in values)
         inputs["pixel_values"] = torch.stack([torch.cat([value, torch.zeros(most - value.shape[0], *value.shape[1:])]) for value in values])
         inputs["image_sizes"] = torch.tensor([list(CANVASES[image[5]][0]) for image in images])
@@ -361,7 +371,7 @@ def make(name, folder):
             values, shape, ids, marks = image_of(name, grid, seed=10 * index + i + 1)
             told.append({"position": len(prompt), "seed": 10 * index + i + 1, "shape": shape, "grid": [1, *grid],
                          "is_embedding": marks})
-            if name == "tiny-llava-next":
+            if name in ("tiny-llava-next", "tiny-granite-vision"):
                 _, told[-1]["tiles"], told[-1]["kept"] = CANVASES[10 * index + i + 1]
             images.append((values, shape, ids, marks, grid, 10 * index + i + 1))
             prompt += ids + torch.randint(3, 99, (5 + 4 * i,), generator=generator).tolist()

@@ -8,8 +8,8 @@ namespace sluice {
 namespace seeing {
 namespace {
 
-constexpr std::array<std::string_view, 5> kLlavaTexts = {"llama", "mistral", "qwen2", "qwen3",
-                                                         "phi3"};
+constexpr std::array<std::string_view, 6> kLlavaTexts = {"llama", "mistral", "qwen2",
+                                                         "qwen3", "phi3",    "granite"};
 constexpr std::array<std::string_view, 5> kInternVlTexts = {"qwen2", "qwen3", "qwen3_moe", "llama",
                                                             "gpt_oss"};
 constexpr std::array<std::string_view, 2> kIdeficsTexts = {"llama", "qwen2"};
@@ -29,8 +29,9 @@ const ModelFamily kLlava = {
     .defaults = seeing::Nested(false),
     .read = nullptr,
     .notes = {.models = "LLaVA 1.5 7B and 13B, Pixtral 12B, LLaVA-Interleave",
-              .operators = "text as Llama, Mistral, Qwen2, Qwen3 or Phi-3; images: CLIP's tower, "
-                           "SigLIP's or Pixtral's, two matrices",
+              .operators =
+                  "text as Llama, Mistral, Qwen2, Qwen3, Phi-3 or Granite; images: CLIP's tower, "
+                  "SigLIP's or Pixtral's, two matrices",
               .golden = "tiny-llava-clip, tiny-llava-siglip, tiny-llava-pixtral",
               .error = 1.3e-06},
     .text_types = seeing::kLlavaTexts};
@@ -40,11 +41,11 @@ const ModelFamily kLlavaNext = {
     .model_type = "llava_next",
     .defaults = seeing::Nested(false),
     .read = nullptr,
-    .notes = {.models = "LLaVA 1.6 7B to 34B",
+    .notes = {.models = "LLaVA 1.6 7B to 34B, Granite Vision 2B",
               .operators =
                   "as LlavaForConditionalGeneration; images in tiles, whose padding is cut "
                   "off",
-              .golden = "tiny-llava-next",
+              .golden = "tiny-llava-next, tiny-granite-vision",
               .error = 1e-06},
     .text_types = seeing::kLlavaTexts};
 // Source: transformers' InternVLConfig.

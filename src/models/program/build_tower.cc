@@ -1,5 +1,6 @@
 #include "models/program/build_tower.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,8 @@ class TowerBuilder {
     delta_ = to_.F32("delta", Extent::kStep, hidden_);
     inputs_ = Inputs("inputs", Extent::kStep, hidden_);
     attended_ = Inputs("attended", Extent::kStep, width_);
+    if (!spec_.features.empty())
+      features_ = to_.F32("features", Extent::kStep, spec_.feature_width());
   }
 
   Program Build() {
@@ -43,13 +46,15 @@ class TowerBuilder {
         RunLayer(i);
         if (level < spec_.levels.size() && spec_.levels[level].layer == static_cast<int64_t>(i)) {
           Project(spec_.levels[level].projector, weights_.levels[level],
-                  static_cast<int64_t>(level) + 1);
+                  static_cast<int64_t>(level) + 1, {.data = residual_, .width = hidden_});
           to_.Emit(Regroup{});
           ++level;
         }
       });
     }
-    Project(spec_.projector, weights_.projector, 0);
+    const bool has_features = !spec_.features.empty();
+    Project(spec_.projector, weights_.projector, 0,
+            {.data = has_features ? features_ : residual_, .width = spec_.feature_width()});
     to_.program().results_begin = to_.next();
     return std::move(to_.program());
   }
@@ -204,10 +209,18 @@ class TowerBuilder {
     bool has_level = false;
     for (const TowerLevel& level : spec_.levels)
       has_level = has_level || level.layer == static_cast<int64_t>(index);
-    if (is_last || has_level) {
+    const auto feature = std::ranges::find(spec_.features, static_cast<int64_t>(index));
+    const bool is_feature = feature != spec_.features.end();
+    if (is_last || has_level || is_feature) {
       to_.Emit(Add{.x = residual_, .y = delta_, .width = hidden_});
       added_ = true;
     }
+    if (!is_feature) return;
+    to_.Emit(CopyColumns{.from = {.buffer = residual_, .stride = hidden_},
+                         .to = {.buffer = features_,
+                                .begin = (feature - spec_.features.begin()) * hidden_,
+                                .stride = spec_.feature_width()},
+                         .width = hidden_});
   }
 
   void Attention(size_t index) {
@@ -310,10 +323,9 @@ class TowerBuilder {
   }
 
   void Project(const std::vector<ProjectorStep>& steps, const ProjectorWeights& weights,
-               int64_t level) {
+               int64_t level, Current now) {
     level_ = level;
     is_merged_ = false;
-    Current now{.data = residual_, .width = hidden_};
     for (size_t i = 0; i < steps.size(); ++i) now = RunStep(steps[i], weights[i], i, now);
     to_.Emit(StoreImage{.x = now.data, .width = now.width, .begin = level * spec_.out_width});
   }
@@ -407,6 +419,7 @@ class TowerBuilder {
   const ElementType type_;     // of products' inputs
   const ElementType in_type_;  // of what is clipped to become such
   Builder to_;
+  BufferId features_ = kNone;  // F32 [rows, TowerSpec::feature_width()]
   BufferId residual_ = kNone, delta_ = kNone, inputs_ = kNone, attended_ = kNone, rope_ = kNone;
   bool added_ = false;  // the last delta is in the residual
   // The projector that is emitted now: its place among the results, and whether patches are already

@@ -50,7 +50,7 @@ ModelOptions StepOptions(const TowerSpec& spec, const TowerOptions& options) {
 
 int64_t WidestTowerInput(const TowerSpec& spec) {
   int64_t widest = std::max({spec.hidden, spec.intermediate, spec.patch_numbers(),
-                             spec.heads * spec.head_dim, spec.hidden * spec.group()});
+                             spec.heads * spec.head_dim, spec.feature_width() * spec.group()});
   for (const ProjectorStep& step : spec.projector) widest = std::max(widest, step.width);
   return widest;
 }
@@ -151,6 +151,16 @@ struct PatchGrid {
 PatchGrid GridOf(const TowerSpec& spec, const ProcessedImage& image) {
   if (spec.side > 0 && image.grid[1] == 0 && image.grid[2] == 0) return {spec.side, spec.side};
   return {image.grid[1], image.grid[2]};
+}
+
+// Numbers of a unit; an image in pixels may have some beyond its last whole patches.
+int64_t UnitNumbers(const TowerSpec& spec, const ProcessedImage& image, const PatchGrid& grid) {
+  const size_t axes = image.shape.size();
+  if (spec.input != TowerSpec::Input::kPixels || axes < 3)
+    return grid.height * grid.width * spec.patch_numbers();
+  const int64_t height = image.shape[axes - 2], width = image.shape[axes - 1];
+  const bool fits = height / spec.patch == grid.height && width / spec.patch == grid.width;
+  return fits ? spec.channels * height * width : 0;
 }
 
 tl::unexpected<Error> WrongImage(std::string message) {
@@ -273,7 +283,7 @@ Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
     return WrongImage("an image whose tokens are not marked");
   const int64_t units = NumUnits(spec, image);
   const int64_t patches = height * width;
-  if (numbers != units * patches * spec.patch_numbers()) {
+  if (numbers != units * UnitNumbers(spec, image, {height, width})) {
     return WrongImage(
         fmt::format("an image of {} numbers, where {} x {} patches of {} are expected", numbers,
                     height, width, spec.patch_numbers()));
@@ -436,9 +446,12 @@ void ImageTower::Encode(ThreadPool& pool, const ProcessedImage& image,
   Lay(height, width);
   step_.is_pixels = spec_.input == TowerSpec::Input::kPixels;
   step_.patch = spec_.patch;
-  step_.height = height * spec_.patch;
-  step_.width = width * spec_.patch;
-  const int64_t numbers = height * width * spec_.patch_numbers();
+  const size_t axes = image.shape.size();
+  if (step_.is_pixels) {
+    step_.height = image.shape[axes - 2];
+    step_.width = image.shape[axes - 1];
+  }
+  const int64_t numbers = UnitNumbers(spec_, image, {height, width});
   const int64_t merged = std::ssize(order_);
   for (int64_t unit = 0; unit < units; ++unit) {
     step_.values = image.values.data() + unit * numbers;

@@ -11,30 +11,36 @@ namespace {
 
 constexpr int64_t kMostPixels = 1 << 16;
 
-// The layer whose results are taken: spec.num_layers is cut down to it. Negative numbers count from
-// the last; 0 is what goes into the first. A list of one is that one.
-Status ReadFeatureLayer(const TowerFields& fields, int64_t absent, TowerSpec& spec) {
+// The layers whose results are taken, side by side: spec.num_layers is cut down to the last of
+// them. Negative numbers count from the last; 0 is what goes into the first.
+Status ReadFeatureLayers(const TowerFields& fields, int64_t absent, TowerSpec& spec) {
   constexpr const char* kField = "vision_feature_layer";
   const json::Value* value = fields.outer.Given(kField);
+  std::vector<int64_t> layers = {absent};
   if (value != nullptr && value->is_array()) {
-    if (value->as_array().size() != 1) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("{} {} is not supported: results of one layer are taken", kField,
-                              ShortText(*value)),
-                  kField);
+    ASSIGN_OR_RETURN(const auto given,
+                     fields.outer.Integers(kField, -kMaxConfigLayers, kMaxConfigLayers));
+    layers = *given;
+  } else if (value != nullptr) {
+    if (!value->is_integer()) return fields.outer.Bad(kField, "a layer's number", *value);
+    layers = {value->as_integer()};
+  }
+  int64_t last = 0;
+  for (int64_t& layer : layers) {
+    const int64_t taken = layer < 0 ? spec.num_layers + 1 + layer : layer;
+    if (taken <= last || taken > spec.num_layers) {
+      return fields.outer.Bad(
+          kField,
+          fmt::format("layers of {}, ascending, without the first one's input", spec.num_layers),
+          value == nullptr ? json::Value(absent) : *value);
     }
-    value = &value->as_array().front();
+    last = taken;
+    layer = taken - 1;
   }
-  if (value != nullptr && !value->is_integer())
-    return fields.outer.Bad(kField, "a layer's number", *value);
-  const int64_t layer = value == nullptr ? absent : value->as_integer();
-  const int64_t taken = layer < 0 ? spec.num_layers + 1 + layer : layer;
-  if (taken < 1 || taken > spec.num_layers) {
-    return fields.outer.Bad(kField, fmt::format("one of the {} layers", spec.num_layers),
-                            json::Value(layer));
-  }
-  spec.num_layers = taken;
-  spec.whole.resize(static_cast<size_t>(taken));
+  if (layers.empty()) return fields.outer.Bad(kField, "at least one layer", *value);
+  if (layers.size() > 1) spec.features = std::move(layers);
+  spec.num_layers = last;
+  spec.whole.resize(static_cast<size_t>(last));
   return {};
 }
 
@@ -136,11 +142,16 @@ Result<TowerSpec> ReadLlavaTower(const TowerFields& fields) {
   ASSIGN_OR_RETURN(TowerSpec spec, is_clip             ? ReadClipLayers(fields)
                                    : name == "pixtral" ? ReadPixtralLayers(fields)
                                                        : ReadSiglipLayers(fields));
-  RETURN_IF_ERROR(ReadFeatureLayer(fields, -2, spec));
+  RETURN_IF_ERROR(ReadFeatureLayers(fields, -2, spec));
   ASSIGN_OR_RETURN(const auto bias, fields.outer.Bool("multimodal_projector_bias"));
   // One patch a row; what is behind them is dropped.
   spec.projector = {{.kind = ProjectorKind::kConcatenate}};
   RETURN_IF_ERROR(AddTwoMatrices(fields, spec.out_width, bias.value_or(true), spec));
+  // Granite scales what it is given, rows of images with it.
+  if (fields.config.spec.embedding_scale != 1) {
+    spec.projector.push_back(
+        {.kind = ProjectorKind::kScale, .factor = fields.config.spec.embedding_scale});
+  }
   return spec;
 }
 
@@ -154,6 +165,7 @@ Result<TowerSpec> ReadLlavaNextTower(const TowerFields& fields) {
                 "vision_config.model_type");
   }
   spec.newline_tensor = "image_newline";
+  spec.newline_factor = fields.config.spec.embedding_scale;
   return spec;
 }
 
@@ -204,7 +216,12 @@ Result<TowerSpec> ReadInternVlTower(const TowerFields& fields) {
   spec.mlp_factor = "lambda_2";
   spec.up = "mlp.fc1";
   spec.down = "mlp.fc2";
-  RETURN_IF_ERROR(ReadFeatureLayer(fields, -1, spec));
+  RETURN_IF_ERROR(ReadFeatureLayers(fields, -1, spec));
+  if (!spec.features.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                "vision_feature_layer of InternVL is not supported with more than one layer",
+                "vision_feature_layer");
+  }
   spec.projector = {{.kind = ProjectorKind::kConcatenate},
                     {.kind = ProjectorKind::kLayerNorm,
                      .module = "multi_modal_projector.layer_norm",

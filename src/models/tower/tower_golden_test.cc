@@ -243,9 +243,9 @@ TEST(TowerSpecTest, RefusesByNameWhatNoTowerHereComputes) {
   const auto expect = [](const std::string& message, const char* words) {
     EXPECT_NE(message.find(words), std::string::npos) << message;
   };
-  const json::Value two = json::Value::Array{json::Value(-2), json::Value(-1)};
-  expect(RefusalOf("tiny-llava-clip", "vision_feature_layer", two), "results of one layer");
-  expect(RefusalOf("tiny-llava-clip", "vision_feature_layer", -9), "one of the 3 layers");
+  const json::Value two = json::Value::Array{json::Value(-1), json::Value(-2)};
+  expect(RefusalOf("tiny-llava-clip", "vision_feature_layer", two), "layers of 3, ascending");
+  expect(RefusalOf("tiny-llava-clip", "vision_feature_layer", -9), "layers of 3, ascending");
   expect(RefusalOf("tiny-llava-clip", "vision_feature_select_strategy", "full"),
          "which has a class row");
   expect(RefusalOf("tiny-llava-siglip", "vision_feature_select_strategy", "default"),

@@ -2,6 +2,7 @@
 // out. program/build_tower.cc turns it into operators.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -130,11 +131,14 @@ struct TowerSpec {
   std::vector<bool> whole;  // by layer
 
   // --- Behind the layers
+  // Layers, ascending, behind which rows are taken, side by side; empty: behind the last one.
+  std::vector<int64_t> features;
   std::vector<ProjectorStep> projector;
   std::vector<TowerLevel> levels;
   int64_t out_width = 0;  // the decoder's
   // A vector that ends each row of a canvas of tiles (ProcessedImage::kept); "": tiles are apart.
   std::string newline_tensor = {};
+  float newline_factor = 1;
 
   // The prompt's tokens that stand for rows see all others of their image, before and after.
   bool sees_both_ways = false;
@@ -146,6 +150,8 @@ struct TowerSpec {
   }
   int64_t patch_numbers() const { return channels * temporal * patch * patch; }
   int64_t group() const { return merge * merge; }
+  // Numbers of a row that the projector begins with.
+  int64_t feature_width() const { return hidden * std::max<int64_t>(1, std::ssize(features)); }
   // Numbers of a row that the tower yields: of the decoder's input, then of each level.
   int64_t row_width() const { return out_width * (1 + std::ssize(levels)); }
 };

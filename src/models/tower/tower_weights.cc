@@ -26,23 +26,24 @@ class TowerLister {
     weights_.layers.resize(static_cast<size_t>(spec_.num_layers));
     for (size_t i = 0; i < weights_.layers.size(); ++i)
       AddLayer(fmt::format("{}{}.", spec_.layer_prefix, i), weights_.layers[i]);
-    AddProjector(spec_.projector, weights_.projector);
+    AddProjector(spec_.projector, weights_.projector, spec_.feature_width());
     if (!spec_.newline_tensor.empty())
-      AddVector(spec_.newline_tensor, {spec_.out_width}, weights_.newline);
+      AddVector(spec_.newline_tensor, {spec_.out_width}, weights_.newline, spec_.newline_factor);
     weights_.levels.resize(spec_.levels.size());
     for (size_t i = 0; i < spec_.levels.size(); ++i)
-      AddProjector(spec_.levels[i].projector, weights_.levels[i]);
+      AddProjector(spec_.levels[i].projector, weights_.levels[i], spec_.hidden);
     return std::move(list_);
   }
 
  private:
-  void AddVector(const std::string& tensor, std::vector<int64_t> shape,
-                 std::vector<float>& target) {
+  void AddVector(const std::string& tensor, std::vector<int64_t> shape, std::vector<float>& target,
+                 float factor = 1) {
     int64_t rows = 1;
     for (const int64_t size : shape) rows *= size;
     list_.vectors.push_back({.kind = VectorParameter::Kind::kBias,
                              .parts = {{tensor, rows}},
                              .target = &target,
+                             .factor = factor,
                              .shape = std::move(shape)});
   }
 
@@ -169,9 +170,9 @@ class TowerLister {
     }
   }
 
-  void AddProjector(const std::vector<ProjectorStep>& steps, ProjectorWeights& weights) {
+  void AddProjector(const std::vector<ProjectorStep>& steps, ProjectorWeights& weights,
+                    int64_t width) {
     weights.resize(steps.size());
-    int64_t width = spec_.hidden;
     for (size_t i = 0; i < steps.size(); ++i) {
       const ProjectorStep& step = steps[i];
       ProjectorStepWeights& own = weights[i];

@@ -87,6 +87,6 @@ inline constexpr const char* kVisionCheckpoints[] = {
     "tiny-qwen3-vl-moe",    "tiny-qwen3.5-vl",    "tiny-llava-clip",      "tiny-llava-siglip",
     "tiny-llava-pixtral",   "tiny-qwen2-vl",      "tiny-glm-ocr",         "tiny-glm4v",
     "tiny-glm4v-moe",       "tiny-internvl",      "tiny-idefics3",        "tiny-lfm2-vl",
-    "tiny-llava-next"};
+    "tiny-llava-next",      "tiny-granite-vision"};
 
 }  // namespace sluice::testing
