@@ -238,8 +238,9 @@ class Scheduler {
   // nothing changed, if the sequence must wait.
   bool Admit(Share& share, Budget& budget);
   bool TryAdmit(ScheduledSequence& sequence, Budget& budget);
-  // Whether there are blocks for all tokens of a sequence whose prefix is `found`, and one more block
-  // a group for each running sequence. `missing`: receives the number of blocks that it takes.
+  // Whether there are blocks for all tokens of a sequence whose prefix is `found`, and one more
+  // block a group for each running sequence. `missing`: receives the number of blocks that it
+  // takes.
   bool HasRoomFor(const ScheduledSequence& sequence, const PrefixIndex::Found& found,
                   int64_t& missing);
   // Lets the index bring blocks back for the sequence and make room for the rest; updates `found`.
