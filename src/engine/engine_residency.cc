@@ -119,7 +119,7 @@ Status EngineLoop::LoadParts(bool weights, bool cache) {
   TakeParts(made);
   Residency after{.weights = true, .cache = parts_.cache != nullptr};
   if (after.complete()) {
-    UseDiskOf(folder_);
+    UseDiskOf(weights_folder());
     if (Status core = MakeCore(); !core) {
       parts_.cache.reset();
       after.cache = false;
