@@ -34,7 +34,7 @@ bool IsPlainFileName(std::string_view name) {
                       [](char c) { return c == '/' || c == '\\' || c == '\0'; });
 }
 
-// "a, b, c and 4 more".
+// Example: "a, b, c and 4 more".
 std::string NamesText(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   const size_t shown = std::min(names.size(), kShown);

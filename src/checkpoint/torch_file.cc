@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// A pickle of one tensor has about 40 steps and 30 values.
+// A pickle of one tensor has about 40 opcodes and 30 values.
 constexpr size_t kMostPickleBytes = 4096;
 constexpr size_t kMostParts = 64;
 
@@ -27,7 +27,7 @@ tl::unexpected<Error> Bad(std::string_view what) {
               fmt::format("expected a tensor that torch.save wrote: {}", what));
 }
 
-// Little-endian numbers; the caller has checked that they are there.
+// Reads a little-endian number. REQUIRES: `bytes` holds sizeof(T) bytes from `at` on.
 template <typename T>
 T At(std::string_view bytes, size_t at) {
   static_assert(std::endian::native == std::endian::little);
@@ -43,11 +43,12 @@ constexpr uint32_t kEndMark = 0x06054b50, kEntryMark = 0x02014b50, kLocalMark = 
 
 using TorchParts = std::map<std::string, std::string_view, std::less<>>;
 
-// The parts by their names behind the first '/': torch puts all into one folder.
+// Returns the archive's entries, keyed by their names after the first '/': torch puts all of them
+// into one folder.
 Result<TorchParts> ReadTorchParts(std::string_view file) {
   if (file.size() < kEndBytes || At<uint32_t>(file, 0) != kLocalMark)
     return Bad("found no zip archive");
-  // There is no comment behind the end.
+  // The end record is the last 22 bytes, because torch writes no archive comment.
   const size_t end = file.size() - kEndBytes;
   if (At<uint32_t>(file, end) != kEndMark) return Bad("the archive has no end, or a comment");
   const size_t count = At<uint16_t>(file, end + 10);
@@ -95,8 +96,8 @@ struct PickleValue {
     kText,
     kBool,
     kTuple,
-    kRebuild,  // the function that makes a tensor
-    kDict,     // the class of the empty dictionary that is its last argument
+    kRebuild,  // the function that builds a tensor
+    kDict,     // the class of the tensor's last argument, an empty dictionary
     kEmptyDict,
     kType,
     kStorage,
@@ -104,7 +105,7 @@ struct PickleValue {
   };
   Kind kind = Kind::kMark;
   int64_t number = 0;
-  std::string text = {};  // of a storage: its name
+  std::string text = {};  // for a storage: its name
   std::vector<PickleValue> items = {};
   TorchNumber type = TorchNumber::kF32;
 };
@@ -117,7 +118,7 @@ struct TensorFacts {
   std::vector<int64_t> shape, strides;
 };
 
-// Reads the steps of a pickle of one tensor.
+// Interprets the opcodes of a pickle of one tensor.
 class Pickle {
  public:
   explicit Pickle(std::string_view bytes) : bytes_(bytes) {}
@@ -220,13 +221,13 @@ class Pickle {
     for (size_t i = stack_.size(); i-- > 0;) {
       if (stack_[i].kind != PickleKind::kMark) continue;
       RETURN_IF_ERROR(MakeTuple(stack_.size() - i - 1));
-      stack_.erase(stack_.end() - 2);  // the mark
+      stack_.erase(stack_.end() - 2);  // removes the mark
       return {};
     }
     return Bad("its pickle takes values that are not there");
   }
 
-  // ('storage', type, name, place, numbers)
+  // Arguments: ('storage', type, name, device, count of numbers).
   Status MakeStorage() {
     if (stack_.empty() || stack_.back().kind != PickleKind::kTuple ||
         stack_.back().items.size() != 5)
@@ -264,7 +265,7 @@ class Pickle {
       return {};
     }
     if (stack_.back().kind != PickleKind::kRebuild) return Bad("its pickle calls something else");
-    // (storage, offset, shape, strides, requires_grad, hooks)
+    // Arguments: (storage, offset, shape, strides, requires_grad, hooks).
     if (arguments.size() != 6 || arguments[0].kind != PickleKind::kStorage ||
         arguments[1].kind != PickleKind::kNumber || arguments[4].kind != PickleKind::kBool ||
         arguments[5].kind != PickleKind::kEmptyDict)
@@ -281,12 +282,12 @@ class Pickle {
     return {};
   }
 
-  // Puts a value aside; values are small but for those of which a tensor is made.
+  // Stores the top of the stack in the memo, except tuples: all other values are small.
   Status Keep(uint32_t place) {
     if (stack_.empty()) return Bad("its pickle keeps a value that is not there");
     if (place >= kMostValues) return Bad("its pickle has too many values");
     const PickleValue& value = stack_.back();
-    // What torch writes twice is short.
+    // torch writes only short tuples here.
     if (value.kind == PickleKind::kTuple && value.items.size() > 8)
       return Bad("its pickle has too many values");
     if (value.kind != PickleKind::kTuple) kept_[place] = value;
@@ -302,7 +303,7 @@ class Pickle {
 
   Status Do(unsigned char step) {
     switch (step) {
-      case 0x80: {  // the version
+      case 0x80: {  // protocol version
         ASSIGN_OR_RETURN(const std::string_view version, Take(1));
         if (version[0] != 2) return Bad("its pickle has another version than 2");
         return {};
@@ -353,7 +354,7 @@ float NumberAt(std::string_view bytes, TorchNumber type, int64_t index) {
   return 0;
 }
 
-// a * b, or none where it is above `most`. REQUIRES: neither is negative.
+// Returns a * b, or nullopt if it exceeds `most`. REQUIRES: neither factor is negative.
 std::optional<int64_t> Product(int64_t a, int64_t b, int64_t most) {
   if (a != 0 && b > most / a) return std::nullopt;
   return a * b;
@@ -380,7 +381,8 @@ Result<TorchTensor> ReadTorchTensor(std::string_view file, int64_t most_values) 
       facts.shape.size() > kMostAxes || facts.offset < 0)
     return Bad("found a tensor of another number of axes");
 
-  // The place of the last number, which is the largest as no stride is negative.
+  // Offset of the last number in the storage; it is the largest offset because no stride is
+  // negative.
   int64_t count = 1, last = facts.offset;
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
   for (size_t axis = 0; axis < facts.shape.size(); ++axis) {

@@ -16,13 +16,14 @@ struct TorchTensor {
 
 inline constexpr std::string_view kTooManyValues = "too many values";
 
-// The tensor in `file`: a zip archive whose parts are stored as they are, and whose pickle builds
-// one dense tensor of float32, float16 or bfloat16. The pickle is not run: the few steps that
-// torch.save writes for such a tensor are read, and everything else is refused, so that no bytes
-// make this program do more than copy numbers. Takes memory for `most_values` numbers at most.
+// Returns the tensor in `file`: an uncompressed zip archive with a pickle that builds one dense
+// tensor of float32, float16 or bfloat16. The pickle is not executed: only the few opcodes that
+// torch.save writes for such a tensor are interpreted, and all others are rejected, so that no
+// input can make this program do more than copy numbers. Uses memory for at most `most_values`
+// numbers.
 //
-// kInvalidArgument says what was expected and what was found; its param is kTooManyValues for a
-// tensor of more than `most_values`.
+// kInvalidArgument says what was expected and what was found; its param is kTooManyValues if the
+// tensor has more than `most_values` numbers.
 Result<TorchTensor> ReadTorchTensor(std::string_view file, int64_t most_values);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Fuzz target: a file of torch.save.
+// Fuzz target: files written by torch.save.
 #include "base/fuzz_input.h"
 #include "checkpoint/torch_file.h"
 

@@ -23,7 +23,7 @@ std::string Little(T value) {
 
 using NamedParts = std::vector<std::pair<std::string, std::string>>;
 
-// A zip archive of parts that are stored as they are.
+// Returns a zip archive of uncompressed parts; `method` only sets the header field.
 std::string Zip(const NamedParts& parts, uint16_t method = 0) {
   std::string file, list;
   for (const auto& [name, content] : parts) {
@@ -34,7 +34,7 @@ std::string Zip(const NamedParts& parts, uint16_t method = 0) {
                                      Little<uint32_t>(0), Little<uint32_t>(0), Little(size),
                                      Little(size), Little(static_cast<uint16_t>(name.size()))})
       common.append(field);
-    // torch aligns numbers by a field of padding.
+    // torch aligns numbers with an extra field of padding.
     file.append("PK\3\4").append(common).append(Little<uint16_t>(3)).append(name);
     file.append("pad").append(content);
     list.append("PK\1\2").append(Little<uint16_t>(20)).append(common);
@@ -66,7 +66,7 @@ std::string TupleOf(const std::vector<int32_t>& numbers) {
   return tuple + "t";
 }
 
-// As torch.save writes a tensor.
+// Returns the pickle that torch.save writes for a tensor.
 std::string PickleOf(const Saved& saved) {
   return "\x80\x02"
          "ctorch._utils\n_rebuild_tensor_v2\nq\x01((" +
@@ -141,7 +141,7 @@ TEST(TorchFileTest, RefusesWhatIsNoDenseTensor) {
   EXPECT_THAT(RefusalOf(Zip({{"a/x", ""}, {"a/x", ""}})), HasSubstr("one name"));
   EXPECT_THAT(RefusalOf(Zip({{"a/byteorder", "big"}})), HasSubstr("little-endian"));
   EXPECT_THAT(RefusalOf(FileOf({.type = "LongStorage"})), HasSubstr("torch.LongStorage"));
-  // What would run a command if it were run.
+  // A pickle that would run a command if it were executed.
   const std::string evil = "cposix\nsystem\n(" + Text("id") + "tR.";
   EXPECT_THAT(RefusalOf(Zip({{"archive/data.pkl", evil}})), HasSubstr("posix.system"));
   EXPECT_THAT(RefusalOf(Zip({{"archive/data.pkl", "\x80\x04."}})), HasSubstr("version"));

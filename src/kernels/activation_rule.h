@@ -8,7 +8,7 @@ enum class ActivationKind {
   kGeluTanh,   // as in kernels/gelu_mul.h
   kQuickGelu,  // z / (1 + exp(-1.702 z)): CLIP's
   kRelu,       // max(z, 0)
-  kRelu2,      // its square
+  kRelu2,      // max(z, 0)^2
   // alpha_p z^2 + beta z above zero, else alpha_n (exp(min(z, eps)) - 1 - z) + beta z.
   // Source: transformers' XIELUActivation.
   kXielu,
@@ -16,10 +16,10 @@ enum class ActivationKind {
 
 struct ActivationRule {
   ActivationKind kind = ActivationKind::kSilu;
-  // If not 0: f's result is clamped to at most `limit`, and the factor that it gates to [-limit,
-  // limit].
+  // If not 0: f's result is clamped to at most `limit`, and the factor that it multiplies to
+  // [-limit, limit].
   float limit = 0;
-  float alpha_p = 0, alpha_n = 0, beta = 0, eps = 0;  // of kXielu
+  float alpha_p = 0, alpha_n = 0, beta = 0, eps = 0;  // for kXielu
 };
 
 }  // namespace sluice::kernels

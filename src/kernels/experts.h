@@ -33,7 +33,8 @@ struct RouterRule {
   // kSparseMixer: a logit l is near the largest logit m if m - l <= 2 * jitter * max(|l|, m).
   float jitter = 0;
   float soft_cap = 0;  // c: a logit x becomes c * tanh(x / c) before all else; 0: none
-  // The choice bias is added to the logits, whose largest sums are chosen; weights as without.
+  // Whether the choice bias is added to the logits, not to the scores. It does not change the
+  // weights.
   bool chooses_by_logits = false;
 };
 

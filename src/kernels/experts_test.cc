@@ -89,8 +89,8 @@ TEST(SelectExpertsTest, ABiasChoosesAndAScaleWeighs) {
   EXPECT_NEAR(weights[1], std::exp(2.0) / sum, 1e-6);
 }
 
-// The bias is added to logits, of which sigmoids weigh the chosen ones. By sigmoids the third would
-// be chosen, whose bias is the largest.
+// Logits plus bias choose experts 0 and 1, weighted by the sigmoids of their logits. Sigmoids plus
+// bias would choose expert 2, which has the largest bias.
 TEST(SelectExpertsTest, ABiasOfLogitsChooses) {
   ThreadPool pool(1);
   const std::vector<float> logits = {0.5f, 3.0f, -4.0f, 2.0f};
@@ -117,7 +117,8 @@ TEST(SelectExpertsTest, ASoftCapBoundsWhatIsWeighed) {
   EXPECT_NEAR(weights[1], 1 / (1 + std::exp(-1.5 * std::tanh(2.0 / 1.5))), 1e-6);
 }
 
-// Within twice the jitter 0.99 is near 1, and 0.97 is not near 0.99.
+// With jitter 0.01, logits are near if they differ by at most 2 %: 0.99 is near 1, but 0.97 is not
+// near 0.99.
 TEST(SelectExpertsTest, TheSparseMixerWeighsAmongWhatIsNear) {
   ThreadPool pool(1);
   const std::vector<float> logits = {0.97f, 1.0f, 0.2f, 0.99f, -3.0f, -3.01f, -2.99f, -9.0f};

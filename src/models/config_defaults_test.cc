@@ -1,5 +1,5 @@
-// What config.json leaves out, against what transformers' classes of configurations derive:
-// tests/data/configs, made by tools/checkpoints/make_config_defaults.py.
+// Tests the defaults of absent fields of config.json against transformers' configuration classes.
+// Data: tests/data/configs, written by tools/checkpoints/make_config_defaults.py.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ json::Value ReadConfigs(const char* name) {
   return testing::Json(*text);
 }
 
-// The values that the files hold, as this program derives them.
+// Returns the values that the data files contain, as this program derives them.
 json::Value Derived(const ModelConfig& config) {
   json::Value values{json::Value::Object{}};
   values.Set("vocab_size", config.vocab_size);
@@ -68,8 +68,8 @@ void ExpectDerived(const json::Value& config, const json::Value& expected,
   ASSERT_TRUE(parsed) << what << ": " << parsed.error().message;
   const json::Value derived = Derived(*parsed);
   for (const auto& [name, value] : expected.as_object()) {
-    // Gemma 4's reader makes tables of its own. Positions that a scaling adds count as the model's
-    // here.
+    // Gemma 4's reader makes its own tables. This program's number of positions includes those that
+    // a RoPE scaling adds.
     const bool has_ropes_of_kinds =
         parsed->model_type.starts_with("gemma4_") || parsed->model_type == "lfm3";
     if (name.starts_with("rope_") && has_ropes_of_kinds) continue;
@@ -119,7 +119,7 @@ TEST(ConfigDefaultsTest, EveryFamilyIsInTheTable) {
   }
 }
 
-// As many heads for keys and values as there are heads, whatever the default of an absent field.
+// A null num_key_value_heads means as many KV heads as query heads, unlike an absent field.
 TEST(ConfigDefaultsTest, ANullOfKeyValueHeadsIsNoDefault) {
   for (const char* type : {"mistral", "qwen2", "qwen3", "smollm3"}) {
     json::Value config = testing::Json(R"({"num_attention_heads": 64, "hidden_size": 4096})");

@@ -1,4 +1,5 @@
-// Attention: what is done to q, k and v before it, the cache, and attention itself.
+// Attention on the CPU: norms, RoPE and temperature of q, k and v, appending to the cache, and
+// attention itself.
 #include "kernels/attention.h"
 
 #include <algorithm>
@@ -25,8 +26,8 @@ std::span<const kernels::AttentionSlice> CpuWalk::SlicesOf(int64_t layer) const 
   return step_.input.SlicesOf(step_.cache->group(layer));
 }
 
-// q of every row times TemperatureTuning's factor. Source: transformers' Llama4TextAttention, and
-// compute_attention_scaling of modeling_beam.py, in F32.
+// Multiplies q of every row by TemperatureTuning's factor. Source: transformers'
+// Llama4TextAttention, and compute_attention_scaling of modeling_beam.py, in F32.
 void CpuWalk::TuneTemperature(const AttentionSpec& spec, float* q, int64_t stride) const {
   const auto floor_scale = static_cast<float>(spec.temperature_tuning->floor_scale);
   const auto attn_scale = static_cast<float>(spec.temperature_tuning->attn_scale);
@@ -44,8 +45,8 @@ void CpuWalk::TuneTemperature(const AttentionSpec& spec, float* q, int64_t strid
   });
 }
 
-// Over all heads of q and over all of k, of which this rank holds some: every rank norms whole
-// rows, and keeps its own columns. `q`: rows of the rank's q, k and v.
+// Norms over all heads of q and over all of k, of which this rank holds a part: every rank gathers
+// and norms whole rows and keeps its own columns. `q`: rows of this rank's q, k and v.
 void CpuWalk::NormWholeRows(const program::RopeAppend& op, const AttentionSpec& spec,
                             float* q) const {
   const int64_t stride = spec.row_width();
@@ -70,7 +71,7 @@ void CpuWalk::NormWholeRows(const program::RopeAppend& op, const AttentionSpec& 
   norm(op.k_norm, ranks_->k_columns(), k);
 }
 
-// Over each head, or over all heads of q and of k as if they were one.
+// Norms each head, or all heads of q and all heads of k as if they were one head each.
 void CpuWalk::NormQk(const program::RopeAppend& op, const AttentionSpec& spec, float* q) const {
   const bool whole = spec.qk_norm == QkNorm::kWholeWidth;
   if (whole && ranks_ != nullptr) return NormWholeRows(op, spec, q);
@@ -85,7 +86,7 @@ void CpuWalk::NormQk(const program::RopeAppend& op, const AttentionSpec& spec, f
   if (spec.has_own_kv()) norm(q + spec.q_width(), op.k_norm, spec.num_kv_heads);
 }
 
-// v of every row, where it is k as projected, and its norm.
+// Computes v of every row: copies k as projected if values are keys, and applies v's norm.
 void CpuWalk::MakeValues(const program::RopeAppend& op, const AttentionSpec& spec, float* k) const {
   float* const v = k + spec.kv_width();
   if (spec.values_are_keys)
@@ -106,7 +107,7 @@ void CpuWalk::operator()(const program::RopeAppend& op) {
   if (spec.qk_norm == QkNorm::kBeforeRope || spec.qk_norm == QkNorm::kWholeWidth)
     NormQk(op, spec, q);
   if (spec.rope) {
-    // The heads of k follow those of q in a row.
+    // In a row, the heads of k follow those of q.
     const int num_heads = spec.num_heads + (spec.has_own_kv() ? spec.num_kv_heads : 0);
     kernels::ApplyRope(pool_, q, width, rows_, num_heads, spec.head_dim, spec.rotated(),
                        spec.rope_style, F32At(op.cos_sin, spec.rotated()));
@@ -145,9 +146,9 @@ void CpuWalk::operator()(const program::Attend& op) {
       At(op.out, int64_t{spec.num_heads} * spec.value_dim() * BitsPerElement(op.type) / 8);
   const std::span scratch(At(op.scratch, 0), static_cast<size_t>(op.scratch_bytes));
   const std::span<const kernels::AttentionSlice> slices = SlicesOf(op.cache_layer);
-  // Where the layer after rounds its inputs itself, to integers, an error of BF16 would move many
-  // of them to the other side of a tie; and where scores are not scaled down, the softmax enlarges
-  // it.
+  // Not in BF16 if the next layer rounds its inputs to integers (op.allows_bf16): an error of BF16
+  // would move many of them to the other side of a tie. Nor if scores are not scaled down: the
+  // softmax would amplify the error.
   const bool scales_down = spec.softmax_scale() * std::sqrt(static_cast<float>(spec.head_dim)) < 2;
   if (op.is_bidirectional) {
     return kernels::BidirectionalAttention(pool_, cache, slices, op.reach, q, stride,
@@ -243,8 +244,8 @@ void CpuWalk::operator()(const program::CopyHeads& op) {
     for (int64_t row = begin; row < end; ++row) {
       const std::byte* const x = from + row * op.from.stride * number;
       std::byte* const y = to + row * op.to.stride * number;
-      // From the last head on: where heads become wider in place, none is written over before it
-      // has moved.
+      // Starts at the last head, so that a head that becomes wider in place does not overwrite one
+      // that has not moved yet.
       for (auto head = static_cast<size_t>(op.heads); head-- > 0;) {
         std::memmove(y + head * to_bytes, x + head * from_bytes, copied);
         std::memset(y + head * to_bytes + copied, 0, to_bytes - copied);

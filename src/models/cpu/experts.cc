@@ -1,4 +1,4 @@
-// The choice of experts, and what is done around their products.
+// Chooses experts, groups rows by expert and combines the experts' outputs.
 #include "kernels/experts.h"
 #include "models/cpu/walk.h"
 

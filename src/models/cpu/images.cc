@@ -1,4 +1,4 @@
-// Operators of images: what towers do to patches, and how rows of images get into a decoder.
+// Image operators: those of towers on patches, and those that put rows of images into a decoder.
 #include <algorithm>
 
 #include "base/check.h"
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kPatchGrain = 4;
 
-// The numbers of patch `index` of the step, in the order in which the tower's first product has
-// them.
+// Copies the numbers of patch `index` of the step to `out`, in the order that the tower's first
+// product expects.
 void CopyPatch(const TowerStep& step, int64_t index, int64_t width, float* out) {
   if (!step.is_pixels) {
     const float* const from =

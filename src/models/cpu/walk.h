@@ -1,4 +1,4 @@
-// One walk through a program: the step, the rows that are computed now, and a function for each
+// A pass through a program: the step, the rows that are computed now, and a function for each
 // operator.
 #pragma once
 
@@ -31,9 +31,9 @@ class CpuWalk {
   using Op = program::Op;
   using BufferId = program::BufferId;
 
-  // The buffer's rows among those computed now: row 0 is the first of the part.
+  // Number of the buffer's rows among those computed now: row 0 is the first row of the part.
   int64_t CountOf(BufferId buffer) const;
-  // Their memory; rows of the step have `row_bytes` each. Null for kNone.
+  // Memory of these rows; each row of the step has `row_bytes` bytes. Null for kNone.
   std::byte* At(BufferId buffer, int64_t row_bytes) const;
   float* F32At(BufferId buffer, int64_t width) const {
     return reinterpret_cast<float*>(At(buffer, width * int64_t{sizeof(float)}));
@@ -62,14 +62,16 @@ class CpuWalk {
   void RunOne(const Op& op) {
     std::visit([this](const auto& one) { (*this)(one); }, op);
   }
-  // The operator of that index, and counts its time where that is wanted.
+  // Runs the operator with this index, and measures its time if requested.
   void RunAt(int32_t index);
-  // Whether a SkipUnless does not skip; where it does for want of rows, there are none left.
+  // Returns whether the condition holds, so that nothing is skipped. If it fails for lack of rows,
+  // sets the number of rows to 0.
   bool GoesOn(program::SkipUnless::Condition condition);
-  // Returns the operator after the parts.
+  // Returns the index of the operator after the parts.
   int32_t RunParts(int32_t index);
 
-  // Operators of devices alone, which no builder emits for the CPU; and those of Run and RunParts.
+  // For operators that only devices have, which no builder emits for the CPU, and for those that
+  // Run and RunParts handle themselves.
   template <typename Other>
   void operator()(const Other& /*op*/) {
     CHECK(false, "{} is no operator of the CPU", Other::kName);
@@ -136,7 +138,7 @@ class CpuWalk {
                                    const kernels::Activations& x) const;
   kernels::Activations Split(const program::RoundingBuffers& buffers,
                              const kernels::Activations& x) const;
-  // F32 rows of a layer that computes in BF16 are split into two BF16 rows each.
+  // Whether rows are split into two BF16 rows each: F32 rows are, if products compute in BF16.
   bool IsSplit(const kernels::Activations& x) const {
     return x.type == ElementType::kF32 && options_.compute_type == ElementType::kBF16;
   }
@@ -148,16 +150,16 @@ class CpuWalk {
                                       const ExpertWeights& weights,
                                       std::span<const int32_t> row_begin,
                                       const kernels::Activations& x) const;
-  // y of rows in F32 that nothing rounds, with what adapters add.
+  // Computes y for F32 rows that are not rounded, including the adapters' contribution.
   void MultiplyPlain(program::LinearId linear, int32_t lora, const kernels::Activations& x,
                      float* y) const;
-  // What adapters have in place of the results of `weights`, null for the head on the embedding's
-  // table, and add to them.
+  // Replaces the results of `weights` by those of adapters that have their own matrix, and adds the
+  // others' contributions. `weights` is null for a head tied to the embedding table.
   void ApplyLora(int32_t layer, const LinearWeights* weights, const kernels::Activations& x,
                  float* y, int64_t y_stride) const;
   // Divides `rows` rows into pieces [begin, begin + count) and calls norm(weight, begin, count)
-  // once for each, with the vector `id` or what the rows' adapter has in its place. REQUIRES: rows
-  // of the step.
+  // once for each piece. `weight` is the vector `id`, or the vector that replaces it in the rows'
+  // adapter. REQUIRES: rows of the step.
   template <typename Norm>
   void ForEachWeight(program::VectorId id, int64_t rows, Norm&& norm) const {
     const std::vector<float>& base = VectorOf(id);
@@ -186,7 +188,7 @@ class CpuWalk {
   void MakeValues(const program::RopeAppend& op, const AttentionSpec& spec, float* k) const;
   // `stride`: from one row of q to the next.
   void TuneTemperature(const AttentionSpec& spec, float* q, int64_t stride) const;
-  // Embeddings of positions alone.
+  // Adds position embeddings only, without type embeddings.
   void AddPositionsOf(const program::AddEmbeddings& op, float* x) const;
   void CopyColumnsOf(const float* from, int64_t from_stride, int64_t width, int64_t rows, float* to,
                      int64_t to_stride) const;
@@ -197,7 +199,7 @@ class CpuWalk {
   }
   void MakeGates(const program::UpdateState& op, const MixerSpec& spec) const;
   void MakeKeyDecays(const program::UpdateState& op, const MixerSpec& spec) const;
-  // out [rows, width] of x times the sigmoids of z, both F32.
+  // Writes x times the sigmoids of z, both F32, to out [rows, width].
   void GateBySigmoids(const float* z, int64_t z_stride, const float* x, int64_t stride,
                       int64_t width, std::byte* out, ElementType type) const;
 
@@ -208,8 +210,8 @@ class CpuWalk {
   TensorRanks* const ranks_;
   const CpuStep& step_;
   ThreadPool& pool_;
-  const int64_t step_rows_;  // that it began with
-  int64_t rows_;             // that are left of them
+  const int64_t step_rows_;  // at the beginning of the step
+  int64_t rows_;             // rows that are still computed
   // The part that is computed now:
   bool is_part_ = false;
   int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
