@@ -33,7 +33,7 @@ namespace {
 
 constexpr int kWidestCappedHead = 256;
 
-// What of the description the device's decoder does not compute; "" if nothing.
+// Names a part of the description that the device's decoder does not compute; "" if there is none.
 std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.KeepsStates())
     return "layers that keep a state of each sequence (convolutions, recurrent layers)";
@@ -45,7 +45,8 @@ std::string MissingKernel(const DecoderSpec& spec) {
   for (const LayerSpec& layer : spec.layers) {
     if (layer.attention.latent)
       return "latent attention (a cache of one vector a token, whose first numbers are the values)";
-    constexpr int kRotatedUnit = 16;  // of the widest heads: rope_append
+    constexpr int kRotatedUnit =
+        16;  // multiple required of the rotated part of the widest heads: rope_append
     if (layer.attention.head_dim > 256 && layer.attention.rotated() % kRotatedUnit != 0)
       return "rope on a part of wide heads that is no multiple of 16";
     if (layer.attention.soft_cap != 0 && layer.attention.head_dim > kWidestCappedHead)
@@ -110,7 +111,7 @@ Status CheckSpec(const DecoderSpec& spec) {
                             missing),
                 "device");
   }
-  constexpr int64_t kMostHidden = 32768;  // of a row that one block of threads norms
+  constexpr int64_t kMostHidden = 32768;  // widest row that a norm kernel's block of threads takes
   constexpr int64_t kMostExperts = 512;
   for (const LayerSpec& layer : spec.layers) {
     if (HasAttentionKernel(layer.attention.head_dim)) continue;
@@ -137,7 +138,8 @@ Status CheckSpec(const DecoderSpec& spec) {
   return {};
 }
 
-// What one rank gives another is the residual, and of a rank's layers the results.
+// Ranks exchange the residual, and within a layer only its results; models that need more are
+// refused.
 Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
   if (place.is_alone()) return {};
   if (spec.layer_embeddings.width > 0) {
@@ -158,7 +160,8 @@ Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
   return {};
 }
 
-// Kernels count where blocks of keys begin in rows of the layer's heads.
+// Refuses layers whose head_dim does not divide the cache's block stride: kernels compute offsets
+// of blocks of keys in multiples of head_dim.
 Status CheckBlocks(const DecoderSpec& share, const ModelOptions& options) {
   const int64_t stride = KvLayoutOf(share, options).BlockStride();
   for (const LayerSpec& layer : share.layers) {
@@ -183,7 +186,8 @@ Result<DecoderSpec> SpecFor(const ModelConfig& config, const ModelOptions& optio
   return spec;
 }
 
-// Whether rows of an MLP may be rounded by what all of their numbers are, from config.json alone.
+// Whether rows of an MLP may be rounded with a scale computed from the whole row, according to
+// config.json.
 bool RoundsWholeRows(const ParameterList& list, const QuantizationScheme& scheme,
                      const DeviceRounding& rounding) {
   using Kind = ActivationFormat::Kind;
@@ -195,7 +199,8 @@ bool RoundsWholeRows(const ParameterList& list, const QuantizationScheme& scheme
   });
 }
 
-// Ranks have no room to gather rows in F32 that config.json does not tell of.
+// Refuses a checkpoint that rounds whole rows although config.json does not say so: ranks then have
+// no buffer to gather rows in F32.
 Status CheckRounding(const program::Program& program, const DeviceProgramWeights& weights,
                      bool rounds_whole_rows) {
   if (rounds_whole_rows) return {};
@@ -210,7 +215,7 @@ Status CheckRounding(const program::Program& program, const DeviceProgramWeights
   return {};
 }
 
-// A program with its weights, and where its buffers lie. `memory`: of the weights.
+// A program, its weights and the offsets of its buffers.
 struct PlacedProgram {
   program::Program program;
   DeviceProgramWeights weights;
@@ -222,7 +227,8 @@ int64_t StepInputsOffset(const PlacedProgram& placed) {
       .offsets[static_cast<size_t>(program::FindBuffer(placed.program, "step_inputs"))];
 }
 
-// `spec`: of the whole model. `list`: the parameters, with targets in `loaded`.
+// `spec`: of the whole model. `list`: the parameters, with targets in `loaded`. `memory`: the
+// memory of the weights.
 PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
                          const RankPlace& place, const DeviceInfo& device,
                          const ParameterList& list, const DecoderWeights& loaded,
@@ -247,7 +253,7 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
   return placed;
 }
 
-// The layout of the adapters that the options have room for; nullopt: of none.
+// The layout of the adapter slots in the options; nullopt if there are none.
 std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOptions& options,
                                         const ParameterList& list, DecoderWeights& weights,
                                         const RankPlace& place) {
@@ -255,8 +261,8 @@ std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOpti
   return LoraLayout::For(spec, options.lora, list, weights, place);
 }
 
-// Bytes of the weights that a step of one token reads: all but the embeddings' tables and the
-// experts that are not chosen.
+// Bytes of the weights that a step of one token reads: all except embedding tables and experts that
+// are not chosen.
 int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
                          const DecoderWeights& unfilled, const DeviceWeightLayout& layout) {
   std::set<const kernels::PackedMatrix*> unread = {&unfilled.layer_embeddings};
@@ -278,7 +284,7 @@ int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
   return bytes;
 }
 
-// Says what of the checkpoint's rounding of inputs the device does not do.
+// Logs which of the checkpoint's roundings of inputs the device does not apply.
 void LogUnroundedInputs(const ModelOptions& options, const PlacedProgram& placed) {
   using Rounding = ModelOptions::ActivationRounding;
   if (options.activation_format == Rounding::kBf16) return;
@@ -326,7 +332,7 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   memory.weight_bytes = layout.total_bytes();
   memory.token_weight_bytes = TokenWeightBytes(share, list, unfilled, layout);
   if (lora) memory.lora_bytes = DeviceLoraSlots::Bytes(*lora);
-  // Sizes alone are asked for; the address is nobody's.
+  // A dummy address: only sizes are computed.
   auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
   memory.workspace_bytes =
       ProgramFor(spec, options, place, device, list, unfilled, layout, lora ? &*lora : nullptr,

@@ -1,4 +1,5 @@
-// Plans, refusals, random weights, and the promise of own kernels, on the emulated device.
+// Tests plans, refusals, random weights and bit-equal results of our own kernels, on the emulated
+// device.
 #include "models/device/device_model.h"
 
 #include <bit>
@@ -37,7 +38,7 @@ using testing::LogitRows;
 using testing::Runner;
 using testing::SomeTokens;
 
-// Over the rows, the middle of the root mean square of the differences of log probabilities.
+// The median over rows of the root mean square difference of log probabilities.
 double MiddleDifference(const LogitRows& a, const LogitRows& b) {
   std::vector<double> rms;
   for (size_t row = 0; row < a.size(); ++row) {
@@ -201,7 +202,7 @@ TEST(DeviceModelTest, HeadsThatNoKernelTakesAreRefused) {
   };
   EXPECT_EQ(refusal(512, 16), "");
   EXPECT_THAT(refusal(320, 16), HasSubstr("head_dim is 320"));
-  // The others' heads of 32 numbers lie in blocks for heads of 40.
+  // The other layers' heads of 32 numbers use cache blocks with room for heads of 40.
   EXPECT_EQ(refusal(40, 4), "");
   EXPECT_THAT(refusal(40, 3), HasSubstr("use another --block-size"));
 }
@@ -219,7 +220,7 @@ TEST(DeviceModelTest, ADeviceTooSmallIsNamed) {
   EXPECT_THAT(model.error().message, HasSubstr("the weights"));
 }
 
-// A kernel that goes one number beyond its array of the workspace, into the next one.
+// Runs a kernel that writes `more` numbers past the end of its workspace array, into the next one.
 TEST(DeviceModelDeathTest, FindsAKernelThatLeavesItsArray) {
   const auto config = LoadModelConfig(DataFolder("llama-bf16"));
   ASSERT_TRUE(config);
@@ -253,8 +254,8 @@ TEST(DeviceModelDeathTest, FindsAKernelThatLeavesItsArray) {
   EXPECT_DEATH(run(1), "behind array 0 of the workspace was written|use-after-poison");
 }
 
-// Every family and format on both backends, each from its own weights: the middle of all rows,
-// since with experts single rows may take another one. Measured: at most 0.02.
+// Compares every family and format on both backends, each with its own weights. Uses the median of
+// all rows: with experts, single rows may choose another expert. Measured: at most 0.02.
 class DeviceAgainstCpuTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceAgainstCpuTest, HeavyLogitsAgree) {
@@ -296,7 +297,8 @@ struct PromiseCase {
 
 class DevicePromiseTest : public ::testing::TestWithParam<PromiseCase> {};
 
-// Own kernels alone serve an emulated device: what a row gives depends on its own sequence.
+// On an emulated device all products use our own kernels, so results of a row depend only on its
+// own sequence.
 TEST_P(DevicePromiseTest, HeavyCutsAndCompanionsDoNotMatter) {
   ModelOptions options = DeviceOptions(GetParam().kv_type);
   options.activation_format = GetParam().rounding;
@@ -383,7 +385,7 @@ TEST(DeviceModelTest, TheWantedRowsAreTheSameAlone) {
   }
 }
 
-// Hidden states and scores, of a model with a head of its own and of one with a tied one.
+// Hidden states and scores of a model with an untied head and of one with a tied head.
 TEST(DeviceModelTest, HiddenStatesAndScoresAreNearTheCpus) {
   HeadSpec none, scores;
   none.kind = HeadSpec::Kind::kNone;
@@ -415,8 +417,8 @@ TEST(DeviceModelTest, HiddenStatesAndScoresAreNearTheCpus) {
   }
 }
 
-// Whether copies and kernels run at once or when they are waited for, and whether arrays share
-// memory that are never alive together, no bit tells.
+// Results have the same bits whether copies and kernels run immediately or only at a wait, and
+// whether or not arrays with disjoint lifetimes share memory.
 TEST(DeviceModelTest, WhenAndWhereTheDeviceWorksDoesNotShow) {
   for (const char* name : {"tiny-qwen2-window", "qwen3-moe-llmc-nvfp4"}) {
     DeviceRunner late(DataFolder(name), DeviceOptions(), testing::kArraysApart);
@@ -428,7 +430,7 @@ TEST(DeviceModelTest, WhenAndWhereTheDeviceWorksDoesNotShow) {
   }
 }
 
-// Rows whose tokens the device draws, between rows whose logits are wanted.
+// Mixes rows whose tokens the device draws with rows whose logits are wanted.
 TEST(DeviceModelTest, DrawnRowsBringTheirTokensAndTheOthersTheirLogits) {
   DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
   Runner& runner = device.runner();
@@ -443,7 +445,7 @@ TEST(DeviceModelTest, DrawnRowsBringTheirTokensAndTheOthersTheirLogits) {
   std::vector<TokenDraw> draws(rows.size());
   for (const size_t drawn : {1, 2, 4}) {
     draws[drawn].is_wanted = true;
-    draws[drawn].settings.top_p = 1;  // the rest is 0: the largest
+    draws[drawn].settings.top_p = 1;  // other settings are 0: draws the most likely token
   }
   const size_t vocabulary = expected[0].size();
   std::vector<float> logits(rows.size() * vocabulary, -1);
@@ -462,8 +464,8 @@ TEST(DeviceModelTest, DrawnRowsBringTheirTokensAndTheOthersTheirLogits) {
   }
 }
 
-// What is done to a row before its token is drawn, and told of it besides, reaches the device and
-// comes back: some rows have masks, lists or logprobs, and one has nothing.
+// Masks, bias lists, counts and requests for logprobs reach the device, and results come back; some
+// rows have one of them, one row has none.
 TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
   DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
   Runner& runner = device.runner();
@@ -478,7 +480,8 @@ TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
   std::iota(positions.begin(), positions.end(), 0);
   const std::vector<kernels::AttentionSlice> slices = {
       {0, static_cast<int32_t>(tokens.size()), 0, table.data()}};
-  // Masks of the upper half, and of that without its last word; a bias and a count.
+  // Words: a mask of the upper half of the vocabulary; the same without its last word; a bias and a
+  // count.
   const auto mask_words = static_cast<size_t>((vocabulary + 31) / 32);
   std::vector<uint32_t> words(2 * mask_words, 0);
   for (size_t i = mask_words / 2; i < mask_words; ++i) words[i] = ~uint32_t{0};
@@ -489,7 +492,7 @@ TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
   std::vector<kernels::TopLogit> tops(3 * rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     draws[i].is_wanted = i != 1;
-    draws[i].settings.top_p = 1;  // the rest is 0: the largest
+    draws[i].settings.top_p = 1;  // other settings are 0: draws the most likely token
     draws[i].top = std::span(tops).subspan(3 * i, 3);
   }
   kernels::DrawExtras& masked = draws[0].extras;
@@ -545,8 +548,8 @@ TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
   EXPECT_EQ(logits[0], -1) << "not copied";
 }
 
-// Three sequences decode while the host knows nothing of what is drawn: a step takes its tokens
-// from the draws of the one before, in another order each time. The emulated device works when it
+// Three sequences decode before the host knows the drawn tokens: each step takes its tokens from
+// the draws of the step before, each time in another order. The emulated device runs only when it
 // is waited for.
 TEST(DeviceModelTest, AStepTakesTheTokensThatTheOneInFlightDraws) {
   constexpr int kSequences = 3, kSteps = 6;
@@ -566,7 +569,7 @@ TEST(DeviceModelTest, AStepTakesTheTokensThatTheOneInFlightDraws) {
     tables.push_back(runner.BlockTable(s));
   }
   struct Step {
-    std::vector<int> order;  // of the sequences
+    std::vector<int> order;  // sequence of each row
     std::vector<TokenDraw> draws;
     std::vector<float> logits;
   };
@@ -599,7 +602,7 @@ TEST(DeviceModelTest, AStepTakesTheTokensThatTheOneInFlightDraws) {
       }
       rows.push_back(static_cast<int32_t>(tokens.size()) - 1);
       step.draws.emplace_back().is_wanted = true;
-      step.draws.back().settings.top_p = 1;  // the rest is 0: the largest
+      step.draws.back().settings.top_p = 1;  // other settings are 0: draws the most likely token
     }
     step.logits.resize(rows.size() * static_cast<size_t>(model.config().vocab_size));
     model.Begin(runner.pool(), {tokens, positions, slices, rows, 1, step.draws}, runner.cache(),
@@ -609,7 +612,7 @@ TEST(DeviceModelTest, AStepTakesTheTokensThatTheOneInFlightDraws) {
   finish(steps.size() - 1);
 }
 
-// Layers that see a chunk alone have blocks and tables of their own.
+// Layers that attend only within a chunk have their own blocks and block tables.
 TEST(DeviceModelTest, GroupsOfTheCacheGiveTheSameLogits) {
   const char* const name = "tiny-llama4-mixed";
   const ModelOptions options = DeviceOptions();
@@ -650,7 +653,7 @@ TEST(DeviceModelTest, GroupsOfTheCacheGiveTheSameLogits) {
   }
 }
 
-// Beyond the range of positions that one block of threads takes, sequences of one token are split.
+// Contexts are longer than one block of threads processes, so sequences of one token are split.
 TEST(DeviceModelTest, HeavyLongSequencesGiveTheSameLogitsTokenByToken) {
   ModelOptions options = DeviceOptions();
   options.max_rows = options.max_logit_rows = options.max_context = 640;
@@ -665,8 +668,8 @@ TEST(DeviceModelTest, HeavyLongSequencesGiveTheSameLogitsTokenByToken) {
 }
 
 // The device's results with rounded inputs are nearer to the CPU's with rounded inputs than the
-// CPU's without rounding are. Random weights have one scale for the inputs of all experts, which
-// are then rounded.
+// CPU's without rounding are. Random weights have a single input scale for all experts, so experts'
+// inputs are rounded, too.
 class DeviceRoundedInputsTest : public ::testing::TestWithParam<PromiseCase> {};
 
 TEST_P(DeviceRoundedInputsTest, HeavyStayNearTheCpu) {
@@ -705,7 +708,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// The values of a row of a matrix in the device's memory, which is the host's where emulated.
+// Decodes a row of a matrix in emulated device memory, which is host memory.
 std::vector<float> DecodeDeviceRow(const device::Weights& w, int64_t row) {
   std::vector<float> values(static_cast<size_t>(w.k));
   const auto* bytes = static_cast<const uint8_t*>(w.codes);
@@ -767,7 +770,7 @@ void ExpectSameWeights(const std::filesystem::path& folder, ModelOptions::LoadFo
   ASSERT_TRUE(pool);
   const auto model = LoadDeviceModel(device, *pool, threads, folder, *config, options);
   ASSERT_TRUE(model) << model.error().message;
-  // The weights are the first that is taken of the pool.
+  // The weights are the pool's first allocation.
   std::vector<DataFormat> formats;
   for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
   const auto layout = DeviceWeightLayout::For(config->spec.rope_tables, list, formats);
@@ -891,7 +894,7 @@ struct PlacedModel {
   }
 };
 
-// On a device of this compute capability.
+// Places a checkpoint's weights for a device with this compute capability.
 std::unique_ptr<PlacedModel> Placed(const char* name, ModelOptions::ActivationRounding rounding,
                                     int compute_major) {
   const auto config = LoadModelConfig(DataFolder(name));
@@ -911,7 +914,7 @@ std::unique_ptr<PlacedModel> Placed(const char* name, ModelOptions::ActivationRo
   const program::DeviceTarget target;
   placed->program = program::BuildDecoder(
       {.spec = config->spec, .options = options, .device = &target, .weights = placed->loaded});
-  // An address that nothing reads.
+  // A dummy address; nothing reads it.
   auto* const base =
       reinterpret_cast<std::byte*>(DevicePool::kAlignment);  // NOLINT(performance-no-int-to-ptr)
   placed->weights =
@@ -935,12 +938,13 @@ TEST(DeviceInputsTest, AreRoundedAsTheCheckpointSaysWhereTheDeviceMultipliesE4m3
   }
   EXPECT_EQ(inputs_of_down(name, Rounding::kBf16, 9), DeviceInputs());
   EXPECT_EQ(inputs_of_down(name, Rounding::kAuto, 8), DeviceInputs());
-  // Scales of blocks are not multiplied in E4M3, and other formats than E4M3 are not either.
+  // Inputs are not rounded for weights with block scales, nor to formats other than E4M3.
   for (const char* other : {"qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8"})
     EXPECT_EQ(inputs_of_down(other, Rounding::kCheckpoint, 9), DeviceInputs());
 }
 
-// By default where a library multiplies such numbers; experts meet own kernels.
+// By default, inputs are rounded only where a library multiplies NVFP4 (compute capability 10.0 and
+// later), and not for experts, which use our own kernels.
 TEST(DeviceInputsTest, AreRoundedToNvF4WhereThatGainsSpeedOrIsAskedFor) {
   using Rounding = ModelOptions::ActivationRounding;
   const char* const name = "qwen3-moe-llmc-nvfp4";

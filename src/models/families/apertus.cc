@@ -1,4 +1,5 @@
-// Apertus: a norm of each head of q and k, an MLP without a gate, xIELU with numbers of each layer.
+// Apertus: a norm of each head of q and k; an MLP without a gate; xIELU, whose parameters each
+// layer learns.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"

@@ -1,7 +1,7 @@
-// Beam: norms before and behind sub-layers, and of heads of q and k; a gate behind attention with a
-// bias of each head; most layers see a window, the others have no rope but a temperature that grows
-// with the position; a residual of falling weight; after the first layers experts as in DeepSeek
-// V3, without a shared one; soft capped logits.
+// Beam: norms before and after sub-layers, and of heads of q and k; a gate after attention with a
+// bias per head; most layers have a window, the others have no RoPE but a temperature that grows
+// with the position; the residual's weight falls with depth; after the first layers experts as in
+// DeepSeek V3, without a shared one; soft-capped logits.
 #include "models/family_fields.h"
 #include "models/kind_ropes.h"
 #include "models/registry.h"
@@ -20,9 +20,9 @@ Result<std::vector<bool>> ReadWindows(const JsonFields& fields, ModelConfig& con
   return slides;
 }
 
-// A sub-layer's result d, the n-th that is added, counting from 2, makes r' = d / sqrt(n) + r *
-// sqrt((n - 1) / n). The residual here is R = r * sqrt(n), so that R' = R + d; a norm of it is that
-// of r with n times its epsilon. Source: transformers' depth_scaled_residual_add.
+// The n-th sub-layer result d, counting from 2, changes the residual r to r' = d / sqrt(n) + r *
+// sqrt((n - 1) / n). The residual here is R = r * sqrt(n), so that R' = R + d; a norm of R equals
+// that of r if its epsilon is multiplied by n. Source: transformers' depth_scaled_residual_add.
 void ScaleByDepth(DecoderSpec& spec) {
   float count = 1;
   for (LayerSpec& layer : spec.layers) {

@@ -1,5 +1,5 @@
-// Command R and A: layer norms without biases, attention and MLP side by side, interleaved rope,
-// scaled logits; in Command R7B and A most layers see a window, the others have no rope.
+// Command R and A: layer norms without biases, attention and MLP in parallel, interleaved RoPE,
+// scaled logits; in Command R7B and A most layers have a window, the others have no RoPE.
 #include "models/family_fields.h"
 #include "models/latent_fields.h"
 #include "models/registry.h"
@@ -43,7 +43,8 @@ Status ReadCohere2(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Which layers see a window: of the first, without experts, by another pattern than of the others.
+// Returns which layers have a window. The first `dense` layers, without experts, follow another
+// pattern than the others.
 Result<std::vector<bool>> ReadMoeWindows(const JsonFields& fields, int64_t dense, int64_t prefix,
                                          ModelConfig& config) {
   ASSIGN_OR_RETURN(std::vector<bool> slides,
@@ -76,7 +77,7 @@ Result<MoeSpec> ReadMoe(const JsonFields& fields, bool averages, const ModelConf
   ASSIGN_OR_RETURN(const auto normalize, fields.Bool("norm_topk_prob"));
   const bool is_sigmoid = score == "sigmoid";
   moe.score = is_sigmoid ? kernels::RouterScore::kSigmoid : kernels::RouterScore::kSoftmax;
-  // A softmax of the chosen ones alone is that of all, normalized.
+  // A softmax over the chosen experts alone equals a normalized softmax over all.
   moe.normalize = !is_sigmoid || normalize.value_or(true);
   if (averages) moe.weight_scale = 0.5F;
   return moe;

@@ -1,4 +1,5 @@
-// DBRX: layer norms without biases, limits of q, k and v, experts by a softmax in every layer.
+// DBRX: layer norms without biases; q, k and v are clamped; experts chosen by softmax in every
+// layer.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -9,7 +10,7 @@ namespace sluice {
 namespace dbrx {
 namespace {
 
-// The object of that name, or an empty one.
+// Returns the object with this name, or an empty one if it is absent.
 Result<json::Value> ReadBlock(const JsonFields& fields, const char* name) {
   ASSIGN_OR_RETURN(const json::Value* block, fields.Object(name));
   return block != nullptr ? *block : json::Value(json::Value::Object{});
@@ -85,7 +86,7 @@ Status ReadExperts(const JsonFields& own, ModelConfig& config) {
   return {};
 }
 
-// Published files have rope_theta among the settings of attention.
+// Reads rope_theta, which published files have among the settings of attention.
 Status ReadTheta(const JsonFields& fields, const JsonFields& own, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto theta, own.Number("rope_theta", 1, 1e12));
   if (!theta || fields.Given("rope_parameters") != nullptr || fields.Given("rope_theta") != nullptr)

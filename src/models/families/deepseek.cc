@@ -1,7 +1,7 @@
-// DeepSeek V2 and V3, and what has V3's layers: latent attention; after the first layers experts
-// chosen in groups, beside one or two that every token passes. V3 (R1, V3.1, Kimi K2): by sigmoids
-// with a bias for the choice alone, whose scaled weights add up to a constant. V2: by a softmax.
-// Youtu has no experts.
+// DeepSeek V2 and V3, and models with V3's layers: latent attention; after the first layers
+// experts, chosen in groups, beside one or two shared ones. V3 (R1, V3.1, Kimi K2) scores experts
+// by sigmoids with a bias only for the choice, and scales weights to a constant sum. V2 uses a
+// softmax. Youtu has no experts.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -27,8 +27,8 @@ Status ReadV3(const JsonFields& fields, ModelConfig& config) {
                             config);
 }
 
-// Source: transformers' DeepseekV2Config and modeling_deepseek_v2.py, which leaves norm_topk_prob
-// out of what it computes. The published configurations say false.
+// Source: transformers' DeepseekV2Config and modeling_deepseek_v2.py, which ignores norm_topk_prob.
+// It is false in published configurations.
 Status ReadV2(const JsonFields& fields, ModelConfig& config) {
   constexpr const char* kMethod = "topk_method";
   constexpr const char* kInGroups = "group_limited_greedy";
@@ -64,7 +64,7 @@ Status ReadGlmLite(const JsonFields& fields, ModelConfig& config) {
       config);
 }
 
-// Sarvam 105B. Source: transformers' SarvamMLAConfig, whose model is DeepSeek V3's.
+// Sarvam 105B: DeepSeek V3's model. Source: transformers' SarvamMLAConfig.
 Status ReadSarvam(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(
       ReadLatentAttention(fields, {.kv_rank = 512, .nope_dim = 128, .value_dim = 128}, config));
@@ -78,9 +78,9 @@ Status ReadSarvam(const JsonFields& fields, ModelConfig& config) {
                             config);
 }
 
-// A.X K1: DeepSeek V3's layers with a norm behind experts. Published files have such a norm in
-// layers without experts, too, and no bias for the choice. Source: transformers' AXK1Config and
-// AXK1MoE.
+// A.X K1: DeepSeek V3's layers with a norm after experts. Published files also have such norms in
+// layers without experts, which are not used, and lack the choice bias. Source: transformers'
+// AXK1Config and AXK1MoE.
 Status ReadAxk1(const JsonFields& fields, ModelConfig& config) {
   if (fields.Has("q_lora_rank") && fields.Given("q_lora_rank") == nullptr) {
     return Fail(ErrorCode::kUnsupported,

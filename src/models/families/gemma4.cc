@@ -57,7 +57,8 @@ Result<std::vector<const json::Value*>> ByNumber(const json::Value& layers, size
   return by_number;
 }
 
-// The format of transformers since 5.20: the differences of each layer, by its number.
+// Reads per_layer_config of transformers 5.20 and later: the settings of each layer that differ,
+// keyed by its number.
 Status ReadLayerConfigs(const JsonFields& fields, const std::vector<bool>& slides,
                         const ModelConfig& config, GlobalHeads& heads) {
   ASSIGN_OR_RETURN(const json::Value* layers, fields.Object("per_layer_config"));

@@ -1,4 +1,4 @@
-// GLM-4: interleaved rope on half of each head, biases of q, k and v, gate and up in one tensor; in
+// GLM-4: interleaved RoPE on half of each head; biases of q, k and v; gate and up in one tensor; in
 // GLM-4-0414 norms after sub-layers, too.
 #include "models/family_fields.h"
 #include "models/registry.h"

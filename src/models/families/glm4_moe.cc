@@ -1,6 +1,6 @@
-// GLM-4.5 (and Air), 4.6: rope on half of each head, a norm of heads of q and k in the large one;
-// after the first layers experts, chosen by sigmoids with a bias for the choice alone, in groups
-// where there are some, whose scaled weights add up to a constant, beside a shared one.
+// GLM-4.5 (and Air), 4.6: RoPE on half of each head, norms of heads of q and k in the large model;
+// after the first layers experts beside a shared one. Experts are chosen by sigmoids with a bias
+// only for the choice, optionally in groups, and their weights are scaled to a constant sum.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -49,7 +49,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadLayers(fields, {}, config);
 }
 
-// Experts in every layer, no norms of heads. Source: transformers' SolarOpenConfig and
+// Solar Open: experts in every layer, no norms of heads. Source: transformers' SolarOpenConfig and
 // SolarOpenDecoderLayer.
 Status ReadSolar(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadLayers(fields, {.width = 1280, .num_dense = 0}, config));
@@ -57,7 +57,7 @@ Status ReadSolar(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Names of its own. Source: transformers' SarvamMoEConfig and its conversion.
+// Sarvam MoE: other module names. Source: transformers' SarvamMoEConfig and its conversion.
 Status ReadSarvam(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(
       ReadLayers(fields, {.top_k = 6, .width = 1024, .scale = 2.5, .qk_norm = true}, config));

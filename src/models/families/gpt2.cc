@@ -1,5 +1,5 @@
-// Decoders with learnt embeddings of positions: GPT-2, GPTBigCode (StarCoder), GPT-Neo, OPT and
-// BioGPT. Layer norms, MLPs without a gate, no rope.
+// Decoders with learned position embeddings: GPT-2, GPTBigCode (StarCoder), GPT-Neo, OPT and
+// BioGPT. Layer norms, MLPs without a gate, no RoPE.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace sluice {
 namespace gpt2 {
 namespace {
 
-// What all have in common. `first`: rows of the table before that of position 0.
+// Reads what all these families have in common. `first`: row of position 0 in the table.
 Status ReadCommon(const JsonFields& fields, int64_t first, ModelConfig& config) {
   RETURN_IF_ERROR(RefuseField(fields, "add_cross_attention", "attention to another sequence"));
   if (config.rope.scaling) {
@@ -34,7 +34,7 @@ Status ReadCommon(const JsonFields& fields, int64_t first, ModelConfig& config) 
   return {};
 }
 
-// Names of GPT-2 and GPT-Neo.
+// Sets the module names of GPT-2 and GPT-Neo.
 Status ReadNames(const JsonFields& fields, const char* width_field, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto width, fields.Integer(width_field, 1, kMaxConfigWidth));
   config.intermediate_size = width.value_or(4 * config.hidden_size);
@@ -51,7 +51,7 @@ Status ReadNames(const JsonFields& fields, const char* width_field, ModelConfig&
   return {};
 }
 
-// 1 of heads that are scaled.
+// Returns the softmax scale: 1 if scores are not scaled, else nullopt (the default).
 Result<std::optional<float>> ReadUnscaled(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto scales, fields.Bool("scale_attn_weights"));
   return scales.value_or(true) ? std::nullopt : std::optional<float>(1.0F);
@@ -89,7 +89,7 @@ Status ReadBigCode(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Whether each layer sees a window, from attention_layers, or attention_types: [[[kind, ...],
+// Returns whether each layer has a window, from attention_layers or attention_types: [[[kind, ...],
 // times], ...].
 Result<std::vector<bool>> ReadLocalLayers(const JsonFields& fields, const ModelConfig& config) {
   constexpr const char *kLayers = "attention_layers", *kTypes = "attention_types";
@@ -148,7 +148,7 @@ Status ReadGptNeo(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Names of OPT and BioGPT, whose tables have two rows before that of position 0.
+// Sets the module names of OPT and BioGPT, whose tables have two rows before that of position 0.
 Status ReadFairseq(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadCommon(fields, /*first=*/2, config));
   for (LayerSpec& layer : config.spec.layers) {
@@ -240,7 +240,7 @@ constexpr ConfigDefaults kGptNeoDefaults = {.vocab_size = 50257,
 
 constexpr FieldAlias kOptAliases[] = {{"ffn_dim", "intermediate_size"},
                                       {"activation_function", "hidden_act"}};
-// The epsilon of norms is no field of OPT's and BioGPT's.
+// OPT and BioGPT have no field for the norms' epsilon.
 constexpr ConfigDefaults kOptDefaults = {.vocab_size = 50272,
                                          .hidden_size = 768,
                                          .intermediate_size = 3072,

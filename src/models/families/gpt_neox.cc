@@ -1,5 +1,5 @@
-// GPT-NeoX and Pythia, Falcon, Persimmon, Phi 1 to 2 and StableLM: layer norms, attention and MLP
-// side by side in most, rope on a part of each head, MLPs without a gate.
+// GPT-NeoX and Pythia, Falcon, Persimmon, Phi 1 to 2 and StableLM: layer norms, in most models
+// attention and MLP in parallel, RoPE on a part of each head, MLPs without a gate.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -9,7 +9,7 @@ namespace sluice {
 namespace gpt_neox {
 namespace {
 
-// Names of GPT-NeoX and Falcon. q, k and v are in one tensor, head by head.
+// Sets the module names of GPT-NeoX and Falcon. q, k and v are in one tensor, head by head.
 void NameModules(const char* attention, bool has_bias, LayerSpec& layer) {
   layer.attention.module = attention;
   layer.attention.qkv_projection = "query_key_value";
@@ -37,7 +37,7 @@ Status ReadGptNeoX(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Heads of keys, by whichever of the generations it is.
+// Returns the number of KV heads, which depends on the generation of Falcon.
 Result<int64_t> ReadFalconKeys(const JsonFields& fields, bool is_new, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto multi_query, fields.Bool("multi_query"));
   ASSIGN_OR_RETURN(const auto given, fields.Integer("num_kv_heads", 1, config.num_attention_heads));
@@ -84,7 +84,7 @@ Status ReadFalcon(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// The same layer norm of each head of q, and of k.
+// Sets layer norms of heads: all heads of q share weights, and all heads of k do.
 void NormHeads(AttentionSpec& attention) {
   attention.qk_norm = QkNorm::kLayerBeforeRope;
   attention.q_norm = "q_layernorm";

@@ -1,4 +1,4 @@
-// GPT-J and CodeGen: layer norms, attention and MLP side by side, interleaved rope on the first
+// GPT-J and CodeGen: layer norms, attention and MLP in parallel, interleaved RoPE on the first
 // numbers of each head, MLPs without a gate, a head with a bias.
 #include "models/family_fields.h"
 #include "models/registry.h"

@@ -1,6 +1,6 @@
-// Kolibri: norms before and behind sub-layers, and of heads of q and k; most layers see a window,
-// the others have no rope; in every layer experts by sigmoids, chosen by their logits and a bias,
-// beside a shared one.
+// Kolibri: norms before and after sub-layers, and of heads of q and k; most layers have a window,
+// the others have no RoPE; every layer has experts beside a shared one, chosen by logits plus bias
+// and weighted by sigmoids.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -42,14 +42,15 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-constexpr ConfigDefaults kDefaults = {.vocab_size = 128000,
-                                      .hidden_size = 2560,
-                                      .intermediate_size = 512,  // there is no MLP but the shared
-                                      .num_hidden_layers = 50,
-                                      .num_attention_heads = 48,
-                                      .kv_heads = 4,
-                                      .head_dim = 128,
-                                      .max_position_embeddings = 262144};
+constexpr ConfigDefaults kDefaults = {
+    .vocab_size = 128000,
+    .hidden_size = 2560,
+    .intermediate_size = 512,  // the shared expert is the only MLP
+    .num_hidden_layers = 50,
+    .num_attention_heads = 48,
+    .kv_heads = 4,
+    .head_dim = 128,
+    .max_position_embeddings = 262144};
 
 }  // namespace
 }  // namespace kolibri

@@ -1,6 +1,6 @@
-// Laguna: norms of heads of q and k, a gate behind attention by softplus; layers with a window have
-// heads and a rope of their own; after the first layers experts by sigmoids of soft capped logits
-// with a bias for the choice, scaled, beside a shared one.
+// Laguna: norms of heads of q and k; a softplus gate after attention; layers with a window have
+// their own numbers of heads and RoPE; after the first layers experts beside a shared one, scored
+// by sigmoids of soft-capped logits with a bias for the choice, with scaled weights.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -11,7 +11,8 @@ namespace sluice {
 namespace laguna {
 namespace {
 
-// `gating`: true or "per-head", else a gate of each number.
+// Reads `gating`: a gate per head if absent, true or "per-head"; a gate per number if false or
+// "per-element".
 Result<AttentionGate> ReadGate(const JsonFields& fields) {
   constexpr const char* kField = "gating";
   const json::Value* given = fields.Given(kField);

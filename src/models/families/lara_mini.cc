@@ -1,6 +1,6 @@
-// Lara Mini: Gated DeltaNet in some layers, whose projections are in one tensor; in the others
-// attention with norms of heads, half of which sees a window and half has no rope; experts by a
-// softmax beside a shared one in every layer.
+// Lara Mini: Gated DeltaNet in some layers, with projections in one tensor; attention with norms of
+// heads in the others, half of which have a window and half no RoPE; in every layer experts chosen
+// by softmax beside a shared one.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -46,16 +46,17 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReplaceAttention(mixes, mixer, config);
 }
 
-constexpr ConfigDefaults kDefaults = {.vocab_size = 151936,
-                                      .hidden_size = 1024,
-                                      .intermediate_size = 512,  // there is no MLP but the shared
-                                      .num_hidden_layers = 34,
-                                      .num_attention_heads = 16,
-                                      .kv_heads = 4,
-                                      .head_dim = 128,
-                                      .max_position_embeddings = 131072,
-                                      .eos_token_id = 151643,
-                                      .tie_word_embeddings = true};
+constexpr ConfigDefaults kDefaults = {
+    .vocab_size = 151936,
+    .hidden_size = 1024,
+    .intermediate_size = 512,  // the shared expert is the only MLP
+    .num_hidden_layers = 34,
+    .num_attention_heads = 16,
+    .kv_heads = 4,
+    .head_dim = 128,
+    .max_position_embeddings = 131072,
+    .eos_token_id = 151643,
+    .tie_word_embeddings = true};
 
 }  // namespace
 }  // namespace lara_mini

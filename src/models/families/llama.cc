@@ -1,4 +1,4 @@
-// Llama 1 to 3.x: grouped-query attention, half-rotation rope with or without the llama3 scaling,
+// Llama 1 to 3.x: grouped-query attention, half-rotation RoPE with or without the llama3 scaling,
 // SwiGLU.
 #include "models/family_fields.h"
 #include "models/registry.h"
@@ -20,7 +20,7 @@ Status ReadHelium(const JsonFields& fields, ModelConfig& config) {
   return ReadFullAttention(fields, config);
 }
 
-// Windows in most layers. Source: transformers' CwmConfig.
+// CWM: windows in most layers. Source: transformers' CwmConfig.
 Status ReadCwm(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
@@ -36,7 +36,7 @@ Status ReadCwm(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Names of its own. Source: transformers' conversion of "exaone".
+// Exaone: other module names. Source: transformers' conversion of "exaone".
 Status ReadExaone(const JsonFields& fields, ModelConfig& config) {
   for (LayerSpec& layer : config.spec.layers) {
     layer.attention_norms.before = "ln_1";
@@ -50,13 +50,14 @@ Status ReadExaone(const JsonFields& fields, ModelConfig& config) {
   return ReadFullAttention(fields, config);
 }
 
-// An MLP without a gate. Source: transformers' ArceeMLP.
+// Arcee: an MLP without a gate. Source: transformers' ArceeMLP.
 Status ReadArcee(const JsonFields& fields, ModelConfig& config) {
   for (LayerSpec& layer : config.spec.layers) layer.mlp.gate_projection = "";
   return ReadFullAttention(fields, config);
 }
 
-// Norms within sub-layers. Source: transformers' BitNetAttention and BitNetMLP.
+// BitNet: norms inside sub-layers, before their last products. Source: transformers'
+// BitNetAttention and BitNetMLP.
 Status ReadBitNet(const JsonFields& fields, ModelConfig& config) {
   for (LayerSpec& layer : config.spec.layers) {
     layer.attention.output_norm = "attn_sub_norm";
@@ -66,7 +67,7 @@ Status ReadBitNet(const JsonFields& fields, ModelConfig& config) {
   return ReadFullAttention(fields, config);
 }
 
-// Experts in two tensors, which are turned, beside shared ones. Source: transformers'
+// Aria: experts in two transposed tensors, beside shared experts. Source: transformers'
 // AriaTextConfig, AriaTextTopKRouter and AriaExperts.
 Status ReadAria(const JsonFields& fields, ModelConfig& config) {
   MoeSpec moe = {.router_module = "mlp.router",

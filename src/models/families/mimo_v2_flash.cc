@@ -1,7 +1,6 @@
-// MiMo-V2-Flash: values of another width than keys, and a factor on them; rope on a third of each
-// head; most layers see a window, with twice as many heads of keys, a rope of their own and a
-// learnt score in every head (sinks); after the first layer experts as in DeepSeek V3, without a
-// shared one.
+// MiMo-V2-Flash: values have another width than keys, and are scaled; RoPE on a third of each head;
+// most layers have a window, twice as many KV heads, their own RoPE and a learned score in every
+// head (sinks); after the first layer experts as in DeepSeek V3, without a shared one.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -12,7 +11,8 @@ namespace sluice {
 namespace mimo_v2_flash {
 namespace {
 
-// Published files count the positions before the token's own.
+// Reads which layers have a window. In published files (sliding_window_size) the window does not
+// include the token itself.
 Result<std::vector<bool>> ReadWindows(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));

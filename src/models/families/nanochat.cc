@@ -1,5 +1,5 @@
-// nanochat: RMS norms without weights, of the embeddings and of heads of q and k, too; rope the
-// other way round, an MLP without a gate, squared ReLU, soft capped logits.
+// nanochat: RMS norms without weights, also of the embeddings and of heads of q and k; RoPE with
+// the opposite direction of rotation; an MLP without a gate; squared ReLU; soft-capped logits.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -16,7 +16,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   config.spec.logit_soft_cap = has_none ? 0 : static_cast<float>(cap.value_or(kDefaultCap));
   config.spec.norm.has_weights = false;
   config.spec.norms_embedding = true;
-  // Angles of the other sign.
+  // Rotates in the opposite direction.
   for (std::vector<float>* table : {&config.spec.rope_tables.front(), &config.spec.long_rope_table})
     for (float& frequency : *table) frequency = -frequency;
   for (LayerSpec& layer : config.spec.layers) {

@@ -1,5 +1,5 @@
-// Nemotron-H, Nemotron Nano v2 and 3: layers with one sub-layer each, which is Mamba-2, attention
-// without rope, an MLP of the square of a ReLU without a gate, or experts of that kind.
+// Nemotron-H, Nemotron Nano v2 and 3: each layer has a single sub-layer: Mamba-2, attention without
+// RoPE, or an MLP or experts with squared ReLU and without a gate.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"
@@ -59,9 +59,9 @@ Result<std::vector<Block>> ReadBlocks(const JsonFields& fields) {
   return blocks;
 }
 
-// A pass of transformers keeps steps above time_step_min, its cached step does not, and neither did
-// the code that the models were published with: nor does this.
-// Source: transformers' NemotronHMamba2Mixer.
+// Steps are not limited to time_step_min. transformers limits them in prefill, but not in cached
+// steps; the code that the models were published with does not limit them. Source: transformers'
+// NemotronHMamba2Mixer.
 Result<MixerSpec> ReadMixer(const JsonFields& fields, const ModelConfig& config) {
   const auto integer = [&](const char* name, const char* other, int64_t absent) -> Result<int64_t> {
     ASSIGN_OR_RETURN(const auto renamed, fields.Integer(other, 1, 65536));
@@ -138,7 +138,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   plain.attention_norms.before = plain.mlp_norms.before = "";
   plain.attention.module = plain.mlp.module = "mixer";
   plain.attention.rope = false;
-  plain.attention.qkv_bias = plain.attention.output_bias = false;  // whatever attention_bias says
+  plain.attention.qkv_bias = plain.attention.output_bias = false;  // attention_bias is ignored
   plain.mlp.gate_projection = "";
   plain.mlp.activation = Activation::kRelu2;
   config.num_hidden_layers = static_cast<int64_t>(blocks.size());

@@ -1,6 +1,6 @@
 // OLMoE: a norm over all heads of q and over all of k, experts by softmax. OLMo 2 and 3: norms
 // after each sub-layer instead of before it, a norm over all heads of q and over all of k before
-// rope; in OLMo 3 most layers see a window, with rope that nothing scales.
+// RoPE; in OLMo 3 most layers have a window and RoPE without scaling.
 #include "models/family_fields.h"
 #include "models/registry.h"
 #include "models/rope_frequencies.h"
@@ -52,7 +52,7 @@ Status ReadLimit(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Layer norms of nothing but the row. Source: transformers' OlmoConfig and OlmoLayerNorm.
+// OLMo: layer norms without weights and biases. Source: transformers' OlmoConfig and OlmoLayerNorm.
 Status ReadOlmo(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
   RETURN_IF_ERROR(ReadLimit(fields, config));
@@ -80,7 +80,8 @@ Status ReadOlmoe(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Norms after sub-layers alone. Source: transformers' FlexOlmoConfig and FlexOlmoDecoderLayer.
+// FlexOlmo: norms only after sub-layers. Source: transformers' FlexOlmoConfig and
+// FlexOlmoDecoderLayer.
 Status ReadFlexOlmo(const JsonFields& fields, ModelConfig& config) {
   DescribeLayers(config);
   RETURN_IF_ERROR(ReadFullAttention(fields, config));

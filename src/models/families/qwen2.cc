@@ -1,5 +1,5 @@
-// Qwen 2 and 2.5, Qwen2-VL and Qwen2.5-VL, whose rope turns with rows and columns of images: as
-// Llama, with biases on q, k and v, and a sliding window where config.json asks for one.
+// Qwen 2 and 2.5, Qwen2-VL and Qwen2.5-VL (whose RoPE uses rows and columns of images): like Llama,
+// with biases on q, k and v, and a sliding window if config.json asks for it.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -16,7 +16,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadSlidingAttention(fields, config);
 }
 
-// Source: the configuration_mimo.py and modeling_mimo.py that are published with MiMo 7B.
+// Source: configuration_mimo.py and modeling_mimo.py, which are published with MiMo 7B.
 Status ReadMimo(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto draft,
                    fields.Integer("num_nextn_predict_layers", 0, kMaxConfigLayers));

@@ -1,4 +1,4 @@
-// Models of text and images whose text part is a family of its own, named by text_config.
+// Models for text and images whose text part is a separate family, named by text_config.
 #include <array>
 #include <string_view>
 
