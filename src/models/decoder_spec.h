@@ -388,7 +388,7 @@ struct HeadSpec {
   enum class Kind {
     kVocabulary,  // logits [vocab_size]
     kNone,        // the rows themselves [hidden_size]
-    kScores,      // [num_scores]: a linear layer in F32
+    kScores,      // [num_scores]: a linear layer, weights in F32, summed in F64
   };
   Kind kind = Kind::kVocabulary;
   int64_t num_scores = 0;

@@ -18,8 +18,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::Json;
 
-// A configuration of `architecture` with four layers and `changes` laid over it; a null takes a
-// field away.
+// Returns a configuration of `architecture` with four layers and `changes` applied; null removes a
+// field.
 json::Value With(std::string_view architecture, std::string_view changes) {
   json::Value config = Json(R"({
     "vocab_size": 512, "hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
@@ -171,7 +171,7 @@ TEST(LayerConfigTest, Qwen3MoeChoosesItsLayers) {
   EXPECT_EQ(Experts(config).intermediate_size, 96);
   EXPECT_EQ(config.intermediate_size, 64);
   EXPECT_TRUE(Experts(config).normalize);
-  // As transformers 5 writes it; norm_topk_prob is false where it is absent.
+  // The format of transformers 5, in which norm_topk_prob defaults to false.
   const ModelConfig newer = ParseLayers(
       kQwen3Moe,
       R"({"num_local_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96})");
@@ -181,7 +181,7 @@ TEST(LayerConfigTest, Qwen3MoeChoosesItsLayers) {
               HasSubstr("mlp_only_layers"));
   EXPECT_THAT(LayerFailure(kQwen3Moe, base + R"("num_experts_per_tok": 9})"),
               HasSubstr("num_experts_per_tok"));
-  // The library's default is 8.
+  // transformers' default is 8.
   EXPECT_THAT(LayerFailure(kQwen3Moe, R"({"num_experts": 4})"),
               HasSubstr("num_experts_per_tok must be at most the number of experts 4, found 8"));
 }
@@ -195,7 +195,7 @@ TEST(LayerConfigTest, WindowsOfTheFamilies) {
         ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]})")),
               ElementsAre(0, 100, 0, 100));
   for (const char* qwen : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
-    // The window counts only where use_sliding_window says so.
+    // Without use_sliding_window, sliding_window is ignored.
     EXPECT_THAT(Windows(ParseLayers(qwen, R"({"sliding_window": 32, "max_window_layers": 0})")),
                 ElementsAre(0, 0, 0, 0));
     EXPECT_THAT(Windows(ParseLayers(qwen, R"({"use_sliding_window": true, "sliding_window": 32,
@@ -219,7 +219,7 @@ TEST(LayerConfigTest, WindowsThatAreAskedFor) {
               ElementsAre(32, 0, 32, 0));
   EXPECT_THAT(Windows(ParseLayers(kQwen2Moe, asked + R"(, "max_window_layers": 2})")),
               ElementsAre(32, 0, 0, 0));
-  // SmolLM3: in the layers without rope.
+  // SmolLM3: only layers without RoPE have a window.
   constexpr const char* kSmol = "SmolLM3ForCausalLM";
   EXPECT_THAT(Windows(ParseLayers(kSmol, asked + "}")), ElementsAre(0, 0, 0, 32));
   EXPECT_THAT(Windows(ParseLayers(kSmol, R"({"use_sliding_window": true})")),
@@ -227,7 +227,7 @@ TEST(LayerConfigTest, WindowsThatAreAskedFor) {
   EXPECT_THAT(LayerFailure(kSmol, R"({"layer_types": ["sliding_attention", "full_attention",
       "full_attention", "full_attention"]})"),
               HasSubstr("sliding_window is missing"));
-  // Without a chunk every layer sees everything.
+  // Without a chunk size every layer sees all positions.
   EXPECT_EQ(
       ParseLayers(kLlama4, R"({"attention_chunk_size": null})").spec.layers[0].attention.span.chunk,
       0);
@@ -275,7 +275,8 @@ TEST(LayerConfigTest, Phi3RotatesAPartOfAHead) {
   EXPECT_EQ(config.spec.layers[0].attention.rotated(), 24);
   EXPECT_EQ(config.max_position_embeddings, 131072);
   EXPECT_THAT(Windows(config), ElementsAre(2047, 2047, 2047, 2047));
-  // sqrt(1 + log(32) / log(4096)): where a part is not rotated the rotation has the factor.
+  // The factor is sqrt(1 + log(32) / log(4096)). Heads are rotated in part, so RoPE applies it, not
+  // the softmax scale.
   EXPECT_NEAR(config.spec.rope_amplitude, 1.1902, 1e-4);
   EXPECT_FALSE(config.spec.layers[0].attention.scale);
   DecoderSpec spec = config.spec;
@@ -313,7 +314,7 @@ TEST(LayerConfigTest, OlmoHasNormsBehindItsSublayers) {
   ASSERT_EQ(three.spec.rope_tables.size(), 2u);
   EXPECT_NE(three.spec.rope_tables[0], three.spec.rope_tables[1]);
   EXPECT_EQ(three.spec.layers[0].attention.rope_table, 1);
-  // YaRN's factor counts in the layers that it scales.
+  // Only layers with YaRN scaling apply its factor.
   EXPECT_FALSE(three.spec.layers[0].attention.scale);
   EXPECT_TRUE(three.spec.layers[3].attention.scale);
 }
@@ -374,7 +375,7 @@ TEST(LayerConfigTest, Glm4MoeChoosesWithABias) {
   EXPECT_EQ(Experts(grouped).kept_groups, 2);
   EXPECT_THAT(LayerFailure(kGlm, base + R"(, "n_group": 3})"), HasSubstr("n_group must be"));
   EXPECT_THAT(LayerFailure(kGlm, base + R"(, "n_group": 16})"), HasSubstr("n_group must be"));
-  // One group of 4 experts does not hold 8.
+  // A single kept group of 4 experts does not hold 8.
   EXPECT_THAT(LayerFailure(kGlm, base + R"(, "n_group": 4})"), HasSubstr("topk_group must be"));
 }
 
@@ -393,7 +394,7 @@ TEST(LayerConfigTest, GptOssHasSinksAndBiases) {
   EXPECT_EQ(Experts(config).activation, Activation::kClampedSwiglu);
   EXPECT_FLOAT_EQ(Experts(config).clamp.alpha, 1.702f);
   EXPECT_EQ(config.max_position_embeddings, 131072);
-  // The library's default is a scaling.
+  // transformers' default is a RoPE scaling.
   const ModelConfig plain = ParseLayers(kGptOss, R"({"num_local_experts": 32})");
   ASSERT_TRUE(plain.rope.scaling);
   EXPECT_EQ(plain.rope.scaling->kind, RopeKind::kYarn);
@@ -424,7 +425,7 @@ TEST(LayerConfigTest, MistralInsideAModelOfTextAndImages) {
   EXPECT_THAT(ParseModelConfig(outer).error().message, HasSubstr("text_config.model_type 'qwen3'"));
 }
 
-// Where nothing is said of its rope it is YaRN's, as in the library.
+// Without settings of RoPE, YaRN's defaults apply, as in transformers.
 TEST(LayerConfigTest, Ministral3HasAScalingByDefault) {
   const auto check = [](const ModelConfig& config) {
     ASSERT_TRUE(config.rope.scaling);
@@ -474,7 +475,7 @@ TEST(LayerConfigTest, NestedTiesAreSettledByTheFiles) {
   EXPECT_FALSE(tie("{}", "{}", "a"));
 }
 
-// Published configurations of Gemma 3 with images leave out what is the library's default.
+// Published configurations of Gemma 3 with images omit fields with default values.
 TEST(LayerConfigTest, Gemma3InsideAModelOfTextAndImages) {
   const auto config = ParseModelConfig(Json(R"({
     "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
@@ -488,7 +489,7 @@ TEST(LayerConfigTest, Gemma3InsideAModelOfTextAndImages) {
   EXPECT_THAT(Windows(*config), ElementsAre(1024, 1024, 1024, 1024, 1024, 0));
 }
 
-// The layout of Gemma 4's E2B: as published, in text_config.
+// The layers of Gemma 4 E2B, as in the published text_config.
 constexpr const char* kGemma4Layers = R"({
     "architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "text_config": {
       "model_type": "gemma4_text", "hidden_size": 1536, "intermediate_size": 6144, "num_hidden_layers": 6,
@@ -521,7 +522,7 @@ TEST(Gemma4Test, LayersShareKeysAndHaveWiderHeadsWhereTheySeeEverything) {
   EXPECT_EQ(layers[2].mlp.intermediate_size, 6144);
   EXPECT_EQ(layers[3].mlp.intermediate_size, 2 * 6144);
   EXPECT_EQ(config->spec.layer_embeddings.width, 256);
-  // A quarter of the wide heads is rotated.
+  // A quarter of each wide head is rotated.
   const std::vector<float>& rope = config->spec.rope_tables[0];
   ASSERT_EQ(rope.size(), 256U);
   EXPECT_GT(rope[63], 0);
@@ -529,7 +530,7 @@ TEST(Gemma4Test, LayersShareKeysAndHaveWiderHeadsWhereTheySeeEverything) {
   EXPECT_EQ(config->spec.rope_tables[1].size(), 128U);
 }
 
-// What transformers writes since 5.20.
+// The format of transformers 5.20 and later.
 TEST(Gemma4Test, HeadsByTheNumbersOfLayers) {
   const auto config = Gemma4With(
       R"({"attention_k_eq_v": true, "num_kv_shared_layers": 0, "num_key_value_heads": 4, "per_layer_config":
@@ -541,7 +542,7 @@ TEST(Gemma4Test, HeadsByTheNumbersOfLayers) {
   EXPECT_EQ(config->spec.layers[4].attention.num_kv_heads, 4);
 }
 
-// And since 5.24, with zeros in front.
+// The format of transformers 5.24 and later: keys have leading zeros.
 TEST(Gemma4Test, NumbersOfLayersMayHaveZerosInFront) {
   const auto config =
       Gemma4With(R"({"per_layer_config": {"02": {"head_dim": 64}, "05": {"head_dim": 64}}})");
@@ -586,7 +587,8 @@ std::vector<bool> LayersWithRope(const ModelConfig& config) {
   return layers;
 }
 
-// One architecture, told apart by model_type; and the name that published files have.
+// Families with the same architecture name differ by model_type; published files may use another
+// name.
 TEST(FamilyNamesTest, TypesTellArchitecturesOfOneNameApart) {
   EXPECT_EQ(ParseLayers("LlamaForCausalLM", R"({"model_type": "internlm3"})").model_type,
             "internlm3");
@@ -611,7 +613,7 @@ TEST(MiniMaxTest, RotatesThePartThatEitherFieldGives) {
                 .attention.rotated(),
             16);
   EXPECT_EQ(ParseLayers(kName, "{}").spec.layers[0].attention.rotated(), 32);
-  // An odd part has one more frequency than half of it, rounded down, and divides exponents.
+  // An odd rotary_dim has (rotary_dim + 1) / 2 frequencies and is the divisor of their exponents.
   const ModelConfig odd = ParseLayers(kName, R"({"rotary_dim": 7})");
   EXPECT_EQ(odd.spec.layers[0].attention.rotated(), 8);
   ASSERT_EQ(odd.spec.rope_tables[0].size(), 4U);
@@ -632,7 +634,7 @@ TEST(HunyuanTest, AnAlphaRaisesTheBase) {
   };
   const std::vector<float> plain = rope("null");
   const std::vector<float> raised = rope(R"({"type": "dynamic", "alpha": 1000.0, "factor": 1.0})");
-  // Source: transformers' HunYuanDenseV1RotaryEmbedding, of heads of 32.
+  // Source: transformers' HunYuanDenseV1RotaryEmbedding, with heads of 32.
   EXPECT_EQ(raised[0], 1);
   EXPECT_NEAR(raised[1], plain[1] * std::pow(1000.0, -2.0 / 30), 1e-7);
   EXPECT_THAT(LayerFailure("HunYuanDenseV1ForCausalLM",
@@ -670,7 +672,7 @@ TEST(ExaoneTest, LayersThatSeeEverythingHaveNoRopeWhereOthersHaveWindows) {
   const ModelConfig full = ParseLayers(kName, R"({"sliding_window": null})");
   EXPECT_THAT(LayersWithRope(full), ElementsAre(true, true, true, true));
   EXPECT_THAT(Windows(full), ElementsAre(0, 0, 0, 0));
-  // As published, by letters, where the layers tell it as well.
+  // Published files give the pattern as letters, which are accepted beside layer_types.
   EXPECT_THAT(Windows(ParseLayers(kName, R"({"sliding_window": 8, "sliding_window_pattern": "LG",
       "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]})")),
               ElementsAre(8, 0, 8, 0));
@@ -747,7 +749,7 @@ TEST(FalconTest, GenerationsDifferInHeadsAndNorms) {
               HasSubstr("parallel_attn"));
 }
 
-// Fields that older files name otherwise count where their own names are not given.
+// A field's older name applies only if its current name is absent.
 TEST(AliasTest, OlderNamesOfFields) {
   constexpr const char* kName = "GPTNeoXForCausalLM";
   EXPECT_EQ(ParseLayers(kName, R"({"rotary_pct": 0.5})").spec.layers[0].attention.rotated(), 16);
@@ -892,7 +894,7 @@ TEST(RegistryTest, EveryFamilyIsDescribed) {
     EXPECT_FALSE(family->notes.models.empty()) << family->architecture;
     EXPECT_FALSE(family->notes.operators.empty()) << family->architecture;
     EXPECT_EQ(family->notes.error > 0, !family->notes.golden.empty()) << family->architecture;
-    // What the golden tests allow.
+    // The error that golden tests allow.
     EXPECT_LE(family->notes.error, 2e-4) << family->architecture;
   }
 }

@@ -1,5 +1,5 @@
-// Fields of config.json of families that tools/checkpoints/further_variants.py makes, and what is
-// said of those that are wrong.
+// Tests config.json fields of the families in tools/checkpoints/further_variants.py, and errors for
+// wrong values.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -74,7 +74,7 @@ TEST(LagunaTest, LayersHaveHeadsAndRopesOfTheirOwn) {
   EXPECT_EQ(config.spec.layers[0].attention.rotated(), 16);
   EXPECT_EQ(config.spec.layers[0].attention.gate, AttentionGate::kEachHead);
   EXPECT_NEAR(config.spec.rope_tables[1][1], std::pow(100.0, -1.0 / 16), 1e-6);
-  // A gate of each number for all else that is no true, as transformers has it.
+  // false means a gate per number, as in transformers.
   const ModelConfig plain = ParsedOf(kName, R"({"gating": false, "num_experts": 16})");
   EXPECT_EQ(plain.spec.layers[0].attention.gate, AttentionGate::kEachNumber);
   EXPECT_EQ(plain.spec.layers[0].attention.rotated(), 16);
@@ -115,7 +115,8 @@ TEST(Cohere2MoeTest, TheFirstLayersHaveAPatternOfTheirOwn) {
   const ModelConfig config = ParsedOf(kName, R"({"first_k_dense_replace": 1, "sliding_window": 8,
       "sliding_window_pattern": 2, "num_shared_experts": 2, "prefix_dense_intermediate_size": 48})");
   EXPECT_THAT(WindowsOf(config), ElementsAre(0, 8, 0, 8));
-  EXPECT_THAT(RopesOf(config), ElementsAre(1, 1, 0, 1));  // the first by its kind
+  EXPECT_THAT(RopesOf(config),
+              ElementsAre(1, 1, 0, 1));  // layer 0 has no experts, so it keeps RoPE
   EXPECT_THAT(HasExperts(config), ElementsAre(0, 1, 1, 1));
   EXPECT_EQ(config.spec.layers[0].mlp.intermediate_size, 48);
   EXPECT_EQ(config.spec.layers[1].mlp.intermediate_size, 128);
@@ -199,7 +200,7 @@ TEST(MimoV2FlashTest, ValuesAndWindows) {
               HasSubstr("num_key_value_heads must be a divisor of half of num_attention_heads 4"));
 }
 
-// The residual is kept without the weights of its depth, which norms make up for.
+// The stored residual omits the depth's weights; the epsilons of norms make up for them.
 TEST(BeamTest, EpsilonsGrowWithTheDepth) {
   constexpr const char* kName = "BeamForCausalLM";
   const ModelConfig config = ParsedOf(kName, R"({"num_experts": 16, "sliding_window": 8})");
@@ -289,7 +290,7 @@ TEST(LatentExpertsTest, ReadAWidthOfTheirOwn) {
               HasSubstr("moe_latent_size"));
 }
 
-// A tensor that is missing or has another shape is named.
+// The error names a tensor that is missing or has another shape.
 TEST(FurtherTensorsTest, WhatIsMissingIsNamed) {
   const auto without = [](const char* checkpoint, const char* tensor) {
     CheckpointCopy copy(checkpoint);
@@ -308,11 +309,11 @@ TEST(FurtherTensorsTest, WhatIsMissingIsNamed) {
               HasSubstr("mixer.fc1_latent_proj.weight"));
   EXPECT_THAT(without("tiny-axk1", "model.layers.1.post_mlp_layernorm.weight"),
               HasSubstr("'model.layers.1.post_mlp_layernorm.weight' of shape [32] is missing"));
-  // The one tensor that may be missing, as published files have it.
+  // The only optional tensor: published files lack it.
   EXPECT_EQ(without("tiny-axk1", "model.layers.1.mlp.gate.e_score_correction_bias"), "loaded");
 }
 
-// GPT-2's matrices are turned, which nothing rounds while they are loaded.
+// GPT-2's matrices are stored transposed and cannot be quantized while loading.
 TEST(FurtherTensorsTest, TurnedMatricesAreNotRounded) {
   const std::filesystem::path folder = DataFolder("tiny-gpt2");
   const auto config = LoadModelConfig(folder, {}, {.weights = "fp8", .head = ""});

@@ -1,6 +1,6 @@
-// Models against transformers in float32: tests/data/checkpoints/*/golden.json, whose weights are
-// the stored ones and whose activations are not rounded, and golden_fakequant.json, where the
-// inputs of quantized layers and the keys and values are rounded as the scheme says.
+// Compares models with transformers in float32 (tests/data/checkpoints/*/golden.json: stored
+// weights, unrounded activations), and with golden_fakequant.json, in which inputs of quantized
+// layers, keys and values are rounded as the scheme says.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using testing::Runner;
 using testing::SmallOptions;
 using testing::TestName;
 
-// Logits and greedy tokens of every case of the checkpoint's golden file.
+// Compares logits and greedy tokens of every case in the checkpoint's golden file.
 void Check(const char* name, const char* golden_file, const ModelOptions& options,
            double tolerance) {
   const std::filesystem::path folder = DataFolder(name);
@@ -46,8 +46,8 @@ TEST_P(Float32ModeTest, AgreesWithTransformers) {
   Check(GetParam(), "golden.json", SmallOptions(ElementType::kF32, ElementType::kF32), 2e-4);
 }
 
-// Measured: at most 0.035, in layers of 32 numbers. Keys and values of models with experts are F16,
-// as the engine has them.
+// Measured: at most 0.035, in layers of 32 numbers. Models with experts have F16 keys and values,
+// as in the engine.
 TEST_P(DefaultModeTest, StaysNearTransformers) {
   const ElementType kv_type = GoldenConfig(GetParam()).spec.FirstMoeLayer() != nullptr
                                   ? ElementType::kF16
@@ -55,15 +55,15 @@ TEST_P(DefaultModeTest, StaysNearTransformers) {
   Check(GetParam(), "golden.json", SmallOptions(ElementType::kBF16, kv_type), 0.04);
 }
 
-// What a delta rule reads of the state that it corrects makes roundings grow. Measured: at most
-// 0.09 in checkpoints of random weights, where transformers in BF16 finds 0.18.
+// The delta rule corrects the state by what it reads from it, which amplifies rounding errors.
+// Measured: at most 0.09 in checkpoints with random weights; transformers in BF16: 0.18.
 TEST(DefaultModeOfDeltaRuleTest, StaysNearTransformers) {
   for (const char* name : {"tiny-qwen3.5", "tiny-olmo-hybrid"})
     Check(name, "golden.json", SmallOptions(ElementType::kBF16, ElementType::kBF16), 0.13);
 }
 
-// Gemma 4 does not scale q . k down, so that the softmax multiplies what BF16 rounds. Measured: at
-// most 0.13 in the dense checkpoint, where transformers in BF16 finds 0.20.
+// Gemma 4 does not scale q . k down, so the softmax amplifies BF16's rounding errors. Measured: at
+// most 0.13 in the dense checkpoint; transformers in BF16: 0.20.
 TEST(DefaultModeOfUnscaledScoresTest, StaysNearTransformers) {
   Check("tiny-gemma4-shared", "golden.json", SmallOptions(ElementType::kBF16, ElementType::kBF16),
         0.15);
@@ -75,11 +75,11 @@ TEST_P(Int8Test, StaysNearRoundedInputs) {
         0.1);
 }
 
-// All roundings are those of the golden files, and nearly all rows agree to 4e-6. But sums in
-// another order differ by some 1e-7 of their size, neighbours of narrow formats lie 1/16 (E4M3) to
-// 1/2 (E2M1) apart, and a prompt has some 1e5 roundings: now and then a number falls to the other
-// side of a tie. One such flip moves a row of logits by the rounding error of one number, measured
-// up to 0.06; where it flips the choice of an expert after it, by more, measured up to 0.14.
+// All roundings are as in the golden files, and nearly all rows agree to 4e-6. But sums in another
+// order differ by about 1e-7 of their size, neighbouring numbers of narrow formats are 1/16 (E4M3)
+// to 1/2 (E2M1) apart, and a prompt has about 1e5 roundings, so a number sometimes falls to the
+// other side of a tie. Such a flip changes a row of logits by up to 0.06 (measured), and by up to
+// 0.14 if it changes the choice of an expert in a later layer.
 TEST_P(CheckpointActivationsTest, AgreesWithRoundedInputs) {
   const ModelConfig config = GoldenConfig(GetParam());
   ModelOptions options =
@@ -90,13 +90,13 @@ TEST_P(CheckpointActivationsTest, AgreesWithRoundedInputs) {
         config.spec.FirstMoeLayer() != nullptr ? 0.2 : 0.1);
 }
 
-// What is overridden in a config.json, and the golden file of the same weights.
+// Overrides of config.json, and the golden file that transformers made with them.
 struct ScaledRope {
   const char* golden_file;
   const char* overrides;
 };
 
-// Golden logits of a window that the stored configuration does not ask for.
+// Golden logits with a window that the stored configuration does not enable.
 class AskedWindowTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(AskedWindowTest, AgreesWithTransformers) {
@@ -111,7 +111,7 @@ TEST_P(AskedWindowTest, AgreesWithTransformers) {
 
 class ScaledRopeTest : public ::testing::TestWithParam<ScaledRope> {};
 
-// Positions beyond the original ones. Measured: at most 2e-5.
+// Prompts exceed the original positions. Measured: at most 2e-5.
 TEST_P(ScaledRopeTest, AgreesWithTransformers) {
   const std::filesystem::path folder = DataFolder("tiny-llama-bias");
   const auto config = LoadModelConfig(folder, *json::Parse(GetParam().overrides));
@@ -128,7 +128,7 @@ TEST_P(ScaledRopeTest, AgreesWithTransformers) {
   EXPECT_GT(plain_rms, 0.01) << "the scaling makes a difference";
 }
 
-// As SCALINGS of tools/checkpoints/make_variants.py.
+// The same as SCALINGS in tools/checkpoints/make_variants.py.
 INSTANTIATE_TEST_SUITE_P(
     Kinds, ScaledRopeTest,
     ::testing::Values(ScaledRope{"golden_linear.json",
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
                          "original_max_position_embeddings": 48, "beta_fast": 12.0,
                          "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5,
                          "truncate": false}})"}));
-// As WINDOWED of tools/checkpoints/make_variants.py.
+// The same as WINDOWED in tools/checkpoints/make_variants.py.
 INSTANTIATE_TEST_SUITE_P(Checkpoints, AskedWindowTest,
                          ::testing::Values("tiny-qwen3-moe-mixed", "tiny-qwen2-moe",
                                            "tiny-smollm3"),
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, DefaultModeTest,
                                            "tiny-nemotron-h-moe", "tiny-kimi-linear",
                                            "tiny-bailing-hybrid"),
                          TestName);
-// tools/checkpoints/further_variants.py.
+// Checkpoints of tools/checkpoints/further_variants.py.
 INSTANTIATE_TEST_SUITE_P(
     Further, Float32ModeTest,
     ::testing::Values("tiny-laguna", "tiny-laguna-numbers", "tiny-kolibri", "tiny-cohere2-moe",

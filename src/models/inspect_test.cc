@@ -45,7 +45,7 @@ TEST(InspectTest, DescribesQuantizedExperts) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_FALSE(report->refusal) << *report->refusal;
   ASSERT_TRUE(report->memory);
-  EXPECT_LT(report->memory->weight_bytes, report->tensor_bytes);  // Without the image part.
+  EXPECT_LT(report->memory->weight_bytes, report->tensor_bytes);  // the image part is not loaded
   const std::string text = FormatText(*report);
   EXPECT_THAT(text, HasSubstr("4 of 64 in 4 layers, 1 a token and a shared one"));
   EXPECT_THAT(text, HasSubstr("NVFP4"));
@@ -94,7 +94,7 @@ TEST(InspectTest, NamesTheOperatorsThatAnUnknownArchitectureNeeds) {
   EXPECT_EQ(ToJson(*report).Find("missing_operators")->as_array().size(), 6u);
 }
 
-// Where nothing is missing, the family's file alone is.
+// If no operator is missing, the report says that only the family's own file is.
 TEST(InspectTest, AnArchitectureOfKnownOperatorsNeedsNone) {
   const testing::TemporaryFolder folder;
   std::string config = *ReadFile(DataFolder("qwen3-bf16") / "config.json");
@@ -120,7 +120,7 @@ std::vector<std::string> MissingOperators(const std::string& config,
   return report ? report->missing_operators : std::vector<std::string>();
 }
 
-// What fields do not tell the modules of its layers do.
+// Fields of config.json do not reveal the new modules; the names of tensors do.
 TEST(InspectTest, NamesTheModulesThatNoFamilyHas) {
   EXPECT_THAT(MissingOperators(R"({"architectures": ["NewForCausalLM"], "model_type": "new"})",
                                {{"model.layers.0.input_layernorm.weight", "U8", {1}, "1"},
@@ -169,7 +169,7 @@ TEST(InspectTest, ReadsTheNumbersThatPythonWritesAndJsonDoesNotKnow) {
               ::testing::ElementsAre("state space layers of the first Mamba (mamba_dt_rank)"));
 }
 
-// The plan is made of the configuration and of the headers that are there.
+// The plan is made from the configuration and the headers of the existing files.
 TEST(InspectTest, ACheckpointThatLacksFilesIsDescribed) {
   const testing::TemporaryFolder folder;
   for (const auto& entry :
@@ -229,7 +229,8 @@ TEST(InspectTest, DamagedFilesAreErrors) {
   EXPECT_THAT(InspectModel(folder.path()).error().message, HasSubstr("model.safetensors"));
 }
 
-// The sum over all operators is what a step of one token reads, but for norms and other vectors.
+// Operators' sums equal the bytes that a step of one token reads, except for norms and other
+// vectors.
 TEST(InspectProgramTest, CountsTheWeightsOfAStep) {
   for (const char* name :
        {"llama-bf16", "qwen3-modelopt-fp8", "tiny-qwen3-moe-w4a16", "tiny-gemma4-shared"}) {

@@ -1,4 +1,4 @@
-// Ropes of models whose layers with a window turn otherwise than those that see everything.
+// RoPE settings of models whose layers with a window use others than layers that see all positions.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-// What counts where rope_parameters has no block for a kind of layers.
+// Defaults for a kind of layer without a block in rope_parameters.
 struct KindRope {
   double theta = 10000;
-  double part = 1;  // of a head that is rotated
+  double part = 1;  // fraction of a head that is rotated
 };
 struct KindRopes {
   KindRope full = {}, sliding = {};
@@ -19,10 +19,10 @@ struct KindRopes {
   bool may_be_null = false;
 };
 
-// Reads rope_parameters, with a block for each kind of layer; config.rope and the first of
-// DecoderSpec::rope_tables are those of layers that see everything, the second those of layers with
-// a window, which `slides` tells. Sets their rotary_dim, too. Scalings are read of the former
-// alone. REQUIRES: config.head_dim is that of all layers.
+// Reads rope_parameters, which has a block for each kind of layer. config.rope and the first of
+// DecoderSpec::rope_tables are for layers that see all positions, the second table is for layers
+// with a window (where `slides` is true). Also sets their rotary_dim. Only the former may be
+// scaled. REQUIRES: all layers have config.head_dim.
 Status ReadKindRopes(const JsonFields& fields, const KindRopes& defaults,
                      const std::vector<bool>& slides, ModelConfig& config);
 

@@ -47,12 +47,12 @@ int64_t BestGroupSize(const std::vector<Kind>& kinds, int64_t max_context) {
   int64_t best = largest, least_kept = std::numeric_limits<int64_t>::max();
   // From the largest size down: of equally good sizes, the one with the fewest groups wins.
   for (int64_t size = largest; size > 0; --size) {
-    int64_t groups = 0, kept = 0;  // kept: tokens times layers, unused ones included
+    int64_t groups = 0, kept = 0;  // kept: tokens times layers, including unused ones
     for (const Kind& kind : kinds) {
       groups += kind.GroupsOf(size);
       kept += kind.GroupsOf(size) * size * kind.TokensKept(max_context);
     }
-    if (groups > most_groups) break;  // and so do all smaller sizes
+    if (groups > most_groups) break;  // smaller sizes do not make fewer
     if (kept >= least_kept) continue;
     least_kept = kept;
     best = size;
@@ -117,8 +117,8 @@ KvGroups KvGroups::Uniform(const DecoderSpec& spec) {
 }
 
 KvGroups KvGroups::For(const DecoderSpec& spec, int64_t max_context) {
-  // Snapshots of states stand beside the blocks of one group. Layers with a window keep all
-  // positions then, and see those of the window.
+  // All layers share one group, which also holds snapshots of states. Layers with a window then
+  // keep all positions, but see only those in the window.
   if (spec.KeepsStates()) return Uniform(spec);
   std::vector<AttentionSpan> spans;
   for (const LayerSpec& layer : spec.layers) {

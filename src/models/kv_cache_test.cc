@@ -162,7 +162,7 @@ TEST(KvCache, LayersOfOtherHeadsAndLayersThatShareKeys) {
   EXPECT_EQ(KvGroups::Uniform(spec).layers_per_group, 3);
 }
 
-// Layers with a window beside those that keep a state: no positions are given up.
+// Layers with a window beside layers with states: all positions are kept.
 TEST(KvGroups, ModelsThatKeepStatesHaveOne) {
   for (const char* name : {"tiny-lfm3", "tiny-lara-mini"}) {
     const auto config = LoadModelConfig(testing::DataFolder(name));

@@ -20,8 +20,8 @@ bool IsPlain(const DataFormat& format) {
   return format.scale_layout == ScaleLayout::kNone;
 }
 
-// What of a format the packed matrix keeps: scales of tensors and rows become F32 of rows there,
-// scales of blocks F32.
+// The format of the packed matrix: scales of tensors and rows become F32 scales of rows, scales of
+// blocks F32.
 DataFormat InMemory(DataFormat format) {
   if (HasScalesOfRows(format)) {
     format.scale_layout = ScaleLayout::kPerRow;
@@ -48,7 +48,7 @@ bool AllPlain(const std::vector<DataFormat>& stored) {
   return std::all_of(stored.begin(), stored.end(), IsPlain);
 }
 
-// Where the inputs of the parts go together into the product, they have one order.
+// Parts that are multiplied together share their inputs, so their order of inputs must be equal.
 Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
   const auto& first = parts.front().input_order;
   for (const StoredLinear& part : parts) {
@@ -66,8 +66,8 @@ Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
   return {};
 }
 
-// One rounding serves the whole matrix; where the parts ask for unlike ones there is none. The
-// largest scale of the parts loses the least: their inputs are the same.
+// A matrix has a single rounding of its inputs; if the parts differ in format, there is none. The
+// parts have the same inputs, so the largest scale loses the least.
 LinearInputs JoinInputs(const std::vector<StoredLinear>& parts) {
   LinearInputs inputs{.format = parts.front().activations,
                       .scale = parts.front().input_scale.value_or(1)};
@@ -79,8 +79,7 @@ LinearInputs JoinInputs(const std::vector<StoredLinear>& parts) {
   return inputs;
 }
 
-// A fused tensor has all parts in one, one below the other. Rows that follow each other there are
-// one piece.
+// A fused tensor holds the rows of all parts, one after the other. Consecutive rows form one piece.
 std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is_fused) {
   std::vector<MatrixSource::Piece> pieces;
   int64_t first_row = 0;
@@ -101,7 +100,7 @@ std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is
   return pieces;
 }
 
-// A tensor of plain numbers and of that shape.
+// Checks that a tensor has this shape and holds plain numbers.
 Status CheckPlain(const StoredTensor& tensor, const std::string& name,
                   const std::vector<int64_t>& shape) {
   if (tensor.info->shape != shape) {
@@ -119,7 +118,7 @@ Status CheckPlain(const StoredTensor& tensor, const std::string& name,
               name);
 }
 
-// One expert's matrix [rows, cols] in a FusedExpert::flat tensor.
+// Returns one expert's matrix [rows, cols] of a FusedExpert::flat tensor.
 Result<std::optional<StoredLinear>> FindFlat(const FusedExpert& fused, const std::string& name,
                                              int64_t rows, int64_t cols,
                                              const Checkpoint& checkpoint) {
@@ -136,7 +135,7 @@ Result<std::optional<StoredLinear>> FindFlat(const FusedExpert& fused, const std
   return linear;
 }
 
-// The tensor of MatrixParameter::shape.
+// Returns the tensor of a matrix with MatrixParameter::shape.
 Result<StoredLinear> FindShaped(const MatrixParameter& matrix, const Checkpoint& checkpoint,
                                 const QuantizationScheme& scheme) {
   const ParameterPart& part = matrix.parts.front();
@@ -174,7 +173,7 @@ DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compu
   const bool one_type = std::all_of(stored.begin(), stored.end(), [&](const DataFormat& format) {
     return format.type == stored.front().type;
   });
-  // F32 holds the values of all plain types.
+  // F32 can represent the values of all plain types.
   return {.type = PlainType(one_type ? stored.front().type : ElementType::kF32, compute_type)};
 }
 
@@ -194,7 +193,7 @@ DataFormat TakenFormat(const DataFormat& stored, ElementType compute_type) {
 
 namespace {
 
-// Finds one expert's matrix in the tensor of all of `module`.
+// Returns one expert's matrix of the tensor `module` of all experts.
 Result<std::optional<StoredLinear>> FindExpert(const FusedExpert& fused, const std::string& module,
                                                int64_t rows, int64_t cols,
                                                const Checkpoint& checkpoint,

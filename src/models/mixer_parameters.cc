@@ -9,7 +9,7 @@ namespace {
 using MixerKind = MixerSpec::Kind;
 using Projections = MixerSpec::Projections;
 
-// Lists parts of the tensors of one mixer.
+// Lists the parts of a mixer's tensors that a rank holds.
 class MixerLister {
  public:
   MixerLister(std::string name, const MixerSpec& spec, const RankPlace& place)
@@ -19,7 +19,7 @@ class MixerLister {
 
   std::string Name(const char* module) const { return name_ + "." + module; }
 
-  // Numbers of held key heads, and of held heads, of `width` each, from row `first` on.
+  // Rows of this rank's key heads and value heads, in a tensor whose heads begin at row `first`.
   RowRange Keys(int64_t first) const { return Of(cut_.key_heads, spec_.key_dim, first); }
   RowRange Values(int64_t first) const { return Of(cut_.heads, spec_.head_dim, first); }
   RowRange Heads(int64_t first) const { return Of(cut_.heads, 1, first); }
@@ -36,7 +36,7 @@ class MixerLister {
       return {Part(one, 3 * values, Values(2 * values)), Part(one, 3 * values, Values(0)),
               Part(one, 3 * values, Values(values))};
     }
-    if (spec_.kind == MixerKind::kStateSpace) {  // z, x, B, C, steps
+    if (spec_.kind == MixerKind::kStateSpace) {  // order in the file: z, x, B, C, steps
       const int64_t rows = spec_.InputRows();
       return {Part(one, rows, Keys(2 * values + keys)), Part(one, rows, Keys(2 * values)),
               Part(one, rows, Values(values)), Part(one, rows, Values(0)),
@@ -65,7 +65,7 @@ class MixerLister {
     return parts;
   }
 
-  // Decays of keys, of the module or vector of that name.
+  // Rows of keys' decays in this module or vector.
   ParameterPart Decays(const char* module) const {
     return Part(Name(module), spec_.decays_width(), Of(cut_.heads, spec_.key_dim, 0));
   }
@@ -100,7 +100,7 @@ class MixerLister {
     return {rates, Part(Name("a_proj"), heads, Heads(0))};
   }
 
-  // Rows of the convolution, which q, k and v pass: of Mamba-2 C, B and x, stored as x, B, C.
+  // The convolution's channels q, k and v; for Mamba-2 C, B and x, which are stored as x, B, C.
   std::vector<ParameterPart> Channels(const std::string& tensor, int64_t each) const {
     const int64_t keys = spec_.keys_width(), values = spec_.values_width();
     const int64_t rows = spec_.conv_channels();
@@ -116,7 +116,7 @@ class MixerLister {
       add(Values(2 * keys), 1);
       return parts;
     }
-    const bool is_weight = each != 1;  // biases are added after the factors
+    const bool is_weight = each != 1;  // input_factors do not apply to biases
     add(Keys(values + keys), is_weight ? spec_.input_factors[3] : 1);
     add(Keys(values), is_weight ? spec_.input_factors[2] : 1);
     add(Values(0), is_weight ? spec_.input_factors[1] : 1);
@@ -128,12 +128,13 @@ class MixerLister {
     return {first + heads.begin * width, first + heads.end * width};
   }
 
-  // Projections::kOneByKind.
+  // Rows of in_proj with Projections::kOneByKind.
   int64_t RowsOfOne() const {
     return spec_.conv_channels() + spec_.values_width() + 2 * int64_t{spec_.num_heads};
   }
 
-  // Rows [first, first + count) of the `each` rows of each held key head.
+  // Adds rows [first, first + count) of each of this rank's key heads, which have `each` rows in
+  // `module`.
   void AddOfKeyHeads(const char* module, int64_t each, int64_t first, int64_t count,
                      std::vector<ParameterPart>& parts) const {
     for (int64_t head = cut_.key_heads.begin; head < cut_.key_heads.end; ++head) {

@@ -34,9 +34,11 @@ tl::unexpected<Error> Unsupported(std::string message, std::string field) {
   return Fail(ErrorCode::kUnsupported, std::move(message), std::move(field));
 }
 
-// The generating architecture that `name` is a variant of, which differs in its head alone.
+// The name of the generating architecture that `name` is a variant of; they differ only in the
+// head.
 std::string GeneratingName(std::string_view name) {
-  if (name.ends_with("LMHeadModel")) return std::string(name);  // an older name of such: GPT-2
+  if (name.ends_with("LMHeadModel"))
+    return std::string(name);  // an older name of a generating architecture: GPT-2
   for (const std::string_view suffix : {"ForSequenceClassification", "Model"})
     if (name.ends_with(suffix))
       return std::string(name.substr(0, name.size() - suffix.size())) + "ForCausalLM";
@@ -51,7 +53,8 @@ Result<const ModelFamily*> FindFamily(const JsonFields& fields) {
   if (!by_name && type.empty()) return fields.Missing("architectures");
   // Old files spell "LLaMAForCausalLM".
   const std::string wanted = by_name ? AsciiLower(GeneratingName(names->front())) : "";
-  // The family whose class it is; others of that name have a name of their own, too.
+  // The family that this architecture name belongs to by default; other families with the name are
+  // chosen by model_type.
   const ModelFamily* main = nullptr;
   for (const ModelFamily* family : ModelFamilies()) {
     const bool is_published = AsciiLower(family->published_architecture) == wanted;
@@ -76,14 +79,14 @@ Result<const ModelFamily*> FindFamily(const JsonFields& fields) {
                      by_name ? "architectures" : "model_type");
 }
 
-// As config.json names it.
+// The name in config.json, else the family's.
 std::string ArchitectureOf(const JsonFields& fields, const ModelFamily& family) {
   const auto names = fields.Strings("architectures");
   return names && *names && !(*names)->empty() ? (*names)->front()
                                                : std::string(family.architecture);
 }
 
-// Names of transformers' activations.py. Those of GELU by tanh differ in how they round.
+// Names in transformers' activations.py. The variants of tanh GELU differ only in rounding.
 constexpr std::pair<std::string_view, Activation> kActivations[] = {
     {"silu", Activation::kSilu},
     {"swish", Activation::kSilu},
@@ -101,7 +104,7 @@ Result<Activation> ReadActivation(const JsonFields& fields, const ModelFamily& f
   for (const char* key : {"hidden_act", "hidden_activation"}) {
     ASSIGN_OR_RETURN(const auto name, fields.String(key));
     if (!name) continue;
-    // Only a family that has it has the numbers that it needs.
+    // Only families with xIELU have its parameters.
     if (*name == "xielu" && activation == Activation::kXielu) continue;
     const auto known = std::find_if(std::begin(kActivations), std::end(kActivations),
                                     [&](const auto& entry) { return entry.first == *name; });
@@ -134,7 +137,7 @@ Status ReadDimensions(const JsonFields& fields, const ConfigDefaults& defaults,
                        config.num_attention_heads));
   RETURN_IF_ERROR(read("max_position_embeddings", kMaxPositions, defaults.max_position_embeddings,
                        config.max_position_embeddings));
-  // A null is not the default, but as many as there are heads.
+  // A null means as many KV heads as query heads, not the default.
   const bool has_default = defaults.kv_heads != 0 && !fields.Has("num_key_value_heads");
   RETURN_IF_ERROR(read("num_key_value_heads", kMaxHeads,
                        has_default ? defaults.kv_heads : config.num_attention_heads,
@@ -157,7 +160,7 @@ Status ReadDimensions(const JsonFields& fields, const ConfigDefaults& defaults,
   return CheckHeadWidth(config.head_dim, "head_dim");
 }
 
-// How many elements of a head rope rotates.
+// Returns how many numbers of a head are rotated.
 Result<int64_t> ReadRotaryDim(const JsonFields& fields, const ConfigDefaults& defaults,
                               ModelConfig& config) {
   if (defaults.rope_head_dim != 0) return config.head_dim;
@@ -168,7 +171,7 @@ Result<int64_t> ReadRotaryDim(const JsonFields& fields, const ConfigDefaults& de
     if (width > 0) given = static_cast<double>(width) / static_cast<double>(config.head_dim);
   }
   if (!defaults.partial_rotary_factor) {
-    // As transformers: without a scaling these families rotate whole heads all the same.
+    // As in transformers, these families rotate whole heads if RoPE is not scaled.
     if (given.value_or(1) == 1 || !config.rope.scaling) {
       config.rope.partial_rotary_factor.reset();
       return config.head_dim;
@@ -192,8 +195,8 @@ Result<int64_t> ReadRotaryDim(const JsonFields& fields, const ConfigDefaults& de
   return rotary_dim + (is_odd ? 1 : 0);
 }
 
-// The width by which exponents of rope's frequencies are divided. As transformers: an odd part of a
-// head has a frequency for each second element, the last included, and so one more is rotated.
+// Returns the divisor of the exponents of RoPE's frequencies. As in transformers, an odd part of a
+// head has a frequency for every second number, including the last, so one more number is rotated.
 int64_t RopeWidth(const ModelConfig& config) {
   const auto part = static_cast<int64_t>(static_cast<double>(config.head_dim) *
                                          config.rope.partial_rotary_factor.value_or(1));
@@ -206,7 +209,7 @@ Status CheckRopeAlpha(const RopeConfig& rope, const ConfigDefaults& defaults) {
                      "rope_scaling.alpha");
 }
 
-// A list of factors has one for each frequency.
+// The list of factors must have one per frequency.
 Status CheckLongRope(const ModelConfig& config) {
   if (!config.rope.scaling || config.rope.scaling->kind != RopeKind::kLongRope) return {};
   const auto count = static_cast<int64_t>(config.rope.scaling->short_factors.size());
@@ -219,7 +222,7 @@ Status CheckLongRope(const ModelConfig& config) {
       "rope_scaling.short_factor");
 }
 
-// Some writers name the norm, which each family has but one of.
+// Some files name the kind of norm; each family supports a single one.
 Status CheckNorm(const JsonFields& fields, const ConfigDefaults& defaults) {
   const std::string expected = defaults.has_layer_norms ? "layernorm" : "rmsnorm";
   for (const char* key :
@@ -236,7 +239,7 @@ Status CheckNorm(const JsonFields& fields, const ConfigDefaults& defaults) {
   return {};
 }
 
-// Some embedding models were made of decoders by letting tokens see those after them.
+// Some embedding models are decoders whose tokens also see later ones.
 Status RefuseBothWays(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto is_causal, fields.Bool("is_causal"));
   if (is_causal.value_or(true)) return {};
@@ -245,8 +248,8 @@ Status RefuseBothWays(const JsonFields& fields) {
       "is_causal");
 }
 
-// transformers ties a nested model by the outer flag, which it always writes, where the files hold
-// no head; published configurations have that of the text part alone.
+// The outer flag takes precedence: transformers always writes it, and ties a model by it if files
+// have no head. Published configurations may have only the text part's flag.
 Status ReadTie(const JsonFields& outer, const JsonFields& fields, const ConfigDefaults& defaults,
                ModelConfig& config) {
   constexpr const char* kField = "tie_word_embeddings";
@@ -275,7 +278,7 @@ Result<ElementType> ReadType(const JsonFields& fields) {
                     ShortName(*name)),
         key);
   }
-  return ElementType::kF32;  // The default of transformers.
+  return ElementType::kF32;  // transformers' default
 }
 
 Status CheckTokenIds(const ModelConfig& config) {
@@ -291,9 +294,8 @@ Status CheckTokenIds(const ModelConfig& config) {
   return {};
 }
 
-// YaRN multiplies the rotated q and k by a factor, and so their products by its square. A norm
-// after the rotation takes it away again. Where a part of a head is not rotated the factor must
-// stand in the rotation.
+// YaRN multiplies the rotated q and k by a factor, so their products by its square. A norm after
+// the rotation cancels it. If heads are rotated in part, the rotation itself must apply the factor.
 void ApplyAttentionFactor(ModelConfig& config) {
   const double factor = config.rope.scaling ? config.rope.scaling->attention_factor : 1;
   if (factor == 1) return;
@@ -343,7 +345,7 @@ Result<const ConfigDefaults*> DefaultsFor(const ModelFamily& family, const json:
   return &family.text_defaults(type.value_or(""));
 }
 
-// The family whose decoder it is: `family` itself, or another one that text_config names.
+// Returns the family of the decoder: `family` itself, or the one that text_config names.
 Result<const ModelFamily*> DecoderFamily(const ModelFamily& family, const json::Value& decoder) {
   if (family.text_types.empty()) return &family;
   ASSIGN_OR_RETURN(const auto given, JsonFields(decoder, "text_config.").String("model_type"));
@@ -359,8 +361,8 @@ Result<const ModelFamily*> DecoderFamily(const ModelFamily& family, const json::
       "text_config.model_type");
 }
 
-// `decoder` with what its fields' other names give, and with the defaults that scalings of rope
-// start from and that families read again.
+// Returns `decoder` with fields' other names resolved, and with the defaults that RoPE scalings
+// need and families read later.
 Result<json::Value> WithRopeDefaults(json::Value decoder, const ConfigDefaults& defaults) {
   for (const FieldAlias& alias : defaults.aliases) {
     const json::Value* value = decoder.Find(alias.other);
@@ -385,13 +387,13 @@ Result<json::Value> WithRopeDefaults(json::Value decoder, const ConfigDefaults& 
   return decoder;
 }
 
-// Where the fields are absent the defaults count; a null stands for no token.
+// Absent fields have their defaults; null means no token.
 Status ReadTokenIds(const JsonFields& fields, const JsonFields& outer,
                     const ConfigDefaults& defaults, ModelConfig& config) {
   const auto place = [&](const char* name) -> const JsonFields& {
     return fields.Given(name) != nullptr ? fields : outer;
   };
-  // A vocabulary that does not hold the default is none that it was made for.
+  // A default outside of the vocabulary does not apply: it was made for another vocabulary.
   const auto is_default = [&](const char* name, std::optional<int32_t> id) {
     return id && *id < config.vocab_size && !fields.Has(name) && !outer.Has(name);
   };
@@ -503,11 +505,11 @@ Result<ModelConfig> ParseModelConfig(const json::Value& value) {
 
 namespace {
 
-// Where config.json contradicts itself the files know whether there is a head.
+// If config.json contradicts itself, the files decide: without a head, it is tied.
 void SettleTie(const std::filesystem::path& folder, ModelConfig& config) {
   if (!config.tie_is_contradicted) return;
   const auto checkpoint = Checkpoint::Open(folder);
-  if (!checkpoint) return;  // told where weights are loaded
+  if (!checkpoint) return;  // loading the weights reports the error
   config.tie_word_embeddings = checkpoint->Find("lm_head.weight") == nullptr;
   config.spec.tied_head = config.tie_word_embeddings;
 }

@@ -126,7 +126,7 @@ void ExpectLlama3(const std::string& changes, double theta) {
 TEST(ModelConfigTest, ReadsRopeInEverySpelling) {
   const std::string block = kLlama3Block;
   ExpectLlama3(R"({"rope_scaling": {)" + block + "}}", 500000);
-  // With the older key for the type.
+  // The older key for the type.
   std::string older = block;
   older.replace(0, 11, "\"type\"");
   ExpectLlama3(R"({"rope_scaling": {)" + older + "}}", 500000);

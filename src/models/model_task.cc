@@ -21,7 +21,7 @@ Result<int64_t> NumLabels(const JsonFields& fields) {
   return static_cast<int64_t>(labels->as_object().size());
 }
 
-// Scores computed from rows of the language model's head.
+// Takes scores from rows of the language model's head.
 Status TakeFromTokens(const JsonFields& fields, const std::vector<int32_t>& tokens,
                       int64_t vocab_size, HeadSpec& head) {
   ASSIGN_OR_RETURN(const auto is_reranker, fields.Bool("is_original_qwen3_reranker"));

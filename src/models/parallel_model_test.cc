@@ -1,4 +1,5 @@
-// The promise over ranks: logits are bit-equal however many ranks share the layers or divide them.
+// Tests that logits are bit-equal for any number of ranks, whether they share layers or divide
+// them.
 #include "models/parallel_model.h"
 
 #include <cstring>
@@ -37,7 +38,7 @@ using testing::TemporaryFolder;
 using testing::TestTensor;
 using Rounding = ModelOptions::ActivationRounding;
 
-// A prompt in chunks among others, and a few tokens one by one.
+// Runs a prompt in chunks beside other sequences, then a few tokens one by one.
 LogitRows RunMixed(Runner& runner, const std::vector<int32_t>& tokens,
                    const std::vector<int32_t>& others) {
   for (int sequence = 0; sequence < 3; ++sequence) runner.Forget(sequence);
@@ -60,7 +61,7 @@ struct Case {
   Rounding rounding = Rounding::kAuto;
 };
 
-// Every family and every stored format.
+// All families and all stored formats.
 constexpr Case kCases[] = {
     {"llama-bf16"},
     {"llama-bf16", ElementType::kF32, ElementType::kF32},
@@ -150,7 +151,7 @@ constexpr Case kCases[] = {
     {"tiny-bailing-hybrid"},
 };
 
-// Runs the case alone and by each cut that its model has parts for.
+// Compares the model alone with each cut for which it has enough parts.
 void ExpectBitEqual(const Case& test, const std::vector<Cut>& cuts, int threads = 1) {
   const std::vector<int32_t> tokens = SomeTokens(60, 1), others = SomeTokens(21, 2);
   ModelOptions options = SmallOptions(test.compute_type, test.kv_type);
@@ -188,7 +189,7 @@ TEST(ParallelModelTest, ThreadsOfRanksDoNotMatter) {
   ExpectBitEqual({"qwen3-bf16"}, {{2, 1}, {2, 2}}, /*threads=*/2);
 }
 
-// More rows than the MLP and the experts take at once, and wanted rows that are few or none.
+// More rows than the MLP and the experts process at once, and few or no wanted rows.
 TEST(ParallelModelTest, HeavyLongStepsAndFewLogitsAreBitEqual) {
   ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kF16);
   options.max_rows = options.max_logit_rows = options.max_context = 1600;
@@ -221,8 +222,8 @@ TEST(ParallelModelTest, HeavyLongStepsAndFewLogitsAreBitEqual) {
   }
 }
 
-// The logits of the last token of each chunk but the first, whose step wants none, with as many
-// steps in flight as may be. What Begin was given is overwritten once it has returned.
+// Returns the logits of the last token of each chunk except the first, whose step wants none. Keeps
+// as many steps in flight as possible, and overwrites the inputs of Begin after it returns.
 LogitRows RunInFlight(Runner& runner, const std::vector<int32_t>& tokens,
                       const std::vector<size_t>& chunks) {
   const auto vocabulary = static_cast<size_t>(runner.model().config().vocab_size);
@@ -292,8 +293,8 @@ TEST(ParallelModelTest, RandomWeightsAreThoseOfOneRank) {
   EXPECT_EQ(RowsUnlike(RunMixed(ranks, tokens, others), RunMixed(alone, tokens, others)), 0u);
 }
 
-// Writes the checkpoint anew, with all bits set in the rows of matrices that rank 0 of two does not
-// hold: numbers that are none.
+// Copies the checkpoint, with all bits set (NaN) in the rows of matrices that rank 0 of two does
+// not hold.
 void SpoilRowsOfOthers(const char* name, const std::filesystem::path& folder) {
   std::filesystem::copy(DataFolder(name), folder, std::filesystem::copy_options::recursive);
   const auto config = LoadModelConfig(folder);
@@ -357,7 +358,8 @@ TEST(ParallelModelTest, ARankReadsItsOwnRowsAlone) {
   }
 }
 
-// Models over the weights of one that is gone compute what it would have, at the same time.
+// Models that share a model's weights compute the same results, also concurrently and after that
+// model is gone.
 TEST(ParallelModelTest, SharedWeightsAreThoseOfTheFirst) {
   const ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
   const char* const name = "qwen3-llmc-fp8-block";
@@ -402,14 +404,14 @@ TEST(ParallelModelTest, ThePlanAddsUpTheShares) {
   const auto alone = PlanModel(*config, options, 1);
   const auto two = PlanParallelModel(*config, options, 1, 2, 1);
   ASSERT_TRUE(alone && two);
-  // All but the norms is divided.
+  // Everything except norms is divided.
   EXPECT_GE(two->weight_bytes, alone->weight_bytes);
   EXPECT_LT(two->weight_bytes, alone->weight_bytes + alone->weight_bytes / 20);
   EXPECT_EQ(two->kv_bytes_per_block, alone->kv_bytes_per_block);
   const auto share = PlanShare(*config, options, 1, RankPlace::Of(0, 2, 1));
   ASSERT_TRUE(share);
   EXPECT_LT(share->weight_bytes, alone->weight_bytes * 11 / 20);
-  // A KV head that two ranks hold is there twice.
+  // A KV head that two ranks hold is counted twice.
   const int kv_heads = config->spec.layers.front().attention.num_kv_heads;
   const auto many = PlanParallelModel(*config, options, 1, 2 * kv_heads, 1);
   ASSERT_TRUE(many);

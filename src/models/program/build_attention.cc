@@ -204,7 +204,7 @@ LatentLayer DecoderBuilder::LatentOf(size_t index, int64_t cache_layer) {
 }
 
 ElementType DecoderBuilder::AttendedType(size_t index) const {
-  // A norm reads it.
+  // The output norm reads F32.
   if (!share_.layers[index].attention.output_norm.empty()) return ElementType::kF32;
   return to_.InputType(weights_.layers[index].attention.output.inputs);
 }
@@ -236,7 +236,8 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
   if (spec.latent) {
     const BufferId latent = EmitLatentAttention(to_, LatentOf(index, cache_layer), type);
     const int64_t width = spec.num_heads * int64_t{spec.latent->kv_rank};
-    // A factor of a head is one of what its values are made of, too.
+    // With latent attention, gates multiply the heads' latent vectors: value matrices are linear,
+    // so a factor per head is equivalent.
     if (spec.has_gate_module()) EmitAttentionGate(spec, weights, latent, ElementType::kF32, width);
     return {latent, width * 4};
   }
@@ -410,7 +411,7 @@ void DecoderBuilder::MultiplyLowRank(size_t index, const LinearWeights& down,
   const BufferId between = to_.F32("low_rank", Extent::kStep, rank);
   to_.Multiply(down, NormedFor(index, down, reader), between, rank, hidden_);
   Project& product = to_.Multiply(up, {.data = between}, y, width, rank);
-  // A small product, whose inputs nothing rounds: they are F32 whatever the others are.
+  // A small product; its inputs are F32 and are never rounded.
   product.x_type = ElementType::kF32;
   product.is_plain = true;
 }

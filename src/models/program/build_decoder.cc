@@ -38,7 +38,7 @@ DecoderBuilder::DecoderBuilder(const DecoderParts& parts)
     program.limits.pairs = std::max(program.limits.pairs, MostPairs(layer.moe->top_k));
   }
   residual_ = to_.F32("residual", Extent::kStep, stage_rows_.widest());
-  // Devices have one step in flight where there are stages.
+  // With stages, devices have one step in flight, the CPU one per stage.
   if (place_.num_stages > 1) {
     to_.Keep(residual_, to_.is_device() ? 1 : place_.num_stages);
     if (to_.is_device()) to_.Keep(LastResidual());
@@ -103,7 +103,7 @@ Program DecoderBuilder::Build() {
     }
     MakeResults();
   }
-  // On the CPU the next stage hears of steps without rows, too.
+  // On the CPU, the next stage also receives a message for steps without rows.
   const bool hands_on = is_staged && !to_.is_device();
   for (const int32_t skip : skips)
     to_.SkipTo(skip, hands_on && skip < body_end ? body_end : to_.next());
@@ -205,7 +205,7 @@ void DecoderBuilder::LeaveSublayer(const std::vector<float>& weight, bool exists
 }
 
 void DecoderBuilder::HandOn() {
-  if (to_.is_device())  // for the sum that is written back
+  if (to_.is_device())  // writes back residual + delta
     EmitNorm({}, false, /*adds=*/true, nullptr, Normed());
   else if (has_delta_)
     to_.Emit(Add{.x = residual_, .y = delta_, .width = hidden_});
@@ -213,7 +213,7 @@ void DecoderBuilder::HandOn() {
 }
 
 void DecoderBuilder::HandOnInput(int64_t layer) {
-  // The norm before the layer has added to the residual what the one before gave.
+  // The norm before this layer has already added the previous layer's result to the residual.
   const std::vector<int64_t>& layers = options_.handed.layers;
   for (size_t i = 0; i < layers.size(); ++i) {
     if (layers[i] != layer) continue;
@@ -373,7 +373,7 @@ void DecoderBuilder::MixInLayers() {
 }
 
 void DecoderBuilder::AppendFromStages() {
-  if (to_.is_device()) return;  // They share no keys with other stages.
+  if (to_.is_device()) return;  // devices do not share keys with other stages
   for (size_t i = 0; i < stage_rows_.num_received; ++i) {
     const StageRows::Keys& keys = stage_rows_.keys[i];
     if (keys.user < 0) continue;
@@ -433,7 +433,7 @@ void DecoderBuilder::AddLayerEmbedding(size_t index) {
   const RowRange own = OwnRows(width);
   EmitNorm({}, false, /*adds=*/true, &weights.gate, Normed());
   if (to_.is_device()) return GateLayerEmbedding(index);
-  // Beside each other, as gate and up of an MLP.
+  // Side by side in each row, like gate and up of an MLP.
   const BufferId gates = to_.F32("layer_gates", Extent::kStep, 2 * own.size());
   to_.Multiply(weights.gate, Normed(), gates, own.size(), hidden_).y_stride = 2 * own.size();
   Columns from = EmbeddingsOfLayers();
@@ -478,7 +478,7 @@ void DecoderBuilder::MakeResults() {
     if (options_.drafter != nullptr) HandOnDrafts();
     return;
   }
-  if (place_.rank() != 0) return;  // Every rank could: nothing of it is cut.
+  if (place_.rank() != 0) return;  // every rank has all the rows, so one suffices
   const BufferId normed = to_.F32("last_normed", Extent::kWanted, hidden_);
   if (to_.is_device()) {
     EmitNorm(weights_.final_norm, true, adds, nullptr, Normed()).out_f32 = normed;
@@ -508,7 +508,7 @@ void DecoderBuilder::HandOnDrafts() {
 void DecoderBuilder::MakeLogits(bool adds) {
   const int64_t words = OwnRows(NumOutputs()).size();
   const LinearWeights& head = HeadOwner().head;
-  // Nothing is chosen by the logits' inputs: they are not split.
+  // The head's inputs do not affect a choice of experts, so they are not split.
   const ElementType type = RoundingOf(head.inputs.format, options_) == InputRounding::kNone
                                ? options_.compute_type
                                : ElementType::kF32;

@@ -46,7 +46,7 @@ void DecoderBuilder::RunMlp(size_t index) {
   const LayerSpec& layer = share_.layers[index];
   if (!layer.has_mlp()) return;
   const LayerWeights& weights = weights_.layers[index];
-  // On the CPU all layers read F32 in models with experts, as routers do.
+  // On the CPU, all layers of models with experts read F32, as routers do.
   const bool has_mlp = layer.mlp.intermediate_size > 0;
   Norm* const norm = EmitRowNorm(weights.mlp_norms.before, weights.mlp_norms.before_bias,
                                  !layer.mlp_norms.before.empty(), has_delta_ && !layer.is_parallel,
@@ -180,7 +180,7 @@ void DecoderBuilder::GateShared(size_t index) {
 void DecoderBuilder::LatentExperts(size_t index, bool adds) {
   const int64_t width = share_.layers[index].moe->latent->width;
   const MoeWeights& weights = weights_.layers[index].moe;
-  // Layers of models with experts read F32, whatever rounds it later.
+  // In models with experts, these layers read F32, even if inputs are rounded later.
   for (const LinearWeights* one : {&weights.latent_down, &weights.latent_up})
     CHECK(to_.is_device() || to_.InputType(one->inputs) == ElementType::kF32);
   to_.Multiply(weights.latent_down, Normed(), ExpertRows(index), width, hidden_);
@@ -210,7 +210,7 @@ void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
   const BufferId order = to_.F32("order", Extent::kPairs, 1);
   const BufferId place = to_.F32("place", Extent::kPairs, 1);
   const BufferId row_begin = to_.F32("row_begin", Extent::kOnce, spec.num_experts + 1);
-  // F32, or on a device what the products take.
+  // F32, or on a device the type that the products read.
   const RowsIn gathered = to_.Rows("gathered", Extent::kPairs, outer);
   const int64_t inner = spec.inner_width();
   const BufferId gate_up = to_.Wide("expert_gate_up", Extent::kPairs, inner);

@@ -60,14 +60,14 @@ class TowerBuilder {
   }
 
  private:
-  // What the next step of a projector reads.
+  // The rows that the next step of a projector reads.
   struct Current {
     BufferId data = kNone;
     ElementType type = ElementType::kF32;
     int64_t width = 0;
   };
 
-  // Rows that products read, or that are clipped first.
+  // A buffer for rows that products read, or that are clipped before.
   BufferId Inputs(std::string_view name, Extent extent, int64_t width) {
     return to_.Array(name, extent, width * BitsPerElement(in_type_) / 8);
   }
@@ -122,7 +122,7 @@ class TowerBuilder {
     }
   }
 
-  // The residual with `delta` added, and its norm in `inputs_`.
+  // Adds `delta` to the residual if `adds`, and writes the norm to `inputs_`.
   void EmitNorm(const TowerNorm& norm, bool adds) {
     const BufferId delta = adds ? delta_ : kNone;
     if (spec_.norm == NormSpec::Kind::kLayer) {
@@ -144,7 +144,7 @@ class TowerBuilder {
     }
   }
 
-  // Before it is added.
+  // Scales and norms `delta` before it is added to the residual.
   void FinishDelta(const TowerNorm& norm, bool has_norm, const std::vector<float>& factor) {
     if (!spec_.attention_factor.empty()) {
       to_.Emit(Standardize{.x = delta_,
@@ -157,7 +157,7 @@ class TowerBuilder {
     to_.Emit(NormRows{.x = delta_, .weight = to_.Vector(norm.weight, true), .width = hidden_});
   }
 
-  // Products whose inputs and results are clipped, beside each other in `y` [rows, width].
+  // Products with clipped inputs and results, side by side in `y` [rows, width].
   void MultiplyClipped(const std::vector<const TowerLinear*>& linears, BufferId x, int64_t k,
                        BufferId y, int64_t width, Extent extent) {
     int64_t begin = 0;
@@ -179,7 +179,7 @@ class TowerBuilder {
     }
   }
 
-  // y [rows, n] of x [rows, k].
+  // Computes y [rows, n] from x [rows, k].
   void MultiplyAll(const std::vector<const TowerLinear*>& linears, BufferId x, BufferId y,
                    int64_t n, int64_t k, Extent extent) {
     if (!spec_.clips) {
@@ -204,7 +204,7 @@ class TowerBuilder {
     EmitNorm(layer.mlp_norm, /*adds=*/true);
     Mlp(layer);
     FinishDelta(layer.mlp_after, !spec_.mlp_after.empty(), layer.mlp_factor);
-    // What reads the residual itself.
+    // These read the residual itself, so `delta` is added now.
     const bool is_last = index + 1 == weights_.layers.size();
     bool has_level = false;
     for (const TowerLevel& level : spec_.levels)
@@ -283,7 +283,7 @@ class TowerBuilder {
     const int64_t width = spec_.intermediate;
     const bool is_gated = !spec_.gate.empty();
     const int64_t inner_width = is_gated ? 2 * width : width;
-    // Clipping copies whole rows of the step.
+    // Clipping copies all rows of the step, not just a part.
     const Extent extent = spec_.clips ? Extent::kStep : Extent::kPart;
     const BufferId inner = to_.F32(spec_.clips ? "all_inner" : "inner", extent, inner_width);
     const BufferId activated = Inputs(spec_.clips ? "all_activated" : "activated", extent, width);
@@ -314,7 +314,7 @@ class TowerBuilder {
     return to_.F32(Name(fmt::format("step_{}", index).c_str()), RowsExtent(), width);
   }
 
-  // Rows of `type_`, as products read them.
+  // Converts rows to `type_`, which products read.
   BufferId Typed(const Current& current) {
     if (current.type == type_) return current.data;
     const BufferId typed = to_.Inputs(Name("inputs"), RowsExtent(), current.width);
@@ -417,12 +417,12 @@ class TowerBuilder {
   const int num_threads_;
   const int64_t hidden_, width_;
   const ElementType type_;     // of products' inputs
-  const ElementType in_type_;  // of what is clipped to become such
+  const ElementType in_type_;  // of rows that are clipped before products read them
   Builder to_;
   BufferId features_ = kNone;  // F32 [rows, TowerSpec::feature_width()]
   BufferId residual_ = kNone, delta_ = kNone, inputs_ = kNone, attended_ = kNone, rope_ = kNone;
   bool added_ = false;  // the last delta is in the residual
-  // The projector that is emitted now: its place among the results, and whether patches are already
+  // The projector being emitted: its index among the results, and whether patches are already
   // merged.
   int64_t level_ = 0;
   bool is_merged_ = false;

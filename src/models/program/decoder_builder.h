@@ -1,6 +1,6 @@
-// Makes the program of a decoder: the steps of build_decoder.h, in files by subject. Norms, what
-// goes in and out of a rank, and results are in build_decoder.cc, attention and mixers in
-// build_attention.cc, MLPs and experts in build_experts.cc.
+// Builds a decoder's program (build_decoder.h). Norms, embeddings, messages between stages and
+// results are in build_decoder.cc, attention and mixers in build_attention.cc, MLPs and experts in
+// build_experts.cc.
 #pragma once
 
 #include <cstdint>
@@ -26,46 +26,48 @@ class DecoderBuilder {
  private:
   RowRange OwnRows(int64_t count) const;
   const LayerSpec& Whole(size_t index) const;
-  // The last layer where rows see others: after it only wanted ones are computed. The first one
-  // where there is none.
+  // Index of the last layer with attention or a mixer, or 0: after it, only wanted rows are
+  // computed.
   size_t LastMixing() const;
   RowsIn Normed() { return to_.Rows("normed", Extent::kStep, hidden_); }
   BufferId LastResidual() { return to_.F32("last_residual", Extent::kWanted, hidden_); }
   int64_t MostPairs(int64_t top_k) const;
-  // On a device, room for the pieces of all ranks.
+  // On a device: a buffer for the pieces of all ranks.
   BufferId Joined(int64_t width_bytes);
   Reader ReaderOf(const LinearWeights& weights) { return {.linear = to_.Linear(weights)}; }
 
   // --- around the sub-layers ---
 
-  // To `normed`, for `reader` (null: for a router alone).
+  // Writes the norm to `normed` in the type that `reader` reads (null: only a router reads it).
   Norm& EmitNorm(const std::vector<float>& weight, bool exists, bool adds,
                  const LinearWeights* reader, const RowsIn& normed);
-  // The same of the kind that the model has, and the type of what it writes, where `reader` does
-  // not tell it; null for a layer norm, which the CPU alone computes.
+  // Like EmitNorm, for the model's kind of norm. `type`: type of the output, if `reader` does not
+  // determine it. Returns null for a layer norm, which only the CPU computes.
   Norm* EmitRowNorm(const std::vector<float>& weight, const std::vector<float>& bias, bool exists,
                     bool adds, const LinearWeights* reader, const RowsIn& normed,
                     std::optional<ElementType> type = {});
   Norm* EmitFinalNorm(bool adds, const RowsIn& normed, ElementType type);
-  // What ranks have of rows as the rows of a matrix, completed in `all`.
+  // Gathers rows of which each rank has a part of the columns, cut like a matrix of `count` rows,
+  // in `all`.
   void EmitGather(int64_t count, ElementType type, BufferId own, BufferId all);
   void GatherDelta() { EmitGather(hidden_, ElementType::kF32, own_delta_, delta_); }
   void NormDelta(const std::vector<float>& weight, bool exists);
-  // `delta` becomes its norm, where there is one, and is scaled.
+  // Applies the norm to `delta`, if it exists, and scales it.
   void LeaveSublayer(const std::vector<float>& weight, bool exists);
 
   // --- what goes out and comes in ---
 
   void HandOn();
 
-  // Hidden rows, of all rows of the step.
+  // Emits HandRows of the layer's input, for all rows of the step.
   void HandOnInput(int64_t layer);
   void HandOnNormed();
 
   void EmbedTokens();
-  // DrafterSpec: to the residual, or to the rows that the first layer's attention reads.
+  // DrafterSpec: embeds tokens into the residual, or into the rows that the first layer's attention
+  // reads.
   void EmbedDrafts();
-  // [norm(embedding), norm(hidden)] for `reader`.
+  // Emits [norm(embedding), norm(hidden)] for `reader`.
   RowsIn JoinDrafts(const LinearWeights& reader, BufferId hidden, bool norms_hidden);
   RowsIn Joined2() { return to_.Rows("joined_rows", Extent::kStep, 2 * hidden_); }
   bool ReadsJoined(size_t index) const {
@@ -83,7 +85,7 @@ class DecoderBuilder {
   BufferId LayerEmbeddings() { return to_.F32("layer_embeddings", Extent::kStep, AllEmbeddings()); }
   void EmbedInLayers();
 
-  // The same, on a device.
+  // EmbedInLayers on a device.
   void MixInLayers();
 
   void AppendFromStages();
@@ -94,29 +96,29 @@ class DecoderBuilder {
 
   // --- attention ---
 
-  // What needs all rows: to keys and values in the cache, and to states.
+  // Emits what all rows need: up to keys and values in the cache, and states.
   void BeginMixing(size_t index, int64_t cache_layer);
-  // To `delta`.
+  // Emits the rest, up to `delta`.
   void EndMixing(size_t index, int64_t cache_layer, bool keeps_wanted);
 
-  // To keys and values in the cache.
+  // Emits operators up to keys and values in the cache.
   void BeginAttention(size_t index, int64_t cache_layer);
 
-  // From the input of q, k and v, in the type of its own product, which may differ from theirs.
+  // Computes gates from the input of q, k and v, in the type that the gate's own product reads.
   void MakeAttentionGates(size_t index);
   static int64_t NumGates(const AttentionSpec& spec) {
     return spec.gate == AttentionGate::kEachHead ? spec.num_heads : spec.q_width();
   }
   BufferId AttentionGates(int64_t count);
-  // What attention made of the values, times the gates of its heads or numbers.
+  // Multiplies the output of attention by the gates of its heads or numbers.
   void EmitAttentionGate(const AttentionSpec& spec, const AttentionWeights& weights, BufferId rows,
                          ElementType type, int64_t width);
-  // What is done to q, k and v before RopeAppend, of rows of which the first `given` numbers are
-  // made: limits, layer norms of heads, zeros after the values.
+  // Prepares q, k and v for RopeAppend: clamps them, norms heads by layer norms, and pads values
+  // with zeros. `given`: how many numbers at the front of a row were computed.
   void PrepareHeads(const AttentionSpec& spec, const AttentionWeights& weights, BufferId qkv,
                     int64_t given);
 
-  // There are fewer heads of k than of q, if anything.
+  // Both buffers have room for the heads of q; there are never more heads of k.
   void AddSquares(size_t index, RopeAppend& append);
 
   LatentLayer LatentOf(size_t index, int64_t cache_layer);
@@ -125,29 +127,29 @@ class DecoderBuilder {
   ElementType AttendedType(size_t index) const;
   BufferId Attended(size_t index);
   BufferId OwnAttended(size_t index);
-  // On a device, where wanted rows move to.
+  // On a device: the buffer to which wanted rows move.
   BufferId LastAttended(int64_t bytes);
 
-  // Rows that a part of a layer leaves, of which the wanted ones are kept.
+  // Rows in the middle of a layer, of which only the wanted ones are kept.
   struct Left {
     BufferId rows = kNone;
     int64_t row_bytes = 0;
   };
 
-  // From the cache to this rank's columns of `attended`, or to what its heads attended to in a
-  // latent cache.
+  // Attends to the cache; the result is this rank's columns of `attended`, or with latent attention
+  // the weighted sums of latent vectors of its heads.
   Left Attend(size_t index, int64_t cache_layer);
 
-  // To this rank's columns of `delta`.
+  // Emits the output projection to this rank's columns of `delta`.
   void EndAttention(size_t index, int64_t cache_layer, const Left& left);
   void ScaleDelta(BufferId delta, float factor);
 
   // --- mixers ---
 
   BufferId Mixed(const MixerSpec& spec);
-  // MixerSpec::low_rank: z.
+  // A buffer for z, which with MixerSpec::low_rank is not part of the mixer's rows.
   BufferId MixerGate(const MixerSpec& spec);
-  // y [rows, width] of the normed rows, by a product and another of its result.
+  // Computes y [rows, width] from the normed rows by two consecutive products.
   void MultiplyLowRank(size_t index, const LinearWeights& down, const LinearWeights& up,
                        const LinearWeights& reader, BufferId y, int64_t width);
   ElementType MixedType(size_t index) const;
@@ -155,30 +157,32 @@ class DecoderBuilder {
   BufferId AllMixed(size_t index);
   BufferId OwnMixed(size_t index);
 
-  // The norm of the rows as `weights` reads it, where `normed` is as `reader` does.
+  // Returns the normed rows as `weights` reads them. `normed` has them as `reader` does; if the
+  // types differ, the norm is computed again.
   RowsIn NormedFor(size_t index, const LinearWeights& weights, const LinearWeights& reader);
 
-  // To the states of all rows, and what the wanted ones go on with.
+  // Updates the states for all rows; wanted rows are left for EndMixer.
   void BeginMixer(size_t index, int64_t cache_layer, const LinearWeights& reader);
 
-  // To this rank's columns of `delta`, or added to those of attention.
+  // Writes this rank's columns of `delta`, or adds to those of attention.
   void EndMixer(size_t index);
 
-  // Moves what the last layer reads of the tokens, its own columns alone.
+  // Sets where a device moves the rows that the last layer reads; of the layer embeddings, only its
+  // own columns.
   void MoveRows(KeepRows& keep);
 
   // --- MLP and experts ---
 
   void RunMlp(size_t index);
-  // Rows in F32, by which experts are chosen.
+  // F32 rows from which experts are chosen.
   BufferId RouterRows();
 
-  // The gate of `x`, to rows that `reader` takes: those of all ranks. `is_normed`: to rows of F32,
-  // which a norm reads.
+  // Applies a gate and gathers the results of all ranks in rows that `reader` reads. `is_normed`:
+  // in F32, because a norm reads them.
   RowsIn EmitGate(GateMul gate, const Reader& reader, std::string_view name, Extent extent,
                   int64_t all, bool is_normed = false);
 
-  // From `normed` to this rank's columns of `delta`.
+  // Computes this rank's columns of `delta` from `normed`.
   void DenseMlp(size_t index);
 
   void EmitRoute(size_t index);
@@ -189,25 +193,26 @@ class DecoderBuilder {
 
   BufferId SharedGates() { return to_.F32("shared_gates", Extent::kStep, 1); }
 
-  // The chosen experts of all rows, to this rank's columns of `sum`.
+  // Computes the chosen experts of all rows, to this rank's columns of `sum`.
   void Experts(size_t index, bool adds, BufferId sum);
-  BufferId ExpertRows(size_t index);  // what they read
-  // MoeSpec::latent: to this rank's columns of `delta`, or added to those of the MLP.
+  BufferId ExpertRows(size_t index);  // input of experts
+  // MoeSpec::latent: writes this rank's columns of `delta`, or adds to those of the MLP.
   void LatentExperts(size_t index, bool adds);
 
-  // MoeSpec::own_norms. The MLP reads `normed` as the norm before it left it.
+  // MoeSpec::own_norms. REQUIRES: `normed` holds the norm before the MLP.
   void MoeWithOwnNorms(size_t index);
 
   // --- after the MLP ---
 
-  // Where what layers read of the step's tokens is: of all layers, or as it was received.
+  // Where the layers' embeddings of the step's tokens are: those of all layers, or those received
+  // from a stage.
   Columns EmbeddingsOfLayers();
 
   void EndLayer(size_t index);
 
   void AddLayerEmbedding(size_t index);
 
-  // The same on a device, whose gate reads both halves where they are.
+  // AddLayerEmbedding on a device, whose gate reads both factors in place.
   void GateLayerEmbedding(size_t index);
 
   // --- results ---
@@ -216,7 +221,8 @@ class DecoderBuilder {
 
   void MakeLogits(bool adds);
   void HandOnDrafts();
-  // On a device in its memory, from where they are copied, at the first rank.
+  // The buffer of all ranks' logits: on the CPU the step's results; on a device a buffer at the
+  // first rank, from which they are copied, and kNone at others.
   BufferId LogitsOfAll();
 
   const DecoderSpec& spec_;
@@ -232,9 +238,9 @@ class DecoderBuilder {
   const StageRows stage_rows_;
   Builder to_;
   BufferId residual_ = kNone, delta_ = kNone, own_delta_ = kNone;
-  // Whether `delta` holds what the residual has not got yet.
+  // Whether `delta` has not been added to the residual yet.
   bool has_delta_ = false;
-  VectorId sum_factor_ = kNone;  // of the layer before, which the next norm applies: devices
+  VectorId sum_factor_ = kNone;  // factor of the previous layer, applied by the next norm: devices
 };
 
 }  // namespace sluice::program
