@@ -1,9 +1,10 @@
-// The operators of a forward pass. A model is a list of them (program.h), which build_decoder.cc
-// and build_encoder.cc make once from its description, and which an executor walks in every step.
+// The operators of a forward pass. A model is a list of operators (program.h), which
+// build_decoder.cc and build_encoder.cc make once from its description, and which an executor walks
+// through in every step.
 //
-// An operator is what an executor does in one call. Its operands are handles of buffers and of
-// weights, its attributes are values; it has no pointers into a step. Each struct lists its buffers
-// in Operands(): that is what memory is planned by (buffers.h).
+// An executor runs an operator in one call. Its operands are handles of buffers and weights, its
+// attributes are values; it has no pointers into a step. Operands() lists its buffers, from which
+// memory is planned (buffers.h).
 #pragma once
 
 #include <array>
@@ -23,8 +24,9 @@ namespace sluice::program {
 
 // --- The way through the list -------------------------------------------------------------------
 
-// A step without rows, or without wanted rows, goes on at operator `to`, with no rows. One of a
-// drafting head whose hidden rows are not the target's, or not its own, goes on there with all.
+// Continues at operator `to` if the condition does not hold. kHasRows, kWantsRows: if the step has
+// no rows, or no wanted ones; it then has no rows from there on. kTakesTarget, kTakesOwn: if the
+// hidden rows of a drafting head are not the target's, or not its own; all rows are kept.
 struct SkipUnless {
   static constexpr const char* kName = "SkipUnless";
   enum class Condition { kHasRows, kWantsRows, kTakesTarget, kTakesOwn };
@@ -34,8 +36,8 @@ struct SkipUnless {
   void Operands(Use&&) const {}
 };
 
-// The next `count` operators are run for parts of the rows, one after the other, of at most `rows`
-// rows. Of experts each row makes `pairs_each` pairs of a row and an expert.
+// Runs the next `count` operators for parts of the step, one after the other, of at most `rows`
+// rows. With experts, each row makes `pairs_each` pairs (row, expert).
 struct Parts {
   static constexpr const char* kName = "Parts";
   int32_t count = 0;
@@ -47,12 +49,12 @@ struct Parts {
 
 // --- Rows come in, and go out -------------------------------------------------------------------
 
-// Rows of a table by the step's tokens, times `scale`. Ranks hold parts of the table.
+// Looks up the step's tokens in a table, times `scale`. Each rank holds a part of the table.
 struct Embed {
   static constexpr const char* kName = "Embed";
   TableId table = kNone;
   BufferId out = kNone;  // F32 [rows, width]
-  // With ranks, of the same size: this rank's rows (on a device), and all ranks' rows.
+  // With several ranks, rows of the same size: this rank's (on a device), and those of all ranks.
   BufferId own = kNone, scratch = kNone;
   int64_t vocab = 0, width = 0;
   float scale = 1;
@@ -68,8 +70,9 @@ struct Embed {
   }
 };
 
-// What layers read of the tokens, from the projection of their embeddings (LayerEmbeddingsArgs of
-// kernels/cuda/device_kernels.h). Devices; the CPU emits its parts.
+// Combines the layers' embeddings of the step's tokens with `x`, the projection of the token
+// embeddings (LayerEmbeddingsArgs of kernels/cuda/device_kernels.h). Only on devices; for the CPU
+// several operators are emitted instead.
 struct MixTable {
   static constexpr const char* kName = "MixTable";
   TableId table = kNone;
@@ -83,7 +86,7 @@ struct MixTable {
   }
 };
 
-// Adds the embeddings of positions and of types, where there are such.
+// Adds the embeddings of positions and of types, if the model has them.
 struct AddEmbeddings {
   static constexpr const char* kName = "AddEmbeddings";
   BufferId x = kNone;      // F32 [rows, width]
@@ -100,7 +103,7 @@ struct AddEmbeddings {
 // Cosines and sines of the step's positions: F32 [rows, 2 * frequencies].
 struct RopeTable {
   static constexpr const char* kName = "RopeTable";
-  int32_t table = 0;  // of Program::rope_tables
+  int32_t table = 0;  // index into Program::rope_tables
   // Index of Program::rope_axes: the axis of each frequency, if a row may have a position on
   // several (StepInput::rope_positions); kNone: all turn with the row's position.
   int32_t axes = kNone;
@@ -112,11 +115,11 @@ struct RopeTable {
   }
 };
 
-// Ranks of other stages: rows of `width` F32 numbers. Both are run without rows, too.
+// Messages between stages: rows of `width` F32 numbers. Both are also run if a step has no rows.
 struct Receive {
   static constexpr const char* kName = "Receive";
   BufferId out = kNone;
-  BufferId wanted_out = kNone;  // on a device: of rows that are all wanted
+  BufferId wanted_out = kNone;  // on a device: used instead of `out` if all rows are wanted
   int64_t width = 0;
   int32_t from_stage = 0;
   template <typename Use>
@@ -144,21 +147,22 @@ struct Progress {
 // --- Whole rows ---------------------------------------------------------------------------------
 
 // residual = (residual + delta * delta_factor) * sum_factor, if there is a delta; then out = its
-// RMS norm, or itself without `weight`. Factors: devices; the CPU scales by operators of its own.
+// RMS norm, or the residual itself without `weight`. Only devices use the factors; the CPU has
+// separate operators for them.
 struct Norm {
   static constexpr const char* kName = "Norm";
   BufferId residual = kNone;  // F32 [rows, width]
   BufferId delta = kNone;     // F32 [rows, width]
   VectorId weight = kNone;    // [width]
-  BufferId out = kNone;       // [rows, width]: of `type`, on a device as `reader` takes it
+  BufferId out = kNone;       // [rows, width], as `type`; on a device as `reader` reads it
   ElementType type = ElementType::kF32;
   int64_t width = 0;
   Reader reader = {};
-  BufferId scales = kNone;   // F32 [rows], of rows that are rounded
-  BufferId out_f32 = kNone;  // the same in F32, where a router reads it, too
+  BufferId scales = kNone;   // F32 [rows]: scales of rounded rows
+  BufferId out_f32 = kNone;  // also in F32, if a router reads it
   VectorId sum_factor = kNone;
   float delta_factor = 1;
-  float eps_factor = 1;  // of Program::norm_eps, on the CPU
+  float eps_factor = 1;  // multiplies Program::norm_eps; CPU only
   template <typename Use>
   void Operands(Use&& use) const {
     use(residual, delta == kNone ? Access::kRead : Access::kUpdate);
@@ -169,15 +173,15 @@ struct Norm {
   }
 };
 
-// residual += delta, if there is one; then out = its layer norm, which the residual becomes, too,
-// if it `keeps_norm`.
+// residual += delta, if there is one; then out = its layer norm. With `keeps_norm`, residual = out,
+// too.
 struct LayerNorm {
   static constexpr const char* kName = "LayerNorm";
   BufferId residual = kNone;  // F32 [rows, width]
   BufferId delta = kNone;     // F32 [rows, width]
   VectorId weight = kNone, bias = kNone;
   BufferId out = kNone;      // `type` [rows, width]
-  BufferId scratch = kNone;  // F32 [rows, width], unless it keeps the norm
+  BufferId scratch = kNone;  // F32 [rows, width]; kNone with keeps_norm
   ElementType type = ElementType::kF32;
   bool keeps_norm = false;
   int64_t width = 0;
@@ -191,12 +195,12 @@ struct LayerNorm {
   }
 };
 
-// x += y, if there is one; then the RMS norm of each of the `heads` pieces of each row, in place.
-// Without `weight` the sum stays.
+// x += y, if there is one; then x = the RMS norm of each of the `heads` pieces of each row, if
+// there is a `weight`.
 struct NormRows {
   static constexpr const char* kName = "NormRows";
   BufferId x = kNone;  // F32 [rows, heads, width]
-  BufferId y = kNone;  // on a device
+  BufferId y = kNone;  // only on a device
   VectorId weight = kNone;
   int64_t heads = 1, width = 0;
   std::optional<float> eps = {};  // nullopt: Program::norm_eps
@@ -207,10 +211,11 @@ struct NormRows {
   }
 };
 
-// The first `width` numbers of each row times `factor`, or the one number of `vector`.
+// Multiplies the first `width` numbers of each row by `factor`, or by the single number of
+// `vector`.
 struct Scale {
   static constexpr const char* kName = "Scale";
-  BufferId x = kNone;  // F32 [rows, width], or `stride` numbers apart
+  BufferId x = kNone;  // F32 [rows, width], rows `stride` numbers apart
   int64_t width = 0;
   int64_t stride = 0;  // 0: width
   float factor = 1;
@@ -257,7 +262,7 @@ struct CopyColumns {
   }
 };
 
-// Copies a drafting head's hidden rows of the step, as `type`.
+// Copies the hidden rows that the step gives to a drafting head, as `type`.
 struct TakeHidden {
   static constexpr const char* kName = "TakeHidden";
   BufferId out = kNone;  // [rows, width]
@@ -269,8 +274,8 @@ struct TakeHidden {
   }
 };
 
-// The RMS norms of two rows beside each other: [norm(x), norm(y)], as `type`. Without a weight a
-// half is as it is.
+// Writes the RMS norms of two rows side by side: [norm(x), norm(y)], as `type`. A half without a
+// weight is copied unchanged.
 struct JoinNorms {
   static constexpr const char* kName = "JoinNorms";
   BufferId x = kNone, y = kNone;  // F32 [rows, width]
@@ -286,8 +291,8 @@ struct JoinNorms {
   }
 };
 
-// Rows to columns [begin, begin + width) of the rows that the step hands on, `stride` numbers
-// apart. Ranks have the same rows: the first one hands them on.
+// Copies rows to columns [begin, begin + width) of StepInput::handed, rows `stride` numbers apart.
+// All ranks have the same rows; only the first one copies them.
 struct HandRows {
   static constexpr const char* kName = "HandRows";
   BufferId x = kNone;  // F32 [rows, width]
@@ -298,14 +303,14 @@ struct HandRows {
   }
 };
 
-// The rows whose results are wanted move to the front; the others are computed no further. After
-// the last attention no row depends on another.
+// Moves the rows whose results are wanted to the front; only these are computed further. Requires
+// that no later operator mixes rows, as attention does.
 struct KeepRows {
   static constexpr const char* kName = "KeepRows";
   struct Kept {
-    Columns columns = {};  // in bytes
+    Columns columns = {};  // offsets and stride in bytes
     int64_t bytes = 0;
-    // On a device, where rows move to: operators that name columns.buffer find them there.
+    // On a device: the destination. Later operators that name columns.buffer read it there.
     BufferId to = kNone;
   };
   std::array<Kept, 3> kept = {};
@@ -318,22 +323,22 @@ struct KeepRows {
   }
 };
 
-// All columns of rows of which each rank has some.
+// Gathers all columns of rows of which each rank has a part.
 struct Gather {
   static constexpr const char* kName = "Gather";
   enum class Cut {
     kRows,    // like the rows of a matrix of `count` rows
     kHeads,   // like the query heads of layer `count` of the whole model
-    kMixer,   // like the heads of its mixer
-    kLogits,  // like kRows, at the first rank alone
+    kMixer,   // like the heads of that layer's mixer
+    kLogits,  // like kRows, but only the first rank receives them
   };
   Cut cut = Cut::kRows;
   int64_t count = 0;
   ElementType type = ElementType::kF32;
   BufferId own = kNone, all = kNone;
-  BufferId joined = kNone;  // on a device, room for the pieces of all ranks
-  // On a device, of rows that a product reads: where it rounds whole rows, they are gathered in F32
-  // in `all_f32`, and rounded to `all`.
+  BufferId joined = kNone;  // on a device: room for the pieces of all ranks
+  // On a device: the product that reads the rows. If it rounds whole rows, they are gathered as F32
+  // in `all_f32` and rounded to `all`.
   Reader reader = {};
   BufferId all_f32 = kNone, scales = kNone;
   template <typename Use>
@@ -346,11 +351,12 @@ struct Gather {
   }
 };
 
-// Rows of BF16 as a product reads them, if it rounds them. Devices.
+// Rounds rows of BF16 as the product `reader` requires. Only on devices.
 struct Convert {
   static constexpr const char* kName = "Convert";
-  BufferId x = kNone;       // BF16 [rows, width]; numbers that BF16 holds take its place
-  BufferId narrow = kNone;  // E4M3 [rows, width]
+  BufferId x =
+      kNone;  // BF16 [rows, width]; overwritten by the rounded numbers if BF16 can hold them
+  BufferId narrow = kNone;  // E4M3 [rows, width]: the rounded numbers otherwise
   BufferId scales = kNone;  // F32 [rows]
   Reader reader = {};
   int64_t width = 0;
@@ -364,19 +370,19 @@ struct Convert {
 
 // --- Products and gates -------------------------------------------------------------------------
 
-// y = W x + bias, and what the step's adapters add.
+// y = W x + bias, plus the contribution of the step's adapters.
 struct Project {
   static constexpr const char* kName = "Project";
   LinearId linear = kNone;
-  TableId table = kNone;  // instead of `linear`: a head that is the embedding's table
+  TableId table = kNone;  // instead of `linear`: a head tied to the embedding table
   BufferId x = kNone;     // `x_type` [rows, k]
   ElementType x_type = ElementType::kF32;
-  BufferId y = kNone;  // `y_type` [rows, n], y_stride numbers apart
+  BufferId y = kNone;  // `y_type` [rows, n], rows y_stride numbers apart
   ElementType y_type = ElementType::kF32;
   int64_t n = 0, k = 0, y_stride = 0;
   int32_t lora = kNone;
   bool is_plain = false;      // inputs are neither rounded nor split
-  bool finds_maxima = false;  // of the rows of y, if the step wants them
+  bool finds_maxima = false;  // stores the maxima of rows of y, if the step wants them
   RoundingBuffers rounding = {};
   DeviceInputBuffers device = {};
   template <typename Use>
@@ -390,7 +396,8 @@ struct Project {
   }
 };
 
-// x [rows, width, or twice that with a gate] to y [rows, width] of `type`.
+// Writes the activation of x [rows, width] (times up: [rows, 2 * width] with a gate) to y [rows,
+// width], as `type`.
 struct GateMul {
   static constexpr const char* kName = "GateMul";
   Gate gate = Gate::kSilu;
@@ -399,17 +406,17 @@ struct GateMul {
   ElementType type = ElementType::kF32;
   int64_t width = 0;
   kernels::SwigluClamp clamp = {};
-  // kRule: the rule; `numbers`: for kXielu, as in MlpWeights::activation.
+  // For kRule: the rule, and for kXielu its `numbers`, as in MlpWeights::activation.
   kernels::ActivationRule rule = {};
   bool is_gated = true;
   VectorId numbers = kNone;
   // Devices:
   ElementType x_type = ElementType::kF32;
   Reader reader = {};
-  BufferId scales = kNone;   // F32 [rows], of rows that are rounded
-  bool is_gathered = false;  // ranks gather y before rows are rounded as a whole
-  Columns factors = {};      // in place of up: F32 rows
-  ExpertsId biased = kNone;  // of experts, whose bias is added to x
+  BufferId scales = kNone;   // F32 [rows]: scales of rounded rows
+  bool is_gathered = false;  // ranks gather y before whole rows are rounded
+  Columns factors = {};      // F32 rows that replace up
+  ExpertsId biased = kNone;  // experts whose bias is added to x
   BufferId order = kNone, chosen = kNone;
   MoeId moe = kNone;
   template <typename Use>
@@ -425,8 +432,8 @@ struct GateMul {
 
 // --- Experts ------------------------------------------------------------------------------------
 
-// The experts of each row, and their weights. x is in F32: a choice between two experts that are
-// nearly as good should not hang on a rounding.
+// Chooses the experts of each row, and their weights. x is F32: rounding it could change which of
+// two nearly equal experts is chosen.
 struct Route {
   static constexpr const char* kName = "Route";
   MoeId moe = kNone;
@@ -449,8 +456,8 @@ struct Route {
   }
 };
 
-// y of the MLP that every row passes, times the sigmoid of one product of x. On a device there is
-// no y, and CombineExperts applies the gates.
+// Multiplies y, the result of the shared expert, by the sigmoid of a linear layer of x with one
+// output. On a device y is kNone, and CombineExperts applies the gates.
 struct GateShared {
   static constexpr const char* kName = "GateShared";
   LinearId gate = kNone;
@@ -469,20 +476,20 @@ struct GateShared {
   }
 };
 
-// The pairs of a row and an expert by expert (kernels/experts.h), and their rows of x.
+// Sorts the pairs (row, expert) by expert (kernels/experts.h), and copies their rows of x.
 struct GroupExperts {
   static constexpr const char* kName = "GroupExperts";
   MoeId moe = kNone;
   BufferId x = kNone;        // F32 [rows, width]
   BufferId chosen = kNone;   // I32 [rows, top_k]
   BufferId weights = kNone;  // F32 [rows, top_k]
-  BufferId order = kNone;    // I32 [pairs], as the next
+  BufferId order = kNone;    // I32 [pairs], like `place`
   BufferId place = kNone;
   BufferId row_begin = kNone;  // I32 [experts + 1]
-  BufferId out = kNone;        // F32 [pairs, width], on a device as `reader` takes it
+  BufferId out = kNone;        // F32 [pairs, width]; on a device as `reader` reads it
   int64_t width = 0;
   Reader reader = {};
-  BufferId scales = kNone;  // F32 [pairs], of rows that are rounded
+  BufferId scales = kNone;  // F32 [pairs]: scales of rounded rows
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kRead);
@@ -496,7 +503,7 @@ struct GroupExperts {
   }
 };
 
-// The same product of every expert, of its rows.
+// Multiplies the pairs' rows by their experts' matrices.
 struct ProjectExperts {
   static constexpr const char* kName = "ProjectExperts";
   ExpertsId experts = kNone;
@@ -524,18 +531,18 @@ struct ProjectExperts {
   }
 };
 
-// The results of each row's experts, added up in the order of their logits.
+// Adds up the results of each row's experts, in descending order of their logits.
 struct CombineExperts {
   static constexpr const char* kName = "CombineExperts";
   MoeId moe = kNone;
   BufferId x = kNone;  // F32 [pairs, width]
   BufferId place = kNone, weights = kNone;
   BufferId sum = kNone;  // F32 [rows, width]
-  bool adds = false;     // to what `sum` holds
+  bool adds = false;     // adds to `sum` instead of overwriting it
   int64_t width = 0;
   // Devices:
-  BufferId gates = kNone;   // of what `sum` holds, before the sigmoid
-  BufferId chosen = kNone;  // where there are biases
+  BufferId gates = kNone;   // multiply the former content of `sum`, after a sigmoid
+  BufferId chosen = kNone;  // only with biases
   ExpertsId biased = kNone;
   template <typename Use>
   void Operands(Use&& use) const {
@@ -550,8 +557,7 @@ struct CombineExperts {
 
 // --- Results ------------------------------------------------------------------------------------
 
-// The scale and the soft cap of logits, in place, and their maxima where those of the product are
-// not theirs.
+// Scales and soft-caps logits in place. Recomputes the maxima, if the product's no longer hold.
 struct FinishLogits {
   static constexpr const char* kName = "FinishLogits";
   BufferId x = kNone;  // F32 [rows, width]
@@ -563,7 +569,7 @@ struct FinishLogits {
   }
 };
 
-// Rows to the memory of the step's results.
+// Copies rows to the step's results.
 struct CopyResults {
   static constexpr const char* kName = "CopyResults";
   BufferId x = kNone;  // F32 [rows, width]
@@ -574,7 +580,7 @@ struct CopyResults {
   }
 };
 
-// Scores of rows to the step's results: a linear layer [num_scores, width] in F64.
+// Writes scores of rows to the step's results: a linear layer [num_scores, width], summed in F64.
 struct Score {
   static constexpr const char* kName = "Score";
   BufferId x = kNone;  // F32 [rows, width]
@@ -586,7 +592,8 @@ struct Score {
   }
 };
 
-// Row i becomes the mean of the text of the i-th wanted row; a text has one.
+// Replaces row i by the mean of the rows of a text: the one whose wanted row is the i-th. Each text
+// has a single wanted row.
 struct MeanTexts {
   static constexpr const char* kName = "MeanTexts";
   BufferId x = kNone;  // F32 [rows, width]
@@ -597,11 +604,11 @@ struct MeanTexts {
   }
 };
 
-// The scores of an encoder's classifier (ClassifierWeights) to the step's results.
+// Writes the scores of an encoder's classifier (ClassifierWeights) to the step's results.
 struct Classify {
   static constexpr const char* kName = "Classify";
   BufferId x = kNone;        // F32 [rows, width]
-  BufferId scratch = kNone;  // as large
+  BufferId scratch = kNone;  // of the same size
   int64_t width = 0;
   template <typename Use>
   void Operands(Use&& use) const {

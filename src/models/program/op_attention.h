@@ -1,5 +1,5 @@
-// The operators (op.h) by which tokens see those before them: attention, latent attention, and
-// layers that keep a state.
+// The operators (op.h) through which tokens see earlier ones: attention, latent attention, and
+// layers with states.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@ namespace sluice::program {
 
 // --- Attention ----------------------------------------------------------------------------------
 
-// Norms, rope and temperature of q and k, from x [rows, q, k, v], which keeps q; k and v are
-// appended to the cache, where the layer has its own.
+// Applies norms, RoPE and temperature to q and k in x [rows, q, k, v]. q stays in x; k and v are
+// appended to the cache, if the layer has its own.
 struct RopeAppend {
   static constexpr const char* kName = "RopeAppend";
   AttentionId attention = kNone;
   int64_t cache_layer = 0;
-  int64_t model_layer = 0;  // of the whole model
+  int64_t model_layer = 0;  // index in the whole model
   BufferId x = kNone;
   BufferId cos_sin = kNone;
   VectorId q_norm = kNone, k_norm = kNone, v_norm = kNone;
-  BufferId own_qk = kNone, whole_qk = kNone;  // of ranks that norm whole rows
+  BufferId own_qk = kNone, whole_qk = kNone;  // for ranks that norm whole rows together
   float k_scale = 1, v_scale = 1;
   // Devices:
   ElementType x_type = ElementType::kF32;
   BufferId q = kNone;  // BF16 [rows, q_width]
-  // Norms of whole rows: squares of heads of all ranks, and of this one's.
+  // For norms over whole rows: sums of squares of the heads of all ranks, and of this rank's.
   BufferId q_squares = kNone, k_squares = kNone, own_q_squares = kNone, own_k_squares = kNone;
   BufferId joined = kNone;
   template <typename Use>
@@ -40,7 +40,7 @@ struct RopeAppend {
   }
 };
 
-// Appends keys and values that another stage handed over: F32 [rows, 2, width].
+// Appends keys and values that were received from another stage: F32 [rows, 2, width].
 struct AppendReceived {
   static constexpr const char* kName = "AppendReceived";
   int64_t cache_layer = 0;
@@ -53,7 +53,7 @@ struct AppendReceived {
   }
 };
 
-// From q [rows, q, k, v], with latent attention [rows, q], and the cache.
+// Attention of q [rows, q, k, v] (latent attention: [rows, q]) to the cache.
 struct Attend {
   static constexpr const char* kName = "Attend";
   AttentionId attention = kNone;
@@ -67,7 +67,8 @@ struct Attend {
   int64_t scratch_bytes = 0;
   VectorId sinks = kNone;
   float k_scale = 1, v_scale = 1;
-  // Every token sees all tokens of its sequence, or those at most `reach` away, if that is not 0.
+  // Every token sees all tokens of its sequence; if `reach` is not 0, only those at most `reach`
+  // away.
   bool is_bidirectional = false;
   int32_t reach = 0;
   template <typename Use>
@@ -100,8 +101,8 @@ struct LatentAppend {
   }
 };
 
-// The positions that each row attends to, as an indexer chooses them (IndexerSpec). k is normed,
-// and rotated as q is, and appended to the cache beside the keys.
+// Chooses the positions that each row attends to (IndexerSpec). k is normed, rotated like q, and
+// appended to the cache beside the keys.
 struct ChoosePositions {
   static constexpr const char* kName = "ChoosePositions";
   AttentionId attention = kNone;
@@ -126,8 +127,9 @@ struct ChoosePositions {
   }
 };
 
-// Heads of q [rows, heads, nope_dim + rope_dim] as attention reads them, the matrices that make
-// keys of the latent vector applied to them, and rotated: out [rows, heads, kv_rank + rope_dim].
+// Applies the matrices that make keys from the latent vector to q [rows, heads, nope_dim +
+// rope_dim], and rotates the rest, so that out [rows, heads, kv_rank + rope_dim] has the form that
+// attention reads.
 struct AbsorbQueries {
   static constexpr const char* kName = "AbsorbQueries";
   AttentionId attention = kNone;
@@ -143,8 +145,8 @@ struct AbsorbQueries {
   }
 };
 
-// The values of heads of what they attended to, x [rows, heads, kv_rank]: y [rows, heads,
-// value_dim], and the same of `type` in `out`, if there is one.
+// Computes heads' values from their weighted sums of latent vectors x [rows, heads, kv_rank]: y
+// [rows, heads, value_dim], and a copy as `type` in `out`, if there is one.
 struct ExpandValues {
   static constexpr const char* kName = "ExpandValues";
   AttentionId attention = kNone;
@@ -162,8 +164,8 @@ struct ExpandValues {
 
 // --- Mixers (MixerSpec) -------------------------------------------------------------------------
 
-// The convolution of a mixer, in place: of its channels, the first numbers of each row of x. Of a
-// short convolution, whose rows are [B, C, x]: out = C * convolution(B * x). Reads and updates the
+// The convolution of a mixer, in place, over its channels: the first numbers of each row of x. For
+// a short convolution, rows are [B, C, x], and out = C * convolution(B * x). Reads and updates the
 // tails of the step's sequences.
 struct Convolve {
   static constexpr const char* kName = "Convolve";
@@ -172,7 +174,7 @@ struct Convolve {
   BufferId x = kNone;  // F32 [rows, stride]
   int64_t stride = 0;
   VectorId weight = kNone, bias = kNone;  // [conv_width, channels], [channels]
-  BufferId out = kNone;                   // `type` [rows, channels], of a short convolution
+  BufferId out = kNone;                   // for a short convolution: `type` [rows, channels]
   ElementType type = ElementType::kF32;
   template <typename Use>
   void Operands(Use&& use) const {
@@ -181,19 +183,18 @@ struct Convolve {
   }
 };
 
-// The recurrence of a mixer over rows [q, k, v, z, ...] of x, where the results take the place of
-// v; of Mamba-2 q and k are C and B, and v is x. Reads and updates the matrices of the step's
-// sequences.
+// The recurrence of a mixer over rows [q, k, v, z, ...] of x; the results replace v. For Mamba-2, q
+// and k are C and B, and v is x. Reads and updates the state matrices of the step's sequences.
 struct UpdateState {
   static constexpr const char* kName = "UpdateState";
   MixerId mixer = kNone;
   int64_t cache_layer = 0;
   BufferId x = kNone;  // F32 [rows, stride]
   int64_t stride = 0;
-  // What decay and rate of a head are made of: F32 rows of [b, a], or of steps.
+  // Inputs of each head's rate and decay: F32 rows of [b, a]; for Mamba-2 of steps.
   Columns steps = {};
-  Columns decays = {};  // MixerSpec::decays_keys, in place of a: F32 rows of [num_heads, key_dim]
-  BufferId gates = kNone;                                   // F32 [rows, decays, rates]
+  Columns decays = {};     // MixerSpec::decays_keys, instead of a: F32 rows of [num_heads, key_dim]
+  BufferId gates = kNone;  // F32 [rows, decays, rates]
   VectorId a_log = kNone, step_bias = kNone, skip = kNone;  // as MixerWeights
   template <typename Use>
   void Operands(Use&& use) const {
@@ -204,8 +205,8 @@ struct UpdateState {
   }
 };
 
-// The results of a mixer, normed and gated by z: out [rows, values_width] of x [rows, q, k, v,
-// ...].
+// Norms the results of a mixer and gates them by z: from x [rows, q, k, v, ...] to out [rows,
+// values_width].
 struct GateStates {
   static constexpr const char* kName = "GateStates";
   MixerId mixer = kNone;
@@ -223,8 +224,8 @@ struct GateStates {
   }
 };
 
-// x times the sigmoids, or softpluses, of as many gates as a row has, each of which serves the same
-// count of neighbours.
+// Multiplies x by the sigmoids (or softpluses) of gates; each gate serves width / num_gates
+// consecutive numbers.
 struct GateAttended {
   static constexpr const char* kName = "GateAttended";
   BufferId x = kNone;  // `type` [rows, width]
@@ -232,7 +233,8 @@ struct GateAttended {
   BufferId gates = kNone;  // F32 [rows, num_gates]
   int64_t width = 0, num_gates = 0;
   bool is_softplus = false;
-  VectorId bias = kNone;  // added to the gates before, each number to as many neighbours
+  VectorId bias =
+      kNone;  // added to the gates first; each number serves equally many consecutive gates
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kUpdate);
@@ -242,7 +244,7 @@ struct GateAttended {
 
 // --- Heads, before and after attention ----------------------------------------------------------
 
-// Numbers of x, kept within [-limit, limit].
+// Clamps numbers of x to [-limit, limit].
 struct LimitRows {
   static constexpr const char* kName = "LimitRows";
   Columns x = {};  // F32
@@ -254,7 +256,7 @@ struct LimitRows {
   }
 };
 
-// Layer norms of heads [rows, heads, width], in place.
+// Applies layer norms to heads [rows, heads, width], in place.
 struct NormHeads {
   static constexpr const char* kName = "NormHeads";
   Columns x = {};  // F32
@@ -267,8 +269,8 @@ struct NormHeads {
   }
 };
 
-// Heads [rows, heads, from_width] of `from` as [rows, heads, to_width] of `to`: cut off, or
-// followed by zeros. Both may begin at the same number if heads become wider.
+// Copies heads [rows, heads, from_width] to [rows, heads, to_width]; heads are cut off or padded
+// with zeros. `from` and `to` may begin at the same number if heads become wider.
 struct CopyHeads {
   static constexpr const char* kName = "CopyHeads";
   Columns from = {}, to = {};  // `type`
@@ -281,7 +283,7 @@ struct CopyHeads {
   }
 };
 
-// out = the RMS norm of x, as a product reads it.
+// out = the RMS norm of x, as `type`.
 struct NormTo {
   static constexpr const char* kName = "NormTo";
   BufferId x = kNone;  // F32 [rows, width]

@@ -1,5 +1,5 @@
-// Every operator that computes numbers, against a plain loop, for every instruction set of the CPU;
-// and a list of those that models test as a whole.
+// Compares every operator that computes numbers with a plain loop, for every instruction set of the
+// CPU; and lists the operators that only tests of whole models run.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -24,7 +24,7 @@ using program::Program;
 
 constexpr int64_t kRows = 5;
 
-// A program of one operator, or a few; and its inputs.
+// A program of one or a few operators, and its inputs.
 class OpBench {
  public:
   explicit OpBench(uint32_t seed) : random_(seed) {
@@ -43,7 +43,7 @@ class OpBench {
   std::vector<int32_t>& tokens() { return tokens_; }
   std::vector<int32_t>& wanted() { return wanted_; }
 
-  // A buffer of rows of `width` F32 numbers, with numbers in it.
+  // Returns a buffer of rows of `width` random F32 numbers.
   BufferId Numbers(const char* name, int64_t width) {
     const BufferId buffer = Room(name, width);
     before_[static_cast<size_t>(buffer)] = random_.Normal(kRows * width);
@@ -67,7 +67,8 @@ class OpBench {
     return *vectors_[static_cast<size_t>(id)];
   }
 
-  // A mixer of two sequences, of the first three rows and of the others, whose states hold numbers.
+  // Adds a mixer and two sequences, with the first three rows and the other two; their states are
+  // random.
   program::MixerId Mixer(const MixerSpec& spec) {
     program_.mixers = {spec};
     DecoderSpec decoder;
@@ -81,10 +82,10 @@ class OpBench {
     slots_ = {{.slot = 2}, {.slot = 0}};
     return 0;
   }
-  // Behind the second row of the first sequence.
+  // Takes a snapshot after the second row of the first sequence.
   void Snapshot() { snapshots_ = {{.slice = 0, .rows = 2, .slot = 3}}; }
   const StateCache& states() const { return cache_.states(); }
-  // What a slot's tail or matrix held.
+  // Initial content at an address in a slot's tail or matrix.
   const float* Before(const float* now) const {
     return states_before_.data() + (now - cache_.states().tail(0, 0));
   }
@@ -140,7 +141,7 @@ class OpBench {
   Program program_;
   ModelOptions options_;
   std::vector<int32_t> tokens_, positions_, wanted_;
-  std::vector<std::vector<float>> before_, after_;  // by buffer
+  std::vector<std::vector<float>> before_, after_;  // indexed by buffer
   std::vector<std::unique_ptr<std::vector<float>>> vectors_;
   KvCache cache_ = *KvCache::Allocate(
       {.num_kv_heads = 1, .head_dim = 2, .block_size = 1, .type = ElementType::kF32}, 1, 1);
@@ -221,7 +222,7 @@ void CheckNormRows(OpBench& bench) {
   });
 }
 
-// Scale, Add, Mix, one after the other.
+// Checks Scale, Add and Mix, one after the other.
 void CheckSums(OpBench& bench) {
   constexpr int64_t kWidth = 7;
   const BufferId x = bench.Numbers("x", kWidth);
@@ -300,7 +301,7 @@ void CheckGates(OpBench& bench) {
   }
 }
 
-// Numbers as a layer stores them: softplus makes alphas of the first two.
+// xIELU's parameters as stored; a softplus of the first two gives the alphas.
 void CheckXielu(OpBench& bench) {
   constexpr int64_t kWidth = 19;
   const BufferId x = bench.Numbers("x", kWidth);
@@ -324,7 +325,7 @@ void CheckXielu(OpBench& bench) {
   });
 }
 
-// A gate of each number, and one of each three.
+// Checks a gate per number, and a gate per three numbers.
 void CheckGateAttended(OpBench& bench) {
   constexpr int64_t kWidth = 12;
   for (const int64_t num_gates : {kWidth, kWidth / 3}) {
@@ -341,7 +342,7 @@ void CheckGateAttended(OpBench& bench) {
   }
 }
 
-// Softplus, and a bias of two neighbours.
+// Checks softplus gates, with a bias per two gates.
 void CheckSoftplusGates(OpBench& bench) {
   constexpr int64_t kWidth = 12, kGates = 6;
   const BufferId x = bench.Numbers("x", kWidth);
@@ -362,7 +363,7 @@ void CheckSoftplusGates(OpBench& bench) {
   });
 }
 
-// Limits, then layer norms of heads, with weights of each and of all.
+// Checks limits, then layer norms of heads, with weights per head and with shared weights.
 void CheckHeads(OpBench& bench) {
   constexpr int64_t kHeads = 3, kWidth = 8, kStride = kHeads * kWidth + 2;
   for (const bool has_each : {false, true}) {
@@ -395,7 +396,7 @@ void CheckHeads(OpBench& bench) {
   }
 }
 
-// Heads that become wider where they are, and then narrower elsewhere.
+// Checks that heads become wider in place, and narrower in another buffer.
 void CheckCopyHeads(OpBench& bench) {
   constexpr int64_t kHeads = 3, kNarrow = 4, kWide = 6, kStride = 1 + kHeads * kWide;
   const BufferId x = bench.Numbers("x", kStride);
@@ -461,7 +462,7 @@ void CheckRopeTable(OpBench& bench) {
   });
 }
 
-// Drops the last of five rows, and merges two into one.
+// Checks dropping the last of five rows, and merging pairs of rows.
 void CheckPatches(OpBench& bench) {
   constexpr int64_t kWidth = 6;
   using Kind = program::MergePatches::Kind;
@@ -499,7 +500,7 @@ void CheckPatches(OpBench& bench) {
   });
 }
 
-// Rows in parts: what is computed does not depend on their number.
+// Checks that results do not depend on the number of parts.
 void CheckParts(OpBench& bench) {
   constexpr int64_t kWidth = 8;
   const BufferId x = bench.Numbers("x", kWidth);
@@ -519,7 +520,7 @@ MixerSpec SomeMixer(MixerSpec::Kind kind) {
   spec.head_dim = 37;
   spec.key_dim = 9;
   if (kind == MixerSpec::Kind::kShortConvolution) {
-    spec.num_heads = 131;  // more than a thread takes at once
+    spec.num_heads = 131;  // more channels than a thread processes at once
     spec.num_key_heads = 0;
     spec.head_dim = 1;
     spec.key_dim = 0;
@@ -546,7 +547,7 @@ void CheckConvolve(OpBench& bench) {
     bench.program().ops = {program::Convolve{
         .mixer = mixer, .x = x, .stride = stride, .weight = weight, .bias = bias, .out = out}};
     bench.Run(/*num_threads=*/3);
-    // The input of a row, counted from the first one of its sequence; before that the tail.
+    // Input of a row, counted from the sequence's first row; negative rows are in the tail.
     const auto input = [&](int64_t first, int64_t row, int64_t channel) -> double {
       if (row < first) {
         const float* const tail = bench.states().tail(0, bench.SlotOf(first));
@@ -646,7 +647,7 @@ void CheckUpdateState(OpBench& bench) {
         const float* const own_steps = bench.Before(steps).data() + row * step_stride + first_step;
         const float* q = numbers + head / 2 * key_dim;
         const float* k = q + keys;
-        double step = 0;  // of the last decay
+        double step = 0;  // softplus that the last decay was made from
         const auto decay_of = [&](int64_t key) {
           const int64_t at = spec.decays_keys ? head * key_dim + key : head;
           const double factor = std::exp(number(bench.VectorOf(a_log), head));
@@ -769,8 +770,8 @@ const OpCheck kOpChecks[] = {
     {{program::UpdateState::kName}, CheckUpdateState},
     {{program::GateStates::kName}, CheckGateStates},
 };
-// Operators that pass their operands to one kernel, with its own check, or that need ranks: the
-// tests of whole models run them (golden, promise, ranks, adapters).
+// Operators that pass their operands to a single kernel, which has its own check, or that need
+// ranks: tests of whole models run them (golden, promise, ranks, adapters).
 const char* const kCheckedByModels[] = {
     "SkipUnless", "Embed", "AddEmbeddings", "Receive", "Send", "Progress", "Gather", "Project",
     "RopeAppend", "AppendReceived", "Attend", "LatentAppend", "ChoosePositions", "AbsorbQueries",
@@ -778,7 +779,7 @@ const char* const kCheckedByModels[] = {
     "CopyResults", "Score", "MeanTexts", "Classify", "TakeHidden", "JoinNorms", "HandRows",
     // tower_golden_test.cc
     "PlaceImages", "AddImages", "TakePatches", "AddPositions", "StoreImage",
-    // Operators of devices: kernels/cuda/checks, and the models of device_golden_test.cc.
+    // Operators of devices: checked by kernels/cuda/checks and device_golden_test.cc.
     "MixTable", "Convert"};
 
 class OpCheckTest : public kernels::KernelTest {};

@@ -1,5 +1,5 @@
-// The operators (op.h) of images: those of towers, which make rows of images, and those by which a
-// decoder reads these rows. The CPU.
+// The operators (op.h) of images, on the CPU: those of towers, which compute rows of images, and
+// those with which a decoder reads these rows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace sluice::program {
 
 // --- Decoders -----------------------------------------------------------------------------------
 
-// Rows of images (StepInput::image_rows) take the place of the embeddings of their tokens.
+// Replaces the embeddings of image tokens by rows of images (StepInput::image_rows).
 struct PlaceImages {
   static constexpr const char* kName = "PlaceImages";
   BufferId x = kNone;  // F32 [rows, width]
@@ -22,7 +22,7 @@ struct PlaceImages {
   }
 };
 
-// Adds what the tower made at one of its inner layers (TowerSpec::levels) to the rows of images.
+// Adds the tower's results from one of its inner layers (TowerSpec::levels) to the rows of images.
 struct AddImages {
   static constexpr const char* kName = "AddImages";
   BufferId x = kNone;  // F32 [rows, width]
@@ -36,7 +36,8 @@ struct AddImages {
 
 // --- Towers (TowerSpec) -------------------------------------------------------------------------
 
-// The numbers of each patch, in the order of the step (TowerStep), zeros after the last patch.
+// Writes the numbers of each patch, in the order of the step (TowerStep), and zeros after the last
+// patch.
 struct TakePatches {
   static constexpr const char* kName = "TakePatches";
   BufferId out = kNone;  // `type` [rows, width]
@@ -49,8 +50,8 @@ struct TakePatches {
   }
 };
 
-// x[row] += sum of weights[row, i] * table[index[row, i]] (TowerStep); the last row
-// is `last` before, if there is such a vector.
+// x[row] += sum of weights[row, i] * table[index[row, i]] (TowerStep). If there is a `last`, it
+// first replaces the last row.
 struct AddPositions {
   static constexpr const char* kName = "AddPositions";
   BufferId x = kNone;      // F32 [rows, width]
@@ -63,8 +64,8 @@ struct AddPositions {
   }
 };
 
-// From here on there are (rows of the step - drops) / group rows. Buffers stay as they are: a row
-// is then what `group` consecutive rows were.
+// Changes the number of rows to (rows of the step - drops) / group. Buffers do not change: a row
+// now is what `group` consecutive rows were.
 struct Regroup {
   static constexpr const char* kName = "Regroup";
   int64_t group = 1;
@@ -73,8 +74,8 @@ struct Regroup {
   void Operands(Use&&) const {}
 };
 
-// Each row of x [rows, group, width] becomes one: the mean of its pieces, [rows, width]; or, for
-// each number, that of all pieces, [rows, width, group].
+// Merges each row of x [rows, group, width]. kMean: the mean of its pieces, [rows, width].
+// kByNumber: transposes it, [rows, width, group].
 struct MergePatches {
   static constexpr const char* kName = "MergePatches";
   enum class Kind { kMean, kByNumber };
@@ -89,7 +90,7 @@ struct MergePatches {
   }
 };
 
-// Cuts numbers off below bounds[first] and above bounds[first + 1].
+// Clamps numbers to [bounds[first], bounds[first + 1]].
 struct Clamp {
   static constexpr const char* kName = "Clamp";
   BufferId x = kNone;  // F32 [rows, width]
@@ -102,7 +103,7 @@ struct Clamp {
   }
 };
 
-// x = (x - bias) * factor, number by number.
+// x = (x - bias) * factor, elementwise.
 struct Standardize {
   static constexpr const char* kName = "Standardize";
   BufferId x = kNone;  // F32 [rows, width]
@@ -114,7 +115,7 @@ struct Standardize {
   }
 };
 
-// Rows to where the step wants them: numbers [begin, begin + width) of each.
+// Copies rows to numbers [begin, begin + width) of the step's result rows.
 struct StoreImage {
   static constexpr const char* kName = "StoreImage";
   BufferId x = kNone;  // F32 [rows, width]
