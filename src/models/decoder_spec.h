@@ -395,8 +395,7 @@ struct HeadSpec {
   // kScores: the tokens whose rows of the language model's head are the layer's weights; empty: the
   // weights are the checkpoint's layer "score".
   std::vector<int32_t> tokens = {};
-  bool is_difference =
-      false;  // for two `tokens`: a single score, of the second row minus the first
+  bool is_difference = false;  // of two `tokens`: one score, second row minus first
 };
 
 // Embedding, layers, final norm, head. The fields after `layers` apply if they differ from their

@@ -37,8 +37,8 @@ tl::unexpected<Error> Unsupported(std::string message, std::string field) {
 // The name of the generating architecture that `name` is a variant of; they differ only in the
 // head.
 std::string GeneratingName(std::string_view name) {
-  if (name.ends_with("LMHeadModel"))
-    return std::string(name);  // an older name of a generating architecture: GPT-2
+  // The older suffix of generating architectures: GPT-2.
+  if (name.ends_with("LMHeadModel")) return std::string(name);
   for (const std::string_view suffix : {"ForSequenceClassification", "Model"})
     if (name.ends_with(suffix))
       return std::string(name.substr(0, name.size() - suffix.size())) + "ForCausalLM";

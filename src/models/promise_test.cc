@@ -1,5 +1,5 @@
-// The CPU promise: the logits of a sequence are bit-equal however its prompt is cut, whatever else
-// is in the step, and on any number of threads.
+// Tests the CPU promise: the logits of a sequence are bit-equal for any cut of its prompt into
+// chunks, any other sequences in the step and any number of threads.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -43,8 +43,8 @@ TEST_P(PromiseTest, ChunksAndThreadsDoNotMatter) {
   }
 }
 
-// Layers of other heads, layers that share keys, embeddings in layers, experts beside the MLP;
-// latent attention; gates after attention, layer norms, attention and MLP side by side.
+// Models whose layers differ in heads, share keys, or have embeddings; experts beside the MLP;
+// latent attention; gates after attention, layer norms, attention and MLP in parallel.
 TEST_P(PromiseTest, LayersThatDiffer) {
   std::vector<int32_t> tokens = RandomTokens(90, 7), other = RandomTokens(33, 8);
   for (int32_t& token : tokens) token %= 128;
@@ -64,7 +64,7 @@ TEST_P(PromiseTest, LayersThatDiffer) {
   }
 }
 
-// Layers that keep states: wherever chunks begin, and from a snapshot.
+// Layers with states: for any chunks, and when continued from a snapshot.
 TEST_P(PromiseTest, StatesAreTheSameFromAnyChunk) {
   std::vector<int32_t> tokens = RandomTokens(150, 9), other = RandomTokens(33, 10);
   for (int32_t& token : tokens) token %= 128;
@@ -81,9 +81,9 @@ TEST_P(PromiseTest, StatesAreTheSameFromAnyChunk) {
       for (int sequence = 0; sequence < 3; ++sequence) runner->Forget(sequence);
       EXPECT_TRUE(runner->RunStep({{0, other}, {1, tokens}, {2, other}})[1] == expected) << name;
 
-      // A step with snapshots after rows of two slices; then from them on.
+      // Takes snapshots after rows of two slices in one step, then continues from each.
       for (int sequence = 0; sequence < 2; ++sequence) runner->Forget(sequence);
-      const std::vector<int32_t> kept = {2, 23, 149, 150};  // by slot
+      const std::vector<int32_t> kept = {2, 23, 149, 150};  // index: slot
       for (size_t slot = 0; slot < kept.size(); ++slot)
         runner->SnapshotState(1, kept[slot], static_cast<int32_t>(slot));
       runner->SnapshotState(0, 33, 4);
@@ -112,7 +112,7 @@ TEST_P(PromiseTest, CompanionsDoNotMatter) {
   const auto runner = MakeRunner("llama-bf16", 2);
   const LogitRows expected = runner->RunAlone(tokens, tokens.size());
   for (int sequence = 0; sequence < 8; ++sequence) runner->Forget(sequence);
-  // Seven others, of all lengths and ages, before and after the one that is watched.
+  // Seven other sequences of various lengths and ages, before and after the sequence under test.
   LogitRows got;
   for (size_t begin = 0, step = 0; begin < tokens.size(); ++step) {
     const size_t count = std::min(tokens.size() - begin, step % 3 == 0 ? size_t{1} : 10 * step);
@@ -159,7 +159,7 @@ TEST_P(PromiseTest, TheWantedRowsAreTheSameAlone) {
   }
 }
 
-// Every stored format, experts, windows and chunks of attention, and rounded inputs.
+// All stored formats, experts, windows and chunks of attention, and rounded inputs.
 TEST(FormatsPromiseTest, CutsThreadsAndCompanionsDoNotMatter) {
   using Rounding = ModelOptions::ActivationRounding;
   const struct {
@@ -221,7 +221,7 @@ TEST(FormatsPromiseTest, CutsThreadsAndCompanionsDoNotMatter) {
   }
 }
 
-// More rows than the MLP, the experts and the splitting of inputs take at once.
+// More rows than the MLP, the experts and the splitting of inputs process at once.
 TEST(FormatsPromiseTest, StepsAreCutInsideWithoutATrace) {
   ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kF16);
   options.max_rows = options.max_logit_rows = options.max_context = 1600;

@@ -1,4 +1,4 @@
-// The table of model families. A new family is one file that defines its ModelFamily, and one line
+// The table of model families. To add a family, add a file that defines its ModelFamily and a line
 // here.
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace sluice {
 
-// A field of config.json under the name that older files give it, and its own.
+// A field of config.json: its name in older files, and its current name.
 struct FieldAlias {
   std::string_view other, own;
 };
 
-// What an architecture's config.json may leave out: the values that transformers' class of
-// configurations gives the fields.
+// Defaults of fields that an architecture's config.json may leave out, as in transformers'
+// configuration class.
 struct ConfigDefaults {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
@@ -31,67 +31,67 @@ struct ConfigDefaults {
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   std::string_view norm_eps_field = "rms_norm_eps";
-  bool has_layer_norms = false;  // in place of RMS norms
+  bool has_layer_norms = false;  // layer norms instead of RMS norms
   double rope_theta = 10000;
-  // JSON of the rope_parameters where neither they nor a rope_scaling are given; "": nothing is
-  // scaled.
+  // JSON of the default rope_parameters, if neither they nor rope_scaling are given; "": no
+  // scaling.
   std::string_view rope_parameters = {};
-  // rope_scaling counts its original positions from here; 0: from max_position_embeddings.
+  // The default original positions of rope_scaling; 0: max_position_embeddings.
   int64_t original_max_position_embeddings = 0;
-  // The part of a head that rope rotates; nullopt: the whole head, whatever config.json says.
+  // Default fraction of a head that RoPE rotates; nullopt: always the whole head, whatever
+  // config.json says.
   std::optional<double> partial_rotary_factor = {};
-  bool takes_rotary_dim = false;   // which may stand for it
-  int64_t default_rotary_dim = 0;  // not 0: what stands for it where neither is given
+  bool takes_rotary_dim = false;   // config.json may give rotary_dim instead
+  int64_t default_rotary_dim = 0;  // if not 0: the default of rotary_dim, if neither is given
   std::optional<int32_t> bos_token_id = {};
   std::optional<int32_t> eos_token_id = {};
   bool tie_word_embeddings = false;
   bool attention_bias = false;
   bool mlp_bias = false;
   Activation activation = Activation::kSilu;
-  bool is_nested = false;    // the decoder's fields stand in text_config
-  bool may_be_flat = false;  // or, in older files, beside the other parts of the model
-  // max_position_embeddings is what the scaling of rope reaches, not what it starts from.
+  bool is_nested = false;    // the decoder's fields are in text_config
+  bool may_be_flat = false;  // older files have them at the top level instead
+  // max_position_embeddings is the length after RoPE scaling, not before.
   bool positions_are_scaled = false;
-  // Latent attention: qk_rope_head_dim, the part of a head that rope rotates, independent of
-  // head_dim; 0: heads have one part.
+  // Latent attention: default of qk_rope_head_dim, the size of the rotated part of a head,
+  // independent of head_dim; 0: heads are not divided.
   int64_t rope_head_dim = 0;
-  // A rope_type "dynamic" may have an `alpha`, by which the base is raised for all contexts alike.
+  // A rope_type "dynamic" may have an `alpha`, which raises the base for all context lengths.
   bool takes_rope_alpha = false;
-  // Other names of fields.
+  // Older names of fields.
   std::span<const FieldAlias> aliases = {};
 };
 
-// What people are told of a family: `sluice help --models`, docs/models.md.
+// Documentation of a family: `sluice help --models`, docs/models.md.
 struct FamilyNotes {
-  std::string_view models = {};     // published ones, with their sizes
-  std::string_view operators = {};  // beside or in place of Llama's
-  // The checkpoints of tests/data/checkpoints on which it is held against transformers.
+  std::string_view models = {};     // published models, with their sizes
+  std::string_view operators = {};  // operators besides, or instead of, those of Llama
+  // Checkpoints of tests/data/checkpoints that are compared with transformers.
   std::string_view golden = {};
-  // The largest of their root mean square errors of a position's log probabilities, in float32.
+  // Their largest root mean square error of a position's log probabilities, in float32.
   double error = 0;
 };
 
-// Everything that is particular to one architecture.
+// The properties of an architecture.
 struct ModelFamily {
-  // In config.json's `architectures`; those of one architecture differ in their model_type.
+  // A name in config.json's `architectures`. Families with the same name differ in model_type.
   std::string_view architecture;
   std::string_view model_type;
   ConfigDefaults defaults;
-  // Reads the family's own fields into config.spec, which DescribePlainDecoder has made of the
-  // common ones. A setting that would change what the model computes and that is not implemented is
-  // kUnsupported.
+  // Reads the family's own fields into config.spec, which DescribePlainDecoder has filled from the
+  // common ones. kUnsupported if a setting affects the model's results and is not implemented.
   Status (*read)(const JsonFields& fields, ModelConfig& config);
   FamilyNotes notes = {};
-  // Where text_config's model_type names one of several decoders: that decoder's defaults; null:
-  // `defaults` serve all.
+  // If text_config's model_type selects one of several decoders: returns its defaults. Null:
+  // `defaults` apply to all.
   const ConfigDefaults& (*text_defaults)(std::string_view text_type) = nullptr;
-  // Another name that model_type may have; "": there is none.
+  // Another name of the model_type; "": none.
   std::string_view second_type = {};
-  // Another name of the architecture, in files that were published with code of their own.
+  // Another name of the architecture, in files published with their own code.
   std::string_view published_architecture = {};
-  // Not empty: the decoder is that of a family without text_config whose model_type text_config
-  // names, one of these; the first where it names none. `read` is null then, and of `defaults` only
-  // tie_word_embeddings counts beside what says where the fields stand.
+  // If not empty: the decoder is that of another family, without text_config. text_config's
+  // model_type names it, one of these; by default the first. `read` is null then, and only
+  // tie_word_embeddings and the flags for where fields are apply from `defaults`.
   std::span<const std::string_view> text_types = {};
 };
 
@@ -235,7 +235,7 @@ SLUICE_MODEL_FAMILIES(SLUICE_DECLARE_FAMILY)
 
 std::span<const ModelFamily* const> ModelFamilies();
 
-// Their architectures, sorted.
+// The architectures of all families, sorted.
 std::vector<std::string> SupportedArchitectures();
 
 }  // namespace sluice

@@ -45,8 +45,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
   for (const LayerSpec& layer : spec.layers) {
     if (layer.attention.latent)
       return "latent attention (a cache of one vector a token, whose first numbers are the values)";
-    constexpr int kRotatedUnit =
-        16;  // multiple required of the rotated part of the widest heads: rope_append
+    constexpr int kRotatedUnit = 16;  // in the widest heads: rope_append
     if (layer.attention.head_dim > 256 && layer.attention.rotated() % kRotatedUnit != 0)
       return "rope on a part of wide heads that is no multiple of 16";
     if (layer.attention.soft_cap != 0 && layer.attention.head_dim > kWidestCappedHead)

@@ -42,15 +42,14 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-constexpr ConfigDefaults kDefaults = {
-    .vocab_size = 128000,
-    .hidden_size = 2560,
-    .intermediate_size = 512,  // the shared expert is the only MLP
-    .num_hidden_layers = 50,
-    .num_attention_heads = 48,
-    .kv_heads = 4,
-    .head_dim = 128,
-    .max_position_embeddings = 262144};
+constexpr ConfigDefaults kDefaults = {.vocab_size = 128000,
+                                      .hidden_size = 2560,
+                                      .intermediate_size = 512,  // the only MLP is shared
+                                      .num_hidden_layers = 50,
+                                      .num_attention_heads = 48,
+                                      .kv_heads = 4,
+                                      .head_dim = 128,
+                                      .max_position_embeddings = 262144};
 
 }  // namespace
 }  // namespace kolibri

@@ -46,17 +46,16 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReplaceAttention(mixes, mixer, config);
 }
 
-constexpr ConfigDefaults kDefaults = {
-    .vocab_size = 151936,
-    .hidden_size = 1024,
-    .intermediate_size = 512,  // the shared expert is the only MLP
-    .num_hidden_layers = 34,
-    .num_attention_heads = 16,
-    .kv_heads = 4,
-    .head_dim = 128,
-    .max_position_embeddings = 131072,
-    .eos_token_id = 151643,
-    .tie_word_embeddings = true};
+constexpr ConfigDefaults kDefaults = {.vocab_size = 151936,
+                                      .hidden_size = 1024,
+                                      .intermediate_size = 512,  // the only MLP is shared
+                                      .num_hidden_layers = 34,
+                                      .num_attention_heads = 16,
+                                      .kv_heads = 4,
+                                      .head_dim = 128,
+                                      .max_position_embeddings = 131072,
+                                      .eos_token_id = 151643,
+                                      .tie_word_embeddings = true};
 
 }  // namespace
 }  // namespace lara_mini

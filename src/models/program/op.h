@@ -354,8 +354,7 @@ struct Gather {
 // Rounds rows of BF16 as the product `reader` requires. Only on devices.
 struct Convert {
   static constexpr const char* kName = "Convert";
-  BufferId x =
-      kNone;  // BF16 [rows, width]; overwritten by the rounded numbers if BF16 can hold them
+  BufferId x = kNone;       // BF16 [rows, width]; rounded in place if BF16 can hold the result
   BufferId narrow = kNone;  // E4M3 [rows, width]: the rounded numbers otherwise
   BufferId scales = kNone;  // F32 [rows]
   Reader reader = {};

@@ -233,8 +233,7 @@ struct GateAttended {
   BufferId gates = kNone;  // F32 [rows, num_gates]
   int64_t width = 0, num_gates = 0;
   bool is_softplus = false;
-  VectorId bias =
-      kNone;  // added to the gates first; each number serves equally many consecutive gates
+  VectorId bias = kNone;  // added to the gates; a number serves num_gates / size consecutive gates
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kUpdate);

@@ -1,4 +1,4 @@
-// GLM's towers: Qwen's patches and rope, RMS norms, a convolution that merges patches.
+// GLM's towers: Qwen's patches and RoPE, RMS norms, a convolution that merges patches.
 #include <cmath>
 
 #include "models/tower/tower_fields.h"
@@ -17,7 +17,7 @@ Result<TowerSpec> ReadGlmTower(const TowerFields& fields, const TowerDefaults& d
   return spec;
 }
 
-// `inner`: the width inside the merger.
+// `inner`: intermediate size of the merger.
 void SetGlmMerger(int64_t inner, TowerSpec& spec) {
   const std::string merger = "visual.merger.";
   spec.projector = {

@@ -16,13 +16,13 @@
 namespace sluice {
 namespace {
 
-constexpr int kTowerBlock = 16;  // tokens of a block of the tower's cache
+constexpr int kTowerBlock = 16;  // tokens per block of the tower's cache
 
 int64_t StepRows(const TowerSpec& spec, const TowerOptions& options) {
   return MostPatches(spec, options) + (spec.has_class ? 1 : 0);
 }
 
-// Windows of an image: at most one for each whole one, and what is left at two borders.
+// Maximum number of windows of an image: whole ones, and partial ones at two borders.
 int64_t MostWindows(const TowerSpec& spec, const TowerOptions& options) {
   if (spec.window == 0) return 1;
   const int64_t patches = MostPatches(spec, options), across = spec.window / spec.merge;
@@ -30,7 +30,7 @@ int64_t MostWindows(const TowerSpec& spec, const TowerOptions& options) {
   return cells / (across * across) + 2 * (cells / across + 1) + 2;
 }
 
-// Each window begins with a block of its own.
+// Number of cache blocks: each window starts a new block.
 int64_t TowerBlocks(const TowerSpec& spec, const TowerOptions& options) {
   const int64_t whole = (StepRows(spec, options) + kTowerBlock - 1) / kTowerBlock;
   return spec.window == 0 ? whole : whole + MostWindows(spec, options);
@@ -55,7 +55,7 @@ int64_t WidestTowerInput(const TowerSpec& spec) {
   return widest;
 }
 
-// Rows of a table of `side` that a place is made of, and what each counts for.
+// Rows of a table with `side` rows that are summed for a position, and their weights.
 struct Taps {
   std::vector<int32_t> rows = {};
   std::vector<float> weights = {};
@@ -76,7 +76,7 @@ Taps LinearTaps(float place, int64_t side) {
   return taps;
 }
 
-// Source: torch's grid_sample of a place between -1 and 1.
+// Source: torch's grid_sample, for positions from -1 to 1.
 Taps CubicTaps(float index, float size, int64_t side) {
   constexpr float kA = -0.75F;
   const float place = (((index + 0.5F) / size * 2 - 1 + 1) * static_cast<float>(side) - 1) / 2;
@@ -92,7 +92,7 @@ Taps CubicTaps(float index, float size, int64_t side) {
   return taps;
 }
 
-// As many for each index. Source: transformers' Siglip2VisionEmbeddings.
+// Returns the same number of rows for every index. Source: transformers' Siglip2VisionEmbeddings.
 Taps AntialiasedTaps(float index, float size, int64_t side) {
   const float scale = static_cast<float>(side) / size, support = std::max(scale, 1.0F);
   const float centre = (index + 0.5F) * scale - 0.5F;
@@ -110,7 +110,7 @@ Taps AntialiasedTaps(float index, float size, int64_t side) {
   return taps;
 }
 
-// Source: transformers' Idefics3VisionEmbeddings, whose boundaries are rounded from F64.
+// Source: transformers' Idefics3VisionEmbeddings, which rounds boundaries from F64.
 Taps BucketTaps(float index, float size, int64_t side) {
   const float place = std::min(index * (1.0F / size), static_cast<float>(1.0 - 1e-6));
   const double step = 1.0 / static_cast<double>(side);
@@ -123,7 +123,7 @@ Taps BucketTaps(float index, float size, int64_t side) {
   return taps;
 }
 
-// In F32, as the references.
+// Computed in F32, like the references.
 Taps TapsOf(TowerSpec::Positions kind, int64_t index, int64_t size, int64_t side) {
   using Positions = TowerSpec::Positions;
   const auto i = static_cast<float>(index), n = static_cast<float>(size);
@@ -138,13 +138,13 @@ Taps TapsOf(TowerSpec::Positions kind, int64_t index, int64_t size, int64_t side
   }
 }
 
-// Images, tiles or crops that are computed one after the other.
+// Returns the number of images, tiles or crops that are computed one after the other.
 int64_t NumUnits(const TowerSpec& spec, const ProcessedImage& image) {
   if (spec.input != TowerSpec::Input::kPixels || image.shape.size() < 4) return 1;
   return image.shape.front();
 }
 
-// Patches of an image, tile or crop: those that all have, or its own.
+// Size in patches of an image, tile or crop: the tower's fixed size, or the image's own.
 struct PatchGrid {
   int64_t height = 0, width = 0;
 };
@@ -153,7 +153,7 @@ PatchGrid GridOf(const TowerSpec& spec, const ProcessedImage& image) {
   return {image.grid[1], image.grid[2]};
 }
 
-// Numbers of a unit; an image in pixels may have some beyond its last whole patches.
+// Numbers in a unit. An image in pixels may have some beyond its last whole patches.
 int64_t UnitNumbers(const TowerSpec& spec, const ProcessedImage& image, const PatchGrid& grid) {
   const size_t axes = image.shape.size();
   if (spec.input != TowerSpec::Input::kPixels || axes < 3)
@@ -175,10 +175,10 @@ int64_t MostPatches(const TowerSpec& spec, const TowerOptions& options) {
 }
 
 int64_t MostImageRows(const TowerSpec& spec, const TowerOptions& options) {
-  // Llama 4 has up to 16 tiles and the whole image, Gemma 3 up to 4 crops beside it.
+  // Llama 4 has up to 16 tiles and the whole image, Gemma 3 the whole image and up to 4 crops.
   constexpr int64_t kMostUnits = 17;
   const int64_t rows = MostPatches(spec, options) / spec.group();
-  if (!spec.newline_tensor.empty()) return rows * (kMostUnits + 1);  // as many ends of rows
+  if (!spec.newline_tensor.empty()) return rows * (kMostUnits + 1);  // plus newline rows
   return spec.side > 0 ? rows * kMostUnits : rows;
 }
 
@@ -322,8 +322,8 @@ Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
   return {};
 }
 
-// The patches in the tower's order: merged rows by windows, if there are such, else row by row; the
-// patches of a merged row by rows.
+// Lays patches in the tower's order: merged rows window by window, or without windows row by row;
+// within a merged row, patches row by row.
 void ImageTower::Lay(int64_t height, int64_t width) {
   const int64_t merge = spec_.merge;
   const int64_t cell_rows = height / merge, cell_cols = width / merge;
@@ -368,7 +368,7 @@ void ImageTower::LayPositions(int64_t height, int64_t width) {
     step_.position_rows.push_back(static_cast<int32_t>(row));
     step_.position_weights.push_back(weight);
   };
-  // What each row and each column of a square table is made of.
+  // Taps of each row and each column, in a square table.
   std::vector<Taps> down, along;
   int64_t side = 0;
   if (spec_.reads_square()) {
@@ -405,8 +405,8 @@ void ImageTower::LayPositions(int64_t height, int64_t width) {
   if (spec_.positions == Positions::kClassFirst) add(0, 1);
 }
 
-// Slices of the attention: one of the whole image; where there are windows, that one with empty
-// ones up to the number of the second group's, which are the windows.
+// Lays attention slices. Group 0: one slice of the whole image, and with windows empty slices, so
+// that both groups have the same number. Group 1: a slice per window.
 void ImageTower::LayWindows() {
   const auto rows = static_cast<int32_t>(step_.num_patches + (spec_.has_class ? 1 : 0));
   slices_.clear();

@@ -1,5 +1,5 @@
-// An image tower: from processed images to the rows that stand for them in a decoder, on the CPU
-// wherever the decoder is computed.
+// An image tower: computes the rows that stand for processed images in a decoder. Runs on the CPU,
+// wherever the decoder runs.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace sluice {
 
-// Patches that a tower computes together: those of an image, or of one tile or crop of it.
+// Maximum number of patches that a tower computes together: those of an image, tile or crop.
 inline constexpr int64_t kMostTowerPatches = 16384;
 
 struct TowerOptions {
@@ -30,20 +30,20 @@ struct TowerOptions {
   bool allow_nonfinite = false;
 };
 
-// What a tower takes.
+// Memory that a tower needs.
 struct TowerMemory {
   int64_t weight_bytes = 0;
-  int64_t workspace_bytes = 0;  // of each engine
+  int64_t workspace_bytes = 0;  // per engine
 };
 
-// Patches that are computed together at most: of towers whose images have one size, as many as
-// those have.
+// Maximum number of patches that are computed together. If the tower's images have a fixed size, it
+// is theirs.
 int64_t MostPatches(const TowerSpec& spec, const TowerOptions& options);
-// Rows that an image may have: of one whose patches are computed together, MostPatches over those
-// that are merged; of one that is in tiles or crops, that of the most that processors make.
+// Maximum number of rows of an image: MostPatches divided by the patches of a merged row; for
+// images in tiles or crops, times the largest number that processors make.
 int64_t MostImageRows(const TowerSpec& spec, const TowerOptions& options);
 
-// From config.json alone.
+// Computes sizes from config.json alone.
 TowerMemory PlanTower(const TowerSpec& spec, const QuantizationScheme& scheme,
                       const TowerOptions& options, int num_threads);
 
@@ -51,27 +51,27 @@ TowerMemory PlanTower(const TowerSpec& spec, const QuantizationScheme& scheme,
 // the weights together with the towers that share them.
 class ImageTower {
  public:
-  // The tower of the checkpoint in `folder`. kNotFound where the files hold none.
+  // Loads the tower of the checkpoint in `folder`. kNotFound if the files contain none.
   static Result<std::unique_ptr<ImageTower>> Load(ThreadPool& pool,
                                                   const std::filesystem::path& folder,
                                                   const TowerSpec& spec,
                                                   const QuantizationScheme& scheme,
                                                   const TowerOptions& options);
-  // One with the same weights and a workspace of its own.
+  // Returns a tower with the same weights and its own workspace.
   Result<std::unique_ptr<ImageTower>> Share(const ThreadPool& pool) const;
 
   const TowerSpec& spec() const { return spec_; }
   const TowerOptions& options() const { return options_; }
 
-  // To be called on the thread that will call Encode, before its first call.
+  // Call before the first Encode, on the thread that will call Encode.
   void PrepareThread(const ThreadPool& pool) const;
 
-  // kInvalidArgument for an image that is not what this tower's processor makes, or too large.
+  // kInvalidArgument if the image is too large, or not from this tower's processor.
   static Status Check(const TowerSpec& spec, const TowerOptions& options,
                       const ProcessedImage& image);
 
   // Writes the rows of an image, each [TowerSpec::row_width()] F32, in the order of its marked
-  // tokens. They depend on the image alone. REQUIRES: Check passed; rows.size() ==
+  // tokens. They depend only on the image. REQUIRES: Check passed; rows.size() ==
   // image.num_embeddings.
   void Encode(ThreadPool& pool, const ProcessedImage& image, std::span<float* const> rows);
 
@@ -83,11 +83,11 @@ class ImageTower {
                                                   std::shared_ptr<const TowerWeights> weights,
                                                   int num_threads);
 
-  // One image, tile or crop of `height` x `width` patches.
+  // Lays the patches of an image, tile or crop of `height` x `width` patches.
   void Lay(int64_t height, int64_t width);
   void LayPositions(int64_t height, int64_t width);
   void LayWindows();
-  // Where the rows of a unit go: step_.targets. `merged`: rows of a unit.
+  // Sets step_.targets, to which a unit's rows are written. `merged`: number of rows of a unit.
   void LayTargets(const ProcessedImage& image, int64_t unit, int64_t merged,
                   std::span<float* const> rows);
   void Run(ThreadPool& pool);
@@ -99,11 +99,11 @@ class ImageTower {
   KvCache cache_;
   // Memory of the current step; allocated once.
   TowerStep step_;
-  std::vector<int32_t> order_;           // [merged rows]: the raster place of each
+  std::vector<int32_t> order_;           // [merged rows]: index in raster order
   std::vector<int32_t> rope_positions_;  // [2, rows]
   std::vector<int32_t> positions_;       // [rows]
-  std::vector<int32_t> window_rows_;     // of each window
-  std::vector<int32_t> tables_;          // of blocks: of the whole image, then of the windows
+  std::vector<int32_t> window_rows_;     // rows per window
+  std::vector<int32_t> tables_;          // block tables: of the whole image, then of the windows
   std::vector<kernels::AttentionSlice> slices_;
 };
 

@@ -1,4 +1,4 @@
-// Towers made of CLIP's and SigLIP's layers, and projectors of one or two matrices.
+// Towers with CLIP's and SigLIP's layers, and projectors of one or two matrices.
 #include <cmath>
 #include <utility>
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kMostPixels = 1 << 16;
 
-// The layers whose results are taken, side by side: spec.num_layers is cut down to the last of
-// them. Negative numbers count from the last; 0 is what goes into the first.
+// Reads the layers whose results are taken, side by side, and cuts spec.num_layers down to the last
+// of them. Negative numbers count from the last layer; 0 is the input of the first.
 Status ReadFeatureLayers(const TowerFields& fields, int64_t absent, TowerSpec& spec) {
   constexpr const char* kField = "vision_feature_layer";
   const json::Value* value = fields.outer.Given(kField);
@@ -44,7 +44,7 @@ Status ReadFeatureLayers(const TowerFields& fields, int64_t absent, TowerSpec& s
   return {};
 }
 
-// Whether all rows are taken ("full"), or the first one is left out ("default").
+// Returns whether all rows are taken ("full"), or all except the first ("default").
 Result<bool> TakesAllRows(const TowerFields& fields) {
   constexpr const char* kField = "vision_feature_select_strategy";
   ASSIGN_OR_RETURN(const auto given, fields.outer.String(kField));
@@ -101,7 +101,7 @@ Result<TowerSpec> ReadSiglipLayers(const TowerFields& fields) {
   return spec;
 }
 
-// Two matrices of multi_modal_projector.
+// Adds the two matrices of multi_modal_projector.
 Status AddTwoMatrices(const TowerFields& fields, int64_t inner, bool has_bias, TowerSpec& spec) {
   ASSIGN_OR_RETURN(const TowerActivation activation,
                    ReadTowerActivation(fields.outer, "projector_hidden_act", "gelu"));
@@ -144,10 +144,10 @@ Result<TowerSpec> ReadLlavaTower(const TowerFields& fields) {
                                                        : ReadSiglipLayers(fields));
   RETURN_IF_ERROR(ReadFeatureLayers(fields, -2, spec));
   ASSIGN_OR_RETURN(const auto bias, fields.outer.Bool("multimodal_projector_bias"));
-  // One patch a row; what is behind them is dropped.
+  // One patch per row; the class's row after the patches is dropped.
   spec.projector = {{.kind = ProjectorKind::kConcatenate}};
   RETURN_IF_ERROR(AddTwoMatrices(fields, spec.out_width, bias.value_or(true), spec));
-  // Granite scales what it is given, rows of images with it.
+  // Granite scales the decoder's input, including rows of images.
   if (fields.config.spec.embedding_scale != 1) {
     spec.projector.push_back(
         {.kind = ProjectorKind::kScale, .factor = fields.config.spec.embedding_scale});
@@ -230,7 +230,8 @@ Result<TowerSpec> ReadInternVlTower(const TowerFields& fields) {
   return spec;
 }
 
-// Source: transformers' Idefics3VisionTransformer and Idefics3Connector, SmolVLM's likewise.
+// Source: transformers' Idefics3VisionTransformer and Idefics3Connector; those of SmolVLM are the
+// same.
 Result<TowerSpec> ReadIdefics3Tower(const TowerFields& fields) {
   ASSIGN_OR_RETURN(
       TowerSpec spec,

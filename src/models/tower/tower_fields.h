@@ -1,4 +1,4 @@
-// What the readers of towers (ReadTowerSpec) share: fields of vision_config, and names.
+// Helpers of towers' readers (ReadTowerSpec): fields of vision_config, and names.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace sluice {
 
 using ProjectorKind = ProjectorStep::Kind;
 
-// What a family's vision_config leaves out, as transformers' class of configurations has it.
+// Defaults of a family's vision_config, as in transformers' configuration class.
 struct TowerDefaults {
   int64_t hidden = 0, intermediate = 0, layers = 0, heads = 0, patch = 0;
   const char* hidden_field = "hidden_size";
@@ -23,38 +23,38 @@ struct TowerDefaults {
   const char* activation_field = "hidden_act";
   const char* activation = "gelu_pytorch_tanh";
   double theta = 10000;
-  double mlp_ratio = 0;  // not 0: hidden * mlp_ratio in place of intermediate_size
+  double mlp_ratio = 0;  // if not 0: hidden * mlp_ratio instead of intermediate_size
 };
 
-// A vision_config, and what is around it.
+// A vision_config, the config around it and what was read from that.
 struct TowerFields {
   const JsonFields& vision;
   const JsonFields& outer;
   const ModelConfig& config;
 };
 
-// An integer from 1 to `most`.
+// Reads an integer from 1 to `most`.
 Result<int64_t> ReadOr(const JsonFields& fields, const char* name, int64_t most, int64_t absent);
-// Likewise, of a field that may be a pair of equal numbers, too.
+// Like ReadOr, but also accepts a pair of equal numbers.
 Result<int64_t> ReadSideOr(const JsonFields& fields, const char* name, int64_t most,
                            int64_t absent);
 Result<TowerActivation> ReadTowerActivation(const JsonFields& fields, const char* name,
                                             const char* absent);
 Result<double> ReadTowerTheta(const JsonFields& fields, double absent);
-// The dimensions, and names that most towers have.
+// Reads the dimensions, and sets names that most towers have.
 Result<TowerSpec> ReadTowerDimensions(const TowerFields& fields, const TowerDefaults& defaults);
-// kUnsupported where a field is there and has another value than `only`.
+// kUnsupported if a field is given and its value is not `only`.
 Status ExpectField(const JsonFields& fields, const char* name, const json::Value& only);
 
 void SetPatch(TowerSpec& spec, std::string module, bool has_bias, bool is_linear = false);
-// A quarter of a head's numbers has the frequencies of rows (`first` 0) or of columns, another one
-// those of the other: theta^(-2i / half) of half a head.
+// Sets RoPE frequencies theta^(-2i / half), half = head_dim / 2: a first set for rows (`first` 0)
+// or columns (1), then the same for the other axis.
 Status SetAxialRope(const TowerFields& fields, double theta, int8_t first, TowerSpec& spec);
-// SigLIP's names, and those that were made of it.
+// Sets the module names of SigLIP and of towers derived from it.
 void SetSiglipLayers(const std::string& prefix, TowerSpec& spec);
-// Pixtral's layers and rope; what is behind them is left.
+// Reads Pixtral's layers and RoPE, without a projector.
 Result<TowerSpec> ReadPixtralLayers(const TowerFields& fields);
-// Patches, rope and names that Qwen's towers and those made of them share.
+// Reads patches, RoPE and names that Qwen's towers share with towers derived from them.
 Result<TowerSpec> ReadQwenTower(const TowerFields& fields, const TowerDefaults& defaults,
                                 bool patch_bias);
 

@@ -64,8 +64,8 @@ class VisionRunner {
     return rows;
   }
 
-  // Logits of all tokens, in chunks of at most `chunk`. If tokens of an image attend to each other,
-  // chunks do not end inside it.
+  // Returns the logits of all tokens, computed in chunks of at most `chunk`. If tokens of an image
+  // attend to each other, chunks do not end inside it.
   LogitRows Run(const VisionCase& golden, size_t chunk) {
     std::vector<std::vector<float>> rows;
     std::vector<PlacedImage> placed;
@@ -170,7 +170,7 @@ TEST_P(TowerGoldenTest, AgreesWithTransformers) {
   }
 }
 
-// Measured: at most 0.03, as for transformers in bfloat16.
+// Measured: at most 0.03, the same as transformers in bfloat16.
 TEST_P(TowerGoldenTest, StaysNearInBf16) {
   VisionRunner runner(GetParam(), ElementType::kBF16, 2);
   for (const VisionCase& golden : testing::ReadVisionGolden(DataFolder(GetParam())))
@@ -221,7 +221,7 @@ TEST(TowerCheckTest, RefusesWhatIsNotItsImage) {
   EXPECT_FALSE(check(bad));
 }
 
-// What a tiny model's config.json is refused for, with one of its fields changed.
+// Returns the error for a tiny model's config.json with one of its fields changed.
 std::string RefusalOf(const char* name, const char* field, const json::Value& value) {
   json::Value config = *json::Parse(*ReadFile(DataFolder(name) / "config.json"));
   const std::string path = field;

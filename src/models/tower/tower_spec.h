@@ -1,5 +1,5 @@
-// The description of an image tower as data: patches of an image in, rows of the decoder's width
-// out. program/build_tower.cc turns it into operators.
+// The description of an image tower as data. A tower reads patches of an image and makes rows of
+// the decoder's width. program/build_tower.cc turns the description into operators.
 #pragma once
 
 #include <algorithm>
@@ -22,19 +22,20 @@ enum class TowerActivation {
   kSilu,
 };
 
-// One step of what is made of the rows after the layers.
+// A step applied to the rows after the layers.
 struct ProjectorStep {
   enum class Kind {
     kLayerNorm,
     kRmsNorm,         // with weights
-    kPlainRmsNorm,    // without
+    kPlainRmsNorm,    // without weights
     kStandardize,     // (x - module + "_bias") * module + "_scale": Gemma 4
-    kScale,           // by `factor`
-    kConcatenate,     // the patches of a merged row follow each other
-    kConcatByNumber,  // the first numbers of all of them, then the second ones...: Mistral 3
-    kMean,            // their mean
-    kLinear,          // to `width` numbers
-    kGated,           // to `width` numbers: those of `gate`, activated, times those of `module`
+    kScale,           // multiplies by `factor`
+    kConcatenate,     // joins the patches of a merged row, one after the other
+    kConcatByNumber,  // interleaves them: the first numbers of all patches, then the second
+                      // ones...: Mistral 3
+    kMean,            // mean of the patches of a merged row
+    kLinear,          // a linear layer to `width` numbers
+    kGated,           // activation(gate(x)) * module(x), `width` numbers
     kActivate,
   };
   Kind kind = Kind::kConcatenate;
@@ -44,103 +45,105 @@ struct ProjectorStep {
   float eps = 0, offset = 0, factor = 1;
   bool has_bias = true;
   bool is_transposed = false;  // `module` is the name of a tensor [in, out]
-  // A kLinear may have the tensor of a convolution: [width, ...]; empty: it is a matrix.
+  // Shape of the tensor of a kLinear that is stored as a convolution, [width, ...]; empty: it is a
+  // matrix.
   std::vector<int64_t> shape = {};
 };
 
-// What a tower makes behind one of its layers: added to the rows of images behind the decoder's
-// first layers.
+// A result that a tower makes after one of its layers; it is added to the rows of images after one
+// of the decoder's first layers.
 struct TowerLevel {
-  int64_t layer = 0;  // after which
+  int64_t layer = 0;  // index of the tower's layer
   std::vector<ProjectorStep> projector;
 };
 
-// Source: transformers' classes of each family, which its reader names.
+// Sources: transformers' classes for each family, named at its reader.
 struct TowerSpec {
   // --- Patches
   int64_t channels = 3;
-  int64_t patch = 0;     // pixels to a side
-  int64_t temporal = 1;  // times that the image is in a patch
+  int64_t patch = 0;     // pixels per side
+  int64_t temporal = 1;  // copies of the image in a patch
   enum class Input {
-    kPixels,         // [images, channels, height, width], or one of them
+    kPixels,         // [images, channels, height, width], or a single image
     kRasterPatches,  // [patches, numbers], row by row
-    kBlockPatches,   // likewise, those that are merged following each other
+    kBlockPatches,   // likewise, but merged patches are consecutive
   };
   Input input = Input::kPixels;
   float shift = 0, scale = 1;  // numbers become (x - shift) * scale
   std::string patch_module;
-  std::vector<int64_t> patch_shape;  // of its weights, [hidden, ...]
+  std::vector<int64_t> patch_shape;  // shape of the weights, [hidden, ...]
   bool patch_bias = false;
-  std::string patch_norm = {};  // RMS, before positions are added; "": there is none
-  int64_t merge = 1;            // patches to a side of a merged row
-  int64_t side = 0;             // patches to a side of an image, which has no other size; 0: any
-  bool has_class = false;       // a row after the patches, which is dropped at last
+  std::string patch_norm = {};  // RMS norm before positions are added; "": none
+  int64_t merge = 1;            // patches per side of a merged row
+  int64_t side = 0;             // patches per side of an image of fixed size; 0: any size
+  bool has_class = false;       // a row after the patches, dropped at the end
   std::string class_tensor = {};
 
-  // --- Positions: a table that is added
+  // --- Positions: an added table
   enum class Positions {
     kNone,
-    kOrdinal,              // a row for each patch, row by row, then for the class
-    kClassFirst,           // likewise, the class's before the others
-    kBuckets,              // of a square table, that at a patch's share of the image's sides
-    kInterpolated,         // bilinear in a square table, whose corners are the image's
-    kInterpolatedCentres,  // likewise between the centres of its rows
-    kAntialiased,          // likewise, as wide as a row of the image is where it is smaller
-    kBicubic,              // cubic (a = -0.75) between the centres of its rows
-    kAxes,                 // a table of columns and one of rows
+    kOrdinal,       // a row for each patch, row by row, then one for the class
+    kClassFirst,    // likewise, but the class comes first
+    kBuckets,       // the row of a square table at the patch's relative position in the image
+    kInterpolated,  // bilinear in a square table; the corners of table and image coincide
+    kInterpolatedCentres,  // bilinear between the centres of the table's rows
+    kAntialiased,          // likewise, antialiased where the image has fewer rows than the table
+    kBicubic,              // cubic (a = -0.75) between the centres of the table's rows
+    kAxes,                 // a table for columns and one for rows
   };
   Positions positions = Positions::kNone;
   std::string position_tensor = {};
-  std::vector<int64_t> position_shape;  // ends in `hidden`
+  std::vector<int64_t> position_shape;  // the last size is `hidden`
 
-  // --- Positions: rope, whose frequencies turn with a patch's row or column
-  std::vector<float> rope_frequencies;  // [head_dim / 2]; empty: there is none
-  std::vector<int8_t> rope_axes;        // of each frequency: 0 rows, 1 columns
+  // --- Positions: RoPE, by a patch's row and column
+  std::vector<float> rope_frequencies;  // [head_dim / 2]; empty: no RoPE
+  std::vector<int8_t> rope_axes;        // axis of each frequency: 0 rows, 1 columns
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
-  int32_t rope_first = 0;  // the position of the first row and column; the class is at 0
-  // Halves of a head are rotated each for itself, one by columns and one by rows: rows of q and k
-  // are loaded in the order in which the whole head is rotated at once.
+  int32_t rope_first = 0;  // position of the first row and column; the class is at 0
+  // The halves of a head are rotated separately, one by columns and one by rows. Rows of q and k
+  // are reordered during loading, so that rotating whole heads gives the same result.
   bool rotates_halves = false;
 
   // --- Layers
   int64_t hidden = 0, heads = 0, head_dim = 0, intermediate = 0, num_layers = 0;
   NormSpec::Kind norm = NormSpec::Kind::kLayer;
   float norm_eps = 1e-6F;
-  std::string first_norm = {};  // before the layers; "": none
+  std::string first_norm = {};  // norm before the layers; "": none
   std::string layer_prefix;     // "visual.blocks."
   std::string attention_norm, mlp_norm;
-  std::string attention_after = {}, mlp_after = {};  // of results, before they are added
-  std::string qkv = {};                              // one module of q, k and v; "": the next three
+  std::string attention_after = {}, mlp_after = {};  // norms of results, before adding them
+  std::string qkv = {};  // module of q, k and v together; "": they have separate modules
   std::string q = {}, k = {}, v = {};
   std::string output;
   bool attention_bias = true, output_bias = true;
-  std::string q_norm = {}, k_norm = {};  // of heads, before rope
-  bool norms_values = false;             // v's heads, without weights
-  // Vectors by which results are multiplied, number by number, before they are added; "": none.
+  std::string q_norm = {}, k_norm = {};  // norms of heads, before RoPE
+  bool norms_values = false;             // norms heads of v, without weights
+  // Vectors that multiply results elementwise before they are added to the residual; "": none.
   std::string attention_factor = {}, mlp_factor = {};
   std::optional<float> attention_scale = {};
-  std::string gate = {}, up, down;  // gate "": there is none
+  std::string gate = {}, up, down;  // gate "": no gate
   bool mlp_bias = true;
   TowerActivation activation = TowerActivation::kGelu;
-  std::string inner_module = {};  // of linear layers' weights, after their names: ".linear"
-  bool clips = false;             // inputs and results of linear layers
+  std::string inner_module = {};  // of linear layers, holds the weights: ".linear"
+  bool clips = false;             // clamps inputs and results of linear layers
 
-  // Patches to a side of a window; layers that are not `whole` see their window alone. 0: all
-  // layers see the image.
+  // Patches per side of a window. Layers attend within windows unless they are `whole`. 0: all
+  // layers attend to the whole image.
   int64_t window = 0;
-  std::vector<bool> whole;  // by layer
+  std::vector<bool> whole;  // index: layer
 
-  // --- Behind the layers
-  // Layers, ascending, behind which rows are taken, side by side; empty: behind the last one.
+  // --- After the layers
+  // Layers, ascending, whose results are taken, side by side; empty: only those of the last.
   std::vector<int64_t> features;
   std::vector<ProjectorStep> projector;
   std::vector<TowerLevel> levels;
-  int64_t out_width = 0;  // the decoder's
-  // A vector that ends each row of a canvas of tiles (ProcessedImage::kept); "": tiles are apart.
+  int64_t out_width = 0;  // the decoder's width
+  // A vector that ends each row of a canvas of tiles (ProcessedImage::kept); "": tiles are
+  // separate.
   std::string newline_tensor = {};
   float newline_factor = 1;
 
-  // The prompt's tokens that stand for rows see all others of their image, before and after.
+  // In the decoder, tokens of an image attend to all tokens of the image, including later ones.
   bool sees_both_ways = false;
 
   bool reads_square() const {
@@ -150,14 +153,14 @@ struct TowerSpec {
   }
   int64_t patch_numbers() const { return channels * temporal * patch * patch; }
   int64_t group() const { return merge * merge; }
-  // Numbers of a row that the projector begins with.
+  // Width of the projector's input rows.
   int64_t feature_width() const { return hidden * std::max<int64_t>(1, std::ssize(features)); }
-  // Numbers of a row that the tower yields: of the decoder's input, then of each level.
+  // Width of the tower's result rows: the decoder's input, then each level.
   int64_t row_width() const { return out_width * (1 + std::ssize(levels)); }
 };
 
-// The tower of a model; nullopt where the architecture has none that is known, or config.json no
-// vision_config. kUnsupported names the field whose value no tower here computes.
+// Returns the tower of a model; nullopt if config.json has no vision_config, or the architecture
+// has no known tower. kUnsupported names the field with an unsupported value.
 Result<std::optional<TowerSpec>> ReadTowerSpec(const ModelConfig& config);
 
 }  // namespace sluice

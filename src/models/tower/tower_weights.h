@@ -10,25 +10,25 @@
 
 namespace sluice {
 
-// A linear layer, whose results are some columns of what a product of the tower makes.
+// A linear layer; its results may be only some columns of the rows that the tower computes.
 struct TowerLinear {
   LinearWeights weights;
   int64_t rows = 0;
-  // TowerSpec::clips: least and most of its inputs, then of its results; else empty.
+  // TowerSpec::clips: minimum and maximum of its inputs, then of its results; else empty.
   std::vector<float> bounds;
 };
 
 struct TowerNorm {
-  std::vector<float> weight, bias;  // [width]; the bias of a layer norm
+  std::vector<float> weight, bias;  // [width]; bias only for layer norms
 };
 
 struct TowerLayerWeights {
   TowerNorm attention_norm, attention_after, mlp_norm, mlp_after;
   std::vector<float> attention_factor, mlp_factor;  // [hidden], or empty
-  std::vector<TowerLinear> qkv;               // one, or where they are clipped, of q, of k and of v
+  std::vector<TowerLinear> qkv;               // one for all; with clipping one each for q, k and v
   std::vector<float> q_norm, k_norm, v_norm;  // [head_dim], or empty
   TowerLinear output;
-  std::vector<TowerLinear> up;  // one [gate and] up, or where they are clipped, one each
+  std::vector<TowerLinear> up;  // one for [gate and] up; with clipping one each
   TowerLinear down;
 };
 
@@ -45,17 +45,17 @@ struct TowerWeights {
   std::vector<float> class_row;  // [hidden], or empty
   TowerNorm patch_norm;          // or empty
   TowerNorm first_norm;          // or empty
-  std::vector<float> zeros;      // [hidden], where results have factors
+  std::vector<float> zeros;      // [hidden], if results have factors; else empty
   std::vector<float> newline;    // [out_width], or empty
   std::vector<TowerLayerWeights> layers;
   ProjectorWeights projector;
   std::vector<ProjectorWeights> levels;
 };
 
-// Lists the parameters, with targets in `weights`, whose vectors of layers and steps are made here.
+// Lists the parameters, with targets in `weights`, in which the layers and steps are created.
 ParameterList ListTowerParameters(const TowerSpec& spec, TowerWeights& weights);
 
-// Whether a checkpoint holds a tower at all: some hold the text part alone.
+// Whether a checkpoint contains a tower: some contain only the text part.
 bool HoldsTower(const TowerSpec& spec, const Checkpoint& checkpoint);
 
 }  // namespace sluice

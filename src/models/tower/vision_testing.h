@@ -16,7 +16,7 @@
 
 namespace sluice::testing {
 
-// What pixels() of make_vision.py makes.
+// The same numbers as pixels() of make_vision.py.
 inline std::vector<float> VisionPixels(uint32_t seed, int64_t count) {
   std::vector<float> values;
   uint32_t state = seed * 2654435761u;
