@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// A field that, where it is set to anything but null, false and 0, asks for an operator.
+// A field that requires an operator, if set to anything but null, false and 0.
 struct Sign {
   std::string_view field;
   std::string_view needs;
@@ -69,7 +69,7 @@ constexpr auto kSigns = std::to_array<Sign>({
     {"dynamic_routing", "layers that tokens leave early"},
 });
 
-// Parts of the names of objects, beside that of the decoder, which describe other models.
+// Parts of the names of "..._config" objects that describe models other than the decoder.
 struct TowerSign {
   std::string_view part;
   std::string_view needs;
@@ -92,7 +92,7 @@ constexpr auto kTowers = std::to_array<TowerSign>({
     {"dit_", "a model of several parts"},
 });
 
-// What the modules of an architecture compute that its fields do not tell.
+// Operators that an architecture's modules compute and its fields do not reveal.
 struct TypeSign {
   std::string_view model_type;
   std::string_view needs;
@@ -138,7 +138,7 @@ bool IsOneOf(std::string_view text, std::initializer_list<std::string_view> know
 class Findings {
  public:
   void Add(std::string_view needs, std::string_view field, std::string_view value = "") {
-    // Several fields may ask for the same.
+    // Several fields may require the same operator.
     if (!told_.insert(std::string(needs)).second) return;
     list_.push_back(value.empty() ? fmt::format("{} ({})", needs, field)
                                   : fmt::format("{} ({} {})", needs, field, value));
@@ -171,7 +171,7 @@ void FindPositions(const json::Value& decoder, bool is_encoder, Findings& findin
   findings.Add("positions of another kind", "position_embedding_type", kind->as_string());
 }
 
-// An encoder, by what those of BERT's kind say.
+// Whether this is an encoder, by fields of BERT and its relatives.
 bool IsLikeBert(const json::Value& config) {
   for (const char* field : {"type_vocab_size", "relative_attention_num_buckets", "position_buckets",
                             "sinusoidal_pos_embds"}) {
@@ -180,7 +180,7 @@ bool IsLikeBert(const json::Value& config) {
   return false;
 }
 
-// Whether a kind of layer is one that the fields describe as an operator which is there.
+// Whether the fields describe this kind of layer as one of our operators.
 bool IsKnownKind(const json::Value& decoder, std::string_view kind) {
   const auto has = [&](const char* field) { return HasValue(decoder.Find(field)); };
   const bool is_mamba_2 = has("mamba_n_heads") || has("mamba_num_heads");
@@ -239,7 +239,7 @@ void FindSizes(const json::Value& decoder, Findings& findings) {
     const json::Value* value = decoder.Find(field);
     return value != nullptr && value->is_number() ? value->as_double() : 0;
   };
-  // Latent attention, which is told by itself, has other widths, too.
+  // Latent attention may also have values wider than keys; it is reported separately.
   const double keys = number("head_dim"), values = number("v_head_dim");
   if (keys != 0 && values > keys && number("kv_lora_rank") == 0) {
     findings.Add("values wider than keys", "v_head_dim",
@@ -251,8 +251,8 @@ void FindSizes(const json::Value& decoder, Findings& findings) {
   }
 }
 
-// Other models that `config` describes beside its decoder; not those whose text part alone is
-// served.
+// Finds other models that `config` describes beside its decoder. Architectures of which we serve
+// the text part alone are skipped.
 void FindTowers(const json::Value& config, Findings& findings) {
   const json::Value* const names = config.Find("architectures");
   if (names != nullptr && names->is_array() && !names->as_array().empty() &&
@@ -273,7 +273,7 @@ void FindTowers(const json::Value& config, Findings& findings) {
     findings.Add("attention to blocks of positions", "attention_type", kind->as_string());
 }
 
-// Modules that layers of the families have, by the last parts of their names.
+// Last parts of the names of modules that our families' layers have.
 constexpr auto kModules = std::to_array<std::string_view>({
     "q_proj",
     "k_proj",
@@ -347,7 +347,7 @@ std::string ModuleInLayer(std::string_view tensor) {
   return module;
 }
 
-// What layers of a decoder hold that those of no family do.
+// Finds modules in a decoder's layers that no family has.
 void FindModules(const Checkpoint& checkpoint, bool is_encoder, Findings& findings) {
   if (is_encoder) return;
   constexpr size_t kMostShown = 8;

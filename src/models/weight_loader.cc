@@ -29,7 +29,7 @@ bool IsPlainFloat(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
 }
 
-// Tensors that some writers add and no reader needs.
+// Whether a tensor is one that some writers add and nothing reads.
 bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
   if (!spec.LoadsHead() && name.starts_with("lm_head.")) return true;
   if (spec.head.kind == HeadSpec::Kind::kNone && name.starts_with("score.")) return true;
@@ -44,7 +44,7 @@ bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
                      [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-// Parts of a model of text and images that text alone does not pass through.
+// Whether a tensor belongs to the image or sound part of a model, which text does not pass through.
 bool IsOfImages(std::string_view name) {
   constexpr std::array<std::string_view, 24> kPrefixes = {"vision_model.",
                                                           "visual.",
@@ -74,15 +74,15 @@ bool IsOfImages(std::string_view name) {
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// A head that stands beside a tied embedding is not used; where it holds other numbers, somebody is
-// mistaken.
+// A separate head of a model with a tied embedding is not used. Warns if its numbers differ from
+// the embedding, which indicates a mistake.
 void WarnOfOtherHead(const Checkpoint& checkpoint) {
   const StoredTensor* head = checkpoint.Find(kHead);
   const StoredTensor* embedding = checkpoint.Find(kEmbedding);
   if (head == nullptr || embedding == nullptr) return;
   const auto a = head->bytes(), b = embedding->bytes();
   bool is_same = a.size() == b.size();
-  // A sample of pages: reading all of both would cost as much as loading them.
+  // Compares samples only: reading both tensors in full would cost as much as loading them.
   constexpr size_t kSamples = 16, kSampleBytes = 4096;
   for (size_t i = 0; is_same && i < kSamples && !a.empty(); ++i) {
     const size_t begin = a.size() / kSamples * i;
@@ -96,7 +96,7 @@ void WarnOfOtherHead(const Checkpoint& checkpoint) {
   }
 }
 
-// Counts bytes and tells them on.
+// Counts bytes and reports them.
 class ProgressMeter {
  public:
   ProgressMeter(const LoadProgress& progress, int64_t total) : progress_(progress), total_(total) {
@@ -113,14 +113,14 @@ class ProgressMeter {
   int64_t total_ = 0;
 };
 
-// What is done about tensors that hold NaN or infinities: they reach every answer, or, in a router,
-// none that would show it.
+// Rejects tensors with NaN or infinities, or logs them if allowed: such numbers spoil every answer,
+// and in a router they do so without any sign.
 class NotFiniteTensors {
  public:
   NotFiniteTensors(const Checkpoint& checkpoint, bool allowed)
       : checkpoint_(checkpoint), allowed_(allowed) {}
 
-  // At least one of rows [begin, end) of a part has such a number.
+  // Records that at least one number in rows [begin, end) of a part is not finite.
   Status Add(const StoredLinear& part, int64_t begin, int64_t end) {
     if (allowed_) return Count(*part.tensors.front());
     std::vector<float> values(static_cast<size_t>(part.matrix.cols));
@@ -135,7 +135,7 @@ class NotFiniteTensors {
     return {};
   }
 
-  // Element `index` of a vector is such a number.
+  // Records that element `index` of a vector is not finite.
   Status Add(const StoredTensor& vector, float value, int64_t index) {
     return allowed_ ? Count(vector) : Refuse(vector, value, fmt::format("element {}", index));
   }
@@ -165,7 +165,7 @@ class NotFiniteTensors {
 
   const Checkpoint& checkpoint_;
   const bool allowed_;
-  std::set<std::string_view> names_;  // of the checkpoint's
+  std::set<std::string_view> names_;  // tensor names in the checkpoint
   std::string first_;
 };
 
@@ -173,7 +173,7 @@ int64_t HeldBytes(const ParameterPart& part, const StoredTensor& tensor) {
   return part.held_rows().size() * BitsPerElement(tensor.info->type) / 8;
 }
 
-// A problem with a vector's tensor, or "".
+// Returns what is wrong with a vector's tensor; "" if nothing.
 std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& vector,
                           const ParameterPart& part) {
   std::vector<int64_t> shape = {part.rows};
@@ -185,8 +185,7 @@ std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& v
     return fmt::format("tensor '{}' of shape {} is missing", part.name, ShapeText(shape));
   }
   const std::string file = tensor->file->path().filename().string();
-  // One number may be a tensor without dimensions, and a vector one of more dimensions, of which
-  // all others are 1.
+  // Sizes of 1 are ignored: a single number may have no dimensions, and a vector may have more.
   std::vector<int64_t> stored = tensor->info->shape;
   if (shape.size() == 1) std::erase(stored, 1);
   if (stored.empty()) stored = {1};
@@ -201,17 +200,17 @@ std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& v
   return "";
 }
 
-// The tensors of a part.
+// Names of the tensors that hold a part.
 std::vector<std::string> TensorsOf(const VectorParameter& vector, const ParameterPart& part) {
   return vector.joined.empty() ? std::vector<std::string>{part.name} : vector.joined;
 }
 
-// Whether zeros stand for a vector's tensor.
+// Whether an optional tensor is missing, so that zeros replace it.
 bool IsLackedBy(const Checkpoint& checkpoint, const VectorParameter& vector) {
   return vector.is_optional && checkpoint.Find(vector.parts.front().name) == nullptr;
 }
 
-// A problem with tensors that stand for one, or "".
+// Returns what is wrong with the tensors of VectorParameter::joined; "" if nothing.
 std::string JoinedProblem(const Checkpoint& checkpoint, const VectorParameter& vector) {
   int64_t numbers = 0;
   for (const std::string& name : vector.joined) {
@@ -230,7 +229,7 @@ std::string JoinedProblem(const Checkpoint& checkpoint, const VectorParameter& v
                      fmt::join(vector.joined, "', '"), numbers, expected);
 }
 
-// Number `index` of a part, whose tensors are `tensors`.
+// Returns number `index` of a part that `tensors` hold; sets `tensor` to the one that holds it.
 float NumberOf(std::span<const StoredTensor* const> tensors, int64_t index,
                const StoredTensor*& tensor) {
   for (const StoredTensor* one : tensors) {
@@ -243,7 +242,7 @@ float NumberOf(std::span<const StoredTensor* const> tensors, int64_t index,
   return StoredNumber(tensor->bytes().data(), tensor->info->type, index);
 }
 
-// Values that are decoded and rounded at once.
+// Number of values that are decoded and rounded together.
 constexpr int64_t kRoundedChunkNumbers = int64_t{4} << 20;
 
 // Adds rows of a part whose values are rounded while they are loaded. The chunks begin with blocks
@@ -258,7 +257,7 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
   const int64_t chunk_rows = std::max<int64_t>(1, kRoundedChunkNumbers / source.cols / unit) * unit;
   RoundedRows rounded(*part.rounded_to);
   for (int64_t row = held.begin / unit * unit; row < held.end; row += chunk_rows) {
-    // The last block has all rows of the tensor.
+    // The last block includes all remaining rows of the tensor.
     const int64_t needed = std::min(chunk_rows, held.end - row);
     const int64_t rows = std::min(RoundUp(needed, unit), source.rows - row);
     const StoredMatrix chunk = rounded.Round(sink.pool(), source, row, rows);
@@ -272,7 +271,7 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
   return {};
 }
 
-// Adds the values of rows of a part as a matrix of their own.
+// Adds rows of a part, decoded to plain numbers, as a separate matrix.
 Status AddTaken(MatrixSink& sink, const StoredLinear& part, const TakenRows& taken,
                 const MatrixSink::Done& done, const MatrixSink::NotFinite& not_finite) {
   const StoredMatrix& source = part.matrix;
@@ -298,7 +297,7 @@ Status AddTaken(MatrixSink& sink, const StoredLinear& part, const TakenRows& tak
   return {};
 }
 
-// Collects what is wrong with a checkpoint and what of it is used.
+// Collects the problems of a checkpoint and the tensors that are used.
 class Inspection {
  public:
   Inspection(const Checkpoint& checkpoint, const QuantizationScheme& scheme,
@@ -308,7 +307,8 @@ class Inspection {
   void Matrix(const MatrixParameter& matrix) {
     const auto source = FindMatrix(matrix, checkpoint_, scheme_, ElementType::kBF16);
     if (!source) {
-      // One bad part must not make the others look like tensors that nobody needs.
+      // Parts without problems still count as used, else their tensors would be reported as
+      // unexpected.
       for (const ParameterPart& part : matrix.parts) {
         const Result<StoredLinear> found =
             matrix.taken ? Result<StoredLinear>(tl::unexpected<Error>(source.error()))
@@ -361,7 +361,7 @@ class Inspection {
     Use(scales->tensors);
   }
 
-  // What is wrong so far.
+  // Returns the problems found so far.
   Status Listed() { return problems_.empty() ? Status() : Failure(); }
 
   Status Finish(const ParameterList& list) {
@@ -413,7 +413,7 @@ class Inspection {
  private:
   void Add(std::string problem, std::string name) {
     if (problems_.empty()) first_name_ = std::move(name);
-    // The experts of a fused tensor all meet the same problem.
+    // All experts of a fused tensor report the same problem.
     if (!told_.insert(problem).second) return;
     problems_.push_back(std::move(problem));
   }
@@ -449,15 +449,16 @@ class Inspection {
   std::set<std::string, std::less<>> used_;
   std::set<std::string, std::less<>> failed_modules_;
   std::vector<std::string> problems_;
-  std::unordered_set<std::string> told_;  // problems_, since there may be one for each tensor
+  std::unordered_set<std::string>
+      told_;  // the problems as a set, because there may be one for each tensor
   std::string first_name_;
-  std::map<std::string, std::pair<int64_t, std::string>> surprises_;  // count, an example
+  std::map<std::string, std::pair<int64_t, std::string>> surprises_;  // count, an example's name
   std::vector<std::string> mixed_;
   std::map<ElementType, int64_t> modules_of_type_;
 };
 
-// Finds the matrices of a list one after the other. Of a rank's share, what it holds of a matrix is
-// fetched from the disk while the one before is loaded, and nothing else is.
+// Finds the matrices of a list, one after the other. If a rank holds only parts of them, the held
+// rows of the next matrix are fetched from disk while the current one is loaded, and no other data.
 class MatrixReader {
  public:
   MatrixReader(const ParameterList& list, const Checkpoint& checkpoint,
@@ -480,7 +481,7 @@ class MatrixReader {
     return total_bytes;
   }
 
-  // The source of the matrix after the one that was asked for last.
+  // Returns the source of the next matrix.
   Result<MatrixSource> Next() {
     MatrixSource source = std::move(next_);
     RETURN_IF_ERROR(FetchNext());
@@ -499,7 +500,7 @@ class MatrixReader {
     for (const MatrixSource::Piece& piece : next_.pieces) {
       const StoredLinear& part = next_.parts[piece.part];
       part.FetchRows(piece.rows.begin, piece.rows.size());
-      // Scales, of which there are few, whole.
+      // Scales are small, so they are fetched whole.
       for (size_t i = 1; i < part.tensors.size(); ++i)
         part.tensors[i]->Fetch(0, part.tensors[i]->bytes().size());
     }
@@ -639,7 +640,7 @@ void LogKvScales(const DecoderWeights& weights) {
   int64_t stored = 0, layers = 0;
   float least = 1, most = 1;
   for (const LayerWeights& layer : weights.layers) {
-    if (layer.attention.output.matrix.rows == 0) continue;  // It has no attention.
+    if (layer.attention.output.matrix.rows == 0) continue;  // the layer has no attention
     const KvScales& scales = layer.attention.kv_scales;
     const auto [low, high] = std::minmax(scales.k, scales.v);
     least = layers == 0 ? low : std::min(least, low);

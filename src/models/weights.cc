@@ -16,7 +16,7 @@ int64_t SumRows(const std::vector<ParameterPart>& parts) {
   return rows;
 }
 
-// What a rank holds of `rows` rows, of all heads and of those of keys and values.
+// Selects the rows that a rank holds: of `rows` rows, of query heads, and of KV heads.
 class PartCutter {
  public:
   explicit PartCutter(const RankPlace& place) : place_(place) {}
@@ -27,7 +27,8 @@ class PartCutter {
   ParameterPart Queries(std::string name, const AttentionSpec& spec) const {
     return Heads(std::move(name), spec.q_width(), HeadsOf(spec).q, spec.head_dim);
   }
-  // From one module whose rows are q of a head, then its gate: the gates, then q.
+  // For a module whose rows are, per head, q and then its gate. Returns the rows of all gates, then
+  // of all q.
   std::vector<ParameterPart> GatesAndQueries(const std::string& name,
                                              const AttentionSpec& spec) const {
     std::vector<ParameterPart> parts;
@@ -47,16 +48,16 @@ class PartCutter {
     return Heads(std::move(name), spec.given_v_width(), HeadsOf(spec).kv, spec.given_value_dim());
   }
   RowRange KeyHeads(const AttentionSpec& spec) const { return HeadsOf(spec).kv; }
-  // A number for each query head.
+  // One number per query head.
   ParameterPart EachQuery(std::string name, const AttentionSpec& spec) const {
     return HeadsOf(std::move(name), spec, 1);
   }
-  // So many rows for each query head.
+  // `rows` rows per query head.
   ParameterPart HeadsOf(std::string name, const AttentionSpec& spec, int64_t rows) const {
     return Heads(std::move(name), spec.num_heads * rows, HeadsOf(spec).q, rows);
   }
   RowRange QueryHeads(const AttentionSpec& spec) const { return HeadsOf(spec).q; }
-  // From one module that holds q, k and v, or gate and up, whose rows are `rows`.
+  // For a module that holds q, k and v.
   std::vector<ParameterPart> QueriesKeysValues(const std::string& name,
                                                const AttentionSpec& spec) const {
     if (spec.qkv_by_kv_head) return ByKvHead(name, spec);
@@ -77,8 +78,8 @@ class PartCutter {
     const RowRange held = CutRows(half, place_.tensor_rank, place_.tensor_size);
     return {{name, rows, held}, {name, rows, RowRange{half + held.begin, half + held.end}}};
   }
-  // From two modules of `rows` rows each, one below the other, in which the rows of gate and up
-  // alternate: adjacent rows have the same number.
+  // For two modules of `rows` rows each, which stacked form a matrix whose rows alternate between
+  // gate and up: rows 2 i and 2 i + 1 have the same number.
   std::vector<ParameterPart> Alternating(std::string first, std::string second,
                                          int64_t rows) const {
     const RowRange held = CutRows(rows, place_.tensor_rank, place_.tensor_size);
@@ -93,8 +94,7 @@ class PartCutter {
   HeadCut HeadsOf(const AttentionSpec& spec) const {
     return CutHeads(spec, place_.tensor_rank, place_.tensor_size);
   }
-  // AttentionSpec::qkv_by_kv_head: the rows of q, of all heads that are held, then those of k and
-  // v.
+  // AttentionSpec::qkv_by_kv_head: rows of q of all held heads, then of k, then of v.
   std::vector<ParameterPart> ByKvHead(const std::string& name, const AttentionSpec& spec) const {
     const HeadCut heads = HeadsOf(spec);
     const int64_t group = spec.num_heads / spec.num_kv_heads;
@@ -109,7 +109,7 @@ class PartCutter {
     }
     return parts;
   }
-  // AttentionSpec::qkv_parts: rows of q, k and v of the heads that are held.
+  // AttentionSpec::qkv_parts: rows of q, then k, then v of the held heads.
   std::vector<ParameterPart> InParts(const std::string& name, const AttentionSpec& spec) const {
     const HeadCut heads = HeadsOf(spec);
     const int64_t of_part = spec.num_heads / spec.qkv_parts;
@@ -137,7 +137,7 @@ class PartCutter {
   RankPlace place_;
 };
 
-// A linear layer that may have a bias, "<module>.bias".
+// Adds a linear layer that may have a bias, "<module>.bias".
 void AddLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
                bool has_bias, LinearWeights& weights) {
   list.matrices.push_back({.parts = modules,
@@ -158,7 +158,7 @@ void AddNorm(ParameterList& list, const std::string& module, int64_t size, float
       {VectorParameter::Kind::kNorm, {{module + ".weight", size}}, &target, offset});
 }
 
-// A norm of whole rows, as `decoder` has them. `bias`: of a layer norm.
+// Adds a norm over whole rows, of the decoder's kind. `bias`: only for layer norms.
 void AddRowNorm(ParameterList& list, const std::string& module, const DecoderSpec& decoder,
                 float offset, std::vector<float>& weight, std::vector<float>& bias) {
   const int64_t size = decoder.hidden_size;
@@ -174,13 +174,13 @@ void AddRowNorm(ParameterList& list, const std::string& module, const DecoderSpe
   }
 }
 
-// A vector that is a tensor of its own.
+// Adds a vector with its own tensor.
 void AddVector(ParameterList& list, const std::string& tensor, int64_t size,
                std::vector<float>& target) {
   list.vectors.push_back({VectorParameter::Kind::kBias, {{tensor, size}}, &target});
 }
 
-// The norms around a sub-layer of `layer`, where there are such.
+// Adds the norms around a sub-layer of `layer`, if it has any.
 void AddLayerNorms(ParameterList& list, const std::string& layer, const NormModules& modules,
                    const DecoderSpec& spec, NormWeights& weights) {
   if (!modules.before.empty()) {
@@ -198,8 +198,8 @@ std::string LayerModule(const DrafterSpec* drafter, int64_t layer) {
   return fmt::format("model.layers.{}", layer);
 }
 
-// The matrices of each head, out of the one that makes keys and values of all of them: first those
-// of the keys of a head, then those of its values.
+// Adds the matrices of each held head, from the module that computes keys and values of all heads.
+// There, the rows of a head are those of its keys, then of its values.
 void AddUpProjections(ParameterList& list, const std::string& module, const AttentionSpec& spec,
                       const RowRange& heads, AttentionWeights& weights) {
   const LatentSpec& latent = *spec.latent;
@@ -223,7 +223,7 @@ void AddUpProjections(ParameterList& list, const std::string& module, const Atte
   }
 }
 
-// Names: transformers' DeepseekV32Indexer. Every rank has all of it.
+// Names: transformers' DeepseekV32Indexer. Every rank holds all of it.
 void AddIndexer(ParameterList& list, const std::string& prefix, const LatentSpec& latent,
                 int64_t hidden_size, AttentionWeights& weights) {
   const IndexerSpec& indexer = *latent.indexer;
@@ -267,8 +267,8 @@ void AddLatentAttention(ParameterList& list, const std::string& prefix, const At
     AddIndexer(list, prefix + ".indexer", latent, decoder.hidden_size, weights);
 }
 
-// Layer norms of `heads`, of which `held` are held where each has its own: a module with a number,
-// or a row of one tensor.
+// Adds layer norms of heads. If each head has its own, those of the `held` heads: numbered modules,
+// or rows of one tensor.
 void AddHeadNorms(ParameterList& list, const std::string& module, const AttentionSpec& spec,
                   int64_t heads, const RowRange& held, std::vector<float>& weight,
                   std::vector<float>& bias) {
@@ -293,7 +293,7 @@ void AddHeadNorms(ParameterList& list, const std::string& module, const Attentio
   if (spec.qk_norm_biases) add("bias", VectorParameter::Kind::kBias, bias);
 }
 
-// `input_width`: of the rows that q, k and v are made of.
+// `input_width`: width of the rows from which q, k and v are computed.
 void AddAttention(ParameterList& list, const std::string& prefix, const AttentionSpec& spec,
                   const DecoderSpec& decoder, int64_t input_width, const PartCutter& cut,
                   AttentionWeights& weights) {
@@ -353,13 +353,13 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
                             {cut.EachQuery(prefix + "." + spec.sinks_tensor, spec)},
                             &weights.sinks});
   }
-  // The scales of the keys and values that the layer reads, which may be another's.
+  // Scales of the keys and values that the layer reads, which may belong to another layer.
   list.kv_scales.push_back(
       {.attention = spec.has_own_kv()
                         ? prefix
                         : fmt::format("{}.{}", LayerModule(nullptr, spec.kv_layer), spec.module),
        .target = &weights.kv_scales});
-  // Some writers keep what such a layer would have of its own.
+  // Some writers store the keys and values that such a layer does not use.
   if (!spec.has_own_kv()) {
     for (const char* module : {"k_proj", "v_proj", "k_norm", "v_norm"})
       list.unread.push_back(fmt::format("{}.{}.", prefix, module));
@@ -368,7 +368,7 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
 
 void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, int64_t hidden_size,
             const PartCutter& cut, MlpWeights& weights) {
-  // Modules of some MLPs are the layer's.
+  // The MLP's modules may belong directly to the layer.
   const std::string prefix = spec.module.empty() ? layer : fmt::format("{}.{}", layer, spec.module);
   std::vector<ParameterPart> gate_up;
   for (const std::string& projection : {spec.gate_projection, spec.up_projection}) {
@@ -398,8 +398,8 @@ void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, 
   list.matrices.back().plain_on_device = true;
 }
 
-// One linear layer of all experts: a module for each of them and each of `projections`, or one
-// tensor `fused` for all.
+// Adds one linear layer of all experts: a module per expert and projection, or one tensor `fused`
+// for all.
 void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& spec,
                 const std::vector<ParameterPart>& projections, const std::string& fused,
                 int64_t cols, const MoeWeights& moe, ExpertWeights& weights) {
@@ -490,7 +490,7 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
              spec.intermediate_size, weights, weights.down);
 }
 
-// LayerEmbeddingSpec: the table and the projection of all layers.
+// LayerEmbeddingSpec: adds the table and the projection for all layers.
 void AddLayerEmbeddings(ParameterList& list, const DecoderSpec& spec, const PartCutter& cut,
                         DecoderWeights& weights) {
   const LayerEmbeddingSpec& embeddings = spec.layer_embeddings;
@@ -506,7 +506,7 @@ void AddLayerEmbeddings(ParameterList& list, const DecoderSpec& spec, const Part
           weights.layer_norm);
 }
 
-// The same of one layer.
+// LayerEmbeddingSpec: adds the parameters of one layer.
 void AddLayerEmbedding(ParameterList& list, const std::string& layer, const DecoderSpec& spec,
                        const PartCutter& cut, LayerEmbeddingWeights& weights) {
   const int64_t width = spec.layer_embeddings.width;
@@ -518,7 +518,7 @@ void AddLayerEmbedding(ParameterList& list, const std::string& layer, const Deco
           weights.norm);
 }
 
-// DecoderSpec::has_transposed_tensors.
+// For DecoderSpec::has_transposed_tensors.
 void TransposeTensors(ParameterList& list) {
   for (MatrixParameter& matrix : list.matrices) {
     if (matrix.linear == nullptr) continue;
@@ -527,7 +527,7 @@ void TransposeTensors(ParameterList& list) {
   }
 }
 
-// DrafterSpec: what stands before its layers.
+// DrafterSpec: adds the parameters used before its layers.
 void AddDrafter(ParameterList& list, const DecoderSpec& spec, const DrafterSpec& drafter,
                 DrafterWeights& weights) {
   const bool is_mtp = drafter.kind == DrafterSpec::Kind::kMtp;
@@ -603,7 +603,7 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
     list.unread.push_back(
         fmt::format("model.layers.{}.", static_cast<int64_t>(spec.layers.size()) + i));
   }
-  // Draft layers of some families are not named as layers.
+  // Names of draft layers that are not named as layers.
   list.unread.insert(list.unread.end(), {"mtp.", "model.mtp_", "model.mtp."});
   list.unread.insert(list.unread.end(), spec.unread_modules.begin(), spec.unread_modules.end());
   if (spec.has_transposed_tensors) TransposeTensors(list);

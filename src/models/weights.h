@@ -1,4 +1,4 @@
-// The parameters of a decoder: where they live in memory, and what the checkpoint calls them.
+// The parameters of a decoder: their place in memory, and their names in the checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// What the checkpoint's scheme does to the inputs of a linear layer.
+// How the checkpoint's scheme rounds the inputs of a linear layer.
 struct LinearInputs {
   ActivationFormat format;
   float scale = 1;  // the stored scale of kFp8Static and kInt8Static, the global one of kNvfp4
@@ -31,66 +31,65 @@ struct LinearWeights {
   int lora_layer = -1;  // index into LoraLayout::layers; -1: no adapter changes it
 };
 
-// The same linear layer of every expert.
+// A linear layer of all experts.
 struct ExpertWeights {
   std::vector<kernels::PackedMatrix> matrices;  // [experts] of [out, in]
   std::vector<LinearInputs> inputs;             // [experts]
   std::vector<float> bias;                      // [experts, out], or empty
-  // Index into LoraLayout::layers of the first expert's layer, which those of the others follow;
-  // -1: no adapter changes them.
+  // Index into LoraLayout::layers of the first expert's layer; the other experts follow. -1: no
+  // adapter changes them.
   int lora_layer = -1;
 };
 
 struct AttentionWeights {
-  // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v; without those that the layer has
-  // not (AttentionSpec::values_are_keys and kv_layer).
+  // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v; without v if
+  // AttentionSpec::values_are_keys, without both if the layer uses those of kv_layer.
   LinearWeights qkv;
   // [head_dim], with QkNorm::kWholeWidth [q_width] and [kv_width], or empty.
   std::vector<float> q_norm, k_norm;
-  std::vector<float> v_norm;  // [head_dim] of ones, where values are normed; or empty
-  // QkNorm::kLayerBeforeRope: q_norm and k_norm are [head_dim], or of each head; biases alike, or
-  // empty.
+  std::vector<float> v_norm;  // [head_dim] of ones if values are normed, else empty
+  // QkNorm::kLayerBeforeRope: q_norm and k_norm are [head_dim], or one such row per head; biases
+  // likewise, or empty.
   std::vector<float> q_norm_bias, k_norm_bias;
   LinearWeights gate;              // AttentionSpec::gate, or empty
   std::vector<float> gate_bias;    // [num_heads], or empty
   std::vector<float> output_norm;  // [all ranks' output_width], or empty
   LinearWeights output;            // [hidden, q_width]
   std::vector<float> sinks;        // [num_heads], or empty
-  KvScales kv_scales;              // of an FP8 cache
-  // Latent attention, else empty. `qkv` is then [first_width, hidden]: rows of q_a, or of q if
-  // there is no q_rank, then of the latent vector and of the shared key; q_norm is [q_rank] and
-  // k_norm [kv_rank].
+  KvScales kv_scales;              // for an FP8 cache
+  // Latent attention, else empty. `qkv` is then [first_width, hidden]: rows of q_a (of q if q_rank
+  // is 0), then of the latent vector and the shared key. q_norm is [q_rank], k_norm [kv_rank].
   LinearWeights q_b;       // [num_heads * (nope_dim + rope_dim), q_rank]
-  ExpertWeights key_up;    // of each head [kv_rank, nope_dim]: W_UK, transposed
-  ExpertWeights value_up;  // of each head [value_dim, kv_rank]: W_UV
-  // An indexer of its own (IndexerSpec), else empty.
+  ExpertWeights key_up;    // per head [kv_rank, nope_dim]: W_UK, transposed
+  ExpertWeights value_up;  // per head [value_dim, kv_rank]: W_UV
+  // If the layer has its own indexer (IndexerSpec), else empty.
   LinearWeights index_q;                           // [heads * head_dim, q_rank]
   LinearWeights index_k;                           // [head_dim, hidden]
   LinearWeights index_weights;                     // [heads, hidden]
   std::vector<float> index_norm, index_norm_bias;  // [head_dim] each
 };
 
-// MixerSpec. Of Mamba-2 q, k and v are C, B and x.
+// MixerSpec. For Mamba-2, q, k and v are C, B and x.
 struct MixerWeights {
-  // [InputRows(), hidden]: rows of B, C, x of a short convolution; else of q, k, v, z, and of
+  // [InputRows(), hidden]: for a short convolution rows of B, C, x; else of q, k, v, z, and for
   // Mamba-2 of the steps.
   LinearWeights in;
-  // The delta rule: rows of b, then a [2 * num_heads, hidden]; with decays of keys rows of b, then
-  // of f_proj [num_heads * key_dim], unless two products make the latter.
+  // The delta rule: rows of b, then a [2 * num_heads, hidden]; with decays_keys rows of b, then of
+  // f_proj [num_heads * key_dim], except with low_rank.
   LinearWeights steps;
-  // MixerSpec::low_rank: what decays and z are made of [low_rank, hidden], and of that [num_heads *
-  // key_dim or values_width, low_rank]; or empty.
+  // MixerSpec::low_rank, else empty. The down matrices for decays and z are [low_rank, hidden], the
+  // up matrices [num_heads * key_dim or values_width, low_rank].
   LinearWeights decay_down, decay_up, gate_down, gate_up;
   std::vector<float> conv;       // [conv_width, conv_channels]
   std::vector<float> conv_bias;  // [conv_channels], or empty
-  // [num_heads] each, with decays of keys step_bias [num_heads * key_dim]; or empty.
+  // [num_heads] each; with decays_keys step_bias is [num_heads * key_dim]; or empty.
   std::vector<float> a_log, step_bias, skip;
   std::vector<float> norm;  // [head_dim] or [values_width], or empty
   LinearWeights output;     // [hidden, values_width]
 };
 
 struct MlpWeights {
-  LinearWeights gate_up;          // [2 * intermediate, hidden]: rows of gate, then up; or up alone
+  LinearWeights gate_up;          // [2 * intermediate, hidden]: rows of gate, then up; or only up
   LinearWeights down;             // [hidden, intermediate]
   LinearWeights output_gate;      // [1, hidden], or empty
   std::vector<float> inner_norm;  // [all ranks' intermediate], or empty
@@ -101,15 +100,15 @@ struct MlpWeights {
 struct MoeWeights {
   LinearWeights router;            // [experts, hidden]
   std::vector<float> choice_bias;  // [experts], or empty
-  ExpertWeights gate_up;           // [2 * intermediate, hidden] each, or up alone
-  ExpertWeights down;              // [hidden, intermediate] each
-  // MoeSpec::latent, whose width stands for hidden in gate_up and down; or empty.
+  ExpertWeights gate_up;           // per expert [2 * intermediate, hidden], or only up
+  ExpertWeights down;              // per expert [hidden, intermediate]
+  // MoeSpec::latent, or empty. Its width replaces hidden in gate_up and down.
   LinearWeights latent_down, latent_up;
-  // MoeSpec::own_norms: [hidden] each, and [experts]; or empty.
+  // MoeSpec::own_norms, or empty: [hidden] each, expert_factors [experts].
   std::vector<float> router_norm, mlp_after, experts_before, experts_after, expert_factors;
 };
 
-// LayerEmbeddingSpec, of one layer.
+// LayerEmbeddingSpec, for one layer.
 struct LayerEmbeddingWeights {
   LinearWeights gate;        // [width, hidden]
   LinearWeights projection;  // [hidden, width]
@@ -119,7 +118,7 @@ struct LayerEmbeddingWeights {
 // The norms around a sub-layer.
 struct NormWeights {
   std::vector<float> before, after;  // [hidden], or empty
-  std::vector<float> before_bias;    // [hidden] of a layer norm, or empty
+  std::vector<float> before_bias;    // [hidden] for layer norms, or empty
 };
 
 struct LayerWeights {
@@ -143,7 +142,7 @@ struct DecoderWeights {
   kernels::PackedMatrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;       // [hidden]
-  std::vector<float> final_norm_bias;  // [hidden] of a layer norm, or empty
+  std::vector<float> final_norm_bias;  // [hidden] for a layer norm, or empty
   std::vector<float> embedding_norm;   // [hidden] of ones: DecoderSpec::norms_embedding; or empty
   std::vector<float> positions;        // DecoderSpec::positions: [first + rows, hidden]; or empty
   // LayerEmbeddingSpec, or empty.
@@ -151,94 +150,92 @@ struct DecoderWeights {
   LinearWeights layer_projection;          // [layers * width, hidden]
   std::vector<float> layer_norm;           // [width]
   LinearWeights head;                      // [vocab, hidden]; empty unless DecoderSpec::LoadsHead
-  std::vector<float> scores;  // [num_scores, hidden]; empty but for HeadSpec::Kind::kScores
-  // As LinearWeights::lora_layer.
+  std::vector<float> scores;               // [num_scores, hidden]; only for HeadSpec::Kind::kScores
+  // Like LinearWeights::lora_layer.
   int embedding_lora = -1, head_lora = -1;
-  DrafterWeights drafter;  // of a drafting head, or empty
+  DrafterWeights drafter;  // for a drafting head, or empty
 };
 
-// Rows of a matrix, or elements of a vector. The part of a matrix is named by its module
-// ("model.layers.0.mlp.up_proj"; the scheme knows the names of its tensors), that of a vector by
-// its tensor ("model.norm.weight").
+// Rows of a matrix, or elements of a vector. A part of a matrix has its module's name
+// ("model.layers.0.mlp.up_proj"; the scheme knows the names of the module's tensors), a part of a
+// vector its tensor's name ("model.norm.weight").
 struct ParameterPart {
   std::string name;
   int64_t rows = 0;                   // in the checkpoint
-  std::optional<RowRange> held = {};  // of them, what a rank holds; none: all
-  float factor = 1;                   // of the numbers of a vector
-  // For a matrix: if not "", the tensor of all experts that contains this part of
-  // FusedExpert::expert.
+  std::optional<RowRange> held = {};  // the rows that a rank holds; nullopt: all
+  float factor = 1;                   // multiplies the numbers of a vector
+  // For a matrix of an expert: the tensor of all experts that contains this part; "": none.
   std::string fused = {};
 
   RowRange held_rows() const { return held.value_or(RowRange{0, rows}); }
 };
 
-// The matrix of one expert inside a tensor of all experts: [experts, rows, cols], or [experts,
-// cols, rows] where `transposed`. With `either` the tensor's shape counts before `transposed`.
+// The matrix of one expert in a tensor of all experts: [experts, rows, cols], or [experts, cols,
+// rows] if `transposed`. With `either` the tensor's shape decides, and if it is ambiguous,
+// `transposed`.
 struct FusedExpert {
   std::string module;  // "model.layers.0.mlp.experts.gate_up_proj"
   int64_t expert = 0;
   int64_t num_experts = 0;
   bool transposed = false;
   bool either = false;
-  // The tensor is [experts * intermediate size, hidden size], in which an expert's matrix has
-  // transposed rows where `transposed`.
+  // The tensor is [experts * intermediate size, hidden size]. If `transposed`, an expert's rows in
+  // it are the columns of its matrix.
   bool flat = false;
 };
 
-// Some rows of a module's matrix as a matrix of their own, by their values: whatever the module's
-// format, they become plain numbers. The module is the name of the only part, whose rows are those
-// in memory.
+// Some rows of a module's matrix, decoded from any format to plain numbers, as a separate matrix.
+// The module has the name of the only part; that part's rows are the rows in memory.
 struct TakenRows {
   int64_t module_rows = 0, module_cols = 0;
   RowRange rows = {};
   bool transposed = false;  // [cols, rows]
 };
 
-// A matrix [sum of rows that are held, cols] in memory, filled by one or more modules' weights
-// [rows, cols], one below the other; or, where the checkpoint has the tensor of `fused`, by that
-// one alone.
+// A matrix [sum of held rows, cols] in memory, filled from the weights [rows, cols] of one or more
+// modules, one after the other; or, if the checkpoint has the tensor of `fused`, only from that.
 struct MatrixParameter {
   std::vector<ParameterPart> parts;
   int64_t cols = 0;
   kernels::PackedMatrix* target = nullptr;
   LinearInputs* inputs = nullptr;   // may be null
-  LinearWeights* linear = nullptr;  // that an adapter may change; null: none does
+  LinearWeights* linear = nullptr;  // layer that an adapter may change; null: none
   std::optional<FusedExpert> fused = {};
   std::optional<TakenRows> taken = {};
-  ExpertWeights* experts = nullptr;  // whose matrix number fused->expert it is
-  // Not empty: all parts are of a tensor of this shape, whose sizes but the first are its columns;
-  // or, where it `is_transposed`, [columns, rows]. The tensor has the part's name; that of a
-  // `linear` layer is its module's "weight".
+  ExpertWeights* experts = nullptr;  // this is matrix fused->expert of these
+  // Not empty: all parts are pieces of a tensor of this shape. Its first size is the rows, the
+  // others are the columns; if `is_transposed`, it is [columns, rows]. The tensor has the part's
+  // name; for a `linear` layer, ".weight" is appended.
   std::vector<int64_t> shape = {};
   bool is_transposed = false;
-  // No product of rounded inputs reads it (the embedding, the router): devices hold it as BF16.
+  // No product with rounded inputs reads it (embedding, router), so devices hold it as BF16.
   bool plain_on_device = false;
 
   int64_t rows() const;         // in memory
-  int64_t stored_rows() const;  // of all parts in the checkpoint
+  int64_t stored_rows() const;  // total of all parts in the checkpoint
 };
 
-// A vector of F32 in memory, of what is held of one or more tensors [rows], one after the other
-// (neighbours of one name are pieces of one tensor); or a small matrix that no kernel multiplies.
+// A vector of F32 in memory, from the held numbers of one or more tensors [rows], one after the
+// other (consecutive parts with the same name are pieces of one tensor); or a small matrix that no
+// kernel multiplies.
 struct VectorParameter {
   enum class Kind { kNorm, kBias };
   Kind kind = Kind::kNorm;
   std::vector<ParameterPart> parts;
   std::vector<float>* target = nullptr;
-  float offset = 0;  // added to every stored number
-  float factor = 1;  // of every stored number
-  int64_t width =
-      0;  // not 0: the tensors are [rows / width, width], and their rows follow each other
-  // Not 0: the tensors are [rows / taps, 1, taps], the weights of convolutions, and the target is
-  // [taps, rows / taps]. Their parts are counted in numbers.
+  float offset = 0;   // added to every stored number
+  float factor = 1;   // multiplies every stored number
+  int64_t width = 0;  // not 0: the tensors are [rows / width, width]
+  // Not 0: the tensors are convolution weights [rows / taps, 1, taps], and the target is [taps,
+  // rows / taps]. Rows of parts are counted in numbers.
   int64_t taps = 0;
-  // Not empty: tensors, one after the other, that stand for the one that all parts name, wherever
-  // each ends.
+  // Not empty: tensors that together replace the tensor that all parts name, one after the other,
+  // whatever their sizes.
   std::vector<std::string> joined = {};
   // Not empty: the shape of the only part's tensor.
   std::vector<int64_t> shape = {};
-  bool allows_infinite = false;  // numbers may be infinite
-  bool is_optional = false;      // zeros stand for a tensor that the checkpoint has not
+  bool allows_infinite = false;  // infinite numbers are accepted
+  bool is_optional = false;      // a missing tensor is replaced by zeros
 
   int64_t rows() const;
 };
@@ -254,14 +251,14 @@ struct ParameterList {
   std::vector<MatrixParameter> matrices;
   std::vector<VectorParameter> vectors;
   std::vector<KvScaleParameter> kv_scales;
-  // What names of tensors begin with that may be in a checkpoint and are not computed with.
+  // Name prefixes of tensors that a checkpoint may contain and that are ignored.
   std::vector<std::string> unread;
-  // The checkpoint holds another model besides, whose tensors are not looked at.
+  // The checkpoint also contains another model; unknown tensors are not checked.
   bool is_part = false;
 };
 
 // Lists the parameters of `spec` that the rank at `place` holds, with targets in `weights`, whose
-// layers are made here. `drafter`: of a drafting head, else null.
+// layers are created here. `drafter`: for a drafting head, else null.
 ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
                              const RankPlace& place = {}, const DrafterSpec* drafter = nullptr);
 
