@@ -245,8 +245,8 @@ float NumberOf(std::span<const StoredTensor* const> tensors, int64_t index,
 // Number of values that are decoded and rounded together.
 constexpr int64_t kRoundedChunkNumbers = int64_t{4} << 20;
 
-// Adds rows of a part whose values are rounded while they are loaded. The chunks begin with blocks
-// of the stored tensor, so that its values are the same whatever of it is held.
+// Adds rows of a part, with values rounded during loading. Chunks begin at blocks of the stored
+// tensor, so that its values do not depend on which rows are held.
 Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& held,
                   int64_t first_row, const MatrixSink::Done& done,
                   const MatrixSink::NotFinite& not_finite) {
@@ -449,8 +449,7 @@ class Inspection {
   std::set<std::string, std::less<>> used_;
   std::set<std::string, std::less<>> failed_modules_;
   std::vector<std::string> problems_;
-  std::unordered_set<std::string>
-      told_;  // the problems as a set, because there may be one for each tensor
+  std::unordered_set<std::string> told_;  // the same: there may be one for each tensor
   std::string first_name_;
   std::map<std::string, std::pair<int64_t, std::string>> surprises_;  // count, an example's name
   std::vector<std::string> mixed_;

@@ -1,4 +1,5 @@
-// Gemma 3: an image becomes a square whatever its shape; pan and scan adds crops of a long one.
+// Gemma 3: resizes an image to a square, whatever its shape; pan and scan adds crops of long
+// images.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -68,7 +69,8 @@ class Gemma3Processor : public ImageProcessor {
     return out;
   }
 
-  // Along the longer side; none where the image is not long enough or a crop would be too small.
+  // Returns crops along the longer side; none if the image is not long enough, or crops would be
+  // too small.
   std::vector<ImageRegion> Crops(int width, int height) const {
     if (!settings_.pan_and_scan) return {};
     const bool across = width >= height;

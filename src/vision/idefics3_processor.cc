@@ -1,5 +1,5 @@
-// Idefics 3 and SmolVLM: a long image is enlarged to tiles, each of which is an input of its own
-// with its place in its marker, before the whole image as the last one.
+// Idefics 3 and SmolVLM: enlarges a long image to tiles, followed by the whole image. Each tile is
+// a separate input, and its marker gives its place.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// The reference knows markers up to these.
+// transformers has markers for at most this many rows and columns.
 constexpr int kMostMarkers = 6;
 
 struct Sides {
@@ -22,15 +22,15 @@ struct Sides {
 class Idefics3Processor : public ImageProcessor {
  public:
   struct Settings {
-    int longest_edge = 4 * 364;  // 0: `size` counts
+    int longest_edge = 4 * 364;  // 0: use `size`
     Sides size;
     int tile = 364;
     bool splits = true;
-    int tokens = 169;  // of a tile
+    int tokens = 169;  // per tile
     ResizeFilter filter = ResizeFilter::kLanczos;
     PixelTable::Settings pixels;
     MarkerToken fake, image, global;
-    std::vector<MarkerToken> places;  // [kMostMarkers, kMostMarkers], those that there are
+    std::vector<MarkerToken> places;  // [kMostMarkers, kMostMarkers]; id -1: none
   };
 
   explicit Idefics3Processor(Settings settings)
@@ -83,7 +83,7 @@ class Idefics3Processor : public ImageProcessor {
     std::vector<MarkerToken> known = settings_.places;
     known.insert(known.end(), {settings_.fake, settings_.image, settings_.global});
     for (const auto& part : parts) {
-      // A line for each row of tiles, and an empty one before the whole image.
+      // A line break between rows of tiles, and an empty line before the whole image.
       if (part->tokens[1] == settings_.global.id) {
         if (parts.size() > 1) text += "\n\n";
       } else {
@@ -98,7 +98,7 @@ class Idefics3Processor : public ImageProcessor {
   }
 
  private:
-  // Keeping the ratio, in the reference's order of roundings.
+  // Keeps the aspect ratio, and rounds in the same order as transformers.
   Sides FirstSize(int64_t width, int64_t height) const {
     if (settings_.longest_edge == 0) return settings_.size;
     constexpr int64_t kMost = 4096;
@@ -118,7 +118,7 @@ class Idefics3Processor : public ImageProcessor {
     return std::max(sides.height, sides.width) > kMost ? keep(kMost, sides, false) : sides;
   }
 
-  // Sides rounded up to tiles: the longer one first, the other after its ratio.
+  // Rounds sides up to whole tiles: the longer one first, then the other by the aspect ratio.
   TileGrid GridOf(Sides sides) const {
     if (!settings_.splits) return {1, 1};
     const int64_t tile = settings_.tile;

@@ -1,4 +1,4 @@
-// InternVL: tiles of a grid that has about the image's ratio, then the whole image as the last one.
+// InternVL: a grid of tiles that approximates the image's aspect ratio, then the whole image.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -12,10 +12,10 @@ namespace {
 class InternVlProcessor : public ImageProcessor {
  public:
   struct Settings {
-    int height = 384, width = 384;  // of a tile
+    int height = 384, width = 384;  // of a tile, in pixels
     bool crops = true;
     int min_tiles = 1, max_tiles = 12;
-    int tokens = 256;  // of a tile
+    int tokens = 256;  // per tile
     ResizeFilter filter = ResizeFilter::kBicubic;
     PixelTable::Settings pixels;
     MarkerToken start, image, end;
@@ -96,7 +96,7 @@ Result<std::unique_ptr<ImageProcessor>> CreateInternVlProcessor(const ProcessorI
     out.height = static_cast<int>(height);
     out.width = static_cast<int>(width);
   }
-  // The processor of text and images asks for tiles whatever the file says.
+  // transformers' text and image processor always asks for tiles, so the file's setting is ignored.
   if (settings.IsOverridden("crop_to_patches")) {
     ASSIGN_OR_RETURN(const std::optional<bool> crops, settings.fields().Bool("crop_to_patches"));
     out.crops = crops.value_or(true);

@@ -1,5 +1,5 @@
-// LFM2-VL: sides rounded to merged patches; of a large image tiles, each an input of its own, and
-// the whole image in the size that it would have alone.
+// LFM2-VL: rounds sides to merged patches. A large image becomes tiles, each a separate input,
+// followed by the whole image, in the size that it would have without tiles.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -25,7 +25,7 @@ class Lfm2VlProcessor : public ImageProcessor {
     MarkerToken image;
     bool has_markers = true;
     MarkerToken start, end, thumbnail;
-    std::vector<MarkerToken> places;  // [max_tiles, max_tiles], id -1 where there is none
+    std::vector<MarkerToken> places;  // [max_tiles, max_tiles]; id -1 if the vocabulary lacks it
   };
 
   explicit Lfm2VlProcessor(Settings settings)
@@ -88,12 +88,12 @@ class Lfm2VlProcessor : public ImageProcessor {
  private:
   struct Plan {
     TileGrid grid;
-    int height = 0, width = 0;  // of the whole image
+    int height = 0, width = 0;  // of the whole image, in pixels
   };
 
   Plan PlanOf(int width, int height) const {
     const int factor = settings_.patch * settings_.merge;
-    const auto round = [factor](int side) {  // half to even
+    const auto round = [factor](int side) {  // rounds half to even
       return static_cast<int64_t>(std::nearbyint(static_cast<double>(side) / factor)) * factor;
     };
     const int64_t token_pixels = int64_t{factor} * factor;
@@ -134,7 +134,7 @@ class Lfm2VlProcessor : public ImageProcessor {
   bool Takes(const Plan& plan) const {
     if (int64_t{plan.width} * plan.height > kMaxProcessedPixels) return false;
     if (plan.grid.rows * plan.grid.columns == 1) return true;
-    // As the reference, whose tiles and whole image have one padded length.
+    // As in transformers, which pads tiles and whole image to the same length.
     const int64_t patches = int64_t{plan.width / settings_.patch} * (plan.height / settings_.patch);
     const int64_t tile_side = settings_.tile / settings_.patch;
     const int64_t merged = int64_t{settings_.merge} * settings_.merge;
@@ -224,7 +224,7 @@ Status ReadLfm2VlTokens(const ProcessorInputs& inputs, Lfm2VlProcessor::Settings
   for (int row = 0; row < out.max_tiles; ++row) {
     for (int column = 0; column < out.max_tiles; ++column) {
       const std::string text = fmt::format("<|img_row_{}_col_{}|>", row + 1, column + 1);
-      // Vocabularies have those that grids may need.
+      // Vocabularies only have markers that grids may need.
       const bool is_needed = (row + 1) * (column + 1) <= out.max_tiles;
       out.places.push_back({is_needed ? inputs.token_id(text).value_or(-1) : -1, text});
     }

@@ -1,5 +1,5 @@
-// LLaVA-NeXT: the whole image as a square, and tiles of a canvas that is one of several, on which
-// the image lies in the middle. What the tower makes of the rest of the canvas is left out.
+// LLaVA-NeXT: the whole image as a square, then tiles of a canvas, chosen from several, in whose
+// middle the image is. The tower's rows for the empty borders are dropped.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -71,7 +71,8 @@ class LlavaNextProcessor : public ImageProcessor {
   }
 
  private:
-  // The canvas that keeps most of the image's pixels, and of those the one that wastes least.
+  // Returns the canvas that keeps most of the image's pixels; among equal ones, the one that wastes
+  // least.
   TileGrid CanvasOf(int width, int height) const {
     TileGrid best = settings_.canvases.front();
     int64_t most_kept = 0, least_wasted = std::numeric_limits<int64_t>::max();
@@ -106,11 +107,11 @@ class LlavaNextProcessor : public ImageProcessor {
                     (across - width) / 2, (down - height) / 2, {});
   }
 
-  // Patches of the canvas that show the image, as far as as many are cut off on either side.
+  // Returns the patches of the canvas that show the image. Equal numbers are cut off on both sides.
   std::array<int, 4> KeptOf(int width, int height, const TileGrid& canvas) const {
     const int side = settings_.tile / settings_.patch;
     const int across = canvas.columns * side, down = canvas.rows * side;
-    // As the reference, which rounds to seven digits before it cuts the fraction off.
+    // As in transformers, which rounds to seven digits before truncating.
     const auto cut = [](double size) { return static_cast<int>(std::floor(size + 0.5e-7)); };
     std::array<int, 4> kept{0, 0, down, across};
     if (static_cast<double>(width) / height > static_cast<double>(across) / down) {
@@ -127,7 +128,7 @@ class LlavaNextProcessor : public ImageProcessor {
   PixelTable table_;
 };
 
-// A square under either of its forms.
+// Reads the side of a square, in either of its formats.
 Result<int> ReadSquare(const ProcessorSettings& settings, std::string_view name, int otherwise) {
   const json::Value* given = settings.fields().Given(name);
   if (given == nullptr || !given->is_object()) return settings.Size(name, otherwise);

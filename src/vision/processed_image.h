@@ -1,4 +1,4 @@
-// An image as a tower of a model reads it, and the tokens that stand for it in a prompt.
+// A preprocessed image, as a tower reads it, and the tokens that stand for it in a prompt.
 #pragma once
 
 #include <array>
@@ -7,11 +7,11 @@
 
 namespace sluice {
 
-// Immutable after it was made; threads and requests share it as shared_ptr<const ProcessedImage>.
+// Immutable once created; threads and requests share it as shared_ptr<const ProcessedImage>.
 struct ProcessedImage {
   // transformers' `pixel_values` of this image alone, F32, row-major, without padding to others:
   //
-  //   Llama 4            [tiles, 3, height, width]; of several tiles the last is the whole image
+  //   Llama 4            [tiles, 3, height, width]; if several, the last is the whole image
   //   InternVL           likewise
   //   LLaVA-NeXT         likewise, the whole image first
   //   CLIP, SigLIP, Idefics 3  [1, 3, height, width]; a tile of Idefics 3 is an image of its own
@@ -25,33 +25,32 @@ struct ProcessedImage {
   std::vector<int64_t> shape;
   std::vector<float> values;
 
-  // Patches of the image before merging: time, height, width. Llama 4: those of one tile. Gemma 3:
-  // zeros, since its processor does not know the size of a patch.
+  // Size in patches before merging: time, height, width. Llama 4: of one tile. Gemma 3: zeros,
+  // since its processor does not know the size of a patch.
   std::array<int, 3> grid{0, 0, 0};
   // Llama 4, InternVL, LLaVA-NeXT: rows and columns of tiles, without the whole image; {1, 1} if
-  // there is one tile.
-  // Others: {1, 1}.
+  // there is one tile. Others: {1, 1}.
   std::array<int, 2> tiles{1, 1};
 
-  // LLaVA-NeXT: what of the canvas of tiles has rows: the first row and column of its patches, and
-  // how many rows and columns. The first unit of `shape`, which is no tile, comes before. Others:
-  // zeros.
+  // LLaVA-NeXT: the part of the canvas that has rows, in patches: first row, first column, number
+  // of rows, number of columns. The first unit of `shape`, the whole image, comes before it.
+  // Others: zeros.
   std::array<int, 4> kept{0, 0, 0, 0};
 
-  // What stands in the prompt: special tokens only, from the first marker of the image to the last.
-  // The prompt that goes with this image holds exactly these ids, contiguous, at the position that
-  // is recorded for it.
+  // The image's tokens in the prompt: special tokens only, from the image's first marker to its
+  // last. The prompt contains exactly these ids, contiguous, at the position recorded for the
+  // image.
   std::vector<int32_t> tokens;
-  // As long as `tokens`: 1 where a row of the tower's output replaces the embedding of the token,
-  // in that order.
+  // One entry per token: 1 if a row of the tower's output replaces the token's embedding, in this
+  // order.
   std::vector<uint8_t> is_embedding;
-  int num_embeddings = 0;  // ones in is_embedding: the rows that the tower yields
+  int num_embeddings = 0;  // number of ones in is_embedding: rows that the tower computes
 
-  // XXH3-128 of values, shape, grid, tiles, kept: equal for equal inputs of a tower; high word, low
-  // word.
+  // XXH3-128 of values, shape, grid, tiles, kept: equal for equal inputs of a tower; high word
+  // first.
   std::array<uint64_t, 2> hash{0, 0};
 
-  // Bytes that this image keeps allocated.
+  // Bytes that this image allocates.
   int64_t bytes() const {
     return static_cast<int64_t>(values.capacity() * sizeof(float) +
                                 tokens.capacity() * sizeof(int32_t) + is_embedding.capacity() +

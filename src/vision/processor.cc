@@ -19,7 +19,7 @@ Result<std::unique_ptr<ImageProcessor>> CreateSmart(const ProcessorInputs& input
 }
 
 struct FamilyRow {
-  std::string_view model_type;  // of config.json
+  std::string_view model_type;  // in config.json
   Create create;
 };
 
@@ -49,7 +49,7 @@ constexpr FamilyRow kFamilies[] = {
     {"paddleocr_vl", CreateSmart<SmartResizeRule::kPaddle>},
 };
 
-// null where the file is not there.
+// Returns null if the file does not exist.
 Result<json::Value> ReadObject(const std::filesystem::path& path) {
   Result<json::Value> value = ReadJsonObject(path);
   if (!value && value.error().code == ErrorCode::kNotFound) return json::Value();

@@ -1,4 +1,4 @@
-// What the processors of all families read from their files, and how they finish an image.
+// Settings that the processors of all families read, and the last steps of processing an image.
 #pragma once
 
 #include <memory>
@@ -15,26 +15,27 @@
 
 namespace sluice {
 
-// The settings of one image processor: its file with --mm-processor-kwargs laid over it.
+// The settings of an image processor: its file, overridden by --mm-processor-kwargs.
 class ProcessorSettings {
  public:
-  // `known`: the settings of this family besides those that all have. Overrides of other names are
-  // kInvalidArgument.
+  // `known`: this family's settings, besides those common to all. kInvalidArgument for overrides of
+  // unknown settings.
   static Result<ProcessorSettings> Read(const ProcessorInputs& inputs,
                                         const std::vector<std::string_view>& known);
 
   JsonFields fields() const { return JsonFields(merged_, "preprocessor_config.json."); }
   const json::Value& merged() const { return merged_; }
 
-  // An integer >= 1; `otherwise` if it is not given.
+  // Returns an integer >= 1, or `otherwise` if absent.
   Result<int> Size(std::string_view name, int otherwise) const;
-  // Whether --mm-processor-kwargs has a setting.
+  // Whether --mm-processor-kwargs contains this setting.
   bool IsOverridden(std::string_view name) const;
-  // `image_processor_type` without what tells implementations of one class apart.
+  // Returns `image_processor_type` without the suffixes of implementations, "Fast" and "Pil".
   Result<std::string> Kind(std::string_view otherwise) const;
-  // `resample` of the file; kUnsupported for a filter that is not in resize.h.
+  // Returns the file's `resample`; kUnsupported for a filter that is not in resize.h.
   Result<ResizeFilter> Filter(ResizeFilter otherwise) const;
-  // do_rescale, rescale_factor, do_normalize, image_mean, image_std over what the family has.
+  // Returns do_rescale, rescale_factor, do_normalize, image_mean and image_std; `otherwise` has the
+  // family's defaults.
   Result<PixelTable::Settings> Pixels(PixelTable::Settings otherwise) const;
 
  private:
@@ -47,25 +48,25 @@ struct MarkerToken {
   std::string text;
 };
 
-// The token whose id config.json gives under one of two names. kInvalidData if neither is there or
-// the vocabulary has no such token.
+// Returns the token whose id config.json gives under one of two names. kInvalidData if both are
+// absent or the vocabulary has no such token.
 Result<MarkerToken> TokenOfConfig(const ProcessorInputs& inputs, std::string_view name,
                                   std::string_view other_name);
-// The token with this text; kInvalidData if the vocabulary has none.
+// Returns the token with this text; kInvalidData if the vocabulary has none.
 Result<MarkerToken> TokenOfText(const ProcessorInputs& inputs, std::string_view text);
 
-// Appends `count` times a token.
+// Appends a token `count` times.
 void AppendTokens(ProcessedImage& image, int32_t token, int64_t count, bool is_embedding);
 // Counts the embeddings and computes the hash: the last step of every processor.
 void FinishImage(ProcessedImage& image);
-// The text of the tokens of an image, given that of each token that occurs in it.
+// Returns the text of an image's tokens. `markers`: all tokens that occur, with their texts.
 std::string TextOfTokens(const ProcessedImage& image, const std::vector<MarkerToken>& markers);
 
-// The default of image_mean and image_std of several families.
+// Defaults of image_mean and image_std in several families.
 inline constexpr std::array<double, 3> kClipMean{0.48145466, 0.4578275, 0.40821073};
 inline constexpr std::array<double, 3> kClipDeviation{0.26862954, 0.26130258, 0.27577711};
 
-// Integers of an image's sides must stay far from overflow.
+// Maximum number of pixels, far below overflow of integers.
 inline constexpr int64_t kMaxProcessedPixels = int64_t{1} << 28;
 
 Result<std::unique_ptr<ImageProcessor>> CreateLlama4Processor(const ProcessorInputs& inputs);
@@ -74,11 +75,11 @@ Result<std::unique_ptr<ImageProcessor>> CreateGemma4Processor(const ProcessorInp
 Result<std::unique_ptr<ImageProcessor>> CreateIdefics3Processor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateInternVlProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateLfm2VlProcessor(const ProcessorInputs& inputs);
-// That of its tower: a square for CLIP and SigLIP, or Pixtral's.
+// Creates the processor of the model's tower: a square for CLIP and SigLIP, or Pixtral's.
 Result<std::unique_ptr<ImageProcessor>> CreateLlavaProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateLlavaNextProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreatePixtralProcessor(const ProcessorInputs& inputs);
-// Qwen2-VL and its kin: which rule decides the size, and how patches are laid out.
+// Rules of Qwen2-VL and related families for the image's size and the layout of patches.
 enum class SmartResizeRule { kQwen, kGlm, kPaddle };
 Result<std::unique_ptr<ImageProcessor>> CreateQwenProcessor(const ProcessorInputs& inputs,
                                                             SmartResizeRule rule);

@@ -39,8 +39,8 @@ Image DecodedFile(const std::string& name) {
   return {};
 }
 
-// An image by its name in processed.jsonl: a file, or "WIDTHxHEIGHT" for one file repeated to that
-// size.
+// Returns an image by its name in processed.jsonl: a file's name, or "WIDTHxHEIGHT" for a file
+// repeated to this size.
 Image NamedImage(const std::string& name) {
   int width = 0;
   int height = 0;
@@ -56,8 +56,8 @@ Image NamedImage(const std::string& name) {
   return image;
 }
 
-// Tokens with ids above 100 are those that a processor looks for by text, in the order in which it
-// does.
+// Token ids above 100 are for tokens that a processor looks up by text, in the order of the
+// lookups.
 ProcessorInputs InputsOf(const json::Value& processor) {
   ProcessorInputs inputs;
   inputs.config = Object{{"model_type", *processor.Find("model_type")},
@@ -82,7 +82,7 @@ std::vector<int64_t> Integers(const json::Value& array) {
   return out;
 }
 
-// Compares what a processor made with a row of processed.jsonl.
+// Compares a processor's output with a row of processed.jsonl.
 void ExpectAsRow(const ImageParts& parts, const json::Value& row) {
   std::vector<float> values;
   for (const auto& part : parts)
@@ -106,7 +106,7 @@ void ExpectAsRow(const ImageParts& parts, const json::Value& row) {
   }
 }
 
-// tests/data/vision holds what transformers' processors make of each image
+// tests/data/vision contains the output of transformers' processors for each image
 // (tools/vision/make_processed.py).
 TEST(ImageProcessorTest, ValuesEqualThoseOfTransformers) {
   const json::Value processors = json::Parse(DataFile("vision/processors.json")).value();
@@ -141,7 +141,7 @@ TEST(ImageProcessorTest, ValuesEqualThoseOfTransformers) {
   EXPECT_GT(rows, 150);
 }
 
-// The processor of one family with small settings.
+// Creates a family's processor, with small settings.
 std::unique_ptr<ImageProcessor> SmallProcessor(const std::string& name) {
   const json::Value processors = json::Parse(DataFile("vision/processors.json")).value();
   return ImageProcessor::Create(InputsOf(*processors.Find(name))).value();
@@ -160,7 +160,7 @@ std::string Repeated(std::string_view text, int count) {
 TEST(ImageProcessorTest, Llama4SeparatesTilesAndEndsWithTheWholeImage) {
   const auto processor = SmallProcessor("llama4 six tiles");
   EXPECT_EQ(processor->placeholder(), "<|image|>");
-  // 28 x 28 pixels, patches of 7, shuffled 2 x 2: four tokens a tile.
+  // 28 x 28 pixels, patches of 7, shuffled 2 x 2: four tokens per tile.
   const std::string tile = Repeated("<|patch|>", 4);
   EXPECT_EQ(processor->Expansion(processor->Process(Gray(20, 20)).value()),
             "<|image_start|><|image|>" + tile + "<|image_end|>");
@@ -174,7 +174,7 @@ TEST(ImageProcessorTest, Llama4SeparatesTilesAndEndsWithTheWholeImage) {
 }
 
 TEST(ImageProcessorTest, PixtralEndsRows) {
-  const auto processor = SmallProcessor("mistral3");  // 14 pixels a token
+  const auto processor = SmallProcessor("mistral3");  // 14 x 14 pixels per token
   const auto parts = processor->Process(Gray(28, 20)).value();
   EXPECT_EQ(processor->Expansion(parts), "<5><5>[IMG_BREAK]<5><5>[IMG_END]");
   EXPECT_EQ(parts[0]->tokens, (std::vector<int32_t>{5, 5, 101, 5, 5, 102}));
@@ -197,13 +197,13 @@ TEST(ImageProcessorTest, SquaresHaveATokenForEachPatch) {
   const auto clip = SmallProcessor("clip");  // 28 x 28 pixels, patches of 7
   EXPECT_EQ(clip->Expansion(clip->Process(Gray(9, 40)).value()), Repeated("<5>", 16));
   EXPECT_EQ(clip->Process(Gray(9, 40)).value()[0]->grid, (std::array<int, 3>{1, 4, 4}));
-  // The middle of a long image is computed alone.
+  // Only the middle of a long image is resized.
   EXPECT_LT(clip->MemoryBytes(1, 100000).value_or(0), 100 << 20);
   EXPECT_TRUE(clip->Process(Gray(1, 100000)));
 }
 
 TEST(ImageProcessorTest, InternVlHasTheWholeImageBehindItsTiles) {
-  const auto processor = SmallProcessor("internvl");  // tiles of 28 x 28 pixels, of 4 tokens
+  const auto processor = SmallProcessor("internvl");  // tiles of 28 x 28 pixels, 4 tokens each
   EXPECT_EQ(processor->Expansion(processor->Process(Gray(56, 28)).value()),
             "<img>" + Repeated("<5>", 12) + "</img>");
   EXPECT_EQ(processor->Expansion(processor->Process(Gray(28, 28)).value()),
@@ -211,7 +211,7 @@ TEST(ImageProcessorTest, InternVlHasTheWholeImageBehindItsTiles) {
 }
 
 TEST(ImageProcessorTest, Idefics3NamesRowsAndColumnsOfTiles) {
-  const auto processor = SmallProcessor("idefics3");  // tiles of 28 x 28 pixels, of 4 tokens
+  const auto processor = SmallProcessor("idefics3");  // tiles of 28 x 28 pixels, 4 tokens each
   const std::string fake = "<fake_token_around_image>", tile = Repeated("<5>", 4);
   std::string expected;
   for (const int row : {1, 2}) {
@@ -229,7 +229,7 @@ TEST(ImageProcessorTest, Idefics3NamesRowsAndColumnsOfTiles) {
 }
 
 TEST(ImageProcessorTest, Lfm2VlMarksTilesOfLargeImages) {
-  const auto processor = SmallProcessor("lfm2-vl");  // tiles of 32 x 32 pixels, of 16 tokens
+  const auto processor = SmallProcessor("lfm2-vl");  // tiles of 32 x 32 pixels, 16 tokens each
   EXPECT_EQ(processor->Expansion(processor->Process(Gray(32, 16)).value()),
             "<|image_start|>" + Repeated("<5>", 8) + "<|image_end|>");
   const ImageParts parts = processor->Process(Gray(80, 40)).value();

@@ -11,8 +11,8 @@
 namespace sluice {
 namespace {
 
-// What one side of the result is made of: output i is the sum over j < counts[i] of weights[i *
-// stride + j] times input starts[i] + j, rounded, shifted by `precision`.
+// Filter weights along one side: output i is the sum over j < counts[i] of weights[i * stride + j]
+// times input starts[i] + j, rounded and shifted right by `precision` bits.
 struct FilterTaps {
   int stride = 0;
   int precision = 0;
@@ -21,7 +21,7 @@ struct FilterTaps {
   std::vector<int16_t> weights;
 };
 
-// Adds a half and cuts the fraction off, as the reference does.
+// Adds 0.5 and truncates, as torch does.
 int CutHalfUp(double x) {
   x += 0.5;
   return static_cast<int>(x);
@@ -43,7 +43,7 @@ double FilterAt(ResizeFilter filter, double x) {
   return 0.0;
 }
 
-// The largest precision with which `largest` still fits 16 bits.
+// The largest precision for which `largest` still fits in 16 bits.
 int PrecisionFor(double largest) {
   int precision = 0;
   for (; precision < 22; ++precision) {
@@ -61,7 +61,8 @@ int SizeOf(ResizeFilter filter) {
   return 6;
 }
 
-// Holds the outputs [first, first + count_of) alone; the precision is that of all `to`.
+// Computes weights of outputs [first, first + count_of) only; the precision is that for all `to`
+// outputs.
 FilterTaps TapsOf(int from, int to, int first, int count_of, ResizeFilter filter) {
   const double scale = static_cast<double>(from) / to;
   const int filter_size = SizeOf(filter);
@@ -201,8 +202,8 @@ Image PadImage(const Image& image, int width, int height, int left, int top,
 }
 
 int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height) {
-  // The taps of a side: about two or four times the larger of its lengths, in float64 and in 16
-  // bits; and rows of sums.
+  // Weights of both sides: per side about two or four times its longer length, in float64 and in 16
+  // bits. Also rows of sums.
   const int64_t taps = 10 * (8 * std::max(from_width, width) + 8 * std::max(from_height, height));
   return 3 * width * (from_height + height) + taps + 16 * width;
 }

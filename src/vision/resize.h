@@ -21,26 +21,27 @@ enum class ResizeFilter {
   kLanczos,   // sinc(x) sinc(x / 3), support 3
 };
 
-// In pixels.
+// A rectangle in pixels.
 struct ImageRegion {
   int left = 0, top = 0, width = 0, height = 0;
 };
 
-// REQUIRES: width and height >= 1. An image that has this size already is copied.
+// Resizes an image. If it already has this size, it is copied. REQUIRES: width and height >= 1.
 Image ResizeImage(const Image& image, int width, int height, ResizeFilter filter);
 
-// The bytes that a region of ResizeImage's result has. REQUIRES: it is inside that result.
+// Computes only a region of ResizeImage's result, with the same bytes. REQUIRES: the region is
+// inside that result.
 Image ResizeRegion(const Image& image, int width, int height, ResizeFilter filter,
                    const ImageRegion& region);
 
-// REQUIRES: the region is inside the image.
+// Cuts out a region. REQUIRES: it is inside the image.
 Image CropImage(const Image& image, const ImageRegion& region);
 
-// The image at (left, top) of a larger one of one color. REQUIRES: it is inside.
+// Places the image at (left, top) of a larger one of this color. REQUIRES: it fits inside.
 Image PadImage(const Image& image, int width, int height, int left, int top,
                const std::array<uint8_t, 3>& color);
 
-// The most bytes that ResizeImage() allocates, its result included.
+// Maximum number of bytes that ResizeImage() allocates, including its result.
 int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// CLIP and SigLIP, as LLaVA reads them: an image becomes a square, cut out of its middle or
-// squeezed; LLaVA's own processor pads it to a square first.
+// CLIP and SigLIP, as in LLaVA: makes an image a square, by cutting out its middle or by squeezing
+// it. LLaVA's own processor pads it to a square first.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -18,13 +18,13 @@ struct SquareSize {
 class SquareProcessor : public ImageProcessor {
  public:
   struct Settings {
-    bool pads = false;      // to a square, before all else
-    int shortest_edge = 0;  // 0: `size` counts
+    bool pads = false;      // pads to a square first
+    int shortest_edge = 0;  // 0: use `size`
     SquareSize size;
     bool crops = false;
     SquareSize crop;
     int patch = 14;
-    int more_tokens = 0;  // beside the patches; may be negative
+    int more_tokens = 0;  // beside those of patches; may be negative
     ResizeFilter filter = ResizeFilter::kBicubic;
     PixelTable::Settings pixels;
     MarkerToken image;
@@ -74,7 +74,7 @@ class SquareProcessor : public ImageProcessor {
     const SquareSize size = SizeOf(width, height);
     const SquareSize out = settings_.crops ? settings_.crop : size;
     const int64_t pixels = int64_t{out.height} * out.width;
-    // The taps of a long side that is cut are counted with the side.
+    // Weights are kept only for the cropped part of a side.
     return bytes + 18 * pixels + 5 * pixels / (int64_t{settings_.patch} * settings_.patch) +
            3LL * width * height +
            ResizeBytes(width, height, std::min(size.width, out.width),
@@ -107,12 +107,12 @@ class SquareProcessor : public ImageProcessor {
     return settings_.crops || int64_t{size.width} * size.height <= kMaxProcessedPixels;
   }
 
-  // Resized, and of that the middle; black where it does not reach.
+  // Resizes the image and returns the middle of the result, padded with black if it is too small.
   Image MiddleOf(const Image& image) const {
     const SquareSize size = SizeOf(image.width, image.height);
     if (!settings_.crops) return ResizeImage(image, size.width, size.height, settings_.filter);
     const SquareSize crop = settings_.crop;
-    // A side that is padded is as long as the crop then.
+    // A side shorter than the crop is kept whole here, and padded below.
     const int left = std::max(0, (size.width - crop.width) / 2);
     const int top = std::max(0, (size.height - crop.height) / 2);
     const ImageRegion region{left, top, std::min(size.width, crop.width),
@@ -128,7 +128,7 @@ class SquareProcessor : public ImageProcessor {
   std::array<uint8_t, 3> padding_{};
 };
 
-// {"height": n, "width": n}; a number is a square.
+// Reads {"height": n, "width": n}, or a number for a square.
 Result<SquareSize> ReadBox(const ProcessorSettings& settings, std::string_view name,
                            SquareSize otherwise) {
   const json::Value* given = settings.fields().Given(name);
@@ -162,7 +162,7 @@ Status ReadSquareSize(const ProcessorSettings& settings, SquareProcessor::Settin
   return {};
 }
 
-// Tokens of an image beside its patches: the class's, if it has one, is left out by "default".
+// Reads the number of tokens beside the patches'. "default" leaves out one: the class's.
 Status ReadLlavaTokens(const ProcessorInputs& inputs, bool has_class,
                        SquareProcessor::Settings& out) {
   const json::Value* vision = inputs.config.Find("vision_config");
@@ -177,7 +177,7 @@ Status ReadLlavaTokens(const ProcessorInputs& inputs, bool has_class,
                    fields.Integer("num_additional_image_tokens", 0, 16));
   ASSIGN_OR_RETURN(const std::optional<std::string> strategy,
                    fields.String("vision_feature_select_strategy"));
-  // What an older file leaves out is as the tower has it.
+  // Older files without patch_size use the tower's values.
   if (!patch) return {};
   out.patch = static_cast<int>(*patch);
   out.more_tokens = static_cast<int>(more.value_or(0)) - (strategy == "default" ? 1 : 0);

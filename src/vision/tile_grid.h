@@ -1,4 +1,5 @@
-// Grids of tiles, of which the one whose ratio is the image's is chosen: InternVL, LFM2-VL.
+// Grids of tiles for InternVL and LFM2-VL: the grid whose aspect ratio is nearest to the image's is
+// chosen.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,12 @@ inline constexpr int kMostTiles = 256;
 Status CheckTileCounts(int least, int most, std::string_view least_name,
                        std::string_view most_name);
 
-// All grids of `least` to `most` tiles, by their number of tiles; those with as many ascend by
-// columns.
+// Returns all grids of `least` to `most` tiles, ordered by number of tiles, then by columns.
 std::vector<TileGrid> TileGridsOf(int least, int most);
 
-// The grid whose ratio is nearest to the image's. Of two that are as near the later one where the
-// image has more than half of its pixels. `tile_pixels`: of one tile. 1 x 1 where there is none.
+// Returns the grid whose aspect ratio is nearest to the image's. Between equally near ones, a later
+// grid wins if the image's area is more than half of the grid's. `tile_pixels`: pixels per tile.
+// Returns 1 x 1 if `grids` is empty.
 TileGrid ClosestTileGrid(const std::vector<TileGrid>& grids, int width, int height,
                          int64_t tile_pixels);
 
