@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
-// Each takes up to about 100 bytes while the index is parsed.
+// Each value takes up to about 100 bytes while the index is parsed.
 constexpr size_t kMaxIndexValues = 2 * kMaxTensors;
 constexpr size_t kMaxShards = 10'000;
 constexpr size_t kMaxFileNameBytes = 255;
@@ -34,7 +34,7 @@ bool IsPlainFileName(std::string_view name) {
                       [](char c) { return c == '/' || c == '\\' || c == '\0'; });
 }
 
-// Example: "a, b, c and 4 more".
+// Joins names as in "a, b, c and 4 more".
 std::string NamesText(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   const size_t shown = std::min(names.size(), kShown);

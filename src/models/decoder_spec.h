@@ -1,4 +1,4 @@
-// The description of a decoder as data, which is all that differs between model families.
+// The description of a decoder as data: everything in which model families differ.
 // program/build_decoder.cc turns it into operators.
 #pragma once
 
@@ -23,7 +23,7 @@ enum class Activation {
   kGeluTanh,  // GELU by tanh
   kGelu,      // GELU by erf
   kRelu,
-  kRelu2,  // its square
+  kRelu2,  // the square of kRelu
   kXielu,  // with parameters of the MLP: kernels/activation_rule.h
   // For experts whose rows of gate and up alternate: kernels/clamped_swiglu.h.
   kClampedSwiglu,
@@ -284,7 +284,7 @@ struct LayerEmbeddingSpec {
 //                      S = g S; S += k (b (v - k S)); q S / sqrt(key_dim): Gated DeltaNet
 //   kStateSpace        [z, x, B, C, step] = in(input); x, B and C = silu(convolution); S = g S +
 //                      B (step x); C S + D x, with g = exp(-exp(A_log) step): Mamba-2
-// The results, gated by z and normed, pass `out`.
+// The results are normed and gated by z, then multiplied by the matrix `out`.
 struct MixerSpec {
   enum class Kind { kShortConvolution, kDeltaRule, kStateSpace };
   // The modules that hold the rows of the projections, after the mixer's name.
@@ -298,7 +298,7 @@ struct MixerSpec {
   enum class Norm {
     kNone,
     kOfHeads,   // of each head, with weights [head_dim], before the gate
-    kOfGroups,  // of all heads of a key head together, with weights [values_width]
+    kOfGroups,  // over all heads of values that share a key head, with weights [values_width]
   };
   Kind kind = Kind::kShortConvolution;
   std::string module = {};  // after the layer's name: "conv", "linear_attn", "mamba"
@@ -338,7 +338,7 @@ struct MixerSpec {
   int64_t conv_channels() const { return 2 * keys_width() + values_width(); }
   int64_t decays_width() const { return int64_t{num_heads} * key_dim; }
   // Outputs of the first projection: three per channel for a short convolution; else q, k, v and z
-  // (with low_rank, without z), and for Mamba-2 steps.
+  // (with low_rank, without z), and for Mamba-2 the steps.
   int64_t InputRows() const {
     if (kind == Kind::kShortConvolution) return 3 * values_width();
     if (low_rank > 0) return conv_channels();

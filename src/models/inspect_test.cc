@@ -94,7 +94,7 @@ TEST(InspectTest, NamesTheOperatorsThatAnUnknownArchitectureNeeds) {
   EXPECT_EQ(ToJson(*report).Find("missing_operators")->as_array().size(), 6u);
 }
 
-// If no operator is missing, the report says that only the family's own file is.
+// If no operator is missing, the report says that only a file for the family is needed.
 TEST(InspectTest, AnArchitectureOfKnownOperatorsNeedsNone) {
   const testing::TemporaryFolder folder;
   std::string config = *ReadFile(DataFolder("qwen3-bf16") / "config.json");
@@ -146,7 +146,7 @@ TEST(InspectTest, NamesTowersAndUnevenHeads) {
                 "sparse_block_size": 16, "rnn_units": 8, "hidden_act": "gelu"})"),
               ::testing::ElementsAre("attention to blocks of positions (sparse_block_size)",
                                      "recurrent layers (rnn_units)"));
-  // The text part of this one is served.
+  // The text part of this architecture is supported.
   EXPECT_THAT(MissingOperators(R"({"architectures": ["Gemma3ForConditionalGeneration"],
                 "model_type": "gemma3", "vision_config": {},
                 "text_config": {"hidden_activation": "tanh"}})"),

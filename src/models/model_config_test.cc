@@ -218,7 +218,7 @@ TEST(ModelConfigTest, RefusesWhatScalingsDoNotMean) {
       HasSubstr("rope_theta 1 is too small"));
 }
 
-// As transformers reads them.
+// Incomplete settings are read as in transformers.
 TEST(ModelConfigTest, ReadsIncompleteRopes) {
   EXPECT_EQ(Parse(R"({"rope_theta": null})").rope.theta, 10000);
   EXPECT_EQ(Parse(R"({"rope_theta": "20000.0"})").rope.theta, 20000);

@@ -90,8 +90,8 @@ struct ModelFamily {
   // Another name of the architecture, in files published with their own code.
   std::string_view published_architecture = {};
   // If not empty: the decoder is that of another family, without text_config. text_config's
-  // model_type names it, one of these; by default the first. `read` is null then, and only
-  // tie_word_embeddings and the flags for where fields are apply from `defaults`.
+  // model_type names it, one of these; by default the first. `read` is null then, and `defaults`
+  // gives only tie_word_embeddings, is_nested and may_be_flat.
   std::span<const std::string_view> text_types = {};
 };
 

@@ -257,7 +257,7 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
   const int64_t chunk_rows = std::max<int64_t>(1, kRoundedChunkNumbers / source.cols / unit) * unit;
   RoundedRows rounded(*part.rounded_to);
   for (int64_t row = held.begin / unit * unit; row < held.end; row += chunk_rows) {
-    // The last block includes all remaining rows of the tensor.
+    // Rounds whole blocks, including rows that are not held.
     const int64_t needed = std::min(chunk_rows, held.end - row);
     const int64_t rows = std::min(RoundUp(needed, unit), source.rows - row);
     const StoredMatrix chunk = rounded.Round(sink.pool(), source, row, rows);

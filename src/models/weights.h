@@ -43,7 +43,7 @@ struct ExpertWeights {
 
 struct AttentionWeights {
   // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v; without v if
-  // AttentionSpec::values_are_keys, without both if the layer uses those of kv_layer.
+  // AttentionSpec::values_are_keys, without k and v if the layer uses those of kv_layer.
   LinearWeights qkv;
   // [head_dim], with QkNorm::kWholeWidth [q_width] and [kv_width], or empty.
   std::vector<float> q_norm, k_norm;

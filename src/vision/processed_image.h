@@ -14,9 +14,9 @@ struct ProcessedImage {
   //   Llama 4            [tiles, 3, height, width]; if several, the last is the whole image
   //   InternVL           likewise
   //   LLaVA-NeXT         likewise, the whole image first
-  //   CLIP, SigLIP, Idefics 3  [1, 3, height, width]; a tile of Idefics 3 is an image of its own
-  //   LFM2-VL            as Gemma 4; a tile is an image of its own
-  //   Gemma 3            [1, 3, height, width]; a crop of pan and scan is an image of its own
+  //   CLIP, SigLIP, Idefics 3  [1, 3, height, width]; a tile of Idefics 3 is a separate image
+  //   LFM2-VL            as Gemma 4; a tile is a separate image
+  //   Gemma 3            [1, 3, height, width]; a crop of pan and scan is a separate image
   //   Gemma 4            [patches, patch * patch * 3], a patch as row, column, channel; row by row
   //   Qwen, GLM, dots    [patches, 3 * temporal * patch * patch], a patch as channel, time, row,
   //                      column; in blocks of merge x merge: block row, block column, row, column

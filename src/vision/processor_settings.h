@@ -75,7 +75,8 @@ Result<std::unique_ptr<ImageProcessor>> CreateGemma4Processor(const ProcessorInp
 Result<std::unique_ptr<ImageProcessor>> CreateIdefics3Processor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateInternVlProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateLfm2VlProcessor(const ProcessorInputs& inputs);
-// Creates the processor of the model's tower: a square for CLIP and SigLIP, or Pixtral's.
+// Creates the processor for the model's tower: one that makes squares for CLIP and SigLIP, or
+// Pixtral's.
 Result<std::unique_ptr<ImageProcessor>> CreateLlavaProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateLlavaNextProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreatePixtralProcessor(const ProcessorInputs& inputs);

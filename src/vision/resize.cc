@@ -203,7 +203,7 @@ Image PadImage(const Image& image, int width, int height, int left, int top,
 
 int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height) {
   // Weights of both sides: per side about two or four times its longer length, in float64 and in 16
-  // bits. Also rows of sums.
+  // bits; plus rows of sums.
   const int64_t taps = 10 * (8 * std::max(from_width, width) + 8 * std::max(from_height, height));
   return 3 * width * (from_height + height) + taps + 16 * width;
 }

@@ -252,7 +252,8 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
   return placed;
 }
 
-// The layout of the adapter slots in the options; nullopt if there are none.
+// Returns the layout of the adapters for which the options have slots; nullopt if there are no
+// slots.
 std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOptions& options,
                                         const ParameterList& list, DecoderWeights& weights,
                                         const RankPlace& place) {

@@ -77,7 +77,7 @@ Result<MoeSpec> ReadMoe(const JsonFields& fields, bool averages, const ModelConf
   ASSIGN_OR_RETURN(const auto normalize, fields.Bool("norm_topk_prob"));
   const bool is_sigmoid = score == "sigmoid";
   moe.score = is_sigmoid ? kernels::RouterScore::kSigmoid : kernels::RouterScore::kSoftmax;
-  // A softmax over the chosen experts alone equals a normalized softmax over all.
+  // A softmax over only the chosen logits gives the same weights as a normalized softmax over all.
   moe.normalize = !is_sigmoid || normalize.value_or(true);
   if (averages) moe.weight_scale = 0.5F;
   return moe;

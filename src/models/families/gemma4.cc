@@ -187,7 +187,7 @@ Status ReadExperts(const JsonFields& fields, ModelConfig& config) {
 }
 
 Status RefuseBothWays(const JsonFields& fields) {
-  // "vision": only among tokens of an image, in layers with a window.
+  // "vision": tokens of an image attend to each other in both directions, in layers with a window.
   ASSIGN_OR_RETURN(const auto both_ways, fields.String("use_bidirectional_attention"));
   if (!both_ways || *both_ways == "vision") return {};
   return Fail(ErrorCode::kUnsupported,
@@ -261,7 +261,7 @@ Status ReadNested(const JsonFields& fields, ModelConfig& config) {
   return ReadImages(fields, config);
 }
 
-// Without per-layer embeddings, and without experts.
+// Gemma 4 12B: no per-layer embeddings and no experts.
 Status ReadUnified(const JsonFields& fields, ModelConfig& config) {
   return ReadText(fields, config, /*default_embeddings=*/0, /*default_window=*/1024);
 }
@@ -299,7 +299,7 @@ const ModelFamily kGemma4 = {
                   "experts beside the MLP",
      .golden = "tiny-gemma4-shared, tiny-gemma4-experts",
      .error = 6.8e-06}};
-// The text parts of models for text and images.
+// Models for text and images, of which this is the text part.
 const ModelFamily kGemma4Nested = {"Gemma4ForConditionalGeneration",
                                    "gemma4",
                                    gemma4::DefaultsOf(true),

@@ -47,15 +47,15 @@ class DecoderBuilder {
                     bool adds, const LinearWeights* reader, const RowsIn& normed,
                     std::optional<ElementType> type = {});
   Norm* EmitFinalNorm(bool adds, const RowsIn& normed, ElementType type);
-  // Gathers rows of which each rank has a part of the columns, cut like a matrix of `count` rows,
-  // in `all`.
+  // Gathers in `all` the rows of which each rank has some columns, divided like the rows of a
+  // matrix with `count` rows.
   void EmitGather(int64_t count, ElementType type, BufferId own, BufferId all);
   void GatherDelta() { EmitGather(hidden_, ElementType::kF32, own_delta_, delta_); }
   void NormDelta(const std::vector<float>& weight, bool exists);
   // Applies the norm to `delta`, if it exists, and scales it.
   void LeaveSublayer(const std::vector<float>& weight, bool exists);
 
-  // --- what goes out and comes in ---
+  // --- messages between stages, hidden rows and drafts ---
 
   void HandOn();
 

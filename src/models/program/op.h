@@ -22,7 +22,7 @@
 
 namespace sluice::program {
 
-// --- The way through the list -------------------------------------------------------------------
+// --- Control flow -------------------------------------------------------------------------------
 
 // Continues at operator `to` if the condition does not hold. kHasRows, kWantsRows: if the step has
 // no rows, or no wanted ones; it then has no rows from there on. kTakesTarget, kTakesOwn: if the
@@ -47,7 +47,7 @@ struct Parts {
   void Operands(Use&&) const {}
 };
 
-// --- Rows come in, and go out -------------------------------------------------------------------
+// --- Inputs, and messages between stages --------------------------------------------------------
 
 // Looks up the step's tokens in a table, times `scale`. Each rank holds a part of the table.
 struct Embed {

@@ -16,7 +16,7 @@ inline Floats ActivationOf(const ActivationRule& rule, Floats z) {
       return Div(z, Add(one, Exp(Mul(z, Sub(Set(-1.5957691216f), cubic)))));
     }
     case ActivationKind::kQuickGelu: return Div(z, Add(one, Exp(Mul(Set(-1.702f), z))));
-    // The order of the operands lets a NaN through.
+    // Max returns its second operand if either is NaN, so a NaN is kept.
     case ActivationKind::kRelu: return Max(Zero(), z);
     case ActivationKind::kRelu2: {
       const Floats positive = Max(Zero(), z);
