@@ -161,7 +161,7 @@ struct AttentionSpec {
   int value_dim() const { return latent ? latent->kv_rank : head_dim; }
   // Size of a head of v in the output of v_proj.
   int given_value_dim() const { return narrow_value_dim > 0 ? narrow_value_dim : head_dim; }
-  // What the output projection reads: numbers of a head, and of all heads.
+  // Width of the input of the output projection: per head, and of all heads.
   int output_dim() const { return latent ? latent->value_dim : given_value_dim(); }
   int64_t output_width() const { return int64_t{num_heads} * output_dim(); }
   // Width of the first product's output: [gate, q, k, v], or with latent attention [q or the vector
@@ -383,7 +383,7 @@ struct LayerSpec {
   bool has_mlp() const { return mlp.intermediate_size > 0 || moe.has_value(); }
 };
 
-// What is computed from the wanted rows, after the final norm.
+// The head: computes results of the wanted rows after the final norm.
 struct HeadSpec {
   enum class Kind {
     kVocabulary,  // logits [vocab_size]
