@@ -26,7 +26,7 @@ std::string ModelName(const options::Settings& settings) {
   return settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
 }
 
-// The names of a model, of which nothing else is known yet.
+// A model of which only the names are known.
 ModelArgument NamesOf(std::string as_given) {
   ModelArgument model;
   model.name = as_given;
@@ -44,7 +44,7 @@ ApiDialect ApiDialectOf(options::Dialect dialect) {
   return ApiDialect::kSluice;
 }
 
-// What a word of an option stands for.
+// A value word of an option and what it stands for.
 template <typename T>
 struct Word {
   std::string_view word;
@@ -103,7 +103,7 @@ constexpr Word<std::optional<kernels::Isa>> kIsas[] = {
     {"neon_bf16", kernels::Isa::kNeonBf16},
 };
 
-// The table of options has checked the word.
+// REQUIRES: the option's value is one of `words`; the option table has checked it.
 template <typename T, size_t N>
 T ValueOf(const options::Settings& settings, std::string_view option, const Word<T> (&words)[N]) {
   const std::string given = settings.TextOr(option);
@@ -130,7 +130,7 @@ Result<std::filesystem::path> GenerationConfigFolder(const options::Settings& se
               "generation-config");
 }
 
-// --hf-overrides, and what the options for its most used keys add; null for none.
+// --hf-overrides merged with the options for its most used keys; null if none is given.
 Result<json::Value> ConfigOverrides(const options::Settings& settings) {
   json::Value overrides{json::Value::Object{}};
   if (const auto text = settings.Text("hf-overrides")) {
@@ -169,7 +169,7 @@ Result<ResolvedModel> FetchNamedModel(const options::Settings& settings, const s
   how.model.revision = revision;
   how.model.download_dir = settings.TextOr("download-dir");
   how.token = settings.TextOr("hf-token");
-  if (how.token == "true") how.token.clear();  // the flag alone: the token that is stored
+  if (how.token == "true") how.token.clear();  // the flag without a value: use the stored token
   how.before_download = hooks.before;
   ProgressBar bar("downloading");
   how.on_progress = [&](const FetchProgress& progress) {
@@ -183,7 +183,7 @@ Result<ResolvedModel> FetchNamedModel(const options::Settings& settings, const s
 
 ModelArgument NamedModel(const options::Settings& settings) {
   ModelArgument model = NamesOf(ModelName(settings));
-  // The address of a model's page is as good as its id.
+  // Replaces the address of a model's page by the model id.
   const auto place = FindModelPlace({.argument = model.name}, HubEnvironment::OfProcess());
   if (place && place->name != model.name) model.as_given = model.name = place->name;
   return model;
@@ -291,7 +291,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.model_folder = model.folder;
   ASSIGN_OR_RETURN(config.config_overrides, ConfigOverrides(settings));
   config.load_quantization = LoadQuantizationOf(settings);
-  // Refused before the engine is made.
+  // Report a model that cannot be quantized this way before the engine is created.
   if (!config.load_quantization.empty()) {
     const auto described =
         LoadModelConfig(model.folder, config.config_overrides, config.load_quantization);
@@ -451,7 +451,7 @@ void AddLimits(const options::Settings& settings, ServerConfig& config) {
   config.max_bad_words = static_cast<int>(*settings.Integer("max-num-bad-words"));
 }
 
-// What --weight-transfer-config says of bodies with tensors.
+// Checks the keys of --weight-transfer-config that concern uploads of tensors.
 Status CheckUploads(const json::Value& object, std::string_view backend) {
   const auto refuse = [](std::string_view what) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("--weight-transfer-config: {}", what),

@@ -33,7 +33,7 @@ using options::Assignment;
 using options::ModelEntry;
 using options::Settings;
 
-// These are about the port, connections, logs and the process.
+// Options of the whole server: port, connections, logs and process.
 constexpr std::string_view kServerOptions =
     "host|port|uds|api-key-file|protect-all|root-path|allowed-origins|allowed-methods|"
     "allowed-headers|allow-credentials|max-request-bytes|request-memory-bytes|"
@@ -47,7 +47,8 @@ constexpr std::string_view kServerOptions =
     "disable-uvicorn-access-log|disable-access-log-for-endpoints|disable-log-stats|"
     "log-stats-interval|log-level|log-format|otlp-traces-endpoint|fail-on-environ-validation|"
     "config|set|models|models-memory|models-wait|models-max-waiting";
-// The server has them, whether they are given for all models or for one, from somewhere else.
+// Options that are refused with --models, on the command line and in entries. `why` completes the
+// error message.
 struct Refused {
   std::string_view option;
   std::string_view why;
@@ -67,7 +68,7 @@ constexpr Refused kRefusedOptions[] = {
      "names of adapters lead to their model, and those in a folder are not known; name them with "
      "lora-modules"},
 };
-// For one model each.
+// Options that may be given only in an entry.
 constexpr std::string_view kModelsOwnOptions =
     "lora-modules|tokenizer|tokenizer-revision|revision|"
     "kv-events-config|speculative-config";
@@ -90,7 +91,7 @@ Result<EngineConfig> EngineConfigOf(const Settings& settings, const ModelArgumen
   config.loop.drain_seconds = *settings.Number("shutdown-timeout");
   config.memory_budget_bytes = memory.budget_bytes;
   config.memory_sharers = static_cast<int>(num_models);
-  // Its images take it; what requests hold is planned for all models.
+  // For this model's images; the memory that requests hold is planned for all models together.
   config.request_memory_bytes = std::min(int64_t{64} << 20, memory.budget_bytes / 64);
   return config;
 }
@@ -147,7 +148,7 @@ class EntryLoader final : public ModelLoader {
   EngineConfig engine_;
 };
 
-// A folder that is not there is said at the start; what is in it, when it is loaded.
+// Reports a missing folder at startup; its contents are checked when the model is loaded.
 Status CheckPath(const ModelEntry& entry) {
   const auto place = FindModelPlace({.argument = entry.path}, HubEnvironment::OfProcess());
   if (!place) return BadEntry(entry, entry.place, "path: " + place.error().message);
@@ -168,7 +169,7 @@ Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& ent
   for (const Assignment& given : settings.assignments()) {
     const std::string_view name = given.option->name;
     if (name != "models" && name != "api-key") all.push_back(given);
-    // Keys of the server are those of models without keys of their own, and are not joined to them.
+    // The server's API keys apply to models without keys of their own; the two are not merged.
     const bool has_keys = std::ranges::any_of(
         entry.options, [](const Assignment& own) { return own.option->name == "api-key"; });
     if (name == "api-key" && !has_keys) all.push_back(given);
@@ -246,7 +247,7 @@ Result<std::vector<DoorModel>> DoorModelsOf(const Settings& settings,
                   std::string(name));
     }
   }
-  std::map<std::string, std::string> names;  // to whose they are
+  std::map<std::string, std::string> names;  // of models and adapters, to the model's
   for (const ModelEntry& entry : entries) names[entry.name] = entry.name;
   std::vector<DoorModel> models;
   for (const ModelEntry& entry : entries) {

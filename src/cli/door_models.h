@@ -1,4 +1,4 @@
-// The models of --models: from entries of its file to models behind a door.
+// Turns the entries of the --models file into models to serve.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,31 @@
 
 namespace sluice::cli {
 
-// The settings of an entry: those of the command line, and the entry's own over them.
-// kInvalidArgument, with the entry's place, for options that are the server's and not a model's,
-// for those that do not go with several models, and for what CheckSettings refuses.
+// The settings of an entry: those of the command line, overridden by the entry's own.
+// kInvalidArgument, with the entry's place, for options of the whole server, for options that are
+// refused with several models, and for what CheckSettings refuses.
 Result<options::Settings> SettingsOfEntry(const options::Settings& settings,
                                           const options::ModelEntry& entry);
 
-// What all entries divide.
+// Memory that all entries share.
 struct DoorMemory {
-  int64_t budget_bytes = 0;   // of the models
-  int64_t request_bytes = 0;  // of requests, besides what each model adds
+  int64_t budget_bytes = 0;   // for the models
+  int64_t request_bytes = 0;  // for requests, besides each model's own
 };
-// --models-memory, or nine tenths of what is free. kInvalidArgument for more than the machine has.
+// Divides --models-memory, by default 9/10 of the free memory. kInvalidArgument if it exceeds the
+// machine's memory, or if --request-memory-bytes takes all of it.
 Result<DoorMemory> DoorMemoryOf(const options::Settings& settings);
 
-// All of them. Errors of SettingsOfEntry; kInvalidArgument for a path that is neither a folder nor
-// a model id, and for an adapter with the name of another model or adapter.
+// The models of all entries. Errors: those of SettingsOfEntry; kInvalidArgument for an option of
+// the command line that does not go with --models, for a path that is neither a folder nor a model
+// id, for an adapter with the name of another model or adapter, and for a model on a device without
+// --models-memory.
 Result<std::vector<DoorModel>> DoorModelsOf(const options::Settings& settings,
                                             const std::vector<options::ModelEntry>& entries,
                                             const DoorMemory& memory);
 
-// Whether each could be loaded, as far as that is known without its weights; prints what each
-// takes.
+// Checks whether each model could be loaded, as far as that is known without its weights; prints
+// the memory that each takes.
 Status CheckDoorModels(const options::Settings& settings,
                        const std::vector<options::ModelEntry>& entries, const DoorMemory& memory);
 

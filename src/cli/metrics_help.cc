@@ -18,7 +18,7 @@ struct Family {
   std::string name, type, help, labels;
 };
 
-// The names of the labels in `{a="x",b="y"}`, le left out.
+// The label names in `{a="x",b="y"}`, without le.
 std::string LabelNames(const std::string& sample) {
   const size_t begin = sample.find('{');
   const size_t end = sample.find('}');

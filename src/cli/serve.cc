@@ -39,11 +39,11 @@ namespace {
 
 // Time after the drain for the step in progress and for releasing memory.
 constexpr std::chrono::seconds kEndTime(60);
-// After the last new connection, for requests that are on their way on open ones.
+// Time after the last new connection for requests that are already on their way on open ones.
 constexpr std::chrono::seconds kLastRequests(1);
-// From a launcher's signal to the news of the rank that it is about.
+// Maximum time from a launcher's signal to the failure report of the rank that caused it.
 constexpr std::chrono::milliseconds kTimeToHear(300);
-// After a rank is lost, for the requests to fail, and then for their last bytes and for /health.
+// After a rank is lost: time for requests to fail, then for their last bytes and for /health.
 constexpr std::chrono::seconds kTimeToFail(2);
 constexpr std::chrono::seconds kTimeToTell(2);
 
@@ -55,7 +55,7 @@ std::string Grouped(int64_t number) {
   return digits;
 }
 
-// The lines of vLLM's log that tools look for.
+// Logs the lines of vLLM's log that tools look for.
 void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
                   double load_seconds) {
   const int64_t cache_tokens = info.kv_tokens;
@@ -91,7 +91,8 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
   LOG_INFO("serve", "serving {} at {}, ready in {:.1f} s", name, AddressOf(config, port), seconds);
 }
 
-// As trtllm-serve: a folder is called by its last name, and requests may name any model.
+// As in trtllm-serve, a folder is served under its last path component, and requests may name any
+// model.
 void NameAsTrtllm(const options::Settings& settings, const ModelArgument& named,
                   ServerConfig& config) {
   config.skip_model_name_validation = true;
@@ -105,11 +106,11 @@ void NameAsTrtllm(const options::Settings& settings, const ModelArgument& named,
   if (folder.has_filename()) config.served_model_names = {folder.filename().string()};
 }
 
-// How ranks are run, where they are more than threads of this process.
+// How ranks are started, if they are not just threads of this process.
 struct RankLaunch {
   RankSizes sizes;
-  bool is_rank = false;   // a launcher has started this process as one of them
-  bool launches = false;  // this process is to start them
+  bool is_rank = false;   // a launcher has started this process as a rank
+  bool launches = false;  // this process starts the ranks
 };
 
 Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
@@ -140,8 +141,8 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
   return plan;
 }
 
-// Before processes are started: what config.json alone refuses. A model that is to be downloaded
-// is, but for its weights.
+// Checks, before processes are started, what can be told from config.json alone. Downloads a model
+// except for its weights.
 Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes) {
   ASSIGN_OR_RETURN(const ModelArgument model,
                    ResolveModelArgument(settings, ModelPart::kAllButWeights));
@@ -152,7 +153,8 @@ Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes)
   return CheckRanks(config.spec, sizes.tensor_size, sizes.num_stages);
 }
 
-// A launcher that sees a rank end asks the others to, sometimes before they have heard why.
+// A launcher that sees a rank end asks the others to end, sometimes before they know the cause.
+// Returns whether a failure is reported within kTimeToHear.
 bool HasFailedSoon(RankProcess& process) {
   const auto start = std::chrono::steady_clock::now();
   while (process.all().failure().empty()) {
@@ -162,8 +164,8 @@ bool HasFailedSoon(RankProcess& process) {
   return true;
 }
 
-// After a rank is lost: every open request has failed soon, /health tells why for a while, then an
-// orchestrator has to start the group anew.
+// After a rank is lost: waits until every open request has failed, lets /health report the cause
+// for a while, then ends the process. An orchestrator must restart the group.
 void EndWithoutRank(const Engine& engine) {
   const auto start = std::chrono::steady_clock::now();
   while (engine.num_unfinished() > 0 && std::chrono::steady_clock::now() - start < kTimeToFail)
@@ -183,15 +185,14 @@ ServerConfig ServerConfigOf(const options::Settings& settings) {
   return config;
 }
 
-// The server of this process, which computes with all ranks, or is rank 0 of several processes.
-//
-// Thread safety: Run by one thread, which alone makes and destroys serving_. Signals, words of the
-// launcher and the loss of a rank come on other threads.
+// The server of this process, which computes with all ranks or is rank 0 of several processes.
+// Thread safety: Run by one thread, which alone creates and destroys serving_. Signals, messages of
+// the launcher and failures of ranks arrive on other threads.
 class ServeRun {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `process`: null where ranks are threads of this process, if there are any.
+  // `process`: null if all ranks are in this process.
   ServeRun(const options::Settings& settings, const RankSizes& sizes,
            std::unique_ptr<RankProcess> process, Time start)
       : settings_(settings),
@@ -202,7 +203,7 @@ class ServeRun {
         drain_seconds_(*settings.Number("shutdown-timeout")),
         server_config_(ServerConfigOf(settings)) {}
 
-  // Serves until it is asked to end; the exit code.
+  // Serves until it is asked to end; returns the exit code.
   Result<int> Run() {
     const SignalWatcher watcher(
         [this](int) { OnSignal(); },
@@ -221,8 +222,8 @@ class ServeRun {
       process_->OnWord(nullptr);
       process_->OnFailure(nullptr);
     }
-    failure_thread.reset();  // ends the process where a rank was lost before
-    EndServing();            // the other ranks hear that there are no more steps
+    failure_thread.reset();  // ends the process if a rank was lost before
+    EndServing();            // tells the other ranks that there are no more steps
     drain_thread.reset();
     if (process_ && code) process_->Leave();
     return code;
@@ -237,19 +238,19 @@ class ServeRun {
 
   Status Bind() {
     if (Bound() != nullptr) return {};
-    // Raises the limit of open files: shells allow few, and each connection is one.
+    // Raises the limit of open files: the shell's default is low, and each connection uses one.
     StreamClient::MaxConnections();
-    // Without the lock: it begins with stored responses, which may take long to read, and a signal
-    // ends that at once. A socket file that is then left is removed by the next start.
+    // Without the lock: Bind first reads stored responses, which may take long, and a signal
+    // meanwhile must end the process at once. The next start removes a socket file that is left.
     ASSIGN_OR_RETURN(std::unique_ptr<Serving> bound, Serving::Bind(server_config_));
     const MutexLock lock(mutex_);
     serving_ = std::move(bound);
     return {};
   }
 
-  // With --drain-delay: proxies get to know that requests should go elsewhere, and what they still
-  // send is answered. Then new connections are refused, which proxies hear at once, and requests on
-  // their way on open ones are answered, too. False where there is nothing to wait for.
+  // With --drain-delay: /ready answers 503, so that proxies send requests elsewhere, and requests
+  // that still arrive are served. Then new connections are refused, which proxies notice at once,
+  // and requests already on their way on open connections are served.
   void Leave() {
     MutexLock lock(mutex_);
     if (delay_seconds_ == 0 || !loaded_ || !serving_ || skips_delay_) return;
@@ -272,7 +273,7 @@ class ServeRun {
     is_leaving_ = false;
   }
 
-  // A second signal. False where there is no delay to skip, or it was skipped.
+  // Handles a second signal. Returns false if there is no delay to skip or it was skipped already.
   bool SkipDelay() {
     const MutexLock lock(mutex_);
     if (!is_leaving_ || std::exchange(skips_delay_, true)) return false;
@@ -289,7 +290,7 @@ class ServeRun {
       if (serving_) serving_->server().Stop();  // which removes the file of a unix socket
       EndAtOnce(0);
     }
-    if (!serving_) return;  // it ends already
+    if (!serving_) return;  // the server is ending already
     if (settings_.dialect() != options::Dialect::kSluice)
       Say(settings_.dialect(), {"Shutting down"});
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
@@ -298,14 +299,14 @@ class ServeRun {
   }
 
   void OnSignal() {
-    // After a failure the process ends by itself, with a code that tells.
+    // After a failure the process ends by itself, with an exit code that reports it.
     if (!process_ || !HasFailedSoon(*process_)) Drain();
   }
 
   void Reload() {
     LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
     ReloadLogLevel(settings_);
-    // Files may take long to read: a drain does not wait for them, the end of the server does.
+    // Reading files may take long: a drain does not wait for it, but the end of the server does.
     const MutexLock in_use(reload_mutex_);
     if (Serving* const serving = Bound(); serving != nullptr) serving->server().Reload();
   }
@@ -320,7 +321,7 @@ class ServeRun {
     }
   }
 
-  // Nothing that the watch over the ranks calls may wait.
+  // The callbacks run in the thread that watches the ranks and must not block.
   void ListenToRanks(FailureThread& failure_thread, FailureThread& drain_thread) {
     process_->OnWord([this, &drain_thread](std::string_view word) {
       if (word == "drain") drain_thread.Report();
@@ -338,7 +339,7 @@ class ServeRun {
   }
 
   Status Load() {
-    // A download takes long: the port is open meanwhile, and /health tells how far it is.
+    // A download takes long: meanwhile the port is open, and /health reports the progress.
     const DownloadHooks hooks{.before = [this] { return Bind(); },
                               .on_progress =
                                   [this](const FetchProgress& progress) {
@@ -406,7 +407,7 @@ class ServeRun {
   Mutex reload_mutex_;  // held while a reload or the end of serving_ uses the server
 };
 
-// With --check: as `nginx -t`, whether the server would start; nothing is started.
+// With --check: checks whether the server would start, like `nginx -t`; starts nothing.
 Result<int> CheckServing(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const ModelArgument model,
                    ResolveModelArgument(settings, ModelPart::kAllButWeights));

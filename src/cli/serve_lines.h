@@ -12,11 +12,11 @@ namespace sluice::cli {
 
 // "http://127.0.0.1:8000" or "unix:PATH"
 std::string AddressOf(const ServerConfig& config, uint16_t port);
-// What a person does next.
+// Logs how to talk to the server.
 void LogNextStep(const ServerConfig& config, uint16_t port);
 
-// Lines that scripts wait for, at every log level. Under the names of other programs they are
-// uvicorn's, in its form and where it writes them.
+// Write lines that scripts wait for, at every log level. In the dialects of other programs with
+// text logs, these are uvicorn's lines in its format, on stderr.
 void Say(options::Dialect dialect, std::initializer_list<std::string> lines);
 void SayReady(options::Dialect dialect);
 void SayEnded(options::Dialect dialect);

@@ -27,12 +27,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As in serve.cc: after the drain for the step in progress, and after the last new connection.
+// As kEndTime and kLastRequests in serve.cc.
 constexpr std::chrono::seconds kDoorEndTime(60);
 constexpr std::chrono::seconds kDoorLastRequests(1);
 constexpr std::chrono::milliseconds kLookForModels(20);
 
-// The configuration of the port. It has no model of its own.
+// The configuration of the port, which belongs to no model.
 ServerConfig DoorServerConfig(const options::Settings& settings, const DoorMemory& memory) {
   ServerConfig config = MakeServerConfig(settings, ModelArgument());
   AddServeOptions(settings, config);
@@ -72,7 +72,7 @@ class DoorRun {
     }
     const int code = server_->Run();
     SayEnded(settings_.dialect());
-    // A load cannot be ended, and nobody waits for it any more.
+    // A load cannot be interrupted, and nobody waits for its end.
     if (server_->IsLoading()) EndAtOnce(code);
     return code;
   }
@@ -83,7 +83,7 @@ class DoorRun {
     return is_draining_;
   }
 
-  // As ServeRun::Leave() of serve.cc.
+  // As ServeRun::Leave() in serve.cc.
   void Leave() {
     MutexLock lock(mutex_);
     if (delay_seconds_ == 0 || skips_delay_) return;
@@ -164,7 +164,7 @@ Result<int> RunServeModels(const options::Settings& settings, Clock::time_point 
     return 0;
   }
   LogStartup(settings);
-  // Raises the limit of open files: shells allow few, and each connection is one.
+  // Raises the limit of open files: the shell's default is low, and each connection uses one.
   StreamClient::MaxConnections();
   const ServerConfig server_config = config.server;
   ASSIGN_OR_RETURN(std::unique_ptr<DoorServer> server,

@@ -1,4 +1,4 @@
-// `sluice serve --models FILE`: several models behind one door.
+// `sluice serve --models FILE`: one server for several models.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace sluice::cli {
 
-// Serves until it is asked to end; the exit code. `start`: of the process. REQUIRES: signals are
-// blocked (BlockSignals).
+// Serves until it is asked to end; returns the exit code. `start`: when the process started.
+// REQUIRES: signals are blocked (BlockSignals).
 Result<int> RunServeModels(const options::Settings& settings,
                            std::chrono::steady_clock::time_point start);
 

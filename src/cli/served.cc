@@ -38,7 +38,7 @@ Result<int> RunServed(const options::Settings& settings) {
     fmt::print("{}\n", json::Write(*models));
     return 0;
   }
-  // A server of several models tells their states.
+  // A server with --models reports the state of each model.
   const auto state_of = [](const json::Value& model) {
     const json::Value* const status = model.Find("status");
     return status != nullptr && status->is_object() ? FieldText(*status, "value") : "";

@@ -21,7 +21,7 @@ Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engin
                    LoadModelConfig(engine.model_folder, engine.config_overrides));
   ASSIGN_OR_RETURN(const GenerationConfig generation,
                    LoadGenerationConfig(engine.GenerationConfigFolder()));
-  // With --tokenizer the processor of images is still the model's own.
+  // With --tokenizer, images are still processed as the model's own folder says.
   ServerConfig config = server;
   config.media.model_folder = engine.model_folder.string();
   return ModelText::Load(config, model.tokenizer_folder, described.vocab_size, generation);
@@ -62,7 +62,7 @@ Serving::~Serving() {
 }
 
 Status Serving::Check(ServerConfig config, const EngineConfig& engine, const ModelArgument& model) {
-  // Bound, and not listened at.
+  // Binds the port but does not listen.
   config.listen_when_ready = true;
   ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Bind(config));
   ASSIGN_OR_RETURN(const ModelText text, LoadText(config, engine, model));

@@ -17,34 +17,35 @@
 
 namespace sluice::cli {
 
-// Where the plan and the progress of a load are shown.
-// kProgress: on a terminal the progress alone.
+// Where plan and progress of a load are shown. kProgress: only a progress bar. kTerminal and kLog:
+// also the plan, on stderr or in the log.
 enum class LoadReport { kNowhere, kProgress, kTerminal, kLog };
 
-// The model's text, which is small and may be wrong: read before what is large.
+// Loads tokenizer and templates. They are small and may be invalid, so load them before the
+// weights.
 Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engine,
                            const ModelArgument& model);
-// The ids of the tokens that a classifier is made of.
+// Ids of the tokens that the classifier consists of.
 Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, const ModelText& text);
 
 class Serving {
  public:
-  // Binds the port; /health answers 503 from now on.
+  // Binds the port; until a model is attached, /health answers 503.
   static Result<std::unique_ptr<Serving>> Bind(ServerConfig config);
   ~Serving();
 
-  // What Bind and Load would refuse before they load weights, without listening: options, keys and
-  // certificates, the port, tokenizer and templates, the plan, which is printed, and, where the
-  // model is a folder of this machine, whether all its shards are there.
+  // Checks, without listening, what Bind and Load check before they load weights: options, keys,
+  // certificates, the port, tokenizer and templates, and the plan, which is printed. If the model
+  // is a local folder, also checks that no shard is missing.
   static Status Check(ServerConfig config, const EngineConfig& engine, const ModelArgument& model);
 
-  // Loads the model, its text before its weights, and attaches it to the server; shows the plan and
-  // the progress as `report` says. `processes`: of the ranks that compute the model, where they are
-  // others than threads of this one.
+  // Loads the model, its text before its weights, and attaches it to the server. `report`: where
+  // plan and progress are shown. `processes`: the ranks that compute the model, null if they are
+  // threads of this process.
   Status Load(EngineConfig config, const ModelArgument& model, LoadReport report,
               const ProcessRanks* processes = nullptr);
 
-  // From now on Load() makes engines that publish cache events.
+  // Makes later calls of Load() create engines that publish cache events.
   void PublishCacheEvents(CacheEventSettings settings) { cache_events_ = std::move(settings); }
 
   Server& server() { return *server_; }
@@ -52,7 +53,7 @@ class Serving {
 
  private:
   ServerConfig config_;
-  std::optional<CacheEventSettings> cache_events_;  // none: nothing is published
+  std::optional<CacheEventSettings> cache_events_;  // nullopt: nothing is published
   std::unique_ptr<Server> server_;
   std::unique_ptr<Engine> engine_;
 };

@@ -62,7 +62,8 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
   EXPECT_THAT(EffectBlock(EffectsOf(Read({"m"}, Dialect::kVllm))), IsEmpty());
 }
 
-// Each option without effect in the dialects' tables whose value asks for something is a warning.
+// Every option without effect in the dialects' tables gives a warning if its value asks for
+// something.
 TEST(StartupLines, EveryOptionThatAsksInVainIsAWarning) {
   const auto asking = [](const options::Option& option) -> std::string {
     switch (option.type) {
@@ -124,7 +125,8 @@ TEST(StartupLines, ValuesThatSwitchOffAskForNothing) {
   EXPECT_THAT(lines({"m", "-cc.mode", "3"}), ElementsAre(HasSubstr("--compilation-config mode")));
 }
 
-// The table alone does not tell: what an option needs, and values that are not known here.
+// Cases that the option table does not cover: options that need another option, and values that are
+// not supported.
 TEST(StartupLines, WhatDoesNotActIsNotListedAsActing) {
   const auto effects = [](const std::vector<std::string>& words,
                           Dialect dialect = Dialect::kSluice) {

@@ -12,7 +12,7 @@
 namespace sluice::options {
 namespace {
 
-// A line of the page; a line without a name begins a section and has its title.
+// A line of the page; without a name, the title of a section.
 struct CommonOption {
   std::string_view name;   // in the table of options
   std::string_view value;  // "PORT"; "" for a flag

@@ -49,7 +49,7 @@ class ModelsFile {
   }
 
  private:
-  // The values of known keys, in their order; none for those that are not there.
+  // Values of the known keys, in the order of `known`; nullopt for absent keys.
   using Keys = std::vector<std::optional<YAML::Node>>;
 
   Result<Keys> KeysOf(const YAML::Node& mapping, const std::vector<std::string>& known,

@@ -13,7 +13,7 @@ namespace sluice::options {
 
 // An entry of the file.
 struct ModelEntry {
-  std::string name;  // by which requests ask for it
+  std::string name;  // the `model` of requests
   std::string path;  // a folder, a model id, or the address of its page
   std::vector<Assignment> options;
   bool is_pinned = false;  // loaded at the start, and stays
@@ -30,9 +30,8 @@ inline constexpr size_t kMostModels = 256;
 //     options: {max-model-len: 4096}
 //     pinned: true
 //     priority: 1
-// kInvalidArgument names file and line for YAML that cannot be read, unknown and doubled keys,
-// values of another type, an entry without name or path, a name that two have, and a file without
-// models.
+// kInvalidArgument, with file and line, for invalid YAML, unknown and duplicate keys, values of a
+// wrong type, an entry without name or path, duplicate names, and a file without models.
 Result<std::vector<ModelEntry>> ReadModelsFile(const std::filesystem::path& file, uint32_t commands,
                                                Dialect dialect);
 

@@ -82,7 +82,7 @@ TEST(ModelsFile, FaultsAreNamedWithTheirLine) {
   EXPECT_THAT(ErrorOf(many), HasSubstr("expected at most 256, found 257"));
 }
 
-// An option that was given to one entry is none of the next.
+// Options of one entry do not apply to the next.
 TEST(ModelsFile, EntriesAreReadApart) {
   const auto entries = ReadText(
       "models:\n- {name: a, path: p, options: {block-size: 8}}\n"

@@ -30,7 +30,7 @@ Result<Found> ReadFiles(const Settings& settings, uint32_t commands, Dialect dia
 
 }  // namespace
 
-// The rule for refused options: the default and the words that the row accepts are no errors.
+// A refused option is an error unless its value is the default or a word that the row accepts.
 Status CheckRefused(const Settings& settings) {
   for (const Assignment* given : settings.given()) {
     const Option& option = *given->option;

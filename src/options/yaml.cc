@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr int kMaxDepth = 32;
-// Bounds what aliases can expand to.
+// Maximum number of values, with aliases expanded.
 constexpr int kMaxValues = 20000;
 
 // A quoted scalar is text; a plain one has the type that it looks like.
@@ -30,7 +30,7 @@ json::Value ScalarToJson(const YAML::Node& node) {
   return json::Value(text);
 }
 
-// `room`: how many more values there may be.
+// `room`: number of further values allowed.
 Result<json::Value> ToJson(const YAML::Node& node, int depth, int& room) {
   if (depth > kMaxDepth)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("nested deeper than {}", kMaxDepth));
@@ -110,7 +110,7 @@ Result<YAML::Node> YamlFile::Load() const {
   YAML::Node root;
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(*text);
-    // Options in the others would be ignored silently.
+    // Options in further documents would be ignored silently.
     if (documents.size() > 1)
       return Bad(documents[1].Mark(), "expected one document, found another behind ---");
     if (documents.empty()) return YAML::Node();

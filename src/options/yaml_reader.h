@@ -1,4 +1,4 @@
-// How YAML files of options are read: parts that the readers of several kinds of files share.
+// Parts that the readers of YAML option files share.
 #pragma once
 
 #include <filesystem>
@@ -20,24 +20,24 @@ namespace sluice::options {
 struct YamlFile {
   std::filesystem::path path;
   std::string_view option = "config";
-  std::string_view content = "a mapping of option names to values";  // at its top
+  std::string_view content = "a mapping of option names to values";  // of the top level
 
   // "models.yaml:3"
   std::string Place(const YAML::Mark& mark) const;
   tl::unexpected<Error> Bad(const YAML::Mark& mark, std::string_view message) const;
-  // The mapping at the top, or null for an empty file. kInvalidArgument for a file that cannot be
-  // read, is too large, or is no YAML of one document.
+  // The top-level mapping, or null for an empty file. kInvalidArgument if the file cannot be read,
+  // is too large, or is not a single YAML document.
   Result<YAML::Node> Load() const;
 };
 
-// Plain scalars have the type that they look like, quoted ones are text. Bounded in depth and in
-// what aliases expand to.
+// Plain scalars have the type that they look like, quoted ones are text. Limits the depth and the
+// number of values, with aliases expanded.
 Result<json::Value> YamlToJson(const YAML::Node& node);
 
 // Reads mappings of names of options to values.
 class YamlOptions {
  public:
-  // `file` outlives it.
+  // `file` must outlive this object.
   YamlOptions(const YamlFile& file, uint32_t commands, Dialect dialect)
       : file_(file), names_(commands, dialect) {}
 
@@ -46,7 +46,7 @@ class YamlOptions {
 
  private:
   Status ReadKey(const YAML::Node& key_node, const YAML::Node& value);
-  // One key of a JSON option; further ones join it.
+  // Sets one key of a JSON option; later keys of the same option are merged with it.
   Status ReadDottedKey(const Option& option, const YAML::Node& key_node, const std::string& path,
                        const YAML::Node& value);
 
