@@ -15,15 +15,15 @@
 namespace sluice {
 namespace {
 
-// Whether its errors have the shape of Anthropic's API.
+// Whether errors of `path` have the shape of Anthropic's API.
 bool IsOfMessages(std::string_view path) {
   constexpr std::string_view kMessages = "/v1/messages";
   return path.starts_with(kMessages) &&
          (path.size() == kMessages.size() || path[kMessages.size()] == '/');
 }
 
-// An error that is found before the route is called. What vLLM's web framework answers under that
-// name is `framework`.
+// The response to an error that is found before the route is called. `framework`: the response of
+// vLLM's web framework, used in its dialect and outside Anthropic's API.
 HttpResponse EarlyError(std::string_view path, ApiDialect dialect, std::string message,
                         HttpResponse framework) {
   if (dialect == ApiDialect::kVllm || !IsOfMessages(path)) return framework;
@@ -41,7 +41,7 @@ struct WorkerRequest {
   std::shared_ptr<ResponseWriter> client;
   std::shared_ptr<const ModelContext> model;
   std::shared_ptr<ClientLimits::Ticket> ticket;
-  size_t bytes = 0;  // of the body as it came
+  size_t bytes = 0;  // of the body as received
   json::Value body = nullptr;
   std::shared_ptr<const FetchedMedia> media = nullptr;
 
@@ -50,8 +50,9 @@ struct WorkerRequest {
   }
 };
 
-// A body with images goes on with `next` as a long task, since a small file may hold a large image;
-// those that it has by URL are fetched before, off the workers. False where the caller may go on.
+// If the body has images: runs `next` as a long task, since a small file may hold a large image,
+// after fetching those that are given by URL, off the workers. Returns false if the caller should
+// continue itself.
 bool DeferImages(ApiContext& api, const std::shared_ptr<WorkerRequest>& work,
                  std::function<void()> next) {
   constexpr size_t kLong = WorkerPool::kLongBytes + 1;
@@ -77,7 +78,7 @@ bool DeferImages(ApiContext& api, const std::shared_ptr<WorkerRequest>& work,
   return true;
 }
 
-// Returns what the client is to get, if it is an error.
+// Runs `work`; an exception becomes the error for the client.
 template <typename Work>
 ApiStatus Guarded(const Route& route, const Work& work) {
   try {
@@ -189,7 +190,7 @@ std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, in
   return headers;
 }
 
-// A path with a '/' too many is redirected.
+// Redirects a path that has an extra '/' at the end; otherwise 404.
 HttpResponse Dispatcher::NotFound(const HttpRequest& request, std::string_view path) const {
   if (path.size() < 2 || !path.ends_with('/') ||
       FindRoute(path.substr(0, path.size() - 1), api_.config) == nullptr)
@@ -244,7 +245,7 @@ void Dispatcher::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> cli
     response.headers.push_back({"allow", fmt::format("{}", fmt::join(methods, ", "))});
     return client->Send(std::move(response));
   }
-  // The connection leaves the body of the answer out.
+  // The connection omits the body of the response.
   if (request.method == "HEAD") request.method = "GET";
   if (std::optional<HttpResponse> refusal = RefuseEncodedBody(request, path))
     return client->Send(*std::move(refusal));

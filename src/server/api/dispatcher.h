@@ -19,20 +19,20 @@ namespace sluice {
 // Thread safety: all methods may be called from any thread.
 class Dispatcher : public HttpHandler {
  public:
-  // `metrics` outlives it; `exporter` may be null. `shared`: what several dispatchers of one
-  // server have in common.
+  // `metrics` must outlive this object; `exporter` may be null. `shared`: state shared with other
+  // dispatchers of the server.
   Dispatcher(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys,
              std::shared_ptr<SpanExporter> exporter, Metrics* metrics, SharedByModels shared = {});
   ~Dispatcher() override { Stop(); }
 
-  // Loads the responses of --response-store. Before Attach().
+  // Loads the responses of --response-store. Call before Attach().
   Status OpenResponses();
   // Enables the routes that use the model; before, they answer 503.
   void Attach(std::shared_ptr<const ModelContext> model) { api_.set_model(std::move(model)); }
-  // As before Attach(). The engine may be destroyed once what is returned has expired: requests may
-  // still hold the model.
+  // Undoes Attach(). Requests may still hold the model: the engine may be destroyed once the
+  // returned pointer has expired.
   std::weak_ptr<const ModelContext> Detach();
-  // Null where none is attached.
+  // Null if none is attached.
   std::shared_ptr<const ModelContext> model() const { return api_.model(); }
   // Progress of the model's download, which /health reports while the model is loading; a total of
   // 0 ends it.
@@ -40,7 +40,7 @@ class Dispatcher : public HttpHandler {
     api_.download_done = done_bytes;
     api_.download_total = total_bytes;
   }
-  // /ready says from now on that requests should go elsewhere.
+  // Makes /ready answer 503, so that requests go elsewhere.
   void BeginLeaving();
   // Answers new requests, and those that /pause has deferred, with 503 from now on.
   void BeginDrain();
@@ -49,9 +49,9 @@ class Dispatcher : public HttpHandler {
 
   // Requests accepted and not completely answered.
   int64_t num_pending() const { return api_.pending->load(); }
-  // What it gives others to share; its API keys outlive them.
+  // State that other dispatchers may share. This dispatcher's API keys must outlive them.
   SharedByModels shared() const { return {api_.responses, api_.limits, api_.identity}; }
-  // `path` as it is without --root-path.
+  // `path` without --root-path.
   std::string_view WithoutRoot(std::string_view path) const;
   // 401, and `error`, in the shape of the API that `path` belongs to.
   HttpResponse Unauthorized(std::string_view path) const;
@@ -66,7 +66,7 @@ class Dispatcher : public HttpHandler {
   std::vector<HttpHeader> CommonHeaders(const HttpRequest& request, int status) override;
 
  private:
-  // 415 for a body in a coding, such as gzip, that is not undone here.
+  // 415 for a body with an unsupported content encoding, such as gzip.
   std::optional<HttpResponse> RefuseEncodedBody(const HttpRequest& request,
                                                 std::string_view path) const;
   HttpResponse NotFound(const HttpRequest& request, std::string_view path) const;

@@ -16,11 +16,11 @@
 namespace sluice {
 namespace {
 
-// Characters of a list in the log.
+// Maximum number of characters of a list in the log.
 constexpr size_t kMaxLoggedList = 1000;
 
-// As vLLM words it. `prompt` is cut to --max-log-len. At level debug every request is told, without
-// its text.
+// Logs the request as vLLM words it. `prompt` is cut to --max-log-len. Without log_requests, logs
+// at level debug and without the text.
 void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
                 const SamplingParams& params, std::string_view prompt) {
   const LogLevel level = config.log_requests ? LogLevel::kInfo : LogLevel::kDebug;
@@ -52,8 +52,8 @@ void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
       generation.adapter == nullptr ? "None" : PythonRepr(generation.adapter->name()));
 }
 
-// What a running request keeps, about: its prompts, here and in the engine, where each sequence has
-// its own, and the state of each sequence.
+// Approximate bytes that a running request holds: its prompts, here and in the engine (once per
+// sequence), and the state of each sequence.
 size_t KeptBytes(const AnswerPlan& plan) {
   constexpr size_t kSequence = 2048;
   size_t bytes = plan.writer_bytes;
@@ -70,7 +70,7 @@ size_t KeptBytes(const AnswerPlan& plan) {
   return bytes;
 }
 
-// What is needed to begin once the constraint is compiled.
+// What a request needs to start once its constraint is compiled.
 struct ConstrainedStart {
   RequestedConstraint constraint;
   std::shared_ptr<const ModelContext> model;
@@ -80,7 +80,7 @@ struct ConstrainedStart {
   std::unique_ptr<AnswerWriter> writer;
 };
 
-// Begins at once where the constraint is known, else later on a worker: none waits meanwhile.
+// Starts at once if the constraint is known, else later on a worker; no thread waits meanwhile.
 void StartConstrained(const RouteCall& call, const RequestedConstraint& constraint,
                       GenerationRequest generation, std::unique_ptr<AnswerWriter> writer) {
   auto start = std::make_shared<ConstrainedStart>(
@@ -131,7 +131,7 @@ ApiResult<std::optional<int>> EngineOf(const HttpRequest& request, const EngineI
   const std::string* header = request.Header("x-data-parallel-rank");
   if (header == nullptr) return std::nullopt;
   const std::optional<int64_t> rank = ParseInteger(*header);
-  if (!rank) return std::nullopt;  // as vLLM takes it
+  if (!rank) return std::nullopt;  // ignored, as in vLLM
   if (*rank < 0 || *rank >= info.num_engines) {
     return BadParameter(
         fmt::format("data_parallel_rank {} is out of range [0, {}).", *rank, info.num_engines),
@@ -220,7 +220,7 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
                         name);
   }
   const size_t kept = KeptBytes(plan);
-  // More than that, which was taken for the body and what was read of it, is no longer needed.
+  // Gives back the rest of the memory, which was reserved for the body and its parsed form.
   API_RETURN_IF_ERROR(ReserveMemory(call.request.memory, kept));
   plan.options.memory = call.request.memory;
   LogRequest(api.config, plan.generation, plan.generation.sampling[0], logged);
@@ -234,7 +234,8 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
     AnswerOptions::Prompt& shown = plan.options.prompts[i];
     shown.num_tokens = static_cast<int64_t>(tokens.size());
     if (plan.options.shows_prompt_tokens()) shown.tokens = tokens;
-    // An answer may complete a character that its prompt has begun, of four bytes at most.
+    // The answer may complete a UTF-8 character that began in the prompt, with at most 3 of its
+    // bytes.
     if (plan.options.logprobs)
       shown.tail.assign(
           tokens.end() - static_cast<std::ptrdiff_t>(std::min<size_t>(tokens.size(), 3)),

@@ -21,8 +21,8 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
   // Never called after a step with a UsageEvent or an ErrorEvent.
   virtual void Write(AnswerStep step) = 0;
-  // Set once the request must fail: the whole answer exceeds ServerConfig::max_answer_bytes or the
-  // memory that requests may hold.
+  // Returns an error once the request must fail: the whole answer exceeds
+  // ServerConfig::max_answer_bytes or the memory that requests may hold.
   virtual std::optional<ApiError> Refusal() const { return std::nullopt; }
 };
 
@@ -30,23 +30,23 @@ class AnswerWriter {
 struct AnswerOptions {
   struct Prompt {
     int64_t num_tokens = 0;
-    std::vector<int32_t> tokens;  // where shows_prompt_tokens()
-    std::vector<int32_t> tail;    // the last of them, where logprobs are shown
+    std::vector<int32_t> tokens;  // if shows_prompt_tokens()
+    std::vector<int32_t> tail;    // the last of them, if logprobs are shown
     std::string echo;             // text that each of its choices begins with
-    std::string text;             // of a rendered conversation, for return_prompt_text
+    std::string text;             // the rendered conversation, for return_prompt_text
     std::string role = "assistant";
   };
 
   std::string id;       // with the prefix of its kind
   int64_t created = 0;  // Unix time
   std::shared_ptr<const ModelContext> model;
-  std::string adapter;  // that answers; "": the model itself
+  std::string adapter;  // the adapter that answers; "": the model itself
   const std::string& model_name() const { return adapter.empty() ? model->name() : adapter; }
-  // The request's memory, which grows with a whole answer; may be null.
+  // Memory of the request, which grows with an answer that is not streamed; may be null.
   std::shared_ptr<MemoryLease> memory;
-  // Adds headers to a whole answer when it is sent; may be empty.
+  // Adds headers to an answer that is not streamed; may be empty.
   std::function<void(HttpResponse&)> add_headers;
-  // The name of the weights that had been replaced so often (WeightSpan); empty: it is not shown.
+  // Returns the name of the weights after that many updates (WeightSpan); empty: it is not shown.
   std::function<std::string(int64_t)> weight_version;
   std::vector<Prompt> prompts;  // not empty
 
@@ -57,14 +57,14 @@ struct AnswerOptions {
   bool return_token_ids = false;
   bool return_prompt_text = false;
   bool tokens_as_ids = false;       // logprobs name tokens as "token_id:N"
-  std::optional<int32_t> logprobs;  // how many alternatives of a token are shown
-  // They are those of a list, beside the token itself, whatever the shape's own count.
+  std::optional<int32_t> logprobs;  // number of alternatives shown per token
+  // The alternatives are the tokens of logprob_token_ids, shown in addition to the token itself.
   bool lists_logprobs = false;
   std::optional<int32_t> prompt_logprobs;
   bool hide_text = false;      // shows token ids in place of text
-  bool parsed = false;         // reasoning and tool calls are told from the text
+  bool parsed = false;         // reasoning and tool calls are separated from the text
   bool must_call = false;      // AnswerParsing::must_call
-  bool hide_logprobs = false;  // of the choices: only those of the prompt are shown
+  bool hide_logprobs = false;  // shows only the logprobs of the prompt, not of the choices
 
   bool shows_prompt_tokens() const { return echo || return_token_ids || prompt_logprobs; }
 };
@@ -72,7 +72,7 @@ struct AnswerOptions {
 // Approximate size of a token id in JSON.
 inline constexpr size_t kTokenIdBytes = 8;
 
-// The writers, each in a file of writers/.
+// Creates a writer; each is defined in a file of openai/ or anthropic/.
 using WriterFactory = std::unique_ptr<AnswerWriter>(AnswerOptions options,
                                                     std::shared_ptr<ResponseWriter> client);
 WriterFactory MakeVllmCompletionWriter;

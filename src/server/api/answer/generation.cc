@@ -57,7 +57,7 @@ class GenerationImpl : public Generation {
     choices_.reserve(asked_->prompts.size() * static_cast<size_t>(n_));
     for (size_t prompt = 0; prompt < asked_->prompts.size(); ++prompt) {
       const StopRules rules{stops, include_stop_, asked_->sampling[prompt].min_tokens};
-      // A reader looks for stop strings outside thoughts.
+      // A reader looks for stop strings itself, outside reasoning.
       const bool reads = parsing_ != nullptr;
       const ReasoningParser* const thoughts = reads ? parsing_->reasoning : nullptr;
       const std::string turn = thoughts == nullptr
@@ -89,7 +89,7 @@ class GenerationImpl : public Generation {
     const bool started = active_->Start(asked_->id, weak, [weak] {
       if (const auto generation = weak.lock()) generation->StartNow();
     });
-    // Held back: only the connection keeps it alive.
+    // Not submitted yet: only the connection keeps this object alive.
     if (!started || waits) SetCallbacks(self, *client);
   }
 
@@ -131,7 +131,7 @@ class GenerationImpl : public Generation {
       }
     }
     if (client == nullptr) return active_->Remove(this);  // It ended while it was held back.
-    // Gives up what the request asked for, and its adapter once the engine has done with it.
+    // Frees the request's data, and its adapter once the engine is done with it.
     const std::unique_ptr<GenerationRequest> asked = std::move(asked_);
     for (size_t prompt = 0; prompt < asked->prompts.size(); ++prompt) {
       Request request;
@@ -159,8 +159,9 @@ class GenerationImpl : public Generation {
       handles_.push_back(*handle);
     }
     if (LogsOutputs()) logged_id_ = std::move(asked->id);
-    // Set only now: the callbacks need all handles. A client that has gone meanwhile is reported at
-    // once. They keep the generation alive while a slow client catches up after the engine's end.
+    // Set only now: the callbacks need all handles. If the client has left meanwhile, they are
+    // called at once. They keep the generation alive while a slow client catches up after the
+    // engine's end.
     SetCallbacks(self, *client);
     bool gone = false, drain = false;
     {
@@ -176,31 +177,32 @@ class GenerationImpl : public Generation {
 
   // The state of the prompts; events are processed once all handles are known.
   enum class Stage { kHeld, kSubmitting, kSubmitted };
-  // What the reader made of a token.
+  // An event of the reader, with the logprobs of its tokens.
   struct ParsedEvent {
     ParserEvent event;
-    std::vector<TokenLogprobs> logprobs = {};  // of content, with splits_logprobs
+    std::vector<TokenLogprobs> logprobs = {};  // only of content, with splits_logprobs
   };
   struct Choice {
     TextStream text;
-    std::unique_ptr<RepetitionWatch> repetition;  // null: none is looked for
+    std::unique_ptr<RepetitionWatch> repetition;  // null: not looked for
     std::unique_ptr<AnswerReader> reader;         // null: all text is the answer
-    int64_t min_tokens = 0;                       // no stop string ends in their text
+    int64_t min_tokens = 0;                       // stop strings that end in these are ignored
     bool may_think = false;                       // a constrained answer may begin with a thought
-    TokensEvent pending = {};                     // not yet given to the answer
+    TokensEvent pending = {};                     // not yet written
     std::vector<WeightSpan> weights = {};         // of all tokens so far
-    std::vector<ParsedEvent> parsed = {};         // nor these
-    // With splits_logprobs: of tokens that may turn out to be content, or the mark of a call.
+    std::vector<ParsedEvent> parsed = {};         // not yet written
+    // With splits_logprobs: of tokens that are either content or part of a mark, which is not known
+    // yet.
     std::vector<TokenLogprobs> unsettled = {};
     std::unique_ptr<OutputLog> log = {};  // null without --enable-log-outputs
     bool started = false;
     bool finished = false;
-    bool was_stopped = false;  // so the client was told
+    bool was_stopped = false;  // the client was told finish reason stop
   };
   struct ServerAbort {};
   struct SinkEvent;
-  using Queue = std::vector<SinkEvent>;  // without memory while it is empty
-  // From the engine and the server, queued for a worker.
+  using Queue = std::vector<SinkEvent>;  // no allocation while empty
+  // An event from the engine or the server, queued for a worker.
   struct SinkEvent {
     int prompt = 0;
     std::variant<PromptResult, SequenceUpdate, Error, ServerAbort, KeepAliveEvent> what;
@@ -268,7 +270,7 @@ class GenerationImpl : public Generation {
     if (uncounted.observer != nullptr) uncounted.observer->OnFinished(uncounted.stats);
   }
 
-  // All sequences of the prompt have ended, as their choices say.
+  // Reports the statistics of a prompt whose choices have all finished.
   void CountPrompt(int prompt) {
     std::optional<Uncounted> uncounted;
     {
@@ -281,7 +283,7 @@ class GenerationImpl : public Generation {
     Count(prompt, *std::move(uncounted));
   }
 
-  // An event that cannot be queued ends the request: without it the answer would be another.
+  // An event that cannot be queued ends the request: without it the answer would be wrong.
   void Post(SinkEvent event) {
     try {
       Enqueue(std::move(event));
@@ -306,8 +308,8 @@ class GenerationImpl : public Generation {
     Run();
   }
 
-  // At the end of the queue. While the client is behind, an update is merged into the last queued
-  // update of the same sequence, which keeps the order of its tokens.
+  // Appends an event. While the client is behind, an update is merged into the last queued update
+  // of the same sequence, which keeps the order of its tokens.
   void Append(SinkEvent event) REQUIRES(mutex_) {
     if (!holding_) ForgetLastUpdates();
     auto* update = std::get_if<SequenceUpdate>(&event.what);
@@ -327,7 +329,7 @@ class GenerationImpl : public Generation {
     last.stop_token = update->stop_token;
   }
 
-  // With its space.
+  // Also frees the memory.
   void ForgetLastUpdates() REQUIRES(mutex_) { std::vector<size_t>().swap(last_updates_); }
 
   Queue TakeQueue() REQUIRES(mutex_) {
@@ -369,7 +371,7 @@ class GenerationImpl : public Generation {
       if (cancelled_) return;
       cancelled_ = true;
       TakeQueue();
-      // A worker that processes it releases it.
+      // If a worker is processing this generation, that worker releases it.
       release = !scheduled_ && stage_ != Stage::kSubmitting;
       if (release) scheduled_ = true;
     }
@@ -396,7 +398,7 @@ class GenerationImpl : public Generation {
       try {
         Fail(CaughtApiError("a part of an answer"));
       } catch (...) {  // NOLINT(bugprone-empty-catch)
-        // Without a word: the connection ends when the client is released.
+        // No error can be sent: the connection ends when the client is released.
       }
       Release();
     }
@@ -434,7 +436,7 @@ class GenerationImpl : public Generation {
     }
   }
 
-  // True if the client is behind: the rest is queued until it has caught up.
+  // Returns true if the client is behind; then `batch` is queued again until it has caught up.
   bool HoldBack(std::span<SinkEvent> batch) {
     if (!client_->backlogged()) return false;
     MutexLock lock(mutex_);
@@ -462,14 +464,14 @@ class GenerationImpl : public Generation {
     model_->engine->StopSequence(handle, sequence);
   }
 
-  // At the front of the queue, where it was taken from.
+  // Puts `batch` back at the front of the queue.
   void PutBack(std::span<SinkEvent> batch) REQUIRES(mutex_) {
     Queue later = TakeQueue();
     for (SinkEvent& event : batch) Append(std::move(event));
     for (SinkEvent& event : later) Append(std::move(event));
   }
 
-  // Goes on after the tasks that are queued for a worker.
+  // Continues after the tasks that are already queued for workers.
   void Yield(std::span<SinkEvent> batch) {
     {
       const MutexLock lock(mutex_);
@@ -497,7 +499,8 @@ class GenerationImpl : public Generation {
 
   void Process(SinkEvent event) {
     if (auto* result = std::get_if<PromptResult>(&event.what)) {
-      // Prompts are computed in any order; usage tells of the last one.
+      // Prompts are computed in any order; usage reports the figures of the last one in the
+      // request.
       if (event.prompt >= last_prompt_) {
         last_prompt_ = event.prompt;
         usage_.cached_tokens = result->cached_tokens;
@@ -532,8 +535,8 @@ class GenerationImpl : public Generation {
     return AfterThought(constraint, {model_, model_->thought_tokens.get()}, start);
   }
 
-  // Gives the reader, if there is one, the text that can be shown by now. A token counts as
-  // reasoning if its text is. `end`: why the answer has ended, once it has.
+  // Passes the text that can be shown by now to the reader, if there is one. A token counts as
+  // reasoning if its text does. `end`: why the answer has ended; nullopt: it has not.
   void ReadText(Choice& choice, std::optional<FinishReason> end = {}) {
     const bool last = end.has_value();
     if (choice.reader == nullptr) return;
@@ -557,9 +560,9 @@ class GenerationImpl : public Generation {
     SettleLogprobs(choice, first, is_content, last);
   }
 
-  // Gives the tokens that have no place yet to the content that the last of them completed, in the
-  // events from `first` on; drops those of thoughts, calls and marks. `is_content`: the reader
-  // stood in content before and after it.
+  // Assigns the unsettled logprobs to the content that the last token completed, in the events from
+  // `first` on; drops those of reasoning, calls and marks. `is_content`: the reader was in content
+  // both before and after that token.
   static void SettleLogprobs(Choice& choice, size_t first, bool is_content, bool last) {
     if (choice.unsettled.empty()) return;
     const auto content = std::find_if(
@@ -574,7 +577,7 @@ class GenerationImpl : public Generation {
     }
   }
 
-  // vLLM's form, unless the model writes ids of its own.
+  // The id that the model wrote, else one in vLLM's form.
   std::string CallId(std::string written) const {
     if (!written.empty()) return written;
     return parsing_->tools->name == "mistral" ? RandomHex(9) : "chatcmpl-tool-" + RandomHex(16);
@@ -607,12 +610,13 @@ class GenerationImpl : public Generation {
 
   bool LogsOutputs() const { return model_->config.log_requests && model_->config.log_outputs; }
 
-  // One step of a choice: its pending tokens, the text that can be shown by now, and its end.
+  // Writes one step of a choice: its pending tokens, the text that can be shown by now, and its
+  // end.
   void WriteStep(size_t index, std::optional<FinishEvent> finish) {
     Choice& choice = choices_[index];
     TextEvent text{static_cast<int>(index), choice.text.Take()};
     if (choice.reader != nullptr && finish) {
-      // As in vLLM, an answer that is one call that it had to make has just stopped.
+      // As in vLLM, the answer to a named tool choice finishes with stop, not with tool_calls.
       finish->called_tools = choice.reader->calls() > 0 && parsing_->choice != ToolChoice::kNamed;
     }
     if (choice.log != nullptr) {
@@ -693,7 +697,7 @@ class GenerationImpl : public Generation {
     if (finish) {
       choice.text.Finish();
       ReadText(choice, finish->reason);
-      // One that its reader had to wait for: it might have been a part of a mark.
+      // A stop string that the reader held back, since it might have been part of a mark.
       if (choice.reader != nullptr && choice.reader->stopped_by())
         finish =
             FinishEvent{static_cast<int>(index), FinishReason::kStop, *choice.reader->stopped_by()};
@@ -745,7 +749,7 @@ class GenerationImpl : public Generation {
   const int n_;
   const bool stream_, include_stop_, splits_logprobs_;
   const int64_t stream_interval_;
-  const bool may_stop_;  // for its text
+  const bool may_stop_;  // for a stop string or a repetition
   const std::shared_ptr<ClientLimits::Ticket> ticket_;
   const std::shared_ptr<const RequestTrace> trace_;
   const std::unique_ptr<const AnswerParsing> parsing_;  // null: all text is the answer
@@ -754,22 +758,23 @@ class GenerationImpl : public Generation {
   std::vector<Choice> choices_;
   size_t num_open_ = 0;
   UsageEvent usage_;
-  int last_prompt_ = 0;  // of those that have been computed
+  int last_prompt_ = 0;  // the highest one computed so far
   bool over_ = false;
 
   Mutex mutex_;
   std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
   std::map<int, Uncounted> uncounted_ GUARDED_BY(mutex_);  // by prompt
   Queue queue_ GUARDED_BY(mutex_);
-  // Places in queue_ of updates that more are merged into, by choice, or kNone; empty: no such.
+  // By choice: index in queue_ of the update that later ones are merged into, or kNone. Empty:
+  // none.
   std::vector<size_t> last_updates_ GUARDED_BY(mutex_);
   Stage stage_ GUARDED_BY(mutex_) = Stage::kHeld;
   Clock::time_point last_event_ GUARDED_BY(mutex_) = Clock::now();
   bool scheduled_ GUARDED_BY(mutex_) = false;  // a task is queued or running
   bool holding_ GUARDED_BY(mutex_) = false;    // the client is behind
-  bool cancelled_ GUARDED_BY(mutex_) = false;  // nothing more is wanted
+  bool cancelled_ GUARDED_BY(mutex_) = false;  // further events are dropped
   bool released_ GUARDED_BY(mutex_) = false;   // no worker touches the choices any more
-  bool ending_ GUARDED_BY(mutex_) = false;     // the operator ends it, which waits for no client
+  bool ending_ GUARDED_BY(mutex_) = false;  // aborted by the operator; slow clients cannot delay it
 };
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace sluice {
 // A model, or an adapter of one.
 struct ModelCard {
   std::string name;
-  std::string root;                      // as the user gave it; of an adapter: its folder
-  std::optional<std::string> parent;     // of an adapter
-  std::optional<int64_t> max_model_len;  // where it is known; of a model
+  std::string root;                      // as the user gave it; for an adapter: its folder
+  std::optional<std::string> parent;     // for adapters
+  std::optional<int64_t> max_model_len;  // for models, if known
   int64_t created = 0;                   // Unix time
   bool has_chat = false;
   bool calls_tools = false;
@@ -29,10 +29,10 @@ std::vector<ModelCard> CardsOf(const ModelContext& model);
 // The cards of its adapters.
 std::vector<ModelCard> AdapterCardsOf(const ModelContext& model);
 
-// `for_anthropic`: in the shape that Anthropic's client reads, which has another "type".
+// `for_anthropic`: in the shape of Anthropic's API, with another "type".
 void AppendModelCard(std::string& out, const ModelCard& card, ApiDialect dialect,
                      bool for_anthropic);
-// The whole answer.
+// The body of GET /v1/models.
 std::string ModelList(const std::vector<ModelCard>& cards, ApiDialect dialect, bool for_anthropic);
 
 }  // namespace sluice

@@ -28,7 +28,7 @@ uint32_t Hash(std::string_view text) {
 constexpr int kConstraintThreads = 2;
 constexpr size_t kConstraintCacheBytes = size_t{512} << 20;
 
-// An answer ends with any of the model's end tokens, which therefore are no text.
+// The vocabulary for constraints. Each of the model's end tokens ends an answer, so none is text.
 Vocabulary VocabularyOf(const ModelContext& context) {
   Vocabulary vocabulary;
   vocabulary.size = static_cast<int32_t>(context.vocab_size);
@@ -39,8 +39,7 @@ Vocabulary VocabularyOf(const ModelContext& context) {
   return vocabulary;
 }
 
-// The marks of `parser` in the model's vocabulary. Calls in channels have an end token of their
-// own.
+// The marks of `parser` as tokens of the model. Calls in channels end with a token of their own.
 std::unique_ptr<const ThoughtTokens> ThoughtTokensOf(const ModelContext& context,
                                                      const ReasoningParser& parser) {
   const Tokenizer* const tokenizer = context.tokenizer.get();
@@ -74,7 +73,7 @@ int64_t UnixSeconds() {
 }
 
 std::string RandomHex(int digits) {
-  // Not a generator that is only seeded at random: those who see some of its numbers know the rest.
+  // A cryptographic generator: from some numbers of another one the rest can be computed.
   std::array<unsigned char, 32> bytes{};
   CHECK(digits <= 2 * std::ssize(bytes) &&
             RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1,
@@ -130,7 +129,8 @@ std::shared_ptr<const ModelContext> ModelContext::Make(const ServerConfig& confi
 
 namespace {
 
-// The folder of the adapter `name` below `folder`, where it has one. A name leads nowhere else.
+// The folder of the adapter `name` below `folder`, nullopt if there is none. A name cannot lead out
+// of `folder`.
 std::optional<std::filesystem::path> ResolveAdapter(const std::string& folder,
                                                     const std::string& name) {
   constexpr size_t kMaxNameBytes = 256;

@@ -24,8 +24,8 @@
 
 namespace sluice {
 
-// What the APIs of several models of one server have in common; each is null in one that has its
-// own.
+// State that the APIs of several models of one server share. A member is null if the API creates
+// its own.
 struct SharedByModels {
   std::shared_ptr<ResponseStore> responses = nullptr;
   std::shared_ptr<ClientLimits> limits = nullptr;
@@ -34,7 +34,7 @@ struct SharedByModels {
 
 // Thread safety: all members may be used from any thread.
 struct ApiContext {
-  // `metrics` outlives it.
+  // `metrics` must outlive this object.
   ApiContext(const ServerConfig& server_config, std::shared_ptr<const ApiKeys> api_keys,
              std::shared_ptr<SpanExporter> span_exporter, Metrics* server_metrics,
              SharedByModels shared)

@@ -17,7 +17,7 @@ constexpr std::string_view kNoProfiler =
     "this server has no profiler to start over HTTP; use `perf` on the process";
 constexpr std::string_view kOneEngine = "this server is one engine in one process";
 
-// Routes that vLLM has with some options or models.
+// Routes that vLLM has with some options or models, and this server has not.
 constexpr Missing kMissing[] = {
     {"/v1/audio/", kNoSpeech},
     {"/v1/realtime", kNoSpeech},
@@ -81,7 +81,7 @@ bool Matches(const Route& route, std::string_view path) {
 
 const Route* FindRoute(std::string_view path, const ServerConfig& config) {
   if (path == "/metrics/") path = "/metrics";
-  // A route of that very path goes before one with a segment that matches it.
+  // A route with exactly this path takes precedence over one with a segment in braces.
   const Route* pattern = nullptr;
   for (const Route& route : AllRoutes()) {
     if (!Matches(route, path) || !IsOpen(route.gate, config)) continue;

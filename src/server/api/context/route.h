@@ -26,7 +26,7 @@ enum class RouteGate {
   kWeights,        // with VLLM_SERVER_DEV_MODE=1 and --weight-transfer-config
   kRuntimeLora,    // with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
   kScaleOut,       // with --enable-scale-out
-  kNoScaleOut,     // without it
+  kNoScaleOut,     // without --enable-scale-out
   kNotVllm,        // a convenience that `vllm serve` does not have
   kVllm,           // only in the dialect of vllm serve
   kTrtllm,         // only in the dialect of trtllm-serve
@@ -48,11 +48,11 @@ struct RouteCall {
   HttpRequest& request;
   std::string_view path;  // without --root-path
   std::shared_ptr<ResponseWriter> client;
-  // Null while it is loaded, on the I/O thread and for routes that need none.
+  // Null if no model is loaded, on the I/O thread and for routes WithoutModel.
   std::shared_ptr<const ModelContext> model;
   // The ticket for the client's limits; null on the I/O thread and for routes without computation.
   std::shared_ptr<ClientLimits::Ticket> ticket = nullptr;
-  // The images of the body that had URLs; null: none had.
+  // Images of the body that were fetched by URL; null: none.
   std::shared_ptr<const FetchedMedia> media = nullptr;
 };
 
@@ -69,7 +69,7 @@ struct Route {
   std::string_view summary;   // one line; empty: not described in /openapi.json
   std::string_view request;   // the schema of the body; empty: no body
   std::string_view response;  // the schema of the answer; "text" or "html"; empty: any JSON
-  // on_worker: it is answered while there is no model, too.
+  // With on_worker: the route is answered even while there is no model.
   bool without_model = false;
   // Exactly one of these.
   Handler* on_io_thread = nullptr;
@@ -89,7 +89,7 @@ Route OnWorker(std::string_view path, Methods methods, RouteGate gate, Handler* 
 Route WithBody(std::string_view path, BodyHandler* handler, std::string_view summary,
                std::string_view request, std::string_view response);
 
-// `route`, which is answered without a model, too.
+// `route`, answered even without a model.
 Route WithoutModel(Route route);
 // `route` with another access than kKey.
 Route WithAccess(RouteAccess access, Route route);
@@ -105,7 +105,7 @@ std::vector<const Route*> OpenRoutes(const ServerConfig& config);
 // have or that an option would enable, else "Not Found".
 std::string NotFoundDetail(std::string_view path, const ServerConfig& config);
 
-// 503 where `call` has no model.
+// 503 if `call` has no model.
 ApiStatus CheckModelIsLoaded(const RouteCall& call);
 ApiError ModelIsLoading();
 

@@ -19,8 +19,8 @@ using Names = std::set<std::string, std::less<>>;
 
 constexpr size_t kMaxShownBytes = 100;
 
-// Fields that are read, most of them to be refused by name where they ask for something, and that
-// /openapi.json does not offer.
+// Fields that are read but not listed in /openapi.json. Most of them are refused by name if they
+// ask for something.
 constexpr std::string_view kReadUnseen[] = {
     "detokenize",
     "disaggregated_params",
@@ -83,7 +83,7 @@ void AddProperties(const json::Value& schema, Names& names) {
   }
 }
 
-// One list for all routes: a name that any of them reads is no slip of the pen.
+// One list for all routes: a name that any route reads is not a typo.
 const Names& KnownFields() {
   static const Names& known = *[] {
     auto* names = new Names(std::begin(kReadUnseen), std::end(kReadUnseen));

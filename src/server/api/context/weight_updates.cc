@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// What names and shapes of tensors add to their bytes, at most.
+// Maximum bytes of tensor names and shapes, in addition to the tensors' data.
 constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;
 
 std::string Sha256Of(std::string_view bytes) {
@@ -96,7 +96,7 @@ ApiStatus WeightUpdates::Stage(Engine& engine, const std::filesystem::path& fold
   if (const Status staged = engine.StageWeights(folder); !staged) {
     is_started_ = false;
     ApiError error = FromError(staged.error());
-    // A damaged file, or one of another model, is the trainer's.
+    // A damaged file or one of another model is the trainer's mistake, not the server's.
     if (staged.error().code == ErrorCode::kInvalidData) error.status = 400;
     if (error.status == 400) error.type = "BadRequestError";
     error.message = fmt::format("the old weights stay: {}", error.message);
@@ -122,7 +122,7 @@ ApiStatus WeightUpdates::Finish(Engine& engine, const std::string& version) {
     is_started_ = false;
     return BadRequest("Nothing was loaded in this update, which ends: the old weights stay.");
   }
-  // Before a token of the new weights is told.
+  // Before any token of the new weights is reported.
   PushVersion(version);
   if (const Status committed = engine.CommitWeights(); !committed) {
     PopVersion();

@@ -15,18 +15,18 @@ namespace sluice {
 // Where uploads are kept.
 struct UploadSettings {
   std::filesystem::path parent;  // "": the system's folder for temporary files
-  uint64_t most_bytes = 0;       // of one upload; 0: twice those of the weights that compute
+  uint64_t most_bytes = 0;       // limit of one upload; 0: twice the size of the weights in use
 };
 
-// A folder of its own under `parent`, which goes with this object: what has been mapped from it
-// stays valid. Each piece is a whole safetensors file with some of the tensors; of a tensor that
-// comes twice the last one counts, so that a piece may be sent again.
+// A new folder under `parent`, removed with this object; what was mapped from it stays valid. Each
+// piece is a complete safetensors file with some of the tensors. If a tensor is sent twice, the
+// last one counts, so a piece may be sent again.
 //
 // Thread safety: one thread at a time.
 class WeightUpload {
  public:
   static constexpr size_t kMostPieces = 10'000;
-  // The Error::param of what has too many pieces or bytes.
+  // Error::param of an upload with too many pieces or bytes.
   static constexpr std::string_view kTooLarge = "max_bytes";
 
   // Errors name the folder.
@@ -36,11 +36,11 @@ class WeightUpload {
   WeightUpload(const WeightUpload&) = delete;
   WeightUpload& operator=(const WeightUpload&) = delete;
 
-  // Keeps a piece; returns its number of tensors. kInvalidData for bytes that are no safetensors
-  // file, such as one that is cut off; kResourceExhausted for too many pieces or bytes, and for a
-  // disk that is full. After an error the pieces before it are still there.
+  // Keeps a piece; returns its number of tensors. kInvalidData for bytes that are not a complete
+  // safetensors file; kResourceExhausted for too many pieces or bytes and for a full disk. After an
+  // error, the earlier pieces are kept.
   Result<int64_t> Add(std::string_view piece);
-  // Makes a checkpoint of the pieces: `folder()` can be loaded.
+  // Writes the index that makes `folder()` a checkpoint of all pieces.
   Status Seal() const;
 
   const std::filesystem::path& folder() const { return folder_; }
