@@ -1,4 +1,4 @@
-// Reading of request bodies: what is accepted, what is refused, and with which error.
+// Tests the reading of request bodies: what is accepted, what is refused, and with which error.
 #include <limits>
 
 #include <fmt/format.h>
@@ -102,7 +102,7 @@ TEST(RequestBodyTest, NamesThePlace) {
   }
 }
 
-// Texts that follow the grammar but hold what no field can take.
+// Valid JSON syntax with values that no field can represent.
 TEST(RequestBodyTest, RefusesValuesWithoutRepresentation) {
   for (const char* value : {"1e999", "-1e999", R"("\ud800")", R"("\udc00")", R"("\ud800\u0041")"}) {
     const auto body = ParseBodyText(fmt::format(R"({{"a":[{}]}})", value));
@@ -131,7 +131,7 @@ TEST(RequestBodyTest, RefusesTheHostile) {
 struct Refusal {
   const char* body;
   const char* type;
-  const char* param;  // null: null
+  const char* param;  // nullptr: JSON null
   const char* words;
 };
 
@@ -385,7 +385,7 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
   };
   for (const Refusal& test : cases)
     ExpectRefused(ReadChatRequest(Parse(test.body), ServerConfig{}, true), test);
-  // Flags would be asked for in vain.
+  // The error does not suggest flags: they would not help a model without tools.
   const auto in_vain = ReadChatRequest(Parse("{" MESSAGES "," TOOLS "}"), ServerConfig{}, false);
   ASSERT_FALSE(in_vain);
   EXPECT_EQ(in_vain.error().status, 400);
@@ -439,8 +439,7 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
   EXPECT_EQ(both->sampling.max_tokens, 6);
 }
 
-// OpenAI's choice of type allowed_tools: the model knows of those tools alone, and may or must call
-// one.
+// OpenAI's tool choice allowed_tools: the model sees only those tools, and may or must call one.
 TEST(RequestDecodingTest, AllowedToolsAreThoseTheModelKnows) {
   ServerConfig config;
   config.enable_auto_tool_choice = true;

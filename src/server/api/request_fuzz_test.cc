@@ -1,4 +1,4 @@
-// The fuzz target over mutated requests: nothing that a body says may crash or hang the program.
+// Runs the fuzz target on mutated requests: no body may crash or hang the program.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -8,7 +8,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxConversations = 1024;
-// Bytes of the documents times the conversations: each template gets its own copy.
+// Maximum bytes of the documents times the number of conversations: each template gets a copy.
 constexpr size_t kMaxSharedBytes = size_t{64} << 20;
 
 }  // namespace
@@ -98,7 +98,7 @@ ApiResult<BatchChatRequest> ReadBatchChatRequest(const json::Value& body,
   }
   if (IsTruthy(body.Find("tools")))
     return BadParameter("Batch chat completions do not support `tools`.", "tools");
-  // What is left is a chat request with the first conversation; a batch is never streamed.
+  // The rest is read as a chat request with the first conversation; a batch is never streamed.
   json::Value first{json::Value::Object{}};
   for (const auto& [key, value] : body.as_object()) {
     if (key != "messages" && key != "stream" && key != "stream_options")
@@ -106,7 +106,7 @@ ApiResult<BatchChatRequest> ReadBatchChatRequest(const json::Value& body,
   }
   first.as_object().emplace_back("messages", lists->front());
   BatchChatRequest request;
-  // It has no tools.
+  // A batch has no tools.
   API_ASSIGN_OR_RETURN(request.common, ReadChatRequest(first, config, /*model_takes_tools=*/true));
   const size_t shared_bytes = json::Write(request.common.conversation.documents).size();
   if (shared_bytes * lists->size() > kMaxSharedBytes) {

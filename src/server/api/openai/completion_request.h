@@ -15,14 +15,14 @@ struct CompletionRequest {
   // At most one of these is not empty: text or token ids, one entry per prompt.
   std::vector<std::string> texts;
   std::vector<std::vector<int64_t>> ids;
-  // Prompts before those, as embeddings: base64 (PromptFromRows) in the body, which outlives this.
+  // Embeddings as prompts, which precede those above: base64 (PromptFromRows), views of the body.
   std::vector<std::string_view> rows;
   bool echo = false;
   bool add_special_tokens = true;
   bool detokenize = true;
 };
 
-// Reads a parsed body, which outlives the request. Errors: 400 for a field of the wrong type or
+// Reads a parsed body, which must outlive the request. Errors: 400 for a field of the wrong type or
 // value, and for a feature that this server does not have.
 ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
                                                    const ServerConfig& config);

@@ -14,8 +14,8 @@ namespace {
 
 using Type = DecisionQuestion::Type;
 
-// As Python's json.dumps writes it, which is what models see elsewhere. The depth of a body is
-// bounded where it is parsed.
+// Writes `value` like Python's json.dumps, as other servers show it to models. The parser limits
+// the depth of a body, and so of this recursion.
 void AppendPythonJson(std::string& out, const json::Value& value) {
   if (value.is_string()) return json::AppendAsciiString(out, value.as_string());
   if (value.is_array()) {
@@ -47,7 +47,7 @@ std::string PythonJson(const json::Value& value) {
   return out;
 }
 
-// A text as it is, another value as JSON, none as "".
+// A string unchanged, other values as JSON, "" for null or an absent value.
 std::string TextOfValue(const json::Value* value) {
   if (value == nullptr || value->is_null()) return "";
   return value->is_string() ? value->as_string() : PythonJson(*value);
@@ -112,7 +112,7 @@ ApiStatus ReadCriteria(const json::Value* criteria, DecisionQuestion& question) 
 ApiResult<DecisionQuestion> ReadSystemOneQuestion(const std::string& id, const json::Value& given) {
   if (id.empty()) return BadParameter("question ids must be non-empty", "questions");
   if (!given.is_object()) return BadQuestion(id, "expected an object");
-  // One that is not read could be meant to change the answer.
+  // Refuses unknown fields: they could be meant to change the answer.
   for (const auto& [name, value] : given.as_object()) {
     if (name != "type" && name != "instructions" && name != "criteria")
       return BadQuestion(id, fmt::format("unknown field '{}'", name.substr(0, 64)));
@@ -138,7 +138,7 @@ ApiResult<DecisionQuestion> ReadSystemOneQuestion(const std::string& id, const j
 
 // --- /v1/decisions -------------------------------------------------------------------------------
 
-// A text, or a list of parts of text and JSON. `role`: of the message, for its kinds of parts.
+// Reads a text, or a list of parts that are text or JSON.
 ApiResult<std::string> ReadParts(const json::Value* content, const std::string& place) {
   if (content != nullptr && content->is_string()) return content->as_string();
   if (content == nullptr || !content->is_array())
@@ -166,8 +166,8 @@ ApiResult<std::string> ReadParts(const json::Value* content, const std::string& 
   return text;
 }
 
-// A text, or messages: the text of one message of a user, or of each with its role before it.
-// Messages of the system become instructions.
+// Reads a text or messages. The state is the text of a single user message, else the texts of all
+// messages, each preceded by its role. System messages become instructions.
 ApiStatus ReadInput(const json::Value* input, DecisionRequest& request) {
   if (input != nullptr && input->is_string()) {
     request.state = input->as_string();
@@ -309,7 +309,7 @@ ApiResult<DecisionRequest> ReadDecisionRequest(const json::Value& body) {
   reader.Read("model", request.model);
   reader.Read("questions", questions, {.required = true});
   if (!errors.empty()) return ValidationFailed(errors);
-  // Whoever names a partition of the cache gets one of its own.
+  // Requests with a prompt_cache_key share cached prompts only with requests of the same key.
   request.cache_salt = TextAt(body, "prompt_cache_key");
   API_RETURN_IF_ERROR(ReadInput(body.Find("input"), request));
   API_RETURN_IF_ERROR(CheckCount(questions->size(), kMostDecisionQuestions));

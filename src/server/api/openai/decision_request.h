@@ -20,13 +20,13 @@ struct DecisionOption {
 };
 
 struct DecisionQuestion {
-  // Whose answers are of options, of yes or no, of an ordered scale.
+  // kChoice: one of the options. kNoul: yes or no. kScore: a level of an ordered scale.
   enum class Type { kChoice, kNoul, kScore };
   Type type = Type::kChoice;
-  std::string id;  // of /v1/decisions the name
+  std::string id;  // in /v1/decisions: the name, else the index
   bool has_id = true;
   std::string instructions;
-  std::vector<DecisionOption> options;  // of kNoul: yes, no
+  std::vector<DecisionOption> options;  // for kNoul: yes, no
 };
 
 struct DecisionRequest {
@@ -35,7 +35,7 @@ struct DecisionRequest {
   Shape shape = Shape::kSystemOne;
   std::optional<std::string> model;
   std::string state;         // what the questions are about
-  std::string instructions;  // of the system; "": none
+  std::string instructions;  // system instructions; "": none
   std::vector<DecisionQuestion> questions;
   json::Value chat_template_kwargs;  // an object or null
   int64_t priority = 0;
@@ -43,7 +43,7 @@ struct DecisionRequest {
   std::string cache_salt;
 };
 
-// The most questions of a request, and options of a choice or levels of a score.
+// Maximum numbers of questions of a request, options of a choice and levels of a score.
 inline constexpr size_t kMostSystemOneQuestions = 64;
 inline constexpr size_t kMostDecisionQuestions = 400;
 inline constexpr size_t kMostChoices = 26;
@@ -53,12 +53,12 @@ inline constexpr size_t kMostLevels = 10;
 ApiResult<DecisionRequest> ReadSystemOneRequest(const json::Value& body);
 ApiResult<DecisionRequest> ReadDecisionRequest(const json::Value& body);
 
-// What a reply may begin with, one for each option; then, for each option, another spelling, where
-// the type has one.
+// The labels that a reply may begin with, one per option, and other spellings of them, one per
+// option or none.
 std::vector<std::string> LabelsOf(const DecisionQuestion& question);
 std::vector<std::string> AliasesOf(const DecisionQuestion& question);
 
-// The question as the model reads it, behind the state.
+// The question as the model reads it, after the state.
 std::string TextOf(const DecisionQuestion& question);
 
 }  // namespace sluice

@@ -17,7 +17,7 @@ namespace {
 
 using Type = DecisionQuestion::Type;
 
-// JSON has no infinities, and odds of them are no numbers.
+// Replaces -infinity: JSON has no infinities, and probabilities computed from them are NaN.
 constexpr double kLeastRead = -9999;
 
 class DecisionWriter final : public AnswerWriter {
@@ -54,7 +54,7 @@ class DecisionWriter final : public AnswerWriter {
     }
   }
 
-  // {"A": 0.5, ...} by the names of options, or of the levels' numbers.
+  // Writes {"A": 0.5, ...}, keyed by the names of options or, for a score, the numbers of levels.
   static void AppendByName(std::string& out, const DecisionQuestion& question,
                            const std::vector<double>& probabilities) {
     out.push_back('{');

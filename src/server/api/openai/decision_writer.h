@@ -1,5 +1,5 @@
-// The answers of POST /v1/systemone and /v1/decisions: what a model's first token of a reply says
-// of each label.
+// The answers of POST /v1/systemone and /v1/decisions, computed from the logprobs of labels as the
+// first token of a reply.
 #pragma once
 
 #include <functional>
@@ -10,24 +10,25 @@
 
 namespace sluice {
 
-// The logprobs of a question's labels and, behind them, of their other spellings, in the order of
-// the options.
+// The logprobs of a question's labels, followed by those of their other spellings, each in the
+// order of the options.
 struct DecisionRead {
   std::vector<double> logprobs;
   bool argmax_is_label = false;
 };
 
-// What the labels are to each other, and all of them to the vocabulary.
+// Probabilities of the labels relative to each other, and of all labels in the vocabulary.
 struct DecisionOdds {
   std::vector<double> probabilities;  // by option; they add up to 1
-  double label_mass = 0;              // of the labels among all tokens
+  double label_mass = 0;              // probability of all labels among all tokens
   size_t best = 0;
 };
 
 DecisionOdds OddsOf(const DecisionRead& read, size_t num_options);
 
-// Writes one answer once all questions are read. The prompts of the answer are the questions, in
-// order; the logprobs of the first token are those of the question's labels.
+// Creates a writer that answers once all questions are read. REQUIRES: the prompts of the answer
+// are the questions, in order, and the logprobs of a prompt's first token are those of the
+// question's labels.
 std::function<WriterFactory> MakeDecisionWriter(DecisionRequest request);
 
 }  // namespace sluice

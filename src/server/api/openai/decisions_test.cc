@@ -1,4 +1,4 @@
-// Questions as models read them, and the odds of their answers.
+// Tests the text of questions and the probabilities of answers.
 #include <cmath>
 
 #include <gmock/gmock.h>

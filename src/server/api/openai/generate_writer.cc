@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// JSON has no infinities.
+// Replaces -infinity, which JSON does not have.
 constexpr double kLeastLogprob = -9999;
 
 void AppendTokenLogprob(std::string& out, int32_t token, float logprob, int64_t rank) {
@@ -43,7 +43,7 @@ class GenerateWriter : public OpenAiWriter {
       for (size_t i = 0; i < shown.size(); ++i) {
         if (i > 0) out.push_back(',');
         const bool is_chosen = shown[i].first == logprobs.token;
-        // That of a listed token is not known.
+        // The rank of a listed token is not known.
         const int64_t place = options_.lists_logprobs ? 0 : RankOf(logprobs, shown[i].first);
         AppendTokenLogprob(out, shown[i].first, shown[i].second, is_chosen ? logprobs.rank : place);
         out.push_back('}');
@@ -55,7 +55,7 @@ class GenerateWriter : public OpenAiWriter {
     choice.offsets.clear();
   }
 
-  // Among the most likely tokens, from 1; 0 if it is none of them.
+  // Rank of `token` among the most likely ones, from 1; 0 if it is not among them.
   static int64_t RankOf(const TokenLogprobs& logprobs, int32_t token) {
     for (size_t i = 0; i < logprobs.top.size(); ++i) {
       if (logprobs.top[i].first == token) return static_cast<int64_t>(i) + 1;
@@ -86,7 +86,7 @@ class GenerateWriter : public OpenAiWriter {
     out.push_back('}');
   }
 
-  // Writes those of a whole choice, once it has ended; adjacent ones of one name are joined.
+  // Writes the weight versions of a finished choice; adjacent spans of one version are merged.
   void AppendWeightVersions(std::string& out, const Choice& choice) const {
     if (!choice.finish || choice.finish->weights.empty() || !options_.weight_version) {
       out += "null";

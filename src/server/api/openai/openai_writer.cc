@@ -51,7 +51,7 @@ void OpenAiWriter::Write(AnswerStep step) {
     std::visit([this](auto& known) { Take(std::move(known)); }, event);
   if (changed_ == nullptr || !options_.stream) return;
   Choice& choice = *changed_;
-  // A step whose text is not known yet waits for the next.
+  // A step without new text or calls is sent with the next one.
   if (options_.parsed && !choice.finish && choice.text.empty() && choice.reasoning.empty() &&
       choice.calls.empty())
     return;
@@ -91,7 +91,7 @@ void OpenAiWriter::SendEchoes() {
   echo_sent_ = true;
 }
 
-// The choice that a step changes, with what it begins with.
+// The choice that a step changes. Its first step begins with the echoed prompt.
 OpenAiWriter::Choice& OpenAiWriter::ChoiceAt(int index) {
   if (options_.stream) {
     StartStream();
@@ -210,8 +210,8 @@ void OpenAiWriter::AppendColumns(std::string& out, Choice& choice) const {
   }
   choice.num_shown += static_cast<int64_t>(CountCharacters(choice.text));
   const auto echoed = static_cast<int64_t>(CountCharacters(prompt.echo));
-  // Text that may belong to a stop string is withheld. A token that begins in it is told of later:
-  // its place is only known then.
+  // Text that may belong to a stop string is withheld. A token that begins in withheld text is
+  // shown later, once its offset is known.
   size_t count = 0;
   for (; count < choice.logprobs.size(); ++count) {
     const int64_t offset = echoed + choice.offsets[count];

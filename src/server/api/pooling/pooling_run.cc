@@ -33,7 +33,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   }
 
   void Begin() {
-    // Not under the lock: a client that has gone is told of at once.
+    // Not under the lock: if the client has left, the callback is called at once.
     Client()->SetCallbacks([self = shared_from_this()] { self->End(std::nullopt); }, [] {});
     const std::weak_ptr<PoolingRun> weak = weak_from_this();
     active_->Start(job_.id, weak, [weak] {
@@ -145,7 +145,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
     }
   }
 
-  // Ends it with an error, or without a word where the client has gone.
+  // Ends the request with an error; nullopt: the client has left, and nothing is sent.
   void End(std::optional<ApiError> error) {
     if (error) {
       Finish(ErrorResponse(*error, dialect_));
@@ -190,7 +190,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   bool over_ GUARDED_BY(mutex_) = false;
 };
 
-// Prompts here and in the engine, sums in F64, vectors, and their text.
+// Approximate bytes of prompts, here and in the engine, sums in F64, vectors, and their text.
 size_t KeptBytes(const PoolingJob& job, int64_t vector_size) {
   constexpr size_t kSequence = 2048, kNumber = sizeof(double) + sizeof(float) + 16;
   size_t bytes = 0;

@@ -15,12 +15,12 @@
 namespace sluice {
 namespace {
 
-// How many tokens to keep: -1 stands for the length of the context.
+// Number of tokens to keep; a negative truncate_prompt_tokens stands for the context length.
 int64_t TruncatedLength(const SamplingFields& fields, const ModelContext& model) {
   return *fields.truncate_prompt_tokens < 0 ? model.max_model_len : *fields.truncate_prompt_tokens;
 }
 
-// The same of a text; nullopt where a longer one is refused.
+// Number of tokens to keep of a text; nullopt if a text that is too long is refused.
 std::optional<int64_t> KeptOfText(const SamplingFields& fields, const ModelContext& model) {
   if (fields.truncate_prompt_tokens) return TruncatedLength(fields, model);
   const auto& pooling = model.engine->info().pooling;
@@ -38,8 +38,8 @@ void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& s
   }
 }
 
-// Cuts the text, but keeps the special tokens that the tokenizer puts around it: on the left, of a
-// model that pools on the right, as vLLM.
+// Truncates the text on the left, for pooling models on the right, as in vLLM. Keeps the special
+// tokens that the tokenizer puts around it.
 ApiResult<std::vector<int32_t>> EncodeTruncated(const ModelContext& model, std::string_view text,
                                                 bool add_special_tokens, int64_t length) {
   const std::string side = model.engine->info().pooling ? "right" : "left";

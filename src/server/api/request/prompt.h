@@ -1,4 +1,4 @@
-// From the prompt of a request to token ids that fit the model.
+// Turns prompts of requests into token ids that fit the model.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct Prompt {
   std::shared_ptr<const PromptRows> rows;  // in place of the tokens; null: none
 };
 
-// 400 for a text that cannot fit into the model's context by its number of characters.
+// 400 for a text with more characters than can fit into the model's context.
 ApiStatus CheckCharacters(std::string_view text, const ModelContext& model);
 
 // The tokens of `text`. Errors: 400 for a text on which the tokenizer takes too many steps; 503
-// once `stop`, which is asked now and then, says that nobody waits.
+// once `stop`, which is called now and then, returns true: nobody waits for the result.
 ApiResult<std::vector<int32_t>> EncodeText(const ModelContext& model, std::string_view text,
                                            bool add_special_tokens,
                                            const std::function<bool()>& stop = nullptr);
@@ -39,15 +39,15 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
 ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields,
                                 const ModelContext& model);
 
-// A tensor [tokens, width] or [1, tokens, width] that torch.save wrote, in base64: the rows that
-// the decoder reads in place of the embeddings of tokens, which are placeholders. Errors: 400 for
-// what is no such tensor, of another width, too long, or not finite, and for a model that takes
-// none.
+// A tensor [tokens, width] or [1, tokens, width] written by torch.save, in base64: rows that the
+// decoder reads in place of token embeddings; the tokens are placeholders. Errors: 400 for other
+// contents, another width, too many rows and numbers that are not finite, and if the model takes no
+// rows.
 ApiResult<Prompt> PromptFromRows(std::string_view base64, const ModelContext& model);
 
-// Two texts in one prompt, with the special tokens that the tokenizer puts around both. Where the
-// request truncates, the longer of the two texts is cut first, as by transformers. Errors: as for
-// one text.
+// Encodes two texts as one prompt, with the special tokens that the tokenizer puts around both. If
+// the request truncates, the longer of the two texts is cut first, as in transformers. Errors: as
+// for one text.
 ApiResult<Tokenizer::Pair> PairFromTexts(const std::string& first, const std::string& second,
                                          const SamplingFields& fields, const ModelContext& model);
 

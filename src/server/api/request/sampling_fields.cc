@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// vLLM counts booleans as integers here, but takes no numbers in strings.
+// As in vLLM, booleans count as integers here, but numbers in strings are refused.
 ApiStatus CheckLogprobCount(const json::Value& body, std::string_view name, int64_t& count) {
   const json::Value* value = body.Find(name);
   if (value == nullptr || value->is_null()) return {};
@@ -20,7 +20,7 @@ ApiStatus CheckLogprobCount(const json::Value& body, std::string_view name, int6
                       Describe(*value));
 }
 
-// What vLLM asks of the list before it reads it.
+// The checks that vLLM makes before it reads the list.
 ApiStatus CheckLogprobTokens(const json::Value& body, bool is_chat) {
   constexpr std::string_view kField = "logprob_token_ids";
   const json::Value* const list = Given(body, kField);
@@ -44,7 +44,7 @@ ApiStatus CheckLogprobTokens(const json::Value& body, bool is_chat) {
                       kField);
 }
 
-// A string or a list of at most `most` strings.
+// Reads a string or a list of at most `most` strings.
 void ReadStop(FieldReader& reader, size_t most, std::vector<std::string>& stop) {
   const json::Value* value = reader.Raw("stop");
   if (value == nullptr) return;

@@ -31,14 +31,14 @@ struct SamplingFields {
   std::string max_tokens_name = "max_tokens";  // the field that it came from
   std::optional<int64_t> logprobs;             // -1: the whole vocabulary
   std::optional<int64_t> prompt_logprobs;
-  std::optional<std::vector<int64_t>> logprob_token_ids;  // in place of the best of `logprobs`
+  std::optional<std::vector<int64_t>> logprob_token_ids;  // in place of the most likely ones
   std::vector<std::pair<std::string, double>> logit_bias;
   std::optional<std::vector<int64_t>> allowed_token_ids;
   std::vector<std::string> bad_words;
 
   bool skip_special_tokens = true;
   std::optional<int64_t> truncate_prompt_tokens;
-  // For requests that want an error where a model cuts long texts by default.
+  // Whether texts that are too long are refused where the model truncates them by default.
   bool refuses_long_texts = false;
   std::optional<std::string>
       truncation_side;  // "left" | "right"; absent: left, but for special tokens
@@ -60,8 +60,8 @@ struct SamplingFields {
 // object. Errors: 400.
 ApiStatus CheckRawFields(const json::Value& body, EndpointKind kind);
 
-// Reads all but max_tokens and logprobs with what belongs to them, whose meaning differs between
-// completions and chat, and the constraint (constraint_fields.h).
+// Reads all fields except the constraint (constraint_fields.h), max_tokens, logprobs and the fields
+// that belong to logprobs, whose meaning differs between completions and chat.
 SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& config);
 
 }  // namespace sluice

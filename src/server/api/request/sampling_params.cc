@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMaxBeams = 64;
 constexpr int64_t kMaxPattern = 4096;  // The work per token grows with the length of patterns.
-// The most bytes of names that are kept with each sequence or written into each event.
+// Maximum bytes of a name that is kept with each sequence or written into each event.
 constexpr size_t kMaxNameBytes = 1024;
 
 ApiStatus CheckRepetition(const RepetitionRule& rule) {
@@ -29,7 +29,7 @@ ApiStatus CheckRepetition(const RepetitionRule& rule) {
       kMaxPattern, kMaxPattern));
 }
 
-// Options that a beam search cannot honor are refused.
+// Refuses options that a beam search cannot honor.
 ApiStatus CheckBeamSearch(const SamplingFields& fields) {
   if (fields.n > kMaxBeams) {
     return BadParameter(
@@ -164,7 +164,7 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   } else {
     params.temperature = std::max(params.temperature, kSmallestTemperature);
   }
-  // ResolveTokenRules tells how many tokens a list has.
+  // With a list, ResolveTokenRules sets the number of logprobs.
   if (fields.logprobs && fields.logprob_token_ids) {
     params.logprobs = 0;
   } else if (fields.logprobs) {

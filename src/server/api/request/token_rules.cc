@@ -33,8 +33,8 @@ ApiStatus CheckIds(const std::vector<int64_t>& ids, std::string_view name, int64
       name, list);
 }
 
-// Without duplicates, so that a list is never longer than the vocabulary. REQUIRES: all ids are in
-// the vocabulary.
+// `ids` sorted and without duplicates, so that a list is never longer than the vocabulary.
+// REQUIRES: all ids are in the vocabulary.
 std::vector<int32_t> DistinctIds(const std::vector<int64_t>& ids) {
   std::vector<int32_t> distinct(ids.begin(), ids.end());
   std::sort(distinct.begin(), distinct.end());
@@ -120,8 +120,8 @@ ApiStatus ResolveAllowedIds(const SamplingFields& fields, const ModelContext& mo
   return {};
 }
 
-// In their order, each once. More logprobs than of the best are not told by that: --max-logprobs
-// does not bound them.
+// Keeps the order of the ids and removes duplicates. --max-logprobs limits only the number of most
+// likely tokens, not of listed ones.
 ApiStatus ResolveLogprobTokens(const SamplingFields& fields, const ModelContext& model,
                                SamplingParams& params) {
   constexpr std::string_view kField = "logprob_token_ids";

@@ -52,8 +52,8 @@ bool Applies(Scope scope, EndpointKind kind, ApiDialect dialect) {
   return false;
 }
 
-// Parameters of servers that compute prompt and answer on different machines; vLLM's clients send
-// them with all members off.
+// Refuses parameters for servers that run prefill and decode on different machines, unless all
+// members are off, as vLLM's clients send them.
 ApiStatus CheckTransferParams(const json::Value& body) {
   for (const char* name : {"kv_transfer_params", "ec_transfer_params"}) {
     const json::Value* params = body.Find(name);

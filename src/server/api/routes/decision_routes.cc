@@ -1,5 +1,5 @@
-// POST /v1/systemone and /v1/decisions: the probability of each answer to typed questions, as the
-// first token of a reply has it. Nothing of it depends on what else is computed.
+// POST /v1/systemone and /v1/decisions: the probabilities of answers to typed questions, from the
+// logprobs of a reply's first token. They do not depend on other requests.
 #include <algorithm>
 #include <utility>
 
@@ -14,11 +14,12 @@
 namespace sluice {
 namespace {
 
-// The tokens that replies to `prompt` begin with: each label has to be one, and none twice.
+// The tokens of `labels` as the first token of a reply to `prompt`. Each label must be a single
+// token, different from those of the other labels.
 ApiResult<std::vector<int32_t>> TokensOf(const std::vector<std::string>& labels,
                                          const std::vector<int32_t>& prompt,
                                          const Tokenizer& tokenizer) {
-  // What stands behind the last added token decides how a text that follows is cut.
+  // The text after the last added token determines how the text that follows is tokenized.
   auto begin = prompt.end();
   while (begin != prompt.begin() && !tokenizer.IsAdded(*(begin - 1))) --begin;
   const std::vector<int32_t> tail(begin, prompt.end());
@@ -72,7 +73,7 @@ ApiStatus AddQuestion(const RouteCall& call, const ConversationFields& conversat
   const Tokenizer& tokenizer = *call.model->tokenizer;
   API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                        TokensOf(LabelsOf(question), prompt.tokens, tokenizer));
-  // Other spellings count where the vocabulary has all of them.
+  // Other spellings count only if all of them are single tokens.
   std::vector<std::string> spellings = LabelsOf(question);
   const std::vector<std::string> aliases = AliasesOf(question);
   spellings.insert(spellings.end(), aliases.begin(), aliases.end());
@@ -97,7 +98,7 @@ ApiStatus Decide(const RouteCall& call, DecisionRequest request) {
   fields.request_id = request.request_id;
   fields.cache_salt = request.cache_salt;
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "decision-", fields));
-  // The server may be asked for logits.
+  // Overrides --logprobs-mode, which may ask for logits.
   plan.sampling.logprobs_mode = LogprobsMode::kRawLogprobs;
   ConversationFields conversation;
   API_ASSIGN_OR_RETURN(conversation.chat_template_kwargs,

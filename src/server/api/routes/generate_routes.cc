@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-// A completion's body of the same meaning.
+// The equivalent body of a completion.
 ApiResult<json::Value> CompletionOf(const json::Value& body) {
   const json::Value* const ids = body.Find("token_ids");
   if (ids == nullptr || !ids->is_array() || ids->as_array().empty())
@@ -47,7 +47,7 @@ ApiStatus Generate(const RouteCall& call, const json::Value& body) {
     return BadParameter("prompts of this route are token ids alone", "prompt_embeds");
   SamplingFields& fields = request.sampling;
   const json::Value* const most = completion.Find("max_tokens");
-  // What the context leaves.
+  // The default is as many tokens as the context has room for.
   if (most == nullptr || most->is_null()) fields.max_tokens = std::nullopt;
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "", fields));
   plan.options.hide_text = is_tokens;

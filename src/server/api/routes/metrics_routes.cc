@@ -1,4 +1,4 @@
-// GET /metrics: Prometheus' text, or the steps of the engine as trtllm-serve tells them.
+// GET /metrics: Prometheus' text, or, as in trtllm-serve, the steps of the engine.
 #include <fmt/format.h>
 
 #include "server/api/context/route_table.h"
@@ -16,7 +16,7 @@ ApiStatus Prometheus(const RouteCall& call) {
   const TierCounts tiers = call.model == nullptr ? TierCounts() : call.model->engine->tier_counts();
   HttpResponse response =
       JsonResponse(call.api.metrics->Text(is_idle, states, adapters, events, tiers));
-  // As vLLM labels the same text: with the newer version for a plain GET.
+  // As in vLLM, the text is labelled with the newer version for a plain GET.
   const bool newer = call.request.method == "GET" && !call.request.path.ends_with('/');
   response.content_type =
       fmt::format("text/plain; version={}; charset=utf-8", newer ? "1.0.0" : "0.0.4");

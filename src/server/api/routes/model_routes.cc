@@ -1,4 +1,4 @@
-// GET /v1/models and one of them.
+// GET /v1/models and /v1/models/{model_id}.
 #include <algorithm>
 
 #include "server/api/common/model_card.h"

@@ -1,5 +1,4 @@
-// Routes of vLLM that this server does not have, or not without an option: each has one answer,
-// whatever the request.
+// Routes of vLLM that this server does not have, or only with an option: each has a fixed answer.
 #include <algorithm>
 #include <iterator>
 

@@ -1,4 +1,4 @@
-// POST /v1/responses, and the routes of the responses that are stored.
+// POST /v1/responses, and the routes of stored responses.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::string_view kResponsesPath = "/v1/responses/";
 
-// Who may fetch what a request stores: with API keys, whoever has the same one.
+// The owner of what a request stores. With API keys, only requests with the same key may fetch it.
 std::string OwnerOf(const RouteCall& call) {
   if (!call.api.config.needs_key()) return "";
   return call.api.responses->OwnerOf(PresentedKey(call.request, *call.api.keys));
@@ -41,7 +41,7 @@ ApiResult<std::shared_ptr<StoredResponse>> FindResponse(const RouteCall& call,
                         "response_id");
 }
 
-// The JSON of something stored, whose memory is taken first.
+// Parses a stored text; reserves the memory for it first.
 ApiResult<json::Value> ParseStored(const RouteCall& call, const std::string& text) {
   const auto& lease = call.request.memory;
   const size_t needed = json::ParseMemory(json::Measure(text), text.size()) + text.size();
@@ -77,7 +77,7 @@ std::optional<json::Value> FindItemOf(const RouteCall& call, const std::string& 
   return std::nullopt;
 }
 
-// The id of a response, which is its owner's alone while this exists.
+// Reserves the id of a response while this object exists.
 class TakenId {
  public:
   TakenId(std::shared_ptr<ResponseStore> store, std::string id)
@@ -103,7 +103,7 @@ ApiResult<std::shared_ptr<const TakenId>> TakeId(const RouteCall& call, const st
   return std::make_shared<const TakenId>(call.api.responses, id);
 }
 
-// Why a response cannot be stored.
+// The error message for a response that cannot be stored.
 std::string NoRoomFor(const StoredResponse& response, const ResponseStore& store) {
   return fmt::format(
       "it needs {} bytes, and the store of responses has {} (--response-store-bytes), of which "
@@ -111,7 +111,7 @@ std::string NoRoomFor(const StoredResponse& response, const ResponseStore& store
       response.bytes(), store.max_bytes());
 }
 
-// What is stored of a response before there is any of it.
+// What is stored of a response before it is generated.
 struct Storing {
   StoredResponse::Content content;
   bool wanted = false;
@@ -150,7 +150,7 @@ ResponsesAnswer MakeAnswer(const RouteCall& call, ResponseFrame frame, Namespace
   return answer;
 }
 
-// Answers at once, with a response that is queued or with the stream of what comes.
+// Answers at once, with a queued response or with a stream of its events.
 ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesRequest& request,
                             ResponseFrame frame, Storing storing, std::shared_ptr<const TakenId> id,
                             std::string_view logged) {
@@ -158,7 +158,8 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesReq
   const std::string body = frame.Body("queued", "", "null");
   storing.content.body = body;
   auto response = std::make_shared<StoredResponse>(std::move(storing.content), /*is_over=*/false);
-  // It counts as a pending request of its own, and has memory of its own: this one ends at once.
+  // The response counts as a pending request of its own and takes over the memory, since this
+  // request ends at once.
   ++*api.pending;
   if (call.ticket != nullptr) call.ticket->Stay();
   auto client = std::make_shared<PendingWriter>(MakeBackgroundClient(response, api.responses),
@@ -177,7 +178,7 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesReq
   };
   API_RETURN_IF_ERROR(
       StartAnswer(own_call, make_writer, std::move(plan), request.chat.sampling, logged));
-  // Last: what is refused takes the place of no other response.
+  // Stored last, so that a refused response evicts no other.
   const ResponseStore::Added added = api.responses->Add(response);
   if (added != ResponseStore::Added::kYes) response->End("cancelled", "");
   switch (added) {
@@ -205,7 +206,7 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesReq
   return {};
 }
 
-// As in vLLM, calls are text where the server was not started to parse them.
+// As in vLLM, calls remain text if the server is not set up to parse them.
 bool ParsesCalls(const ToolFields& tools, const RouteCall& call) {
   return call.model->tool_parser != nullptr &&
          CheckToolSupport(tools, call.api.config, call.model->takes_tools());
@@ -217,7 +218,7 @@ ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
   const SamplingFields& fields = request.chat.sampling;
   ConversationFields& conversation = request.chat.conversation;
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "", fields));
-  // As in vLLM no header names it.
+  // As in vLLM, no header sets the id.
   plan.options.id = plan.generation.id = *fields.request_id;
   API_ASSIGN_OR_RETURN(std::shared_ptr<const TakenId> id, TakeId(call, plan.options.id));
   plan.generation.splits_logprobs = plan.options.logprobs.has_value();
@@ -285,7 +286,7 @@ ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
   return StartAnswer(call, make_writer, std::move(plan), fields, logged);
 }
 
-// The id in the path, whose last part is `suffix`.
+// The id in the path, which ends with `suffix`.
 std::string IdOf(const RouteCall& call, std::string_view suffix = "") {
   std::string_view id = call.path.substr(kResponsesPath.size());
   id.remove_suffix(suffix.size());

@@ -1,4 +1,5 @@
-// The routes by which a trainer replaces the weights: vLLM's, with the backends "disk" and "http".
+// The routes with which a trainer replaces the weights: vLLM's, with the backends "disk" and
+// "http".
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -27,7 +28,7 @@ ApiStatus SendMessage(const RouteCall& call, std::string_view message) {
   return {};
 }
 
-// The body, which may be missing.
+// The body, an empty object if there is none.
 ApiResult<json::Value> ObjectBody(const RouteCall& call) {
   if (call.request.body.empty()) return json::Value(json::Value::Object{});
   API_ASSIGN_OR_RETURN(json::Value body, ParseRequestBody(call.request));
@@ -60,7 +61,7 @@ ApiStatus StartUpdate(const RouteCall& call) {
   return SendMessage(call, "Weight update started");
 }
 
-// The body is a safetensors file with some of the tensors.
+// Takes a body that is a safetensors file with some of the tensors.
 ApiStatus TakePiece(const RouteCall& call) {
   if (!call.api.config.takes_weight_uploads) {
     return BadParameter(
@@ -118,7 +119,7 @@ ApiStatus UpdateVersion(const RouteCall& call) {
   return {};
 }
 
-// The tensors of the checkpoint, as the headers of its files tell them.
+// Appends the tensors of the checkpoint, as listed in the headers of its files.
 ApiStatus AppendTensors(std::string& out, const std::filesystem::path& folder) {
   const Result<Checkpoint> checkpoint = Checkpoint::Open(folder);
   if (!checkpoint) return tl::unexpected<ApiError>(FromError(checkpoint.error()));
@@ -137,7 +138,7 @@ ApiStatus AppendTensors(std::string& out, const std::filesystem::path& folder) {
   return {};
 }
 
-// vLLM's answer, and with ?tensors=true what the version consists of.
+// vLLM's answer; with ?tensors=true also the tensors of the weights in use.
 ApiStatus WeightInfo(const RouteCall& call) {
   API_ASSIGN_OR_RETURN(const std::string tensors,
                        QueryChoice(call.request, "tensors", {"false", "true"}));
