@@ -16,8 +16,8 @@ struct ModelEntry {
   std::string name;  // the `model` of requests
   std::string path;  // a folder, a model id, or the address of its page
   std::vector<Assignment> options;
-  bool is_pinned = false;  // loaded at the start, and stays
-  int64_t priority = 0;    // those of a higher one are loaded first and leave last
+  bool is_pinned = false;  // loaded at the start and never unloaded
+  int64_t priority = 0;    // models with a higher one are loaded first and unloaded last
   std::string place;       // "models.yaml:3"
 };
 

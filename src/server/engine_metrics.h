@@ -1,4 +1,4 @@
-// What is counted of one engine.
+// The metrics of one engine.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace sluice {
 
 // Thread safety: one thread at a time.
 struct EngineMetrics {
-  // Forgets what was observed but for the counters, whose bounds depend on the model.
+  // Sets the labels and resets the histograms, whose bounds depend on the model; keeps counters.
   void SetModel(int number, std::string_view model_name, const EngineInfo& info);
 
   void OnStep(const StepStats& stats);
@@ -34,12 +34,12 @@ struct EngineMetrics {
   uint64_t preemptions = 0;
   uint64_t replayed_steps = 0;
   uint64_t prefix_queries = 0;
-  uint64_t prefix_hits = 0;  // those of the tiers included
+  uint64_t prefix_hits = 0;  // hits in the tiers included
   uint64_t tier_queries = 0;
   uint64_t tier_hits = 0;
   uint64_t drafts = 0;
   uint64_t draft_tokens = 0;
-  // By their place in what was proposed.
+  // Accepted draft tokens, by position in the draft.
   std::array<uint64_t, kMaxSpeculativeTokens> accepted_tokens = {};
   std::array<uint64_t, 4> finished = {};  // sequences, by FinishReason
   Histogram first_token;
@@ -60,18 +60,18 @@ struct EngineMetrics {
   Histogram request_preemptions;
 };
 
-// Writes the families that have a sample, or several, of each engine.
+// Writes metric families that have one or more samples per engine.
 class EngineFamilies {
  public:
   using Value = std::function<double(const EngineMetrics& engine)>;
 
-  // `out` and what `engines` refers to outlive it.
+  // `out` and the engines must outlive this object.
   EngineFamilies(MetricsText& out, std::vector<const EngineMetrics*> engines)
       : out_(out), engines_(std::move(engines)) {}
 
   void Gauge(std::string_view name, std::string_view help, const Value& value);
   void Counter(const std::string& name, std::string_view help, const Value& value);
-  // Samples that one more label tells apart.
+  // A sample that an additional label tells apart.
   struct Labelled {
     std::string value;  // of the label
     Value sample;
@@ -86,12 +86,12 @@ class EngineFamilies {
   const std::vector<const EngineMetrics*> engines_;
 };
 
-// The counters and histograms of requests, steps and tokens. `num_proposed`: tokens that are
-// proposed at a time; 0: none.
+// The counters and histograms of requests, steps and tokens. `num_proposed`: maximum number of
+// draft tokens at a time; 0: none.
 void AppendTokenFamilies(EngineFamilies& families, int num_proposed);
 void AppendRequestFamilies(EngineFamilies& families);
 
-// What ThroughputLines() of Metrics tells of one engine, or of several together.
+// The counts in ThroughputLines() of Metrics, of one engine or summed over several.
 struct ThroughputCounts {
   uint64_t prompt = 0, generation = 0, prefix_queries = 0, prefix_hits = 0;
   int64_t running = 0, waiting = 0, used_blocks = 0, total_blocks = 0;

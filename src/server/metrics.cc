@@ -33,7 +33,7 @@ void AppendRequestMemory(MetricsText& out, const RequestMemory& memory) {
               "cut.");
 }
 
-// Zeros without an exporter.
+// Writes zeros if there is no exporter.
 void AppendTraces(MetricsText& out, const SpanExporter* exporter) {
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   out.Counter("sluice:trace_spans_sent", "", number(exporter == nullptr ? 0 : exporter->num_sent()),
@@ -44,8 +44,8 @@ void AppendTraces(MetricsText& out, const SpanExporter* exporter) {
               "refused them.");
 }
 
-// Nothing where the machine has no counters that may be read. Returns the joules of its processors,
-// with all their parts.
+// Writes no samples if the machine has no readable counters. Returns the joules of its processors,
+// including all their parts.
 double AppendEnergy(MetricsText& out, EnergyMeter& meter) {
   double joules = 0;
   out.Family("sluice:energy_joules_total", "counter",
@@ -53,7 +53,7 @@ double AppendEnergy(MetricsText& out, EnergyMeter& meter) {
   for (const EnergyMeter::Domain& domain : meter.Read()) {
     out.Sample("sluice:energy_joules_total", fmt::format("domain=\"{}\"", EscapeLabel(domain.name)),
                domain.joules);
-    // The parts of a package are counted with it.
+    // The figure of a package includes its parts.
     if (domain.name.starts_with("package-") && domain.name.find('/') == std::string::npos)
       joules += domain.joules;
   }
@@ -68,7 +68,7 @@ void AppendEnergyPerToken(MetricsText& out, double joules, uint64_t tokens) {
   if (joules > 0 && tokens > 0) out.Sample(kName, "", joules / static_cast<double>(tokens));
 }
 
-// Zeros where nothing is published.
+// Writes zeros if nothing is published.
 void AppendCacheEvents(MetricsText& out, const CacheEventCounts& counts) {
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   out.Counter("sluice:kv_events_published", "", number(counts.published),
@@ -79,7 +79,7 @@ void AppendCacheEvents(MetricsText& out, const CacheEventCounts& counts) {
               "Batches that a subscriber missed because it reads too slowly.");
 }
 
-// Nothing without tiers.
+// Writes nothing without tiers.
 void AppendTiers(MetricsText& out, const TierCounts& counts) {
   if (!counts.has_ram && !counts.has_disk) return;
   const auto number = [](auto value) { return static_cast<double>(value); };
@@ -107,7 +107,7 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
             "1 while blocks are written to disk; 0 once that has failed.");
 }
 
-// As vLLM: the names are labels, the value is the time.
+// As in vLLM, the names are labels and the value is the time.
 void AppendAdapters(MetricsText& out, const Adapters* adapters, std::string_view label = "") {
   constexpr std::string_view kName = "vllm:lora_requests_info";
   out.Family(kName, "gauge", "Running stats on lora requests; nothing without --enable-lora.");
@@ -514,7 +514,7 @@ std::vector<std::string> Metrics::ThroughputLines() {
     const uint64_t prompt = counts.prompt - last.prompt,
                    generation = counts.generation - last.generation;
     const bool busy = prompt + generation > 0 || counts.running > 0 || counts.waiting > 0;
-    // One more line after the last busy one shows that it is quiet.
+    // One more line after the last busy interval shows that the engine is idle.
     const bool report = busy || last.busy;
     last = {counts.prompt, counts.generation, busy};
     if (!report || seconds <= 0) return;

@@ -26,24 +26,25 @@
 namespace sluice {
 
 // Collects the metrics of one server. Thread safety: all methods may be called from any thread;
-// each but Text() holds one mutex for well under a microsecond.
+// each except Text() holds one mutex for well under a microsecond.
 class Metrics {
  public:
-  // `power_folder`: as of EnergyMeter.
+  // `power_folder`: as in EnergyMeter.
   explicit Metrics(std::shared_ptr<const RequestMemory> memory = nullptr,
                    const std::filesystem::path& power_folder = "/sys/class/powercap");
 
-  // Reports the exporter's counters. Called before there are other threads.
+  // Reports the exporter's counters. Call before there are other threads.
   void SetExporter(std::shared_ptr<const SpanExporter> exporter) {
     exporter_ = std::move(exporter);
   }
 
-  // Before, only metrics of the process and of HTTP are shown. vllm:cache_config_info shows options
-  // from `config`. A model that is loaded again goes on where its counters were.
+  // Until this is called, only metrics of the process and of HTTP are shown. vllm:cache_config_info
+  // shows options from `config`. If the same model is loaded again, its counters continue.
   void SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config = {});
 
-  // What the i-th engine reports to; as long as this lives. Its label is EngineInfo::first_engine +
-  // i. REQUIRES: called for all engines before SetModel, or for none but those of its info.
+  // The observer of the i-th engine, valid as long as this object. Its label is
+  // EngineInfo::first_engine + i. REQUIRES: after SetModel, `engine` is below its info's
+  // num_engines or was passed before.
   EngineObserver* Of(int engine);
 
   // `handler`: the route's path, or "none" for requests that match none.
@@ -51,22 +52,21 @@ class Metrics {
 
   // A request was answered 503 because there are too many.
   void OnRejected();
-  // POST /sleep and /wake_up.
+  // Whether the model sleeps (POST /sleep, /wake_up) or is unloaded.
   void SetSleeping(bool sleeping);
 
   int64_t num_running() const;
   int64_t num_waiting() const;
   double cache_usage() const;
 
-  // The whole of /metrics. `idle`: nothing runs or waits now, whatever the last step reported
-  // (requests that are aborted after it make no further step).
-  // `adapters` may be null: none are served.
+  // The whole text of /metrics. `idle`: nothing runs or waits now, whatever the last step reported
+  // (aborted requests cause no further step). `adapters`: null if none are served.
   std::string Text(bool idle, std::span<const EngineState> states = {},
                    const Adapters* adapters = nullptr, const CacheEventCounts& cache_events = {},
                    const TierCounts& tiers = {}) const;
 
-  // The part of Text() that is about the model: families that other models of the same server have,
-  // too, each sample with its name. "" before SetModel().
+  // The part of Text() about the model. Each sample has the model's name, since other models of the
+  // server have the same families. "" before SetModel().
   std::string ModelText(bool idle, std::span<const EngineState> states = {},
                         const Adapters* adapters = nullptr) const;
 
@@ -75,7 +75,7 @@ class Metrics {
   std::string TakeIterations();
 
   // Log lines about the interval since the last call, as vLLM words them: one for each engine, or
-  // for all with --aggregate-engine-logging; none where nothing happened. With --profile-ops a line
+  // for all with --aggregate-engine-logging; none if nothing happened. With --profile-ops, a line
   // for each operator follows. Called by one thread at a time.
   std::vector<std::string> ThroughputLines();
 
@@ -106,7 +106,7 @@ class Metrics {
     Metrics& owner_;
     const size_t engine_;
   };
-  // What the last log line counted.
+  // The counts of the last log line.
   struct LastLine {
     uint64_t prompt = 0, generation = 0;
     bool busy = false;

@@ -116,7 +116,7 @@ TEST(MetricsTest, ShowsVllmsNames) {
   EXPECT_THAT(metrics.Text(true), HasSubstr("vllm:num_requests_running{" + labels + "} 0.0\n"));
 }
 
-// However a sequence ends, every counter of finished ones counts it: the sums agree.
+// However a sequence ends, it is counted once by every counter of finished sequences.
 TEST(MetricsTest, CountsEverySequenceOnceHoweverItEnds) {
   Metrics metrics;
   metrics.SetModel("m", Info());

@@ -61,7 +61,7 @@ void MetricsText::Buckets(const std::string& name, std::string_view labels,
 
 std::string MergeMetrics(const std::vector<std::string>& texts) {
   struct MergedFamily {
-    const std::string* text = nullptr;  // whose HELP and TYPE it has
+    const std::string* text = nullptr;  // the text that its HELP and TYPE come from
     std::string head;
     std::string samples;
   };
@@ -80,7 +80,7 @@ std::string MergeMetrics(const std::vector<std::string>& texts) {
         current = places.try_emplace(name, families.size()).first->second;
         if (current == families.size()) families.push_back({&text, "", ""});
       }
-      if (current == families.size()) families.push_back({&text, "", ""});  // it has no name
+      if (current == families.size()) families.push_back({&text, "", ""});  // no HELP yet
       MergedFamily& family = families[current];
       if (!line.starts_with(kComment)) {
         family.samples += line;

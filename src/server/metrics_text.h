@@ -11,9 +11,9 @@
 
 namespace sluice {
 
-// 1 as 1.0, and NaN and infinities as Prometheus writes them.
+// Formats 1 as 1.0, and NaN and infinities as Prometheus does.
 std::string MetricNumber(double value);
-// A label's value without its quotes.
+// Escapes the value of a label; adds no quotes.
 std::string EscapeLabel(std::string_view text);
 
 // Writes families of samples. Labels are given as `a="b",c="d"`.
@@ -42,8 +42,8 @@ class MetricsText {
   std::string out_;
 };
 
-// The families of several texts, each once, with the samples of all: its first HELP and TYPE count.
-// REQUIRES: no two texts have a sample with the same labels.
+// Merges texts: each family appears once, with its first HELP and TYPE and the samples of all
+// texts. REQUIRES: no two texts have a sample with the same labels.
 std::string MergeMetrics(const std::vector<std::string>& texts);
 
 }  // namespace sluice

@@ -11,15 +11,15 @@
 
 namespace sluice {
 
-// Which server's API is imitated where they differ. kVllm: those of `vllm serve`; kTrtllm: those
-// of `trtllm-serve`; kSluice: vLLM's, and a few routes that it does not have.
+// Which server's API is imitated where they differ. kVllm: `vllm serve`; kTrtllm: `trtllm-serve`;
+// kSluice: `vllm serve`, plus a few routes that it does not have.
 enum class ApiDialect { kSluice, kVllm, kTrtllm };
 
 // TLS of the HTTP server. Without a certificate it speaks plain HTTP.
 struct TlsConfig {
   enum class ClientCertificates { kNone, kOptional, kRequired };
 
-  std::string certificate_file;  // PEM, those of its issuers behind it
+  std::string certificate_file;  // PEM, followed by those of its issuers
   std::string key_file;          // PEM; empty: the key is in certificate_file
   // Issuers of the certificates that clients may show; empty only with kNone.
   std::string client_ca_file;
@@ -37,12 +37,12 @@ struct ServerConfig {
   std::string uds;       // a unix socket, in place of host and port
   TlsConfig tls;
   bool protect_all = false;  // open routes need a key too, except probes
-  // With neither there is no authentication. See ApiKeys, which alone knows the keys once the
-  // server is created.
+  // Without either, there is no authentication. Once the server is created, only ApiKeys holds the
+  // keys.
   std::vector<std::string> api_keys;
   std::string api_key_file;
   bool needs_key() const { return !api_keys.empty() || !api_key_file.empty(); }
-  // Answers have the first; empty: the model argument.
+  // Answers show the first; empty: the model argument.
   std::vector<std::string> served_model_names;
   std::string model_argument;  // as the user gave it ("root" in /v1/models)
   std::string root_path;       // a proxy's prefix; paths with and without it are answered
@@ -55,8 +55,8 @@ struct ServerConfig {
 
   // Limits.
   uint64_t max_body_bytes = uint64_t{64} << 20;
-  // See RequestMemory. Until the engine's plan, which decides, is known: enough to answer that the
-  // model is being loaded.
+  // See RequestMemory. Applies until the engine's plan sets another value: enough to answer that
+  // the model is being loaded.
   uint64_t request_memory_bytes = uint64_t{64} << 20;
   uint32_t max_header_bytes = 1 << 20;
   int max_connections = 4096;
@@ -66,10 +66,10 @@ struct ServerConfig {
   double header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
   double body_timeout_seconds = 120;
   double write_timeout_seconds = 300;  // a client that reads nothing for that long is dropped
-  // The most bytes of a whole answer; a request whose answer grows larger fails.
+  // Maximum bytes of an answer that is kept as a whole, not streamed; a larger one fails.
   uint64_t max_answer_bytes = uint64_t{512} << 20;
   uint64_t response_store_bytes = uint64_t{256} << 20;  // of responses that are kept
-  std::string response_store;  // the folder that keeps them, too; empty: none
+  std::string response_store;                           // folder that also stores them; empty: none
   int io_threads = 1;
   int worker_threads = 2;  // rendering, encoding, detokenizing
 
@@ -77,7 +77,7 @@ struct ServerConfig {
   std::string chat_template;                          // path or text; empty: the model's own
   std::string chat_template_content_format = "auto";  // auto | string | openai
   std::string default_chat_template_kwargs;           // a JSON object or empty
-  // What efforts of requests become for the template, where they are not as they are.
+  // Reasoning efforts of requests that are renamed for the template: name in requests to new name.
   std::map<std::string, std::string> reasoning_efforts;
   bool trust_request_chat_template = false;
   std::string response_role = "assistant";
@@ -101,14 +101,14 @@ struct ServerConfig {
   bool enable_docs = true;            // /docs, /redoc and /openapi.json
   bool enable_web = true;             // the page at /
   bool runtime_lora = false;          // /v1/load_lora_adapter and /v1/unload_lora_adapter
-  // Whose folders are adapters that requests may name; empty: none. Only with `runtime_lora`.
+  // A folder of adapters that requests may name; empty: none. Only with `runtime_lora`.
   std::string lora_resolver_folder;
   bool dev_mode = false;  // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
   bool enable_sleep_mode = false;      // /sleep may give memory back
-  double sleep_idle_seconds = 0;       // it falls asleep by itself after so long; 0: never
-  bool refuses_while_asleep = false;   // requests get 503 in place of waiting
+  double sleep_idle_seconds = 0;       // idle time after which the model sleeps; 0: never
+  bool refuses_while_asleep = false;   // requests get 503 instead of waiting
   bool enable_weight_updates = false;  // /start_weight_update and what belongs to it
-  bool enable_response_store = true;   // /v1/responses keeps what it may
+  bool enable_response_store = true;   // /v1/responses stores responses
   bool enable_per_request_metrics = false;
   double sse_keep_alive_seconds = 0;  // between comments in an idle stream; 0: none
   // raw_logprobs | processed_logprobs | raw_logits | processed_logits
@@ -119,7 +119,7 @@ struct ServerConfig {
   std::string fingerprint_value;            // of mode custom
   int stream_interval = 1;                  // tokens in one event of a stream
   bool skip_model_name_validation = false;  // any "model" is taken
-  bool enable_auto_tool_choice = false;     // vllm: tools may be called where the model decides
+  bool enable_auto_tool_choice = false;     // vLLM's API: the model may decide to call tools
   std::string tool_call_parser;             // "" for none; "auto": as the chat template asks
   std::string tool_strict_level = "auto";   // auto | function | parameter
   bool exclude_tools_when_tool_choice_none = false;  // the template does not get them
@@ -150,7 +150,7 @@ struct ServerConfig {
   bool aggregate_engine_logging = false;  // one statistics line for all engines
   bool priority_scheduling = false;       // the engine's policy takes priorities into account
 
-  // Where spans of requests are sent (ReadSpanExporterSettings); empty: nowhere.
+  // Collector that spans of requests are sent to (ReadSpanExporterSettings); empty: none.
   std::string otlp_traces_endpoint;
 
   // Options of the engine that /metrics shows.

@@ -37,7 +37,7 @@ std::string StatusField(const ModelFacts& facts) {
   return out + "}";
 }
 
-// How many models are in which state, and loaded ones whose engine computes no more.
+// Number of models in each state, and the names of loaded ones whose engine has failed.
 struct Tally {
   int64_t loaded = 0, loading = 0, failed = 0, unloaded = 0;
   std::vector<std::string> lost;
@@ -64,7 +64,7 @@ Tally Count(const std::vector<ModelFacts>& models) {
   return tally;
 }
 
-// Names are behind API keys, and these routes are open: counts alone.
+// Shows only counts: these routes are open, and the names of models require an API key.
 HttpResponse StatusAnswer(const Tally& tally, std::string_view status, bool is_good) {
   std::string body = fmt::format(
       R"({{"status":"{}","models":{{"loaded":{},"loading":{},"failed":{},"unloaded":{}}})", status,
@@ -109,7 +109,7 @@ HttpResponse DoorHealth(const std::vector<ModelFacts>& models, bool is_ready, Do
   const Tally tally = Count(models);
   if (phase == DoorPhase::kDraining) return StatusAnswer(tally, "draining", false);
   if (!is_ready) return StatusAnswer(tally, "loading", false);
-  // Other models are served: a restart would end their requests.
+  // Still 200: other models are served, and a restart would end their requests.
   const bool is_good = tally.lost.empty() && tally.failed == 0;
   return StatusAnswer(tally, is_good ? "ok" : "degraded", true);
 }

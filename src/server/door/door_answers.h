@@ -1,4 +1,4 @@
-// What a door answers about all its models.
+// Responses about all models of a server with several.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ namespace sluice {
 //   "status":{"value":"loading","progress":0.25,"pinned":false,...}
 std::vector<ModelCard> DoorCards(const ModelFacts& facts, int64_t created);
 
-// The answers of /health and /ready. `is_ready`: pinned models have been tried.
+// The responses of /health and /ready. `is_ready`: all pinned models have been tried.
 enum class DoorPhase { kServing, kLeaving, kDraining };
 HttpResponse DoorHealth(const std::vector<ModelFacts>& models, bool is_ready, DoorPhase phase);
 HttpResponse DoorReadiness(const std::vector<ModelFacts>& models, bool is_ready, DoorPhase phase);
 
-// The text of /metrics: of the process and of HTTP, of each model, and of the door.
+// The text of /metrics: `front` (process and HTTP), each model, and the loading of models.
 std::string DoorMetrics(const Metrics& front, const std::vector<ModelFacts>& models,
                         int64_t budget_bytes);
 

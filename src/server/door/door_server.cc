@@ -41,7 +41,7 @@ constexpr size_t kSmallBody = size_t{64} << 10;
 constexpr std::string_view kModelsPath = "/v1/models";
 constexpr std::string_view kOneModelPath = "/v1/models/{model_id}";
 
-// The door decides what is in memory.
+// Refused: the server itself decides which models are in memory.
 bool IsSleepRoute(std::string_view path) {
   return path == "/sleep" || path == "/wake_up";
 }
@@ -177,7 +177,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
   std::optional<HttpResponse> CheckHead(const HttpRequest& head) override {
     std::optional<HttpResponse> refusal = front_.CheckHead(head);
     if (!refusal) return std::nullopt;
-    // Which model it is for is known with the body; some may need no key.
+    // The model is known only with the body, and some models may need no key or another one.
     const std::string_view path = front_.WithoutRoot(head.path);
     const Route* const route = FindRoute(path, config_);
     if (route == nullptr) return refusal;
@@ -309,7 +309,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
     slots_.Answer(*index, std::move(request), std::move(client));
   }
 
-  // What large requests and models that were put out held goes back to the system.
+  // Returns the memory of large requests and of unloaded models to the system.
   void ReturnMemory() {
     if (RefillMemoryReserve()) LOG_WARNING("server", "memory ran out: requests have failed");
     if (memory_->TakeReturned() > 0) ReturnFreeMemory();
@@ -320,7 +320,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
     access_log_.Add(record);
   }
 
-  // The models' threads end after those of connections, which give them requests.
+  // Stops the models' threads after those of connections, which give them requests.
   void Close() {
     BeginDrain();
     if (http_) http_->Stop();
@@ -336,7 +336,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
   const std::shared_ptr<RequestMemory> memory_;
   Metrics metrics_;
   AccessLog access_log_;
-  Dispatcher front_;  // of what needs no model
+  Dispatcher front_;  // for requests that need no model
   WorkerPool pool_;
   ModelSlots slots_;
   std::atomic<bool> leaving_{false}, is_draining_{false};

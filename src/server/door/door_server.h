@@ -10,15 +10,15 @@
 
 namespace sluice {
 
-// A request goes to the model that its body, or the query of its address, calls by name, as
-// ModelSlots says; routes that need no model are answered without one. GET /v1/models, /health,
-// /ready and /metrics are about all of them.
+// Forwards a request to the model that its body or its query names, as ModelSlots describes;
+// answers routes that need no model itself. GET /v1/models, /health, /ready and /metrics cover all
+// models.
 //
-// Life cycle: Create binds the port; Run loads the pinned models and blocks until a drain has
-// ended. Thread safety: all methods may be called from any thread.
+// Life cycle: Create binds the port; Start begins to load the pinned models; Run blocks until a
+// drain has ended. Thread safety: all methods may be called from any thread.
 class DoorServer {
  public:
-  // Errors as of Server::Create, and those of the models' API keys. REQUIRES: names differ.
+  // Errors: those of Server::Create and of the models' API keys. REQUIRES: names differ.
   static Result<std::unique_ptr<DoorServer>> Create(DoorConfig config,
                                                     std::vector<DoorModel> models);
   virtual ~DoorServer() = default;
@@ -28,10 +28,10 @@ class DoorServer {
   virtual void Start() = 0;
   // Whether each pinned model is loaded, or has failed.
   virtual bool IsReady() const = 0;
-  // A model is being loaded, which nothing ends early.
+  // Whether a model is being loaded; a load cannot be interrupted.
   virtual bool IsLoading() const = 0;
 
-  // These are those of Server.
+  // As in Server.
   virtual Status OpenDoor() = 0;  // with listen_when_ready
   virtual void Reload() = 0;
   virtual int Run() = 0;

@@ -1,4 +1,4 @@
-// The door over sockets, with engines that say what a test wants.
+// Tests DoorServer over sockets, with fake engines that the tests control.
 #include "server/door/door_server.h"
 
 #include <atomic>
@@ -20,15 +20,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a test asks of a model's loads, and sees of them.
+// Controls and counts the loads of a model.
 struct LoadScript {
   int64_t bytes = 40;
-  std::string error;  // of loads
+  std::string error;  // of each load; "": it succeeds
   bool throws = false;
   std::atomic<int> num_loads{0};
   std::atomic<FakeEngine*> engine{nullptr};  // of the last load
 
-  // Loads wait while it is held.
+  // While held, loads wait.
   void Hold(bool is_held) {
     {
       const std::lock_guard lock(mutex);
@@ -70,7 +70,7 @@ class ScriptedLoader final : public ModelLoader {
 
 class DoorTest : public ServerTest {
  protected:
-  // Models a, b, c of 40 bytes each; 100 are there.
+  // Starts models a, b, c of 40 bytes each, with a budget of 100 bytes.
   void StartDoor(DoorConfig config = {}, std::vector<bool> pinned = {false, false, false}) {
     config.server = DefaultConfig();
     config.server.served_model_names = {};
@@ -127,7 +127,7 @@ TEST_F(DoorTest, ALoadThatHangsDelaysNoOther) {
   ASSERT_TRUE(Eventually([&] { return StateOf("a") == "loading"; }));
   EXPECT_EQ(At(AskDoor("GET", "/v1/models/a").json(), {"status", "progress"}).as_double(), 0.25);
   EXPECT_EQ(CompleteWith("b").status, 200);
-  EXPECT_EQ(CompleteWith("c").status, 200);  // in place of b
+  EXPECT_EQ(CompleteWith("c").status, 200);  // replaces b
   EXPECT_EQ(StateOf("b"), "unloaded");
   scripts_[0].Hold(false);
   client.join();
@@ -184,7 +184,7 @@ TEST_F(DoorTest, ModelsThatDoNotFitTogetherWaitForTheEndOfRequests) {
   ASSERT_TRUE(Eventually([&] { return scripts_[0].engine.load()->num_unfinished() == 1; }));
   std::thread wanting([&] { second = CompleteWith("b"); });
   ASSERT_TRUE(Eventually([&] { return StateOf("b") == "waiting for memory"; }));
-  // The next request of the busy model has to wait for its next turn.
+  // A further request for the busy model waits until that model has been loaded again.
   std::thread late([&] { third = CompleteWith("a"); });
   ASSERT_TRUE(Eventually([&] {
     const std::string metrics = AskDoor("GET", "/metrics").body;
@@ -235,7 +235,7 @@ TEST_F(DoorTest, AWaitHasAnEnd) {
   EXPECT_THAT(waiting.head, HasSubstr("retry-after: "));
 }
 
-// Limits of a client count over all models.
+// A client's limits count over all models.
 TEST_F(DoorTest, ModelsShareTheLimitsOfClients) {
   limit_requests_per_minute_ = 2;
   StartDoor();

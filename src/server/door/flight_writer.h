@@ -1,4 +1,4 @@
-// Counts the requests that a model behind a door is answering.
+// Counts the requests that a model is answering.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace sluice {
 // Thread safety: all members may be used from any thread.
 struct Flights {
   std::atomic<int64_t> count{0};
-  // Ticks of the steady clock when one began or ended last.
+  // Ticks of the steady clock when a request last began or ended.
   std::atomic<int64_t> last_change{0};
 
   void Touch() { last_change = std::chrono::steady_clock::now().time_since_epoch().count(); }

@@ -7,10 +7,10 @@
 
 namespace sluice {
 
-// The text of the key "model" of the JSON object `body`; of equal keys the last one, as the parser
-// has it. None where the body is no object, has no such key, its value is no text, or the text
-// before the end of the object is no JSON. What lies inside other values is passed over, not
-// checked. Time: one pass. Memory: that of the name.
+// The string value of the key "model" in the JSON object `body`; of duplicate keys the last, as in
+// the parser. nullopt if the body is not an object, the key is absent, its value is not a string,
+// or the text up to the end of the object is not JSON. The contents of other values are skipped,
+// not checked. Takes one pass, and memory only for the name.
 std::optional<std::string> FindModelField(std::string_view body);
 
 }  // namespace sluice

@@ -39,7 +39,7 @@ TEST(ModelField, WhatIsNoObjectHasNone) {
   }
 }
 
-// Both find the same in all that the parser takes.
+// FindModelField agrees with the parser on every text that the parser accepts.
 TEST(ModelField, AgreesWithTheParser) {
   std::mt19937 random(7);
   const std::string pieces[] = {"{", "}",         "[",     "]",        ",",

@@ -18,7 +18,7 @@ namespace {
 // wait have left.
 constexpr std::chrono::milliseconds kLookForRoom(20);
 constexpr std::chrono::milliseconds kLookForClients(250);
-// For requests that were answered to let go of a model that is put out.
+// Maximum time for answered requests to release a model that is being unloaded.
 constexpr std::chrono::seconds kTimeToLetGo(10);
 constexpr std::chrono::milliseconds kLookForHolders(2);
 
@@ -61,16 +61,16 @@ struct ModelSlots::Slot {
   std::shared_ptr<ApiKeys> keys;
   const std::shared_ptr<Flights> flights = std::make_shared<Flights>();
   Metrics metrics;
-  std::unique_ptr<Dispatcher> dispatcher;  // made by the first load, and kept
+  std::unique_ptr<Dispatcher> dispatcher;  // created by the first load, then kept
   std::unique_ptr<Engine> engine;
 
   ModelState state = ModelState::kOut;
-  bool is_wanted = false;            // though no request waits for it
-  bool was_tried = false;            // loaded, or failed, once
-  const Slot* closed_for = nullptr;  // kLoaded: requests wait until it has left for that one
+  bool is_wanted = false;            // to be loaded even if no request waits for it
+  bool was_tried = false;            // loaded, or failed, at least once
+  const Slot* closed_for = nullptr;  // kLoaded: takes no requests, to make room for that one
   std::deque<Waiting> waiting;
-  int64_t bytes = 0;   // of the budget; 0: none
-  int64_t needed = 0;  // kQueued
+  int64_t bytes = 0;   // part of the budget that it takes; 0: none
+  int64_t needed = 0;  // kQueued: bytes that it waits for
   uint64_t queue_number = 0;
   int64_t done_bytes = 0, total_bytes = 0;
   Error error;
@@ -130,7 +130,7 @@ std::optional<int> ModelSlots::Find(std::string_view name) const {
   if (found == names_.end() && name.ends_with('/'))
     found = names_.find(name.substr(0, name.size() - 1));
   if (found != names_.end()) return found->second;
-  // Adapters that were added while the server runs.
+  // Adapters that were added while the server runs, too.
   for (const ModelFacts& facts : Facts()) {
     if (facts.context == nullptr) continue;
     const Adapters* const adapters = facts.context->engine->adapters();
@@ -349,7 +349,7 @@ std::vector<PlacedModel> ModelSlots::Placed() const {
                       .priority = slot->model.priority,
                       .is_settled = is_settled,
                       .is_busy = is_settled && IsBusy(*slot),
-                      // Taking turns then takes at most half of the time.
+                      // So loading takes at most half of the time when models take turns.
                       .had_a_turn = now - slot->loaded_at >= slot->load_time,
                       .last_used = slot->flights->last_change});
   }
@@ -397,7 +397,7 @@ Result<std::optional<bool>> ModelSlots::TakeRoom(Slot& slot, Placement& placemen
         "models_memory");
   }
   const bool is_now = placement.answer == Placement::Answer::kNow;
-  // What fits beside all others delays nobody.
+  // A model that fits beside all others delays nobody, so it need not wait its turn.
   if (is_now && placement.put_out.empty()) {
     slot.bytes = slot.needed;
     slot.state = ModelState::kLoading;
@@ -411,7 +411,7 @@ Result<std::optional<bool>> ModelSlots::TakeRoom(Slot& slot, Placement& placemen
   if (is_now) {
     leaving = slots_[static_cast<size_t>(placement.put_out.front())].get();
     leaving->state = ModelState::kLeaving;
-    // The others leave next.
+    // The others are unloaded next.
     placement.close = placement.put_out;
   }
   for (const int index : placement.close) slots_[static_cast<size_t>(index)]->closed_for = &slot;
@@ -462,7 +462,7 @@ void ModelSlots::PutOut(Slot& slot) {
     return HandOver(slot, std::move(admitted));
   }
   slot.metrics.SetSleeping(true);
-  // Under the lock it would hold up all requests.
+  // Destroyed without the lock, which would block all requests meanwhile.
   std::unique_ptr<Engine> engine;
   {
     const MutexLock lock(mutex_);
@@ -597,7 +597,7 @@ void ModelSlots::BeginDrain() {
     }
     Notify();
   }
-  // They answer what they hold back.
+  // This also refuses requests that the dispatchers hold back.
   for (Dispatcher* const dispatcher : dispatchers) dispatcher->BeginDrain();
   Refuse(refused, ServiceUnavailable(kServerIsShuttingDown));
 }

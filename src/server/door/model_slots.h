@@ -1,4 +1,5 @@
-// The models behind a door: which are in memory, who waits for them, and how they come and go.
+// The models of a DoorServer: which are in memory, which requests wait for them, and how they are
+// loaded and unloaded.
 #pragma once
 
 #include <atomic>
@@ -26,47 +27,47 @@
 
 namespace sluice {
 
-// Where a model is on its way.
+// State of a model.
 enum class ModelState {
   kOut,       // not in memory
   kPlanning,  // being downloaded and planned
-  kQueued,    // waits for room
+  kQueued,    // waits for memory
   kLoading,
   kLoaded,
   kLeaving,
-  kFailed,  // not in memory, and why is known
+  kFailed,  // not in memory; the last load failed
 };
 std::string_view ModelStateName(
     ModelState state);  // "unloaded", "loading", "loaded", "failed", ...
 
-// What is told of a model.
+// Facts about a model, for answers and metrics.
 struct ModelFacts {
   int index = 0;
   const DoorModel* model = nullptr;
   const ApiKeys* keys = nullptr;
   ModelState state = ModelState::kOut;
-  std::string error;                     // of kFailed
-  int64_t done_bytes = 0;                // of kPlanning, while it is downloaded, and of kLoading
+  std::string error;                     // if kFailed
+  int64_t done_bytes = 0;                // of the download in kPlanning, of the load in kLoading
   int64_t total_bytes = 0;               // 0: not known
-  int64_t bytes = 0;                     // that it takes of the budget
+  int64_t bytes = 0;                     // part of the budget that it takes
   std::optional<int64_t> max_model_len;  // of the last load
   bool has_chat = false, calls_tools = false;
   int64_t in_flight = 0, waiting = 0;
   uint64_t num_loads = 0, num_failures = 0, num_put_out = 0;
-  std::shared_ptr<const ModelContext> context;  // of kLoaded; its engine lives as long as this
+  std::shared_ptr<const ModelContext> context;  // if kLoaded; the engine lives as long as this
   const Metrics* metrics = nullptr;
 };
 
-// A request for a model that is not loaded waits while it is, within DoorConfig::wait_seconds; to
-// make room, others are put out as Place() says: their engine is destroyed once no request is in
-// flight. Each load has a thread of its own, so that a download or a load that hangs delays no
-// other model but by the room that it takes. A load that fails is tried again for a request that
-// comes DoorConfig::retry_seconds later; those before get its error.
+// A request for a model that is not loaded waits until it is, at most DoorConfig::wait_seconds. To
+// make room, other models are unloaded as Place() decides: an engine is destroyed once none of its
+// requests is in flight. Each load has its own thread, so a download or load that hangs delays
+// other models only by the memory that it takes. After a failed load, requests get its error for
+// DoorConfig::retry_seconds; a later request starts another load.
 //
 // Thread safety: all methods may be called from any thread.
 class ModelSlots {
  public:
-  // `front` outlives it: how errors are written, and what the models share.
+  // `front` writes errors and holds the state that models share; it must outlive this object.
   ModelSlots(const DoorConfig& config, std::vector<DoorModel> models,
              std::vector<std::shared_ptr<ApiKeys>> keys, const Dispatcher* front,
              std::shared_ptr<SpanExporter> exporter, std::shared_ptr<RequestMemory> memory);
@@ -78,27 +79,27 @@ class ModelSlots {
   void Start();
   // Whether each pinned model is loaded or has failed once.
   bool IsReady() const;
-  // The place of the model that serves `name`, which may be an adapter; none: 404.
+  // Index of the model that serves `name`, which may be an adapter; nullopt if none does.
   std::optional<int> Find(std::string_view name) const;
   const DoorModel& model(int index) const;
   const ApiKeys& keys(int index) const;
 
-  // Answers a request now, once the model is loaded, or with an error.
+  // Answers a request now if the model is loaded, else once it is, or with an error.
   void Answer(int index, HttpRequest request, std::shared_ptr<ResponseWriter> client);
 
   std::vector<ModelFacts> Facts() const;
   int64_t budget_bytes() const { return config_.budget_bytes; }
-  // Lines for the log about what was computed since the last call.
+  // Log lines about the throughput since the last call.
   std::vector<std::string> ThroughputLines();
 
-  // New requests, and those that wait, are answered 503; those in flight may finish.
+  // Answers new and waiting requests with 503; those in flight may finish.
   void BeginDrain();
   void BeginLeaving();
-  // Nothing is in flight.
+  // Whether nothing is in flight.
   bool IsDrained() const;
-  // A load is in progress, which nothing ends early.
+  // Whether a load is in progress; a load cannot be interrupted.
   bool IsLoading() const;
-  // Ends what is in flight, and waits for loads in progress.
+  // Aborts what is in flight and waits for loads in progress.
   void Stop();
 
  private:
@@ -111,23 +112,23 @@ class ModelSlots {
   struct Slot;
 
   bool IsBusy(const Slot& slot) const REQUIRES(mutex_);
-  // The budget's part that the slot takes, where it is loaded or on its way there.
+  // The models that take a part of the budget, including those being loaded or unloaded.
   std::vector<PlacedModel> Placed() const REQUIRES(mutex_);
-  // Whether no other model that waits for room goes before.
+  // Whether the slot is first among the models that wait for memory.
   bool IsNext(const Slot& slot) const REQUIRES(mutex_);
-  // The requests that wait for a model that is loaded, counted as in flight. They are handed over
-  // without the lock: answering one may lead to the next of its connection.
+  // Takes the waiting requests of a loaded model and counts them as in flight. HandOver() is called
+  // without the lock, since answering a request may lead to the next one of its connection.
   std::deque<Waiting> TakeAdmitted(Slot& slot) REQUIRES(mutex_);
   static void HandOver(Slot& slot, std::deque<Waiting> admitted);
   void Refuse(const std::deque<Waiting>& refused, const ApiError& error) const;
-  // Those that have waited too long; clients that have left are forgotten.
+  // Takes the requests that have waited too long; drops those whose clients have left.
   std::deque<Waiting> TakeExpired(Slot& slot) REQUIRES(mutex_);
   ApiError WaitedTooLong(const Slot& slot) const REQUIRES(mutex_);
-  // Wakes the keeper and the loads that wait for room.
+  // Wakes the keeper and the loads that wait for memory.
   void Notify() REQUIRES(mutex_);
   void Keep();
-  // Answers those that have waited too long, starts loads, and waits for a reason to look again.
-  // False at the end.
+  // Refuses requests that have waited too long, starts loads, and waits until there is something to
+  // do. Returns false when the server stops.
   bool LookAtSlots();
   void StartLoad(Slot& slot) REQUIRES(mutex_);
 
@@ -135,16 +136,17 @@ class ModelSlots {
   void RunLoad(Slot& slot);
   void LoadAndTell(Slot& slot);
   Status LoadSlot(Slot& slot);
-  // True once the slot's bytes are reserved; false where nobody waits for it any more.
+  // Waits until the slot's bytes are reserved and returns true; false if nobody waits for the
+  // model.
   Result<bool> MakeRoom(Slot& slot, int64_t bytes);
-  // One look at the models: true or false as MakeRoom(), none where it has to look again, after
-  // `leaving`, if not null, was put out, and models of `close` have left.
+  // One attempt of MakeRoom(): its result, or nullopt if it must be repeated, after unloading
+  // `leaving` if that is not null. Models of `placement.close` take no requests meanwhile.
   Result<std::optional<bool>> TakeRoom(Slot& slot, Placement& placement, Slot*& leaving)
       REQUIRES(mutex_);
   Status Fill(Slot& slot);
   void PutOut(Slot& slot);
-  // Lets models that take no requests for the sake of `slot`, `but` for some, take them again; what
-  // is to be handed over.
+  // Reopens the models that take no requests for the sake of `slot`, except those in `but`. Returns
+  // the requests to hand over.
   using Admitted = std::vector<std::pair<Slot*, std::deque<Waiting>>>;
   Admitted Reopen(const Slot& slot, const std::vector<int>& but) REQUIRES(mutex_);
   static void HandOver(Admitted admitted);
@@ -158,14 +160,14 @@ class ModelSlots {
 
   mutable Mutex mutex_;
   CondVar wake_;
-  // As they were made; what changes in them is guarded by mutex_.
+  // The pointers are constant after construction; changes inside slots are guarded by mutex_.
   std::vector<std::unique_ptr<Slot>> slots_;
-  std::map<std::string, int, std::less<>> names_;  // as it was made
+  std::map<std::string, int, std::less<>> names_;  // constant after construction
   uint64_t num_queued_ GUARDED_BY(mutex_) = 0;
   bool draining_ GUARDED_BY(mutex_) = false;
   bool leaving_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  bool changed_ GUARDED_BY(mutex_) = false;  // since the keeper looked at the slots
+  bool changed_ GUARDED_BY(mutex_) = false;  // since the keeper last looked at the slots
   std::thread keeper_;                       // last: it uses all of the above
 };
 

@@ -6,8 +6,8 @@
 namespace sluice {
 namespace {
 
-// Returns those of `candidates`, in their order, without which `missing` bytes do not come
-// together. Empty where all are not enough.
+// Returns the models of `candidates`, in their order, that are needed to free `missing` bytes.
+// Empty if all of them are not enough.
 std::vector<int> Enough(const std::vector<const PlacedModel*>& candidates, int64_t missing) {
   std::vector<const PlacedModel*> taken;
   int64_t bytes = 0;
@@ -17,7 +17,7 @@ std::vector<int> Enough(const std::vector<const PlacedModel*>& candidates, int64
     bytes += candidate->bytes;
   }
   if (bytes < missing) return {};
-  // The last one may be large enough to let others stay: the most recently used first.
+  // Models taken late may be large enough to keep earlier ones. Keeps the last used first.
   for (size_t i = taken.size(); i-- > 0;) {
     if (bytes - taken[i]->bytes < missing) continue;
     bytes -= taken[i]->bytes;

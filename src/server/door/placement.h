@@ -1,4 +1,4 @@
-// Which models are in memory: a pure policy, without clock, threads or engines.
+// Decides which models are in memory: a pure policy, without clock, threads or engines.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +6,16 @@
 
 namespace sluice {
 
-// A model that is in memory, or on its way there or out.
+// A model that is in memory, or is being loaded or unloaded.
 struct PlacedModel {
-  int model = 0;      // which one
+  int model = 0;      // its index
   int64_t bytes = 0;  // that it takes
   bool is_pinned = false;
   int64_t priority = 0;
-  bool is_settled = true;  // loaded, and not on its way
+  bool is_settled = true;  // loaded; false: being loaded or unloaded
   bool is_busy = false;    // requests are in flight
-  bool had_a_turn = true;  // long enough to be asked to leave although it is busy
-  int64_t last_used = 0;   // any clock; of idle ones the smallest leaves first
+  bool had_a_turn = true;  // loaded long enough to be unloaded although it is busy
+  int64_t last_used = 0;   // of any clock; the smallest leaves first
 };
 
 // A model that a request asks for.
@@ -27,23 +27,23 @@ struct WantedModel {
 
 struct Placement {
   enum class Answer {
-    kNow,    // it fits once `put_out` have left
-    kLater,  // when models that are busy or on their way have left or settled
-    kNever,  // pinned ones leave too little of the budget
+    kNow,    // it fits once `put_out` are unloaded
+    kLater,  // not before busy models are unloaded, or loads and unloads have ended
+    kNever,  // the pinned models leave too little of the budget
   };
   Answer answer = Answer::kNow;
-  std::vector<int> put_out;  // kNow: idle models, in the order in which they leave
-  std::vector<int> close;    // kLater: busy ones that are to take no more requests until they left
+  std::vector<int> put_out;  // kNow: idle models, in the order in which they are unloaded
+  std::vector<int> close;    // kLater: busy models that must take no requests until unloaded
 };
 
-// The rules: what is pinned never leaves. Idle models leave before busy ones, those of lower
-// priority before others, then those that were used longest ago; none leaves without need. Where
-// idle ones are not enough, busy ones of no higher priority than the wanted one that had a turn
-// take no more requests.
+// Pinned models are never unloaded, and none is without need. Idle models are unloaded before busy
+// ones, those of lower priority before others, then the least recently used first. If the idle ones
+// are not enough, busy models that had a turn and have no higher priority than the wanted one are
+// closed to requests.
 Placement Place(int64_t budget_bytes, const std::vector<PlacedModel>& placed,
                 const WantedModel& wanted);
 
-// Bytes of the pinned ones but for `model`.
+// Bytes of the pinned models, except `model`.
 int64_t PinnedBytes(const std::vector<PlacedModel>& placed, int model);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The live view: what /metrics tells, read once a second while somebody looks.
+// The live view: shows /metrics, read once a second while the page is visible.
 import {call} from "./api.js";
 import {el} from "./dom.js";
 import {gained, labelOf, meanBetween, parseMetrics, quantileBetween, valueOf} from "./metrics.js";
@@ -7,9 +7,9 @@ import {Sparkline} from "./sparkline.js";
 
 const intervalMs = 1000;
 const slots = 120;
-// Quantiles and hit rates are of the answers of this time.
+// Quantiles and hit rates cover this many seconds.
 const windowS = 30;
-// Points of the latencies' lines are means of this time: some seconds have no first token.
+// Points of the latency lines are means over this many seconds: some seconds have no first token.
 const recentS = 5;
 
 const names = {
@@ -57,8 +57,8 @@ function duration(seconds) {
 
 const counted = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
 
-// Each: a title, what its lines are, and from two readings (and the one of `windowS` ago) its figures: the lines' values,
-// the big figure with its unit, and the small print.
+// Each card: a title, the names of its lines, and a function that computes its figures from readings (the last two and
+// those of up to `recentS` and `windowS` ago): the lines' values, the big figure with its unit, and the small print.
 const cards = [
   {title: "Requests", lines: ["running", "waiting"], figures({now}) {
     const running = valueOf(now, names.running);
@@ -145,7 +145,7 @@ export class EngineView {
     document.addEventListener("visibilitychange", () => this.#schedule(0));
   }
 
-  // `path` of the text: not the same in every dialect.
+  // `path` of the text: it depends on the server's dialect.
   start(path) {
     this.path = path;
     this.#schedule(0);
@@ -173,7 +173,7 @@ export class EngineView {
     const before = this.readings.at(-1);
     this.readings.push(now);
     while (this.readings[1] && seconds - this.readings[0].seconds > windowS) this.readings.shift();
-    // After a pause or a new start of the server there is nothing to compare with.
+    // After a pause or a restart of the server there is no earlier reading to compare with.
     const isComparable = before && seconds - before.seconds < 10 * intervalMs / 1000 &&
       valueOf(before, names.started) === valueOf(now, names.started);
     if (!isComparable) this.readings = [now];

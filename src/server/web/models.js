@@ -1,10 +1,10 @@
-// The models of a server that has several: which are in memory, as /metrics tells it.
+// The models of a server with several: which are in memory, according to /metrics.
 import {el} from "./dom.js";
 
 const sample = /^sluice:model_(loaded|memory_bytes|waiting_requests)\{model_name="((?:[^"\\]|\\.)*)"\} (\S+)$/gm;
 const escapes = {n: "\n"};
 
-// [{name, loaded, memory_bytes, waiting_requests}], in the order of the text; [] where there is one model.
+// [{name, loaded, memory_bytes, waiting_requests}], in the order of the text; [] if there is only one model.
 export function modelsOf(text) {
   const models = new Map();
   for (const [, what, escaped, word] of text.matchAll(sample)) {
@@ -15,9 +15,9 @@ export function modelsOf(text) {
   return [...models.values()];
 }
 
-// A line for each: its name, whether it is loaded, and who waits for it.
+// Shows a line for each model: its name, whether it is loaded, and the number of requests that wait for it.
 export class ModelsView {
-  // It comes first in `container` where there are several models. `size(bytes)` is the text of a size.
+  // Becomes the first child of `container` if there are several models. `size(bytes)` formats a size.
   constructor(container, size) {
     this.container = container;
     this.size = size;
