@@ -44,7 +44,7 @@ ApiDialect ApiDialectOf(options::Dialect dialect) {
   return ApiDialect::kSluice;
 }
 
-// A value word of an option and what it stands for.
+// A word that an option accepts, and its value.
 template <typename T>
 struct Word {
   std::string_view word;

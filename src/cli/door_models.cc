@@ -247,7 +247,7 @@ Result<std::vector<DoorModel>> DoorModelsOf(const Settings& settings,
                   std::string(name));
     }
   }
-  std::map<std::string, std::string> names;  // of models and adapters, to the model's
+  std::map<std::string, std::string> names;  // model or adapter to its model
   for (const ModelEntry& entry : entries) names[entry.name] = entry.name;
   std::vector<DoorModel> models;
   for (const ModelEntry& entry : entries) {

@@ -20,10 +20,11 @@ Result<options::Settings> SettingsOfEntry(const options::Settings& settings,
 // Memory that all entries share.
 struct DoorMemory {
   int64_t budget_bytes = 0;   // for the models
-  int64_t request_bytes = 0;  // for requests, besides each model's own
+  int64_t request_bytes = 0;  // for requests, in addition to each model's own
 };
-// Divides --models-memory, by default 9/10 of the free memory. kInvalidArgument if it exceeds the
-// machine's memory, or if --request-memory-bytes takes all of it.
+// Divides --models-memory (default: 9/10 of the free memory) between models and requests.
+// kInvalidArgument if it exceeds the machine's memory, or if --request-memory-bytes takes all of
+// it.
 Result<DoorMemory> DoorMemoryOf(const options::Settings& settings);
 
 // The models of all entries. Errors: those of SettingsOfEntry; kInvalidArgument for an option of

@@ -186,6 +186,7 @@ ServerConfig ServerConfigOf(const options::Settings& settings) {
 }
 
 // The server of this process, which computes with all ranks or is rank 0 of several processes.
+//
 // Thread safety: Run by one thread, which alone creates and destroys serving_. Signals, messages of
 // the launcher and failures of ranks arrive on other threads.
 class ServeRun {

@@ -41,7 +41,7 @@ ServerConfig DoorServerConfig(const options::Settings& settings, const DoorMemor
   return config;
 }
 
-// Thread safety: Run by one thread; signals come on others.
+// Thread safety: Run by one thread; signals arrive on others.
 class DoorRun {
  public:
   DoorRun(const options::Settings& settings, std::unique_ptr<DoorServer> server,

@@ -42,7 +42,7 @@ struct ServerConfig {
   std::vector<std::string> api_keys;
   std::string api_key_file;
   bool needs_key() const { return !api_keys.empty() || !api_key_file.empty(); }
-  // Answers show the first; empty: the model argument.
+  // Answers show the first name; if empty, the model argument.
   std::vector<std::string> served_model_names;
   std::string model_argument;  // as the user gave it ("root" in /v1/models)
   std::string root_path;       // a proxy's prefix; paths with and without it are answered
@@ -68,7 +68,7 @@ struct ServerConfig {
   double write_timeout_seconds = 300;  // a client that reads nothing for that long is dropped
   // Maximum bytes of an answer that is kept as a whole, not streamed; a larger one fails.
   uint64_t max_answer_bytes = uint64_t{512} << 20;
-  uint64_t response_store_bytes = uint64_t{256} << 20;  // of responses that are kept
+  uint64_t response_store_bytes = uint64_t{256} << 20;  // of stored responses
   std::string response_store;                           // folder that also stores them; empty: none
   int io_threads = 1;
   int worker_threads = 2;  // rendering, encoding, detokenizing
@@ -77,7 +77,7 @@ struct ServerConfig {
   std::string chat_template;                          // path or text; empty: the model's own
   std::string chat_template_content_format = "auto";  // auto | string | openai
   std::string default_chat_template_kwargs;           // a JSON object or empty
-  // Reasoning efforts of requests that are renamed for the template: name in requests to new name.
+  // Renames reasoning efforts for the template: name in requests to name for the template.
   std::map<std::string, std::string> reasoning_efforts;
   bool trust_request_chat_template = false;
   std::string response_role = "assistant";
@@ -120,7 +120,7 @@ struct ServerConfig {
   int stream_interval = 1;                  // tokens in one event of a stream
   bool skip_model_name_validation = false;  // any "model" is taken
   bool enable_auto_tool_choice = false;     // vLLM's API: the model may decide to call tools
-  std::string tool_call_parser;             // "" for none; "auto": as the chat template asks
+  std::string tool_call_parser;             // "" for none; "auto": chosen by the chat template
   std::string tool_strict_level = "auto";   // auto | function | parameter
   bool exclude_tools_when_tool_choice_none = false;  // the template does not get them
   std::string reasoning_parser;                      // "" for none

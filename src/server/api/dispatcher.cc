@@ -23,7 +23,7 @@ bool IsOfMessages(std::string_view path) {
 }
 
 // The response to an error that is found before the route is called. `framework`: the response of
-// vLLM's web framework, used in its dialect and outside Anthropic's API.
+// vLLM's web framework, used in vLLM's dialect and outside Anthropic's API.
 HttpResponse EarlyError(std::string_view path, ApiDialect dialect, std::string message,
                         HttpResponse framework) {
   if (dialect == ApiDialect::kVllm || !IsOfMessages(path)) return framework;
@@ -50,8 +50,8 @@ struct WorkerRequest {
   }
 };
 
-// If the body has images: runs `next` as a long task, since a small file may hold a large image,
-// after fetching those that are given by URL, off the workers. Returns false if the caller should
+// If the body has images, runs `next` as a long task, since a small file may hold a large image;
+// images given by URL are fetched first, off the workers. Returns false if the caller should
 // continue itself.
 bool DeferImages(ApiContext& api, const std::shared_ptr<WorkerRequest>& work,
                  std::function<void()> next) {
@@ -190,7 +190,7 @@ std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, in
   return headers;
 }
 
-// Redirects a path that has an extra '/' at the end; otherwise 404.
+// Redirects a path with an extra '/' at the end; other paths get 404.
 HttpResponse Dispatcher::NotFound(const HttpRequest& request, std::string_view path) const {
   if (path.size() < 2 || !path.ends_with('/') ||
       FindRoute(path.substr(0, path.size() - 1), api_.config) == nullptr)

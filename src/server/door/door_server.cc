@@ -32,11 +32,11 @@ namespace sluice {
 namespace {
 
 constexpr auto kDoorDrainPoll = std::chrono::milliseconds(20);
-// How often the server looks after its memory and its statistics.
+// How often the server returns memory and logs statistics.
 constexpr auto kDoorUpkeep = std::chrono::milliseconds(1000);
 // How long a drained server waits for clients that read slowly.
 constexpr auto kDoorLastBytes = std::chrono::seconds(5);
-// A larger body is searched for its model's name on a worker.
+// In larger bodies, a worker looks for the name of the model.
 constexpr size_t kSmallBody = size_t{64} << 10;
 constexpr std::string_view kModelsPath = "/v1/models";
 constexpr std::string_view kOneModelPath = "/v1/models/{model_id}";
@@ -177,7 +177,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
   std::optional<HttpResponse> CheckHead(const HttpRequest& head) override {
     std::optional<HttpResponse> refusal = front_.CheckHead(head);
     if (!refusal) return std::nullopt;
-    // The model is known only with the body, and some models may need no key or another one.
+    // The model is known only with the body: accept what the keys of any model allow.
     const std::string_view path = front_.WithoutRoot(head.path);
     const Route* const route = FindRoute(path, config_);
     if (route == nullptr) return refusal;

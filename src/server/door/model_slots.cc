@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-// How often a load looks whether busy models have become idle, and the keeper whether clients that
-// wait have left.
+// How often a load checks whether busy models have become idle, and the keeper whether waiting
+// clients have left.
 constexpr std::chrono::milliseconds kLookForRoom(20);
 constexpr std::chrono::milliseconds kLookForClients(250);
 // Maximum time for answered requests to release a model that is being unloaded.
@@ -130,7 +130,7 @@ std::optional<int> ModelSlots::Find(std::string_view name) const {
   if (found == names_.end() && name.ends_with('/'))
     found = names_.find(name.substr(0, name.size() - 1));
   if (found != names_.end()) return found->second;
-  // Adapters that were added while the server runs, too.
+  // Also adapters that were added while the server runs.
   for (const ModelFacts& facts : Facts()) {
     if (facts.context == nullptr) continue;
     const Adapters* const adapters = facts.context->engine->adapters();
@@ -273,7 +273,7 @@ bool ModelSlots::LookAtSlots() {
 }
 
 void ModelSlots::StartLoad(Slot& slot) {
-  if (slot.thread.joinable()) slot.thread.join();  // it is over
+  if (slot.thread.joinable()) slot.thread.join();  // it has ended
   slot.state = ModelState::kPlanning;
   slot.is_wanted = false;
   slot.thread_is_over = false;

@@ -17,7 +17,7 @@ std::vector<int> Enough(const std::vector<const PlacedModel*>& candidates, int64
     bytes += candidate->bytes;
   }
   if (bytes < missing) return {};
-  // Models taken late may be large enough to keep earlier ones. Keeps the last used first.
+  // Leaves out models that turn out not to be needed, the most recently used first.
   for (size_t i = taken.size(); i-- > 0;) {
     if (bytes - taken[i]->bytes < missing) continue;
     bytes -= taken[i]->bytes;

@@ -9,7 +9,7 @@ namespace sluice {
 // A model that is in memory, or is being loaded or unloaded.
 struct PlacedModel {
   int model = 0;      // its index
-  int64_t bytes = 0;  // that it takes
+  int64_t bytes = 0;  // memory that it takes
   bool is_pinned = false;
   int64_t priority = 0;
   bool is_settled = true;  // loaded; false: being loaded or unloaded

@@ -37,7 +37,7 @@ struct AnswerOptions {
     std::string role = "assistant";
   };
 
-  std::string id;       // with the prefix of its kind
+  std::string id;       // with its prefix, such as "cmpl-"
   int64_t created = 0;  // Unix time
   std::shared_ptr<const ModelContext> model;
   std::string adapter;  // the adapter that answers; "": the model itself

@@ -191,8 +191,7 @@ class GenerationImpl : public Generation {
     TokensEvent pending = {};                     // not yet written
     std::vector<WeightSpan> weights = {};         // of all tokens so far
     std::vector<ParsedEvent> parsed = {};         // not yet written
-    // With splits_logprobs: of tokens that are either content or part of a mark, which is not known
-    // yet.
+    // With splits_logprobs: of tokens not yet known to be content or part of a mark.
     std::vector<TokenLogprobs> unsettled = {};
     std::unique_ptr<OutputLog> log = {};  // null without --enable-log-outputs
     bool started = false;
@@ -208,7 +207,7 @@ class GenerationImpl : public Generation {
     std::variant<PromptResult, SequenceUpdate, Error, ServerAbort, KeepAliveEvent> what;
   };
 
-  // The engine's side of one prompt.
+  // Receives the engine's events for one prompt.
   class Sink : public RequestSink {
    public:
     Sink(std::shared_ptr<GenerationImpl> generation, int prompt)
@@ -238,7 +237,7 @@ class GenerationImpl : public Generation {
   };
 
   // A stop string or a repetition may be found in the last tokens of a sequence that the engine
-  // ended for its length: then its statistics wait until the text has been read.
+  // ended at its maximum length. Its statistics then wait until the text has been read.
   bool TakeStats(int prompt, const RequestStats& stats, EngineObserver* observer) {
     const auto is_cut = [](const SequenceStats& sequence) {
       return sequence.reason == FinishReason::kLength;
@@ -536,7 +535,7 @@ class GenerationImpl : public Generation {
   }
 
   // Passes the text that can be shown by now to the reader, if there is one. A token counts as
-  // reasoning if its text does. `end`: why the answer has ended; nullopt: it has not.
+  // reasoning if its text is reasoning. `end`: why the answer has ended; nullopt: it has not.
   void ReadText(Choice& choice, std::optional<FinishReason> end = {}) {
     const bool last = end.has_value();
     if (choice.reader == nullptr) return;

@@ -73,7 +73,7 @@ int64_t UnixSeconds() {
 }
 
 std::string RandomHex(int digits) {
-  // A cryptographic generator: from some numbers of another one the rest can be computed.
+  // A cryptographic generator: with others, some numbers reveal the rest.
   std::array<unsigned char, 32> bytes{};
   CHECK(digits <= 2 * std::ssize(bytes) &&
             RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1,

@@ -48,7 +48,7 @@ struct RouteCall {
   HttpRequest& request;
   std::string_view path;  // without --root-path
   std::shared_ptr<ResponseWriter> client;
-  // Null if no model is loaded, on the I/O thread and for routes WithoutModel.
+  // Null while no model is loaded (only on the I/O thread and for routes WithoutModel).
   std::shared_ptr<const ModelContext> model;
   // The ticket for the client's limits; null on the I/O thread and for routes without computation.
   std::shared_ptr<ClientLimits::Ticket> ticket = nullptr;

@@ -15,7 +15,7 @@ struct CompletionRequest {
   // At most one of these is not empty: text or token ids, one entry per prompt.
   std::vector<std::string> texts;
   std::vector<std::vector<int64_t>> ids;
-  // Embeddings as prompts, which precede those above: base64 (PromptFromRows), views of the body.
+  // Prompts given as embeddings, which come first: base64 (PromptFromRows), as views of the body.
   std::vector<std::string_view> rows;
   bool echo = false;
   bool add_special_tokens = true;

@@ -30,7 +30,7 @@ struct DecisionQuestion {
 };
 
 struct DecisionRequest {
-  // How the answer is written.
+  // The API, which determines the shape of the answer.
   enum class Shape { kSystemOne, kDecisions };
   Shape shape = Shape::kSystemOne;
   std::optional<std::string> model;
@@ -53,8 +53,8 @@ inline constexpr size_t kMostLevels = 10;
 ApiResult<DecisionRequest> ReadSystemOneRequest(const json::Value& body);
 ApiResult<DecisionRequest> ReadDecisionRequest(const json::Value& body);
 
-// The labels that a reply may begin with, one per option, and other spellings of them, one per
-// option or none.
+// LabelsOf: what a reply may begin with, one label per option. AliasesOf: another spelling of each
+// label, or empty.
 std::vector<std::string> LabelsOf(const DecisionQuestion& question);
 std::vector<std::string> AliasesOf(const DecisionQuestion& question);
 

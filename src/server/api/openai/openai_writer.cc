@@ -91,7 +91,7 @@ void OpenAiWriter::SendEchoes() {
   echo_sent_ = true;
 }
 
-// The choice that a step changes. Its first step begins with the echoed prompt.
+// Returns the choice that a step changes; a new one begins with the echo of its prompt.
 OpenAiWriter::Choice& OpenAiWriter::ChoiceAt(int index) {
   if (options_.stream) {
     StartStream();

@@ -51,7 +51,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   void KeepAlive(std::chrono::steady_clock::duration) override {}
 
  private:
-  // The engine's side of one prompt.
+  // Receives the engine's events for one prompt.
   class Sink : public RequestSink {
    public:
     Sink(std::shared_ptr<PoolingRun> run, size_t prompt) : run_(std::move(run)), prompt_(prompt) {}

@@ -41,7 +41,7 @@ struct SamplingFields {
   // Whether texts that are too long are refused where the model truncates them by default.
   bool refuses_long_texts = false;
   std::optional<std::string>
-      truncation_side;  // "left" | "right"; absent: left, but for special tokens
+      truncation_side;  // "left" | "right"; absent: the default side; keeps special tokens
   int64_t priority = 0;
   std::string cache_salt;
   std::optional<std::string> request_id;
