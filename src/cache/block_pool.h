@@ -1,5 +1,5 @@
-// The blocks of the KV cache as ids: which are referenced, and which unreferenced ones have content
-// that the prefix index can still find.
+// Manages the blocks of the KV cache by id: which are referenced, and which unreferenced ones have
+// content that the prefix index can still find.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ constexpr BlockId kNoBlock = -1;
 
 class BlockPool;
 
-// The blocks of one sequence in the order of its positions; each entry is one reference. Its array
-// is the block table that the attention kernel reads. The first entries may be absent (kNoBlock)
-// where those positions are not read any more. Ownership: move-only; releases its references when
-// destroyed, the last block first, so that the tail of a sequence is evicted before its head.
+// The blocks of one sequence in the order of its positions; each entry is one reference. The array
+// of ids is the block table that the attention kernel reads. The first entries may be absent
+// (kNoBlock) if their positions are no longer read. Ownership: move-only; releases its references
+// when destroyed, the last block first, so that the tail of a sequence is evicted before its head.
 class BlockList {
  public:
   BlockList() = default;
@@ -45,22 +45,22 @@ class BlockList {
   const BlockId* data() const { return ids_.data(); }
   std::span<const BlockId> ids() const { return ids_; }
 
-  // Whose the blocks are that become cached when this list releases them.
+  // Owner of the blocks that become cached when this list releases them.
   void set_owner(uint64_t owner) { owner_ = owner; }
-  // Allocates for `count` entries.
   void Reserve(int64_t count) { ids_.reserve(static_cast<size_t>(count)); }
   // Releases all references, last block first. Keeps the capacity.
   void Clear() {
     while (!ids_.empty()) PopBack();
   }
   void PopBack();
-  // Removes all entries but the first `count`, the last one first.
+  // Removes all entries after the first `count`, the last one first.
   void Truncate(int64_t count) {
     while (size() > count) PopBack();
   }
-  // The first `count` entries become absent, the last of them first. REQUIRES: count <= size().
+  // Releases the first `count` entries, the last of them first, and makes them absent. REQUIRES:
+  // count <= size().
   void DropFront(int64_t count);
-  // An empty list becomes one of `count` absent entries.
+  // Adds `count` absent entries. REQUIRES: the list is empty.
   void StartAt(int64_t count);
 
  private:
@@ -71,18 +71,18 @@ class BlockList {
   uint64_t owner_ = 0;
 };
 
-// Every block is in one of three states: held (some sequence refers to it), cached (no sequence
-// does, but its content is in the prefix index and may be shared again) or free. All operations are
-// O(1) a block. Thread safety: used by the engine's thread only. Ownership: outlives its
-// BlockLists. Invariant: num_free() + num_held() + num_cached() == num_blocks().
+// Every block is in one of three states: held (referenced by a sequence), cached (unreferenced, but
+// its content is in the prefix index and may be shared again) or free. All operations are O(1) per
+// block. Thread safety: used by the engine's thread only. Ownership: outlives its BlockLists.
+// Invariant: num_free() + num_held() + num_cached() == num_blocks().
 class BlockPool {
  public:
-  // Called when a cached block is taken for other content.
+  // Called when a cached block is evicted.
   class Evictor {
    public:
     virtual ~Evictor() = default;
     virtual void OnEvict(BlockId block) = 0;
-    // Whether it may be taken before blocks that were unused for longer.
+    // Whether `block` may be evicted before less recently used blocks.
     virtual bool MayEvict(BlockId /*block*/) const { return true; }
   };
 
@@ -97,30 +97,32 @@ class BlockPool {
   int64_t num_free() const { return num_free_; }
   int64_t num_cached() const { return cached_.size(); }
   int64_t num_held() const { return num_held_; }
-  // What Take() could return: free blocks and cached ones, which it evicts, the longest unused
-  // first, but none of an owner that has less than an equal share of them (fair_lru.h).
+  // Number of blocks that Take() can return: free blocks, then cached ones, which it evicts, the
+  // least recently used first. Blocks of an owner with less than an equal share of the cached
+  // blocks are spared (fair_lru.h).
   int64_t num_available() const { return num_free_ + num_cached(); }
 
-  // Appends `count` blocks of undefined content to `list`. False, and nothing changed, if fewer are
-  // available.
+  // Appends `count` blocks of undefined content to `list`. Returns false and changes nothing if
+  // fewer are available.
   [[nodiscard]] bool Take(int64_t count, BlockList& list);
-  // The cached block that Take() would evict first becomes free. False if none is cached.
+  // Evicts the cached block that Take() would evict first; it becomes free. False if none is
+  // cached.
   bool EvictOne();
-  // That block; none if none is cached.
+  // The block that EvictOne() would evict; nullopt if none is cached.
   std::optional<BlockId> NextEvicted();
   // Appends one more reference to a held or cached block.
   void Share(BlockId block, BlockList& list);
-  // Entry `index` of `list` becomes another reference to `block`; its old reference is released.
+  // Makes entry `index` of `list` a reference to `block` and releases the old reference.
   void Replace(BlockList& list, int64_t index, BlockId block);
 
-  // Whether the block becomes cached or free when its last reference is released. REQUIRES: held,
-  // or cached for Forget.
+  // Determine whether the block becomes cached (Keep) or free (Forget) when its last reference is
+  // released. REQUIRES: the block is held; for Forget, held or cached.
   void Keep(BlockId block);
   void Forget(BlockId block);  // a cached block becomes free
 
   int32_t references(BlockId block) const { return states_[static_cast<size_t>(block)].references; }
 
-  // Checks that counts, lists and states agree; the message says which do not.
+  // Checks that counts, lists and states agree; the error message names the inconsistency.
   Status CheckInvariant() const;
 
  private:

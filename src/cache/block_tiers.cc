@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Until the disk has read a block, or commands may have come.
+// Maximum wait for the disk to read a block, so that commands are not delayed for longer.
 constexpr double kWaitSeconds = 0.002;
 
 TierName NameOf(const TierKey& key, int64_t group) {
@@ -50,7 +50,7 @@ void BlockTiers::Store(const TierKey& key, int64_t group, BlockId block) {
   while (ram_.max_blocks() > 0 && ram_.size() >= ram_.max_blocks()) Evict();
   HeldBytes piece = memory_->Take();
   if (piece == nullptr) {
-    // The disk's queue holds what was let go of.
+    // The disk's write queue holds the rest of the memory.
     Evict();
     piece = memory_->Take();
   }

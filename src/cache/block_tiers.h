@@ -1,5 +1,4 @@
-// Where blocks go that leave the pool, and from where they come back: memory beyond the pool, then
-// the disk.
+// Tiers for blocks that are evicted from the pool: memory outside the pool, then the disk.
 #pragma once
 
 #include <algorithm>
@@ -18,37 +17,37 @@
 
 namespace sluice {
 
-// The bytes of the pool's blocks.
+// Copies the content of the pool's blocks. `bytes`: buffer of bytes_per_block() bytes.
 class BlockBytes {
  public:
   virtual ~BlockBytes() = default;
   virtual int64_t bytes_per_block() const = 0;
-  // `bytes`: of bytes_per_block().
   virtual void Read(BlockId block, std::byte* bytes) const = 0;
   virtual void Write(BlockId block, const std::byte* bytes) = 0;
 };
 
-// A block that is evicted from the pool is copied to memory; from there the longest unused one goes
-// to the disk, or is lost. Without memory it goes to the disk's queue at once. A block that comes
-// back leaves the memory, but stays on the disk.
+// A block that is evicted from the pool is copied to memory (the RAM tier). The least recently used
+// block there goes to the disk, or is dropped without a disk. Without a RAM tier, a block goes
+// straight to the disk's write queue. A block that is loaded back leaves the memory, but stays on
+// the disk.
 //
-// Blocks are moved on the engine's thread, between steps. A step waits for the copies of step_bytes
-// at most, in both directions together, but for the blocks that decoding sequences take, one each
-// for the tokens of a block; whoever needs more moved waits for the next step. Nothing waits for
-// the disk: blocks are read from it by its own thread, and copied when they are there.
+// Blocks are copied on the engine's thread, between steps: at most step_bytes per step, in both
+// directions together. A sequence that needs more waits for the next step. The limit does not apply
+// to blocks taken for decoding, one per group whenever a sequence fills a block. Nothing waits for
+// the disk: its own thread reads blocks, and they are copied once they are read.
 //
 // Thread safety: used by the engine's thread only. Ownership: refers to `bytes`, which outlives it.
 class BlockTiers {
  public:
-  // 64 MiB take a core about 10 ms, as long as a step of few tokens takes.
+  // A core copies 64 MiB in about 10 ms, as long as a step of few tokens takes.
   static constexpr int64_t kStepBytes = int64_t{64} << 20;
-  // Blocks of the disk that are read before they are asked for.
+  // Number of blocks read from the disk ahead of time.
   static constexpr int64_t kReadAhead = 32;
-  // A sequence that has waited for so long for the next block is computed instead.
+  // After waiting this long for its next block, a sequence computes the rest instead.
   static constexpr std::chrono::seconds kMostWait{5};
 
-  // `memory`: for max_ram_blocks, and what the disk's queue holds. `disk` may be null. `counters`
-  // outlives the tiers.
+  // `memory`: max_ram_blocks blocks, and those in the disk's write queue. `disk` may be null.
+  // `counters` outlives the tiers.
   BlockTiers(BlockBytes& bytes, std::shared_ptr<ByteBlocks> memory, int64_t max_ram_blocks,
              std::shared_ptr<DiskTier> disk, TierCounters& counters,
              int64_t step_bytes = kStepBytes);
@@ -56,13 +55,13 @@ class BlockTiers {
   BlockTiers(const BlockTiers&) = delete;
   BlockTiers& operator=(const BlockTiers&) = delete;
 
-  // A step is planned: blocks may be moved again.
+  // Resets the limit of moved blocks. Called before each step is planned.
   void BeginStep() { num_moved_ = 0; }
-  // How many blocks may still be moved in this step. At the beginning of one at least two: one that
-  // comes, and one that leaves for it.
+  // Number of blocks that may still be moved in this step. At least two at the start of a step: one
+  // to load, and one to evict for it.
   int64_t num_left() const { return std::max<int64_t>(0, max_moved_ - num_moved_); }
 
-  // The pool loses the block of this name.
+  // Saves a block that is evicted from the pool.
   void Store(const TierKey& key, int64_t group, BlockId block);
 
   enum class State {
@@ -70,26 +69,26 @@ class BlockTiers {
     kComing,  // from the disk
     kReady,   // Load will copy it
   };
-  // Whether there is such a block; begins nothing.
+  // Whether a tier has the block. Does not start to read it.
   bool Has(const TierKey& key, int64_t group) const;
-  // Begins to read it from the disk, if it is there; `now`: it is the next that is loaded.
+  // Starts to read the block if it is on the disk. `now`: it is the next to be loaded.
   State Prepare(const TierKey& key, int64_t group, bool now);
-  // Copies it into the pool's block. False if it has gone. REQUIRES: Prepare has said kReady.
+  // Copies the content into the pool's block. False if the tiers no longer have it. REQUIRES:
+  // Prepare has returned kReady.
   bool Load(const TierKey& key, int64_t group, BlockId block);
-  // Waits for a moment where blocks are being read from the disk.
+  // Waits up to 2 ms if blocks are being read from the disk.
   void WaitForDisk() const;
 
-  // A block of the pool, and its name.
   struct Named {
     TierKey key;
     int64_t group = 0;
     BlockId block = kNoBlock;
   };
-  // Writes blocks of the pool, then those in memory, the last used of these first, to the disk, as
-  // many as it takes within so many seconds. REQUIRES: nothing is moved any more.
+  // Writes the blocks of the pool to the disk, then those in memory, the most recently used first,
+  // as many as fit in `max_seconds`. REQUIRES: no blocks are moved afterwards.
   void Save(std::span<const Named> blocks, double max_seconds);
 
-  // Forgets everything; with `keeps_disk` only what is in memory.
+  // Drops all blocks; with `keeps_disk` only those in memory.
   void Clear(bool keeps_disk);
 
  private:
@@ -100,7 +99,7 @@ class BlockTiers {
   const std::shared_ptr<DiskTier> disk_;
   TierCounters& counters_;
   RamTier ram_;
-  const int64_t max_moved_;  // blocks in a step
+  const int64_t max_moved_;  // per step
   int64_t num_moved_ = 0;
 };
 

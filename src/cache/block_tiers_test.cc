@@ -43,7 +43,7 @@ std::shared_ptr<ByteBlocks> Memory(int64_t count) {
   return ByteBlocks::Divide(*bytes, bytes, kTierBytes);
 }
 
-// A folder that is there until the test ends.
+// A folder that is removed at the end of the test.
 class Folder {
  public:
   Folder() {
@@ -92,7 +92,7 @@ void WaitFor(const std::function<bool()>& condition) {
   EXPECT_TRUE(condition());
 }
 
-// The first byte of a block on disk; -1 if it is not found.
+// Returns the first byte of a block on disk; -1 if the block is not found.
 int ReadBack(DiskTier& disk, int number) {
   disk.Request(Name(number), true);
   while (disk.StateOf(Name(number)) == DiskTier::State::kComing) disk.WaitForOne(1);
@@ -192,7 +192,7 @@ TEST(DiskTier, DamagedCutAndForeignFilesAreMissesAndRemoved) {
   EXPECT_EQ(ReadBack(*disk, 5), 5);
   EXPECT_EQ(disk->counts().damaged, 5u);
   for (int i = 0; i < 5; ++i) WaitFor([&] { return !std::filesystem::exists(FileOf(folder, i)); });
-  // Every byte counts.
+  // A change of any byte is detected.
   for (int64_t place = 0; place < size; ++place) {
     change(5, place);
     std::array<std::byte, kTierBytes> bytes;
@@ -272,7 +272,7 @@ TEST(DiskTier, AFullDiskEndsWritingAlone) {
   const auto disk = OpenDisk(OptionsIn(folder));
   disk->Write(Name(0), BytesOf(*memory, 7));
   WaitFor([&] { return disk->counts().written == 1; });
-  // As a full disk does, so much of a file is written, and no more.
+  // Limit the size of files, so that a write fails midway, as on a full disk.
   const auto before = signal(SIGXFSZ, SIG_IGN);
   rlimit limit{};
   getrlimit(RLIMIT_FSIZE, &limit);
@@ -302,7 +302,7 @@ TEST(DiskTier, AFolderThatCannotBeWrittenIsRefused) {
   EXPECT_NE(disk.error().message.find("file/kv"), std::string::npos) << disk.error().message;
 }
 
-// What sequences and tiers do with a pool whose blocks hold a hash of all tokens up to their end.
+// A pool with an index and tiers. Each block holds a hash of all tokens up to its end.
 class Machine {
  public:
   Machine(int64_t num_blocks, std::vector<AttentionSpan> groups, int64_t ram_blocks,
@@ -323,8 +323,8 @@ class Machine {
     return {hash, hash * 31, tokens.size()};
   }
 
-  // Finds what is there of a sequence, checks its bytes and computes the rest. The number of blocks
-  // that were found; `steps`: how often it had to wait for blocks to be moved.
+  // Restores the blocks of a sequence, checks their bytes and computes the rest. Returns the number
+  // of blocks found. `steps`: how often it had to wait for a step.
   int64_t Run(const std::vector<int32_t>& tokens, std::string_view salt = "",
               int64_t* steps = nullptr) {
     const auto full = static_cast<int64_t>(tokens.size()) / kTierBlock;
@@ -431,7 +431,8 @@ TEST(BlockTiers, WhatIsInMemoryAtTheEndGoesToTheDisk) {
   EXPECT_EQ(machine.Run(TierTokens(100, 16)), 4);
 }
 
-// What is found holds the bytes of its tokens, however blocks come and go.
+// Blocks that are found hold the content for their tokens, in whatever order blocks are evicted and
+// restored.
 TEST(BlockTiers, RandomSequencesFindTheirOwnBytes) {
   std::mt19937 random(3);
   for (int round = 0; round < 6; ++round) {

@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kLockName = "lock";
-// What is queued when the process ends is written within this.
+// Time limit for writing queued blocks when the process ends.
 constexpr auto kLastWrites = std::chrono::seconds(2);
 
 Clock::duration Seconds(double seconds) {
@@ -39,8 +39,8 @@ struct Found {
   int64_t used_at = 0;  // nanoseconds
 };
 
-// The regular files of a folder, the longest unused first; those that cannot be looked at are
-// passed over.
+// The regular files of a folder, the least recently used first. Files whose status cannot be read
+// are skipped.
 std::vector<Found> ListFiles(const std::filesystem::path& folder) {
   std::vector<Found> files;
   std::error_code error;
@@ -61,8 +61,8 @@ std::vector<Found> ListFiles(const std::filesystem::path& folder) {
   return files;
 }
 
-// The lock of a folder of an identity; none if another process has it. An error of the system
-// otherwise.
+// Locks the folder of an identity. nullopt if another process holds the lock; a system error if the
+// lock file cannot be opened.
 Result<std::optional<OwnedFd>> LockFolder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kLockName;
   OwnedFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -159,7 +159,7 @@ Status DiskTier::Scan(const TierIdentity& identity) {
     if (found.file == kLockName) continue;
     const auto name = ReadTierFileName(found.file);
     if (!name || found.bytes != TierFileBytes(options_.block_bytes)) {
-      // Unfinished, cut, or not ours.
+      // Incomplete, truncated, or not ours.
       ++counts_.damaged;
       doomed_.push_back(found.path);
       continue;
@@ -174,7 +174,7 @@ Status DiskTier::Scan(const TierIdentity& identity) {
     const std::filesystem::path& other = entry->path();
     if (other == own || !IsIdentityFolder(other)) continue;
     const auto other_lock = LockFolder(other);
-    if (!other_lock || !*other_lock) continue;  // another server counts them
+    if (!other_lock || !*other_lock) continue;  // in use by another server, which counts its files
     for (const Found& found : ListFiles(other)) {
       if (found.file == kLockName) continue;
       const int64_t bytes = TierDiskBytes(found.bytes);
@@ -236,7 +236,7 @@ bool DiskTier::Request(const TierName& name, bool now) {
     const MutexLock lock(mutex_);
     if (loads_.contains(name)) return true;
     if (now ? !MakeRoomToLoad() : std::ssize(loads_) >= options_.max_loaded) return false;
-    // It is still in memory.
+    // The block is still in the write queue.
     for (const Job& job : writes_) {
       if (job.name == name) {
         loads_.emplace(name, Load{.bytes = job.bytes, .since = Clock::now()});
@@ -372,7 +372,7 @@ void DiskTier::EndWrites(const std::string& reason) {
 void DiskTier::WriteNext(MutexLock& lock) {
   const int64_t bytes = TierDiskBytes(options_.block_bytes);
   MakeRoom(bytes);
-  if (!doomed_.empty()) return;  // their room is needed first
+  if (!doomed_.empty()) return;  // their removal makes the room
   const Job job = writes_.front();
   if (places_.contains(job.name)) {
     queued_.erase(job.name);
@@ -402,14 +402,14 @@ void DiskTier::WriteNext(MutexLock& lock) {
         Seconds(static_cast<double>(bytes) / static_cast<double>(options_.write_bytes_per_second));
   }
   if (generation != generation_) {
-    // Dropped meanwhile, and so is the file.
+    // The block was dropped meanwhile; remove its file.
     if (written) doomed_.push_back(folder / TierFileName(job.name));
     return;
   }
   if (!written) return EndWrites(written.error().message);
   written_.NotifyAll();
   queued_.erase(job.name);
-  // The queue may have dropped it meanwhile.
+  // Write() may have dropped it from the queue meanwhile.
   if (!writes_.empty() && writes_.front().name == job.name) writes_.pop_front();
   ++counts_.written;
   used_bytes_ += bytes;

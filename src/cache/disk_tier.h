@@ -1,4 +1,4 @@
-// Blocks that have left the memory, in files that outlive the process.
+// Blocks evicted from memory, in files that outlive the process.
 #pragma once
 
 #include <chrono>
@@ -23,21 +23,21 @@
 
 namespace sluice {
 
-// The folder holds a folder for each identity, and that a file for each block: a header (magic,
-// version, identity, name, sizes, checksums), then the block's bytes. A file is written under
-// another name and renamed when it is whole, so that a process that is killed leaves no half one
-// under a block's name. A file whose header or checksum (XXH3, 128 bits) is not right is a miss,
-// and is removed. Files are not synced: what a power failure spoils is found by the checksum.
+// The folder contains one folder per identity, which contains one file per block: a header (magic,
+// version, identity, name, sizes, checksums), then the block's bytes. A file is written under a
+// temporary name and renamed once it is complete, so a killed process leaves no partial file under
+// a block's name. A file with a wrong header or checksum (XXH3, 128 bits) is a miss and is removed.
+// Files are not synced: the checksum detects what a power failure damages.
 //
-// All files together take `max_bytes` at most, those of identities that no process uses included:
-// these go first, then the longest unused. Writes take `write_bytes_per_second` at most; what does
-// not fit into the queue is dropped, the oldest first. A write that fails ends writing, with one
-// line in the log; reading goes on.
+// All files together take at most `max_bytes`, including those of identities that no process uses.
+// The latter are removed first, then the least recently used. Writes take at most
+// `write_bytes_per_second`. If the write queue is full, its oldest entry is dropped. After a write
+// that fails, nothing more is written, and the log has one line about it; reading goes on.
 //
-// One thread of its own reads and writes, reads first. Thread safety: all methods may be called
-// from any thread; none waits for the disk, but for Open, Use and the destructor, which writes what
-// is queued for at most two seconds. Ownership: locks the identity's folder against other
-// processes.
+// A thread of its own reads and writes; reads come first. Thread safety: all methods may be called
+// from any thread. None waits for the disk, except Open, Use, the methods named Wait..., and the
+// destructor, which writes queued blocks for at most two seconds. Ownership: locks the identity's
+// folder against other processes.
 class DiskTier {
  public:
   struct Options {
@@ -45,15 +45,16 @@ class DiskTier {
     int64_t block_bytes = 0;
     int64_t max_bytes = 0;
     int64_t write_bytes_per_second = 0;  // 0: as fast as the disk
-    // Blocks that wait to be written, and that were read and not yet taken, at most.
+    // Maximum number of blocks in the write queue, and of blocks that are requested and not yet
+    // taken.
     int64_t max_queued = 0;
     int64_t max_loaded = 0;
   };
   static constexpr int64_t kMostFiles = int64_t{1} << 20;
 
-  // Finds what is there. kInvalidArgument, kUnsupported or kResourceExhausted if the folder cannot
-  // be made or written; kUnavailable if another process uses the identity's folder. `memory` has
-  // max_loaded pieces for what is read.
+  // Lists the folder's files. kInvalidArgument, kUnsupported or kResourceExhausted if the folder
+  // cannot be made or written; kUnavailable if another process uses the identity's folder. `memory`
+  // has max_loaded pieces for blocks that are read.
   static Result<std::shared_ptr<DiskTier>> Open(const Options& options,
                                                 const TierIdentity& identity,
                                                 std::shared_ptr<ByteBlocks> memory);
@@ -61,29 +62,29 @@ class DiskTier {
   DiskTier(const DiskTier&) = delete;
   DiskTier& operator=(const DiskTier&) = delete;
 
-  // From now on the blocks are of another identity. Nothing of the old one is found or written any
-  // more. After an error, as after Rest(), nothing is found, and nothing is written.
+  // Use() switches to another identity: blocks of the old one are neither found nor written
+  // afterwards. After Rest(), or an error of Use(), no blocks are found or written.
   Status Use(const TierIdentity& identity);
   void Rest();
 
   bool Has(const TierName& name) const;
-  // Writes it at leisure, unless it is there.
+  // Queues the block to be written, unless it is on disk.
   void Write(const TierName& name, HeldBytes bytes);
-  // Whether Write() would drop nothing. Waits for that until `deadline`; false then, and where
-  // nothing is written any more.
+  // Waits until `deadline` for room in the write queue, so that Write() drops nothing. False at the
+  // deadline, or if nothing is written any more.
   bool WaitForRoom(std::chrono::steady_clock::time_point deadline);
 
-  // Begins to read a block, unless that has begun. False if there is none, or no room: one that is
-  // needed `now` takes that of a block that was read before, and not taken for longest.
+  // Starts to read a block, unless that was started before. False if there is no such block or no
+  // room. With `now`, room is made by dropping the block that was read longest ago and not taken.
   bool Request(const TierName& name, bool now);
   enum class State { kAbsent, kOnDisk, kComing, kLoaded };
   State StateOf(const TierName& name) const;
-  // What was read, once; null if there is nothing.
+  // Hands over a block that was read, once; null if it has not been read.
   HeldBytes Take(const TierName& name);
-  // Waits until a block was read that had been asked for; returns at once if none was.
+  // Waits until a requested block has been read; returns at once if none is being read.
   void WaitForOne(double max_seconds);
 
-  // Removes all blocks of the identity, files at leisure.
+  // Removes all blocks of the identity; the thread removes their files later.
   void Clear();
 
   DiskTierCounts counts() const;
@@ -94,13 +95,13 @@ class DiskTier {
     TierName name;
     int64_t bytes = 0;
   };
-  using Files = std::list<File>;  // the longest unused first
+  using Files = std::list<File>;  // the least recently used first
   struct Job {
     TierName name;
     HeldBytes bytes;
   };
   struct Load {
-    HeldBytes bytes;  // null: it is coming
+    HeldBytes bytes;  // null: being read
     Time since;
   };
   // A file of an identity that no process uses.
@@ -119,7 +120,7 @@ class DiskTier {
   void ReadNext(MutexLock& lock) REQUIRES(mutex_);
   void RemoveNext(MutexLock& lock) REQUIRES(mutex_);
   bool MakeRoomToLoad() REQUIRES(mutex_);
-  // Room for a file of so many bytes: doomed files are those that have to go.
+  // Makes room for a file of `bytes`: moves files that have to go to doomed_.
   void MakeRoom(int64_t bytes) REQUIRES(mutex_);
   void Forget(const TierName& name) REQUIRES(mutex_);
   void EndWrites(const std::string& reason) REQUIRES(mutex_);
@@ -130,12 +131,12 @@ class DiskTier {
   mutable Mutex mutex_;
   CondVar wake_, loaded_, written_;
   TierIdentity identity_ GUARDED_BY(mutex_){};
-  std::filesystem::path own_ GUARDED_BY(mutex_);  // folder of the identity
+  std::filesystem::path own_ GUARDED_BY(mutex_);  // of identity_
   OwnedFd lock_file_ GUARDED_BY(mutex_);
-  uint64_t generation_ GUARDED_BY(mutex_) = 0;  // of the content: raised by Use and Clear
+  uint64_t generation_ GUARDED_BY(mutex_) = 0;  // of the content; raised by Use, Rest and Clear
   Files files_ GUARDED_BY(mutex_);
   std::unordered_map<TierName, Files::iterator, TierNameHash> places_ GUARDED_BY(mutex_);
-  std::deque<Leftover> leftovers_ GUARDED_BY(mutex_);            // the oldest first
+  std::deque<Leftover> leftovers_ GUARDED_BY(mutex_);            // the least recently used first
   std::deque<std::filesystem::path> doomed_ GUARDED_BY(mutex_);  // files to be removed
   int64_t used_bytes_ GUARDED_BY(mutex_) = 0;
   std::deque<Job> writes_ GUARDED_BY(mutex_);
@@ -145,7 +146,7 @@ class DiskTier {
   Time next_write_ GUARDED_BY(mutex_){};
   DiskTierCounts counts_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
-  Time write_until_ GUARDED_BY(mutex_){};  // once it stops
+  Time write_until_ GUARDED_BY(mutex_){};  // while stopping
   std::thread thread_;
 };
 

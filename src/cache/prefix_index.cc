@@ -59,7 +59,7 @@ PrefixCursor PrefixIndex::Start(std::string_view salt) const {
 }
 
 PrefixHash PrefixIndex::Extend(const PrefixHash& parent, std::span<const int32_t> tokens) const {
-  // A hash of (parent, hash of the tokens), so that the tokens need not be copied.
+  // Hash the pair (parent, hash of the tokens), so that the tokens need not be copied.
   const PrefixHash pair[2] = {parent, Hash(secret_, tokens.data(), tokens.size_bytes())};
   return Hash(secret_, pair, sizeof(pair));
 }
@@ -82,7 +82,7 @@ void PrefixIndex::FindChain(std::span<const int32_t> tokens, int64_t max_blocks,
                             std::string_view salt, PrefixLookup& lookup) {
   std::vector<PrefixHash>& hashes = lookup.hashes;
   std::vector<PrefixLookup::Link>& chain = lookup.chain;
-  // A block that is still indexed under its serial has kept its content, and so have its parents.
+  // A block that is still indexed under this serial has its old content, and so have its parents.
   const auto is_evicted = [this](const PrefixLookup::Link& link) {
     ++num_visits_;
     return entries_[static_cast<size_t>(link.block)].serial != link.serial;
@@ -202,7 +202,7 @@ PrefixIndex::Found PrefixIndex::Count(std::span<const int32_t> tokens, int64_t m
     ++num_visits_;
     return pool_.references(block) > 0;
   };
-  // The parents of a held block are held.
+  // Parents of a held block are held, so that the unheld blocks are at the end.
   const auto begin = lookup.chain.begin(), end = begin + found.blocks;
   found.unheld = end - std::partition_point(begin, end, [&](const PrefixLookup::Link& link) {
                    return is_held(link.block);
@@ -318,7 +318,7 @@ bool PrefixIndex::Reset(bool keeps_disk) {
   const auto is_held = [this](size_t i) { return pool_.references(static_cast<BlockId>(i)) > 0; };
   bool all = true;
   for (size_t i = 0; i < entries_.size(); ++i) all = all && !(is_indexed(i) && is_held(i));
-  // That everything is gone is told in one event.
+  // Report the removal of everything as a single event.
   CacheListener* const listener = all ? std::exchange(listener_, nullptr) : listener_;
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (!is_indexed(i) || is_held(i)) continue;
@@ -333,7 +333,7 @@ bool PrefixIndex::Reset(bool keeps_disk) {
 
 void PrefixIndex::Tell(CacheListener& listener) const {
   listener.OnCleared();
-  // A block is indexed after its parent, so that serials ascend along each chain.
+  // A block is indexed after its parent, so serials ascend along each chain.
   std::vector<BlockId> order;
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].indexed()) order.push_back(static_cast<BlockId>(i));
@@ -343,7 +343,7 @@ void PrefixIndex::Tell(CacheListener& listener) const {
   };
   std::sort(order.begin(), order.end(),
             [&](BlockId a, BlockId b) { return entry_of(a).serial < entry_of(b).serial; });
-  std::vector<BlockId> firsts(entries_.size());  // of each block's chain
+  std::vector<BlockId> firsts(entries_.size());  // first block of each block's chain
   for (const BlockId block : order) {
     const BlockId parent = entry_of(block).parent;
     const BlockId first = parent < 0 ? block : firsts[static_cast<size_t>(parent)];

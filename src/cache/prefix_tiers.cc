@@ -1,4 +1,4 @@
-// The prefix index and its tiers: what leaves the pool is kept there, and comes back.
+// The part of the prefix index that stores evicted blocks in the tiers and restores them.
 #include <algorithm>
 #include <utility>
 
@@ -39,7 +39,7 @@ void PrefixIndex::Store(BlockId block) {
 void PrefixIndex::SaveToDisk(double max_seconds) {
   if (tiers_ == nullptr) return;
   std::vector<BlockTiers::Named> blocks;
-  // The order of eviction is that of use; the bytes stay where they are.
+  // Evicting lists the blocks by last use. Their bytes stay in the pool meanwhile.
   is_resetting_ = true;
   while (const auto next = pool_.NextEvicted()) {
     ForEachGone(*next, [&](const TierKey& key, int64_t group, BlockId gone) {
@@ -128,7 +128,7 @@ bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
         moved ? now + BlockTiers::kMostWait : until.value_or(now + BlockTiers::kMostWait);
     return false;
   };
-  // None of those that were found may go in favour of those that come.
+  // Hold the blocks that were found, so that restored blocks do not evict them.
   std::vector<BlockList> held = HoldFound(lookup, std::ssize(lookup.chain), owner);
   for (size_t i = 0; i < absent.size(); ++i) {
     if (tiers_->num_left() < (pool_.num_free() > 0 ? 1 : 2)) return wait();

@@ -1,4 +1,4 @@
-// Blocks that have left the pool, in memory.
+// Blocks evicted from the pool, in memory.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// Keeps the content of blocks by name, the longest unused leaving first. All operations take
-// constant time. Thread safety: one thread at a time.
+// Keeps the content of blocks by name. All operations take constant time. Thread safety: one thread
+// at a time.
 class RamTier {
  public:
   struct Kept {
@@ -27,19 +27,19 @@ class RamTier {
   int64_t max_blocks() const { return max_blocks_; }
   int64_t size() const { return static_cast<int64_t>(places_.size()); }
   bool Has(const TierName& name) const { return places_.contains(name); }
-  // It becomes the last one used. False if it is not there.
+  // Marks the block most recently used. False if it is absent.
   bool Touch(const TierName& name);
-  // Takes it out; null if it is not there.
+  // Removes and returns the block; null if it is absent.
   HeldBytes Take(const TierName& name);
-  // REQUIRES: size() < max_blocks(), and it is not there.
+  // REQUIRES: size() < max_blocks(), and the block is absent.
   void Add(Kept kept);
-  // Takes out the longest unused one, or the last used one; none if there are none.
+  // Remove and return the least or the most recently used block; nullopt if there is none.
   std::optional<Kept> TakeOldest();
   std::optional<Kept> TakeNewest();
   void Clear();
 
  private:
-  using List = std::list<Kept>;  // the longest unused first
+  using List = std::list<Kept>;  // the least recently used first
 
   std::optional<Kept> TakeAt(List::iterator place);
 

@@ -1,4 +1,4 @@
-// What tiers count, for metrics.
+// Counters of the tiers, for metrics.
 #pragma once
 
 #include <atomic>
@@ -8,21 +8,21 @@ namespace sluice {
 
 struct DiskTierCounts {
   uint64_t written = 0, read = 0;  // blocks
-  // Blocks that were not written: the queue was full, as writes are slower than blocks leave.
+  // Blocks dropped because the write queue was full: blocks were evicted faster than written.
   uint64_t dropped = 0;
-  uint64_t damaged = 0;  // files that were cut, damaged or foreign, and were removed
+  uint64_t damaged = 0;  // files removed because they were truncated, damaged or foreign
   int64_t used_bytes = 0;
   bool writes = true;  // false once a write has failed
 };
 
-// Blocks, since the start. Thread safety: written by the engine's thread, read by any.
+// Numbers of blocks since the start. Thread safety: written by the engine's thread, read by any.
 struct TierCounters {
   std::atomic<uint64_t> ram_stored{0}, ram_loaded{0}, disk_loaded{0};
-  std::atomic<uint64_t> dropped{0};  // left the memory, and no disk took them
+  std::atomic<uint64_t> dropped{0};  // evicted from memory and not given to a disk
   std::atomic<int64_t> ram_blocks{0};
 };
 
-// What a server shows of its tiers.
+// The tiers' counts that a server reports.
 struct TierCounts {
   bool has_ram = false, has_disk = false;
   int64_t bytes_per_block = 0;

@@ -27,7 +27,7 @@ constexpr uint32_t kVersion = 1;
 constexpr int64_t kPageBytes = 4096;
 constexpr std::string_view kSuffix = ".kv";
 
-// As it is in the file; numbers are little-endian, as of all machines that this program runs on.
+// The header in the file. Numbers are little-endian, as on all supported machines.
 struct Header {
   std::array<char, 8> magic = kMagic;
   uint32_t version = kVersion;
@@ -63,7 +63,7 @@ tl::unexpected<Error> WriteFailed(const std::filesystem::path& path, int number)
               fmt::format("{}: {}", path.string(), SystemReason(number)));
 }
 
-// errno of the call that failed; 0: all is written.
+// Returns errno of the call that failed; 0 if everything was written.
 int WriteAll(int fd, const void* data, size_t size) {
   const char* next = static_cast<const char*>(data);
   while (size > 0) {
@@ -76,7 +76,7 @@ int WriteAll(int fd, const void* data, size_t size) {
   return 0;
 }
 
-// False if the file ends before, or cannot be read.
+// False if the file ends early or cannot be read.
 bool ReadAll(int fd, void* data, size_t size) {
   char* next = static_cast<char*>(data);
   while (size > 0) {
@@ -122,7 +122,7 @@ std::optional<TierName> ReadTierFileName(std::string_view file) {
   const std::string_view rest = file.substr(2 * name.digest.size());
   if (!rest.starts_with('-') || !rest.ends_with(kSuffix)) return std::nullopt;
   std::from_chars(rest.data() + 1, rest.data() + rest.size(), name.group);
-  // The same name again, so that there is one file of each.
+  // Accept only the canonical spelling, so that each block has one file.
   return TierFileName(name) == file ? std::optional(name) : std::nullopt;
 }
 

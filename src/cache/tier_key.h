@@ -1,4 +1,4 @@
-// The names that blocks have outside the pool, where their ids mean nothing.
+// Names of blocks outside the pool, where their ids have no meaning.
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace sluice {
 
-// Names a block by everything up to and including it: SHA-256 of the chain of its tokens, which
-// begins with the salt. Equal digests, equal tokens: nobody can make two that are alike. The same
-// in every process.
+// Names a block by all tokens up to and including its own: SHA-256 of the chain of tokens, which
+// begins with the salt. Equal digests imply equal tokens: nobody can construct a collision. Keys
+// are the same in every process.
 struct TierKey {
   std::array<uint8_t, 32> digest{};
-  // False where the tokens or the salt mean something in this process alone: rows of images, whose
-  // ids are given out as they come, and adapters, of which the salt has a serial number.
+  // False if the tokens or the salt have a meaning in this process only: rows of images, whose ids
+  // are given out in order of arrival, and adapters, whose serial number is in the salt.
   bool is_durable = true;
 };
 
-// The parent of first blocks. `salt`: as MakeCacheSalt makes it.
+// Parent key of first blocks. `salt`: from MakeCacheSalt.
 TierKey FirstTierKey(std::string_view salt);
 TierKey NextTierKey(const TierKey& parent, std::span<const int32_t> tokens);
 
-// A block of one group of layers.
+// Names a block of one group of layers.
 struct TierName {
   std::array<uint8_t, 32> digest{};
   uint32_t group = 0;
