@@ -78,7 +78,7 @@ Status CheckSampling(const SamplingParams& params, int64_t vocab_size) {
   return {};
 }
 
-// One whose tokens are in the prompt after those of the image before, which end at `after`.
+// Checks an image. `after`: end of the previous image's tokens.
 Status CheckImage(const Request& request, const ImageInput& input, int64_t after,
                   const RequestLimits::Images& limits) {
   if (input.image == nullptr) return Invalid("images", "an image without content");
@@ -206,7 +206,7 @@ std::string CacheSaltOf(const Request& request) {
   return MakeCacheSalt(parts);
 }
 
-// What is known of the images beside their place in the pool.
+// Fills in what the request needs for its images, except their places in the pool.
 void PrepareImages(const RequestLimits::Images& limits, const ImageHasher& hasher,
                    ActiveRequest& active) {
   const Request& request = active.request;
@@ -216,7 +216,7 @@ void PrepareImages(const RequestLimits::Images& limits, const ImageHasher& hashe
     placed.push_back({input.position, &image});
     active.image_hashes.push_back(hasher.HashOf(image.values, image.hash, request.cache_salt));
     if (!limits.tower->sees_both_ways) continue;
-    // Rows that follow each other see each other.
+    // Consecutive rows attend to each other.
     for (size_t i = 0; i < image.is_embedding.size(); ++i) {
       if (image.is_embedding[i] == 0) continue;
       const auto position = static_cast<int32_t>(input.position) + static_cast<int32_t>(i);
@@ -277,7 +277,7 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
     sequence->priority = asked.priority;
     sequence->client = asked.client;
     sequence->cache_salt = salt;
-    // The first token is not computed again where it is in the cache.
+    // With CLS pooling the first token's result is needed, so it must be computed.
     sequence->read_prefix_cache = asked.use_prefix_cache && limits.pooling != PoolingMethod::kCls;
     sequence->wants_all_rows =
         limits.pooling == PoolingMethod::kMean || (i == 0 && params.prompt_logprobs && length > 1);

@@ -34,36 +34,37 @@ struct ActiveSequence : ScheduledSequence {
   SequenceSampling sampling;
   SequenceProposals proposals;
   DraftSequence draft;
-  std::vector<double> pooled;          // the sum of the wanted rows so far, where the model pools
-  std::optional<FinishReason> finish;  // once it has ended
-  int64_t num_prompt_counted = 0;      // of its prompt, in StepStats
-  // The index of the draw in the step that began last, if that step draws the sequence's token and
+  std::vector<double> pooled;          // sum of the wanted rows so far, if the model pools
+  std::optional<FinishReason> finish;  // set once it has ended
+  int64_t num_prompt_counted = 0;      // prompt tokens counted in StepStats so far
+  // Index of the draw in the last step begun. Valid if that step draws the sequence's token and
   // num_drawn counts it.
   int32_t last_draw = 0;
-  Clock::time_point last_update{};  // of its last token
+  Clock::time_point last_update{};  // time of its last token
 
   int64_t num_output_tokens() const {
     return static_cast<int64_t>(tokens.size()) - num_prompt_tokens;
   }
 };
 
-// Ownership: the engine holds it from Submit to its end; it owns its sequences, which point back at
-// it.
+// A request in the engine. Ownership: the engine holds it from Submit until it ends; it owns its
+// sequences, which point back at it.
 struct ActiveRequest {
   RequestHandle handle = 0;
   Request request;
   std::vector<int32_t> end_tokens;  // of the model and of the request
   std::vector<std::unique_ptr<ActiveSequence>> sequences;
   int num_unfinished = 0;
-  bool ended = false;  // its sink is not called any more
+  bool ended = false;  // its sink is no longer called
   int num_slices_in_flight = 0;
-  // For its images: what each is known by, the positions of all tokens on the axes of rope, and the
-  // tokens that see each other.
+  // For its images: the hash of each, the RoPE positions of all tokens on each axis, and the spans
+  // of tokens that attend to each other.
   std::vector<ImageHash> image_hashes;
   RopePositions rope;
   std::vector<kernels::SeenSpan> spans;
   bool holds_images = false;  // in the engine's ImagePool
-  // Likewise of the rows that are its prompt, kPromptPart a part; the ids while the engine has it.
+  // For a prompt of rows (Request::rows), one entry per kPromptPart rows: its hash, and its id
+  // while the engine holds it.
   std::vector<ImageHash> row_hashes;
   std::vector<ImageId> row_ids;
   PromptResult prompt;
@@ -72,42 +73,42 @@ struct ActiveRequest {
   std::optional<Clock::time_point> first_scheduled, first_token, last_token;
 };
 
-// Rows of a prompt (Request::rows) that the prefix index knows by one id.
+// Number of rows of a prompt (Request::rows) that share one id in the prefix index.
 inline constexpr int64_t kPromptPart = 128;
 
-// What CheckRequest compares a request with.
+// The limits that CheckRequest applies.
 struct RequestLimits {
   int64_t vocab_size = 0;
   int64_t max_model_len = 0;
-  std::optional<PoolingMethod> pooling = std::nullopt;  // none: room is left for a token
-  // Where prompts may hold images; else null, and why.
+  std::optional<PoolingMethod> pooling = std::nullopt;  // nullopt: leave room for a token
+  // nullopt if prompts may not hold images; no_images gives the reason.
   struct Images {
     const TowerSpec* tower = nullptr;
     TowerOptions options;
-    int64_t max_rows = 0;        // of an image
-    int64_t max_whole = 0;       // tokens of an image that see each other
-    int64_t max_logit_rows = 0;  // of those where the logprobs of the prompt are asked for
-    bool has_axes = false;       // rope turns with rows and columns
+    int64_t max_rows = 0;        // maximum per image
+    int64_t max_whole = 0;       // maximum number of tokens of an image that attend to each other
+    int64_t max_logit_rows = 0;  // the same maximum if prompt logprobs are requested
+    bool has_axes = false;       // RoPE has an axis each for rows and columns
   };
   std::optional<Images> images = std::nullopt;
   std::string no_images = {};
-  // Likewise where prompts may be rows (EngineInfo::prompt_row_width).
+  // 0 if prompts may not be rows (EngineInfo::prompt_row_width); no_rows gives the reason.
   int64_t row_width = 0;
   std::string no_rows = {};
-  // Hashes the content of images and rows. Not null where there are any.
+  // Hashes the content of images and rows. Not null if prompts may hold either.
   const ImageHasher* hasher = nullptr;
 };
 
-// kInvalidArgument, naming the field: an empty prompt or one that leaves no room for a token, ids
-// outside the vocabulary, numbers out of range, or more prompt logprobs than the engine keeps
-// (kMaxPromptLogprobBytes).
+// kInvalidArgument with the name of the field: a prompt that is empty or leaves no room for a
+// token, ids outside the vocabulary, numbers out of range, or more prompt logprobs than the engine
+// stores (kMaxPromptLogprobBytes).
 Status CheckRequest(const Request& request, const RequestLimits& limits);
 
 inline constexpr int64_t kMaxPromptLogprobBytes = int64_t{256} << 20;
 
-// Creates the sequences. `model_end_tokens` are the end-of-sequence tokens of the model; `seed` is
-// that of a request without one. With `siblings_wait`, all sequences wait until the first has
-// computed the prompt. REQUIRES: CheckRequest passed.
+// Creates the sequences. `model_end_tokens`: the model's end-of-sequence tokens. `seed`: for a
+// request without one. `siblings_wait`: all other sequences wait until the first has computed the
+// prompt. REQUIRES: CheckRequest passed.
 std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request,
                                                  const RequestLimits& limits,
                                                  std::span<const int32_t> model_end_tokens,

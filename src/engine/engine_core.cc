@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// The message of what `run` throws; "" if it throws nothing.
+// Runs `run`. Returns the message of the exception that it throws, or "".
 template <typename Run>
 std::string ReasonOfFailure(const Run& run) noexcept {
   try {
@@ -174,7 +174,7 @@ void EngineCore::Add(std::unique_ptr<ActiveRequest> request) {
     }
   });
   if (failure.empty()) return;
-  // The scheduler does not know those that it has not taken.
+  // The scheduler has not taken sequences that are still new: finish them here.
   for (const auto& sequence : added.sequences) {
     if (sequence->state == ScheduledSequence::State::kNew) sequence->finish = FinishReason::kError;
   }
@@ -272,7 +272,7 @@ bool EngineCore::Step() {
   }
   if (num_in_flight_ > 0) return EndStep();
   if (ReleaseHeld()) {
-    // Commands that come meanwhile wait no longer than this.
+    // Commands that arrive meanwhile wait no longer than this.
     constexpr double kMostSeconds = 0.002;
     matchers_.WaitForOne(kMostSeconds);
     return true;
@@ -381,8 +381,8 @@ bool EngineCore::EndStep() {
   return true;
 }
 
-// Its tokens of the prompt that were not counted before. Where a preempted sequence goes on after
-// what others have computed meanwhile, the tokens in between count as its own.
+// Counts the slice's prompt tokens that were not counted before. If a preempted sequence resumes
+// after tokens that others have computed meanwhile, the tokens in between count as its own.
 int64_t EngineCore::CountPrompt(const FlyingSlice& slice) {
   ActiveSequence& sequence = slice.active();
   const int64_t counted = std::max(sequence.num_prompt_counted, sequence.cached_tokens);
@@ -396,7 +396,7 @@ void EngineCore::TellTime(Clock::time_point now) {
   scheduler_.SetTime(duration_cast<microseconds>(now - started_).count());
 }
 
-// The scheduler's contract excludes it; should it be broken all the same, no request may hang.
+// The scheduler's contract rules this out. If it happens nevertheless, no request may hang.
 void EngineCore::FailUnschedulable() {
   LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail",
             scheduler_.num_waiting());
@@ -434,7 +434,7 @@ void EngineCore::LandAll() noexcept {
 void EngineCore::Launch(Flight& flight) {
   ++num_in_flight_;
   flight.is_finished = false;
-  // Proposals are of a sequence whose last token is known, and so are some draws.
+  // Proposing tokens, and some draws, require that the sequence's last token is known.
   const bool keeps_tokens = flights_.size() > 1 && model_->takes_drawn_tokens() && !proposes();
   for (FlyingSlice& slice : flight.slices) {
     ActiveSequence& sequence = slice.active();
@@ -470,7 +470,7 @@ void EngineCore::ProposeTokens() {
   const int64_t num_running = scheduler_.num_running();
   int64_t room = plan_.scheduler.max_proposed_tokens - num_running;
   int64_t left = num_running;
-  // A draft's tokens take long: they are for those that the step decodes.
+  // Draft models are slow: propose only for sequences that the step decodes.
   const int64_t most_jobs = scheduler_.MostDecodes();
   draft_jobs_.clear();
   for (ScheduledSequence* scheduled : scheduler_.running()) {
@@ -478,7 +478,7 @@ void EngineCore::ProposeTokens() {
     const auto num_tokens = static_cast<int64_t>(sequence.tokens.size());
     const int64_t share = room > 0 ? std::max<int64_t>(1, room / left) : 0;
     --left;
-    if (sequence.is_in_flight()) continue;  // with what was proposed before
+    if (sequence.is_in_flight()) continue;  // keeps its earlier proposals
     sequence.proposed.clear();
     if (sequence.is_held) continue;
     if (share == 0) ForgetProposals(sequence);
@@ -505,7 +505,7 @@ void EngineCore::ProposeTokens() {
 }
 
 void EngineCore::HandOn(const Flight& flight) {
-  // Where all rows are sequences' nothing is proposed.
+  // If running sequences use all rows, nothing is proposed.
   const int64_t most = plan_.scheduler.max_proposed_tokens;
   if (scheduler_.num_running() >= most) return;
   draft_hidden_.clear();
@@ -597,7 +597,7 @@ std::optional<FinishReason> EngineCore::FinishOf(const ActiveSequence& sequence,
     return std::find(ids.begin(), ids.end(), token) != ids.end();
   };
   const bool has_min_tokens = sequence.num_output_tokens() > params.min_tokens;
-  // A constraint allows an end token only where the answer is complete.
+  // A constraint allows an end token only when the answer is complete.
   if (has_min_tokens || sequence.sampling.matcher != nullptr) {
     if (!params.ignore_eos && contains(sequence.request->end_tokens)) return FinishReason::kStop;
   }
@@ -755,7 +755,7 @@ RequestStats EngineCore::StatsOf(const ActiveRequest& request, FinishReason reas
 }
 
 void EngineCore::FinishRequest(ActiveRequest& request, FinishReason reason) {
-  // Calls that may throw come first: a request has ended completely, or not at all.
+  // Calls that may throw come first, so that a request ends completely or not at all.
   removed_.clear();
   removed_.reserve(request.sequences.size());
   finished_.reserve(finished_.size() + 1);

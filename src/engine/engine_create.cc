@@ -1,4 +1,4 @@
-// Engine::Create: from a configuration to a running engine.
+// Engine::Create: makes a running engine from a configuration.
 #include <algorithm>
 #include <memory>
 #include <system_error>
@@ -31,7 +31,8 @@ namespace {
 
 using Devices = std::vector<std::unique_ptr<Device>>;
 
-// The first devices of a kind, one a rank. They are alike: ranks compute with the same kernels.
+// Opens the first `count` devices of a kind, one per rank. They must be of one compute capability:
+// all ranks use the same kernels.
 Result<Devices> OpenDevices(DeviceKind kind, int count) {
   Devices devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
@@ -58,11 +59,11 @@ Result<Devices> OpenDevices(DeviceKind kind, int count) {
   return devices;
 }
 
-// None: the CPU.
+// The devices to compute on; empty: the CPU.
 Result<Devices> ChooseDevices(const EngineConfig& config) {
   const int64_t asked = int64_t{std::max(1, config.tensor_parallel_size)} *
                         std::max(1, config.pipeline_parallel_size);
-  // More are refused where ranks are planned.
+  // The rank plan refuses larger numbers.
   const int count = static_cast<int>(std::min<int64_t>(asked, kMostRanks));
   switch (config.device) {
     case DeviceChoice::kCpu: return Devices();
@@ -77,7 +78,7 @@ Result<Devices> ChooseDevices(const EngineConfig& config) {
   return Devices();
 }
 
-// The memory of the device with the least.
+// The least total and free memory of any of the devices.
 Result<MemoryLimits> MemoryOf(const Devices& devices) {
   MemoryLimits least;
   for (const std::unique_ptr<Device>& device : devices) {
@@ -152,7 +153,7 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   return info;
 }
 
-// Adds the listener of this process's i-th engine; null if nobody listens.
+// Adds the listener of this process's i-th engine; null if there is none.
 Status AddListener(const EngineConfig& config, const Engine::Hooks& hooks, int engine,
                    EngineLoop::Parts& parts) {
   if (!hooks.listener_of) return {};
@@ -225,7 +226,7 @@ Status AllocateCache(const EnginePlan& plan, const ModelConfig& model,
   return {};
 }
 
-// On the CPU, by one rank.
+// Loads the model for a single rank on the CPU.
 Status LoadAlone(const EnginePlan& plan, const ModelConfig& model, const LoadProgress& progress,
                  EngineLoop::Parts& parts) {
   ASSIGN_OR_RETURN(parts.model, LoadModel(*parts.pool, plan.config.model_folder, model,
@@ -233,7 +234,7 @@ Status LoadAlone(const EnginePlan& plan, const ModelConfig& model, const LoadPro
   return {};
 }
 
-// The model that proposes tokens, whose steps run on the threads of the first rank.
+// Loads the model that proposes tokens; its steps use the threads of the first rank.
 Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, const Model& target,
                  std::unique_ptr<Model>& draft) {
   if (!plan.draft) return {};
@@ -247,7 +248,7 @@ Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, const Model& target,
   return {};
 }
 
-// Null where prompts hold no images.
+// Loads the tower; null if prompts may not hold images.
 Status LoadTower(const EnginePlan& plan, const ModelConfig& model, ThreadPool& pool,
                  std::unique_ptr<ImageTower>& tower) {
   if (!plan.tower) return {};
@@ -256,7 +257,7 @@ Status LoadTower(const EnginePlan& plan, const ModelConfig& model, ThreadPool& p
   return {};
 }
 
-// Those that the server starts with; null where none are served.
+// Loads the adapters given at the start; null if none are served.
 Result<std::shared_ptr<Adapters>> LoadAdapters(const EnginePlan& plan, Model& model) {
   std::shared_ptr<LoraStore> slots = model.lora();
   if (slots == nullptr) return nullptr;
@@ -285,7 +286,7 @@ ParallelOptions ParallelOptionsOf(const EnginePlan& plan, const Devices& devices
   return parallel;
 }
 
-// By several ranks, on the CPU or on a device each.
+// Loads the model for several ranks: on the CPU, or one device per rank.
 Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadProgress& progress,
                  EngineLoop::Parts& parts) {
   ASSIGN_OR_RETURN(
@@ -299,10 +300,10 @@ Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadPro
   return {};
 }
 
-// None where no draft model is asked for.
+// The configuration of the draft model; empty if there is none.
 struct ReadDraft {
   std::optional<ModelConfig> model;
-  std::shared_ptr<const DrafterSpec> head;  // null: a decoder of its own
+  std::shared_ptr<const DrafterSpec> head;  // null: a complete decoder
 };
 Result<ReadDraft> ReadDraftConfig(const EngineConfig& config, const ModelConfig& target) {
   const DraftConfig& draft = config.draft;
@@ -322,14 +323,15 @@ Result<ReadDraft> ReadDraftConfig(const EngineConfig& config, const ModelConfig&
                    std::make_shared<const DrafterSpec>(std::move(read->head))};
 }
 
-// Null where the vectors of a model that pools stay as they are.
+// Loads the dense layers after pooling; null if there are none.
 Result<std::shared_ptr<const DenseLayers>> LoadDense(const EnginePlan& plan, ThreadPool& pool) {
   if (!plan.pooling || plan.pooling->dense.empty()) return std::shared_ptr<const DenseLayers>();
   return DenseLayers::Load(pool, plan.config.model_folder, plan.pooling->dense,
                            ModelOptionsOf(plan));
 }
 
-// Weights of an engine that has them alone, and of ranks and devices the cache.
+// Loads the weights of an engine that does not share them; for ranks and devices also allocates the
+// cache.
 Status LoadWeights(const EnginePlan& plan, const ModelConfig& model,
                    const kernels::KvLayout& layout, const LoadProgress& progress,
                    EngineLoop::Parts& parts) {
@@ -349,7 +351,7 @@ std::string MebibytesText(int64_t bytes) {
   return fmt::format("{} MiB", (bytes + (int64_t{1} << 20) - 1) >> 20);
 }
 
-// A second model beside the one that computes, on the CPU, by one rank.
+// Loads a second model beside the one in use, on the CPU, for a single rank.
 Result<std::unique_ptr<Model>> LoadBeside(const EnginePlan& plan, const ModelConfig& model) {
   const int64_t needed = plan.weight_bytes + plan.workspace_bytes;
   const int64_t available = ReadMemoryLimits().available_bytes;
@@ -364,7 +366,8 @@ Result<std::unique_ptr<Model>> LoadBeside(const EnginePlan& plan, const ModelCon
   return LoadModel(*pool, plan.config.model_folder, model, ModelOptionsOf(plan));
 }
 
-// How an engine with `plan` makes its parts again. REQUIRES: it serves no adapters.
+// Returns functions that reload the parts of an engine with `plan`. REQUIRES: no adapters are
+// served.
 EngineLoop::Loader LoaderOf(const EnginePlan& plan, const ModelConfig& model,
                             const kernels::KvLayout& layout) {
   const auto of_folder = [plan](const std::filesystem::path& folder) {
@@ -391,7 +394,8 @@ EngineLoop::Loader LoaderOf(const EnginePlan& plan, const ModelConfig& model,
   return loader;
 }
 
-// Whether weights and cache may be given back, or weights be replaced.
+// Refuses a configuration whose weights and cache cannot be released or replaced, if it asks for
+// that.
 Status CheckReloadable(const EngineConfig& config, bool are_processes) {
   if (!config.enable_sleep_mode && !config.enable_weight_updates) return {};
   const char* const option =
@@ -432,7 +436,7 @@ void TellPlan(const EnginePlan& plan, const Engine::Hooks& hooks) {
   for (const std::string& line : plan.warnings) LOG_WARNING("engine", "{}", line);
 }
 
-// What one of several engines needs beside the weights of `loaded`.
+// Makes what each of several engines needs besides the weights, which it shares with `loaded`.
 Status ShareLoaded(const EnginePlan& plan, const Model& loaded, const kernels::KvLayout& layout,
                    const std::vector<RankThreads>& threads, EngineLoop::Parts& parts) {
   ASSIGN_OR_RETURN(parts.pool, StartThreads(threads.front()));
@@ -449,7 +453,7 @@ Status ShareLoaded(const EnginePlan& plan, const Model& loaded, const kernels::K
   return {};
 }
 
-// Several engines on the CPU. The model is loaded by all threads; the engines share its weights.
+// Creates several engines on the CPU. All threads load the model; the engines share its weights.
 Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const ModelConfig& model,
                                                const kernels::KvLayout& layout,
                                                const EngineInfo& info, const Engine::Hooks& hooks) {
@@ -461,7 +465,7 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
     EngineLoop::Parts loaded;
     ASSIGN_OR_RETURN(loaded.pool, StartThreads(plan.ranks.threads.front()));
     EnginePlan loading = plan;
-    loading.num_blocks = 1;  // nothing is computed with this one
+    loading.num_blocks = 1;  // no step uses this cache
     RETURN_IF_ERROR(plan.ranks.num_ranks() > 1
                         ? LoadRanks(loading, model, hooks.load_progress, loaded)
                         : LoadAlone(loading, model, hooks.load_progress, loaded));
@@ -499,7 +503,7 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
                                          plan.config.enable_prefix_caching);
 }
 
-// This process is rank 0 of several.
+// Creates an engine if this process is rank 0 of several.
 Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const ModelConfig& model,
                                                   const GenerationConfig& generation,
@@ -548,7 +552,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                            ObserverOf(hooks, 0));
 }
 
-// What is known before a model is loaded.
+// What is read before a model is loaded.
 struct Prepared {
   ModelConfig model;
   GenerationConfig generation;
@@ -572,7 +576,7 @@ Result<Prepared> Prepare(const EngineConfig& config) {
   return prepared;
 }
 
-// Plans an engine of this process. It computes on `devices`, or on the CPU if there are none.
+// Plans an engine in this process. Sets `devices` to those that it uses; empty: the CPU.
 Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devices& devices,
                             const Engine::Hooks& hooks) {
   ASSIGN_OR_RETURN(devices, ChooseDevices(config));
@@ -606,7 +610,7 @@ Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devi
                       draft.model ? &*draft.model : nullptr, prepared.tower, draft.head);
   };
   Result<EnginePlan> plan = make_plan(config);
-  // Answers are the same without a head: one that cannot be used is no reason not to serve.
+  // A draft head does not change answers. Without a usable one, serve without it.
   if (!plan && plan.error().code == ErrorCode::kUnsupported && config.draft.is_head()) {
     EngineConfig without = config;
     without.draft = {};
@@ -655,8 +659,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   if (plan.num_engines > 1) return CreateReplicas(plan, model_config, layout, info, hooks);
   RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
 
-  // Not pinned but to the node of a rank: the server's threads use the same cores, and the system's
-  // scheduler places the workers better around them.
+  // Pin threads only to the NUMA node of a rank: the server's threads use the same cores, and the
+  // kernel's scheduler places the workers better around them.
   ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
   const LoadProgress progress = std::move(hooks.load_progress);
   RETURN_IF_ERROR(LoadWeights(plan, model_config, layout, progress, parts));

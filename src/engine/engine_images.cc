@@ -1,5 +1,5 @@
-// Images in EngineCore: which the pool holds, which a step makes, and which rows its tokens read;
-// and prompts that are rows themselves.
+// The part of EngineCore for images: holds them in the pool, computes their rows, and adds the rows
+// to a step; and the same for prompts that are rows themselves.
 #include <algorithm>
 
 #include "base/check.h"
@@ -42,7 +42,7 @@ void EngineCore::ReleaseImages(ActiveRequest& request) {
 }
 
 void EngineCore::HoldRows(ActiveRequest& request) {
-  // Apart from the ids of images.
+  // Keeps the keys apart from those of images.
   constexpr int32_t kFirst = 1 << 30;
   const int64_t rows = request.request.rows->rows();
   std::vector<int32_t> keys;

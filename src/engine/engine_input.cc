@@ -1,4 +1,4 @@
-// The arrays that a step of EngineCore reads: tokens, positions, slices, wanted rows, draws.
+// Fills the arrays that a step of EngineCore reads: tokens, positions, slices, wanted rows, draws.
 #include <algorithm>
 
 #include "engine/adapters.h"
@@ -109,7 +109,8 @@ std::span<TokenDraw> EngineCore::PlanDraws(Flight& flight) {
   if (!model_->draws_tokens()) return {};
   draw_jobs_.clear();
   for (const FlyingSlice& slice : flight.slices) {
-    // What the next row is drawn with is known once this one's token is.
+    // With draft tokens, the draw of a later row depends on this row's token, which is not known
+    // yet.
     if (!slice.samples || slice.all_rows || slice.num_proposed > 0) continue;
     ActiveSequence& sequence = slice.active();
     draw_jobs_.push_back({.sequence = &sequence.sampling,

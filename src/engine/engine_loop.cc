@@ -10,10 +10,10 @@
 namespace sluice {
 namespace {
 
-// So many failed steps in a row are not due to one request.
+// This many consecutive failed steps are not caused by a single request.
 constexpr int kFailedStepsUnhealthy = 3;
 
-// Blocks are written to the disk at the end for so long; engines share the time.
+// Time limit for writing blocks to the disk at shutdown; engines share the time.
 constexpr double kSaveSeconds = 10;
 
 int64_t Now() {
@@ -170,7 +170,7 @@ bool EngineLoop::Push(Command command) {
   return true;
 }
 
-// Once the engine stops, all requests end: a dropped command makes no difference.
+// Once the engine stops, all requests end, so a dropped command makes no difference.
 void EngineLoop::Abort(RequestHandle handle) {
   Push(AbortCommand{handle});
 }
@@ -309,7 +309,7 @@ void EngineLoop::Run() {
     running = TakeCommands(commands);
     for (Command& command : commands) {
       const auto execute = [&] { Execute(command); };
-      // Once more, for a request that was not aborted would go on for nobody.
+      // Try again: a request whose abort was lost would run on for nobody.
       if (!RunGuarded("engine", "a command", execute))
         RunGuarded("engine", "a command, tried again,", execute);
     }

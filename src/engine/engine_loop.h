@@ -1,4 +1,4 @@
-// The engine's thread, and the queue that leads to it.
+// The engine's thread, and its queue of commands.
 #pragma once
 
 #include <atomic>
@@ -27,36 +27,36 @@
 
 namespace sluice {
 
-// Ownership: owns everything that the engine needs; members are destroyed in the reverse order of
-// their use.
+// Ownership: owns everything that the engine needs. Members are destroyed after those that use
+// them.
 class EngineLoop final : public Engine {
  public:
   struct Parts {
-    std::unique_ptr<CacheListener> listener;       // of the prefix cache; null: nobody listens
-    std::shared_ptr<DiskTier> disk;                // of several engines one; null: none
-    std::vector<std::unique_ptr<Device>> devices;  // by rank; none: the CPU
-    std::unique_ptr<DevicePool> device_pool;       // memory of the one device
+    std::unique_ptr<CacheListener> listener;       // for the prefix cache; may be null
+    std::shared_ptr<DiskTier> disk;                // shared by several engines; null: none
+    std::vector<std::unique_ptr<Device>> devices;  // by rank; empty: the CPU
+    std::unique_ptr<DevicePool> device_pool;       // memory of a single device
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Model> model;
-    std::unique_ptr<Model> draft;       // of plan.draft; null: no model proposes tokens
-    std::unique_ptr<ImageTower> tower;  // of plan.tower; null: prompts hold no images
+    std::unique_ptr<Model> draft;       // of plan.draft; null: there is no draft model
+    std::unique_ptr<ImageTower> tower;  // of plan.tower; null: prompts may not hold images
     std::unique_ptr<KvCache> cache;
-    // The layers of plan.pooling, shared by engines that share weights; null if it has none.
+    // The layers of plan.pooling, shared by engines that share weights; null if there are none.
     std::shared_ptr<const DenseLayers> dense;
-    // In the model's slots, of all engines that share it; null: none are served.
+    // In the model's slots; shared by engines that share the model; null: none are served.
     std::shared_ptr<Adapters> adapters;
   };
-  // Makes parts of the plan. Of what it is given it uses pool and devices.
+  // Reloads parts of the plan. Uses the pool and devices of the parts it is given.
   struct Loader {
-    // Weights, and of ranks and devices the cache.
+    // Loads the weights; for ranks and devices also allocates the cache.
     std::function<Status(const std::filesystem::path& folder, Parts& parts)> load_weights;
-    // What of the cache is not there.
+    // Allocates the parts of the cache that are missing.
     std::function<Status(Parts& parts)> load_cache;
-    // A model beside another, by threads of its own; null: memory and weights are made together.
+    // Loads a model beside the one in use, with threads of its own; null: not possible.
     std::function<Result<std::unique_ptr<Model>>(const std::filesystem::path& folder)> load_model;
   };
 
-  // `observer` may be null. `loader`: how parts are made again; none: they cannot be.
+  // `observer` may be null. `loader`: reloads parts; nullopt: they cannot be reloaded.
   static Result<std::unique_ptr<Engine>> Start(Parts parts, EngineInfo info, EnginePlan plan,
                                                EngineObserver* observer,
                                                std::optional<Loader> loader = std::nullopt);
@@ -102,13 +102,13 @@ class EngineLoop final : public Engine {
   struct ResetCommand {
     std::promise<bool> done;
   };
-  // Something that the engine's thread does between two steps.
+  // Something that the engine's thread runs between two steps.
   struct CallCommand {
     std::function<Status()> call;
     std::promise<Status> done;
   };
   using Command = std::variant<AddCommand, AbortCommand, StopCommand, ResetCommand, CallCommand>;
-  // What LoopLimits bounds.
+  // The amounts that LoopLimits limits.
   struct Load {
     int64_t requests = 0, sequences = 0, tokens = 0;
   };
@@ -122,24 +122,25 @@ class EngineLoop final : public Engine {
   Status CallOnThread(std::function<Status()> call);
   Status FallAsleep(bool drops_files);
   Status LoadParts(bool weights, bool cache);
-  // Makes `made` weights and cache where they are.
+  // Replaces the weights and the cache by those in `made`, if it has them.
   void TakeParts(Parts& made);
   Status UseStaged();
-  // Blocks on disk are of the weights in `folder` from now on.
+  // Makes the disk tier use the blocks of the weights in `folder`.
   void UseDiskOf(const std::filesystem::path& folder);
   Status ModelAlive() const;
   bool has_work() const { return core_ != nullptr && core_->has_work(); }
-  // Counts a request as unfinished, or refuses it.
+  // Counts a request as unfinished, or refuses it if a limit is reached.
   Result<RequestHandle> Reserve(const Load& load, bool was_accepted);
   void Release(const Load& load);
   void Run();
-  // Waits until there is something to do, then takes the queue. False when the engine ends.
+  // Waits until there is something to do, then takes the queue. False when the engine stops.
   bool TakeCommands(std::vector<Command>& taken);
   void Execute(Command& command);
-  // Computes a step; one that throws fails all requests, as it may have left any of them half done.
+  // Runs a step. If it throws, fails all requests, since any of them may be in an inconsistent
+  // state.
   void Step();
   void FailAll(const std::string& reason);
-  // False once the engine stops: the command is dropped then.
+  // Queues a command. Returns false and drops it once the engine stops.
   bool Push(Command command);
   void OnEnd(const ActiveRequest& request);
   void NoteProgress();
@@ -152,25 +153,25 @@ class EngineLoop final : public Engine {
   EngineObserver* const observer_;
   const std::optional<Loader> loader_;
   TierCounters tier_counters_;
-  // Used on the engine's thread; null while weights or cache are not there, and the former where
+  // Used on the engine's thread. Null while weights or cache are not in memory; tiers_ also if
   // evicted blocks are lost.
   std::unique_ptr<KvTiers> tiers_;
   std::unique_ptr<EngineCore> core_;
   uint64_t base_seed_ = 0;
   const ImageHasher image_hasher_;
 
-  // Held while parts_.model is replaced, which the engine's thread alone does.
+  // Held while parts_.model is replaced. Only the engine's thread replaces it.
   mutable Mutex model_mutex_;
 
   mutable Mutex staging_mutex_;
   std::unique_ptr<Model> staged_ GUARDED_BY(staging_mutex_);
   std::filesystem::path staged_folder_ GUARDED_BY(staging_mutex_);
   std::filesystem::path folder_ GUARDED_BY(staging_mutex_);  // of the weights
-  int64_t num_replaced_ = 0;  // of the engine's thread: how often they were replaced
+  int64_t num_replaced_ = 0;  // used on the engine's thread: how often the weights were replaced
 
   mutable Mutex mutex_;
   CondVar wake_;
-  // Bounded by max_unfinished and a few commands a request.
+  // At most max_unfinished requests, and a few commands per request.
   std::vector<Command> queue_ GUARDED_BY(mutex_);
   Load unfinished_ GUARDED_BY(mutex_);
   uint64_t next_handle_ GUARDED_BY(mutex_) = 1;
@@ -179,12 +180,12 @@ class EngineLoop final : public Engine {
   bool frozen_ GUARDED_BY(mutex_) = false;
   Residency residency_ GUARDED_BY(mutex_);
 
-  bool may_step_ = true;  // of the engine's thread: it was not frozen when it last looked
+  bool may_step_ = true;  // used on the engine's thread: not frozen when last checked
   std::atomic<int64_t> drain_deadline_{0};  // ticks of Clock; 0: none
   std::atomic<int64_t> last_progress_{0};   // ticks of Clock
   std::atomic<bool> idle_{true};
-  std::atomic<int> failed_steps_{0};  // in a row
-  std::atomic<bool> broken_{false};   // block accounting is inconsistent, or the device is lost
+  std::atomic<int> failed_steps_{0};  // consecutive
+  std::atomic<bool> broken_{false};   // block accounting is inconsistent, or a device is lost
   std::atomic<bool> is_model_lost_{false};
   std::atomic<bool> is_state_lost_{false};  // EngineCore::FailAll failed
 

@@ -26,23 +26,23 @@
 namespace sluice {
 namespace {
 
-// Defaults of a step, for options that are not given.
+// Defaults of a step.
 struct StepDefaults {
   int64_t max_num_seqs = kDefaultMaxNumSeqs;
   int64_t max_num_batched_tokens = kDefaultMaxNumBatchedTokens;
-  // Decoding rows that cost little more than one: reading the weights takes longer than multiplying
-  // so many rows with them.
+  // Number of decoding rows that cost little more than one: reading the weights takes longer than
+  // multiplying so many rows.
   int64_t max_proposed_tokens = 16;
 };
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxThreadsPerCpu = 4;
-// Rows of prompt logits in a step take at most so much memory (and at least 32 rows).
+// Maximum memory for the rows of prompt logits in a step (but at least 32 rows).
 constexpr int64_t kPromptLogitBytes = int64_t{64} << 20;
 constexpr int64_t kMiB = int64_t{1} << 20;
-// Default shares of a device's memory: vLLM's of all of it, TensorRT-LLM's of the rest.
+// Default shares of a device's memory: vLLM's share of all of it, TensorRT-LLM's of the remainder.
 constexpr double kDeviceUtilization = 0.92;
 constexpr double kDeviceUtilizationOfRest = 0.9;
-// Memory that the driver allocates for kernels and libraries later.
+// Memory that the driver later allocates for kernels and libraries.
 constexpr int64_t kDeviceReserve = 256 * kMiB;
 
 tl::unexpected<Error> Invalid(const char* param, std::string message) {
@@ -103,7 +103,7 @@ Result<ElementType> PlanKvType(const EngineConfig& config, ElementType dtype,
   return type;
 }
 
-// The types that a device's kernels support.
+// Checks that the device's kernels support the types.
 Status CheckDeviceTypes(const EnginePlan& plan) {
   if (plan.dtype != ElementType::kBF16) {
     return Invalid("dtype",
@@ -134,7 +134,7 @@ Status PlanThreads(const Topology& topology, EnginePlan& plan) {
   return {};
 }
 
-// Where the machine decides how many ranks there are, a model that they cannot divide has one.
+// If the number of ranks is not fixed, a model that cannot be divided among them gets one rank.
 Result<RankPlan> RanksFor(const ModelConfig& model, const Topology& topology,
                           const EnginePlan& plan) {
   EngineConfig config = plan.config;
@@ -182,7 +182,7 @@ Status PlanEngines(EnginePlan& plan) {
   return {};
 }
 
-// vLLM's defaults for its server: larger steps on large devices.
+// vLLM's server defaults: larger steps on large devices.
 StepDefaults StepDefaultsOf(const EnginePlan& plan) {
   constexpr int64_t kGiB = 1024 * kMiB;
   if (!plan.on_device() || plan.memory.total_bytes < 70 * kGiB ||
@@ -192,7 +192,7 @@ StepDefaults StepDefaultsOf(const EnginePlan& plan) {
   return {1024, plan.memory.total_bytes >= 160 * kGiB ? 16384 : 8192, 128};
 }
 
-// How many steps are in flight at a time.
+// Plans the number of steps in flight.
 void PlanFlights(const ModelConfig& model, EnginePlan& plan) {
   SchedulerLimits& step = plan.scheduler;
   if (!plan.on_device()) {
@@ -218,7 +218,7 @@ void PlanFlights(const ModelConfig& model, EnginePlan& plan) {
   }
 }
 
-// Which steps a device records.
+// Plans which steps a device records as graphs.
 void PlanRecording(EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   if (!config.graphs.records) return;
@@ -248,7 +248,7 @@ void PlanRecording(EnginePlan& plan) {
   plan.recorded = PlanGraphs(config.graphs, plan.scheduler.max_num_seqs, plan.notes);
 }
 
-// The limits of a step, but for what depends on the context's length.
+// Plans the limits of a step, except those that depend on the length of the context.
 Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   if (config.block_size < 1 || config.block_size > 1024) {
@@ -310,7 +310,7 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   return {};
 }
 
-// `what` is not cut.
+// Plans a single rank for `what`, which cannot be divided.
 Status TakeOneRank(const char* what, EnginePlan& plan) {
   EngineConfig& config = plan.config;
   if (config.tensor_parallel_size == 1 && config.pipeline_parallel_size == 1) return {};
@@ -325,7 +325,7 @@ Status TakeOneRank(const char* what, EnginePlan& plan) {
   return {};
 }
 
-// How many adapters there is room for, and of which kind.
+// Plans the number and kind of adapter slots.
 Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
   const AdapterSettings& asked = plan.config.adapters;
   if (!asked.enabled) return {};
@@ -339,7 +339,7 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
                    fmt::format("max_cpu_loras ({}) must be greater than or equal to max_loras ({})",
                                *asked.max_cpu_loras, asked.max_loras));
   }
-  // Beside a device, adapters that wait for a slot are in their files, not in the host's memory.
+  // With a device, adapters that wait for a slot stay in their files, not in host memory.
   plan.lora.num_slots = static_cast<int>(
       asked.max_cpu_loras ? (plan.on_device() ? asked.max_loras : *asked.max_cpu_loras)
                           : std::max(asked.max_loras, static_cast<int64_t>(asked.modules.size())));
@@ -375,11 +375,11 @@ Status PlanPooling(EnginePlan& plan) {
     return Invalid("speculative_config",
                    "speculation is for models that generate: leave --speculative-config out");
   }
-  step.max_prompt_logit_rows = 1;  // none asks for more, but for the mean (PlanBytes)
+  step.max_prompt_logit_rows = 1;  // more only for the mean (PlanBytes)
   return {};
 }
 
-// The longest sequence, below `too_long`, that `blocks` blocks hold.
+// The length of the longest sequence, below `too_long`, that fits in `blocks` blocks.
 int64_t LongestSequence(const EnginePlan& plan, int64_t blocks, int64_t too_long) {
   int64_t fits = 0;
   while (too_long - fits > 1) {
@@ -389,7 +389,7 @@ int64_t LongestSequence(const EnginePlan& plan, int64_t blocks, int64_t too_long
   return fits;
 }
 
-// Fills in the bytes for plan.max_model_len.
+// Computes the bytes for plan.max_model_len.
 Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   if (!config.enable_chunked_prefill) {
@@ -411,7 +411,7 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   if (plan.pooling && plan.pooling->method == PoolingMethod::kMean)
     plan.scheduler.max_prompt_logit_rows = plan.scheduler.max_num_batched_tokens;
   const RankPlan& ranks = plan.ranks;
-  // The threads of the last engine, which has the most.
+  // The last engine has the most threads.
   const std::vector<RankThreads> threads =
       ThreadsOfEngine(ranks, plan.num_engines - 1, plan.num_engines);
   ASSIGN_OR_RETURN(const ModelMemory memory,
@@ -460,19 +460,19 @@ double UtilizationOfAll(const EngineConfig& config) {
   return config.memory_utilization.value_or(kDeviceUtilization);
 }
 
-// Bytes that requests get at least.
+// Minimum number of bytes reserved for requests.
 int64_t LeastRequestBytes(const EngineConfig& config, const MemoryLimits& host) {
   return config.request_memory_bytes.value_or(
       std::min(int64_t{64} << 20, host.available_bytes / 16));
 }
 
-// `rest`: what the plan leaves of the machine's memory.
+// `rest`: host memory that the plan leaves.
 int64_t RequestBytes(const EngineConfig& config, const MemoryLimits& host, int64_t rest) {
   if (config.request_memory_bytes) return *config.request_memory_bytes;
   return std::max(LeastRequestBytes(config, host), std::min(int64_t{1} << 30, rest / 2));
 }
 
-// Bytes that the caches of all engines may take at most.
+// Maximum number of bytes for the caches of all engines.
 int64_t KvBudget(const EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   const int64_t rest =
@@ -496,11 +496,11 @@ int64_t KvBudget(const EnginePlan& plan) {
                                               static_cast<double>(plan.memory.total_bytes));
     return std::min(rest, allowed - plan.fixed_bytes());
   }
-  // Something is left for the rest of the process and of the machine.
+  // Leave memory for the rest of the process and the machine.
   return std::min(plan.memory.available_bytes / 4 / config.memory_sharers, rest - rest / 8);
 }
 
-// What an engine's KV cache of `budget` bytes lies beside.
+// For error messages: what else takes memory besides an engine's KV cache.
 std::string Neighbours(const EnginePlan& plan) {
   if (plan.config.num_blocks_override) return "";
   if (plan.config.kv_cache_bytes) {
@@ -549,8 +549,8 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
       "max_model_len");
 }
 
-// The share that is asked for must be free, as in vLLM: a server that would take the rest of a
-// device that others use is refused.
+// The requested share must be free, as in vLLM: a server must not take the rest of a device that
+// others use.
 Status CheckDeviceMemory(const EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   const double utilization = UtilizationOfAll(config);
@@ -594,7 +594,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   int64_t budget = KvBudget(plan) / plan.num_engines;
   const int64_t max_num_seqs = plan.scheduler.max_num_seqs;
   RETURN_IF_ERROR(PlanStates(budget, plan));
-  // The workspace of fewer sequences is smaller.
+  // With fewer sequences, the workspace is smaller.
   if (plan.scheduler.max_num_seqs < max_num_seqs)
     RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
   if (config.num_blocks_override) {
@@ -610,7 +610,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
         "max_model_len is {}: the checkpoint allows {}, the KV cache of {} holds no more", longest,
         plan.max_model_len, MemoryText(budget)));
     plan.max_model_len = longest;
-    // The workspace shrinks too. The cache keeps its size, and has fewer and larger blocks where a
+    // The workspace shrinks, too. The cache keeps its size, but has fewer and larger blocks if a
     // window or chunk is now longer than any sequence.
     RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
     blocks = budget / plan.kv_bytes_per_block;
@@ -658,7 +658,7 @@ std::string_view DtypeName(ElementType type) {
 }
 
 int64_t EnginePlan::kv_tokens() const {
-  // One group is filled by sequences of any length.
+  // A single group is filled by sequences of any length.
   if (kv_groups.num_groups() == 1) return num_blocks * config.block_size;
   return num_blocks * max_model_len / MostBlocks(scheduler, max_model_len);
 }
@@ -699,7 +699,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   plan.pooling = std::move(pooling);
   if (config.profile_ops) plan.op_times = std::make_shared<OpTimes>();
   if (IsEncoder(model.architecture)) {
-    // A token sees those after it: a text is computed as a whole, and shares nothing.
+    // A token attends to later ones, so a text is computed as a whole and shares no prefix.
     plan.config.enable_chunked_prefill = plan.config.enable_prefix_caching = false;
   }
   plan.memory = memory;

@@ -1,5 +1,4 @@
-// What an engine does between steps with its weights and its cache: gives them back, makes them
-// again, replaces them.
+// What an engine does with its weights and cache between steps: release, reload, replace.
 #include <fcntl.h>
 #include <malloc.h>
 
@@ -16,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Asks the system to keep no pages of the weights' files; whatever it cannot drop, stays.
+// Asks the system to drop cached pages of the weight files. Pages that it cannot drop stay.
 void DropFilePages(const std::filesystem::path& folder) {
   std::error_code error;
   const std::filesystem::directory_iterator end;
@@ -98,7 +97,7 @@ Status EngineLoop::FallAsleep(bool drops_files) {
 Status EngineLoop::WakeUp(bool weights, bool cache) {
   if (!loader_) return Engine::WakeUp(weights, cache);
   return CallOnThread([this, weights, cache] {
-    idle_ = true;  // however long it takes, no step is late
+    idle_ = true;  // so that the watchdog ignores the time of loading
     return LoadParts(weights, cache);
   });
 }
@@ -163,7 +162,7 @@ std::filesystem::path EngineLoop::weights_folder() const {
 
 Status EngineLoop::StageWeights(const std::filesystem::path& folder) {
   if (!loader_ || !loader_->load_model) return Engine::StageWeights(folder);
-  DropStagedWeights();  // its memory is needed
+  DropStagedWeights();  // frees its memory for the new ones
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, loader_->load_model(folder));
   const MutexLock lock(staging_mutex_);
   staged_ = std::move(model);

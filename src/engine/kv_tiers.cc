@@ -25,7 +25,8 @@
 namespace sluice {
 namespace {
 
-// Blocks on the way to the disk and from it: each way so much, but some blocks in any case.
+// Blocks waiting to be written to the disk or read from it: this many bytes each, but at least
+// kLeastOnWay blocks.
 constexpr int64_t kWayBytes = int64_t{64} << 20;
 constexpr int64_t kLeastOnWay = 16;
 
@@ -33,12 +34,12 @@ int64_t BlocksOnWay(const EnginePlan& plan) {
   return std::max(kLeastOnWay, kWayBytes / plan.kv_bytes_per_block);
 }
 
-int64_t RamBlocks(const EnginePlan& plan) {  // of each engine
+int64_t RamBlocks(const EnginePlan& plan) {  // per engine
   return plan.config.offload.ram_bytes / plan.num_engines /
          ByteBlocks::Padded(plan.kv_bytes_per_block);
 }
 
-// What each engine has: those of the tier, and what it has given to the disk.
+// Pieces of memory per engine: those of the RAM tier, and those in the disk's write queue.
 int64_t PiecesOf(const EnginePlan& plan) {
   return RamBlocks(plan) + (plan.config.offload.has_disk() ? BlocksOnWay(plan) : 0);
 }
@@ -57,8 +58,8 @@ Status Refuse(const EnginePlan& plan, const std::string& why) {
   return Fail(ErrorCode::kUnsupported, fmt::format("--{}: {}", option, why), option);
 }
 
-// Another build, another text: what the linker wrote into this program or, without that, its file's
-// size and time of modification.
+// Identifies the build: the build id that the linker wrote into the program or, without one, the
+// size and modification time of the program's file.
 std::string BuildId() {
   std::string id;
   dl_iterate_phdr(
@@ -78,7 +79,7 @@ std::string BuildId() {
             next = description + (note.n_descsz + 3) / 4 * 4;
           }
         }
-        return 1;  // the first is the program itself
+        return 1;  // the first object is the program itself
       },
       &id);
   if (!id.empty()) return TierHex({reinterpret_cast<const uint8_t*>(id.data()), id.size()});
@@ -93,7 +94,8 @@ bool HoldsWeights(const std::filesystem::path& path) {
          extension == ".bin";
 }
 
-// The beginning of a file, with the names and places of its tensors, and some of the rest.
+// Appends the head of a file, which has the names and offsets of its tensors, and samples of the
+// rest.
 void AppendSamples(const std::filesystem::path& path, int64_t size, std::string& text) {
   constexpr int64_t kHead = int64_t{1} << 20;
   constexpr int64_t kSample = 4096;
@@ -171,7 +173,7 @@ Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& m
                       json::Write(plan.config.config_overrides),
                       plan.config.load_quantization.weights, plan.config.load_quantization.head,
                       plan.config.dummy_weights, plan.config.dummy_weights ? plan.config.seed : 0);
-  // DecoderSpec::FitRope.
+  // See DecoderSpec::FitRope.
   text += fmt::format("long rope {}\n", !model.spec.long_rope_table.empty() &&
                                             plan.max_model_len > model.spec.short_context);
   for (const AttentionSpan& span : plan.kv_groups.spans)
@@ -248,7 +250,7 @@ class KvTiers::Bytes final : public BlockBytes {
   }
 
  private:
-  // One of K or V: blocks lie next to each other.
+  // The K or V array of a layer; consecutive blocks are `stride` bytes apart.
   struct Array {
     std::byte* first = nullptr;
     int64_t stride = 0;

@@ -1,4 +1,4 @@
-// The tiers of an engine's prefix cache: what its plan makes of OffloadConfig.
+// Creates the tiers of an engine's prefix cache from OffloadConfig.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@
 
 namespace sluice {
 
-// Plans the memory of the tiers (EnginePlan::tier_bytes). kUnsupported where blocks cannot be
-// moved: on devices, with several ranks, where sequences keep states, without a prefix cache;
-// kInvalidArgument where the memory does not hold a block.
+// Plans the memory of the tiers (EnginePlan::tier_bytes). kUnsupported if blocks cannot be moved:
+// on devices, with several ranks, if sequences keep states, or without a prefix cache.
+// kInvalidArgument if the memory is too small for a block.
 Status PlanTiers(EnginePlan& plan);
 
-// Everything that the bits of a block depend on but its tokens: the program's build, the
-// instruction set, the configuration and types, the layout of blocks, and the weights' files in
-// `folder`: their names, sizes, times of modification, and samples of their content. kNotFound if
-// the folder cannot be read.
+// Identifies everything that determines the bytes of a block, except its tokens: the program's
+// build, the instruction set, configuration and types, the layout of blocks, and the weight files
+// in `folder` (names, sizes, modification times, and samples of their content). kNotFound if the
+// folder cannot be read.
 Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& model,
                                     const std::filesystem::path& folder);
 
-// The disk tier, which all engines of the plan share; null if none is asked for.
+// Opens the disk tier that all engines of the plan share; null if none is configured.
 Result<std::shared_ptr<DiskTier>> OpenDiskTier(const EnginePlan& plan, const ModelConfig& model);
 
-// Ownership: refers to the cache, and counters outlive it.
+// The tiers of one engine. Ownership: refers to the cache and to the counters, which outlive it.
 class KvTiers {
  public:
-  // kResourceExhausted if the machine refuses the memory.
+  // kResourceExhausted if the memory cannot be allocated.
   static Result<std::unique_ptr<KvTiers>> Create(const EnginePlan& plan, const KvCache& cache,
                                                  std::shared_ptr<DiskTier> disk,
                                                  TierCounters& counters);

@@ -1,4 +1,4 @@
-// The plan of an engine's memory as lines of text.
+// Formats the memory plan of an engine as lines of text.
 #include <string>
 #include <vector>
 

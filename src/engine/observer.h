@@ -11,38 +11,38 @@
 
 namespace sluice {
 
-// Reported for every step, and once without tokens when the engine becomes idle, so that gauges
+// Reported for each step, and once without tokens when the engine becomes idle, so that gauges
 // return to zero.
 struct StepStats {
   int64_t running = 0;
   int64_t waiting = 0;
   int64_t used_blocks = 0;  // held by sequences
   int64_t total_blocks = 0;
-  // Slots for states of sequences: held by those that run, kept as snapshots, and in all; 0 where
-  // sequences keep none.
+  // Slots for recurrent states of sequences: held by running sequences, holding snapshots, and
+  // total; 0 if sequences keep no states.
   int64_t held_states = 0;
   int64_t kept_states = 0;
   int64_t total_states = 0;
   // Counts of this step:
   int64_t prompt_tokens = 0;  // computed, not taken from the cache
-  // Tokens of prompts that were neither computed nor found before. Over all steps each token counts
-  // once for each sequence, here or in prefix_hits, however often the sequence is preempted.
+  // Prompt tokens that were neither computed nor found before. Over all steps, each token counts
+  // once per sequence, here or in prefix_hits, even if the sequence is preempted.
   int64_t new_prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t preemptions = 0;
-  int64_t prefix_queries = 0;  // tokens asked of the prefix index
+  int64_t prefix_queries = 0;  // prompt tokens looked up in the prefix index
   int64_t prefix_hits = 0;     // tokens found there
-  // Tokens asked of the tiers beyond the cache, and found there: these are among prefix_hits.
+  // Tokens looked up in the tiers, and those found there. The latter also count in prefix_hits.
   int64_t tier_queries = 0;
   int64_t tier_hits = 0;
-  int64_t drafts = 0;        // sequences of which proposed tokens were verified
-  int64_t draft_tokens = 0;  // of those
-  // Accepted ones, by their place in what was proposed.
+  int64_t drafts = 0;        // sequences whose draft tokens were verified
+  int64_t draft_tokens = 0;  // draft tokens of those sequences
+  // Accepted draft tokens, by their index among the draft tokens.
   std::array<int16_t, kMaxSpeculativeTokens> accepted_tokens = {};
-  int64_t replayed = 0;      // steps since the last report that a device replayed as graphs
-  int64_t in_flight = 0;     // steps when it ended, itself among them
-  double step_seconds = 0;   // from plan, or the end of the step before, to sampled tokens
-  double model_seconds = 0;  // of that inside Model::Begin and Finish
+  int64_t replayed = 0;      // steps replayed as graphs on a device since the last report
+  int64_t in_flight = 0;     // number of steps in flight when this one ended, including it
+  double step_seconds = 0;   // from planning, or the end of the previous step, to sampled tokens
+  double model_seconds = 0;  // of these, the seconds inside Model::Begin and Finish
 };
 
 // How one sequence of a request ended.
@@ -52,7 +52,7 @@ struct SequenceStats {
   int64_t preemptions = 0;
 };
 
-// When the last sequence of a request ended.
+// Reported when the last sequence of a request has ended.
 struct RequestStats {
   FinishReason reason = FinishReason::kStop;
   int64_t prompt_tokens = 0;
@@ -68,13 +68,13 @@ struct RequestStats {
   std::optional<double> first_token_seconds;  // arrival to first token; none if there was no token
 };
 
-// Called on the engine's thread, OnFinished on any; must not block. A step is reported here before
-// its results go to the sinks, so that an answer is counted when it arrives.
+// Called on the engine's thread, OnFinished on any thread; must not block. A step is reported here
+// before its results go to the sinks, so that an answer is counted by the time it arrives.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
   virtual void OnStep(const StepStats& stats) = 0;
-  virtual void OnFirstToken(double seconds_since_arrival) = 0;  // of a sequence; or its vector
+  virtual void OnFirstToken(double seconds_since_arrival) = 0;  // of a sequence, or its vector
   virtual void OnInterToken(double seconds) = 0;                // between two updates of a sequence
   virtual void OnFinished(const RequestStats& stats) = 0;
 };

@@ -1,4 +1,4 @@
-// Where blocks of the prefix cache go when its pool is full.
+// Where blocks evicted from the prefix cache's pool are kept.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 namespace sluice {
 
 struct OffloadConfig {
-  int64_t ram_bytes = 0;         // of all engines; 0: none
+  int64_t ram_bytes = 0;         // of all engines together; 0: none
   std::filesystem::path folder;  // "": none
   int64_t disk_bytes = int64_t{32} << 30;
-  int64_t disk_bytes_per_second = int64_t{256} << 20;  // written; 0: as fast as the disk
+  int64_t disk_bytes_per_second = int64_t{256} << 20;  // write rate; 0: as fast as the disk
 
   bool has_disk() const { return !folder.empty(); }
   bool is_given() const { return ram_bytes > 0 || has_disk(); }

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Gemma 4: tokens that an image stands for at most, as the processor's files say.
+// Gemma 4: maximum number of tokens per image, from the processor's files.
 int64_t SoftTokensOf(const std::filesystem::path& folder) {
   constexpr int64_t kDefault = 280, kMost = 1 << 16;
   for (const char* name : {"processor_config.json", "preprocessor_config.json"}) {
@@ -32,7 +32,7 @@ ResolvedTower NoTower(std::string reason) {
   return resolved;
 }
 
-// As NoTower, where the model is one of images.
+// Like NoTower with a warning, for a model that has an image tower.
 ResolvedTower TowerRefused(std::string reason) {
   LOG_WARNING("engine", "images are not taken: {}", reason);
   return NoTower(std::move(reason));
@@ -53,7 +53,7 @@ ResolvedTower ResolveTower(const EngineConfig& config, const ModelConfig& model)
   }
   if (config.dummy_weights) return resolved;
   const auto checkpoint = Checkpoint::Open(config.model_folder);
-  if (!checkpoint) return resolved;  // told where weights are loaded
+  if (!checkpoint) return resolved;  // reported when the weights are loaded
   if (!HoldsTower(**spec, *checkpoint)) return NoTower("the checkpoint holds the text part alone");
   TowerWeights unfilled;
   const Status status =
@@ -76,7 +76,7 @@ void PlanImages(const ResolvedTower& resolved, EnginePlan& plan) {
     return refuse("rows of images do not go to pipeline stages yet; leave them out");
   plan.tower = *resolved.spec;
   if (resolved.whole_rows == 0) return;
-  // Decodes have their tokens beside it.
+  // Decoding sequences need their tokens in addition.
   SchedulerLimits& step = plan.scheduler;
   const int64_t least = step.max_num_seqs + resolved.whole_rows;
   if (step.max_num_batched_tokens < least) {

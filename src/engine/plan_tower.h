@@ -1,5 +1,5 @@
-// Plans images: whether the engine takes them, the memory of the tower and of the rows that it
-// makes, and what a step has to hold.
+// Plans images: whether the engine accepts them, the memory of the tower and its rows, and the size
+// of a step.
 #pragma once
 
 #include <string>
@@ -8,19 +8,18 @@
 
 namespace sluice {
 
-// The tower of the model in EngineConfig::model_folder, if config.json describes one that is
-// implemented and the checkpoint holds it; else why prompts hold no images.
+// Returns the tower of the model in EngineConfig::model_folder, if config.json describes a
+// supported one and the checkpoint holds it; else the reason why prompts may not hold images.
 ResolvedTower ResolveTower(const EngineConfig& config, const ModelConfig& model);
 
-// Decides whether images are taken, and raises the limits of a step to what one of them needs where
-// its tokens see each other. REQUIRES: ranks and the limits of a step are planned.
+// Decides whether images are accepted. If tokens of an image attend to each other, raises the
+// limits of a step so that one image fits. REQUIRES: ranks and limits of a step are planned.
 void PlanImages(const ResolvedTower& resolved, EnginePlan& plan);
 
-// Decides whether prompts are taken as rows (Request::rows). REQUIRES: as for PlanImages, which was
-// called.
+// Decides whether prompts may be rows (Request::rows). REQUIRES: PlanImages was called.
 void PlanPromptRows(const ModelConfig& model, EnginePlan& plan);
 
-// Adds the bytes of the tower to those of the model. REQUIRES: plan.max_model_len is known.
+// Adds the tower's bytes to the model's. REQUIRES: plan.max_model_len is known.
 void PlanTowerBytes(const ModelConfig& model, int num_threads, EnginePlan& plan);
 
 }  // namespace sluice

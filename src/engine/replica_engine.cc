@@ -114,7 +114,7 @@ Result<RequestHandle> ReplicaEngine::Submit(Request request) {
     may = {};
     may[static_cast<size_t>(*request.engine)] = true;
   }
-  // An engine may have failed meanwhile: then it says so.
+  // All engines may have failed meanwhile: let the first one refuse the request.
   if (std::none_of(may.begin(), may.end(), [](bool one) { return one; })) may[0] = true;
   const Router::Route route = router_.Choose(request, may);
   const auto sink = std::make_shared<RoutedSink>(open_, router_, route, request);
@@ -161,7 +161,7 @@ CacheEventCounts ReplicaEngine::cache_event_counts() const {
 }
 
 TierCounts ReplicaEngine::tier_counts() const {
-  TierCounts all = members_.front().engine->tier_counts();  // the disk is one of all
+  TierCounts all = members_.front().engine->tier_counts();  // all engines share the disk tier
   for (size_t i = 1; i < members_.size(); ++i) {
     const TierCounts counts = members_[i].engine->tier_counts();
     all.ram_stored += counts.ram_stored;
@@ -177,7 +177,7 @@ TierCounts ReplicaEngine::tier_counts() const {
 bool ReplicaEngine::ResetPrefixCache() {
   bool done = true;
   for (const Member& member : members_) {
-    // One that does not move would never answer.
+    // A stalled engine would never answer.
     const bool is_reset = !member.engine->stalled() && member.engine->ResetPrefixCache();
     done = done && is_reset;
   }
@@ -204,7 +204,7 @@ void ReplicaEngine::Watch() {
                     state.reason);
         }
       }
-      // Where steps only fail, the engine itself ends the requests of each.
+      // If only its steps fail, the engine itself ends the requests of each.
       if (!state.is_healthy && (engine.stalled() || !engine.failure().empty())) {
         open_.FailAt(i, {ErrorCode::kUnavailable,
                          fmt::format("{} computes no more: {}", NameOf(i), state.reason), ""});

@@ -1,4 +1,4 @@
-// Several engines behind one front door: data parallelism.
+// Data parallelism: several engines behind one interface.
 #pragma once
 
 #include <array>
@@ -17,21 +17,21 @@
 
 namespace sluice {
 
-// Gives each request to one of its engines (router.h). An engine that computes no more is passed
-// over: its open requests fail, at the latest kWatchInterval after that is known, and new ones go
-// to the others. Where no engine is healthy, all that are not lost for good are tried.
+// Gives each request to one of its engines (router.h). An engine that has stopped computing is
+// skipped: its open requests fail within kWatchInterval of its failure being known, and new ones go
+// to the others. If no engine is healthy, all that have not failed for good are tried.
 //
-// A request without a seed draws what it would draw at a single engine, whichever engine it gets.
+// A request without a seed draws the same tokens as with a single engine, whichever engine it gets.
 //
 // Ownership: owns the engines.
 class ReplicaEngine final : public Engine {
  public:
   static constexpr std::chrono::seconds kWatchInterval{1};
-  // An idle engine whose last steps failed gets a request after so long, which shows what it can.
+  // After this time, an idle engine whose last steps failed gets a request again, as a test.
   static constexpr std::chrono::seconds kRetryInterval{10};
 
-  // `info`: of all of them. `seed`: as EngineConfig::seed. `caches_prefixes`: each has a prefix
-  // cache.
+  // `info`: of all engines together. `seed`: as EngineConfig::seed. `caches_prefixes`: each engine
+  // has a prefix cache.
   ReplicaEngine(std::vector<std::unique_ptr<Engine>> engines, EngineInfo info, uint64_t seed,
                 bool caches_prefixes);
   ~ReplicaEngine() override;
@@ -40,9 +40,9 @@ class ReplicaEngine final : public Engine {
   Result<RequestHandle> Submit(Request request) override;
   void Abort(RequestHandle handle) override;
   void StopSequence(RequestHandle handle, int sequence) override;
-  // While one of them is.
+  // True while any engine is healthy.
   bool healthy() const override;
-  // Once all of them have failed.
+  // Not empty once all engines have failed.
   std::string failure() const override;
   bool stalled() const override;
   std::vector<EngineState> states() const override;
@@ -53,24 +53,24 @@ class ReplicaEngine final : public Engine {
   Status SetFrozen(bool frozen) override;
   CacheEventCounts cache_event_counts() const override;
   TierCounts tier_counts() const override;
-  // Which all engines serve, from slots that they have together.
+  // All engines serve the same adapters, from slots that they share.
   Adapters* adapters() override { return members_.front().engine->adapters(); }
 
-  // What an engine has yet to compute, as the router counts it.
+  // Number of tokens that the engine has yet to compute, by the router's count.
   int64_t unfinished_tokens(int engine) const { return router_.unfinished_tokens(engine); }
 
  private:
   struct Member {
     std::unique_ptr<Engine> engine;
-    std::atomic<int64_t> last_given{0};  // ticks of the clock
+    std::atomic<int64_t> last_given{0};  // in ticks of the clock
   };
 
   int num_engines() const { return static_cast<int>(members_.size()); }
   std::string NameOf(int i) const;
-  // By engine, whether a request may go there.
+  // By engine: whether it may be given a request.
   std::array<bool, kMostEngines> MayBeChosen() const;
   EngineState StateOf(int i) const;
-  // Until the end: fails the requests of engines that compute no more.
+  // Fails the requests of engines that have stopped computing, until the destructor stops it.
   void Watch();
 
   const EngineInfo info_;
@@ -78,7 +78,7 @@ class ReplicaEngine final : public Engine {
   std::atomic<uint64_t> num_requests_{0};
   Router router_;
   OpenRequests open_;
-  std::vector<Member> members_;  // after what their sinks refer to
+  std::vector<Member> members_;  // destroyed before router_ and open_, which their sinks use
 
   Mutex mutex_;
   CondVar wake_;

@@ -1,4 +1,4 @@
-// What goes into the engine and what comes out: token ids only, no text.
+// Requests and results of the engine: token ids only, no text.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace sluice {
 
 class EngineObserver;
 
-// The most sequences of one request.
+// Maximum number of sequences per request.
 inline constexpr int kMaxSequences = 16384;
 
 enum class FinishReason {
@@ -35,51 +35,53 @@ struct RequestStats;  // engine/observer.h
 struct SequenceUpdate {
   int sequence = 0;  // [0, n)
   std::vector<int32_t> tokens;
-  std::vector<TokenLogprobs> logprobs;  // one a token where asked for
-  int64_t weights = 0;  // how often they had been replaced when these tokens were sampled
+  std::vector<TokenLogprobs> logprobs;  // one per token, if requested
+  int64_t weights = 0;  // how often the weights had been replaced when these tokens were sampled
   std::optional<FinishReason> finish;
-  // The entry of stop_token_ids that ended it; not set for an end-of-sequence token.
+  // The entry of stop_token_ids that ended the sequence; nullopt for an end-of-sequence token.
   std::optional<int32_t> stop_token;
 };
 
-// Sent once a request, before or with its first tokens.
+// Sent once per request, before or with its first tokens.
 struct PromptResult {
   int64_t cached_tokens = 0;  // taken from the prefix cache
-  double queue_seconds = 0;   // from its arrival until it was first scheduled
-  // With prompt_logprobs: one entry a prompt token; the first has no logprob and is empty.
+  double queue_seconds = 0;   // from arrival until first scheduled
+  // With prompt_logprobs: one entry per prompt token. The first token has no logprob, so its entry
+  // is empty.
   std::vector<std::optional<TokenLogprobs>> logprobs;
 };
 
-// Receives the results of a request. Called on the engine's thread, in order, until OnUpdate with
-// the finish of the last sequence, OnPooled or OnError, and never after. Must not block:
-// implementations put the results into a queue. One that cannot, for lack of memory, ends its own
-// request; what it throws is logged and has no other effect.
+// Receives the results of a request. Called on the engine's thread, in order: until OnUpdate with
+// the last sequence's finish, OnPooled or OnError, and never afterwards. Must not block:
+// implementations put the results into a queue. If that fails for lack of memory, the sink ends its
+// own request; exceptions are logged and otherwise ignored.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
   virtual void OnPrompt(PromptResult result) = 0;
   virtual void OnUpdate(SequenceUpdate update) = 0;
-  // The vector of the prompt, of a model that pools: nothing follows, and OnUpdate is not called.
+  // The vector of the prompt, if the model pools. Nothing follows, and OnUpdate is not called.
   virtual void OnPooled(std::vector<float>&& /*vector*/) {}
   // The request failed; nothing follows.
   virtual void OnError(Error error) = 0;
-  // The request's last sequence has ended, or it failed or was aborted: called once, in any order
-  // with the above. Returns whether the sink counts the request at `observer`, which may be null,
-  // later, with the reasons that its client sees; otherwise the engine counts it.
+  // Called once when the request's last sequence has ended, or the request has failed or was
+  // aborted; in any order with the calls above. Returns true if the sink itself will report the
+  // request to `observer` (may be null) later, with the reasons that its client sees. Otherwise the
+  // engine reports it.
   virtual bool OnStats(const RequestStats& /*stats*/, EngineObserver* /*observer*/) {
     return false;
   }
 };
 
-// An image of a prompt, whose tokens are prompt[position, position + image->tokens.size()). Rows of
-// the tower take the place of the embeddings of those that are marked (is_embedding).
+// An image of a prompt. Its tokens are prompt[position, position + image->tokens.size()). For
+// tokens marked in is_embedding, rows of the tower replace the embeddings.
 struct ImageInput {
   int64_t position = 0;
   std::shared_ptr<const ProcessedImage> image;
 };
 
-// What a prompt is in place of tokens: a row for each, as the decoder's first layer reads it.
-// F32 [rows, width], finite numbers. Immutable after it was made.
+// Rows that replace the embeddings of a prompt, one per token, as the decoder's first layer reads
+// them. F32 [rows, width], finite. Immutable once made.
 struct PromptRows {
   int64_t width = 0;
   std::vector<float> values;
@@ -89,33 +91,34 @@ struct PromptRows {
 
 struct Request {
   std::string id;               // for the log
-  std::vector<int32_t> prompt;  // >= 1 tokens, inside the vocabulary
-  // Images of models that take them (EngineInfo::takes_images): ascending, not overlapping.
+  std::vector<int32_t> prompt;  // >= 1 tokens, within the vocabulary
+  // Images, if the model takes them (EngineInfo::takes_images): ascending, not overlapping.
   std::vector<ImageInput> images;
-  // Rows in place of the embeddings of the whole prompt, whose tokens are placeholders then and
-  // count for no penalty; null: none. Of engines that take them (EngineInfo::prompt_row_width),
-  // without images and prompt_logprobs.
+  // Rows that replace the embeddings of the whole prompt; null: none. The prompt's tokens are then
+  // placeholders, and penalties ignore them. Only for engines that take rows
+  // (EngineInfo::prompt_row_width), without images and prompt_logprobs.
   std::shared_ptr<const PromptRows> rows;
-  // Where a prompt holds two texts that the model tells apart by token types: the second's first
-  // token. Within PoolingConfig::num_token_types.
+  // First token of the second text, if the prompt holds two texts that the model distinguishes by
+  // token type. Requires that PoolingConfig::num_token_types allows it.
   std::optional<int32_t> second_text;
   SamplingParams sampling;
-  // End-of-sequence tokens besides those of the model: the tokenizer's.
+  // The tokenizer's end-of-sequence tokens, in addition to the model's.
   SharedList<int32_t> end_tokens;
-  std::shared_ptr<const Constraint> constraint;  // of the answer; may be null
+  std::shared_ptr<const Constraint> constraint;  // on the answer; may be null
   int num_sequences = 1;                         // n
   int64_t priority = 0;  // smaller is sooner; ignored if the policy is first come first served
   uint64_t client = 0;   // under the fair policy, requests with the same number share one part
-  // Decides what is drawn without a seed; none: the engine's own count of requests.
+  // Seed for draws of a request without a seed; nullopt: the engine's count of requests.
   std::optional<uint64_t> default_seed;
   std::string cache_salt;  // prefixes are shared only between requests of equal salt
-  // An adapter of Engine::adapters(); null: the base alone. Prefixes are shared only within one.
+  // One of Engine::adapters(); null: the base model. Prefixes are shared only between requests with
+  // the same adapter.
   std::shared_ptr<const AdapterUse> adapter;
   bool use_prefix_cache = true;
-  // It belongs to what was accepted before (the next step of a beam search, a request that has
-  // waited for its adapter): a drain finishes it too.
+  // Continues something that was accepted before (the next step of a beam search, a request that
+  // waited for its adapter): a drain finishes it, too.
   bool was_accepted = false;
-  std::optional<int> engine;  // which of several computes it; none: the one with the least to do
+  std::optional<int> engine;  // index of the engine to use; nullopt: the one with the least work
   std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
   std::shared_ptr<RequestSink> sink;
 };
