@@ -176,7 +176,7 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
     BlockId parent = kNoBlock;
     BlockId next_in_bucket = kNoBlock;
     int32_t num_children = 0;  // indexed blocks that have this parent
-    uint64_t serial = 0;  // ascends with insertions, never reused; 0: not indexed in group 0
+    uint64_t serial = 0;       // ascends with insertions, never reused; 0: not indexed in group 0
     StateId state = kNoState;  // the slot of its snapshot
     bool is_passing = false;
 

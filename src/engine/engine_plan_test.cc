@@ -18,7 +18,8 @@ using ::testing::Not;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// 100 MiB of weights, 10 MiB of workspace, 1 MiB a block of 16 tokens, and one a recorded step.
+// 100 MiB of weights, 10 MiB of workspace, 1 MiB per block of 16 tokens, and 1 MiB per recorded
+// step.
 Result<ModelMemory> Sizes(const ModelConfig&, const ModelOptions& options, int) {
   return ModelMemory{.weight_bytes = 100 * kMiB,
                      .workspace_bytes = 10 * kMiB,
@@ -46,7 +47,7 @@ Result<EnginePlan> Plan(const EngineConfig& config, Machine machine = {},
   return PlanEngine(config, model, memory, topology, Sizes, nullptr, {}, std::move(pooling));
 }
 
-// Whose sequences keep states besides, of 2 MiB each.
+// Plans a model whose sequences also keep states of 2 MiB each.
 Result<EnginePlan> PlanWithStates(const EngineConfig& config,
                                   std::vector<AttentionSpan> spans = {{}}) {
   ModelConfig model;
@@ -108,7 +109,7 @@ TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) 
 TEST(EnginePlanStates, RunningSequencesGetHalfAndSnapshotsAQuarter) {
   const auto plan = PlanWithStates({});
   ASSERT_TRUE(plan) << plan.error().message;
-  // 500 MiB of caches.
+  // The caches have 500 MiB.
   EXPECT_EQ(plan->scheduler.max_num_seqs, 125);
   EXPECT_EQ(plan->num_state_slots, 125 + 62);
   EXPECT_EQ(plan->state_bytes, 187 * 2 * kMiB);
@@ -257,7 +258,7 @@ TEST(EnginePlan, RequestsGetHalfOfWhatIsLeft) {
   EXPECT_EQ(Plan(config)->request_bytes, 100 * kMiB);
   config.request_memory_bytes = 1500 * kMiB;
   EXPECT_EQ(Plan(config).error().code, ErrorCode::kResourceExhausted);
-  // A cache of all that is free leaves them something.
+  // A cache that could take all free memory leaves some for requests.
   config = {};
   config.memory_utilization = 1;
   plan = Plan(config);
@@ -336,7 +337,7 @@ TEST(EnginePlan, Types) {
   EXPECT_THAT(Plan(config)->notes[0], HasSubstr("runs as bfloat16"));
 }
 
-// Llama 4 Scout's pattern, 1 MiB a block of 16 tokens in all layers.
+// Llama 4 Scout's layer pattern; 1 MiB per block of 16 tokens in all layers.
 Result<ModelMemory> ChunkedSizes(const ModelConfig&, const ModelOptions& options, int) {
   const AttentionSpan local{.chunk = 8192};
   std::vector<AttentionSpan> layers;
@@ -367,7 +368,7 @@ TEST(EnginePlan, LayersThatSeeAChunkLeaveRoomForLongerSequences) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->kv_bytes_per_block, kMiB / 4);
   EXPECT_EQ(plan->num_blocks, 4000);
-  // Three groups hold (8191 + 2048) / 16 = 640 blocks each, one all the others.
+  // Three groups hold (8191 + 2048) / 16 = 640 blocks each; the fourth holds the other blocks.
   EXPECT_EQ(plan->max_model_len, (4000 - 3 * 640) * 16);
   EXPECT_EQ(plan->scheduler.groups.size(), 4u);
   EXPECT_EQ(MostBlocks(plan->scheduler, plan->max_model_len), 4000);
@@ -413,7 +414,7 @@ TEST(EnginePlan, ADraftModelIsPartOfThePlan) {
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_TRUE(plan->draft);
   const DraftPlan& draft = *plan->draft;
-  // K and V of 16 tokens of 2 layers with 2 heads of 64 in 2 bytes, beside a MiB of the target's.
+  // K and V of 16 tokens in 2 layers with 2 heads of 64 at 2 bytes, beside 1 MiB of the target's.
   EXPECT_EQ(draft.kv_bytes_per_block(), 16 * 1024);
   EXPECT_EQ(draft.num_blocks, 492);
   EXPECT_EQ(plan->num_blocks, 492);
@@ -431,7 +432,7 @@ TEST(EnginePlan, ADraftModelIsPartOfThePlan) {
   EXPECT_THAT(table[4], HasSubstr("7872 tokens"));
   for (const std::string& line : table) EXPECT_LT(line.size(), 140u);
 
-  ModelConfig differing = DraftModel();  // K and V of the wide layer, which the last one reads, too
+  ModelConfig differing = DraftModel();  // the last layer also reads K and V of the wide one
   differing.spec.layers.resize(3, differing.spec.layers.front());
   differing.spec.layers[1].attention.head_dim = 128;
   differing.spec.layers[2].attention.kv_layer = 1;
@@ -539,7 +540,7 @@ TEST(EnginePlan, DenseLayersBehindPoolingAreCounted) {
             dense->scheduler.max_num_seqs * 2 * 2048 * 4);
 }
 
-// 100 GiB, all free but 1.
+// A device of 100 GiB, of which 99 are free.
 Result<EnginePlan> PlanOnDevice(const EngineConfig& config, int64_t free_bytes = 99 * 1024 * kMiB,
                                 std::optional<PoolingConfig> pooling = std::nullopt,
                                 const char* architecture = "") {
@@ -619,7 +620,7 @@ TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
               ::testing::ElementsAre(1, 2, 4, 8, 10, 12, 16, 20, 24, 32, 40, 48, 50));
   EXPECT_TRUE(plan->recorded.pads);
   EXPECT_THAT(plan->notes, Not(::testing::Contains(HasSubstr("cuda_graphs"))));
-  // What graphs take is not the cache's.
+  // Memory of graphs is not available to the cache.
   EXPECT_EQ(plan->graph_bytes, 13 * kMiB);
   EXPECT_EQ(plan->kv_bytes, int64_t{94208 - 256 - 110 - 13} * kMiB);
   EXPECT_THAT(MemoryTable(*plan), ::testing::Contains(ContainsRegex("graphs +13.0 MiB +about")));
@@ -715,7 +716,7 @@ TEST(EnginePlanOnDevice, ComputesInBfloat16) {
   EXPECT_EQ(PlanOnDevice(config)->kv_type, ElementType::kF8E4M3);
 }
 
-// The load that tools/gpu_report.sh puts on one H200, of whose 150.1 GB the driver shows 149.5
+// The load that tools/gpu_report.sh puts on one H200: of its 150.1 GB, the driver reports 149.5 as
 // free.
 TEST(EnginePlanOnDevice, Llama70BInFp8OnOneH200) {
   const auto model = LoadModelConfig(SourcePath("benchmarks/llama-3.3-70b-fp8-shape"));
@@ -739,8 +740,8 @@ TEST(EnginePlanOnDevice, Llama70BInFp8OnOneH200) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->kv_type, ElementType::kF8E4M3);
   EXPECT_EQ(plan->scheduler.max_num_batched_tokens, 8192);
-  // By hand: products of E4M3 and a factor for each of their rows, both tables in BF16, norms, and
-  // padding; 163,840 bytes of keys and values a token.
+  // Computed by hand: E4M3 products with a factor for each of their rows, both tables in BF16,
+  // norms, and padding; 163,840 bytes of keys and values per token.
   const int64_t products = 80 * int64_t{8192} * (10240 + 8192 + 57344 + 28672);
   const int64_t factors = 80 * int64_t{4} * (10240 + 8192 + 57344 + 8192);
   const int64_t tables = 2 * int64_t{2} * 128256 * 8192, norms = 161 * int64_t{4} * 8192;

@@ -1,5 +1,5 @@
 // For tests: a model without weights whose answers reveal every error in the cache, and a sink that
-// collects.
+// collects results.
 #pragma once
 
 #include <algorithm>
@@ -27,17 +27,17 @@
 namespace sluice::testing {
 
 // Its "KV cache" holds the tokens themselves: the logits of a row are a hash of all tokens of its
-// sequence, read back through the block table. So a block that is lost, shared wrongly or taken too
-// early changes the answer. In groups that do not keep all positions it holds a hash of all tokens
-// up to the position; one that is wrong, where the group sees it, changes the answer too.
+// sequence, read back through the block table. So a block that is lost, wrongly shared or reused
+// too early changes the answer. Groups that do not keep all positions hold a hash of all tokens up
+// to each position; a wrong hash at a position that the group attends to changes the answer, too.
 class FakeModel final : public Model {
  public:
   static constexpr int kVocab = 64;
   static constexpr int32_t kPoison = 60;    // a step with this token throws
-  static constexpr int32_t kNanToken = 61;  // a sequence that ends in it gets NaN
-  static constexpr int32_t kEos = 63;       // never the likeliest by itself
+  static constexpr int32_t kNanToken = 61;  // a sequence that ends with it gets NaN logits
+  static constexpr int32_t kEos = 63;       // never the likeliest token
 
-  // With `num_states` slots each sequence keeps a state: a hash of its tokens. One that is wrong
+  // With `num_states` slots, each sequence keeps a state: a hash of its tokens. A wrong state
   // changes the answer.
   FakeModel(int block_size, int64_t num_blocks,
             std::vector<AttentionSpan> groups = {AttentionSpan{}}, int64_t num_states = 0)
@@ -55,7 +55,7 @@ class FakeModel final : public Model {
     return config;
   }
 
-  // With a `period`, the likeliest token is mostly the one that stood so many places before.
+  // With a `period`, the likeliest token is mostly the one `period` positions back.
   static void Logits(std::span<const int32_t> tokens, float* logits, size_t period = 0) {
     uint64_t hash = 1469598103934665603u;
     for (const int32_t token : tokens)
@@ -68,13 +68,13 @@ class FakeModel final : public Model {
     }
     if (period > 0 && tokens.size() >= period && hash % 8 != 0) {
       const int32_t again = tokens[tokens.size() - period];
-      // A step behind one that fails finds what was there before.
+      // A step after a failed one may read leftovers from the cache.
       if (again >= 0 && again < kPoison) logits[again] += 20;
     }
     if (tokens.back() == kNanToken) logits[3] = std::nanf("");
   }
 
-  // What a greedy answer must be.
+  // The expected greedy answer.
   static std::vector<int32_t> Greedy(std::vector<int32_t> tokens, int64_t count) {
     const size_t prompt = tokens.size();
     float logits[kVocab];
@@ -128,7 +128,7 @@ class FakeModel final : public Model {
   bool draws_tokens() const override { return draws; }
   DrawLimits draw_limits() const override { return {.words = 4096, .top = 8}; }
 
-  // What a step computes is shown when it ends.
+  // With several steps in flight, results are delivered when a step ends.
   int steps_in_flight() const override { return most_in_flight; }
   bool takes_drawn_tokens() const override { return keeps_drawn; }
   void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) override {
@@ -174,13 +174,13 @@ class FakeModel final : public Model {
     return Fail(ErrorCode::kUnavailable, "rank 1 (process 7 on node3) has ended");
   }
 
-  bool draws = false;  // tokens, where it is asked for them
+  bool draws = false;  // tokens, if asked to
   std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
-  std::atomic<bool> lost{false};  // every step throws then, too
-  // The step after so many waits until it is raised: what is asked of the engine meanwhile is sure
-  // to find it at work.
+  std::atomic<bool> lost{false};  // every step then throws, too
+  // Steps beyond this number wait until it is raised. So commands sent meanwhile are sure to find
+  // the engine at work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};
   int most_in_flight = 1;
   bool keeps_drawn = false;  // tokens, for the step after the one that draws them
@@ -196,7 +196,7 @@ class FakeModel final : public Model {
     return slots_[static_cast<size_t>(slot)];
   }
 
-  // Does what a device does, and leaves no logits.
+  // Draws as a device does, and overwrites the logits.
   void Draw(TokenDraw& draw, std::span<const uint32_t> words, float* logits) {
     if (!draw.is_wanted) return;
     ++num_drawn;
@@ -273,8 +273,8 @@ class FakeModel final : public Model {
     });
   }
 
-  // Looks at what the groups but the first hold for a slice, and writes what its tokens add. False
-  // if something seen is not what the tokens say.
+  // Checks the content that the groups after the first hold for a slice, and writes that of its
+  // tokens. False if content that the slice attends to does not match the tokens.
   bool UpdateGroups(const StepInput& input, size_t index) {
     bool intact = true;
     for (int64_t group = 1; group < input.num_groups; ++group) {
@@ -295,7 +295,7 @@ class FakeModel final : public Model {
 
   uint64_t& State(int32_t slot) { return states_.at(static_cast<size_t>(slot)); }
 
-  // Likewise of the slice's state.
+  // Likewise for the slice's state.
   bool UpdateState(const StepInput& input, size_t index) {
     if (states_.empty()) return true;
     const kernels::AttentionSlice& slice = input.SlicesOf(0)[index];
@@ -328,7 +328,7 @@ class FakeModel final : public Model {
     bool fails = false;
   };
   std::deque<Step> in_flight_;
-  std::vector<int32_t> drawn_;  // by the step that began last
+  std::vector<int32_t> drawn_;  // by the last step that began
 
   int block_size_;
   const std::vector<AttentionSpan> groups_;
@@ -338,8 +338,9 @@ class FakeModel final : public Model {
   std::vector<int32_t> context_;
 };
 
-// The n-th token of the answer is a multiple of 3 after n was taken away. The mask of every
-// `slow_every`-th token takes `seconds` (it sleeps), and what was stopped on the way is of no use.
+// The n-th token of an answer (from 0) must be congruent to n modulo 3. The mask of every
+// `slow_every`-th token takes `seconds` (it sleeps); a call that was stopped makes the matcher
+// unusable.
 class StripeConstraint final : public Constraint {
  public:
   explicit StripeConstraint(double seconds = 0, int slow_every = 1)
@@ -396,7 +397,7 @@ class StripeConstraint final : public Constraint {
   const int slow_every_;
 };
 
-// Collects a request's news. Thread safety: any thread.
+// Collects the results of a request. Thread safety: any thread.
 class CollectingSink final : public RequestSink {
  public:
   explicit CollectingSink(int num_sequences = 1) : sequences(static_cast<size_t>(num_sequences)) {}
@@ -440,7 +441,7 @@ class CollectingSink final : public RequestSink {
     changed.notify_all();
   }
 
-  // Waits for the end of all sequences or an error. False after two minutes.
+  // Waits until all sequences have ended or an error came. False after two minutes.
   bool WaitForEnd() {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, std::chrono::minutes(2), [this] {
@@ -465,7 +466,8 @@ class CollectingSink final : public RequestSink {
   int num_updates = 0;
 };
 
-// Counts what engines report. Thread safety: several may report to one; read it at any time.
+// Sums what engines report. Thread safety: several engines may report to it; may be read at any
+// time.
 class CountingObserver final : public EngineObserver {
  public:
   void OnStep(const StepStats& stats) override {
@@ -483,7 +485,7 @@ class CountingObserver final : public EngineObserver {
       ++steps;
       host_seconds += stats.step_seconds - stats.model_seconds;
     }
-    // Last: who sees that nothing runs finds all of it counted.
+    // Last, so that a reader who sees that nothing runs finds all counts complete.
     used_blocks = stats.used_blocks;
     running = stats.running;
     waiting = stats.waiting;
@@ -502,7 +504,7 @@ class CountingObserver final : public EngineObserver {
   std::atomic<double> host_seconds{0};
 };
 
-// The plan of a draft that is a FakeModel, for limits that the engine's plan has by then.
+// The plan of a draft model that is a FakeModel, given the limits in the engine's plan.
 inline DraftPlan FakeDraftPlan(const EnginePlan& plan, int64_t num_blocks, int64_t max_len) {
   DraftPlan draft;
   draft.model = FakeModel::Config();
@@ -532,12 +534,12 @@ struct FakeEngine {
     std::vector<AttentionSpan> groups = {AttentionSpan{}};
     int num_threads = 1;
     int num_stages = 1;       // steps in flight
-    bool has_device = false;  // that nothing runs on
+    bool has_device = false;  // nothing runs on it
     LoopLimits loop = {};
     SpeculationConfig speculation = {};
     DraftConfig draft = {};
-    int64_t draft_blocks = 256;  // of the cache of a draft model, another FakeModel
-    std::optional<PoolingConfig> pooling = std::nullopt;  // of rows of logits
+    int64_t draft_blocks = 256;                           // of the draft model, another FakeModel
+    std::optional<PoolingConfig> pooling = std::nullopt;  // pools rows of logits
   };
 
   explicit FakeEngine(const Options& options) {
@@ -608,7 +610,7 @@ struct FakeEngine {
     return sink;
   }
 
-  // False if it does not come to hold within two minutes.
+  // Waits for the condition. False if it does not hold within two minutes.
   template <typename Condition>
   bool Eventually(const Condition& condition) {
     for (int i = 0; i < 120000; ++i) {
@@ -617,7 +619,7 @@ struct FakeEngine {
     }
     return false;
   }
-  // True once everything has ended and the observer has heard of it.
+  // Waits until everything has ended and was reported to the observer.
   bool WaitForIdle() {
     return Eventually([this] {
       return engine->num_unfinished() == 0 && observer.running == 0 && observer.waiting == 0 &&

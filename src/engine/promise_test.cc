@@ -1,6 +1,6 @@
-// The CPU promise: a greedy or seeded answer, with bit-equal logprobs, does not depend on what else
-// runs, on the chunks of the prompt, on the prefix cache and its tiers, on the number of threads,
-// of ranks and of engines, on preemptions or on proposed tokens.
+// The CPU promise: a greedy or seeded answer, with bit-identical logprobs, does not depend on
+// concurrent requests, on the chunks of the prompt, on the prefix cache and its tiers, on the
+// number of threads, ranks and engines, on preemptions or on draft tokens.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -39,7 +39,7 @@ std::vector<PromiseQuestion> PromiseQuestions(int64_t vocab_size) {
   std::mt19937 random(11);
   for (int i = 0; i < 32; ++i) {
     PromiseQuestion question;
-    // Every fourth begins like the first, so that there are prefixes to share.
+    // Every fourth begins like the first, to share a prefix.
     if (i % 4 == 3) question.prompt.assign(all[0].prompt.begin(), all[0].prompt.begin() + 48);
     const size_t length = i == 0 ? 130 : 1 + random() % 90;
     while (question.prompt.size() < length || question.prompt.empty()) {
@@ -59,13 +59,13 @@ std::vector<PromiseQuestion> PromiseQuestions(int64_t vocab_size) {
 
 struct Subject {
   const char* folder;
-  int64_t few_blocks;  // of all layers: enough for one sequence and a little more
+  int64_t few_blocks;  // in all layers: enough for one sequence and a little more
   int most_stages = 2;
-  const char* head = "";  // an EAGLE-3 head's folder; "": layers of the checkpoint's own
+  const char* head = "";  // folder of an EAGLE-3 head; "": the checkpoint's own layers
   bool keeps_states = false;
 };
 
-// Keeps the engine's thread until it is opened: what is submitted meanwhile runs together.
+// Blocks the engine's thread until opened, so that requests submitted meanwhile run together.
 class GateSink final : public RequestSink {
  public:
   void OnPrompt(PromptResult) override {}
@@ -89,11 +89,11 @@ class Promise : public ::testing::TestWithParam<Subject> {
     bool prefix_caching = false;
     std::optional<int64_t> num_blocks = {};
     bool at_once = true;
-    int rounds = 1;  // the answers of the last one are returned
+    int rounds = 1;  // returns the answers of the last one
     bool proposes = false;
-    int drafts = 0;  // tokens that Subject::head proposes
+    int drafts = 0;  // number of tokens that Subject::head proposes
     bool adaptive = false;
-    double mask_seconds = 0;  // of every third mask of constraints
+    double mask_seconds = 0;  // time of every third constraint mask
     int tensor_ranks = 1;
     int stages = 1;
     int engines = 1;
@@ -121,7 +121,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     const testing::TemporaryFolder disk;
     if (run.disk_tier) config.offload.folder = disk.path();
     if (run.proposes) {
-      // A second round finds its answers in those of the first.
+      // The second round finds its answers in those of the first.
       config.speculation.method = SpeculationConfig::Method::kSuffix;
       config.speculation.num_tokens = 5;
       config.speculation.lookup_min = 1;
@@ -213,7 +213,8 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "proposed tokens";
   EXPECT_GT(proposed.accepted_tokens, 500);
-  // Sequences skip steps, are held when others preempt them, and while proposals are verified.
+  // Sequences skip steps, and are held while others preempt them and while draft tokens are
+  // verified.
   constexpr double kLateSeconds = 0.006;
   EXPECT_EQ(Answers({.num_threads = 2,
                      .max_num_batched_tokens = 64,
@@ -238,7 +239,7 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "two ranks, chunks of 64, prefix hits";
   EXPECT_GT(shared.prefix_hits, 1000);
-  // Where layers see a window, several steps in flight keep more of it.
+  // In layers with a window, several steps in flight need more blocks.
   const int64_t few_for_stages = GetParam().few_blocks + 3;
   EXPECT_EQ(Answers({.max_num_batched_tokens = 64,
                      .prefix_caching = true,
@@ -256,7 +257,8 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "two stages of two ranks, proposed tokens";
   EXPECT_GT(both.accepted_tokens, 500);
-  // Prefixes count where a sequence is first admitted: a few blocks more keep some until then.
+  // Prefix hits count when a sequence is first admitted: a few more blocks keep some prefixes until
+  // then.
   EXPECT_EQ(Answers({.max_num_batched_tokens = 40,
                      .prefix_caching = true,
                      .num_blocks = few_for_stages + 3,
@@ -304,8 +306,8 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
   EXPECT_GT(from_disk.tier_hits, 100);
 }
 
-// The last ones have layers that see a chunk or a window, and so groups of blocks; Llama 4 has
-// experts and an FP8 cache besides.
+// The later ones have layers with a chunk or a window, so groups of blocks, or recurrent states;
+// Llama 4 also has experts and an FP8 cache.
 INSTANTIATE_TEST_SUITE_P(Models, Promise,
                          ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
                                            Subject{"llama4-quark-fp8", 10, 3},
@@ -364,7 +366,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// A small engine on an emulated device, which computes when it is waited for.
+// A small engine on an emulated device, which computes when the host waits for it.
 EngineConfig EmulatedConfig(const std::string& checkpoint) {
   EngineConfig config;
   config.model_folder = SourcePath("tests/data/checkpoints/" + checkpoint);
@@ -376,7 +378,7 @@ EngineConfig EmulatedConfig(const std::string& checkpoint) {
   return config;
 }
 
-// The tokens of six requests, greedy and sampled, of unlike lengths. `change`: the i-th request.
+// Tokens of six requests, greedy and sampled, of different lengths. `change` modifies the i-th.
 std::vector<std::vector<int32_t>> AnswersOnDevice(
     const EngineConfig& config, CountingObserver& observer,
     const std::function<void(int32_t i, Request& request)>& change = {}) {
@@ -410,8 +412,8 @@ std::vector<std::vector<int32_t>> AnswersOnDevice(
   return all;
 }
 
-// A step that is sent while one runs has only tokens that are on the device. Some answers need the
-// host for each token, one ends at a stop token, one by its length.
+// A step submitted while another runs contains only tokens that are on the device. Some answers
+// need the host for each token; one ends at a stop token, one by its length.
 TEST(AsyncScheduling, AnswersAreThoseOfOneStepAtATime) {
   const auto answers = [](bool async, int64_t* most_in_flight) {
     EngineConfig config = EmulatedConfig("qwen3-bf16");
@@ -435,8 +437,8 @@ TEST(AsyncScheduling, AnswersAreThoseOfOneStepAtATime) {
   EXPECT_EQ(expected[0].size(), 8u);
 }
 
-// Steps that are replayed as graphs, one at a time and while one runs; sequences join and leave, so
-// that steps are of many sizes, and some steps have prompts.
+// Steps replayed as graphs, one at a time or while another runs. Sequences join and leave, so that
+// steps have many sizes, and some have prompts.
 TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
   const auto answers = [](const char* model, bool records, bool async, int64_t* replayed) {
     EngineConfig config = EmulatedConfig(model);
@@ -448,7 +450,7 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
     *replayed = observer.replayed;
     return all;
   };
-  // The second one has groups of layers with block tables of their own.
+  // The second model has groups of layers with their own block tables.
   for (const char* model : {"qwen3-bf16", "tiny-llama4-mixed"}) {
     int64_t replayed = -1;
     const auto expected = answers(model, false, false, &replayed);
@@ -460,7 +462,7 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
   }
 }
 
-// Steps that verify proposed tokens are launched; those beside them are replayed.
+// Steps that verify draft tokens are launched; others are replayed.
 TEST(Graphs, HeavyAnswersAreTheSameWhereTokensAreProposed) {
   const auto answers = [](bool records, bool proposes, int64_t* replayed) {
     EngineConfig config = EmulatedConfig("qwen3-bf16");
@@ -475,7 +477,7 @@ TEST(Graphs, HeavyAnswersAreTheSameWhereTokensAreProposed) {
     CountingObserver observer;
     const auto all = AnswersOnDevice(config, observer, [](int32_t i, Request& request) {
       if (i % 2 != 0) return;
-      // Whichever token comes was there before, and what followed it then is proposed.
+      // Every token that comes has occurred before, so what followed it then is proposed.
       request.prompt = {1, 2, 3, 1};
       request.sampling.allowed_token_ids = std::vector<int32_t>{1, 2, 3};
     });

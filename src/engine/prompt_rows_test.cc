@@ -1,5 +1,5 @@
-// Prompts that are rows in place of tokens: the same bits as the tokens whose embeddings they are,
-// however the work is cut; and what is refused.
+// Prompts of rows in place of tokens: bit-identical to the prompt of tokens with these embeddings,
+// in whatever way the work is divided; and what is refused.
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,7 +43,7 @@ std::vector<std::vector<int32_t>> RowsPrompts() {
   return prompts;
 }
 
-// The rows of the model's own embedding, which is BF16.
+// Rows of the model's BF16 embedding table.
 std::shared_ptr<const PromptRows> RowsOf(const char* name, const std::vector<int32_t>& tokens) {
   const auto checkpoint = Checkpoint::Open(DataFolder(name));
   EXPECT_TRUE(checkpoint);
@@ -137,7 +137,7 @@ TEST(PromptRowsTest, CountForNoPenalty) {
   constexpr const char* kModel = "qwen3-bf16";
   const RowsRun run{.repetition_penalty = 1.5};
   const auto engine = RowsEngine(kModel, run);
-  // A penalty for the placeholder would change the logits of token 0.
+  // Counting the placeholder token for a penalty would change the logits of token 0.
   const auto first_logprob_of_0 = [&](std::optional<double> penalty) {
     Request request = RowsRequest(kModel, RowsPrompts()[1], {.repetition_penalty = penalty});
     request.sampling.max_tokens = 1;
@@ -171,7 +171,7 @@ TEST(PromptRowsTest, WhatDoesNotFitIsRefused) {
   request = RowsRequest(kModel, {5, 6, 7}, {});
   request.sampling.prompt_logprobs = 1;
   EXPECT_EQ(refusal(*engine, request), "prompt_logprobs");
-  // Its embeddings are scaled.
+  // Gemma scales its embeddings, so it takes no rows.
   const auto gemma = RowsEngine("tiny-gemma2", {});
   EXPECT_EQ(gemma->info().prompt_row_width, 0);
   EXPECT_EQ(refusal(*gemma, RowsRequest(kModel, {5, 6, 7}, {})), "prompt_embeds");

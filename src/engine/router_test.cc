@@ -59,14 +59,14 @@ TEST(Router, ARequestGoesWhereItsPrefixIsUnlessThatIsMuchBusier) {
   const Router::Route first = router.Choose(RequestOf(Count(0, 42)), kAll);
   router.Finish(first.engine, first.tokens());
   EXPECT_EQ(first.engine, 0);
-  // The same beginning and another end.
+  // The same beginning, another end.
   std::vector<int32_t> tokens = Count(0, 36);
   tokens.resize(50, 7);
   const Router::Route again = router.Choose(RequestOf(tokens), kAll);
   EXPECT_EQ(again.engine, 0) << "though it is the turn of the next";
   EXPECT_EQ(again.prompt_tokens, 50 - 36);
   router.Finish(again.engine, again.tokens());
-  // 42 tokens were given: the blocks of 40 of them are in the cache.
+  // The engine was given 42 tokens; the blocks of the first 40 are in its cache.
   const Router::Route busy = router.Choose(RequestOf({1}, 39), kAll);
   EXPECT_EQ(busy.engine, 1);
   const Router::Route other = router.Choose(RequestOf({1}, 41), kAll);

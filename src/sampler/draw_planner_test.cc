@@ -84,7 +84,7 @@ TEST(DrawPlanner, AllowedTokensAreAMaskThatRawLogprobsDoNotSee) {
   EXPECT_EQ(extras.num_top, 5);
 }
 
-// Space is assigned in row order; the host draws rows for which there is none.
+// Space is assigned in row order; rows without space are drawn on the host.
 TEST(DrawPlanner, RowsForWhichThereIsNoRoomAreNotPossible) {
   SamplingParams allowed, plain, many, twice;
   allowed.allowed_token_ids = std::vector<int32_t>{3};

@@ -21,7 +21,7 @@ constexpr std::string_view kNoFiniteLogit =
 constexpr std::string_view kNothingAllowed =
     "no token is left to choose: allowed_token_ids, bad_words, min_tokens, logit_bias and the "
     "constraint together exclude them all";
-// Index of the largest logit. `maxima`: of the logits' blocks; may be empty.
+// Index of the largest logit. `maxima`: maxima of the blocks of logits; may be empty.
 int32_t Largest(std::span<const float> logits, std::span<const float> maxima) {
   return maxima.empty() ? kernels::ArgMax(logits) : kernels::ArgMaxByBlocks(logits, maxima);
 }

@@ -225,7 +225,7 @@ TEST(Sampler, FollowsTheCutsInTheirOrder) {
   }
 }
 
-// Row::Sample does the comparison.
+// Row::Sample compares results with and without maxima.
 TEST(Sampler, MaximaOfBlocksMakeNoDifference) {
   for (const float spread : {0.0f, 0.4f, 3.0f, 40.0f}) {
     std::vector<float> logits = RandomLogits(20011, 11, spread);

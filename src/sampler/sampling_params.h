@@ -27,8 +27,8 @@ constexpr bool IsNormalized(LogprobsMode mode) {
 // The largest number of tokens in SamplingParams::logprob_token_ids.
 inline constexpr size_t kMostLogprobTokens = 128;
 
-// A smaller positive temperature is raised to this value, as in vLLM: divided by a smaller one,
-// logits exceed the range of float.
+// A smaller positive temperature is raised to this value, as in vLLM: dividing logits by a smaller
+// one would exceed the range of float.
 inline constexpr double kSmallestTemperature = 0.01;
 
 struct SamplingParams {

@@ -430,7 +430,7 @@ int64_t Scheduler::TextChunk(const ScheduledSequence& sequence, int64_t computed
   const int64_t most = std::min({remaining, budget.tokens, budget.share_tokens});
   // If a step has room for all rows of its tokens, prompt logprobs do not split a prompt.
   const bool may_divide = limits_.max_prompt_logit_rows < limits_.max_num_batched_tokens;
-  // The row that samples counts, too, although it has a place of its own.
+  // The sampling row counts, too, although it has its own place.
   if (sequence.wants_all_rows && (limits_.chunked_prefill || may_divide))
     return std::min(most, budget.prompt_logit_rows);
   if (!limits_.chunked_prefill) return remaining <= budget.tokens ? remaining : 0;

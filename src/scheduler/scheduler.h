@@ -184,7 +184,7 @@ class Scheduler {
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   int64_t num_waiting() const { return num_waiting_; }
   std::span<ScheduledSequence* const> running() const { return running_; }
-  // Maximum number of sequences that the next step decodes: the first ones that can, in list order.
+  // Maximum number of sequences that the next step decodes: the first ones in the list that can.
   int64_t MostDecodes() const;
   // Calls `visit` with the waiting sequences that do not wait for a leader.
   template <typename Visit>
@@ -239,12 +239,12 @@ class Scheduler {
   bool Admit(Share& share, Budget& budget);
   bool TryAdmit(ScheduledSequence& sequence, Budget& budget);
   // Whether there are blocks for all tokens of a sequence whose prefix is `found`, and one more
-  // block a group for each running sequence. `missing`: receives the number of blocks that it
+  // block per group for each running sequence. `missing`: receives the number of blocks that it
   // takes.
   bool HasRoomFor(const ScheduledSequence& sequence, const PrefixIndex::Found& found,
                   int64_t& missing);
-  // Lets the index bring blocks back for the sequence and make room for the rest; updates `found`.
-  // Returns false while that goes on, and if there is no room.
+  // Lets the index restore blocks for the sequence and make room for the rest; updates `found`.
+  // Returns false while blocks are still being moved, or if there is no room.
   bool MoveBlocks(ScheduledSequence& sequence, PrefixIndex::Found& found);
   // Releases the sequence's blocks and states.
   static void ReleaseAll(ScheduledSequence& sequence);
@@ -269,7 +269,7 @@ class Scheduler {
   void PlanSnapshot(size_t slice, int64_t tokens, bool is_passing);
   // Moves snapshots of computed tokens to the index.
   void KeepSnapshots(ScheduledSequence& sequence);
-  // Wants a snapshot at the end of a prefix that others may share.
+  // Requests a snapshot at the end of a prefix that others may share.
   static void WantSnapshot(ScheduledSequence& sequence, int64_t tokens);
   // How many of `chunk` tokens of a prefill the step can compute: up to an image for which it has
   // no room; all tokens of an image whose tokens attend to each other.
@@ -293,8 +293,8 @@ class Scheduler {
   void Follow(ScheduledSequence& sequence, ScheduledSequence& leader, int64_t tokens);
   // Inserts followers that awaited at most `tokens` tokens into the waiting queue.
   void ReleaseFollowers(ScheduledSequence& leader, int64_t tokens);
-  // Likewise followers of a better level, which do not wait until a preempted leader is admitted
-  // again.
+  // Likewise for followers of a better level, so that they do not wait until a preempted leader is
+  // admitted again.
   void ReleaseMoreUrgent(ScheduledSequence& leader);
   template <typename Predicate>
   void ReleaseFollowersIf(ScheduledSequence& leader, const Predicate& released);
