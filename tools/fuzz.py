@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the fuzz targets of build/fuzz (make fuzz builds them), each from the test data and from what its earlier runs found.
+"""Runs the fuzz targets of build/fuzz (make fuzz builds them). Each starts from the test data and from the inputs that earlier runs found.
 
 Usage: tools/fuzz.py [--seconds N] [--jobs N] [TARGET ...]
-Prints a line for each target; exits with 1 where one crashed, hung, or asked for too much memory. What did it is left in build/fuzz/found.
+Prints a line per target. Exits with 1 if one crashed, hung, or asked for too much memory; the input that caused it is in build/fuzz/found.
 """
 import argparse
 import base64
@@ -37,7 +37,7 @@ def tokenizers():
 
 
 def safetensors():
-    """Whole files, which the real ones are too large for."""
+    """Complete small files; real ones are too large."""
     def file(tensors, metadata=None):
         header, offset = {"__metadata__": metadata} if metadata else {}, 0
         for name, dtype, shape, size in tensors:
@@ -51,7 +51,7 @@ def safetensors():
 
 
 def torch_files():
-    """Tensors as torch.save writes them."""
+    """Tensor files as torch.save writes them."""
     sys.path.insert(0, str(ROOT / "tests/e2e"))
     import torch_files as files
     return [base64.b64decode(file) for file in (files.saved([[1.0, 2.0, 3.0]]), files.saved(bytes(12), "HalfStorage", [2, 3]),
@@ -176,18 +176,18 @@ def rank_facts():
 
 
 def step_messages():
-    """Two steps of one sequence, each behind its length: its prompt, then a token."""
+    """Two steps of a sequence, each after its length: its prompt, then a token."""
     steps = [[3, 1, 1, 3, 0, 0, 0, 5, 1, 0, 6, 7, 8, 9, 2], [1, 1, 1, 1, 3, 0, 1, 1, 1, 9, 0]]
     return [b"".join(bytes([len(step), *step]) for step in steps)]
 
 
 def images(kind):
-    """The test images whose names end so, and are not too large to be changed much."""
+    """The test images whose names end with `kind`."""
     rows = [json.loads(line) for line in (DATA / "vision/images.jsonl").read_text().splitlines()]
     return [base64.b64decode(row["base64"]) for row in rows if row["name"].endswith(kind)]
 
 
-# Where each target starts.
+# The initial inputs of each target.
 SEEDS = {
     "json_fuzz": json_files,
     "safetensors_fuzz": safetensors,
@@ -225,14 +225,14 @@ SEEDS = {
 
 
 def words_of(seeds):
-    """A dictionary of what stands in the seeds, so that the fuzzer need not find words letter by letter."""
+    """A dictionary of the words in the seeds, so that the fuzzer need not find them letter by letter."""
     words = {word for seed in seeds for word in re.findall(rb'"?[A-Za-z_][A-Za-z0-9_.-]{2,30}"?|\{%-?|-?%\}|\{\{|\}\}|&&|\\\n', seed)}
     escaped = ("".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else "\\x%02x" % b for b in word) for word in sorted(words)[:2000])
     return "".join('"%s"\n' % word for word in escaped)
 
 
 def run(target, seconds):
-    """The line to print, and whether nothing was found."""
+    """Returns the line to print, and whether nothing was found."""
     program = BUILD / "bin" / target
     if not program.exists():
         return "%-20s is not built: run make fuzz" % target, False

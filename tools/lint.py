@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the tree against its rules: format, Python, include arrows, throwing calls of std::filesystem, generated pages, locks, clang-tidy.
+"""Checks the tree: format, Python, include arrows, throwing calls of std::filesystem, generated pages, locks, clang-tidy.
 
 Usage: tools/lint.py [--all | --changed] [CHECK...]    checks: format ruff includes filesystem comments pages locks tidy
 
-clang-tidy looks at the sources that differ from the last commit that origin/main has (where that is HEAD, from the commit
-twenty before it), 16 at most; with --all at every source. With --changed all checks of files look at what is not committed
-yet, or else at the last commit, and those that have nothing to look at are passed over. Exits with 1 where a check found
-something.
+clang-tidy checks sources that differ from the last commit of origin/main (if that is HEAD, from 20 commits before), 16 at
+most; with --all every source. With --changed, checks of files look only at uncommitted changes or, without any, at the
+last commit; checks without files are skipped. Exits with 1 if a check found something.
 """
 import concurrent.futures
 import functools
@@ -20,13 +19,13 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# A build that is only configured: its commands compile the sources one by one, not in batches.
+# A build folder that is only configured: its commands compile sources one by one, not in batches.
 BUILD = ROOT / "build" / "lint"
 LINT_VENV = ROOT / ".venv-lint"
 MAX_TIDY_FILES = 16
-# Folders whose locks Clang's -Wthread-safety follows: all that have threads of their own but the tools around the engine.
+# Folders whose locks Clang's -Wthread-safety checks: all that start threads, except the tools around the engine.
 LOCKED_FOLDERS = ["base", "parallel", "cache", "engine", "server", "client"]
-# In passing: views of temporaries, which GCC does not see.
+# Also finds views of temporaries, which GCC misses.
 CLANG_WARNINGS = ["-Wthread-safety", "-Wdangling", "-Werror=thread-safety", "-Werror=dangling"]
 CPP = (".h", ".cc", ".cu")
 
@@ -40,7 +39,7 @@ def listed(*argv):
 
 
 def changed_since():
-    """The commit from which on files count as changed."""
+    """The commit against which files count as changed."""
     head = listed("git", "rev-parse", "HEAD")[0]
     base = output("git", "merge-base", "HEAD", "origin/main")
     if base.returncode == 0 and base.stdout.strip() != head:
@@ -55,12 +54,12 @@ def tracked(suffixes, only=None):
 
 
 def changed(base):
-    """Files that differ from that commit, in the working tree too, and new ones."""
+    """Files that differ from commit `base`, including uncommitted and new ones."""
     return set(listed("git", "diff", "--name-only", "--diff-filter=d", base) + listed("git", "ls-files", "--others", "--exclude-standard"))
 
 
 def in_parallel(command, names, batch=1):
-    """Runs `command(names)` for batches of names, as many at a time as there are cores; the outputs of those that failed."""
+    """Runs `command(names)` for batches of names, on all cores. Returns the outputs of those that failed."""
     batches = [names[i:i + batch] for i in range(0, len(names), batch)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(command, batches))
@@ -101,7 +100,7 @@ def check_pages():
 
 @functools.cache
 def compile_commands():
-    """Of every source that a build compiles, by its name from the root: its arguments, and the folder to run it in."""
+    """The arguments and working folder of each source that a build compiles, by its path from the root."""
     configured = output("cmake", "--preset", "release", "-B", BUILD, "-DSLUICE_UNITY=OFF", "-DCMAKE_CXX_COMPILER_LAUNCHER=")
     if configured.returncode:
         sys.exit(configured.stdout)
@@ -114,7 +113,7 @@ def compile_commands():
 
 
 def check_locks():
-    """Clang's view of the mutexes (base/mutex.h), of sources and headers; sources of a folder in batches, as the build compiles them."""
+    """Clang's check of the mutexes (base/mutex.h) in sources and headers; the sources of a folder in batches, as in the build."""
     commands = compile_commands()
     keep = ("-D", "-I", "-std")
 

@@ -1,4 +1,4 @@
-"""A router's view of a server: it subscribes to cache events as routers do, and keeps which blocks the server has."""
+"""A router's view of a server: subscribes to cache events as routers do, and tracks which blocks the server has."""
 import hashlib
 from typing import Any
 
@@ -47,7 +47,7 @@ class Batches(Batch):
 
 
 def cbor(value):
-    """Canonical CBOR of what block hashes cover."""
+    """Canonical CBOR of the values that block hashes cover."""
     def head(major, number):
         if number < 24:
             return bytes([major << 5 | number])
@@ -66,7 +66,7 @@ def cbor(value):
 
 
 def hashes(tokens, block_size, salt=""):
-    """The names of the whole blocks of a sequence, as docs/operations.md tells."""
+    """Names of the full blocks of a sequence, as docs/operations.md specifies."""
     digest = hashlib.sha256(cbor("vllm-none-hash")).digest()
     names = []
     for begin in range(0, len(tokens) - len(tokens) % block_size, block_size):
@@ -85,7 +85,7 @@ class Router:
         self.decoder = msgspec.msgpack.Decoder(type=Batches)
         self.topic, self.rank = topic, rank
         self.blocks = set()  # (group, hash)
-        self.next = None     # the number of the next batch, once there was one
+        self.next = None     # number of the next batch; None before the first
         self.cleared = 0
         self.salts = set()
 
@@ -95,7 +95,7 @@ class Router:
 
     def take(self, number, payload):
         if self.next is not None and number < self.next:
-            return  # a replay has told it already
+            return  # already received by a replay
         assert self.next is None or number == self.next, "batch %d came in place of %d" % (number, self.next)
         self.next = number + 1
         batch = self.decoder.decode(payload)
@@ -120,7 +120,7 @@ class Router:
                 self.blocks.add((event.group_idx, name))
 
     def read(self, up_to):
-        """Reads until batch `up_to - 1` was taken."""
+        """Reads until batch `up_to - 1` has been taken."""
         while (self.next or 0) < up_to:
             assert self.socket.poll(PATIENCE_MS), "no batch %s" % self.next
             topic, number, payload = self.socket.recv_multipart()
@@ -128,7 +128,7 @@ class Router:
             self.take(int.from_bytes(number, "big"), payload)
 
     def catch_up(self, endpoint):
-        """Asks for all batches from the first on."""
+        """Requests all batches that it has not taken, and takes them."""
         with self.context.socket(zmq.DEALER) as socket:
             socket.setsockopt(zmq.LINGER, 0)
             socket.connect(endpoint)
@@ -144,13 +144,13 @@ class Router:
                 self.take(int.from_bytes(number, "big"), payload)
 
     def skip(self):
-        """Takes what has come in the meantime and was told by a replay."""
+        """Reads batches that have arrived meanwhile and were already received by a replay."""
         while self.socket.poll(0):
             _, number, payload = self.socket.recv_multipart()
             self.take(int.from_bytes(number, "big"), payload)
 
     def hit(self, tokens, block_size, salt=""):
-        """How many tokens of a prompt the server has: the last one is always computed."""
+        """Number of tokens of a prompt that the server has cached; the last token is always computed."""
         blocks = 0
         for name in hashes(tokens, block_size, salt)[:(len(tokens) - 1) // block_size]:
             if (0, name) not in self.blocks:

@@ -1,4 +1,4 @@
-"""/v1/systemone and /v1/decisions: probabilities of labels as the first token of a reply, the same whatever else is computed."""
+"""/v1/systemone and /v1/decisions: probabilities of labels as the first token of a reply, independent of other requests."""
 import json
 import math
 import shutil
@@ -15,7 +15,7 @@ SCORE = {"type": "score", "instructions": "How hard is it?", "criteria": ["easy"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """The bundled model, two of whose tokens are spelt yes and no."""
+    """The bundled model, with two of its tokens renamed to yes and no."""
     folder = tmp_path_factory.mktemp("decides") / "model"
     shutil.copytree(ABACUS, folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -72,7 +72,7 @@ def test_answers_are_the_logprobs_of_a_reply(server):
 
 
 def test_they_do_not_depend_on_the_batch(server):
-    """Alone, beside others and from the prefix cache: the same numbers."""
+    """The numbers are the same alone, beside other requests and from the prefix cache."""
     alone = ask(server)["answers"]
     mixed = at_once([lambda i=i: ask(server, state=STATE if i % 2 else "Something else, %d." % i)["answers"] for i in range(16)])
     assert all(answers == alone for answers in mixed[1::2]) and all(answers != alone for answers in mixed[::2])

@@ -1,4 +1,4 @@
-"""Answers about images of tiny models, from the files of images to log probabilities, against transformers: tests/data/vision/answers.json
+"""Answers of tiny models about images, from image files to log probabilities, compared with transformers: tests/data/vision/answers.json
 (tools/vision/make_answers.py)."""
 import base64
 import json

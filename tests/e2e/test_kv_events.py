@@ -1,4 +1,4 @@
-"""Cache events as routers read them: with pyzmq and msgspec, and types declared as they declare them."""
+"""Cache events as routers read them: with pyzmq and msgspec, and with their declarations of the types."""
 import json
 import random
 import re
@@ -46,7 +46,7 @@ def prompts(rng, count):
 
 @pytest.mark.parametrize("requests", [400, pytest.param(10000, marks=pytest.mark.slow)])
 def test_a_router_knows_what_the_cache_holds(requests):
-    """After many requests at once, with a cache that is too small for them, the router's index tells what each next request finds."""
+    """After many requests at once and a cache too small for them, the router's index predicts the hits of each next request."""
     flags = ["--kv-events-config", config(endpoint="tcp://*:0", replay_endpoint="tcp://127.0.0.1:0", topic="kv-events"),
              "--num-gpu-blocks-override", 120, "--enable-prompt-tokens-details", "--max-num-seqs", 8, "--block-size", BLOCK, "--max-model-len", 512]
     rng = random.Random(7)
@@ -55,9 +55,9 @@ def test_a_router_knows_what_the_cache_holds(requests):
         router = Router(events, "kv-events")
         work = list(prompts(rng, requests))
         ask(server, work[0][0])
-        router.catch_up(replay)  # what was published before the subscription
+        router.catch_up(replay)  # batches published before the subscription
         assert router.blocks
-        for begin in range(0, len(work), 400):  # threads at a time
+        for begin in range(0, len(work), 400):  # threads at once
             at_once([lambda tokens=tokens, salt=salt: ask(server, tokens, **({"cache_salt": salt} if salt else {}))
                      for tokens, salt in work[begin:begin + 400]])
             router.catch_up(replay)
@@ -113,7 +113,7 @@ def test_engines_have_ports_of_their_own():
 
 @pytest.mark.slow
 def test_a_subscriber_that_stops_reading_delays_nobody():
-    """One process subscribes and is stopped; the other clients get their answers, and what it misses is counted."""
+    """A process subscribes and is stopped. Other clients get their answers, and the events that it misses are counted."""
     port = free_port()
     flags = ["--kv-events-config", config(endpoint="tcp://*:%d" % port, hwm=4), "--num-gpu-blocks-override", 64, "--max-model-len", 512]
     script = ("import zmq\ns = zmq.Context().socket(zmq.SUB)\ns.setsockopt(zmq.RCVHWM, 1)\ns.setsockopt(zmq.RCVBUF, 4096)\n"

@@ -1,4 +1,4 @@
-"""Blocks that leave the KV cache come back: from memory, and from a disk over restarts, kills and damaged files."""
+"""Blocks evicted from the KV cache come back: from memory, and from a disk, also after restarts, kills and damage to files."""
 import pathlib
 import random
 import shutil
@@ -12,7 +12,7 @@ CACHE = ["--num-gpu-blocks-override", 48, "--max-model-len", 640, "--block-size"
 
 
 def ask(server, tokens):
-    """The cached tokens, and everything that the answer says of its tokens."""
+    """Returns the number of cached tokens, and what the answer contains about its tokens."""
     body = {"model": "m", "prompt": tokens, "max_tokens": 4, "temperature": 0, "ignore_eos": True, "logprobs": 3}
     status, answer = server.post("/v1/completions", body)
     assert status == 200, answer
@@ -30,7 +30,7 @@ def files(folder):
 
 
 def fill(server, folder):
-    """Asks of a prompt, and of others until its blocks are on disk: the prompt, and what was answered."""
+    """Sends a prompt, then others until its blocks are on disk. Returns the prompt and its answer."""
     first, *others = prompts(1, 4)
     cached, answer = ask(server, first)
     for other in others:
@@ -54,7 +54,7 @@ def test_a_second_turn_after_eviction_is_read_from_memory():
 
 
 def test_a_restart_finds_the_disk_and_nothing_else(tmp_path):
-    """A server that was killed in the middle of writing leaves blocks that are whole; damaged, cut and foreign files are misses."""
+    """A server killed in the middle of writing leaves complete blocks; damaged, truncated and foreign files are misses."""
     disk = ["--kv-offloading-path", tmp_path / "kv"]
     with serving(ABACUS, *CACHE, *disk) as server:
         _, fresh, first = fill(server, tmp_path / "kv")
@@ -83,7 +83,7 @@ def test_a_restart_finds_the_disk_and_nothing_else(tmp_path):
 
 
 def test_blocks_of_other_weights_are_not_found(tmp_path):
-    """Nor are they lost: the old weights find theirs again."""
+    """They are not lost either: the old weights find theirs again."""
     disk = ["--kv-offloading-path", tmp_path / "kv"]
     model = tmp_path / "model"
     shutil.copytree(ABACUS, model)
@@ -124,7 +124,7 @@ def test_a_reset_forgets_the_tiers(tmp_path):
 
 
 def test_a_server_that_is_stopped_writes_what_is_in_memory(tmp_path):
-    """Engines of one server share the files."""
+    """Its engines share the files."""
     disk = ["--kv-offloading-path", tmp_path / "kv", "--kv-offloading-size", 0.1, "--data-parallel-size", 2]
     first = prompts(1, 1)[0]
     with serving(ABACUS, *CACHE, *disk) as server:

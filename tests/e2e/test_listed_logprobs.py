@@ -1,4 +1,4 @@
-"""logprob_token_ids: logprobs of the tokens of a list, with the bits that the same tokens have among the best."""
+"""logprob_token_ids: logprobs of the listed tokens, bit-identical to those of the same tokens among the best."""
 import pytest
 
 from serving import ABACUS, events, serving

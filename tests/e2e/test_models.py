@@ -1,4 +1,4 @@
-"""Several models behind one door: each is loaded when a request asks for it, and they share one budget of memory."""
+"""Several models behind one server: each is loaded when a request names it, and they share a memory budget."""
 import contextlib
 import http.client
 import json
@@ -25,14 +25,14 @@ from serving import (
 )
 
 CHECKPOINTS = DATA / "checkpoints"
-# Each takes about 110 MiB: two fit.
+# Each takes about 110 MiB, so two fit.
 SMALL = {"max-model-len": 256, "max-num-seqs": 4, "max-num-batched-tokens": 256, "kv-cache-memory-bytes": "96MiB"}
 BUDGET = ("--models-memory", "300MiB", "--request-memory-bytes", "32MiB")
 THREE = {"abacus": {"path": str(ABACUS)}, "llama": {"path": str(CHECKPOINTS / "llama-bf16")}, "qwen": {"path": str(CHECKPOINTS / "qwen3-bf16")}}
 
 
 def models_file(folder, models, name="models.yaml"):
-    """JSON is YAML."""
+    """Writes a models file, as JSON, which is also YAML."""
     entries = [{"name": key, **entry, "options": {**SMALL, **entry.get("options", {})}} for key, entry in models.items()]
     (folder / name).write_text(json.dumps({"models": entries}, indent=1))
     return folder / name
@@ -62,7 +62,7 @@ def states(server, **kw):
 
 
 def counts(server, name):
-    """A metric of the door by model."""
+    """The values of a metric of the server, by model."""
     lines = server.get("/metrics")[1].decode().splitlines()
     return {line.split('"')[1]: float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{model_name=")}
 
@@ -74,7 +74,7 @@ def test_models_come_and_go_with_the_same_answers(tmp_path):
         assert status == 200 and json.loads(text) == {"status": "ok", "models": {"loaded": 0, "loading": 0, "failed": 0, "unloaded": 3}}
         assert server.get("/ready")[0] == 200
         first = {name: complete(server, name) for name in THREE}
-        # The one that was used longest ago has made room.
+        # The least recently used model was unloaded to make room.
         assert states(server) == {"abacus": "unloaded", "llama": "loaded", "qwen": "loaded"}
         complete(server, "llama")
         assert complete(server, "abacus") == first["abacus"]
@@ -94,7 +94,7 @@ def test_models_come_and_go_with_the_same_answers(tmp_path):
 
 
 def check_metrics(server):
-    """Each family once, with the samples of all models."""
+    """Each metric family occurs once, with the samples of all models."""
     text = server.get("/metrics")[1].decode()
     heads = [line for line in text.splitlines() if line.startswith("#")]
     assert len(heads) == len(set(heads))
@@ -119,7 +119,7 @@ def test_first_requests_together_load_once(tmp_path):
 
 
 def test_models_that_do_not_fit_together_take_turns(tmp_path):
-    """Streams of two keep both busy all the time, and each gets its turn; no answer changes."""
+    """Streams to two models keep both busy all the time. Each gets its turn, and answers do not change."""
     models = {name: {**entry, "options": {"kv-cache-memory-bytes": "160MiB"}} for name, entry in THREE.items() if name != "qwen"}
     with door(tmp_path, models) as server:
         expected = {name: complete(server, name) for name in models}
@@ -157,7 +157,7 @@ def test_a_model_that_fails_harms_no_other(tmp_path):
 
 @pytest.mark.slow
 def test_memory_is_given_back(tmp_path):
-    """Two models that do not fit together: the process is never larger than with one."""
+    """Two models that do not fit together: the process never gets larger than with one of them."""
     models = {}
     for name in "ab":
         shutil.copytree(ABACUS, tmp_path / name)
@@ -201,7 +201,7 @@ def test_every_route_finds_its_model(tmp_path):
         assert response["model"] == "qwen"
         assert len(server.post("/v1/embeddings", {"model": "bert", "input": "a"})[1]["data"]) == 1
         assert server.post("/tokenize", {"model": "llama", "prompt": "abc"})[0] == 200
-        # What is stored is there whichever models are in memory, and another one may go on from it.
+        # Stored responses do not depend on which models are loaded, and another model may continue them.
         assert json.loads(server.get("/v1/responses/" + response["id"])[1])["model"] == "qwen"
         more = {"model": "abacus", "input": "and?", "previous_response_id": response["id"], "max_output_tokens": 4}
         assert server.post("/v1/responses", more)[0] == 200
@@ -212,7 +212,7 @@ def test_every_route_finds_its_model(tmp_path):
 
 
 def test_models_of_every_kind_come_back(tmp_path):
-    """With adapters, with engines that divide the requests, with ranks, on a device: all leave, and answer the same afterwards."""
+    """With adapters, several engines, ranks, or on a device: each is unloaded, and answers the same after the next load."""
     models = {"base": {**THREE["qwen"], "options": {"enable-lora": True, "lora-modules": ["linear=%s" % (DATA / "adapters" / "qwen3-linear")]}},
               "engines": {**THREE["abacus"], "options": {"data-parallel-size": 2}},
               "ranks": {**THREE["llama"], "options": {"tensor-parallel-size": 2}},
@@ -232,7 +232,7 @@ def test_models_of_every_kind_come_back(tmp_path):
 
 
 def test_waiting_is_bounded(tmp_path):
-    """A model whose memory a long answer holds: others that need it wait so many at a time, and so long."""
+    """Others that need a busy model's memory wait: only so many at a time, and only so long."""
     models = {name: {**entry, "options": {"kv-cache-memory-bytes": "160MiB", "max-model-len": 60_000}} for name, entry in THREE.items() if name != "qwen"}
     models["abacus"]["priority"] = 1
     with door(tmp_path, models, "--models-wait", 3, "--models-max-waiting", 2) as server:
@@ -248,7 +248,7 @@ def test_waiting_is_bounded(tmp_path):
 
 @contextlib.contextmanager
 def long_stream(server, model, over):
-    """A stream that goes on while the block runs."""
+    """Keeps a stream running during the `with` block."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     body = {"model": model, "prompt": "a", "stream": True, "max_tokens": 50_000, "ignore_eos": True}
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})

@@ -1,4 +1,4 @@
-"""Prompts given as embeddings: the bits of the tokens whose embeddings they are, and what is refused."""
+"""Prompts given as embeddings: bit-identical to the prompts of tokens with these embeddings; and what is refused."""
 import base64
 import pickle
 
@@ -39,7 +39,7 @@ def ask(server, **fields):
 
 
 def shown(choice):
-    """All but the places, which depend on the prompt's number among others."""
+    """A choice without its offsets, which depend on the prompt's index in the request."""
     return {key: choice[key] for key in ("text", "logprobs", "finish_reason")}
 
 
@@ -53,11 +53,11 @@ def test_the_rows_of_tokens_are_the_tokens(server, tokens, table):
         assert shown(answer["choices"][0]) == shown(expected["choices"][0])
         assert answer["usage"]["prompt_tokens"] == len(tokens)
     assert ask(server, prompt_embeds=wide)["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
-    # One number of one row differs.
+    # A single number of one row differs.
     other = [floats(rows[token]) for token in tokens]
     other[2][5] += 1
     assert shown(ask(server, prompt_embeds=saved(other))["choices"][0]) != shown(expected["choices"][0])
-    # Embeddings stand before the texts.
+    # Answers to embeddings come before those to texts.
     several = ask(server, prompt=[tokens[:5]], prompt_embeds=[wide, narrow])
     assert [shown(choice) for choice in several["choices"][:2]] == [shown(expected["choices"][0])] * 2
     assert shown(several["choices"][2]) == shown(ask(server, prompt=tokens[:5])["choices"][0])

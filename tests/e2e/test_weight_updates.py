@@ -1,4 +1,4 @@
-"""Weights that a trainer replaces: atomically, with the bits of a server that starts with them."""
+"""A trainer replaces the weights: atomically, bit-identical to a server started with the new ones."""
 import hashlib
 import json
 import shutil
@@ -24,7 +24,7 @@ def http(folder=None, **more):
 
 
 def pieces(folder, count):
-    """The tensors of a checkpoint in so many safetensors files."""
+    """The tensors of a checkpoint, divided into `count` safetensors files."""
     data = (folder / "model.safetensors").read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])
@@ -44,12 +44,12 @@ def send(server, piece, **headers):
 
 
 def scores(server):
-    """Logprobs of prompt and answer."""
+    """Logprobs of a prompt and of its answer."""
     return server.complete(PROMPT, prompt_logprobs=2, **ASKED)
 
 
 def changed(folder, seed):
-    """A copy of the model that a step of training has changed: the sign of some bytes of its largest tensor."""
+    """A copy of the model after a simulated training step: the sign of some numbers of its largest tensor is flipped."""
     shutil.copytree(ABACUS, folder)
     path = folder / "model.safetensors"
     data = bytearray(path.read_bytes())
@@ -71,7 +71,7 @@ def update(server, folder, version=None):
 
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory):
-    """Checkpoints of a training, and what servers that start with them answer."""
+    """Checkpoints of a training run, and the answers of servers started with them."""
     folders = [changed(tmp_path_factory.mktemp("steps") / "step", seed) for seed in (1, 2)]
     answers = []
     for folder in folders:
@@ -97,13 +97,13 @@ def test_a_loop_of_training_scores_as_fresh_servers(steps):
 
 
 def test_blocks_that_left_the_cache_are_of_the_old_weights(steps, tmp_path):
-    """In memory and on disk: neither comes back, until the weights do of which the files are."""
+    """In memory and on disk. No block comes back until the weights that computed it are in use again."""
     flags = ["--kv-offloading-size", 0.0002, "--kv-offloading-path", tmp_path, "--num-gpu-blocks-override", 24, "--max-model-len", 256]
     prompt = [3 + i % 50 for i in range(160)]
 
     def ask(server):
         tokens = [server.complete(prompt, logprobs=2, max_tokens=4, ignore_eos=True)]
-        for other in range(4):  # the prompt leaves the cache
+        for other in range(4):  # these evict the prompt
             server.complete([4 + (i * (other + 2)) % 50 for i in range(200)], max_tokens=1)
         return tokens
 
@@ -124,7 +124,7 @@ def test_blocks_that_left_the_cache_are_of_the_old_weights(steps, tmp_path):
 
 
 def test_what_runs_goes_on_with_the_new_weights(steps):
-    """A request that was kept in the middle: its tokens so far stay, the next ones are those of the new weights."""
+    """A request kept in the middle keeps its tokens so far; the next ones come from the new weights."""
     folder, _ = steps[0]
     with serving(ABACUS, *DISK, "--max-model-len", 8192, env=DEV) as server, serving(folder) as fresh:
         answers = []
@@ -166,7 +166,7 @@ def test_a_cut_update_leaves_the_old_weights(steps, tmp_path):
         assert server.post("/update_weights", {"update_info": {"names": ["a"]}})[0] == 400
         assert server.post("/update_weights", {"update_info": {"path": str(folder)}})[0] == 200
         assert scores(server) == before, "nothing changes before the end of an update"
-        assert server.post("/start_weight_update", None)[0] == 200  # the trainer came back
+        assert server.post("/start_weight_update", None)[0] == 200  # the trainer is back
         assert server.post("/finish_weight_update", None)[0] == 400
         assert scores(server) == before
         update(server, folder)
@@ -174,7 +174,7 @@ def test_a_cut_update_leaves_the_old_weights(steps, tmp_path):
 
 
 def test_weights_are_replaced_while_requests_run(steps):
-    """No request fails, and each answer is of one of the two models: prompts are of one token, so that no answer spans an update."""
+    """No request fails, and each answer comes from one of the models. Answers have one token, so none spans an update."""
     with serving(ABACUS, *DISK, env=DEV) as server:
         possible = []
         for folder in (ABACUS, steps[0][0], steps[1][0]):
@@ -225,7 +225,7 @@ def test_the_routes_need_the_option():
 
 
 def test_tokens_in_and_out_tell_whose_they_are(steps):
-    """/inference/v1/generate: the tokens and logprobs of a completion, and the version of the weights of each."""
+    """/inference/v1/generate: the tokens and logprobs of a completion, and the version of the weights that sampled each."""
     folder, _ = steps[0]
     with serving(ABACUS, *DISK, "--enable-scale-out", "--max-model-len", 8192, env=DEV) as server:
         prompt = server.post("/tokenize", {"model": "m", "prompt": PROMPT})[1]["tokens"]
@@ -269,7 +269,7 @@ def test_tokens_in_and_out_tell_whose_they_are(steps):
 
 
 def test_weights_are_sent_in_pieces(steps, tmp_path):
-    """Safetensors files in bodies: the bits of a server that starts with them, also after it slept; nothing is left on the disk."""
+    """Safetensors files as request bodies: bit-identical to a server started with them, also after sleep. Nothing is left on the disk."""
     with serving(ABACUS, *http(tmp_path), "--enable-sleep-mode", env=DEV) as server:
         for number, (folder, expected) in enumerate(steps * 2):
             assert server.post("/start_weight_update", None)[0] == 200
@@ -302,7 +302,7 @@ def test_an_upload_that_is_cut_leaves_the_old_weights(steps, tmp_path):
         assert send(server, sent[0])[0] == 400, "no update is open"
         server.post("/start_weight_update", None)
         assert send(server, sent[0])[0] == 200
-        # The connection breaks in the middle of the second.
+        # The connection breaks in the middle of the second piece.
         with socket.create_connection(("127.0.0.1", server.port)) as broken:
             broken.sendall(b"POST /update_weights HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
                            % len(sent[1]) + sent[1][:len(sent[1]) // 2])

@@ -1,4 +1,4 @@
-"""Files as torch.save writes them for a tensor, without torch."""
+"""Writes tensor files as torch.save does, without torch."""
 import array
 import base64
 import io
@@ -13,7 +13,7 @@ def text(value):
 
 
 def pickled(kind, shape):
-    """The pickle of a dense tensor whose numbers are the part data/0."""
+    """The pickle of a dense tensor whose numbers are in the file data/0."""
     count = 1
     for size in shape:
         count *= size
@@ -38,7 +38,7 @@ def archive(parts):
 
 
 def saved(rows, kind="FloatStorage", shape=None):
-    """base64 of rows of float32, or of bytes of another type with their shape."""
+    """A base64 file of rows of float32 numbers, or of bytes of another type with the given shape."""
     if kind == "FloatStorage":
         shape = shape or [len(rows), len(rows[0])]
         rows = b"".join(array.array("f", row).tobytes() for row in rows)
@@ -46,7 +46,7 @@ def saved(rows, kind="FloatStorage", shape=None):
 
 
 def embedding(folder, name="model.embed_tokens.weight"):
-    """(width, bytes of each row) of a BF16 table in a checkpoint of one file."""
+    """(width, bytes of each row) of a BF16 table in a single-file checkpoint."""
     data = (pathlib.Path(folder) / "model.safetensors").read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     entry = json.loads(data[8:8 + size])[name]
@@ -56,5 +56,5 @@ def embedding(folder, name="model.embed_tokens.weight"):
 
 
 def floats(row):
-    """Of the bytes of BF16 numbers."""
+    """The values of BF16 numbers given as bytes."""
     return [value[0] for value in struct.iter_unpack("<f", b"".join(b"\0\0" + row[i:i + 2] for i in range(0, len(row), 2)))]

@@ -1,4 +1,4 @@
-"""Shapes of further families for make_variants.py."""
+"""Configurations of further families for make_variants.py."""
 
 COMMON = {"vocab_size": 128, "max_position_embeddings": 4096, "hidden_act": "silu", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 TOKENS = {key: COMMON[key] for key in ("vocab_size", "bos_token_id", "eos_token_id")}
@@ -19,7 +19,7 @@ COHERE2_MOE = {**COHERE, "model_type": "cohere2_moe", "architectures": ["Cohere2
                "num_experts_per_tok": 2, "num_shared_experts": 2}
 
 FURTHER = {
-    # More heads in the layer that sees everything, YaRN on half of each, a cap of the router that bites.
+    # More heads in the layer with full attention, YaRN on half of each head, a router cap that takes effect.
     "tiny-laguna": {**COMMON, **TINY, **EXPERTS, "model_type": "laguna", "architectures": ["LagunaForCausalLM"], "intermediate_size": 48,
                     "shared_expert_intermediate_size": 24, "num_hidden_layers": 3, "sliding_window": 20, "gating": True,
                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -28,7 +28,7 @@ FURTHER = {
                     "rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "partial_rotary_factor": 0.5,
                                                            "factor": 4.0, "original_max_position_embeddings": 24},
                                         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
-    # A gate of each number, no cap, no windows, the ropes of the class.
+    # A gate for each number, no cap, no windows, the default ropes of the class.
     "tiny-laguna-numbers": {**COMMON, **TINY, **EXPERTS, "model_type": "laguna", "architectures": ["LagunaForCausalLM"],
                             "intermediate_size": 48, "shared_expert_intermediate_size": 24, "num_hidden_layers": 2,
                             "gating": "per-element", "attention_bias": True, "tie_word_embeddings": True},
@@ -36,15 +36,15 @@ FURTHER = {
                      "shared_expert_intermediate_size": 24, "num_hidden_layers": 3, "sliding_window": 20, "norm_topk_prob": True,
                      "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_theta": 10000.0,
                      "tie_word_embeddings": False},
-    # A layer without experts and with rope all the same, experts beside the mean of two shared ones.
+    # A layer without experts that has rope nevertheless; experts, plus the mean of two shared ones.
     "tiny-cohere2-moe": {**COHERE2_MOE, "num_hidden_layers": 4, "prefix_dense_intermediate_size": 40,
                          "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
                          "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},
-    # RMS norms, sigmoids, a sum.
+    # RMS norms, sigmoid routing, a sum of the shared experts.
     "tiny-cohere2-moe-sum": {**COHERE2_MOE, "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "expert_selection_fn": "sigmoid",
                              "norm_topk_prob": False, "shared_expert_combination_strategy": "sum", "tie_word_embeddings": False,
                              "layer_types": ["full_attention", "sliding_attention"], "mlp_layer_types": ["sparse", "sparse"]},
-    # Layer norms of heads, each with weights of its own.
+    # Layer norms of heads, with weights for each head.
     "tiny-cohere-heads": {**{key: value for key, value in COHERE.items() if key != "head_dim"}, "model_type": "cohere",
                           "architectures": ["CohereForCausalLM"], "num_hidden_layers": 2, "use_qk_norm": True},
     "tiny-gptj": {**GPT2, "model_type": "gptj", "architectures": ["GPTJForCausalLM"], "rotary_dim": 4, "tie_word_embeddings": False},
@@ -54,7 +54,7 @@ FURTHER = {
                       "architectures": ["NanoChatForCausalLM"], "hidden_act": "relu2", "hidden_size": 32, "intermediate_size": 48,
                       "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "final_logit_softcapping": 5.0,
                       "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # Projections of Gated DeltaNet in one tensor, a layer with a window, one without rope.
+    # Projections of Gated DeltaNet in one tensor, one layer with a window, one without rope.
     "tiny-lara-mini": {**COMMON, **EXPERTS, "model_type": "lara_mini", "architectures": ["LaraMiniForCausalLM"], "hidden_size": 32,
                        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "num_hidden_layers": 3,
                        "layer_types": ["linear_attention", "sliding_attention", "full_attention"], "sliding_window": 20,
@@ -62,9 +62,9 @@ FURTHER = {
                        "linear_conv_kernel_dim": 4, "shared_expert_intermediate_size": 24, "rope_theta": 10000.0,
                        "tie_word_embeddings": True},
     "tiny-axk1": AXK1,
-    # As published: no bias for the choice, and a norm that nothing reads.
+    # As published: no bias for the choice of experts, and an unused norm.
     "tiny-axk1-unbiased": AXK1,
-    # Experts that read a vector of 12 numbers.
+    # Experts that read a vector of 12 numbers instead of the hidden row.
     "tiny-nemotron-h-latent": {**TOKENS, "max_position_embeddings": 4096, "pad_token_id": 0, "model_type": "nemotron_h",
                                "architectures": ["NemotronHForCausalLM"], "layer_norm_epsilon": 1e-5, "hidden_size": 32,
                                "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 20, "intermediate_size": 48,
@@ -82,7 +82,7 @@ FURTHER = {
                      "max_position_embeddings": 256, "tie_word_embeddings": True},
     "tiny-opt": {**FAIRSEQ, "model_type": "opt", "architectures": ["OPTForCausalLM"], "ffn_dim": 48},
     "tiny-biogpt": {**FAIRSEQ, "model_type": "biogpt", "architectures": ["BioGptForCausalLM"], "intermediate_size": 48},
-    # Values of 10 numbers, heads of keys that layers with a window have more of.
+    # Values of 10 numbers; more heads of keys in layers with a window.
     "tiny-mimo-v2-flash": {**COMMON, **TINY, "model_type": "mimo_v2_flash", "architectures": ["MiMoV2FlashForCausalLM"],
                            "num_key_value_heads": 1, "v_head_dim": 10, "intermediate_size": 48, "moe_intermediate_size": 16,
                            "num_hidden_layers": 3, "n_routed_experts": 6, "num_experts_per_tok": 2, "sliding_window": 20,
@@ -110,7 +110,7 @@ FURTHER = {
                        "num_key_value_heads": 2, "model_type": "phi", "architectures": ["PhiForCausalLM"], "intermediate_size": 48,
                        "num_hidden_layers": 1, "layer_norm_eps": 1e-5, "qk_layernorm": True, "partial_rotary_factor": 0.5,
                        "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # A limit that bites.
+    # A clip limit that takes effect.
     "tiny-olmo-limit": {**{key: value for key, value in COMMON.items() if key != "rms_norm_eps"}, "model_type": "olmo",
                         "architectures": ["OlmoForCausalLM"], "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,
                         "intermediate_size": 48, "num_hidden_layers": 2, "clip_qkv": 0.7, "rope_theta": 10000.0, "pad_token_id": 0,
@@ -138,12 +138,12 @@ FURTHER = {
                                                                    "rope_theta": 1000000.0},
                                                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
 }
-# Families whose models transformers holds under other names than published checkpoints have.
+# Families whose transformers models use other tensor names than published checkpoints.
 FURTHER_PUBLISHED = ("laguna", "kolibri1", "cohere2_moe", "lara_mini", "axk1", "mimo_v2_flash", "beam", "aria_text", "apertus1p5_text")
 
 
 def as_published(name, state):
-    """What published files hold and transformers does not write, and the other way round."""
+    """Converts tensors to the published form, if it differs from what transformers writes."""
     if name != "tiny-axk1-unbiased":
         return state
     norm = state["model.layers.1.post_mlp_layernorm.weight"]

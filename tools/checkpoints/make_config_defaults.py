@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes what transformers takes for each field of config.json that is left out, family by family.
+"""Writes the values that transformers uses for missing fields of config.json, by family.
 
     make_config_defaults.py tests/data/configs
 
-Needs transformers. defaults.json: of each family a small configuration with every field given; then, for each field, what its class
-derives where that one is missing: only the values that differ. published.json holds configurations as they were found; what the class
-derives is written beside those that have a "derived".
+Needs transformers. defaults.json: for each family, a small configuration with every field given; then, for each field, the values that
+change if it is missing. published.json contains published configurations; those with a "derived" also get the values that the class
+derives.
 """
 import json
 import pathlib
@@ -27,7 +27,7 @@ INDEXED = {"index_topk": 64, "index_head_dim": 32, "index_n_heads": 8, "first_k_
 KDA = {"num_key_value_heads": 32, "kv_lora_rank": 32, "qk_nope_head_dim": 24, "qk_rope_head_dim": 16, "v_head_dim": 24, "num_experts": 64,
        "num_experts_per_token": 3, "num_shared_experts": 1, "num_expert_group": 2, "topk_group": 1, "moe_intermediate_size": 24,
        "model_max_length": 4096, "layer_types": ["linear_attention", "full_attention"] * 2, "num_nextn_predict_layers": 0}
-# Fields of latent attention of which none can be missing alone: heads of q and of keys are as many.
+# Fields of latent attention that cannot be missing alone: q and keys have the same number of heads.
 NOT_ALONE = ("num_attention_heads", "num_key_value_heads", "qk_rope_head_dim")
 DELTA = {"layer_types": ["linear_attention", "full_attention"] * 2, "linear_num_value_heads": 32}
 FAMILIES = {
@@ -130,7 +130,7 @@ FAMILIES |= {
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0}, "tie_word_embeddings": False,
              "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 8, "moe_top_k": 3}},
 }
-# What their classes do not have.
+# Fields that the classes do not have.
 UNKNOWN = {**{name: ("max_position_embeddings", "rope_theta") for name in ("kimi_linear",)}, "bailing_hybrid": ("max_position_embeddings",), "falcon": ("head_dim", "num_key_value_heads", "intermediate_size"), "gpt_neox": ("head_dim", "num_key_value_heads", "rope_theta"),
            "olmo": ("rms_norm_eps",),
            **{name: NO_ROPE for name in ("gptj", "codegen", "gpt2", "gpt_bigcode")},
@@ -138,21 +138,21 @@ UNKNOWN = {**{name: ("max_position_embeddings", "rope_theta") for name in ("kimi
            "gpt_neo": (*NO_HEADS, "rope_theta"), "persimmon": NO_HEADS, "dbrx": (*NO_HEADS, "intermediate_size", "rms_norm_eps"),
            "aria_text": (), "bitnet": (), "kolibri1": ("intermediate_size",), "lara_mini": ("intermediate_size",),
            **{name: ("rope_theta",) for name in ("laguna", "mimo_v2_flash", "beam")}}
-# Classes that have no such field, whose norms have this epsilon.
+# Classes without an epsilon field, whose norms use this epsilon.
 FIXED_EPSILON = {name: 1e-5 for name in ("olmo", "opt", "biogpt", "dbrx")}
-# What the epsilon of norms is called, where that is not rms_norm_eps.
+# Names of the epsilon field of norms, if not rms_norm_eps.
 EPSILON = {"cohere": "layer_norm_eps", "cohere2": "layer_norm_eps", "starcoder2": "norm_epsilon", "jais2": "layer_norm_eps",
            "nemotron": "norm_eps", "exaone": "layer_norm_epsilon", "gpt_neox": "layer_norm_eps", "falcon": "layer_norm_epsilon",
            "phi": "layer_norm_eps", "stablelm": "layer_norm_eps", "persimmon": "layer_norm_eps", "cohere2_moe": "layer_norm_eps",
            **{name: "layer_norm_epsilon" for name in ("gptj", "codegen", "gpt2", "gpt_bigcode", "gpt_neo")},
            "lfm2": "norm_eps", "lfm2_moe": "norm_eps", "lfm3": "norm_eps", "nemotron_h": "layer_norm_epsilon"}
-# Without them the models have layers of another kind, or as many as the others do not say.
+# Without these fields, the model has other kinds of layers, or a number of layers that contradicts the other fields.
 LEFT_OUT = {"granitemoehybrid": ("layer_types", "num_hidden_layers", "mamba_n_heads"), "mellum": ("num_hidden_layers",),
-            # Without them there is no model.
+            # Without these, the model cannot be built.
             "dots1": ("n_routed_experts", "n_shared_experts", "num_experts_per_tok"),
-            # Not enough experts for the token, and heads that do not divide.
+            # Too few experts for a token; numbers of heads that do not divide.
             "hunyuan_v1_moe": ("num_experts",), "helium": ("num_key_value_heads",),
-            # End tokens of another vocabulary.
+            # End tokens outside this vocabulary.
             "glm": ("eos_token_id",), "glm4": ("eos_token_id",), "cwm": ("eos_token_id",),
             "deepseek_v2": (*NOT_ALONE, "num_experts_per_tok"), "deepseek_v3": NOT_ALONE, "glm4_moe_lite": NOT_ALONE,
             "deepseek_v32": NOT_ALONE, "glm_moe_dsa": NOT_ALONE,
@@ -165,7 +165,7 @@ LEFT_OUT = {"granitemoehybrid": ("layer_types", "num_hidden_layers", "mamba_n_he
             "flint": ("num_hidden_layers",), "lfm3": ("layer_types", "num_hidden_layers"),
             "laguna": ("num_hidden_layers",), "kolibri1": ("num_hidden_layers",), "lara_mini": ("layer_types", "num_hidden_layers"),
             "axk1": NOT_ALONE, "mimo_v2_flash": ("num_hidden_layers", "v_head_dim"),
-            # Groups that hold one expert, a part of wider heads, layers of no kind.
+            # Groups of a single expert, a rotated part of wider heads, undefined kinds of layers.
             "beam": ("n_group", "topk_group", "num_experts", "num_experts_per_tok", "num_hidden_layers"), "bitnet": ("num_key_value_heads",), "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
             "gpt_neo": ("num_hidden_layers", "attention_types"), "dbrx": ("num_attention_heads",)}
 
@@ -197,8 +197,8 @@ def derived(model_type, fields):
     fields = {key: value for key, value in fields.items() if key not in ("model_type", "architectures", "transformers_version")}
     config = AutoConfig.for_model(model_type, **json.loads(json.dumps(fields)))
     heads = config.num_attention_heads
-    rope = getattr(config, "rope_parameters", None) or {}  # Nemotron-H has none
-    rope = rope.get("full_attention", rope) or {}  # Beam has none there
+    rope = getattr(config, "rope_parameters", None) or {}  # missing in Nemotron-H
+    rope = rope.get("full_attention", rope) or {}  # null in Beam
     eos = config.eos_token_id
     is_gemma4 = model_type in ("gemma4_text", "gemma4_unified_text")
     head_dim = fields.get("head_dim", 256) if is_gemma4 else getattr(config, "head_dim", None)
@@ -210,14 +210,14 @@ def derived(model_type, fields):
                    getattr(config, "num_key_value_heads", None) or heads),
                   head_dim=head_dim or config.hidden_size // heads, eos_token_id=eos,
                   **{name: rope[name] for name in ("rope_theta", "rope_type") if rope}, windows=windows(config))
-    # Others have layers with a width of another name, or none but those of experts.
+    # The others name the width differently, or have only the width of experts.
     if model_type not in ("llama4_text", "granitemoehybrid", "solar_open", "qwen3_5_moe_text", "kolibri1", "lara_mini"):
         values["intermediate_size"] = inner_width(model_type, config)
     experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
     if experts and hasattr(config, "num_experts_per_tok"):
         width = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
         values.update(num_experts=experts, num_experts_per_tok=config.num_experts_per_tok, expert_intermediate_size=width)
-    # Tokens outside of the vocabulary are none.
+    # Token ids outside the vocabulary are dropped.
     for name in ("bos_token_id", "eos_token_id"):
         ids = values[name] if isinstance(values[name], list) else [values[name]]
         if name not in fields and values[name] is not None and max(ids) >= values["vocab_size"]:
@@ -238,10 +238,10 @@ def main():
             try:
                 values = derived(model_type, {key: value for key, value in fields.items() if key != name})
             except StrictDataclassClassValidationError:
-                continue  # what is left does not go together
+                continue  # the remaining fields contradict each other
             missing[name] = {key: value for key, value in values.items() if value != base.get(key)}
         families[model_type] = {"config": fields, "derived": base, "missing": missing}
-        # What a file that names the model alone stands for. The heads of 42 that GLM's class gives do not halve.
+        # The values for a file that contains only the model's type. GLM's default head size of 42 cannot be halved.
         if model_type not in LEFT_OUT and model_type != "glm4_moe":
             families[model_type]["nothing"] = derived(model_type, {})
     lines = ",\n".join(json.dumps(name) + ": " + json.dumps(value, separators=(",", ":")) for name, value in families.items())

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints of shapes that published models have, with golden logits by transformers in float32.
+"""Makes tiny random checkpoints with the shapes of published models, and golden logits from transformers in float32.
 
     make_variants.py tests/data/checkpoints [name ...]
 
-Needs torch, transformers and safetensors. Each is seeded by its name, so a second run writes the same files.
+Needs torch, transformers and safetensors. The seed depends only on the name, so a second run writes the same files.
 """
 import copy
 import json
@@ -68,27 +68,27 @@ NEMOTRON = {"pad_token_id": 0, **{key: value for key, value in COMMON.items() if
             "time_step_min": 1e-6, "residual_in_fp32": False}
 
 VARIANTS = {
-    # Biases everywhere, a head of its own size, one KV head a query head, no scaling.
+    # Biases everywhere, a head size other than hidden size / heads, one KV head per query head, no rope scaling.
     "tiny-llama-bias": {**LLAMA, "hidden_size": 60, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 3,
                         "num_key_value_heads": 3, "head_dim": 40, "attention_bias": True, "mlp_bias": True, "rope_theta": 10000.0,
                         "tie_word_embeddings": False},
-    # The widest head and the largest group; the llama3 scaling without a middle band.
+    # The widest heads and the largest group of query heads; llama3 scaling without a middle band.
     "tiny-llama-wide": {**LLAMA, "hidden_size": 50, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 5,
                         "num_key_value_heads": 1, "head_dim": 256, "rope_theta": 500000.0, "tie_word_embeddings": True,
                         "rope_scaling": {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0,
                                          "original_max_position_embeddings": 64}},
-    # Attention biases beside the QK norm, head of 128, tied.
+    # Attention biases with QK norm, head size 128, tied embeddings.
     "tiny-qwen3-bias": {**QWEN3, "hidden_size": 64, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2,
                         "num_key_value_heads": 1, "head_dim": 128, "attention_bias": True, "rope_theta": 1000000.0,
                         "tie_word_embeddings": True},
-    # Dense layers between those with experts, two experts a token, NoPE layers where no rule puts them, short chunks.
+    # Dense layers between those with experts, two experts per token, irregular NoPE layers, short chunks.
     "tiny-llama4-mixed": {**COMMON, "model_type": "llama4_text", "architectures": ["Llama4ForCausalLM"], "hidden_size": 64,
                           "intermediate_size": 32, "intermediate_size_mlp": 96, "num_hidden_layers": 5, "num_attention_heads": 4,
                           "num_key_value_heads": 2, "head_dim": 32, "num_local_experts": 6, "num_experts_per_tok": 2,
                           "interleave_moe_layer_step": 2, "no_rope_layers": [1, 1, 0, 1, 0], "attention_chunk_size": 16,
                           "floor_scale": 8, "attn_scale": 0.3, "attn_temperature_tuning": True, "use_qk_norm": True,
                           "attention_bias": False, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # An MLP in the first layer, three experts a token whose weights are not normalized, experts in one tensor as transformers 5 holds them.
+    # A dense MLP in the first layer, three experts per token with unnormalized weights, experts in one tensor as in transformers 5.
     "tiny-qwen3-moe-mixed": {**COMMON, "model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64,
                              "intermediate_size": 96, "moe_intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
                              "num_key_value_heads": 2, "head_dim": 32, "num_experts": 6, "num_experts_per_tok": 3,
@@ -103,27 +103,27 @@ VARIANTS = {
                           "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
                           "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 1, "rope_theta": 1000000.0,
                           "tie_word_embeddings": True},
-    # Two layers with a window and a rope of their own to one without, an odd scale of q . k, the embedding as the head.
+    # Three layers with a window and their own rope, one without; an unusual scale of q . k; tied embeddings.
     "tiny-gemma3": {**GEMMA3, "num_hidden_layers": 4, "layer_types": ["sliding_attention", "sliding_attention", "full_attention",
                                                                       "sliding_attention"]},
-    # Two experts a token, as published: one by one under block_sparse_moe.
+    # Two experts per token, each in its own tensors under block_sparse_moe, as published.
     "tiny-mixtral": {**COMMON, **SMALL, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "intermediate_size": 48,
                      "num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None,
                      "rope_theta": 1000000.0, "tie_word_embeddings": False},
-    # A shared expert of another width with a gate, an MLP in one layer, weights that are not normalized.
+    # A gated shared expert of another width, a dense MLP in one layer, unnormalized expert weights.
     "tiny-qwen2-moe": {**COMMON, **SMALL, "model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], "intermediate_size": 96,
                        "moe_intermediate_size": 32, "shared_expert_intermediate_size": 80, "num_hidden_layers": 2, "num_experts": 6,
                        "num_experts_per_tok": 3, "decoder_sparse_step": 1, "mlp_only_layers": [1], "norm_topk_prob": False,
                        "rope_theta": 1000000.0, "tie_word_embeddings": False},
-    # Rope on three quarters of a head, a window, short factors.
+    # Rope on three quarters of each head, a window, short factors.
     "tiny-phi3-partial": {**COMMON, **PHI3, "sliding_window": 24, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 2048,
                           "rope_scaling": {"type": "longrope", "short_factor": [1.0 + 0.1 * i for i in range(12)],
                                            "long_factor": [1.0 + i for i in range(12)]}},
-    # Contexts beyond the original one: long factors, over whole heads.
+    # Contexts beyond the original length: long factors, on whole heads.
     "tiny-phi3-long": {**COMMON, **PHI3, "sliding_window": None, "original_max_position_embeddings": 32,
                        "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 16,
                                         "long_factor": [1.0 + 0.5 * i for i in range(16)]}},
-    # Norms behind sub-layers alone, and over all heads.
+    # Norms only after sub-layers, and over all heads together.
     "tiny-olmo2": {**COMMON, **SMALL, "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "intermediate_size": 80,
                    "num_hidden_layers": 2, "rope_theta": 10000.0, "tie_word_embeddings": False},
     # The same with windows, and YaRN in the layers without.
@@ -131,11 +131,11 @@ VARIANTS = {
                    "num_hidden_layers": 3, "sliding_window": 24, "rope_theta": 500000.0, "tie_word_embeddings": False,
                    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
                    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24}},
-    # Factors on everything.
+    # Multipliers everywhere.
     "tiny-granite": {**COMMON, **SMALL, "model_type": "granite", "architectures": ["GraniteForCausalLM"], "intermediate_size": 80,
                      "num_hidden_layers": 2, "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0,
                      "residual_multiplier": 0.22, "attention_multiplier": 0.05, "logits_scaling": 0.5, "attention_bias": False},
-    # A dense Granite 4: other names, gate and up in one.
+    # A dense Granite 4: other tensor names, gate and up in one tensor.
     "tiny-granite4": {**COMMON, **SMALL, "model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"],
                       "intermediate_size": 64, "shared_intermediate_size": 80, "num_hidden_layers": 2, "num_local_experts": 0,
                       "num_experts_per_tok": 0, "layer_types": ["attention", "attention"], "position_embedding_type": "rope",
@@ -147,32 +147,32 @@ VARIANTS = {
                               "num_experts_per_tok": 3, "layer_types": ["attention", "attention"], "position_embedding_type": "rope", "mamba_n_heads": 4,
                               "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
                               "attention_multiplier": 0.05, "logits_scaling": 0.5},
-    # Heads that fill no vector, GELU by erf, a factor that rotates whole heads all the same, an old spelling, and no theta.
+    # A head size that is no multiple of a vector, GELU by erf, a partial factor that is ignored, an old spelling of the class, no theta.
     "tiny-llama-narrow": {**LLAMA, "architectures": ["LLaMAForCausalLM"], "hidden_size": 36, "intermediate_size": 44,
                           "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 18, "hidden_act": "gelu",
                           "partial_rotary_factor": 0.5, "tie_word_embeddings": False},
-    # The narrowest heads of published test models, with a norm.
+    # The narrowest heads of published test models, with QK norm.
     "tiny-qwen3-narrow": {**QWEN3, "hidden_size": 16, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
                           "num_key_value_heads": 4, "head_dim": 4, "rope_theta": 5000000, "tie_word_embeddings": True},
     # A layer without rope.
     "tiny-smollm3": {**COMMON, **SMALL, "model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"], "intermediate_size": 80,
                      "num_hidden_layers": 3, "no_rope_layers": [1, 0, 1], "use_sliding_window": False, "pad_token_id": 0, "rope_theta": 50000.0,
                      "tie_word_embeddings": True},
-    # Soft caps that bite, a window in the first layer.
+    # Soft caps that take effect, a window in the first layer.
     "tiny-gemma2": {**{key: value for key, value in GEMMA3.items() if key != "rope_parameters"}, "model_type": "gemma2",
                     "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 2, "attn_logit_softcapping": 3.0,
                     "final_logit_softcapping": 8.0, "rope_theta": 10000.0},
-    # Embeddings in every layer, the upper three layers without keys and values of their own and with wider MLPs.
+    # Per-layer embeddings; the upper three layers share keys and values of lower ones and have wider MLPs.
     "tiny-gemma4-shared": {**GEMMA4, "num_hidden_layers": 5, "num_key_value_heads": 1, "num_kv_shared_layers": 3,
                            "use_double_wide_mlp": True, "hidden_size_per_layer_input": 16, "vocab_size_per_layer_input": 128,
                            "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
                                            "full_attention"]},
-    # Experts beside the MLP, values that are keys, the widest heads in the layers that see everything, a cap of the logits.
+    # Experts beside the MLP, values equal to keys, the widest heads in layers with full attention, a cap of the logits.
     "tiny-gemma4-experts": {**GEMMA4, "num_hidden_layers": 3, "num_attention_heads": 2, "global_head_dim": 512, "num_key_value_heads": 2, "num_global_key_value_heads": 1,
                             "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 6,
                             "top_k_experts": 2, "moe_intermediate_size": 32, "final_logit_softcapping": 8.0,
                             "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
-    # Half of a head rotated, an MLP in the first layer, a bias for the choice of experts, a shared one.
+    # Rope on half of each head, a dense MLP in the first layer, a bias for the choice of experts, a shared expert.
     "tiny-glm4-moe": {**COMMON, **SMALL, "model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "intermediate_size": 96,
                       "moe_intermediate_size": 48, "num_hidden_layers": 2, "n_routed_experts": 6, "num_experts_per_tok": 2,
                       "n_shared_experts": 1, "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5,
@@ -184,37 +184,37 @@ VARIANTS = {
                              "num_experts_per_tok": 3, "n_shared_experts": 1, "first_k_dense_replace": 0, "norm_topk_prob": True,
                              "routed_scaling_factor": 2.5, "n_group": 4, "topk_group": 2, "use_qk_norm": False, "attention_bias": False,
                              "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # Three taps over channels that fill no vector, a width that is made a multiple of 16.
+    # Convolutions of three taps over a number of channels that is no multiple of a vector, a width rounded to a multiple of 16.
     "tiny-lfm2": {**LFM2, "model_type": "lfm2", "architectures": ["Lfm2ForCausalLM"], "hidden_size": 60, "intermediate_size": 130,
                   "block_multiple_of": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1, "conv_bias": False,
                   "layer_types": ["conv", "full_attention", "conv", "conv"]},
-    # Biases everywhere, experts behind a layer with an MLP, the last layer with attention.
-    # Every kind of layer; rope on half of a head where all is seen.
+    # Every kind of layer; rope on half of each head in the layer with full attention.
     "tiny-lfm3": {**{key: value for key, value in LFM2.items() if key != "rope_theta"}, "model_type": "lfm3", "architectures": ["Lfm3ForCausalLM"], "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4,
                   "num_key_value_heads": 2, "head_dim": 16, "num_hidden_layers": 4, "conv_L_cache": 7, "sliding_window": 24,
                   "layer_types": ["conv", "sliding_attention", "full_attention", "conv"],
                   "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
                                       "full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0, "partial_rotary_factor": 0.5}}},
+    # Biases everywhere, experts after a layer with a dense MLP, attention in the last layer.
     "tiny-lfm2-moe": {**LFM2, **TINY, "model_type": "lfm2_moe", "architectures": ["Lfm2MoeForCausalLM"], "intermediate_size": 48,
                       "moe_intermediate_size": 24, "num_hidden_layers": 4, "num_dense_layers": 1, "num_experts": 5, "num_experts_per_tok": 2,
                       "conv_bias": True, "use_expert_bias": True, "norm_topk_prob": True, "routed_scaling_factor": 1.5,
                       "layer_types": ["conv", "conv", "conv", "full_attention"]},
-    # Two heads of values a key head, heads of odd widths, experts beside a shared one.
+    # Two heads of values per head of keys, unusual widths of heads, experts beside a shared one.
     "tiny-qwen3-next": {**COMMON, **DELTA, "model_type": "qwen3_next", "architectures": ["Qwen3NextForCausalLM"], "intermediate_size": 48,
                         "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "num_experts": 6, "num_experts_per_tok": 2,
                         "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 12, "linear_value_head_dim": 20,
                         "tie_word_embeddings": False},
-    # A model of text and images, of which the text part is in an object of its own.
+    # A model of text and images; the text configuration is a nested object.
     "tiny-qwen3.5": {**COMMON, **DELTA, "model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForConditionalGeneration"],
                      "intermediate_size": 80, "linear_num_key_heads": 4, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
                      "linear_value_head_dim": 16, "tie_word_embeddings": True},
-    # Convolutions of their own, rates up to 2, norms behind attention and before the rest.
+    # Separate convolutions, update rates up to 2, norms after attention and before the other sub-layers.
     "tiny-olmo-hybrid": {**COMMON, "pad_token_id": 0, "model_type": "olmo_hybrid", "architectures": ["OlmoHybridForCausalLM"], "hidden_size": 32,
                          "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,
                          "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
                          "linear_num_value_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "rope_theta": 10000.0,
                          "tie_word_embeddings": False},
-    # Decays of each number of a key, made by two products, as z is; latent attention without rope.
+    # A decay for each number of a key, computed by two products, like z; latent attention without rope.
     "tiny-kimi-linear": {"vocab_size": 128, "hidden_act": "silu", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
                          "model_type": "kimi_linear", "architectures": ["KimiLinearForCausalLM"], "model_max_length": 4096, "hidden_size": 32,
                          "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,
@@ -223,7 +223,7 @@ VARIANTS = {
                          "linear_conv_kernel_dim": 4, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24,
                          "num_experts": 4, "num_experts_per_token": 2, "moe_intermediate_size": 16, "num_shared_experts": 1,
                          "tie_word_embeddings": False},
-    # The same with bounded decays made by one product, and gates of the heads of latent attention, which has rope.
+    # The same with bounded decays computed by one product, and gated heads of latent attention with rope.
     "tiny-bailing-hybrid": {"vocab_size": 128, "hidden_act": "silu", "rms_norm_eps": 1e-6, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
                             "model_type": "bailing_hybrid", "architectures": ["BailingHybridForCausalLM"], "model_max_length": 4096,
                             "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2,
@@ -231,61 +231,62 @@ VARIANTS = {
                             "q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24,
                             "num_experts": 4, "num_experts_per_token": 2, "num_expert_group": 2, "topk_group": 1, "moe_intermediate_size": 16,
                             "num_shared_experts": 1, "num_nextn_predict_layers": 0, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # State space layers of one group, a norm over all of its heads, experts beside the MLP, no rope.
+    # State space layers with one group, a norm over all heads together, experts beside the MLP, no rope.
     "tiny-granite4-hybrid": {**COMMON, "model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"], "hidden_size": 32,
                              "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 24, "shared_intermediate_size": 40,
                              "num_hidden_layers": 4, "num_local_experts": 5, "num_experts_per_tok": 2,
                              "layer_types": ["mamba", "mamba", "attention", "mamba"], "position_embedding_type": "nope", **MAMBA,
                              "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "rope_theta": 10000.0, "tie_word_embeddings": True,
                              "embedding_multiplier": 3.0, "residual_multiplier": 0.4, "attention_multiplier": 0.1, "logits_scaling": 0.5},
-    # Two groups, rope on half of a head.
+    # Two groups, rope on half of each head.
     "tiny-bamba": {**COMMON, "model_type": "bamba", "architectures": ["BambaForCausalLM"], "hidden_size": 32, "num_attention_heads": 2,
                    "num_key_value_heads": 1, "intermediate_size": 48, "num_hidden_layers": 3, "attn_layer_indices": [1], **MAMBA,
                    "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 2, "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
                    "tie_word_embeddings": False},
-    # Attention and a state space side by side, factors on everything.
+    # Attention and state space in parallel, multipliers everywhere.
     "tiny-falcon-h1": {**COMMON, "model_type": "falcon_h1", "architectures": ["FalconH1ForCausalLM"], "hidden_size": 32, "head_dim": 20,
                        "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 48, "num_hidden_layers": 2, **MAMBA,
                        "mamba_d_ssm": 48, "mamba_n_heads": 4, "mamba_d_head": 12, "mamba_n_groups": 2, "mamba_rms_norm": False,
                        "attention_in_multiplier": 1.1, "attention_out_multiplier": 0.9, "embedding_multiplier": 1.6, "key_multiplier": 0.7,
                        "lm_head_multiplier": 0.8, "mlp_multipliers": [0.8, 0.6], "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.6,
                        "ssm_multipliers": [0.4, 0.3, 0.5, 0.7, 0.9], "rope_theta": 100000.0, "tie_word_embeddings": False},
-    # Layers with one sub-layer each, the square of a ReLU without a gate, the old spelling of the layers' kinds.
+    # Layers with a single sub-layer, squared ReLU without a gate, the old spelling of layer kinds.
     "tiny-nemotron-h": {**NEMOTRON, "hybrid_override_pattern": "M-M*M-", "tie_word_embeddings": False},
-    # Experts of that kind, and the last layer an MLP.
+    # Experts with squared ReLU.
     "tiny-nemotron-h-moe": {**NEMOTRON, "layers_block_type": ["mamba", "moe", "attention", "moe"], "moe_intermediate_size": 24,
                             "moe_shared_expert_intermediate_size": 40, "n_routed_experts": 5, "num_experts_per_tok": 2,
                             "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
                             "tie_word_embeddings": False},
-    # A part of a head that is an odd number, which rope rounds up.
+    # The rotated part of a head is an odd number, which is rounded up.
     "tiny-glm4-moe-odd": {**COMMON, **TINY, "head_dim": 42, "model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"],
                           "intermediate_size": 48, "moe_intermediate_size": 16, "num_hidden_layers": 2, "n_routed_experts": 4,
                           "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
                           "routed_scaling_factor": 1.5, "n_group": 1, "topk_group": 1, "use_qk_norm": False, "attention_bias": False,
                           "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # BF16 experts, and those of MXFP4.
+    # Experts in BF16, and in MXFP4.
     "tiny-gpt-oss": GPT_OSS,
     "tiny-gpt-oss-mxfp4": {**GPT_OSS, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
         "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}},
-    # The text part of a model of text and images, with a temperature that grows with the position.
+    # The text part of a model of text and images, with temperature tuning by position.
     "tiny-ministral3": {**COMMON, **SMALL, "model_type": "ministral3", "architectures": ["Mistral3ForConditionalGeneration"],
                         "intermediate_size": 80, "num_hidden_layers": 2, "sliding_window": None, "tie_word_embeddings": False,
                         "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24,
                                             "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
                                             "rope_theta": 10000.0, "llama_4_scaling_beta": 0.4}},
-    # Latent attention: all of it, with YaRN that enlarges the scores, an MLP in the first layer, experts in groups by their two best.
+    # Complete latent attention, with YaRN that scales the scores up, a dense MLP in the first layer, groups of experts ranked by their two
+    # best.
     "tiny-deepseek-v3": {**COMMON, **LATENT, "model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "q_lora_rank": 20,
                          "n_routed_experts": 12, "num_experts_per_tok": 3, "n_shared_experts": 1, "first_k_dense_replace": 1,
                          "n_group": 4, "topk_group": 2, "norm_topk_prob": True, "routed_scaling_factor": 2.5, "attention_bias": True,
                          "num_nextn_predict_layers": 0,
                          "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
                                              "mscale": 0.7, "mscale_all_dim": 1.0, "original_max_position_embeddings": 24}},
-    # q of the hidden rows, experts by a softmax in groups by their best one, two that every token passes.
+    # q directly from the hidden rows, softmax routing in groups ranked by their best expert, two shared experts.
     "tiny-deepseek-v2": {**COMMON, **LATENT, "model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], "q_lora_rank": None,
                          "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "first_k_dense_replace": 0,
                          "n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy", "norm_topk_prob": False,
                          "routed_scaling_factor": 1.5, "rope_theta": 10000.0},
-    # q of the hidden rows, no groups; names of the experts' numbers, and of YaRN, as published.
+    # q directly from the hidden rows, no groups; YaRN and the numbers of experts named as published.
     "tiny-sarvam-mla": {**COMMON, **LATENT, "model_type": "sarvam_mla", "architectures": ["SarvamMLAForCausalLM"], "q_lora_rank": None,
                         "num_experts": 6, "num_experts_per_tok": 2, "num_shared_experts": 1, "first_k_dense_replace": 1, "rope_theta": 10000.0,
                         "rope_scaling": {"type": "deepseek_yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
@@ -293,43 +294,43 @@ VARIANTS = {
     # Without experts.
     "tiny-youtu": {**COMMON, **{key: value for key, value in LATENT.items() if key != "moe_intermediate_size"}, "model_type": "youtu",
                    "architectures": ["YoutuForCausalLM"], "q_lora_rank": 20, "rope_theta": 10000.0, "tie_word_embeddings": True},
-    # Sinks beside norms of heads, windows with rope and no rope in the first two and the last layer, experts by sigmoids.
+    # Attention sinks with norms of heads, rope and windows except in the first two layers and the last, sigmoid routing.
     "tiny-flint": {**COMMON, **TINY, "model_type": "flint", "architectures": ["FlintForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 4,
                    "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2,
                    "sliding_window": 24, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # No groups.
+    # No groups of experts.
     "tiny-glm4-lite": {**COMMON, **LATENT, "model_type": "glm4_moe_lite", "architectures": ["Glm4MoeLiteForCausalLM"], "q_lora_rank": 20,
                        "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 1, "mlp_layer_types": ["dense", "sparse"],
                        "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.8, "attention_bias": False,
                        "num_nextn_predict_layers": 0, "rope_theta": 1000000.0},
-    # The text part of a model of text and images: experts in one tensor, a temperature that grows with the position.
+    # The text part of a model of text and images: experts in one tensor, temperature tuning by position.
     "tiny-mistral4": {**COMMON, **LATENT, "model_type": "mistral4", "architectures": ["Mistral3ForConditionalGeneration"], "q_lora_rank": 20,
                       "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 0, "n_group": 1,
                       "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.0,
                       "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
                                           "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 24,
                                           "llama_4_scaling_beta": 0.4, "partial_rotary_factor": 0.5}},
-    # An indexer in each layer, whose keys have rope on halves: prompts are longer than what it chooses.
+    # An indexer in each layer, its keys with half-split rope; prompts are longer than the number of positions that it selects.
     "tiny-deepseek-v32": {**COMMON, **LATENT, **INDEXED, "model_type": "deepseek_v32", "architectures": ["DeepseekV32ForCausalLM"],
                           "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
                           "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
                                               "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 24}},
-    # One that two layers share, with rope on neighbours.
+    # An indexer shared by two layers, with interleaved rope.
     "tiny-glm-dsa": {**COMMON, **LATENT, **INDEXED, "model_type": "glm_moe_dsa", "architectures": ["GlmMoeDsaForCausalLM"],
                      "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "num_hidden_layers": 3,
                      "indexer_types": ["full", "full", "shared"], "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
-    # Rope on halves, factors on embeddings, sub-layers and logits.
+    # Half-split rope; multipliers on embeddings, sub-layers and logits.
     "tiny-minicpm3": {**COMMON, **LATENT, "model_type": "minicpm3", "architectures": ["MiniCPM3ForCausalLM"], "q_lora_rank": 20,
                       "scale_emb": 3, "scale_depth": 1.4, "dim_model_base": 16, "rope_theta": 10000.0, "tie_word_embeddings": True},
-    # A part of each head rotated, as published files spell it; a norm over all heads, a bias for the choice of experts.
+    # Partial rope spelt as published, a norm over all heads together, a bias for the choice of experts.
     "tiny-minimax-m2": {**COMMON, **TINY, "model_type": "minimax_m2", "architectures": ["MiniMaxM2ForCausalLM"], "intermediate_size": 24,
                         "num_hidden_layers": 2, "num_local_experts": 6, "num_experts_per_tok": 3, "rotary_dim": 12, "rope_theta": 10000.0,
                         "tie_word_embeddings": False},
-    # Norms behind rope whose base an alpha raises, biases.
+    # Norms after rope, whose base is raised by alpha; biases.
     "tiny-hunyuan": {**COMMON, **TINY, "model_type": "hunyuan_v1_dense", "architectures": ["HunYuanDenseV1ForCausalLM"],
                      "intermediate_size": 48, "num_hidden_layers": 2, "attention_bias": True, "tie_word_embeddings": True,
                      "rope_parameters": {"rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 10000.0}},
-    # Other numbers of experts in each layer.
+    # A different number of experts per token in each layer.
     "tiny-hunyuan-moe": {**COMMON, **TINY, "model_type": "hunyuan_v1_moe", "architectures": ["HunYuanMoEV1ForCausalLM"],
                          "intermediate_size": 24, "num_hidden_layers": 2, "num_experts": 6, "moe_topk": [3, 2], "rope_theta": 10000.0,
                          "tie_word_embeddings": False},
@@ -338,7 +339,7 @@ VARIANTS = {
                  "router_scaling_factor": 1.7, "rope_theta": 10000.0, "tie_word_embeddings": False},
     "tiny-ernie": {**COMMON, **TINY, "model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "intermediate_size": 48,
                    "num_hidden_layers": 2, "use_bias": True, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # Experts in every second layer, no shared one.
+    # Experts in every second layer, beside a shared one; no biases.
     "tiny-ernie-moe": {**COMMON, "hidden_size": 48, "num_attention_heads": 3, "num_key_value_heads": 1, "model_type": "ernie4_5_moe",
                        "architectures": ["Ernie4_5_MoeForCausalLM"], "intermediate_size": 40, "moe_intermediate_size": 16,
                        "num_hidden_layers": 3, "moe_num_experts": 6, "moe_k": 2, "moe_num_shared_experts": 1, "moe_layer_start_index": 1,
@@ -347,7 +348,7 @@ VARIANTS = {
     "tiny-seed-oss": {**COMMON, **TINY, "model_type": "seed_oss", "architectures": ["SeedOssForCausalLM"], "intermediate_size": 48,
                       "num_hidden_layers": 2, "attention_bias": True, "attention_out_bias": True, "rope_theta": 10000.0,
                       "tie_word_embeddings": False},
-    # A window in two of three layers, no rope in the third; and no window, with rope everywhere.
+    # A window in two of three layers and no rope in the third; then no window, with rope everywhere.
     "tiny-exaone4": {**COMMON, **TINY, "model_type": "exaone4", "architectures": ["Exaone4ForCausalLM"], "intermediate_size": 48,
                      "num_hidden_layers": 3, "sliding_window": 20, "sliding_window_pattern": 3, "rope_theta": 10000.0,
                      "tie_word_embeddings": False},
@@ -362,7 +363,7 @@ VARIANTS = {
                    "moe_intermediate_size": 16, "num_hidden_layers": 3, "num_dense_layers": 1, "num_experts": 6, "num_experts_per_tok": 3,
                    "num_shared_experts": 1, "route_scale": 1.6, "global_attn_every_n_layers": 2, "sliding_window": 20, "mup_enabled": True,
                    "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # An MLP in one layer; YaRN in the layers that see everything.
+    # A dense MLP in one layer; YaRN in layers with full attention.
     "tiny-mellum": {**COMMON, **TINY, "model_type": "mellum", "architectures": ["MellumForCausalLM"], "intermediate_size": 48,
                     "moe_intermediate_size": 16, "num_hidden_layers": 3, "num_local_experts": 6, "num_experts_per_tok": 2,
                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "mlp_layer_types": ["sparse", "sparse", "dense"],
@@ -403,7 +404,7 @@ VARIANTS = {
                      "num_key_value_heads": 2, "model_type": "cohere2", "architectures": ["Cohere2ForCausalLM"], "intermediate_size": 48,
                      "num_hidden_layers": 3, "layer_norm_eps": 1e-5, "logit_scale": 1.5, "sliding_window": 20, "sliding_window_pattern": 2,
                      "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # Logits of the router near each other.
+    # Nearly equal router logits.
     "tiny-phimoe": {**COMMON, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "phimoe",
                     "architectures": ["PhimoeForCausalLM"], "intermediate_size": 24, "num_hidden_layers": 2, "num_local_experts": 6,
                     "num_experts_per_tok": 2, "router_jitter_noise": 0.2, "attention_bias": True, "lm_head_bias": True,
@@ -419,7 +420,7 @@ VARIANTS = {
                    "num_experts_per_tok": 3, "first_k_dense_replace": 1, "n_group": 4, "topk_group": 2, "norm_topk_prob": False,
                    "routed_scaling_factor": 1.3, "sliding_window": 20, "max_window_layers": 1, "rope_theta": 10000.0,
                    "tie_word_embeddings": False},
-    # Biases under names of its own; contexts beyond those of the training.
+    # Biases with unusual names; contexts longer than in training.
     "tiny-internlm3": {**COMMON, **TINY, "model_type": "internlm3", "architectures": ["InternLM3ForCausalLM"], "intermediate_size": 48,
                        "num_hidden_layers": 2, "qkv_bias": True, "bias": True, "tie_word_embeddings": False, "max_position_embeddings": 24,
                        "rope_parameters": {"rope_type": "dynamic", "factor": 6.0, "rope_theta": 10000.0}},
@@ -442,11 +443,11 @@ VARIANTS = {
                                   "original_max_position_embeddings": 64}},
     "tiny-iquestcoder": {**COMMON, **TINY, "model_type": "iquestcoder", "architectures": ["IQuestCoderForCausalLM"], "intermediate_size": 48,
                          "num_hidden_layers": 1, "rope_theta": 10000.0, "tie_word_embeddings": True},
-    # Names of its own.
+    # Unusual tensor names.
     "tiny-exaone": {**{key: value for key, value in COMMON.items() if key not in ("rms_norm_eps", "hidden_act")}, **TINY,
                     "model_type": "exaone", "architectures": ["ExaoneForCausalLM"], "intermediate_size": 48, "num_layers": 2,
                     "layer_norm_epsilon": 1e-5, "activation_function": "silu", "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # Ropes of their own, and none, in some layers.
+    # Some layers have their own rope, some none.
     "tiny-granite-swa": {**COMMON, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "granite_swa",
                          "architectures": ["GraniteSWAForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 3, "sliding_window": 20,
                          "layer_rope_theta": [0, 10000.0, 500.0], "rope_theta": 10000.0, "tie_word_embeddings": True,
@@ -474,12 +475,12 @@ VARIANTS = {
     "tiny-vaultgemma": {**{key: value for key, value in GEMMA3.items() if key != "rope_parameters"}, "model_type": "vaultgemma",
                         "architectures": ["VaultGemmaForCausalLM"], "num_hidden_layers": 2, "attn_logit_softcapping": 3.0,
                         "final_logit_softcapping": 8.0, "rope_theta": 10000.0},
-    # q, k and v head by head in one tensor; older names of the rope's settings.
+    # q, k and v interleaved by head in one tensor; older names of the rope settings.
     "tiny-gpt-neox": {**{key: value for key, value in COMMON.items() if key not in ("rms_norm_eps", "hidden_act")}, "hidden_size": 64,
                       "num_attention_heads": 4, "model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "intermediate_size": 80,
                       "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "hidden_act": "gelu", "rotary_pct": 0.5, "rotary_emb_base": 20000,
                       "use_parallel_residual": True, "tie_word_embeddings": False},
-    # A norm for each of attention and MLP, groups of heads; and one head of keys, one norm.
+    # Separate norms for attention and MLP with groups of heads; then a single KV head with one norm.
     "tiny-falcon": {"vocab_size": 128, "max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2, "hidden_size": 64,
                     "num_attention_heads": 4, "num_kv_heads": 2, "model_type": "falcon", "architectures": ["FalconForCausalLM"],
                     "num_hidden_layers": 2, "new_decoder_architecture": True, "bias": False, "ffn_hidden_size": 80, "rope_theta": 10000.0,
@@ -500,7 +501,7 @@ VARIANTS = {
                                "architectures": ["StableLmForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 2,
                                "layer_norm_eps": 1e-5, "use_parallel_residual": True, "partial_rotary_factor": 0.5, "rope_theta": 10000.0,
                                "tie_word_embeddings": True},
-    # More heads and another rope in layers with a window, limits that bite, experts of each projection in one tensor.
+    # More heads and another rope in layers with a window, limits that take effect, the experts of each projection in one tensor.
     "tiny-step3p7": {"model_type": "step3p7", "architectures": ["Step3p7ForConditionalGeneration"], "tie_word_embeddings": False,
                      "text_config": {**COMMON, **TINY, "model_type": "step3p5", "intermediate_size": 48, "num_hidden_layers": 3,
                                      "num_sliding_attention_heads": 6, "sliding_window": 20, "n_routed_experts": 6,
@@ -526,8 +527,8 @@ VARIANTS = {
     "tiny-gemma3-cap": {**GEMMA3, "num_hidden_layers": 1, "layer_types": ["full_attention"], "final_logit_softcapping": 5.0},
 }
 VARIANTS |= FURTHER
-# Scalings of rope over the weights of a variant, with golden logits in golden_NAME.json: what --hf-overrides changes in
-# its config.json. Few positions are original ones, so that short prompts are beyond them.
+# Rope scalings of a variant's weights, with golden logits in golden_NAME.json: what --hf-overrides changes in config.json. The original
+# context is short, so that short prompts exceed it.
 SCALED = "tiny-llama-bias"
 SCALINGS = {
     "linear": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
@@ -537,17 +538,17 @@ SCALINGS = {
                  "rope_parameters": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 48, "beta_fast": 12.0,
                                      "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False}},
 }
-# Windows over the weights of variants that have none, with golden logits in golden_window.json.
+# Windows for variants that have none, with golden logits in golden_window.json.
 WINDOW = {"use_sliding_window": True, "sliding_window": 20}
 WINDOWED = ("tiny-qwen3-moe-mixed", "tiny-qwen2-moe", "tiny-smollm3")
-# Families whose models transformers holds under other names than published checkpoints have.
+# Families whose transformers models use other tensor names than published checkpoints.
 PUBLISHED = ("mixtral", "qwen2_moe", "granitemoehybrid", "glm4_moe", "gpt_oss", "ministral3", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
              "mistral4", "deepseek_v32", "glm_moe_dsa", "lfm2", "lfm2_moe", "qwen3_next", "qwen3_5_text", "olmo_hybrid", "bamba",
              "falcon_h1", "nemotron_h", "minimax_m2", "hunyuan_v1_moe", "hy_v3", "ernie4_5_moe", "exaone_moe", "afmoe", "mellum",
              "granitemoe", "granitemoeshared", "olmoe", "phimoe", "dots1", "step3p7", "muse_glimmer", "exaone", "granitemoe_swa",
              "flex_olmo", "solar_open", "sarvam_moe", "gpt_neox", "falcon", "kimi_linear", "bailing_hybrid", "sarvam_mla", "flint", "lfm3",
              *FURTHER_PUBLISHED)
-# Parts of models of text and images.
+# Text parts of models of text and images.
 NESTED = ("ministral3", "mistral4")
 DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32}  # the others: torch.bfloat16
 PROMPT_LENGTHS = (1, 21, 70)
@@ -555,7 +556,7 @@ NEW_TOKENS = 16
 
 
 def randomize(model, generator):
-    """Weights that give attention and MLP a say of their own, and norms and biases away from one and zero."""
+    """Random weights that let attention and MLP influence results; norms and biases differ from one and zero."""
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if name.endswith(("norm.weight", "norm_f.weight")) or "layernorm_" in name or name.endswith("scale"):
@@ -566,7 +567,7 @@ def randomize(model, generator):
             parameter.data = noise
         elif name.endswith(("bias", ".sinks")):
             parameter.data = 0.3 * noise
-        elif parameter.dim() == 1 and name.endswith(".weight"):  # norms of other names
+        elif parameter.dim() == 1 and name.endswith(".weight"):  # norms with other names
             parameter.data = 1 + 0.3 * noise
         elif ".act_fn." in name:
             parameter.data += 0.3 * noise
@@ -584,7 +585,7 @@ def randomize(model, generator):
 
 
 def mxfp4_experts(state):
-    """The experts as published: codes and powers of two of 32 inputs each; and in their place the values that they stand for."""
+    """Returns the experts as published: codes, and a power of two per 32 inputs. Replaces them in `state` by their rounded values."""
     values = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6])
     stored = {}
     for name in [name for name in state if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
@@ -599,12 +600,12 @@ def mxfp4_experts(state):
 
 
 def published(model, state, settings, dtype):
-    """The tensors under the names that published checkpoints give them, which transformers writes."""
+    """Returns the tensors under their published names, which transformers writes."""
     with tempfile.TemporaryDirectory() as scratch:
-        # A copy: the frequencies of rope are rounded with it.
+        # Save a copy: to() also rounds the rope frequencies.
         copy.deepcopy(model).to(dtype).save_pretrained(scratch)
         written = load_file(pathlib.Path(scratch) / "model.safetensors")
-    # Text alone is held against transformers.
+    # Only the text part is compared with transformers.
     written = {name: value for name, value in written.items() if "vision" not in name and not name.startswith("vit_")}
     if settings["model_type"] in NESTED:
         written = {"language_model." + name: value for name, value in written.items()}
@@ -638,7 +639,7 @@ def make(name, folder):
     keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures", "quantization_config")}
     config = AutoConfig.for_model(settings["model_type"], **copy.deepcopy(keys))
     config._attn_implementation = "eager"
-    # The automatic classes know Mistral 4 only with images, so the class of its text part is named.
+    # The automatic classes support Mistral 4 only with images, so name the class of its text part.
     is_mistral4 = settings["model_type"] == "mistral4"
     auto = AutoModelForImageTextToText if "text_config" in settings else AutoModelForCausalLM
     model = (Mistral4ForCausalLM(config) if is_mistral4 else auto.from_config(config)).float().eval()
@@ -651,7 +652,7 @@ def make(name, folder):
     if settings["tie_word_embeddings"]:
         state.pop("lm_head.weight", None)
     experts = mxfp4_experts(state) if "quantization_config" in settings else {}
-    # What is stored is what is computed with.
+    # Compute with the rounded weights that are stored.
     model.load_state_dict({key: value.float() for key, value in state.items()}, strict=False)
     model.tie_weights()
     folder.mkdir(parents=True, exist_ok=True)
@@ -659,12 +660,12 @@ def make(name, folder):
         state = as_published(name, published(model, state, settings, dtype))
     if experts:
         state = {key: value for key, value in state.items() if key + "_blocks" not in experts} | experts
-    if name == "tiny-phi3-long":  # the table of the longest context, for sequences of all lengths
+    if name == "tiny-phi3-long":  # use the table of the longest context for all lengths
         rotary = model.model.rotary_emb
         rotary.inv_freq, _ = ROPE_INIT_FUNCTIONS["longrope"](config, rotary.inv_freq.device, seq_len=512)
         rotary.rope_type = "default"
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
-    if name == "tiny-internlm3":  # that of the longest context, as make_scaled has it
+    if name == "tiny-internlm3":  # use the table of the longest context, as make_scaled does
         rotary = model.model.rotary_emb
         longest = int(config.rope_parameters["factor"] * config.max_position_embeddings)
         rotary.inv_freq, _ = ROPE_INIT_FUNCTIONS["dynamic"](config, rotary.inv_freq.device, seq_len=longest)
@@ -685,8 +686,8 @@ def make(name, folder):
 
 
 def make_scaled(name, folder):
-    """Golden logits of a scaling. Dynamic scaling is that of the longest context, as vLLM's table has it: transformers' own
-    changes with the length of the sequence, and keys in a cache would not."""
+    """Golden logits of a rope scaling. Dynamic scaling is fixed to that of the longest context, as in vLLM: transformers changes it
+    with the length of the sequence, but cached keys would not change."""
     settings = json.loads((folder / "config.json").read_text())
     theta = SCALINGS[name].get("rope_theta", settings["rope_theta"])
     changes = {key: value for key, value in SCALINGS[name].items() if key not in ("rope_theta", "rope_scaling", "rope_parameters")}

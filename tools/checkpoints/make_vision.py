@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tiny random models of text and images, with golden answers by transformers in float32.
+"""Makes tiny random models of text and images, with golden answers from transformers in float32.
 
     make_vision.py tests/data/checkpoints [name ...]
 
-Needs torch, transformers and safetensors. golden_images.json, of each case: the prompt, and its images, each with the position of its
-tokens, the marks of those that stand for rows, the shape of its pixel values and its grid. The pixel values are a formula (pixels()), so
-that they need not be stored. "rows" are the first and the last row of the tower for each image, their first numbers.
+Needs torch, transformers and safetensors. golden_images.json has, for each case, the prompt and its images: each with the position of
+its tokens, the marks of those that stand for rows, the shape of its pixel values and its grid. A formula gives the pixel values
+(pixels()), so they are not stored. "rows" are the first numbers of the first and the last row of the tower for each image.
 """
 import json
 import pathlib
@@ -194,20 +194,20 @@ VARIANTS = {
 }
 QWEN_LIKE = ("tiny-paddleocr-vl", "tiny-qwen2.5-vl", "tiny-qwen3-vl", "tiny-qwen3-vl-moe", "tiny-qwen3.5-vl", "tiny-qwen2-vl", "tiny-glm-ocr",
              "tiny-glm4v", "tiny-glm4v-moe")
-# Rows and columns of patches of the images of each case.
+# Rows and columns of patches, for each image of each case.
 SQUARE = [[(4, 4)], [(4, 4), (4, 4)]]
-# LLaVA-NeXT, by seed: height and width of an image, rows and columns of its tiles, and what is kept of their patches.
+# LLaVA-NeXT, by seed: height and width of an image, rows and columns of its tiles, and the part of their patches that is kept.
 CANVASES = {11: ((14, 40), (1, 2), (1, 0, 2, 8)), 21: ((20, 31), (2, 2), (1, 0, 6, 8)), 22: ((12, 12), (1, 2), (0, 2, 4, 4))}
 GRIDS = {"tiny-llava-clip": SQUARE, "tiny-llava-siglip": SQUARE, "tiny-llava-next": SQUARE, "tiny-granite-vision": SQUARE, "tiny-internvl": SQUARE,
          "tiny-idefics3": [[(9, 9), (9, 9), (9, 9)], [(9, 9)]], "tiny-gemma3-vision": [[(6, 6)], [(6, 6), (6, 6)]], "tiny-llama4-vision": [[(4, 4)], [(4, 4), (4, 4)]],
          "tiny-gemma4-vision": [[(6, 9)], [(9, 3), (6, 6)]], "tiny-gemma4-e-vision": [[(6, 9)], [(9, 3), (6, 6)]]}
 OTHER_GRIDS = [[(6, 10)], [(8, 4), (2, 6)]]
-# Where a model would answer with the token of images, which transformers refuses.
+# Other seeds for models that would generate the image token, which transformers refuses.
 SEEDS = {"tiny-internvl": 1, "tiny-idefics3": 1}
 
 
 def pixels(seed, count):
-    """Numbers from -1 to 1: what VisionPixels of vision_testing.h makes."""
+    """Numbers from -1 to 1, equal to those of VisionPixels in vision_testing.h."""
     values, state = [], seed * 2654435761 % 2**32
     for _ in range(count):
         state = (state * 1664525 + 1013904223) % 2**32
@@ -216,7 +216,7 @@ def pixels(seed, count):
 
 
 def image_of(name, grid, seed):
-    """Pixel values, their shape in the golden file, and the ids of the prompt with the marks of rows."""
+    """Returns pixel values, their shape in the golden file, the token ids of the image, and the marks of rows."""
     rows, cols = grid
     patch = 4
     merge = {"tiny-gemma4-vision": 3, "tiny-gemma4-e-vision": 3, "tiny-idefics3": 3}.get(name, 1 if "llava" in name or "granite" in name else 2)
@@ -326,7 +326,7 @@ def randomize(model, generator):
 
 
 def greedy(model, name, images, prompt, count):
-    """Each step computed anew."""
+    """Greedy decoding; each step recomputes the whole sequence."""
     tokens, margins = list(prompt), []
     for _ in range(count):
         with torch.no_grad():
@@ -346,14 +346,14 @@ def make(name, folder):
     randomize(model, generator)
     folder.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder)
-    if name == "tiny-qwen3-vl-moe":  # the experts of one layer as published, of the other as transformers saves them
+    if name == "tiny-qwen3-vl-moe":  # one layer's experts as published, the other's as transformers saves them
         state = load_file(folder / "model.safetensors")
         state = {key: value.transpose(1, 2).contiguous() if "layers.0.mlp.experts" in key else value for key, value in state.items()}
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((folder / "config.json").read_text())
     model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     (folder / "generation_config.json").unlink(missing_ok=True)
-    if name == "tiny-llama4-vision":  # its forward asks for an attribute that its text part's output has not
+    if name == "tiny-llama4-vision":  # its forward reads an attribute that the text part's output lacks
         text = model.language_model.forward
 
         def forward(*args, **kwargs):

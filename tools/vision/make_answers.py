@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes what transformers answers to prompts with images, of tiny models: from files of images to log probabilities.
+"""Writes the answers of transformers to prompts with images, for tiny models: from image files to log probabilities.
 
     make_answers.py tests/data [name ...]
 
-Needs transformers 5, torch, torchvision, pillow. tests/data/vision/answers.json, of each checkpoint of make_vision.py: the special tokens,
-what a chat template writes for an image, the settings of its processor; and cases, each with its images, the ids of the prompt and the
-largest log probabilities behind it. Images are processed one by one: what one is does not depend on its neighbours.
+Needs transformers 5, torch, torchvision, pillow. tests/data/vision/answers.json has, for each checkpoint of make_vision.py: the special
+tokens, the chat template's text for an image, the settings of the processor; and cases, each with its images, the ids of the prompt and the
+largest log probabilities after it. Images are processed one at a time, since their results do not depend on each other.
 """
 import base64
 import io
@@ -33,11 +33,11 @@ FIRST_SPECIAL, FIRST_PLACE = 100, 107
 
 
 def places(form):
-    """Markers of three rows and columns of tiles."""
+    """Markers for tiles in three rows and columns."""
     return [form % (row, column) for row in (1, 2, 3) for column in (1, 2, 3)]
 
 
-# The special tokens from 100 and from 107, what stands for an image, the classes, preprocessor_config.json, processor_config.json,
+# Special tokens from id 100 and from id 107, the text for an image, the two classes, preprocessor_config.json, processor_config.json,
 # arguments of the image processor, attributes of the processor.
 FAMILIES = {
     "tiny-llava-clip": (["<image>"], [], "<image>", "LlavaProcessor", "CLIPImageProcessor",
@@ -72,12 +72,12 @@ FAMILIES = {
                       "max_image_tokens": 4, **BILINEAR, **HALF}, {}, {"return_row_col_info": True},
                      {"image_start_token": "<|image_start|>", "image_end_token": "<|image_end|>", "image_thumbnail_token": "<|img_thumbnail|>"}),
 }
-# What processors make beside the model's inputs.
+# Results of processors that are not inputs of the model.
 NO_INPUTS = ("rows", "cols", "num_patches", "image_rows", "image_cols")
 
 
 def tokenizer(special):
-    """One token a letter, within the 120 ids of the models."""
+    """One token per letter, within the 120 ids of the models."""
     letters = range(3, FIRST_SPECIAL)
     vocab = dict(zip("\n" + string.ascii_letters + string.digits + " .,?!'", letters))
     vocab.update({"<unused %d>" % i: i for i in letters if i not in vocab.values()})
@@ -89,7 +89,7 @@ def tokenizer(special):
 
 
 def together(name, key, values):
-    """One input of all images, padded to the largest."""
+    """Joins an input of all images, padded to the largest."""
     if name == "tiny-idefics3":
         return torch.cat(values, dim=1)
     if key in ("pixel_values", "pixel_attention_mask") and name in ("tiny-llava-next", "tiny-llava-pixtral", "tiny-lfm2-vl"):
@@ -109,7 +109,7 @@ def answer(data, files, name):
     images = getattr(transformers, image_kind)(**settings)
     model = transformers.AutoModelForImageTextToText.from_pretrained(data / "checkpoints" / name, dtype=torch.float32,
                                                                      attn_implementation="eager").eval()
-    # The class's own methods, of an object that has no tokenizer with a name for each token.
+    # The class's own methods on a stand-in object, since the tokenizer lacks names for some tokens.
     own = getattr(transformers, kind)
     processor = types.SimpleNamespace(image_processor=images, image_token=tokens[0], **processor_settings, **attributes)
     for method in ("_get_image_num_tokens", "_build_image_tokens", "_compute_tokens_per_tile", "_compute_tokens_for_image",

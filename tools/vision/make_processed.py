@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what transformers' image processors make of the images of make_images.py.
+"""Writes the results of transformers' image processors for the images of make_images.py.
 
 Usage: make_processed.py IMAGES.jsonl OUT. Needs transformers 5, torch, torchvision and pillow. OUT/processors.json holds the
-settings of each processor as their models publish them; OUT/processed.jsonl a row for each processor and image: shape
-and grid of the pixel values, the SHA-256 of their float32 bytes, and how many soft tokens stand for the image; or
-`error` where the processor refuses the image.
+settings of each processor as published with its models; OUT/processed.jsonl has a row per processor and image: shape and
+grid of the pixel values, the SHA-256 of their float32 bytes, and the number of soft tokens for the image; or `error` if
+the processor refuses the image.
 """
 import base64
 import hashlib
@@ -76,10 +76,10 @@ PROCESSORS = {
                                                            "do_image_splitting": False, "min_image_tokens": 4, "max_image_tokens": 16, **BILINEAR,
                                                            **HALF}, {}, {}),
 }
-# Those whose model asks them for rows and columns of tiles.
+# Processors whose model asks them for rows and columns of tiles.
 TILED = ("Idefics3ImageProcessor", "SmolVLMImageProcessor", "Lfm2VlImageProcessor")
 IMAGES = ["rgb.png", "turned_6.jpg", "progressive.jpg", "gray.jpg", "lossy.webp", "interlaced.gif", "b565.bmp"]
-# More shapes, cut out of or enlarged from the first image: (width, height).
+# More shapes, cropped from or tiled with the first image: (width, height).
 SHAPES = [(1, 1), (211, 3), (3, 205), (600, 3), (97, 61), (64, 128)]
 
 
@@ -91,7 +91,7 @@ def pictures(path):
     for name in IMAGES:
         yield name, opened(name)
     base = opened("progressive.jpg")
-    for width, height in SHAPES:  # tiled, so that any program can make the same
+    for width, height in SHAPES:  # tiled, so that any program can make the same images
         image = Image.new("RGB", (width, height))
         for x in range(0, width, base.width):
             for y in range(0, height, base.height):
@@ -107,14 +107,14 @@ def row(processor, kind, settings, extra, call, image):
         arguments["return_row_col_info"] = True
     try:
         out = processor(images=image, return_tensors="pt", **arguments)
-    except Exception as e:  # noqa: BLE001 - whatever the processor raises is its refusal
+    except Exception as e:  # noqa: BLE001 - any exception of the processor is a refusal
         return {"error": type(e).__name__}
     values = out["pixel_values"].to(torch.float32)
     if kind == "Gemma4ImageProcessor":
         values = values[0, :int((out["image_position_ids"][0, :, 0] >= 0).sum())]
     if kind in ("PixtralImageProcessor", "LlavaNextImageProcessor") or "max_image_size" in settings:
         values = values[0]
-    if kind == "Lfm2VlImageProcessor":  # tiles have other shapes than the whole image: one after the other, without padding
+    if kind == "Lfm2VlImageProcessor":  # tiles and the whole image have different shapes: concatenated without padding
         values = torch.cat([part[:int(shape.prod())] for part, shape in zip(values, out["spatial_shapes"])])
     found = {"shape": list(values.shape), "sha256": hashlib.sha256(values.contiguous().numpy().tobytes()).hexdigest()}
     if "image_grid_thw" in out:
