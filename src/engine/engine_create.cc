@@ -394,8 +394,8 @@ EngineLoop::Loader LoaderOf(const EnginePlan& plan, const ModelConfig& model,
   return loader;
 }
 
-// Refuses a configuration whose weights and cache cannot be released or replaced, if it asks for
-// that.
+// Refuses the options for sleep and for weight updates if weights and cache cannot be released or
+// replaced.
 Status CheckReloadable(const EngineConfig& config, bool are_processes) {
   if (!config.enable_sleep_mode && !config.enable_weight_updates) return {};
   const char* const option =
@@ -503,7 +503,7 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
                                          plan.config.enable_prefix_caching);
 }
 
-// Creates an engine if this process is rank 0 of several.
+// Creates the engine in rank 0 of several processes that compute the model.
 Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const ModelConfig& model,
                                                   const GenerationConfig& generation,
@@ -552,7 +552,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                            ObserverOf(hooks, 0));
 }
 
-// What is read before a model is loaded.
+// Configuration that is read before a model is loaded.
 struct Prepared {
   ModelConfig model;
   GenerationConfig generation;

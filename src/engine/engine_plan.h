@@ -62,8 +62,8 @@ struct EnginePlan {
   int64_t weight_bytes = 0;
   int64_t token_weight_bytes = 0;  // as in ModelMemory
   int64_t workspace_bytes = 0;     // activations, logits, sampling; of all engines, like the cache
-  int64_t dense_bytes = 0;         // of the layers after pooling; part of the weights. With a
-                                   // device: in host memory, including their workspace
+  int64_t dense_bytes = 0;         // of the layers after pooling, part of weight_bytes; with a
+                                   // device: in host memory instead, including their workspace
   int64_t adapter_bytes = 0;       // of the slots of LoRA adapters
   int64_t tier_bytes = 0;          // of the tiers in memory, for all engines
   int64_t graph_bytes = 0;         // estimate for recorded steps; the driver allocates it
@@ -121,8 +121,7 @@ using PlanModelFunction =
 //   A draft model is for decoders on a CPU, has the vocabulary of the target, and is not divided
 //     among ranks. Its cache gets a part of the memory for caches in proportion to its bytes per
 //     token, but never more than the sequences that it proposes for at a time can fill.
-//   Models that pool run on a CPU, encoders on one rank. The mean takes the results of all rows of
-//     a step.
+//   Encoders run on one rank. Pooling by the mean takes the results of all rows of a step.
 // kInvalidArgument for options that contradict each other or are out of range; kResourceExhausted,
 // with the option that would help, if weights exceed memory or one sequence of a given
 // max_model_len does not fit. `draft`: the model of config.draft, if there is one.

@@ -25,8 +25,8 @@
 namespace sluice {
 namespace {
 
-// Blocks waiting to be written to the disk or read from it: this many bytes each, but at least
-// kLeastOnWay blocks.
+// Bytes of blocks on their way to the disk, and as many of blocks read from it; at least
+// kLeastOnWay blocks each.
 constexpr int64_t kWayBytes = int64_t{64} << 20;
 constexpr int64_t kLeastOnWay = 16;
 

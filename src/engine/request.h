@@ -98,8 +98,8 @@ struct Request {
   // placeholders, and penalties ignore them. Only for engines that take rows
   // (EngineInfo::prompt_row_width), without images and prompt_logprobs.
   std::shared_ptr<const PromptRows> rows;
-  // First token of the second text, if the prompt holds two texts that the model distinguishes by
-  // token type. Requires that PoolingConfig::num_token_types allows it.
+  // Index of the second text's first token, if the prompt holds two texts that the model
+  // distinguishes by token type. Only within PoolingConfig::num_token_types.
   std::optional<int32_t> second_text;
   SamplingParams sampling;
   // The tokenizer's end-of-sequence tokens, in addition to the model's.
@@ -108,7 +108,7 @@ struct Request {
   int num_sequences = 1;                         // n
   int64_t priority = 0;  // smaller is sooner; ignored if the policy is first come first served
   uint64_t client = 0;   // under the fair policy, requests with the same number share one part
-  // Seed for draws of a request without a seed; nullopt: the engine's count of requests.
+  // Determines the draws of a request without a seed; nullopt: the engine counts its requests.
   std::optional<uint64_t> default_seed;
   std::string cache_salt;  // prefixes are shared only between requests of equal salt
   // One of Engine::adapters(); null: the base model. Prefixes are shared only between requests with
