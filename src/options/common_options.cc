@@ -27,7 +27,7 @@ constexpr CommonOption kServeOptions[] = {
     {"dtype", "TYPE", "bfloat16, float16 or float32"},
     {"quantization", "FORMAT", "quantize the weights while they are loaded"},
     {"chat-template", "FILE", "in place of the model's own"},
-    {"models", "FILE", "several at one port, each loaded when asked for"},
+    {"models", "FILE", "several models, loaded when asked for"},
     {"", "", "Address and access"},
     {"host", "ADDRESS", "0.0.0.0 lets other machines in"},
     {"port", "PORT", "0: any free one"},
