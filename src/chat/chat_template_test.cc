@@ -14,7 +14,8 @@
 namespace sluice {
 namespace {
 
-// CPU seconds far above what any of these tests takes; without its limit it would take forever.
+// CPU seconds, far more than any of these tests takes. Without its work limit, a template would
+// practically never end.
 constexpr double kPatienceS = 120;
 
 json::Value Variables(const char* text) {

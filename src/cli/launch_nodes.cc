@@ -296,7 +296,8 @@ class NodeDesk {
         peer.uid != geteuid()) {
       return;
     }
-    // An agent of mpirun sends everything at once; others are ignored.
+    // mpirun's agent sends its arguments at once and closes its sending side; a client that has not
+    // done so within kAgentTime is ignored.
     const auto text = ReceiveToEndBy(agent, kMostAgentBytes, LaunchClock::now() + kAgentTime);
     if (!text) return;
     const Status passed = PassOn(*text);

@@ -44,7 +44,7 @@ class Talk {
   // nullopt at the end of the input, or if a script is interrupted.
   std::optional<std::string> ReadLine(bool is_terminal);
 
-  // Each sets url_ and client_.
+  // StartServer and Connect set url_ and client_.
   Status StartServer(const options::Settings& settings, Openness openness);
   Status Connect(const options::Settings& settings);
   Status ReadWords(const options::Settings& settings);

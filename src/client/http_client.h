@@ -26,7 +26,8 @@ class HttpClient {
   // Receives the data of one event; returning false ends the request.
   using OnEvent = std::function<bool(std::string_view data)>;
 
-  // `headers` are sent with every request. `tls`: for https; null: trusts the system's issuers.
+  // `headers` are sent with every request. `tls`: for https; null: trust the system's CA
+  // certificates.
   explicit HttpClient(Url url, const std::map<std::string, std::string>& headers = {},
                       std::shared_ptr<const ClientTls> tls = {});
 

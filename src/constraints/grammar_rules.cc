@@ -117,7 +117,7 @@ class RuleLexer {
     }
   }
 
-  // Whether `at_` is preceded in its line only by a prefix of a rule.
+  // Whether the character before `at_` (`?` or `!`) is the first one of its line except blanks.
   bool AtLineStart() const {
     size_t i = at_ - 1;
     while (i > 0 && (text_[i - 1] == ' ' || text_[i - 1] == '\t')) --i;

@@ -99,7 +99,8 @@ SchemaPieces SchemaRewriter::Flatten(const SchemaPieces& pieces) {
     if (const Value* ref = piece.schema->Find("$ref"); IsLocalReference(ref)) {
       const std::string& pointer = ref->as_string();
       const Value* const target = ResolvePointer(root_, pointer);
-      // A reference that leads to itself has no effect, although it seems to.
+      // A $ref that leads back to its own schema constrains nothing, although it looks like a
+      // constraint: add it to the notes.
       if (LeadsTo(*target, *piece.schema)) Note("$ref", piece.place);
       flat = Together(std::move(flat), {{target, pointer}});
     } else if (ref != nullptr) {

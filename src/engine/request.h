@@ -108,7 +108,8 @@ struct Request {
   int num_sequences = 1;                         // n
   int64_t priority = 0;  // smaller is sooner; ignored if the policy is first come first served
   uint64_t client = 0;   // under the fair policy, requests with the same number share one part
-  // Determines the draws of a request without a seed; nullopt: the engine counts its requests.
+  // Seed of a request that gives none; nullopt: the engine derives one from its base seed and the
+  // request's number.
   std::optional<uint64_t> default_seed;
   std::string cache_salt;  // prefixes are shared only between requests of equal salt
   // One of Engine::adapters(); null: the base model. Prefixes are shared only between requests with

@@ -222,8 +222,8 @@ class PanelPlace {
 };
 
 // Points `args` to the panels of positions [begin, end) of the chunk that starts at `first`,
-// decoding them to scratch if needed. With P = Float8E4M3 the kernels read codes directly; the
-// cache then has panels.
+// decoding them to scratch if needed. P = Float8E4M3: the kernels read the codes directly.
+// REQUIRES: HasPanels(layout) if P is Float8E4M3.
 template <typename T, typename P>
 void FindPanels(const Call& call, const Tile& tile, int first, int begin, int end,
                 const ThreadScratch& scratch, AttentionChunkArgs& args) {

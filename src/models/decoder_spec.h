@@ -421,8 +421,7 @@ struct DecoderSpec {
   Positions positions = {};
   // Tensors of linear layers, except the head, are [in, out]: GPT-2.
   bool has_transposed_tensors = false;
-  // Name prefixes, from "model." on, of modules of layers that a checkpoint may contain and that
-  // are ignored.
+  // Name prefixes, beginning with "model.", of modules that are ignored if the checkpoint has them.
   std::vector<std::string> unread_modules = {};
   // Angular frequencies, each [rotated / 2]; a layer gives the index of its table.
   std::vector<std::vector<float>> rope_tables;

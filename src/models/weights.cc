@@ -603,7 +603,7 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
     list.unread.push_back(
         fmt::format("model.layers.{}.", static_cast<int64_t>(spec.layers.size()) + i));
   }
-  // Names of draft layers that are not named as layers.
+  // Prefixes of draft layers that are not named model.layers.N.
   list.unread.insert(list.unread.end(), {"mtp.", "model.mtp_", "model.mtp."});
   list.unread.insert(list.unread.end(), spec.unread_modules.begin(), spec.unread_modules.end());
   if (spec.has_transposed_tensors) TransposeTensors(list);

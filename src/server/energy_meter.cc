@@ -24,7 +24,7 @@ std::string WordIn(const std::filesystem::path& path) {
   return word;
 }
 
-// "intel-rapl:0:1" is a part of "intel-rapl:0", whose name is the prefix of its name.
+// A subzone such as "intel-rapl:0:1" is named "<name of its parent, intel-rapl:0>/<own name>".
 std::string ZoneName(const std::filesystem::path& zone) {
   const std::string folder = zone.filename().string();
   const size_t colon = folder.rfind(':');

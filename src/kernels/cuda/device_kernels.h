@@ -559,8 +559,8 @@ struct RandomCodesArgs {
   float scale;  // kBF16: uniform in [-32768, 32767] * scale
 };
 // Random group scales: kE4M3 from 0.5 to 1.875 (as in dummy_weights.cc); kE8M0 and F32 are
-// constant. kE4M3 scales are rows of `groups` scales, from row `first_row` of the matrix at `out`
-// on (nvf4_scales.h); bytes between them are not written.
+// constant. kE4M3: `out` holds a matrix's scales in device order (nvf4_scales.h); writes count /
+// groups rows from row `first_row` on, and no other bytes.
 struct RandomScalesArgs {
   void* out;
   GroupScales type;

@@ -48,7 +48,7 @@ struct DeviceLinearOptions {
   std::filesystem::path tactics = {};
 };
 
-// Number of products by way of computation.
+// Number of products, for each way in which they were computed.
 struct DeviceLinearCounts {
   int64_t own = 0;
   int64_t library = 0;

@@ -13,7 +13,7 @@ namespace sluice::device {
 // Ownership: the device outlives it. Thread safety: one thread at a time.
 class LaunchTimer {
  public:
-  // Enqueues the work of one turn; returns false if that is impossible.
+  // Enqueues one launch with set `turn` of the operands; returns false if the launch is impossible.
   using Launch = std::function<bool(int64_t turn)>;
 
   static Result<LaunchTimer> Create(Device& device);

@@ -137,8 +137,8 @@ Status CheckSpec(const DecoderSpec& spec) {
   return {};
 }
 
-// Ranks exchange the residual, and within a layer only its results; models that need more are
-// refused.
+// Refuses models whose ranks would have to exchange more than the residual and the results of a
+// layer: per-layer embeddings, and keys and values shared across stages.
 Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
   if (place.is_alone()) return {};
   if (spec.layer_embeddings.width > 0) {

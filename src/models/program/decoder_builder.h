@@ -157,8 +157,8 @@ class DecoderBuilder {
   BufferId AllMixed(size_t index);
   BufferId OwnMixed(size_t index);
 
-  // Returns the normed rows as `weights` reads them. `normed` has them as `reader` does; if the
-  // types differ, the norm is computed again.
+  // Returns the normed rows in the input type of `weights`. Uses `normed`, which has the input type
+  // of `reader`; if the types differ, emits the norm again into another buffer.
   RowsIn NormedFor(size_t index, const LinearWeights& weights, const LinearWeights& reader);
 
   // Updates the states for all rows; wanted rows are left for EndMixer.

@@ -191,9 +191,10 @@ struct UpdateState {
   int64_t cache_layer = 0;
   BufferId x = kNone;  // F32 [rows, stride]
   int64_t stride = 0;
-  // Inputs of each head's rate and decay: F32 rows of [b, a]; for Mamba-2 of steps.
+  // F32, per row: b of every head (input of its rate), then a of every head (input of its decay).
+  // Mamba-2: one step input per head. With MixerSpec::decays_keys: only b.
   Columns steps = {};
-  Columns decays = {};     // MixerSpec::decays_keys, instead of a: F32 rows of [num_heads, key_dim]
+  Columns decays = {};     // with MixerSpec::decays_keys, replaces a: F32 rows [num_heads, key_dim]
   BufferId gates = kNone;  // F32 [rows, decays, rates]
   VectorId a_log = kNone, step_bias = kNone, skip = kNone;  // as MixerWeights
   template <typename Use>

@@ -21,8 +21,8 @@ inline constexpr int32_t kNone = -1;
 // How an operator uses a buffer. kWrite: overwrites everything that is read later.
 enum class Access { kRead, kWrite, kUpdate, kScratch };
 
-// Numbers [rows, width] in a buffer: row r begins at number rows_before * (rows of the step) + r *
-// stride + begin.
+// A matrix [rows, width] within a buffer: row r begins at element rows_before * (rows of the step)
+// + r * stride + begin.
 struct Columns {
   BufferId buffer = kNone;
   int64_t rows_before = 0;

@@ -33,7 +33,8 @@ inline void StoreBefore(const void* address) {
   asm volatile("" : : "r"(address) : "memory");
 }
 
-// Configures the tiles for two tiles of activation rows.
+// Configures the tiles for products with two tiles of activations, of `first_rows` and
+// `second_rows` rows.
 inline void Configure(int first_rows, int second_rows) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) config.row_bytes[tile] = 64;

@@ -88,7 +88,8 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   const auto positions = static_cast<double>(count);
   const double sum_error = 2 * (ProductError(device, positions, false) + Gamma(positions / 8 + 8));
   for (size_t d = 0; d < exact.values.size(); ++d) {
-    // Weights are in the numerator and, summed, in the denominator: common errors cancel.
+    // A weight's relative error enters the numerator (bounded by size[d]) and, through the sum of
+    // weights, the denominator (bounded by |value|). Errors common to all weights cancel.
     exact.errors.push_back(weight_error * (size[d] + std::abs(exact.values[d])) +
                            sum_error * size[d]);
   }

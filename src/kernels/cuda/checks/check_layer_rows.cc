@@ -209,7 +209,8 @@ void CheckSharedGate(CaseMemory& memory, Comparison& comparison, const LayerShap
   }
 }
 
-// Logits without a choice, also of a single gate, and the choice from existing logits.
+// Computes logits without choosing experts, also for a single row of weights, and chooses from
+// given logits. Results must equal those of one launch exactly.
 void CheckRouterParts(CaseMemory& memory, Comparison& comparison) {
   constexpr int64_t kRows = 11, kWidth = 72;
   TestNumbers numbers(66);

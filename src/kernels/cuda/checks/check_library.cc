@@ -183,7 +183,8 @@ void ModelProduct::Compare(device::LinearWay way, Comparison& comparison) const 
              is_free = case_.kind == NumberKind::kFree;
   const bool is_expanded = way == device::LinearWay::kExpanded && format.type != ElementType::kBF16;
   const bool is_fast = device::HasFastSums(way) && !memory_.device().is_emulated();
-  // Sums of integers, and products with powers of two, are exact.
+  // kIntegers: sums of integers, and products with powers of two, are exact, so no relative error
+  // is allowed.
   double relative = 0;
   if (is_free) {
     relative = LibraryError(memory_.device(), format, case_.k) +

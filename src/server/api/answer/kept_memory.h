@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-// Counts the bytes and takes them from the memory of the request. A stream keeps nothing, unless
-// `keeps_streams` is set. Thread safety: as its writer.
+// Counts the bytes kept for an answer and reserves them in the request's memory. Neither reserves
+// nor refuses anything for a streamed answer, unless `keeps_streams` is set. Thread safety: that of
+// the AnswerWriter that owns it.
 class KeptMemory {
  public:
   // `answer` outlives this.

@@ -54,7 +54,7 @@ class ActiveRequests {
   void OnHeld(std::function<void()> held);
   // Fails the deferred requests with `error`; new ones are still deferred.
   void FailHeld(const Error& error);
-  // Time since which no request runs or is deferred; nullopt if there is one.
+  // Since when no request has been running or deferred; nullopt while one is.
   std::optional<std::chrono::steady_clock::time_point> idle_since() const;
   // Fails the deferred requests with `error`; no further ones are deferred.
   void Drain(const Error& error);

@@ -32,7 +32,8 @@ ApiResult<std::vector<int32_t>> EncodeText(const ModelContext& model, std::strin
                                            const std::function<bool()>& stop = nullptr);
 
 // Tokenizes `text`. Errors: those of EncodeText; 400 for text that is empty, not UTF-8, or too
-// long; text that cannot fit by its length is refused before it is tokenized.
+// long. Without truncation, text with more than `max_prompt_characters` characters is refused
+// before it is tokenized.
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
                                  const SamplingFields& fields, const ModelContext& model);
 // Errors: 400 for ids outside the vocabulary, and for a prompt that is empty or too long.

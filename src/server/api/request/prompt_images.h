@@ -39,7 +39,8 @@ ApiResult<std::string> ExpandPlaceholders(const ModelContext& model, const std::
 ApiResult<std::vector<ImageInput>> PlaceImages(const std::vector<int32_t>& tokens,
                                                const std::vector<ImageParts>& images);
 
-// The image parts anywhere in a body; they decide on which threads it is handled.
+// Whether a request body contains images anywhere, and their HTTP URLs. A body with images runs as
+// a long task, after any HTTP images are fetched.
 struct BodyImages {
   bool any = false;
   std::vector<std::string> http_urls;  // to be fetched before the body is handled
