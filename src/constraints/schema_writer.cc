@@ -220,7 +220,7 @@ Value SchemaRewriter::WriteString(const Part& part) {
   }
   if (!part.format.empty()) {
     if (const std::optional<std::string> pattern = PatternOfFormat(part.format))
-      schema.Set("pattern", Value(*pattern));
+      schema.Set("pattern", Value(WithOwnEnds(*pattern)));
     else
       schema.Set("format", Value(part.format));
     if (!part.pattern.empty()) Note("pattern", part.place);
@@ -228,7 +228,7 @@ Value SchemaRewriter::WriteString(const Part& part) {
     if (MayBreakStrings(part.pattern)) Note("pattern", part.place);
     const std::optional<std::string> bounded =
         has_size ? BoundedPattern(part.pattern, part.least_size, part.most_size) : std::nullopt;
-    schema.Set("pattern", Value(bounded.value_or(part.pattern)));
+    schema.Set("pattern", Value(bounded ? *bounded : WithOwnEnds(part.pattern)));
     if (bounded) return schema;
   }
   if (part.least_size > 0) Note("minLength", part.place);
@@ -317,7 +317,7 @@ void SchemaRewriter::WritePatterns(const Part& part, bool is_closed, Value& sche
       is_apart = is_apart && !BeginAlike(beginning, LiteralBeginning(part.patterns[k].name));
     if (!is_apart) Note("patternProperties", part.place);
     Value value = Rewrite(part.patterns[i].schemas);
-    if (!value.is_bool()) patterns.Set(pattern, std::move(value));
+    if (!value.is_bool()) patterns.Set(WithOwnEnds(pattern), std::move(value));
   }
   if (!patterns.as_object().empty()) schema.Set("patternProperties", std::move(patterns));
 }

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <random>
 #include <regex>
 #include <string>
+#include <vector>
 
 #include "constraints/json_schema.h"
 #include "constraints/vocabulary_testing.h"
@@ -12,20 +15,42 @@
 namespace sluice {
 namespace {
 
-// Whether the engine accepts `text` as an answer, a string of the format.
-bool AcceptsFormat(const std::string& format, const std::string& text) {
+// What the engine compiles for strings with this value of a keyword.
+std::shared_ptr<const Constraint> CompileString(const char* keyword, const std::string& value) {
   static const auto engine = MakeXgrammarEngine(ByteVocabulary());
-  const auto schema = CheckJsonSchema(
-      *json::Parse(R"({"type":"string","format":")" + format + "\"}"), /*strict=*/true);
-  EXPECT_TRUE(schema) << schema.error().message;
-  const auto constraint =
-      engine->Compile({ConstraintKind::kJsonSchema, json::Write(schema->schema)});
+  json::Value schema(json::Value::Object{});
+  schema.Set("type", json::Value("string"));
+  schema.Set(keyword, json::Value(value));
+  const auto checked = CheckJsonSchema(schema, /*strict=*/true);
+  EXPECT_TRUE(checked) << checked.error().message;
+  auto constraint = engine->Compile({ConstraintKind::kJsonSchema, json::Write(checked->schema)});
   EXPECT_TRUE(constraint) << constraint.error().message;
-  const auto matcher = (*constraint)->NewMatcher();
+  return *constraint;
+}
+
+// Whether the engine accepts the string `text` as an answer.
+bool Accepts(const Constraint& constraint, const std::string& text) {
+  const auto matcher = constraint.NewMatcher();
   for (const char c : "\"" + text + "\"") {
     if (!matcher->Advance(static_cast<unsigned char>(c))) return false;
   }
   return matcher->Advance(ByteVocabulary().end_tokens[0]);
+}
+
+bool AcceptsFormat(const std::string& format, const std::string& text) {
+  return Accepts(*CompileString("format", format), text);
+}
+
+// A random regex over "abc", at most `depth` deep.
+std::string RandomPattern(std::mt19937& random, int depth) {
+  const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const int kind = depth == 0 ? 0 : draw(8);
+  if (kind < 2) return std::string(1, "abc"[draw(3)]);
+  const std::string first = RandomPattern(random, depth - 1);
+  if (kind < 4) return first + RandomPattern(random, depth - 1);
+  if (kind == 4) return "(" + first + "|" + RandomPattern(random, depth - 1) + ")";
+  const char* const quantifiers[] = {"?", "*", "+", "{1,2}", "{0,2}", "{2}", "{1,}", "??"};
+  return "(" + first + ")" + quantifiers[draw(8)];
 }
 
 TEST(StringFormatsTest, DatesAreDaysThatThereAre) {
@@ -54,11 +79,32 @@ TEST(StringFormatsTest, DatesFollowTheCalendar) {
   }
 }
 
+// Repetitions at the ends of optional groups and of alternatives, among others.
+TEST(StringPatternTest, AcceptsWhatTheRegexAccepts) {
+  std::mt19937 random(1);
+  std::vector<std::string> patterns = {"(x[0-9]+)?b",      "((ab|b){1,2}|c)",   "a(b(c+)?)?",
+                                       "[(?]{1,2}|a\\(?b", "(c|(c|c)(b){0,1})", "((a*b)?c){2}"};
+  for (int i = 0; i < 150; ++i) patterns.push_back(RandomPattern(random, 3));
+  int accepted = 0;
+  for (const std::string& pattern : patterns) {
+    const std::regex expected(pattern);
+    const auto constraint = CompileString("pattern", "^(" + pattern + ")$");
+    for (int i = 0; i < 40; ++i) {
+      std::string text;
+      for (int length = i % 7; length > 0; --length) text += "aabbccx1(?"[random() % 10];
+      const bool matches = std::regex_match(text, expected);
+      ASSERT_EQ(Accepts(*constraint, text), matches) << pattern << " for " << text;
+      accepted += static_cast<int>(matches);
+    }
+  }
+  EXPECT_GT(accepted, 300);
+}
+
 TEST(StringFormatsTest, TimesAreOfADay) {
   for (const char* time : {"00:00:00Z", "23:59:59.123456+02:30", "12:30:01-23:59"})
     EXPECT_TRUE(AcceptsFormat("time", time)) << time;
   for (const char* time : {"24:00:00Z", "23:60:00Z", "23:59:60Z", "1:00:00Z", "00:00:00",
-                           "00:00:00.Z", "00:00:00+24:00"})
+                           "00:00:00.Z", "00:00:00+24:00", "01:44:2525Z"})
     EXPECT_FALSE(AcceptsFormat("time", time)) << time;
   EXPECT_TRUE(AcceptsFormat("date-time", "2024-02-29T12:00:00Z"));
   EXPECT_FALSE(AcceptsFormat("date-time", "2023-02-29T12:00:00Z"));

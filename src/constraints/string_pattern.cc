@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -87,6 +88,47 @@ std::string_view LiteralBeginning(std::string_view pattern) {
       std::string_view("*?{").find(pattern[length]) != std::string_view::npos)
     --length;
   return pattern.substr(0, length);
+}
+
+std::string WithOwnEnds(std::string_view pattern) {
+  std::string out;
+  std::vector<size_t> groups;  // where the open groups begin in `out`
+  size_t i = 0;
+  const auto copy = [&](size_t length) {
+    out += pattern.substr(i, length);
+    i += std::min(length, pattern.size() - i);
+  };
+  while (i < pattern.size()) {
+    const char c = pattern[i];
+    if (c == '\\') {
+      copy(2);
+    } else if (c == '[') {
+      const size_t length = LengthOfClass(pattern.substr(i));
+      copy(length == 0 ? pattern.size() : length);
+    } else if (c == '(') {
+      groups.push_back(out.size());
+      copy(1);
+    } else if (c == ')' && !groups.empty()) {
+      const size_t begin = groups.back();
+      groups.pop_back();
+      copy(1);
+      if (i < pattern.size() && pattern[i] == '?') {
+        out.insert(begin, "(?:()");
+        out += "())";
+      }
+    } else if (c == '{') {
+      const size_t end = pattern.find('}', i);
+      const size_t length = end == std::string_view::npos ? 1 : end + 1 - i;
+      const bool is_quantifier = ReadQuantifier(pattern.substr(i, length)).has_value();
+      copy(is_quantifier ? length : 1);
+      if (!is_quantifier) continue;
+      if (i < pattern.size() && pattern[i] == '?') copy(1);  // as few as possible
+      out += "()";
+    } else {
+      copy(1);
+    }
+  }
+  return out;
 }
 
 bool MayBreakStrings(std::string_view pattern) {

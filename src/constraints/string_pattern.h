@@ -15,6 +15,12 @@ std::optional<std::string> BoundedPattern(std::string_view pattern, int64_t leas
 // The literal text with which every matching string begins: "x-" for "^x-[a-z]+$".
 std::string_view LiteralBeginning(std::string_view pattern);
 
+// An equivalent regex that xgrammar 0.2.8 compiles correctly. Its automata accept wrong strings for
+// an optional group that ends or begins with a repetition ("(x[0-9]+)?" takes "12"), and for a
+// bounded repetition at the end of an alternative: both leave an end state that has further edges.
+// Empty groups "()" give each of them a start and an end of its own.
+std::string WithOwnEnds(std::string_view pattern);
+
 // Whether the engine could write an invalid JSON string for this pattern: with an unescaped quote
 // or backslash, a control character, or a class over characters that are not ASCII.
 bool MayBreakStrings(std::string_view pattern);
