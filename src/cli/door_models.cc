@@ -168,11 +168,11 @@ Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& ent
   std::vector<Assignment> all;
   for (const Assignment& given : settings.assignments()) {
     const std::string_view name = given.option->name;
-    if (name != "models" && name != "api-key") all.push_back(given);
     // The server's API keys apply to models without keys of their own; the two are not merged.
     const bool has_keys = std::ranges::any_of(
         entry.options, [](const Assignment& own) { return own.option->name == "api-key"; });
-    if (name == "api-key" && !has_keys) all.push_back(given);
+    const bool is_key = name == "api-key" || name == "api-key-file";
+    if (name != "models" && !(is_key && has_keys)) all.push_back(given);
   }
   for (Assignment own : entry.options) {
     const std::string_view name = own.option->name;
@@ -185,6 +185,16 @@ Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& ent
     for (const Refused& refused : kRefusedOptions) {
       if (refused.option == name)
         return BadEntry(entry, own.origin, fmt::format("options: {}: {}", name, refused.why));
+    }
+    // An empty key would open the model to everybody.
+    const auto is_blank = [](const std::string& key) {
+      return key.find_first_not_of(" \t\r\n") == std::string::npos;
+    };
+    if (name == "api-key" && (own.words.empty() || std::ranges::any_of(own.words, is_blank))) {
+      return BadEntry(
+          entry, own.origin,
+          "options: api-key: expected keys, found an empty one; leave the option out to "
+          "take the server's keys");
     }
     own.source = options::Source::kYamlOverFlags;
     all.push_back(std::move(own));

@@ -62,6 +62,8 @@ std::string UnmetNeed(const Settings& settings, const Option& option) {
   const std::string_view values =
       option.needs.substr(std::min(name.size() + 1, option.needs.size()));
   std::string value = settings.TextOr(name);
+  if (values.empty())
+    return value.empty() ? fmt::format("it counts with --{} only", FlagName(needed)) : "";
   // Whether a device exists is determined later.
   if (name == "device" && value == "auto") value = BuiltWithCuda() ? "cuda" : "cpu";
   if (Has(values, value)) return "";

@@ -246,6 +246,27 @@ def test_waiting_is_bounded(tmp_path):
         wait_until(lambda: server.request("POST", "/v1/completions", {"model": "llama", **short})[0] == 200, "llama's turn")
 
 
+def test_clients_that_leave_while_they_wait_are_noticed(tmp_path):
+    """Long before their time is over, and although they only close their side."""
+    models = {name: {**entry, "options": {"kv-cache-memory-bytes": "160MiB", "max-model-len": 60_000}} for name, entry in THREE.items() if name != "qwen"}
+    models["abacus"]["priority"] = 1
+
+    def waiting(server):
+        return {card["id"]: card["status"]["waiting_requests"] for card in json.loads(server.get("/v1/models")[1])["data"]}["llama"]
+
+    with door(tmp_path, models) as server:
+        complete(server, "abacus", max_tokens=1)
+        over = threading.Event()
+        with long_stream(server, "abacus", over):
+            clients = [http.client.HTTPConnection("127.0.0.1", server.port) for _ in range(3)]
+            for client in clients:
+                client.request("POST", "/v1/completions", json.dumps({"model": "llama", "prompt": "a"}), {"Content-Type": "application/json"})
+            wait_until(lambda: waiting(server) == 3, "they wait")
+            for client in clients:
+                client.close()
+            wait_until(lambda: waiting(server) == 0, "they are still counted", 60)
+
+
 @contextlib.contextmanager
 def long_stream(server, model, over):
     """Keeps a stream running during the `with` block."""
@@ -271,16 +292,43 @@ def drain(reply, over):
 
 def test_keys_of_models(tmp_path):
     models = {"ours": {**THREE["abacus"], "options": {"api-key": ["k-ours"]}}, "all": THREE["llama"]}
-    with door(tmp_path, models, "--api-key", "k-all") as server:
+    (tmp_path / "keys").write_text("k-file\n")
+    with door(tmp_path, models, "--api-key", "k-all", "--api-key-file", tmp_path / "keys") as server:
         def key(word):
             return {"Authorization": "Bearer " + word, "Content-Type": "application/json"}
 
         complete(server, "ours", headers=key("k-ours"))
         complete(server, "all", headers=key("k-all"))
-        for model, word in (("ours", "k-all"), ("all", "k-ours"), ("ours", "k")):
+        complete(server, "all", headers=key("k-file"))
+        for model, word in (("ours", "k-all"), ("ours", "k-file"), ("all", "k-ours"), ("ours", "k")):
             assert server.request("POST", "/v1/completions", {"model": model, "prompt": "a"}, headers=key(word))[0] == 401
         assert list(states(server, headers=key("k-ours"))) == ["ours"] and list(states(server, headers=key("k-all"))) == ["all"]
         assert server.get("/v1/models")[0] == 401
+
+
+def test_stored_responses_of_a_model_without_a_key(tmp_path):
+    models = {"ours": {**THREE["abacus"], "options": {"api-key": ["k-ours"]}}, "open": THREE["llama"]}
+    with door(tmp_path, models, "--enable-response-store") as server:
+        status, answer = server.post("/v1/responses", {"model": "open", "input": "a", "max_output_tokens": 2})
+        assert status == 200, answer
+        assert server.get("/v1/responses/%s?model=open" % answer["id"])[0] == 200
+        assert server.get("/v1/responses/" + answer["id"])[0] == 200
+
+
+def test_an_adapter_takes_no_name_of_another_model(tmp_path):
+    adapter = str(DATA / "adapters" / "qwen3-linear")
+    models = {"one": {**THREE["qwen"], "options": {"enable-lora": True}}, "two": {**THREE["qwen"], "options": {"enable-lora": True}}}
+    with door(tmp_path, models, env={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}) as server:
+        def load(model, name):
+            status, _, text = server.request("POST", "/v1/load_lora_adapter?model=" + model, {"lora_name": name, "lora_path": adapter})
+            return status, text
+
+        assert load("one", "extra")[0] == 200
+        for name in ("extra", "one"):
+            status, text = load("two", name)
+            assert status == 400 and b"another model of this server" in text and b"lora_name" in text, text
+        assert load("two", "more")[0] == 200
+        complete(server, "extra"), complete(server, "more")
 
 
 def test_openai_client(tmp_path):
@@ -310,6 +358,8 @@ def test_openai_client(tmp_path):
     ("models:\n- name: a\n  path: %(abacus)s\n  options:\n    port: 80", "models.yaml:5: model 'a': options: port belongs to the server"),
     ("models: [{name: a, path: %(abacus)s, options: {served-model-name: b}}]", "served-model-name: the entry's name is what"),
     ("models: [{name: a, path: %(abacus)s, options: {dtype: float8}}]", "dtype"),
+    ("models: [{name: a, path: %(abacus)s, options: {api-key: ''}}]", "api-key: expected keys, found an empty one"),
+    ("models: [{name: a, path: %(abacus)s, options: {api-key: []}}]", "api-key: expected keys, found an empty one"),
     ("models: [{name: a, path: %(abacus)s, options: {enable-auto-tool-choice: true}}]", "requires --tool-call-parser"),
 ])
 def test_faults_of_the_file_are_told(tmp_path, text, problem):

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <openssl/crypto.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/process_memory.h"
@@ -306,7 +307,25 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
       return client->Send(front_.ErrorOf(path, UnknownModel(name, NamesFor(request, path, route))));
     if (!IsAuthorized(request, path, &route, slots_.model(*index).config, slots_.keys(*index)))
       return client->Send(front_.Unauthorized(path));
+    if (route.path == "/v1/load_lora_adapter") {
+      if (const ApiStatus free = CheckAdapterName(request, *index); !free)
+        return client->Send(front_.ErrorOf(path, free.error()));
+    }
     slots_.Answer(*index, std::move(request), std::move(client));
+  }
+
+  // A request names a model or an adapter, so each name has one meaning for the whole server.
+  ApiStatus CheckAdapterName(const HttpRequest& request, int index) const {
+    if (request.body.size() > kSmallBody)
+      return BadRequest(fmt::format("The body has more than {} bytes.", kSmallBody));
+    const Result<json::Value> body = json::Parse(request.body);
+    const json::Value* const name = body && body->is_object() ? body->Find("lora_name") : nullptr;
+    if (name == nullptr || !name->is_string()) return {};  // refused by the model's own check
+    if (slots_.Find(name->as_string()).value_or(index) == index) return {};
+    return BadParameter(
+        fmt::format("another model of this server has the name '{}'; choose another",
+                    name->as_string().substr(0, 1000)),
+        "lora_name");
   }
 
   // Returns the memory of large requests and of unloaded models to the system.

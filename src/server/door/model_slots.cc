@@ -179,6 +179,8 @@ void ModelSlots::Answer(int index, HttpRequest request, std::shared_ptr<Response
     lock.Unlock();
     return refuse(error);
   }
+  // With callbacks the connection notices a client that has left.
+  client->SetCallbacks([] {}, [] {});
   slot.waiting.push_back(
       {std::move(request), std::move(client), now + AsDuration(config_.wait_seconds)});
   Notify();

@@ -74,7 +74,8 @@ ApiResult<int64_t> WeightUpdates::Add(Engine& engine, std::string_view piece,
   const auto refuse = [](const Error& error, int full) {
     ApiError refusal = FromError(error);
     refusal.status = error.code == ErrorCode::kResourceExhausted ? full : 400;
-    if (refusal.status == 400) refusal.type = "BadRequestError";
+    if (refusal.status < 500) refusal.type = "BadRequestError";
+    if (refusal.status == 507) refusal.type = "InsufficientStorageError";
     return tl::unexpected<ApiError>(std::move(refusal));
   };
   if (open_ == nullptr) {

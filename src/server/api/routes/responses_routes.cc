@@ -27,10 +27,12 @@ namespace {
 
 constexpr std::string_view kResponsesPath = "/v1/responses/";
 
-// The owner of what a request stores. With API keys, only requests with the same key may fetch it.
+// The owner of what a request stores: with an API key, only requests with the same key may fetch
+// it. Without a key, which only models without keys accept, it belongs to everybody.
 std::string OwnerOf(const RouteCall& call) {
   if (!call.api.config.needs_key()) return "";
-  return call.api.responses->OwnerOf(PresentedKey(call.request, *call.api.keys));
+  const std::string_view key = PresentedKey(call.request, *call.api.keys);
+  return key.empty() ? "" : call.api.responses->OwnerOf(key);
 }
 
 ApiResult<std::shared_ptr<StoredResponse>> FindResponse(const RouteCall& call,
