@@ -148,9 +148,11 @@ Status DiskTier::Scan(const TierIdentity& identity) {
   }
   ASSIGN_OR_RETURN(std::optional<OwnedFd> own_lock, LockFolder(own));
   if (!own_lock) {
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("{} is used by another process; give each server a folder of its own",
-                            own.string()));
+    return Fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} is used by another server, or by another model of this one; give each a "
+                    "--kv-offloading-path of its own",
+                    own.string()));
   }
   lock_file_ = *std::move(own_lock);
   identity_ = identity;
