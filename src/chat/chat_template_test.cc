@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -17,6 +18,9 @@ namespace {
 // CPU seconds, far more than any of these tests takes. Without its work limit, a template would
 // practically never end.
 constexpr double kPatienceS = 120;
+// Around an expression: it is computed ten billion times.
+constexpr const char* kManyTimes = "{% for i in range(100000) %}{% for j in range(100000) %}{{ ";
+constexpr const char* kManyTimesEnd = " }}{% endfor %}{% endfor %}";
 
 json::Value Variables(const char* text) {
   return json::Parse(text).value();
@@ -101,26 +105,28 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
       "{{ [0] * 10 ** 9 }}",
       "{{ range(10 ** 9) | list }}",
       "{{ range(10 ** 30) }}",
-      "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(64) %}{% set ns.x = ns.x ~ "
-      "ns.x %}{% endfor %}",
-      "{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% "
-      "endfor %}",
+      ("{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(64) %}{% set ns.x = ns.x ~ "
+       "ns.x %}{% endfor %}"),
+      ("{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% "
+       "endfor %}"),
       "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
-      "{% for i in range(100000) %}{% for j in range(100000) %}{{ 'aaaaaaaaaaaaaaaaaaaaaaaaa' }}{% "
-      "endfor %}{% endfor %}",
+      ("{% for i in range(100000) %}{% for j in range(100000) %}{{ 'aaaaaaaaaaaaaaaaaaaaaaaaa' "
+       "}}{% "
+       "endfor %}{% endfor %}"),
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
       "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
       "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
       "{% macro m(f) %}{% call m(f) %}{% endcall %}{{ caller }}{% endmacro %}{{ m(1) }}",
       "{% for t in [[1]] recursive %}{{ loop([t]) }}{% endfor %}",
-      "{% set ns = namespace() %}{% set ns.x = [] %}{% for i in range(100000) %}{% set ns.x = "
-      "[ns.x] %}{% endfor %}",
-      "{% set ns = namespace() %}{% set ns.x = '' %}{% for i in range(100000) %}{% set ns.x = "
-      "ns.x.upper %}{% endfor %}{{ ns.x.a }}"
-      "{{ 1 / 0 }}",
-      "{% set ns = namespace() %}{% set ns.x = [1] %}{% for i in range(99999) %}{% set ns.x = ns.x "
-      "| map('string') %}{% endfor %}"
-      "{{ ns.x | list }}",
+      ("{% set ns = namespace() %}{% set ns.x = [] %}{% for i in range(100000) %}{% set ns.x = "
+       "[ns.x] %}{% endfor %}"),
+      ("{% set ns = namespace() %}{% set ns.x = '' %}{% for i in range(100000) %}{% set ns.x = "
+       "ns.x.upper %}{% endfor %}{{ ns.x.a }}"
+       "{{ 1 / 0 }}"),
+      ("{% set ns = namespace() %}{% set ns.x = [1] %}{% for i in range(99999) %}{% set ns.x = "
+       "ns.x "
+       "| map('string') %}{% endfor %}"
+       "{{ ns.x | list }}"),
       "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
       "{{ 9 ** (9 ** 9) }}",
       "{{ 10 ** 4000 * 10 ** 4000 }}",
@@ -140,21 +146,23 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
       "{{ ('ab' * 5000000) | list }}",
       "{{ ('a ' * 5000000).split() }}",
       "{{ (range(100000) | list | string) * 1000 }}",
-      "{% set x = range(100000) | list %}{% for i in range(1000) %}{{ x == range(100000) | list "
-      "}}{% endfor %}",
+      ("{% set x = range(100000) | list %}{% for i in range(1000) %}{{ x == range(100000) | list "
+       "}}{% endfor %}"),
       "{% set x = range(100000) | list %}{% for i in range(100000) %}{{ -1 in x }}{% endfor %}",
       "{% set x = 'a' * 10000000 %}{% for i in range(100000) %}{{ 'b' in x }}{% endfor %}",
-      "{% set x = range(100000) | list %}{% for i in range(100000) %}{{ x[1:] | length }}{% endfor "
-      "%}",
-      "{% set x = range(100000) | list %}{% for i in range(100000) %}{{ x | sort | first }}{% "
-      "endfor %}",
-      "{% set x = range(50000) | map('string') | join(',') %}{% for i in range(100000) %}{{ "
-      "x.split(',') | length }}{% endfor %}",
-      "{% for i in range(100000) %}{% macro m() %}{% endmacro %}{% set y = 'a' * 100000 %}{% "
-      "endfor %}{{ m() }}{{ 1 / 0 }}",
-      "{% set ns = namespace() %}{% macro k(v) %}{% macro i() %}{{ v }}{% endmacro %}{% set ns.f = "
-      "i %}{% endmacro %}"
-      "{% for i in range(100000) %}{{ k('a' * 10000) }}{% endfor %}{{ 1 / 0 }}",
+      ("{% set x = range(100000) | list %}{% for i in range(100000) %}{{ x[1:] | length }}{% "
+       "endfor "
+       "%}"),
+      ("{% set x = range(100000) | list %}{% for i in range(100000) %}{{ x | sort | first }}{% "
+       "endfor %}"),
+      ("{% set x = range(50000) | map('string') | join(',') %}{% for i in range(100000) %}{{ "
+       "x.split(',') | length }}{% endfor %}"),
+      ("{% for i in range(100000) %}{% macro m() %}{% endmacro %}{% set y = 'a' * 100000 %}{% "
+       "endfor %}{{ m() }}{{ 1 / 0 }}"),
+      ("{% set ns = namespace() %}{% macro k(v) %}{% macro i() %}{{ v }}{% endmacro %}{% set ns.f "
+       "= "
+       "i %}{% endmacro %}"
+       "{% for i in range(100000) %}{{ k('a' * 10000) }}{% endfor %}{{ 1 / 0 }}"),
   };
   for (const std::string& source : sources) {
     const std::clock_t start = std::clock();  // CPU time: other processes do not count
@@ -247,10 +255,8 @@ TEST(ChatTemplate, WorkIsCountedByTheBytesItTouches) {
            "'{a}'.format(a=1, **dict(range(2000) | map('string') | batch(2)))",
        }) {
     const std::clock_t start = std::clock();  // CPU time: other processes do not count
-    const auto text =
-        Render(setting + "{% for i in range(100000) %}{% for j in range(100000) %}{{ " +
-                   expression + " }}{% endfor %}{% endfor %}",
-               "{}", options);
+    const auto text = Render(
+        fmt::format("{}{}{}{}", setting, kManyTimes, expression, kManyTimesEnd), "{}", options);
     const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_FALSE(text.has_value()) << expression;
     EXPECT_LT(spent, kPatienceS) << expression;
@@ -267,8 +273,7 @@ TEST(ChatTemplate, WorkOfFewNodesIsCounted) {
   for (const auto& [setting, expression] :
        {std::pair<std::string, std::string>{macro, "m()"}, {"", "d | xmlattr"}}) {
     const std::clock_t start = std::clock();
-    EXPECT_FALSE(Render(setting + "{% for i in range(100000) %}{% for j in range(100000) %}{{ " +
-                            expression + " }}{% endfor %}{% endfor %}",
+    EXPECT_FALSE(Render(fmt::format("{}{}{}{}", setting, kManyTimes, expression, kManyTimesEnd),
                         (dict + "}}").c_str())
                      .has_value());
     EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, kPatienceS) << expression;
@@ -348,7 +353,7 @@ TEST(ChatTemplate, LongSourcesAreCompiledInLinearTime) {
   const auto nested = [](const std::string& begin, const std::string& inside,
                          const std::string& end) {
     std::string out = inside;
-    for (int i = 0; i < 90; ++i) out = begin + out + end;
+    for (int i = 0; i < 90; ++i) out.insert(0, begin).append(end);
     return out;
   };
   const auto comma = [](const std::string& i) { return (i == "0" ? "a" : ",a") + i; };
