@@ -4,12 +4,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string_view>
 #include <utility>
 
-#include "server/http/http_types.h"
+#include "server/http/forwarding_writer.h"
 
 namespace sluice {
 
@@ -24,33 +22,22 @@ struct Flights {
 
 // The response writer of a request that counts in `flights` until the answer is complete or the
 // writer is destroyed.
-class FlightWriter final : public ResponseWriter {
+class FlightWriter final : public ForwardingWriter {
  public:
   FlightWriter(std::shared_ptr<ResponseWriter> writer, std::shared_ptr<Flights> flights)
-      : writer_(std::move(writer)), flights_(std::move(flights)) {
+      : ForwardingWriter(std::move(writer)), flights_(std::move(flights)) {
     flights_->Touch();
     ++flights_->count;
   }
   ~FlightWriter() override { Leave(); }
 
   void Send(HttpResponse response) override {
-    writer_->Send(std::move(response));
+    ForwardingWriter::Send(std::move(response));
     Leave();
   }
-  void StartStream(HttpResponse response) override { writer_->StartStream(std::move(response)); }
-  void WriteChunk(std::string_view data) override { writer_->WriteChunk(data); }
   void EndStream() override {
-    writer_->EndStream();
+    ForwardingWriter::EndStream();
     Leave();
-  }
-  void Describe(AnswerNotes notes) override { writer_->Describe(std::move(notes)); }
-  void CorrectNotes(const std::function<void(AnswerNotes&)>& change) override {
-    writer_->CorrectNotes(change);
-  }
-  bool backlogged() const override { return writer_->backlogged(); }
-  bool closed() const override { return writer_->closed(); }
-  void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) override {
-    writer_->SetCallbacks(std::move(on_closed), std::move(on_writable));
   }
 
  private:
@@ -61,7 +48,6 @@ class FlightWriter final : public ResponseWriter {
     --flights->count;
   }
 
-  const std::shared_ptr<ResponseWriter> writer_;
   std::shared_ptr<Flights> flights_;
 };
 
