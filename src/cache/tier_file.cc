@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/sha.h>
 #include <xxhash.h>
 
@@ -98,13 +99,7 @@ TierIdentity IdentityOfText(std::string_view text) {
 }
 
 std::string TierHex(std::span<const uint8_t> bytes) {
-  std::string hex;
-  hex.reserve(2 * bytes.size());
-  for (const uint8_t byte : bytes) {
-    hex += "0123456789abcdef"[byte >> 4];
-    hex += "0123456789abcdef"[byte & 15];
-  }
-  return hex;
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
 std::string TierFileName(const TierName& name) {

@@ -165,12 +165,12 @@ bool ComputesOnDevice(const Settings& settings) {
 }  // namespace
 
 Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& entry) {
+  // The server's API keys apply to models without keys of their own; the two are not merged.
+  const bool has_keys = std::ranges::any_of(
+      entry.options, [](const Assignment& own) { return own.option->name == "api-key"; });
   std::vector<Assignment> all;
   for (const Assignment& given : settings.assignments()) {
     const std::string_view name = given.option->name;
-    // The server's API keys apply to models without keys of their own; the two are not merged.
-    const bool has_keys = std::ranges::any_of(
-        entry.options, [](const Assignment& own) { return own.option->name == "api-key"; });
     const bool is_key = name == "api-key" || name == "api-key-file";
     if (name != "models" && !(is_key && has_keys)) all.push_back(given);
   }

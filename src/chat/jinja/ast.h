@@ -69,7 +69,7 @@ struct Expression {
 
   Kind kind = Kind::kConstant;
   int line = 0;
-  int depth = 1;  // Of the tree rooted at this node.
+  int depth = 1;  // Height of the tree rooted at this node.
   std::string name;
   std::string attribute;  // kNamespaceTarget.
   Value constant;
