@@ -13,7 +13,6 @@
 namespace sluice {
 namespace {
 
-using ::testing::ElementsAre;
 
 constexpr int kListenedBlock = 4;
 
