@@ -13,7 +13,6 @@
 namespace sluice {
 namespace {
 
-
 constexpr int kListenedBlock = 4;
 
 // Records the events: for each group, the anchors and their content.
