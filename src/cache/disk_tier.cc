@@ -408,11 +408,18 @@ void DiskTier::WriteNext(MutexLock& lock) {
     if (written) doomed_.push_back(folder / TierFileName(job.name));
     return;
   }
-  if (!written) return EndWrites(written.error().message);
+  // What stands in the place of one file is no reason to give up the others.
+  const bool is_blocked = !written && written.error().code == ErrorCode::kInvalidData;
+  if (!written && !is_blocked) return EndWrites(written.error().message);
   written_.NotifyAll();
   queued_.erase(job.name);
   // Write() may have dropped it from the queue meanwhile.
   if (!writes_.empty() && writes_.front().name == job.name) writes_.pop_front();
+  if (is_blocked) {
+    ++counts_.dropped;
+    LOG_WARNING("cache", "a block was not written: {}", written.error().message);
+    return;
+  }
   ++counts_.written;
   used_bytes_ += bytes;
   places_.emplace(job.name, files_.insert(files_.end(), {job.name, bytes}));

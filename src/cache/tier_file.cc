@@ -150,6 +150,9 @@ Status WriteTierFile(const std::filesystem::path& folder, const TierIdentity& id
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     const int number = errno;
     ::unlink(temporary.c_str());
+    if (number == EISDIR)
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("{}: a folder is where a block's file belongs", path.string()));
     return WriteFailed(path, number);
   }
   return {};

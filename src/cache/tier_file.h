@@ -37,8 +37,8 @@ int64_t TierFileBytes(int64_t block_bytes);
 int64_t TierDiskBytes(int64_t block_bytes);
 
 // Writes `bytes` as the file of `name` in `folder`, under a temporary name until it is complete.
-// Error codes are those of WriteErrorCode. Thread safety: several threads of several processes may
-// write.
+// Error codes are those of WriteErrorCode, or kInvalidData if a folder of that name exists. Thread
+// safety: several threads of several processes may write.
 Status WriteTierFile(const std::filesystem::path& folder, const TierIdentity& identity,
                      const TierName& name, std::span<const std::byte> bytes);
 
