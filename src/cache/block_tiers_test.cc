@@ -292,6 +292,19 @@ TEST(DiskTier, AFullDiskEndsWritingAlone) {
   EXPECT_EQ(files, 1);
 }
 
+TEST(DiskTier, AFolderInThePlaceOfAFileCostsThatBlockAlone) {
+  const Folder folder;
+  const auto memory = Memory(64);
+  const auto disk = OpenDisk(OptionsIn(folder));
+  std::filesystem::create_directories(FileOf(folder, 0));
+  disk->Write(Name(0), BytesOf(*memory, 0));
+  WaitFor([&] { return disk->counts().dropped == 1; });
+  EXPECT_EQ(ReadBack(*disk, 0), -1);
+  disk->Write(Name(1), BytesOf(*memory, 1));
+  WaitFor([&] { return disk->counts().written == 1; });
+  EXPECT_EQ(ReadBack(*disk, 1), 1);
+}
+
 TEST(DiskTier, AFolderThatCannotBeWrittenIsRefused) {
   const Folder folder;
   std::ofstream(folder.path() / "file") << "x";
@@ -302,18 +315,27 @@ TEST(DiskTier, AFolderThatCannotBeWrittenIsRefused) {
   EXPECT_NE(disk.error().message.find("file/kv"), std::string::npos) << disk.error().message;
 }
 
-// A pool with an index and tiers. Each block holds a hash of all tokens up to its end.
+// A pool with an index and tiers. Each block holds a hash of all tokens up to its end. With slots,
+// sequences keep states: a snapshot holds a hash of the tokens that it stands for.
 class Machine {
  public:
+  static constexpr int64_t kStates = 99;  // as group of Content()
+
   Machine(int64_t num_blocks, std::vector<AttentionSpan> groups, int64_t ram_blocks,
-          std::shared_ptr<DiskTier> disk, int64_t step_blocks)
+          std::shared_ptr<DiskTier> disk, int64_t step_blocks, int64_t num_slots = 0,
+          std::shared_ptr<DiskTier> state_disk = nullptr)
       : pool(num_blocks),
         bytes(num_blocks),
-        index(pool, kTierBlock, groups),
+        keeps_states(num_slots > 0),
+        slots(std::max<int64_t>(1, num_slots)),
+        slot_bytes(num_slots),
+        index(pool, kTierBlock, groups, keeps_states ? &slots : nullptr),
         num_groups(static_cast<int64_t>(groups.size())),
         tiers(bytes, Memory(ram_blocks + 64), ram_blocks, std::move(disk), counters,
-              step_blocks * kTierBytes) {
-    index.UseTiers(&tiers);
+              step_blocks * kTierBytes),
+        state_tiers(slot_bytes, Memory(ram_blocks + 64), ram_blocks, std::move(state_disk),
+                    state_counters, step_blocks * kTierBytes) {
+    index.UseTiers(&tiers, keeps_states ? &state_tiers : nullptr);
   }
 
   static FakeBytes::Block Content(std::span<const int32_t> tokens, int64_t group) {
@@ -324,15 +346,17 @@ class Machine {
   }
 
   // Restores the blocks of a sequence, checks their bytes and computes the rest. Returns the number
-  // of blocks found. `steps`: how often it had to wait for a step.
+  // of blocks found. `steps`: how often it had to wait for a step. With slots, keeps a snapshot
+  // after each of `snapshots`, places of blocks.
   int64_t Run(const std::vector<int32_t>& tokens, std::string_view salt = "",
-              int64_t* steps = nullptr) {
+              int64_t* steps = nullptr, const std::vector<int64_t>& snapshots = {}) {
     const auto full = static_cast<int64_t>(tokens.size()) / kTierBlock;
     PrefixLookup lookup;
     index.BeginStep();
     const auto next_step = [&] {
       if (steps != nullptr) ++*steps;
       tiers.WaitForDisk();
+      state_tiers.WaitForDisk();
       index.BeginStep();
     };
     while (!index.Restore(tokens, full, salt, lookup, 0)) next_step();
@@ -350,25 +374,41 @@ class Machine {
       for (int64_t i = found.blocks; i < full; ++i)
         At(tables[group][i]) = Content(Until(tokens, i), group);
     }
+    if (keeps_states && found.blocks > 0) {
+      EXPECT_EQ(StateAt(index.UseState(cursor.last_block, 0)),
+                Content(Until(tokens, found.blocks - 1), kStates));
+    }
     while (cursor.num_blocks < full) {
-      const auto first = static_cast<size_t>(cursor.num_blocks * kTierBlock);
-      index.Insert(std::span(tokens).subspan(first, kTierBlock), salt, cursor, tables);
+      const int64_t place = cursor.num_blocks;
+      index.Insert(std::span(tokens).subspan(static_cast<size_t>(place * kTierBlock), kTierBlock),
+                   salt, cursor, tables);
+      if (std::ranges::find(snapshots, place) == snapshots.end()) continue;
+      HeldState held = slots.Take();
+      StateAt(held.id()) = Content(Until(tokens, place), kStates);
+      index.SetState(cursor.last_block, std::move(held), /*is_passing=*/false, 0);
     }
     tables.Clear();
     return found.blocks;
   }
+  int64_t RunWith(const std::vector<int32_t>& tokens, const std::vector<int64_t>& snapshots) {
+    return Run(tokens, "", nullptr, snapshots);
+  }
 
   FakeBytes::Block& At(BlockId block) { return bytes.blocks[static_cast<size_t>(block)]; }
+  FakeBytes::Block& StateAt(StateId slot) { return slot_bytes.blocks[static_cast<size_t>(slot)]; }
   static std::span<const int32_t> Until(const std::vector<int32_t>& tokens, int64_t block) {
     return std::span(tokens).first(static_cast<size_t>((block + 1) * kTierBlock));
   }
 
   BlockPool pool;
   FakeBytes bytes;
+  const bool keeps_states;
+  StatePool slots;
+  FakeBytes slot_bytes;
   PrefixIndex index;
   const int64_t num_groups;
-  TierCounters counters;
-  BlockTiers tiers;
+  TierCounters counters, state_counters;
+  BlockTiers tiers, state_tiers;
 };
 
 std::vector<int32_t> TierTokens(int first, int count) {
@@ -429,6 +469,69 @@ TEST(BlockTiers, WhatIsInMemoryAtTheEndGoesToTheDisk) {
   Machine machine(8, {{}, {.window = 5}}, 100, OpenDisk(OptionsIn(folder)), 1000);
   EXPECT_EQ(machine.Run(TierTokens(0, 16)), 4);
   EXPECT_EQ(machine.Run(TierTokens(100, 16)), 4);
+}
+
+TEST(BlockTiers, SnapshotsThatWereEvictedComeBack) {
+  Machine machine(8, {{}}, 100, nullptr, 1000, 2);
+  const std::vector<int32_t> first = TierTokens(0, 32);
+  EXPECT_EQ(machine.RunWith(first, {2, 5}), 0);
+  EXPECT_EQ(machine.RunWith(first, {}), 6);
+  EXPECT_EQ(machine.RunWith(TierTokens(1000, 32), {1, 3, 7}), 0);
+  EXPECT_EQ(machine.state_counters.ram_stored, 3u);
+  EXPECT_EQ(machine.RunWith(first, {}), 6) << "not 8: no snapshot is after the last blocks";
+  EXPECT_EQ(machine.state_counters.ram_loaded, 1u);
+  std::vector<int32_t> other = first;
+  other[18] = -1;
+  EXPECT_EQ(machine.RunWith(other, {}), 3) << "the earlier snapshot";
+  EXPECT_EQ(machine.RunWith(TierTokens(1000, 32), {}), 8);
+}
+
+TEST(BlockTiers, OfASnapshotWithoutItsBlocksNothingIsFound) {
+  Machine machine(8, {{}}, 2, nullptr, 1000, 2);
+  EXPECT_EQ(machine.RunWith(TierTokens(0, 32), {7}), 0);
+  EXPECT_EQ(machine.RunWith(TierTokens(1000, 32), {}), 0);
+  EXPECT_EQ(machine.state_counters.ram_stored, 1u);
+  EXPECT_EQ(machine.RunWith(TierTokens(0, 32), {}), 0);
+  EXPECT_EQ(machine.state_counters.ram_loaded, 0u);
+}
+
+TEST(BlockTiers, SnapshotsAreFoundOnDiskAfterARestart) {
+  const Folder blocks, states;
+  const std::vector<int32_t> tokens = TierTokens(0, 32);
+  {
+    Machine machine(8, {{}}, 100, OpenDisk(OptionsIn(blocks)), 1000, 2,
+                    OpenDisk(OptionsIn(states)));
+    EXPECT_EQ(machine.RunWith(tokens, {3, 7}), 0);
+    machine.index.SaveToDisk(30);
+  }
+  Machine machine(8, {{}}, 100, OpenDisk(OptionsIn(blocks)), 1000, 2, OpenDisk(OptionsIn(states)));
+  EXPECT_EQ(machine.RunWith(tokens, {}), 8);
+  EXPECT_EQ(machine.state_counters.disk_loaded, 1u);
+}
+
+TEST(BlockTiers, RandomSequencesFindTheirOwnStates) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 3; ++round) {
+    const Folder blocks, states;
+    DiskTier::Options options = OptionsIn(blocks), state_options = OptionsIn(states);
+    options.max_bytes = 60 * 4096;
+    state_options.max_bytes = 12 * 4096;
+    Machine machine(24, {{}}, round == 1 ? 0 : 20, round == 0 ? nullptr : OpenDisk(options),
+                    2 + 4 * round, 3, round == 0 ? nullptr : OpenDisk(state_options));
+    int64_t found = 0;
+    for (int i = 0; i < 300; ++i) {
+      const auto count = 4 + static_cast<int>(random() % 16);
+      std::vector<int32_t> tokens = TierTokens(1000 * static_cast<int>(random() % 6), 4 * count);
+      if (random() % 2 == 0) tokens[tokens.size() / 2] = -5;
+      found += machine.RunWith(tokens, {count - 1, count / 2, static_cast<int64_t>(random() % 4)});
+      const Status index = machine.index.CheckInvariant();
+      ASSERT_TRUE(index) << index.error().message;
+      ASSERT_TRUE(machine.slots.CheckInvariant());
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_GT(found, 300);
+    EXPECT_GT(machine.state_counters.ram_loaded + machine.state_counters.disk_loaded, 50u) << round;
+  }
 }
 
 // Blocks that are found hold the content for their tokens, in whatever order blocks are evicted and

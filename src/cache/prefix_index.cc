@@ -103,14 +103,10 @@ void PrefixIndex::FindChain(std::span<const int32_t> tokens, int64_t max_blocks,
   }
 }
 
-template <typename Has>
-int64_t PrefixIndex::LongestUsable(const PrefixLookup& lookup, int64_t usable, bool needs_state,
-                                   const Has& has) {
+template <typename Has, typename HasState>
+int64_t PrefixIndex::LongestUsable(int64_t usable, const Has& has, const HasState& has_state) {
   const auto skip_to_state = [&] {
-    while (
-        needs_state && usable > 0 &&
-        entries_[static_cast<size_t>(lookup.chain[static_cast<size_t>(usable - 1)].block)].state ==
-            kNoState) {
+    while (usable > 0 && !has_state(usable - 1)) {
       ++num_visits_;
       --usable;
     }
@@ -139,9 +135,14 @@ int64_t PrefixIndex::LongestUsable(const PrefixLookup& lookup, int64_t usable, b
 
 int64_t PrefixIndex::CountUsable(const PrefixLookup& lookup, int64_t max_blocks, bool needs_state) {
   const int64_t most = std::min(static_cast<int64_t>(lookup.chain.size()), max_blocks);
-  return LongestUsable(lookup, most, needs_state, [&](int64_t place, int64_t group) {
-    return CompanionOf(lookup.chain[static_cast<size_t>(place)].block, group) >= 0;
-  });
+  const auto block_at = [&](int64_t place) {
+    return lookup.chain[static_cast<size_t>(place)].block;
+  };
+  return LongestUsable(
+      most, [&](int64_t place, int64_t group) { return CompanionOf(block_at(place), group) >= 0; },
+      [&](int64_t place) {
+        return !needs_state || entries_[static_cast<size_t>(block_at(place))].state != kNoState;
+      });
 }
 
 std::vector<PrefixIndex::Absent> PrefixIndex::FindAbsent(std::span<const int32_t> tokens,
@@ -149,17 +150,28 @@ std::vector<PrefixIndex::Absent> PrefixIndex::FindAbsent(std::span<const int32_t
                                                          PrefixLookup& lookup) {
   const int64_t most = std::min(max_blocks, std::ssize(tokens) / block_size_);
   const int64_t in_pool = std::min(std::ssize(lookup.chain), most);
-  const int64_t found = CountUsable(lookup, most, /*needs_state=*/false);
+  const bool needs_state = states_ != nullptr;
+  const int64_t found = CountUsable(lookup, most, needs_state);
   int64_t end = in_pool;
   while (end < most && tiers_->Has(KeyAt(tokens, end, salt, lookup), 0)) ++end;
   const auto is_companion_here = [&](int64_t place, int64_t group) {
     return place < in_pool &&
            CompanionOf(lookup.chain[static_cast<size_t>(place)].block, group) >= 0;
   };
-  const int64_t usable =
-      LongestUsable(lookup, end, /*needs_state=*/false, [&](int64_t place, int64_t group) {
+  const auto is_state_here = [&](int64_t place) {
+    const auto index = static_cast<size_t>(place);
+    return place < in_pool &&
+           entries_[static_cast<size_t>(lookup.chain[index].block)].state != kNoState;
+  };
+  const int64_t usable = LongestUsable(
+      end,
+      [&](int64_t place, int64_t group) {
         return is_companion_here(place, group) ||
                tiers_->Has(KeyAt(tokens, place, salt, lookup), group);
+      },
+      [&](int64_t place) {
+        return !needs_state || is_state_here(place) ||
+               state_tiers_->Has(KeyAt(tokens, place, salt, lookup), 0);
       });
   std::vector<Absent> absent;
   if (usable <= found) return absent;
@@ -170,6 +182,7 @@ std::vector<PrefixIndex::Absent> PrefixIndex::FindAbsent(std::span<const int32_t
         absent.push_back({place, group});
     }
   }
+  if (needs_state && !is_state_here(usable - 1)) absent.push_back({usable - 1, Absent::kSnapshot});
   return absent;
 }
 
@@ -313,6 +326,7 @@ PrefixCursor PrefixIndex::LastState(const PrefixCursor& cursor, std::string_view
 
 bool PrefixIndex::Reset(bool keeps_disk) {
   if (tiers_ != nullptr) tiers_->Clear(keeps_disk);
+  if (state_tiers_ != nullptr) state_tiers_->Clear(keeps_disk);
   is_resetting_ = true;
   const auto is_indexed = [this](size_t i) { return entries_[i].indexed() || anchors_[i] >= 0; };
   const auto is_held = [this](size_t i) { return pool_.references(static_cast<BlockId>(i)) > 0; };
@@ -367,6 +381,7 @@ void PrefixIndex::OnEvict(BlockId block) {
 
 void PrefixIndex::OnEvictState(StateId slot) {
   const BlockId block = std::exchange(state_blocks_[static_cast<size_t>(slot)], kNoBlock);
+  if (state_tiers_ != nullptr && !is_resetting_) StoreSnapshot(block, slot);
   entries_[static_cast<size_t>(block)].state = kNoState;
 }
 
@@ -374,6 +389,7 @@ void PrefixIndex::Remove(BlockId block) {
   Entry& entry = entries_[static_cast<size_t>(block)];
   CHECK(entry.indexed(), "block {} is not indexed", block);
   if (entry.state != kNoState) {
+    if (state_tiers_ != nullptr && !is_resetting_) StoreSnapshot(block, entry.state);
     state_blocks_[static_cast<size_t>(entry.state)] = kNoBlock;
     states_->Drop(entry.state);
   }

@@ -67,8 +67,8 @@ struct PrefixLookup {
 // If sequences keep recurrent states, a block may have a snapshot: the states after its last token.
 // A usable prefix then ends with a block that has a snapshot.
 //
-// With tiers (block_tiers.h), evicted blocks are kept there, and are restored for a sequence that
-// is about to be admitted.
+// With tiers (block_tiers.h), evicted blocks and snapshots are kept there, and are restored for a
+// sequence that is about to be admitted.
 //
 // Thread safety: used by the engine's thread only. Ownership: refers to the pool, holds no
 // references to blocks. Invariant: the parent of an indexed block of group 0 is indexed, and is
@@ -83,9 +83,10 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
               StatePool* states = nullptr, CacheListener* listener = nullptr);
   ~PrefixIndex() override;
 
-  // `tiers`: null if evicted blocks are lost; outlives the index. REQUIRES: nothing is indexed, and
-  // sequences keep no states.
-  void UseTiers(BlockTiers* tiers);
+  // The tiers for evicted blocks, and for evicted snapshots, which count there as blocks of group 0
+  // whose ids are slots. Both outlive the index. REQUIRES: nothing is indexed; `states` is null if
+  // and only if sequences keep no states.
+  void UseTiers(BlockTiers* tiers, BlockTiers* states = nullptr);
   bool has_tiers() const { return tiers_ != nullptr; }
 
   int block_size() const { return block_size_; }
@@ -203,20 +204,21 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   void FindChain(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
                  PrefixLookup& lookup);
   // Length in blocks of the longest usable prefix, at most `usable`: the other groups have the
-  // blocks that the next token needs and, if `needs_state`, the last block has a snapshot. `has`:
-  // whether a group has a block at a place.
-  template <typename Has>
-  int64_t LongestUsable(const PrefixLookup& lookup, int64_t usable, bool needs_state,
-                        const Has& has);
+  // blocks that the next token needs, and the last block has the snapshot that it needs. `has`:
+  // whether a group has a block at a place. `has_state`: whether the snapshot at a place is there
+  // or not needed.
+  template <typename Has, typename HasState>
+  int64_t LongestUsable(int64_t usable, const Has& has, const HasState& has_state);
   // LongestUsable() of the chain.
   int64_t CountUsable(const PrefixLookup& lookup, int64_t max_blocks, bool needs_state);
   // The key of the block of `tokens` at `place`.
   const TierKey& KeyAt(std::span<const int32_t> tokens, int64_t place, std::string_view salt,
                        PrefixLookup& lookup) const;
-  // A block to be restored.
+  // A block to be restored, or the snapshot of the block at a place.
   struct Absent {
+    static constexpr int64_t kSnapshot = -1;
     int64_t place = 0;
-    int64_t group = 0;
+    int64_t group = 0;  // kSnapshot: the snapshot
   };
   // The blocks to restore so that a longer prefix is usable, by ascending place; empty if none
   // help.
@@ -228,12 +230,16 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   // Restores one block. False if the tiers no longer have it, or the pool has no block left.
   bool RestoreOne(std::span<const int32_t> tokens, const Absent& absent, std::string_view salt,
                   PrefixLookup& lookup, BlockList& held);
+  // Restores the snapshot of the block at `place` of the chain. False as in RestoreOne.
+  bool RestoreSnapshot(std::span<const int32_t> tokens, int64_t place, std::string_view salt,
+                       PrefixLookup& lookup, uint64_t owner);
   // Calls `visit` with the key, group and id of an indexed block, and of its companions, which are
   // evicted with it.
   template <typename Visit>
   void ForEachGone(BlockId block, const Visit& visit) const;
-  // Saves the content of a block that is being evicted to the tiers.
+  // Save the content of a block, or of a block's snapshot, that is being evicted to the tiers.
   void Store(BlockId block);
+  void StoreSnapshot(BlockId block, StateId slot);
   // Add a block that is not indexed.
   void AddBlock(BlockId block, const PrefixHash& hash, BlockId parent,
                 std::span<const int32_t> tokens, std::string_view salt);
@@ -253,6 +259,7 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   StatePool* const states_;
   CacheListener* listener_;
   BlockTiers* tiers_ = nullptr;
+  BlockTiers* state_tiers_ = nullptr;
   const int block_size_;
   const std::vector<AttentionSpan> groups_;
   std::vector<unsigned char> secret_;

@@ -8,14 +8,16 @@
 
 namespace sluice {
 
-void PrefixIndex::UseTiers(BlockTiers* tiers) {
-  CHECK(num_indexed_ == 0 && states_ == nullptr);
+void PrefixIndex::UseTiers(BlockTiers* tiers, BlockTiers* states) {
+  CHECK(num_indexed_ == 0 && (tiers == nullptr || (states == nullptr) == (states_ == nullptr)));
   tiers_ = tiers;
+  state_tiers_ = states;
   keys_.resize(tiers == nullptr ? 0 : entries_.size());
 }
 
 void PrefixIndex::BeginStep() {
   if (tiers_ != nullptr) tiers_->BeginStep();
+  if (state_tiers_ != nullptr) state_tiers_->BeginStep();
 }
 
 template <typename Visit>
@@ -36,8 +38,23 @@ void PrefixIndex::Store(BlockId block) {
   });
 }
 
+void PrefixIndex::StoreSnapshot(BlockId block, StateId slot) {
+  state_tiers_->Store(keys_[static_cast<size_t>(block)], 0, slot);
+}
+
 void PrefixIndex::SaveToDisk(double max_seconds) {
+  using Clock = std::chrono::steady_clock;
   if (tiers_ == nullptr) return;
+  const auto start = Clock::now();
+  if (state_tiers_ != nullptr) {
+    // Blocks are of no use without a snapshot, so snapshots go first, in half of the time.
+    std::vector<BlockTiers::Named> snapshots;
+    for (size_t slot = 0; slot < state_blocks_.size(); ++slot) {
+      if (const BlockId block = state_blocks_[slot]; block != kNoBlock)
+        snapshots.push_back({keys_[static_cast<size_t>(block)], 0, static_cast<StateId>(slot)});
+    }
+    state_tiers_->Save(snapshots, max_seconds / 2);
+  }
   std::vector<BlockTiers::Named> blocks;
   // Evicting lists the blocks by last use. Their bytes stay in the pool meanwhile.
   is_resetting_ = true;
@@ -49,7 +66,7 @@ void PrefixIndex::SaveToDisk(double max_seconds) {
   }
   is_resetting_ = false;
   std::ranges::reverse(blocks);
-  tiers_->Save(blocks, max_seconds);
+  tiers_->Save(blocks, max_seconds - std::chrono::duration<double>(Clock::now() - start).count());
 }
 
 const TierKey& PrefixIndex::KeyAt(std::span<const int32_t> tokens, int64_t place,
@@ -102,11 +119,24 @@ bool PrefixIndex::RestoreOne(std::span<const int32_t> tokens, const Absent& abse
   return true;
 }
 
+bool PrefixIndex::RestoreSnapshot(std::span<const int32_t> tokens, int64_t place,
+                                  std::string_view salt, PrefixLookup& lookup, uint64_t owner) {
+  HeldState held = states_->Take();
+  if (held.id() == kNoState ||
+      !state_tiers_->Load(KeyAt(tokens, place, salt, lookup), 0, held.id()))
+    return false;
+  SetState(lookup.chain[static_cast<size_t>(place)].block, std::move(held), /*is_passing=*/false,
+           owner);
+  ++lookup.num_restored;
+  return true;
+}
+
 bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
                           std::string_view salt, PrefixLookup& lookup, uint64_t owner) {
   using Clock = std::chrono::steady_clock;
   if (tiers_ == nullptr || max_blocks <= 0) return true;
-  if (lookup.num_restored >= max_blocks * num_groups()) return true;
+  const int64_t kinds = num_groups() + (state_tiers_ == nullptr ? 0 : 1);
+  if (lookup.num_restored >= max_blocks * kinds) return true;
   if (lookup.gave_up) return true;
   const auto now = Clock::now();
   const auto until = std::exchange(lookup.restores_until, std::nullopt);
@@ -118,8 +148,12 @@ bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
   const std::vector<Absent> absent = FindAbsent(tokens, max_blocks, salt, lookup);
   if (absent.empty()) return true;
   const auto prepare = [&](const Absent& one, bool is_next) {
-    return tiers_->Prepare(KeyAt(tokens, one.place, salt, lookup), one.group, is_next);
+    const TierKey& key = KeyAt(tokens, one.place, salt, lookup);
+    return one.group == Absent::kSnapshot ? state_tiers_->Prepare(key, 0, is_next)
+                                          : tiers_->Prepare(key, one.group, is_next);
   };
+  // The snapshot is the last of the list, and takes the longest to be read.
+  if (absent.back().group == Absent::kSnapshot) prepare(absent.back(), false);
   for (size_t i = 0; i < absent.size() && i < BlockTiers::kReadAhead; ++i)
     prepare(absent[i], i == 0);
   bool moved = false;
@@ -131,7 +165,10 @@ bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
   // Hold the blocks that were found, so that restored blocks do not evict them.
   std::vector<BlockList> held = HoldFound(lookup, std::ssize(lookup.chain), owner);
   for (size_t i = 0; i < absent.size(); ++i) {
-    if (tiers_->num_left() < (pool_.num_free() > 0 ? 1 : 2)) return wait();
+    const bool is_snapshot = absent[i].group == Absent::kSnapshot;
+    const int64_t left = (is_snapshot ? state_tiers_ : tiers_)->num_left();
+    const int64_t num_free = is_snapshot ? states_->num_free() : pool_.num_free();
+    if (left < (num_free > 0 ? 1 : 2)) return wait();
     const BlockTiers::State state = prepare(absent[i], true);
     if (state == BlockTiers::State::kComing) return wait();
     const auto& [place, group] = absent[i];
@@ -140,9 +177,11 @@ bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
       lookup.hashes.push_back(Extend(place == 0 ? Start(salt).hash : lookup.hashes.back(),
                                      tokens.subspan(static_cast<size_t>(place) * length, length)));
     }
-    if (state == BlockTiers::State::kAbsent ||
-        !RestoreOne(tokens, absent[i], salt, lookup, held[static_cast<size_t>(group)]))
-      return true;
+    if (state == BlockTiers::State::kAbsent) return true;
+    const bool is_restored =
+        is_snapshot ? RestoreSnapshot(tokens, place, salt, lookup, owner)
+                    : RestoreOne(tokens, absent[i], salt, lookup, held[static_cast<size_t>(group)]);
+    if (!is_restored) return true;
     moved = true;
     if (i + BlockTiers::kReadAhead < absent.size())
       prepare(absent[i + BlockTiers::kReadAhead], false);

@@ -22,13 +22,26 @@ struct TierCounters {
   std::atomic<int64_t> ram_blocks{0};
 };
 
+// Values of TierCounters.
+struct PieceCounts {
+  uint64_t ram_stored = 0, ram_loaded = 0, disk_loaded = 0, dropped = 0;
+
+  void Add(const PieceCounts& other) {
+    ram_stored += other.ram_stored;
+    ram_loaded += other.ram_loaded;
+    disk_loaded += other.disk_loaded;
+    dropped += other.dropped;
+  }
+};
+
 // The tiers' counts that a server reports.
 struct TierCounts {
   bool has_ram = false, has_disk = false;
+  bool has_snapshots = false;  // sequences keep states
   int64_t bytes_per_block = 0;
-  uint64_t ram_stored = 0, ram_loaded = 0, disk_loaded = 0, dropped = 0;
-  int64_t ram_bytes = 0, ram_capacity = 0, disk_capacity = 0;
-  DiskTierCounts disk;
+  PieceCounts blocks, snapshots;
+  int64_t ram_bytes = 0, ram_capacity = 0, disk_capacity = 0;  // of blocks and snapshots
+  DiskTierCounts disk_blocks, disk_snapshots;
 };
 
 }  // namespace sluice

@@ -232,9 +232,11 @@ bool EngineCore::ResetPrefixCache(bool keeps_disk) {
   return index_ == nullptr || index_->Reset(keeps_disk);
 }
 
-void EngineCore::UseTiers(BlockTiers* tiers) {
-  tiers_ = index_ == nullptr ? nullptr : tiers;
-  if (tiers_ != nullptr) index_->UseTiers(tiers_);
+void EngineCore::UseTiers(BlockTiers* tiers, BlockTiers* snapshots) {
+  if (index_ == nullptr) return;
+  tiers_ = tiers;
+  snapshot_tiers_ = snapshots;
+  index_->UseTiers(tiers, snapshots);
 }
 
 void EngineCore::SaveCache(double max_seconds) {
@@ -279,6 +281,7 @@ bool EngineCore::Step() {
   }
   if (moves_blocks_) {
     tiers_->WaitForDisk();
+    if (snapshot_tiers_ != nullptr) snapshot_tiers_->WaitForDisk();
     return true;
   }
   FailUnschedulable();

@@ -77,9 +77,9 @@ class EngineCore {
   void AbortAll();
   // With `keeps_disk`, blocks on disk stay.
   bool ResetPrefixCache(bool keeps_disk = false);
-  // Sets the tiers for evicted blocks of the prefix cache. Called before the first request. The
-  // tiers outlive the core.
-  void UseTiers(BlockTiers* tiers);
+  // Sets the tiers for evicted blocks of the prefix cache and, if sequences keep states, for their
+  // snapshots. Called before the first request. The tiers outlive the core.
+  void UseTiers(BlockTiers* tiers, BlockTiers* snapshots);
   // For shutdown: calls PrefixIndex::SaveToDisk if nothing is running.
   void SaveCache(double max_seconds);
   // Computes later steps with `next`, a model of the same configuration that outlives the core.
@@ -256,7 +256,8 @@ class EngineCore {
   std::unique_ptr<StatePool> states_;  // null if sequences keep none
   CacheListener* const listener_;      // null: events of the prefix cache are not reported
   std::unique_ptr<PrefixIndex> index_;
-  BlockTiers* tiers_ = nullptr;        // null: evicted blocks are lost
+  BlockTiers* tiers_ = nullptr;  // null: evicted blocks are lost
+  BlockTiers* snapshot_tiers_ = nullptr;
   bool moves_blocks_ = false;          // StepPlan::moves_blocks of the last plan
   ImageTower* const tower_;            // null: prompts may not hold images
   std::unique_ptr<ImagePool> images_;  // likewise

@@ -491,8 +491,8 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
     mine.adapters = adapters;
     mine.dense = dense;
   }
-  ASSIGN_OR_RETURN(const std::shared_ptr<DiskTier> disk, OpenDiskTier(plan, model));
-  for (EngineLoop::Parts& mine : parts) mine.disk = disk;
+  ASSIGN_OR_RETURN(const DiskTiers disks, OpenDiskTiers(plan, model));
+  for (EngineLoop::Parts& mine : parts) mine.disks = disks;
   std::vector<std::unique_ptr<Engine>> engines;
   for (int i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(engines.emplace_back(),
@@ -667,7 +667,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   if (parts.cache == nullptr) RETURN_IF_ERROR(AllocateCache(plan, model_config, layout, parts));
   RETURN_IF_ERROR(LoadTower(plan, model_config, *parts.pool, parts.tower));
   ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
-  ASSIGN_OR_RETURN(parts.disk, OpenDiskTier(plan, model_config));
+  ASSIGN_OR_RETURN(parts.disks, OpenDiskTiers(plan, model_config));
   if (device != nullptr) RETURN_IF_ERROR(WarmUpDevices(plan, parts));
   std::optional<EngineLoop::Loader> loader;
   if (parts.adapters == nullptr && parts.tower == nullptr)

@@ -52,7 +52,7 @@ EngineLoop::EngineLoop(Parts parts, EngineInfo info, EnginePlan plan, EngineObse
 
 Status EngineLoop::MakeCore() {
   if (plan_.config.offload.is_given()) {
-    ASSIGN_OR_RETURN(tiers_, KvTiers::Create(plan_, *parts_.cache, parts_.disk, tier_counters_));
+    ASSIGN_OR_RETURN(tiers_, KvTiers::Create(plan_, *parts_.cache, parts_.disks, tier_counters_));
   }
   ASSIGN_OR_RETURN(core_, EngineCore::Create(
                               plan_, *parts_.model, *parts_.cache, *parts_.pool, observer_,
@@ -60,7 +60,7 @@ Status EngineLoop::MakeCore() {
                               [this] { OnFailedStep(); }, parts_.draft.get(), parts_.dense.get(),
                               parts_.tower.get(), parts_.listener.get()));
   core_->set_weights(num_replaced_);
-  if (tiers_ != nullptr) core_->UseTiers(&tiers_->tiers());
+  if (tiers_ != nullptr) core_->UseTiers(&tiers_->blocks(), tiers_->snapshots());
   return {};
 }
 
@@ -330,7 +330,7 @@ void EngineLoop::Run() {
       CheckIdle();
     }
   }
-  if (core_ == nullptr || parts_.disk == nullptr || is_state_lost_) return;
+  if (core_ == nullptr || parts_.disks.blocks == nullptr || is_state_lost_) return;
   RunGuarded("engine", "to save the cache",
              [&] { core_->SaveCache(kSaveSeconds / plan_.num_engines); });
 }

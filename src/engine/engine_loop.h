@@ -33,7 +33,7 @@ class EngineLoop final : public Engine {
  public:
   struct Parts {
     std::unique_ptr<CacheListener> listener;       // for the prefix cache; may be null
-    std::shared_ptr<DiskTier> disk;                // shared by several engines; null: none
+    DiskTiers disks;                               // shared by several engines
     std::vector<std::unique_ptr<Device>> devices;  // by rank; empty: the CPU
     std::unique_ptr<DevicePool> device_pool;       // memory of a single device
     std::unique_ptr<ThreadPool> pool;
@@ -85,7 +85,7 @@ class EngineLoop final : public Engine {
     return parts_.listener == nullptr ? CacheEventCounts() : parts_.listener->counts();
   }
   TierCounts tier_counts() const override {
-    return TierCountsOf(plan_, tier_counters_, parts_.disk.get());
+    return TierCountsOf(plan_, tier_counters_, parts_.disks);
   }
 
  private:
@@ -152,7 +152,7 @@ class EngineLoop final : public Engine {
   const EnginePlan plan_;
   EngineObserver* const observer_;
   const std::optional<Loader> loader_;
-  TierCounters tier_counters_;
+  KvTierCounters tier_counters_;
   // Used on the engine's thread. Null while weights or cache are not in memory; tiers_ also if
   // evicted blocks are lost.
   std::unique_ptr<KvTiers> tiers_;

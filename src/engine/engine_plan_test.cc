@@ -101,7 +101,12 @@ TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) 
   config.offload.ram_bytes = 1;
   EXPECT_THAT(Plan(config).error().message, HasSubstr("do not hold a block"));
   config.offload.ram_bytes = 500 * kMiB;
-  EXPECT_THAT(PlanWithStates(config).error().message, HasSubstr("recurrent layers"));
+  const auto states = PlanWithStates(config);
+  ASSERT_TRUE(states) << states.error().message;
+  EXPECT_EQ(states->tier_bytes, (500 + 2 * (64 + 64)) * kMiB) << "of blocks, and of snapshots";
+  EXPECT_THAT(MemoryTable(*states), ::testing::Contains(HasSubstr("blocks and snapshots")));
+  config.offload.ram_bytes = 3 * kMiB;
+  EXPECT_THAT(PlanWithStates(config).error().message, HasSubstr("a snapshot of states of 2.0 MiB"));
   config.enable_prefix_caching = false;
   EXPECT_THAT(Plan(config).error().message, HasSubstr("--no-enable-prefix-caching"));
 }

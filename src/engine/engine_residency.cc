@@ -134,13 +134,13 @@ Status EngineLoop::LoadParts(bool weights, bool cache) {
 }
 
 void EngineLoop::UseDiskOf(const std::filesystem::path& folder) {
-  if (parts_.disk == nullptr) return;
+  if (parts_.disks.blocks == nullptr) return;
   const auto identity = TierIdentityOf(plan_, info_.model, folder);
-  const Status used = identity ? parts_.disk->Use(*identity) : tl::unexpected(identity.error());
+  const Status used = identity ? parts_.disks.Use(*identity) : tl::unexpected(identity.error());
   if (used) return;
   LOG_ERROR("engine", "blocks of the weights in {} are neither kept on disk nor found there: {}",
             folder.string(), used.error().message);
-  parts_.disk->Rest();
+  parts_.disks.Rest();
 }
 
 void EngineLoop::TakeParts(Parts& made) {

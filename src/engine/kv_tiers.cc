@@ -25,31 +25,59 @@
 namespace sluice {
 namespace {
 
-// Bytes of blocks on their way to the disk, and as many of blocks read from it; at least
-// kLeastOnWay blocks each.
+// Bytes of pieces on their way to the disk, and as many of pieces read from it; at least so many
+// pieces each.
 constexpr int64_t kWayBytes = int64_t{64} << 20;
-constexpr int64_t kLeastOnWay = 16;
+constexpr int64_t kLeastBlocksOnWay = 16;
+constexpr int64_t kLeastSnapshotsOnWay = 2;
+// Folder of the snapshots on disk, beside those of the blocks.
+constexpr const char* kSnapshotFolder = "states";
 
-int64_t BlocksOnWay(const EnginePlan& plan) {
-  return std::max(kLeastOnWay, kWayBytes / plan.kv_bytes_per_block);
+// What is kept of one kind, blocks or snapshots: the size of a piece, and the share of the memory
+// and of the disk.
+struct TierShare {
+  const char* what = "";
+  int64_t piece_bytes = 0;  // 0: nothing of this kind is kept
+  int64_t ram_bytes = 0;    // per engine
+  int64_t disk_bytes = 0;
+  int64_t disk_bytes_per_second = 0;
+  int64_t on_way = 0;  // pieces in the disk's write queue, and pieces read from it; 0: no disk
+
+  int64_t ram_pieces() const { return ram_bytes / ByteBlocks::Padded(piece_bytes); }
+  // Pieces of memory per engine: those of the RAM tier, and those in the disk's write queue.
+  int64_t pieces() const { return ram_pieces() + on_way; }
+};
+
+TierShare TierShareOf(const EnginePlan& plan, const char* what, int64_t piece_bytes,
+                      int64_t least) {
+  const OffloadConfig& offload = plan.config.offload;
+  const int64_t kinds = plan.state_bytes_per_slot > 0 ? 2 : 1;
+  TierShare share{.what = what, .piece_bytes = piece_bytes};
+  if (piece_bytes == 0) return share;
+  share.ram_bytes = offload.ram_bytes / plan.num_engines / kinds;
+  if (!offload.has_disk()) return share;
+  share.disk_bytes = offload.disk_bytes / kinds;
+  // 0 is no limit.
+  if (offload.disk_bytes_per_second > 0)
+    share.disk_bytes_per_second = std::max<int64_t>(1, offload.disk_bytes_per_second / kinds);
+  share.on_way = std::max(least, kWayBytes / piece_bytes);
+  return share;
 }
 
-int64_t RamBlocks(const EnginePlan& plan) {  // per engine
-  return plan.config.offload.ram_bytes / plan.num_engines /
-         ByteBlocks::Padded(plan.kv_bytes_per_block);
+TierShare BlockShareOf(const EnginePlan& plan) {
+  return TierShareOf(plan, "a block", plan.kv_bytes_per_block, kLeastBlocksOnWay);
 }
 
-// Pieces of memory per engine: those of the RAM tier, and those in the disk's write queue.
-int64_t PiecesOf(const EnginePlan& plan) {
-  return RamBlocks(plan) + (plan.config.offload.has_disk() ? BlocksOnWay(plan) : 0);
+TierShare SnapshotShareOf(const EnginePlan& plan) {
+  return TierShareOf(plan, "a snapshot of states", plan.state_bytes_per_slot, kLeastSnapshotsOnWay);
 }
 
-Result<std::shared_ptr<ByteBlocks>> Allocate(const EnginePlan& plan, int64_t count) {
-  const int64_t bytes = count * ByteBlocks::Padded(plan.kv_bytes_per_block);
+Result<std::shared_ptr<ByteBlocks>> Allocate(const TierShare& share, int64_t count) {
+  const int64_t bytes = count * ByteBlocks::Padded(share.piece_bytes);
   ASSIGN_OR_RETURN(Buffer buffer,
                    Buffer::Allocate(static_cast<size_t>(bytes), "the KV blocks beyond the cache"));
   const auto owner = std::make_shared<const Buffer>(std::move(buffer));
-  return ByteBlocks::Divide({owner->data(), owner->size_bytes()}, owner, plan.kv_bytes_per_block);
+  return ByteBlocks::Divide({owner->data(), owner->size_bytes()}, owner, share.piece_bytes);
 }
 
 Status Refuse(const EnginePlan& plan, const std::string& why) {
@@ -115,6 +143,13 @@ void AppendSamples(const std::filesystem::path& path, int64_t size, std::string&
     append(kHead + (size - kHead) / kSamples * i, kSample);
 }
 
+PieceCounts CountsOf(const TierCounters& counters) {
+  return {.ram_stored = counters.ram_stored,
+          .ram_loaded = counters.ram_loaded,
+          .disk_loaded = counters.disk_loaded,
+          .dropped = counters.dropped};
+}
+
 }  // namespace
 
 Status PlanTiers(EnginePlan& plan) {
@@ -127,27 +162,26 @@ Status PlanTiers(EnginePlan& plan) {
                   "each rank has a part of every block, and parts are not moved yet; leave "
                   "--tensor-parallel-size and --pipeline-parallel-size out");
   }
-  if (plan.state_bytes_per_slot > 0) {
-    return Refuse(plan,
-                  "the states of this model's recurrent layers are not moved yet, and blocks are "
-                  "of no use without them; leave the option out");
-  }
   if (!plan.config.enable_prefix_caching) {
     return Refuse(plan,
                   "blocks come back by their prefix; leave --no-enable-prefix-caching out, or this "
                   "option where the model is an encoder");
   }
-  if (offload.ram_bytes > 0 && RamBlocks(plan) == 0) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--kv-offloading-size: {} do not hold a block of {} in each of {} "
-                            "engines; raise it",
-                            MemoryText(offload.ram_bytes), MemoryText(plan.kv_bytes_per_block),
-                            plan.num_engines),
-                "kv-offloading-size");
+  plan.tier_bytes = 0;
+  for (const TierShare& share : {BlockShareOf(plan), SnapshotShareOf(plan)}) {
+    if (share.piece_bytes == 0) continue;
+    if (offload.ram_bytes > 0 && share.ram_pieces() == 0) {
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--kv-offloading-size: {} do not hold {} of {} in each of {} "
+                      "engines{}; raise it",
+                      MemoryText(offload.ram_bytes), share.what, MemoryText(share.piece_bytes),
+                      plan.num_engines, plan.state_bytes_per_slot > 0 ? ", in half of it" : ""),
+          "kv-offloading-size");
+    }
+    const int64_t pieces = plan.num_engines * share.pieces() + share.on_way;
+    plan.tier_bytes += pieces * ByteBlocks::Padded(share.piece_bytes);
   }
-  const int64_t pieces =
-      plan.num_engines * PiecesOf(plan) + (offload.has_disk() ? BlocksOnWay(plan) : 0);
-  plan.tier_bytes = pieces * ByteBlocks::Padded(plan.kv_bytes_per_block);
   if (plan.fixed_bytes() < plan.memory.available_bytes) return {};
   return Fail(
       ErrorCode::kResourceExhausted,
@@ -176,6 +210,7 @@ Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& m
   // See DecoderSpec::FitRope.
   text += fmt::format("long rope {}\n", !model.spec.long_rope_table.empty() &&
                                             plan.max_model_len > model.spec.short_context);
+  text += fmt::format("states {}\n", plan.state_bytes_per_slot);
   for (const AttentionSpan& span : plan.kv_groups.spans)
     text += fmt::format("span {} {}\n", span.chunk, span.window);
   for (const KvGroups::Place& place : plan.kv_groups.places)
@@ -201,33 +236,60 @@ Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& m
   return IdentityOfText(text);
 }
 
-Result<std::shared_ptr<DiskTier>> OpenDiskTier(const EnginePlan& plan, const ModelConfig& model) {
-  const OffloadConfig& offload = plan.config.offload;
-  if (!offload.has_disk()) return nullptr;
-  ASSIGN_OR_RETURN(const TierIdentity identity,
-                   TierIdentityOf(plan, model, plan.config.model_folder));
-  ASSIGN_OR_RETURN(auto memory, Allocate(plan, BlocksOnWay(plan)));
-  auto disk = DiskTier::Open({.folder = offload.folder,
-                              .block_bytes = plan.kv_bytes_per_block,
-                              .max_bytes = offload.disk_bytes,
-                              .write_bytes_per_second = offload.disk_bytes_per_second,
-                              .max_queued = BlocksOnWay(plan),
-                              .max_loaded = BlocksOnWay(plan)},
-                             identity, std::move(memory));
-  if (disk) {
-    LOG_INFO("engine", "KV blocks on disk: {} of at most {} in {}",
-             MemoryText((*disk)->counts().used_bytes), MemoryText(offload.disk_bytes),
-             offload.folder.string());
-    return disk;
+Status DiskTiers::Use(const TierIdentity& identity) const {
+  for (const auto& disk : {blocks, snapshots}) {
+    if (disk == nullptr) continue;
+    if (Status used = disk->Use(identity); !used) {
+      Rest();
+      return used;
+    }
   }
-  Error failed = std::move(disk).error();
-  failed.param = "kv-offloading-path";
-  return tl::unexpected(std::move(failed).In("--kv-offloading-path"));
+  return {};
 }
 
-class KvTiers::Bytes final : public BlockBytes {
+void DiskTiers::Rest() const {
+  for (const auto& disk : {blocks, snapshots}) {
+    if (disk != nullptr) disk->Rest();
+  }
+}
+
+Result<DiskTiers> OpenDiskTiers(const EnginePlan& plan, const ModelConfig& model) {
+  const OffloadConfig& offload = plan.config.offload;
+  DiskTiers disks;
+  if (!offload.has_disk()) return disks;
+  ASSIGN_OR_RETURN(const TierIdentity identity,
+                   TierIdentityOf(plan, model, plan.config.model_folder));
+  const auto open = [&](const TierShare& share, const std::filesystem::path& folder,
+                        std::shared_ptr<DiskTier>& disk) -> Status {
+    if (share.piece_bytes == 0) return {};
+    ASSIGN_OR_RETURN(auto memory, Allocate(share, share.on_way));
+    auto opened = DiskTier::Open({.folder = folder,
+                                  .block_bytes = share.piece_bytes,
+                                  .max_bytes = share.disk_bytes,
+                                  .write_bytes_per_second = share.disk_bytes_per_second,
+                                  .max_queued = share.on_way,
+                                  .max_loaded = share.on_way},
+                                 identity, std::move(memory));
+    if (!opened) {
+      Error failed = std::move(opened).error();
+      failed.param = "kv-offloading-path";
+      return tl::unexpected(std::move(failed).In("--kv-offloading-path"));
+    }
+    disk = *std::move(opened);
+    return {};
+  };
+  RETURN_IF_ERROR(open(BlockShareOf(plan), offload.folder, disks.blocks));
+  RETURN_IF_ERROR(open(SnapshotShareOf(plan), offload.folder / kSnapshotFolder, disks.snapshots));
+  int64_t used = disks.blocks->counts().used_bytes;
+  if (disks.snapshots != nullptr) used += disks.snapshots->counts().used_bytes;
+  LOG_INFO("engine", "KV blocks on disk: {} of at most {} in {}", MemoryText(used),
+           MemoryText(offload.disk_bytes), offload.folder.string());
+  return disks;
+}
+
+class KvTiers::Blocks final : public BlockBytes {
  public:
-  explicit Bytes(const KvCache& cache) {
+  explicit Blocks(const KvCache& cache) {
     for (const kernels::KvCacheView& slot : cache.slots()) {
       const int bits = BitsPerElement(slot.layout.type);
       Add(slot.k, slot.layout.BlockElements() * bits / 8);
@@ -264,41 +326,67 @@ class KvTiers::Bytes final : public BlockBytes {
   int64_t bytes_ = 0;
 };
 
+class KvTiers::Snapshots final : public BlockBytes {
+ public:
+  explicit Snapshots(const KvCache& cache) : states_(cache.states()) {}
+
+  int64_t bytes_per_block() const override { return states_.slot_bytes(); }
+  void Read(BlockId slot, std::byte* bytes) const override {
+    std::memcpy(bytes, states_.bytes(slot), static_cast<size_t>(states_.slot_bytes()));
+  }
+  void Write(BlockId slot, const std::byte* bytes) override {
+    std::memcpy(states_.bytes(slot), bytes, static_cast<size_t>(states_.slot_bytes()));
+  }
+
+ private:
+  const StateCache& states_;
+};
+
 KvTiers::KvTiers() = default;
 KvTiers::~KvTiers() = default;
 
 Result<std::unique_ptr<KvTiers>> KvTiers::Create(const EnginePlan& plan, const KvCache& cache,
-                                                 std::shared_ptr<DiskTier> disk,
-                                                 TierCounters& counters) {
+                                                 const DiskTiers& disks, KvTierCounters& counters) {
   std::unique_ptr<KvTiers> made(new KvTiers());
-  made->bytes_ = std::make_unique<Bytes>(cache);
-  if (made->bytes_->bytes_per_block() != plan.kv_bytes_per_block) {
-    return Fail(ErrorCode::kInternal,
-                fmt::format("a block has {} bytes, and {} in the plan",
-                            made->bytes_->bytes_per_block(), plan.kv_bytes_per_block));
-  }
-  ASSIGN_OR_RETURN(auto memory, Allocate(plan, PiecesOf(plan)));
-  made->tiers_ = std::make_unique<BlockTiers>(*made->bytes_, std::move(memory), RamBlocks(plan),
-                                              std::move(disk), counters);
+  const auto create = [](const TierShare& share, BlockBytes& bytes, std::shared_ptr<DiskTier> disk,
+                         TierCounters& counts, std::unique_ptr<BlockTiers>& tiers) -> Status {
+    if (bytes.bytes_per_block() != share.piece_bytes) {
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("{} has {} bytes, and {} in the plan", share.what,
+                              bytes.bytes_per_block(), share.piece_bytes));
+    }
+    ASSIGN_OR_RETURN(auto memory, Allocate(share, share.pieces()));
+    tiers = std::make_unique<BlockTiers>(bytes, std::move(memory), share.ram_pieces(),
+                                         std::move(disk), counts);
+    return {};
+  };
+  made->block_bytes_ = std::make_unique<Blocks>(cache);
+  RETURN_IF_ERROR(create(BlockShareOf(plan), *made->block_bytes_, disks.blocks, counters.blocks,
+                         made->blocks_));
+  if (plan.state_bytes_per_slot == 0) return made;
+  made->snapshot_bytes_ = std::make_unique<Snapshots>(cache);
+  RETURN_IF_ERROR(create(SnapshotShareOf(plan), *made->snapshot_bytes_, disks.snapshots,
+                         counters.snapshots, made->snapshots_));
   return made;
 }
 
-TierCounts TierCountsOf(const EnginePlan& plan, const TierCounters& counters,
-                        const DiskTier* disk) {
+TierCounts TierCountsOf(const EnginePlan& plan, const KvTierCounters& counters,
+                        const DiskTiers& disks) {
   TierCounts counts;
   const OffloadConfig& offload = plan.config.offload;
   counts.has_ram = offload.ram_bytes > 0;
-  counts.has_disk = disk != nullptr;
+  counts.has_disk = disks.blocks != nullptr;
+  counts.has_snapshots = plan.state_bytes_per_slot > 0;
   counts.bytes_per_block = plan.kv_bytes_per_block;
-  counts.ram_stored = counters.ram_stored;
-  counts.ram_loaded = counters.ram_loaded;
-  counts.disk_loaded = counters.disk_loaded;
-  counts.dropped = counters.dropped;
-  counts.ram_bytes = counters.ram_blocks * plan.kv_bytes_per_block;
+  counts.blocks = CountsOf(counters.blocks);
+  counts.snapshots = CountsOf(counters.snapshots);
+  counts.ram_bytes = counters.blocks.ram_blocks * plan.kv_bytes_per_block +
+                     counters.snapshots.ram_blocks * plan.state_bytes_per_slot;
   counts.ram_capacity = offload.ram_bytes / plan.num_engines;
-  if (disk == nullptr) return counts;
+  if (!counts.has_disk) return counts;
   counts.disk_capacity = offload.disk_bytes;
-  counts.disk = disk->counts();
+  counts.disk_blocks = disks.blocks->counts();
+  if (disks.snapshots != nullptr) counts.disk_snapshots = disks.snapshots->counts();
   return counts;
 }
 

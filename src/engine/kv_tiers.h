@@ -14,9 +14,10 @@
 
 namespace sluice {
 
-// Plans the memory of the tiers (EnginePlan::tier_bytes). kUnsupported if blocks cannot be moved:
-// on devices, with several ranks, if sequences keep states, or without a prefix cache.
-// kInvalidArgument if the memory is too small for a block.
+// Plans the memory of the tiers (EnginePlan::tier_bytes). If sequences keep states, half of the
+// memory, of the disk space and of the write rate is for snapshots. kUnsupported if blocks cannot
+// be moved: on devices, with several ranks, or without a prefix cache. kInvalidArgument if the
+// memory is too small for a block or a snapshot.
 Status PlanTiers(EnginePlan& plan);
 
 // Identifies everything that determines the bytes of a block, except its tokens: the program's
@@ -26,27 +27,45 @@ Status PlanTiers(EnginePlan& plan);
 Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& model,
                                     const std::filesystem::path& folder);
 
-// Opens the disk tier that all engines of the plan share; null if none is configured.
-Result<std::shared_ptr<DiskTier>> OpenDiskTier(const EnginePlan& plan, const ModelConfig& model);
+// The disk tiers that all engines of a plan share; null: none. Thread safety: as DiskTier.
+struct DiskTiers {
+  std::shared_ptr<DiskTier> blocks;
+  std::shared_ptr<DiskTier> snapshots;  // null also if sequences keep no states
+
+  // As in DiskTier, for both. After an error neither is used.
+  Status Use(const TierIdentity& identity) const;
+  void Rest() const;
+};
+
+// Opens the disk tiers that are configured; those of snapshots in the folder "states".
+Result<DiskTiers> OpenDiskTiers(const EnginePlan& plan, const ModelConfig& model);
+
+struct KvTierCounters {
+  TierCounters blocks, snapshots;
+};
 
 // The tiers of one engine. Ownership: refers to the cache and to the counters, which outlive it.
 class KvTiers {
  public:
   // kResourceExhausted if the memory cannot be allocated.
   static Result<std::unique_ptr<KvTiers>> Create(const EnginePlan& plan, const KvCache& cache,
-                                                 std::shared_ptr<DiskTier> disk,
-                                                 TierCounters& counters);
+                                                 const DiskTiers& disks, KvTierCounters& counters);
   ~KvTiers();
-  BlockTiers& tiers() { return *tiers_; }
+  BlockTiers& blocks() { return *blocks_; }
+  BlockTiers* snapshots() { return snapshots_.get(); }  // null if sequences keep no states
 
  private:
-  class Bytes;
+  class Blocks;
+  class Snapshots;
   KvTiers();
 
-  std::unique_ptr<Bytes> bytes_;
-  std::unique_ptr<BlockTiers> tiers_;
+  std::unique_ptr<Blocks> block_bytes_;
+  std::unique_ptr<Snapshots> snapshot_bytes_;
+  std::unique_ptr<BlockTiers> blocks_;
+  std::unique_ptr<BlockTiers> snapshots_;
 };
 
-TierCounts TierCountsOf(const EnginePlan& plan, const TierCounters& counters, const DiskTier* disk);
+TierCounts TierCountsOf(const EnginePlan& plan, const KvTierCounters& counters,
+                        const DiskTiers& disks);
 
 }  // namespace sluice

@@ -56,7 +56,8 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
            of_each + what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));
   if (plan.tier_bytes > 0) {
     const OffloadConfig& offload = plan.config.offload;
-    std::string tiers = fmt::format("{} of blocks beyond it", MemoryText(offload.ram_bytes));
+    std::string tiers = fmt::format("{} of blocks{} beyond it", MemoryText(offload.ram_bytes),
+                                    plan.num_state_slots > 0 ? " and snapshots" : "");
     if (offload.has_disk()) {
       tiers += fmt::format(", and what goes to the disk and comes from it: up to {} in {}",
                            MemoryText(offload.disk_bytes), offload.folder.string());

@@ -62,7 +62,6 @@ struct Subject {
   int64_t few_blocks;  // in all layers: enough for one sequence and a little more
   int most_stages = 2;
   const char* head = "";  // folder of an EAGLE-3 head; "": the checkpoint's own layers
-  bool keeps_states = false;
 };
 
 // Blocks the engine's thread until opened, so that requests submitted meanwhile run together.
@@ -280,7 +279,6 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
                      .engines = 3}),
             alone)
       << "three engines of two ranks, few blocks";
-  if (GetParam().keeps_states) return;
   CountingObserver from_ram, from_disk;
   EXPECT_EQ(Answers({.num_threads = 2,
                      .max_num_batched_tokens = 64,
@@ -314,8 +312,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Promise,
                                            Subject{"tiny-qwen2-window", 10},
                                            Subject{"tiny-deepseek-v3", 20},
                                            Subject{"tiny-deepseek-v32", 20},
-                                           Subject{"tiny-lfm2", 20, 2, "", true},
-                                           Subject{"tiny-qwen3-next", 20, 2, "", true}),
+                                           Subject{"tiny-lfm2", 20},
+                                           Subject{"tiny-qwen3-next", 20}),
                          [](const auto& info) {
                            std::string name = info.param.folder;
                            std::replace(name.begin(), name.end(), '-', '_');

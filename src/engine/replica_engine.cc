@@ -164,10 +164,8 @@ TierCounts ReplicaEngine::tier_counts() const {
   TierCounts all = members_.front().engine->tier_counts();  // all engines share the disk tier
   for (size_t i = 1; i < members_.size(); ++i) {
     const TierCounts counts = members_[i].engine->tier_counts();
-    all.ram_stored += counts.ram_stored;
-    all.ram_loaded += counts.ram_loaded;
-    all.disk_loaded += counts.disk_loaded;
-    all.dropped += counts.dropped;
+    all.blocks.Add(counts.blocks);
+    all.snapshots.Add(counts.snapshots);
     all.ram_bytes += counts.ram_bytes;
     all.ram_capacity += counts.ram_capacity;
   }

@@ -2,6 +2,7 @@
 // states of one sequence in all layers of a rank.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -46,6 +47,9 @@ class StateCache {
   float* matrix(int64_t layer, int32_t slot) const {
     return SlotAt(slot) + layout_.places_[static_cast<size_t>(layer)].matrix;
   }
+  // All states of a slot, as plain memory of slot_bytes() bytes.
+  int64_t slot_bytes() const { return layout_.slot_bytes(); }
+  std::byte* bytes(int32_t slot) const { return reinterpret_cast<std::byte*>(SlotAt(slot)); }
   void Clear(int32_t slot) const;
   void Copy(int32_t from, int32_t to) const;
 

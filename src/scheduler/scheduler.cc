@@ -580,6 +580,12 @@ bool Scheduler::MoveBlocks(ScheduledSequence& sequence, PrefixIndex::Found& foun
   if (index_ == nullptr || !index_->has_tiers()) return true;
   const uint64_t owner = sequence.share->client;
   if (sequence.read_prefix_cache && !sequence.wants_all_rows) {
+    // A snapshot is restored at once, but the planned copies happen in the step: without a free
+    // slot it could overwrite the source of one.
+    if (!plan_.state_copies.empty() && states_->num_free() == 0) {
+      plan_.moves_blocks = true;
+      return false;
+    }
     const int64_t most = (std::ssize(sequence.tokens) - 1) / limits_.block_size;
     const bool restored =
         index_->Restore(KeysOf(sequence), most, sequence.cache_salt, sequence.lookup, owner);

@@ -89,21 +89,34 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
     if (counts.has_ram) out.Sample(name, "tier=\"ram\"", number(ram));
     if (counts.has_disk) out.Sample(name, "tier=\"disk\"", number(disk));
   };
+  const DiskTierCounts& blocks = counts.disk_blocks;
+  const DiskTierCounts& snapshots = counts.disk_snapshots;
   family("sluice:kv_tier_stored_blocks_total", "counter",
-         "Blocks that left the KV cache and were kept.", counts.ram_stored, counts.disk.written);
+         "Blocks that left the KV cache and were kept.", counts.blocks.ram_stored, blocks.written);
   family("sluice:kv_tier_loaded_blocks_total", "counter", "Blocks that came back to the KV cache.",
-         counts.ram_loaded, counts.disk_loaded);
-  family("sluice:kv_tier_used_bytes", "gauge", "Bytes of the blocks that a tier has.",
-         counts.ram_bytes, counts.disk.used_bytes);
+         counts.blocks.ram_loaded, counts.blocks.disk_loaded);
+  if (counts.has_snapshots) {
+    family("sluice:kv_tier_stored_snapshots_total", "counter",
+           "Snapshots of recurrent states that left the memory of states and were kept.",
+           counts.snapshots.ram_stored, snapshots.written);
+    family("sluice:kv_tier_loaded_snapshots_total", "counter",
+           "Snapshots of recurrent states that came back.", counts.snapshots.ram_loaded,
+           counts.snapshots.disk_loaded);
+  }
+  family("sluice:kv_tier_used_bytes", "gauge", "Bytes of what a tier has.", counts.ram_bytes,
+         blocks.used_bytes + snapshots.used_bytes);
   family("sluice:kv_tier_capacity_bytes", "gauge", "Bytes that a tier may have.",
          counts.ram_capacity, counts.disk_capacity);
-  out.Counter("sluice:kv_tier_lost_blocks", "", number(counts.dropped + counts.disk.dropped),
-              "Blocks that left all tiers: no disk took them, or it writes more slowly than they "
-              "came.");
+  out.Counter(
+      "sluice:kv_tier_lost_blocks", "",
+      number(counts.blocks.dropped + counts.snapshots.dropped + blocks.dropped + snapshots.dropped),
+      "Blocks and snapshots that left all tiers: no disk took them, or it writes more slowly than "
+      "they "
+      "came.");
   if (!counts.has_disk) return;
-  out.Counter("sluice:kv_tier_damaged_files", "", number(counts.disk.damaged),
+  out.Counter("sluice:kv_tier_damaged_files", "", number(blocks.damaged + snapshots.damaged),
               "Files of blocks that were not whole, damaged or foreign, and were removed.");
-  out.Gauge("sluice:kv_tier_disk_writes", "", number(counts.disk.writes),
+  out.Gauge("sluice:kv_tier_disk_writes", "", number(blocks.writes && snapshots.writes),
             "1 while blocks are written to disk; 0 once that has failed.");
 }
 
