@@ -287,6 +287,18 @@ TEST_F(TrtllmYaml, KeysSetOptionsAndWinOverFlags) {
   EXPECT_EQ(NoteOn(settings, "kv_cache_config.dtype"), "--kv-cache-dtype");
 }
 
+TEST_F(TrtllmYaml, HostAndDiskCachesAreTiersOfTheCache) {
+  const auto resolved = With(
+      "kv_cache_config:\n  host_cache_size: 1610612736\n  disk_cache_size: 5000000\n"
+      "  disk_cache_path: /kv\n");
+  ASSERT_TRUE(resolved) << resolved.error().message;
+  EXPECT_EQ(resolved->settings.Number("kv-offloading-size"), 1.5) << "in GiB";
+  EXPECT_EQ(resolved->settings.Integer("kv-offloading-disk-size"), 5000000);
+  EXPECT_EQ(resolved->settings.Text("kv-offloading-path"), "/kv");
+  EXPECT_THAT(ErrorOf("kv_cache_config:\n  host_cache_size: many\n"),
+              HasSubstr("kv_cache_config.host_cache_size: expected a number of bytes"));
+}
+
 TEST_F(TrtllmYaml, MistakesNameTheirPath) {
   EXPECT_THAT(
       ErrorOf("kv_cache_config:\n  dtyp: fp8\n"),

@@ -14,6 +14,7 @@ namespace sluice::options {
 namespace {
 
 constexpr std::string_view kBlocks = "num-gpu-blocks-override";
+constexpr std::string_view kHostBytes = "kv_cache_config.host_cache_size";
 
 const DialectKey* FindKey(std::string_view path) {
   for (const DialectKey& key : Dialects().yaml_keys) {
@@ -109,6 +110,12 @@ class Keys {
         return Bad(path, fmt::format("expected a number of tokens, found {}", json::Write(value)));
       max_tokens_ = value.as_integer();
       return {};
+    }
+    if (path == kHostBytes) {
+      constexpr double kGib = 1 << 30;
+      if (!value.is_number() || value.as_double() < 0)
+        return Bad(path, fmt::format("expected a number of bytes, found {}", json::Write(value)));
+      words = {fmt::format("{}", value.as_double() / kGib)};
     }
     return Assign(path, key.text, std::move(words));
   }
